@@ -14,7 +14,7 @@ use forebay_format::wal::Rmgr;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::smgr::{CREATE, SmgrCreate};
 use forebay_format::{Fork, RelFileLocator, Xid};
-use forebay_storage::{Backend, LocalPool};
+use forebay_storage::{Backend, TempRelations};
 use forebay_txn::Transaction;
 use forebay_txn::locks::LockTag;
 use forebay_types::{Datum, Oid, type_info};
@@ -100,7 +100,7 @@ pub enum Persistence<'a> {
     /// All sessions. Its changes are logged.
     Permanent,
     /// The session that creates it, in its own pool. Its changes are not logged.
-    Temporary(&'a LocalPool),
+    Temporary(&'a TempRelations),
 }
 
 /// Creates a table. The caller holds the lock of its name and knows that the name is free. Returns

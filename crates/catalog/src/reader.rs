@@ -73,11 +73,7 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// A reader that sees what the snapshot sees.
-    pub fn new(
-        database: &'a Database,
-        be: &'a mut Backend,
-        snapshot: Snapshot,
-    ) -> Reader<'a> {
+    pub fn new(database: &'a Database, be: &'a mut Backend, snapshot: Snapshot) -> Reader<'a> {
         Reader { database, be, snapshot }
     }
 

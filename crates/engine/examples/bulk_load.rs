@@ -39,7 +39,7 @@ pub fn run(dir: &Path, rows: i64) -> Result<(), Box<dyn Error>> {
     let mut batch = RowBatch::new(&table);
     let mut inserted = 0;
     for number in 0..rows {
-        batch.push(&[Datum::Int8(number), Datum::Text(&format!("row number {number}"))])?;
+        batch.push(&[Datum::Int8(number), Datum::text(&format!("row number {number}"))])?;
         if batch.bytes() >= BATCH {
             // Empties the batch, whose memory is used again.
             inserted += insert.insert_batch(&table, &mut batch)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use forebay_engine::types::oids;
 use forebay_engine::{
-    ColumnDef, Datum, Engine, EngineConfig, InitOptions, LockMode, RowBatch, ShutdownMode, Value,
+    ColumnDef, Datum, Engine, EngineConfig, InitOptions, LockMode, RowBatch, ShutdownMode,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,8 +36,8 @@ fn write(dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut insert = tx.statement()?;
     let table = insert.open_table(None, "rivers", LockMode::RowExclusive)?;
     let mut rows = RowBatch::new(&table);
-    rows.push(&[Datum::Int4(1), Datum::Text("Danube")])?;
-    rows.push(&[Datum::Int4(2), Datum::Text("Yangtze")])?;
+    rows.push(&[Datum::Int4(1), Datum::text("Danube")])?;
+    rows.push(&[Datum::Int4(2), Datum::text("Yangtze")])?;
     assert_eq!(insert.insert_batch(&table, &mut rows)?, 2);
     tx.commit()?;
 
@@ -45,7 +45,7 @@ fn write(dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut tx = session.transaction()?;
     let mut insert = tx.statement()?;
     let table = insert.open_table(None, "rivers", LockMode::RowExclusive)?;
-    rows.push(&[Datum::Int4(3), Datum::Text("Styx")])?;
+    rows.push(&[Datum::Int4(3), Datum::text("Styx")])?;
     insert.insert_batch(&table, &mut rows)?;
     drop(tx);
 
@@ -63,11 +63,11 @@ fn read(dir: &Path) -> Result<Vec<(i32, String)>, Box<dyn Error>> {
     let mut scan = select.scan(&table)?;
     let mut found = Vec::new();
     while let Some(row) = scan.next_row()? {
-        let values: Vec<Value> = row.decode()?.iter().map(Datum::to_value).collect();
-        let [Value::Int4(id), Value::Text(name)] = values.as_slice() else {
+        let values = row.decode()?;
+        let [Datum::Int4(id), Datum::Text(name)] = values.as_slice() else {
             return Err("the table has other columns".into());
         };
-        found.push((*id, name.clone()));
+        found.push((*id, name.to_string()));
     }
     drop(scan);
     tx.commit()?;

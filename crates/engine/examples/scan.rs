@@ -53,7 +53,7 @@ fn fill(session: &mut Session) -> Result<(), EngineError> {
     let mut batch = RowBatch::new(&table);
     let filler = "x".repeat(100);
     for number in 0..ROWS {
-        batch.push(&[Datum::Int8(number), Datum::Text(&filler)])?;
+        batch.push(&[Datum::Int8(number), Datum::text(&filler)])?;
     }
     insert.insert_batch(&table, &mut batch)?;
     tx.commit()
@@ -64,9 +64,9 @@ fn sum(session: &mut Session) -> Result<i64, EngineError> {
     let mut select = tx.statement()?;
     let table = select.open_table(None, "numbers", LockMode::AccessShare)?;
     let mut scan = select.scan(&table)?;
-    let (mut sum, mut values) = (0, Vec::new());
+    let mut sum = 0;
     while let Some(row) = scan.next_row()? {
-        values.clear();
+        let mut values = Vec::with_capacity(1);
         // Only the first column is decoded.
         row.decode_into(1, &mut values)?;
         if let [Datum::Int8(number)] = values[..] {

@@ -93,7 +93,7 @@ fn prepare_segments(core: &Core, be: &mut Backend, ticker: &Ticker) {
         match core.wal.prepare_segments(&mut be.io) {
             Ok(_) => {
                 backoff = Backoff::default();
-                core.wal.rest_until_segments_are_wanted(LONG);
+                core.wal.wait_for_segment_demand(LONG);
             }
             Err(error) => {
                 let error = core.fatal.check(error.into());
@@ -101,7 +101,7 @@ fn prepare_segments(core: &Core, be: &mut Backend, ticker: &Ticker) {
                 if backoff == Backoff::default() {
                     tracing::warn!("could not prepare a WAL segment: {error}");
                 }
-                let relieved = core.wal.sit_out_failure(backoff.next());
+                let relieved = core.wal.wait_to_retry_segments(backoff.next());
                 if relieved {
                     backoff.relieve();
                 }
@@ -202,7 +202,7 @@ impl Threads {
         self.ticker.stop();
         core.wal_writer.wake();
         core.wal.wake_preparer();
-        core.pool.call_cleaner();
+        core.pool.wake_cleaner();
         for handle in self.handles.drain(..) {
             if handle.join().is_err() {
                 core.fatal.stop("a background thread panicked");

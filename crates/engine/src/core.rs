@@ -106,7 +106,7 @@ impl Core {
         *self.writing.write() = to;
         self.wal.set_compression(to.wal_compression);
         self.wal.set_segment_policy(to.segment_policy());
-        self.pool.call_cleaner();
+        self.pool.wake_cleaner();
         self.checkpointer.requests.nudge();
     }
 

@@ -224,7 +224,7 @@ fn wal_config(
 
 /// Removes the files of temporary tables whose sessions are gone.
 pub(crate) fn remove_temp_tables(aio: &Aio, dir: &Path) {
-    match forebay_storage::remove_private_files(aio.namespace().as_ref(), dir) {
+    match forebay_storage::remove_temp_relations(aio.namespace().as_ref(), dir) {
         Ok(0) => {}
         Ok(n) => tracing::info!("removed {n} files of temporary tables"),
         Err(error) => tracing::warn!("could not remove files of temporary tables: {error}"),

@@ -1,5 +1,4 @@
-//! `backup_label`: where recovery of a base backup begins. PostgreSQL's, and Forebay's, which are
-//! alike.
+//! `backup_label`: where recovery of a base backup begins.
 //!
 //! ```text
 //!   START WAL LOCATION: 0/2000028 (file 000000010000000000000002)
@@ -18,10 +17,10 @@ use crate::{ids::TimelineId, lsn::Lsn};
 /// The file's name.
 pub const FILE_NAME: &str = "backup_label";
 
-/// What a label says.
+/// Contents of a backup label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupLabel {
-    /// The redo pointer of the backup's checkpoint: recovery begins here.
+    /// The redo pointer of the backup's checkpoint, where recovery begins.
     pub start: Lsn,
     /// The segment that holds it.
     pub start_file: String,
@@ -31,27 +30,27 @@ pub struct BackupLabel {
     pub method: String,
     /// "primary" or "standby".
     pub from: String,
-    /// When it began, in words.
+    /// When the backup began, as text.
     pub start_time: String,
-    /// Its name.
+    /// The backup's name.
     pub label: String,
-    /// The timeline it began on.
+    /// The timeline on which it began.
     pub timeline: TimelineId,
 }
 
-/// What is wrong with a backup label.
+/// Why a backup label is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackupLabelError {
     /// A line is missing.
     #[error("there is no line \"{0}\"")]
     Missing(&'static str),
-    /// A line says what it can't.
+    /// A line has an invalid value.
     #[error("invalid {0} \"{1}\"")]
     Invalid(&'static str, String),
 }
 
 impl BackupLabel {
-    /// The file's text.
+    /// The text of the file.
     pub fn to_text(&self) -> String {
         let BackupLabel {
             start,
@@ -64,13 +63,17 @@ impl BackupLabel {
             timeline,
         } = self;
         format!(
-            "START WAL LOCATION: {start} (file {start_file})\nCHECKPOINT LOCATION: {checkpoint}\n\
-             BACKUP METHOD: {method}\nBACKUP FROM: {from}\nSTART TIME: {start_time}\nLABEL: {label}\n\
+            "START WAL LOCATION: {start} (file {start_file})\n\
+             CHECKPOINT LOCATION: {checkpoint}\n\
+             BACKUP METHOD: {method}\n\
+             BACKUP FROM: {from}\n\
+             START TIME: {start_time}\n\
+             LABEL: {label}\n\
              START TIMELINE: {timeline}\n"
         )
     }
 
-    /// Reads it. Lines it does not know say nothing.
+    /// Parses the file. Unknown lines are ignored.
     pub fn parse(text: &str) -> Result<BackupLabel, BackupLabelError> {
         let field = |name: &'static str| {
             let of = |line: &str| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned);
@@ -85,7 +88,7 @@ impl BackupLabel {
         });
         let (start, start_file) = place.ok_or_else(|| invalid("START WAL LOCATION", &first))?;
         let checkpoint = field("CHECKPOINT LOCATION")?;
-        // Versions before 13 don't tell the timeline; the file's name does.
+        // Versions before 13 don't state the timeline, but the segment's name does.
         let timeline = match field("START TIMELINE") {
             Ok(text) => text.parse::<TimelineId>().map_err(|_| invalid("START TIMELINE", &text))?,
             Err(_) => start_file
@@ -107,7 +110,7 @@ impl BackupLabel {
         })
     }
 
-    /// Name of the history file that the log keeps of the backup.
+    /// Name of the backup history file in `pg_wal`.
     pub fn history_file_name(&self, offset_in_segment: u64) -> String {
         format!("{}.{offset_in_segment:08X}.backup", self.start_file)
     }
@@ -119,7 +122,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As PostgreSQL 18 writes it.
+    /// A label that PostgreSQL 18 wrote.
     const TEXT: &str = "START WAL LOCATION: 0/2000028 (file 000000010000000000000002)\n\
         CHECKPOINT LOCATION: 0/2000080\nBACKUP METHOD: streamed\nBACKUP FROM: primary\n\
         START TIME: 2026-11-21 01:21:39 UTC\nLABEL: nightly\nSTART TIMELINE: 1\n";
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn invalid_labels_are_refused() {
         for (from, to) in [
             ("0/2000028", "zero"),
             (" (file", " file"),
@@ -151,7 +154,9 @@ mod tests {
         #[test]
         fn arbitrary_text_never_panics(text: String) {
             let _ = BackupLabel::parse(&text);
-            let _ = BackupLabel::parse(&format!("START WAL LOCATION: 0/1 (file {text})\nCHECKPOINT LOCATION: 0/1"));
+            let locations =
+                format!("START WAL LOCATION: 0/1 (file {text})\nCHECKPOINT LOCATION: 0/1");
+            let _ = BackupLabel::parse(&locations);
         }
     }
 }

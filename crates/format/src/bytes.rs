@@ -1,32 +1,47 @@
-//! Checked little-endian access to byte slices: the one place where the decoders take bytes apart.
+//! Checked little-endian access to byte slices, which all decoders and encoders use.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-/// The `N` bytes at `at`, if they are there.
+/// The `N` bytes at `at`, or `None` past the end.
 #[inline]
 pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk::<N>().copied()
 }
 
-/// A little-endian `u16` at `at`.
-#[inline]
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    array_at(bytes, at).map(u16::from_le_bytes)
-}
-
-/// A little-endian `u32` at `at`.
+/// A little-endian `u32` at `at`, or `None` past the end.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     array_at(bytes, at).map(u32::from_le_bytes)
 }
 
-/// Copies `value` to `at`. The caller guarantees the room, as all encoders write into buffers they
-/// sized themselves.
+/// The `N` bytes of a field at `at`.
+///
+/// # Panics
+/// If `bytes` ends before: the caller must have checked its length.
+#[inline]
+pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    array_at(bytes, at).expect("the length was checked")
+}
+
+/// The little-endian `u16` field at `at`; see [`field`].
+#[inline]
+pub(crate) fn u16_field(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(field(bytes, at))
+}
+
+/// The little-endian `u32` field at `at`; see [`field`].
+#[inline]
+pub(crate) fn u32_field(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(field(bytes, at))
+}
+
+/// Copies `value` to `at`.
+///
+/// # Panics
+/// If it does not fit: encoders size their buffers themselves.
 #[inline]
 pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
-    match bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<N>()) {
-        Some(room) => *room = value,
-        None => debug_assert!(false, "no room for {N} bytes at {at}"),
-    }
+    let room = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<N>());
+    *room.expect("the buffer has room for the field") = value;
 }
 
 /// Rounds up to a multiple of 8, PostgreSQL's MAXALIGN.
@@ -35,7 +50,7 @@ pub const fn max_align(n: usize) -> usize {
     (n + 7) & !7
 }
 
-/// Reads a byte slice from its beginning; each step is checked.
+/// Reads a byte slice from its beginning. Each step returns `None` past the end.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -100,7 +115,7 @@ impl<'a> Cursor<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// This many numbers; asks for memory only once they are known to be there.
+    /// An array of numbers. Allocates only after checking that all of them are present.
     #[inline]
     pub(crate) fn u32s(&mut self, count: usize) -> Option<Vec<u32>> {
         let bytes = self.take(count.checked_mul(4)?)?;
@@ -108,7 +123,7 @@ impl<'a> Cursor<'a> {
         Some(numbers.iter().map(|&number| u32::from_le_bytes(number)).collect())
     }
 
-    /// A count stored as a C `int`: negative ones are as absent as missing bytes.
+    /// A count stored as a C `int`; `None` also if it is negative.
     #[inline]
     pub(crate) fn count(&mut self) -> Option<usize> {
         usize::try_from(self.i32()?).ok()

@@ -1,4 +1,4 @@
-//! Numbers that name things: objects, transactions, blocks, items, relation files.
+//! Identifiers of objects, transactions, blocks, items and relation files.
 
 use std::fmt;
 
@@ -26,9 +26,9 @@ pub const INVALID_OID: Oid = 0;
 pub const FIRST_NORMAL_OID: Oid = 16_384;
 /// No transaction.
 pub const INVALID_XID: Xid = 0;
-/// The transaction of initdb's bootstrap: always committed.
+/// The transaction of initdb's bootstrap, which is always committed.
 pub const BOOTSTRAP_XID: Xid = 1;
-/// Stands for "older than everyone".
+/// The id of frozen tuples, older than all others.
 pub const FROZEN_XID: Xid = 2;
 /// The first ordinary transaction id, also after a wrap.
 pub const FIRST_NORMAL_XID: Xid = 3;
@@ -38,64 +38,57 @@ pub const INVALID_COMMAND_ID: CommandId = u32::MAX;
 pub const INVALID_BLOCK: BlockNumber = u32::MAX;
 /// No item.
 pub const INVALID_OFFSET: OffsetNumber = 0;
-/// The first item of a page.
-pub const FIRST_OFFSET: OffsetNumber = 1;
-/// Tablespace of databases without another one (`base/`).
+/// The default tablespace (`base/`).
 pub const DEFAULT_TABLESPACE: Oid = 1663;
 /// Tablespace of the shared catalogs (`global/`).
 pub const GLOBAL_TABLESPACE: Oid = 1664;
 /// Directory of PostgreSQL 18's relations inside a tablespace.
 pub const TABLESPACE_VERSION_DIR: &str = "PG_18_202506291";
 
-/// Is this an ordinary transaction id, one that takes part in the wrapping order?
+/// Whether this is a normal transaction id, which wraps around.
 pub const fn xid_is_normal(xid: Xid) -> bool {
     xid >= FIRST_NORMAL_XID
 }
 
-/// Is `a` older than `b`? Ordinary ids compare modulo 2^32; the special ones are older than all
-/// ordinary ones.
+/// Whether `a` is older than `b`. Normal ids compare modulo 2^32; special ids are older than all
+/// normal ones.
 pub const fn xid_precedes(a: Xid, b: Xid) -> bool {
     if !xid_is_normal(a) || !xid_is_normal(b) { a < b } else { (a.wrapping_sub(b) as i32) < 0 }
 }
 
-/// Is `a` older than `b`, or the same?
-pub const fn xid_precedes_or_equals(a: Xid, b: Xid) -> bool {
-    a == b || xid_precedes(a, b)
-}
-
-/// The id that is handed out after `xid`.
+/// The id that is assigned after `xid`.
 pub const fn xid_next(xid: Xid) -> Xid {
     let next = xid.wrapping_add(1);
     if next < FIRST_NORMAL_XID { FIRST_NORMAL_XID } else { next }
 }
 
-/// The id that was handed out before `xid`.
+/// The id that was assigned before `xid`.
 pub const fn xid_previous(xid: Xid) -> Xid {
     let previous = xid.wrapping_sub(1);
     if previous < FIRST_NORMAL_XID { u32::MAX } else { previous }
 }
 
-/// A transaction id with its epoch: it never wraps.
+/// A transaction id with its epoch, which never wraps around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FullXid(pub u64);
 
 impl FullXid {
-    /// Puts an epoch and a wrapping id together.
+    /// Combines an epoch and an id.
     pub const fn new(epoch: u32, xid: Xid) -> Self {
         Self((epoch as u64) << 32 | xid as u64)
     }
 
-    /// How often the id had wrapped.
+    /// How often the id has wrapped around.
     pub const fn epoch(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The wrapping id.
+    /// The id without the epoch.
     pub const fn xid(self) -> Xid {
         self.0 as u32
     }
 
-    /// The one handed out next; skips the special ids after a wrap.
+    /// The id that is assigned next; skips the special ids.
     pub const fn next(self) -> Self {
         let next = self.0 + 1;
         if (next as u32) < FIRST_NORMAL_XID {
@@ -103,16 +96,6 @@ impl FullXid {
         } else {
             Self(next)
         }
-    }
-
-    /// The full id of `xid`, given that it is not newer than `self` and at most half a circle
-    /// older.
-    pub const fn resolve_older(self, xid: Xid) -> Self {
-        if !xid_is_normal(xid) {
-            return Self::new(0, xid);
-        }
-        let epoch = if xid > self.xid() { self.epoch().wrapping_sub(1) } else { self.epoch() };
-        Self::new(epoch, xid)
     }
 }
 
@@ -122,7 +105,7 @@ impl fmt::Display for FullXid {
     }
 }
 
-/// Fork of a relation: each is a file of its own.
+/// Fork of a relation; each has files of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Fork {
@@ -132,7 +115,7 @@ pub enum Fork {
     Fsm = 1,
     /// The visibility map.
     Vm = 2,
-    /// What an unlogged relation is reset to.
+    /// The initial contents of an unlogged relation.
     Init = 3,
 }
 
@@ -140,7 +123,7 @@ impl Fork {
     /// All forks, in order of their numbers.
     pub const ALL: [Self; 4] = [Self::Main, Self::Fsm, Self::Vm, Self::Init];
 
-    /// The fork of this number.
+    /// The fork with a number.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::Main),
@@ -151,7 +134,7 @@ impl Fork {
         }
     }
 
-    /// The number PostgreSQL gives it.
+    /// PostgreSQL's number for it.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -166,12 +149,12 @@ impl Fork {
         }
     }
 
-    /// The fork of this name.
+    /// The fork with a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fork| fork.name() == name)
     }
 
-    /// What its file name carries after the relation's number.
+    /// Suffix of its file name.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Main => "",
@@ -254,7 +237,7 @@ impl fmt::Display for RelFileLocator {
     }
 }
 
-/// The place of a tuple: block and line pointer.
+/// The position of a tuple: block and line pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemPointer {
     /// Block of the relation's main fork.
@@ -266,7 +249,7 @@ pub struct ItemPointer {
 impl ItemPointer {
     /// Bytes of its stored form: block (high half, low half), offset.
     pub const SIZE: usize = 6;
-    /// Points nowhere.
+    /// The invalid pointer.
     pub const INVALID: Self = Self { block: INVALID_BLOCK, offset: INVALID_OFFSET };
 
     /// A pointer to an item.
@@ -344,11 +327,6 @@ mod tests {
         assert_eq!(xid_next(u32::MAX), FIRST_NORMAL_XID);
         assert_eq!(xid_previous(FIRST_NORMAL_XID), u32::MAX);
         assert_eq!(FullXid::new(0, u32::MAX).next(), FullXid::new(1, FIRST_NORMAL_XID));
-        assert_eq!(FullXid::new(2, 10).resolve_older(7), FullXid::new(2, 7));
-        assert_eq!(
-            FullXid::new(2, 10).resolve_older(4_000_000_000),
-            FullXid::new(1, 4_000_000_000)
-        );
     }
 
     #[test]

@@ -1,20 +1,4 @@
-//! PostgreSQL 18's bytes: everything that another program of that version may read or have written.
-//!
-//! No I/O and no state: functions from bytes to values and back. Whatever comes from a disk is
-//! decoded without panics and ends in a typed error; whatever is encoded is equal, byte for byte,
-//! to what PostgreSQL writes.
-//!
-//! - [`ids`]: object, transaction and block numbers, relation files, page tags
-//! - [`lsn`]: WAL positions, segments and their names
-//! - [`page`]: the 8 kB page: header, line pointers, items
-//! - [`checksum`]: page checksums, by whatever vectors the processor has
-//! - [`tuple`](mod@tuple): heap tuple headers, forming and deforming; [`varlena`]: variable-length
-//!   values
-//! - [`timeline`]: timelines and their history files; [`backup_label`]: where recovery of a base
-//!   backup begins
-//! - [`wal`]: WAL pages, records and the payloads of the resource managers
-//! - [`control`]: `global/pg_control`; [`relmap`]: `pg_filenode.map`; [`slru`]: `pg_xact`
-//! - CRC-32C: [`crc`]
+#![doc = include_str!("../README.md")]
 
 pub mod backup_label;
 mod bytes;

@@ -1,4 +1,4 @@
-//! Positions in the WAL, its segments, and the names of their files.
+//! Positions in the WAL, and the names of its segment files.
 
 use std::{fmt, str::FromStr};
 
@@ -14,25 +14,25 @@ pub struct Lsn(pub u64);
 impl Lsn {
     /// No position.
     pub const INVALID: Self = Self(0);
-    /// Larger than every position.
+    /// Larger than any position.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Is it a position at all?
+    /// Whether it is a position.
     pub const fn is_valid(self) -> bool {
         self.0 != 0
     }
 
-    /// This many bytes further on.
+    /// The position `bytes` behind this one.
     pub const fn add(self, bytes: u64) -> Self {
         Self(self.0 + bytes)
     }
 
-    /// Bytes from `earlier` to here; zero if it is not earlier.
+    /// Bytes from `earlier` to this position; zero if it is not earlier.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Rounded up to where a record may begin (a multiple of 8).
+    /// Rounds up to a multiple of 8, where a record may begin.
     pub const fn align_record(self) -> Self {
         Self((self.0 + 7) & !7)
     }
@@ -54,7 +54,7 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// A text that is not a WAL position.
+/// A text is not a WAL position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid WAL position: \"{0}\"")]
 pub struct ParseLsnError(String);
@@ -87,7 +87,7 @@ impl SegmentSize {
     /// initdb's default, 16 MB.
     pub const DEFAULT: Self = Self(16 << 20);
 
-    /// Checks a size.
+    /// A segment size in bytes, if it is valid.
     pub const fn new(bytes: u32) -> Option<Self> {
         if bytes.is_power_of_two() && bytes >= 1 << 20 && bytes <= 1 << 30 {
             Some(Self(bytes))
@@ -111,8 +111,7 @@ impl SegmentSize {
         lsn.0 / self.bytes()
     }
 
-    /// Number of the segment that holds the byte before `lsn`: where a record that ends there was
-    /// written.
+    /// Number of the segment that holds the byte before `lsn`, the end of a record.
     pub const fn number_before(self, lsn: Lsn) -> u64 {
         lsn.0.saturating_sub(1) / self.bytes()
     }
@@ -122,12 +121,12 @@ impl SegmentSize {
         lsn.0 % self.bytes()
     }
 
-    /// Where a segment begins.
+    /// Start of a segment.
     pub const fn start(self, number: u64) -> Lsn {
         Lsn(number * self.bytes())
     }
 
-    /// Segments in 4 GB: what the name's second part counts.
+    /// Segments in 4 GB, which the second part of a file name counts.
     pub const fn per_4g(self) -> u64 {
         (1 << 32) / self.bytes()
     }
@@ -149,7 +148,7 @@ impl SegmentSize {
     }
 }
 
-/// Does a file name have the shape of a WAL segment's?
+/// Whether a file name has the form of a WAL segment's: 24 upper-case hexadecimal digits.
 pub fn is_segment_name(name: &str) -> bool {
     name.len() == 24 && name.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b))
 }

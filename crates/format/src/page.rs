@@ -1,29 +1,33 @@
 //! The data page: header, line pointers, items, special space.
 //!
 //! ```text
-//!   0        8     10     12     14     16     18     20       24                lower      upper         special   8192
-//!   +--------+-----+------+------+------+------+------+--------+-----------------+----------+-------------+---------+
-//!   | lsn    | sum | flags| lower| upper|specl.| size | prune  | line pointers > |   hole   | < items     | special |
-//!   |        |     |      |      |      |      | +vers| xid    | 4 bytes each    |          |             |         |
-//!   +--------+-----+------+------+------+------+------+--------+-----------------+----------+-------------+---------+
+//!   0        8          10      12      14      16        18             20          24
+//!   +--------+----------+-------+-------+-------+---------+--------------+-----------+
+//!   | lsn    | checksum | flags | lower | upper | special | size+version | prune xid |
+//!   +--------+----------+-------+-------+-------+---------+--------------+-----------+
+//!   24                 lower      upper         special         8192
+//!   +------------------+----------+-------------+---------------+
+//!   | line pointers -> |   hole   | <- items    | special space |
+//!   | 4 bytes each     |          |             |               |
+//!   +------------------+----------+-------------+---------------+
 //!
 //!   line pointer (u32):  bits 0..14 offset of the item | 15..16 state | 17..31 length of the item
 //! ```
 //!
-//! - lsn: end of the last WAL record that changed the page; the WAL must be durable up to it before
+//! - lsn: end of the last WAL record that changed the page. The WAL must be durable up to it before
 //!   the page is written. It is stored as two little-endian halves, the high one first.
-//! - sum: the checksum, see [`crate::checksum`]
-//! - lower, upper: the hole between line pointers and items
-//! - special: an index's own data begins here; 8192 for a heap
-//! - size + version: 8192 with 4
-//! - prune xid: the oldest transaction whose work on this page pruning could remove; a hint
+//! - checksum: see [`crate::checksum`]
+//! - lower, upper: the bounds of the hole between line pointers and items
+//! - special: where an index's own data begins; 8192 for a heap
+//! - size+version: 8192 with 4
+//! - prune xid: the oldest transaction whose changes to this page pruning could remove; a hint
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::ops::Range;
 
 use crate::{
-    bytes::{max_align, put, u16_at, u32_at},
+    bytes::{max_align, put, u16_field, u32_field},
     ids::{BLOCK_SIZE, OffsetNumber, Xid},
     lsn::Lsn,
 };
@@ -44,11 +48,11 @@ pub const MAX_HEAP_TUPLE_SIZE: usize = BLOCK_SIZE - max_align(HEADER_SIZE + ITEM
 
 /// Flag: there may be unused line pointers before `lower` (a hint).
 pub const PD_HAS_FREE_LINES: u16 = 1;
-/// Flag: an update found no room (a hint).
+/// Flag: an update found no space (a hint).
 pub const PD_PAGE_FULL: u16 = 2;
-/// Flag: all tuples are visible to everyone.
+/// Flag: all tuples are visible to all transactions.
 pub const PD_ALL_VISIBLE: u16 = 4;
-/// All flags that exist.
+/// All valid flags.
 pub const PD_VALID_FLAGS: u16 = 7;
 
 /// Offset of the checksum.
@@ -59,7 +63,7 @@ const UPPER_AT: usize = 14;
 const SPECIAL_AT: usize = 16;
 const SIZE_VERSION_AT: usize = 18;
 const PRUNE_XID_AT: usize = 20;
-/// The bytes behind the checksum: all of the page but its LSN and its checksum.
+/// The bytes behind the checksum.
 const REST_AT: usize = FLAGS_AT;
 const REST_LEN: usize = BLOCK_SIZE - REST_AT;
 
@@ -72,13 +76,13 @@ const _: () = assert!(MAX_HEAP_TUPLE_SIZE == 8160);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ItemState {
-    /// Free to be used again.
+    /// Free for reuse.
     Unused = 0,
     /// Points to an item.
     Normal = 1,
     /// Points to another line pointer, whose number is in `offset`.
     Redirect = 2,
-    /// Its item is dead; may or may not have storage.
+    /// Its item is dead, and may have storage.
     Dead = 3,
 }
 
@@ -97,7 +101,7 @@ impl ItemId {
     /// The unused one: all bits zero.
     pub const UNUSED: Self = Self { offset: 0, state: ItemState::Unused, len: 0 };
 
-    /// Takes the stored form apart.
+    /// Decodes the stored form.
     #[inline]
     pub const fn from_bits(bits: u32) -> Self {
         let state = match (bits >> 15) & 3 {
@@ -115,33 +119,33 @@ impl ItemId {
         (self.offset as u32 & 0x7fff) | (self.state as u32) << 15 | (self.len as u32) << 17
     }
 
-    /// Does it point to an item?
+    /// Whether it points to an item.
     #[inline]
     pub const fn is_normal(self) -> bool {
         matches!(self.state, ItemState::Normal)
     }
 
-    /// May it be used for a new item?
+    /// Whether it is free for a new item.
     #[inline]
     pub const fn is_unused(self) -> bool {
         matches!(self.state, ItemState::Unused)
     }
 }
 
-/// The checksum that a page carries.
+/// The checksum stored in a page.
 #[inline]
 pub fn stored_checksum(bytes: &PageBytes) -> u16 {
-    u16_at(bytes, CHECKSUM_AT).unwrap_or(0)
+    u16_field(bytes, CHECKSUM_AT)
 }
 
-/// Is each byte zero, the checksum's too?
+/// Whether all bytes are zero, including the checksum.
 pub fn is_all_zeros(bytes: &PageBytes) -> bool {
     bytes.iter().all(|&byte| byte == 0)
 }
 
-/// A page, to read: all of it but the checksum, whose field others may store meanwhile (a page is
-/// summed in place before it is written, while readers go on). So it is made of the bytes before
-/// that field and those behind it, and never refers to it.
+/// A page, to read, without its checksum. Another thread may store the checksum at the same time,
+/// because that happens in place before a write, while others read the page. So this consists of
+/// the bytes before and behind that field.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
     head: &'a [u8; CHECKSUM_AT],
@@ -149,7 +153,7 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Looks at these bytes as a page.
+    /// Views bytes as a page.
     #[inline]
     pub fn new(bytes: &'a PageBytes) -> Self {
         let parts = bytes.first_chunk().zip(bytes.last_chunk());
@@ -157,7 +161,7 @@ impl<'a> Page<'a> {
         Self { head, rest }
     }
 
-    /// Puts a page together of its bytes before the checksum and those behind it.
+    /// Makes a page from the bytes before its checksum and those behind.
     #[inline]
     pub const fn from_parts(head: &'a [u8; CHECKSUM_AT], rest: &'a [u8; REST_LEN]) -> Self {
         Self { head, rest }
@@ -165,23 +169,20 @@ impl<'a> Page<'a> {
 
     #[inline]
     fn field(&self, at: usize) -> u16 {
-        u16_at(self.rest, at - REST_AT).unwrap_or(0)
+        u16_field(self.rest, at - REST_AT)
     }
 
-    /// Bytes at offsets of the page; `None` where the range leaves the page, or begins before the
-    /// flags.
+    /// The bytes at offsets of the page, or `None` if the range ends past the page or begins before
+    /// the flags.
     #[inline]
     pub fn bytes(&self, range: Range<usize>) -> Option<&'a [u8]> {
         self.rest.get(range.start.checked_sub(REST_AT)?..range.end.checked_sub(REST_AT)?)
     }
 
-    /// Copies all bytes but the checksum.
+    /// Copies all bytes except the checksum.
     pub fn copy_to(&self, bytes: &mut PageBytes) {
-        let (head, rest) = bytes.split_at_mut(REST_AT);
-        if let Some(head) = head.first_chunk_mut() {
-            *head = *self.head;
-        }
-        rest.copy_from_slice(self.rest);
+        put(bytes, 0, *self.head);
+        put(bytes, REST_AT, *self.rest);
     }
 
     /// End of the last WAL record that changed it.
@@ -196,19 +197,19 @@ impl<'a> Page<'a> {
         self.field(FLAGS_AT)
     }
 
-    /// Where the line pointers end.
+    /// End of the line pointers.
     #[inline]
     pub fn lower(&self) -> usize {
         usize::from(self.field(LOWER_AT))
     }
 
-    /// Where the items begin.
+    /// Start of the items.
     #[inline]
     pub fn upper(&self) -> usize {
         usize::from(self.field(UPPER_AT))
     }
 
-    /// Where the special space begins.
+    /// Start of the special space.
     #[inline]
     pub fn special(&self) -> usize {
         usize::from(self.field(SPECIAL_AT))
@@ -221,28 +222,28 @@ impl<'a> Page<'a> {
 
     /// The pruning hint.
     pub fn prune_xid(&self) -> Xid {
-        u32_at(self.rest, PRUNE_XID_AT - REST_AT).unwrap_or(0)
+        u32_field(self.rest, PRUNE_XID_AT - REST_AT)
     }
 
-    /// Are all tuples visible to everyone?
+    /// Whether all tuples are visible to all transactions.
     #[inline]
     pub fn is_all_visible(&self) -> bool {
         self.flags() & PD_ALL_VISIBLE != 0
     }
 
-    /// Has it never been initialised? (`upper` is zero then.)
+    /// Whether it was never initialized: `upper` is zero.
     #[inline]
     pub fn is_new(&self) -> bool {
         self.upper() == 0
     }
 
-    /// Is each byte zero? The checksum, which a new page has not, is left out.
+    /// Whether all bytes are zero, not counting the checksum.
     pub fn is_all_zeros(&self) -> bool {
         self.head.iter().chain(self.rest).all(|&byte| byte == 0)
     }
 
-    /// Is the header possible? Says nothing about items. A new page's is not, unless all its bytes
-    /// are zero.
+    /// Whether the header is plausible, regardless of the items. A new page's header is plausible
+    /// only if it is all zeros.
     #[inline]
     pub fn header_is_sane(&self) -> bool {
         let (lower, upper, special) = (self.lower(), self.upper(), self.special());
@@ -253,30 +254,30 @@ impl<'a> Page<'a> {
             && special == max_align(special)
     }
 
-    /// Number of line pointers; never more than fit the page.
+    /// Number of line pointers, at most as many as fit a page.
     #[inline]
     pub fn item_count(&self) -> OffsetNumber {
         (self.lower().clamp(HEADER_SIZE, BLOCK_SIZE).saturating_sub(HEADER_SIZE) / ITEM_ID_SIZE)
             as OffsetNumber
     }
 
-    /// The line pointer of this number; the first is 1.
+    /// The line pointer with a number; the first is 1.
     #[inline]
     pub fn item_id(&self, n: OffsetNumber) -> Option<ItemId> {
         if n == 0 || n > self.item_count() {
             return None;
         }
-        u32_at(self.rest, item_id_at(n) - REST_AT).map(ItemId::from_bits)
+        Some(ItemId::from_bits(u32_field(self.rest, item_id_at(n) - REST_AT)))
     }
 
     /// All line pointers as stored, for [`ItemId::from_bits`].
     #[inline]
     pub fn line_pointers(&self) -> &'a [[u8; ITEM_ID_SIZE]] {
         let end = HEADER_SIZE + ITEM_ID_SIZE * usize::from(self.item_count());
-        self.bytes(HEADER_SIZE..end).unwrap_or_default().as_chunks().0
+        self.bytes(HEADER_SIZE..end).expect("line pointers are on the page").as_chunks().0
     }
 
-    /// The bytes of a normal item, `None` for other line pointers and for those that leave the
+    /// The bytes of a normal item; `None` for other line pointers, and if the item ends past the
     /// page.
     #[inline]
     pub fn item(&self, n: OffsetNumber) -> Option<&'a [u8]> {
@@ -290,7 +291,7 @@ impl<'a> Page<'a> {
         (1..=self.item_count()).filter_map(move |n| self.item(n).map(|bytes| (n, bytes)))
     }
 
-    /// The special space.
+    /// The special space; empty if the header states an impossible one.
     pub fn special_bytes(&self) -> &'a [u8] {
         self.bytes(self.special()..BLOCK_SIZE).unwrap_or_default()
     }
@@ -301,15 +302,15 @@ impl<'a> Page<'a> {
         self.upper().saturating_sub(self.lower())
     }
 
-    /// Room for one more item with its line pointer; the item's size must be rounded up to a
+    /// Space for one more item with a new line pointer. The item's size must be rounded up to a
     /// multiple of 8.
     #[inline]
     pub fn free_space(&self) -> usize {
         self.hole_len().saturating_sub(ITEM_ID_SIZE)
     }
 
-    /// Room for one more heap tuple: as [`free_space`](Self::free_space), but none when all line
-    /// pointers a heap page may have are in use.
+    /// Space for one more heap tuple: [`free_space`](Self::free_space), but none if all line
+    /// pointers that a heap page may have are in use.
     #[inline]
     pub fn heap_free_space(&self) -> usize {
         let space = self.free_space();
@@ -321,7 +322,7 @@ impl<'a> Page<'a> {
         if free_line { space } else { 0 }
     }
 
-    /// The first line pointer that may be used again.
+    /// The first line pointer that is free for reuse.
     fn find_unused(&self) -> Option<OffsetNumber> {
         (1..=self.item_count())
             .find(|&n| self.item_id(n).is_some_and(|id| id.is_unused() && id.len == 0))
@@ -337,7 +338,7 @@ const fn item_id_at(n: OffsetNumber) -> usize {
 pub struct PageMut<'a>(pub &'a mut PageBytes);
 
 impl<'a> PageMut<'a> {
-    /// Looks at these bytes as a page to change.
+    /// Views bytes as a page to change.
     #[inline]
     pub const fn new(bytes: &'a mut PageBytes) -> Self {
         Self(bytes)
@@ -354,10 +355,10 @@ impl<'a> PageMut<'a> {
         put(self.0, at, value.to_le_bytes());
     }
 
-    /// Makes it an empty page with this much special space (rounded up to a multiple of 8).
+    /// Initializes an empty page with special space, whose size is rounded up to a multiple of 8.
     ///
     /// # Panics
-    /// If the special space leaves no room for the header.
+    /// If the special space leaves no space for the header.
     pub fn init(&mut self, special_size: usize) {
         let special_size = max_align(special_size);
         assert!(special_size <= BLOCK_SIZE - HEADER_SIZE, "special space of {special_size} bytes");
@@ -369,7 +370,7 @@ impl<'a> PageMut<'a> {
         self.set_field(SIZE_VERSION_AT, SIZE_AND_VERSION);
     }
 
-    /// Sets the position of the last WAL record that changed it.
+    /// Sets the end of the last WAL record that changed it.
     #[inline]
     pub fn set_lsn(&mut self, lsn: Lsn) {
         put(self.0, 0, lsn.0.rotate_left(32).to_le_bytes());
@@ -385,19 +386,19 @@ impl<'a> PageMut<'a> {
         self.set_field(FLAGS_AT, flags);
     }
 
-    /// Sets or clears the flag "visible to everyone".
+    /// Sets or clears the flag [`PD_ALL_VISIBLE`].
     pub fn set_all_visible(&mut self, on: bool) {
         let flags = self.page().flags();
         self.set_flags(if on { flags | PD_ALL_VISIBLE } else { flags & !PD_ALL_VISIBLE });
     }
 
-    /// Sets where the line pointers end.
+    /// Sets the end of the line pointers.
     #[inline]
     pub fn set_lower(&mut self, lower: u16) {
         self.set_field(LOWER_AT, lower);
     }
 
-    /// Sets where the items begin.
+    /// Sets the start of the items.
     #[inline]
     pub fn set_upper(&mut self, upper: u16) {
         self.set_field(UPPER_AT, upper);
@@ -408,7 +409,7 @@ impl<'a> PageMut<'a> {
         put(self.0, PRUNE_XID_AT, xid.to_le_bytes());
     }
 
-    /// Lowers the pruning hint to `xid`, if that is older than the present one.
+    /// Sets the pruning hint to `xid`, if that is older than the current one.
     #[inline]
     pub fn note_prunable(&mut self, xid: Xid) {
         let present = self.page().prune_xid();
@@ -417,7 +418,7 @@ impl<'a> PageMut<'a> {
         }
     }
 
-    /// Replaces an existing line pointer; returns whether there is one of this number.
+    /// Replaces a line pointer. Returns whether it exists.
     #[inline]
     pub fn set_item_id(&mut self, n: OffsetNumber, id: ItemId) -> bool {
         let exists = n != 0 && n <= self.page().item_count();
@@ -435,10 +436,10 @@ impl<'a> PageMut<'a> {
         self.0.get_mut(start..start.checked_add(usize::from(id.len))?)
     }
 
-    /// Adds a heap tuple and returns its number, or `None` if it has no room or the place is taken.
+    /// Adds a heap tuple and returns its number, or `None` if it does not fit or `at` is in use.
     ///
-    /// Without `at`, an unused line pointer is taken again if the page says it has some, else a new
-    /// one is appended. With `at`, exactly that one is taken: an unused one, or the next after the
+    /// Without `at`, reuses a line pointer if the page has the flag [`PD_HAS_FREE_LINES`], and else
+    /// appends one. With `at`, uses that line pointer, which must be unused or the next after the
     /// last.
     pub fn add_item(&mut self, item: &[u8], at: Option<OffsetNumber>) -> Option<OffsetNumber> {
         let page = self.page();

@@ -1,5 +1,5 @@
-//! `pg_filenode.map`: the files of the catalogs whose `pg_class` row cannot tell, as reading it
-//! needs them.
+//! `pg_filenode.map`: the files of the catalogs whose file number is not in `pg_class`, because
+//! reading `pg_class` needs them.
 //!
 //! ```text
 //!   0       4       8                                    520   524
@@ -38,16 +38,16 @@ pub struct RelMap {
 /// Why a relation map cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RelMapError {
-    /// Not 524 bytes.
+    /// The file does not have 524 bytes.
     #[error("relation mapping file has {0} bytes")]
     BadLength(usize),
-    /// Wrong magic number or an impossible count.
+    /// The magic number is wrong, or the count impossible.
     #[error("relation mapping file contains invalid data")]
     Invalid,
     /// The checksum differs.
     #[error("relation mapping file contains incorrect checksum")]
     BadCrc,
-    /// No room for another pair.
+    /// There is no space for another pair.
     #[error("relation mapping file is full")]
     Full,
 }
@@ -79,7 +79,7 @@ impl RelMap {
         &self.mappings
     }
 
-    /// Makes the file.
+    /// Encodes the file.
     pub fn encode(&self) -> [u8; FILE_SIZE] {
         let mut out = [0; FILE_SIZE];
         put(&mut out, 0, MAGIC.to_le_bytes());

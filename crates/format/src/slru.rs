@@ -1,5 +1,11 @@
-//! `pg_xact`: two bits for each transaction, four transactions in a byte, 32768 in a page, 32 pages
-//! in a segment file.
+//! `pg_xact`: the status of each transaction, in two bits.
+//!
+//! ```text
+//!   bit      7   6   5   4   3   2   1   0
+//!          +-------+-------+-------+-------+
+//!   byte n | 4n+3  | 4n+2  | 4n+1  | 4n    |   8192 bytes a page, 32 pages a segment file
+//!          +-------+-------+-------+-------+
+//! ```
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -8,33 +14,31 @@ use crate::{
     page::PageBytes,
 };
 
-/// Directory of the files.
-pub const XACT_DIR: &str = "pg_xact";
 /// Transactions in a page.
 pub const XACTS_PER_PAGE: u32 = BLOCK_SIZE as u32 * 4;
 /// Pages in a segment file.
-pub const PAGES_PER_SEGMENT: i64 = 32;
-/// Number of pages until transaction ids wrap.
+const PAGES_PER_SEGMENT: i64 = 32;
+/// Number of pages until transaction ids wrap around.
 pub const XACT_PAGES: i64 = (1 << 32) / XACTS_PER_PAGE as i64;
 
 const _: () = assert!(XACTS_PER_PAGE == 32_768 && XACT_PAGES == 131_072);
 
-/// How a transaction ended.
+/// Status of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TransactionStatus {
-    /// It runs, or was cut off by a crash: not committed.
+    /// Running, or ended by a crash.
     InProgress = 0,
     /// Committed.
     Committed = 1,
     /// Aborted.
     Aborted = 2,
-    /// A subtransaction that committed, whose parent has not ended.
+    /// A subtransaction that committed while its parent runs.
     SubCommitted = 3,
 }
 
 impl TransactionStatus {
-    /// The status of the lowest two bits.
+    /// The status in the lowest two bits.
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
             0 => Self::InProgress,
@@ -70,29 +74,23 @@ pub fn segment_name(segment: i64) -> String {
     format!("{segment:04X}")
 }
 
-/// The segment of a file name; `None` for any other name.
-pub fn parse_segment_name(name: &str) -> Option<i64> {
-    let digits = name.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
-    ((4..=6).contains(&name.len()) && digits).then(|| i64::from_str_radix(name, 16).ok()).flatten()
-}
-
-const fn place(xid: Xid) -> (usize, u32) {
+/// Offset in its page of the byte that holds a transaction's status, and the shift in that byte.
+const fn position(xid: Xid) -> (usize, u32) {
     let index = xid % XACTS_PER_PAGE;
     ((index / 4) as usize, index % 4 * 2)
 }
 
 /// A transaction's status in its page.
 pub fn status(page: &PageBytes, xid: Xid) -> TransactionStatus {
-    let (at, shift) = place(xid);
-    TransactionStatus::from_bits(page.get(at).map_or(0, |byte| byte >> shift))
+    let (at, shift) = position(xid);
+    TransactionStatus::from_bits(page.get(at).expect("an offset in the page") >> shift)
 }
 
 /// Sets a transaction's status in its page.
 pub fn set_status(page: &mut PageBytes, xid: Xid, status: TransactionStatus) {
-    let (at, shift) = place(xid);
-    if let Some(byte) = page.get_mut(at) {
-        *byte = *byte & !(3 << shift) | (status as u8) << shift;
-    }
+    let (at, shift) = position(xid);
+    let byte = page.get_mut(at).expect("an offset in the page");
+    *byte = *byte & !(3 << shift) | (status as u8) << shift;
 }
 
 #[cfg(test)]
@@ -107,10 +105,6 @@ mod tests {
         assert_eq!(
             (first_xid(2), segment_name(0), segment_name(0x12345)),
             (65_536, "0000".into(), "12345".into())
-        );
-        assert_eq!(
-            (parse_segment_name("00FF"), parse_segment_name("0ff"), parse_segment_name("00fg")),
-            (Some(255), None, None)
         );
     }
 

@@ -1,8 +1,8 @@
-//! Timelines: which part of a log's past lies on which, as history files tell.
+//! Timelines and their history files: which part of a log is on which timeline.
 //!
-//! A cluster that is recovered to a point of its past goes on there on a new timeline, with segment
-//! files of its own; the file `TTTTTTTT.history` says where it branched off. One line for each
-//! ancestor, the oldest first:
+//! A cluster that is recovered to a point in the past continues there on a new timeline, with its
+//! own segment files. The file `TTTTTTTT.history` states where the timeline branched off. It has a
+//! line for each ancestor, the oldest first:
 //!
 //! ```text
 //!   parent, decimal <tab> switch point, X/X <tab> reason
@@ -17,8 +17,7 @@
 //!                                                                         2  0/5000000
 //! ```
 //!
-//! Empty lines, and lines that begin with `#`, say nothing. What follows the switch point is for
-//! people.
+//! Empty lines, lines that begin with `#`, and the text behind the switch point are ignored.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -31,7 +30,7 @@ pub fn history_file_name(timeline: TimelineId) -> String {
     format!("{timeline:08X}.history")
 }
 
-/// The timeline whose history file has this name.
+/// The timeline whose history file has a name.
 pub fn parse_history_file_name(name: &str) -> Option<TimelineId> {
     let digits = name.strip_suffix(".history")?;
     let shaped = digits.len() == 8
@@ -39,28 +38,28 @@ pub fn parse_history_file_name(name: &str) -> Option<TimelineId> {
     shaped.then(|| TimelineId::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// A stretch of the past on one timeline.
+/// A part of the log that is on one timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimelineStretch {
     /// The timeline.
     pub timeline: TimelineId,
-    /// Where it begins; for the first, 0.
+    /// Where it begins; 0 for the first.
     pub begin: Lsn,
-    /// Where the next one begins; for the last, none.
+    /// Where the next one begins; `None` for the last.
     pub end: Option<Lsn>,
 }
 
-/// A timeline and those it came from.
+/// A timeline and its ancestors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineHistory {
     /// The oldest first; never empty.
     stretches: Vec<TimelineStretch>,
 }
 
-/// What is wrong with a history file.
+/// Why a history file is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// A line that is no entry.
+    /// A line is not an entry.
     #[error("syntax error in history file, line {line}: \"{text}\"")]
     Syntax {
         /// Counted from 1.
@@ -68,28 +67,29 @@ pub enum HistoryError {
         /// The line.
         text: String,
     },
-    /// Timelines or switch points that do not ascend.
+    /// Timelines or switch points do not ascend.
     #[error(
-        "invalid data in history file, line {line}: timeline IDs and switch points must be in increasing sequence"
+        "invalid data in history file, line {line}: \
+         timeline IDs and switch points must be in increasing sequence"
     )]
     Order {
         /// Counted from 1.
         line: usize,
     },
-    /// An ancestor that is no older than the timeline itself.
+    /// An ancestor is not older than the timeline itself.
     #[error("invalid data in history file: timeline IDs must be less than child timeline's ID {0}")]
     NotAnAncestor(TimelineId),
 }
 
 impl TimelineHistory {
-    /// A timeline without a past.
+    /// A timeline without ancestors.
     pub fn alone(timeline: TimelineId) -> TimelineHistory {
         TimelineHistory {
             stretches: vec![TimelineStretch { timeline, begin: Lsn::INVALID, end: None }],
         }
     }
 
-    /// Reads the history file of `timeline`.
+    /// Parses the history file of `timeline`.
     pub fn parse(timeline: TimelineId, text: &str) -> Result<TimelineHistory, HistoryError> {
         let mut stretches: Vec<TimelineStretch> = Vec::new();
         let mut begin = Lsn::INVALID;
@@ -121,15 +121,14 @@ impl TimelineHistory {
         let count = self.stretches.len().saturating_sub(1);
         for (n, (timeline, end)) in ends.enumerate() {
             let why = if n + 1 == count { reason } else { "" };
-            // Writing to a String does not fail.
-            let _ = writeln!(out, "{timeline}\t{end}\t{why}");
+            writeln!(out, "{timeline}\t{end}\t{why}").expect("writing to a String succeeds");
         }
         out
     }
 
     /// The timeline itself.
     pub fn timeline(&self) -> TimelineId {
-        self.stretches.last().map_or(0, |last| last.timeline)
+        self.stretches.last().expect("a history is never empty").timeline
     }
 
     /// The stretches, the oldest first.
@@ -137,7 +136,7 @@ impl TimelineHistory {
         &self.stretches
     }
 
-    /// Is it the timeline or one that it came from?
+    /// Whether it is the timeline itself or an ancestor.
     pub fn contains(&self, timeline: TimelineId) -> bool {
         self.stretches.iter().any(|stretch| stretch.timeline == timeline)
     }
@@ -145,10 +144,11 @@ impl TimelineHistory {
     /// The timeline on which the byte at `lsn` was written.
     pub fn at(&self, lsn: Lsn) -> TimelineId {
         let holds = |stretch: &&TimelineStretch| stretch.begin <= lsn;
-        self.stretches.iter().rev().find(holds).map_or(0, |stretch| stretch.timeline)
+        let found = self.stretches.iter().rev().find(holds);
+        found.expect("the first stretch begins at 0").timeline
     }
 
-    /// Where this history leaves `timeline`: None if it never does, or was never on it.
+    /// Where this history leaves `timeline`; `None` if it does not, or never was on it.
     pub fn switch_point(&self, timeline: TimelineId) -> Option<Lsn> {
         self.stretches.iter().find(|stretch| stretch.timeline == timeline)?.end
     }
@@ -156,9 +156,7 @@ impl TimelineHistory {
     /// The history of a timeline that branches off from this one at `at`.
     pub fn branch(&self, timeline: TimelineId, at: Lsn) -> TimelineHistory {
         let mut stretches = self.stretches.clone();
-        if let Some(last) = stretches.last_mut() {
-            last.end = Some(at);
-        }
+        stretches.last_mut().expect("a history is never empty").end = Some(at);
         stretches.push(TimelineStretch { timeline, begin: at, end: None });
         TimelineHistory { stretches }
     }
@@ -179,11 +177,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As PostgreSQL writes them.
-    const TEXT: &str = "1\t0/3000000\tno recovery target specified\n\n2\t0/5000148\tbefore 2026-11-21 01:02:03+00\n";
+    /// A file that PostgreSQL wrote.
+    const TEXT: &str = "1\t0/3000000\tno recovery target specified\n\n\
+        2\t0/5000148\tbefore 2026-11-21 01:02:03+00\n";
 
     #[test]
-    fn a_history_says_who_wrote_what() {
+    fn a_history_maps_positions_to_timelines() {
         let history = TimelineHistory::parse(3, TEXT).unwrap();
         assert_eq!(history.timeline(), 3);
         assert_eq!(
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_postgresql_accepts() {
+    fn files_that_postgresql_accepts_are_parsed() {
         for text in ["# a comment\n1\t0/3000000\n", " 1 0/3000000 why", "1\t0/3000000\tx\r\n\t\n"] {
             let history = TimelineHistory::parse(2, text).unwrap();
             assert_eq!(history, TimelineHistory::alone(1).branch(2, Lsn(0x300_0000)), "{text:?}");
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_history() {
+    fn invalid_files_are_refused() {
         let syntax = [
             "x\n",
             "1\n",
@@ -253,14 +252,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_round_trips(steps in proptest::collection::vec((1_u32..5, 0_u64..1 << 40), 0..6), reason in "[a-z ]{0,20}") {
+        fn text_round_trips(
+            steps in proptest::collection::vec((1_u32..5, 0_u64..1 << 40), 0..6),
+            reason in "[a-z ]{0,20}",
+        ) {
             let mut history = TimelineHistory::alone(1);
             let (mut timeline, mut at) = (1, 0);
             for (step, distance) in steps {
                 (timeline, at) = (timeline + step, at + distance);
                 history = history.branch(timeline, Lsn(at));
             }
-            prop_assert_eq!(TimelineHistory::parse(timeline, &history.to_text(&reason)).unwrap(), history);
+            let text = history.to_text(&reason);
+            prop_assert_eq!(TimelineHistory::parse(timeline, &text).unwrap(), history);
         }
 
         #[test]

@@ -1,12 +1,15 @@
-//! Variable-length values as tuples store them.
+//! Variable-length values in tuples.
 //!
 //! ```text
-//!   first byte, lowest bits    what follows
-//!   .......0 0  (4 bytes)      length << 2, whole, header included; then the value; aligned
-//!   .......1 0  (4 bytes)      length << 2 | 2; then raw size and method (4 bytes), compressed value; aligned
-//!   .......1    (1 byte)       length << 1 | 1, header included, at most 127; then the value; not aligned
-//!   00000001    (1 byte)       tag (1 byte), then a pointer to a value stored elsewhere; not aligned
+//!   first byte   header                     contents                               aligned
+//!   ......00     length << 2      4 bytes   value                                  yes
+//!   ......10     length << 2 | 2  4 bytes   raw size and method (4 bytes),         yes
+//!                                           compressed value
+//!   .......1     length << 1 | 1  1 byte    value of at most 126 bytes             no
+//!   00000001     1                1 byte    tag (1 byte), pointer to a TOAST value no
 //! ```
+//!
+//! The length includes the header.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -16,9 +19,9 @@ use crate::bytes::u32_at;
 pub const HEADER_SIZE: usize = 4;
 /// Bytes of the short header.
 pub const SHORT_HEADER_SIZE: usize = 1;
-/// Longest value under a short header.
+/// Longest value with a short header.
 pub const MAX_SHORT_PAYLOAD: usize = 0x7f - SHORT_HEADER_SIZE;
-/// Longest value under a long header.
+/// Longest value with a long header.
 pub const MAX_PAYLOAD: usize = (1 << 30) - 1 - HEADER_SIZE;
 
 /// Tag of a pointer to a TOAST table; 18 bytes with header and tag.
@@ -33,7 +36,7 @@ pub enum Varlena<'a> {
     /// Compressed in place: the raw size with the method in its two highest bits, then the
     /// compressed bytes.
     Compressed {
-        /// Size of the value when unpacked.
+        /// Size of the decompressed value.
         raw_size: u32,
         /// 0 pglz, 1 LZ4.
         method: u8,
@@ -42,7 +45,7 @@ pub enum Varlena<'a> {
     },
     /// A pointer into a TOAST table.
     External {
-        /// Size of the value with a long header, unpacked.
+        /// Size of the decompressed value with a long header.
         raw_size: u32,
         /// Stored size, with the compression method in its two highest bits.
         ext_info: u32,
@@ -53,8 +56,8 @@ pub enum Varlena<'a> {
     },
 }
 
-/// Splits the value at the beginning of `bytes` off: what it is and how many bytes it takes. `None`
-/// if it is damaged or runs over the end.
+/// Decodes the value at the beginning of `bytes`, and returns it with its length, header included;
+/// `None` if it is damaged or runs past the end.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
     let first = *bytes.first()?;
@@ -93,45 +96,25 @@ fn decode_external(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
     Some((value, 2 + ON_DISK_POINTER))
 }
 
-/// Does the value that begins with this byte have a header that needs no alignment? (A zero byte is
+/// Whether a value that begins with this byte has a header without alignment. (A zero byte is
 /// padding or the beginning of a long header.)
 #[inline]
 pub(crate) const fn is_unaligned(first: u8) -> bool {
     first & 1 == 1
 }
 
-/// The long header of a value of this length, which must not exceed [`MAX_PAYLOAD`].
+/// The long header of a value of a length, which must not exceed [`MAX_PAYLOAD`].
 #[inline]
 pub const fn long_header(len: usize) -> [u8; HEADER_SIZE] {
-    debug_assert!(len <= MAX_PAYLOAD);
+    assert!(len <= MAX_PAYLOAD);
     (((len + HEADER_SIZE) as u32) << 2).to_le_bytes()
 }
 
-/// The short header of a value of this length, which must not exceed [`MAX_SHORT_PAYLOAD`].
+/// The short header of a value of a length, which must not exceed [`MAX_SHORT_PAYLOAD`].
 #[inline]
 pub const fn short_header(len: usize) -> u8 {
-    debug_assert!(len <= MAX_SHORT_PAYLOAD);
+    assert!(len <= MAX_SHORT_PAYLOAD);
     ((len + SHORT_HEADER_SIZE) as u8) << 1 | 1
-}
-
-/// Appends a value under the long header.
-///
-/// # Panics
-/// If the value is longer than [`MAX_PAYLOAD`].
-pub fn encode_long(payload: &[u8], out: &mut Vec<u8>) {
-    assert!(payload.len() <= MAX_PAYLOAD, "value of {} bytes", payload.len());
-    out.extend_from_slice(&long_header(payload.len()));
-    out.extend_from_slice(payload);
-}
-
-/// Appends a value under the short header.
-///
-/// # Panics
-/// If the value is longer than [`MAX_SHORT_PAYLOAD`].
-pub fn encode_short(payload: &[u8], out: &mut Vec<u8>) {
-    assert!(payload.len() <= MAX_SHORT_PAYLOAD, "short value of {} bytes", payload.len());
-    out.push(short_header(payload.len()));
-    out.extend_from_slice(payload);
 }
 
 #[cfg(test)]
@@ -139,6 +122,16 @@ pub fn encode_short(payload: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn encode_long(payload: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&long_header(payload.len()));
+        out.extend_from_slice(payload);
+    }
+
+    fn encode_short(payload: &[u8], out: &mut Vec<u8>) {
+        out.push(short_header(payload.len()));
+        out.extend_from_slice(payload);
+    }
 
     #[test]
     fn headers() {

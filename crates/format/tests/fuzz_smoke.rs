@@ -1,5 +1,4 @@
-//! Runs the entry points of the fuzz targets over damaged samples: always the same ones, so that a
-//! failure repeats.
+//! Runs the entry points of the fuzz targets on damaged samples, which are the same in each run.
 
 #[path = "../../../fuzz/src/entry.rs"]
 mod entry;
@@ -12,7 +11,7 @@ const INDEX: &[u8] = include_bytes!("data/pg_class_oid_index.block1");
 const CONTROL: &[u8] = include_bytes!("data/pg_control");
 const MAP: &[u8] = include_bytes!("data/shared_filenode.map");
 
-/// A small generator of numbers (xorshift).
+/// A generator of pseudo-random numbers (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -24,8 +23,8 @@ impl Numbers {
     }
 }
 
-/// Runs a target over a sample, whole and `times` times with up to four bytes changed among the
-/// first `within`, sometimes cut.
+/// Runs a target on a sample: once unchanged, and `times` times with up to four of the first
+/// `within` bytes changed, sometimes truncated.
 fn damage(target: fn(&[u8]), sample: &[u8], within: usize, times: usize) {
     target(sample);
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
@@ -98,11 +97,12 @@ fn control_files() {
 
 #[test]
 fn histories() {
-    let sample = b"\x051\t0/3000000\tno recovery target specified\n\n# a comment\n2\t0/5000148\tbefore noon\n4\t1/28\t\n";
+    let sample = b"\x051\t0/3000000\tno recovery target specified\n\n# a comment\n\
+        2\t0/5000148\tbefore noon\n4\t1/28\t\n";
     damage(entry::history, sample, sample.len(), 5000);
 }
 
-/// Images that are compressed, and damaged.
+/// Compressed images, with damage.
 #[test]
 fn compressed_images() {
     use forebay_format::wal::{Image, ImageCompression, RecordBuilder, Rmgr};

@@ -1,5 +1,5 @@
-//! Pages, tuples and small files that PostgreSQL wrote: they decode to what was put in, and encode
-//! to the same bytes.
+//! Pages, tuples and small files that PostgreSQL wrote: they are decoded to the expected values,
+//! and encoded to the same bytes.
 
 use forebay_format::{
     AttrLayout, HeapTuple, HeapTupleMut, Lsn, Page, PageBytes, PageMut,
@@ -65,7 +65,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn checksums_are_those_of_postgresql() {
+fn checksums_equal_those_of_postgresql() {
     for (bytes, block) in [(HEAP_T, 0), (HEAP_T_AFTER, 0), (PG_CLASS, 0), (INDEX, 1)] {
         let original = page(bytes);
         assert_eq!(verify_page(&original, block), Ok(()));
@@ -83,7 +83,7 @@ fn checksums_are_those_of_postgresql() {
 }
 
 #[test]
-fn tuples_hold_what_was_inserted() {
+fn tuples_have_the_inserted_values() {
     let bytes = page(HEAP_T);
     let items: Vec<_> = Page::new(&bytes).items().collect();
     let rows = rows();
@@ -102,7 +102,7 @@ fn tuples_hold_what_was_inserted() {
     }
 }
 
-/// A tuple formed from the values, with the visibility fields of PostgreSQL's.
+/// A tuple that is formed from the values, with the visibility fields of PostgreSQL's tuple.
 fn formed_like(original: &[u8], row: &[Option<Vec<u8>>]) -> Vec<u8> {
     let values: Vec<_> = row.iter().map(Option::as_deref).collect();
     let mut formed = form_tuple(&T[..values.len()], &values).expect("good values");
@@ -120,7 +120,7 @@ fn formed_like(original: &[u8], row: &[Option<Vec<u8>>]) -> Vec<u8> {
 }
 
 #[test]
-fn formed_tuples_and_filled_pages_are_the_same_bytes() {
+fn formed_tuples_and_filled_pages_have_the_same_bytes() {
     let original = page(HEAP_T);
     let mut ours = [0; 8192];
     let mut filled = PageMut(&mut ours);
@@ -154,7 +154,7 @@ fn an_inserted_tuple_is_stamped_as_postgresql_does() {
 }
 
 #[test]
-fn deletion_and_update_left_their_marks() {
+fn deleted_and_updated_tuples_have_their_flags() {
     let bytes = page(HEAP_T_AFTER);
     let view = Page::new(&bytes);
     let tuple = |n| HeapTuple::new(view.item(n).expect("an item")).expect("a tuple");
@@ -170,7 +170,7 @@ fn deletion_and_update_left_their_marks() {
 }
 
 #[test]
-fn the_catalogs_rows_can_be_read() {
+fn rows_of_pg_class_are_decoded() {
     let bytes = page(PG_CLASS);
     let layouts = [AttrLayout::INT4, AttrLayout::NAME, AttrLayout::INT4];
     let mut names = Vec::new();
@@ -200,7 +200,7 @@ fn told(label: &str) -> &'static str {
 }
 
 #[test]
-fn the_control_file_is_understood_and_made_again() {
+fn the_control_file_is_decoded_and_encoded() {
     let control = ControlFile::decode(CONTROL).expect("a good control file");
     assert_eq!(control.encode()[..], *CONTROL);
     let copy = control.checkpoint_copy;
@@ -231,7 +231,7 @@ fn the_control_file_is_understood_and_made_again() {
 }
 
 #[test]
-fn relation_maps_are_understood_and_made_again() {
+fn relation_maps_are_decoded_and_encoded() {
     for (bytes, catalog) in [(SHARED_MAP, 1262), (DATABASE_MAP, 1259)] {
         let map = RelMap::decode(bytes).expect("a good map");
         assert_eq!(map.get(catalog), Some(catalog));
@@ -240,7 +240,7 @@ fn relation_maps_are_understood_and_made_again() {
 }
 
 #[test]
-fn transaction_status_is_where_postgresql_puts_it() {
+fn transaction_status_is_decoded() {
     use TransactionStatus::{Aborted, Committed};
     let mut bytes = [0; 8192];
     bytes[..XACT_HEAD.len()].copy_from_slice(XACT_HEAD);

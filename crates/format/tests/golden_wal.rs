@@ -58,7 +58,7 @@ fn parse_line(line: &'static str) -> Told {
     }
 }
 
-/// The n-th record of this kind.
+/// The nth record of a kind.
 fn find<'a>(all: &'a [(Lsn, Vec<u8>)], rmgr: Rmgr, name: &str, nth: usize) -> DecodedRecord<'a> {
     let decoded = all.iter().map(|(_, bytes)| decode_record(bytes).expect("a good record"));
     let matching = |record: &DecodedRecord<'_>| {
@@ -68,7 +68,7 @@ fn find<'a>(all: &'a [(Lsn, Vec<u8>)], rmgr: Rmgr, name: &str, nth: usize) -> De
 }
 
 #[test]
-fn page_headers_are_understood_and_made_again() {
+fn page_headers_are_decoded_and_encoded() {
     let system_id = ControlFile::decode(CONTROL).expect("a good control file").system_id;
     let segments = SegmentSize::new(1 << 20).expect("a good size");
     let mut continued = 0;
@@ -122,7 +122,7 @@ fn records_are_those_that_pg_waldump_finds() {
 }
 
 #[test]
-fn records_are_made_again() {
+fn records_are_encoded_to_the_same_bytes() {
     for (_, bytes) in records() {
         let record = decode_record(&bytes).expect("a good record");
         let mut again =
@@ -134,76 +134,78 @@ fn records_are_made_again() {
 }
 
 #[test]
-fn payloads_are_made_again() {
+fn payloads_are_encoded_to_the_same_bytes() {
     let mut seen = 0;
     for (_, bytes) in records() {
         let record = decode_record(&bytes).expect("a good record");
-        let (info, main) = (record.header.info, record.main);
-        let again: Vec<u8> =
-            match (record.header.rmgr, desc::kind_name(record.header.rmgr, info).unwrap_or("")) {
-                (Rmgr::XLOG, "CHECKPOINT_SHUTDOWN" | "CHECKPOINT_ONLINE") => {
-                    xlog::CheckPoint::decode(main).expect("good").encode().to_vec()
-                }
-                (Rmgr::XLOG, "CHECKPOINT_REDO") => {
-                    xlog::encode_checkpoint_redo(xlog::decode_checkpoint_redo(main).expect("good"))
-                        .to_vec()
-                }
-                (Rmgr::XLOG, "NEXTOID") => {
-                    xlog::encode_next_oid(xlog::decode_next_oid(main).expect("good")).to_vec()
-                }
-                (Rmgr::XLOG, "PARAMETER_CHANGE") => {
-                    let mut bytes =
-                        xlog::ParameterChange::decode(main).expect("good").encode().to_vec();
-                    bytes[26..].copy_from_slice(&main[26..]); // padding, which PostgreSQL does not clear
-                    bytes
-                }
-                (Rmgr::XLOG, "FPI_FOR_HINT") => Vec::new(),
-                (Rmgr::XACT, _) => {
-                    let mut out = Vec::new();
-                    let has_info =
-                        xact::XactEnd::decode(info, main).expect("good").encode(&mut out);
-                    assert_eq!(has_info, info & xact::HAS_INFO);
-                    out
-                }
-                (Rmgr::SMGR, "CREATE") => {
-                    smgr::SmgrCreate::decode(main).expect("good").encode().to_vec()
-                }
-                (Rmgr::CLOG, "ZEROPAGE") => {
-                    clog::encode_zero_page(clog::decode_zero_page(main).expect("good")).to_vec()
-                }
-                (Rmgr::STANDBY, "RUNNING_XACTS") => {
-                    let mut bytes = standby::RunningXacts::decode(main).expect("good").encode();
-                    bytes[9..12].copy_from_slice(&main[9..12]); // padding
-                    bytes
-                }
-                (Rmgr::STANDBY, "INVALIDATIONS") => {
-                    let mut bytes = standby::Invalidations::decode(main).expect("good").encode();
-                    bytes[9..12].copy_from_slice(&main[9..12]); // padding
-                    bytes
-                }
-                (Rmgr::STANDBY, "LOCK") => {
-                    standby::encode_locks(&standby::decode_locks(main).expect("good"))
-                }
-                (Rmgr::HEAP, "INSERT") => {
-                    heap::HeapInsert::decode(main).expect("good").encode().to_vec()
-                }
-                (Rmgr::HEAP, "DELETE" | "LOCK") => {
-                    heap::HeapDelete::decode(main).expect("good").encode().to_vec()
-                }
-                (Rmgr::HEAP, "UPDATE" | "HOT_UPDATE") => update_again(&record),
-                (Rmgr::HEAP, "INPLACE") => inplace_again(main),
-                (Rmgr::HEAP2, "VISIBLE") => {
-                    heap::HeapVisible::decode(main).expect("good").encode().to_vec()
-                }
-                (Rmgr::HEAP2, "PRUNE_VACUUM_SCAN") => prune_again(&record),
-                (Rmgr::HEAP2, _) => multi_insert_again(&record),
-                (Rmgr::BTREE, _) => continue,
-                other => panic!("no test for {other:?}"),
-            };
-        assert_eq!(again, main, "{record}");
-        seen += 1;
+        if record.header.rmgr != Rmgr::BTREE {
+            assert_eq!(payload_again(&record), record.main, "{record}");
+            seen += 1;
+        }
     }
     assert!(seen > 30);
+}
+
+/// Decodes and encodes the main data of a record.
+fn payload_again(record: &DecodedRecord<'_>) -> Vec<u8> {
+    let (info, main) = (record.header.info, record.main);
+    match (record.header.rmgr, desc::kind_name(record.header.rmgr, info).expect("a kind")) {
+        (Rmgr::XLOG, kind) => xlog_again(kind, main),
+        (Rmgr::XACT, _) => {
+            let mut out = Vec::new();
+            let has_info = xact::XactEnd::decode(info, main).expect("good").encode(&mut out);
+            assert_eq!(has_info, info & xact::HAS_INFO);
+            out
+        }
+        (Rmgr::SMGR, "CREATE") => smgr::SmgrCreate::decode(main).expect("good").encode().to_vec(),
+        (Rmgr::CLOG, "ZEROPAGE") => {
+            clog::encode_zero_page(clog::decode_zero_page(main).expect("good")).to_vec()
+        }
+        (Rmgr::STANDBY, kind) => standby_again(kind, main),
+        (Rmgr::HEAP, "INSERT") => heap::HeapInsert::decode(main).expect("good").encode().to_vec(),
+        (Rmgr::HEAP, "DELETE" | "LOCK") => {
+            heap::HeapDelete::decode(main).expect("good").encode().to_vec()
+        }
+        (Rmgr::HEAP, "UPDATE" | "HOT_UPDATE") => update_again(record),
+        (Rmgr::HEAP, "INPLACE") => inplace_again(main),
+        (Rmgr::HEAP2, "VISIBLE") => {
+            heap::HeapVisible::decode(main).expect("good").encode().to_vec()
+        }
+        (Rmgr::HEAP2, "PRUNE_VACUUM_SCAN") => prune_again(record),
+        (Rmgr::HEAP2, _) => multi_insert_again(record),
+        other => panic!("no test for {other:?}"),
+    }
+}
+
+fn xlog_again(kind: &str, main: &[u8]) -> Vec<u8> {
+    match kind {
+        "CHECKPOINT_SHUTDOWN" | "CHECKPOINT_ONLINE" => {
+            xlog::CheckPoint::decode(main).expect("good").encode().to_vec()
+        }
+        "CHECKPOINT_REDO" => {
+            let level = xlog::decode_checkpoint_redo(main).expect("good");
+            xlog::encode_checkpoint_redo(level).to_vec()
+        }
+        "NEXTOID" => xlog::encode_next_oid(xlog::decode_next_oid(main).expect("good")).to_vec(),
+        "PARAMETER_CHANGE" => {
+            let mut bytes = xlog::ParameterChange::decode(main).expect("good").encode().to_vec();
+            bytes[26..].copy_from_slice(&main[26..]); // padding, which PostgreSQL does not clear
+            bytes
+        }
+        "FPI_FOR_HINT" => Vec::new(),
+        other => panic!("no test for XLOG {other}"),
+    }
+}
+
+fn standby_again(kind: &str, main: &[u8]) -> Vec<u8> {
+    let mut bytes = match kind {
+        "LOCK" => return standby::encode_locks(&standby::decode_locks(main).expect("good")),
+        "RUNNING_XACTS" => standby::RunningXacts::decode(main).expect("good").encode(),
+        "INVALIDATIONS" => standby::Invalidations::decode(main).expect("good").encode(),
+        other => panic!("no test for Standby {other}"),
+    };
+    bytes[9..12].copy_from_slice(&main[9..12]); // padding
+    bytes
 }
 
 fn update_again(record: &DecodedRecord<'_>) -> Vec<u8> {
@@ -243,7 +245,7 @@ fn prune_again(record: &DecodedRecord<'_>) -> Vec<u8> {
     main
 }
 
-/// Makes main and block data of a multi-insert again, from whole tuples as an inserter has them.
+/// Encodes main and block data of a multi-insert again, from whole tuples.
 fn multi_insert_again(record: &DecodedRecord<'_>) -> Vec<u8> {
     let multi = heap::HeapMultiInsert::decode(record.header.info, record.main).expect("good");
     let theirs = record.blocks[0].data;
@@ -265,7 +267,7 @@ fn multi_insert_again(record: &DecodedRecord<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn payloads_say_what_happened() {
+fn payloads_have_the_expected_values() {
     let all = records();
     let commit = find(&all, Rmgr::XACT, "COMMIT", 5);
     let end = xact::XactEnd::decode(commit.header.info, commit.main).expect("good");
@@ -299,7 +301,7 @@ fn payloads_say_what_happened() {
 }
 
 #[test]
-fn inserted_tuples_are_those_of_the_page() {
+fn inserted_tuples_are_those_on_the_page() {
     let all = records();
     let page: PageBytes = HEAP_T_AFTER.try_into().expect("a page");
     let record = find(&all, Rmgr::HEAP2, "MULTI_INSERT", 0);

@@ -1,4 +1,4 @@
-//! Calls that change contents or names, and their syncs.
+//! Calls that change contents or names, and syncs.
 
 use std::ffi::OsStr;
 
@@ -11,7 +11,7 @@ use crate::disk::{Disk, Meta, NamesRule, State, inode, node};
 /// How a write was asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {
-    /// Past the kernel's cache: it takes the medium's time.
+    /// Past the kernel's cache, so that it takes the medium's time.
     pub direct: bool,
     /// Durable when it returns.
     pub durable: bool,
@@ -23,7 +23,7 @@ const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
 
 impl Disk {
-    /// Makes a file or directory.
+    /// Creates a file or directory.
     pub(crate) fn make(
         &self,
         parent: u64,
@@ -47,7 +47,7 @@ impl Disk {
         state.attr(inode(made))
     }
 
-    /// Gives a file another name beside those it has.
+    /// Gives a file one more name.
     pub(crate) fn link(&self, ino: u64, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
         let mut state = self.powered()?;
         let parent = state.directory(parent)?;
@@ -103,7 +103,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes to a file: at once, or in the medium's time, in which the power may be cut.
+    /// Writes to a file. Direct and synchronous writes take the medium's time, in which the power
+    /// may be cut.
     pub(crate) fn write(
         &self,
         ino: u64,
@@ -121,8 +122,8 @@ impl Disk {
         }
         let (_, file) = state.file(ino)?;
         if manner.durable && !self.rules.lies {
-            // The length that it needs is durable with it: with all that was before, if it is in
-            // doubt.
+            // The length becomes durable with the write. If an earlier length is not, so does
+            // everything before.
             if file.has_unsynced_length() {
                 file.sync();
             }
@@ -134,7 +135,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Cuts a file, or extends it with zeros.
+    /// Truncates a file, or extends it with zeros.
     pub(crate) fn set_len(&self, ino: u64, len: u64) -> Result<(), Errno> {
         let mut state = self.powered()?;
         state.file(ino)?.1.set_len(len);
@@ -142,7 +143,7 @@ impl Disk {
         Ok(())
     }
 
-    /// fallocate.
+    /// As fallocate(2).
     pub(crate) fn allocate(&self, ino: u64, offset: u64, len: u64, mode: i32) -> Result<(), Errno> {
         if mode & !(KEEP_SIZE | PUNCH_HOLE | ZERO_RANGE) != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -161,8 +162,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Syncs a file: what was written before the call is durable. What is written meanwhile may be
-    /// lost.
+    /// Syncs a file: what was written before the call becomes durable, what is written meanwhile
+    /// does not.
     pub(crate) fn sync_file(&self, ino: u64) -> Result<(), Errno> {
         let mut state = self.powered()?;
         let (_, file) = state.file(ino)?;
@@ -177,7 +178,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Syncs a directory: names that were given before the call are durable.
+    /// Syncs a directory: its changes from before the call become durable.
     pub(crate) fn sync_directory(&self, ino: u64) -> Result<(), Errno> {
         let mut state = self.powered()?;
         let number = state.directory(ino)?;

@@ -1,4 +1,4 @@
-//! A disk: its contents, what is in flight, and the power that may be cut.
+//! A disk: its contents, the writes in flight, and its power.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +10,9 @@ use fuser::{Errno, FileAttr, FileType, INodeNo};
 /// When a name is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamesRule {
-    /// After the sync of its directory, as POSIX has it.
+    /// After the sync of its directory, as in POSIX.
     Directory,
-    /// After any sync: one log holds the names of all directories, in order, as ext4 and XFS have
-    /// it.
+    /// After any sync: one log holds the changes of all directories in order, as on ext4 and XFS.
     OneLog,
 }
 
@@ -22,17 +21,17 @@ pub enum NamesRule {
 pub struct Rules {
     /// When a name is durable.
     pub names: NamesRule,
-    /// Whether syncs and synchronous writes do nothing, and say that they have.
+    /// Whether syncs and synchronous writes report success without making anything durable.
     pub lies: bool,
     /// How long a sync takes at most, in microseconds.
     pub sync_micros: u64,
     /// How long a direct or synchronous write takes at most, in microseconds.
     pub write_micros: u64,
-    /// What the times that calls take follow from.
+    /// Decides how long each call takes.
     pub seed: u64,
 }
 
-/// What is kept of a file or directory beside contents. It is durable at once.
+/// Attributes of a file or directory. They are durable at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meta {
     pub mode: u16,
@@ -41,7 +40,7 @@ pub(crate) struct Meta {
     pub modified: SystemTime,
 }
 
-/// What is behind the lock.
+/// What the lock protects.
 #[derive(Clone)]
 pub(crate) struct State {
     pub names: Names,
@@ -100,7 +99,7 @@ impl Disk {
         Arc::new(Disk { state: Mutex::new(state), off: Condvar::new(), rules })
     }
 
-    /// Makes everything durable, whatever the rules say.
+    /// Makes everything durable, also on a disk that lies.
     pub fn settle(&self) {
         let mut state = self.state.lock();
         state.files.values_mut().for_each(|file| {
@@ -115,8 +114,8 @@ impl Disk {
         Disk::with(state, rules)
     }
 
-    /// Cuts the power: calls fail from now on, those under way too. The disk that is found when it
-    /// is back.
+    /// Cuts the power: from now on all calls fail, also those in progress. Returns the disk as it
+    /// is found when the power is back.
     pub fn cut(&self, survival: &mut Survival, rules: Rules) -> Arc<Disk> {
         let mut state = self.state.lock();
         state.on = false;
@@ -150,7 +149,7 @@ impl Disk {
         if state.on { Ok(state) } else { Err(Errno::EIO) }
     }
 
-    /// Waits as long as the medium takes, up to `longest` microseconds, or until the power is cut.
+    /// Waits for the medium, up to `longest` microseconds, or until the power is cut.
     pub(crate) fn work(
         &self,
         state: &mut MutexGuard<'_, State>,
@@ -164,7 +163,7 @@ impl Disk {
 }
 
 impl State {
-    /// A new file's number.
+    /// Adds an empty file, and returns its number.
     pub fn new_file(&mut self) -> u64 {
         let number = self.next_file;
         self.next_file += 1;
@@ -172,7 +171,7 @@ impl State {
         number
     }
 
-    /// Notes a write as in flight. Its number.
+    /// Notes a write as in flight, and returns its number.
     pub fn begin_write(&mut self, write: InFlight) -> u64 {
         let number = self.next_write;
         self.next_write += 1;
@@ -180,7 +179,7 @@ impl State {
         number
     }
 
-    /// The file of an inode, open or named; files are kept for as long as the power is on.
+    /// The file of an inode, named or not: files stay as long as the power is on.
     pub fn file(&mut self, inode: u64) -> Result<(u64, &mut SimFile), Errno> {
         let Node::File(number) = node(inode) else { return Err(Errno::EISDIR) };
         self.files.get_mut(&number).map(|file| (number, file)).ok_or(Errno::ESTALE)

@@ -1,4 +1,4 @@
-//! Mounting a disk, and unmounting it so that nothing of it stays in the kernel.
+//! Mounts a disk, and unmounts it so that nothing of it stays in the kernel.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::disk::Disk;
-use crate::door::Door;
+use crate::fuse::Requests;
 
-/// So many requests are answered at a time: each sync in progress occupies a thread.
+/// How many requests are answered at a time. Each sync in progress occupies a thread.
 const THREADS: usize = 24;
 
 /// A mounted disk, unmounted when dropped.
@@ -19,7 +19,7 @@ pub struct Mounted {
     point: PathBuf,
 }
 
-/// Why nothing can be mounted here, if so.
+/// What is missing to mount a disk here, if anything.
 pub fn refusal() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("root".into());
@@ -39,14 +39,14 @@ impl Mounted {
             vec![MountOption::DefaultPermissions, MountOption::FSName("powercut".into())];
         config.acl = SessionACL::All;
         config.n_threads = Some(THREADS);
-        let session = Session::new(Door::new(Arc::clone(disk)), point, &config)?.spawn()?;
+        let session = Session::new(Requests::new(Arc::clone(disk)), point, &config)?.spawn()?;
         Ok(Mounted { session: Some(session), point: point.to_owned() })
     }
 
-    /// Ends the connection with the kernel, even where a mount namespace still holds the mount.
+    /// Ends the connection with the kernel, even if a mount namespace still holds the mount.
     ///
     /// # Errors
-    /// As umount2(2), or of the thread that answered.
+    /// As umount2(2), or the error of the thread that answered requests.
     pub fn unmount(mut self) -> io::Result<()> {
         self.end()
     }
@@ -60,7 +60,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A test that fails has said why; nothing more can be done about a mount that stays.
+        // A failing test has said why; nothing can be done about a mount that stays.
         let _ = self.end();
     }
 }

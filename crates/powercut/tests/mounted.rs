@@ -20,15 +20,15 @@ const DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
 const DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 
 /// A mounted disk and the folder it is mounted on.
-struct Bench {
+struct Fixture {
     disk: Arc<Disk>,
     mounted: Option<Mounted>,
     point: PathBuf,
 }
 
-impl Bench {
+impl Fixture {
     /// A mounted empty disk, or `None` after saying that `test` was skipped.
-    fn new(test: &str, rules: Rules) -> Option<Bench> {
+    fn new(test: &str, rules: Rules) -> Option<Fixture> {
         if let Some(why) = refusal() {
             println!("skipped: {test} needs {why}");
             return None;
@@ -38,7 +38,7 @@ impl Bench {
         fs::create_dir(&point).expect("the target folder can be written");
         let disk = Disk::new(rules);
         let mounted = Some(Mounted::new(&disk, &point).expect("it can be mounted"));
-        Some(Bench { disk, mounted, point })
+        Some(Fixture { disk, mounted, point })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -67,7 +67,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for Fixture {
     fn drop(&mut self) {
         drop(self.mounted.take());
         let _ = fs::remove_dir(&self.point);
@@ -80,129 +80,129 @@ struct Block([u8; 4096]);
 
 #[test]
 fn what_was_synced_stays_and_the_rest_is_lost() {
-    let Some(mut bench) = Bench::new("what_was_synced_stays", RULES) else { return };
-    let mut file = File::create(bench.path("a")).expect("created");
+    let Some(mut fixture) = Fixture::new("what_was_synced_stays", RULES) else { return };
+    let mut file = File::create(fixture.path("a")).expect("created");
     file.write_all(&[1; 8192]).expect("written");
     file.sync_all().expect("synced");
-    bench.sync_names();
+    fixture.sync_names();
     file.write_all_at(&[2; 4096], 0).expect("written");
     file.write_all_at(&[2; 4096], 8192).expect("written");
-    File::create(bench.path("b")).expect("created").sync_all().expect("synced");
+    File::create(fixture.path("b")).expect("created").sync_all().expect("synced");
     assert_eq!(
-        fs::read(bench.path("a")).expect("read"),
+        fs::read(fixture.path("a")).expect("read"),
         [[2; 4096], [1; 4096], [2; 4096]].concat()
     );
-    bench.cut(Survival::none());
-    assert_eq!(fs::read(bench.path("a")).expect("read"), [1; 8192]);
-    assert_eq!(bench.names(), ["a"], "a name lasts after its directory's sync");
+    fixture.cut(Survival::none());
+    assert_eq!(fs::read(fixture.path("a")).expect("read"), [1; 8192]);
+    assert_eq!(fixture.names(), ["a"], "a name lasts after its directory's sync");
 }
 
 #[test]
 fn everything_may_survive_too() {
-    let Some(mut bench) = Bench::new("everything_may_survive", RULES) else { return };
-    fs::write(bench.path("a"), [1; 5000]).expect("written");
-    fs::create_dir(bench.path("d")).expect("made");
-    fs::rename(bench.path("a"), bench.path("d/b")).expect("renamed");
-    fs::hard_link(bench.path("d/b"), bench.path("c")).expect("linked");
-    bench.cut(Survival::all());
-    assert_eq!(bench.names(), ["c", "d"]);
-    assert_eq!(fs::read(bench.path("c")).expect("read"), [1; 5000]);
-    assert_eq!(fs::read(bench.path("d/b")).expect("read"), [1; 5000]);
+    let Some(mut fixture) = Fixture::new("everything_may_survive", RULES) else { return };
+    fs::write(fixture.path("a"), [1; 5000]).expect("written");
+    fs::create_dir(fixture.path("d")).expect("made");
+    fs::rename(fixture.path("a"), fixture.path("d/b")).expect("renamed");
+    fs::hard_link(fixture.path("d/b"), fixture.path("c")).expect("linked");
+    fixture.cut(Survival::all());
+    assert_eq!(fixture.names(), ["c", "d"]);
+    assert_eq!(fs::read(fixture.path("c")).expect("read"), [1; 5000]);
+    assert_eq!(fs::read(fixture.path("d/b")).expect("read"), [1; 5000]);
 }
 
 #[test]
 fn renames_and_removals_are_undone_unless_the_directory_was_synced() {
-    let Some(mut bench) = Bench::new("renames_and_removals", RULES) else { return };
+    let Some(mut fixture) = Fixture::new("renames_and_removals", RULES) else { return };
     for name in ["a", "b", "c"] {
-        fs::write(bench.path(name), name).expect("written");
-        File::open(bench.path(name)).and_then(|file| file.sync_all()).expect("synced");
+        fs::write(fixture.path(name), name).expect("written");
+        File::open(fixture.path(name)).and_then(|file| file.sync_all()).expect("synced");
     }
-    bench.sync_names();
-    fs::rename(bench.path("a"), bench.path("b")).expect("renamed");
-    fs::remove_file(bench.path("c")).expect("removed");
-    assert_eq!(bench.names(), ["b"]);
-    bench.cut(Survival::none());
-    assert_eq!(bench.names(), ["a", "b", "c"]);
-    assert_eq!(fs::read(bench.path("b")).expect("read"), b"b");
-    fs::rename(bench.path("a"), bench.path("b")).expect("renamed");
-    bench.sync_names();
-    bench.cut(Survival::none());
-    assert_eq!(bench.names(), ["b", "c"]);
-    assert_eq!(fs::read(bench.path("b")).expect("read"), b"a");
+    fixture.sync_names();
+    fs::rename(fixture.path("a"), fixture.path("b")).expect("renamed");
+    fs::remove_file(fixture.path("c")).expect("removed");
+    assert_eq!(fixture.names(), ["b"]);
+    fixture.cut(Survival::none());
+    assert_eq!(fixture.names(), ["a", "b", "c"]);
+    assert_eq!(fs::read(fixture.path("b")).expect("read"), b"b");
+    fs::rename(fixture.path("a"), fixture.path("b")).expect("renamed");
+    fixture.sync_names();
+    fixture.cut(Survival::none());
+    assert_eq!(fixture.names(), ["b", "c"]);
+    assert_eq!(fs::read(fixture.path("b")).expect("read"), b"a");
 }
 
 #[test]
 fn one_log_of_names_is_durable_with_any_sync() {
     let rules = Rules { names: NamesRule::OneLog, ..RULES };
-    let Some(mut bench) = Bench::new("one_log_of_names", rules) else { return };
-    fs::write(bench.path("a"), "a").expect("written");
-    let file = File::create(bench.path("b")).expect("created");
+    let Some(mut fixture) = Fixture::new("one_log_of_names", rules) else { return };
+    fs::write(fixture.path("a"), "a").expect("written");
+    let file = File::create(fixture.path("b")).expect("created");
     file.sync_all().expect("synced");
-    fs::remove_file(bench.path("b")).expect("removed");
-    bench.cut(Survival::none());
-    assert_eq!(bench.names(), ["a", "b"]);
-    assert_eq!(fs::read(bench.path("a")).expect("read"), b"", "its contents were not synced");
+    fs::remove_file(fixture.path("b")).expect("removed");
+    fixture.cut(Survival::none());
+    assert_eq!(fixture.names(), ["a", "b"]);
+    assert_eq!(fs::read(fixture.path("a")).expect("read"), b"", "its contents were not synced");
 }
 
 #[test]
 fn synchronous_writes_are_durable_buffered_and_direct() {
-    let Some(mut bench) = Bench::new("synchronous_writes", RULES) else { return };
+    let Some(mut fixture) = Fixture::new("synchronous_writes", RULES) else { return };
     let open = |flags| {
-        OpenOptions::new().write(true).custom_flags(flags).open(bench.path("a")).expect("opened")
+        OpenOptions::new().write(true).custom_flags(flags).open(fixture.path("a")).expect("opened")
     };
-    fs::write(bench.path("a"), [0; 16384]).expect("written");
+    fs::write(fixture.path("a"), [0; 16384]).expect("written");
     open(0).sync_all().expect("synced");
-    bench.sync_names();
+    fixture.sync_names();
     // The kernel lets a sync of the whole file follow a buffered one.
     open(DSYNC).write_all_at(&[1; 4096], 0).expect("written");
     open(DSYNC | DIRECT).write_all_at(&Block([2; 4096]).0, 4096).expect("written");
     open(DIRECT).write_all_at(&Block([3; 4096]).0, 8192).expect("written");
     open(0).write_all_at(&[4; 4096], 12288).expect("written");
     let first = |bytes: Vec<u8>| bytes.chunks(4096).map(|page| page[0]).collect::<Vec<_>>();
-    assert_eq!(first(fs::read(bench.path("a")).expect("read")), [1, 2, 3, 4]);
-    bench.cut(Survival::none());
-    assert_eq!(first(fs::read(bench.path("a")).expect("read")), [1, 2, 0, 0]);
+    assert_eq!(first(fs::read(fixture.path("a")).expect("read")), [1, 2, 3, 4]);
+    fixture.cut(Survival::none());
+    assert_eq!(first(fs::read(fixture.path("a")).expect("read")), [1, 2, 0, 0]);
 }
 
 #[test]
 fn lengths_are_lost_with_their_file_unsynced() {
-    let Some(mut bench) = Bench::new("lengths_are_lost", RULES) else { return };
-    let file = File::create(bench.path("a")).expect("created");
+    let Some(mut fixture) = Fixture::new("lengths_are_lost", RULES) else { return };
+    let file = File::create(fixture.path("a")).expect("created");
     file.set_len(10_000).expect("extended");
     file.sync_all().expect("synced");
-    bench.sync_names();
+    fixture.sync_names();
     file.set_len(0).expect("cut");
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 50_000)
         .expect("allocated");
     assert_eq!(file.metadata().expect("known").len(), 50_000);
-    bench.cut(Survival::none());
-    assert_eq!(fs::metadata(bench.path("a")).expect("known").len(), 10_000);
+    fixture.cut(Survival::none());
+    assert_eq!(fs::metadata(fixture.path("a")).expect("known").len(), 10_000);
 }
 
 #[test]
 fn a_file_system_that_lies_keeps_nothing() {
-    let Some(mut bench) = Bench::new("a_file_system_that_lies", Rules { lies: true, ..RULES })
+    let Some(mut fixture) = Fixture::new("a_file_system_that_lies", Rules { lies: true, ..RULES })
     else {
         return;
     };
-    fs::write(bench.path("a"), "a").expect("written");
-    File::open(bench.path("a")).and_then(|file| file.sync_all()).expect("it says so");
-    bench.sync_names();
-    bench.cut(Survival::none());
-    assert!(bench.names().is_empty());
+    fs::write(fixture.path("a"), "a").expect("written");
+    File::open(fixture.path("a")).and_then(|file| file.sync_all()).expect("it says so");
+    fixture.sync_names();
+    fixture.cut(Survival::none());
+    assert!(fixture.names().is_empty());
 }
 
 #[test]
 fn a_name_that_exists_is_not_replaced_against_ones_will() {
-    let Some(bench) = Bench::new("a_name_that_exists", RULES) else { return };
-    fs::write(bench.path("a"), "a").expect("written");
-    fs::write(bench.path("b"), "b").expect("written");
-    let (a, b) = (bench.path("a"), bench.path("b"));
+    let Some(fixture) = Fixture::new("a_name_that_exists", RULES) else { return };
+    fs::write(fixture.path("a"), "a").expect("written");
+    fs::write(fixture.path("b"), "b").expect("written");
+    let (a, b) = (fixture.path("a"), fixture.path("b"));
     let flags = rustix::fs::RenameFlags::NOREPLACE;
     let refused = rustix::fs::renameat_with(rustix::fs::CWD, &a, rustix::fs::CWD, &b, flags);
     assert_eq!(refused, Err(rustix::io::Errno::EXIST));
     assert_eq!(fs::read(b).expect("read"), b"b");
-    fs::create_dir(bench.path("d")).expect("made");
-    fs::write(bench.path("d/f"), "f").expect("written");
-    assert!(fs::remove_dir(bench.path("d")).is_err(), "it is not empty");
+    fs::create_dir(fixture.path("d")).expect("made");
+    fs::write(fixture.path("d/f"), "f").expect("written");
+    assert!(fs::remove_dir(fixture.path("d")).is_err(), "it is not empty");
 }

@@ -1,6 +1,6 @@
-//! Choices that follow from a seed.
+//! Random choices that follow from a seed.
 
-/// A generator of choices (SplitMix64): the same seed, the same choices.
+/// A generator of choices (SplitMix64). The same seed makes the same choices.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -24,7 +24,7 @@ impl Dice {
         self.any() % n
     }
 
-    /// True in `share` of a thousand cases.
+    /// True with a probability of `share` in a thousand.
     pub fn chance(&mut self, share: u32) -> bool {
         self.below(1000) < u64::from(share)
     }

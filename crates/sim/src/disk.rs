@@ -15,51 +15,51 @@ use crate::file::{InFlight, SimFile};
 use crate::names::{Names, Node};
 use crate::survival::Survival;
 
-/// How a life of the disk ends.
+/// How a life on the disk ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The power fails: what is not durable is in doubt.
     Crash,
-    /// The process that uses it is killed: the system keeps what it was given, and goes on with
-    /// what it was told to do.
+    /// The process that uses the disk is killed. The system keeps what it was given, and carries
+    /// out what was submitted.
     Kill,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Power {
     On,
-    /// It is over, and what was in flight is being found out.
+    /// A crash or kill has begun, and I/O in flight is being collected.
     Dying,
     Off,
 }
 
-/// What is behind the lock.
+/// What the lock protects.
 pub(crate) struct State {
     pub names: Names,
     pub files: BTreeMap<u64, SimFile>,
     next_file: u64,
-    /// What has an advisory lock.
+    /// Files with an advisory lock.
     pub locked: BTreeSet<Node>,
     pub faults: Faults,
-    /// Calls that change something, so far.
+    /// The number of calls so far that change something.
     changes: u64,
-    /// The call in the midst of which it ends, and how.
+    /// The call during which the disk ends, and how.
     end_at: Option<(u64, Ending)>,
-    /// The directory before whose sync it ends, after so many, and how.
+    /// The disk ends before a sync of this directory, after so many of them, and how.
     end_before: Option<(&'static str, u64, Ending)>,
     power: Power,
     ending: Option<Ending>,
     pub in_flight: Vec<InFlight>,
-    /// Counts what becomes durable.
+    /// Grows whenever something becomes durable.
     version: u64,
     mischief: Mischief,
     /// Whether pages of 8 kB are written whole or not at all, as some devices promise.
     pub whole_pages: bool,
-    /// Who has I/O that was submitted and not executed.
+    /// Holds I/O that was submitted and not executed.
     method: Option<Deferred>,
 }
 
-/// A call that changes something, begun.
+/// A call that changes something and has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     ends: Option<Ending>,
@@ -67,12 +67,12 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Whether it does all that it should, as far as the medium is concerned.
+    /// Whether it does everything as far as the medium is concerned.
     pub fn is_whole(self) -> bool {
         self.ends != Some(Ending::Crash)
     }
 
-    /// The answer, if there is anyone to tell it to.
+    /// The answer, unless nobody is left to receive it.
     pub fn told<T>(self, answer: T) -> Result<T, Errno> {
         if self.ends.is_some() { Err(Errno::IO) } else { Ok(answer) }
     }
@@ -98,7 +98,7 @@ impl State {
             .any(|f| matches!(f, Forgotten::NamesIn(name) if dir.ends_with(name)))
     }
 
-    /// Begins a call that changes nothing. What befalls it.
+    /// Begins a call that changes nothing, and returns the fault that strikes it.
     pub fn look(&mut self, kind: CallKind, path: &Path) -> Result<Option<Strike>, Errno> {
         if self.power != Power::On {
             return Err(Errno::IO);
@@ -147,12 +147,12 @@ impl State {
         self.faults.count(class, 1);
     }
 
-    /// Whether what is executed now was in flight when it ended.
+    /// Whether the I/O that is executed now was in flight at the end.
     pub fn is_dying(&self) -> bool {
         self.power == Power::Dying
     }
 
-    /// Makes a file.
+    /// Creates a file.
     pub fn create(&mut self, path: &Path) -> u64 {
         let file = self.next_file;
         self.next_file += 1;
@@ -161,17 +161,17 @@ impl State {
         file
     }
 
-    /// The open file of this number; files are kept for as long as the disk is on.
+    /// The open file of this number. Files stay as long as the disk is on.
     pub fn file(&mut self, number: u64) -> Result<&mut SimFile, Errno> {
         self.files.get_mut(&number).ok_or(Errno::BADF)
     }
 
-    /// Something became durable.
+    /// Notes that something became durable.
     pub fn became_durable(&mut self) {
         self.version += 1;
     }
 
-    /// A page of a relation, to which a write goes that was meant for elsewhere.
+    /// Chooses a page of a relation for a misdirected write.
     pub fn victim(&mut self, but: (u64, u64), len: usize) -> Option<(u64, u64)> {
         let mut places: Vec<(u64, u64)> = Vec::new();
         for (path, node) in self.names.all() {
@@ -207,28 +207,28 @@ fn kind_of(path: &Path) -> FileKind {
 /// Syncs that a program forgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgotten {
-    /// Those of the files in directories of this name.
+    /// Syncs of files in directories of this name.
     FilesIn(&'static str),
-    /// Those of directories of this name.
+    /// Syncs of directories of this name.
     NamesIn(&'static str),
 }
 
-/// What is wrong with the programs that use a disk; disks that follow from it inherit it.
+/// What is wrong with the programs that use a disk. Disks made from this one inherit it.
 #[derive(Clone, Default)]
 struct Mischief {
     forgotten: Vec<Forgotten>,
     bug: Option<PlantedBug>,
-    /// How often a program came by its bug.
+    /// How often a program has reached its bug.
     reached: Arc<AtomicU64>,
 }
 
-/// A simulated disk: both halves of aio's door, a namespace and an executor. A clone is the same
-/// disk.
+/// A simulated disk. It is both a namespace and an executor, the two interfaces of aio's file
+/// layer. A clone is the same disk.
 ///
-/// Whatever was not synced, may be lost in a crash: bytes by sectors, lengths, and changes of names
-/// directory by directory; what was in flight may have been done or not. The power fails at a
-/// chosen call or when [`SimDisk::cut_power`] is called; every later call fails.
-/// [`SimDisk::restart`] makes the disk that is found afterwards.
+/// A crash may lose whatever was not synced: bytes by sectors, lengths, and changes of names
+/// directory by directory. I/O in flight may have been done or not. The power fails at a chosen
+/// call or when [`SimDisk::cut_power`] is called, and every later call fails. [`SimDisk::restart`]
+/// makes the disk that is found afterwards.
 #[derive(Clone)]
 pub struct SimDisk {
     pub(crate) state: Arc<Mutex<State>>,
@@ -281,9 +281,9 @@ impl SimDisk {
         &self.root
     }
 
-    /// A door to this disk whose I/O is executed and completed in an order that `seed` chooses,
-    /// with cuts and lost attempts. One at a time, and to be closed by [`SimDisk::close`] when it
-    /// is done with.
+    /// Opens aio on this disk. I/O is executed and completed in an order that `seed` chooses, with
+    /// short transfers and lost attempts. Only one can be open, and it must be closed by
+    /// [`SimDisk::close`].
     pub fn open(&self, config: AioConfig, seed: u64) -> Result<Arc<Aio>, AioError> {
         let (names, executor) = (Arc::new(self.clone()), Arc::new(self.clone()));
         let whole = self.state.lock().whole_pages;
@@ -300,7 +300,7 @@ impl SimDisk {
         Ok(aio)
     }
 
-    /// Lets go of the door that was opened last: it and the disk hold each other.
+    /// Drops the aio that was opened last: it and the disk hold each other.
     pub fn close(&self) {
         let method = self.state.lock().method.take();
         drop(method);
@@ -311,71 +311,71 @@ impl SimDisk {
         self.state.lock().faults.rates = rates;
     }
 
-    /// Call number `calls` from now on fails, if such a failure can befall it.
+    /// Lets call number `calls` from now on fail, if it is of a kind that can fail so.
     pub fn fail_call(&self, calls: u64, failure: Failure) {
         self.state.lock().faults.choose(calls, failure);
     }
 
-    /// What that failure struck, if it came to that.
+    /// The call that this failure struck, if it struck any.
     pub fn struck(&self) -> Option<String> {
         self.state.lock().faults.struck()
     }
 
-    /// How often each class of fault has fired; the losses of a crash count for the disk that is
+    /// How often each class of fault has fired. The losses of a crash count for the disk that is
     /// found after it.
     pub fn fired(&self) -> Fired {
         self.state.lock().faults.fired()
     }
 
-    /// From now on these syncs succeed and do nothing, as if the program had forgotten them: a
-    /// battery that does not notice is worth nothing.
+    /// From now on these syncs succeed and do nothing, as if the program had forgotten them. The
+    /// battery must notice.
     pub fn forget(&self, what: Forgotten) {
         self.state.lock().mischief.forgotten.push(what);
     }
 
-    /// From now on this disk, and those that follow from it, writes pages of 8 kB whole or not at
-    /// all.
+    /// From now on this disk, and disks made from it, writes pages of 8 kB whole or not at all.
     pub fn write_whole_pages(&self) {
         self.state.lock().whole_pages = true;
     }
 
-    /// From now on programs that open this disk, or one that follows from it, have this bug. Needs
-    /// the feature `planted-bugs`.
+    /// From now on programs that open this disk, or one made from it, have this bug. Needs the
+    /// feature `planted-bugs`.
     pub fn plant(&self, bug: PlantedBug) {
         let possible = forebay_aio::CAN_HAVE_BUGS;
         assert!(possible, "this build can't have the bug {bug:?}");
         self.state.lock().mischief.bug = Some(bug);
     }
 
-    /// How often programs came by the planted bug.
+    /// How often programs have reached the planted bug.
     pub fn bug_reached(&self) -> u64 {
         self.state.lock().mischief.reached.load(Relaxed)
     }
 
-    /// It ends in the midst of the call after the next `calls` that change something. Of a crash,
-    /// it is done as far as the survival of unsynced changes goes; nobody is told.
+    /// Ends the disk during the call after the next `calls` that change something. At a crash,
+    /// survival decides whether that call was done. Nobody receives its answer.
     pub fn end_after(&self, calls: u64, ending: Ending) {
         let mut state = self.state.lock();
         state.end_at = Some((state.changes + calls, ending));
     }
 
-    /// It ends just before a directory of this name is synced once more, after the next `times`.
+    /// Ends the disk just before a directory of this name is synced once more, after the next
+    /// `times`.
     pub fn end_before_sync_of(&self, dir: &'static str, times: u64, ending: Ending) {
         self.state.lock().end_before = Some((dir, times, ending));
     }
 
-    /// It does not end as was said before.
+    /// Cancels an end that was chosen before.
     pub fn go_on(&self) {
         let mut state = self.state.lock();
         (state.end_at, state.end_before) = (None, None);
     }
 
-    /// The power fails in the midst of the call after the next `calls` that change something.
+    /// Cuts the power during the call after the next `calls` that change something.
     pub fn crash_after(&self, calls: u64) {
         self.end_after(calls, Ending::Crash);
     }
 
-    /// The power fails now.
+    /// Cuts the power now.
     pub fn cut_power(&self) {
         self.end_now(Ending::Crash);
     }
@@ -389,8 +389,8 @@ impl SimDisk {
         self.settle();
     }
 
-    /// Finds out what was in flight, if it has just ended: whatever was submitted is executed now,
-    /// and taken down.
+    /// Collects what was in flight if the disk has just ended: everything that was submitted is
+    /// executed now, and noted.
     pub(crate) fn settle(&self) {
         let mut state = self.state.lock();
         if state.power != Power::Dying {
@@ -404,29 +404,29 @@ impl SimDisk {
         self.state.lock().power = Power::Off;
     }
 
-    /// Whether it has ended.
+    /// Whether the disk has ended.
     pub fn is_off(&self) -> bool {
         self.state.lock().power != Power::On
     }
 
-    /// Calls so far that changed something.
+    /// The number of calls so far that changed something.
     pub fn changes(&self) -> u64 {
         self.state.lock().changes
     }
 
-    /// Calls so far.
+    /// The number of calls so far.
     pub fn calls(&self) -> u64 {
         self.state.lock().faults.calls()
     }
 
-    /// Writes that a crash now could undo, or that were in flight when it ended.
+    /// The number of writes that a crash now could undo, or that were in flight at the end.
     pub fn doubtful(&self) -> usize {
         let state = self.state.lock();
         state.files.values().map(SimFile::unsynced_writes).sum::<usize>() + state.in_flight.len()
     }
 
-    /// What tells the outcomes of two crashes apart in two runs that began alike: what is durable,
-    /// and what is in doubt.
+    /// Distinguishes the outcomes of two crashes in runs that began alike: by what is durable and
+    /// what is in doubt.
     pub fn doubt(&self) -> Doubt {
         let state = self.state.lock();
         let mut writes = Vec::new();
@@ -442,7 +442,7 @@ impl SimDisk {
         Doubt { version: state.version, others, writes }
     }
 
-    /// The disk as it is found after a crash now; this one is switched off.
+    /// The disk as it is found after a crash now. This one is switched off.
     pub fn restart(&self, mut survival: Survival, seed: u64) -> SimDisk {
         self.cut_power();
         let state = self.state.lock();
@@ -474,13 +474,13 @@ impl SimDisk {
         (state.mischief, state.whole_pages) = (from.mischief.clone(), from.whole_pages);
     }
 
-    /// The disk as the next process finds it after a kill: nothing is lost, nothing became durable
-    /// by it, and what was in flight is done or not.
+    /// The disk as the next process finds it after a kill. Nothing is lost, nothing became durable
+    /// by it, and I/O in flight was done or not.
     pub fn after_kill(&self, seed: u64) -> SimDisk {
         self.end_now(Ending::Kill);
         let state = self.state.lock();
         let mut dice = Dice::new(seed ^ 0x1111);
-        // Those without a name too: a later crash may bring one back.
+        // Files without a name too: a later crash may bring one back.
         let mut files = state.files.clone();
         for write in &state.in_flight {
             if let Some(file) = files.get_mut(&write.file)
@@ -495,7 +495,7 @@ impl SimDisk {
         disk
     }
 
-    /// The disk that the next process finds, by how this one ended.
+    /// The disk that the next process finds, depending on how this one ended.
     pub fn reborn(&self, survival: Survival, seed: u64) -> SimDisk {
         let ending = self.state.lock().ending;
         match ending {
@@ -504,8 +504,7 @@ impl SimDisk {
         }
     }
 
-    /// Another disk with the same content, of which this one's synced and unsynced both count as
-    /// synced: to begin many runs from.
+    /// Another disk with the same content, all of it durable. Many runs can begin from it.
     pub fn copy(&self, seed: u64) -> SimDisk {
         let state = self.state.lock();
         let names = state.names.after_crash(&mut Survival::all());
@@ -516,7 +515,7 @@ impl SimDisk {
         disk
     }
 
-    /// The bytes of a file as everybody reads them, if there is one.
+    /// The bytes of a file as reads see them, if there is such a file.
     pub fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state.lock();
         let Some(Node::File(number)) = state.names.get(path) else { return None };
@@ -526,7 +525,7 @@ impl SimDisk {
         Some(bytes)
     }
 
-    /// Changes bytes on the medium, and what is cached of them.
+    /// Changes bytes on the medium and in the cache.
     pub fn rot(&self, path: &Path, offset: u64, bytes: &[u8]) {
         let mut state = self.state.lock();
         state.faults.count(FaultClass::Rot, 1);
@@ -538,8 +537,9 @@ impl SimDisk {
         }
     }
 
-    /// Copies a file, or a directory with all below it that `wanted` says, to another name: at one
-    /// moment and durably, as no program could. Directories that are there are filled.
+    /// Copies a file, or a directory with everything below it that `wanted` accepts, to another
+    /// name. The copy is made at one moment and is durable, as no program could make it. Existing
+    /// directories are filled.
     pub fn copy_tree(&self, from: &Path, to: &Path, wanted: impl Fn(&Path) -> bool) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -570,7 +570,7 @@ impl SimDisk {
         state.names.sync_all();
     }
 
-    /// Puts a file there, durably.
+    /// Writes a whole file, durably.
     pub fn put(&self, path: &Path, bytes: &[u8]) {
         let mut state = self.state.lock();
         let number = state.create(path);
@@ -600,7 +600,7 @@ pub struct Doubt {
 }
 
 impl Doubt {
-    /// The same for a crash in which just the writes of these bits survive.
+    /// The same for a crash in which only the writes of these bits survive.
     pub fn of_outcome(&self, bits: u64) -> (u64, usize, bool, Vec<u64>) {
         let kept = self.writes.iter().enumerate().filter(|(n, _)| *n < 64 && bits >> n & 1 == 1);
         (self.version, self.others, bits & 1 == 1, kept.map(|(_, write)| *write).collect())

@@ -1,5 +1,4 @@
-//! Faults that the disk makes beside the crash, by chance or at one chosen call; and how often each
-//! class has fired.
+//! Faults other than crashes, at random or at one chosen call, and how often each class has fired.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,13 +12,13 @@ use crate::dice::Dice;
 pub enum FaultClass {
     /// The power fails.
     Crash,
-    /// The process is killed; what the system has, it keeps.
+    /// The process is killed. The system keeps what it has.
     Kill,
     /// A write that was not synced is gone after a crash.
     LostUnsynced,
-    /// A write that was not synced is there in part after a crash.
+    /// A part of an unsynced write is there after a crash.
     TornWrite,
-    /// A write that was in flight when the power failed reached the medium all the same.
+    /// A write that was in flight when the power failed reached the medium.
     InFlightKept,
     /// A new length is gone after a crash.
     LostLength,
@@ -29,23 +28,23 @@ pub enum FaultClass {
     ReadError,
     /// A write fails with EIO, with nothing or a part done.
     WriteError,
-    /// There is no space: a file can't grow.
+    /// There is no space for a file to grow.
     NoSpace,
-    /// A transfer stops short.
+    /// A transfer is short.
     Short,
     /// A call is interrupted before it has done anything.
     Interrupted,
-    /// A sync fails, and what it was to make durable never will be.
+    /// A sync fails, and the changes never become durable.
     FailedSync,
     /// A sync fails although everything is durable.
     FalseAlarm,
     /// A call on names fails.
     NameError,
-    /// A write is acknowledged, and never made.
+    /// A write is acknowledged and never made.
     LostWrite,
-    /// A write is acknowledged, and made elsewhere.
+    /// A write is acknowledged and made elsewhere.
     Misdirected,
-    /// Bytes on the medium change by themselves.
+    /// Bytes on the medium change without a write.
     Rot,
 }
 
@@ -74,7 +73,7 @@ impl fmt::Display for FaultClass {
     }
 }
 
-/// How likely each class is, in thousandths of the calls that it may strike.
+/// How likely each class is, in thousandths of the calls that it can strike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultRates {
     /// [`FaultClass::ReadError`].
@@ -101,18 +100,18 @@ pub struct FaultRates {
     pub misdirected: u32,
 }
 
-/// What a file is: what may befall its writes depends on that.
+/// What a file is. It decides which faults can strike its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// A table's: whose pages have checksums.
+    /// A table's file, whose pages have checksums.
     Relation,
-    /// pg_xact's and pg_control.
+    /// A file of pg_xact, or pg_control.
     Bookkeeping,
-    /// The log and all others.
+    /// A file of the log, or another one.
     Other,
 }
 
-/// What a call is: what may befall it depends on that.
+/// What a call does. It decides which faults can strike it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     /// Bytes are read.
@@ -123,24 +122,24 @@ pub enum CallKind {
     Sync,
     /// A directory is synced.
     SyncNames,
-    /// A file gets another length, or space.
+    /// A file's length or allocation changes.
     Resize,
-    /// Something is looked up: open, stat, list.
+    /// A name is looked up: open, stat, list.
     Look,
-    /// A name is made, moved or removed.
+    /// A name is created, moved or removed.
     Rename,
 }
 
 /// How the chosen call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// EIO. Of a write, a part may be done; a sync loses what it was to make durable.
+    /// EIO. A failed write may be done in part; a failed sync drops its changes.
     Error,
-    /// ENOSPC, from whichever call it is.
+    /// ENOSPC, from any call.
     NoSpace,
     /// EINTR, from reads, writes and syncs of files.
     Interrupted,
-    /// A transfer of a part.
+    /// A short transfer.
     Short,
     /// A sync that fails although everything is durable.
     FalseAlarm,
@@ -156,7 +155,7 @@ impl Failure {
         Failure::FalseAlarm,
     ];
 
-    /// What strikes a call of this kind; None: nothing.
+    /// The fault that strikes a call of this kind, if any.
     pub(crate) fn on(self, kind: CallKind) -> Option<Strike> {
         use CallKind::*;
         Some(match (self, kind) {
@@ -178,18 +177,18 @@ impl Failure {
     }
 }
 
-/// What befalls a call.
+/// The fault that strikes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strike {
     /// Nothing is done.
     Refuse(FaultClass, Errno),
-    /// A transfer moves a part, and fails or says so.
+    /// A transfer moves a part, and fails or reports it.
     Part(FaultClass, Option<Errno>),
-    /// A sync fails, and the unsynced is forgotten.
+    /// A sync fails, and its changes are dropped.
     Forget,
-    /// A sync fails, though it has done its work.
+    /// A sync fails although it has done its work.
     Alarm,
-    /// A write is made nowhere.
+    /// A write is not made.
     Lose,
     /// A write is made elsewhere.
     Misdirect,
@@ -216,11 +215,11 @@ pub(crate) struct Faults {
     pub rates: FaultRates,
     pub dice: Dice,
     fired: Fired,
-    /// Calls so far.
+    /// The number of calls so far.
     calls: u64,
     /// The call that fails, and how.
     chosen: Option<(u64, Failure)>,
-    /// What struck there.
+    /// The call that was struck.
     struck: Option<String>,
 }
 
@@ -236,7 +235,7 @@ impl Faults {
         }
     }
 
-    /// What befalls the next call, which is of this kind, on `what`; `grows`: it needs space.
+    /// Decides on the next call, which is of this kind, on `what`. `grows`: it needs space.
     pub fn next(
         &mut self,
         kind: CallKind,
@@ -297,12 +296,12 @@ impl Faults {
         }
     }
 
-    /// Call number `at` from now on will fail.
+    /// Lets call number `at` from now on fail.
     pub fn choose(&mut self, at: u64, failure: Failure) {
         self.chosen = Some((self.calls + at, failure));
     }
 
-    /// What the chosen fault struck, if it came to that.
+    /// The call that the chosen fault struck, if it struck any.
     pub fn struck(&self) -> Option<String> {
         self.struck.clone()
     }

@@ -1,5 +1,5 @@
-//! A simulated file: what everybody reads now, what is surely on the medium, and what happened in
-//! between.
+//! A simulated file: its content as reads see it, its content on the medium, and the changes
+//! between the two.
 //!
 //! ```text
 //!   write ──> live                                   sync ──> durable
@@ -7,22 +7,18 @@
 //!                  └── a crash: each sector of each change survives or not, each new length too
 //! ```
 //!
-//! `live` is the system's cache. After a failed sync it holds what the medium never got and never
-//! will, and calls it clean: such a cache lies, until it is dropped. Who reads directly reads the
-//! medium.
+//! `live` is the system's cache. After a failed sync it holds bytes that never reach the medium,
+//! and counts as clean until it is dropped. Direct reads see the medium.
 
 use crate::image::Image;
 use crate::survival::Survival;
 
-/// The unit that a medium writes whole or not at all.
-pub const SECTOR: usize = 512;
-
-/// What may be lost.
+/// A change that may be lost.
 #[derive(Clone, Debug)]
 enum Change {
     /// Bytes were written.
     Data { offset: u64, bytes: Vec<u8> },
-    /// The file got another length.
+    /// The length changed.
     Len(u64),
 }
 
@@ -37,31 +33,31 @@ pub struct InFlight {
     pub bytes: Vec<u8>,
 }
 
-/// A file.
+/// A simulated file.
 #[derive(Clone, Debug, Default)]
 pub struct SimFile {
     live: Image,
     durable: Image,
-    /// Each with its number, in order.
+    /// The unsynced changes in order, each with its number.
     unsynced: Vec<(u64, Change)>,
-    /// The next change's number.
+    /// The number of the next change.
     next: u64,
-    /// Whether `live` differs from what the medium and the unsynced changes come to.
+    /// Whether `live` differs from the medium with all unsynced changes.
     lies: bool,
 }
 
 impl SimFile {
-    /// What everybody reads.
+    /// The content as reads see it.
     pub fn live(&self) -> &Image {
         &self.live
     }
 
-    /// Changes that a crash might undo.
+    /// The number of changes that a crash might undo.
     pub fn unsynced(&self) -> usize {
         self.unsynced.len()
     }
 
-    /// Writes among them.
+    /// The number of writes among them.
     pub fn unsynced_writes(&self) -> usize {
         self.writes().count()
     }
@@ -74,12 +70,12 @@ impl SimFile {
         })
     }
 
-    /// Whether a crash might undo a change of its length.
+    /// Whether a crash might undo a change of the length.
     pub fn has_unsynced_length(&self) -> bool {
         self.unsynced.iter().any(|(_, change)| matches!(change, Change::Len(_)))
     }
 
-    /// A write that a crash may undo.
+    /// Writes bytes that a crash may undo.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         let grows = end > self.live.len();
@@ -95,15 +91,15 @@ impl SimFile {
         self.next += 1;
     }
 
-    /// A write that is durable when it returns; nothing else becomes so.
+    /// Writes bytes that are durable on return. Nothing else becomes durable.
     pub fn write_durably(&mut self, offset: u64, bytes: &[u8]) {
         self.live.write(offset, bytes);
         self.durable.write(offset, bytes);
         self.overtake(offset, bytes.len());
     }
 
-    /// A write of which the system has the bytes, and the medium never gets them; a direct one
-    /// nobody has.
+    /// Loses a write: the system has the bytes and the medium never gets them. A lost direct write
+    /// is nowhere.
     pub fn lose_write(&mut self, offset: u64, bytes: &[u8], direct: bool) {
         if direct {
             self.live.set_len(self.live.len().max(offset + bytes.len() as u64));
@@ -113,15 +109,15 @@ impl SimFile {
         }
     }
 
-    /// Bytes that reach the medium without anybody's doing.
+    /// Changes bytes on the medium without a write.
     pub fn damage(&mut self, offset: u64, bytes: &[u8]) {
         self.durable.write(offset, bytes);
         self.overtake(offset, bytes.len());
         self.lies = true;
     }
 
-    /// What was written to these bytes earlier, and is not durable, will not come over them any
-    /// more.
+    /// Removes these bytes from earlier unsynced writes, which would otherwise overwrite them
+    /// later.
     fn overtake(&mut self, offset: u64, len: usize) {
         let end = offset + len as u64;
         let mut kept = Vec::with_capacity(self.unsynced.len());
@@ -151,7 +147,7 @@ impl SimFile {
         self.unsynced = kept;
     }
 
-    /// Cuts the file, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     pub fn set_len(&mut self, len: u64) {
         if len != self.live.len() {
             self.live.set_len(len);
@@ -159,13 +155,13 @@ impl SimFile {
         }
     }
 
-    /// All that is unsynced goes to the medium; what a failed sync made the system forget does not.
-    /// Whether there was anything.
+    /// Makes all unsynced changes durable, except those that a failed sync has dropped. Returns
+    /// whether there were any.
     pub fn sync(&mut self) -> bool {
         self.sync_until(self.mark())
     }
 
-    /// What tells the changes up to now from later ones.
+    /// A mark between the changes so far and later ones.
     pub fn mark(&self) -> u64 {
         self.next
     }
@@ -182,14 +178,14 @@ impl SimFile {
         n > 0
     }
 
-    /// A sync that failed: the system calls the changes clean, and forgets that they never reached
-    /// the medium. They can be read until the cache is dropped.
+    /// A failed sync: the system calls the changes clean although they never reach the medium.
+    /// Reads see them until the cache is dropped.
     pub fn forget_unsynced(&mut self) {
         self.lies |= !self.unsynced.is_empty();
         self.unsynced.clear();
     }
 
-    /// The system drops what it caches as clean.
+    /// Drops what the system caches as clean.
     pub fn forget_cached(&mut self) {
         if self.lies {
             self.live = self.medium();
@@ -197,12 +193,12 @@ impl SimFile {
         }
     }
 
-    /// What a direct read finds.
+    /// Reads past the cache.
     pub fn read_direct(&self, offset: u64, into: &mut [u8]) -> usize {
         if self.lies { self.medium().read(offset, into) } else { self.live.read(offset, into) }
     }
 
-    /// What is on the medium once the system has written what it still means to.
+    /// The medium's content once the system has written all unsynced changes.
     fn medium(&self) -> Image {
         let mut image = self.durable.clone();
         for (_, change) in &self.unsynced {
@@ -224,8 +220,7 @@ impl SimFile {
         let mut len = image.len();
         for (_, change) in &self.unsynced {
             match change {
-                // A length that is lost takes back neither what was cut before nor what was
-                // written.
+                // A lost length restores nothing that was cut, and removes nothing written.
                 Change::Len(new) => {
                     if survival.length() {
                         image.set_len(*new);
@@ -245,13 +240,13 @@ impl SimFile {
                 len = end;
             }
         }
-        // Sectors beyond the length that is known are lost with it.
+        // Sectors beyond the surviving length are lost with it.
         image.set_len(len);
         SimFile { live: image.clone(), durable: image, ..SimFile::default() }
     }
 }
 
-/// Puts down those pieces of a write that survive.
+/// Applies the pieces of a write that survive.
 fn survive(image: &mut Image, survival: &mut Survival, offset: u64, bytes: &[u8]) {
     let mut at = offset;
     let unit = survival.begin_write();
@@ -263,7 +258,7 @@ fn survive(image: &mut Image, survival: &mut Survival, offset: u64, bytes: &[u8]
     }
 }
 
-/// The pieces of `bytes`, cut where a unit of the medium begins.
+/// The pieces of `bytes`, cut at the medium's units.
 fn split(offset: u64, bytes: &[u8], unit: usize) -> impl Iterator<Item = &[u8]> {
     let head = (unit - (offset % unit as u64) as usize).min(bytes.len());
     let (first, rest) = bytes.split_at(head);
@@ -273,6 +268,7 @@ fn split(offset: u64, bytes: &[u8], unit: usize) -> impl Iterator<Item = &[u8]> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::survival::SECTOR;
 
     fn bytes(file: &SimFile) -> Vec<u8> {
         let mut all = vec![0; file.live().len() as usize];
@@ -343,7 +339,7 @@ mod tests {
         file.forget_unsynced();
         assert_eq!(bytes(&file), [2; SECTOR]);
         assert_eq!(crashed(&file, &mut Survival::all()), [1; SECTOR]);
-        // A later sync that succeeds says nothing about them.
+        // A later sync that succeeds does not make them durable.
         file.write(SECTOR as u64, &[3; SECTOR]);
         file.sync();
         let left = crashed(&file, &mut Survival::all());

@@ -1,5 +1,5 @@
-//! The bytes of a file, sparse: what was never written, or written as zeros, takes no memory. A
-//! clone shares its blocks.
+//! The bytes of a file, sparse: zeros and bytes that were never written take no memory. A clone
+//! shares its blocks.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Image {
         self.len
     }
 
-    /// Cuts, or extends with zeros.
+    /// Truncates, or extends with zeros.
     pub fn set_len(&mut self, len: u64) {
         if len < self.len {
             let (last, rest) = (len / BLOCK as u64, (len % BLOCK as u64) as usize);
@@ -35,7 +35,7 @@ impl Image {
         self.len = len;
     }
 
-    /// The bytes at `offset`, as many of `into` as the file has.
+    /// Reads from `offset` on as many bytes as the file has, and returns how many.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         let n = self.len.saturating_sub(offset).min(into.len() as u64) as usize;
         for (block, within, range) in pieces(offset, n) {
@@ -49,7 +49,7 @@ impl Image {
         n
     }
 
-    /// Puts `bytes` to `offset`, extending the file if need be.
+    /// Writes `bytes` at `offset`, and extends the file if need be.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (block, within, range) in pieces(offset, bytes.len()) {
             let piece = &bytes[range];
@@ -63,8 +63,8 @@ impl Image {
     }
 }
 
-/// Number of each block that `n` bytes from `offset` on touch, where in it they begin, and which of
-/// the bytes they are.
+/// The blocks that `n` bytes from `offset` on touch: each block's number, where in it the bytes
+/// begin, and which of the bytes they are.
 fn pieces(offset: u64, n: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {

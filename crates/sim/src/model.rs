@@ -4,22 +4,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// How a change that was asked for ended, as far as the client knows.
+/// How a requested change ended, as far as the client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Acknowledged: it stays.
     Done,
-    /// Acknowledged without waiting: it is there as a whole, or not at all, until a later one is
+    /// Acknowledged without waiting: it is there as a whole or not at all, until a later change is
     /// [`Fate::Done`].
     Unwaited,
-    /// The commit was sent and no answer came: it is there as a whole, or not at all.
+    /// The commit was sent and no answer came: it is there as a whole or not at all.
     Unknown,
 }
 
-/// How what was found contradicts what was acknowledged.
+/// How the data found contradicts what was acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contradiction {
-    /// What was acknowledged is not there, or not there any more.
+    /// Something acknowledged is missing.
     Lost(String),
     /// Something is there that nobody committed.
     Phantom(String),
@@ -44,22 +44,22 @@ use Contradiction::{Lost, Phantom};
 #[derive(Clone, Debug)]
 struct Table {
     made: Fate,
-    /// A drop that was sent.
+    /// Whether a drop was sent.
     dropped: Option<Fate>,
-    /// Rows by transaction, each with a range of ids of its own.
+    /// Rows by transaction, each with its own range of ids.
     rows: Vec<(Range<i64>, Fate)>,
 }
 
-/// What is known of a database. Tables are never made twice with one name, nor rows with one id.
+/// What is known of a database. Names of tables and ids of rows are never used twice.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     tables: BTreeMap<String, Table>,
-    /// Things taken down so far.
+    /// The number of facts recorded so far.
     noted: u64,
 }
 
 impl Model {
-    /// One that has exactly these rows, all of them acknowledged.
+    /// A model with exactly these rows, all of them acknowledged.
     pub fn of(contents: &BTreeMap<String, Vec<i64>>) -> Model {
         let mut model = Model::default();
         for (name, ids) in contents {
@@ -69,7 +69,7 @@ impl Model {
         model
     }
 
-    /// A table was made.
+    /// Records that a table was created.
     pub fn made(&mut self, name: &str, fate: Fate) {
         self.noted += 1;
         self.waited(fate);
@@ -79,19 +79,19 @@ impl Model {
         assert!(before.is_none(), "table {name} is made once");
     }
 
-    /// A table was dropped.
+    /// Records that a table was dropped.
     pub fn dropped(&mut self, name: &str, fate: Fate) {
         self.waited(fate);
         self.table(name).dropped = Some(fate);
     }
 
-    /// Rows were inserted by one transaction.
+    /// Records that one transaction inserted rows.
     pub fn inserted(&mut self, name: &str, ids: Range<i64>, fate: Fate) {
         self.waited(fate);
         self.table(name).rows.push((ids, fate));
     }
 
-    /// A transaction that was waited for makes all that were acknowledged before it durable.
+    /// A commit that waited makes everything acknowledged before it durable.
     fn waited(&mut self, fate: Fate) {
         if fate == Fate::Done {
             let rows = self.tables.values_mut().flat_map(|table| &mut table.rows);
@@ -100,7 +100,7 @@ impl Model {
         }
     }
 
-    /// How many things were taken down: the same run knows the same after the same number.
+    /// The number of facts recorded: two runs of one seed know the same at the same number.
     pub fn noted(&self) -> u64 {
         self.noted
     }
@@ -110,13 +110,13 @@ impl Model {
         self.tables.get_mut(name).expect("a table of the workload")
     }
 
-    /// Names of the tables that are surely there.
+    /// The names of the tables that must be there.
     pub fn present(&self) -> Vec<String> {
         let there = |t: &Table| t.made == Fate::Done && t.dropped.is_none();
         self.tables.iter().filter(|(_, t)| there(t)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Compares with what was found: the ids in each table that exists. What was unknown is settled
+    /// Compares with the data found: the ids in each table that exists. Unknown fates are settled
     /// by it.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Model {
 }
 
 impl Table {
-    /// The table was found with these rows.
+    /// Settles a table that was found with these rows.
     fn compare(&mut self, found: &[i64]) -> Result<(), Contradiction> {
         if self.dropped == Some(Fate::Done) {
             return Err(Lost("is back, though it was dropped".to_owned()));

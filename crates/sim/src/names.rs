@@ -1,8 +1,8 @@
-//! Names: the tree as everybody sees it, the tree as the medium has it, and the changes in between,
+//! Names: the tree as calls see it, the tree on the medium, and the changes between the two,
 //! directory by directory.
 //!
-//! A directory is known by a number, as a file is: what is in it goes along when it is renamed, and
-//! is durable, or not, by itself.
+//! Directories are known by numbers, as files are. What is in a directory moves with it when it is
+//! renamed, and is durable or not independently of the directory's own name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -41,7 +41,7 @@ enum Change {
 }
 
 impl Change {
-    /// The directory whose sync makes it durable.
+    /// The directory whose sync makes the change durable.
     fn directory(&self) -> u64 {
         let (Change::Add((dir, _), _) | Change::Remove((dir, _)) | Change::Rename(_, (dir, _))) =
             self;
@@ -64,8 +64,8 @@ impl Change {
     }
 }
 
-/// What is in each directory. There are directories that nothing leads to: those that were removed,
-/// or whose names are lost.
+/// The entries of each directory. Some directories have no name: removed ones, and those whose
+/// names are lost.
 #[derive(Clone, Debug, Default)]
 struct Tree(BTreeMap<u64, BTreeMap<OsString, Node>>);
 
@@ -82,7 +82,7 @@ impl Tree {
         self.0.get(&dir)?.get(name).copied()
     }
 
-    /// All that the root leads to, in the order of names, each directory before what is in it.
+    /// Everything below the root in the order of names, each directory before its entries.
     fn walk(&self, dir: u64, path: &Path, found: &mut Vec<(PathBuf, Node)>) {
         for (name, node) in self.0.get(&dir).into_iter().flatten() {
             let path = path.join(name);
@@ -100,7 +100,7 @@ pub struct Names {
     root: PathBuf,
     live: Tree,
     durable: Tree,
-    /// Each with its number, in order.
+    /// The unsynced changes in order, each with its number.
     unsynced: Vec<(u64, Change)>,
     next_change: u64,
     next: u64,
@@ -124,7 +124,7 @@ impl Names {
         Some(node)
     }
 
-    /// What has this name in a directory.
+    /// The entry of this name in a directory.
     pub fn look_up(&self, dir: u64, name: &OsStr) -> Option<Node> {
         self.live.get(dir, name)
     }
@@ -134,7 +134,7 @@ impl Names {
         self.change(Change::Add((dir, name.to_owned()), node));
     }
 
-    /// Makes a directory in another one. Its number.
+    /// Makes a directory in another one, and returns its number.
     pub fn make_directory(&mut self, dir: u64, name: &OsStr) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -157,7 +157,7 @@ impl Names {
         self.live.0.get(&dir).into_iter().flatten().map(|(name, node)| (name, *node))
     }
 
-    /// The directory that a name is in, if there is one.
+    /// The directory that holds a name, if it exists.
     fn place(&self, path: &Path) -> Option<Place> {
         match self.get(path.parent()?)? {
             Node::Directory(dir) => Some((dir, path.file_name()?.to_owned())),
@@ -165,7 +165,7 @@ impl Names {
         }
     }
 
-    /// Whether a name can be in that directory.
+    /// Whether the directory of this path exists.
     pub fn has_parent(&self, path: &Path) -> bool {
         self.place(path).is_some()
     }
@@ -191,8 +191,8 @@ impl Names {
         }
     }
 
-    /// A file or a directory, with all that is in it, gets another name; what had it before has
-    /// none.
+    /// Renames a file, or a directory with everything in it. A previous entry of the new name is
+    /// replaced.
     pub fn rename(&mut self, from: &Path, to: &Path) {
         if let (Some(from), Some(to)) = (self.place(from), self.place(to)) {
             self.change(Change::Rename(from, to));
@@ -218,24 +218,24 @@ impl Names {
         names.filter(|node| **node == Node::File(file)).count() as u64
     }
 
-    /// The changes in a directory are on the medium. Whether there were any. None: there is no such
-    /// directory.
+    /// Makes the changes in a directory durable. Returns whether there were any, or none if there
+    /// is no such directory.
     pub fn sync(&mut self, dir: &Path) -> Option<bool> {
         if !dir.starts_with(&self.root) {
-            // Somebody else's.
+            // In another directory.
             return Some(false);
         }
         let Some(Node::Directory(dir)) = self.get(dir) else { return None };
         Some(self.sync_until(Some(dir), self.mark()))
     }
 
-    /// What tells the changes up to now from later ones.
+    /// A mark between the changes so far and later ones.
     pub fn mark(&self) -> u64 {
         self.next_change
     }
 
-    /// The changes in a directory, or in all of them, before a mark are on the medium. Whether
-    /// there were any.
+    /// Makes the changes before a mark durable, in one directory or in all. Returns whether there
+    /// were any.
     pub fn sync_until(&mut self, dir: Option<u64>, mark: u64) -> bool {
         let (synced, rest): (Vec<_>, Vec<_>) =
             self.unsynced.drain(..).partition(|(number, change)| {
@@ -248,17 +248,17 @@ impl Names {
         !synced.is_empty()
     }
 
-    /// All changes are on the medium.
+    /// Makes all changes durable.
     pub fn sync_all(&mut self) {
         self.sync_until(None, self.mark());
     }
 
-    /// Changes that a crash might undo.
+    /// The number of changes that a crash might undo.
     pub fn unsynced(&self) -> usize {
         self.unsynced.len()
     }
 
-    /// The names as a crash leaves them: of each directory's changes the first ones.
+    /// The names as a crash leaves them: the first changes of each directory survive.
     pub fn after_crash(&self, survival: &mut Survival) -> Names {
         let mut by_directory: BTreeMap<u64, Vec<&Change>> = BTreeMap::new();
         for (_, change) in &self.unsynced {
@@ -267,8 +267,8 @@ impl Names {
         self.left(by_directory.values(), survival)
     }
 
-    /// As [`Names::after_crash`], on a file system with one log for all directories: of all changes
-    /// the first ones.
+    /// As [`Names::after_crash`], on a file system with one log for all directories: the first of
+    /// all changes survive.
     pub fn after_crash_in_order(&self, survival: &mut Survival) -> Names {
         self.left([&self.unsynced.iter().map(|(_, change)| change).collect()].into_iter(), survival)
     }
@@ -285,7 +285,7 @@ impl Names {
                 change.apply(&mut tree);
             }
         }
-        // What is in a directory that was lost is lost.
+        // Entries of a lost directory are lost.
         let mut found = Vec::new();
         tree.walk(ROOT, &self.root, &mut found);
         let reached: BTreeSet<u64> = found

@@ -1,28 +1,29 @@
-//! What of the unsynced survives a crash.
+//! Which unsynced changes survive a crash.
 
 use crate::dice::Dice;
 use crate::faults::{FaultClass, Fired};
-use crate::file::SECTOR;
 
-/// How the fate of the unsynced is decided.
+/// The unit that a medium writes whole or not at all.
+pub const SECTOR: usize = 512;
+
+/// How survival is decided.
 #[derive(Clone, Debug)]
 enum Rule {
-    /// The same for everything.
+    /// All changes or none.
     Always(bool),
-    /// Write by write, piece by piece, with this share of a thousand for each piece; a torn write
+    /// Each piece of a write survives with a probability of `share` in a thousand. A torn write
     /// tears at sectors or at pages.
     Random { dice: Dice, share: u32, unit: usize },
-    /// Whole writes, in the order in which they were made: bit `n` for write `n`; those beyond are
-    /// lost. Lengths follow the write before them.
+    /// Whole writes in their order: bit `n` for write `n`; writes beyond are lost. A length shares
+    /// the fate of the write before it.
     Chosen { bits: u64, next: u32, last: bool },
 }
 
-/// Decides, one after the other, which unsynced changes a crash leaves; and counts what it has
-/// done.
+/// Decides which unsynced changes a crash leaves, one after the other, and counts its decisions.
 #[derive(Clone, Debug)]
 pub struct Survival {
     rule: Rule,
-    /// Pieces of the present write: all, and kept.
+    /// The pieces of the current write: all, and kept.
     pieces: (u32, u32),
     done: Fired,
 }
@@ -42,8 +43,7 @@ impl Survival {
         Survival::by(Rule::Always(true))
     }
 
-    /// Chance decides, and how likely survival is: a third of the seeds keep much, a third little,
-    /// and a third half.
+    /// Random. A third of the seeds keep much, a third little, and a third half.
     pub fn random(seed: u64) -> Survival {
         let mut dice = Dice::new(seed ^ 0x5a5a_1234);
         let share = [100, 500, 900][dice.below(3) as usize];
@@ -51,19 +51,19 @@ impl Survival {
         Survival::by(Rule::Random { dice, share, unit })
     }
 
-    /// Write `n` of all that are unsynced survives whole if bit `n` is set.
+    /// Write `n` of all unsynced ones survives whole if bit `n` is set.
     pub fn chosen(bits: u64) -> Survival {
         Survival::by(Rule::Chosen { bits, next: 0, last: false })
     }
 
-    /// Writes tear between pages of 8 kB only.
+    /// Writes tear only between pages of 8 kB.
     pub(crate) fn keep_pages_whole(&mut self) {
         if let Rule::Random { unit, .. } = &mut self.rule {
             *unit = 16 * SECTOR;
         }
     }
 
-    /// What was lost, torn and kept.
+    /// The numbers of lost, torn and kept changes.
     pub fn done(&self) -> &Fired {
         &self.done
     }
@@ -74,7 +74,7 @@ impl Survival {
         }
     }
 
-    /// Goes on to the next write. In which units it is torn.
+    /// Begins the next write, and returns the unit at which it tears.
     pub(crate) fn begin_write(&mut self) -> usize {
         self.pieces = (0, 0);
         match &mut self.rule {
@@ -96,7 +96,7 @@ impl Survival {
         }
     }
 
-    /// Does the next piece of the write survive?
+    /// Whether the next piece of the write survives.
     pub(crate) fn piece(&mut self) -> bool {
         let survives = self.decide();
         self.pieces.0 += 1;
@@ -104,7 +104,7 @@ impl Survival {
         survives
     }
 
-    /// The write is over. Whether any of it survived.
+    /// Ends a write. Returns whether any of it survived.
     pub(crate) fn end_write(&mut self, in_flight: bool) -> bool {
         let (all, kept) = self.pieces;
         match (kept, in_flight) {
@@ -119,15 +119,15 @@ impl Survival {
         kept > 0
     }
 
-    /// Does a new length survive?
+    /// Whether a new length survives.
     pub(crate) fn length(&mut self) -> bool {
         let survives = self.decide();
         self.count(FaultClass::LostLength, u64::from(!survives));
         survives
     }
 
-    /// How many of `n` changes of names in one directory survive: the first ones, since file
-    /// systems log them in order.
+    /// How many of `n` changes of names in one directory survive. File systems log names in order,
+    /// so these are the first ones.
     pub(crate) fn names(&mut self, n: usize) -> usize {
         let kept = match &mut self.rule {
             Rule::Always(true) => n,

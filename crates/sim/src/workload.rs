@@ -1,5 +1,5 @@
-//! Lives of an engine on a simulated disk: what is done follows from a seed, and the model takes
-//! down what was acknowledged.
+//! Lives of an engine on a simulated disk. A seed decides what is done, and the model records what
+//! was acknowledged.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,26 +18,26 @@ use crate::dice::Dice;
 use crate::disk::SimDisk;
 use crate::model::{Fate, Model};
 
-/// The engine's settings that a seed chooses among.
+/// The engine's settings that a seed chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Buffers; few, so that pages are written early.
+    /// The number of buffers: few, so that pages are written early.
     pub buffers: usize,
     /// Whether data and WAL bypass the page cache.
     pub direct: bool,
-    /// Whether WAL is written through O_DSYNC.
+    /// Whether WAL is written with O_DSYNC.
     pub open_datasync: bool,
-    /// Whether a page's first change after a checkpoint logs all of it. Without, only disks that
-    /// write whole pages can be used.
+    /// Whether a page's first change after a checkpoint logs the whole page. Without that, only
+    /// disks that write whole pages can be used.
     pub full_page_writes: bool,
     /// Whether a checkpoint reads back what was written.
     pub verify_writes: bool,
-    /// Order of execution and completion.
+    /// The seed of the order of execution and completion.
     pub order: u64,
 }
 
 impl Setup {
-    /// Chosen by chance.
+    /// Random settings.
     pub fn random(dice: &mut Dice) -> Setup {
         let setup = Setup {
             buffers: [16, 24, 64, 256][dice.below(4) as usize],
@@ -51,12 +51,12 @@ impl Setup {
     }
 }
 
-/// Where the data directory is on a simulated disk.
+/// The path of the data directory on a simulated disk.
 pub(crate) fn data_dir(disk: &SimDisk) -> PathBuf {
     disk.root().join("data")
 }
 
-fn door(disk: &SimDisk, order: u64) -> Result<Arc<Aio>, AioError> {
+fn open_aio(disk: &SimDisk, order: u64) -> Result<Arc<Aio>, AioError> {
     disk.open(
         AioConfig { max_backends: 16, handles_per_backend: 16, ..AioConfig::default() },
         order,
@@ -66,15 +66,15 @@ fn door(disk: &SimDisk, order: u64) -> Result<Arc<Aio>, AioError> {
 /// A disk with a new data directory on it, all of it durable.
 ///
 /// # Errors
-/// What init said.
+/// As init.
 pub fn fresh_disk() -> Result<SimDisk, EngineError> {
     let disk = SimDisk::new("/sim", 0);
     let options = InitOptions { wal_segment_size: 1 << 20, ..InitOptions::default() };
-    Engine::init_on(&data_dir(&disk), &options, &door(&disk, 1)?)?;
+    Engine::init_on(&data_dir(&disk), &options, &open_aio(&disk, 1)?)?;
     Ok(disk)
 }
 
-/// Reasons for which an engine stopped itself.
+/// The reasons for which an engine stopped itself.
 type Reasons = Arc<Mutex<Vec<String>>>;
 
 /// A transaction that stays open while the other session goes on.
@@ -84,13 +84,13 @@ struct Long {
     ids: Range<i64>,
 }
 
-/// What another session does while a checkpoint is being made.
+/// What another session does during a checkpoint.
 #[derive(Default)]
 struct During {
     session: Option<Session>,
-    /// At which steps, and what is inserted.
+    /// The steps at which it inserts, and what.
     rows: Vec<(CheckpointStep, String, Range<i64>)>,
-    /// What became of it.
+    /// The outcome.
     done: Vec<(String, Range<i64>, Fate)>,
 }
 
@@ -109,7 +109,7 @@ impl During {
     }
 }
 
-/// Ends what would keep an engine and its disk alive: they know each other.
+/// Closes an engine's aio, which keeps the engine and the disk alive: they refer to each other.
 struct Closing {
     disk: SimDisk,
     during: Arc<Mutex<During>>,
@@ -131,20 +131,20 @@ pub struct Life {
     during: Arc<Mutex<During>>,
     engine: Arc<Engine>,
     aio: Arc<Aio>,
-    // Last of all.
+    // Dropped last.
     _closing: Closing,
 }
 
 impl Life {
-    /// Opens the data directory, recovering it if need be.
+    /// Opens the data directory, with recovery if need be.
     ///
     /// # Errors
-    /// What the engine said.
+    /// As the engine.
     pub fn begin(disk: &SimDisk, setup: Setup) -> Result<Life, EngineError> {
         Life::begin_in(disk, setup, &data_dir(disk), |_| ())
     }
 
-    /// The same for another data directory, with settings that `change` changes.
+    /// The same for another data directory, with settings changed by `change`.
     pub(crate) fn begin_in(
         disk: &SimDisk,
         setup: Setup,
@@ -181,7 +181,7 @@ impl Life {
             ..EngineConfig::default()
         };
         change(&mut config);
-        let aio = door(disk, setup.order)?;
+        let aio = open_aio(disk, setup.order)?;
         let engine = Engine::open_on(dir, config, Arc::clone(&aio))?;
         let session = engine.session()?;
         during.lock().session = Some(engine.session()?);
@@ -205,7 +205,7 @@ impl Life {
         self.reasons.lock().first().cloned()
     }
 
-    /// Does `steps` things, or as many as there are until the power or the engine fails.
+    /// Does `steps` things, or fewer if the power or the engine fails.
     pub fn work(&mut self, disk: &SimDisk, model: &mut Model, script: &mut Script, steps: usize) {
         for _ in 0..steps {
             if disk.is_off() || self.stopped().is_some() {
@@ -215,8 +215,8 @@ impl Life {
         }
     }
 
-    /// Asks an engine that had to stop for all that would make something durable: nothing of it may
-    /// count.
+    /// Asks an engine that had to stop for everything that would make something durable. None of it
+    /// may count.
     pub fn linger(&mut self) {
         drop(self.engine.step());
         drop(self.session.checkpoint());
@@ -230,7 +230,7 @@ impl Life {
             0..8 => self.make(model, script.name()),
             8..12 => {
                 let name = some(&mut script.dice);
-                // The other session's lock would be waited for.
+                // It would wait for the other session's lock.
                 if self.long.as_ref().is_none_or(|long| long.table != name) {
                     self.remove(model, &name);
                 }
@@ -249,7 +249,7 @@ impl Life {
                         self.during.lock().rows.push((step, name, ids));
                     }
                 }
-                // What fails is for the model to find out.
+                // The model finds out what failed.
                 let _ = self.session.checkpoint();
                 let mut during = self.during.lock();
                 during.rows.clear();
@@ -270,7 +270,7 @@ impl Life {
         }
     }
 
-    /// One small transaction.
+    /// Runs one small transaction.
     pub(crate) fn commit_something(&mut self, model: &mut Model, script: &mut Script) {
         let present = model.present();
         if present.is_empty() || script.dice.chance(100) {
@@ -282,7 +282,7 @@ impl Life {
         self.put(model, name, from..script.ids, true);
     }
 
-    /// Inserts rows; and waits for them to be durable, or not.
+    /// Inserts rows, and waits for them to be durable or not.
     pub(crate) fn put(&mut self, model: &mut Model, name: &str, ids: Range<i64>, waits: bool) {
         self.session.settings_mut().synchronous_commit = waits;
         let (sent, result) =
@@ -294,7 +294,7 @@ impl Life {
         });
     }
 
-    /// Makes a table.
+    /// Creates a table.
     pub(crate) fn make(&mut self, model: &mut Model, name: String) {
         let (sent, result) = transaction(&mut self.session, |session| {
             let id = ColumnDef { not_null: true, ..ColumnDef::new("id", oids::INT8) };
@@ -312,7 +312,7 @@ impl Life {
         note(sent, &result, |fate| model.dropped(name, fate));
     }
 
-    /// Rows whose transaction is aborted.
+    /// Inserts rows in a transaction that is aborted.
     fn give_up(&mut self, name: &str, ids: Range<i64>) -> Result<(), EngineError> {
         self.session.begin()?;
         self.session.start_command()?;
@@ -321,7 +321,7 @@ impl Life {
         result
     }
 
-    /// Inserts rows in a session of its own, without an end.
+    /// Inserts rows in a session of its own, without ending the transaction.
     fn open(&self, table: String, ids: Range<i64>) -> Result<Long, EngineError> {
         let mut session = self.engine.session()?;
         session.begin()?;
@@ -330,7 +330,7 @@ impl Life {
         Ok(Long { session, table, ids })
     }
 
-    /// Inserts rows in a transaction that stays open, in place of one that is.
+    /// Inserts rows in a transaction that stays open, which replaces the one that did before.
     pub(crate) fn begin_long(
         &mut self,
         model: &mut Model,
@@ -342,17 +342,17 @@ impl Life {
         Ok(())
     }
 
-    /// Commits the transaction that has stayed open.
+    /// Commits the transaction that stayed open.
     pub(crate) fn commit_long(&mut self, model: &mut Model) {
         if let Some(long) = self.long.take() {
             finish(long, model, true);
         }
     }
 
-    /// Everything that is in the database: the ids in each table, with each row's note checked.
+    /// Reads the whole database: the ids in each table. Each row's note is checked.
     ///
     /// # Errors
-    /// What the engine said, or what is wrong with a row.
+    /// The engine's error, or what is wrong with a row.
     pub fn contents(&mut self) -> Result<BTreeMap<String, Vec<i64>>, String> {
         let read = |session: &mut Session| -> Result<BTreeMap<String, Vec<i64>>, String> {
             let told = |error: EngineError| error.to_string();
@@ -384,10 +384,10 @@ impl Life {
         read(&mut self.session)
     }
 
-    /// Stops, with a shutdown checkpoint.
+    /// Stops with a shutdown checkpoint.
     ///
     /// # Errors
-    /// What the engine said.
+    /// As the engine.
     pub fn end(self) -> Result<(), EngineError> {
         let other = self.during.lock().session.take();
         drop((self.session, self.long, other));
@@ -395,7 +395,7 @@ impl Life {
     }
 }
 
-/// A transaction; and whether its commit was sent.
+/// A transaction, and whether its commit was sent.
 fn transaction(
     session: &mut Session,
     body: impl FnOnce(&mut Session) -> Result<(), EngineError>,
@@ -420,7 +420,7 @@ fn finish(mut long: Long, model: &mut Model, commit: bool) {
     }
 }
 
-/// Takes down what became of a transaction: nothing, if its commit was never sent.
+/// Records the outcome of a transaction, unless its commit was never sent.
 fn note(sent: bool, result: &Result<(), EngineError>, mut take_down: impl FnMut(Fate)) {
     match result {
         Ok(()) => take_down(Fate::Done),
@@ -429,7 +429,7 @@ fn note(sent: bool, result: &Result<(), EngineError>, mut take_down: impl FnMut(
     }
 }
 
-/// A row's text: of a length that its id chooses.
+/// A row's text, whose length depends on its id.
 fn note_of(id: i64) -> String {
     let mut dice = Dice::new(id.unsigned_abs());
     let len = if dice.chance(50) { 2500 } else { 20 + dice.below(60) };
@@ -448,7 +448,7 @@ fn insert(session: &mut Session, name: &str, ids: Range<i64>) -> Result<(), Engi
     session.insert_batch(&table, &mut batch).map(drop)
 }
 
-/// What a workload does next, and names and numbers that it has not used.
+/// Chooses what a workload does next, and unused names and numbers.
 #[derive(Clone, Debug)]
 pub struct Script {
     dice: Dice,

@@ -1,9 +1,9 @@
-//! Power loss before the `.done` mark of an archived segment persists, by what has become of the
-//! segment meanwhile: after the next start the mark says `.ready` again. What the archive has stays
-//! as it is, whatever is offered, and what can be settled is settled.
+//! Power loss before the `.done` mark of an archived segment persists, depending on what happened
+//! to the segment meanwhile. After the next start the mark says `.ready` again. The archive's copy
+//! must stay as it is, whatever is offered, and what can be settled must be settled.
 //!
-//! The log's side waits for the marks' durability before it lets go of a segment, so only the first
-//! case should come about. The others are those of a disk that has not kept its word.
+//! The log waits for the marks to be durable before it releases a segment, so only the first case
+//! should occur. The others are those of a disk that lies.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ struct Life {
 impl Life {
     fn on(disk: &SimDisk) -> Life {
         let aio =
-            disk.open(AioConfig { max_backends: 2, ..AioConfig::default() }, 1).expect("a door");
+            disk.open(AioConfig { max_backends: 2, ..AioConfig::default() }, 1).expect("opened");
         let be = aio.backend(BackendType::Standalone).expect("a backend");
         Life { disk: disk.clone(), aio, be }
     }
@@ -66,7 +66,7 @@ impl Life {
         Arc::clone(self.aio.namespace())
     }
 
-    /// Writes a file durably, but for its name.
+    /// Writes a file durably, except for its name.
     fn write(&mut self, path: &Path, bytes: &[u8]) {
         let file = self.names().open(path, &OpenOptions::READ_WRITE.create()).expect("opened");
         if !bytes.is_empty() {
@@ -77,7 +77,7 @@ impl Life {
         self.be.fsync(&file).expect("synced");
     }
 
-    /// Archives until there is nothing to do, or nothing for some time.
+    /// Archives until there is nothing to do, or nothing happens for some time.
     fn archive(&mut self) -> Arc<Archiver> {
         let archiver = Archiver::new(&self.aio, &path("pg_wal"), ArchiverConfig::default());
         archiver.set_module(Some(Arc::new(Basic::new(&self.aio, path("archive"), false))));
@@ -100,8 +100,8 @@ impl Life {
     }
 }
 
-/// Segment 1 is archived, and the power fails after `meanwhile`, before its mark is durable: what
-/// is found then.
+/// Segment 1 is archived, and the power fails after `meanwhile`, before its mark is durable.
+/// Returns what is found then.
 fn lost_mark(meanwhile: impl FnOnce(&mut Life)) -> SimDisk {
     let disk = SimDisk::new(ROOT, 1);
     let mut life = Life::on(&disk);
@@ -161,7 +161,7 @@ fn power_loss_before_the_done_mark_with_the_segment_recycled() {
         life.write(&mark(3, "ready"), b"");
     });
     let mut life = Life::on(&disk);
-    // Its own mark was lost as well: who completed it makes it again.
+    // Its own mark was lost as well; the log makes it again.
     life.write(&mark(3, "ready"), b"");
     let archiver = life.archive();
     assert_eq!((archiver.stats().archived_count, archiver.backlog().files), (1, 0));
@@ -170,7 +170,7 @@ fn power_loss_before_the_done_mark_with_the_segment_recycled() {
     life.end();
 }
 
-/// The new name was lost as well, and what was written under it was not.
+/// The new name was lost as well, and the content written under it was not.
 #[test]
 fn power_loss_before_the_done_mark_with_another_segment_under_its_name() {
     let disk = lost_mark(|life| life.write(&wal(1), &segment(3)));

@@ -1,8 +1,8 @@
-//! An archive on a disk that loses what was not synced, and on one that refuses.
+//! An archive on a disk that loses what was not synced, and on one whose calls fail.
 //!
-//! Two segments are stored, and the power fails in the midst of each call that changes something,
-//! one after the other. What was acknowledged is there afterwards, byte for byte; what was not is
-//! whole or absent; and storing both again succeeds, whatever is left of the first attempt.
+//! Two segments are stored, and the power fails during each call that changes something.
+//! Afterwards, acknowledged files must be there byte for byte, and others whole or absent. Storing
+//! both again must succeed, whatever the first attempt left.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn wal() -> PathBuf {
 /// A disk with a data directory, two segments in it, and an empty archive; all of it durable.
 fn prepared() -> SimDisk {
     let disk = SimDisk::new("/sim", 1);
-    let aio = disk.open(config(), 1).expect("a door");
+    let aio = disk.open(config(), 1).expect("opened");
     let mut be = aio.backend(BackendType::Standalone).expect("a backend");
     for dir in ["/sim/data", "/sim/data/pg_wal", "/sim/archive"] {
         aio.namespace().mkdir(Path::new(dir)).expect("made");
@@ -94,7 +94,7 @@ struct Life {
 
 impl Life {
     fn on(disk: SimDisk, options: &StoreOptions, seed: u64) -> Life {
-        let aio = disk.open(config(), seed).expect("a door");
+        let aio = disk.open(config(), seed).expect("opened");
         let be = aio.backend(BackendType::Standalone).expect("a backend");
         let repository = Repository::open(&aio, "/sim/archive", options.clone()).expect("opens");
         Life { disk, aio, be, repository }
@@ -123,7 +123,7 @@ impl Life {
     }
 }
 
-/// What must hold after a crash or an error, and that it goes on from there.
+/// Checks the archive after a crash or an error, and that it can go on.
 fn check(life: &mut Life, acknowledged: &[u64], what: &str) {
     for number in NUMBERS {
         match life.fetch(number) {
@@ -171,7 +171,7 @@ fn power_loss_in_the_midst_of_every_call() {
                 let what = format!("{options:?}, call {calls}, survival {n}");
                 let mut life = Life::on(found, &options, calls + 1);
                 check(&mut life, &acknowledged, &what);
-                // And nothing of that is in doubt either.
+                // None of it is in doubt.
                 let found = life.end().restart(Survival::none(), calls);
                 let mut life = Life::on(found, &options, calls + 2);
                 for number in NUMBERS {
@@ -195,7 +195,7 @@ fn power_loss_in_the_midst_of_every_call() {
 
 #[test]
 fn every_call_fails_once() {
-    // The layout makes a difference, the codec none.
+    // The layout makes a difference, the codec does not.
     for options in ways().into_iter().step_by(2) {
         for failure in Failure::ALL {
             let (mut calls, mut struck) = (0, 0);
@@ -208,7 +208,7 @@ fn every_call_fails_once() {
                 let over = life.disk.calls() <= before + calls;
                 if let Some(what) = life.disk.struck() {
                     struck += 1;
-                    // Without a restart: the process goes on, and tries again.
+                    // Without a restart: the process goes on and tries again.
                     let what = format!("{options:?}, {failure:?} of call {calls}, {what}");
                     check(&mut life, &acknowledged, &what);
                 }

@@ -1,6 +1,6 @@
-//! A battery is worth what it catches. Each of these bugs is planted in the engine, one at a time,
-//! and the battery must notice: by lives by chance, or by the exhaustive part of it that is meant
-//! for such bugs. Only in builds with the feature `planted-bugs`.
+//! Shows that the battery notices bugs. Each bug is planted in the engine, one at a time, and the
+//! battery must notice it: by random lives, or by the exhaustive part that is meant for such bugs.
+//! Only in builds with the feature `planted-bugs`.
 
 mod common;
 
@@ -18,10 +18,10 @@ use forebay_sim::explore::{
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk};
 
-/// What of the battery is to catch a bug.
+/// The part of the battery that must catch a bug.
 #[derive(Clone, Copy, Debug)]
 enum By {
-    /// Lives by chance.
+    /// Random lives.
     Lives,
     /// A crash at every call.
     Crashes,
@@ -29,27 +29,27 @@ enum By {
     Again,
     /// The i-th call fails.
     Failing(Failure),
-    /// Rot in the last page of the log.
+    /// Damage to the last page of the log.
     Rot,
-    /// Writes that go astray.
+    /// Misdirected writes.
     Lies,
-    /// Writes that are lost, and looked for.
+    /// Lost writes, with verification.
     Verified,
     /// Lives of an archiver.
     Archive,
     /// Lives of an engine that archives.
     Archived,
-    /// Recovery from an archive, cut short.
+    /// Interrupted recovery from an archive.
     Pitr,
     /// The same, begun again with an earlier target.
     Retarget,
-    /// Base backups, cut short.
+    /// Interrupted base backups.
     Backups,
-    /// Restores, cut short.
+    /// Interrupted restores.
     Restores,
 }
 
-/// What catches each bug. A bug of the list without a case does not compile.
+/// The part that catches each bug. A bug of the list without a case does not compile.
 fn caught_by(bug: PlantedBug) -> By {
     match bug {
         PlantedBug::WalFlushNotSynced
@@ -114,7 +114,7 @@ fn caught_by(bug: PlantedBug) -> By {
     }
 }
 
-/// The first seeds look at few calls, so that what is easily caught is caught soon.
+/// The first seeds try few calls, so bugs that are easily caught are caught soon.
 fn stride(seed: u64) -> usize {
     if seed < 4 { 17 } else { 1 }
 }
@@ -139,7 +139,7 @@ fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64,
         By::Restores => restores_cut_short(template, seed, stride(seed), Some(bug)),
     };
     for seed in 1..=most {
-        // An engine with a bug may also break an invariant of its own, and panic.
+        // An engine with a bug may also break one of its invariants and panic.
         let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| once(seed)));
         match run {
             Ok(Ok(_)) => {}
@@ -178,12 +178,11 @@ fn every_planted_bug_is_caught() {
     println!("battery: {} planted bugs, all caught", bugs.len());
 }
 
-/// A bug that no place of the program asks for would be caught by nothing, and its absence by
-/// nobody.
+/// A bug that no place of the program asks for could not be caught.
 #[test]
 fn every_planted_bug_is_reached() {
     let template = fresh_disk().expect("init");
-    // Those of archives have disks of their own; what is caught there has been reached.
+    // Bugs of archives have their own disks; what is caught there has been reached.
     let elsewhere = |by: &By| {
         matches!(
             by,
@@ -204,7 +203,7 @@ fn every_planted_bug_is_reached() {
                 By::Verified => lying_writes(&rotten, seed, Damage::Lost, true).map(drop),
                 _ => run_with(&rotten, seed, None).map(drop),
             };
-            // Caught or not, it was there.
+            // Whether it was caught does not matter here.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
         }
         assert!(rotten.bug_reached() > 0, "no place has the bug {bug:?}");

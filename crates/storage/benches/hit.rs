@@ -1,11 +1,11 @@
-//! What a page costs that is in memory: find, pin, unpin; by one thread and by two on pages of
-//! their own.
+//! The cost of a page that is in memory: find, pin and unpin it. Measured with one thread, and with
+//! two on pages of their own.
 //!
 //! ```text
 //! cargo bench -p forebay-storage --bench hit
 //! ```
 //!
-//! Without `--bench` (as `cargo test` runs it) everything is done once, and nothing is measured.
+//! Without `--bench`, as in `cargo test`, everything runs once and nothing is measured.
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
@@ -23,15 +23,15 @@ use forebay_storage::{
 const REL: RelFileLocator = RelFileLocator::in_default(5, 16_384);
 const PAGES: u32 = 2048;
 
-struct Bed {
+struct Fixture {
     _dir: tempfile::TempDir,
     aio: Arc<Aio>,
     pool: Arc<BufferPool>,
 }
 
-impl Bed {
+impl Fixture {
     /// A pool that has all pages of a relation.
-    fn new() -> Bed {
+    fn new() -> Fixture {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(dir.path().join("base/5")).expect("a directory");
         let aio = Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())
@@ -39,13 +39,13 @@ impl Bed {
         let smgr = Smgr::new(Arc::clone(&aio), dir.path(), SmgrConfig::default());
         let config = PoolConfig { buffers: 4096, ..PoolConfig::default() };
         let pool = BufferPool::new(config, Arc::clone(&aio), smgr).expect("a pool");
-        let bed = Bed { _dir: dir, aio, pool };
-        bed.pool.smgr().create(REL, Fork::Main, false).expect("a relation");
-        let mut be = bed.backend();
-        while bed.pool.nblocks(REL, Fork::Main).expect("a size") < PAGES {
-            bed.pool.extend(&mut be, REL, Fork::Main, 64, Strategy::Normal).expect("pages");
+        let fixture = Fixture { _dir: dir, aio, pool };
+        fixture.pool.smgr().create(REL, Fork::Main, false).expect("a relation");
+        let mut be = fixture.backend();
+        while fixture.pool.nblocks(REL, Fork::Main).expect("a size") < PAGES {
+            fixture.pool.extend(&mut be, REL, Fork::Main, 64, Strategy::Normal).expect("pages");
         }
-        bed
+        fixture
     }
 
     fn backend(&self) -> Backend {
@@ -57,69 +57,74 @@ fn tag(block: u32) -> PageTag {
     PageTag::new(REL, Fork::Main, block)
 }
 
-/// Pages of one half in an order that no prefetcher guesses.
+/// Pages of one half, in an order that no hardware prefetcher guesses.
 fn scattered(n: u64, half: u32) -> PageTag {
     let x = (n as u32).wrapping_mul(0x9E37_79B1) >> 16;
     tag(x % (PAGES / 2) + half * (PAGES / 2))
 }
 
-fn hit(bed: &Bed, be: &mut Backend, tag: PageTag) {
-    black_box(bed.pool.read(be, tag, Strategy::Normal).expect("a page"));
+fn hit(fixture: &Fixture, be: &mut Backend, tag: PageTag) {
+    black_box(fixture.pool.read(be, tag, Strategy::Normal).expect("a page"));
 }
 
-/// Time of the processor that the calling thread has had: what it costs, whoever else may run.
+/// Processor time of the calling thread: the cost, whatever else runs.
 fn cost() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the place is valid, and the clock is there on every system that this is for.
+    // SAFETY: the pointer is valid, and Linux always has this clock.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// As many hits in each of `threads`; the cost of the dearest.
-fn side_by_side(bed: &Bed, threads: u32, each: u64, page: fn(u64, u32) -> PageTag) -> Duration {
+/// The cost of `each` hits in every one of `threads` threads, for the slowest of them.
+fn side_by_side(
+    fixture: &Fixture,
+    threads: u32,
+    each: u64,
+    page: fn(u64, u32) -> PageTag,
+) -> Duration {
     let start = Barrier::new(threads as usize);
     thread::scope(|scope| {
         let run = |half| {
-            let (mut be, start) = (bed.backend(), &start);
+            let (mut be, start) = (fixture.backend(), &start);
             scope.spawn(move || {
                 start.wait();
                 let begun = cost();
-                (0..each).for_each(|n| hit(bed, &mut be, page(n, half)));
+                (0..each).for_each(|n| hit(fixture, &mut be, page(n, half)));
                 cost() - begun
             })
         };
         let running: Vec<_> = (0..threads).map(run).collect();
-        running.into_iter().map(|t| t.join().expect("a time")).max().unwrap_or_default()
+        running.into_iter().map(|t| t.join().expect("a time")).max().expect("a thread")
     })
 }
 
 fn hits(c: &mut Criterion) {
-    let bed = Bed::new();
-    let mut be = bed.backend();
+    let fixture = Fixture::new();
+    let mut be = fixture.backend();
     let mut group = c.benchmark_group("hit");
-    group.bench_function("one page", |b| b.iter(|| hit(&bed, &mut be, tag(7))));
+    group.bench_function("one page", |b| b.iter(|| hit(&fixture, &mut be, tag(7))));
     let mut n = 0;
     group.bench_function("scattered pages", |b| {
         b.iter(|| {
             n += 1;
-            hit(&bed, &mut be, scattered(n, 0));
+            hit(&fixture, &mut be, scattered(n, 0));
         });
     });
     group.bench_function("one page, lookup without a backend", |b| {
-        b.iter(|| black_box(bed.pool.lookup(&tag(7))));
+        b.iter(|| black_box(fixture.pool.lookup(&tag(7))));
     });
     group.bench_function("one page, locked for reading", |b| {
         b.iter(|| {
-            let pin = bed.pool.read(&mut be, tag(7), Strategy::Normal).expect("a page");
+            let pin = fixture.pool.read(&mut be, tag(7), Strategy::Normal).expect("a page");
             black_box(pin.lock_shared().page().lsn())
         });
     });
     for threads in [1, 2] {
         group.bench_function(format!("a page of its own, {threads} threads"), |b| {
-            b.iter_custom(|each| side_by_side(&bed, threads, each, |_, half| tag(7 + half)));
+            b.iter_custom(|each| side_by_side(&fixture, threads, each, |_, half| tag(7 + half)));
         });
         group.bench_function(format!("scattered pages of its own, {threads} threads"), |b| {
-            b.iter_custom(|each| side_by_side(&bed, threads, each, scattered));
+            b.iter_custom(|each| side_by_side(&fixture, threads, each, scattered));
         });
     }
     group.finish();
@@ -132,7 +137,7 @@ fn hits(c: &mut Criterion) {
             };
             let flags = StreamFlags::DEFAULT;
             let mut stream = ReadStream::new(
-                &bed.pool,
+                &fixture.pool,
                 REL,
                 Fork::Main,
                 next,
@@ -149,9 +154,9 @@ fn hits(c: &mut Criterion) {
     });
 }
 
-/// Threads that change the same page, each for a moment and as often as it can.
+/// Threads that change the same page, each briefly and as often as it can.
 fn changes(c: &mut Criterion) {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let mut group = c.benchmark_group("one page changed");
     for threads in [1, 2, 8] {
         group.bench_function(format!("by {threads} threads"), |b| {
@@ -160,8 +165,8 @@ fn changes(c: &mut Criterion) {
                 let begun = Instant::now();
                 thread::scope(|scope| {
                     for _ in 0..threads {
-                        let mut be = bed.backend();
-                        let pool = &bed.pool;
+                        let mut be = fixture.backend();
+                        let pool = &fixture.pool;
                         scope.spawn(move || {
                             for n in 0..each {
                                 let pin =

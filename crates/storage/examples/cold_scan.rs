@@ -1,5 +1,5 @@
-//! Measures a cold sequential scan through a read stream, prewarm in both modes and a checkpoint's
-//! write pass.
+//! Measures a cold sequential scan through a read stream, prewarming in two modes, and a
+//! checkpoint's write pass.
 //!
 //! `cold_scan DIR METHOD direct|buffered MEGABYTES CONCURRENCY COMBINE`
 
@@ -36,7 +36,7 @@ impl Bench {
     fn pool(&self, buffers: usize) -> Result<(Arc<BufferPool>, Backend), Box<dyn Error>> {
         let config = PoolConfig { buffers, combine_limit: self.combine, ..PoolConfig::default() };
         let pool = BufferPool::new(config, Arc::clone(&self.aio), self.smgr())?;
-        // Fault the memory in, as in a server that has run for a while.
+        // Fault the memory in first, as in a server that has run for a while.
         let mut be = Backend::new(self.aio.backend(BackendType::Standalone)?);
         let warm = RelFileLocator::in_default(5, 1);
         pool.smgr().create(warm, Fork::Main, true)?;
@@ -152,7 +152,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Wall and processor time.
+/// Wall-clock time and processor time.
 struct Watch(Instant, f64);
 
 impl Watch {
@@ -184,7 +184,7 @@ fn drop_kernel_cache(dir: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir.join("base/5"))? {
         let file = std::fs::File::open(entry?.path())?;
         file.sync_all()?;
-        // SAFETY: advice on an open descriptor.
+        // SAFETY: this is advice about an open descriptor.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     }
     Ok(())

@@ -210,7 +210,7 @@ impl XactManager {
             flushed?;
         } else {
             // Before pg_xact has it: whoever writes that page flushes the log first.
-            self.wal.leave_to_writer(inserted.end);
+            self.wal.note_async_commit(inserted.end);
         }
         outcome.set(Outcome::Committed);
         std::mem::drop(pass);

@@ -133,6 +133,7 @@ fn sized<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "tests may panic")]
 mod tests {
     use super::*;
 

@@ -1,8 +1,7 @@
-//! Moments as PostgreSQL's files and messages write them, in UTC and by the Gregorian calendar:
-//! text of a moment, and back.
+//! Formats and parses points in time as PostgreSQL's files and messages do, in UTC.
 //!
-//! A moment is a number of microseconds since 2000-01-01, as timestamptz and the log have it, or of
-//! seconds since 1970, as pg_control has it.
+//! A point in time is a number of microseconds since 2000-01-01, as in timestamptz and the WAL, or
+//! of seconds since 1970-01-01, as in pg_control.
 
 /// Seconds from 1970-01-01 to 2000-01-01.
 pub const POSTGRES_EPOCH: i64 = 946_684_800;
@@ -15,7 +14,7 @@ const FROM_ERA_ZERO: i64 = 719_468;
 /// Days of 400 years.
 const ERA: i64 = 146_097;
 
-/// A day of the calendar; the year before 1 is 0.
+/// A day of the Gregorian calendar. The year before 1 is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Date {
     /// Year.
@@ -27,10 +26,10 @@ pub struct Date {
 }
 
 impl Date {
-    /// The day that is so many days after 1970-01-01.
+    /// The day that is `days` after 1970-01-01.
     pub fn of_unix_day(days: i64) -> Date {
-        // Years that begin on the first of March, in eras of 400, so that the leap day is the last
-        // one.
+        // Counts years from March, in eras of 400 years, so that the leap day is the last of a
+        // year.
         let days = days.saturating_add(FROM_ERA_ZERO);
         let (era, in_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));
         let year_of_era = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
@@ -44,7 +43,7 @@ impl Date {
         }
     }
 
-    /// Days since 1970-01-01. None if there is no such day.
+    /// Days since 1970-01-01; `None` if there is no such day.
     pub fn unix_day(self) -> Option<i64> {
         let Date { year, month, day } = self;
         if !(-9_999..=999_999).contains(&year)
@@ -75,8 +74,7 @@ impl Date {
     }
 }
 
-/// Seconds since 1970 as "2026-11-21 01:21:39", to be followed by what the reader is to know of the
-/// time zone.
+/// Formats seconds since 1970 as "2026-11-21 01:21:39", without a time zone.
 pub fn date_and_time(seconds: i64) -> String {
     let Date { year, month, day } = Date::of_unix_day(seconds.div_euclid(DAY));
     let rest = seconds.rem_euclid(DAY);
@@ -88,12 +86,12 @@ pub fn date_and_time(seconds: i64) -> String {
     )
 }
 
-/// Seconds since 1970 as the log shows them: "2026-11-21 01:21:39 UTC".
+/// Formats seconds since 1970 as the server's log does: "2026-11-21 01:21:39 UTC".
 pub fn log_time(seconds: i64) -> String {
     date_and_time(seconds) + " UTC"
 }
 
-/// A timestamptz (microseconds since 2000) where the time zone is UTC: "2026-11-21 01:21:39.5+00".
+/// Formats a timestamptz (microseconds since 2000) in UTC: "2026-11-21 01:21:39.5+00".
 pub fn timestamp(micros: i64) -> String {
     match micros {
         i64::MAX => return "infinity".to_owned(),
@@ -109,18 +107,18 @@ pub fn timestamp(micros: i64) -> String {
     text
 }
 
-/// A moment that somebody wrote.
+/// A parsed point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Microseconds since 2000, in UTC if no zone was given.
     pub micros: i64,
-    /// A zone was given.
+    /// Whether a zone was given.
     pub has_zone: bool,
 }
 
-/// Reads a moment: `2026-11-21 01:21:39.5+00`, with `T` for the blank, the time of day, its
-/// seconds, their fraction and the zone as far as they are there. Zones are differences from UTC,
-/// `Z`, `UTC` and `GMT`. None if it is no moment.
+/// Parses a point in time such as `2026-11-21 01:21:39.5+00`; `None` if it is not valid. The time
+/// of day, its seconds, their fraction and the zone are optional, and `T` may replace the blank. A
+/// zone is an offset from UTC, `Z`, `UTC` or `GMT`.
 pub fn parse(text: &str) -> Option<Written> {
     let text = text.trim();
     let (date, rest) = text.split_at_checked(10)?;
@@ -163,7 +161,8 @@ fn time_of_day(text: &str) -> Option<i64> {
     (micros <= DAY * SECOND).then_some(micros)
 }
 
-/// Microseconds that a zone is ahead of UTC: nothing, `Z`, `UTC`, `GMT`, `+hh`, `-hh:mm`, `+hhmm`.
+/// Microseconds by which a zone is ahead of UTC: empty, `Z`, `UTC`, `GMT`, `+hh`, `-hh:mm`,
+/// `+hhmm`.
 fn offset(zone: &str) -> Option<i64> {
     if ["", "z", "utc", "gmt"].iter().any(|name| zone.eq_ignore_ascii_case(name)) {
         return Some(0);
@@ -187,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_postgresql_writes_them() {
+    fn times_are_formatted_as_postgresql_does() {
         assert_eq!(log_time(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(log_time(951_868_799), "2000-02-29 23:59:59 UTC");
         assert_eq!(date_and_time(1_795_224_099), "2026-11-21 01:21:39");
@@ -201,14 +200,14 @@ mod tests {
             (timestamp(i64::MAX), timestamp(i64::MIN)),
             ("infinity".into(), "-infinity".into())
         );
-        // No number is too large to be written.
+        // No number is too large.
         for seconds in [i64::MAX, i64::MIN] {
             assert!(date_and_time(seconds).len() > 19);
         }
     }
 
     #[test]
-    fn moments_are_read_as_people_write_them() {
+    fn times_are_parsed_in_several_forms() {
         let at = (1_795_224_099 - POSTGRES_EPOCH) * SECOND;
         for (text, has_zone) in [
             ("2026-11-21 01:21:39", false),
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn formatted_times_are_parsed_back() {
         for micros in [0, 1, -1, 123_456_789_012_345, -9_999_999_999_999_999, 846_547_299_250_000] {
             assert_eq!(parse(&timestamp(micros)).map(|written| written.micros), Some(micros));
         }

@@ -1,13 +1,13 @@
-//! The first segment of a new timeline, where it leaves its parent in the middle of one.
+//! The first segment of a new timeline that branches off in the middle of one of its parent's.
 //!
 //! ```text
-//!   parent's   | records ... | records that are left behind ... |
-//!              |             ^ at
-//!   the new    | the same    | zeros                            |
+//!   parent's segment   | records     | records that the new timeline does not have |
+//!                      |             ^ at                                          |
+//!   new segment        | same bytes  | zeros                                       |
 //! ```
 //!
-//! The file gets its name when it is whole and durable. One of that name can only be left from an
-//! attempt that nobody heard of.
+//! The file gets its name when it is complete and durable. A file that has the name before can only
+//! be left from an attempt that was not acknowledged.
 
 use forebay_aio::{Aio, AioError, AlignedBuf, Backend, File, OpenOptions, sync::Arc};
 use forebay_format::{SegmentSize, timeline::TimelineHistory};
@@ -20,8 +20,8 @@ use crate::segments::TEMPORARY;
 /// Bytes copied at once.
 const CHUNK: usize = 1 << 20;
 
-/// Makes the segment in which the last timeline of `history` begins, where it begins in the middle
-/// of one; durable on return. The log can then be started there.
+/// Makes the first segment of the last timeline of `history`, unless that timeline begins at the
+/// start of a segment. The segment is durable on return, and the log can be started there.
 pub fn begin_timeline(
     aio: &Arc<Aio>,
     io: &mut Backend,
@@ -36,37 +36,37 @@ pub fn begin_timeline(
     }
     let namespace = aio.namespace();
     let path = dir.join(size.file_name(new.timeline, number));
-    let wrong = |reason: String| WalError::Resume { at, reason };
-    // The youngest that got as far: older ones may have another past there.
-    let mut old = None;
+    // The newest parent that has the segment: older timelines may have other records there.
+    let mut parent_file = None;
     for parent in parents.iter().rev() {
         let path = dir.join(size.file_name(parent.timeline, number));
         match namespace.open(&path, &OpenOptions::READ) {
             Ok(file) => {
-                old = Some(file);
+                parent_file = Some(file);
                 break;
             }
             Err(e) if e.is_not_found() => {}
             Err(e) => return Err(WalError::segment("open", &path, e)),
         }
     }
-    let old = old.ok_or_else(|| wrong("its segment does not exist".to_owned()))?;
+    let missing = || WalError::Resume { at, reason: "its segment does not exist".to_owned() };
+    let parent_file = parent_file.ok_or_else(missing)?;
     let temporary = dir.join(format!("{TEMPORARY}{}", std::process::id()));
-    let done = copy(aio, io, &old, &temporary, size, size.offset(at))
+    let done = copy_prefix(aio, io, &parent_file, &temporary, size, size.offset(at))
         .and_then(|()| namespace.rename(&temporary, &path))
         .and_then(|()| namespace.sync_dir(dir));
     done.map_err(|e| {
-        // What is left of it is removed by the next start at the latest.
+        // If this fails too, the next start removes the file.
         let _ = namespace.unlink(&temporary);
         WalError::segment("create", &path, e)
     })
 }
 
-/// Makes a segment that has the first `keep` bytes of another one, and syncs it.
-fn copy(
+/// Makes a segment with the first `keep` bytes of `from` and zeros behind them, and syncs it.
+fn copy_prefix(
     aio: &Arc<Aio>,
     io: &mut Backend,
-    old: &File,
+    from: &File,
     to: &Path,
     size: SegmentSize,
     keep: u64,
@@ -74,11 +74,11 @@ fn copy(
     let file = aio.namespace().open(to, &OpenOptions::READ_WRITE.create().truncate())?;
     let mut offset = 0;
     while offset < size.bytes() {
-        let len = usize::try_from(size.bytes() - offset).unwrap_or(CHUNK).min(CHUNK);
+        let len = (size.bytes() - offset).min(CHUNK as u64) as usize;
         let mut chunk = AlignedBuf::zeroed(len)?;
         if offset < keep {
-            io.read_exact_at(old, offset, &mut chunk)?;
-            let kept = usize::try_from(keep - offset).unwrap_or(len).min(len);
+            io.read_exact_at(from, offset, &mut chunk)?;
+            let kept = (keep - offset).min(len as u64) as usize;
             chunk[kept..].fill(0);
         }
         io.write_all_at(&file, offset, &chunk)?;

@@ -1,4 +1,4 @@
-//! The log's part in a checkpoint: the redo pointer, and what becomes of segments before it.
+//! The log's part in a checkpoint: moving the redo pointer, and removing the segments before it.
 
 use forebay_aio::{Backend, sync::atomic::Ordering};
 use forebay_format::{
@@ -9,34 +9,25 @@ use forebay_format::{
 use crate::{
     error::WalError,
     record::{Record, assemble},
+    segments::OldSegments,
     wal::Wal,
 };
 
-/// Which kind of checkpoint begins.
+/// The kind of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointKind {
-    /// While others insert: an XLOG_CHECKPOINT_REDO record, which states this `wal_level`, marks
-    /// the redo pointer.
+    /// While others insert: an XLOG_CHECKPOINT_REDO record marks the redo pointer.
     Online {
-        /// Number of the `wal_level` in force.
+        /// Number of the current `wal_level`, which the record states.
         wal_level: u32,
     },
-    /// Nobody else inserts: the checkpoint's own record will be the redo pointer.
+    /// Nothing else is inserted: the redo pointer is the start of the checkpoint's own record.
     Shutdown,
 }
 
-/// What became of old segments.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct OldSegments {
-    /// Renamed to future names.
-    pub recycled: u64,
-    /// Removed.
-    pub removed: u64,
-}
-
 impl Wal {
-    /// Begins a checkpoint: moves the redo pointer, and returns it. Records inserted after it see
-    /// the new one.
+    /// Begins a checkpoint: moves the redo pointer, and returns it. All later records are assembled
+    /// with the new one.
     pub fn begin_checkpoint(
         &self,
         io: &mut Backend,
@@ -67,24 +58,24 @@ impl Wal {
         }
     }
 
-    /// Moves the redo pointer; the caller has closed the slots.
+    /// Moves the redo pointer. The caller must have closed the slots.
     fn move_redo(&self, redo: Lsn) {
         forebay_aio::planted_bug!(self.segments.aio(), WalImagesByOldRedoPointer, return);
         self.redo.store(redo.0, Ordering::Release);
     }
 
-    /// Bytes inserted since the redo pointer: what a checkpoint by size goes by.
+    /// Bytes inserted since the redo pointer, by which `max_wal_size` triggers a checkpoint.
     pub fn bytes_since_redo(&self) -> u64 {
         self.insert_lsn().since(self.redo_lsn())
     }
 
-    /// Recycles or removes the segments that end at or before `before` (the redo pointer of the
-    /// last completed checkpoint); where there is an archive, those that it has. Future names are
-    /// given up to the segment that is `keep` bytes beyond the one of `before`.
+    /// Recycles or removes the segments that end at or before `before`, the redo pointer of the
+    /// last completed checkpoint. While archiving, only those that are archived. Recycled segments
+    /// get names up to `keep` bytes beyond the segment of `before`.
     pub fn remove_old_segments(&self, before: Lsn, keep: u64) -> Result<OldSegments, WalError> {
         self.check()?;
         let size = self.config.segment_size;
-        // Nothing that is still to be written or synced is ever old.
+        // A segment that is not completely durable is never old.
         let mut number = size.number(before).min(size.number(self.flushed_lsn()));
         forebay_aio::planted_bug!(self.segments.aio(), WalSegmentsRemovedBeforeCheckpoint, {
             number = size.number(self.flushed_lsn())

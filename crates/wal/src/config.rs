@@ -1,4 +1,4 @@
-//! What a log is started with.
+//! The configuration of a log, and the position at which it resumes.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use forebay_format::{Lsn, SegmentSize};
 
 use crate::position::WAL_BLOCK;
 
-/// How written WAL reaches the medium (`wal_sync_method`).
+/// How written WAL is made durable (`wal_sync_method`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SyncMethod {
     /// Write, then `fdatasync`.
@@ -16,14 +16,14 @@ pub enum SyncMethod {
     Fsync,
     /// Segments are opened with `O_DSYNC`: a write that has returned is durable.
     OpenDatasync,
-    /// Segments are opened with `O_SYNC`: a write that has returned is durable, and the file's
-    /// times with it.
+    /// Segments are opened with `O_SYNC`: a write that has returned is durable, and so are the
+    /// file's times.
     OpenSync,
 }
 
 impl SyncMethod {
-    /// Every method, by PostgreSQL's name. The first is its default here; of two that are as good
-    /// the earlier is taken.
+    /// All methods with PostgreSQL's names, the default first. Of two that are equally fast, `auto`
+    /// takes the earlier.
     pub const NAMES: [(&'static str, SyncMethod); 4] = [
         ("fdatasync", SyncMethod::Fdatasync),
         ("open_datasync", SyncMethod::OpenDatasync),
@@ -31,7 +31,7 @@ impl SyncMethod {
         ("open_sync", SyncMethod::OpenSync),
     ];
 
-    /// The method of that name.
+    /// The method with a name.
     pub fn by_name(name: &str) -> Option<SyncMethod> {
         SyncMethod::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
@@ -46,12 +46,12 @@ impl SyncMethod {
         }
     }
 
-    /// True if segments are opened so that a write is durable by itself.
+    /// Whether segments are opened so that a write is durable by itself.
     pub fn opens_synchronous(self) -> bool {
         matches!(self, SyncMethod::OpenDatasync | SyncMethod::OpenSync)
     }
 
-    /// How files are opened whose writes this method makes durable.
+    /// How this method opens segments.
     pub(crate) fn open_options(self) -> OpenOptions {
         match self {
             SyncMethod::Fdatasync | SyncMethod::Fsync => OpenOptions::READ_WRITE,
@@ -60,7 +60,7 @@ impl SyncMethod {
         }
     }
 
-    /// The I/O that makes earlier writes durable, where the method needs one.
+    /// The sync that makes earlier writes durable, if the method needs one.
     pub(crate) fn sync_op(self) -> Option<Op> {
         match self {
             SyncMethod::Fdatasync => Some(Op::Fdatasync),
@@ -73,39 +73,38 @@ impl SyncMethod {
 /// Fixed properties of a log.
 #[derive(Debug, Clone)]
 pub struct WalConfig {
-    /// The `pg_wal` directory; it exists.
+    /// The `pg_wal` directory, which must exist.
     pub dir: PathBuf,
     /// Size of a segment file.
     pub segment_size: SegmentSize,
-    /// The timeline that is written.
+    /// The timeline to write.
     pub timeline: u32,
     /// System identifier of the cluster, from `pg_control`.
     pub system_id: u64,
     /// How a flush makes WAL durable.
     pub sync_method: SyncMethod,
-    /// `io_direct` has `wal`.
+    /// Whether segments are written with direct I/O (`io_direct` has `wal`).
     pub direct: bool,
-    /// `io_direct` has `wal_init`.
+    /// Whether new segments are filled with direct I/O (`io_direct` has `wal_init`).
     pub init_direct: bool,
-    /// Blocks of WAL buffers; see [`WalConfig::auto_buffers`]. At least 4 are used.
+    /// Number of WAL buffers, in blocks; at least 4 are used. See [`WalConfig::auto_buffers`].
     pub buffers: usize,
-    /// Whether a page's first change after a checkpoint is logged with the page's image.
+    /// Whether a page's first change after a checkpoint is logged with an image of the page.
     pub full_page_writes: bool,
-    /// Everything contiguous goes out in one write (up to 1 MB). Without, each of its blocks is a
-    /// write of its own, all of them on their way at once where they are direct: for comparison.
+    /// Whether contiguous blocks are one write (up to 1 MB). Otherwise each block is a write of its
+    /// own, for comparison; with direct I/O these are in flight at the same time.
     pub gather: bool,
-    /// Most of these pieces on their way at once, at least 1; see [`WalConfig::WRITES_IN_FLIGHT`].
+    /// Most writes in flight, at least 1; see [`WalConfig::WRITES_IN_FLIGHT`].
     pub writes_in_flight: usize,
 }
 
 impl WalConfig {
-    /// What [`WalConfig::writes_in_flight`] is if nobody knows better: who comes along finds a
-    /// place within half of a write's time, and with more at once many committers' writes are
-    /// smaller, and their commits fewer (docs/performance.md).
+    /// Default of [`WalConfig::writes_in_flight`]. With two, a committer waits half a write's time
+    /// on average before its own write starts. With more, writes of many committers get smaller,
+    /// and fewer commits fit into a second.
     pub const WRITES_IN_FLIGHT: usize = 2;
 
-    /// A log of this cluster in this directory, on timeline 1 and with defaults for everything
-    /// else.
+    /// The configuration of a log on timeline 1, with defaults for everything else.
     pub fn new(dir: PathBuf, segment_size: SegmentSize, system_id: u64) -> WalConfig {
         WalConfig {
             dir,
@@ -122,34 +121,36 @@ impl WalConfig {
         }
     }
 
-    /// The number of WAL buffers that `wal_buffers = -1` stands for: a thirty-second of the shared
-    /// buffers, at least 64 kB, at most one segment.
+    /// The number of WAL buffers for `wal_buffers = -1`: 1/32 of the shared buffers, at least 64
+    /// kB, at most one segment.
     pub fn auto_buffers(shared_buffers: usize, segment_size: SegmentSize) -> usize {
-        let most = usize::try_from(segment_size.bytes() / WAL_BLOCK).unwrap_or(usize::MAX);
+        // A segment has at most 1 GB.
+        let most = (segment_size.bytes() / WAL_BLOCK) as usize;
         (shared_buffers / 32).clamp(8, most.max(8))
     }
 }
 
-/// Where a log goes on.
+/// The position at which a log resumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resume {
-    /// End of the last valid record: the next one is inserted here. A page boundary and the
-    /// position just behind that page's header mean the same. With `aborted`, the page at which the
-    /// rest was missing.
+    /// End of the last valid record, where the next one is inserted. A page boundary is equivalent
+    /// to the position just behind that page's header. With `aborted`, the address of the page on
+    /// which the incomplete record should have continued.
     pub insert_at: Lsn,
     /// Start of the last valid record, or 0 in a log without records.
     pub prev: Lsn,
-    /// Redo pointer of the last checkpoint: pages not newer than it get a full-page image.
+    /// Redo pointer of the last checkpoint: a page whose LSN is not beyond it gets a full-page
+    /// image.
     pub redo: Lsn,
-    /// A record that the log ends in the middle of, and that later readers must skip.
+    /// The incomplete record at the end of the log, which later readers must skip.
     pub aborted: Option<AbortedRecord>,
 }
 
-/// A record whose first part made it into the log and whose rest did not.
+/// A record of which the log has the first part, but not the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbortedRecord {
     /// Start of the incomplete record.
     pub start: Lsn,
-    /// Address of the page on which its next part was expected.
+    /// Address of the page on which it should have continued.
     pub missing_page: Lsn,
 }

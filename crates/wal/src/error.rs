@@ -1,4 +1,4 @@
-//! What can go wrong in the log.
+//! The errors of the log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,10 @@ use forebay_format::{Lsn, timeline::HistoryError, wal::Rmgr};
 
 /// The failure that ended a log. Every later call on that log returns it.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("could not {operation} WAL file \"{}\" at offset {offset}, length {len}: {source}", .file.display())]
+#[error(
+    "could not {operation} WAL file \"{}\" at offset {offset}, length {len}: {source}",
+    .file.display()
+)]
 pub struct FatalError {
     /// The segment file, or the directory of a failed directory sync.
     pub file: PathBuf,
@@ -18,37 +21,37 @@ pub struct FatalError {
     pub offset: u64,
     /// Bytes of the failed operation; 0 for a sync.
     pub len: u64,
-    /// What the system said.
+    /// The system's error.
     pub source: Arc<AioError>,
 }
 
 /// An error of the writing side of the log.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WalError {
-    /// WAL could not be written or synced. Nothing since the last acknowledged flush may be trusted
-    /// to be on disk, and nothing is acknowledged any more: the process must stop and recover.
+    /// WAL could not be written or synced. It is unknown what is on disk since the last
+    /// acknowledged flush, and nothing more is acknowledged: the process must stop and recover.
     #[error("{0}")]
     Fatal(Arc<FatalError>),
-    /// Whoever the log belongs to has stopped it: something else has failed after which nothing may
-    /// become durable.
+    /// The log's owner has stopped it ([`Wal::stop`](crate::Wal::stop)) after another failure after
+    /// which nothing may become durable.
     #[error("the write-ahead log was stopped: {0}")]
     Stopped(Arc<str>),
-    /// There is no room for another segment. Nothing was inserted; the log goes on once there is
-    /// room.
+    /// The disk has no room for another segment. Nothing was inserted; the operation can be
+    /// repeated once there is room.
     #[error("could not create WAL segment \"{}\": no space left on device", .file.display())]
     NoSpace {
-        /// The file that was being made.
+        /// The file that could not be made.
         file: PathBuf,
     },
-    /// A segment could not be made, opened or recycled for another reason than room. Nothing was
+    /// A segment could not be made, opened or recycled, for a reason other than room. Nothing was
     /// inserted.
     #[error("could not {operation} \"{}\": {source}", .file.display())]
     Segment {
-        /// What was tried.
+        /// What failed: "open", "create", "remove" and the like.
         operation: &'static str,
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<AioError>,
     },
     /// A segment file is not as long as a segment.
@@ -61,7 +64,7 @@ pub enum WalError {
         /// Bytes in the file.
         found: u64,
     },
-    /// A record that is longer than the format allows, or that the format cannot express.
+    /// A record is too long or otherwise not valid in the format.
     #[error("WAL record of {rmgr} cannot be built: {reason}")]
     Record {
         /// Resource manager of the record.
@@ -69,15 +72,15 @@ pub enum WalError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A flush was asked for beyond the end of the log: the page that carries this LSN is corrupt.
+    /// A flush was requested beyond the end of the log: the page with this LSN is corrupt.
     #[error("WAL flush request {requested} is beyond the end of WAL at {end}")]
     BeyondEnd {
-        /// What was asked for.
+        /// The position requested.
         requested: Lsn,
         /// Where the log ends.
         end: Lsn,
     },
-    /// The position to go on from is impossible, or the log around it is not what it should be.
+    /// The log cannot resume at the position: the position or the log around it is invalid.
     #[error("cannot resume WAL at {at}: {reason}")]
     Resume {
         /// The position.
@@ -88,18 +91,18 @@ pub enum WalError {
     /// A setting that this log cannot work with.
     #[error("{0}")]
     Config(String),
-    /// Memory or I/O handles were not to be had.
+    /// Memory or I/O handles are exhausted.
     #[error("WAL needs I/O resources: {0}")]
     Resources(Arc<AioError>),
 }
 
 impl WalError {
-    /// True if the log is lost to this process, which must stop.
+    /// Whether the log has ended for this process, which must then stop.
     pub fn is_fatal(&self) -> bool {
         matches!(self, WalError::Fatal(_) | WalError::Stopped(_))
     }
 
-    /// The system's error number, where there is one.
+    /// The system's error number, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             WalError::Fatal(fatal) => fatal.source.errno(),
@@ -109,7 +112,7 @@ impl WalError {
         }
     }
 
-    /// An error while making or moving segment files: room is told from the rest.
+    /// An error while making or moving segment files: [`WalError::NoSpace`] if it says that.
     pub(crate) fn segment(operation: &'static str, file: &Path, source: AioError) -> WalError {
         if source.errno().is_some_and(|errno| errno == Errno::NOSPC || errno == QUOTA) {
             WalError::NoSpace { file: file.to_owned() }
@@ -120,21 +123,27 @@ impl WalError {
 }
 
 impl From<AioError> for WalError {
-    /// For what is not about a file of the log: memory, handles.
+    /// For errors that concern no file of the log: memory, handles.
     fn from(source: AioError) -> WalError {
         WalError::Resources(Arc::new(source))
     }
 }
 
-/// EDQUOT: the owner's quota is used up, which is a want of room too.
+/// EDQUOT: the owner's disk quota is used up.
 const QUOTA: Errno = Errno(122);
 
-/// An error of the reading side: the log could not be read, or is not the log that was asked for.
+/// Why a file could not be fetched. The archive may have it or not.
+pub type FetchFailure = Box<dyn std::error::Error + Send + Sync>;
+
+/// An error of the reading side: the log could not be read, or is not the log that was requested.
 /// It says nothing about where the log ends.
 #[derive(Debug, thiserror::Error)]
 pub enum WalReadError {
-    /// The system refused.
-    #[error("could not {operation} WAL file \"{}\" at offset {offset}, LSN {at}: {source}", .file.display())]
+    /// The system reported an error.
+    #[error(
+        "could not {operation} WAL file \"{}\" at offset {offset}, LSN {at}: {source}",
+        .file.display()
+    )]
     Io {
         /// "open", "examine", "read" or "list".
         operation: &'static str,
@@ -144,11 +153,15 @@ pub enum WalReadError {
         offset: u64,
         /// The position in the log.
         at: Lsn,
-        /// What the system said.
+        /// The system's error.
         source: Box<AioError>,
     },
     /// A segment file is not as long as a segment.
-    #[error("WAL segment \"{}\" has {found} bytes, expected {expected}: the log can't be read at LSN {at}", .file.display())]
+    #[error(
+        "WAL segment \"{}\" has {found} bytes, expected {expected}: \
+         the log can't be read at LSN {at}",
+        .file.display()
+    )]
     Length {
         /// The file.
         file: PathBuf,
@@ -161,8 +174,8 @@ pub enum WalReadError {
     },
     /// A segment of another cluster.
     #[error(
-        "WAL segment \"{}\" is from a different database system: its identifier is {found}, not {expected}; the log can't be \
-         read at LSN {at}",
+        "WAL segment \"{}\" is from a different database system: its identifier is {found}, \
+         not {expected}; the log can't be read at LSN {at}",
         .file.display()
     )]
     ForeignSystem {
@@ -175,9 +188,10 @@ pub enum WalReadError {
         /// Where the log was to be read.
         at: Lsn,
     },
-    /// The log goes on in later segments than the one where it seems to end.
+    /// The log seems to end, but continues in a later segment.
     #[error(
-        "WAL is damaged or missing at LSN {at} in file \"{}\": {reason}; but the log goes on in \"{}\"",
+        "WAL is damaged or missing at LSN {at} in file \"{}\": {reason}; \
+         but the log goes on in \"{}\"",
         .file.display(), .later.display()
     )]
     Gap {
@@ -187,21 +201,20 @@ pub enum WalReadError {
         file: PathBuf,
         /// What is wrong there.
         reason: String,
-        /// A later segment that was written to.
+        /// The later segment, which was written to.
         later: PathBuf,
     },
-    /// A segment could not be brought from where it is kept: that it is not there has not been
-    /// proven.
+    /// A segment could not be fetched, and it is not certain that it does not exist.
     #[error("could not get WAL file \"{}\", wanted at LSN {at}: {source}", .file.display())]
     Fetch {
-        /// Where it was to be put.
+        /// The file to be made from it.
         file: PathBuf,
         /// Where the log was to be read.
         at: Lsn,
-        /// What was in the way.
-        source: crate::reader::FetchFailure,
+        /// The reason.
+        source: FetchFailure,
     },
-    /// A history file makes no sense.
+    /// A history file is not valid.
     #[error("timeline history file \"{}\" is damaged: {source}", .file.display())]
     History {
         /// The file.
@@ -212,7 +225,18 @@ pub enum WalReadError {
 }
 
 impl WalReadError {
-    /// True if what was read is wrong; false if it could not be read.
+    /// An error of the system at the position `at`.
+    pub(crate) fn io(
+        operation: &'static str,
+        file: PathBuf,
+        offset: u64,
+        at: Lsn,
+        source: AioError,
+    ) -> WalReadError {
+        WalReadError::Io { operation, file, offset, at, source: Box::new(source) }
+    }
+
+    /// True if the log is damaged; false if it could not be read.
     pub fn is_damage(&self) -> bool {
         !matches!(self, WalReadError::Io { .. } | WalReadError::Fetch { .. })
     }

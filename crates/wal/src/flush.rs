@@ -1,45 +1,46 @@
-//! Flush: the committer leads. It writes everything that is copied as one gather write, beside
-//! writes that are under way already, makes it durable, and wakes those whom that covers. Who does
-//! what, and when, is [`flight`](crate::flight)'s.
+//! Flush: makes the log durable up to a position.
 //!
-//! A commit need not wait (`synchronous_commit = off`): then the WAL writer's rounds make it
-//! durable, the latest one within three rests.
+//! A committer writes everything that has been copied as one gather write, makes it durable, and
+//! wakes the committers that this covers. Other writes may be in flight meanwhile. The
+//! [`pipeline`](crate::pipeline) decides which thread does what, and when.
+//!
+//! An asynchronous commit (`synchronous_commit = off`) does not wait. The WAL writer makes it
+//! durable within three of its rounds.
 
 use std::path::Path;
 
 use forebay_aio::{
-    AioError, Backend, Errno, File, Io, IoContext, IoObject, IoOp, Op, Target,
+    AioError, Backend, Errno, File, Io, IoContext, IoObject, IoOp, Target,
     sync::{Arc, Condvar, Duration, Instant, Mutex, atomic::Ordering, thread},
 };
 use forebay_format::Lsn;
 
 use crate::{
-    config::SyncMethod,
-    crowd::Goal,
     error::{FatalError, WalError},
-    flight::{Claim, Step},
+    pipeline::{Claim, Step},
     position::WAL_BLOCK,
     stats::WalCounters,
+    waiters::Goal,
     wal::Wal,
 };
 
 /// How often the WAL writer flushes.
 #[derive(Debug, Clone, Copy)]
 pub struct WriterPace {
-    /// Its rest between rounds (`wal_writer_delay`).
+    /// Time between two flushes (`wal_writer_delay`).
     pub delay: Duration,
-    /// After so many bytes a round flushes whatever the time; before, it only writes
-    /// (`wal_writer_flush_after`). 0: always.
+    /// Bytes after which a round flushes before that time; with fewer it only writes
+    /// (`wal_writer_flush_after`). 0: each round flushes.
     pub flush_after: u64,
-    /// When it flushed last, if ever; kept up to date by [`Wal::write_behind`].
+    /// When it last flushed, if ever; [`Wal::write_behind`] updates it.
     pub last_flush: Option<Instant>,
 }
 
-/// A write or sync that was begun. Dropped by an error, which has ended the log already, or by a
-/// panic.
-struct Begun<'a>(&'a Wal, Lsn);
+/// Ends the log if it is dropped: a write or sync of the byte at this position has started and not
+/// completed. That happens after an error, which has ended the log already, or in a panic.
+struct UnfinishedIo<'a>(&'a Wal, Lsn);
 
-impl Drop for Begun<'_> {
+impl Drop for UnfinishedIo<'_> {
     fn drop(&mut self) {
         let size = self.0.config.segment_size;
         let path = self.0.segments.path(size.number(self.1));
@@ -49,8 +50,7 @@ impl Drop for Begun<'_> {
 }
 
 impl Wal {
-    /// Returns once everything up to `upto` is durable. One caller writes and syncs all that is
-    /// inserted; the others wait for it.
+    /// Returns once everything before `upto` is durable. Concurrent callers share writes and syncs.
     pub fn flush(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalError> {
         self.check()?;
         if self.flushed_lsn() >= upto {
@@ -61,8 +61,8 @@ impl Wal {
         self.reach(io, Goal::Flushed(upto))
     }
 
-    /// [`Wal::flush`] after `delay` (commit_delay), in which others may come along. Returns at once
-    /// if it is durable by then.
+    /// [`Wal::flush`] after `delay` (`commit_delay`), so that other committers can join. Returns at
+    /// once if everything before `upto` is durable already.
     pub fn flush_after(
         &self,
         io: &mut Backend,
@@ -70,21 +70,21 @@ impl Wal {
         delay: Duration,
     ) -> Result<(), WalError> {
         if !delay.is_zero() && self.flushed_lsn() < upto {
-            let (lock, never) = (Mutex::new(()), Condvar::new());
-            never.wait_for(&mut lock.lock(), delay);
+            let (lock, never_notified) = (Mutex::new(()), Condvar::new());
+            never_notified.wait_for(&mut lock.lock(), delay);
         }
         self.flush(io, upto)
     }
 
-    /// A commit that ends at `upto` does not wait for its durability: the WAL writer sees to it.
-    pub fn leave_to_writer(&self, upto: Lsn) {
-        self.unawaited.fetch_max(upto.0, Ordering::AcqRel);
+    /// Notes an asynchronous commit whose record ends at `upto`: the WAL writer will flush it.
+    pub fn note_async_commit(&self, upto: Lsn) {
+        self.async_commits_end.fetch_max(upto.0, Ordering::AcqRel);
     }
 
-    /// Makes every commit durable that did not wait: who shows others that it happened (in
-    /// pg_xact's files) calls this before.
-    pub fn flush_unawaited(&self, io: &mut Backend) -> Result<(), WalError> {
-        self.flush(io, Lsn(self.unawaited.load(Ordering::Acquire)))
+    /// Makes all asynchronous commits so far durable. Must be called before the outcome of one is
+    /// written to the files of pg_xact.
+    pub fn flush_async_commits(&self, io: &mut Backend) -> Result<(), WalError> {
+        self.flush(io, Lsn(self.async_commits_end.load(Ordering::Acquire)))
     }
 
     /// Flushes everything inserted so far, and returns its end.
@@ -94,23 +94,23 @@ impl Wal {
         Ok(end)
     }
 
-    /// One round of the WAL writer: flushes full blocks, and prepares segments. True if there was
-    /// something to do.
+    /// One round of a WAL writer that also prepares segments. Flushes full blocks. Returns whether
+    /// there was anything to do.
     pub fn step(&self, io: &mut Backend) -> Result<bool, WalError> {
         let mut pace = WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None };
         let flushes = self.write_behind(io, &mut pace)?;
-        // Last: the disk may have no room for segments.
+        // Segments come last, because the disk may have no room for them.
         Ok(self.prepare_segments(io)? || flushes)
     }
 
-    /// A round of a WAL writer that leaves segments to somebody else: flushes full blocks, and
-    /// where they are flushed already, commits that did not wait. True if there was something to
-    /// flush.
+    /// One round of a WAL writer that leaves segments to another thread. Flushes full blocks, or if
+    /// those are flushed, asynchronous commits. Returns whether it flushed.
     pub fn write_behind(&self, io: &mut Backend, pace: &mut WriterPace) -> Result<bool, WalError> {
         self.check()?;
         let flushed = self.flushed_lsn();
         let full = self.end_lsn().page_start();
-        let upto = if full > flushed { full } else { Lsn(self.unawaited.load(Ordering::Acquire)) };
+        let upto =
+            if full > flushed { full } else { Lsn(self.async_commits_end.load(Ordering::Acquire)) };
         if upto <= flushed {
             return Ok(false);
         }
@@ -127,7 +127,7 @@ impl Wal {
         Ok(true)
     }
 
-    /// The end of the log, unless `requested` lies beyond even the place of the next record.
+    /// The end of the log. Fails if `requested` lies beyond the start of the next record.
     fn checked_end(&self, requested: Lsn) -> Result<Lsn, WalError> {
         let end = self.end_lsn();
         if requested > end && requested > self.insert_lsn() {
@@ -142,46 +142,49 @@ impl Wal {
         self.positions.end_lsn(self.slots.copied(end))
     }
 
-    /// Waits until all insertions before `upto`, which is not beyond the log's end, have been
-    /// copied.
+    /// Waits until all records before `upto` have been copied to the buffers. `upto` must not be
+    /// beyond the end of the log.
     pub(crate) fn wait_copied(&self, upto: Lsn) {
         let pos = self.positions.byte_pos(upto);
-        // Inside a page's header, of a page that somebody has begun: then wait for what is behind
-        // that.
-        let behind = || self.positions.byte_pos(upto.page_start()).map_or(0, |pos| pos + 8);
-        self.slots.wait_copied(pos.unwrap_or_else(behind));
+        // `upto` inside a page header: an inserter has started that page, so wait until it has
+        // copied the first 8 bytes behind the header.
+        let behind_header = || {
+            let page = self.positions.byte_pos(upto.page_start());
+            page.expect("the start of a page is in no header") + 8
+        };
+        self.slots.wait_copied(pos.unwrap_or_else(behind_header));
     }
 
-    /// Does, or waits for, what is to be done until `goal` is reached. Everything before it has
-    /// been copied.
+    /// Returns once `goal` is reached: does what the pipeline asks for, or waits for other threads
+    /// to do it. Everything before the goal must have been copied.
     pub(crate) fn reach(&self, io: &mut Backend, goal: Goal) -> Result<(), WalError> {
-        let mut step = self.flight.step(goal, || self.copied());
+        let mut step = self.pipeline.step(goal, || self.copied());
         loop {
             step = match step {
-                // A goal that is reached is reached, even if the log has failed since.
+                // A goal that was reached counts, even if the log has failed since.
                 Step::Done => return if self.is_reached(goal) { Ok(()) } else { self.check() },
-                Step::Wait(bell) => {
-                    bell.wait();
-                    // Most are woken because it is, all at once: they had better not meet at the
-                    // lock.
+                Step::Wait(event) => {
+                    event.wait();
+                    // Most waiters are woken at once because their goals are reached: checking this
+                    // first keeps them from contending for the lock.
                     if self.is_reached(goal) {
                         return Ok(());
                     }
-                    self.flight.step(goal, || self.copied())
+                    self.pipeline.step(goal, || self.copied())
                 }
-                Step::Linger => {
+                Step::Delay => {
                     thread::yield_now();
-                    self.flight.lingered(goal, || self.copied())
+                    self.pipeline.delayed(goal, || self.copied())
                 }
                 Step::Write(claim) => {
                     self.write(io, &claim)?;
-                    let next = self.flight.wrote(&claim, goal, || self.copied());
+                    let next = self.pipeline.wrote(&claim, goal, || self.copied());
                     self.segments.note_flushed(self.flushed_lsn());
                     next
                 }
                 Step::Sync(upto) => {
                     self.sync(io, upto)?;
-                    let next = self.flight.synced(upto, goal, || self.copied());
+                    let next = self.pipeline.synced(upto, goal, || self.copied());
                     self.segments.note_flushed(self.flushed_lsn());
                     next
                 }
@@ -196,14 +199,16 @@ impl Wal {
         }
     }
 
-    /// Writes a piece that was claimed: by one gather write, or, for comparison, each of its blocks
-    /// by itself. An error has ended the log.
+    /// Carries out a claimed write: as one gather write, or without [`WalConfig::gather`] as one
+    /// write for each block. An error ends the log.
+    ///
+    /// [`WalConfig::gather`]: crate::WalConfig::gather
     fn write(&self, io: &mut Backend, claim: &Claim) -> Result<(), WalError> {
         let size = self.config.segment_size;
-        let begun = Begun(self, claim.from);
+        let unfinished = UnfinishedIo(self, claim.from);
         let file = self.segment_file(size.number(claim.from))?;
         if size.offset(claim.from) == 0 {
-            // Those before are complete and durable: else this piece would not have been claimed.
+            // The segments before are complete and durable, or this could not have been claimed.
             self.segments.enter(size.number(claim.from));
         }
         let len = claim.upto.0.next_multiple_of(WAL_BLOCK) - claim.from.page_start().0;
@@ -217,7 +222,7 @@ impl Wal {
         if let Err((at, len, e)) = written {
             return Err(self.fail(file.path(), "write", size.offset(at.page_start()), len, e));
         }
-        std::mem::forget(begun);
+        std::mem::forget(unfinished);
         let counters = &self.counters;
         WalCounters::add(&counters.writes, writes);
         WalCounters::add(&counters.written_bytes, len);
@@ -228,21 +233,21 @@ impl Wal {
         Ok(())
     }
 
-    /// One write of everything from `from` to `upto`, which lie in a piece that was claimed.
+    /// A write of everything from `from` to `upto`, which lie in a range that the caller claimed.
     fn write_of(&self, file: &File, from: Lsn, upto: Lsn) -> Io {
-        // SAFETY: a piece is claimed from what is copied. `written` passes it only once it has been
-        // reported as written, and two pieces with partial blocks are not on their way at once.
+        // SAFETY: only what has been copied is claimed. `written` passes it only after the write
+        // was reported as done, and two writes with partial blocks are never in flight at once.
         let gathered = unsafe { self.ring.gather(from, upto) };
         let offset = self.config.segment_size.offset(gathered.from);
         let len = gathered.memory.len() as u64;
-        debug_assert!(offset.is_multiple_of(WAL_BLOCK) && len.is_multiple_of(WAL_BLOCK));
+        assert!(offset.is_multiple_of(WAL_BLOCK) && len.is_multiple_of(WAL_BLOCK));
         let target = Target::Wal { start: gathered.from.0, end: gathered.from.0 + len };
         let write = Io::write(file.clone(), offset, gathered.memory, target);
         write.account(IoObject::Wal, IoContext::Normal, IoOp::Write)
     }
 
-    /// Writes each block of a piece by itself: all of them at once, but through the kernel's cache
-    /// one after the other (see [`flight`](crate::flight) for why). An error comes with its block.
+    /// Writes each claimed block by itself: all at once with direct I/O, but one after the other
+    /// through the kernel's cache (see [`pipeline`](crate::pipeline)). An error names its block.
     fn write_blocks(
         &self,
         io: &mut Backend,
@@ -258,7 +263,7 @@ impl Wal {
         if !in_batch {
             io.begin_batch();
         }
-        // What was staged before is merged as ever; these are not.
+        // I/O that was staged before may still be combined, but not these writes.
         io.submit();
         let combine_limit = io.set_combine_limit(0);
         let writes =
@@ -269,23 +274,19 @@ impl Wal {
         if !in_batch {
             io.end_batch();
         }
-        // All are waited for, whatever becomes of the first: none may be on its way when the piece
-        // is reported.
+        // Wait for all of them even if one fails: none may be in flight when the claim is reported.
         let results: Vec<_> =
             writes.into_iter().map(|(from, write)| (from, io.wait(write).check())).collect();
         results.into_iter().try_for_each(|(from, result)| result.map(drop).map_err(|e| (from, e)))
     }
 
-    /// Makes everything before `upto` that was written durable, all of it in one segment. An error
-    /// has ended the log.
+    /// Makes everything before `upto` durable by a sync of one segment. It must be written, and
+    /// earlier segments durable. An error ends the log.
     fn sync(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalError> {
         forebay_aio::planted_bug!(io.aio(), WalFlushNotSynced, return Ok(()));
-        let begun = Begun(self, Lsn(upto.0 - 1));
+        let unfinished = UnfinishedIo(self, Lsn(upto.0 - 1));
         let file = self.segment_file(self.config.segment_size.number_before(upto))?;
-        let op = match self.config.sync_method {
-            SyncMethod::Fsync => Op::Fsync,
-            _ => Op::Fdatasync,
-        };
+        let op = self.config.sync_method.sync_op().expect("a method with syncs");
         let sync = || Io::new(file.clone(), op.clone(), Target::File);
         let mut result = io.run(sync().account(IoObject::Wal, IoContext::Normal, IoOp::Fsync));
         forebay_aio::planted_bug!(
@@ -298,13 +299,13 @@ impl Wal {
         if let Err(e) = result {
             return Err(self.fail(file.path(), "sync", 0, 0, e));
         }
-        std::mem::forget(begun);
+        std::mem::forget(unfinished);
         WalCounters::add(&self.counters.syncs, 1);
         WalCounters::add(&self.counters.flushes, 1);
         Ok(())
     }
 
-    /// The segment `number`, open.
+    /// The open segment `number`.
     fn segment_file(&self, number: u64) -> Result<File, WalError> {
         self.segments.file(number).ok_or_else(|| {
             let path = self.segments.path(number);
@@ -313,7 +314,7 @@ impl Wal {
         })
     }
 
-    /// Ends the log: what is on disk is no longer known.
+    /// Ends the log: it is unknown what is on disk.
     fn fail(
         &self,
         file: &Path,

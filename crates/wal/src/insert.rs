@@ -1,17 +1,19 @@
-//! Insertion: a record is assembled first, gets its place by one compare-and-swap, and is copied
-//! there beside others.
+//! Insertion: assembles a record, reserves its bytes by one compare-and-swap, and copies it into
+//! the WAL buffers while others do the same.
 //!
 //! ```text
-//!   assemble ─▶ slot ─▶ still right? ─▶ reserve ─▶ back link, CRC ─▶ copy ─▶ leave the slot
-//!      ▲                    │ no           │ no segment: leave the slot, make it, begin anew
-//!      └────────────────────┘◀─────────────┘
+//!   assemble ─▶ take a slot ─▶ outdated? ─▶ reserve ─▶ prev link, CRC ─▶ copy ─▶ free the slot
+//!      ▲                          │ yes        │ no segment: free the slot, make the segment
+//!      └──────────────────────────┘◀───────────┘
 //! ```
 //!
-//! What the record was assembled by (redo pointer, full_page_writes) changes only while the slots
-//! are closed, so who is in one sees it as it will be until its record has a place. Each record
-//! brings the headers of the pages that it is the first on, and the zeros up to the next one's
-//! start. Who finds no free block writes out older ones; what it has copied counts as copied by
-//! then, so nobody waits for who waits.
+//! The image policy by which a record is assembled (redo pointer, `full_page_writes`) changes only
+//! while the slots are closed. So an inserter that holds a slot sees the policy that applies until
+//! its record is reserved. An inserter also writes the header of each page on which its record is
+//! the first, and zeros up to the next multiple of 8.
+//!
+//! An inserter that finds no free buffer writes out older ones. Before it waits for that, it
+//! reports what it has copied, so that no two inserters wait for each other.
 
 use forebay_aio::{
     AioError, Backend, Errno,
@@ -29,48 +31,49 @@ use forebay_format::{
 };
 
 use crate::{
-    crowd::Goal,
     error::{FatalError, WalError},
     position::{WAL_BLOCK, align_record},
     record::{Assembled, ImagePolicy, Inserted, Record, assemble},
     reserve::Head,
-    ring::Place,
-    slots::Occupied,
+    ring::ReservedBytes,
+    slots::InsertSlot,
     stats::WalCounters,
+    waiters::Goal,
     wal::Wal,
 };
 
-/// A record's place in the log.
+/// A record's reserved range of the log.
 #[derive(Debug, Clone, Copy)]
-struct Reserved {
-    /// Byte position of its start, and of the next record's.
+struct Reservation {
+    /// Byte position of the record's start.
     pos: u64,
+    /// Byte position of the next record's start.
     end_pos: u64,
     start: Lsn,
     end: Lsn,
     prev: Lsn,
 }
 
-/// What came of an attempt to reserve.
+/// The outcome of an attempt to reserve.
 enum Attempt {
-    Reserved(Reserved),
-    /// The segment is not there yet.
+    Reserved(Reservation),
+    /// This segment, in which the record would end, does not exist yet.
     NoSegment(u64),
 }
 
-/// What came of a switch to the next segment.
+/// The outcome of a switch to the next segment.
 pub(crate) enum Switched {
-    /// Nothing was inserted in the segment that begins here.
+    /// The segment that starts here has no records, so there was nothing to do.
     Nothing(Lsn),
-    /// The log goes on at this segment's begin, behind this record and zeros.
+    /// The log continues at this start of a segment, behind the switch record and zeros.
     Upto(Lsn, Inserted),
 }
 
-/// Dropped while a record is in the ring in part only: by an error, which has ended the log
-/// already, or by a panic.
-struct Halfway<'a>(&'a Wal);
+/// Ends the log if it is dropped: a record is only partly in the buffers. That happens after an
+/// error, which has ended the log already, or in a panic.
+struct UnfinishedInsert<'a>(&'a Wal);
 
-impl Drop for Halfway<'_> {
+impl Drop for UnfinishedInsert<'_> {
     fn drop(&mut self) {
         let file = self.0.config.dir.clone();
         let source = Arc::new(AioError::os("finish a record in", &file, Errno::IO));
@@ -80,10 +83,10 @@ impl Drop for Halfway<'_> {
 }
 
 impl Wal {
-    /// Inserts a record. An error other than a fatal one means that nothing was inserted.
+    /// Inserts a record. If an error is returned that is not fatal, nothing was inserted.
     ///
-    /// Full-page images are decided here, from each page's LSN and the redo pointer. Callers that
-    /// must not fail halfway call [`Wal::ensure_room`] before they change pages.
+    /// Decides which pages get a full-page image, by each page's LSN and the redo pointer. A caller
+    /// that changes pages in a critical section calls [`Wal::ensure_room`] before it.
     pub fn insert(&self, io: &mut Backend, record: &Record<'_>) -> Result<Inserted, WalError> {
         loop {
             let mut assembled = assemble(record, self.image_policy())?;
@@ -93,19 +96,18 @@ impl Wal {
         }
     }
 
-    /// Makes segments so that `bytes` more of WAL, and as much again from others as a segment
-    /// holds, can be inserted without making a segment: what a caller needs before a critical
-    /// section.
+    /// Makes segments so that the caller can insert `bytes` of WAL without making a segment, even
+    /// if others insert a whole segment's worth first. To be called before a critical section.
     ///
-    /// So a segment's worth of the log is still free when the disk is full. It is for those that
-    /// end transactions and for those that make room, which call [`Wal::ensure_room_of_the_spare`].
+    /// When the disk is full, a segment's worth of the log is therefore still free. It serves to
+    /// end transactions, and to free space; see [`Wal::ensure_room_to_free_space`].
     pub fn ensure_room(&self, io: &mut Backend, bytes: u64) -> Result<(), WalError> {
         self.ensure_room_beside(io, bytes, self.config.segment_size.bytes())
     }
 
-    /// Like [`Wal::ensure_room`], for changes that free space, such as the removal of a table: they
-    /// may use up the segment that others leave, but for a quarter.
-    pub fn ensure_room_of_the_spare(&self, io: &mut Backend, bytes: u64) -> Result<(), WalError> {
+    /// Like [`Wal::ensure_room`], for changes that free space, such as dropping a table: these may
+    /// use three quarters of the segment that is kept free.
+    pub fn ensure_room_to_free_space(&self, io: &mut Backend, bytes: u64) -> Result<(), WalError> {
         self.ensure_room_beside(io, bytes, self.config.segment_size.bytes() / 4)
     }
 
@@ -118,7 +120,7 @@ impl Wal {
         self.check()?;
         let pos = self.reservations.head().pos;
         let end = self.positions.end_lsn(pos + align_record(bytes)).add(others);
-        self.ensure_segment(io, self.segments.number(end))
+        self.ensure_segment(io, self.config.segment_size.number(end))
     }
 
     pub(crate) fn image_policy(&self) -> ImagePolicy {
@@ -131,7 +133,7 @@ impl Wal {
         ImagePolicy { redo: self.redo_lsn(), full_page_writes, compression: self.compression() }
     }
 
-    /// Inserts an assembled record; `None` if it has to be assembled anew.
+    /// Inserts an assembled record. Returns `None` if it must be assembled again.
     fn insert_assembled(
         &self,
         io: &mut Backend,
@@ -145,8 +147,8 @@ impl Wal {
                 return Ok(None);
             }
             match self.reserve(assembled.encoded.total_len() as u64) {
-                Attempt::Reserved(place) => {
-                    return self.fill(io, &slot, place, assembled).map(Some);
+                Attempt::Reserved(reserved) => {
+                    return self.fill(io, &slot, reserved, assembled).map(Some);
                 }
                 Attempt::NoSegment(number) => {
                     drop(slot);
@@ -156,23 +158,23 @@ impl Wal {
         }
     }
 
-    /// Inserts an assembled record; `moved` is called with its start while the slots are closed.
-    /// They are closed for no more than that and the reservation: segments are made, and the record
-    /// is copied, while others insert.
+    /// Inserts an assembled record, and calls `at_start` with its start while the slots are closed.
+    /// They are closed only for that call and the reservation: others can insert while segments are
+    /// made and while the record is copied.
     pub(crate) fn insert_alone(
         &self,
         io: &mut Backend,
         assembled: &mut Assembled<'_>,
-        moved: impl Fn(Lsn),
+        at_start: impl Fn(Lsn),
     ) -> Result<Inserted, WalError> {
-        let (slot, place) = loop {
+        let (slot, reserved) = loop {
             let mut alone = self.slots.close();
             self.check()?;
             let slot = alone.enter(self.reservations.head().pos);
             match self.reserve(assembled.encoded.total_len() as u64) {
-                Attempt::Reserved(place) => {
-                    moved(place.start);
-                    break (slot, place);
+                Attempt::Reserved(reserved) => {
+                    at_start(reserved.start);
+                    break (slot, reserved);
                 }
                 Attempt::NoSegment(number) => {
                     drop((slot, alone));
@@ -180,18 +182,18 @@ impl Wal {
                 }
             }
         };
-        self.fill(io, &slot, place, assembled)
+        self.fill(io, &slot, reserved, assembled)
     }
 
-    /// Inserts the record of a switch, and zeros to the end of the segment that it ends in, page
-    /// headers too. The slots are closed for the reservation alone.
+    /// Inserts a switch record, and zeros from there to the end of its segment, also in place of
+    /// page headers. The slots are closed only for the reservation.
     pub(crate) fn insert_switch(
         &self,
         io: &mut Backend,
         assembled: &mut Assembled<'_>,
     ) -> Result<Switched, WalError> {
         let size = self.config.segment_size;
-        let (slot, place, end) = loop {
+        let (slot, reserved, end) = loop {
             let mut alone = self.slots.close();
             self.check()?;
             let here = self.end_lsn();
@@ -200,70 +202,69 @@ impl Wal {
             }
             let head = self.reservations.head();
             let slot = alone.enter(head.pos);
-            let place = self.place_at(head, assembled.encoded.total_len() as u64);
-            let segment = size.number_before(place.end);
+            let reserved = self.reservation_at(head, assembled.encoded.total_len() as u64);
+            let segment = size.number_before(reserved.end);
             if segment >= self.segments.ready() {
                 drop((slot, alone));
                 self.ensure_segment(io, segment)?;
                 continue;
             }
             let end = size.start(segment + 1);
-            let end_pos = self.positions.byte_pos(end).unwrap_or(place.end_pos);
-            // Alone: nobody is faster.
+            let end_pos = self.positions.byte_pos(end).expect("a boundary is in no page header");
             let taken = self.reservations.take(head, end_pos - head.pos);
-            debug_assert!(taken, "somebody reserved while the slots were closed");
-            break (slot, place, end);
+            assert!(taken, "another thread reserved while the slots were closed");
+            break (slot, reserved, end);
         };
-        let inserted = self.fill(io, &slot, place, assembled)?;
-        self.fill_with_zeros(io, &slot, place.end, end)?;
+        let inserted = self.fill(io, &slot, reserved, assembled)?;
+        self.fill_with_zeros(io, &slot, reserved.end, end)?;
         Ok(Switched::Upto(end, inserted))
     }
 
-    /// Zeros from `from` to `upto`, reserved together with the record before them.
+    /// Fills the bytes from `from` to `upto` with zeros. They were reserved with the record before.
     fn fill_with_zeros(
         &self,
         io: &mut Backend,
-        slot: &Occupied<'_>,
+        slot: &InsertSlot<'_>,
         from: Lsn,
         upto: Lsn,
     ) -> Result<(), WalError> {
-        let halfway = Halfway(self);
-        // SAFETY: the bytes were reserved with the record before them, whose place is gone. As for
-        // the slot, see `copy`.
-        let mut place = unsafe { self.ring.place(from, upto) };
+        let unfinished = UnfinishedInsert(self);
+        // SAFETY: the bytes were reserved with the record before them, whose `ReservedBytes` is
+        // gone. For the slot, see `copy`.
+        let mut bytes = unsafe { self.ring.reserved_bytes(from, upto) };
         let mut at = from;
         while at < upto {
-            // Zeros don't leave room for headers: what is copied ends at the page's start, or
-            // before it.
-            let pos = self.positions.byte_pos(at).unwrap_or_default();
+            // The end of a record or the start of a page.
+            let pos = self.positions.byte_pos(at).expect("zeros start in no page header");
             self.make_space(io, slot, at, pos)?;
             let len = WAL_BLOCK as usize - at.page_offset();
-            place.put(at, &[0; WAL_BLOCK as usize][..len]);
+            bytes.put(at, &[0; WAL_BLOCK as usize][..len]);
             at = at.add(len as u64);
         }
-        std::mem::forget(halfway);
+        std::mem::forget(unfinished);
         Ok(())
     }
 
-    /// Reserves the place of a record of `len` bytes. The caller has a slot.
+    /// Reserves the bytes for a record of length `len`. The caller must hold a slot.
     fn reserve(&self, len: u64) -> Attempt {
         loop {
             let head = self.reservations.head();
-            let place = self.place_at(head, len);
-            // No segment, no record: so want of room is found out before anything is inserted.
-            let segment = self.config.segment_size.number_before(place.end);
+            let reserved = self.reservation_at(head, len);
+            // Nothing is reserved in a segment that does not exist: a full disk shows before
+            // anything is inserted.
+            let segment = self.config.segment_size.number_before(reserved.end);
             if segment >= self.segments.ready() {
                 return Attempt::NoSegment(segment);
             }
-            if self.reservations.take(head, place.end_pos - place.pos) {
-                return Attempt::Reserved(place);
+            if self.reservations.take(head, reserved.end_pos - reserved.pos) {
+                return Attempt::Reserved(reserved);
             }
         }
     }
 
-    fn place_at(&self, head: Head, len: u64) -> Reserved {
+    fn reservation_at(&self, head: Head, len: u64) -> Reservation {
         let end_pos = head.pos + align_record(len);
-        Reserved {
+        Reservation {
             pos: head.pos,
             end_pos,
             start: self.positions.start_lsn(head.pos),
@@ -272,69 +273,69 @@ impl Wal {
         }
     }
 
-    /// Fills a place that was reserved.
+    /// Completes a record and copies it to the bytes that were reserved for it.
     fn fill(
         &self,
         io: &mut Backend,
-        slot: &Occupied<'_>,
-        place: Reserved,
+        slot: &InsertSlot<'_>,
+        reserved: Reservation,
         assembled: &mut Assembled<'_>,
     ) -> Result<Inserted, WalError> {
-        let halfway = Halfway(self);
-        slot.begin_at(place.pos);
-        assembled.encoded.seal(place.prev);
+        let unfinished = UnfinishedInsert(self);
+        slot.starts_at(reserved.pos);
+        assembled.encoded.seal(reserved.prev);
         let len = assembled.encoded.total_len() as u64;
-        self.copy(io, slot, place, len, assembled.encoded.parts())?;
-        std::mem::forget(halfway);
+        self.copy(io, slot, reserved, len, assembled.encoded.parts())?;
+        std::mem::forget(unfinished);
         slot.count(len, assembled.images);
-        Ok(Inserted { start: place.start, end: place.end })
+        Ok(Inserted { start: reserved.start, end: reserved.end })
     }
 
-    /// Copies a record of `len` bytes to its place. Fails only if the log is lost.
+    /// Copies a record of `len` bytes to the buffers. Fails only if the log has ended.
     fn copy<'p>(
         &self,
         io: &mut Backend,
-        slot: &Occupied<'_>,
-        reserved: Reserved,
+        slot: &InsertSlot<'_>,
+        reserved: Reservation,
         len: u64,
         parts: impl Iterator<Item = &'p [u8]>,
     ) -> Result<(), WalError> {
         let start = reserved.start;
         let opens = start.page_offset() as u64 == self.positions.header_len(start);
         let first = if opens { start.page_start() } else { start };
-        // SAFETY: the bytes were reserved for this record alone, with the headers of the pages that
-        // it is the first on. The slot holds back what counts as copied; it is left, or comes
-        // further, only behind what has been put.
-        let mut place = unsafe { self.ring.place(first, reserved.end) };
+        // SAFETY: the bytes were reserved for this record alone, with the headers of the pages on
+        // which it is the first. No byte of them counts as copied before the slot is freed or moved
+        // on, which happens only behind bytes that were put.
+        let mut bytes = unsafe { self.ring.reserved_bytes(first, reserved.end) };
         let (mut at, mut left) = (start, len);
         self.make_space(io, slot, start, reserved.pos)?;
         if opens {
-            self.open_page(&mut place, first, 0);
+            self.start_page(&mut bytes, first, 0);
         }
         for mut part in parts {
             while !part.is_empty() {
                 if at.page_offset() == 0 {
                     self.make_space(io, slot, at, reserved.pos + align_record(len - left))?;
-                    at = self.open_page(&mut place, at, left);
+                    at = self.start_page(&mut bytes, at, left);
                 }
                 let room = WAL_BLOCK as usize - at.page_offset();
                 let (piece, rest) = part.split_at(part.len().min(room));
-                place.put(at, piece);
+                bytes.put(at, piece);
                 at = at.add(piece.len() as u64);
                 left -= piece.len() as u64;
                 part = rest;
             }
         }
-        // Within the page: its size is a multiple of 8.
+        // The padding is on the same page, whose size is a multiple of 8.
         if align_record(len) > len {
-            place.put(at, &[0; 8][..(align_record(len) - len) as usize]);
+            bytes.put(at, &[0; 8][..(align_record(len) - len) as usize]);
         }
         Ok(())
     }
 
-    /// Starts the page at `page`, on which `rem_len` bytes of a record go on. Returns where its
-    /// data begins.
-    fn open_page(&self, place: &mut Place<'_>, page: Lsn, rem_len: u64) -> Lsn {
+    /// Writes the header of the page at `page`, on which `rem_len` bytes of a record continue.
+    /// Returns where the page's data starts.
+    fn start_page(&self, bytes: &mut ReservedBytes<'_>, page: Lsn, rem_len: u64) -> Lsn {
         let mut info = BACKUP_REMOVABLE;
         if rem_len > 0 {
             info |= FIRST_IS_CONTINUATION;
@@ -349,20 +350,20 @@ impl Wal {
             block_size: WAL_BLOCK as u32,
         });
         let timeline = self.config.timeline;
-        // A record has at most 1020 MB, so what is left of one always fits.
+        // A record has at most 1020 MB, so `rem_len` fits.
         let header = PageHeader { info, timeline, page_addr: page, rem_len: rem_len as u32, long };
-        let mut bytes = [0; LONG_SIZE];
-        let len = header.encode(&mut bytes);
-        place.put(page, &bytes[..len]);
+        let mut encoded = [0; LONG_SIZE];
+        let len = header.encode(&mut encoded);
+        bytes.put(page, &encoded[..len]);
         page.add(len as u64)
     }
 
-    /// Makes the place of the block at `at` free, by writing out older blocks if need be. `pos` is
-    /// where copying has come to.
+    /// Makes sure that the buffer of the block at `at` is free, by writing out older blocks if need
+    /// be. `pos` is the byte position up to which the caller has copied.
     fn make_space(
         &self,
         io: &mut Backend,
-        slot: &Occupied<'_>,
+        slot: &InsertSlot<'_>,
         at: Lsn,
         pos: u64,
     ) -> Result<(), WalError> {
@@ -371,7 +372,7 @@ impl Wal {
             return Ok(());
         }
         WalCounters::add(&self.counters.buffers_full, 1);
-        slot.come_to(pos);
+        slot.copied_upto(pos);
         self.wait_copied(need);
         self.reach(io, Goal::Written(need))
     }

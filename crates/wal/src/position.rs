@@ -1,22 +1,25 @@
-//! Byte positions: the log counted without its page headers.
+//! Byte positions: positions in the log that do not count page headers.
 //!
-//! A reservation is one addition on a *byte position*, which counts usable bytes only; an [`Lsn`]
-//! counts every byte of the files. A byte position at a page boundary has two LSNs: where a record
-//! that ends there ends (the boundary itself), and where a record that starts there starts (after
-//! the next page's header).
+//! A reservation is one addition to a *byte position*, which counts usable bytes only. An [`Lsn`]
+//! counts every byte of the files. A byte position at a page boundary has two LSNs: a record that
+//! ends there ends at the boundary itself, and a record that starts there starts behind the next
+//! page's header.
 
-use forebay_format::Lsn;
+use forebay_format::{
+    Lsn,
+    wal::page_header::{LONG_SIZE, SHORT_SIZE},
+};
 
-/// Size of a WAL block, and of a page in the log.
+/// Size of a WAL block, which is a page of the log.
 pub const WAL_BLOCK: u64 = 8192;
-/// Header of an ordinary page.
-pub const SHORT_HEADER: u64 = 24;
-/// Header of the first page of a segment.
-pub const LONG_HEADER: u64 = 40;
+/// Size of the header of most pages.
+pub const SHORT_HEADER: u64 = SHORT_SIZE as u64;
+/// Size of the header of the first page of a segment.
+pub const LONG_HEADER: u64 = LONG_SIZE as u64;
 
 const USABLE: u64 = WAL_BLOCK - SHORT_HEADER;
 
-/// Rounds up to the 8 bytes that records are aligned to.
+/// Rounds up to a multiple of 8: the alignment of records.
 pub const fn align_record(len: u64) -> u64 {
     (len + 7) & !7
 }
@@ -30,7 +33,7 @@ pub struct Positions {
 impl Positions {
     /// `segment` is the size of a WAL segment in bytes: a power of two of at least 1 MB.
     pub fn new(segment: u64) -> Positions {
-        debug_assert!(segment.is_power_of_two() && segment >= 1 << 20);
+        assert!(segment.is_power_of_two() && segment >= 1 << 20, "no segment size: {segment}");
         Positions { segment }
     }
 
@@ -44,7 +47,7 @@ impl Positions {
         if lsn.0 % self.segment < WAL_BLOCK { LONG_HEADER } else { SHORT_HEADER }
     }
 
-    /// Where a record that starts at byte position `pos` starts: never at a page boundary.
+    /// The LSN of a record that starts at byte position `pos`: never a page boundary.
     pub fn start_lsn(self, pos: u64) -> Lsn {
         let (segment, rest) = (pos / self.segment_usable(), pos % self.segment_usable());
         let first = WAL_BLOCK - LONG_HEADER;
@@ -57,8 +60,8 @@ impl Positions {
         Lsn(segment * self.segment + offset)
     }
 
-    /// Where a record that ends at byte position `pos` ends: at a page boundary, the boundary
-    /// itself.
+    /// The LSN at which a record ends that ends at byte position `pos`: the boundary itself at the
+    /// end of a page.
     pub fn end_lsn(self, pos: u64) -> Lsn {
         let (segment, rest) = (pos / self.segment_usable(), pos % self.segment_usable());
         let first = WAL_BLOCK - LONG_HEADER;
@@ -74,7 +77,7 @@ impl Positions {
         Lsn(segment * self.segment + offset)
     }
 
-    /// The byte position of `lsn`; `None` when it points into a page header.
+    /// The byte position of `lsn`, or `None` if it points into a page header.
     pub fn byte_pos(self, lsn: Lsn) -> Option<u64> {
         let (segment, offset) = (lsn.0 / self.segment, lsn.0 % self.segment);
         let (page, within) = (offset / WAL_BLOCK, offset % WAL_BLOCK);

@@ -1,14 +1,15 @@
-//! Which sync method is the fastest on a disk (`wal_sync_method = auto`).
+//! Measures which sync method is the fastest on a disk (`wal_sync_method = auto`).
 //!
-//! Two things decide how a log fares: how soon one block is durable, and how many are when several
-//! are on their way. So each method writes blocks to a file of zeros beside the log, opened as
-//! segments are, one at a time and eight at a time: with `fsync` and `fdatasync` eight writes in
-//! flight and one sync behind them, which is what a flush of several commits is; with `open_sync`
-//! and `open_datasync` eight writes in flight. The methods take turns, so that a disk that changes
-//! its pace does that to all of them. The rates' geometric mean decides; another method than
-//! PostgreSQL's default, `fdatasync`, must be better by a tenth to be chosen.
+//! The speed of a log depends on how soon one block is durable, and on how many are per second with
+//! several writes in flight. So each method writes blocks to a file beside the log, opened as
+//! segments are: one at a time, and eight at a time. Eight at a time are eight writes in flight,
+//! with `fsync` and `fdatasync` followed by one sync, as in a flush of several commits.
 //!
-//! A [`Choice`] can be written down as a text, for later starts, together with what it holds for.
+//! The methods take turns, so that a disk whose speed changes affects all of them. The geometric
+//! mean of the two rates decides. A method other than PostgreSQL's default, `fdatasync`, must be
+//! faster by a tenth.
+//!
+//! A [`Choice`] can be stored as a text for later starts, with the conditions that it holds for.
 
 use std::path::Path;
 
@@ -25,22 +26,23 @@ use crate::segments::TEMPORARY;
 const SEVERAL: usize = 8;
 /// Blocks of the file.
 const BLOCKS: u64 = 128;
-/// How long a method writes at a time, and how often it gets its turn.
+/// How long a turn of a method takes.
 const TURN: Duration = Duration::from_millis(50);
+/// Turns of each method.
 const TURNS: u32 = 2;
-/// Writes or rounds that a turn has at least, however slow the disk.
-const LEAST: u64 = 3;
-/// How much better than the default another method must be.
+/// Fewest rounds of a turn, however slow the disk is.
+const MIN_ROUNDS: u64 = 3;
+/// How many times faster than the default another method must be.
 const MARGIN: f64 = 1.1;
 
 const BLOCK: usize = WAL_BLOCK as usize;
 
-/// What a method came to.
+/// The measured speed of a method.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// Blocks made durable in a second, one write at a time.
+    /// Blocks per second made durable, one write at a time.
     pub one: f64,
-    /// Blocks made durable in a second, eight writes at a time.
+    /// Blocks per second made durable, eight writes at a time.
     pub several: f64,
 }
 
@@ -50,34 +52,34 @@ impl Rates {
     }
 }
 
-/// A method, and what it came to or why it can't be had.
+/// A method, and its speed or why it failed.
 pub type Measured = (SyncMethod, Result<Rates, String>);
 
-/// What a choice holds for: another way to write may make another method the best.
+/// The conditions that a choice holds for. With others, another method may be faster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conditions {
-    /// `io_direct` has `wal`.
+    /// Whether the log is written with direct I/O (`io_direct` has `wal`).
     pub direct: bool,
     /// Name of the I/O method.
     pub io_method: String,
 }
 
-/// A method that was chosen, and why.
+/// The chosen method, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     /// The method.
     pub method: SyncMethod,
-    /// What it holds for.
+    /// The conditions that it holds for.
     pub conditions: Conditions,
-    /// What was measured, in the order of [`SyncMethod::NAMES`].
+    /// The measurements, in the order of [`SyncMethod::NAMES`].
     pub measured: Vec<Measured>,
 }
 
-/// Measures the methods on the disk of `dir`, the log's directory, and chooses. Takes about a
-/// second. No file is left.
+/// Measures the methods on the disk of `dir`, the log's directory, and chooses one. Takes about a
+/// second, and leaves no file behind.
 ///
 /// # Errors
-/// Where not even a file of zeros can be made, or no method works.
+/// If the file cannot be made, or no method works.
 pub fn probe(
     aio: &Arc<Aio>,
     io: &mut Backend,
@@ -86,7 +88,7 @@ pub fn probe(
 ) -> Result<Choice, AioError> {
     let path = dir.join(format!("{TEMPORARY}{}.probe", std::process::id()));
     let measured = measure(aio, io, &path, direct);
-    // The next start removes it too.
+    // If this fails, the next start removes the file.
     let removed = aio.namespace().unlink(&path);
     let (measured, failure) = measured?;
     removed?;
@@ -98,7 +100,7 @@ pub fn probe(
     }
 }
 
-/// What each method comes to; and the last failure, if there was one.
+/// Measures each method. Also returns the first failure, if there was one.
 fn measure(
     aio: &Arc<Aio>,
     io: &mut Backend,
@@ -106,21 +108,21 @@ fn measure(
     direct: bool,
 ) -> Result<(Vec<Measured>, Option<AioError>), AioError> {
     let memory = prepare_file(aio, io, path)?;
-    let mut tries: Vec<Try> =
-        SyncMethod::NAMES.iter().map(|(_, method)| Try::new(*method)).collect();
+    let mut trials: Vec<Trial> =
+        SyncMethod::NAMES.iter().map(|(_, method)| Trial::new(*method)).collect();
     for _ in 0..TURNS {
-        for one in tries.iter_mut().filter(|one| one.failure.is_none()) {
-            if let Err(failure) = one.turn(aio, io, path, direct, &memory) {
-                one.failure = Some(failure);
+        for trial in trials.iter_mut().filter(|trial| trial.failure.is_none()) {
+            if let Err(failure) = trial.turn(aio, io, path, direct, &memory) {
+                trial.failure = Some(failure);
             }
         }
     }
-    let measured = tries.iter().map(|one| (one.method, one.rates())).collect();
-    Ok((measured, tries.into_iter().find_map(|one| one.failure)))
+    let measured = trials.iter().map(|trial| (trial.method, trial.rates())).collect();
+    Ok((measured, trials.into_iter().find_map(|trial| trial.failure)))
 }
 
-/// Makes the file, durable and without holes; gives blocks to write to it, which are not zeros:
-/// some disks have a short way with those.
+/// Makes the file, durable and without holes. Returns blocks to write to it, which are not zeros,
+/// because some disks handle zeros faster.
 fn prepare_file(aio: &Arc<Aio>, io: &mut Backend, path: &Path) -> Result<Arc<Region>, AioError> {
     let file = aio.namespace().open(path, &OpenOptions::READ_WRITE.create().truncate())?;
     let mut blocks = AlignedBuf::zeroed(BLOCKS as usize * BLOCK)?;
@@ -144,20 +146,20 @@ fn target() -> Target {
     Target::Other("probe of wal_sync_method".into())
 }
 
-/// One method under trial.
-struct Try {
+/// The measurement of one method.
+struct Trial {
     method: SyncMethod,
-    /// Blocks and time, one at a time and several.
+    /// Blocks and time: one at a time, and several.
     spent: [(u64, Duration); 2],
     failure: Option<AioError>,
 }
 
-impl Try {
-    fn new(method: SyncMethod) -> Try {
-        Try { method, spent: [(0, Duration::ZERO); 2], failure: None }
+impl Trial {
+    fn new(method: SyncMethod) -> Trial {
+        Trial { method, spent: [(0, Duration::ZERO); 2], failure: None }
     }
 
-    /// Writes for a while, one block at a time and several.
+    /// Writes for the time of a turn, one block at a time and then several.
     fn turn(
         &mut self,
         aio: &Arc<Aio>,
@@ -170,7 +172,7 @@ impl Try {
         for (depth, spent) in [1, SEVERAL].into_iter().zip(&mut self.spent) {
             let began = Instant::now();
             let mut rounds = 0;
-            while rounds < LEAST || began.elapsed() < TURN {
+            while rounds < MIN_ROUNDS || began.elapsed() < TURN {
                 round(io, &file, self.method, rounds, depth, memory)?;
                 rounds += 1;
             }
@@ -189,7 +191,7 @@ impl Try {
     }
 }
 
-/// Makes `depth` blocks durable. None is in flight when it returns.
+/// Makes `depth` blocks durable. No write is in flight when it returns.
 fn round(
     io: &mut Backend,
     file: &File,
@@ -199,7 +201,7 @@ fn round(
     memory: &Arc<Region>,
 ) -> Result<(), AioError> {
     let first = number * depth as u64;
-    // Not merged: as so many separate writes.
+    // Separate writes, which are not combined.
     let writes: Vec<_> = (0..depth)
         .map(|n| {
             let memory = IoMemory::new(Arc::clone(memory), n * BLOCK, BLOCK);
@@ -222,12 +224,12 @@ fn round(
     }
 }
 
-/// The best of those that work; None if none does.
+/// The fastest method, or `None` if none works.
 pub fn choose(measured: &[Measured]) -> Option<SyncMethod> {
     let scores =
         measured.iter().filter_map(|(method, rates)| Some((*method, rates.as_ref().ok()?.score())));
     let default = scores.clone().find(|(method, _)| *method == SyncMethod::Fdatasync);
-    // The first of the best.
+    // Of equals, the first.
     let best = scores.reduce(|best, next| if next.1 > best.1 { next } else { best });
     match (default, best) {
         (Some((default, score)), Some((_, best))) if best < score * MARGIN => Some(default),
@@ -236,7 +238,7 @@ pub fn choose(measured: &[Measured]) -> Option<SyncMethod> {
 }
 
 impl Choice {
-    /// Why, in a sentence for the log.
+    /// The reason for the choice, as a sentence for the server's log.
     pub fn reason(&self) -> String {
         let each: Vec<String> = self
             .measured
@@ -249,16 +251,18 @@ impl Choice {
             })
             .collect();
         format!(
-            "{} is the best here: blocks made durable in a second, by one write at a time and by {SEVERAL}: {}",
+            "{} is the best here: blocks made durable in a second, \
+             by one write at a time and by {SEVERAL}: {}",
             self.method.name(),
             each.join(", ")
         )
     }
 
-    /// The text for later starts.
+    /// The text to store for later starts.
     pub fn to_text(&self) -> String {
         let mut text = String::from(
-            "# How WAL is made durable where wal_sync_method is auto, as measured when the server first started so.\n\
+            "# How WAL is made durable where wal_sync_method is auto, \
+             as measured when the server first started so.\n\
              # Remove this file to have it measured again.\n",
         );
         let on = if self.conditions.direct { "on" } else { "off" };
@@ -282,7 +286,7 @@ impl Choice {
         text
     }
 
-    /// Reads such a text. None if it is none.
+    /// Parses a stored text; `None` if it is not valid.
     pub fn from_text(text: &str) -> Option<Choice> {
         let mut values = std::collections::BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -324,20 +328,20 @@ mod tests {
     }
 
     #[test]
-    fn another_method_must_be_clearly_better_than_the_default() {
+    fn another_method_must_be_clearly_faster_than_the_default() {
         use SyncMethod::*;
         let choose = |all: [Result<Rates, String>; 4]| {
             let names = SyncMethod::NAMES.iter().map(|(_, method)| *method);
             choose(&names.zip(all).collect::<Vec<_>>())
         };
-        let none = || Err("not to be had".to_owned());
+        let none = || Err("not available".to_owned());
         let a = choose([
             rates(100.0, 400.0),
             rates(105.0, 420.0),
             rates(90.0, 300.0),
             rates(104.0, 410.0),
         ]);
-        assert_eq!(a, Some(Fdatasync), "five in a hundred are noise");
+        assert_eq!(a, Some(Fdatasync), "5 % is noise");
         let a = choose([
             rates(100.0, 400.0),
             rates(150.0, 900.0),
@@ -352,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_survives_being_written_down() {
+    fn a_choice_survives_its_text_form() {
         let choice = Choice {
             method: SyncMethod::OpenDatasync,
             conditions: Conditions { direct: true, io_method: "io_uring".to_owned() },

@@ -1,4 +1,4 @@
-//! A record as its author describes it, and its assembly: which blocks go in as full-page images.
+//! A record as its author describes it, and its assembly, which decides on full-page images.
 
 use forebay_format::{
     Lsn, Page, PageBytes, PageTag, Xid,
@@ -12,21 +12,20 @@ use crate::error::WalError;
 pub struct BlockFlags(u8);
 
 impl BlockFlags {
-    /// An image if the page was not changed since the last checkpoint's redo pointer.
+    /// An image if this is the page's first change since the redo pointer.
     pub const NONE: BlockFlags = BlockFlags(0);
     /// Always an image.
     pub const FORCE_IMAGE: BlockFlags = BlockFlags(1);
     /// Never an image.
     pub const NO_IMAGE: BlockFlags = BlockFlags(2);
-    /// Redo makes the page anew; so there is no image either.
+    /// Redo initializes the page, so no image is needed.
     pub const WILL_INIT: BlockFlags = BlockFlags(4 | 2);
-    /// The page has the standard layout: the hole between `lower` and `upper` is left out of an
-    /// image.
+    /// The page has the standard layout: an image leaves out the hole between `lower` and `upper`.
     pub const STANDARD: BlockFlags = BlockFlags(8);
-    /// The block's data is logged even beside an image.
+    /// The block's data is logged even with an image.
     pub const KEEP_DATA: BlockFlags = BlockFlags(16);
 
-    /// True if all of `flags` are set.
+    /// Whether all of `flags` are set.
     pub const fn has(self, flags: BlockFlags) -> bool {
         self.0 & flags.0 == flags.0
     }
@@ -47,12 +46,13 @@ pub struct BlockRef<'a> {
     pub id: u8,
     /// Which page.
     pub tag: PageTag,
-    /// The page *after* the change, still with its old LSN, held exclusively locked by the caller.
-    /// `None` only together with [`BlockFlags::NO_IMAGE`] or [`BlockFlags::WILL_INIT`].
+    /// The page *after* the change, still with its old LSN. The caller holds it exclusively locked.
+    /// `None` only with [`BlockFlags::NO_IMAGE`] or [`BlockFlags::WILL_INIT`].
     pub page: Option<&'a PageBytes>,
     /// How it is logged.
     pub flags: BlockFlags,
-    /// The resource manager's data for this block. Left out when the image makes it superfluous.
+    /// The resource manager's data for this block. Not logged with an image, unless
+    /// [`BlockFlags::KEEP_DATA`] is set.
     pub data: &'a [u8],
 }
 
@@ -61,53 +61,53 @@ pub struct BlockRef<'a> {
 pub struct Record<'a> {
     /// Resource manager.
     pub rmgr: Rmgr,
-    /// The resource manager's four bits, and XLR_SPECIAL_REL_UPDATE.
+    /// The resource manager's four bits, and `XLR_SPECIAL_REL_UPDATE`.
     pub info: u8,
-    /// Transaction, or 0.
+    /// Transaction id, or 0.
     pub xid: Xid,
     /// Data that belongs to no block.
     pub main: &'a [u8],
-    /// Pages that the record changes.
+    /// The pages that the record changes.
     pub blocks: &'a [BlockRef<'a>],
 }
 
-/// Where a record went.
+/// Where a record was inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inserted {
-    /// Its first byte. Never a page boundary: there it is behind the page's header.
+    /// Its first byte. Never a page boundary: a page's first record starts behind the page header.
     pub start: Lsn,
-    /// The end of its last byte, rounded up to 8; a changed page gets this LSN, and a commit
-    /// flushes up to it.
+    /// Behind its last byte, rounded up to a multiple of 8. Changed pages get this LSN, and a
+    /// commit flushes up to it.
     pub end: Lsn,
 }
 
-/// By what it is decided whether a page goes in as an image.
+/// Decides which pages are logged as images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImagePolicy {
     pub redo: Lsn,
     pub full_page_writes: bool,
-    /// How images are compressed, if at all.
+    /// How images are compressed; `None`: not at all.
     pub compression: Option<ImageCompression>,
 }
 
-/// A record assembled under some policy: all of it but its place.
+/// A record assembled under some policy: complete except for its prev link and CRC.
 #[derive(Debug)]
 pub(crate) struct Assembled<'a> {
     pub encoded: EncodedRecord<'a>,
     pub images: u64,
-    /// The oldest LSN among the pages that could have had an image and got none.
-    oldest_without: Option<Lsn>,
+    /// The oldest LSN of the pages that may have an image but got none.
+    oldest_without_image: Option<Lsn>,
 }
 
 impl Assembled<'_> {
-    /// True if a page without an image would need one under `policy`: the redo pointer moved past
-    /// it.
+    /// Whether a page without an image needs one under `policy`, because the redo pointer has moved
+    /// past the page's LSN.
     pub fn is_outdated(&self, policy: ImagePolicy) -> bool {
-        policy.full_page_writes && self.oldest_without.is_some_and(|lsn| lsn <= policy.redo)
+        policy.full_page_writes && self.oldest_without_image.is_some_and(|lsn| lsn <= policy.redo)
     }
 }
 
-/// Puts `record` together, with the full-page images that `policy` asks for.
+/// Assembles `record`, with the full-page images that `policy` and the block flags ask for.
 pub(crate) fn assemble<'a>(
     record: &Record<'a>,
     policy: ImagePolicy,
@@ -115,7 +115,7 @@ pub(crate) fn assemble<'a>(
     let unbuildable = |reason: String| WalError::Record { rmgr: record.rmgr, reason };
     let mut builder = RecordBuilder::new(record.rmgr, record.info, record.xid).main(record.main);
     let mut images = 0;
-    let mut oldest_without: Option<Lsn> = None;
+    let mut oldest_without_image: Option<Lsn> = None;
     for block in record.blocks {
         let mut image = None;
         if !block.flags.has(BlockFlags::NO_IMAGE) {
@@ -132,7 +132,8 @@ pub(crate) fn assemble<'a>(
                 });
                 images += 1;
             } else {
-                oldest_without = Some(oldest_without.map_or(lsn, |oldest| oldest.min(lsn)));
+                oldest_without_image =
+                    Some(oldest_without_image.map_or(lsn, |oldest| oldest.min(lsn)));
             }
         }
         let keeps_data = image.is_none() || block.flags.has(BlockFlags::KEEP_DATA);
@@ -145,5 +146,5 @@ pub(crate) fn assemble<'a>(
         }
     }
     let encoded = builder.finish().map_err(|e| unbuildable(e.to_string()))?;
-    Ok(Assembled { encoded, images, oldest_without })
+    Ok(Assembled { encoded, images, oldest_without_image })
 }

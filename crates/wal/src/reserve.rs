@@ -1,25 +1,26 @@
-//! Reservation: the place of a record and the start of the one before it, by one compare-and-swap
-//! on one word.
+//! Reservation: one compare-and-swap on one word assigns a record its position and its predecessor.
 //!
 //! ```text
 //!    63                              27 26                       0
 //!   +----------------------------------+--------------------------+
-//!   | where the next record starts     | how far before that the  |
-//!   | (mod 2^37)                       | last one started         |
+//!   | start of the next record         | distance from the last   |
+//!   | (mod 2^37)                       | record's start to it     |
 //!   +----------------------------------+--------------------------+
 //!       both in units of 8 bytes, counted without page headers
 //! ```
 //!
-//! One word, not two under a spin lock as in PostgreSQL: who is preempted between two instructions
-//! holds nobody up, and with two cores that is what would cost. Nor 128 bits: the compare-and-swap
-//! for those is neither in the standard library nor in the checked build's scheduler. 37 bits of
-//! units are 1 TB; `anchor`, which was the position not long ago, says which terabyte. A record has
-//! at most 1020 MB, and a switch record with its padding at most a segment, which is 2^27 units. A
-//! distance of 0 stands for the record before the first one of this log's life, wherever that is.
+//! PostgreSQL keeps two words under a spin lock. With a single word, a thread that is preempted in
+//! between holds up no other, which matters with few cores. A word of 128 bits would need a
+//! compare-and-swap that neither the standard library nor shuttle has.
 //!
-//! The word can't come round to a value that somebody still compares with: who reserves occupies an
-//! insertion slot (see [`slots`](crate::slots)), and the log gets no further past an occupied slot
-//! than WAL buffers and as many records as there are slots.
+//! - 37 bits of units are 1 TB. `anchor`, a recent position, tells which terabyte is meant.
+//! - A record has at most 1020 MB, and a switch record with its padding at most a segment of 1 GB:
+//!   2^27 units.
+//! - A distance of 0 means that nothing was inserted since the log was started.
+//!
+//! The word cannot return to a value that some thread still compares with. An inserter holds an
+//! insertion slot (see [`slots`](crate::slots)) while it reserves, and the log advances past an
+//! occupied slot by no more than the WAL buffers and one record for each slot.
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -27,45 +28,45 @@ const UNIT: u64 = 8;
 const LAST_BITS: u32 = 27;
 const LAST_MASK: u64 = (1 << LAST_BITS) - 1;
 const POS_MASK: u64 = (1 << (64 - LAST_BITS)) - 1;
-/// The anchor follows in steps of so many units.
+/// The anchor follows the position in steps of so many units.
 const STEP: u64 = 1 << 30;
 
-/// Where the log's next record goes, and where the last one went.
+/// The positions of the next and the last record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Byte position of the next record.
     pub pos: u64,
-    /// Byte position of the last one; `None` if this log has had none since it was started.
+    /// Byte position of the last one; `None` if nothing was inserted since the log was started.
     pub prev: Option<u64>,
     word: u64,
 }
 
-/// The word, and what it counts from. On a cache line of their own.
+/// The word and its anchor, on a cache line of their own.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Reservations {
     word: AtomicU64,
-    /// A position in units, not beyond the word's and less than 2^37 before it.
+    /// A position in units, less than 2^37 before the word's and not beyond it.
     anchor: AtomicU64,
 }
 
 impl Reservations {
-    /// For a log whose first record goes to byte position `pos`, a multiple of 8.
+    /// For a log whose next record starts at byte position `pos`, a multiple of 8.
     pub fn new(pos: u64) -> Reservations {
+        assert!(pos.is_multiple_of(UNIT), "no record starts at byte position {pos}");
         let units = pos / UNIT;
-        debug_assert!(pos.is_multiple_of(UNIT));
         Reservations {
             word: AtomicU64::new((units & POS_MASK) << LAST_BITS),
             anchor: AtomicU64::new(units),
         }
     }
 
-    /// Where the log stands. Positions only grow.
+    /// The current positions, which only grow.
     pub fn head(&self) -> Head {
         let mut anchor = self.anchor.load(SeqCst);
         loop {
             let word = self.word.load(SeqCst);
-            // Unless the anchor has moved meanwhile, the word is of its terabyte.
+            // If the anchor has not moved meanwhile, the word belongs to it.
             let again = self.anchor.load(SeqCst);
             if again == anchor {
                 return Head::new(word, anchor);
@@ -74,10 +75,10 @@ impl Reservations {
         }
     }
 
-    /// Takes `bytes` (a multiple of 8, not 0) from `head` on. False if somebody was faster.
+    /// Reserves `bytes` (a multiple of 8, not 0) at `head`. False if another thread was faster.
     pub fn take(&self, head: Head, bytes: u64) -> bool {
         let units = bytes / UNIT;
-        debug_assert!(bytes.is_multiple_of(UNIT) && units != 0 && units <= LAST_MASK);
+        assert!(bytes.is_multiple_of(UNIT) && units != 0 && units <= LAST_MASK);
         let end = head.pos / UNIT + units;
         let word = (end & POS_MASK) << LAST_BITS | units;
         if self.word.compare_exchange(head.word, word, SeqCst, SeqCst).is_err() {
@@ -85,7 +86,7 @@ impl Reservations {
         }
         let anchor = self.anchor.load(SeqCst);
         if end.saturating_sub(anchor) >= STEP {
-            // Whoever comes next makes up for one who is held up here.
+            // If this thread is preempted here, the next one to reserve moves the anchor.
             self.anchor.fetch_max(end, SeqCst);
         }
         true
@@ -108,8 +109,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_go_on_beyond_what_the_word_holds() {
-        // Just before a terabyte is full, by records as long as they get.
+    fn positions_continue_beyond_the_range_of_the_word() {
+        // Starts just before a terabyte is full, with records of the greatest length.
         let begin = (POS_MASK - 5) * UNIT;
         let log = Reservations::new(begin);
         assert_eq!((log.head().pos, log.head().prev), (begin, None));
@@ -120,15 +121,15 @@ mod tests {
             let head = log.head();
             assert_eq!(head.pos, pos);
             assert!(log.take(head, bytes));
-            assert!(!log.take(head, bytes), "that place is taken");
+            assert!(!log.take(head, bytes), "these bytes are taken");
             assert_eq!(log.head().prev, Some(pos));
             pos += bytes;
         }
-        assert!(pos > begin + (2 << 40), "twice round");
+        assert!(pos > begin + (2 << 40), "the word has wrapped twice");
     }
 
     #[test]
-    fn each_place_is_given_once_and_each_has_its_predecessor() {
+    fn each_position_is_assigned_once_with_its_predecessor() {
         let log = Reservations::new(80);
         let taken = forebay_aio::sync::thread::scope(|scope| {
             let threads: Vec<_> = (0..4u64)

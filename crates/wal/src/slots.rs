@@ -1,8 +1,8 @@
-//! Insertion slots: who is inserting, and from where on the log may still have gaps.
+//! Insertion slots: how far the log has been copied to the buffers without a gap.
 //!
-//! Who inserts takes a slot before it reserves its place, and leaves it when its record is in the
-//! ring. A slot holds a byte position that the record is not before; so what has been copied
-//! without a gap ends at the lowest position in any slot, or, if all are free, where the log ends:
+//! An inserter takes a slot before it reserves, and frees it when its record is in the buffers. The
+//! slot holds a byte position at or before the start of that record. So the log is copied without a
+//! gap up to the lowest position in any slot, or if all slots are free, up to its end:
 //!
 //! ```text
 //!    log     ──copied──┤ copying │ copied │ copying │ copied │  next record
@@ -10,16 +10,18 @@
 //!    slots          [ 3 ]              [ 7 ]          reservations
 //! ```
 //!
-//! Taking a slot comes before reserving, and `copied` asks for the end first and looks at the slots
-//! then: of each place before that end it sees the slot, or that the slot was left. Positions that
-//! it reads may be out of date, then they are too low; even lower than what it told before, as a
-//! slot can be taken with a position that was read long ago.
+//! An inserter takes its slot before it reserves, and a thread that calls [`Slots::copied`] reads
+//! the end of the log before the slots. So for each record before that end, it sees an occupied
+//! slot or one that was freed after the copy. A position that it reads may be out of date, but only
+//! too low. It may even be lower than an earlier result, since a slot can be taken with a position
+//! that was read long before.
 //!
-//! Who must be alone closes the slots: those inside leave, nobody enters, and what is changed
-//! meanwhile is seen by whoever enters next.
+//! To change what all inserters depend on, a thread closes the slots: it waits until all are free,
+//! and keeps inserters out. An inserter that takes a slot later sees the change.
 //!
-//! Sleepers count themselves before they look, and who changes a slot looks for sleepers afterwards
-//! (all sequentially consistent), so one of the two sees the other.
+//! A thread that waits registers itself before it checks the slots, and a thread that changes a
+//! slot looks for registered waiters afterwards. All these accesses are sequentially consistent, so
+//! one of the two sees the other.
 
 use Ordering::{Relaxed, SeqCst};
 use forebay_aio::sync::{
@@ -27,18 +29,18 @@ use forebay_aio::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
-/// Slots: who inserts copies for a microsecond, so that more would hardly ever be taken at once.
+/// Number of slots. A copy takes about a microsecond, so more would hardly ever be in use.
 const SLOTS: usize = 16;
-/// No one is in the slot.
+/// The position in a free slot.
 const FREE: u64 = u64::MAX;
-/// Looks before sleeping: as long as a copy of a few pages takes.
-const LOOKS: u32 = if cfg!(shuttle) { 1 } else { 400 };
+/// Checks before a waiter sleeps: about as long as copying a few pages takes.
+const SPINS: u32 = if cfg!(shuttle) { 1 } else { 400 };
 
-/// A slot and what was inserted by way of it. Only who is in it changes the counts.
+/// A slot, and counts of what was inserted by its holders, which only the holder changes.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot {
-    floor: AtomicU64,
+    pos: AtomicU64,
     records: AtomicU64,
     bytes: AtomicU64,
     images: AtomicU64,
@@ -58,17 +60,17 @@ pub(crate) struct Slots {
     slots: Box<[Slot]>,
     closed: AtomicBool,
     sleepers: AtomicU32,
-    /// Sleepers hold it between their last look and their sleep.
+    /// Held by a sleeper between its last check and its sleep.
     sleep: Mutex<()>,
     changed: Condvar,
-    /// Held by who has closed the slots.
-    alone: Mutex<()>,
+    /// Held while the slots are closed.
+    closing: Mutex<()>,
 }
 
 impl Slots {
     pub fn new() -> Slots {
         let new = |_| Slot {
-            floor: AtomicU64::new(FREE),
+            pos: AtomicU64::new(FREE),
             records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             images: AtomicU64::new(0),
@@ -79,61 +81,62 @@ impl Slots {
             sleepers: AtomicU32::new(0),
             sleep: Mutex::new(()),
             changed: Condvar::new(),
-            alone: Mutex::new(()),
+            closing: Mutex::new(()),
         }
     }
 
-    /// Takes a slot, `preferred` if it is free. `floor` tells a position that what will be reserved
-    /// is not before.
-    pub fn enter(&self, preferred: usize, floor: impl Fn() -> u64) -> Occupied<'_> {
+    /// Takes a slot: `preferred` if it is free. `pos` returns the current end of the log, at or
+    /// behind which the caller will reserve.
+    pub fn enter(&self, preferred: usize, pos: impl Fn() -> u64) -> InsertSlot<'_> {
         loop {
-            if let Some(slot) = self.occupy(preferred, floor()) {
+            if let Some(slot) = self.occupy(preferred, pos()) {
                 if !self.closed.load(SeqCst) {
                     return slot;
                 }
                 drop(slot);
                 self.wait_until(|| !self.closed.load(SeqCst));
             } else {
-                self.wait_for_a_free_one();
+                self.wait_for_free_slot();
             }
         }
     }
 
-    fn wait_for_a_free_one(&self) {
-        self.wait_until(|| self.slots.iter().any(|slot| slot.floor.load(SeqCst) == FREE));
+    fn wait_for_free_slot(&self) {
+        self.wait_until(|| self.slots.iter().any(|slot| slot.pos.load(SeqCst) == FREE));
     }
 
-    fn occupy(&self, preferred: usize, floor: u64) -> Option<Occupied<'_>> {
-        debug_assert!(floor != FREE);
+    fn occupy(&self, preferred: usize, pos: u64) -> Option<InsertSlot<'_>> {
+        assert!(pos != FREE, "no byte position");
         let order = (0..SLOTS).map(|n| &self.slots[(preferred + n) % SLOTS]);
         for slot in order {
-            if slot.floor.compare_exchange(FREE, floor, SeqCst, Relaxed).is_ok() {
-                return Some(Occupied { slots: self, slot });
+            if slot.pos.compare_exchange(FREE, pos, SeqCst, Relaxed).is_ok() {
+                return Some(InsertSlot { slots: self, slot });
             }
         }
         None
     }
 
-    /// Waits until nobody inserts, and keeps everybody out.
-    pub fn close(&self) -> Closed<'_> {
-        let alone = self.alone.lock();
+    /// Waits until all slots are free, and keeps inserters out until the result is dropped.
+    pub fn close(&self) -> ClosedSlots<'_> {
+        let closing = self.closing.lock();
         self.closed.store(true, SeqCst);
-        self.wait_until(|| self.slots.iter().all(|slot| slot.floor.load(SeqCst) == FREE));
-        Closed { slots: self, _alone: alone }
+        self.wait_until(|| self.slots.iter().all(|slot| slot.pos.load(SeqCst) == FREE));
+        ClosedSlots { slots: self, _closing: closing }
     }
 
-    /// Everything before this has been copied. `end` is where the log ended before this call.
-    pub fn copied(&self, end: u64) -> u64 {
-        self.slots.iter().map(|slot| slot.floor.load(SeqCst)).fold(end, u64::min)
-    }
-
-    /// Waits until everything before `pos` has been copied. `pos` is not beyond where the log ended
+    /// Everything before the result has been copied. `end` must be an end of the log that was read
     /// before this call.
+    pub fn copied(&self, end: u64) -> u64 {
+        self.slots.iter().map(|slot| slot.pos.load(SeqCst)).fold(end, u64::min)
+    }
+
+    /// Waits until everything before `pos` has been copied. `pos` must not be beyond an end of the
+    /// log that was read before this call.
     pub fn wait_copied(&self, pos: u64) {
         self.wait_until(|| self.copied(pos) >= pos);
     }
 
-    /// What was inserted.
+    /// Sums of what was inserted.
     pub fn tally(&self) -> Tally {
         self.slots.iter().fold(Tally::default(), |sum, slot| Tally {
             records: sum.records + slot.records.load(Relaxed),
@@ -143,7 +146,7 @@ impl Slots {
     }
 
     fn wait_until(&self, ready: impl Fn() -> bool) {
-        for _ in 0..LOOKS {
+        for _ in 0..SPINS {
             if ready() {
                 return;
             }
@@ -158,7 +161,7 @@ impl Slots {
         self.sleepers.fetch_sub(1, SeqCst);
     }
 
-    /// To be called after a change that somebody may wait for.
+    /// Wakes the waiters. To be called after each change that a thread may wait for.
     fn wake(&self) {
         if self.sleepers.load(SeqCst) != 0 {
             drop(self.sleep.lock());
@@ -167,24 +170,23 @@ impl Slots {
     }
 }
 
-/// A slot, taken until this is dropped.
+/// A slot that its holder occupies; dropping this frees it.
 #[derive(Debug)]
-pub(crate) struct Occupied<'a> {
+pub(crate) struct InsertSlot<'a> {
     slots: &'a Slots,
     slot: &'a Slot,
 }
 
-impl Occupied<'_> {
-    /// The record turns out not to be before `pos`. Nobody is woken for that: they wait for its
-    /// end.
-    pub fn begin_at(&self, pos: u64) {
-        self.slot.floor.store(pos, Ordering::Release);
+impl InsertSlot<'_> {
+    /// The record was reserved at `pos`. Wakes nobody, because waiters wait for the record's end.
+    pub fn starts_at(&self, pos: u64) {
+        self.slot.pos.store(pos, Ordering::Release);
     }
 
-    /// What is before `pos` has been copied, and the rest takes time: to be called before waiting
+    /// Everything of the record before `pos` has been copied. To be called before the holder waits
     /// for anything.
-    pub fn come_to(&self, pos: u64) {
-        self.slot.floor.store(pos, SeqCst);
+    pub fn copied_upto(&self, pos: u64) {
+        self.slot.pos.store(pos, SeqCst);
         self.slots.wake();
     }
 
@@ -197,34 +199,34 @@ impl Occupied<'_> {
     }
 }
 
-impl Drop for Occupied<'_> {
+impl Drop for InsertSlot<'_> {
     fn drop(&mut self) {
-        self.slot.floor.store(FREE, SeqCst);
+        self.slot.pos.store(FREE, SeqCst);
         self.slots.wake();
     }
 }
 
 /// All slots, closed until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Closed<'a> {
+pub(crate) struct ClosedSlots<'a> {
     slots: &'a Slots,
-    _alone: forebay_aio::sync::MutexGuard<'a, ()>,
+    _closing: forebay_aio::sync::MutexGuard<'a, ()>,
 }
 
-impl<'a> Closed<'a> {
-    /// A slot for whoever has closed them, which may outlast that.
-    pub fn enter(&mut self, floor: u64) -> Occupied<'a> {
+impl<'a> ClosedSlots<'a> {
+    /// A slot for the thread that has closed them. It stays occupied when they are opened again.
+    pub fn enter(&mut self, pos: u64) -> InsertSlot<'a> {
         loop {
-            // Others take one for as long as it takes to see that they are closed.
-            if let Some(slot) = self.slots.occupy(0, floor) {
+            // Other inserters may hold one for a moment, until they see that the slots are closed.
+            if let Some(slot) = self.slots.occupy(0, pos) {
                 return slot;
             }
-            self.slots.wait_for_a_free_one();
+            self.slots.wait_for_free_slot();
         }
     }
 }
 
-impl Drop for Closed<'_> {
+impl Drop for ClosedSlots<'_> {
     fn drop(&mut self) {
         self.slots.closed.store(false, SeqCst);
         self.slots.wake();

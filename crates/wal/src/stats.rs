@@ -4,8 +4,7 @@ use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 
 use crate::slots::Tally;
 
-/// What has become of it since the log was started. (What was inserted is counted in the insertion
-/// slots.)
+/// Counters since the log was started. Inserted records are counted in the insertion slots.
 #[derive(Debug, Default)]
 pub(crate) struct WalCounters {
     pub buffers_full: AtomicU64,
@@ -16,7 +15,7 @@ pub(crate) struct WalCounters {
     pub syncs: AtomicU64,
 }
 
-/// A copy of the counters: the columns of `pg_stat_wal`, and the writes and syncs behind them.
+/// A copy of the counters: the columns of `pg_stat_wal`, and counts of writes and syncs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct WalStats {
     /// Records inserted (`wal_records`).
@@ -25,16 +24,17 @@ pub struct WalStats {
     pub full_page_images: u64,
     /// Bytes of the records (`wal_bytes`).
     pub bytes: u64,
-    /// Times an inserter had to write out older blocks for want of a free one (`wal_buffers_full`).
+    /// Times an inserter found no free buffer and had to write out older blocks
+    /// (`wal_buffers_full`).
     pub buffers_full: u64,
-    /// Flushes that were carried out: by a write that is durable, or by a sync.
+    /// Flushes: durable writes, or syncs.
     pub flushes: u64,
-    /// Writes: one for each piece of the log, or without gathering one for each block.
+    /// Writes: gather writes, or without [`gather`](crate::WalConfig::gather) writes of a block.
     pub writes: u64,
-    /// Bytes in them.
+    /// Bytes written.
     pub written_bytes: u64,
-    /// Sum, over all writes, of how many pieces were on their way when each began, with its own: by
-    /// `writes`, their mean.
+    /// Sum over all writes of the writes in flight when each started, itself included. Divided by
+    /// `writes`, this is the mean number in flight.
     pub in_flight: u64,
     /// Syncs.
     pub syncs: u64,

@@ -1,16 +1,16 @@
-//! The switch to the next segment: the rest of the one that is written stays unused, so that it is
-//! complete and can be archived.
+//! The switch to the next segment (`pg_switch_wal`): leaves the rest of the current segment unused,
+//! so that it is complete and can be archived.
 //!
 //! ```text
 //!   +----------+--------+----------------------------------+------------------+
-//!   | records  | SWITCH | zeros, page headers too          | next segment ... |
+//!   | records  | SWITCH | zeros, no page headers           | next segment ... |
 //!   +----------+--------+----------------------------------+------------------+
-//!                       ^ what the caller is told
+//!                       ^ returned
 //! ```
 //!
-//! A reader that finds the record goes on in the next segment, whatever is behind it. The zeros are
-//! for the archive, where they compress well: without them a recycled segment would have old pages
-//! there.
+//! A reader that reads the switch record continues in the next segment. It ignores the bytes behind
+//! the record. They are zeros because those compress well in the archive; a recycled segment would
+//! otherwise have old pages there.
 
 use forebay_aio::Backend;
 use forebay_format::{
@@ -26,9 +26,8 @@ use crate::{
 };
 
 impl Wal {
-    /// Leaves the rest of the segment unused, and makes all of it durable. The end of the record
-    /// that says so; where nothing was inserted in the segment so far nothing happens, and it is
-    /// the segment's begin.
+    /// Switches to the next segment, and makes the current one durable. Returns the end of the
+    /// switch record. If the current segment has no records, does nothing and returns its start.
     pub fn switch_segment(&self, io: &mut Backend) -> Result<Lsn, WalError> {
         let record = Record { rmgr: Rmgr::XLOG, info: SWITCH, xid: 0, main: &[], blocks: &[] };
         let mut assembled = assemble(&record, self.image_policy())?;

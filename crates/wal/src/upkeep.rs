@@ -1,4 +1,4 @@
-//! The log's segments from outside: prepared ahead of need, marked for the archive, counted.
+//! Maintenance of segments: preparing them ahead of need, archiving, counters.
 
 use forebay_aio::{
     Backend,
@@ -12,70 +12,69 @@ use crate::{
 };
 
 impl Wal {
-    /// Makes the segments that the log will need next, ahead of need. True if there was something
-    /// to do. Want of room is no harm yet: those who insert will find out, and try themselves.
+    /// Makes the segments that the log will need next. Returns whether there was anything to do. If
+    /// it fails for lack of room, no harm is done yet: inserters that need a segment make it.
     pub fn prepare_segments(&self, io: &mut Backend) -> Result<bool, WalError> {
         self.check()?;
         self.segments.prepare(io).map_err(|e| self.note(e))
     }
 
-    /// Sleeps until segments are wanted, somebody calls [`Wal::wake_preparer`], or the time is
-    /// over.
-    pub fn rest_until_segments_are_wanted(&self, time: Duration) {
-        self.segments.demand().rest(time);
+    /// Waits until segments are needed, [`Wal::wake_preparer`] is called, or `time` has passed.
+    pub fn wait_for_segment_demand(&self, time: Duration) {
+        self.segments.demand.wait(time);
     }
 
-    /// Sits out `time` after [`Wal::prepare_segments`] has failed; true if there is a reason to try
-    /// again before: somebody could make a segment, an old one has gone, or [`Wal::wake_preparer`]
-    /// was called.
-    pub fn sit_out_failure(&self, time: Duration) -> bool {
-        self.segments.demand().sit_out(time)
+    /// Waits after [`Wal::prepare_segments`] has failed: until `time` has passed, or there is a
+    /// reason to retry earlier. Returns whether there is one: an inserter has made a segment, an
+    /// old one was removed, or [`Wal::wake_preparer`] was called.
+    pub fn wait_to_retry_segments(&self, time: Duration) -> bool {
+        self.segments.demand.wait_to_retry(time)
     }
 
-    /// Wakes whoever sleeps until segments are wanted, also after a failure.
+    /// Wakes the thread that prepares segments, also after a failure.
     pub fn wake_preparer(&self) {
-        self.segments.demand().ring();
-        self.segments.demand().relieve();
+        self.segments.demand.request();
+        self.segments.demand.allow_retry();
     }
 
-    /// Changes how segments are made and what becomes of old ones.
+    /// Changes how segments are made and whether old ones are recycled.
     pub fn set_segment_policy(&self, policy: SegmentPolicy) {
         self.segments.set_policy(policy);
     }
 
-    /// From now on each completed segment is marked for the archive, and none goes before it is
-    /// marked as archived.
+    /// Starts archiving: marks each completed segment for the archive, and keeps old segments until
+    /// they are marked as archived.
     pub fn start_archiving(&self) -> Result<(), WalError> {
         self.check()?;
         self.segments.start_archiving(self.flushed_lsn()).map_err(|e| self.note(e))
     }
 
-    /// Who is told the name of each segment that is marked for the archive from now on. To be set
-    /// before [`Wal::start_archiving`], or what that marks is found by a look at the marks only.
+    /// Sets the callback that is given the name of each file that is marked for the archive. Files
+    /// that were marked before it was set can only be found in `archive_status`.
     pub fn feed_archiver(&self, feed: Option<Arc<ArchiveFeed>>) {
-        self.segments.feed_archiver(feed);
+        self.segments.status.set_feed(feed);
     }
 
-    /// Marks a file that is no completed segment for the archive, if there is one: a history file,
-    /// the part of a segment where a timeline was left.
+    /// While archiving, marks a file other than a completed segment for the archive: a history
+    /// file, or the partial segment at the end of a timeline.
     pub fn announce(&self, name: &str) {
         self.segments.announce(name);
     }
 
-    /// What became of segment files since the log was started.
+    /// Counts of segment files since the log was started.
     pub fn segment_stats(&self) -> SegmentStats {
         self.segments.stats()
     }
 
-    /// Is there an archive?
+    /// Whether the log is archived.
     pub fn is_archiving(&self) -> bool {
-        self.segments.is_archiving()
+        self.segments.status.is_on()
     }
 
-    /// Removes what `archive_status` says of a file that is gone.
+    /// Removes the marks in `archive_status` of a file that was removed.
     pub fn forget_archived(&self, name: &str) {
         if self.poison.get().is_none() {
-            self.segments.forget_archived(name);
+            self.segments.status.forget(name);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The log itself: what it consists of, and where it stands.
+//! The log: its parts, its positions, and its end after a failure.
 
 use forebay_aio::{
-    Aio, Backend,
+    Backend,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -10,9 +10,9 @@ use forebay_aio::{
 use forebay_format::{Lsn, wal::ImageCompression};
 
 use crate::{
-    config::{Resume, WalConfig},
+    config::WalConfig,
     error::{FatalError, WalError},
-    flight::{Flight, Progress},
+    pipeline::{FlushPipeline, Progress},
     poison::Poison,
     position::Positions,
     reserve::Reservations,
@@ -22,53 +22,41 @@ use crate::{
     stats::{WalCounters, WalStats},
 };
 
-/// A write-ahead log: one for each data directory, shared by all backends.
+/// The write-ahead log of a data directory, shared by all backends.
 #[derive(Debug)]
 pub struct Wal {
     pub(crate) config: WalConfig,
     pub(crate) positions: Positions,
     pub(crate) segments: Segments,
     pub(crate) ring: Ring,
-    /// Where the next record goes. Taken from by who has a slot.
+    /// The position of the next record. An inserter must hold a slot to reserve.
     pub(crate) reservations: Reservations,
     pub(crate) slots: Slots,
-    /// Start of the record before the first one of this log's life.
+    /// Start of the last record before the log was started.
     pub(crate) first_prev: Lsn,
-    /// The page whose header says that it takes the place of a continuation that was lost; or 0.
+    /// The page whose header must be flagged as replacing a lost continuation; 0 if there is none.
     pub(crate) overwrites_at: AtomicU64,
     pub(crate) progress: Arc<Progress>,
-    pub(crate) flight: Flight,
-    /// Changed while the slots are closed only.
+    pub(crate) pipeline: FlushPipeline,
+    /// Changes only while the slots are closed.
     pub(crate) redo: AtomicU64,
-    /// Changed while the slots are closed only.
+    /// Changes only while the slots are closed.
     pub(crate) full_page_writes: AtomicBool,
-    /// The end of the last commit that did not wait.
-    pub(crate) unawaited: AtomicU64,
-    /// A place in [`ImageCompression::NAMES`] and one; 0 for none.
+    /// The end of the last asynchronous commit.
+    pub(crate) async_commits_end: AtomicU64,
+    /// An index in [`ImageCompression::NAMES`] plus 1; 0 for none.
     pub(crate) compression: AtomicU8,
     pub(crate) poison: Arc<Poison>,
     pub(crate) counters: WalCounters,
 }
 
 impl Wal {
-    /// Starts the log at `resume`: reads the partial block there, clears what is left of an earlier
-    /// life of the log behind it, and, after an aborted record, inserts and flushes
-    /// XLOG_OVERWRITE_CONTRECORD. The segment is made if it does not exist.
-    pub fn start(
-        aio: Arc<Aio>,
-        io: &mut Backend,
-        config: WalConfig,
-        resume: Resume,
-    ) -> Result<Wal, WalError> {
-        crate::resume::start(aio, io, config, resume)
-    }
-
-    /// Where the next record will start. At a page boundary, that is behind the page's header.
+    /// The start of the next record. At a page boundary, that is behind the page's header.
     pub fn insert_lsn(&self) -> Lsn {
         self.positions.start_lsn(self.reservations.head().pos)
     }
 
-    /// The end of the last record, which may still be on its way into the buffers.
+    /// The end of the last record, which may not be copied to the buffers yet.
     pub fn end_lsn(&self) -> Lsn {
         self.positions.end_lsn(self.reservations.head().pos)
     }
@@ -78,7 +66,7 @@ impl Wal {
         self.prev_lsn(self.reservations.head().prev)
     }
 
-    /// Everything before this is written, though perhaps not synced.
+    /// Everything before this is written, but perhaps not synced.
     pub fn written_lsn(&self) -> Lsn {
         self.progress.written()
     }
@@ -88,27 +76,27 @@ impl Wal {
         self.progress.flushed()
     }
 
-    /// The redo pointer in force: a page whose LSN is not beyond it gets a full-page image.
+    /// The current redo pointer: a page whose LSN is not beyond it gets a full-page image.
     pub fn redo_lsn(&self) -> Lsn {
         Lsn(self.redo.load(Ordering::Acquire))
     }
 
     /// Turns full-page images on or off.
     pub fn set_full_page_writes(&self, on: bool) {
-        let alone = self.slots.close();
+        let _closed = self.slots.close();
         self.full_page_writes.store(on, Ordering::Release);
-        drop(alone);
     }
 
-    /// Start of the record at byte position `prev`; `None` is the one before the first.
+    /// Start of the record at byte position `prev`; `None` is the last one before the log was
+    /// started.
     pub(crate) fn prev_lsn(&self, prev: Option<u64>) -> Lsn {
         prev.map_or(self.first_prev, |pos| self.positions.start_lsn(pos))
     }
 
-    /// How page images are compressed from now on (wal_compression); None: not at all.
+    /// Sets how page images are compressed (`wal_compression`); `None`: not at all.
     pub fn set_compression(&self, method: Option<ImageCompression>) {
-        let known = |method| ImageCompression::NAMES.iter().position(|&(_, other)| other == method);
-        let number = method.and_then(known).map_or(0, |n| n as u8 + 1);
+        let index = |method| ImageCompression::NAMES.iter().position(|&(_, other)| other == method);
+        let number = method.map_or(0, |method| index(method).expect("a listed method") as u8 + 1);
         self.compression.store(number, Ordering::Relaxed);
     }
 
@@ -118,13 +106,13 @@ impl Wal {
         ImageCompression::NAMES.get(number.checked_sub(1)?).map(|&(_, method)| method)
     }
 
-    /// The error that ended this log, if one has.
+    /// The error that ended this log, if it has ended.
     pub fn poisoned(&self) -> Option<WalError> {
         self.poison.get()
     }
 
-    /// Ends the log for a reason that is not its own: nothing is inserted, written, synced, marked
-    /// or removed any more but what is under way, and every later call says why.
+    /// Ends the log after a failure elsewhere. Only what is in progress completes: nothing else is
+    /// inserted, written, synced, marked or removed. Every later call fails with `reason`.
     pub fn stop(&self, reason: &str) {
         self.end_with(WalError::Stopped(reason.into()));
     }
@@ -134,25 +122,25 @@ impl Wal {
         self.counters.snapshot(self.slots.tally())
     }
 
-    /// What the log was started with.
+    /// The configuration with which the log was started.
     pub fn config(&self) -> &WalConfig {
         &self.config
     }
 
-    /// Fails once the log is lost.
+    /// Fails if the log has ended.
     pub(crate) fn check(&self) -> Result<(), WalError> {
         self.poison.check()
     }
 
-    /// Ends the log with `fatal`, or with what ended it before.
+    /// Ends the log with `fatal`, unless it has ended before. Returns the first failure.
     pub(crate) fn poison_with(&self, fatal: Arc<FatalError>) -> WalError {
         self.end_with(WalError::Fatal(fatal))
     }
 
     fn end_with(&self, error: WalError) -> WalError {
         let first = self.poison.set(error);
-        // Behind that: who is woken, or finds nothing to do, sees why.
-        self.flight.fail();
+        // After that, so that a woken waiter sees the reason.
+        self.pipeline.fail();
         first
     }
 
@@ -161,7 +149,7 @@ impl Wal {
         if error.is_fatal() { self.end_with(error) } else { error }
     }
 
-    /// Makes sure that the segment exists.
+    /// Makes sure that a segment exists.
     pub(crate) fn ensure_segment(&self, io: &mut Backend, number: u64) -> Result<(), WalError> {
         self.segments.ensure(io, number).map_err(|e| self.note(e))
     }

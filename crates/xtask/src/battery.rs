@@ -1,19 +1,20 @@
-//! The battery on the simulated disk (crates/sim), as large as a change must pass it; and the
+//! The battery on the simulated disk (crates/sim), as large as a change must pass it, and the
 //! planted bugs that it must catch.
 //!
-//! It is run optimized, by as many threads as there are processors. What each part does, what it
-//! assumes and what it came to is in docs/reliability.md.
+//! It runs optimized, with a thread for each processor. docs/reliability.md says what each part
+//! does, what it assumes, and what was found.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::heard::Counts;
-use crate::test::{TESTS, cargo_test};
+use crate::harness::Counts;
+use crate::suite::{TESTS, cargo_test};
 
-/// Lives by chance in a usual run.
+/// Random lives in a usual run.
 pub const SEEDS: u64 = 10_000;
 
-/// How large the parts are beside the lives by chance: what, and for how many lives one is run.
+/// The other parts: the variable that sets a part's size, and how many random lives there are for
+/// each of its runs.
 const PARTS: [(&str, u64); 11] = [
     // Workloads crashed at every call: 50 for 10,000 lives.
     ("FOREBAY_SIM_WORKLOADS", 200),
@@ -21,24 +22,24 @@ const PARTS: [(&str, u64); 11] = [
     ("FOREBAY_SIM_RECOVERIES", 200),
     // Workloads of which each call fails, for each kind of failure.
     ("FOREBAY_SIM_FAILING", 2_000),
-    // Logs whose last page rots, byte by byte.
+    // Logs whose last page is damaged, byte by byte.
     ("FOREBAY_SIM_ROT", 10_000),
     // Lives on disks that lie.
     ("FOREBAY_SIM_LIES", 20),
     // Lives of an archiver, and short ones crashed at every call.
     ("FOREBAY_SIM_ARCHIVE_RUNS", 50),
     ("FOREBAY_SIM_ARCHIVE_CRASHES", 500),
-    // Lives of an engine that archives; recoveries from an archive, backups and restores, cut
-    // short.
+    // Lives of an engine that archives; interrupted recoveries from an archive, backups and
+    // restores.
     ("FOREBAY_SIM_ARCHIVED", 150),
     ("FOREBAY_SIM_PITR", 600),
     ("FOREBAY_SIM_BACKUPS", 250),
-    // Seeds that each planted bug is looked for with.
+    // Seeds for each planted bug.
     ("FOREBAY_SIM_BUG_SEEDS", 10),
 ];
 
-/// Runs the battery: `seeds` lives by chance, and of everything else in proportion, from seed
-/// `first` on.
+/// Runs the battery with `seeds` random lives, from seed `first` on, and the other parts in
+/// proportion.
 ///
 /// # Errors
 /// As [`cargo_test`].
@@ -54,7 +55,7 @@ pub fn run(root: &Path, seeds: u64, first: u64, counts: &mut Counts) -> Result<(
     set.extend(PARTS.map(|(name, per)| (name, OsString::from((seeds / per).max(1).to_string()))));
     let sim = ["test", "--profile", "battery", "-p", "forebay-sim"];
     let bounds = TESTS.times(seeds.div_ceil(SEEDS));
-    // Each test has threads of its own.
+    // One test at a time: each starts threads of its own.
     let alone = ["--", "--test-threads=1"];
     let battery = ["--test", "battery", "--no-fail-fast"];
     cargo_test(root, &set, &[&sim[..], &battery, &alone].concat(), &bounds, counts)?;

@@ -1,18 +1,20 @@
-//! Development tasks: `cargo xtask test | watch | tidy | peers | moto | measure | powercut`.
+//! Development tasks: `cargo xtask TASK`.
 //!
-//! - [`test`]: everything that must hold before a change is merged
+//! - [`test`](mod@test): everything that must hold before a change is merged
 //! - [`battery`]: the engine on a simulated disk, with faults, crashes and planted bugs
-//! - [`checked`]: those of the tests that shuttle and Miri run
-//! - [`tidy`]: layering, file sizes and bans that no compiler lint expresses
+//! - [`instrumented`]: the tests that shuttle and Miri run
+//! - [`suite`]: builds tests by cargo, runs and counts them
+//! - [`tidy`]: structure, sizes, words and bans that no compiler lint expresses
 //! - [`peers`]: a real PostgreSQL 18 under `target/peers` to test and measure against
 //! - [`measure`]: Forebay beside PostgreSQL 18 and fio, in one run
-//! - [`watched`]: any program of tests, watched as [`test`] does it
-//! - [`powercut`]: power cuts under both servers, as many as one likes
+//! - [`plots`]: charts of what was measured
+//! - [`watched`]: any program of tests, under watch as in [`test`](mod@test)
+//! - [`powercut`]: power cuts under both servers, in any number
 //! - [`moto`]: an S3 server to test and measure against
 //! - [`packages`]: Debian packages and cargo tools the tasks need
-//! - [`run`]: running commands and saying what is run; [`watch`]: with bounds, so that what hangs
-//!   is named and ended
-//! - [`heard`]: what Rust's test harness prints, counted, and which tests still run
+//! - [`run`]: runs commands and prints them
+//! - [`watch`]: runs programs within bounds, so that one that hangs is named and killed
+//! - [`harness`]: reads what Rust's test harness prints
 
 #![forbid(unsafe_code)]
 
@@ -23,14 +25,16 @@ use clap::{Parser, Subcommand};
 use watch::processes;
 
 mod battery;
-mod checked;
-mod heard;
+mod harness;
+mod instrumented;
 mod measure;
 mod moto;
 mod packages;
 mod peers;
+mod plots;
 mod powercut;
 mod run;
+mod suite;
 mod test;
 mod tidy;
 mod watch;
@@ -49,14 +53,16 @@ enum Task {
     Test(test::Options),
     /// Run a program of tests under watch, with bounds of its own
     Watch(watched::Options),
-    /// Check layering, file sizes and banned constructs
-    Tidy,
+    /// Check layering, sizes, words and banned constructs
+    Tidy(tidy::Options),
     /// Prepare PostgreSQL 18 (server and clients) under target/peers
     Peers,
     /// Prepare moto, an S3 server for tests, under target/tools
     Moto,
     /// Measure Forebay beside PostgreSQL 18 and fio
     Measure(measure::Options),
+    /// Draw docs/plots from the newest results in docs/results
+    Plots,
     /// Cut the power of Forebay and PostgreSQL 18 under load
     Powercut(powercut::Options),
 }
@@ -64,7 +70,7 @@ enum Task {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = processes::adopt().and_then(|()| perform(arguments.task));
-    for left in processes::kill_adopted() {
+    for left in processes::kill_all() {
         println!("left behind, and killed: {left}");
     }
     match outcome {
@@ -80,9 +86,10 @@ fn perform(task: Task) -> Result<(), String> {
     match task {
         Task::Test(options) => test::run(&workspace_root(), &options),
         Task::Measure(options) => measure::run(&workspace_root(), &options),
+        Task::Plots => plots::run(&workspace_root()),
         Task::Watch(options) => watched::run(&options),
         Task::Powercut(options) => powercut::run(&workspace_root(), &options),
-        Task::Tidy => tidy::run(&workspace_root()),
+        Task::Tidy(options) => tidy::run(&workspace_root(), &options),
         Task::Peers => peers::prepare(&workspace_root()).map(|peer| {
             println!(
                 "PostgreSQL 18 is ready; run its programs by: {} USER PROGRAM ...",

@@ -12,20 +12,21 @@
 //!   directory
 //! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and
 //!   `forebay bench` beside fio
-//! - [`fio`]: runs it
+//! - [`fio`]: runs it; [`report`]: what `forebay bench` prints
 //! - [`table`]: medians, spreads, marks and the printed table
 //!
-//! Every figure is the median of the rounds, with the smallest and largest behind it. Caches are
-//! dropped and the pool emptied before each cold read. PostgreSQL runs with checksums, as Forebay
-//! does.
+//! Every figure is the median of the rounds, with the smallest and largest. Caches are dropped and
+//! the pool emptied before each cold read. PostgreSQL runs with checksums, as Forebay does.
 
 use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
+use serde_json::Value;
 
 use crate::packages::{Needed, ensure};
 use crate::peers::{self, Peer};
+use crate::plots::{self, results};
 use crate::run::run as command;
 
 mod archive;
@@ -34,11 +35,13 @@ mod cold;
 mod copy;
 mod fio;
 mod pool;
+mod report;
 mod servers;
 mod table;
 mod wal;
 mod work;
 
+use archive::Outcome;
 use cold::{Caches, Cold};
 use copy::Copies;
 use pool::Extent;
@@ -69,9 +72,15 @@ pub struct Options {
     /// pgbench's scale for the cluster whose checksums are checked: 150 are 2.3 GB
     #[arg(long, default_value_t = 150)]
     scale: u32,
+    /// Write the results into docs/results, and draw docs/plots from them
+    #[arg(long)]
+    keep: bool,
 }
 
-/// What can be measured by itself.
+/// The order in which the parts run.
+const PARTS: [Part; 5] = [Part::Checksums, Part::Pool, Part::Wal, Part::Archive, Part::Servers];
+
+/// A part that can be measured by itself.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     /// The two servers and the device
@@ -86,10 +95,23 @@ enum Part {
     Archive,
 }
 
+impl Part {
+    /// Its name in `--only` and in docs/results.
+    fn name(self) -> &'static str {
+        match self {
+            Part::Servers => "servers",
+            Part::Checksums => "checksums",
+            Part::Pool => "pool",
+            Part::Wal => "wal",
+            Part::Archive => "archive",
+        }
+    }
+}
+
 /// Measures, and prints tables in Markdown.
 ///
 /// # Errors
-/// When a program can't be had or a workload fails. What else could be measured is printed before.
+/// When a program can't be had or a workload fails. The parts before it are printed.
 pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     ensure(&[
         Needed { program: "fio", package: "fio" },
@@ -105,43 +127,55 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     let caches = Caches::find();
     let wanted = |part| options.only.is_none_or(|only| only == part);
     let (mut behind, mut missing) = (Vec::new(), None);
-    if wanted(Part::Checksums) {
-        checksums::run(root, &peer, options.rounds, options.scale)?;
-    }
-    if wanted(Part::Pool) {
-        let extent = Extent {
-            rounds: options.rounds,
-            bytes: options.size * 1_000_000,
-            seconds: options.seconds,
-        };
-        behind.extend(pool::run(root, &peer, &caches, extent)?);
-    }
-    if wanted(Part::Wal) {
-        let extent = wal::Extent { rounds: options.rounds, seconds: options.seconds };
-        behind.extend(wal::run(root, &peer, extent)?);
-    }
-    if wanted(Part::Archive) {
-        let outcome = archive::run(root, &peer, options.rounds)?;
-        behind.extend(outcome.behind);
-        missing = outcome.missing;
-    }
-    if wanted(Part::Servers) {
-        behind.extend(servers(root, &peer, &caches, options)?);
+    for part in PARTS.into_iter().filter(|part| wanted(*part)) {
+        let outcome = measure(part, root, &peer, &caches, options)?;
+        behind.extend(outcome.tables.iter().flat_map(Table::behind));
+        missing = missing.or(outcome.missing);
+        if options.keep {
+            let tables: Vec<Value> = outcome.tables.iter().map(Table::json).collect();
+            let printed: String = outcome.tables.iter().map(ToString::to_string).collect();
+            results::keep(root, part.name(), &tables, &printed)?;
+        }
     }
     if let Some(reason) = caches.refused() {
         println!("NOT COLD: the kernel's cache could not be dropped ({reason}).");
     }
     behind.iter().for_each(|row| println!("behind: {row}"));
+    if options.keep {
+        plots::run(root)?;
+    }
     missing.map_or(Ok(()), Err)
 }
 
-/// Measures, prints the tables, and returns the rows in which Forebay is behind.
+/// Measures one part, and prints its tables.
+fn measure(
+    part: Part,
+    root: &Path,
+    peer: &Peer,
+    caches: &Caches,
+    options: &Options,
+) -> Result<Outcome, String> {
+    let (rounds, seconds) = (options.rounds, options.seconds);
+    let tables = match part {
+        Part::Checksums => checksums::run(root, peer, rounds, options.scale)?,
+        Part::Pool => {
+            let extent = Extent { rounds, bytes: options.size * 1_000_000, seconds };
+            pool::run(root, peer, caches, extent)?
+        }
+        Part::Wal => wal::run(root, peer, wal::Extent { rounds, seconds })?,
+        Part::Archive => return archive::run(root, peer, rounds),
+        Part::Servers => servers(root, peer, caches, options)?,
+    };
+    Ok(Outcome { tables, missing: None })
+}
+
+/// Measures the two servers and the device, prints the tables and returns them.
 fn servers(
     root: &Path,
     peer: &Peer,
     caches: &Caches,
     options: &Options,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<Table>, String> {
     let forebay = Subject::forebay(root)?;
     let postgres = Subject::postgres(peer)?;
     let input = work::make_input(&postgres, root, options.rows)?;
@@ -183,16 +217,13 @@ fn servers(
             }
         }
     }
-    println!("{device}\n{load}");
-    let compared: Vec<&Table> = cold.all().into_iter().chain(copies.all()).collect();
-    compared.iter().for_each(|table| println!("{table}"));
-    println!("{commits}");
     forebay.remove();
     postgres.remove();
-    Ok(compared.iter().flat_map(|table| table.behind()).collect())
+    let tables = [device, load].into_iter().chain(cold.into_tables()).chain(copies.into_tables());
+    Ok(table::printed(tables.chain([commits]).collect()))
 }
 
-/// Who goes first changes from round to round, so that drift falls on both.
+/// The order alternates from round to round, so that drift falls on both.
 fn order<'s>(a: &'s Subject, b: &'s Subject, round: usize) -> [&'s Subject; 2] {
     if round.is_multiple_of(2) { [a, b] } else { [b, a] }
 }

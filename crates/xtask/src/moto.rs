@@ -1,5 +1,4 @@
-//! moto, an S3 server to test and measure against: from PyPI, in an environment of its own under
-//! `target/tools/moto`.
+//! moto, an S3 server to test and measure against. It comes from PyPI into `target/tools/moto`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,13 +16,13 @@ use crate::watch;
 const VERSION: &str = "5.2.5";
 /// How long it may take to start.
 const START: Duration = Duration::from_secs(300);
-/// The program that runs it.
+/// The script that runs it.
 const SERVER: &str = "crates/archive/tests/objects/moto.py";
 
-/// Installs it, or finds it installed: the Python that has it.
+/// Installs moto if need be, and returns the Python that has it.
 ///
 /// # Errors
-/// When it can't be had here: no Python, or no package registry that answers.
+/// When it can't be had: no Python, or no package registry that answers.
 pub fn prepare(root: &Path) -> Result<PathBuf, String> {
     let folder = root.join("target/tools/moto");
     let python = folder.join("bin/python");
@@ -51,21 +50,21 @@ pub fn prepare(root: &Path) -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// A running one, with a bucket. It ends when this is dropped.
+/// A running server with a bucket. It ends when this is dropped.
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// The address on which it listens.
     pub endpoint: String,
 }
 
 impl Server {
-    /// Starts it and makes the bucket.
+    /// Starts a server and makes the bucket.
     ///
     /// # Errors
     /// When it does not start.
     pub fn start(root: &Path, python: &Path, bucket: &str) -> Result<Server, String> {
         let mut moto = Command::new(python);
-        // As text: a script of that name would be found where the package is meant.
+        // Given as text: a script named moto would hide the package.
         let script = fs::read_to_string(root.join(SERVER)).map_err(|e| format!("{SERVER}: {e}"))?;
         moto.arg("-c").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = moto.spawn().map_err(|e| format!("{}: {e}", python.display()))?;
@@ -77,7 +76,8 @@ impl Server {
             let mut line = String::new();
             let mut output = BufReader::new(output);
             let read = output.read_line(&mut line).map(|_| line);
-            // The receiver is gone if it took too long; what more it says is read all the same.
+            // The receiver is gone if the start took too long; the output is read to its end all
+            // the same.
             let _ = send.send(read);
             let _ = std::io::copy(&mut output, &mut std::io::sink());
         });
@@ -100,17 +100,18 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It ends with its input; who can't end it has to wait for that.
+        // It ends with its input.
         drop(self.child.stdin.take());
         watch::wait(&mut self.child, "moto").map_or_else(|error| println!("{error}"), drop);
     }
 }
 
-/// moto asks for no signature. The answer's first line.
+/// Makes the bucket (moto asks for no signature), and returns the first line of the answer.
 fn make_bucket(port: u16, bucket: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     let head = format!(
-        "PUT /{bucket} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        "PUT /{bucket} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\
+         Content-Length: 0\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
     let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-//! What the tasks need from outside: Debian packages and cargo tools, installed on demand and said.
+//! What the tasks need from outside: Debian packages and cargo tools, installed on demand.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -61,7 +61,7 @@ pub fn cargo_deny(root: &Path) -> Result<PathBuf, String> {
     let program = tools.join("bin/cargo-deny");
     if !program.is_file() {
         println!("installing cargo-deny into {}", tools.display());
-        // Unoptimised, without debug information: it runs for a second, and builds in half the
+        // Without optimization and debug information: it runs for a second, and builds in half the
         // time.
         let mut install = Command::new("cargo");
         install.env("CARGO_PROFILE_DEV_DEBUG", "0");

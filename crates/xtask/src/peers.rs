@@ -25,10 +25,10 @@ pub struct Peer {
     pub tree: PathBuf,
 }
 
-/// Prepares the peer, or finds it prepared.
+/// Prepares the peer if need be.
 ///
 /// # Errors
-/// When it can't be had here: not root, no debootstrap, or no mirror that answers.
+/// When it can't be had: not root, no debootstrap, or no mirror that answers.
 pub fn prepare(root: &Path) -> Result<Peer, String> {
     let peers = root.join("target/peers");
     let peer = Peer { runner: peers.join("run"), tree: peers.join("sid") };
@@ -79,8 +79,7 @@ fn debian_mirror() -> Result<String, String> {
     Err("no Debian mirror in /etc/apt/sources.list or /etc/apt/sources.list.d".into())
 }
 
-/// The mirror that one line of either apt source format names, if it is one of Debian's main
-/// archive.
+/// The mirror named by a line of either apt source format, if it is one of Debian's main archive.
 fn mirror_of_line(line: &str) -> Option<String> {
     let line = line.trim();
     if !line.starts_with("URIs:") && !line.starts_with("deb ") {
@@ -100,7 +99,8 @@ fn runner_script(peers: &Path) -> String {
 exec unshare --mount --propagation private sh -c '
   tree={peers}/sid
   user=$1; shift
-  mount --rbind /proc "$tree/proc" && mount --rbind /dev "$tree/dev" && mount --rbind /sys "$tree/sys" || exit 125
+  mount --rbind /proc "$tree/proc" && mount --rbind /dev "$tree/dev" || exit 125
+  mount --rbind /sys "$tree/sys" || exit 125
   mkdir -p "$tree/x" && mount --bind {peers}/x "$tree/x" || exit 125
   exec chroot --userspec="$user:$user" "$tree" "$@"
 ' sh "$@"

@@ -1,4 +1,4 @@
-//! `cargo xtask powercut`: the power cuts of the test command, as many as one likes.
+//! `cargo xtask powercut`: the power cuts of `cargo xtask test`, in any number.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,9 +7,9 @@ use clap::Args;
 
 use crate::peers;
 use crate::run::run_within;
-use crate::test::TESTS;
+use crate::suite::TESTS;
 
-/// How long a run.
+/// What to run.
 #[derive(Args)]
 pub struct Options {
     /// Power cuts on each server

@@ -1,5 +1,5 @@
-//! Running commands: each is printed before it runs, watched while it does ([`crate::watch`]), and
-//! a failure names it.
+//! Runs commands: each is printed first and runs under watch ([`crate::watch`]), and a failure
+//! names it.
 
 use std::fs::File;
 use std::process::{Command, Output, Stdio};
@@ -25,7 +25,7 @@ pub fn run_within(command: &mut Command, bounds: &Bounds) -> Result<(), String> 
     if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
 }
 
-/// Runs `command`, and gives what it prints and how it ends.
+/// Runs `command`, and returns its output and status.
 ///
 /// # Errors
 /// A line naming the command, when it can't be started or hangs.

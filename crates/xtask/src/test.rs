@@ -1,34 +1,31 @@
 //! `cargo xtask test`: everything that must hold, in order of what fails fastest.
 //!
-//! Style, lints, layering and licences first, while PostgreSQL 18 and moto are fetched; then the
-//! crates' tests; then the battery on the simulated disk, beside those tests that shuttle or Miri
-//! runs; then the batteries that run an optimized build of the real program beside PostgreSQL 18.
-//! Tests that need something this machine can't have print `skipped: NAME needs ...`; they are
-//! counted and named at the end, and are an error in CI. Every program runs under watch
+//! 1. Style, layering, lints and licences, while PostgreSQL 18 and moto are fetched
+//! 2. The crates' tests
+//! 3. The battery on the simulated disk, beside the tests that shuttle or Miri runs
+//! 4. The batteries that run an optimized build of the real program beside PostgreSQL 18
+//!
+//! A test that needs something this machine can't have prints `skipped: NAME needs ...`. Skipped
+//! tests are counted and named at the end, and are an error in CI. Every program runs under watch
 //! ([`crate::watch`]), and the last lines tell how long each took.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 
 use clap::Args;
 
 use crate::battery;
-use crate::checked;
-use crate::heard::{Counts, Running, follow};
+use crate::harness::Counts;
+use crate::instrumented;
 use crate::moto;
 use crate::packages::{self, Needed};
 use crate::peers;
 use crate::run::{in_ci, output, run as command, run_within};
+use crate::suite::{BUILD, TESTS, cargo_test};
 use crate::tidy;
-use crate::watch::{self, Bounds, steps};
-
-/// For a build from nothing on a machine that is busy.
-const BUILD: Bounds = Bounds::minutes(60);
-/// For tests: no binary of them takes as long.
-pub const TESTS: Bounds = Bounds::minutes(60);
+use crate::watch::steps;
 
 /// What to leave out of a run.
 #[derive(Args)]
@@ -42,7 +39,7 @@ pub struct Options {
     /// Run nothing but the battery on the simulated disk
     #[arg(long)]
     only_battery: bool,
-    /// How many lives by chance that battery makes; its other parts grow with them
+    /// How many random lives that battery runs; its other parts grow with them
     #[arg(long, default_value_t = battery::SEEDS)]
     seeds: u64,
     /// The battery's first seed: so that a longer run is also another one
@@ -50,10 +47,6 @@ pub struct Options {
     first_seed: u64,
 }
 
-/// Runs the checks and tests.
-///
-/// # Errors
-/// The first check that failed, or the number of failed tests.
 fn run_all(root: &Path, options: &Options) -> Result<(), String> {
     let mut counts = Counts::default();
     if options.only_battery {
@@ -71,7 +64,7 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
     if !options.only_tests {
         quick_checks(root)?;
     }
-    // What is fetched comes while the checks compile.
+    // Downloads run while the checks compile.
     let (peer, moto) = thread::scope(|scope| {
         let fetched = scope.spawn(|| (peers::prepare(root), moto::prepare(root)));
         let checked = if options.only_tests { Ok(()) } else { checks(root) };
@@ -106,7 +99,7 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
         &TESTS,
         &mut counts,
     )?;
-    closely_and_simulated(root, options, &mut counts)?;
+    instrumented_and_simulated(root, options, &mut counts)?;
     if !options.quick {
         let batteries = [
             "test",
@@ -124,36 +117,36 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
     report(&counts)
 }
 
-/// The tests of shuttle and Miri, which run one thread at a time, beside the battery on the
-/// simulated disk, which does not depend on the clock.
-fn closely_and_simulated(
+/// Runs the tests of shuttle and Miri, which use one processor, beside the battery on the simulated
+/// disk, which does not depend on the clock.
+fn instrumented_and_simulated(
     root: &Path,
     options: &Options,
     counts: &mut Counts,
 ) -> Result<(), String> {
-    let mut closely = Counts::default();
-    let looked = thread::scope(|scope| {
-        let looked = scope.spawn(|| {
-            checked::interleavings(root, &mut closely)?;
-            checked::miri(root, &mut closely)
+    let mut beside = Counts::default();
+    let outcome = thread::scope(|scope| {
+        let instrumented = scope.spawn(|| {
+            instrumented::interleavings(root, &mut beside)?;
+            instrumented::miri(root, &mut beside)
         });
         let simulated = match options.quick {
             true => Ok(()),
             false => battery::run(root, options.seeds, options.first_seed, counts),
         };
-        looked
+        instrumented
             .join()
             .map_err(|_| "shuttle's and Miri's runs panicked".to_owned())
             .flatten()
             .and(simulated)
     });
-    counts.add(closely);
-    looked
+    counts.add(beside);
+    outcome
 }
 
 fn quick_checks(root: &Path) -> Result<(), String> {
     command(Command::new("cargo").current_dir(root).args(["fmt", "--all", "--check"]))?;
-    tidy::run(root)
+    tidy::run(root, &tidy::Options::default())
 }
 
 fn checks(root: &Path) -> Result<(), String> {
@@ -162,11 +155,11 @@ fn checks(root: &Path) -> Result<(), String> {
     advisories(root, &deny)?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     run_within(Command::new("cargo").current_dir(root).args(clippy), &BUILD)?;
-    elsewhere(root)
+    other_systems(root)
 }
 
-/// Compiles the door to the disk for other Unixes, as far as their targets can be installed here.
-fn elsewhere(root: &Path) -> Result<(), String> {
+/// Compiles the file layer for other Unixes, as far as their targets can be installed here.
+fn other_systems(root: &Path) -> Result<(), String> {
     for target in ["x86_64-unknown-freebsd", "aarch64-apple-darwin"] {
         let added =
             output(Command::new("rustup").current_dir(root).args(["target", "add", target]));
@@ -195,39 +188,6 @@ fn advisories(root: &Path, deny: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds tests and runs them by cargo, in an environment with `set` in it, and counts them.
-///
-/// # Errors
-/// That cargo failed, unless by tests that failed: those are counted; or that one hangs.
-pub fn cargo_test(
-    root: &Path,
-    set: &[(&str, OsString)],
-    arguments: &[&str],
-    bounds: &Bounds,
-    counts: &mut Counts,
-) -> Result<(), String> {
-    let own = arguments.iter().position(|word| *word == "--").unwrap_or(arguments.len());
-    let (of_cargo, of_tests) = arguments.split_at(own);
-    let cargo = |words: &[&str]| {
-        let mut command = Command::new("cargo");
-        command.current_dir(root).args(words).envs(set.iter().map(|(name, value)| (name, value)));
-        command
-    };
-    // Built first: a build is silent for longer than a test may be.
-    run_within(&mut cargo(&[of_cargo, &["--no-run"]].concat()), &BUILD)?;
-    // Shown output is where a skipped test says so; only those lines of it are printed.
-    let own = if of_tests.is_empty() { &["--"][..] } else { of_tests };
-    let mut command = cargo(&[of_cargo, own, &["--show-output"]].concat());
-    let shown = watch::show(&command);
-    println!("$ {shown}");
-    let running = Running::default();
-    let listen = |output| follow(output, &mut std::io::stdout(), &running);
-    let (status, found) = watch::follow(command.stdin(Stdio::null()), bounds, &running, listen)?;
-    let failed = found.failed > 0;
-    counts.add(found);
-    if status.success() || failed { Ok(()) } else { Err(format!("{shown}: {status}")) }
-}
-
 fn report(counts: &Counts) -> Result<(), String> {
     for skipped in &counts.skipped {
         println!("skipped: {skipped}");
@@ -247,17 +207,16 @@ fn report(counts: &Counts) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the task and leaves nothing of a peer's servers behind.
+/// Runs the checks and tests, and removes what they left in the peer's shared folder.
 ///
 /// # Errors
-/// As the first step that failed.
+/// The first check that failed, or the number of failed tests.
 pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     let outcome = run_all(root, options);
     println!("{}", steps::table());
-    // Test directories under the peer's shared folder belong to the run that made them.
     let shared = root.join("target/peers/x");
     for entry in fs::read_dir(&shared).into_iter().flatten().flatten() {
-        // Best effort: a folder that can't be removed is found again by the next run.
+        // The next run tries again.
         let _ = fs::remove_dir_all(entry.path());
     }
     outcome

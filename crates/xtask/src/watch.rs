@@ -1,10 +1,14 @@
-//! Running a program under watch: with bounds on how long it may take and how long it may do
-//! nothing.
+//! Runs a program (a step) under watch: with bounds on its total time and on its time without a
+//! sign of life.
 //!
-//! A program hangs if it takes longer than [`Bounds::total`], prints nothing for [`Bounds::silent`]
-//! (where its output is followed), or if for [`Bounds::idle`] it prints nothing and all its
-//! processes together use hardly any processor time. Then what they are doing is printed, they are
-//! killed, and the step fails.
+//! A program hangs in one of three cases:
+//!
+//! - It takes longer than [`Bounds::total`].
+//! - Its output is followed, and it prints nothing for [`Bounds::silent`].
+//! - For [`Bounds::idle`] it prints nothing, and its processes use hardly any processor time.
+//!
+//! Then what its processes are doing is printed, they are killed, and the step fails. Other steps
+//! that run at the same time go on.
 //!
 //! - [`processes`]: the processes below this one
 //! - [`steps`]:     how long each program took
@@ -25,26 +29,24 @@ pub mod processes;
 pub mod steps;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Seconds of processor time that a program uses at least while it is idle for [`Bounds::idle`], or
-/// it hangs. Servers that wait use some, and a program that works uses more even if it is one of
-/// many.
+/// A program that uses fewer seconds of processor time within [`Bounds::idle`] is idle. Servers
+/// that wait use some; a program that works uses more, even beside many others.
 const BUSY: f64 = 3.0;
 
 /// How long a program may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// In all.
+    /// In total.
     pub total: Duration,
-    /// Without a word, where its output is followed.
+    /// Without output, where the output is followed.
     pub silent: Duration,
-    /// Without a word and without using the processor.
+    /// Without output and without using the processor.
     pub idle: Duration,
 }
 
 impl Bounds {
-    /// For a program that takes so many minutes at most, on a machine that is busy with other
-    /// things. Bounds that tests have for their own children are shorter than those here: what they
-    /// say is closer to the matter.
+    /// For a program that takes so many minutes at most, on a busy machine. Tests have shorter
+    /// bounds for their own children, since they can say more about what went wrong.
     pub const fn minutes(total: u64) -> Bounds {
         let silent = Duration::from_secs(60 * 20);
         Bounds {
@@ -54,7 +56,7 @@ impl Bounds {
         }
     }
 
-    /// For so many times the usual work.
+    /// For a multiple of the usual work.
     pub fn times(self, times: u64) -> Bounds {
         let times = u32::try_from(times.max(1)).unwrap_or(u32::MAX);
         let (total, silent) = (self.total.saturating_mul(times), self.silent.saturating_mul(times));
@@ -65,18 +67,18 @@ impl Bounds {
 /// For programs of which nothing else is known.
 pub const USUAL: Bounds = Bounds::minutes(30);
 
-/// What is known of a program while it runs, from what it prints.
-pub trait Heard: Sync {
-    /// When it has last printed something.
+/// How far a running program has come, by its output.
+pub trait Progress: Sync {
+    /// When it last printed something.
     fn last(&self) -> Instant;
-    /// What it seems to be at, if it hangs.
+    /// What it seems to be doing, to be printed if it hangs.
     fn at(&self) -> Vec<String>;
 }
 
 /// Runs a program to its end; its output goes where `command` says.
 ///
 /// # Errors
-/// That it can't be started, or hangs.
+/// When it can't be started, or hangs.
 pub fn status(command: &mut Command, bounds: &Bounds) -> Result<ExitStatus, String> {
     let shown = show(command);
     let mut child = command.spawn().map_err(|e| format!("{shown}: {e}"))?;
@@ -94,11 +96,11 @@ pub fn output(command: &mut Command, bounds: &Bounds) -> Result<Output, String> 
     let errors = child.stderr.take();
     let (done, all_errors) = channel();
     thread::spawn(move || {
-        // Nobody waits for it if the program hangs.
+        // The receiver is gone if the program hangs.
         let _ = done.send(read_all(errors));
     });
     let (status, stdout) =
-        listened(&mut child, &shown, bounds, None, |output| read_all(Some(output)))?;
+        run_listened(&mut child, &shown, bounds, None, |output| read_all(Some(output)))?;
     let stderr = whole(&all_errors, &shown, status, bounds)?;
     Ok(Output { status, stdout, stderr })
 }
@@ -110,19 +112,19 @@ pub fn output(command: &mut Command, bounds: &Bounds) -> Result<Output, String> 
 pub fn follow<T: Send>(
     command: &mut Command,
     bounds: &Bounds,
-    heard: &dyn Heard,
+    progress: &dyn Progress,
     listen: impl FnOnce(ChildStdout) -> T + Send,
 ) -> Result<(ExitStatus, T), String> {
     let shown = show(command);
     command.stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|e| format!("{shown}: {e}"))?;
-    listened(&mut child, &shown, bounds, Some(heard), listen)
+    run_listened(&mut child, &shown, bounds, Some(progress), listen)
 }
 
 /// Waits for a program that was told to end.
 ///
 /// # Errors
-/// That it hangs.
+/// When it hangs.
 pub fn wait(child: &mut Child, shown: &str) -> Result<ExitStatus, String> {
     attend(child, shown, &USUAL, None)
 }
@@ -145,32 +147,32 @@ fn debugger() -> Option<PathBuf> {
 
 fn read_all(pipe: Option<impl Read>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // What could be read before an error is all there is to show.
+    // After an error, what was read so far is all there is.
     let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
     bytes
 }
 
-fn listened<T: Send>(
+fn run_listened<T: Send>(
     child: &mut Child,
     shown: &str,
     bounds: &Bounds,
-    heard: Option<&dyn Heard>,
+    progress: Option<&dyn Progress>,
     listen: impl FnOnce(ChildStdout) -> T + Send,
 ) -> Result<(ExitStatus, T), String> {
     let output = child.stdout.take().ok_or_else(|| format!("{shown}: its output is not piped"))?;
     thread::scope(|scope| {
-        let (done, heard_all) = channel();
+        let (done, all_output) = channel();
         scope.spawn(move || {
-            // Nobody waits for it if the program hangs.
+            // The receiver is gone if the program hangs.
             let _ = done.send(listen(output));
         });
-        let status = attend(child, shown, bounds, heard)?;
-        Ok((status, whole(&heard_all, shown, status, bounds)?))
+        let status = attend(child, shown, bounds, progress)?;
+        Ok((status, whole(&all_output, shown, status, bounds)?))
     })
 }
 
-/// What a program that has ended has printed. A process that it has left behind may hold its output
-/// open.
+/// The output of a program that has ended. A process that it left behind may hold its output open:
+/// then that process is killed.
 fn whole<T>(
     output: &Receiver<T>,
     shown: &str,
@@ -194,11 +196,12 @@ fn attend(
     child: &mut Child,
     shown: &str,
     bounds: &Bounds,
-    heard: Option<&dyn Heard>,
+    progress: Option<&dyn Progress>,
 ) -> Result<ExitStatus, String> {
     let failed = |e: &dyn std::fmt::Display| format!("{shown}: {e}");
     let begun = Instant::now();
     let number = i32::try_from(child.id()).map_err(|e| failed(&e))?;
+    let _running = processes::Step::begin(number);
     let pid = Pid::from_raw(number).ok_or_else(|| failed(&"it has no number"))?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| failed(&e))?;
     let pause = (bounds.idle.min(bounds.total) / 8).min(Duration::from_secs(10));
@@ -211,32 +214,32 @@ fn attend(
             Err(error) => return Err(failed(&error)),
         }
         let now: f64 = processes::tree(number).iter().map(Process::cpu_seconds).sum();
-        // It becomes less when processes end whose parents have not waited for them.
+        // The sum falls when processes end whose parents have not waited for them.
         if now < used || now >= used + BUSY {
             (used, sign) = (now, Instant::now());
         }
-        let last = heard.map_or(begun, Heard::last);
+        let last = progress.map_or(begun, Progress::last);
         let why = if begun.elapsed() > bounds.total {
             format!("it has not ended after {:?}", bounds.total)
         } else if sign.max(last).elapsed() > bounds.idle {
             format!("it has done nothing for {:?}", bounds.idle)
-        } else if heard.is_some() && last.elapsed() > bounds.silent {
+        } else if progress.is_some() && last.elapsed() > bounds.silent {
             format!("it has printed nothing for {:?}", bounds.silent)
         } else {
             continue;
         };
-        return Err(end(child, shown, &why, heard));
+        return Err(end(child, shown, &why, progress));
     }
-    // It has ended, and its times can be read until it is waited for.
+    // Its times can be read until it is waited for.
     let cpu = Process::find(number).map_or(0.0, |process| process.cpu_seconds());
     steps::add(shown, begun.elapsed(), cpu);
     child.wait().map_err(|e| failed(&e))
 }
 
-/// Tells what a program that hangs is doing, and kills it and everything below it.
-fn end(child: &mut Child, shown: &str, why: &str, heard: Option<&dyn Heard>) -> String {
+/// Prints what a program that hangs is doing, and kills it and everything below it.
+fn end(child: &mut Child, shown: &str, why: &str, progress: Option<&dyn Progress>) -> String {
     let mut message = format!("{shown} hangs: {why}");
-    for at in heard.map(Heard::at).unwrap_or_default() {
+    for at in progress.map(Progress::at).unwrap_or_default() {
         message.push_str("\n    ");
         message.push_str(&at);
     }
@@ -246,7 +249,7 @@ fn end(child: &mut Child, shown: &str, why: &str, heard: Option<&dyn Heard>) -> 
         processes::kill_tree(number);
     }
     let _ = child.wait();
-    // Servers that have detached themselves are no longer below it, but below this process.
+    // Servers that detached themselves are children of this process now.
     for left in processes::kill_adopted() {
         println!("killed too: {left}");
     }

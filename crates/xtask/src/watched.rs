@@ -1,5 +1,5 @@
-//! `cargo xtask watch`: one program of tests, run as `cargo xtask test` runs all of them: what
-//! hangs is named, shown and ended.
+//! `cargo xtask watch`: runs one program of tests under watch, as `cargo xtask test` runs all of
+//! them. If it hangs, its tests and processes are named and it is killed.
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::heard::{Running, follow};
+use crate::harness::{Running, follow};
 use crate::watch::{self, Bounds};
 
 /// What to run, and how long it may take.
@@ -27,10 +27,10 @@ pub struct Options {
     words: Vec<OsString>,
 }
 
-/// Runs it.
+/// Runs the program.
 ///
 /// # Errors
-/// That it fails, can't be started or hangs.
+/// When it fails, can't be started or hangs.
 pub fn run(options: &Options) -> Result<(), String> {
     let [total, silent, idle] =
         [options.total, options.silent, options.idle].map(Duration::from_secs);

@@ -76,7 +76,7 @@ impl Heap {
     /// room.
     pub(super) fn ensure_log_room_to_delete(&self, be: &mut Backend) -> Result<(), AccessError> {
         if self.logged {
-            self.wal.ensure_room_of_the_spare(&mut be.io, RECORD_ROOM)?;
+            self.wal.ensure_room_to_free_space(&mut be.io, RECORD_ROOM)?;
         }
         Ok(())
     }

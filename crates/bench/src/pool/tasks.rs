@@ -107,7 +107,7 @@ fn evict(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
             joined(user.join())?;
         }
         while !cleaner.is_finished() {
-            shared.pool.call_cleaner();
+            shared.pool.wake_cleaner();
             thread::yield_now();
         }
         joined(cleaner.join())?;

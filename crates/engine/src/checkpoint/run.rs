@@ -158,7 +158,7 @@ fn write_everything(
     let started = Instant::now();
     // After a failure other than a sync's, the next checkpoint writes the pages.
     report.slru_pages = core.heaps.clog.flush_behind(&mut be.io, |io| {
-        core.wal.flush_unawaited(io)?;
+        core.wal.flush_async_commits(io)?;
         core.fatal.check_alive()
     })?;
     write_pages(core, be, causes, redo, report)?;

@@ -2,10 +2,11 @@
 
 use forebay_access::redo::Registry;
 use forebay_aio::sync::Instant;
-use forebay_format::control::{ControlFile};
+use forebay_format::control::ControlFile;
 use forebay_format::timeline::TimelineHistory;
 use forebay_storage::Backend;
 use forebay_txn::redo::RedoContext;
+use forebay_wal::EndOfWal;
 
 use super::ahead::ReadAhead;
 use super::scan::{self, Scan};
@@ -14,7 +15,7 @@ use crate::config::{PrefetchStats, RecoveryProgress};
 use crate::error::EngineError;
 
 impl Startup<'_> {
-    /// Looks through the log that is to be replayed.
+    /// Reads the log that is to be replayed, without changing anything.
     pub(super) fn scan(
         &self,
         be: &mut Backend,
@@ -43,6 +44,8 @@ impl Startup<'_> {
         Ok(scan)
     }
 
+    /// Replays the log up to its end, empties unlogged tables, and clears pg_xact of ids that the log
+    /// does not know.
     pub(super) fn replay(
         &self,
         be: &mut Backend,
@@ -53,54 +56,19 @@ impl Startup<'_> {
         registry: &Registry,
     ) -> Result<Started, EngineError> {
         let redo = checkpoint.point.redo;
-        let started = Instant::now();
         let reader = self.reader(control, history, redo);
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
         self.clog.set_recovering(true);
-        let prefetch = PrefetchStats::default();
         let mut progress = RecoveryProgress {
             redo,
             at: redo,
             end: scan.end.end,
             records: 0,
-            prefetch,
+            prefetch: PrefetchStats::default(),
             done: false,
         };
         let mut ctx = RedoContext::new(be, self.pool, self.clog, &checkpoint.point);
-        tracing::info!("redo starts at {redo}");
-        while let Some(record) = ahead.next(ctx.be)? {
-            self.config.recovery_stop.check()?;
-            redo_one(registry, &record, &mut ctx)?;
-            progress.at = record.end;
-            progress.records += 1;
-            progress.prefetch = ahead.stats();
-            if progress.records.is_multiple_of(REPORT_EVERY) {
-                tracing::info!(
-                    "redo in progress, elapsed time: {:.2} s, current LSN: {}",
-                    started.elapsed().as_secs_f64(),
-                    progress.at
-                );
-                self.report(&progress);
-            }
-        }
-        let end =
-            ahead.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
-        if end.end != scan.end.end {
-            let message = format!(
-                "WAL ended at {} and now ends at {}: {}",
-                scan.end.end, end.end, end.reason
-            );
-            return Err(EngineError::corrupt(message)
-                .with_hint("Somebody else writes to it, or the disk fails."));
-        }
-        tracing::info!(
-            "redo done at {}: {} ({} records, {:.2} s; {} pages read ahead)",
-            end.last_record,
-            end.reason,
-            progress.records,
-            started.elapsed().as_secs_f64(),
-            ahead.stats().prefetch
-        );
+        let end = self.redo_all(&mut ahead, registry, &mut ctx, &mut progress)?;
         ctx.check_missing()?;
         let mut counters = ctx.counters;
         forebay_aio::planted_bug!(self.aio, RecoveryReusesTransactionIds, {
@@ -122,5 +90,51 @@ impl Startup<'_> {
             floor: None,
             ended: None,
         })
+    }
+
+    /// Redoes all records. Returns the end of the log.
+    fn redo_all(
+        &self,
+        ahead: &mut ReadAhead<'_>,
+        registry: &Registry,
+        ctx: &mut RedoContext<'_>,
+        progress: &mut RecoveryProgress,
+    ) -> Result<EndOfWal, EngineError> {
+        let started = Instant::now();
+        tracing::info!("redo starts at {}", progress.redo);
+        while let Some(record) = ahead.next(ctx.be)? {
+            self.config.recovery_stop.check()?;
+            redo_one(registry, &record, ctx)?;
+            progress.at = record.end;
+            progress.records += 1;
+            progress.prefetch = ahead.stats();
+            if progress.records.is_multiple_of(REPORT_EVERY) {
+                tracing::info!(
+                    "redo in progress, elapsed time: {:.2} s, current LSN: {}",
+                    started.elapsed().as_secs_f64(),
+                    progress.at
+                );
+                self.report(progress);
+            }
+        }
+        let end =
+            ahead.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
+        if end.end != progress.end {
+            let message = format!(
+                "WAL ended at {} and now ends at {}: {}",
+                progress.end, end.end, end.reason
+            );
+            return Err(EngineError::corrupt(message)
+                .with_hint("Somebody else writes to it, or the disk fails."));
+        }
+        tracing::info!(
+            "redo done at {}: {} ({} records, {:.2} s; {} pages read ahead)",
+            end.last_record,
+            end.reason,
+            progress.records,
+            started.elapsed().as_secs_f64(),
+            ahead.stats().prefetch
+        );
+        Ok(end)
     }
 }

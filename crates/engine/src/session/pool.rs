@@ -83,7 +83,14 @@ impl Session {
             if range.is_empty() {
                 return Ok(0);
             }
-            Ok(forebay_storage::prewarm(&pool, &mut session.backend, table.locator, fork, range, mode)?)
+            Ok(forebay_storage::prewarm(
+                &pool,
+                &mut session.backend,
+                table.locator,
+                fork,
+                range,
+                mode,
+            )?)
         })
     }
 
@@ -164,8 +171,8 @@ fn shared_only(table: &Table, function: &str) -> Result<(), EngineError> {
 
 fn fork_blocks(smgr: &Smgr, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
     // Of another session's temporary table: a look at its files.
-    let owner = table.temp.filter(|_| !smgr.is_private());
-    let theirs = owner.map(|slot| smgr.private(owner_number(slot)));
+    let owner = table.temp.filter(|_| !smgr.is_temporary());
+    let theirs = owner.map(|slot| smgr.temporary(owner_number(slot)));
     let smgr = theirs.as_deref().unwrap_or(smgr);
     let exists = smgr.exists(table.locator, fork)?;
     Ok(if exists { Some(smgr.nblocks(table.locator, fork)?) } else { None })

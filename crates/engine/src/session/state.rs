@@ -296,9 +296,9 @@ impl Session {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let change = open.changed_catalogs.then(|| core.database.cache.change());
         let options = self.settings.commit_options();
-        let committed = core
-            .fatal
-            .watch("commit", || core.xacts.commit_with(&mut self.backend.io, &mut open.tx, &options));
+        let committed = core.fatal.watch("commit", || {
+            core.xacts.commit_with(&mut self.backend.io, &mut open.tx, &options)
+        });
         match committed {
             Ok(finished) => {
                 core.counters.commits.count();
@@ -349,7 +349,8 @@ impl Session {
             return Ok(());
         }
         let change = open.changed_catalogs.then(|| core.database.cache.change());
-        let result = core.fatal.watch("abort", || core.xacts.abort(&mut self.backend.io, &mut open.tx));
+        let result =
+            core.fatal.watch("abort", || core.xacts.abort(&mut self.backend.io, &mut open.tx));
         if let Ok(finished) = &result {
             self.remove_files(finished);
         }

@@ -290,7 +290,8 @@ impl Session {
         self.call(|session, core| {
             session.lock_table(core, table, LockMode::AccessExclusive)?;
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            Reader::new(&core.database, &mut session.backend, snapshot).refuse_indexed_catalogs()?;
+            Reader::new(&core.database, &mut session.backend, snapshot)
+                .refuse_indexed_catalogs()?;
             let (tx, be) = session.changing()?;
             ddl::drop_table(&core.database, be, tx, table)?;
             session.temp.note_dropped(table.oid);

@@ -16,7 +16,7 @@ use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, Persistence};
 use forebay_catalog::{ColumnDef, Table};
 use forebay_format::Fork;
-use forebay_storage::{BufferPool, LocalPool};
+use forebay_storage::{BufferPool, TempRelations};
 use forebay_types::Oid;
 
 use super::state::Session;
@@ -68,7 +68,8 @@ impl Session {
         let emptied = of(&self.temp.tables, OnCommit::DeleteRows);
         self.drop_temp(core, doomed)?;
         for table in emptied {
-            let Some(pool) = &self.temp.pool else { break };
+            let Some(relations) = &self.temp.pool else { break };
+            let pool = relations.pool();
             if pool.nblocks(table.locator, Fork::Main)? > 0 {
                 pool.truncate(&mut self.backend, table.locator, Fork::Main, 0)?;
                 core.heaps.spaces.forget(table.locator);
@@ -97,10 +98,10 @@ impl Session {
     }
 
     /// The session's pool for temporary tables, which is made if there is none.
-    fn take_temp_pool(&mut self, core: &Core) -> Result<LocalPool, EngineError> {
+    fn take_temp_pool(&mut self, core: &Core) -> Result<TempRelations, EngineError> {
         match self.temp.pool.take() {
             Some(pool) => Ok(pool),
-            None => Ok(LocalPool::new(
+            None => Ok(TempRelations::new(
                 &core.pool,
                 owner_number(self.temp.slot),
                 self.settings.temp_buffers,
@@ -120,8 +121,8 @@ impl Session {
         }
         let mut pool = self.take_temp_pool(core)?;
         let wanted = self.settings.temp_buffers;
-        let resized = if pool.buffers() == wanted { Ok(()) } else { pool.resize(wanted) };
-        let found = Arc::clone(&pool);
+        let resized = if pool.pool().buffers() == wanted { Ok(()) } else { pool.resize(wanted) };
+        let found = Arc::clone(pool.pool());
         self.temp.pool = Some(pool);
         resized?;
         Ok(found)
@@ -130,7 +131,7 @@ impl Session {
     /// How many buffers its temporary tables have, once one was needed: temp_buffers has no say
     /// from then on.
     pub fn temp_buffers_in_use(&self) -> Option<usize> {
-        self.temp.pool.as_ref().filter(|pool| pool.is_used()).map(|pool| pool.buffers())
+        self.temp.pool.as_ref().filter(|pool| pool.is_used()).map(|pool| pool.pool().buffers())
     }
 
     /// A transaction is over: the files of temporary tables that are gone go.

@@ -2,7 +2,7 @@
 
 use forebay_catalog::temp_namespace;
 use forebay_format::RelFileLocator;
-use forebay_storage::LocalPool;
+use forebay_storage::TempRelations;
 use forebay_types::Oid;
 
 /// The name by which every session calls the namespace of its temporary tables.
@@ -39,7 +39,7 @@ pub(super) struct TempTables {
     pub(super) slot: u32,
     pub(super) tables: Vec<TempTable>,
     /// Their pages, from the first one on.
-    pub(super) pool: Option<LocalPool>,
+    pub(super) pool: Option<TempRelations>,
 }
 
 /// The number that the files of a slot's session are named for.

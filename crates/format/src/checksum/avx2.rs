@@ -6,7 +6,8 @@ use std::arch::x86_64::{
     _mm256_storeu_si256, _mm256_xor_si256,
 };
 
-use super::{LANES, PRIME, PageBytes, ROW_BYTES, ROWS, START};
+use super::columns::{LANES, PRIME, ROW_BYTES, ROWS, START};
+use crate::page::PageBytes;
 
 const REGISTERS: usize = 4;
 const REGISTER_BYTES: usize = 32;

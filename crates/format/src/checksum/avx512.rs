@@ -11,7 +11,8 @@ use std::arch::x86_64::{
     _mm512_storeu_si512, _mm512_ternarylogic_epi32, _mm512_xor_si512,
 };
 
-use super::{CHECKSUM_WORD, LANES, PRIME, PageBytes, ROW_BYTES, ROWS, START};
+use super::columns::{CHECKSUM_WORD, LANES, PRIME, ROW_BYTES, ROWS, START};
+use crate::page::PageBytes;
 
 const REGISTERS: usize = 2;
 const REGISTER_BYTES: usize = 64;

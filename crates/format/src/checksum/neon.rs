@@ -5,7 +5,8 @@ use std::arch::aarch64::{
     vreinterpretq_u32_u8, vshrq_n_u32, vst1q_u32,
 };
 
-use super::{LANES, PRIME, PageBytes, ROW_BYTES, ROWS, START};
+use super::columns::{LANES, PRIME, ROW_BYTES, ROWS, START};
+use crate::page::PageBytes;
 
 const REGISTERS: usize = 8;
 const REGISTER_BYTES: usize = 16;

@@ -1,7 +1,8 @@
-//! Plain code: what every other variant is compared with. (Compilers make vectors of it, of the
-//! width that they may assume.)
+//! Plain code, to which the tests compare the other variants. The compiler vectorizes it for the
+//! baseline of the architecture.
 
-use super::{CHECKSUM_WORD, LANES, PRIME, PageBytes, ROW_BYTES, START};
+use super::columns::{CHECKSUM_WORD, LANES, PRIME, ROW_BYTES, START};
+use crate::page::PageBytes;
 
 fn round(sums: &mut [u32; LANES], row: &[u32; LANES]) {
     for (sum, word) in sums.iter_mut().zip(row) {

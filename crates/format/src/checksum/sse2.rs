@@ -1,8 +1,8 @@
 //! SSE2: the 32 columns are eight registers.
 //!
-//! Every x86-64 processor has it, so this is what a program built without options runs, a
-//! distribution's PostgreSQL among them: the mark that wider registers are measured against. It
-//! lacks the multiplication of four words; two multiplications of two make it.
+//! Every x86-64 processor has SSE2. A program built without options uses it, such as a
+//! distribution's PostgreSQL, so it is the baseline of measurements. SSE2 cannot multiply four
+//! words at once, so this multiplies two words twice.
 
 use std::arch::x86_64::{
     __m128i, _mm_and_si128, _mm_loadu_si128, _mm_mul_epu32, _mm_set1_epi32, _mm_setr_epi32,
@@ -10,7 +10,8 @@ use std::arch::x86_64::{
     _mm_unpacklo_epi32, _mm_xor_si128,
 };
 
-use super::{LANES, PRIME, PageBytes, ROW_BYTES, ROWS, START};
+use super::columns::{LANES, PRIME, ROW_BYTES, ROWS, START};
+use crate::page::PageBytes;
 
 const REGISTERS: usize = 8;
 const REGISTER_BYTES: usize = 16;

@@ -1,13 +1,13 @@
-//! Reading memory and doing next to nothing with it: what no checksum can be faster than. For
-//! measurements.
+//! Only reads pages: an upper limit for the speed of a checksum, for measurements.
 
-use super::{PageBytes, Variant};
+use super::variant::Variant;
+use crate::page::PageBytes;
 
-/// How many pages are read side by side. Memory gives more to several readers than to one.
+/// How many pages can be read at the same time. Memory is faster with several streams.
 pub const TOUCH_STREAMS: [usize; 3] = [1, 4, 8];
 
-/// Reads every byte once, by the widest registers there are, `streams` pages at a time (one of
-/// [`TOUCH_STREAMS`]; others count as 1), and returns a sum of it all.
+/// Reads every byte once with the widest registers, and returns a sum of all. Reads `streams` pages
+/// at the same time, which is one of [`TOUCH_STREAMS`]; other numbers count as 1.
 pub fn touch(pages: &[PageBytes], streams: usize) -> u64 {
     match streams {
         4 => groups::<4>(pages),
@@ -35,7 +35,7 @@ fn sum<const N: usize>(pages: [&PageBytes; N]) -> u64 {
     }
 }
 
-/// The compiler makes vectors of it.
+/// The compiler vectorizes it.
 fn plain<const N: usize>(pages: [&PageBytes; N]) -> u64 {
     let mut all = 0_u64;
     for page in pages {
@@ -52,8 +52,7 @@ mod x86_64 {
         _mm512_add_epi64, _mm512_loadu_si512, _mm512_reduce_add_epi64, _mm512_setzero_si512,
     };
 
-    use super::PageBytes;
-    use crate::ids::BLOCK_SIZE;
+    use crate::{ids::BLOCK_SIZE, page::PageBytes};
 
     #[allow(
         clippy::needless_range_loop,

@@ -1,14 +1,14 @@
-//! The variants, and the choice among them.
+//! The list of variants, and the choice among them.
 
-use super::{PageBytes, folded, scalar};
-use crate::ids::BlockNumber;
+use super::{columns::folded, scalar};
+use crate::{ids::BlockNumber, page::PageBytes};
 
-/// An implementation of the page checksum. All give the same sums.
+/// An implementation of the page checksum. All compute the same checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// Plain code, everywhere.
+    /// Plain code, on every processor.
     Scalar,
-    /// What an x86-64 program built without options runs.
+    /// 128-bit registers, on every x86-64 processor.
     Sse2,
     /// 256-bit registers.
     Avx2,
@@ -19,11 +19,11 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All of them, the better ones of an architecture last.
+    /// All variants, the faster ones of an architecture last.
     pub const ALL: [Variant; 5] =
         [Variant::Scalar, Variant::Sse2, Variant::Avx2, Variant::Avx512, Variant::Neon];
 
-    /// How many pages [`Variant::checksum_pages`] can take side by side.
+    /// How many pages [`Variant::checksum_pages`] can hash at the same time.
     pub const SIDE_BY_SIDE: [usize; 3] = [1, 2, 4];
 
     /// Its name.
@@ -37,7 +37,7 @@ impl Variant {
         }
     }
 
-    /// Can this processor run it?
+    /// Whether this processor can run it.
     pub fn is_available(self) -> bool {
         match self {
             Variant::Scalar => true,
@@ -57,12 +57,12 @@ impl Variant {
         }
     }
 
-    /// Those that this processor can run.
+    /// The variants that this processor can run.
     pub fn available() -> impl Iterator<Item = Variant> {
         Variant::ALL.into_iter().filter(|variant| variant.is_available())
     }
 
-    /// The choice: the widest registers that the processor has.
+    /// The fastest available variant: the one with the widest registers.
     #[inline]
     pub fn best() -> Variant {
         if cfg!(target_arch = "aarch64") {
@@ -78,7 +78,7 @@ impl Variant {
         }
     }
 
-    /// How many pages it is best given side by side: as many as the registers hold.
+    /// How many pages to hash at the same time: as many as fit the registers.
     pub fn preferred(self) -> usize {
         match self {
             Variant::Scalar | Variant::Sse2 => 1,

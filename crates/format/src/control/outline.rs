@@ -1,27 +1,32 @@
-//! The control file of any PostgreSQL from 15 to 18, as far as page checksums and base backups need
-//! it.
+//! The fields of the control file that page checksums and base backups need, of PostgreSQL 15 to
+//! 18.
 //!
 //! ```text
-//!   0        8         12       16       32         40     48        216      220       228      252        288        292
-//!   +--------+---------+--------+--------+----------+------+---------+--------+---------+--------+----------+----------+-----+
-//!   | system | version | catalog| state  | check-   | redo | time-   | block  | segment | WAL    | checksum | crc of   | crc |
-//!   | id     |         | version|        | point    |      | line    | size   | blocks  | segment| version  | 15 to 17 | 18  |
-//!   +--------+---------+--------+--------+----------+------+---------+--------+---------+--------+----------+----------+-----+
+//!   0        8         12        16      24     32           40     48         52
+//!   +--------+---------+---------+-------+------+------------+------+----------+---
+//!   | system | version | catalog | state | time | checkpoint | redo | timeline | ...
+//!   | id     |         | version |       |      | record     |      |          |
+//!   +--------+---------+---------+-------+------+------------+------+----------+---
+//!   216      220       224    228       232    252        256    288        292
+//!   +--------+---------+------+---------+------+----------+------+----------+------+
+//!   | block  | segment | ...  | WAL     | ...  | checksum | ...  | crc of   | crc  |
+//!   | size   | blocks  |      | segment |      | version  |      | 15 to 17 | of 18|
+//!   +--------+---------+------+---------+------+----------+------+----------+------+
 //! ```
 //!
-//! - system id: which cluster
-//! - version: which layout; 1300 has no byte for the signedness of char, so its checksum lies four
-//!   bytes lower
-//! - catalog version: which PostgreSQL; part of the names of tablespace directories
-//! - state: is it shut down?
+//! - system id: identifies the cluster
+//! - version: determines the layout; version 1300 has no byte for the signedness of char, so its
+//!   checksum is four bytes lower
+//! - catalog version: PostgreSQL's major version; part of the names of tablespace directories
+//! - state: whether the cluster is shut down
 //! - checkpoint, redo, timeline: the last checkpoint's record, where recovery from it begins, and
-//!   the timeline it is on
+//!   its timeline
 //! - block size, blocks of a segment: how to read the relation files
-//! - checksum version: 1 if the pages carry checksums
+//! - checksum version: 1 if pages have checksums
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::{CATALOG_VERSION, CONTROL_VERSION, ControlError, DbState, FILE_SIZE};
+use super::file::{CATALOG_VERSION, CONTROL_VERSION, ControlError, DbState, FILE_SIZE};
 use crate::{
     bytes::{put, u32_at},
     crc,
@@ -41,15 +46,15 @@ const SEGMENT_BLOCKS_AT: usize = 220;
 const WAL_SEGMENT_SIZE_AT: usize = 228;
 const CHECKSUM_VERSION_AT: usize = 252;
 
-/// Control file version, and where its checksum lies.
+/// Control file version, and offset of its checksum.
 const LAYOUTS: [(u32, usize); 2] = [(1300, 288), (CONTROL_VERSION, 292)];
-/// No layout has fewer bytes. A file of fewer tells no version either: it was cut.
+/// The shortest layout. A shorter file was truncated.
 const SHORTEST: usize = 292;
 /// Catalog version and PostgreSQL's major version.
 const MAJORS: [(u32, u32); 4] =
     [(202_209_061, 15), (202_307_071, 16), (202_406_281, 17), (CATALOG_VERSION, 18)];
 
-/// What page checksums and base backups need of a control file.
+/// The fields of a control file that page checksums and base backups need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     bytes: [u8; FILE_SIZE],
@@ -58,28 +63,28 @@ pub struct Outline {
     pub major: u32,
     /// The catalogs' version.
     pub catalog_version: u32,
-    /// What the cluster was doing.
+    /// State of the cluster.
     pub state: DbState,
     /// Bytes of a block.
     pub block_size: u32,
     /// Blocks of a relation segment.
     pub segment_blocks: u32,
-    /// The cluster.
+    /// Identifies the cluster.
     pub system_id: u64,
     /// The last checkpoint's record.
     pub checkpoint: Lsn,
     /// Where recovery from it begins.
     pub redo: Lsn,
-    /// The timeline it is on.
+    /// Its timeline.
     pub timeline: TimelineId,
     /// Size of WAL segments.
     pub wal_segment_size: SegmentSize,
-    /// 1 if pages carry checksums, else 0.
+    /// 1 if pages have checksums, else 0.
     pub checksum_version: u32,
 }
 
 impl Outline {
-    /// Decodes the beginning of the file; what it does not need of it, it keeps as it is.
+    /// Decodes the file. The other bytes are kept for [`Outline::with_checksum_version`].
     pub fn decode(bytes: &[u8]) -> Result<Outline, ControlError> {
         let short = || ControlError::TooShort(bytes.len());
         let number = |at| u32_at(bytes, at).ok_or_else(short);
@@ -137,13 +142,13 @@ impl Outline {
         })
     }
 
-    /// The directory below a tablespace's that holds this cluster's files.
+    /// The subdirectory of a tablespace that holds this cluster's files.
     pub fn tablespace_directory(&self) -> String {
         format!("PG_{}_{}", self.major, self.catalog_version)
     }
 
-    /// The whole file with another checksum version, written at this time (seconds of the Unix
-    /// epoch).
+    /// Encodes the whole file with another checksum version and write time, which is in seconds of
+    /// the Unix epoch.
     pub fn with_checksum_version(&self, checksum_version: u32, time: i64) -> [u8; FILE_SIZE] {
         let mut out = self.bytes;
         put(&mut out, TIME_AT, time.to_le_bytes());
@@ -157,11 +162,11 @@ impl Outline {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
-    use super::super::{ControlFile, tests::sample};
+    use super::super::file::{ControlFile, tests::sample};
     use super::*;
     use proptest::prelude::*;
 
-    /// As a file of PostgreSQL 15 to 17 would be.
+    /// A file of PostgreSQL 15 to 17.
     fn older(catalog: u32) -> [u8; FILE_SIZE] {
         let mut bytes = sample().encode();
         put(&mut bytes, VERSION_AT, 1300_u32.to_le_bytes());
@@ -195,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn older_files_have_their_checksum_elsewhere() {
+    fn older_versions_have_their_checksum_at_another_offset() {
         for (catalog, major) in MAJORS {
             if major < 18 {
                 let outline = Outline::decode(&older(catalog)).unwrap();
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_is_too_short_whatever_it_says() {
+    fn a_truncated_file_is_too_short() {
         for file in [older(202_209_061), sample().encode(), [0; FILE_SIZE]] {
             for len in [0, 7, 100, 291] {
                 assert_eq!(Outline::decode(&file[..len]), Err(ControlError::TooShort(len)));

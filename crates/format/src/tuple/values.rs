@@ -1,18 +1,16 @@
-//! Values into tuples and back.
+//! Forms tuples from values, and deforms them.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::{
-    HEADER_SIZE, HEAP_HASNULL, HEAP_HASVARWIDTH, HOFF_AT, HeapTuple, INFOMASK_AT, INFOMASK2_AT,
-    TupleError,
+use super::header::{
+    CTID_AT, HEADER_SIZE, HEAP_HASNULL, HEAP_HASVARWIDTH, HOFF_AT, HeapTuple, INFOMASK_AT,
+    INFOMASK2_AT, MAX_ATTRIBUTES, TupleError,
 };
 use crate::{
     bytes::{max_align, put},
+    ids::ItemPointer,
     varlena::{self, Varlena},
 };
-
-/// Most values a heap tuple can have.
-pub const MAX_ATTRIBUTES: usize = 1600;
 
 /// Alignment of a type's values inside tuples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,7 +42,7 @@ impl Align {
         }
     }
 
-    /// The alignment of this letter.
+    /// The alignment with a letter.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             b'c' => Some(Self::Char),
@@ -69,7 +67,7 @@ pub struct AttrLayout {
     pub len: i16,
     /// Alignment.
     pub align: Align,
-    /// Is it passed by value in PostgreSQL? Has no effect on stored bytes.
+    /// Whether PostgreSQL passes it by value. Has no effect on stored bytes.
     pub by_val: bool,
     /// Storage "plain": a value of variable length never gets the short header.
     pub plain: bool,
@@ -102,18 +100,19 @@ impl AttrLayout {
     }
 }
 
-/// Makes a tuple: header with null bitmap, then the values. See [`form_tuple_into`].
+/// Forms a tuple: header, null bitmap, values. See [`form_tuple_into`].
 pub fn form_tuple(attrs: &[AttrLayout], values: &[Option<&[u8]>]) -> Result<Vec<u8>, TupleError> {
     let mut out = Vec::new();
     form_tuple_into(attrs, values, &mut out)?;
     Ok(out)
 }
 
-/// Appends a tuple to `out`, which should be empty or at a multiple of 8; returns its length.
+/// Appends a tuple to `out`, whose length should be a multiple of 8, and returns the tuple's
+/// length.
 ///
-/// A value is what its type stores: the little-endian bytes of a fixed type, the bytes after the
-/// header of a variable one, the text without the zero byte of a cstring. `None` is NULL.
-/// Transaction fields are left zero, ctid points nowhere.
+/// A value is given as its type stores it: the little-endian bytes of a fixed type, the bytes
+/// behind the header of a variable-length type, a cstring without its zero byte. `None` is NULL.
+/// The transaction fields are zero, and ctid is invalid.
 pub fn form_tuple_into(
     attrs: &[AttrLayout],
     values: &[Option<&[u8]>],
@@ -138,14 +137,13 @@ pub fn form_tuple_into(
     tuple.finish()
 }
 
-/// Makes a tuple at the end of a buffer, value by value in the order of the columns.
+/// Forms a tuple at the end of a buffer, value by value in the order of the columns.
 ///
-/// A caller whose values are not bytes yet gives them by [`fixed`](Self::fixed), and they are
-/// written where they stay.
+/// [`fixed`](Self::fixed) writes a value of fixed length without an intermediate slice.
 #[derive(Debug)]
 pub struct TupleBuilder<'o> {
     out: &'o mut Vec<u8>,
-    /// Where the tuple begins in `out`.
+    /// Start of the tuple in `out`.
     start: usize,
     has_null: bool,
     infomask: u16,
@@ -154,7 +152,7 @@ pub struct TupleBuilder<'o> {
 }
 
 impl<'o> TupleBuilder<'o> {
-    /// Begins a tuple of this many values; `has_null` must tell whether any of them will be NULL.
+    /// Starts a tuple with a number of values. `has_null` must be true if any of them will be NULL.
     #[inline]
     pub fn new(values: usize, has_null: bool, out: &'o mut Vec<u8>) -> Result<Self, TupleError> {
         if values > MAX_ATTRIBUTES {
@@ -164,7 +162,7 @@ impl<'o> TupleBuilder<'o> {
         let bitmap = if has_null { values.div_ceil(8) } else { 0 };
         let hoff = max_align(HEADER_SIZE + bitmap);
         let mut header = [0; max_align(HEADER_SIZE)];
-        put(&mut header, super::CTID_AT, crate::ids::ItemPointer::INVALID.encode());
+        put(&mut header, CTID_AT, ItemPointer::INVALID.encode());
         put(&mut header, INFOMASK2_AT, (values as u16).to_le_bytes());
         put(&mut header, HOFF_AT, [hoff as u8]);
         out.extend_from_slice(&header);
@@ -175,14 +173,14 @@ impl<'o> TupleBuilder<'o> {
         Ok(Self { out, start, has_null, infomask, attr: 0 })
     }
 
-    /// The next value is NULL.
+    /// Appends a NULL.
     #[inline]
     pub fn null(&mut self) {
-        debug_assert!(self.has_null, "a NULL in a tuple begun without");
+        assert!(self.has_null, "a NULL in a tuple that was started without");
         self.attr += 1;
     }
 
-    /// The next value, of a type of fixed length. After an error the tuple is of no use.
+    /// Appends a value of a type of fixed length. After an error the tuple must be dropped.
     #[inline]
     pub fn fixed<const N: usize>(
         &mut self,
@@ -198,7 +196,7 @@ impl<'o> TupleBuilder<'o> {
         Ok(())
     }
 
-    /// The next value, as [`form_tuple_into`] takes it. After an error the tuple is of no use.
+    /// Appends a value, given as for [`form_tuple_into`]. After an error the tuple must be dropped.
     #[inline]
     pub fn value(&mut self, attr: AttrLayout, value: &[u8]) -> Result<(), TupleError> {
         let len = value.len();
@@ -229,7 +227,7 @@ impl<'o> TupleBuilder<'o> {
         Ok(())
     }
 
-    /// Ends the tuple; its length.
+    /// Completes the tuple, and returns its length.
     #[inline]
     pub fn finish(self) -> Result<usize, TupleError> {
         let len = self.out.len() - self.start;
@@ -237,39 +235,36 @@ impl<'o> TupleBuilder<'o> {
             self.out.truncate(self.start);
             return Err(TupleError::TooLarge { len });
         }
-        let tuple = self.out.get_mut(self.start..).unwrap_or_default();
-        put(tuple, INFOMASK_AT, self.infomask.to_le_bytes());
+        put(self.out, self.start + INFOMASK_AT, self.infomask.to_le_bytes());
         Ok(len)
     }
 
-    /// Takes note that the next value is not NULL.
+    /// Sets the bit of the next value in the null bitmap, if there is one.
     #[inline]
     fn present(&mut self) {
         let n = self.attr;
-        if self.has_null
-            && let Some(byte) = self.out.get_mut(self.start + HEADER_SIZE + n / 8)
-        {
-            *byte |= 1 << (n % 8);
+        if self.has_null {
+            let byte = self.out.get_mut(self.start + HEADER_SIZE + n / 8);
+            *byte.expect("the bitmap has a bit for each value") |= 1 << (n % 8);
         }
         self.attr += 1;
     }
 
-    /// Zeros up to where a value of this alignment may begin.
+    /// Appends zeros up to an alignment.
     #[inline]
     fn pad(&mut self, align: Align) {
         let len = self.out.len();
         let end = self.start + align.up(len - self.start);
         if end > len {
-            // A fixed number of bytes, of which some are taken back, costs less than a variable
-            // one.
+            // Appending a fixed number of bytes and truncating is faster than a variable number.
             self.out.extend_from_slice(&[0; 8]);
             self.out.truncate(end);
         }
     }
 }
 
-/// Takes the first `out.len()` values apart, which `attrs` describes: NULLs and values the tuple is
-/// too old to have become `None`. Fails on damage, and on compressed or external values: use
+/// Deforms the first `out.len()` values, which `attrs` describes. NULLs and values of columns that
+/// were added later become `None`. Fails on damage, and on compressed or external values; use
 /// [`Deform`] for those.
 pub fn deform<'a>(
     tuple: HeapTuple<'a>,
@@ -287,7 +282,7 @@ pub fn deform<'a>(
     Ok(())
 }
 
-/// Walks over the values of a tuple.
+/// Iterates over the values of a tuple.
 #[derive(Debug, Clone)]
 pub struct Deform<'a> {
     bytes: &'a [u8],
@@ -298,7 +293,7 @@ pub struct Deform<'a> {
 }
 
 impl<'a> Deform<'a> {
-    /// Begins before the first value.
+    /// Starts before the first value.
     pub fn new(tuple: HeapTuple<'a>) -> Result<Self, TupleError> {
         let (bytes, count, hoff) = (tuple.bytes(), tuple.attribute_count(), tuple.hoff());
         let bitmap_len = if tuple.has_nulls() { count.div_ceil(8) } else { 0 };
@@ -310,7 +305,7 @@ impl<'a> Deform<'a> {
         Ok(Self { bytes, bitmap, offset: hoff, attr: 0, count })
     }
 
-    /// The next value, which has this layout. Values of fixed length come as [`Varlena::Plain`]
+    /// The next value, which must have this layout. Values of fixed length are [`Varlena::Plain`]
     /// too.
     #[inline]
     pub fn next(&mut self, attr: AttrLayout) -> Result<Option<Varlena<'a>>, TupleError> {
@@ -328,7 +323,7 @@ impl<'a> Deform<'a> {
         }
     }
 
-    /// The value at the present offset and where it ends; `None` if it is damaged.
+    /// The value at the current offset, and its end; `None` if it is damaged.
     #[inline]
     fn take(&self, attr: AttrLayout) -> Option<(Varlena<'a>, usize)> {
         if let Ok(len) = usize::try_from(attr.len) {
@@ -464,7 +459,10 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(bytes: Vec<u8>, attrs in proptest::collection::vec(attr(), 0..40)) {
+        fn arbitrary_bytes_never_panic(
+            bytes: Vec<u8>,
+            attrs in proptest::collection::vec(attr(), 0..40),
+        ) {
             if let Ok(tuple) = HeapTuple::new(&bytes) {
                 let mut out = vec![None; attrs.len()];
                 let _ = deform(tuple, &attrs, &mut out);
@@ -472,7 +470,12 @@ mod tests {
         }
 
         #[test]
-        fn damaged_tuples_never_panic(columns in proptest::collection::vec(column(), 1..20), at: usize, to: u8, cut: usize) {
+        fn damaged_tuples_never_panic(
+            columns in proptest::collection::vec(column(), 1..20),
+            at: usize,
+            to: u8,
+            cut: usize,
+        ) {
             let attrs: Vec<_> = columns.iter().map(|c| c.0).collect();
             let values: Vec<_> = columns.iter().map(|c| c.1.as_deref()).collect();
             let mut tuple = form_tuple(&attrs, &values).unwrap();

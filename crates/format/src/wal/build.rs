@@ -1,10 +1,9 @@
-//! Putting a record together without copying its data: the small headers are written into one
-//! buffer, pages and payloads stay where they are, and whoever inserts the record copies each part
-//! once, to its place in the WAL.
+//! Builds a record without copying its data. The small headers are written to one buffer; pages and
+//! payloads stay where they are. The inserter copies each part once, into the WAL buffers.
 //!
-//! The checksum over the body is computed in [`RecordBuilder::finish`], outside any lock;
-//! [`EncodedRecord::seal`] only adds the twenty bytes of the header, once the position of the
-//! previous record is known.
+//! [`RecordBuilder::finish`] computes the checksum over the body, outside any lock.
+//! [`EncodedRecord::seal`] only adds the 20 bytes of the header, once the position of the previous
+//! record is known.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -19,29 +18,30 @@ use crate::{
     lsn::Lsn,
     page::{self, Page, PageBytes},
     wal::{
-        compress::ImageCompression,
+        compress::{IMAGE_COMPRESSED, ImageCompression},
         record::{
             BLOCK_HAS_DATA, BLOCK_HAS_IMAGE, BLOCK_SAME_REL, BLOCK_WILL_INIT, CRC_AT,
             DecodedRecord, HEADER_SIZE, ID_DATA_LONG, ID_DATA_SHORT, ID_ORIGIN, ID_TOPLEVEL_XID,
-            IMAGE_APPLY, IMAGE_COMPRESSED, IMAGE_HAS_HOLE, MAX_BLOCK_ID, MAX_SIZE, RecordHeader,
+            IMAGE_APPLY, IMAGE_HAS_HOLE, MAX_BLOCK_ID, MAX_SIZE, RecordHeader,
         },
         rmgr::Rmgr,
     },
 };
 
-/// A page to be put into a record.
+/// A page to put into a record.
 #[derive(Debug, Clone, Copy)]
 pub struct Image<'a> {
     /// The page.
     pub page: &'a PageBytes,
-    /// Has it the standard layout, so that the hole between `lower` and `upper` may be left out?
+    /// Whether it has the standard layout, so that the hole between `lower` and `upper` is left
+    /// out.
     pub standard: bool,
-    /// Is it to be restored in redo?
+    /// Whether redo restores it.
     pub apply: bool,
 }
 
 impl<'a> Image<'a> {
-    /// An image of a page of standard layout, to be restored in redo.
+    /// An image of a page with the standard layout, which redo restores.
     pub const fn standard(page: &'a PageBytes) -> Self {
         Self { page, standard: true, apply: true }
     }
@@ -55,19 +55,19 @@ impl<'a> Image<'a> {
         if has_hole { (lower, upper - lower) } else { (0, 0) }
     }
 
-    /// Bytes it takes in a record.
+    /// Length of the image in a record, in bytes.
     pub fn stored_len(&self) -> usize {
         BLOCK_SIZE - self.hole().1
     }
 }
 
-/// What cannot be put into a record.
+/// Why a record cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// Longer than any record may be.
+    /// The record would be too long.
     #[error("WAL record of {0} bytes is too long")]
     TooLong(usize),
-    /// More data for a block than its length field holds.
+    /// A block has more data than its length field can state.
     #[error("WAL record has {0} bytes of data for one block")]
     BlockDataTooLong(usize),
     /// Block ids must ascend and end at 32.
@@ -84,7 +84,7 @@ struct Block<'a> {
     data: SmallVec<[&'a [u8]; 2]>,
 }
 
-/// An image with its hole already found: as bytes before and after it, or compressed.
+/// An image without its hole: the bytes before and behind it, or compressed.
 #[derive(Debug)]
 struct RawImage<'a> {
     head: Cow<'a, [u8]>,
@@ -106,7 +106,7 @@ pub struct RecordBuilder<'a> {
 }
 
 impl<'a> RecordBuilder<'a> {
-    /// An empty record of this kind.
+    /// Starts a record of this kind.
     pub fn new(rmgr: Rmgr, info: u8, xid: Xid) -> Self {
         let header = RecordHeader { total_len: 0, xid, prev: Lsn::INVALID, info, rmgr, crc: 0 };
         Self {
@@ -118,13 +118,13 @@ impl<'a> RecordBuilder<'a> {
         }
     }
 
-    /// Adds main data, after what was added before.
+    /// Appends main data.
     pub fn main(mut self, data: &'a [u8]) -> Self {
         self.main.push(data);
         self
     }
 
-    /// Adds a block reference; [`data`](Self::data) that follows belongs to it. Ids must ascend.
+    /// Adds a block reference. Following calls of [`data`](Self::data) add to it. Ids must ascend.
     pub fn block(
         mut self,
         id: u8,
@@ -154,8 +154,7 @@ impl<'a> RecordBuilder<'a> {
         self
     }
 
-    /// Compresses the image of the block reference added last, if it has one, and if that makes it
-    /// shorter.
+    /// Compresses the image of the last block reference, if it has one and that makes it shorter.
     pub fn compress(mut self, method: ImageCompression) -> Self {
         if let Some(image) = self.blocks.last_mut().and_then(|block| block.image.as_mut())
             && image.flags & IMAGE_COMPRESSED == 0
@@ -173,7 +172,7 @@ impl<'a> RecordBuilder<'a> {
         self
     }
 
-    /// Adds data to the block reference added last.
+    /// Adds data to the last block reference.
     ///
     /// # Panics
     /// If there is none.
@@ -191,13 +190,13 @@ impl<'a> RecordBuilder<'a> {
         self
     }
 
-    /// Sets the transaction that this one is a part of.
+    /// Sets the top-level transaction of a subtransaction.
     pub fn toplevel_xid(mut self, xid: Xid) -> Self {
         self.toplevel_xid = Some(xid);
         self
     }
 
-    /// The builder that makes a decoded record again.
+    /// A builder that builds a decoded record again.
     pub fn from_decoded(record: &DecodedRecord<'a>) -> Self {
         let mut builder = Self::new(record.header.rmgr, record.header.info, record.header.xid);
         for block in &record.blocks {
@@ -222,7 +221,7 @@ impl<'a> RecordBuilder<'a> {
         builder
     }
 
-    /// Writes the headers, counts the bytes, and computes the checksum of the body.
+    /// Writes the headers, and computes the length and the checksum of the body.
     pub fn finish(self) -> Result<EncodedRecord<'a>, BuildError> {
         let mut head: SmallVec<[u8; 96]> = SmallVec::new();
         head.resize(HEADER_SIZE, 0);
@@ -272,7 +271,7 @@ impl<'a> RecordBuilder<'a> {
     }
 }
 
-/// Parts that have any bytes.
+/// The parts that are not empty.
 fn given<'a>(parts: &[&'a [u8]]) -> impl Iterator<Item = Cow<'a, [u8]>> {
     parts.iter().filter(|part| !part.is_empty()).map(|&part| part.into())
 }
@@ -309,7 +308,7 @@ fn push_block_header(
     Ok(())
 }
 
-/// A record ready to be copied into the WAL, but for the position of the one before.
+/// A record that is complete except for the position of the previous one.
 #[derive(Debug, Clone)]
 pub struct EncodedRecord<'a> {
     head: SmallVec<[u8; 96]>,
@@ -319,19 +318,19 @@ pub struct EncodedRecord<'a> {
 }
 
 impl<'a> EncodedRecord<'a> {
-    /// Bytes of the record, without padding to the next one.
+    /// Length of the record in bytes, without the padding behind it.
     pub const fn total_len(&self) -> usize {
         self.total_len
     }
 
-    /// Fills in where the previous record begins, and the checksum. May be called again.
+    /// Sets the start of the previous record, and the checksum. May be called again.
     pub fn seal(&mut self, prev: Lsn) {
         put(&mut self.head, 8, prev.0.to_le_bytes());
         let crc = crc::append(self.body_crc, self.head.get(..CRC_AT).unwrap_or(&[]));
         put(&mut self.head, CRC_AT, crc.to_le_bytes());
     }
 
-    /// The parts in order: headers first, then images and data where they are.
+    /// The parts in order: headers, then images and data.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(self.head.as_slice()).chain(self.parts.iter().map(|part| &**part))
     }
@@ -351,7 +350,7 @@ mod tests {
     use crate::{
         ids::Fork,
         page::PageMut,
-        wal::record::{RecordError, decode_record, verify_crc},
+        wal::{RecordError, decode_record, verify_crc},
     };
     use proptest::prelude::*;
 
@@ -393,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn images_come_back_with_their_hole() {
+    fn images_are_restored_with_their_hole() {
         let (first, second) = (page(1), [9; BLOCK_SIZE]);
         let raw = Image { page: &second, standard: false, apply: false };
         let mut encoded = RecordBuilder::new(Rmgr::XLOG, 0xb0, 0)
@@ -420,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn image_flags_of_the_future_are_kept() {
+    fn unknown_image_flags_are_kept() {
         let page = page(1);
         let image = Some(Image::standard(&page));
         let record =
@@ -475,13 +474,19 @@ mod tests {
         #[test]
         fn round_trip(
             main in proptest::collection::vec(any::<u8>(), 0..400),
-            blocks in proptest::collection::vec((0_u32..3, any::<u32>(), any::<[bool; 3]>(), any::<Vec<u8>>()), 0..6),
-            origin: Option<u16>, toplevel: Option<u32>, prev: u64,
+            blocks in proptest::collection::vec(
+                (0_u32..3, any::<u32>(), any::<[bool; 3]>(), any::<Vec<u8>>()),
+                0..6,
+            ),
+            origin: Option<u16>,
+            toplevel: Option<u32>,
+            prev: u64,
         ) {
             let image_page = page(5);
             let mut builder = RecordBuilder::new(Rmgr::HEAP2, 0x50, 9).main(&main);
-            for (id, (rel, block, [init, image, standard], data)) in blocks.iter().enumerate() {
-                let image = image.then_some(Image { page: &image_page, standard: *standard, apply: true });
+            for (id, (rel, block, [init, has_image, standard], data)) in blocks.iter().enumerate() {
+                let image = Image { page: &image_page, standard: *standard, apply: true };
+                let image = has_image.then_some(image);
                 builder = builder.block(id as u8, tag(*rel, *block), *init, image).data(data);
             }
             builder.origin = origin;
@@ -492,7 +497,10 @@ mod tests {
             verify_crc(&bytes).unwrap();
             let decoded = decode_record(&bytes).unwrap();
             prop_assert_eq!(decoded.main, &main[..]);
-            for (decoded, (rel, block, [init, image, _], data)) in decoded.blocks.iter().zip(&blocks) {
+            let expected = &blocks;
+            for (decoded, (rel, block, [init, image, _], data)) in
+                decoded.blocks.iter().zip(expected)
+            {
                 prop_assert_eq!(decoded.tag, tag(*rel, *block));
                 prop_assert_eq!((decoded.will_init, decoded.image.is_some()), (*init, *image));
                 prop_assert_eq!(decoded.data, &data[..]);

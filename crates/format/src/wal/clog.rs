@@ -1,11 +1,11 @@
-//! Records about pg_xact: new pages and removal of old ones.
+//! Records about pg_xact: new pages, and removal of old ones.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::{
     bytes::{Cursor, array_at, put},
     ids::{Oid, Xid},
-    wal::{PayloadError, damaged},
+    wal::error::{PayloadError, damaged},
 };
 
 /// A page of zeros was added.
@@ -35,9 +35,9 @@ pub fn decode_zero_page(main: &[u8]) -> Result<i64, PayloadError> {
 /// Payload of [`TRUNCATE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClogTruncate {
-    /// The first page that stays.
+    /// The first page that is kept.
     pub page: i64,
-    /// The oldest transaction that stays.
+    /// The oldest transaction that is kept.
     pub oldest_xid: Xid,
     /// The database that needs it.
     pub oldest_xid_db: Oid,

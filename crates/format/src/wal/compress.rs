@@ -1,20 +1,23 @@
-//! Compressed page images: what wal_compression stores.
+//! Compressed page images (`wal_compression`).
 //!
-//! | Flag | Stored bytes | Here |
+//! | Flag | Stored bytes | Supported |
 //! |---|---|---|
-//! | 8 | one LZ4 block, without its size | read and written |
-//! | 16 | one Zstandard frame | read and written, at PostgreSQL's default level |
-//! | 4 | pglz | neither: refused by name, as no kept crate has it |
+//! | 8 | one LZ4 block, without its size | reading and writing |
+//! | 16 | one Zstandard frame | reading and writing, at PostgreSQL's default level |
+//! | 4 | pglz | no: refused by name |
 //!
-//! What is compressed is the page without its hole. A compressed image is only stored where it is
-//! shorter, the length of the hole counted, which otherwise follows from the image's own.
+//! The page is compressed without its hole. A compressed image must store the length of the hole,
+//! which otherwise follows from the image's length. It is used only if it is shorter even so.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use crate::{
-    ids::BLOCK_SIZE,
-    wal::record::{IMAGE_LZ4, IMAGE_PGLZ, IMAGE_ZSTD, RecordError},
-};
+use crate::{ids::BLOCK_SIZE, wal::error::RecordError};
+
+pub(crate) const IMAGE_PGLZ: u8 = 4;
+pub(crate) const IMAGE_LZ4: u8 = 8;
+pub(crate) const IMAGE_ZSTD: u8 = 16;
+/// Image flags: compressed by one of the methods.
+pub(crate) const IMAGE_COMPRESSED: u8 = IMAGE_PGLZ | IMAGE_LZ4 | IMAGE_ZSTD;
 
 /// ZSTD_CLEVEL_DEFAULT.
 const ZSTD_LEVEL: i32 = 3;
@@ -29,11 +32,11 @@ pub enum ImageCompression {
 }
 
 impl ImageCompression {
-    /// Every method, by its name in wal_compression.
+    /// All methods with their names in `wal_compression`.
     pub const NAMES: [(&'static str, ImageCompression); 2] =
         [("lz4", Self::Lz4), ("zstd", Self::Zstd)];
 
-    /// The method of that name.
+    /// The method with a name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|&(_, method)| method)
     }
@@ -45,16 +48,16 @@ impl ImageCompression {
         }
     }
 
-    /// Compresses a page, given as the bytes before its hole and those behind it. None unless that
-    /// saves more bytes than `saving`.
+    /// Compresses a page, given as the bytes before its hole and those behind. Returns `None`
+    /// unless that saves more than `saving` bytes.
     pub(crate) fn compress(self, head: &[u8], tail: &[u8], saving: usize) -> Option<Vec<u8>> {
         let len = head.len() + tail.len();
         let mut whole = [0; BLOCK_SIZE];
         let bytes = if tail.is_empty() {
             head
         } else {
-            let joined = whole.get_mut(..len)?;
-            let (first, second) = joined.split_at_mut_checked(head.len())?;
+            let joined = whole.get_mut(..len).expect("head and tail fit a page");
+            let (first, second) = joined.split_at_mut(head.len());
             first.copy_from_slice(head);
             second.copy_from_slice(tail);
             joined
@@ -67,7 +70,7 @@ impl ImageCompression {
                 out.truncate(written);
             }
             Self::Zstd => {
-                // An output that does not fit is of no use.
+                // Longer output would be of no use.
                 out.resize(len, 0);
                 let written =
                     zstd::bulk::compress_to_buffer(bytes, &mut out[..], ZSTD_LEVEL).ok()?;

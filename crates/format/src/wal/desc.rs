@@ -1,10 +1,10 @@
-//! Records in words, for messages and tests.
+//! Descriptions of records, for messages and tests.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::fmt;
 
-use crate::wal::{DecodedRecord, Rmgr, clog, heap, smgr, standby, xact, xlog};
+use crate::wal::{clog, heap, record::DecodedRecord, rmgr::Rmgr, smgr, standby, xact, xlog};
 
 /// The kind of a record as `pg_waldump` names it; `None` for resource managers whose records are
 /// not known here.

@@ -1,24 +1,25 @@
-//! Heap records: insertion of one and of many tuples, deletion, update, locks.
+//! Heap records: insertion of one and of several tuples, deletion, update, locks.
 //!
-//! A tuple is stored without the fields that redo knows from elsewhere: transaction ids, command
-//! and place. What remains are three fields of its header, then everything from the null bitmap on:
+//! A tuple is stored without the fields that redo derives: transaction ids, command and position.
+//! Three fields of its header remain, then everything from the null bitmap on:
 //!
 //! ```text
-//!   insert, block 0's data:       infomask2 u16 | infomask u16 | hoff u8 | bytes 23.. of the tuple
-//!   multi-insert, block 0's data: for each tuple, at an even offset:
-//!                                 length u16 | infomask2 u16 | infomask u16 | hoff u8 | bytes 23.. of the tuple
+//!   insert, block 0's data:        header | bytes 23.. of the tuple
+//!   multi-insert, block 0's data:  for each tuple, at an even offset:
+//!                                  length u16 | header | bytes 23.. of the tuple
+//!   header:                        infomask2 u16 | infomask u16 | hoff u8
 //! ```
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::{
-    bytes::{Cursor, array_at, put, u16_at},
+    bytes::{Cursor, array_at, put},
     ids::{ItemPointer, OffsetNumber, Oid, Xid},
     tuple::{
         self, HEAP_KEYS_UPDATED, HEAP_XMAX_EXCL_LOCK, HEAP_XMAX_IS_MULTI, HEAP_XMAX_KEYSHR_LOCK,
         HEAP_XMAX_LOCK_ONLY, HeapTuple, HeapTupleMut,
     },
-    wal::{PayloadError, damaged},
+    wal::error::{PayloadError, damaged},
 };
 
 /// Heap: one tuple inserted.
@@ -27,11 +28,11 @@ pub const INSERT: u8 = 0x00;
 pub const DELETE: u8 = 0x10;
 /// Heap: one tuple updated.
 pub const UPDATE: u8 = 0x20;
-/// Heap: TRUNCATE, for decoding.
+/// Heap: TRUNCATE, for logical decoding.
 pub const TRUNCATE: u8 = 0x30;
-/// Heap: updated within the page, no index touched.
+/// Heap: updated within the page, without a change to indexes.
 pub const HOT_UPDATE: u8 = 0x40;
-/// Heap: a speculative insertion stays.
+/// Heap: a speculative insertion was confirmed.
 pub const CONFIRM: u8 = 0x50;
 /// Heap: one tuple locked.
 pub const LOCK: u8 = 0x60;
@@ -39,12 +40,12 @@ pub const LOCK: u8 = 0x60;
 pub const INPLACE: u8 = 0x70;
 /// The bits of info that hold the kind.
 pub const OPMASK: u8 = 0x70;
-/// Info flag: the page had no tuple before, redo makes it anew.
+/// Info flag: the page had no tuple before, so redo initializes it.
 pub const INIT_PAGE: u8 = 0x80;
 
 /// Heap2: mapping for logical rewrites.
 pub const REWRITE: u8 = 0x00;
-/// Heap2: pruned in passing.
+/// Heap2: pruned by an access to the page.
 pub const PRUNE_ON_ACCESS: u8 = 0x10;
 /// Heap2: pruned or frozen by vacuum.
 pub const PRUNE_VACUUM_SCAN: u8 = 0x20;
@@ -56,36 +57,36 @@ pub const VISIBLE: u8 = 0x40;
 pub const MULTI_INSERT: u8 = 0x50;
 /// Heap2: a newer version locked.
 pub const LOCK_UPDATED: u8 = 0x60;
-/// Heap2: command ids, for decoding.
+/// Heap2: command ids, for logical decoding.
 pub const NEW_CID: u8 = 0x70;
 
-/// Flag of inserts: the page is no longer visible to everyone.
+/// Flag of inserts: the page is no longer all-visible.
 pub const INSERT_ALL_VISIBLE_CLEARED: u8 = 1;
 /// Flag of inserts: the last record of one multi-insert.
 pub const INSERT_LAST_IN_MULTI: u8 = 1 << 1;
 /// Flag of inserts: speculative.
 pub const INSERT_IS_SPECULATIVE: u8 = 1 << 2;
-/// Flag of inserts: the tuple is there even beside a full-page image.
+/// Flag of inserts: the record has the tuple even with a full-page image.
 pub const INSERT_CONTAINS_NEW_TUPLE: u8 = 1 << 3;
 /// Flag of inserts: into a TOAST table.
 pub const INSERT_ON_TOAST: u8 = 1 << 4;
 /// Flag of inserts: all tuples of the page are frozen.
 pub const INSERT_ALL_FROZEN_SET: u8 = 1 << 5;
 
-/// Flag of deletes: the page is no longer visible to everyone.
+/// Flag of deletes: the page is no longer all-visible.
 pub const DELETE_ALL_VISIBLE_CLEARED: u8 = 1;
-/// Flag of deletes: a speculative insertion is taken back.
+/// Flag of deletes: a speculative insertion was undone.
 pub const DELETE_IS_SUPER: u8 = 1 << 3;
 /// Flag of deletes: the row moved to another partition.
 pub const DELETE_IS_PARTITION_MOVE: u8 = 1 << 4;
 
-/// Flag of updates: the old page is no longer visible to everyone.
+/// Flag of updates: the old page is no longer all-visible.
 pub const UPDATE_OLD_ALL_VISIBLE_CLEARED: u8 = 1;
-/// Flag of updates: the new page is no longer visible to everyone.
+/// Flag of updates: the new page is no longer all-visible.
 pub const UPDATE_NEW_ALL_VISIBLE_CLEARED: u8 = 1 << 1;
-/// Flag of updates: the new tuple begins like the old one, and the record leaves that out.
+/// Flag of updates: the record leaves out the prefix that both versions share.
 pub const UPDATE_PREFIX_FROM_OLD: u8 = 1 << 5;
-/// Flag of updates: the new tuple ends like the old one, and the record leaves that out.
+/// Flag of updates: the record leaves out the suffix that both versions share.
 pub const UPDATE_SUFFIX_FROM_OLD: u8 = 1 << 6;
 
 /// Name of a Heap record's kind.
@@ -121,14 +122,14 @@ pub fn heap2_name(info: u8) -> &'static str {
     }
 }
 
-/// The fields of a tuple's header that records carry.
+/// The fields of a tuple's header that records store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapHeader {
     /// Number of values, and flags.
     pub infomask2: u16,
     /// Flags.
     pub infomask: u16,
-    /// Where the values begin.
+    /// Offset of the values.
     pub hoff: u8,
 }
 
@@ -158,8 +159,8 @@ impl HeapHeader {
         Ok((header, cursor.rest()))
     }
 
-    /// Makes the inserted tuple again, in place of what `out` held: command 0, no xmax, its own
-    /// place as ctid.
+    /// Rebuilds the inserted tuple in `out`, whose contents it replaces: with command 0, no xmax,
+    /// and its own position as ctid.
     pub fn rebuild(&self, data: &[u8], xid: Xid, at: ItemPointer, out: &mut Vec<u8>) {
         out.clear();
         out.resize(tuple::HEADER_SIZE, 0);
@@ -174,7 +175,7 @@ impl HeapHeader {
     }
 }
 
-/// The bytes of a tuple that records carry: from the null bitmap on.
+/// The bytes of a tuple that records store: from the null bitmap on.
 pub fn tuple_data(tuple: HeapTuple<'_>) -> &[u8] {
     tuple.bytes().get(tuple::HEADER_SIZE..).unwrap_or(&[])
 }
@@ -203,14 +204,14 @@ impl HeapInsert {
 }
 
 /// Main data of [`MULTI_INSERT`]: flags u8, padding, number of tuples u16, their line pointers u16
-/// each, which are left out when the record makes the page anew (then they are 1, 2, 3 ...).
+/// each. A record that initializes the page has no line pointers, as they are 1, 2, 3 ...
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapMultiInsert {
     /// `INSERT_` flags.
     pub flags: u8,
     /// Number of tuples.
     pub count: u16,
-    /// Their line pointers; empty if the page is made anew.
+    /// Their line pointers; empty if redo initializes the page.
     pub offsets: Vec<OffsetNumber>,
 }
 
@@ -236,7 +237,7 @@ impl HeapMultiInsert {
         Some(Self { flags, count, offsets })
     }
 
-    /// The line pointer of the tuple of this index, from 0.
+    /// The line pointer of the tuple with an index, from 0.
     pub fn offset(&self, index: u16) -> Option<OffsetNumber> {
         if index >= self.count {
             None
@@ -247,7 +248,7 @@ impl HeapMultiInsert {
         }
     }
 
-    /// Appends a tuple to the block data, which must begin with the first one.
+    /// Appends a tuple to the block data, which must hold only tuples.
     pub fn push_tuple(tuple: HeapTuple<'_>, out: &mut Vec<u8>) {
         if out.len() % 2 == 1 {
             out.push(0);
@@ -258,13 +259,13 @@ impl HeapMultiInsert {
         out.extend_from_slice(data);
     }
 
-    /// Bytes that [`push_tuple`](Self::push_tuple) appends at most for a tuple of this length.
+    /// Most bytes that [`push_tuple`](Self::push_tuple) appends for a tuple of a length.
     pub const fn pushed_len(tuple_len: usize) -> usize {
         1 + 2 + HeapHeader::SIZE + tuple_len.saturating_sub(tuple::HEADER_SIZE)
     }
 
-    /// Walks over the tuples in the block data. An error ends the walk; so do bytes left over after
-    /// the last tuple.
+    /// Iterates over the tuples in the block data. An error ends the iteration. Bytes behind the
+    /// last tuple are an error.
     pub fn tuples<'a>(&self, data: &'a [u8]) -> MultiInsertTuples<'a> {
         MultiInsertTuples { data, at: 0, left: self.count }
     }
@@ -308,7 +309,7 @@ impl<'a> Iterator for MultiInsertTuples<'a> {
     }
 }
 
-/// Bits of `infobits`: which flags of the header a record sets again.
+/// Bits of `infobits`: which flags of the header redo sets.
 const BITS: [(u8, u16); 4] = [
     (1, HEAP_XMAX_IS_MULTI),
     (2, HEAP_XMAX_LOCK_ONLY),
@@ -324,8 +325,8 @@ pub fn infobits(infomask: u16, infomask2: u16) -> u8 {
     if infomask2 & HEAP_KEYS_UPDATED != 0 { bits | BIT_KEYS_UPDATED } else { bits }
 }
 
-/// The flags of infomask and infomask2 that stored bits stand for; the flags a header had before
-/// are to be cleared first.
+/// The flags of infomask and infomask2 for stored bits. The caller must clear the flags that the
+/// header had before.
 pub fn flags_of_infobits(bits: u8) -> (u16, u16) {
     let infomask =
         BITS.iter().fold(0, |all, &(bit, flag)| if bits & bit != 0 { all | flag } else { all });
@@ -380,7 +381,7 @@ pub struct HeapUpdate {
     pub old_infobits: u8,
     /// `UPDATE_` flags.
     pub flags: u8,
-    /// xmax of the new version: lockers that go on.
+    /// xmax of the new version: the lockers that it keeps.
     pub new_xmax: Xid,
     /// The new version.
     pub new_offset: OffsetNumber,
@@ -414,8 +415,8 @@ impl HeapUpdate {
     }
 }
 
-/// The new version in an update's block data: what was left out because the old one has it, the
-/// header's fields, the bytes between.
+/// The new version in an update's block data: the lengths of the shared prefix and suffix, which
+/// are left out; the fields of the header; the bytes between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpdatedTuple<'a> {
     /// Bytes to take from the beginning of the old one's values.
@@ -504,7 +505,7 @@ impl HeapInplace {
 /// Main data of [`VISIBLE`]. Block 0 is the visibility map's page, block 1 the heap's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapVisible {
-    /// Standbys cancel queries that are older.
+    /// Standbys cancel queries with older snapshots.
     pub conflict_horizon: Xid,
     /// Bits of the map.
     pub flags: u8,
@@ -531,7 +532,7 @@ impl HeapVisible {
 
 /// Decodes the main data of [`CONFIRM`]: the tuple's line pointer.
 pub fn decode_confirm(main: &[u8]) -> Result<OffsetNumber, PayloadError> {
-    u16_at(main, 0).ok_or(damaged("HEAP_CONFIRM"))
+    array_at(main, 0).map(u16::from_le_bytes).ok_or(damaged("HEAP_CONFIRM"))
 }
 
 #[cfg(test)]
@@ -616,7 +617,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn multi_insert_round_trips(texts in proptest::collection::vec(any::<Vec<u8>>(), 0..20), cut: usize) {
+        fn multi_insert_round_trips(
+            texts in proptest::collection::vec(any::<Vec<u8>>(), 0..20),
+            cut: usize,
+        ) {
             let tuples = tuples(&texts);
             let mut data = Vec::new();
             for tuple in &tuples {
@@ -624,7 +628,8 @@ mod tests {
                 HeapMultiInsert::push_tuple(HeapTuple::new(tuple).unwrap(), &mut data);
                 prop_assert!(data.len() - before <= HeapMultiInsert::pushed_len(tuple.len()));
             }
-            let multi = HeapMultiInsert { flags: 0, count: tuples.len() as u16, offsets: Vec::new() };
+            let count = tuples.len() as u16;
+            let multi = HeapMultiInsert { flags: 0, count, offsets: Vec::new() };
             let decoded = multi.tuples(&data).collect::<Result<Vec<_>, _>>().unwrap();
             prop_assert_eq!(decoded.len(), tuples.len());
             for ((header, bytes), tuple) in decoded.iter().zip(&tuples) {

@@ -1,17 +1,18 @@
-//! The WAL: pages, records, and what each resource manager puts into its records.
+//! The WAL: pages, records, and the payloads of each resource manager.
 //!
 //! - [`page_header`]: the header of a WAL page
-//! - [`record`]: the header of a record, its block references and images; [`record::decode_record`]
-//! - [`build`]: putting a record together; [`RecordBuilder`]
+//! - [`record`]: the header of a record, block references and images; [`record::decode_record`]
+//! - [`build`]: building a record; [`RecordBuilder`]
 //! - [`compress`]: compressed page images
 //! - [`rmgr`]: resource managers and their info bits
 //! - [`heap`], [`prune`], [`xact`], [`xlog`], [`smgr`], [`clog`], [`standby`]: payloads
-//! - [`desc`]: records in words, for messages
+//! - [`desc`]: descriptions of records, for messages
 
 pub mod build;
 pub mod clog;
 pub mod compress;
 pub mod desc;
+mod error;
 pub mod heap;
 pub mod page_header;
 pub mod prune;
@@ -24,20 +25,7 @@ pub mod xlog;
 
 pub use build::{EncodedRecord, Image, RecordBuilder};
 pub use compress::ImageCompression;
+pub use error::{PayloadError, RecordError};
 pub use page_header::{LongHeader, PageHeader, PageHeaderError};
-pub use record::{
-    BlockImage, BlockRef, DecodedRecord, RecordError, RecordHeader, decode_record, verify_crc,
-};
+pub use record::{BlockImage, BlockRef, DecodedRecord, RecordHeader, decode_record, verify_crc};
 pub use rmgr::Rmgr;
-
-/// A payload that is shorter than its record's kind requires, or contradicts itself.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("payload of WAL record {record} is damaged")]
-pub struct PayloadError {
-    /// Kind of record, as `pg_waldump` names it.
-    pub record: &'static str,
-}
-
-pub(crate) fn damaged(record: &'static str) -> PayloadError {
-    PayloadError { record }
-}

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! - magic: version of the WAL's format
-//! - page addr: the position of this page; what an old, recycled segment's page cannot have right
-//! - rem len: bytes still missing of the record that began on an earlier page
-//! - system id, sizes: which cluster the file belongs to, and how to read it
+//! - page addr: the LSN of this page. An old page of a recycled segment has a wrong one.
+//! - rem len: remaining bytes of a record that began on an earlier page
+//! - system id, sizes: the cluster that the file belongs to, and how to read it
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -37,15 +37,15 @@ pub const LONG_HEADER: u16 = 2;
 pub const BACKUP_REMOVABLE: u16 = 4;
 /// Info flag: the record that should continue here was lost in a crash.
 pub const FIRST_IS_OVERWRITTEN_CONTINUATION: u16 = 8;
-/// All flags that exist.
+/// All valid flags.
 pub const ALL_FLAGS: u16 = 0xf;
 
 const _: () = assert!(SHORT_SIZE.is_multiple_of(8) && LONG_SIZE == SHORT_SIZE + 16);
 
-/// What the first page of a segment tells beyond the others.
+/// The additional fields of the first page of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LongHeader {
-    /// The cluster.
+    /// Identifies the cluster.
     pub system_id: u64,
     /// Size of a segment.
     pub segment_size: u32,
@@ -56,36 +56,36 @@ pub struct LongHeader {
 /// The header of a WAL page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageHeader {
-    /// Flags but for [`LONG_HEADER`], which `long` stands for.
+    /// Flags without [`LONG_HEADER`], which `long` represents.
     pub info: u16,
     /// Timeline of the first record on it.
     pub timeline: TimelineId,
     /// Its position.
     pub page_addr: Lsn,
-    /// Bytes still to come of the record begun earlier.
+    /// Remaining bytes of a record that began on an earlier page.
     pub rem_len: u32,
-    /// The long header's part.
+    /// The additional fields of a long header.
     pub long: Option<LongHeader>,
 }
 
-/// Why bytes are not the WAL page they should be.
+/// Why bytes are not the expected WAL page.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PageHeaderError {
     /// Too few bytes.
     #[error("WAL page header is cut off")]
     TooShort,
-    /// Wrong magic number; zero where the WAL was never written.
+    /// The magic number is wrong; it is zero if the page was never written.
     #[error("invalid magic number {0:04X} in WAL page")]
     BadMagic(u16),
-    /// Flags that do not exist.
+    /// There are unknown flags.
     #[error("invalid info bits {0:04X} in WAL page")]
     BadInfo(u16),
-    /// From another cluster.
+    /// The page is of another cluster.
     #[error("WAL page is from another database system: its identifier is {found}, not {expected}")]
     OtherSystem {
-        /// Ours.
+        /// The expected identifier.
         expected: u64,
-        /// The page's.
+        /// The page's identifier.
         found: u64,
     },
     /// Segment or page size differ.
@@ -99,31 +99,31 @@ pub enum PageHeaderError {
     /// The first page of a segment without a long header, or another page with one.
     #[error("WAL page at {0} has the wrong kind of header")]
     WrongKind(Lsn),
-    /// A page of another place: of the time before the segment was recycled.
+    /// The page has another address, because it is from before the segment was recycled.
     #[error("unexpected address {found} in WAL page at {expected}")]
     WrongAddress {
-        /// Where it is.
+        /// Where the page is.
         expected: Lsn,
-        /// Where it says it is.
+        /// The address that it states.
         found: Lsn,
     },
 }
 
 impl PageHeader {
-    /// Bytes it takes.
+    /// Size of the header in bytes.
     pub const fn size(&self) -> usize {
         if self.long.is_some() { LONG_SIZE } else { SHORT_SIZE }
     }
 
-    /// Does the page begin with the rest of a record?
+    /// Whether the page begins with the rest of a record.
     pub const fn is_continuation(&self) -> bool {
         self.info & FIRST_IS_CONTINUATION != 0
     }
 
-    /// Writes it to the beginning of `page`; returns the bytes taken.
+    /// Writes it to the beginning of `page`, and returns its size.
     ///
     /// # Panics
-    /// If `page` has less than that.
+    /// If `page` is shorter.
     pub fn encode(&self, page: &mut [u8]) -> usize {
         let size = self.size();
         assert!(page.len() >= size, "WAL page of {} bytes", page.len());
@@ -142,7 +142,7 @@ impl PageHeader {
         size
     }
 
-    /// Decodes the beginning of a page; checks magic number and flags.
+    /// Decodes the header at the beginning of a page, and checks magic number and flags.
     pub fn decode(page: &[u8]) -> Result<Self, PageHeaderError> {
         let short = PageHeaderError::TooShort;
         let mut cursor = Cursor::new(page);
@@ -169,7 +169,7 @@ impl PageHeader {
         Ok(Self { info: info & !LONG_HEADER, timeline, page_addr, rem_len, long })
     }
 
-    /// Is it the header of the page at `at`, of this cluster?
+    /// Checks that it is the header of the page at `at` of this cluster.
     pub fn check(
         &self,
         at: Lsn,
@@ -242,7 +242,8 @@ mod tests {
         #[test]
         fn round_trip(info in 0_u16..16, timeline: u32, addr: u64, rem_len: u32, long: bool) {
             let long = long.then_some(LONG);
-            let header = PageHeader { info: info & !LONG_HEADER, timeline, page_addr: Lsn(addr), rem_len, long };
+            let info = info & !LONG_HEADER;
+            let header = PageHeader { info, timeline, page_addr: Lsn(addr), rem_len, long };
             let mut bytes = [0; LONG_SIZE];
             let size = header.encode(&mut bytes);
             prop_assert_eq!(PageHeader::decode(&bytes[..size]), Ok(header));

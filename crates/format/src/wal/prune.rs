@@ -15,12 +15,12 @@
 use crate::{
     bytes::Cursor,
     ids::{OffsetNumber, Xid},
-    wal::{PayloadError, damaged},
+    wal::error::{PayloadError, damaged},
 };
 
-/// Flag: of a catalog.
+/// Flag: the relation is a catalog.
 pub const IS_CATALOG_REL: u8 = 1 << 1;
-/// Flag: redo needs the page for itself.
+/// Flag: redo needs a cleanup lock on the page.
 pub const CLEANUP_LOCK: u8 = 1 << 2;
 const HAS_CONFLICT_HORIZON: u8 = 1 << 3;
 const HAS_FREEZE_PLANS: u8 = 1 << 4;
@@ -30,12 +30,12 @@ const HAS_UNUSED: u8 = 1 << 7;
 /// The flags that announce no part.
 const FREE_FLAGS: u8 = IS_CATALOG_REL | CLEANUP_LOCK;
 
-/// Freeze flag: an ancient VACUUM FULL's transaction is forgotten as frozen.
+/// Freeze flag: replaces the transaction of an old version's VACUUM FULL by the frozen one.
 pub const FREEZE_XVAC: u8 = 2;
-/// Freeze flag: an ancient VACUUM FULL's transaction is forgotten as aborted.
+/// Freeze flag: marks the transaction of an old version's VACUUM FULL as invalid.
 pub const INVALID_XVAC: u8 = 4;
 
-/// How to freeze some tuples: what their headers become.
+/// How to freeze some tuples: the new values of header fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FreezePlan {
     /// New xmax.
@@ -53,22 +53,22 @@ pub struct FreezePlan {
 /// Bytes of a plan as stored.
 const PLAN_SIZE: usize = 12;
 
-/// What a prune record says.
+/// Contents of a prune record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeapPrune {
-    /// Why, by a number of its own.
+    /// The reason for pruning, as stored.
     pub reason: u8,
     /// [`IS_CATALOG_REL`], [`CLEANUP_LOCK`].
     pub flags: u8,
-    /// Standbys cancel queries that are older.
+    /// Standbys cancel queries with older snapshots.
     pub conflict_horizon: Option<Xid>,
     /// Tuples to freeze.
     pub plans: Vec<FreezePlan>,
-    /// Line pointers that now lead to another one: from, to.
+    /// Line pointers that become redirects: from, to.
     pub redirected: Vec<(OffsetNumber, OffsetNumber)>,
-    /// Line pointers that are now dead.
+    /// Line pointers that become dead.
     pub dead: Vec<OffsetNumber>,
-    /// Line pointers that are now unused.
+    /// Line pointers that become unused.
     pub unused: Vec<OffsetNumber>,
 }
 
@@ -107,8 +107,8 @@ impl HeapPrune {
         self.plans.iter().for_each(|plan| push_u16s(data, plan.offsets.iter().copied()));
     }
 
-    /// Decodes main data and block 0's data. The latter is missing when the record has an image of
-    /// the page instead: then only what the main data says is filled in.
+    /// Decodes main data and block 0's data. A record with an image of the page has no block data;
+    /// then only the fields of the main data are set.
     pub fn decode(main: &[u8], data: Option<&[u8]>) -> Result<Self, PayloadError> {
         Self::read(&mut Cursor::new(main), data.map(Cursor::new)).ok_or(damaged("PRUNE"))
     }
@@ -197,14 +197,20 @@ mod tests {
     proptest! {
         #[test]
         fn round_trip(
-            reason: u8, flags: u8, conflict_horizon: Option<u32>,
-            plans: Vec<(u32, u16, u16, u8, Vec<u16>)>, redirected: Vec<(u16, u16)>, dead: Vec<u16>, unused: Vec<u16>,
+            reason: u8,
+            flags: u8,
+            conflict_horizon: Option<u32>,
+            plans: Vec<(u32, u16, u16, u8, Vec<u16>)>,
+            redirected: Vec<(u16, u16)>,
+            dead: Vec<u16>,
+            unused: Vec<u16>,
         ) {
             let plans = plans.into_iter().map(|(xmax, infomask2, infomask, flags, offsets)| {
                 FreezePlan { xmax, infomask2, infomask, flags, offsets }
             }).collect();
             let flags = flags & FREE_FLAGS;
-            let prune = HeapPrune { reason, flags, conflict_horizon, plans, redirected, dead, unused };
+            let prune =
+                HeapPrune { reason, flags, conflict_horizon, plans, redirected, dead, unused };
             let (mut main, mut data) = (Vec::new(), Vec::new());
             prune.encode(&mut main, &mut data);
             prop_assert_eq!(HeapPrune::decode(&main, Some(&data)), Ok(prune));

@@ -1,23 +1,23 @@
 //! WAL records: header, block references, images, data.
 //!
 //! ```text
-//!   0         4     8       16     17     18   20    24
-//!   +---------+-----+-------+------+------+----+-----+----------------+------------+--------+------------------------+
-//!   | tot_len | xid | prev  | info | rmgr | 0  | crc | block          | data       | blocks | main data              |
-//!   |         |     |       |      |      |    |     | references     | header     | parts  |                        |
-//!   +---------+-----+-------+------+------+----+-----+----------------+------------+--------+------------------------+
+//!   0         4     8      16     17     18    20    24
+//!   +---------+-----+------+------+------+-----+-----+------------+--------+--------+-----------+
+//!   | tot_len | xid | prev | info | rmgr | pad | crc | block      | data   | block  | main data |
+//!   |         |     |      |      |      |     |     | references | header | parts  |           |
+//!   +---------+-----+------+------+------+-----+-----+------------+--------+--------+-----------+
 //!
 //!   block reference:  id u8 | fork and flags u8 | data length u16
-//!                     [image: length u16 | hole offset u16 | image flags u8 [| hole length u16, if compressed with a hole]]
+//!                     [image: length u16 | hole offset u16 | image flags u8
+//!                             [| hole length u16, if compressed with a hole]]
 //!                     [relation 12 bytes, unless the same as before] | block u32
 //!   data header:      255 | length u8    or    254 | length u32
 //!   also possible:    253 | origin u16   and   252 | top-level xid u32
 //!   block part:       [image without its hole] [data]
 //! ```
 //!
-//! - prev: where the record before begins: what an old record in a recycled segment cannot have
-//!   right
-//! - crc: over everything after the header, then the header up to the crc itself
+//! - prev: start of the previous record. An old record in a recycled segment has a wrong one.
+//! - crc: covers everything behind the header, then the header before the crc
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -28,14 +28,15 @@ use crate::{
     lsn::Lsn,
     page::PageBytes,
     wal::{
-        compress,
+        compress::{IMAGE_COMPRESSED, IMAGE_PGLZ, decompress},
+        error::RecordError,
         rmgr::{INFO_RMGR_MASK, Rmgr},
     },
 };
 
 /// Bytes of the record header.
 pub const HEADER_SIZE: usize = 24;
-/// Where the header's checksum is; the bytes before are covered by it.
+/// Offset of the checksum in the header. The bytes before are covered by it.
 pub const CRC_AT: usize = 20;
 /// Longest record.
 pub const MAX_SIZE: usize = 1020 << 20;
@@ -55,10 +56,6 @@ pub(crate) const BLOCK_SAME_REL: u8 = 0x80;
 
 pub(crate) const IMAGE_HAS_HOLE: u8 = 1;
 pub(crate) const IMAGE_APPLY: u8 = 2;
-pub(crate) const IMAGE_PGLZ: u8 = 4;
-pub(crate) const IMAGE_LZ4: u8 = 8;
-pub(crate) const IMAGE_ZSTD: u8 = 16;
-pub(crate) const IMAGE_COMPRESSED: u8 = IMAGE_PGLZ | IMAGE_LZ4 | IMAGE_ZSTD;
 
 const _: () = assert!(CRC_AT + 4 == HEADER_SIZE);
 
@@ -69,18 +66,18 @@ pub struct RecordHeader {
     pub total_len: u32,
     /// Transaction; 0 if none.
     pub xid: Xid,
-    /// Where the record before begins.
+    /// Start of the previous record.
     pub prev: Lsn,
     /// Kind of record; see [`INFO_RMGR_MASK`].
     pub info: u8,
-    /// Who redoes it.
+    /// Resource manager.
     pub rmgr: Rmgr,
     /// Checksum.
     pub crc: u32,
 }
 
 impl RecordHeader {
-    /// Decodes the first 24 bytes; `None` if there are less.
+    /// Decodes the first 24 bytes; `None` if there are fewer.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut cursor = Cursor::new(bytes);
         let (total_len, xid, prev) = (cursor.u32()?, cursor.u32()?, Lsn(cursor.u64()?));
@@ -106,37 +103,12 @@ impl RecordHeader {
     }
 }
 
-/// Why bytes are not a record.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// The length in the header is impossible, or not that of the bytes.
-    #[error("invalid WAL record length {0}")]
-    BadLength(u32),
-    /// No such resource manager.
-    #[error("invalid resource manager {0} in WAL record")]
-    BadRmgr(u8),
-    /// The checksum differs.
-    #[error("incorrect checksum in WAL record: stored {stored:08X}, computed {computed:08X}")]
-    BadCrc {
-        /// What the record says.
-        stored: u32,
-        /// What its bytes give.
-        computed: u32,
-    },
-    /// The block references contradict themselves or the length.
-    #[error("invalid WAL record: {0}")]
-    Malformed(&'static str),
-    /// The image is compressed by a method that is not built in.
-    #[error("full-page image in WAL record is compressed by {0}, which is not supported")]
-    Compressed(&'static str),
-}
-
-/// An image of a page inside a record, its hole cut out.
+/// An image of a page in a record, without its hole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockImage<'a> {
     /// The stored bytes.
     pub bytes: &'a [u8],
-    /// Where the hole begins.
+    /// Offset of the hole.
     pub hole_offset: u16,
     /// Bytes of the hole.
     pub hole_len: u16,
@@ -145,17 +117,17 @@ pub struct BlockImage<'a> {
 }
 
 impl BlockImage<'_> {
-    /// Is it to be restored in redo? (Otherwise it is there for comparison.)
+    /// Whether redo restores it. Otherwise it is there for comparison.
     pub const fn apply(&self) -> bool {
         self.flags & IMAGE_APPLY != 0
     }
 
-    /// Is it compressed?
+    /// Whether it is compressed.
     pub const fn is_compressed(&self) -> bool {
         self.flags & IMAGE_COMPRESSED != 0
     }
 
-    /// Puts the page together again.
+    /// Restores the page.
     pub fn restore(&self, page: &mut PageBytes) -> Result<(), RecordError> {
         let malformed = RecordError::Malformed("image does not fill a page");
         let (offset, len) = (usize::from(self.hole_offset), usize::from(self.hole_len));
@@ -163,7 +135,7 @@ impl BlockImage<'_> {
         let mut room = [0; BLOCK_SIZE];
         let bytes = if self.is_compressed() {
             let whole = room.get_mut(..stored).ok_or(malformed.clone())?;
-            compress::decompress(self.flags & IMAGE_COMPRESSED, self.bytes, whole)?;
+            decompress(self.flags & IMAGE_COMPRESSED, self.bytes, whole)?;
             whole
         } else {
             self.bytes
@@ -180,8 +152,7 @@ impl BlockImage<'_> {
         Ok(())
     }
 
-    /// Whether [`Self::restore`] can be expected to work: the error of an image by a method that is
-    /// not built in.
+    /// Fails if the image is compressed by a method that [`Self::restore`] does not support.
     pub fn check_method(&self) -> Result<(), RecordError> {
         if self.flags & IMAGE_COMPRESSED == IMAGE_PGLZ {
             Err(RecordError::Compressed("pglz"))
@@ -191,22 +162,22 @@ impl BlockImage<'_> {
     }
 }
 
-/// What a record says about one page.
+/// A record's reference to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockRef<'a> {
-    /// By this number the resource manager knows it.
+    /// The resource manager's number for it.
     pub id: u8,
     /// Which page.
     pub tag: PageTag,
-    /// Redo makes the page anew: there is no need to read it.
+    /// Redo initializes the page, and need not read it.
     pub will_init: bool,
     /// Its image.
     pub image: Option<BlockImage<'a>>,
-    /// The resource manager's data about it.
+    /// The resource manager's data for it.
     pub data: &'a [u8],
 }
 
-/// A record, taken apart.
+/// A decoded record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodedRecord<'a> {
     /// The header.
@@ -217,12 +188,12 @@ pub struct DecodedRecord<'a> {
     pub main: &'a [u8],
     /// Replication origin.
     pub origin: Option<u16>,
-    /// The transaction this one is a part of.
+    /// The top-level transaction of a subtransaction.
     pub toplevel_xid: Option<Xid>,
 }
 
 impl<'a> DecodedRecord<'a> {
-    /// The block reference of this id.
+    /// The block reference with an id.
     pub fn block(&self, id: u8) -> Option<&BlockRef<'a>> {
         self.blocks.iter().find(|block| block.id == id)
     }
@@ -233,7 +204,7 @@ impl<'a> DecodedRecord<'a> {
     }
 }
 
-/// Checks the checksum of a whole record.
+/// Verifies the checksum of a whole record.
 pub fn verify_crc(record: &[u8]) -> Result<(), RecordError> {
     let short = RecordError::BadLength(record.len() as u32);
     let header = RecordHeader::decode(record).ok_or(short.clone())?;
@@ -247,8 +218,8 @@ pub fn verify_crc(record: &[u8]) -> Result<(), RecordError> {
     }
 }
 
-/// Takes a whole record apart, whose checksum the caller has verified (see [`verify_crc`]). The
-/// bytes are still not trusted.
+/// Decodes a whole record. The caller has verified its checksum with [`verify_crc`], but the bytes
+/// are not trusted.
 pub fn decode_record(record: &[u8]) -> Result<DecodedRecord<'_>, RecordError> {
     let header = RecordHeader::decode(record).ok_or(RecordError::BadLength(record.len() as u32))?;
     if header.total_len as usize != record.len() {
@@ -298,7 +269,7 @@ struct Decoder<'a> {
 const CUT_OFF: RecordError = RecordError::Malformed("a header is cut off");
 
 impl<'a> Decoder<'a> {
-    /// Reads headers until what remains is exactly the payload they announced.
+    /// Reads headers until exactly the payload that they announce remains.
     fn headers(&mut self) -> Result<(), RecordError> {
         while self.cursor.remaining() > self.data_total {
             match self.cursor.u8().ok_or(CUT_OFF)? {
@@ -379,7 +350,7 @@ impl<'a> Decoder<'a> {
         Ok((image, len))
     }
 
-    /// Hands out the second half of the record; returns the main data.
+    /// Assigns images and data to the blocks, and returns the main data.
     fn payloads(&mut self) -> Result<&'a [u8], RecordError> {
         for (block, lengths) in &mut self.blocks {
             if let Some(image) = &mut block.image {

@@ -1,5 +1,5 @@
-//! Resource managers: who knows how to redo a record; and the info bits by which each tells its
-//! records apart.
+//! Resource managers, which redo records, and the info bits by which each distinguishes its
+//! records.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl Rmgr {
     pub const MULTIXACT: Self = Self(6);
     /// pg_filenode.map.
     pub const RELMAP: Self = Self(7);
-    /// What a standby needs to know.
+    /// Records for standbys.
     pub const STANDBY: Self = Self(8);
     /// Heap, the second sixteen kinds.
     pub const HEAP2: Self = Self(9);
@@ -68,7 +68,7 @@ impl Rmgr {
         NAMES.get(usize::from(self.0)).copied()
     }
 
-    /// May a record carry this number: built in, or in the range for extensions?
+    /// Whether a record may have this number: it is built in, or in the range for extensions.
     pub fn is_valid(self) -> bool {
         usize::from(self.0) < NAMES.len() || self.0 >= 128
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Rmgr {
 pub const INFO_RMGR_MASK: u8 = 0xf0;
 /// Info flag: the record changes relation files beyond its block references.
 pub const INFO_SPECIAL_REL_UPDATE: u8 = 1;
-/// Info flag: images are there to check redo.
+/// Info flag: images serve to check redo.
 pub const INFO_CHECK_CONSISTENCY: u8 = 2;
 
 #[cfg(test)]

@@ -1,17 +1,16 @@
-//! Records about relation files: creation and truncation. (Deletion is a part of commit and abort
-//! records.)
+//! Records about relation files: creation and truncation. Commit and abort records delete files.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::{
     bytes::{Cursor, put},
     ids::{BlockNumber, Fork, RelFileLocator},
-    wal::{PayloadError, damaged},
+    wal::error::{PayloadError, damaged},
 };
 
 /// A relation file was created.
 pub const CREATE: u8 = 0x10;
-/// A relation was cut off.
+/// A relation was truncated.
 pub const TRUNCATE: u8 = 0x20;
 
 /// Flag of [`SmgrTruncate`]: the main fork.

@@ -1,11 +1,11 @@
-//! Records that tell a standby which transactions run and which exclusive locks they hold.
+//! Records for standbys: running transactions, and the exclusive locks that they hold.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::{
     bytes::Cursor,
     ids::{Oid, Xid},
-    wal::{PayloadError, damaged},
+    wal::error::{PayloadError, damaged},
 };
 
 /// Access-exclusive locks held.
@@ -36,15 +36,15 @@ pub const fn name(kind: u8) -> &'static str {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningXacts {
-    /// Not all subtransactions are listed.
+    /// Whether subtransactions are missing from the list.
     pub subxid_overflow: bool,
     /// Next transaction id.
     pub next_xid: Xid,
-    /// Oldest one running.
+    /// Oldest running transaction.
     pub oldest_running: Xid,
-    /// Latest one that ended.
+    /// Latest completed transaction.
     pub latest_completed: Xid,
-    /// Those running.
+    /// Running transactions.
     pub xids: Vec<Xid>,
     /// Their subtransactions.
     pub subxids: Vec<Xid>,
@@ -89,7 +89,7 @@ impl RunningXacts {
 /// An access-exclusive lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StandbyLock {
-    /// Who holds it.
+    /// The transaction that holds it.
     pub xid: Xid,
     /// Database of the relation; 0 for shared ones.
     pub db: Oid,

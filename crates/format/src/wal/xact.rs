@@ -1,9 +1,10 @@
 //! Commit and abort records.
 //!
 //! ```text
-//!   time i64 | [xinfo u32, if the info bit says so]
-//!            | [database, tablespace] | [count, subtransactions] | [count, relations to delete] | [count, statistics to drop]
-//!            | [count, invalidations 16 bytes each] | [prepared xid] | [prepared name, ends with 0] | [origin lsn, time]
+//!   time i64 | [xinfo u32, if the info bit is set]
+//!            | [database, tablespace] | [count, subtransactions] | [count, relations to delete]
+//!            | [count, statistics to drop] | [count, invalidations 16 bytes each]
+//!            | [prepared xid] | [prepared name, ends with 0] | [origin lsn, time]
 //! ```
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
@@ -12,22 +13,22 @@ use crate::{
     bytes::Cursor,
     ids::{Oid, RelFileLocator, Xid},
     lsn::Lsn,
-    wal::{PayloadError, damaged},
+    wal::error::{PayloadError, damaged},
 };
 
-/// Committed.
+/// A transaction committed.
 pub const COMMIT: u8 = 0x00;
-/// Prepared for a two-phase commit.
+/// A transaction was prepared for a two-phase commit.
 pub const PREPARE: u8 = 0x10;
-/// Aborted.
+/// A transaction aborted.
 pub const ABORT: u8 = 0x20;
 /// A prepared transaction committed.
 pub const COMMIT_PREPARED: u8 = 0x30;
 /// A prepared transaction aborted.
 pub const ABORT_PREPARED: u8 = 0x40;
-/// Subtransactions belong to a transaction.
+/// Assigns subtransactions to a transaction.
 pub const ASSIGNMENT: u8 = 0x50;
-/// Cache invalidations for decoding.
+/// Cache invalidations, for logical decoding.
 pub const INVALIDATIONS: u8 = 0x60;
 /// The bits of info that hold the kind.
 pub const OPMASK: u8 = 0x70;
@@ -40,18 +41,18 @@ const HAS_RELFILELOCATORS: u32 = 1 << 2;
 const HAS_INVALS: u32 = 1 << 3;
 const HAS_TWOPHASE: u32 = 1 << 4;
 const HAS_ORIGIN: u32 = 1 << 5;
-/// xinfo flag: the transaction held access-exclusive locks that standbys know of.
+/// xinfo flag: the transaction held access-exclusive locks that were logged for standbys.
 pub const XINFO_HAS_AE_LOCKS: u32 = 1 << 6;
 const HAS_GID: u32 = 1 << 7;
 const HAS_DROPPED_STATS: u32 = 1 << 8;
-/// xinfo flag: the committer waits until standbys applied it.
+/// xinfo flag: the committer waits until standbys have applied the commit.
 pub const XINFO_APPLY_FEEDBACK: u32 = 1 << 29;
 /// xinfo flag: the relation cache's file is out of date.
 pub const XINFO_UPDATE_RELCACHE_FILE: u32 = 1 << 30;
-/// xinfo flag: the commit must be durable whatever the settings say.
+/// xinfo flag: the commit must be durable regardless of settings.
 pub const XINFO_FORCE_SYNC_COMMIT: u32 = 1 << 31;
 
-/// The flags of xinfo that announce no part; the other ones follow from the contents.
+/// The flags of xinfo that announce no part. The others follow from the contents.
 const FREE_FLAGS: u32 = XINFO_HAS_AE_LOCKS
     | XINFO_APPLY_FEEDBACK
     | XINFO_UPDATE_RELCACHE_FILE
@@ -99,7 +100,7 @@ pub struct XactEnd {
     pub dropped_stats: Vec<DroppedStats>,
     /// Cache invalidations, as stored.
     pub invalidations: Vec<[u8; 16]>,
-    /// The prepared transaction that ends by this record.
+    /// The prepared transaction that this record ends.
     pub prepared_xid: Option<Xid>,
     /// Its name.
     pub prepared_name: Option<Vec<u8>>,
@@ -108,7 +109,7 @@ pub struct XactEnd {
 }
 
 impl XactEnd {
-    /// The smallest record's.
+    /// The payload of the smallest record.
     pub fn at(time: i64) -> Self {
         Self { time, ..Self::default() }
     }
@@ -209,7 +210,7 @@ fn read_stats(bytes: [u8; 16]) -> Option<DroppedStats> {
     Some(DroppedStats { kind: cursor.i32()?, db: cursor.u32()?, object: cursor.u64()? })
 }
 
-/// A count and as many items; nothing for an empty list, whose flag is not set either.
+/// Appends a count and the items. Appends nothing for an empty list, whose flag is not set.
 fn push_list<T>(out: &mut Vec<u8>, items: &[T], push: impl Fn(&T, &mut Vec<u8>)) {
     if !items.is_empty() {
         out.extend_from_slice(&(items.len() as u32).to_le_bytes());
@@ -250,20 +251,32 @@ mod tests {
     proptest! {
         #[test]
         fn round_trip(
-            time: i64, flags: u32, db: Option<(u32, u32)>, subxacts: Vec<u32>, rels: Vec<(u32, u32, u32)>,
-            stats: Vec<(i32, u32, u64)>, invalidations: Vec<[u8; 16]>, prepared_xid: Option<u32>,
-            name: Option<Vec<u8>>, origin: Option<(u64, i64)>, cut: usize,
+            time: i64,
+            flags: u32,
+            db: Option<(u32, u32)>,
+            subxacts: Vec<u32>,
+            rels: Vec<(u32, u32, u32)>,
+            stats: Vec<(i32, u32, u64)>,
+            invalidations: Vec<[u8; 16]>,
+            prepared_xid: Option<u32>,
+            name: Option<Vec<u8>>,
+            origin: Option<(u64, i64)>,
+            cut: usize,
         ) {
+            let rel = |(spc, db, rel)| RelFileLocator { spc, db, rel };
+            let stats_of = |(kind, db, object)| DroppedStats { kind, db, object };
+            let without_zeros =
+                |name: Vec<u8>| name.into_iter().filter(|&byte| byte != 0).collect();
             let end = XactEnd {
                 time,
                 flags: flags & FREE_FLAGS,
                 db,
                 subxacts,
-                rels: rels.into_iter().map(|(spc, db, rel)| RelFileLocator { spc, db, rel }).collect(),
-                dropped_stats: stats.into_iter().map(|(kind, db, object)| DroppedStats { kind, db, object }).collect(),
+                rels: rels.into_iter().map(rel).collect(),
+                dropped_stats: stats.into_iter().map(stats_of).collect(),
                 invalidations,
                 prepared_xid,
-                prepared_name: name.map(|name| name.into_iter().filter(|&byte| byte != 0).collect()),
+                prepared_name: name.map(without_zeros),
                 origin: origin.map(|(lsn, time)| (Lsn(lsn), time)),
             };
             let mut out = Vec::new();

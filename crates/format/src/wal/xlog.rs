@@ -1,14 +1,18 @@
 //! Records of the WAL itself: checkpoints, counters, full-page images.
 //!
-//! The checkpoint, 88 bytes, in its record and in the control file:
+//! The checkpoint has 88 bytes, in its record and in the control file:
 //!
 //! ```text
-//!   0      8       12      16    20       24       32       36        40          44        48        52        56        64
-//!   +------+-------+-------+-----+--------+--------+--------+---------+-----------+---------+---------+---------+---------+
-//!   | redo | this  | prev  | fpw | wal    | next   | next   | next    | next multi| oldest  | oldest  | oldest  | oldest  |
-//!   |      | tli   | tli   | b   | level  | xid    | oid    | multi   | offset    | xid     | xid db  | multi   | multi db|
-//!   +------+-------+-------+-----+--------+--------+--------+---------+-----------+---------+---------+---------+---------+
-//!   (4 bytes of padding at 60)
+//!   0      8          12         16         20          24        32        36      40
+//!   +------+----------+----------+----------+-----------+---------+---------+-------+
+//!   | redo | timeline | previous | fpw,     | wal_level | next    | next    | next  |
+//!   |      |          | timeline | 3 B pad  |           | xid     | oid     | multi |
+//!   +------+----------+----------+----------+-----------+---------+---------+-------+
+//!   40           44        48        52        56         60        64
+//!   +------------+---------+---------+---------+----------+---------+
+//!   | next multi | oldest  | oldest  | oldest  | oldest   | padding |
+//!   | offset     | xid     | xid db  | multi   | multi db |         |
+//!   +------------+---------+---------+---------+----------+---------+
 //!   64     72              76              80                  84        88
 //!   +------+---------------+---------------+-------------------+---------+
 //!   | time | oldest commit | newest commit | oldest active xid | padding |
@@ -22,14 +26,14 @@ use crate::{
     bytes::{Cursor, array_at, put},
     ids::{FullXid, Oid, TimelineId, Xid},
     lsn::Lsn,
-    wal::{PayloadError, damaged},
+    wal::error::{PayloadError, damaged},
 };
 
-/// Checkpoint at shutdown: nothing happened between redo point and record.
+/// Checkpoint at shutdown: the record is the redo point.
 pub const CHECKPOINT_SHUTDOWN: u8 = 0x00;
 /// Checkpoint while running.
 pub const CHECKPOINT_ONLINE: u8 = 0x10;
-/// Nothing.
+/// No operation.
 pub const NOOP: u8 = 0x20;
 /// OIDs up to the payload's are reserved.
 pub const NEXTOID: u8 = 0x30;
@@ -37,7 +41,7 @@ pub const NEXTOID: u8 = 0x30;
 pub const SWITCH: u8 = 0x40;
 /// A base backup ended.
 pub const BACKUP_END: u8 = 0x50;
-/// Settings that matter to standbys changed.
+/// Settings that standbys depend on changed.
 pub const PARAMETER_CHANGE: u8 = 0x60;
 /// A named point to recover to.
 pub const RESTORE_POINT: u8 = 0x70;
@@ -49,7 +53,7 @@ pub const END_OF_RECOVERY: u8 = 0x90;
 pub const FPI_FOR_HINT: u8 = 0xa0;
 /// Full-page images.
 pub const FPI: u8 = 0xb0;
-/// Stands where a record lost its continuation.
+/// Replaces the lost continuation of a record.
 pub const OVERWRITE_CONTRECORD: u8 = 0xd0;
 /// The redo point of a checkpoint that began here.
 pub const CHECKPOINT_REDO: u8 = 0xe0;
@@ -75,20 +79,20 @@ pub const fn name(kind: u8) -> &'static str {
     }
 }
 
-/// wal_level, by its stored numbers.
+/// `wal_level`, as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i32)]
 pub enum WalLevel {
-    /// Enough to recover from a crash.
+    /// Enough for crash recovery.
     Minimal = 0,
-    /// Enough to archive and to feed standbys.
+    /// Enough for archiving and standbys.
     Replica = 1,
-    /// Enough to decode changes.
+    /// Enough for logical decoding.
     Logical = 2,
 }
 
 impl WalLevel {
-    /// The level of this number.
+    /// The level with a number.
     pub const fn from_number(number: i32) -> Option<Self> {
         match number {
             0 => Some(Self::Minimal),
@@ -108,14 +112,14 @@ impl WalLevel {
     }
 }
 
-/// State of the counters at a checkpoint.
+/// Contents of a checkpoint record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckPoint {
     /// Where redo begins.
     pub redo: Lsn,
     /// Timeline.
     pub timeline: TimelineId,
-    /// The one before, if this checkpoint begins a timeline; else the same.
+    /// The previous timeline, if this checkpoint begins a timeline; else the same.
     pub prev_timeline: TimelineId,
     /// full_page_writes.
     pub full_page_writes: bool,
@@ -131,11 +135,11 @@ pub struct CheckPoint {
     pub next_multi_offset: u32,
     /// Oldest transaction that any table may still contain.
     pub oldest_xid: Xid,
-    /// The database that has it.
+    /// The database of that table.
     pub oldest_xid_db: Oid,
     /// Oldest MultiXact that any table may still contain.
     pub oldest_multi: u32,
-    /// The database that has it.
+    /// The database of that table.
     pub oldest_multi_db: Oid,
     /// When, in seconds of the Unix epoch.
     pub time: i64,
@@ -143,7 +147,7 @@ pub struct CheckPoint {
     pub oldest_commit_ts_xid: Xid,
     /// Newest transaction with a commit timestamp.
     pub newest_commit_ts_xid: Xid,
-    /// Oldest transaction running; only in online checkpoints with wal_level replica or more.
+    /// Oldest running transaction; only in online checkpoints with wal_level replica or higher.
     pub oldest_active_xid: Xid,
 }
 
@@ -330,7 +334,7 @@ impl EndOfRecovery {
 /// Payload of [`OVERWRITE_CONTRECORD`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverwriteContrecord {
-    /// Where the record began that was lost.
+    /// Start of the incomplete record.
     pub overwritten: Lsn,
     /// When, in microseconds since 2000-01-01.
     pub time: i64,
@@ -365,12 +369,12 @@ pub struct RestorePoint {
 }
 
 impl RestorePoint {
-    /// Bytes of a name at most.
+    /// Most bytes of a name.
     pub const NAME_MAX: usize = 63;
-    /// Encoded size: time, and the name with the zeros behind it.
+    /// Bytes of its stored form: time, and the name with trailing zeros.
     pub const SIZE: usize = 8 + Self::NAME_MAX + 1;
 
-    /// Encodes it; of a name that is too long, the beginning.
+    /// Encodes it; a name that is too long is truncated.
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut out = [0; Self::SIZE];
         put(&mut out, 0, self.time.to_le_bytes());

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the samples in this directory with a PostgreSQL 18. See README.md.
-#   make.sh <bin directory> <empty work directory> <port>       (not as root; the samples end up in <work directory>/samples)
+#   make.sh <bin directory> <empty work directory> <port>
+# Not as root. The samples are written to <work directory>/samples.
 set -eu
 bin=$1 work=$2 port=$3
 pg=$work/pg out=$work/samples

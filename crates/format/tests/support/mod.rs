@@ -1,4 +1,4 @@
-//! The WAL sample, cut into records.
+//! The WAL sample, split into records.
 
 use forebay_format::{Lsn, wal::PageHeader};
 
@@ -7,7 +7,7 @@ pub const WAL: &[u8] = include_bytes!("../data/wal_000000010000000000000010");
 /// Their position.
 pub const WAL_START: Lsn = Lsn(0x100_0000);
 
-/// All records, with their positions; ends at the first zero length or with the sample.
+/// All records with their positions, up to the first zero length or the end of the sample.
 pub fn records() -> Vec<(Lsn, Vec<u8>)> {
     let mut found = Vec::new();
     let mut at = 0;

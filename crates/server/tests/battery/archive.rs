@@ -172,8 +172,10 @@ impl Postgres<'_> {
     /// All that pgbench has done, in one line.
     fn state(&self) -> String {
         self.query(
-            "select (select sum(abalance) from pgbench_accounts), (select sum(bbalance) from pgbench_branches), \
-             (select sum(tbalance) from pgbench_tellers), (select count(*) || ' ' || sum(delta) from pgbench_history)",
+            "select (select sum(abalance) from pgbench_accounts), (select sum(bbalance) from \
+             pgbench_branches), \
+             (select sum(tbalance) from pgbench_tellers), (select count(*) || ' ' || sum(delta) \
+             from pgbench_history)",
         )
     }
 }

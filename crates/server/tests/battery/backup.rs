@@ -87,7 +87,8 @@ fn postgresql_recovers_to_a_restore_point_from_a_backup_of_itself() {
     query(postgres.port, "INSERT INTO t SELECT g, 'late ' || g FROM generate_series(1, 1000) g");
     query(postgres.port, "SELECT pg_switch_wal()");
     let archived = "DO $$ BEGIN PERFORM pg_switch_wal(); \
-        WHILE (SELECT last_archived_wal < pg_walfile_name(pg_current_wal_lsn() - 16777216) FROM pg_stat_archiver) LOOP \
+        WHILE (SELECT last_archived_wal < pg_walfile_name(pg_current_wal_lsn() - 16777216) FROM \
+        pg_stat_archiver) LOOP \
         PERFORM pg_sleep(0.05); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$";
     query(postgres.port, archived);
     drop(postgres);

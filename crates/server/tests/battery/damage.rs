@@ -1,5 +1,5 @@
-//! Damaged pages, reported as PostgreSQL does: PostgreSQL 18 and Forebay read one damaged cluster of
-//! PostgreSQL's, with and without zero_damaged_pages and ignore_checksum_failure.
+//! Damaged pages, reported as PostgreSQL does: PostgreSQL 18 and Forebay read one damaged cluster
+//! of PostgreSQL's, with and without zero_damaged_pages and ignore_checksum_failure.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -79,7 +79,8 @@ fn damaged_pages_are_reported_in_postgresqls_words() {
 
     let statements = [
         "SELECT count(*) FROM a",
-        "SELECT checksum_failures, checksum_last_failure IS NOT NULL FROM pg_stat_database WHERE datid = 5",
+        "SELECT checksum_failures, checksum_last_failure IS NOT NULL FROM pg_stat_database WHERE \
+         datid = 5",
         "SELECT count(*) FROM d",
         "SET ignore_checksum_failure = on",
         "SELECT count(*) FROM a",

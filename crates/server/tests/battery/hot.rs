@@ -1,6 +1,6 @@
 //! Base backups under load: of PostgreSQL under pgbench, of Forebay under COPY. pg_verifybackup
-//! accepts them, and recovery from them gives a state that the server had between the backup's start
-//! and its end.
+//! accepts them, and recovery from them gives a state that the server had between the backup's
+//! start and its end.
 
 use std::fs;
 use std::io::Write;
@@ -95,8 +95,10 @@ fn under_pgbench(world: &World) {
     postgres.wait_for("select not pg_is_in_recovery()");
     // Each transaction changes all four alike.
     let sums = postgres.query(
-        "select (select sum(abalance) from pgbench_accounts) = d and (select sum(bbalance) from pgbench_branches) = d \
-         and (select sum(tbalance) from pgbench_tellers) = d from (select sum(delta) d from pgbench_history) x",
+        "select (select sum(abalance) from pgbench_accounts) = d and (select sum(bbalance) from \
+         pgbench_branches) = d \
+         and (select sum(tbalance) from pgbench_tellers) = d from (select sum(delta) d from \
+         pgbench_history) x",
     );
     assert_eq!(sums, "t");
     let found: u64 =

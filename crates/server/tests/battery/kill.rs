@@ -179,8 +179,8 @@ fn rows(batch: u32) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Compares the table with what the clients know. COPYs that are complete without an answer count as
-/// acknowledged from here on: they have been seen, so they must stay.
+/// Compares the table with what the clients know. COPYs that are complete without an answer count
+/// as acknowledged from here on: they have been seen, so they must stay.
 ///
 /// `fresh` is the first batch of the last round; earlier ones are settled and compared by sums
 /// alone.

@@ -1,5 +1,5 @@
-//! `forebay bench scan` and `prewarm` on a cluster of PostgreSQL 18 at rest: they count as many rows
-//! as PostgreSQL, by line pointers and header bits alone.
+//! `forebay bench scan` and `prewarm` on a cluster of PostgreSQL 18 at rest: they count as many
+//! rows as PostgreSQL, by line pointers and header bits alone.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -34,14 +34,14 @@ fn a_scan_counts_what_postgresql_counts() {
     // Rows of all fates: kept, deleted, updated, locked, of a transaction that failed; line
     // pointers dead and redirected.
     ask(
-        "CREATE TABLE t AS SELECT g AS id, repeat('x', g % 100) AS filler FROM generate_series(1, 1000000) g",
+        "CREATE TABLE t AS SELECT g AS id, repeat('x', g % 100) AS filler FROM generate_series(1, \
+         1000000) g",
     );
     ask("DELETE FROM t WHERE id % 7 = 0");
     ask("UPDATE t SET filler = 'y' WHERE id % 11 = 0");
-    ask(
-        "DO $$ BEGIN INSERT INTO t SELECT g, 'gone' FROM generate_series(1, 10000) g; RAISE EXCEPTION 'no'; \
-        EXCEPTION WHEN raise_exception THEN NULL; END $$",
-    );
+    ask("DO $$ BEGIN INSERT INTO t SELECT g, 'gone' FROM generate_series(1, 10000) g; RAISE \
+         EXCEPTION 'no'; \
+        EXCEPTION WHEN raise_exception THEN NULL; END $$");
     ask("VACUUM (FREEZE) t");
     ask("BEGIN; SELECT count(*) FROM (SELECT FROM t WHERE id % 13 = 0 FOR SHARE) s; COMMIT");
     let (rows, path) = (ask("SELECT count(*) FROM t"), ask("SELECT pg_relation_filepath('t')"));

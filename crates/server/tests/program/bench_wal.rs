@@ -134,8 +134,10 @@ fn fio_and_pg_test_fsync_run_beside_it() {
     // 8000 KiB in half a second.
     let line = format!("3;{}8000;0;0;500;{}0", zeros(45), zeros(80));
     script(&bin.join("fio"), &format!("echo \"$@\" >> {}\necho '{line}'\n", calls.display()));
-    let fsync = "echo 'Compare file sync methods using one 8kB write:'\necho ' fdatasync 4000.5 ops/sec 250 usecs/op'\n\
-        echo ' open_sync n/a'\necho 'Compare file sync methods using two 8kB writes:'\necho ' fdatasync 1.0 ops/sec 1 usecs/op'\n\
+    let fsync = "echo 'Compare file sync methods using one 8kB write:'\necho ' fdatasync 4000.5 \
+        ops/sec 250 usecs/op'\n\
+        echo ' open_sync n/a'\necho 'Compare file sync methods using two 8kB writes:'\necho ' \
+        fdatasync 1.0 ops/sec 1 usecs/op'\n\
         exec sleep 600\n";
     script(&bin.join("pg_test_fsync"), fsync);
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a PATH"));

@@ -88,7 +88,8 @@ fn damage_is_named_and_checksums_are_enabled_and_disabled() {
     let (code, said, errors) = run(&data, &["--check"]);
     assert!(code == 1 && said.contains("Bad checksums:  1\n"), "{said}");
     let start = format!(
-        "forebay checksums: error: checksum verification failed in file \"{}\", block 2: calculated checksum ",
+        "forebay checksums: error: checksum verification failed in file \"{}\", block 2: \
+         calculated checksum ",
         file.display()
     );
     assert!(errors.starts_with(&start), "{errors}");
@@ -118,7 +119,8 @@ fn bad_options_are_one_line() {
         ),
         (
             &[],
-            "could not open file \"/nowhere/at/all/global/pg_control\" for reading: No such file or directory",
+            "could not open file \"/nowhere/at/all/global/pg_control\" for reading: No such file \
+             or directory",
         ),
     ] {
         let (code, said, errors) = run(nowhere, arguments);

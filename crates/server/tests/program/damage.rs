@@ -24,7 +24,8 @@ impl Damaged {
         let server = Server::new();
         let mut client = server.client();
         client.query("CREATE TABLE hurt (i int4, s text)").expect("creates");
-        let fill = "INSERT INTO hurt SELECT generate_series, repeat('x', 100) FROM generate_series(1, 2000)";
+        let fill = "INSERT INTO hurt SELECT generate_series, repeat('x', 100) FROM \
+            generate_series(1, 2000)";
         client.query(fill).expect("fills");
         let file = value(&mut client, "SELECT relfilenode FROM pg_class WHERE relname = 'hurt'");
         let size: u64 =

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 const BLOCK: u64 = 8192;
 
 fn load(client: &mut Client, table: &str, rows: usize) -> Result<Vec<String>, ClientError> {
-    const ROW: &str = "7\tsome text, long enough that a megabyte of it does not take forever to load and to log\n";
+    const ROW: &str = "7\tsome text, long enough that a megabyte of it does not take forever to \
+        load and to log\n";
     let chunk = ROW.repeat(1000);
     client.start_copy(&format!("COPY {table} FROM STDIN"))?;
     for _ in 0..rows / 1000 {
@@ -69,7 +70,8 @@ fn a_damaged_page_fails_only_statements_that_read_it() {
 fn a_lost_write_stops_the_server_and_recovery_repeats_it() {
     if let Err(refusal) = forebay_aio::probe_direct(&std::env::temp_dir()) {
         println!(
-            "skipped: a_lost_write_stops_the_server_and_recovery_repeats_it needs a file system with direct I/O ({refusal})"
+            "skipped: a_lost_write_stops_the_server_and_recovery_repeats_it needs a file system \
+             with direct I/O ({refusal})"
         );
         return;
     }

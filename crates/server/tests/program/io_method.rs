@@ -60,24 +60,34 @@ fn views_of_io_have_their_columns() {
     for (view, list) in [
         (
             "pg_aios",
-            "pid int4, io_id int4, io_generation int8, state text, operation text, off int8, length int8, target text, \
-             handle_data_len int2, raw_result int4, result text, target_desc text, f_sync bool, f_localmem bool, \
+            "pid int4, io_id int4, io_generation int8, state text, operation text, off int8, \
+             length int8, target text, \
+             handle_data_len int2, raw_result int4, result text, target_desc text, f_sync bool, \
+             f_localmem bool, \
              f_buffered bool",
         ),
         (
             "pg_stat_io",
-            "backend_type text, object text, context text, reads int8, read_bytes numeric, read_time float8, \
-             writes int8, write_bytes numeric, write_time float8, writebacks int8, writeback_time float8, extends int8, \
-             extend_bytes numeric, extend_time float8, hits int8, evictions int8, reuses int8, fsyncs int8, \
+            "backend_type text, object text, context text, reads int8, read_bytes numeric, \
+             read_time float8, \
+             writes int8, write_bytes numeric, write_time float8, writebacks int8, writeback_time \
+             float8, extends int8, \
+             extend_bytes numeric, extend_time float8, hits int8, evictions int8, reuses int8, \
+             fsyncs int8, \
              fsync_time float8, stats_reset timestamptz",
         ),
         (
             "pg_stat_aio_backends",
-            "pid int4, backend_type text, io_method text, acquired int8, acquire_waits int8, staged int8, \
-             immediate int8, submissions int8, issued int8, merged int8, completed_self int8, completed_other int8, \
-             in_flight int8, in_flight_max int8, reads int8, read_bytes numeric, writes int8, write_bytes numeric, \
-             syncs int8, others int8, waits int8, wait_time float8, latency_count int8, latency_sum float8, \
-             latency_max float8, latency_histogram int8[], errors int8, retries int8, stats_reset timestamptz",
+            "pid int4, backend_type text, io_method text, acquired int8, acquire_waits int8, \
+             staged int8, \
+             immediate int8, submissions int8, issued int8, merged int8, completed_self int8, \
+             completed_other int8, \
+             in_flight int8, in_flight_max int8, reads int8, read_bytes numeric, writes int8, \
+             write_bytes numeric, \
+             syncs int8, others int8, waits int8, wait_time float8, latency_count int8, \
+             latency_sum float8, \
+             latency_max float8, latency_histogram int8[], errors int8, retries int8, stats_reset \
+             timestamptz",
         ),
     ] {
         assert_eq!(columns(&mut client, &format!("SELECT * FROM {view}")), typed(list), "{view}");
@@ -92,7 +102,8 @@ fn what_a_backend_did_is_counted() {
         client
             .query(
                 "CREATE TABLE t (i int4, s text);
-                 INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(1, 20000) g; CHECKPOINT",
+                 INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(1, 20000) g; \
+                 CHECKPOINT",
             )
             .expect("loads");
         // More than fits into the pool: this backend reads some of it from the disk.
@@ -119,7 +130,8 @@ fn what_a_backend_did_is_counted() {
             .map(|n| n.parse::<u64>().expect("a number"))
             .sum();
         assert_eq!(sum.to_string(), mine(&mut client, "latency_count"), "{histogram}");
-        let others = "SELECT count(*) FROM pg_stat_aio_backends WHERE backend_type = 'checkpointer' AND writes > 0";
+        let others = "SELECT count(*) FROM pg_stat_aio_backends WHERE backend_type = \
+            'checkpointer' AND writes > 0";
         assert_eq!(value(&mut client, others), "1", "{method}");
 
         let reset = |client: &mut Client| value(client, "SELECT min(stats_reset) FROM pg_stat_io");
@@ -127,7 +139,8 @@ fn what_a_backend_did_is_counted() {
         client.query("SELECT pg_stat_reset_shared('io')").expect("resets");
         assert_ne!(reset(&mut client), before);
         assert_eq!(mine(&mut client, "reads"), "0", "{method}");
-        let read = "SELECT sum(reads) FROM pg_stat_io WHERE object = 'relation' AND backend_type = 'client backend'";
+        let read = "SELECT sum(reads) FROM pg_stat_io WHERE object = 'relation' AND backend_type \
+            = 'client backend'";
         assert_eq!(value(&mut client, read), "0", "{method}");
     }
 }

@@ -263,7 +263,8 @@ fn direct_wal_bypasses_the_kernel_s_cache() {
     let folder = Server::new().stop();
     if let Err(refusal) = forebay_aio::probe_direct(folder.path()) {
         println!(
-            "skipped: direct_wal_bypasses_the_kernel_s_cache needs a file system that can ({refusal})"
+            "skipped: direct_wal_bypasses_the_kernel_s_cache needs a file system that can \
+             ({refusal})"
         );
         return;
     }
@@ -273,7 +274,8 @@ fn direct_wal_bypasses_the_kernel_s_cache() {
         return;
     };
     let mut clients: Vec<_> = (0..4).map(|_| server.client()).collect();
-    let row = "7\tsome text, long enough that a megabyte of it does not take forever to load and to log\n";
+    let row = "7\tsome text, long enough that a megabyte of it does not take forever to load and \
+        to log\n";
     for (n, client) in clients.iter_mut().enumerate() {
         client.query(&format!("CREATE TABLE t{n} (i int4, s text)")).expect("creates");
     }
@@ -312,7 +314,8 @@ fn traces_are_parsed() {
     let line = |text: &str| text.replace("WAL", "/tmp/x/data/pg_wal");
     let lines: Vec<String> = [
         "10 openat(AT_FDCWD, \"WAL/xlogtemp.7\", O_RDWR|O_CREAT|O_DIRECT) = 3<WAL/xlogtemp.7>",
-        "10 openat(AT_FDCWD, \"WAL/000000010000000000000002\", O_RDWR) = 4<WAL/000000010000000000000002>",
+        "10 openat(AT_FDCWD, \"WAL/000000010000000000000002\", O_RDWR) = \
+         4<WAL/000000010000000000000002>",
         "10 openat(AT_FDCWD, \"WAL/archive_status\", O_RDONLY|O_DIRECTORY) = 5<WAL/archive_status>",
         "11 pwrite64(3<WAL/xlogtemp.7>, \"\\0\"..., 8192, 0 <unfinished ...>",
         "12 pwrite64(4<WAL/000000010000000000000002>, \"\\0\"..., 8192, 0) = 8192",

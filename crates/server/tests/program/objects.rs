@@ -167,7 +167,8 @@ fn a_server_is_recovered_from_an_object_store_to_a_restore_point() {
         return;
     };
     let shell = format!(
-        "FOREBAY_ARCHIVE={} FOREBAY_ARCHIVE_COMPRESS=lz4 AWS_ENDPOINT_URL=http://127.0.0.1:{} AWS_ALLOW_HTTP=true \
+        "FOREBAY_ARCHIVE={} FOREBAY_ARCHIVE_COMPRESS=lz4 AWS_ENDPOINT_URL=http://127.0.0.1:{} \
+         AWS_ALLOW_HTTP=true \
          AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test {}",
         place.url,
         place.port,
@@ -212,7 +213,8 @@ fn a_server_recovers_by_itself_from_an_object_store() {
     };
     // A shell that sets limits can set variables as well.
     let environment = format!(
-        "-n 1024 && export AWS_ENDPOINT_URL=http://127.0.0.1:{} AWS_ALLOW_HTTP=true AWS_ACCESS_KEY_ID=test \
+        "-n 1024 && export AWS_ENDPOINT_URL=http://127.0.0.1:{} AWS_ALLOW_HTTP=true \
+         AWS_ACCESS_KEY_ID=test \
          AWS_SECRET_ACCESS_KEY=test",
         place.port
     );

@@ -1,4 +1,4 @@
-//! Relations that are dropped while reads of them are in flight, in a server with 256 kB of buffers.
+//! Relations that are dropped while reads of them are in flight, with 256 kB of buffers.
 
 use super::extended::{bind, close, execute, parse, sync};
 use super::harness::{Server, failure, value};

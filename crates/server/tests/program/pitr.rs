@@ -77,7 +77,8 @@ fn completed_segments_are_archived_and_counted() {
         );
     }
     client.query("SELECT pg_stat_reset_shared('archiver')").expect("resets");
-    let row = "SELECT count(*) FROM pg_stat_archiver WHERE archived_count = 0 AND last_archived_wal IS NULL";
+    let row = "SELECT count(*) FROM pg_stat_archiver WHERE archived_count = 0 AND \
+        last_archived_wal IS NULL";
     assert_eq!(value(&mut client, row), "1");
     // A fast stop archives what is left.
     client.query("INSERT INTO t VALUES (4)").expect("inserts");

@@ -191,7 +191,8 @@ fn pg_hba_conf_is_honoured_or_refused() {
     let (status, log) = refused(&data, free_port(), &[]);
     assert!(!status.success());
     let line = format!(
-        "FATAL:  authentication method \"scram-sha-256\" is not supported (line 2 of configuration file \"{}\")",
+        "FATAL:  authentication method \"scram-sha-256\" is not supported (line 2 of \
+         configuration file \"{}\")",
         path.display()
     );
     assert!(log.contains(&line) && log.contains("HINT:  There is no authentication yet"), "{log}");

@@ -25,7 +25,8 @@ fn temp_buffers_counts_until_the_first_use() {
     assert_eq!(state, "22023");
     assert_eq!(
         message,
-        "99 8kB is outside the valid range for parameter \"temp_buffers\" (100 8kB .. 1073741823 8kB)"
+        "99 8kB is outside the valid range for parameter \"temp_buffers\" (100 8kB .. 1073741823 \
+         8kB)"
     );
     client.query("CREATE TEMP TABLE t (a int, b text)").expect("creates");
     // It has been created, but has no page yet.

@@ -1,5 +1,5 @@
-//! Crashes during recovery: at every call of it, and again in the recovery after that, three deep.
-//! However often it was cut short, recovery comes to the same rows, and to the same bytes.
+//! Crashes during recovery: at each of its calls, and during the next recoveries, three deep.
+//! However often recovery is interrupted, it must produce the same rows and the same bytes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,18 @@ use crate::workload::{Life, Script, Setup, data_dir};
 /// How deep.
 const DEPTH: u32 = 3;
 
-/// Files of an unlogged table of PostgreSQL's: recovery is to make the first what the last one is,
-/// and to remove the one between.
+/// Files of an unlogged table of PostgreSQL's. Recovery must make the first equal to the last, and
+/// remove the one between.
 const UNLOGGED: [(&str, &[u8]); 3] = [
     ("base/5/90000", &[1; 9000]),
     ("base/5/90000_vm", &[2; 8192]),
     ("base/5/90000_init", &[3; 8192]),
 ];
 
-/// A workload that a crash ends; its recovery crashes in the midst of each call (of `stride`), the
-/// recovery of that one somewhere, and the next one too. The last is compared with a recovery that
-/// was left alone: by its rows, and by the bytes of all files whose content is the log's to say
-/// (tables, maps of relations, pg_xact).
+/// A crash ends a workload. Recovery then crashes during each of its calls (each `stride`-th), and
+/// so does the next recovery somewhere, and the one after it. The last recovery is compared with an
+/// undisturbed one, by its rows and by the bytes of all files that the log determines (tables, maps
+/// of relations, pg_xact).
 ///
 /// # Errors
 /// What contradicts the model or differs, with the calls at which recovery crashed.
@@ -47,7 +47,7 @@ pub fn recovery_again(
     disk.crash_after(150 + dice.below(450));
     life.work(&disk, &mut model, &mut script, steps);
     drop(life);
-    // What is left of this crash is where every recovery below begins.
+    // Every recovery below begins with what this crash leaves.
     let crashed = disk.restart(survival(&mut dice), seed);
     tally.add_fired(&disk);
     let alone = crashed.copy(seed);
@@ -89,7 +89,7 @@ pub fn recovery_again(
     Ok(tally)
 }
 
-/// Recovers, and stops, so that everything is written.
+/// Recovers and stops, so that everything is written.
 fn recovered(disk: &SimDisk, setup: Setup) -> Result<BTreeMap<String, Vec<i64>>, String> {
     let mut life = Life::begin(disk, setup).map_err(|error| error.to_string())?;
     let found = life.contents()?;
@@ -106,15 +106,14 @@ fn check_unlogged(files: &BTreeMap<PathBuf, Vec<u8>>, dir: &Path) -> Result<(), 
     }
 }
 
-/// The bytes of the files that are the log's to say: what is left if the power fails once the
-/// engine has stopped.
+/// The bytes of the files that the log determines, as a power cut after the stop leaves them.
 fn bytes(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     let disk = &disk.restart(Survival::none(), 0);
     let dir = data_dir(disk);
     let mut files = BTreeMap::new();
     for part in ["base", "global", "pg_xact"] {
         for path in disk.files_below(&dir.join(part)) {
-            // It tells the time, and where the log is.
+            // It holds the time, and the log's position.
             if !path.ends_with("global/pg_control")
                 && let Some(bytes) = disk.bytes(&path)
             {
@@ -145,8 +144,7 @@ fn compare(
             return Err(format!("{} differs at byte {at}", path.display()));
         }
     }
-    // The file of a table that was dropped may come back with its directory: no more than lost
-    // space.
+    // A dropped table's file may come back with its directory: that is only lost space.
     let is_table = |path: &PathBuf| path.parent().is_some_and(|dir| dir.ends_with("base/5"));
     match found.keys().find(|path| !expected.contains_key(*path) && !is_table(path)) {
         Some(path) => Err(format!("{} is left over", path.display())),

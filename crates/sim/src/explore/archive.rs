@@ -1,9 +1,10 @@
-//! Lives of an archiver: a log that grows and recycles, an archive, crashes and kills at any call.
+//! Lives of an archiver: a log that grows and recycles segments, an archive, crashes and kills at
+//! any call.
 //!
-//! The log is a simple one of whole segments, made and recycled as crate wal does it; the archiver
-//! and what stores files are the production code. What is promised is taken down when a module says
-//! so, and must be found after each crash. Other programs put files into the archive as well: the
-//! same one without a sync, and another one under the same name.
+//! The log is a simple one of whole segments, which are made and recycled as crate wal does it. The
+//! archiver and the modules that store files are the production code. When a module reports a file
+//! as stored, that is recorded, and the file must be found after each crash. Other programs put
+//! files into the archive as well: the same file without a sync, or another file of the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,15 +29,15 @@ use crate::survival::Survival;
 
 const SYSTEM: u64 = 42;
 const ROOT: &str = "/server";
-/// Lives that end badly, before the last one.
+/// Lives that end by a crash or kill before the last one.
 const LIVES: u64 = 4;
-/// Steps after which the last life should have come to rest.
+/// Steps within which the last life must come to rest.
 const PATIENCE: usize = 10_000;
 
-/// A server's log and its archive, through several lives.
+/// Runs a server's log and its archive through several lives.
 ///
 /// # Errors
-/// What was promised and not kept.
+/// A promise that was not kept.
 pub fn archive_life(seed: u64, bug: Option<PlantedBug>) -> Result<Tally, String> {
     let mut world = World::new(seed);
     let mut disk = SimDisk::new(ROOT, seed);
@@ -66,11 +67,11 @@ pub fn archive_life(seed: u64, bug: Option<PlantedBug>) -> Result<Tally, String>
     Ok(tally)
 }
 
-/// A short life, crashed in the midst of each call that changes something: with the unsynced lost,
-/// kept, and by chance.
+/// A short life, crashed during each call that changes something, with the unsynced changes lost,
+/// kept, and random.
 ///
 /// # Errors
-/// What was promised and not kept.
+/// A promise that was not kept.
 pub fn every_archive_crash(seed: u64, steps: usize) -> Result<Tally, String> {
     let mut tally = Tally::one();
     for call in 0.. {
@@ -121,7 +122,7 @@ fn size() -> SegmentSize {
     SegmentSize::new(1 << 20).unwrap_or_default()
 }
 
-/// A segment's bytes: mostly zeros, and a few that tell numbers and versions apart, in its first
+/// A segment's bytes: mostly zeros, and a few that distinguish numbers and versions, in its first
 /// and its last page too.
 fn contents(timeline: u32, number: u64, version: u64) -> Vec<u8> {
     let mut bytes = vec![0; 1 << 20];
@@ -144,7 +145,7 @@ fn segment(timeline: u32, number: u64) -> String {
 
 type Promises = Arc<Mutex<BTreeMap<String, Digest>>>;
 
-/// Where files go in the archive: all in one directory, or each in one of several.
+/// Where files go in the archive: all in one directory, or in one of several.
 #[derive(Clone, Copy, Debug)]
 enum Layout {
     Plain,
@@ -163,7 +164,7 @@ impl Layout {
     }
 }
 
-/// Stores files, and takes down what it has promised.
+/// Stores files, and records what it has promised.
 struct Witness {
     dir: DurableDir,
     layout: Layout,
@@ -188,22 +189,22 @@ impl ArchiveModule for Witness {
     }
 }
 
-/// What is known beside the disk.
+/// What is known besides the disk.
 struct World {
     seed: u64,
     dice: Dice,
     layout: Layout,
     direct: bool,
-    /// Segments that are whole and durable, by name: what is in them.
+    /// The content of segments that are whole and durable, by name.
     complete: BTreeMap<String, Digest>,
-    /// The next segment of the log, and how often any has been written.
+    /// The next segment of the log, and how often any segment was written.
     next: u64,
     version: u64,
     /// What modules have promised.
     promises: Promises,
-    /// What others have put into the archive under names of ours, durably, and that is not ours.
+    /// Foreign files that others have put durably into the archive under names of this server's.
     foreign: BTreeMap<String, Digest>,
-    /// Names that somebody has copied into the archive by hand.
+    /// Names that were copied into the archive by hand.
     by_hand: BTreeSet<String>,
     now: Instant,
 }
@@ -224,12 +225,12 @@ impl World {
             promises: Promises::default(),
             foreign: BTreeMap::new(),
             by_hand: BTreeSet::new(),
-            // Ahead of the clock, so that its pace does not matter.
+            // Ahead of the real clock, so that its pace does not matter.
             now: Instant::now() + Duration::from_secs(86_400),
         }
     }
 
-    /// The same, to go on in another way.
+    /// The same, to continue in another way.
     fn fork(&self) -> World {
         World {
             dice: self.dice.clone(),
@@ -245,8 +246,7 @@ impl World {
         Path::new(ROOT).join("archive")
     }
 
-    /// The directories of a server. That of the archive is nobody's but the archiver's to make
-    /// durable.
+    /// The directories of a server. Only the archiver makes the archive's directories durable.
     fn lay_out(&mut self, disk: &SimDisk) -> Result<(), AioError> {
         let aio = disk.open(AioConfig { max_backends: 2, ..AioConfig::default() }, self.seed)?;
         let names = aio.namespace();
@@ -261,8 +261,8 @@ impl World {
         Ok(())
     }
 
-    /// A life: until the disk ends it, so many things have been done, or, if it is the last one,
-    /// all is at rest.
+    /// Runs a life until the disk ends it or so many things were done; the last life runs until
+    /// everything is at rest.
     fn live(&mut self, disk: &SimDisk, steps: usize, last: bool) -> Result<(), String> {
         let config = AioConfig { max_backends: 2, ..AioConfig::default() };
         let aio = disk.open(config, self.seed).map_err(|e| e.to_string())?;
@@ -280,8 +280,8 @@ impl World {
         }
     }
 
-    /// What somebody else has to see to: the archive's directory may not have survived, if nothing
-    /// in it was promised; and a copy that was made by hand may be damaged, so that the archiver
+    /// Repairs what the administrator must repair. The archive's directory may not have survived,
+    /// if nothing in it was promised. A copy made by hand may be damaged, so that the archiver
     /// refuses to touch it. Errors are those of the disk.
     fn repair(&self, aio: &Arc<Aio>) {
         let (names, promises) = (aio.namespace(), self.promises.lock());
@@ -293,7 +293,7 @@ impl World {
         }
     }
 
-    /// What was promised is there.
+    /// Checks that everything promised is there.
     fn check(&self, disk: &SimDisk) -> Result<(), String> {
         let stored = |name: &str| disk.bytes(&self.archive().join(self.layout.name(name)));
         for (name, digest) in &*self.promises.lock() {
@@ -316,7 +316,8 @@ impl World {
         Ok(())
     }
 
-    /// At the end all that was ever complete is in the archive, and nothing is left lying about.
+    /// Checks that the archive has everything that was ever complete, and that no temporary files
+    /// are left.
     fn check_rest(&self, disk: &SimDisk) -> Result<(), String> {
         let promises = self.promises.lock();
         if let Some(name) = self.complete.keys().find(|name| !promises.contains_key(*name)) {
@@ -331,7 +332,7 @@ impl World {
         if let Some(path) = left("pg_wal/archive_status", ".ready") {
             return Err(format!("{} is left", path.display()));
         }
-        // In directories of its own the place does not look for them at start.
+        // With several directories, the place does not search them at start.
         match left("archive", TEMPORARY).filter(|_| matches!(self.layout, Layout::Plain)) {
             Some(path) => Err(format!("{} is left", path.display())),
             None => Ok(()),
@@ -343,11 +344,11 @@ impl World {
     }
 }
 
-/// Why a life is over.
+/// Why a life ended.
 enum End {
-    /// The disk or a failure that is final.
+    /// By the disk, or a final failure.
     Failed(String),
-    /// It must not be.
+    /// By an error of the code under test.
     Wrong(String),
 }
 
@@ -416,7 +417,7 @@ impl Life<'_> {
         Ok(self.list(&self.status)?.iter().map(|name| Mark::parse(name)).collect())
     }
 
-    /// Segments that lost their marks in a crash get them again, as they do from the log's side.
+    /// Marks again the segments that lost their marks in a crash, as the log does.
     fn announce_again(&mut self) -> Result<(), End> {
         let marks = self.marks()?;
         for name in self.list(&self.wal)? {
@@ -430,14 +431,14 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Writes a file, and syncs it.
+    /// Writes a file and syncs it.
     fn write(&mut self, path: &Path, options: OpenOptions, bytes: &[u8]) -> Result<(), End> {
         let file = self.aio.namespace().open(path, &options)?;
         self.io.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes)?)?;
         Ok(self.io.fsync(&file)?)
     }
 
-    /// The next segment is written: a new file, or a recycled one, in place.
+    /// Writes the next segment, into a new file or a recycled one.
     fn make_segment(&mut self) -> Result<(), End> {
         let (number, version) = (self.world.next, self.world.version);
         let name = segment(1, number);
@@ -459,13 +460,13 @@ impl Life<'_> {
         self.world.complete.insert(name.clone(), Digest::of(&bytes));
         self.world.next += 1;
         match WalName::parse(&name) {
-            // It is found without a mark at the next start.
+            // The next start finds it without a mark.
             Some(file) => Ok(self.archiver.announce(&file)?),
             None => Ok(()),
         }
     }
 
-    /// Segments that the archive has are recycled or removed.
+    /// Recycles or removes segments that the archive has.
     fn retire(&mut self) -> Result<(), End> {
         let marks = self.marks()?;
         let names = Arc::clone(self.aio.namespace());
@@ -509,7 +510,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Somebody copies a segment into the archive, and syncs nothing.
+    /// Copies a segment into the archive by hand, without a sync.
     fn copy_by_hand(&mut self) -> Result<(), End> {
         let promises = self.world.promises.lock().clone();
         let waiting = |name: &&String| !promises.contains_key(*name);
@@ -522,7 +523,8 @@ impl Life<'_> {
             return Ok(());
         }
         let bytes = self.io.read_file(&self.wal.join(&name))?;
-        // A part of a copy would be in the way for ever: it is made elsewhere first.
+        // A part of a copy would block the name for ever, so the copy is made elsewhere and
+        // renamed.
         let aside = self.world.archive().join("by-hand");
         let file =
             self.aio.namespace().open(&aside, &OpenOptions::READ_WRITE.create().truncate())?;
@@ -531,7 +533,7 @@ impl Life<'_> {
         Ok(self.aio.namespace().rename_noreplace(&aside, &to)?)
     }
 
-    /// The archive gets a file of another server's under a name that is about to come.
+    /// Puts a file of another server into the archive, under a name that is about to be used.
     fn clash(&mut self) -> Result<(), End> {
         let number = self.world.version + 1000;
         self.world.version += 1;
@@ -555,7 +557,7 @@ impl Life<'_> {
         }
     }
 
-    /// The archiver takes some steps.
+    /// Runs some steps of the archiver.
     fn archive(&mut self, steps: usize) -> Result<(), End> {
         for _ in 0..steps {
             match self.archiver.step(&mut self.io, self.world.now)? {
@@ -568,7 +570,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Until nothing waits but what can't be archived.
+    /// Runs until only files that can't be archived wait.
     fn come_to_rest(&mut self) -> Result<(), End> {
         for _ in 0..PATIENCE {
             match self.archiver.step(&mut self.io, self.world.now)? {
@@ -576,7 +578,11 @@ impl Life<'_> {
                 Next::Rest(Some(time)) => self.world.now += time,
                 Next::Rest(None) | Next::Ended => {}
             }
-            let ours = |mark: &Mark| matches!(mark, Mark::Ready(name) if !self.world.foreign.contains_key(name.as_str()));
+            let foreign = &self.world.foreign;
+            let ours = |mark: &Mark| match mark {
+                Mark::Ready(name) => !foreign.contains_key(name.as_str()),
+                Mark::Done(_) | Mark::Junk => false,
+            };
             if !self.marks()?.iter().any(ours) {
                 return Ok(());
             }

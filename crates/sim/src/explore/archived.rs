@@ -1,6 +1,6 @@
-//! Lives of an engine that archives its log, ended by crashes and kills. Nothing goes from the log
-//! that the archive does not have, durably: at the end all rows are recovered from the archive and
-//! a cold copy of the beginning alone.
+//! Lives of an engine that archives its log, ended by crashes and kills. The log must release
+//! nothing that the archive does not hold durably. At the end all rows are recovered from the
+//! archive and a cold copy of the beginning.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::workload::{Life, Script, Setup, data_dir};
 
 const LIVES: u32 = 3;
 
-/// One seed: lives that archive, each compared, and a recovery from their archive.
+/// One seed: several lives, each compared, and a recovery from their archive.
 ///
 /// # Errors
 /// What contradicts the model, or is missing in the archive.
@@ -47,14 +47,14 @@ pub fn archived_lives(
         tally.compared += 1;
         let ending = if dice.chance(400) { Ending::Kill } else { Ending::Crash };
         if dice.chance(400) {
-            // Between marks that say .done and their sync.
+            // Between the marks that say .done and their sync.
             disk.end_before_sync_of("archive_status", 1 + dice.below(6), Ending::Kill);
         } else {
             disk.end_after(100 + dice.below(600), ending);
         }
         for _ in 0..3 + dice.below(6) {
             life.work(&disk, &mut model, &mut script, 2 + dice.below(10) as usize);
-            // What fails is for the model to find out.
+            // The model finds out what failed.
             let _ = life.session().switch_wal();
             if dice.chance(600) {
                 let _ = life.engine().step();
@@ -94,8 +94,8 @@ fn compare(
     life.end().map_err(|error| wrong(told(error)))
 }
 
-/// What is marked as to be archived is there, and is what its name says: nothing that waits for the
-/// archive has become another segment.
+/// Checks the files that are marked as to be archived: each is there, and its content is what its
+/// name says.
 fn check_marks(disk: &SimDisk) -> Result<(), String> {
     let size = SegmentSize::new(1 << 20).ok_or("a size")?;
     for name in waiting(disk, &data_dir(disk)) {

@@ -1,6 +1,6 @@
-//! Base backups and restores, cut short at every call. A backup that was acknowledged, or that
-//! looks complete, brings all rows back that were acknowledged before its end; a restored directory
-//! that looks complete is.
+//! Base backups and restores, interrupted at every call. A backup that was acknowledged, or that
+//! looks complete, must restore all rows that were acknowledged before its end. A restored
+//! directory that looks complete must be complete.
 
 use forebay_aio::sync::Arc;
 use forebay_aio::{Aio, AioConfig, BackendType, PlantedBug};
@@ -42,8 +42,7 @@ impl World {
         Ok(World { disk: disk.copy(seed), model, script, setup })
     }
 
-    /// The server runs and is backed up, and written to in between. Err: no backup was
-    /// acknowledged.
+    /// Backs up the running server, and writes to it meanwhile. Err: no backup was acknowledged.
     fn back_up(&self, disk: &SimDisk, end: (u64, Ending), model: &mut Model) -> Result<(), String> {
         let (data, archive) = (data_dir(disk), archive_dir(disk));
         let mut life = Life::begin_in(disk, self.setup, &data, archiving(disk)).map_err(told)?;
@@ -65,7 +64,7 @@ impl World {
 
     /// Restores the backup.
     fn restore(&self, disk: &SimDisk) -> Result<(), String> {
-        let aio = door(disk)?;
+        let aio = open_aio(disk)?;
         let recovery = RecoveryTarget {
             restore_command: "none".to_owned(),
             target: Target::Latest,
@@ -88,7 +87,7 @@ impl World {
         restored.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Recovers what was restored, and compares.
+    /// Recovers the restored directory, and compares.
     fn recover(&self, disk: &SimDisk, model: &Model) -> Result<(), String> {
         let begun = Life::begin_in(disk, self.setup, &restored_dir(disk), recovering(disk, None));
         let mut life = begun.map_err(|error| format!("recovery of what was restored: {error}"))?;
@@ -97,9 +96,9 @@ impl World {
         life.end().map_err(told)
     }
 
-    /// Backups are what they seem to be.
+    /// Checks that backups are complete if they look so.
     fn check(&self, disk: &SimDisk, acknowledged: bool, model: &Model) -> Result<(), String> {
-        let aio = door(disk)?;
+        let aio = open_aio(disk)?;
         let mut io = aio.backend(BackendType::Standalone).map_err(|error| error.to_string())?;
         let found = backup::list(&mut io, &archive_dir(disk)).map_err(|error| error.to_string())?;
         drop((io, aio));
@@ -113,7 +112,7 @@ impl World {
     }
 }
 
-fn door(disk: &SimDisk) -> Result<Arc<Aio>, String> {
+fn open_aio(disk: &SimDisk) -> Result<Arc<Aio>, String> {
     let config = AioConfig { max_backends: 4, handles_per_backend: 16, ..AioConfig::default() };
     disk.open(config, 1).map_err(|error| error.to_string())
 }
@@ -151,11 +150,11 @@ fn ending(dice: &mut Dice) -> Ending {
     if dice.chance(250) { Ending::Kill } else { Ending::Crash }
 }
 
-/// Backups of a running server, ended in the midst of each call (of `stride`), and right after the
-/// last one.
+/// Backups of a running server, ended during each call (each `stride`-th), and right after the last
+/// one.
 ///
 /// # Errors
-/// What a backup does not bring back; with the call.
+/// What a backup does not restore, with the call.
 pub fn backups_cut_short(
     template: &SimDisk,
     seed: u64,
@@ -187,11 +186,10 @@ pub fn backups_cut_short(
     Ok(tally)
 }
 
-/// Restores of a backup, ended in the midst of each call (of `stride`), and right after the last
-/// one.
+/// Restores of a backup, ended during each call (each `stride`-th), and right after the last one.
 ///
 /// # Errors
-/// That a directory looks complete and is not; with the call.
+/// A directory that looks complete and is not, with the call.
 pub fn restores_cut_short(
     template: &SimDisk,
     seed: u64,

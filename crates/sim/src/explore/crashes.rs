@@ -1,4 +1,4 @@
-//! A crash at every call of a short workload, with every subset of the writes that were in doubt.
+//! A crash at every call of a short workload, with every subset of the writes in doubt.
 
 use std::collections::HashSet;
 
@@ -9,20 +9,20 @@ use crate::model::Model;
 use crate::survival::Survival;
 use crate::workload::{Life, Script, Setup};
 
-/// How far a crash is taken.
+/// How thoroughly a crash is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Things that the workload does.
+    /// The number of things that the workload does.
     pub steps: usize,
-    /// Torn in so many ways by chance.
+    /// The number of random ways to tear writes.
     pub ways: u64,
-    /// Up to so many writes in doubt, every subset of them.
+    /// With at most so many writes in doubt, every subset of them survives once.
     pub subsets_of: usize,
 }
 
-/// A short workload, crashed in the midst of each call that changes something, and after it; each
-/// time with the unsynced lost, kept, torn in some ways, and, where few enough writes are in doubt,
-/// with each subset of them. An outcome that was seen before with the same knowledge is not tried
+/// A short workload, crashed during each call that changes something and after it. Each time the
+/// unsynced changes are lost, kept, and torn in some ways; if few writes are in doubt, each subset
+/// of them survives once. An outcome that was seen before with the same knowledge is not tried
 /// again.
 ///
 /// # Errors
@@ -62,7 +62,7 @@ pub fn every_crash(template: &SimDisk, seed: u64, depth: Depth) -> Result<Tally,
 
 type Seen = HashSet<(u64, (u64, usize, bool, Vec<u64>))>;
 
-/// What may be left of what was in doubt.
+/// The ways in which changes in doubt may survive.
 fn fates(
     disk: &SimDisk,
     depth: Depth,

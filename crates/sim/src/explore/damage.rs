@@ -1,64 +1,31 @@
-//! Damage that no sync helps against: bytes that rot, writes that are lost though acknowledged and
-//! synced, writes that go astray.
+//! Damage that syncs do not prevent: changed bytes, lost writes, and misdirected writes, although
+//! they were acknowledged and synced.
 //!
-//! Of these the demand is another one. The log's last page and pg_control: whatever byte changes,
-//! the engine refuses, or what it recovers is a state that the database was once in. Pages of
-//! tables: nothing appears that nobody committed; how many of the losses are noticed, and where, is
-//! counted.
+//! The requirements differ. If a byte of the log's last page or of pg_control changes, the engine
+//! must refuse, or recover a state that the database was once in. If pages of tables are damaged,
+//! nothing may appear that nobody committed; how many losses are noticed, and where, is counted.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 
-use super::Tally;
 use super::random::survival;
+use super::{Detection, Tally};
 use crate::dice::Dice;
 use crate::disk::SimDisk;
 use crate::faults::FaultRates;
 use crate::model::{Contradiction, Model};
 use crate::workload::{Life, Script, Setup, data_dir};
 
-/// Where damage came to light.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Detection {
-    /// Nothing was lost.
-    Harmless,
-    /// The engine refused to open, or recovery stopped.
-    AtOpen,
-    /// A statement or a checkpoint failed, or the engine stopped itself.
-    AtWork,
-    /// Recovery ended where the damage is, at an earlier state.
-    Earlier,
-    /// The engine stopped itself, and a page is in the place of another table's, which nobody can
-    /// tell by looking at it.
-    Strayed,
-    /// Rows are missing, and nobody was told.
-    Unnoticed,
-}
-
-impl fmt::Display for Detection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Detection::Harmless => "harmless",
-            Detection::AtOpen => "refused at start",
-            Detection::AtWork => "noticed at work",
-            Detection::Earlier => "an earlier state",
-            Detection::Strayed => "noticed, in the place of another table's page",
-            Detection::Unnoticed => "unnoticed",
-        })
-    }
-}
-
-/// What kind of lie a disk tells.
+/// How a disk lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// Writes to pages of tables are lost.
+    /// It loses writes to pages of tables.
     Lost,
-    /// Writes to pages of tables go to other places.
+    /// It makes writes to pages of tables elsewhere.
     Misdirected,
 }
 
-/// What is in a database: the ids in each table, sorted.
+/// The content of a database: the ids in each table, sorted.
 type Contents = BTreeMap<String, Vec<i64>>;
 
 fn contents(life: &mut Life) -> Result<Contents, String> {
@@ -67,8 +34,7 @@ fn contents(life: &mut Life) -> Result<Contents, String> {
     Ok(found)
 }
 
-/// A disk that was killed after a row of transactions, and the states that the database went
-/// through, in order.
+/// A disk that was killed after some transactions, and the states of the database in order.
 fn with_history(
     template: &SimDisk,
     seed: u64,
@@ -76,8 +42,7 @@ fn with_history(
 ) -> Result<(SimDisk, Setup, Vec<Contents>), String> {
     let mut dice = Dice::new(seed);
     let disk = template.copy(seed);
-    // Enough buffers that no page is written before its time: what is on the pages comes from the
-    // log.
+    // Enough buffers that no page is written early: the pages' content comes from the log.
     let setup = Setup { buffers: 256, ..Setup::random(&mut dice) };
     let mut life = Life::begin(&disk, setup).map_err(|error| format!("could not open: {error}"))?;
     let (mut model, mut script) = (Model::default(), Script::new(seed));
@@ -91,7 +56,7 @@ fn with_history(
     Ok((disk.restart(crate::Survival::none(), seed), setup, states))
 }
 
-/// The file of the log that was written last, and where its last page that holds anything begins.
+/// The file of the log that was written last, and where its last page with content begins.
 fn last_page(disk: &SimDisk) -> Option<(PathBuf, usize)> {
     const PAGE: usize = 8192;
     disk.files_below(&data_dir(disk).join("pg_wal")).into_iter().rev().find_map(|path| {
@@ -101,12 +66,12 @@ fn last_page(disk: &SimDisk) -> Option<(PathBuf, usize)> {
     })
 }
 
-/// Some transactions, a crash, and then each byte of the last page of the log changed, one at a
-/// time (each `stride`-th): the engine refuses to start, or comes to a state that the database was
-/// once in; nothing is lost by bytes behind the end.
+/// After some transactions and a crash, each byte of the log's last page (each `stride`-th) is
+/// changed, one at a time. The engine must refuse to start or recover an earlier state; bytes
+/// behind the end must lose nothing.
 ///
 /// # Errors
-/// What it came to otherwise, with the byte.
+/// Any other outcome, with the byte.
 pub fn wal_rot(
     template: &SimDisk,
     seed: u64,
@@ -152,14 +117,14 @@ pub fn wal_rot(
     Ok(tally)
 }
 
-/// How much of pg_control means anything: its fields and their checksum.
+/// The bytes of pg_control that mean something: its fields and their checksum.
 const CONTROL_FIELDS: usize = 296;
 
-/// Each byte of pg_control (each `stride`-th) changed, one at a time: the engine refuses to start
-/// and has changed nothing, or the byte means nothing.
+/// Each byte of pg_control (each `stride`-th) is changed, one at a time. The engine must refuse to
+/// start and change nothing, unless the byte means nothing.
 ///
 /// # Errors
-/// What it came to otherwise, with the byte.
+/// Any other outcome, with the byte.
 pub fn control_rot(template: &SimDisk, seed: u64, stride: usize) -> Result<Tally, String> {
     let (disk, setup, states) = with_history(template, seed, 3)?;
     let path = data_dir(&disk).join("global/pg_control");
@@ -196,19 +161,18 @@ pub fn control_rot(template: &SimDisk, seed: u64, stride: usize) -> Result<Tally
     Ok(tally)
 }
 
-/// The bytes of all files but the one that says who is using them.
+/// The bytes of all files except the lock file.
 fn all_bytes(disk: &SimDisk) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let files = disk.files_below(disk.root()).into_iter();
     let files = files.filter(|path| !path.ends_with("postmaster.pid"));
     files.map(|path| (path.clone(), disk.bytes(&path))).collect()
 }
 
-/// A life on a disk that lies now and then about writes to tables, ended by a crash or a stop, and
-/// what a life after it finds. Nothing may appear that nobody committed. With `verify`
-/// (checkpoint_verify_writes) the disk lies about pg_xact and pg_control as well, and where writes
-/// were merely lost, nothing else may be lost.
+/// A life on a disk that sometimes lies about writes to tables, ended by a crash or a stop, and
+/// what the next life finds. Nothing may appear that nobody committed. With `verify`
+/// (checkpoint_verify_writes) the disk lies about pg_xact and pg_control as well; if writes were
+/// only lost, no row may be lost.
 ///
-/// # Errors
 /// What appeared.
 pub fn lying_writes(
     template: &SimDisk,
@@ -237,13 +201,13 @@ pub fn lying_writes(
     disk.set_faults(FaultRates::default());
     let failed = if dice.chance(500) { life.end().is_err() } else { false };
     tally.add_fired(&disk);
-    // Power fails, or the process ends and the system lives on, with what it has cached.
+    // The power fails, or the process ends and the system lives on with its cache.
     let left = if dice.chance(500) {
         disk.restart(survival(&mut dice), dice.any())
     } else {
         disk.after_kill(dice.any())
     };
-    // What was not seen on the disk is still in the log.
+    // The log still has what was not found on the disk.
     let is_healed = verify && damage == Damage::Lost;
     let detection = match Life::begin(&left, Setup::random(&mut dice)) {
         Err(error) if is_healed => return Err(format!("could not open: {error}")),
@@ -257,9 +221,8 @@ pub fn lying_writes(
                 Err(Contradiction::Lost(what)) if is_healed => return Err(what),
                 Err(Contradiction::Lost(_)) if stopped || failed => Detection::AtWork,
                 Err(Contradiction::Lost(_)) => Detection::Unnoticed,
-                // A page in the place of the same block of another table has a right checksum:
-                // nobody can tell, but that the engine has stopped because its write was missing
-                // elsewhere.
+                // A page in the place of the same block of another table has a valid checksum. The
+                // only sign is that the engine stopped, because the write was missing elsewhere.
                 Err(Contradiction::Phantom(_))
                     if verify && stopped && damage == Damage::Misdirected =>
                 {

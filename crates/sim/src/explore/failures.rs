@@ -1,4 +1,4 @@
-//! The i-th call fails, for every i, until a run comes to its end without meeting the failure.
+//! The i-th call fails, for every i, until a run ends without meeting the failure.
 
 use super::Tally;
 use super::random::{setup, survival, writes_whole_pages};
@@ -9,9 +9,9 @@ use crate::model::Model;
 use crate::survival::Survival;
 use crate::workload::{Life, Script, Setup};
 
-/// A short workload from opening to a clean stop, in which one call fails: the first, the second,
-/// and so on, as `failure` says. Whatever the engine makes of it, nothing acknowledged is lost:
-/// neither if it goes on, nor after a restart. `stride`: only each so many-th call.
+/// A short workload from opening to a clean stop, in which one call fails as `failure` says: the
+/// first, then the second, and so on (each `stride`-th). Nothing acknowledged may be lost, whether
+/// the engine goes on or restarts.
 ///
 /// # Errors
 /// What contradicts the model, with the call that failed.
@@ -46,7 +46,7 @@ pub fn every_failure(
         let found = life.contents().map_err(wrong)?;
         model.settle(&found).map_err(|e| wrong(e.into()))?;
         life.end().map_err(|error| wrong(format!("the stop afterwards failed: {error}")))?;
-        // What a clean stop leaves is durable, all of it.
+        // Everything that a clean stop leaves is durable.
         let left = left.restart(Survival::none(), seed);
         let mut life = Life::begin(&left, setup).map_err(|error| wrong(error.to_string()))?;
         model.settle(&life.contents().map_err(wrong)?).map_err(|e| wrong(e.into()))?;
@@ -58,7 +58,7 @@ pub fn every_failure(
     Ok(tally)
 }
 
-/// A life in which something fails: if it goes on it must still know everything.
+/// A life in which a call fails. If the engine goes on, it must still have everything.
 fn one_life(
     disk: &SimDisk,
     setup: Setup,
@@ -75,10 +75,10 @@ fn one_life(
     let mut life = begun.map_err(|error| format!("could not open: {error}"))?;
     life.work(disk, model, script, steps);
     if life.stopped().is_none() {
-        // The failure may be met only now.
+        // The failure may strike only now.
         let before = disk.struck();
         match life.contents() {
-            // What is seen before a crash need not be there after it.
+            // Rows seen before a crash need not be there after it.
             Ok(found) => {
                 model.clone().settle(&found)?;
                 tally.compared += 1;

@@ -1,5 +1,5 @@
-//! Many seeds, by several threads. Each run is by itself, so the outcome does not depend on how
-//! many threads there are.
+//! Runs many seeds by several threads. Runs share nothing, so the outcome does not depend on the
+//! number of threads.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,8 +19,8 @@ pub struct Failed {
     pub wrong: String,
 }
 
-/// Runs all seeds of a range by `threads` threads. A panic counts as a failure. After one, only
-/// smaller seeds are still run, so that the one that is told is always the same.
+/// Runs all seeds of a range by `threads` threads. A panic is a failure. After a failure only
+/// smaller seeds are run, so the reported seed is always the same.
 ///
 /// # Errors
 /// The smallest seed that failed.

@@ -1,6 +1,6 @@
-//! Recovery from an archive: of a base backup that was taken while the server was written to, to a
-//! restore point. It crashes at every call, and again on the way back, and always comes to the same
-//! rows on the same timeline.
+//! Recovery from an archive: of a base backup, taken while the server was written to, to a restore
+//! point. It crashes at every call, and again during the next recoveries, and must always reach the
+//! same rows on the same timeline.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ use crate::disk::{Ending, SimDisk};
 use crate::model::Model;
 use crate::workload::{Life, Script, Setup, data_dir};
 
-/// How often recovery is cut short, one after the other.
+/// How many recoveries in a row are interrupted.
 const DEPTH: u32 = 3;
-/// Bytes that are brought at once.
+/// The number of bytes that are fetched at once.
 const PIECE: usize = 256 << 10;
 /// The restore point.
 const TARGET: &str = "here";
@@ -54,12 +54,12 @@ pub(super) fn archive_dir(disk: &SimDisk) -> PathBuf {
     disk.root().join("archive")
 }
 
-/// What is recovered.
+/// The directory that is recovered.
 pub(super) fn restored_dir(disk: &SimDisk) -> PathBuf {
     disk.root().join("restored")
 }
 
-/// Settings of a server that archives; one that keeps little of its log.
+/// Settings of a server that archives and keeps little of its log.
 pub(super) fn archiving(disk: &SimDisk) -> impl FnOnce(&mut EngineConfig) + use<> {
     let dir = archive_dir(disk);
     move |config| {
@@ -70,7 +70,7 @@ pub(super) fn archiving(disk: &SimDisk) -> impl FnOnce(&mut EngineConfig) + use<
     }
 }
 
-/// The same for one that recovers first.
+/// The same, with a recovery first.
 pub(super) fn recovering(
     disk: &SimDisk,
     target: Option<RecoveryTarget>,
@@ -87,7 +87,7 @@ pub(super) fn recovering(
     }
 }
 
-/// Has everything archived that is to be, of a server on a data directory.
+/// Archives everything that waits, for a server on a data directory.
 pub(super) fn archive_all(disk: &SimDisk, dir: &Path, life: &mut Life) -> Result<(), String> {
     life.session().switch_wal().map_err(told)?;
     for _ in 0..20 {
@@ -110,7 +110,7 @@ pub(super) fn told(error: EngineError) -> String {
     error.to_string()
 }
 
-/// What recovery begins with, and what it must come to.
+/// What recovery begins with, and what it must reach.
 struct Past {
     disk: SimDisk,
     expected: BTreeMap<String, Vec<i64>>,
@@ -119,7 +119,7 @@ struct Past {
 }
 
 impl Past {
-    /// A server writes, is backed up meanwhile, and writes on.
+    /// A server writes, is backed up meanwhile, and writes more.
     fn new(template: &SimDisk, seed: u64) -> Result<Past, String> {
         let disk = template.copy(seed);
         disk.put_directory(&archive_dir(&disk));
@@ -130,7 +130,7 @@ impl Past {
         let mut life = Life::begin_in(&disk, setup, &data, archiving(&disk)).map_err(told)?;
         life.work(&disk, &mut model, &mut script, 12);
         life.session().start_backup("simulated", true).map_err(told)?;
-        // Tables first, and the control file when a later checkpoint has been made.
+        // Tables first, and the control file after a later checkpoint.
         let left_out = |path: &Path| {
             path.starts_with("pg_wal")
                 || path == Path::new(control::PATH)
@@ -159,7 +159,7 @@ impl Past {
         Life::begin_in(disk, setup, &restored_dir(disk), recovering(disk, target))
     }
 
-    /// Recovers, and works a little; as far as the disk goes along.
+    /// Recovers and works a little, as far as the disk allows.
     fn live(
         &self,
         disk: &SimDisk,
@@ -178,13 +178,13 @@ impl Past {
         }
         for _ in 0..3 {
             life.commit_something(model, script);
-            // What fails is seen in what is found later.
+            // Later checks find what failed.
             let _ = life.engine().step();
         }
         Ok(())
     }
 
-    /// What is left of it must be what a recovery leaves that was never interrupted.
+    /// Checks that the disk is as an undisturbed recovery leaves it.
     fn check(&self, disk: &SimDisk) -> Result<(), String> {
         let dir = restored_dir(disk);
         let control = disk.bytes(&dir.join(control::PATH)).ok_or("there is no pg_control")?;
@@ -210,13 +210,12 @@ impl Past {
     }
 }
 
-/// Recovery to a restore point, crashed in the midst of each call (of `stride`), and in those of
-/// the next recoveries somewhere; what follows it, the first commits on the new timeline and their
-/// archiving, belongs to it.
+/// Recovery to a restore point, crashed during each call (each `stride`-th), and the next
+/// recoveries somewhere. The first commits on the new timeline and their archiving belong to it.
 ///
 /// # Errors
-/// What contradicts what was there at the restore point, or was acknowledged since; with the calls
-/// of the crashes.
+/// What contradicts the rows at the restore point or later acknowledgements, with the calls of the
+/// crashes.
 pub fn archive_recovery(
     template: &SimDisk,
     seed: u64,

@@ -1,5 +1,5 @@
-//! Lives by chance: three of them on one disk, each ended by a crash, a kill or a fault, each
-//! followed by a comparison.
+//! Random lives: three on one disk, each ended by a crash, a kill or a fault, and each followed by
+//! a comparison.
 
 use forebay_aio::PlantedBug;
 
@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::survival::Survival;
 use crate::workload::{Life, Script, Setup};
 
-/// Something wrong with the program, that a battery should notice.
+/// A defect of the program that the battery should notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// It forgets syncs.
@@ -29,8 +29,8 @@ impl Flaw {
     }
 }
 
-/// One seed: three lives of an engine, each ended by a crash or a fault, each followed by a
-/// comparison; crashes during recovery among them.
+/// One seed: three lives of an engine, each ended by a crash or a fault and followed by a
+/// comparison, with crashes during recovery.
 ///
 /// # Errors
 /// What contradicts the model.
@@ -38,10 +38,10 @@ pub fn random_run(template: &SimDisk, seed: u64) -> Result<Tally, String> {
     run_with(template, seed, None)
 }
 
-/// The same for a program with a flaw: over enough seeds, one must fail.
+/// The same for a program with a flaw. Over enough seeds, one must fail.
 ///
 /// # Errors
-/// What contradicts the model, which is what one hopes for.
+/// What contradicts the model: the expected result.
 pub fn run_with(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Tally, String> {
     let mut dice = Dice::new(seed);
     let mut disk = template.copy(dice.any());
@@ -58,7 +58,7 @@ pub fn run_with(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Tal
         disk.set_faults(rates(&mut dice));
         life.work(&disk, &mut model, &mut script, 1 + dice.below(60) as usize);
         if dice.chance(150) {
-            // A stop may fail like anything else: then it was none.
+            // A stop may fail as well; then it was none.
             let _ = life.end();
         } else {
             drop(life);
@@ -82,7 +82,7 @@ fn ending(dice: &mut Dice) -> Ending {
     if dice.chance(300) { Ending::Kill } else { Ending::Crash }
 }
 
-/// Half of the lives have no faults but the crash.
+/// Faults of a life. Half of the lives have none but the crash.
 fn rates(dice: &mut Dice) -> FaultRates {
     if dice.chance(500) {
         return FaultRates::default();
@@ -101,7 +101,7 @@ fn rates(dice: &mut Dice) -> FaultRates {
     }
 }
 
-/// Some disks write pages whole, so that the log can do without images. Whether this one does.
+/// Whether this disk writes pages whole. If so, the log may omit full-page images.
 pub(super) fn writes_whole_pages(disk: &SimDisk, whole: bool) -> bool {
     if whole {
         disk.write_whole_pages();
@@ -121,7 +121,7 @@ pub(super) fn survival(dice: &mut Dice) -> Survival {
     }
 }
 
-/// Opens the engine on a disk that has crashed, ending up to three times more on the way.
+/// Opens the engine on a disk that has crashed, with up to three more crashes on the way.
 fn revive(
     disk: &mut SimDisk,
     dice: &mut Dice,

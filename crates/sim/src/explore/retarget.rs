@@ -1,7 +1,6 @@
-//! Recovery from an archive whose target moves back: it comes to a restore point and stops there,
-//! perhaps after crashes on the way, and is begun again with a target before that. What the first
-//! attempts have left on the disk must not show: either the earlier target is refused, or
-//! everything is as it was there.
+//! Recovery from an archive whose target moves back. Recovery stops at a restore point, perhaps
+//! after crashes on the way, and begins again with an earlier target. The first attempts must leave
+//! no trace: either the earlier target is refused, or everything is as it was there.
 
 use std::collections::BTreeMap;
 
@@ -16,33 +15,33 @@ use crate::disk::{Ending, SimDisk};
 use crate::model::Model;
 use crate::workload::{Life, Script, Setup, data_dir};
 
-/// How often the first recovery is cut short, one after the other.
+/// How many attempts at the first recovery are interrupted, one after the other.
 const DEPTH: u32 = 3;
 /// The later target.
 const LATE: &str = "late";
-/// What PostgreSQL says where a target is too early.
+/// PostgreSQL's message for a target that is too early.
 const REFUSED: &str = "requested recovery stop point is before consistent recovery point";
 
-/// The main fork of an unlogged table of PostgreSQL's, which no backup has, and what it is made
+/// The main fork of an unlogged table of PostgreSQL's, which no backup has, and the fork it is made
 /// from.
 const UNLOGGED: [&str; 2] = ["base/5/90000", "base/5/90000_init"];
 
 type Contents = BTreeMap<String, Vec<i64>>;
 
-/// A cold backup, and what there was at two places of the log behind it.
+/// A cold backup, and the rows at two places of the log behind it.
 struct Past {
     disk: SimDisk,
     setup: Setup,
-    /// Between two records.
+    /// A position between two records.
     early_at: Lsn,
     early: Contents,
     late: Contents,
 }
 
 impl Past {
-    /// Behind the earlier target a table is dropped; in every other past, before that a transaction
-    /// commits that was running there, and a checkpoint is made at which recovery can make a
-    /// restart point.
+    /// Behind the earlier target a table is dropped. In every other case, a transaction that was
+    /// running at the target commits before that, and a checkpoint is made at which recovery can
+    /// make a restart point.
     fn new(template: &SimDisk, seed: u64) -> Result<Past, String> {
         let disk = template.copy(seed);
         disk.put_directory(&archive_dir(&disk));
@@ -53,7 +52,7 @@ impl Past {
         let begin = || Life::begin_in(&disk, setup, &data, archiving(&disk)).map_err(told);
         let mut life = begin()?;
         life.work(&disk, &mut model, &mut script, 8);
-        // The log that is replayed must not make the dropped table again.
+        // The log that is replayed must not create the dropped table again.
         for name in ["t_gone", "t_kept"] {
             life.make(&mut model, name.to_owned());
             life.put(&mut model, name, script.ids(), true);
@@ -64,8 +63,7 @@ impl Past {
         disk.put(&restored.join(UNLOGGED[1]), &[1; 8192]);
         let mut life = begin()?;
         life.begin_long(&mut model, "t_kept", script.ids()).map_err(told)?;
-        // A later id is in use, so that the running transaction's is not among those that are
-        // cleared as never used.
+        // A later id is in use, so the running transaction's id is not cleared as unused.
         life.put(&mut model, "t_kept", script.ids(), true);
         let early_at = life.session().wal_insert_lsn();
         let early = life.contents()?;
@@ -87,7 +85,7 @@ impl Past {
         Ok(Past { disk: disk.copy(seed), setup, early_at, early, late })
     }
 
-    /// Recovers up to the later target or the earlier one.
+    /// Recovers to the later target or the earlier one.
     fn begin(
         &self,
         disk: &SimDisk,
@@ -107,7 +105,7 @@ impl Past {
         })
     }
 
-    /// Recovers up to the later target and stops there. False: the disk has failed before.
+    /// Recovers to the later target and stops there. False: the disk failed before.
     fn stop_late(&self, disk: &SimDisk, order: u64) -> Result<bool, String> {
         match self.begin(disk, true, TargetAction::Shutdown, order) {
             Err(EngineError::StoppedAtTarget { .. }) => Ok(true),
@@ -117,8 +115,8 @@ impl Past {
         }
     }
 
-    /// Begins again with the earlier target; whether that was still to be had. Where it was not,
-    /// the later one must be.
+    /// Begins again with the earlier target, and returns whether it could be reached. If not, the
+    /// later one must be.
     fn move_back(&self, disk: &SimDisk, dice: &mut Dice) -> Result<bool, String> {
         let (mut life, expected, is_early) =
             match self.begin(disk, false, TargetAction::Promote, dice.any()) {
@@ -144,12 +142,11 @@ impl Past {
     }
 }
 
-/// Recovery to a target at which it stops, crashed in the midst of each call (of `stride`) and of
-/// the next attempts' somewhere, and begun again with an earlier target.
+/// Recovery to a target at which it stops, crashed during each call (each `stride`-th), then in the
+/// next attempts somewhere, and begun again with an earlier target.
 ///
 /// # Errors
-/// What contradicts what there was at the target, or a refusal that is none, with the calls of the
-/// crashes.
+/// What contradicts the rows at the target, or a wrong refusal, with the calls of the crashes.
 pub fn recovery_moved_back(
     template: &SimDisk,
     seed: u64,

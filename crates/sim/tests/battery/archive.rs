@@ -1,6 +1,6 @@
-//! The archiver on a disk that loses, tears and reorders what was not synced, and fails: what it
-//! has said to be archived is in the archive after every crash, nothing in an archive ever changes,
-//! and a restart converges by itself.
+//! The archiver on a disk that loses, tears and reorders unsynced changes, and fails. After every
+//! crash the archive must hold everything reported as archived. Nothing in an archive may ever
+//! change, and a restart must converge by itself.
 
 use crate::common::{setting, threads};
 use forebay_sim::FaultClass;
@@ -20,15 +20,16 @@ fn run(
             (n, tally)
         }
         Err(failed) => panic!(
-            "seed {}: {}\nagain: FOREBAY_SIM_SEED={} {runs}=1 cargo test --profile battery -p forebay-sim --test battery {test}",
+            "seed {}: {}\nagain: FOREBAY_SIM_SEED={} {runs}=1 \
+             cargo test --profile battery -p forebay-sim --test battery {test}",
             failed.seed, failed.wrong, failed.seed
         ),
     }
 }
 
-/// Power loss before the .done rename persists, with the segment intact, gone or recycled; in the
-/// midst of storing, syncing, renaming; copies that nobody has synced; files of others; temporary
-/// files that were left; kills.
+/// Power loss before the .done rename persists, with the segment intact, gone or recycled; during
+/// storing, syncing and renaming; unsynced copies; files of other servers; temporary files left
+/// behind; kills.
 #[test]
 fn lives_of_an_archiver() {
     let (n, tally) = run("lives_of_an_archiver", "FOREBAY_SIM_ARCHIVE_RUNS", 40, |seed| {

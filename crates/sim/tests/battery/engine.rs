@@ -1,6 +1,6 @@
-//! The engine on a disk that loses, tears and reorders what was not synced, fails, and lies:
-//! nothing acknowledged is lost, and nothing else appears. How many runs each test makes is in the
-//! environment; docs/reliability.md has what `cargo xtask test` asks for.
+//! The engine on a disk that loses, tears and reorders unsynced changes, fails, and lies. Nothing
+//! acknowledged may be lost, and nothing else may appear. The environment says how many runs each
+//! test makes; docs/reliability.md has the numbers of `cargo xtask test`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ fn seeds(runs: &str, default: u64) -> Range<u64> {
     first..first + setting(runs, default)
 }
 
-/// Runs the seeds, and prints what they came to. A failure names the one command that repeats it.
+/// Runs the seeds, and prints the result. A failure names the command that repeats it.
 fn run(
     test: &str,
     runs: &str,
@@ -43,7 +43,7 @@ fn run(
     }
 }
 
-/// The command that runs one seed of a test alone, as it was run here.
+/// The command that repeats one seed of a test as it was run here.
 fn again(test: &str, runs: &str, seed: u64) -> String {
     let filter = test.split(' ').next().unwrap_or(test);
     let sizes = std::env::vars().filter(|(name, _)| {
@@ -55,7 +55,8 @@ fn again(test: &str, runs: &str, seed: u64) -> String {
     sizes.sort();
     let sizes = sizes.concat();
     format!(
-        "FOREBAY_SIM_SEED={seed} {runs}=1 {sizes}cargo test --profile battery -p forebay-sim --test battery {filter}"
+        "FOREBAY_SIM_SEED={seed} {runs}=1 {sizes}\
+         cargo test --profile battery -p forebay-sim --test battery {filter}"
     )
 }
 
@@ -147,9 +148,9 @@ fn rot_in_pg_control() {
     assert!(tally.detected[&Detection::AtOpen] >= 296);
 }
 
-/// Writes that are lost or go astray though they were acknowledged and synced: nothing may appear
-/// that nobody committed. A lost page leaves an old one with a right checksum: how many are noticed
-/// is printed.
+/// Lost or misdirected writes that were acknowledged and synced. Nothing may appear that nobody
+/// committed. A lost write leaves an old page with a valid checksum; how many are noticed is
+/// printed.
 #[test]
 fn writes_that_lie() {
     let template = fresh_disk().expect("init");
@@ -167,7 +168,7 @@ fn writes_that_lie() {
     }
 }
 
-/// The same seed, the same run: else no failure could be repeated.
+/// The same seed makes the same run, so that failures can be repeated.
 #[test]
 fn a_seed_repeats_its_run() {
     let template = fresh_disk().expect("init");
@@ -178,8 +179,7 @@ fn a_seed_repeats_its_run() {
     }
 }
 
-/// The battery is worth something only if it notices. Each of these is a sync that a program might
-/// forget.
+/// The battery must notice each of these syncs that a program might forget.
 #[test]
 fn forgotten_syncs_are_noticed() {
     let template = fresh_disk().expect("init");

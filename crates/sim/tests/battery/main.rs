@@ -1,4 +1,4 @@
-//! The battery on the simulated disk: one program, as each would be linked with all of the engine.
+//! The battery on the simulated disk, as one program: linking the engine takes long.
 //!
 //! - [`engine`]: the engine's lives and crashes
 //! - [`archive`]: the archiver's

@@ -1,6 +1,6 @@
-//! Archives, base backups and recovery from them on a disk that loses, tears and reorders what was
-//! not synced: what was acknowledged comes back, whatever is cut short and whenever. How many runs
-//! each test makes is in the environment.
+//! Archives, base backups and recovery from them, on a disk that loses, tears and reorders unsynced
+//! changes. What was acknowledged must come back, whatever is interrupted and when. The environment
+//! says how many runs each test makes.
 
 use crate::common::{setting, threads};
 use forebay_sim::SimDisk;
@@ -35,7 +35,7 @@ fn run(
     }
 }
 
-/// Only each so many-th call is where it ends.
+/// Only every so many-th call is interrupted.
 fn stride() -> usize {
     setting("FOREBAY_SIM_ARCHIVE_STRIDE", 13) as usize
 }
@@ -62,7 +62,7 @@ fn recovery_whose_target_moves_back_is_refused_or_right() {
         run("recovery_whose_target_moves_back", "FOREBAY_SIM_PITR", 2, |template, seed| {
             recovery_moved_back(template, seed, stride(), None)
         });
-    // Some attempts end before anything is written that is too new, and the last one never does.
+    // Some attempts end before anything too new is written; the last one never does.
     let refused = tally.compared - tally.moved_back;
     assert!(refused >= n && tally.moved_back >= n, "{} of {}", tally.moved_back, tally.compared);
 }

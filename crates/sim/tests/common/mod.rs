@@ -1,11 +1,11 @@
-//! What the batteries share: how large they are, and how many threads they have.
+//! What the batteries share: their sizes, and the number of threads.
 
 /// A number from the environment.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// As many threads as there are processors.
+/// One thread for each processor.
 pub fn threads() -> usize {
     setting(
         "FOREBAY_SIM_THREADS",

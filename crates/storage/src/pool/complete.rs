@@ -1,8 +1,8 @@
-//! What any thread does when a read or a write has ended. Nothing here blocks or raises: the result
-//! goes into the descriptors, and a small outcome to the issuer.
+//! The completions of reads and writes, which any thread may run. They neither block nor fail: the
+//! results go into the descriptors, and a small outcome to the issuer.
 
-use super::Core;
-use super::damage::{Judgement, Mailbox, ReadPolicy, ReadWarning};
+use super::core::Core;
+use super::damage::{Judgement, ReadPolicy, ReadWarning, WarningList};
 use super::desc::{BadPages, DIRTY, IO_ERROR, IoFault, READING, VALID, WRITING};
 use crate::error::relation_path;
 use crate::smgr::Version;
@@ -12,21 +12,22 @@ use forebay_format::{BLOCK_SIZE, BlockNumber, Page, PageBytes, PageTag};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Pages judged together: as many as need no memory but the stack's.
+/// Pages verified together: as many as fit on the stack.
 const GROUP: usize = 32;
 
-/// The end of a read: verifies all pages of the I/O, then makes each valid or marks it failed.
+/// The end of a read: verifies all pages of the I/O, and makes each valid or marks it as failed.
 pub(crate) struct ReadCompletion {
     pub(crate) core: Arc<Core>,
     pub(crate) policy: ReadPolicy,
-    /// Where to leave warnings, if the policy makes any.
-    pub(crate) mailbox: Option<Mailbox>,
+    /// Where to leave warnings, if the policy can cause any.
+    pub(crate) warnings: Option<WarningList>,
 }
 
 impl SharedCompletion for ReadCompletion {
     fn complete(&self, io: &Completed<'_>) -> Outcome {
         let core = &*self.core;
         let mut outcome = Outcome::OK;
+        // Of a failed read no page is looked at.
         let whole = io.result.unwrap_or(0) / BLOCK_SIZE;
         let judged = core.judge(&io.data[..io.data.len().min(whole)], io.data.len(), self);
         let bad = bad_pages(&judged, io.data.len());
@@ -56,15 +57,15 @@ impl SharedCompletion for ReadCompletion {
     }
 }
 
-/// What is said of a read of so many pages, if one of these was bad.
+/// Describes a read of `blocks` pages, for its bad pages if there are any.
 fn bad_pages(judged: &[Judgement], blocks: usize) -> BadPages {
     let mut bad = (0u32..).zip(judged).filter(|(_, judgement)| **judgement == Judgement::Bad);
     let first = bad.next().map_or(0, |(place, _)| place);
     BadPages { place: 0, last: blocks.saturating_sub(1) as u32, others: bad.count() as u32, first }
 }
 
-/// The end of a write: asks for a sync, and to be read back where that is wanted, then makes the
-/// pages clean and gives up their locks.
+/// The end of a write: requests a sync and records the pages to be read back, then makes them clean
+/// and releases their locks.
 pub(crate) struct WriteCompletion(pub(crate) Arc<Core>);
 
 impl SharedCompletion for WriteCompletion {
@@ -73,11 +74,12 @@ impl SharedCompletion for WriteCompletion {
         let outcome = io.transfer_outcome();
         let mut ok = outcome.status == Status::Ok;
         forebay_aio::planted_bug!(core, PagesCleanAfterFailedWrite, ok = true);
+        // A short write has no error of its own.
         let fault = Some(IoFault::Transfer(io.result.err().unwrap_or(Errno::IO)));
         if let Some(&first) = io.data.first()
             && ok
         {
-            // Before a page turns clean: a checkpoint that finds it clean must find the request.
+            // Before a page turns clean: a checkpoint that sees it clean must see the request.
             core.request_sync(first);
         }
         core.note_written(io.data, ok);
@@ -109,32 +111,32 @@ impl Core {
         self.sync.request(&self.descs[buf as usize].tag());
     }
 
-    /// Pages are to be read back that were written, or are not any more. While their write holds
-    /// their locks.
+    /// Records pages that were written, to be read back; or, after a failure, forgets them. The
+    /// write still holds their locks.
     fn note_written(&self, bufs: &[u32], ok: bool) {
         let Some(&first) = bufs.first() else { return };
         let tag = self.descs[first as usize].tag();
         if ok {
-            self.written.note(
+            self.written.record(
                 &tag,
                 bufs.iter().zip(tag.block..).map(|(&buf, block)| self.version(buf, block)),
             );
         } else {
-            self.written.strike_off(&tag, bufs.len() as u32);
+            self.written.remove(&tag, bufs.len() as u32);
         }
     }
 
-    /// A page's in a buffer; while an I/O on it keeps everyone from changing it: its READING, or
-    /// the lock that its write holds.
+    /// Returns the version of a buffer's page. An I/O must exclude changes meanwhile: a read by
+    /// READING, or a write by its lock.
     fn version(&self, buf: u32, block: BlockNumber) -> Version {
-        // SAFETY: the buffer's 8192 bytes lie in the region; the caller sees to the rest.
+        // SAFETY: the buffer's 8192 bytes lie in the region; the caller excludes changes.
         let page = unsafe { &*self.page_ptr(buf).cast::<PageBytes>() };
         Version::of(page, block, self.checksums)
     }
 
-    /// What of these pages, just read and neighbours in their file? Only for the completion of a
-    /// read of `blocks` pages, while READING is set. Whoever waits for a page finds the warning
-    /// left.
+    /// Judges neighbouring pages that were just read, of a read of `blocks` pages. Only for the
+    /// completion of the read, while READING is set: backends that wait for a page then find the
+    /// warning.
     fn judge(
         &self,
         bufs: &[u32],
@@ -152,7 +154,7 @@ impl Core {
                 defects.push((before + n, defect))
             });
         }
-        self.look_for_lost(bufs, &tag, &defects, &mut judged);
+        self.find_lost_writes(bufs, &tag, &defects, &mut judged);
         defects.retain(|(n, _)| judged[*n] != Judgement::Lost);
         if defects.is_empty() {
             return judged;
@@ -165,22 +167,25 @@ impl Core {
                 warning.add(n, judged[n]);
             }
             let (block, what) = (tag.block + n as u32, judged[n]);
-            tracing::warn!(block, relation = %relation_path(tag.rel, tag.fork, self.owner), %defect, ?what, "invalid page");
+            tracing::warn!(
+                block, relation = %relation_path(tag.rel, tag.fork, self.owner), %defect, ?what,
+                "invalid page"
+            );
         }
         if warning.wrong_checksums > 0 {
             self.checksum_failures.add(tag.rel.db, u64::from(warning.wrong_checksums));
         }
-        if let Some(mailbox) = &read.mailbox
+        if let Some(warnings) = &read.warnings
             && warning.zeroed + warning.ignored > 0
         {
-            mailbox.lock().push(warning);
+            warnings.lock().push(warning);
         }
         judged
     }
 
-    /// Finds the pages that are not what was written there last; while READING is set. No write of
-    /// theirs is on its way: it would have them in memory.
-    fn look_for_lost(
+    /// Finds pages that are not what was last written there. READING is set. No write of them is in
+    /// progress, since the pages would be in memory then.
+    fn find_lost_writes(
         &self,
         bufs: &[u32],
         first: &PageTag,
@@ -192,16 +197,16 @@ impl Core {
             let is_valid = defects.iter().all(|(defect, _)| *defect != n);
             is_valid.then(|| self.version(buf, first.block + n as u32))
         };
-        self.written
-            .unlike(first, bufs.iter().enumerate().map(version), |n| judged[n] = Judgement::Lost);
+        let versions = bufs.iter().enumerate().map(version);
+        self.written.find_mismatches(first, versions, |n| judged[n] = Judgement::Lost);
     }
 
-    /// Finds the pages that are none; at most a group of them.
+    /// Reports the pages with defects, of at most [`GROUP`] pages.
     fn verify(&self, bufs: &[u32], first: BlockNumber, mut bad: impl FnMut(usize, PageDefect)) {
         let pages: SmallVec<[&PageBytes; GROUP]> = bufs
             .iter()
-            // SAFETY: the buffer's 8192 bytes lie in the region; READING keeps everyone but this
-            // completion off them, and the transfer is over.
+            // SAFETY: the buffer's 8192 bytes lie in the region. The transfer is over, and READING
+            // excludes all accesses but those of this completion.
             .map(|&buf| unsafe { &*self.page_ptr(buf).cast::<PageBytes>() })
             .collect();
         forebay_aio::planted_bug!(self, PagesNotVerified, return);
@@ -216,7 +221,8 @@ impl Core {
         }
     }
 
-    /// What a reader of this policy makes of a page with a defect; while READING is set.
+    /// Judges a page with a defect by the reader's policy, and zeroes it if that asks for it.
+    /// READING is set.
     fn accept(&self, buf: u32, defect: &PageDefect, policy: ReadPolicy) -> Judgement {
         // SAFETY: as in `verify`, whose references are gone.
         let page = unsafe { &mut *self.page_ptr(buf).cast::<PageBytes>() };

@@ -1,84 +1,66 @@
-//! What the pool counts of its replacement of buffers.
+//! Counters of buffer replacement.
 
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 
-/// How buffers were replaced, since the pool was made.
+/// How buffers were replaced since the pool was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Buffers that were asked for to hold another page (buffers_alloc).
+    /// Searches for a buffer to hold another page (buffers_alloc).
     pub allocated: u64,
-    /// Of the buffers that the clock's hand came to for that, those that were dirty: written
-    /// behind, and passed over.
+    /// Dirty victims that the clock's hand met, and whose writes it started.
     pub victims_dirty: u64,
-    /// How often someone who needed a buffer waited for a victim's write.
+    /// How often a backend that needed a buffer waited for a victim's write.
     pub victims_waited: u64,
-    /// How often a ring's turn came before the write of its buffer had ended.
+    /// How often a ring had to wait for the write of its next buffer.
     pub ring_waited: u64,
-    /// How often someone waited because all buffers were pinned.
+    /// How often a backend waited because all buffers were pinned.
     pub pin_waits: u64,
-    /// How often a backend that wanted to extend a relation found another one at it, and joined it.
+    /// How often a backend that extended a relation was served by another one.
     pub extensions_joined: u64,
     /// Pages that the cleaner wrote (buffers_clean).
     pub cleaned: u64,
-    /// How often a round of the cleaner ended at its limit (maxwritten_clean).
+    /// Rounds of the cleaner that ended at its limit (maxwritten_clean).
     pub clean_limited: u64,
 }
 
-/// The counters; each on its own, none of them orders anything.
+/// The counters. They are independent of each other and order nothing.
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct Counters {
-    allocated: AtomicU64,
-    victims_dirty: AtomicU64,
-    victims_waited: AtomicU64,
-    ring_waited: AtomicU64,
-    extensions_joined: AtomicU64,
-    cleaned: AtomicU64,
-    clean_limited: AtomicU64,
+    pub(crate) allocated: Counter,
+    pub(crate) victims_dirty: Counter,
+    pub(crate) victims_waited: Counter,
+    pub(crate) ring_waited: Counter,
+    pub(crate) extensions_joined: Counter,
+    pub(crate) cleaned: Counter,
+    pub(crate) clean_limited: Counter,
+}
+
+/// One of the counters.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Counters {
-    pub(crate) fn allocated(&self) {
-        self.allocated.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Buffers asked for so far.
-    pub(crate) fn allocations(&self) -> u64 {
-        self.allocated.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn victim_dirty(&self) {
-        self.victims_dirty.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn victim_waited(&self) {
-        self.victims_waited.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn ring_waited(&self) {
-        self.ring_waited.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn extension_joined(&self) {
-        self.extensions_joined.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn cleaned(&self, pages: u64, limited: bool) {
-        self.cleaned.fetch_add(pages, Ordering::Relaxed);
-        self.clean_limited.fetch_add(u64::from(limited), Ordering::Relaxed);
-    }
-
     pub(crate) fn read(&self, pin_waits: u64) -> PoolStats {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PoolStats {
-            allocated: get(&self.allocated),
-            victims_dirty: get(&self.victims_dirty),
-            victims_waited: get(&self.victims_waited),
-            ring_waited: get(&self.ring_waited),
+            allocated: self.allocated.get(),
+            victims_dirty: self.victims_dirty.get(),
+            victims_waited: self.victims_waited.get(),
+            ring_waited: self.ring_waited.get(),
             pin_waits,
-            extensions_joined: get(&self.extensions_joined),
-            cleaned: get(&self.cleaned),
-            clean_limited: get(&self.clean_limited),
+            extensions_joined: self.extensions_joined.get(),
+            cleaned: self.cleaned.get(),
+            clean_limited: self.clean_limited.get(),
         }
     }
 }

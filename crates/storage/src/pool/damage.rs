@@ -1,11 +1,9 @@
-//! Damaged pages: what a reader wants done about them, what is told, and how many there were.
+//! Damaged pages: what a reader wants done about them, what it is told, and their number.
 //!
 //! A page is judged in the completion of its read, in any thread. So each read carries its issuer's
-//! [`ReadPolicy`], and leaves what there is to tell with the issuer, as a [`ReadWarning`], one for
-//! all pages of the read. Each bad page is logged as well, where it is found: the issuer may never
-//! look.
+//! [`ReadPolicy`], and leaves one [`ReadWarning`] for the issuer. The completion also logs each bad
+//! page, since the issuer may never look at the warning.
 
-use crate::Backend;
 use crate::error::relation_path;
 use forebay_aio::sync::{Mutex, SystemTime};
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
@@ -13,72 +11,71 @@ use hashbrown::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What becomes of a page that fails verification. By default the reader gets an error.
+/// What becomes of pages that fail verification. By default the reader gets an error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadPolicy {
-    /// The setting zero_damaged_pages: a damaged page is taken to be empty.
+    /// A damaged page counts as empty (zero_damaged_pages).
     pub zero_damaged_pages: bool,
-    /// The setting ignore_checksum_failure: a page whose header is possible is taken as it is.
+    /// Only the header of a page must be valid (ignore_checksum_failure).
     pub ignore_checksum_failure: bool,
-    /// The same as `zero_damaged_pages`, for what can be made anew (maps), whatever the setting.
+    /// The same as `zero_damaged_pages`, whatever that setting is. It is for maps, which can be
+    /// rebuilt.
     pub zero_on_error: bool,
 }
 
 impl ReadPolicy {
-    /// Are damaged pages replaced by zeros?
+    /// Whether damaged pages are replaced by zeros.
     pub(crate) fn zeroes(self) -> bool {
         self.zero_damaged_pages || self.zero_on_error
     }
 
-    /// An error for each damaged page?
+    /// Whether every damaged page causes an error.
     pub(crate) fn is_strict(self) -> bool {
         self == ReadPolicy::default()
     }
 }
 
-/// What is to be told of a read some of whose pages were damaged and accepted. The message is
-/// PostgreSQL's.
+/// A warning about a read that accepted damaged pages. The message is PostgreSQL's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadWarning {
     /// The relation.
     pub rel: RelFileLocator,
-    /// Of a temporary relation: the backend that its files are named for.
+    /// The backend that owns the relation, if it is temporary.
     pub owner: Option<i32>,
-    /// Its fork.
+    /// The relation's fork.
     pub fork: Fork,
     /// The first block of the read.
     pub first: BlockNumber,
-    /// Blocks of the read.
+    /// The number of blocks in the read.
     pub blocks: u32,
     /// Pages replaced by zeros.
     pub zeroed: u32,
-    /// Pages taken in spite of their checksums.
+    /// Pages accepted despite their checksums.
     pub ignored: u32,
-    /// Pages with wrong checksums, zeroed ones included: what PostgreSQL counts as ignored where it
-    /// also zeroed.
+    /// Pages with wrong checksums, including zeroed ones. If pages were zeroed too, PostgreSQL
+    /// reports this number as ignored.
     pub wrong_checksums: u32,
-    /// The first zeroed page, or if there is none, the first ignored one.
+    /// The first zeroed page, or the first ignored one if there is none.
     pub block: BlockNumber,
 }
 
 impl ReadWarning {
     pub(crate) fn new(first: &PageTag, owner: Option<i32>, blocks: usize) -> ReadWarning {
         let PageTag { rel, fork, block } = *first;
-        let (zeroed, ignored, wrong_checksums) = (0, 0, 0);
         ReadWarning {
             rel,
             owner,
             fork,
             first: block,
             blocks: blocks as u32,
-            zeroed,
-            ignored,
-            wrong_checksums,
+            zeroed: 0,
+            ignored: 0,
+            wrong_checksums: 0,
             block,
         }
     }
 
-    /// One more page, by its place in the read.
+    /// Adds a page, by its index in the read.
     pub(crate) fn add(&mut self, place: usize, judgement: Judgement) {
         let zeroed = judgement == Judgement::Zeroed;
         let known = if zeroed { self.zeroed } else { self.zeroed + self.ignored };
@@ -88,14 +85,14 @@ impl ReadWarning {
         *if zeroed { &mut self.zeroed } else { &mut self.ignored } += 1;
     }
 
-    /// PostgreSQL's DETAIL line.
+    /// Returns PostgreSQL's DETAIL line.
     pub fn detail(&self) -> Option<String> {
         let (count, word) =
             if self.zeroed > 0 { (self.zeroed, "zeroed") } else { (self.ignored, "ignored") };
         (count > 1).then(|| format!("Block {} held the first {word} page.", self.block))
     }
 
-    /// PostgreSQL's HINT line.
+    /// Returns PostgreSQL's HINT line.
     pub fn hint(&self) -> Option<String> {
         let others = self.zeroed + self.ignored - 1;
         let of_both = self.zeroed + self.wrong_checksums - 1;
@@ -131,48 +128,41 @@ impl fmt::Display for ReadWarning {
             (0, _) => write!(f, "ignoring {ignored} checksum failures {among}"),
             _ => write!(
                 f,
-                "zeroing {zeroed} page(s) and ignoring {wrong_checksums} checksum failure(s) {among}"
+                "zeroing {zeroed} page(s) and ignoring {wrong_checksums} checksum failure(s) \
+                 {among}"
             ),
         }
     }
 }
 
-/// What was made of a page that was read.
+/// The result of verifying a page that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
     Good,
-    /// Its checksum is wrong, and nobody minds.
+    /// Its checksum is wrong, and the policy ignores that.
     Ignored,
     /// It was damaged, and is all zeros now.
     Zeroed,
     Bad,
-    /// It is not what was written there last: nobody may use it, whatever the policy.
+    /// It is not the page that was last written there. No policy accepts it.
     Lost,
 }
 
-/// Where reads leave their warnings for the issuer.
-pub(crate) type Mailbox = Arc<Mutex<Vec<ReadWarning>>>;
+/// The warnings that reads leave for their issuer.
+pub(crate) type WarningList = Arc<Mutex<Vec<ReadWarning>>>;
 
-impl Backend {
-    /// Takes what the reads of this backend had to tell, in the order in which they ended. A read
-    /// whose pages were never waited for may tell it later.
-    pub fn take_read_warnings(&mut self) -> Vec<ReadWarning> {
-        std::mem::take(&mut *self.warnings.lock())
-    }
-}
-
-/// Pages of one database whose checksums were wrong when they were read.
+/// The wrong checksums that were read in one database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChecksumFailures {
     /// The database; 0 for shared relations.
     pub db: u32,
-    /// How many, ignored and zeroed ones included.
+    /// The number of pages, including ignored and zeroed ones.
     pub count: u64,
-    /// When the last one was found.
+    /// When the last one was read.
     pub last: SystemTime,
 }
 
-/// Wrong checksums, by database. Few, one hopes.
+/// Wrong checksums by database.
 #[derive(Default)]
 pub(crate) struct FailureCounts(Mutex<HashMap<u32, ChecksumFailures>>);
 
@@ -185,7 +175,7 @@ impl FailureCounts {
         entry.last = last;
     }
 
-    /// All of them, by database.
+    /// Returns all counts, ordered by database.
     pub(crate) fn all(&self) -> Vec<ChecksumFailures> {
         let mut all: Vec<_> = self.0.lock().values().copied().collect();
         all.sort_by_key(|failures| failures.db);

@@ -1,26 +1,25 @@
-//! One descriptor for each buffer, in one cache line: the state word, the tag, the content lock and
-//! the I/O in progress.
+//! Buffer descriptors, one for each buffer and of one cache line: the state word, the tag, the
+//! content lock and the I/O in progress.
 //!
 //! ```text
 //!   state:  | round of I/O (24) | flags .......... | usage (4) | refcount (18) |
 //! ```
 //!
 //! Who may change what:
-//! - the tag changes only while a thread owns the buffer alone: refcount 1 and not TAG_VALID. So
-//!   whoever holds a pin taken while TAG_VALID was set reads a stable tag;
-//! - `next`, the link of a chain in the page table, changes under the lock of the bucket that the
-//!   chain belongs to;
-//! - VALID is set by the completion of a read, or by the owner of a buffer that it zeroed;
-//! - DIRTY is set under the exclusive content lock, and cleared by a write's completion, whose
-//!   share-exclusive lock excludes the former: a page never changes while it is written;
-//! - READING and WRITING are each set by one issuer and cleared by the completion, in any thread.
-//!   An I/O holds a pin of its own, so that an issuer may forget the buffer. The round tells one
-//!   I/O from the next, so that a late issuer does not store its reference over that of a later
-//!   I/O.
+//! - The tag changes only while one thread owns the buffer: refcount 1 and not TAG_VALID. So the
+//!   tag is stable for holders of a pin that was taken while TAG_VALID was set.
+//! - `next` is the link of a chain in the page table. It changes under the lock of the chain's
+//!   bucket.
+//! - VALID is set by the completion of a read, or by the owner of a buffer that it zeroed.
+//! - DIRTY is set under the exclusive content lock, and cleared by the completion of a write. The
+//!   write holds the share-exclusive lock, so a page never changes while it is written.
+//! - READING and WRITING are set by one issuer and cleared by the completion, in any thread. An I/O
+//!   holds a pin of its own, so that its issuer may forget the buffer. The round tells I/Os apart:
+//!   a slow issuer does not overwrite the wait reference of a later I/O.
 //!
-//! A thread that must wait sets WAITERS and parks in [`super::parking`]; whoever changes the state
-//! or the lock and sees WAITERS wakes them. With an I/O in progress a waiter completes it through
-//! its wait reference instead.
+//! A thread that must wait sets WAITERS and sleeps (see `parking`). A thread that changes the state
+//! or the lock and sees WAITERS wakes the sleepers. If an I/O is in progress, a waiter completes it
+//! through its wait reference instead.
 
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -29,53 +28,53 @@ use forebay_format::{Fork, PageTag, RelFileLocator};
 
 /// One pin.
 pub(crate) const REF_ONE: u64 = 1;
-/// Bits of the reference count.
+/// The bits of the reference count.
 pub(crate) const REF_MASK: u64 = (1 << 18) - 1;
 /// One step of the usage count.
 pub(crate) const USAGE_ONE: u64 = 1 << 18;
-/// Bits of the usage count.
+/// The bits of the usage count.
 pub(crate) const USAGE_MASK: u64 = 0xF << 18;
-/// The usage count's limit, in steps.
+/// The limit of the usage count, in steps.
 pub(crate) const USAGE_MAX: u64 = 5;
-/// The tag is set and the page table knows the buffer.
+/// The tag is set, and the page table contains the buffer.
 pub(crate) const TAG_VALID: u64 = 1 << 22;
 /// The page is in memory.
 pub(crate) const VALID: u64 = 1 << 23;
 /// The page is newer than the file.
 pub(crate) const DIRTY: u64 = 1 << 24;
-/// Someone is filling the page: a read, or an extension.
+/// A read or an extension is filling the page.
 pub(crate) const READING: u64 = 1 << 25;
-/// The page is being written; its issuer's share-exclusive lock belongs to the I/O.
+/// The page is being written; the I/O owns the share-exclusive lock.
 pub(crate) const WRITING: u64 = 1 << 26;
 /// The last I/O on the page failed.
 pub(crate) const IO_ERROR: u64 = 1 << 27;
-/// Someone is parked on this buffer.
+/// A thread sleeps until this buffer changes.
 pub(crate) const WAITERS: u64 = 1 << 28;
-/// Someone waits until their pin is the only one.
+/// A thread waits for the cleanup lock: until its pin is the only one.
 pub(crate) const CLEANUP_WANTED: u64 = 1 << 29;
-/// Someone waits for any buffer; seen when the last pin is given back.
+/// A thread waits for any buffer, and is woken when this buffer's last pin is released.
 pub(crate) const BUFFER_WANTED: u64 = 1 << 30;
 /// The pool is gone, and pins on this buffer keep its memory.
 pub(crate) const ORPHAN: u64 = 1 << 31;
-/// What whoever gives back a pin must attend to.
+/// The flags that the release of a pin must not overlook.
 const ATTENTION: u64 = WAITERS | BUFFER_WANTED | ORPHAN;
-/// One I/O; the number of I/Os is in the bits from here on, and starts again when they are used up.
+/// One I/O. The bits from here on number the I/Os, and wrap around.
 const ROUND_ONE: u64 = 1 << 40;
 
-/// No buffer: the end of a chain.
+/// No buffer; it ends a chain.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The reference count of a state word.
+/// Returns the reference count of a state word.
 pub(crate) const fn refcount(state: u64) -> u64 {
     state & REF_MASK
 }
 
-/// The usage count of a state word.
+/// Returns the usage count of a state word.
 pub(crate) const fn usage(state: u64) -> u64 {
     (state & USAGE_MASK) / USAGE_ONE
 }
 
-/// A buffer's descriptor.
+/// The descriptor of a buffer.
 #[repr(align(64))]
 pub(crate) struct Descriptor {
     /// Reference count, usage count, flags, round.
@@ -83,7 +82,7 @@ pub(crate) struct Descriptor {
     /// spc and db, rel and block.
     tag: [AtomicU64; 2],
     fork: AtomicU32,
-    /// The content lock, see [`super::locking`].
+    /// The content lock; see `locking`.
     pub(super) lock: AtomicU32,
     /// The next buffer of a chain in the page table, or [`NONE`].
     pub(crate) next: AtomicU32,
@@ -91,12 +90,11 @@ pub(crate) struct Descriptor {
     io: Mutex<IoSlot>,
 }
 
-// A checked build's locks are larger.
+// The locks of a shuttle build are larger.
 #[cfg(not(shuttle))]
 const _: () = assert!(size_of::<Descriptor>() == 64 && align_of::<Descriptor>() == 64);
 
-/// What the descriptor knows of its I/O: the wait reference (no generation: none), and why the last
-/// one failed.
+/// The I/O in progress (none if there is no generation), and the reason why the last one failed.
 struct IoSlot {
     generation: u64,
     index: u32,
@@ -125,45 +123,46 @@ impl IoSlot {
 pub(crate) enum IoFault {
     /// The transfer failed.
     Transfer(Errno),
-    /// The file ends before the block's end; this many bytes of it were there.
+    /// The file ends within the block, after this many bytes of it.
     Short(u32),
-    /// It is not a valid page.
+    /// The page has a bad header or checksum.
     Page(BadPages),
-    /// It is not what was written there last.
+    /// The page is not the one that was written last.
     Lost,
 }
 
-/// What a read found whose pages were not all valid; each number below 128, the most blocks a read
-/// has.
+/// The invalid pages of one read. A read has at most 128 blocks, so each number is below 128.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadPages {
-    /// The place of this page in the read.
+    /// The index of this page in the read.
     pub(crate) place: u32,
-    /// The read's last place.
+    /// The index of the read's last page.
     pub(crate) last: u32,
-    /// Invalid pages beside the first.
+    /// The number of invalid pages besides the first.
     pub(crate) others: u32,
-    /// The place of the first invalid page.
+    /// The index of the first invalid page.
     pub(crate) first: u32,
 }
 
 impl BadPages {
     const BITS: u32 = 7;
-    const MOST: u32 = (1 << Self::BITS) - 1;
+    const MASK: u32 = (1 << Self::BITS) - 1;
 
     fn pack(self) -> u32 {
-        let numbers = [self.place, self.last, self.others, self.first];
-        numbers.iter().fold(0, |packed, number| packed << Self::BITS | (*number).min(Self::MOST))
+        [self.place, self.last, self.others, self.first].iter().fold(0, |packed, &number| {
+            assert!(number <= Self::MASK, "a read has at most 128 blocks");
+            packed << Self::BITS | number
+        })
     }
 
     fn unpack(packed: u32) -> BadPages {
         let [place, last, others, first] =
-            [3, 2, 1, 0].map(|n| packed >> (n * Self::BITS) & Self::MOST);
+            [3, 2, 1, 0].map(|n| packed >> (n * Self::BITS) & Self::MASK);
         BadPages { place, last, others, first }
     }
 }
 
-/// A fault, or none, in 32 bits: the kind above, its number below.
+/// A fault, or none, in 32 bits: the kind in the upper 4, its number in the others.
 #[derive(Clone, Copy)]
 struct PackedFault(u32);
 
@@ -188,7 +187,8 @@ impl PackedFault {
             1 => Some(IoFault::Transfer(Errno(number as i32))),
             2 => Some(IoFault::Short(number)),
             3 => Some(IoFault::Page(BadPages::unpack(number))),
-            _ => Some(IoFault::Lost),
+            4 => Some(IoFault::Lost),
+            kind => unreachable!("a fault of kind {kind}"),
         }
     }
 }
@@ -209,12 +209,28 @@ impl Descriptor {
         self.state.load(Ordering::SeqCst)
     }
 
+    /// Replaces the state word by what `change` makes of it, and returns the old one.
+    fn update(&self, change: impl Fn(u64) -> u64) -> u64 {
+        let mut old = self.load();
+        loop {
+            let new = change(old);
+            let swapped =
+                self.state.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::SeqCst);
+            match swapped {
+                Ok(_) => return old,
+                Err(now) => old = now,
+            }
+        }
+    }
+
     // ---- tag
 
-    /// The tag; stable while the caller holds a pin taken with TAG_VALID set, else only a hint.
+    /// Returns the tag. It is stable if the caller's pin was taken while TAG_VALID was set;
+    /// otherwise it is a hint.
     pub(crate) fn tag(&self) -> PageTag {
         let [a, b] = [0, 1].map(|i| self.tag[i].load(Ordering::Relaxed));
-        let fork = Fork::from_number(self.fork.load(Ordering::Relaxed) as u8).unwrap_or(Fork::Main);
+        let number = self.fork.load(Ordering::Relaxed) as u8;
+        let fork = Fork::from_number(number).expect("only `set_tag` stores a fork's number");
         PageTag {
             rel: RelFileLocator { spc: (a >> 32) as u32, db: a as u32, rel: (b >> 32) as u32 },
             fork,
@@ -222,7 +238,7 @@ impl Descriptor {
         }
     }
 
-    /// Is this the tag? As certain as [`Self::tag`].
+    /// Whether this is the tag; as certain as [`Self::tag`].
     pub(crate) fn has_tag(&self, tag: &PageTag) -> bool {
         let [a, b] = tag_words(tag);
         self.tag[1].load(Ordering::Relaxed) == b
@@ -230,7 +246,7 @@ impl Descriptor {
             && self.fork.load(Ordering::Relaxed) == u32::from(tag.fork.number())
     }
 
-    /// Sets the tag. The caller owns the buffer alone.
+    /// Sets the tag. Only the buffer's owner may do so.
     pub(crate) fn set_tag(&self, tag: &PageTag) {
         debug_assert!(refcount(self.load()) == 1 && self.load() & TAG_VALID == 0);
         let [a, b] = tag_words(tag);
@@ -241,9 +257,9 @@ impl Descriptor {
 
     // ---- pins
 
-    /// Pins a buffer if it has a tag, and returns the state before. The usage count rises by one,
-    /// or only from 0 to 1 for a ring's access. Unless the caller has the table's chain locked, the
-    /// tag is to be compared afterwards.
+    /// Pins a buffer that has a tag, and returns the state before. The usage count rises by one,
+    /// for a ring's access only from 0 to 1. Unless the caller holds the lock of the tag's bucket,
+    /// it must compare the tag afterwards.
     pub(crate) fn pin(&self, ring: bool) -> Option<u64> {
         let limit = if ring { 1 } else { USAGE_MAX };
         let mut old = self.state.load(Ordering::Relaxed);
@@ -263,66 +279,59 @@ impl Descriptor {
         None
     }
 
-    /// Pins a buffer found by walking the descriptors, if its state has all of `required` and
-    /// TAG_VALID. Leaves the usage count alone.
+    /// Pins the buffer if its state contains TAG_VALID and all of `required`. The usage count stays
+    /// the same.
     pub(crate) fn pin_if(&self, required: u64) -> bool {
         let required = required | TAG_VALID;
         self.pin_where(|s| s & required == required)
     }
 
-    /// Pins the buffer if its state passes. Leaves the usage count alone.
+    /// Pins the buffer if its state passes the test. The usage count stays the same.
     pub(crate) fn pin_where(&self, passes: impl Fn(u64) -> bool) -> bool {
         let pin = |s| passes(s).then_some(s + REF_ONE);
         self.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, pin).is_ok()
     }
 
-    /// Pins a buffer that holds a dirty page.
+    /// Pins the buffer if it contains a dirty page.
     pub(crate) fn pin_if_dirty(&self) -> bool {
         self.pin_if(DIRTY)
     }
 
-    /// Is the page in memory, and newer than its file?
+    /// Whether the page is in memory and newer than its file.
     pub(crate) fn is_dirty_and_valid(&self) -> bool {
         self.load() & (DIRTY | VALID) == DIRTY | VALID
     }
 
-    /// Pins a buffer without a change of its usage count if its state is as `wanted` says.
-    pub(crate) fn pin_alone(&self, wanted: impl Fn(u64) -> bool) -> bool {
-        self.state
-            .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |s| wanted(s).then_some(s + REF_ONE))
-            .is_ok()
-    }
-
-    /// One more pin for someone who already holds one.
+    /// Adds a pin for a holder of one.
     pub(crate) fn pin_again(&self) {
         let old = self.state.fetch_add(REF_ONE, Ordering::SeqCst);
         debug_assert!(refcount(old) > 0);
     }
 
-    /// Gives a pin back if there is nothing else to do then. Nothing is looked at afterwards: the
-    /// memory may be gone.
+    /// Releases a pin if that requires no further action. Does not touch the descriptor afterwards:
+    /// its memory may be gone.
     pub(crate) fn unpin_quietly(&self) -> bool {
         let quiet = |s: u64| (s & ATTENTION == 0).then(|| s - REF_ONE);
         self.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, quiet).is_ok()
     }
 
-    /// Is there something to do after a pin was given back in this state?
+    /// Whether the release of a pin in this state requires further action.
     pub(crate) fn needs_attention(state: u64) -> bool {
         state & ATTENTION != 0
     }
 
-    /// Marks the buffer as one that someone waits for.
+    /// Records that a thread waits for a buffer.
     pub(crate) fn want_buffer(&self) {
         self.state.fetch_or(BUFFER_WANTED, Ordering::SeqCst);
     }
 
-    /// Marks a pinned buffer as one whose pool is gone. False if it is not pinned.
+    /// Marks a pinned buffer whose pool is being dropped. Returns false if it is not pinned.
     pub(crate) fn orphan(&self) -> bool {
         let mark = |s: u64| (refcount(s) > 0).then_some(s | ORPHAN);
         self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark).is_ok()
     }
 
-    /// Gives a pin back. Returns the state before.
+    /// Releases a pin, and returns the state before.
     #[must_use]
     pub(crate) fn unpin(&self) -> u64 {
         let old = self.state.fetch_sub(REF_ONE, Ordering::SeqCst);
@@ -330,7 +339,7 @@ impl Descriptor {
         old
     }
 
-    /// Owns a fresh buffer, as a victim's taker does.
+    /// Takes ownership of an unused buffer, as the search for a victim does.
     #[cfg(all(test, not(shuttle)))]
     pub(crate) fn claim_for_test(&self) -> bool {
         self.state.compare_exchange(0, REF_ONE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -338,7 +347,7 @@ impl Descriptor {
 
     // ---- I/O in progress
 
-    /// Begins to fill the page: true if the caller now is the one to do it.
+    /// Begins to fill the page. Returns true if the caller is the one to do it.
     pub(crate) fn start_reading(&self) -> bool {
         self.state
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| {
@@ -348,25 +357,23 @@ impl Descriptor {
             .is_ok()
     }
 
-    /// Begins a write; the caller holds the share-exclusive lock, and leaves it and one pin to the
-    /// I/O.
+    /// Begins a write. The caller's share-exclusive lock and one of its pins go over to the I/O.
     pub(crate) fn start_writing(&self) {
-        let begin = |s: u64| Some((s | WRITING).wrapping_add(ROUND_ONE));
-        let old =
-            self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin).unwrap_or_default();
+        let old = self.update(|s| (s | WRITING).wrapping_add(ROUND_ONE));
         debug_assert!(old & (WRITING | READING) == 0 && old & VALID != 0);
     }
 
-    /// The number of the I/O that the caller started, for [`Self::set_io`].
+    /// Returns the round of the I/O that the caller started, for [`Self::set_io`].
     pub(crate) fn io_round(&self) -> u32 {
         (self.load() / ROUND_ONE) as u32
     }
 
-    /// Stores the I/O's wait reference, unless that I/O is over. True if someone is parked here.
+    /// Stores the I/O's wait reference, unless that I/O is over. Returns true if threads sleep
+    /// here.
     #[must_use]
     pub(crate) fn set_io(&self, round: u32, wait: WaitRef) -> bool {
         let mut io = self.io.lock();
-        // Under the lock, which the end of an I/O takes too.
+        // Checked under the lock, which the end of an I/O takes too.
         if self.io_round() != round || self.load() & (READING | WRITING) == 0 {
             return false;
         }
@@ -375,35 +382,33 @@ impl Descriptor {
         self.load() & WAITERS != 0
     }
 
-    /// The wait reference of the I/O in progress, if it has one yet.
+    /// Returns the wait reference of the I/O in progress, if it has one yet.
     pub(crate) fn io(&self) -> Option<WaitRef> {
         self.io.lock().wait()
     }
 
-    /// The wait reference of the write in progress, if it has one yet.
+    /// Returns the wait reference of the write in progress, if it has one yet.
     pub(crate) fn write_io(&self) -> Option<WaitRef> {
         if self.load() & WRITING != 0 { self.io() } else { None }
     }
 
-    /// Why the last I/O failed, once it has ended.
+    /// Returns the reason why the last I/O failed, once it has ended.
     pub(crate) fn fault(&self) -> Option<IoFault> {
         self.io.lock().fault.unpack()
     }
 
-    /// Ends an I/O: clears and sets flags. Returns true if someone is parked here.
+    /// Ends an I/O: clears and sets flags. Returns true if threads sleep here.
     #[must_use]
     pub(crate) fn end_io(&self, clear: u64, set: u64, fault: Option<IoFault>) -> bool {
         let mut io = self.io.lock();
         io.fault = PackedFault::pack(fault);
         io.set_wait(None);
-        let end = |s: u64| Some(((s & !clear) | set).wrapping_add(ROUND_ONE));
-        let old =
-            self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, end).unwrap_or_default();
+        let old = self.update(|s| ((s & !clear) | set).wrapping_add(ROUND_ONE));
         old & WAITERS != 0
     }
 }
 
-/// A tag's words, the fork left out.
+/// Returns a tag's words, without the fork.
 fn tag_words(tag: &PageTag) -> [u64; 2] {
     let PageTag { rel: RelFileLocator { spc, db, rel }, block, .. } = *tag;
     [u64::from(spc) << 32 | u64::from(db), u64::from(rel) << 32 | u64::from(block)]

@@ -1,24 +1,24 @@
-//! Forgetting pages of relations that are dropped or cut: they are not written, and I/O in flight
-//! is waited for, so that no late write lands in a file of the same name and no buffer is reused
-//! under a read.
+//! Forgetting the pages of relations that are dropped or truncated. The pages are not written, and
+//! I/O in flight is waited for. So no late write reaches a later file of the same name, and no
+//! buffer is reused during a read.
 
-use super::BufferPool;
-use super::desc::{DIRTY, Descriptor, READING, TAG_VALID, WRITING, refcount};
-use crate::Backend;
+use super::backend::Backend;
+use super::buffer_pool::BufferPool;
+use super::desc::{Descriptor, READING, TAG_VALID, WRITING, refcount};
 use crate::error::StorageError;
 use forebay_aio as aio;
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
 
 impl BufferPool {
-    /// Forgets a relation's pages, all forks, and removes its files. The caller's lock on the
-    /// relation keeps users away, and the caller holds no pin on it: pins of I/O in flight are
+    /// Forgets a relation's pages, of all forks, and removes its files. The caller's lock on the
+    /// relation excludes other users, and the caller holds no pin on it. Pins of I/O in flight are
     /// waited for.
     pub fn drop_relation(&self, be: &mut Backend, rel: RelFileLocator) -> Result<(), StorageError> {
         self.discard(&mut be.io, |tag| tag.rel == rel);
         self.smgr.unlink(rel)
     }
 
-    /// Cuts a fork to `n` blocks: forgets its later pages, then shortens its files.
+    /// Truncates a fork to `n` blocks: forgets its later pages, then shortens its files.
     pub fn truncate(
         &self,
         be: &mut Backend,
@@ -30,21 +30,7 @@ impl BufferPool {
         let entry = self.smgr.fork(rel, fork);
         let _lock = entry.extending.lock();
         self.discard(&mut be.io, |tag| tag.rel == rel && tag.fork == fork && tag.block >= n);
-        self.smgr.truncate_locked(&entry, rel, fork, n)
-    }
-
-    /// Empties the pool of clean, unused pages (for tests and measurements). Returns how many it
-    /// could not drop.
-    pub fn evict_all(&self, be: &mut Backend) -> Result<usize, StorageError> {
-        self.write_dirty(be, super::WriteScope::All)?;
-        let mut kept = 0;
-        for (buf, desc) in self.core.descs.iter().enumerate() {
-            if desc.pin_if(0) {
-                kept += usize::from(!self.remove_from_table(buf as u32, DIRTY));
-                self.core.unpin(buf as u32);
-            }
-        }
-        Ok(kept)
+        self.smgr.truncate_locked(&entry, n)
     }
 
     fn discard(&self, io: &mut aio::Backend, doomed: impl Fn(&PageTag) -> bool) {

@@ -1,17 +1,19 @@
-//! New pages at a relation's end, and pages that recovery builds from nothing.
+//! New pages at a relation's end, and pages that recovery makes from nothing.
 //!
-//! The file grows first (allocated, not written: the pages' first write is the one with data in
-//! it), then the zeroed buffers enter the page table, then the new size is published. So nobody
-//! meets a block below the size that is neither in the file nor in the pool, and after an error
-//! nothing is left behind.
+//! First the file grows: its space is allocated, since the first write of a page contains data
+//! anyhow. Then the zeroed buffers enter the page table. Then the new size is published. So every
+//! block below the size is in the file or in the pool, and an error leaves nothing behind.
 //!
-//! Backends that extend a fork at the same time line up (`smgr::line`), each with buffers that it
-//! has found and zeroed before: one of them lets the file grow for all, so that their pins stay
-//! their own and the file system is called once.
+//! Backends that extend a fork at the same time queue, each with buffers that it has zeroed before
+//! (`smgr::extension_queue`). One of them extends the file for all, with one system call. Each pins
+//! only its own pages.
 
+use super::backend::Backend;
+use super::buffer_pool::BufferPool;
 use super::desc::{IO_ERROR, READING, VALID};
-use super::{BufferPool, Pinned, Ring, Strategy, table};
-use crate::Backend;
+use super::guard::Pinned;
+use super::strategy::{Ring, Strategy};
+use super::table;
 use crate::error::StorageError;
 use crate::smgr::{RelFork, Turn};
 use forebay_aio::{self as aio, Errno, IoOp};
@@ -19,9 +21,9 @@ use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use std::sync::Arc;
 
 impl BufferPool {
-    /// Appends up to `n` empty (all-zero) pages and returns them pinned, in order: at least one,
-    /// fewer than `n` if buffers are scarce. They are valid and clean; whoever fills one marks it
-    /// dirty.
+    /// Appends up to `n` pages of zeros, and returns them pinned and in order. There is at least
+    /// one; there are fewer than `n` if buffers are scarce. They are valid and clean: the caller
+    /// marks those dirty that it fills.
     pub fn extend(
         self: &Arc<Self>,
         be: &mut Backend,
@@ -33,81 +35,81 @@ impl BufferPool {
         be.io.submit();
         let strategy = self.effective(strategy);
         let most = (self.config.buffers / 8).clamp(1, 1024) as u32;
-        let mut grant = self.grant(be, n.clamp(1, most));
-        let mut ring = be.take_ring(strategy);
-        ring.prepare(strategy, self.config.buffers);
+        let mut grant = self.pin_grant(be, n.clamp(1, most));
+        let mut ring = be.take_ring(strategy, self.config.buffers);
         let victims = self.zeroed_victims(&mut be.io, grant.left(), strategy, &mut ring);
         be.put_ring(strategy, ring);
         let victims = victims?;
 
-        // Nothing of this thread's stays staged while it waits for another.
+        // This backend may wait for another one, so it leaves nothing staged.
         be.io.submit();
         let entry = self.smgr.fork(rel, fork);
-        let answer = match entry.line.enter(victims, || self.counters.extension_joined()) {
-            Turn::Answer(answer) => Some(answer),
-            Turn::Lead(mut lead) => {
+        let joined = || self.counters.extensions_joined.add(1);
+        let pages = match entry.extension_queue.enter(victims, joined) {
+            Turn::Answer(answer) => answer?,
+            Turn::Lead(mut leader) => {
                 let lock = entry.extending.lock();
-                let (of, requests) = (PageTag::new(rel, fork, 0), lead.gather());
-                let answers = self.extend_for_all(&mut be.io, &entry, of, strategy, requests);
+                let answers = self.extend_for_all(&mut be.io, &entry, strategy, leader.gather());
                 drop(lock);
-                lead.answer(answers)
+                leader.answer(answers)?
             }
         };
-        let pages = answer.unwrap_or(Err(StorageError::NoUnpinnedBuffers))?;
         Ok(pages.into_iter().map(|buf| Pinned::new(grant.take(), buf)).collect())
     }
 
-    /// Extends a fork for all who want it now, under the extension lock: by one growth of the file,
-    /// or if there is no room for all, for each as far as there is. Each request is zeroed buffers
-    /// of its owner's, who gets them, or others, back as new pages.
+    /// Extends a fork for all queued requests, under the extension lock: by one growth of the file,
+    /// or one request at a time if there is no space for all. A request is a list of zeroed
+    /// buffers. Its answer is the buffers of the new pages, usually the same ones.
     fn extend_for_all(
         &self,
         io: &mut aio::Backend,
         entry: &RelFork,
-        of: PageTag,
         strategy: Strategy,
         requests: Vec<Vec<u32>>,
     ) -> Vec<Result<Vec<u32>, StorageError>> {
-        let all = requests.iter().map(Vec::len).sum();
-        match self.make_room(io, entry, of, strategy, all) {
-            Ok(first) => self.hand_out(io, entry, PageTag { block: first, ..of }, requests),
+        let all: usize = requests.iter().map(Vec::len).sum();
+        let grown = self.smgr.size_locked(entry).and_then(|first| {
+            self.grow(io, entry, first, all as u32, strategy)?;
+            Ok(first)
+        });
+        match grown {
+            Ok(first) => self.hand_out(io, entry, first, requests),
             Err(error) if requests.len() == 1 => {
                 requests.into_iter().flatten().for_each(|buf| self.core.unpin(buf));
                 vec![Err(error)]
             }
             Err(_) => {
-                let alone = |one| self.extend_for_all(io, entry, of, strategy, vec![one]);
+                let alone = |one| self.extend_for_all(io, entry, strategy, vec![one]);
                 requests.into_iter().flat_map(alone).collect()
             }
         }
     }
 
-    /// Lets the fork's files grow by `n` blocks; the first of them.
-    fn make_room(
+    /// Grows the fork's files by blocks `first..first + n`. The caller publishes the new size.
+    fn grow(
         &self,
         io: &mut aio::Backend,
         entry: &RelFork,
-        of: PageTag,
+        first: BlockNumber,
+        n: u32,
         strategy: Strategy,
-        n: usize,
-    ) -> Result<BlockNumber, StorageError> {
-        let first = self.smgr.size_locked(entry, of.rel, of.fork)?;
-        self.smgr.grow_locked(io, entry, of.rel, of.fork, first, n as u32)?;
-        let (who, bytes) = (io.backend_type(), (n * BLOCK_SIZE) as u64);
+    ) -> Result<(), StorageError> {
+        self.smgr.grow_locked(io, entry, first, n)?;
+        let (who, bytes) = (io.backend_type(), u64::from(n) * BLOCK_SIZE as u64);
         self.aio.stats().count(who, self.object(), strategy.context(), IoOp::Extend, 1, bytes);
-        Ok(first)
+        Ok(())
     }
 
-    /// Makes the requests' buffers pages from `first` on, and publishes the size. Where there is a
-    /// page already that can't be, nobody gets any from there on.
+    /// Installs the requests' buffers as pages from `first` on, and publishes the size. After a
+    /// page that cannot be installed, the remaining requests get its error.
     fn hand_out(
         &self,
         io: &mut aio::Backend,
         entry: &RelFork,
-        first: PageTag,
+        first: BlockNumber,
         requests: Vec<Vec<u32>>,
     ) -> Vec<Result<Vec<u32>, StorageError>> {
-        let mut at = first.block;
+        let mut at = first;
         let mut failure = None;
         let mut install = |victims: Vec<u32>| {
             if let Some(error) = &failure {
@@ -115,7 +117,7 @@ impl BufferPool {
                 return Err(StorageError::clone(error));
             }
             let n = victims.len() as u32;
-            let installed = self.install_new_pages(io, PageTag { block: at, ..first }, victims);
+            let installed = self.install_new_pages(io, entry.page(at), victims);
             match &installed {
                 Ok(_) => at += n,
                 Err(error) => failure = Some(error.clone()),
@@ -127,7 +129,7 @@ impl BufferPool {
         answers
     }
 
-    /// Up to `n` buffers of the caller's own, zeroed; at least one.
+    /// Finds and zeroes up to `n` victims, at least one.
     fn zeroed_victims(
         &self,
         io: &mut aio::Backend,
@@ -137,23 +139,18 @@ impl BufferPool {
     ) -> Result<Vec<u32>, StorageError> {
         let mut victims = Vec::with_capacity(n as usize);
         while victims.len() < n as usize {
-            match self.take_victim(io, strategy, ring, victims.is_empty()) {
-                Ok(Some(buf)) => {
-                    self.zero_owned(buf);
-                    victims.push(buf);
-                }
-                Ok(None) if !victims.is_empty() => break,
-                failed => {
-                    victims.drain(..).for_each(|buf| self.core.unpin(buf));
-                    return Err(failed.err().unwrap_or(StorageError::NoUnpinnedBuffers));
-                }
-            }
+            let found = self.take_victim(io, strategy, ring, victims.is_empty());
+            let found = found.inspect_err(|_| victims.drain(..).for_each(|b| self.core.unpin(b)));
+            let Some(buf) = found? else { break };
+            self.zero_owned(buf);
+            victims.push(buf);
         }
+        assert!(!victims.is_empty(), "a search that may wait finds a buffer");
         Ok(victims)
     }
 
-    /// Puts zeroed buffers into the table as pages `first..`, past the published end of the file:
-    /// the pinned pages.
+    /// Adds zeroed buffers to the table as pages `first..`, beyond the published end of the file.
+    /// Returns the buffers of the pages, pinned.
     fn install_new_pages(
         &self,
         io: &mut aio::Backend,
@@ -168,7 +165,7 @@ impl BufferPool {
                 pages.push(buf);
                 continue;
             };
-            // Left behind by a read past the end of the file.
+            // A read beyond the end of the file has left the page there.
             self.core.unpin(buf);
             pages.push(other);
             failure = failure.or(self.zero_leftover(io, other, &tag).err());
@@ -182,69 +179,60 @@ impl BufferPool {
         }
     }
 
+    /// Makes sure that a pinned page beyond the end is all zeros. A hole that was read as zeros may
+    /// be used; a page with data is below a size that was not known.
     fn zero_leftover(
         &self,
         io: &mut aio::Backend,
         buf: u32,
         tag: &PageTag,
     ) -> Result<(), StorageError> {
+        if self.zero_unless_valid(io, buf) && !self.page_is_zero(buf) {
+            let relation = tag.rel.path(tag.fork);
+            return Err(StorageError::DataBeyondEnd { relation, block: tag.block });
+        }
+        Ok(())
+    }
+
+    /// Fills a pinned page with zeros, unless it is in memory or another backend is reading it.
+    /// Returns true if it is in memory then.
+    fn zero_unless_valid(&self, io: &mut aio::Backend, buf: u32) -> bool {
         let desc = self.desc(buf);
         loop {
             let state = desc.load();
             if state & VALID != 0 {
-                // A page below a size that we did not know of, or a hole read as zeros: only the
-                // latter may be used.
-                let pin_is_empty = self.page_is_zero(buf);
-                return if pin_is_empty {
-                    Ok(())
-                } else {
-                    Err(StorageError::DataBeyondEnd {
-                        relation: tag.rel.path(tag.fork),
-                        block: tag.block,
-                    })
-                };
+                return true;
             }
             if state & READING != 0 {
                 self.await_reader(io, buf, desc);
             } else if desc.start_reading() {
                 self.zero_owned(buf);
                 self.end_reading(buf, VALID);
-                return Ok(());
+                return false;
             }
         }
     }
 
-    /// Pins a page for recovery with all bytes zero, whatever it was; creates or extends the file
-    /// as needed. The caller initialises the page and marks it dirty.
+    /// Pins a page for recovery and fills it with zeros. Creates or extends the file as necessary.
+    /// The caller initialises the page and marks it dirty.
     pub fn zero_page(
         self: &Arc<Self>,
         be: &mut Backend,
         tag: PageTag,
     ) -> Result<Pinned, StorageError> {
         self.make_room_for(be, &tag)?;
-        let visit = self.visit(be);
+        let permit = self.pin_permit(be);
         let pinned =
             self.pin_block(&mut be.io, &tag, Strategy::Normal, &mut Ring::default(), true)?;
-        let Some((buf, _)) = pinned else { return Err(StorageError::NoUnpinnedBuffers) };
-        let pin = Pinned::new(visit, buf);
-        let desc = self.desc(buf);
-        loop {
-            let state = desc.load();
-            if state & VALID != 0 {
-                pin.lock_exclusive().fill(0);
-                return Ok(pin);
-            }
-            if state & READING != 0 {
-                self.await_reader(&mut be.io, buf, desc);
-            } else if desc.start_reading() {
-                self.zero_owned(buf);
-                self.end_reading(buf, VALID);
-                return Ok(pin);
-            }
+        let (buf, _) = pinned.expect("a search that may wait finds a buffer");
+        let pin = Pinned::new(permit, buf);
+        if self.zero_unless_valid(&mut be.io, buf) {
+            pin.lock_exclusive().fill(0);
         }
+        Ok(pin)
     }
 
-    /// Reads a page for recovery; a file that is too short, or missing, is extended with zeros
+    /// Reads a page for recovery. If the file is missing or too short, it is extended with zeros
     /// first.
     pub fn read_for_redo(
         self: &Arc<Self>,
@@ -255,7 +243,7 @@ impl BufferPool {
         self.read(be, tag, Strategy::Normal)
     }
 
-    /// Sees to it that the file has the block.
+    /// Extends the file, if necessary, so that it contains the block.
     fn make_room_for(&self, be: &mut Backend, tag: &PageTag) -> Result<(), StorageError> {
         let entry = self.smgr.fork(tag.rel, tag.fork);
         if entry.known_size().is_some_and(|n| tag.block < n) {
@@ -269,37 +257,21 @@ impl BufferPool {
             other => drop(other?),
         }
         let _lock = entry.extending.lock();
-        let size = self.smgr.size_locked(&entry, tag.rel, tag.fork)?;
+        let size = self.smgr.size_locked(&entry)?;
         if tag.block >= size {
-            self.grow_to(be, &entry, tag, size)?;
+            let Some(end) = tag.block.checked_add(1) else {
+                return Err(StorageError::TooManyBlocks { relation: tag.rel.path(tag.fork) });
+            };
+            self.grow(&mut be.io, &entry, size, end - size, Strategy::Normal)?;
+            entry.set_size(u64::from(end));
         }
         Ok(())
     }
 
-    fn grow_to(
-        &self,
-        be: &mut Backend,
-        entry: &RelFork,
-        tag: &PageTag,
-        size: BlockNumber,
-    ) -> Result<(), StorageError> {
-        let Some(end) = tag.block.checked_add(1) else {
-            return Err(StorageError::TooManyBlocks { relation: tag.rel.path(tag.fork) });
-        };
-        let count = end - size;
-        self.smgr.grow_locked(&mut be.io, entry, tag.rel, tag.fork, size, count)?;
-        entry.set_size(u64::from(end));
-        let bytes = u64::from(count) * BLOCK_SIZE as u64;
-        let (who, context) = (be.io.backend_type(), Strategy::Normal.context());
-        self.aio.stats().count(who, self.object(), context, IoOp::Extend, 1, bytes);
-        Ok(())
-    }
-
-    /// Zeroes a page that nobody else can reach: an owned buffer, or one that the caller set
-    /// READING.
+    /// Zeroes a page that no other thread can reach: in an owned buffer, or in one in which the
+    /// caller has set READING.
     fn zero_owned(&self, buf: u32) {
-        // SAFETY: the page's 8192 bytes lie in the region, and the caller is the only one who may
-        // touch them.
+        // SAFETY: the page's 8192 bytes lie in the region, and only the caller may access them.
         unsafe { self.core.page_ptr(buf).write_bytes(0, BLOCK_SIZE) };
     }
 
@@ -308,7 +280,7 @@ impl BufferPool {
         if !desc.try_shared() {
             return false;
         }
-        // SAFETY: the caller's pin keeps the page, and the shared lock excludes writers.
+        // SAFETY: the caller's pin keeps the page, and the shared lock excludes changes.
         let zero = unsafe { self.core.page(buf) }.is_all_zeros();
         if desc.unlock_shared() {
             self.core.parking.wake(buf, desc);

@@ -1,61 +1,63 @@
-//! What users of the pool hold: a pinned page, and guards of its content lock. How the locks are
-//! waited for is in `locking`.
+//! What users of the pool hold: a pinned page, and guards of its content lock. `locking` implements
+//! the waiting.
 
+use super::core::Core;
 use super::desc::{CLEANUP_WANTED, DIRTY, Descriptor, VALID};
-use super::pins::Visit;
-use super::{BufferPool, Core};
+use super::pins::PinPermit;
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
 use forebay_format::{BLOCK_SIZE, Lsn, Page, PageBytes, PageMut, PageTag};
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// A page that stays in memory until this is dropped.
 ///
-/// A pin has no counted reference to the pool, whose counter all threads would share: its count in
-/// the descriptor is the reference. A pool that goes while there are pins leaves its memory to them
-/// ([`Core::abandon`]).
+/// A pin holds no counted reference to the pool, since all threads would contend for the counter.
+/// The reference count in the descriptor keeps the pool's memory instead: a pool that is dropped
+/// while there are pins leaves its memory to them ([`Core::abandon`]).
 pub struct Pinned {
     /// Its core lives as long as the pin.
-    visit: Visit,
+    permit: PinPermit,
     buf: u32,
 }
 
 impl Pinned {
-    /// Takes over a pin that the caller holds, of no backend in particular.
-    pub(crate) fn adopt(pool: &BufferPool, buf: u32) -> Self {
-        Pinned { visit: Visit::of_nobody(&pool.core), buf }
+    /// Takes over a pin of the caller that counts for no backend.
+    pub(crate) fn uncounted(core: &Arc<Core>, buf: u32) -> Self {
+        Pinned { permit: PinPermit::uncounted(core), buf }
     }
 
-    /// Takes over a pin that the caller holds as this visitor.
-    pub(crate) fn new(visit: Visit, buf: u32) -> Self {
-        Pinned { visit, buf }
+    /// Takes over a pin of the caller.
+    pub(crate) fn new(permit: PinPermit, buf: u32) -> Self {
+        Pinned { permit, buf }
     }
 
-    /// Which page it is.
+    /// Returns the page's tag.
     pub fn tag(&self) -> PageTag {
         self.desc().tag()
     }
 
-    /// The buffer's number, from 0.
+    /// Returns the buffer's number, from 0.
     pub fn buffer(&self) -> u32 {
         self.buf
     }
 
-    /// Is the page newer than its file?
+    /// Whether the page is newer than its file.
     pub fn is_dirty(&self) -> bool {
         self.desc().load() & DIRTY != 0
     }
 
     fn core(&self) -> &Core {
-        self.visit.core()
+        self.permit.core()
     }
 
     fn desc(&self) -> &Descriptor {
         &self.core().descs[self.buf as usize]
     }
 
-    /// Waits until nobody changes the page, and reads it. It may be written to its file meanwhile.
-    /// Nobody locks a page for reading twice: someone who wants to change it may have come between.
+    /// Waits until nobody changes the page, and locks it for reading. It may be written out
+    /// meanwhile. A thread must not take two shared locks on a page: a waiter for the exclusive
+    /// lock may have come in between.
     pub fn lock_shared(&self) -> PageReadGuard<'_> {
         if !self.desc().try_shared() {
             self.core().wait_shared(self.buf);
@@ -63,11 +65,11 @@ impl Pinned {
         PageReadGuard { pin: self }
     }
 
-    /// Waits until nobody changes the page or writes it out, and keeps others from either. They may
-    /// go on reading.
+    /// Waits until nobody changes the page or writes it out, and keeps others from doing so. They
+    /// may go on reading.
     ///
-    /// The page may not be changed under this lock, hint bits neither: readers hold references to
-    /// it.
+    /// Nothing of the page may be changed under this lock, not even hint bits, since readers hold
+    /// references to it.
     pub fn lock_share_exclusive(&self) -> PageHoldGuard<'_> {
         if !self.desc().try_share_exclusive() {
             self.core().wait_share_exclusive(self.buf);
@@ -75,14 +77,15 @@ impl Pinned {
         PageHoldGuard { pin: self }
     }
 
-    /// The share-exclusive lock, if it can be had at once.
+    /// Takes the share-exclusive lock if it is free.
     pub fn try_lock_share_exclusive(&self) -> Option<PageHoldGuard<'_>> {
         self.desc().try_share_exclusive().then(|| PageHoldGuard { pin: self })
     }
 
-    /// Waits until nobody else reads, changes or writes the page out, and takes it for changes.
+    /// Waits until nobody else reads or changes the page or writes it out, and locks it for
+    /// changes.
     ///
-    /// The caller has no staged I/O (streams leave none behind), since this may wait.
+    /// The caller has no staged I/O, since this may wait. Streams leave none behind.
     pub fn lock_exclusive(&self) -> PageWriteGuard<'_> {
         if !self.desc().try_exclusive() {
             self.core().wait_exclusive(self.buf);
@@ -90,23 +93,23 @@ impl Pinned {
         PageWriteGuard { pin: self }
     }
 
-    /// The exclusive lock, if nobody has the page locked.
+    /// Takes the exclusive lock if nobody holds a lock on the page.
     pub fn try_lock_exclusive(&self) -> Option<PageWriteGuard<'_>> {
         self.desc().try_exclusive().then(|| PageWriteGuard { pin: self })
     }
 
-    /// Waits until nobody else has the page even pinned, and takes it for changes that move or
-    /// remove what others may look for by its place. Nobody can pin it in a way that matters before
-    /// they lock it, which they then can't.
+    /// Waits for the cleanup lock: the exclusive lock while the caller's pin is the only one. Under
+    /// it, items may be moved or removed that others would look for by their position. Another
+    /// backend may pin the page, but has to wait before it can lock it.
     ///
-    /// The caller has no other pin on the page and no staged I/O. Only one may wait for a page in
-    /// this way; a second one is told [`StorageError::CleanupWanted`].
+    /// The caller has no other pin on the page and no staged I/O. Only one backend may wait for a
+    /// page in this way; a second one gets [`StorageError::CleanupWanted`].
     pub fn lock_cleanup(&self) -> Result<PageWriteGuard<'_>, StorageError> {
         self.core().wait_cleanup(self.buf)?;
         Ok(PageWriteGuard { pin: self })
     }
 
-    /// The cleanup lock, if nobody else has the page locked or pinned.
+    /// Takes the cleanup lock if nobody else has the page locked or pinned.
     pub fn try_lock_cleanup(&self) -> Option<PageWriteGuard<'_>> {
         let guard = self.try_lock_exclusive()?;
         self.desc().is_pinned_once().then_some(guard)
@@ -120,17 +123,17 @@ impl Pinned {
 impl Clone for Pinned {
     fn clone(&self) -> Self {
         self.desc().pin_again();
-        Pinned { visit: self.visit.again(), buf: self.buf }
+        Pinned { permit: self.permit.for_second_pin(), buf: self.buf }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let Pinned { visit, buf } = self;
-        // The account first: without the pin the core may be gone.
-        visit.leave();
-        if !visit.core().descs[*buf as usize].unpin_quietly() {
-            Core::unpin_last(visit.core_ptr(), *buf);
+        let Pinned { permit, buf } = self;
+        // The permit first: once the pin is released, the core may be gone.
+        permit.release();
+        if !permit.core().descs[*buf as usize].unpin_quietly() {
+            Core::unpin_last(permit.core_ptr(), *buf);
         }
     }
 }
@@ -148,27 +151,26 @@ pub struct PageReadGuard<'a> {
 }
 
 impl PageReadGuard<'_> {
-    /// The page, without its checksum, which a write-out may store meanwhile.
+    /// Returns the page without its checksum, which a write-out may store meanwhile.
     pub fn page(&self) -> Page<'_> {
-        // SAFETY: the pin keeps the buffer for this page, the shared lock excludes whoever would
-        // change it.
+        // SAFETY: the pin keeps the page in the buffer, and the shared lock excludes changes.
         unsafe { self.pin.core().page(self.pin.buf) }
     }
 
-    /// Which page it is.
+    /// Returns the page's tag.
     pub fn tag(&self) -> PageTag {
         self.pin.tag()
     }
 
-    /// A copy of all bytes. The checksum is right only if the page was not changed since it was
-    /// read or written.
+    /// Returns a copy of all bytes. The checksum is correct only if the page was not changed since
+    /// it was read or written.
     pub fn copy(&self) -> Box<PageBytes> {
         let mut bytes = Box::new([0; BLOCK_SIZE]);
         self.copy_to(&mut bytes);
         bytes
     }
 
-    /// As [`Self::copy`], into memory of the caller's.
+    /// As [`Self::copy`], into the caller's memory.
     pub fn copy_to(&self, bytes: &mut PageBytes) {
         self.page().copy_to(bytes);
         // SAFETY: as in `page`.
@@ -186,21 +188,21 @@ impl Drop for PageReadGuard<'_> {
     }
 }
 
-/// A page under the share-exclusive lock: others read it, nobody changes it or writes it out.
+/// A page under the share-exclusive lock: others may read it; nobody changes it or writes it out.
 #[derive(Debug)]
 pub struct PageHoldGuard<'a> {
     pin: &'a Pinned,
 }
 
 impl PageHoldGuard<'_> {
-    /// The page's fields.
+    /// Returns the page's fields.
     pub fn page(&self) -> Page<'_> {
-        // SAFETY: the pin keeps the buffer for this page, the share-exclusive lock excludes whoever
-        // would change it.
+        // SAFETY: the pin keeps the page in the buffer, and the share-exclusive lock excludes
+        // changes.
         unsafe { self.pin.core().page(self.pin.buf) }
     }
 
-    /// Which page it is.
+    /// Returns the page's tag.
     pub fn tag(&self) -> PageTag {
         self.pin.tag()
     }
@@ -210,9 +212,8 @@ impl Deref for PageHoldGuard<'_> {
     type Target = PageBytes;
 
     fn deref(&self) -> &PageBytes {
-        // SAFETY: the pin keeps the buffer for this page, 8192 bytes inside the pool's region; this
-        // lock excludes who changes it, and who stores its checksum on the way to the file. Readers
-        // only read.
+        // SAFETY: the pin keeps the page in the buffer, 8192 bytes inside the pool's region. This
+        // lock excludes changes and stores of the checksum. Readers only read.
         unsafe { &*self.pin.ptr() }
     }
 }
@@ -230,35 +231,35 @@ pub struct PageWriteGuard<'a> {
 }
 
 impl PageWriteGuard<'_> {
-    /// The page must be written to its file some time: to be called before the lock is given up,
-    /// for any change.
+    /// Marks the page dirty, so that it is written to its file some time. To be called after any
+    /// change, before the lock is released.
     pub fn mark_dirty(&mut self) {
         let old = self.pin.desc().state.fetch_or(DIRTY, Ordering::SeqCst);
         debug_assert!(old & VALID != 0, "a page that was never read is marked dirty");
     }
 
-    /// Sets the position of the last WAL record that changed the page.
+    /// Sets the end of the last WAL record that changed the page.
     pub fn set_lsn(&mut self, lsn: Lsn) {
         PageMut(self).set_lsn(lsn);
     }
 
-    /// The page's fields.
+    /// Returns the page's fields.
     pub fn page(&self) -> Page<'_> {
         Page::new(self)
     }
 
-    /// The page's fields, to change.
+    /// Returns the page's fields for changes.
     pub fn page_mut(&mut self) -> PageMut<'_> {
         PageMut(self)
     }
 
-    /// Which page it is.
+    /// Returns the page's tag.
     pub fn tag(&self) -> PageTag {
         self.pin.tag()
     }
 
-    /// Does someone wait to be the only one with the page? Who holds a pin for long may give it up
-    /// then.
+    /// Whether a backend waits for the cleanup lock. A backend that holds a pin for long may then
+    /// release it.
     pub fn cleanup_is_wanted(&self) -> bool {
         self.pin.desc().load() & CLEANUP_WANTED != 0
     }
@@ -268,16 +269,15 @@ impl Deref for PageWriteGuard<'_> {
     type Target = PageBytes;
 
     fn deref(&self) -> &PageBytes {
-        // SAFETY: as for changing it, below.
+        // SAFETY: as in `deref_mut`.
         unsafe { &*self.pin.ptr() }
     }
 }
 
 impl DerefMut for PageWriteGuard<'_> {
     fn deref_mut(&mut self) -> &mut PageBytes {
-        // SAFETY: the pin keeps the buffer for this page, 8192 bytes inside the pool's region; the
-        // exclusive lock excludes every other reader and writer, the kernel's writes out of it
-        // included.
+        // SAFETY: the pin keeps the page in the buffer, 8192 bytes inside the pool's region. The
+        // exclusive lock excludes all other readers and writers, including writes by the kernel.
         unsafe { &mut *self.pin.ptr() }
     }
 }

@@ -4,33 +4,33 @@
 //!   lock (32 bits):  | X | SX | wanted | ... | shared holders (24) |
 //! ```
 //!
-//! Shared: reading. Share-exclusive: keeping the page as it is, to write it out; others read.
-//! Exclusive: changing.
+//! - Shared: the holder reads.
+//! - Share-exclusive: the holder writes the page out. Others read, and nobody changes the page.
+//! - Exclusive: the holder changes the page.
 //!
-//! Readers may share a page in an unbroken row, so a thread that wants it exclusively and finds
-//! readers there says so in the lock: from then on readers and write-outs wait until it had its
-//! turn. A write-out in progress does not make it say so: readers go on until the page is written.
+//! Readers could keep a writer waiting forever. So a thread that waits for the exclusive lock sets
+//! `wanted`: new readers and write-outs then wait until it has had its turn. It does not set it
+//! while the page is written out: readers go on until the write has ended.
 //!
-//! A page that is being written out is locked by its I/O, which may be someone else's who is busy
-//! or gone: so a waiter ends that I/O itself, and sleeps only for threads.
+//! While a page is written out, its lock belongs to the I/O, whose issuer may be busy or gone. So a
+//! waiter completes that I/O itself, and sleeps only if a thread holds the lock.
 
+use super::core::Core;
 use super::desc::{CLEANUP_WANTED, Descriptor, WAITERS, refcount};
-use super::{BufferPool, Core};
 use crate::error::StorageError;
-use forebay_aio as aio;
 use forebay_aio::WaitRef;
 use forebay_aio::sync::atomic::Ordering;
 
 const LOCK_X: u32 = 1 << 31;
 const LOCK_SX: u32 = 1 << 30;
-/// A thread that wants the exclusive lock waits for readers: no more of them.
+/// A thread waits for the exclusive lock: no new holders before it.
 const LOCK_WANTED: u32 = 1 << 29;
 const LOCK_SHARED: u32 = (1 << 24) - 1;
 
 impl Core {
-    /// Ends an I/O that stands in the way.
+    /// Completes an I/O that the caller waits for.
     fn end_io(&self, wait: WaitRef) {
-        // Without an I/O layer there is none in flight.
+        // If the I/O layer is gone, so are its I/Os.
         if let Some(aio) = self.aio.upgrade() {
             aio.wait_done(wait);
         }
@@ -41,41 +41,40 @@ impl Core {
     pub(super) fn wait_shared(&self, buf: u32) {
         let desc = &self.descs[buf as usize];
         while !desc.try_shared() {
-            // An exclusive holder is a running thread that waits for no reader's I/O.
+            // An exclusive holder is a running thread that does not wait for readers.
             self.parking.sleep_until(buf, desc, || desc.allows_shared());
         }
     }
 
-    /// The slow path of an exclusive lock. Readers wait from now on, unless the page is being
-    /// written.
+    /// The slow path of an exclusive lock. New readers wait from now on, unless the page is being
+    /// written out.
     #[cold]
     pub(super) fn wait_exclusive(&self, buf: u32) {
         let desc = &self.descs[buf as usize];
         while !desc.take_wanted_exclusive() {
-            match desc.write_io() {
-                Some(wait) => self.end_io(wait),
-                None => self
-                    .parking
-                    .sleep_until(buf, desc, || desc.want_exclusive() || desc.write_io().is_some()),
-            }
+            self.await_lock(buf, || desc.want_exclusive());
         }
     }
 
-    /// The slow path of a share-exclusive lock, for who has nothing staged.
+    /// The slow path of a share-exclusive lock. The caller has no staged I/O.
     #[cold]
     pub(super) fn wait_share_exclusive(&self, buf: u32) {
         let desc = &self.descs[buf as usize];
         while !desc.try_share_exclusive() {
-            match desc.write_io() {
-                Some(wait) => self.end_io(wait),
-                None => self.parking.sleep_until(buf, desc, || {
-                    desc.allows_share_exclusive() || desc.write_io().is_some()
-                }),
-            }
+            self.await_lock(buf, || desc.allows_share_exclusive());
         }
     }
 
-    /// Takes the exclusive lock while the caller's pin is the only one.
+    /// Completes the write of a page. If there is none, sleeps until one starts or `ready` holds.
+    fn await_lock(&self, buf: u32, ready: impl Fn() -> bool) {
+        let desc = &self.descs[buf as usize];
+        match desc.write_io() {
+            Some(wait) => self.end_io(wait),
+            None => self.parking.sleep_until(buf, desc, || ready() || desc.write_io().is_some()),
+        }
+    }
+
+    /// Waits for the exclusive lock while the caller's pin is the only one.
     pub(super) fn wait_cleanup(&self, buf: u32) -> Result<(), StorageError> {
         let desc = &self.descs[buf as usize];
         if desc.try_exclusive() {
@@ -96,17 +95,11 @@ impl Core {
                 return Ok(());
             }
             self.unlock_exclusive(buf);
-            match desc.write_io() {
-                Some(wait) => self.end_io(wait),
-                None => {
-                    let alone = || desc.is_pinned_once() || desc.write_io().is_some();
-                    self.parking.sleep_until(buf, desc, alone);
-                }
-            }
+            self.await_lock(buf, || desc.is_pinned_once());
         }
     }
 
-    /// Gives back a share-exclusive lock that no I/O took over.
+    /// Releases a share-exclusive lock that did not go over to an I/O.
     pub(super) fn unlock_share_exclusive(&self, buf: u32) {
         let desc = &self.descs[buf as usize];
         if desc.unlock_share_exclusive() {
@@ -114,7 +107,7 @@ impl Core {
         }
     }
 
-    /// Gives back the exclusive lock.
+    /// Releases the exclusive lock.
     pub(super) fn unlock_exclusive(&self, buf: u32) {
         let desc = &self.descs[buf as usize];
         if desc.unlock_exclusive() {
@@ -123,54 +116,34 @@ impl Core {
     }
 }
 
-impl BufferPool {
-    /// Takes the share-exclusive lock, in which a page is written out. The caller must hold no
-    /// other one.
-    pub(crate) fn lock_share_exclusive(&self, io: &mut aio::Backend, buf: u32) {
-        if !self.desc(buf).try_share_exclusive() {
-            io.submit();
-            self.core.wait_share_exclusive(buf);
-        }
-    }
-
-    /// Gives back a share-exclusive lock that no I/O took over.
-    pub(crate) fn unlock_share_exclusive(&self, buf: u32) {
-        self.core.unlock_share_exclusive(buf);
-    }
-}
-
 impl Descriptor {
+    /// Changes the lock word as `change` says, if it says so.
+    fn change_lock(&self, change: impl Fn(u32) -> Option<u32>) -> bool {
+        self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_ok()
+    }
+
     pub(crate) fn try_shared(&self) -> bool {
-        self.lock
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |l| {
-                debug_assert!(l & LOCK_SHARED < LOCK_SHARED);
-                (l & (LOCK_X | LOCK_WANTED) == 0).then_some(l + 1)
-            })
-            .is_ok()
+        self.change_lock(|l| {
+            debug_assert!(l & LOCK_SHARED < LOCK_SHARED);
+            (l & (LOCK_X | LOCK_WANTED) == 0).then_some(l + 1)
+        })
     }
 
     pub(crate) fn try_share_exclusive(&self) -> bool {
-        self.lock
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |l| {
-                (l & (LOCK_X | LOCK_SX | LOCK_WANTED) == 0).then_some(l | LOCK_SX)
-            })
-            .is_ok()
+        self.change_lock(|l| (l & (LOCK_X | LOCK_SX | LOCK_WANTED) == 0).then_some(l | LOCK_SX))
     }
 
-    /// Takes a free lock; one that others wait for too, who then still wait.
+    /// Takes the exclusive lock if it is free. Leaves `wanted` set for other waiters.
     pub(crate) fn try_exclusive(&self) -> bool {
-        let free = |l: u32| (l & !LOCK_WANTED == 0).then_some(l | LOCK_X);
-        self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).is_ok()
+        self.change_lock(|l| (l & !LOCK_WANTED == 0).then_some(l | LOCK_X))
     }
 
-    /// Takes the lock that the caller has waited for. Others who wait say so again.
+    /// Takes the exclusive lock after a wait, and clears `wanted`. Other waiters set it again.
     pub(crate) fn take_wanted_exclusive(&self) -> bool {
-        let free = |l: u32| (l & !LOCK_WANTED == 0).then_some(LOCK_X);
-        self.lock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).is_ok()
+        self.change_lock(|l| (l & !LOCK_WANTED == 0).then_some(LOCK_X))
     }
 
-    /// If only readers are in the way: no more of them, until someone has the exclusive lock.
-    /// Returns true if it is free.
+    /// Sets `wanted` if only readers hold the lock. Returns true if the lock is free.
     pub(crate) fn want_exclusive(&self) -> bool {
         let want = |l: u32| {
             (l & (LOCK_X | LOCK_SX) == 0 && l & LOCK_SHARED != 0).then_some(l | LOCK_WANTED)
@@ -179,27 +152,27 @@ impl Descriptor {
         held.is_err_and(|l| l & !LOCK_WANTED == 0)
     }
 
-    /// True if a shared lock could be taken now.
+    /// Whether a shared lock could be taken now.
     pub(crate) fn allows_shared(&self) -> bool {
         self.lock.load(Ordering::SeqCst) & (LOCK_X | LOCK_WANTED) == 0
     }
 
-    /// True if a share-exclusive lock could be taken now.
+    /// Whether a share-exclusive lock could be taken now.
     pub(crate) fn allows_share_exclusive(&self) -> bool {
         self.lock.load(Ordering::SeqCst) & (LOCK_X | LOCK_SX | LOCK_WANTED) == 0
     }
 
-    /// Says that someone waits for the cleanup lock. False if someone does already.
+    /// Registers a waiter for the cleanup lock. Returns false if there is one already.
     pub(crate) fn want_cleanup(&self) -> bool {
         self.state.fetch_or(CLEANUP_WANTED, Ordering::SeqCst) & CLEANUP_WANTED == 0
     }
 
-    /// Nobody waits for the cleanup lock any more.
+    /// Removes the waiter for the cleanup lock.
     pub(crate) fn end_cleanup(&self) {
         self.state.fetch_and(!CLEANUP_WANTED, Ordering::SeqCst);
     }
 
-    /// Each unlock returns true if someone is parked here.
+    /// Releases a shared lock. Like the other unlocks, returns true if threads sleep here.
     #[must_use]
     pub(crate) fn unlock_shared(&self) -> bool {
         let old = self.lock.fetch_sub(1, Ordering::SeqCst);
@@ -221,7 +194,7 @@ impl Descriptor {
         self.load() & WAITERS != 0
     }
 
-    /// Is the caller's pin the only one?
+    /// Whether the caller's pin is the only one.
     pub(super) fn is_pinned_once(&self) -> bool {
         refcount(self.load()) == 1
     }

@@ -1,10 +1,12 @@
-//! Pages that are in memory: finding and pinning them; giving a buffer a page.
+//! Pages in memory: finding and pinning them, and giving a buffer a page.
 //!
-//! A hit follows the page table without a lock, pins what it finds, and compares the tag again: a
-//! pin taken while the buffer has a tag keeps that tag.
+//! A hit searches the page table without a lock, pins the buffer, and compares the tag again. The
+//! pin keeps the tag from changing.
 
+use super::buffer_pool::BufferPool;
 use super::desc::{TAG_VALID, USAGE_ONE, VALID};
-use super::{BufferPool, Pinned, table};
+use super::guard::Pinned;
+use super::table;
 use forebay_aio::sync::atomic::Ordering;
 use forebay_format::PageTag;
 use std::sync::Arc;
@@ -14,16 +16,16 @@ impl BufferPool {
     pub fn lookup(self: &Arc<Self>, tag: &PageTag) -> Option<Pinned> {
         let hash = table::hash_tag(tag);
         let (buf, valid) = self.pin_cached(tag, hash, true)?;
-        let pin = Pinned::adopt(self, buf);
+        let pin = Pinned::uncounted(&self.core, buf);
         valid.then_some(pin)
     }
 
-    /// Pins a page that the table knows; tells whether it is valid.
+    /// Pins a page that the table contains, and tells whether it is valid.
     pub(crate) fn pin_if_cached(&self, tag: &PageTag, ring: bool) -> Option<(u32, bool)> {
         self.pin_cached(tag, table::hash_tag(tag), ring)
     }
 
-    /// Pins a page that the table knows; tells whether it is valid.
+    /// As [`Self::pin_if_cached`], for a caller that has the hash.
     pub(super) fn pin_cached(&self, tag: &PageTag, hash: u64, ring: bool) -> Option<(u32, bool)> {
         if let Some(buf) = self.table.hint(&self.core.descs, hash, tag) {
             let desc = self.desc(buf);
@@ -37,7 +39,7 @@ impl BufferPool {
         self.pin_known(tag, hash, ring)
     }
 
-    /// The same under the bucket's lock: what it does not find is not there.
+    /// The same under the bucket's lock. A page that it does not find is not in memory.
     #[cold]
     fn pin_known(&self, tag: &PageTag, hash: u64, ring: bool) -> Option<(u32, bool)> {
         let bucket = self.table.lock(&self.core.descs, hash);
@@ -46,8 +48,8 @@ impl BufferPool {
         Some((buf, state & VALID != 0))
     }
 
-    /// Pins a page's buffer as it is, if the table knows it and its state has all of `required` and
-    /// passes.
+    /// Pins a page's buffer if the table contains it and its state passes the test. The usage count
+    /// stays the same.
     pub(super) fn pin_cached_if(&self, tag: &PageTag, passes: impl Fn(u64) -> bool) -> Option<u32> {
         let buf = self.table.hint(&self.core.descs, table::hash_tag(tag), tag)?;
         let desc = self.desc(buf);
@@ -59,8 +61,8 @@ impl BufferPool {
         pinned.then_some(buf)
     }
 
-    /// Gives an owned buffer a tag, and puts it into the table with `flags`. If the table knows the
-    /// page already, pins and returns that one's buffer and whether it is valid.
+    /// Gives an owned buffer a tag and adds it to the table, with `flags` set. If the table already
+    /// contains the page, pins that buffer instead, and returns it and whether it is valid.
     pub(super) fn install(
         &self,
         victim: u32,

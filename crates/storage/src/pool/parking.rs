@@ -1,9 +1,9 @@
-//! Where threads sleep that wait for a buffer: a small array of mutex and condition variable pairs,
-//! chosen by buffer number.
+//! Where threads sleep until a buffer changes: a small array of mutexes and condition variables,
+//! indexed by buffer number.
 //!
-//! The sleeper sets WAITERS in the buffer's state *before* it checks its condition; the waker
-//! changes the state or the lock *before* it looks for WAITERS (all sequentially consistent), so
-//! that one of the two sees the other.
+//! A sleeper sets WAITERS in the buffer's state *before* it checks its condition. A waker changes
+//! the state or the lock *before* it checks WAITERS. All of this is sequentially consistent, so at
+//! least one of the two sees the other.
 
 use super::desc::{Descriptor, WAITERS};
 use forebay_aio::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ struct Lot {
     woken: Condvar,
 }
 
-/// The places to sleep of one pool.
+/// The sleeping threads of one pool.
 pub(crate) struct Parking {
     lots: Vec<Lot>,
 }
@@ -33,7 +33,7 @@ impl Parking {
     }
 
     /// Sleeps until `ready` holds. The condition may only depend on the descriptor's state, lock
-    /// and I/O slot.
+    /// and I/O.
     pub(crate) fn sleep_until(&self, buf: u32, desc: &Descriptor, ready: impl Fn() -> bool) {
         let lot = self.lot(buf);
         let mut guard = lot.mutex.lock();
@@ -46,7 +46,7 @@ impl Parking {
         }
     }
 
-    /// Wakes everyone who sleeps for this buffer; to be called after a change that saw WAITERS.
+    /// Wakes all threads that sleep for this buffer. To be called after a change that saw WAITERS.
     #[cold]
     pub(crate) fn wake(&self, buf: u32, desc: &Descriptor) {
         let lot = self.lot(buf);

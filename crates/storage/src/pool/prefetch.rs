@@ -1,33 +1,34 @@
-//! Reading a page ahead that will be wanted soon, of any relation: what recovery does with the
-//! pages that its next records name.
+//! Reading a page ahead, of any relation. Recovery does it with the pages that the next records
+//! name.
 //!
-//! A read stream hands its pages out in order and keeps them pinned until then; here nobody waits
-//! for anything. The read has a pin of its own while it is on its way, and then the page is in
-//! memory like any other. What went wrong with it is found out by whoever wants the page, who then
-//! reads it again.
+//! A read stream keeps its pages pinned until it returns them. Here nobody waits for the page: the
+//! read holds a pin of its own, and afterwards the page is in memory like any other. If the read
+//! fails, the backend that needs the page reads it again and gets the error.
 
+use super::backend::Backend;
+use super::buffer_pool::BufferPool;
+use super::guard::Pinned;
 use super::read::SlotState;
-use super::{BufferPool, Pinned, Strategy};
-use crate::Backend;
+use super::strategy::Strategy;
 use crate::error::StorageError;
 use forebay_aio::WaitRef;
 use forebay_format::PageTag;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What became of a page to be read ahead.
+/// What became of a page that was to be read ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetched {
-    /// It is in memory, or someone reads it.
+    /// It is in memory, or another backend reads it.
     Cached,
-    /// It is being read, or about to be once this backend's batch is submitted.
+    /// Its read was started, or staged in this backend's batch.
     Started(WaitRef),
-    /// No buffer is to be had for it now.
+    /// No buffer is free for it now.
     NoBuffer,
 }
 
 impl BufferPool {
-    /// Begins to read a page that exists and will be wanted soon. Doesn't wait, not even for a
+    /// Starts to read a page that exists and will be needed soon. Does not wait, not even for a
     /// buffer.
     pub fn prefetch(
         self: &Arc<Self>,
@@ -36,15 +37,14 @@ impl BufferPool {
         strategy: Strategy,
     ) -> Result<Prefetched, StorageError> {
         let strategy = self.effective(strategy);
-        let visit = self.visit(be);
-        let mut ring = be.take_ring(strategy);
-        ring.prepare(strategy, self.config.buffers);
+        let permit = self.pin_permit(be);
+        let mut ring = be.take_ring(strategy, self.config.buffers);
         let mut slots = VecDeque::new();
         let started = self.start_read(be, tag, 1, strategy, &mut ring, &mut slots, false);
         be.put_ring(strategy, ring);
         started?;
         let Some(slot) = slots.pop_front() else { return Ok(Prefetched::NoBuffer) };
-        drop(Pinned::new(visit, slot.buf));
+        drop(Pinned::new(permit, slot.buf));
         Ok(match slot.state {
             SlotState::Own(wait) => Prefetched::Started(wait),
             SlotState::Ready | SlotState::Foreign => Prefetched::Cached,

@@ -1,17 +1,20 @@
-//! Pinning a page, starting and awaiting reads.
+//! Pinning a page, and starting and awaiting reads.
 //!
-//! A run of neighbouring blocks is pinned one by one; those that are not in memory and that nobody
-//! else is reading are read together, one I/O for each stretch. The I/Os are *detached*: everything
-//! about their end is in the descriptors, so that nobody must take a report, and whoever holds a
-//! pin sees why a page could not be read.
+//! A run of neighbouring blocks is pinned one by one. Blocks that are not in memory, and that
+//! nobody else reads, are read together: one I/O for each stretch of them. The I/Os are *detached*:
+//! their results are stored in the descriptors. So nobody has to collect a report, and every holder
+//! of a pin sees why a page could not be read.
 //!
-//! A block that someone else reads is joined through the wait reference in its descriptor. If that
-//! read fails, the waiter reads the block itself, and raises what it then finds.
+//! If another backend reads a block, the caller joins that read through the wait reference in the
+//! descriptor. If that read fails, the caller reads the block itself and returns its own error.
 
+use super::backend::Backend;
+use super::buffer_pool::BufferPool;
 use super::complete::ReadCompletion;
 use super::desc::{BadPages, Descriptor, IO_ERROR, IoFault, READING, VALID};
-use super::{BufferPool, Pinned, Ring, Strategy, table};
-use crate::Backend;
+use super::guard::Pinned;
+use super::strategy::{Ring, Strategy};
+use super::table;
 use crate::error::StorageError;
 use forebay_aio::{self as aio, IoContext, IoFlags, IoMemory, IoOp, SharedCompletion, WaitRef};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
@@ -19,35 +22,35 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How a pinned block's page gets into memory.
+/// How the page of a pinned block gets into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotState {
-    /// It is there.
+    /// It is in memory.
     Ready,
-    /// By a read that the owner of the slot started.
+    /// By a read that the slot's owner started.
     Own(WaitRef),
-    /// By someone else's read.
+    /// By a read of another backend.
     Foreign,
 }
 
-/// A pinned block whose page is, or will be, in memory.
+/// A pinned block whose page is in memory or will be.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) buf: u32,
     pub(crate) state: SlotState,
 }
 
-/// A stretch of blocks to be read by one I/O.
+/// Neighbouring blocks to be read by one I/O.
 struct Stretch {
     first: PageTag,
     bufs: SmallVec<[u32; 16]>,
     rounds: SmallVec<[u32; 16]>,
-    /// Index of the first one's slot.
+    /// The index of the first block's slot.
     slot: usize,
 }
 
 impl BufferPool {
-    /// Pins a page, reading it if needed.
+    /// Pins a page, and reads it if necessary.
     pub fn read(
         self: &Arc<Self>,
         be: &mut Backend,
@@ -55,33 +58,30 @@ impl BufferPool {
         strategy: Strategy,
     ) -> Result<Pinned, StorageError> {
         let strategy = self.effective(strategy);
-        let visit = self.visit(be);
+        let permit = self.pin_permit(be);
         let hash = table::hash_tag(&tag);
         let (buf, valid) = match self.pin_cached(&tag, hash, strategy != Strategy::Normal) {
             Some((buf, true)) => {
                 be.io.count(self.object(), strategy.context(), IoOp::Hit, 1);
-                return Ok(Pinned::new(visit, buf));
+                return Ok(Pinned::new(permit, buf));
             }
             Some(found) => found,
             None => {
-                let mut ring = be.take_ring(strategy);
-                ring.prepare(strategy, self.config.buffers);
+                let mut ring = be.take_ring(strategy, self.config.buffers);
                 let pinned = self.pin_missing(&mut be.io, &tag, hash, strategy, &mut ring, true);
                 be.put_ring(strategy, ring);
-                // Patient: there is a buffer, or an error.
-                let Some(pinned) = pinned? else { return Err(StorageError::NoUnpinnedBuffers) };
-                pinned
+                pinned?.expect("a search that may wait finds a buffer")
             }
         };
-        let pin = Pinned::new(visit, buf);
+        let pin = Pinned::new(permit, buf);
         if !valid {
             self.await_page(be, buf, &tag, strategy.context())?;
         }
         Ok(pin)
     }
 
-    /// Pins `n` neighbouring pages, reading those that are missing with as few I/Os as possible.
-    /// Fewer, but at least one, if the pool can't spare so many pins now.
+    /// Pins `n` neighbouring pages, and reads the missing ones with as few I/Os as possible. Pins
+    /// fewer, but at least one, if the pool cannot spare so many pins now.
     pub fn read_many(
         self: &Arc<Self>,
         be: &mut Backend,
@@ -92,18 +92,17 @@ impl BufferPool {
         strategy: Strategy,
     ) -> Result<Vec<Pinned>, StorageError> {
         let strategy = self.effective(strategy);
-        let mut grant = self.grant(be, n);
+        let mut grant = self.pin_grant(be, n);
         let end = first + n.min(grant.left());
-        let mut ring = be.take_ring(strategy);
-        ring.prepare(strategy, self.config.buffers);
+        let mut ring = be.take_ring(strategy, self.config.buffers);
         let mut slots = VecDeque::new();
         let mut started = Ok(0);
         let mut at = first;
         while at < end {
             let count = self.combinable(at).min(end - at);
             let tag = PageTag::new(rel, fork, at);
-            let patient = slots.is_empty();
-            started = self.start_read(be, tag, count, strategy, &mut ring, &mut slots, patient);
+            let may_wait = slots.is_empty();
+            started = self.start_read(be, tag, count, strategy, &mut ring, &mut slots, may_wait);
             match started {
                 Ok(got) if got > 0 => at += got,
                 _ => break,
@@ -127,20 +126,20 @@ impl BufferPool {
             .collect()
     }
 
-    /// Blocks from `block` on that may go into one I/O.
+    /// Returns the number of blocks from `block` on that one I/O may have.
     pub(crate) fn combinable(&self, block: BlockNumber) -> u32 {
         self.smgr.room_in_segment(block).min(self.config.combine_limit)
     }
 
-    /// Pins a page and tells whether it is valid; gives it a buffer if it has none. None if no
-    /// buffer is to be had and the caller is not `patient`.
+    /// Pins a page, gives it a buffer if it has none, and tells whether it is valid. None if no
+    /// buffer is free and the caller must not wait.
     pub(crate) fn pin_block(
         &self,
         io: &mut aio::Backend,
         tag: &PageTag,
         strategy: Strategy,
         ring: &mut Ring,
-        patient: bool,
+        may_wait: bool,
     ) -> Result<Option<(u32, bool)>, StorageError> {
         let hash = table::hash_tag(tag);
         if let Some((buf, valid)) = self.pin_cached(tag, hash, ring.is_used()) {
@@ -149,10 +148,10 @@ impl BufferPool {
             }
             return Ok(Some((buf, valid)));
         }
-        self.pin_missing(io, tag, hash, strategy, ring, patient)
+        self.pin_missing(io, tag, hash, strategy, ring, may_wait)
     }
 
-    /// The same for a page that the table does not know.
+    /// The same for a page that is not in the table.
     fn pin_missing(
         &self,
         io: &mut aio::Backend,
@@ -160,9 +159,9 @@ impl BufferPool {
         hash: u64,
         strategy: Strategy,
         ring: &mut Ring,
-        patient: bool,
+        may_wait: bool,
     ) -> Result<Option<(u32, bool)>, StorageError> {
-        let Some(victim) = self.take_victim(io, strategy, ring, patient)? else { return Ok(None) };
+        let Some(victim) = self.take_victim(io, strategy, ring, may_wait)? else { return Ok(None) };
         match self.install(victim, tag, hash, 0) {
             None => Ok(Some((victim, false))),
             Some((other, valid)) => {
@@ -172,9 +171,9 @@ impl BufferPool {
         }
     }
 
-    /// Pins up to `n` blocks of one segment, at most the combine limit, and starts the reads that
-    /// are needed. Returns how many it pinned: fewer than `n` if buffers are scarce, but at least
-    /// one if it is `patient`.
+    /// Pins up to `n` blocks of one segment, at most the combine limit, and starts the necessary
+    /// reads. Returns the number of pinned blocks: fewer than `n` if buffers are scarce, but at
+    /// least one with `may_wait`.
     #[expect(clippy::too_many_arguments, reason = "the parts belong to different owners")]
     pub(crate) fn start_read(
         &self,
@@ -184,13 +183,13 @@ impl BufferPool {
         strategy: Strategy,
         ring: &mut Ring,
         slots: &mut VecDeque<Slot>,
-        patient: bool,
+        may_wait: bool,
     ) -> Result<u32, StorageError> {
         let base = slots.len();
         let mut pinned = 0;
         while pinned < n {
             let tag = PageTag { block: first.block + pinned, ..first };
-            match self.pin_block(&mut be.io, &tag, strategy, ring, patient && pinned == 0) {
+            match self.pin_block(&mut be.io, &tag, strategy, ring, may_wait && pinned == 0) {
                 Ok(Some((buf, valid))) => {
                     let state = if valid { SlotState::Ready } else { SlotState::Foreign };
                     slots.push_back(Slot { buf, state });
@@ -216,7 +215,7 @@ impl BufferPool {
         }
     }
 
-    /// Starts one I/O for each stretch of pages that are missing and that nobody reads.
+    /// Starts one I/O for each stretch of missing pages that nobody reads.
     fn start_missing(
         &self,
         be: &mut Backend,
@@ -266,8 +265,8 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Starts a read into buffers that the caller has set READING. After an error nobody reads them
-    /// any more.
+    /// Starts a read into buffers in which the caller has set READING. After an error READING is
+    /// cleared.
     fn start_transfer(
         &self,
         be: &mut Backend,
@@ -280,7 +279,7 @@ impl BufferPool {
         for &buf in bufs {
             memory.push(buf as usize * BLOCK_SIZE, BLOCK_SIZE);
         }
-        let read = match self.smgr.read_io(first.rel, first.fork, first.block, memory) {
+        let read = match self.smgr.read_io(&first, memory) {
             Ok(read) => read,
             Err(error) => {
                 for &buf in bufs {
@@ -303,7 +302,7 @@ impl BufferPool {
         Ok(wait)
     }
 
-    /// The completion of a read by this backend.
+    /// Returns the completion for reads of this backend.
     fn on_read(&self, be: &Backend) -> Arc<dyn SharedCompletion> {
         if be.policy.is_strict() {
             return Arc::clone(&self.on_read);
@@ -311,11 +310,11 @@ impl BufferPool {
         Arc::new(ReadCompletion {
             core: Arc::clone(&self.core),
             policy: be.policy,
-            mailbox: Some(Arc::clone(&be.warnings)),
+            warnings: Some(Arc::clone(&be.warnings)),
         })
     }
 
-    /// Ends READING without an I/O.
+    /// Clears READING without an I/O.
     pub(super) fn end_reading(&self, buf: u32, set: u64) {
         let desc = self.desc(buf);
         if desc.end_io(READING, set, None) {
@@ -323,7 +322,7 @@ impl BufferPool {
         }
     }
 
-    /// Is a pinned buffer's page in memory?
+    /// Whether a pinned buffer's page is in memory.
     pub(crate) fn is_valid(&self, buf: u32) -> bool {
         self.desc(buf).load() & VALID != 0
     }
@@ -356,7 +355,7 @@ impl BufferPool {
         }
     }
 
-    /// Waits for whoever reads a pinned page, or reads it.
+    /// Waits until a pinned page is in memory: for its reader, or by reading it.
     pub(super) fn await_page(
         &self,
         be: &mut Backend,
@@ -370,7 +369,7 @@ impl BufferPool {
             let state = desc.load();
             if state & VALID != 0 {
                 if !read {
-                    // Someone else read it: for us it was there.
+                    // Another backend read it, so it counts as a hit here.
                     be.io.count(self.object(), context, IoOp::Hit, 1);
                 }
                 return Ok(());
@@ -390,7 +389,7 @@ impl BufferPool {
         }
     }
 
-    /// Waits for the end of someone's reading, by finishing their I/O where there is one.
+    /// Waits for another backend's read, by completing its I/O if there is one.
     pub(super) fn await_reader(&self, io: &mut aio::Backend, buf: u32, desc: &Descriptor) {
         match desc.io() {
             Some(wait) => {
@@ -406,7 +405,7 @@ impl BufferPool {
     }
 
     fn read_error(&self, tag: &PageTag, fault: IoFault) -> StorageError {
-        let file = || self.smgr.file_name(tag.rel, tag.fork, tag.block);
+        let file = || self.smgr.file_name(tag);
         match fault {
             IoFault::Page(bad) if bad.others == 0 => {
                 StorageError::InvalidPage { tag: *tag, owner: self.smgr.owner() }

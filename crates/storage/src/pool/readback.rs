@@ -1,20 +1,21 @@
-//! Writes looked for on the disk, before a checkpoint lets go of the log that could make them
-//! again.
+//! Making writes durable and reading them back, before a checkpoint lets go of the log that could
+//! redo them.
 //!
-//! A disk may lose a write that it has acknowledged and synced, or put it elsewhere. What is there
-//! instead is an older page, whose checksum is right. So what was noted when its write ended
-//! ([`WrittenPages`]) is read back, past the kernel's cache, and compared.
+//! A disk may lose a write that it has acknowledged and synced, or store it elsewhere. The block
+//! then contains an older page with a correct checksum. So pages are recorded when their write ends
+//! ([`WrittenPages`]). Here they are read back past the kernel's cache, and compared.
 //!
-//! Pages may be written again meanwhile. One that is not what was noted when its run was taken is
-//! looked at by itself: it is lost only if no write of it was on its way during that look, and none
-//! has ended since it began. For that, its write is looked for first and its note second: a write
-//! is noted before it is over.
+//! Pages may be written again meanwhile. If a page differs from its record, it is examined alone.
+//! It is lost only if no write of it was in progress during that examination and its record stayed
+//! the same. The order matters: first the write in progress is looked for, then the record, because
+//! a write changes the record before it ends.
 
-use super::BufferPool;
+use super::backend::Backend;
+use super::buffer_pool::BufferPool;
 use super::desc::WRITING;
-use crate::Backend;
-use crate::error::StorageError;
-use crate::smgr::{Smgr, Version, WrittenPages, WrittenRun};
+use crate::error::{StorageError, errno_of};
+use crate::smgr::{Smgr, SyncReport, Version, WrittenPages, WrittenRun};
+use forebay_aio::sync::Instant;
 use forebay_aio::{self as aio, AlignedBuf, Errno, File, HugePages, OwnedIo};
 use forebay_format::checksum;
 use forebay_format::{BLOCK_SIZE, Fork, PageBytes, PageTag, RelFileLocator};
@@ -22,16 +23,16 @@ use std::collections::VecDeque;
 
 /// Reads in flight at once.
 const DEPTH: usize = 32;
-/// Most descriptors that reading back takes beside those of the files that are kept open.
+/// The most descriptors that reading back uses besides those of the cached files.
 pub const READ_BACK_FILES: usize = DEPTH + 2;
 
-/// A run that is being read.
+/// A run in flight.
 struct Reading {
     run: WrittenRun,
     io: OwnedIo,
 }
 
-/// One pass over all pages that are noted.
+/// One pass over all recorded pages.
 struct Pass<'a> {
     pool: &'a BufferPool,
     written: &'a WrittenPages,
@@ -44,9 +45,23 @@ struct Pass<'a> {
 }
 
 impl BufferPool {
-    /// Reads back every page that was written since it was last seen on the disk, and returns how
-    /// many. They are synced. An error other than a lost write leaves those pages noted that were
-    /// not read.
+    /// Makes earlier writes durable. It syncs each file and directory with pending requests. With
+    /// [`SmgrConfig::verify_writes`](crate::SmgrConfig::verify_writes) it then reads back the pages
+    /// that were written.
+    ///
+    /// # Errors
+    /// A failed sync or a lost write; both are fatal. Pages that could not be read are read back by
+    /// the next call.
+    pub fn sync_pending(&self, be: &mut Backend) -> Result<SyncReport, StorageError> {
+        self.core.written.begin_round();
+        let synced = self.smgr.sync_pending(&mut be.io)?;
+        let since = Instant::now();
+        let read_back = self.verify_written(be)?;
+        Ok(SyncReport { read_back, read_back_time: since.elapsed(), ..synced })
+    }
+
+    /// Reads back every page that was written and synced but not confirmed yet, and returns their
+    /// number. After an error other than a lost write, the pages that were not read stay recorded.
     pub(super) fn verify_written(&self, be: &mut Backend) -> Result<u64, StorageError> {
         let written = &self.core.written;
         let forks = written.forks();
@@ -73,16 +88,16 @@ impl BufferPool {
             .into_iter()
             .try_for_each(|fork| pass.start_fork(fork))
             .and_then(|()| pass.finish_all());
-        // After an error, nobody wants what the others found.
+        // After an error the results of the others do not matter.
         for reading in pass.in_flight {
             let _ = pass.io.finish_owned(reading.io);
         }
         result.map(|()| pass.pages)
     }
 
-    /// Waits for a page's write, if one is on its way; false if none is.
+    /// Waits for a write of the page that is in progress. Returns false if there is none.
     fn await_write(&self, io: &mut aio::Backend, tag: &PageTag) -> bool {
-        // Who waits for another thread has nothing staged.
+        // This may wait for another thread, so nothing stays staged.
         io.submit();
         let Some((buf, _)) = self.pin_if_cached(tag, true) else { return false };
         let desc = self.desc(buf);
@@ -111,7 +126,8 @@ impl Pass<'_> {
 
     fn start_fork(&mut self, fork: (RelFileLocator, Fork)) -> Result<(), StorageError> {
         let mut from = 0;
-        while let Some(run) = self.written.run(fork, from, |block| self.pool.combinable(block)) {
+        while let Some(run) = self.written.next_run(fork, from, |block| self.pool.combinable(block))
+        {
             from = run.end();
             self.start(run)?;
         }
@@ -121,7 +137,7 @@ impl Pass<'_> {
     fn start(&mut self, run: WrittenRun) -> Result<(), StorageError> {
         let file = match self.file(&run.first) {
             Ok(file) => file,
-            // Dropped just now.
+            // The relation was dropped meanwhile.
             Err(_) if run.pages().all(|(tag, _)| self.written.version(&tag).is_none()) => {
                 return Ok(());
             }
@@ -131,16 +147,15 @@ impl Pass<'_> {
             Err(error) => return Err(error),
         };
         let buffer = self.free_buffer()?;
-        let PageTag { rel, fork, block } = run.first;
         let len = run.versions.len() * BLOCK_SIZE;
-        let target = self.smgr().target(rel, fork, block, run.versions.len() as u32);
-        let io =
-            self.io.start_read(&file, self.smgr().offset_in_segment(block), buffer, 0..len, target);
+        let target = self.smgr().target(&run.first, run.versions.len() as u32);
+        let offset = self.smgr().offset_in_segment(run.first.block);
+        let io = self.io.start_read(&file, offset, buffer, 0..len, target);
         self.in_flight.push_back(Reading { run, io });
         Ok(())
     }
 
-    /// A buffer that no read in flight has.
+    /// Returns a buffer that no read in flight uses.
     fn free_buffer(&mut self) -> Result<AlignedBuf, StorageError> {
         while self.spare.is_empty() && !self.in_flight.is_empty() {
             self.finish_oldest()?;
@@ -171,47 +186,46 @@ impl Pass<'_> {
     fn finish_oldest(&mut self) -> Result<(), StorageError> {
         let Some(Reading { run, io }) = self.in_flight.pop_front() else { return Ok(()) };
         let (buffer, result) = self.io.finish_owned(io);
-        // Of a read that failed or was short nothing is believed: each page will be read by itself.
+        // Nothing of a failed or short read is used: each of its pages is examined alone.
         let pages: &[PageBytes] = if result.is_ok() { buffer.as_chunks().0 } else { &[] };
-        let mut unlike = Vec::new();
+        let mut mismatched = Vec::new();
         for (n, (tag, version)) in run.pages().enumerate() {
             if pages.get(n).is_some_and(|page| self.version(&tag, page) == Some(version)) {
-                self.written.seen(&tag, version);
+                self.written.confirm(&tag, version);
             } else {
-                unlike.push(tag);
+                mismatched.push(tag);
             }
             self.pages += 1;
         }
         self.spare.push(buffer);
-        unlike.iter().try_for_each(|tag| self.look_again(tag))
+        mismatched.iter().try_for_each(|tag| self.look_again(tag))
     }
 
-    /// Looks at one page until it is known to be there, gone or lost.
+    /// Examines one page until it is known to be present, removed or lost.
     fn look_again(&mut self, tag: &PageTag) -> Result<(), StorageError> {
         let mut buffer = AlignedBuf::zeroed(BLOCK_SIZE)?;
         while let Some(version) = self.written.version(tag) {
-            // Opened anew: another file of the name may have come in place of the one that was
-            // read.
+            // Opened anew: the file may have been replaced by another one of the same name.
             self.open = None;
             let found = match self.read(tag, &mut buffer) {
                 Ok(found) if found == Some(version) => {
-                    self.written.seen(tag, version);
+                    self.written.confirm(tag, version);
                     return Ok(());
                 }
-                // The file is gone, and the page with it.
+                // The page may have been removed together with its file.
                 Err(StorageError::File { errno: Errno::NOENT, .. }) | Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };
             if self.pool.await_write(self.io, tag) || self.written.version(tag) != Some(version) {
                 continue;
             }
-            let file = self.smgr().file_name(tag.rel, tag.fork, tag.block);
+            let file = self.smgr().file_name(tag);
             return found.and(Err(StorageError::LostWrite { file, block: tag.block }));
         }
         Ok(())
     }
 
-    /// The page that is on the disk; none if the file ends before it, or it is no valid one.
+    /// Reads the page from the disk. None if the file ends before it, or it is not valid.
     fn read(
         &mut self,
         tag: &PageTag,
@@ -220,9 +234,9 @@ impl Pass<'_> {
         let file = self.file(tag)?;
         let read = self.io.read_at(&file, self.smgr().offset_in_segment(tag.block), buffer);
         let got = read.map_err(|error| StorageError::Read {
-            file: self.smgr().file_name(tag.rel, tag.fork, tag.block),
+            file: self.smgr().file_name(tag),
             block: tag.block,
-            errno: error.errno().unwrap_or(Errno::IO),
+            errno: errno_of(&error),
         })?;
         Ok(buffer[..got].as_chunks().0.first().and_then(|page| self.version(tag, page)))
     }

@@ -1,25 +1,25 @@
-//! Access strategies: a scan or load that is larger than the pool uses a small ring of buffers over
-//! and over, so that it does not push out everyone else's pages.
+//! Access strategies: a scan or load that is larger than the pool reuses a small ring of buffers,
+//! so that it does not evict everyone else's pages.
 
 use forebay_aio::IoContext;
 
-/// How buffers are chosen for an access.
+/// Which buffers an access uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
-    /// Anywhere in the pool.
+    /// Any buffer of the pool.
     #[default]
     Normal,
-    /// A large sequential scan: 256 kB, and what its look-ahead needs.
+    /// A large sequential scan: a ring of 256 kB, plus what its look-ahead needs.
     BulkRead,
-    /// A large load: 16 MB.
+    /// A large load: a ring of 16 MB.
     BulkWrite,
-    /// Vacuum: 2 MB.
+    /// Vacuum: a ring of 2 MB.
     Vacuum,
 }
 
 impl Strategy {
-    /// Buffers of the ring in a pool of this size; 0 without one. No ring takes more than an eighth
-    /// of a pool.
+    /// Returns the ring's number of buffers in a pool of this size; 0 without a ring. A ring takes
+    /// at most an eighth of the pool.
     pub(crate) fn ring_size(self, pool: usize, look_ahead: usize) -> usize {
         let want = match self {
             Strategy::Normal => return 0,
@@ -30,7 +30,7 @@ impl Strategy {
         want.min(pool / 8).max(1)
     }
 
-    /// Where statistics count the access.
+    /// Returns the context that statistics count the access under.
     pub(crate) fn context(self) -> IoContext {
         match self {
             Strategy::Normal => IoContext::Normal,
@@ -41,7 +41,7 @@ impl Strategy {
     }
 }
 
-/// The buffers of one ring, filled as they are first needed.
+/// The buffers of a ring, which is filled as they are first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     bufs: Vec<u32>,
@@ -50,24 +50,24 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring for a strategy; of size 0 for [`Strategy::Normal`].
+    /// Makes a ring for a strategy; of size 0 for [`Strategy::Normal`].
     pub(crate) fn new(strategy: Strategy, pool: usize, look_ahead: usize) -> Self {
         Ring { bufs: Vec::new(), next: 0, size: strategy.ring_size(pool, look_ahead) }
     }
 
-    /// Gives a default ring its size at first use.
+    /// Sets the size of a default ring at its first use.
     pub(crate) fn prepare(&mut self, strategy: Strategy, pool: usize) {
         if self.size == 0 {
             self.size = strategy.ring_size(pool, 0);
         }
     }
 
-    /// True if accesses go through the ring.
+    /// Whether accesses go through the ring.
     pub(crate) fn is_used(&self) -> bool {
         self.size > 0
     }
 
-    /// Advances, and returns the buffer whose turn it is; none while the ring is being filled.
+    /// Advances, and returns the buffer whose turn it is; None while the ring is being filled.
     pub(crate) fn advance(&mut self) -> Option<u32> {
         if self.size == 0 {
             return None;
@@ -76,7 +76,7 @@ impl Ring {
         self.bufs.get(self.next).copied().filter(|&b| b != u32::MAX)
     }
 
-    /// Remembers the buffer that was taken for the present turn.
+    /// Stores the buffer that was taken for the present turn.
     pub(crate) fn remember(&mut self, buf: u32) {
         if self.size == 0 {
             return;
@@ -87,13 +87,13 @@ impl Ring {
         self.bufs[self.next] = buf;
     }
 
-    /// Every `n`th turn: time to look ahead.
-    pub(crate) fn begins_stretch(&self, n: usize) -> bool {
+    /// Whether this is an `n`th turn, in which the ring looks ahead.
+    pub(crate) fn is_nth_turn(&self, n: usize) -> bool {
         self.size > 0 && self.next.is_multiple_of(n)
     }
 
-    /// The buffers whose turns come next, nearest first; at most half of the ring, since the other
-    /// half is fresh.
+    /// Returns the buffers whose turns come next, nearest first. These are at most half of the
+    /// ring: the other half was used just before.
     pub(crate) fn upcoming(&self, n: usize) -> impl Iterator<Item = u32> + '_ {
         (1..=n.min(self.size / 2))
             .filter_map(|i| self.bufs.get((self.next + i) % self.size).copied())

@@ -1,25 +1,25 @@
-//! The page table: which buffer holds a page.
+//! The page table: which buffer contains a page.
 //!
 //! ```text
 //!   bucket (a cache line):  | 8 marks of 16 bits | 8 buffers | more |
 //!                                                               |
-//!                                          descs[3] -> descs[7] -> -   by `next` in the descriptors
+//!                                         descs[3] -> descs[7] -> -  by `next` in the descriptors
 //! ```
 //!
-//! There is a bucket for every two buffers or so, hence the rest of a full one, in a chain, is
-//! hardly ever there. A mark is a part of the page's hash. It keeps a search from the descriptors
-//! of other pages, which other threads change all the time; and all marks are compared at once,
-//! without a branch, because a processor that guesses wrong would read such a descriptor too, and
-//! the threads would pass its line to and fro.
+//! There is a bucket for about every two buffers, so a bucket rarely overflows into its chain. A
+//! mark is a part of the page's hash. It spares a search the descriptors of other pages, which
+//! other threads change all the time. All marks are compared at once and without a branch: a
+//! mispredicted branch would read such a descriptor too, and move its cache line between
+//! processors.
 //!
-//! Finding a page writes nothing: it looks through a bucket while others may change it. What it
-//! finds is a hint until the caller has pinned the buffer and compared the tag. A page that is
-//! there may be overlooked, if a buffer of its chain moves to another one at that moment; so who
-//! finds nothing looks again under the bucket's lock before acting on it.
+//! A search takes no lock: it reads a bucket while others may change it. Its result is a hint until
+//! the caller has pinned the buffer and compared the tag. A search may miss a page if a buffer of
+//! the chain moves to another chain at that moment. So a thread that finds nothing searches again
+//! under the bucket's lock before it acts on that.
 //!
-//! Buckets change under a lock, one for many of them.
+//! Buckets change under a lock that several of them share.
 
-use super::OwnLine;
+use super::cache_line::CacheLine;
 use super::desc::{Descriptor, NONE};
 use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use forebay_aio::sync::{Mutex, MutexGuard};
@@ -27,18 +27,19 @@ use forebay_format::PageTag;
 
 const LOCKS: usize = 256;
 
-/// How far a look without a lock follows a chain. Longer ones are all but impossible; but a look
-/// that is led astray may not go on for ever.
+/// How many links of a chain a search without a lock follows. Chains are never that long in
+/// practice; the bound keeps a search that strays into another chain from running forever.
 const FAR: usize = 32;
 
 const ENTRIES: usize = 8;
-/// The lowest bit of each of a word's four marks, and the highest.
+/// The lowest bit of each of a word's four marks.
 const LOWEST: u64 = 0x0001_0001_0001_0001;
+/// The highest bit of each.
 const HIGHEST: u64 = LOWEST << 15;
 
 #[repr(align(64))]
 struct Bucket {
-    /// Four in each word, the first one lowest. That of an entry without a buffer means nothing.
+    /// Four in each word, the first one lowest. The mark of an entry without a buffer is arbitrary.
     marks: [AtomicU64; 2],
     bufs: [AtomicU32; ENTRIES],
     more: AtomicU32,
@@ -50,10 +51,10 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 /// The page table of one pool.
 pub(crate) struct PageTable {
     buckets: Box<[Bucket]>,
-    locks: Box<[OwnLine<Mutex<()>>]>,
+    locks: Box<[CacheLine<Mutex<()>>]>,
 }
 
-/// The right to change the buckets of one lock; and one of them.
+/// A bucket, and the lock that allows changes to it.
 pub(crate) struct Locked<'a> {
     bucket: &'a Bucket,
     hash: u64,
@@ -61,7 +62,7 @@ pub(crate) struct Locked<'a> {
     _lock: MutexGuard<'a, ()>,
 }
 
-/// Hash of a tag: multiply and fold; neighbours fall into different places.
+/// Hashes a tag by multiplying and folding; neighbours fall into different buckets.
 pub(crate) fn hash_tag(tag: &PageTag) -> u64 {
     const K: u64 = 0x9E37_79B9_7F4A_7C15;
     let fold = |h: u64, v: u64| {
@@ -79,8 +80,8 @@ fn mark(hash: u64) -> u64 {
     hash & 0xffff
 }
 
-/// The highest bit of each mark in a word that is equal to `mark`; of higher ones by chance as
-/// well.
+/// Returns the highest bit of each mark in a word that equals `mark`. Marks above an equal one may
+/// be reported by chance.
 fn equal_marks(word: u64, mark: u64) -> u64 {
     let differ = word ^ (mark * LOWEST);
     differ.wrapping_sub(LOWEST) & !differ & HIGHEST
@@ -95,11 +96,11 @@ impl Bucket {
         }
     }
 
-    /// The buffer that holds the page, as far as one can see.
+    /// Returns the buffer that seems to contain the page.
     fn find(&self, descs: &[Descriptor], hash: u64, tag: &PageTag) -> Option<u32> {
         let [low, high] =
             [0, 1].map(|n| equal_marks(self.marks[n].load(Ordering::Acquire), mark(hash)));
-        // Bit 15 of each sixteen is an entry of the first word, bit 14 one of the second.
+        // Bit 15 of each 16 stands for an entry of the first word, bit 14 for one of the second.
         let mut equal = low | high >> 1;
         while equal != 0 {
             let bit = equal.trailing_zeros() as usize;
@@ -127,20 +128,21 @@ impl PageTable {
         let buckets = (buffers / 2).next_power_of_two();
         PageTable {
             buckets: (0..buckets).map(|_| Bucket::new()).collect(),
-            locks: (0..LOCKS.min(buckets)).map(|_| OwnLine(Mutex::new(()))).collect(),
+            locks: (0..LOCKS.min(buckets)).map(|_| CacheLine(Mutex::new(()))).collect(),
         }
     }
 
+    /// The index of the bucket for a hash.
     fn place(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.buckets.len() - 1)
     }
 
-    /// A buffer that seems to hold the page.
+    /// Returns the buffer that seems to contain the page.
     pub(crate) fn hint(&self, descs: &[Descriptor], hash: u64, tag: &PageTag) -> Option<u32> {
         self.buckets[self.place(hash)].find(descs, hash, tag)
     }
 
-    /// Locks the bucket that a hash falls into.
+    /// Locks the bucket of a hash.
     pub(crate) fn lock<'a>(&'a self, descs: &'a [Descriptor], hash: u64) -> Locked<'a> {
         let place = self.place(hash);
         let _lock = self.locks[place % self.locks.len()].lock();
@@ -149,10 +151,10 @@ impl PageTable {
 }
 
 impl Locked<'_> {
-    /// The buffer that holds the page.
+    /// Returns the buffer that contains the page.
     pub(crate) fn find(&self, tag: &PageTag) -> Option<u32> {
         let found = self.bucket.find(self.descs, self.hash, tag);
-        // A chain longer than one may follow without a lock.
+        // The chain may be longer than a search without a lock follows.
         found.or_else(|| self.chain().find(|&buf| self.descs[buf as usize].has_tag(tag)))
     }
 
@@ -163,7 +165,7 @@ impl Locked<'_> {
         })
     }
 
-    /// Adds a buffer whose page is not there. Its tag is set.
+    /// Adds a buffer, whose tag is set. The table does not contain its page.
     pub(crate) fn insert(&self, buf: u32) {
         let Bucket { marks, bufs, more } = self.bucket;
         let free = bufs.iter().position(|slot| slot.load(Ordering::Relaxed) == NONE);
@@ -178,7 +180,7 @@ impl Locked<'_> {
         more.store(buf, Ordering::Release);
     }
 
-    /// Takes a buffer out. False if it is not there.
+    /// Removes a buffer. Returns false if it is not there.
     pub(crate) fn remove(&self, buf: u32) -> bool {
         if let Some(slot) = self.bucket.bufs.iter().find(|slot| slot.load(Ordering::Relaxed) == buf)
         {
@@ -189,7 +191,7 @@ impl Locked<'_> {
         let mut links = std::iter::once(&self.bucket.more)
             .chain(self.chain().map(|at| &self.descs[at as usize].next));
         match links.find(|link| link.load(Ordering::Relaxed) == buf) {
-            // Its own link stays: whoever stands on it finds the way on.
+            // The removed buffer keeps its link, so that a search that has reached it can go on.
             Some(link) => link.store(next.load(Ordering::Relaxed), Ordering::Release),
             None => return false,
         }
@@ -235,10 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn a_full_bucket_goes_on_in_a_chain() {
+    fn a_full_bucket_continues_in_a_chain() {
         const N: u32 = 60;
         let (table, descs) = (PageTable::new(64), descs(64));
-        // As if all had the same hash.
+        // All with the same hash.
         for buf in 0..N {
             insert(&table, &descs, buf, &tag(buf), 7);
         }

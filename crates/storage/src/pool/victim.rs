@@ -1,58 +1,60 @@
-//! A buffer for a new page: the ring's next one, or what the clock sweep finds.
+//! The search for a victim: a buffer for a new page, from a ring or from the clock sweep.
 //!
-//! The hand lowers usage counts as it passes and stops at an unpinned buffer with count 0. A dirty
-//! one has its write started and is passed over; a clean one is taken out of the page table and
-//! belongs to the caller alone: pinned once, without a tag.
+//! The clock's hand lowers usage counts as it passes, and stops at an unpinned buffer with count 0.
+//! If that buffer is dirty, its write is started and the hand moves on. If it is clean, it is taken
+//! out of the page table. It then belongs to the caller alone: pinned once, without a tag.
 
+use super::buffer_pool::BufferPool;
 use super::desc::{
     DIRTY, Descriptor, IO_ERROR, READING, REF_ONE, TAG_VALID, USAGE_MASK, USAGE_ONE, VALID,
     WRITING, refcount, usage,
 };
-use super::write::Started;
-use super::{BufferPool, Ring, Strategy, table};
+use super::strategy::{Ring, Strategy};
+use super::table;
+use super::victim_writes::VictimWrites;
 use crate::error::StorageError;
 use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::{self as aio, IoContext, IoOp};
 
-/// What became of a candidate that a thread had pinned alone.
-pub(super) enum Claim {
-    /// It is the caller's, and held a page before.
+/// What became of a candidate that the caller had pinned alone.
+pub(crate) enum Claim {
+    /// It is the caller's. It contained a page before.
     Evicted,
-    /// It is the caller's, and was empty.
+    /// It is the caller's. It was empty.
     Empty,
-    /// Someone else wanted it; the pin is given back.
+    /// Another thread wanted it.
     Lost,
 }
 
-/// Where a search for a victim may go on.
+/// A step of the search for a victim.
 enum Candidate {
-    /// A buffer that was idle, pinned by the caller now.
+    /// An idle buffer, which the caller has pinned now.
     Pinned(u32),
-    /// Something has changed.
+    /// A buffer may have become free.
     LookAgain,
-    /// Without waiting there is nothing to be had.
-    Nowhere,
+    /// All buffers are pinned, and the caller does not wait.
+    None,
 }
 
 impl BufferPool {
-    /// A buffer that belongs to the caller alone. None if all are pinned and the caller is not
-    /// `patient`.
+    /// Finds a buffer that belongs to the caller alone. None if all are pinned and the caller must
+    /// not wait.
     pub(super) fn take_victim(
         &self,
         io: &mut aio::Backend,
         strategy: Strategy,
         ring: &mut Ring,
-        patient: bool,
+        may_wait: bool,
     ) -> Result<Option<u32>, StorageError> {
         let context = strategy.context();
-        self.counters.allocated();
+        self.counters.allocated.add(1);
         let turn = ring.advance();
-        if ring.begins_stretch(self.run_limit())
+        if ring.is_nth_turn(self.run_limit())
             && matches!(strategy, Strategy::BulkWrite | Strategy::Vacuum)
         {
             self.write_ahead_of_ring(io, ring, context);
         }
-        // A buffer that can't be cleaned leaves the ring, as one that others want does.
+        // A buffer that cannot be cleaned, or that others want, leaves the ring.
         if let Some(buf) = turn
             && self.claim_ring_buffer(io, buf)
             && let Ok(Claim::Evicted | Claim::Empty) = self.clean_and_evict(io, buf, context)
@@ -60,32 +62,32 @@ impl BufferPool {
             io.count(self.object(), context, IoOp::Reuse, 1);
             return Ok(Some(buf));
         }
-        let mut started = Started::default();
-        let found = self.search(io, context, patient, &mut started);
-        self.leave_started(io, started);
+        let mut started = VictimWrites::default();
+        let found = self.search(io, context, may_wait, &mut started);
+        self.forget_writes(io, started);
         if let Ok(Some(buf)) = found {
             ring.remember(buf);
         }
         found
     }
 
-    /// Goes on with the clock's hand until a clean buffer is the caller's own.
+    /// Moves the clock's hand until a clean buffer belongs to the caller.
     fn search(
         &self,
         io: &mut aio::Backend,
         context: IoContext,
-        patient: bool,
-        started: &mut Started,
+        may_wait: bool,
+        started: &mut VictimWrites,
     ) -> Result<Option<u32>, StorageError> {
         loop {
-            let buf = match self.candidate(io, patient, started)? {
+            let buf = match self.candidate(io, may_wait, started)? {
                 Candidate::Pinned(buf) => buf,
                 Candidate::LookAgain => continue,
-                Candidate::Nowhere => return Ok(None),
+                Candidate::None => return Ok(None),
             };
             if self.desc(buf).load() & DIRTY != 0 {
                 if started.is_full() {
-                    // Not patient: there is no time for more.
+                    // The caller must not wait for one of its writes.
                     self.core.unpin(buf);
                     return Ok(None);
                 }
@@ -103,15 +105,15 @@ impl BufferPool {
         }
     }
 
-    /// The next buffer that may do.
+    /// Finds the next candidate.
     fn candidate(
         &self,
         io: &mut aio::Backend,
-        patient: bool,
-        started: &mut Started,
+        may_wait: bool,
+        started: &mut VictimWrites,
     ) -> Result<Candidate, StorageError> {
         if started.is_full()
-            && patient
+            && may_wait
             && let Some(buf) = self.await_started(io, started)?
         {
             return Ok(Candidate::Pinned(buf));
@@ -119,18 +121,18 @@ impl BufferPool {
         if let Some(buf) = self.sweep() {
             return Ok(Candidate::Pinned(buf));
         }
-        if !patient {
-            return Ok(Candidate::Nowhere);
+        if !may_wait {
+            return Ok(Candidate::None);
         }
         if started.is_empty() {
             self.await_buffer(io)?;
             return Ok(Candidate::LookAgain);
         }
-        // All are pinned, some by our own writes.
+        // All are pinned, some of them by writes of this search.
         Ok(self.await_started(io, started)?.map_or(Candidate::LookAgain, Candidate::Pinned))
     }
 
-    /// All buffers are pinned: ends an I/O that pins one, or sleeps until a pin is given back.
+    /// Completes an I/O that pins a buffer; if there is none, sleeps until a pin is released.
     #[cold]
     fn await_buffer(&self, io: &mut aio::Backend) -> Result<(), StorageError> {
         io.submit();
@@ -147,30 +149,29 @@ impl BufferPool {
         }
     }
 
-    /// Pins the ring's buffer if nobody uses it; waits for its write-out, which the ring itself
-    /// began.
+    /// Pins the ring's buffer if nobody uses it. Waits for its write, which the ring started.
     fn claim_ring_buffer(&self, io: &mut aio::Backend, buf: u32) -> bool {
         let desc = self.desc(buf);
         if desc.load() & WRITING != 0
             && let Some(wait) = desc.io()
         {
             if !io.is_done(wait) {
-                self.counters.ring_waited();
+                self.counters.ring_waited.add(1);
             }
             io.wait(wait);
         }
-        desc.pin_alone(|s| refcount(s) == 0 && usage(s) <= 1)
+        desc.pin_where(|s| refcount(s) == 0 && usage(s) <= 1)
     }
 
     /// Moves the clock's hand to the next unpinned buffer with usage count 0, and pins it. None if
-    /// a whole round met pinned buffers only.
+    /// all buffers were pinned during a whole round.
     fn sweep(&self) -> Option<u32> {
         let buffers = self.core.descs.len() as u64;
         let mut pinned_in_a_row = 0;
         while pinned_in_a_row < buffers {
             let hand = self.hand.fetch_add(1, Ordering::Relaxed);
-            if self.demand.is_due(hand) {
-                self.demand.call();
+            if self.cleaner_wakeup.is_due(hand) {
+                self.cleaner_wakeup.wake();
             }
             let at = (hand % buffers) as usize;
             let desc = &self.core.descs[at];
@@ -193,9 +194,9 @@ impl BufferPool {
         None
     }
 
-    /// Makes a candidate, pinned by the caller, the caller's own. After an error or a loss its pin
-    /// is given back.
-    pub(super) fn clean_and_evict(
+    /// Writes a pinned candidate if it is dirty, and evicts its page. After an error or a loss the
+    /// caller's pin is released.
+    pub(crate) fn clean_and_evict(
         &self,
         io: &mut aio::Backend,
         buf: u32,
@@ -221,19 +222,19 @@ impl BufferPool {
         Ok(claim)
     }
 
-    /// Takes a clean buffer, pinned by the caller only, out of the page table.
+    /// Takes a clean buffer out of the page table, if the caller's pin is the only one.
     fn evict(&self, buf: u32) -> Claim {
         let desc = self.desc(buf);
         if desc.load() & TAG_VALID == 0 {
-            // Only the clock and rings reach buffers without a tag, and the first to pin it has it.
+            // Only the clock and rings reach buffers without a tag. The first to pin one owns it.
             return if refcount(desc.load()) == 1 { Claim::Empty } else { Claim::Lost };
         }
         if self.remove_from_table(buf, DIRTY) { Claim::Evicted } else { Claim::Lost }
     }
 
-    /// Takes a buffer's tag away, if the caller's pin is the only one and none of `unless` nor an
-    /// I/O is set.
-    pub(super) fn remove_from_table(&self, buf: u32, unless: u64) -> bool {
+    /// Removes a buffer's tag, if the caller's pin is the only one and the state contains neither
+    /// an I/O nor any flag of `unless`.
+    pub(crate) fn remove_from_table(&self, buf: u32, unless: u64) -> bool {
         let desc = self.desc(buf);
         let tag = desc.tag();
         let hash = table::hash_tag(&tag);

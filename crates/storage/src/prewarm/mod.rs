@@ -1,39 +1,36 @@
-//! Bringing a relation into memory, in three ways, and a look at what the kernel caches.
+//! Prewarming: reading a relation ahead of use, in three ways; and what the kernel caches of it.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `scratch` | reading and dropping what was read |
-//! | `kernel` | the kernel's cache: asking it to read, and how much of a file it has |
+//! | `scratch` | reading the blocks into scratch memory |
+//! | `kernel` | asking the kernel to read, and how much of a file it caches |
 
 mod kernel;
 mod scratch;
 
-pub use kernel::kernel_cached_pages;
+pub use kernel::{KernelCached, kernel_cached_pages};
 
-use crate::Backend;
 use crate::error::StorageError;
-use crate::pool::{BufferPool, Strategy};
+use crate::pool::{Backend, BufferPool, Strategy};
 use crate::stream::{ReadStream, StreamFlags, StreamSettings};
 use forebay_format::{BlockNumber, Fork, RelFileLocator};
+use scratch::DEPTH;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where prewarm brings the blocks.
+/// Where prewarming reads the blocks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrewarmMode {
-    /// Asks the kernel to read them ahead, and does not wait. With direct I/O there is nothing that
-    /// the kernel could read into, and nothing is done; neither does PostgreSQL.
+    /// The kernel's cache: asks the kernel to read ahead, and does not wait. With direct I/O there
+    /// is no such cache, and nothing happens; the same is true of PostgreSQL.
     Prefetch,
-    /// Reads them and drops them, unverified: into the kernel's cache, if files go through it.
+    /// Scratch memory, without verification. This fills the kernel's cache, if files go through it.
     Read,
-    /// Into the buffer pool.
+    /// The buffer pool.
     Buffer,
 }
 
-/// Reads in flight at once.
-const DEPTH: u32 = 32;
-
-/// Brings blocks `range` of a fork in, and returns how many they are.
+/// Reads blocks `range` of a fork ahead of use, and returns their number.
 pub fn prewarm(
     pool: &Arc<BufferPool>,
     be: &mut Backend,
@@ -68,5 +65,19 @@ pub fn prewarm(
             }
             Ok(n)
         }
+    }
+}
+
+impl BufferPool {
+    /// Reads a whole fork ahead of use; see [`prewarm`].
+    pub fn prewarm(
+        self: &Arc<Self>,
+        be: &mut Backend,
+        rel: RelFileLocator,
+        fork: Fork,
+        mode: PrewarmMode,
+    ) -> Result<u64, StorageError> {
+        let blocks = self.nblocks(rel, fork)?;
+        prewarm(self, be, rel, fork, 0..blocks, mode)
     }
 }

@@ -1,10 +1,8 @@
-//! A stream of reads through scratch memory: combined, several in flight, each part of the memory
-//! used again when its read has ended.
+//! Reads through scratch memory: combined, with several in flight. Each part of the memory is
+//! reused when its read has ended.
 
-use super::DEPTH;
-use crate::Backend;
 use crate::error::StorageError;
-use crate::pool::BufferPool;
+use crate::pool::{Backend, BufferPool};
 use crate::smgr::Transfer;
 use forebay_aio::{HugePages, IoMemory, Region};
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, RelFileLocator};
@@ -12,7 +10,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Reads the blocks and drops them.
+/// Reads in flight at once.
+pub(super) const DEPTH: u32 = 32;
+
+/// Reads the blocks and drops them. Returns their number.
 pub(super) fn read(
     pool: &Arc<BufferPool>,
     be: &mut Backend,
@@ -23,10 +24,10 @@ pub(super) fn read(
     let smgr = pool.smgr();
     let combine = pool.config.combine_limit;
     let part = combine as usize * BLOCK_SIZE;
-    // In huge pages, a device needs to be told of fewer pieces of memory.
+    // The device is told of fewer pieces if the memory has huge pages.
     let scratch = Region::with_huge_pages(part * DEPTH as usize, HugePages::Transparent)?;
     if range.len() > (4 * combine * DEPTH) as usize {
-        pool.aio().register_memory(&scratch); // pays when each part is used several times
+        pool.aio().register_memory(&scratch); // Worth it if each part is used several times.
     }
     let mut in_flight: VecDeque<Transfer> = VecDeque::with_capacity(DEPTH as usize);
     let mut result = Ok(());
@@ -37,10 +38,9 @@ pub(super) fn read(
         {
             result = smgr.finish(&mut be.io, oldest);
         }
-        // A read ends where combined reads of the relation do, so that the next ones lie within one
-        // segment each.
+        // A read ends where combined reads of the relation end, so that it lies within one segment.
         let n = pool.combinable(at).min(range.end - at);
-        // The oldest read, whose part this was, has ended.
+        // The read that used this part before has ended.
         let memory = IoMemory::new(
             Arc::clone(&scratch),
             turn % DEPTH as usize * part,

@@ -1,75 +1,35 @@
-//! Growth: blocks of zeros at a fork's end, many by one system call, and taking them back where the
-//! disk is full.
+//! Growth: appending many blocks of zeros with one system call, and taking them back if the disk is
+//! full.
 //!
-//! Space is allocated, not written: a new page's first write is the one with data in it. Where the
-//! file system does not allocate, or by setting, zeros are written. A relation of some size has
-//! more space set aside than it asks for, which is no part of the file: an allocation waits until
-//! all I/O on the file has ended, so it had better be rare while the file is being filled.
+//! Space is allocated, not written, so that a new page is written first when it contains data.
+//! Zeros are written if file_extend_method says so or if the file system cannot allocate.
+//!
+//! An allocation waits until all I/O on the file has ended. To allocate rarely, a large relation
+//! reserves more space than requested beyond the end of its file.
 
-use super::{BLOCK, Smgr};
-use crate::error::StorageError;
-use crate::smgr::RelFork;
-use forebay_aio::sync::atomic::{AtomicBool, Ordering};
+use super::extend_method::ExtendMethod;
+use super::fork::RelFork;
+use super::manager::{BLOCK, Smgr};
+use crate::error::{StorageError, errno_of};
+use forebay_aio::sync::atomic::Ordering;
 use forebay_aio::{self as aio, AioError, Errno, File};
 use forebay_format::{BlockNumber, Fork, RelFileLocator};
 
-/// Bytes of zeros in one write.
+/// Bytes in one write of zeros.
 const ZEROS_AT_ONCE: u64 = 1 << 20;
-/// Which part of its size a growing relation sets aside, and how many blocks at most (16 MB).
+/// A growing relation reserves this fraction of its size ...
 const RESERVE_SHARE: u32 = 8;
+/// ... but at most this many blocks (16 MB).
 const RESERVE_MOST: u32 = 2048;
 
-/// How files grow: PostgreSQL's file_extend_method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ExtendMethod {
-    /// Space is allocated; where the file system can't, zeros are written.
-    #[default]
-    PosixFallocate,
-    /// Zeros are written.
-    WriteZeros,
-}
-
-impl ExtendMethod {
-    /// Every method, by its name.
-    pub const NAMES: [(&'static str, ExtendMethod); 2] = [
-        ("posix_fallocate", ExtendMethod::PosixFallocate),
-        ("write_zeros", ExtendMethod::WriteZeros),
-    ];
-
-    /// The method of that name.
-    pub fn by_name(name: &str) -> Option<ExtendMethod> {
-        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
-    }
-}
-
-/// How files grow at present.
-#[derive(Debug)]
-pub(super) struct Growing {
-    /// Zeros are to be written.
-    zeros: AtomicBool,
-    /// The file system turned out not to allocate.
-    refused: AtomicBool,
-}
-
-impl Growing {
-    pub(super) fn new(method: ExtendMethod) -> Growing {
-        let zeros = AtomicBool::new(method == ExtendMethod::WriteZeros);
-        Growing { zeros, refused: AtomicBool::new(false) }
-    }
-
-    fn allocates(&self) -> bool {
-        !self.zeros.load(Ordering::Relaxed) && !self.refused.load(Ordering::Relaxed)
-    }
-}
-
 impl Smgr {
-    /// How files grow from now on, those of temporary relations too.
+    /// Sets how files grow from now on, also those of temporary relations.
     pub fn set_extend_method(&self, method: ExtendMethod) {
         self.growing.zeros.store(method == ExtendMethod::WriteZeros, Ordering::Relaxed);
     }
 
-    /// Appends `n` blocks of zeros, and returns the first one's number. For files without pages in
-    /// the pool.
+    /// Appends `n` blocks of zeros and returns the number of the first. Only for files without
+    /// pages in the pool.
     pub fn extend(
         &self,
         io: &mut aio::Backend,
@@ -80,32 +40,30 @@ impl Smgr {
         io.submit();
         let entry = self.fork(rel, fork);
         let _lock = entry.extending.lock();
-        let first = self.size_locked(&entry, rel, fork)?;
-        self.grow_locked(io, &entry, rel, fork, first, n)?;
+        let first = self.size_locked(&entry)?;
+        self.grow_locked(io, &entry, first, n)?;
         entry.set_size(u64::from(first) + u64::from(n));
         Ok(first)
     }
 
-    /// Makes room for blocks `first..first + n`, which read as zeros, under the extension lock. The
-    /// new size is not published: the caller does, with [`RelFork::set_size`]. After an error the
+    /// Grows the files by blocks `first..first + n`, which read as zeros. The caller holds the
+    /// extension lock, and publishes the new size with [`RelFork::set_size`]. After an error the
     /// files have their old sizes.
     pub(crate) fn grow_locked(
         &self,
         io: &mut aio::Backend,
         entry: &RelFork,
-        rel: RelFileLocator,
-        fork: Fork,
         first: BlockNumber,
         n: u32,
     ) -> Result<(), StorageError> {
         if u64::from(first) + u64::from(n) >= u64::from(u32::MAX) {
-            return Err(StorageError::TooManyBlocks { relation: rel.path(fork) });
+            return Err(StorageError::TooManyBlocks { relation: entry.rel.path(entry.fork) });
         }
         let mut at = first;
         while at < first + n {
             let count = self.room_in_segment(at).min(first + n - at);
-            if let Err(error) = self.grow_segment(io, entry, rel, fork, at, count) {
-                self.take_back(entry, rel, fork, first, at + count);
+            if let Err(error) = self.grow_segment(io, entry, at, count) {
+                self.take_back(entry, first, at + count);
                 return Err(error);
             }
             at += count;
@@ -117,31 +75,29 @@ impl Smgr {
         &self,
         io: &mut aio::Backend,
         entry: &RelFork,
-        rel: RelFileLocator,
-        fork: Fork,
         at: BlockNumber,
         count: u32,
     ) -> Result<(), StorageError> {
         let segment = self.segment_of(at);
-        let (file, created) = self.open_segment(entry, rel, fork, segment, segment > 0)?;
+        let (file, created) = self.open_segment(entry, segment, segment > 0)?;
         let grown = if self.growing.allocates() {
             self.allocate(io, entry, &file, at, count)
         } else {
             self.write_zeros(io, &file, at, count)
         };
         grown.map_err(|error| StorageError::Extend {
-            file: self.segment_name(rel, fork, segment),
+            file: self.segment_name(entry.rel, entry.fork, segment),
             block: at,
-            errno: error.errno().unwrap_or(Errno::IO),
+            errno: errno_of(&error),
         })?;
-        self.sync.request_segment(rel, fork, segment);
+        self.sync.request_segment(entry.rel, entry.fork, segment);
         if created {
             self.sync.request_directory(file.path());
         }
         Ok(())
     }
 
-    /// Allocates blocks at a file's end, out of what is set aside or with more being set aside.
+    /// Appends blocks to a file from the reserved space. If that is used up, reserves more.
     fn allocate(
         &self,
         io: &mut aio::Backend,
@@ -156,8 +112,8 @@ impl Smgr {
         if entry.reserved() >= u64::from(at) + u64::from(count) {
             return names.set_len(file, offset + len);
         }
-        // It will wait for direct I/O on the file anyhow, but in a sleep in which nobody could
-        // finish ours.
+        // The call below waits for direct I/O on the file. While it sleeps nobody could complete
+        // this backend's own I/O, so that is finished first.
         io.quiesce();
         let ahead = (at / RESERVE_SHARE).min(RESERVE_MOST).min(self.room_in_segment(at));
         if ahead > count {
@@ -166,8 +122,9 @@ impl Smgr {
                     entry.set_reserved(u64::from(at) + u64::from(ahead));
                     return names.set_len(file, offset + len);
                 }
-                // Gives back what it may have got of it.
+                // Frees the part that may have been reserved.
                 Err(e) if e.errno() == Some(Errno::NOSPC) => names.set_len(file, offset)?,
+                // A reservation only saves time; the allocation below decides.
                 Err(_) => {}
             }
         }
@@ -176,7 +133,7 @@ impl Smgr {
                 self.growing.refused.store(true, Ordering::Relaxed);
                 self.write_zeros(io, file, at, count)
             }
-            // Some file systems say so of single files.
+            // Some file systems refuse single files only.
             Err(e) if e.errno() == Some(Errno::INVAL) => self.write_zeros(io, file, at, count),
             allocated => allocated,
         }
@@ -204,24 +161,17 @@ impl Smgr {
         Ok(())
     }
 
-    /// Takes back a growth that failed half-way: the files end at `keep` again.
-    fn take_back(
-        &self,
-        entry: &RelFork,
-        rel: RelFileLocator,
-        fork: Fork,
-        keep: BlockNumber,
-        end: BlockNumber,
-    ) {
+    /// Undoes a growth that failed half-way: the files end at block `keep` again.
+    fn take_back(&self, entry: &RelFork, keep: BlockNumber, end: BlockNumber) {
         let per_segment = self.config.segment_blocks;
-        // Cutting a file also gives back what was set aside behind its end.
+        // Truncating a file also frees the space reserved beyond its end.
         entry.set_reserved(0);
         for segment in (keep / per_segment..=(end - 1) / per_segment).rev() {
             let start = segment * per_segment;
             let undone = if start >= keep && segment > 0 {
-                self.remove_segment(entry, rel, fork, segment)
+                self.remove_segment(entry, segment)
             } else {
-                self.cut_segment(entry, rel, fork, segment, keep - start)
+                self.cut_segment(entry, segment, keep - start)
             };
             if let Err(error) = undone {
                 tracing::warn!(%error, "could not take back a failed extension");

@@ -1,111 +1,111 @@
-//! Pages that were written and not seen on the disk since: what a checkpoint reads back, where that
-//! is wanted ([`SmgrConfig::verify_writes`](super::SmgrConfig::verify_writes)).
+//! The pages that were written and not yet confirmed on disk. A checkpoint reads them back if
+//! `SmgrConfig::verify_writes` is set.
 //!
-//! A page is noted when its write has *ended*, and before it turns clean, as its sync is requested;
-//! it is struck off once it was found on the disk as that write left it. Written again meanwhile,
-//! it stays noted. What is noted after a round of syncs has begun is for the next round: its sync
-//! may be. A write that failed strikes a page off as well: nobody knows what is there now, and the
-//! page, still dirty, will be written again. Writes past the pool are not looked for.
+//! A page is recorded when its write has *ended*, together with the sync request and before the
+//! page turns clean. It is removed when it is found on disk as that write left it. If it is written
+//! again meanwhile, it stays recorded. A page that is recorded after a round of syncs has begun is
+//! read back in the next round, because its sync may belong to that one.
 //!
-//! It takes some 40 bytes a page, for those that were written since the last checkpoint.
+//! A failed write removes a page too: its contents on disk are unknown, and the page is still dirty
+//! and will be written again. Writes past the pool are not recorded.
+//!
+//! A page takes about 40 bytes here.
 
+use super::fork::ForkKey;
 use forebay_aio::sync::Mutex;
 use forebay_format::checksum::page_checksum;
 use forebay_format::page::stored_checksum;
 use forebay_format::{BlockNumber, Fork, Lsn, Page, PageBytes, PageTag, RelFileLocator};
 use std::collections::BTreeMap;
 
-/// A fork of a relation.
-type ForkKey = (RelFileLocator, Fork);
-
-/// What tells a page from all others that were ever written to its block.
+/// Identifies a page among all that were ever written to its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// Where the record of its last change ends in the log.
+    /// The end of the WAL record of its last change.
     lsn: Lsn,
-    /// Pages may change without a record of their own.
+    /// Tells pages apart that changed without a record.
     checksum: u16,
 }
 
 impl Version {
-    /// Of a page that is written to `block` or was read from there. Without `checksums` nobody
-    /// keeps the one in its header up to date.
+    /// The version of a page that is written to `block` or was read from there. Without `checksums`
+    /// the checksum in its header is not up to date, so one is computed.
     pub(crate) fn of(page: &PageBytes, block: BlockNumber, checksums: bool) -> Version {
         let checksum = if checksums { stored_checksum(page) } else { page_checksum(page, block) };
         Version { lsn: Page::new(page).lsn(), checksum }
     }
 }
 
-/// A page as it was written last.
+/// A page as it was last written.
 #[derive(Debug, Clone, Copy)]
-struct Noted {
+struct Recorded {
     version: Version,
-    /// The round of syncs that was the latest then.
+    /// The latest round of syncs at that time.
     round: u64,
 }
 
-type Pages = BTreeMap<BlockNumber, Noted>;
+type Pages = BTreeMap<BlockNumber, Recorded>;
 
-/// Neighbours of one segment that are to be read back.
+/// Neighbouring pages of one segment that are to be read back.
 #[derive(Debug)]
 pub(crate) struct WrittenRun {
     /// The first page.
     pub(crate) first: PageTag,
-    /// Of it and those that follow.
+    /// The versions of the first page and of those that follow.
     pub(crate) versions: Vec<Version>,
 }
 
 impl WrittenRun {
-    /// Its pages.
+    /// Returns the pages with their versions.
     pub(crate) fn pages(&self) -> impl Iterator<Item = (PageTag, Version)> {
         let tags = (self.first.block..).map(|block| PageTag { block, ..self.first });
         tags.zip(self.versions.iter().copied())
     }
 
-    /// The block behind it.
+    /// Returns the block after the last page.
     pub(crate) fn end(&self) -> BlockNumber {
         self.first.block.saturating_add(self.versions.len() as u32)
     }
 }
 
-/// The pages.
+/// The recorded pages.
 #[derive(Debug)]
 pub(crate) struct WrittenPages {
-    /// False: none is ever noted.
-    wanted: bool,
-    state: Mutex<State>,
+    /// False if no pages are to be recorded.
+    enabled: bool,
+    record: Mutex<Record>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Record {
     round: u64,
     forks: BTreeMap<ForkKey, Pages>,
 }
 
 impl WrittenPages {
-    pub(crate) fn new(wanted: bool) -> WrittenPages {
-        WrittenPages { wanted, state: Mutex::default() }
+    pub(crate) fn new(enabled: bool) -> WrittenPages {
+        WrittenPages { enabled, record: Mutex::default() }
     }
 
-    /// A round of syncs begins.
+    /// Begins a round of syncs.
     pub(crate) fn begin_round(&self) {
-        self.state.lock().round += 1;
+        self.record.lock().round += 1;
     }
 
-    /// Neighbours from `first` on were written.
-    pub(crate) fn note(&self, first: &PageTag, versions: impl Iterator<Item = Version>) {
-        if !self.wanted {
+    /// Records that neighbours from `first` on were written.
+    pub(crate) fn record(&self, first: &PageTag, versions: impl Iterator<Item = Version>) {
+        if !self.enabled {
             return;
         }
-        let mut state = self.state.lock();
-        let round = state.round;
-        let pages = state.forks.entry((first.rel, first.fork)).or_default();
-        pages.extend((first.block..).zip(versions.map(|version| Noted { version, round })));
+        let mut record = self.record.lock();
+        let round = record.round;
+        let pages = record.forks.entry((first.rel, first.fork)).or_default();
+        pages.extend((first.block..).zip(versions.map(|version| Recorded { version, round })));
     }
 
-    /// What `count` neighbours are on the disk is not known any more: a write of them has failed,
-    /// or goes past the pool.
-    pub(crate) fn strike_off(&self, first: &PageTag, count: u32) {
+    /// Removes `count` neighbours, whose contents on disk are no longer known: a write of them has
+    /// failed, or goes past the pool.
+    pub(crate) fn remove(&self, first: &PageTag, count: u32) {
         self.change(first.rel, first.fork, |_, pages| {
             for block in (first.block..).take(count as usize) {
                 pages.remove(&block);
@@ -113,28 +113,28 @@ impl WrittenPages {
         });
     }
 
-    /// A page is on the disk in this version. If it was written before the round, that is settled.
-    pub(crate) fn seen(&self, tag: &PageTag, version: Version) {
+    /// Confirms that a page is on disk in this version. If it was recorded before the round, it is
+    /// removed.
+    pub(crate) fn confirm(&self, tag: &PageTag, version: Version) {
         self.change(tag.rel, tag.fork, |round, pages| {
             if pages
                 .get(&tag.block)
-                .is_some_and(|noted| noted.version == version && noted.round < round)
+                .is_some_and(|page| page.version == version && page.round < round)
             {
                 pages.remove(&tag.block);
             }
         });
     }
 
-    /// A fork is cut to `n` blocks.
-    pub(crate) fn cut(&self, rel: RelFileLocator, fork: Fork, n: BlockNumber) {
-        // They may be many, and everybody's writes and reads need the lock: they go when it is
-        // free.
+    /// Removes the pages from block `n` on, as the fork is truncated.
+    pub(crate) fn truncate(&self, rel: RelFileLocator, fork: Fork, n: BlockNumber) {
+        // There may be many. They are freed without the lock, which all writes and reads need.
         drop(self.change(rel, fork, |_, pages| pages.split_off(&n)));
     }
 
-    /// A fork is dropped.
-    pub(crate) fn forget(&self, rel: RelFileLocator, fork: Fork) {
-        let pages = self.state.lock().forks.remove(&(rel, fork));
+    /// Removes all pages of a fork.
+    pub(crate) fn remove_fork(&self, rel: RelFileLocator, fork: Fork) {
+        let pages = self.record.lock().forks.remove(&(rel, fork));
         drop(pages);
     }
 
@@ -144,61 +144,62 @@ impl WrittenPages {
         fork: Fork,
         change: impl FnOnce(u64, &mut Pages) -> T,
     ) -> Option<T> {
-        let mut state = self.state.lock();
-        let round = state.round;
-        let pages = state.forks.get_mut(&(rel, fork))?;
+        let mut record = self.record.lock();
+        let round = record.round;
+        let pages = record.forks.get_mut(&(rel, fork))?;
         let changed = change(round, pages);
         if pages.is_empty() {
-            state.forks.remove(&(rel, fork));
+            record.forks.remove(&(rel, fork));
         }
         Some(changed)
     }
 
-    /// What a page was when it was written last; None if it was seen since, or is no more.
+    /// Returns the version of a page when it was last written; None if it is not recorded.
     pub(crate) fn version(&self, tag: &PageTag) -> Option<Version> {
-        Some(self.state.lock().forks.get(&(tag.rel, tag.fork))?.get(&tag.block)?.version)
+        Some(self.record.lock().forks.get(&(tag.rel, tag.fork))?.get(&tag.block)?.version)
     }
 
-    /// Which of these neighbours, just read, are not what was written there last. None: it is no
-    /// valid page.
-    pub(crate) fn unlike(
+    /// Compares neighbours that were just read with what was last written there, and calls
+    /// `on_mismatch` with the index of each that differs. A version of None is that of an invalid
+    /// page.
+    pub(crate) fn find_mismatches(
         &self,
         first: &PageTag,
         read: impl Iterator<Item = Option<Version>>,
-        mut each: impl FnMut(usize),
+        mut on_mismatch: impl FnMut(usize),
     ) {
-        if !self.wanted {
+        if !self.enabled {
             return;
         }
-        let state = self.state.lock();
-        let Some(pages) = state.forks.get(&(first.rel, first.fork)) else { return };
+        let record = self.record.lock();
+        let Some(pages) = record.forks.get(&(first.rel, first.fork)) else { return };
         for ((n, version), block) in read.enumerate().zip(first.block..) {
-            if pages.get(&block).is_some_and(|noted| Some(noted.version) != version) {
-                each(n);
+            if pages.get(&block).is_some_and(|page| Some(page.version) != version) {
+                on_mismatch(n);
             }
         }
     }
 
-    /// The forks with pages that are noted now.
+    /// Returns the forks with recorded pages.
     pub(crate) fn forks(&self) -> Vec<ForkKey> {
-        self.state.lock().forks.keys().copied().collect()
+        self.record.lock().forks.keys().copied().collect()
     }
 
-    /// The first neighbours from block `from` on that were written before the round, as many as
-    /// `most` gives for the first of them.
-    pub(crate) fn run(
+    /// Returns the first neighbours from block `from` on that were recorded before the round. There
+    /// are at most as many as `most` returns for the first of them.
+    pub(crate) fn next_run(
         &self,
         (rel, fork): ForkKey,
         from: BlockNumber,
         most: impl FnOnce(BlockNumber) -> u32,
     ) -> Option<WrittenRun> {
-        let state = self.state.lock();
-        let pages = state.forks.get(&(rel, fork))?;
-        let (&block, _) = pages.range(from..).find(|(_, noted)| noted.round < state.round)?;
+        let record = self.record.lock();
+        let pages = record.forks.get(&(rel, fork))?;
+        let (&block, _) = pages.range(from..).find(|(_, page)| page.round < record.round)?;
         let neighbours = pages.range(block..).zip(block..).take(most(block) as usize);
         let versions = neighbours
-            .take_while(|((at, noted), expected)| *at == expected && noted.round < state.round)
-            .map(|((_, noted), _)| noted.version);
+            .take_while(|((at, page), expected)| *at == expected && page.round < record.round)
+            .map(|((_, page), _)| page.version);
         Some(WrittenRun { first: PageTag { rel, fork, block }, versions: versions.collect() })
     }
 }
@@ -217,10 +218,10 @@ mod tests {
         Version { lsn: Lsn(n), checksum: n as u16 }
     }
 
-    /// The noted blocks, by runs of at most three.
+    /// The recorded blocks, in runs of at most three.
     fn runs(pages: &WrittenPages) -> Vec<Vec<BlockNumber>> {
         let (mut runs, mut from) = (Vec::new(), 0);
-        while let Some(run) = pages.run((REL, Fork::Main), from, |_| 3) {
+        while let Some(run) = pages.next_run((REL, Fork::Main), from, |_| 3) {
             from = run.end();
             runs.push(run.pages().map(|(tag, _)| tag.block).collect());
         }
@@ -228,10 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_of_neighbours_and_no_longer_than_asked_for() {
+    fn runs_consist_of_neighbours_and_have_a_bounded_length() {
         let pages = WrittenPages::new(true);
-        pages.note(&tag(2), (1..=4).map(version));
-        pages.note(&tag(9), (1..=1).map(version));
+        pages.record(&tag(2), (1..=4).map(version));
+        pages.record(&tag(9), (1..=1).map(version));
         assert!(runs(&pages).is_empty(), "for the next round");
         pages.begin_round();
         assert_eq!(runs(&pages), [vec![2, 3, 4], vec![5], vec![9]]);
@@ -239,30 +240,30 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_struck_off_in_the_version_that_was_seen() {
+    fn a_page_is_removed_only_in_the_version_that_was_confirmed() {
         let pages = WrittenPages::new(true);
-        pages.note(&tag(0), (1..=2).map(version));
+        pages.record(&tag(0), (1..=2).map(version));
         pages.begin_round();
-        pages.note(&tag(1), [version(7)].into_iter());
-        pages.seen(&tag(0), version(1));
-        pages.seen(&tag(1), version(2));
+        pages.record(&tag(1), [version(7)].into_iter());
+        pages.confirm(&tag(0), version(1));
+        pages.confirm(&tag(1), version(2));
         assert_eq!((pages.version(&tag(0)), pages.version(&tag(1))), (None, Some(version(7))));
-        pages.seen(&tag(1), version(7));
+        pages.confirm(&tag(1), version(7));
         assert_eq!(pages.version(&tag(1)), Some(version(7)), "its sync may be of the next round");
         pages.begin_round();
-        pages.seen(&tag(1), version(7));
+        pages.confirm(&tag(1), version(7));
         assert!(pages.forks().is_empty());
     }
 
     #[test]
-    fn what_is_gone_or_unknown_is_not_looked_for() {
+    fn removed_pages_are_not_read_back() {
         let pages = WrittenPages::new(true);
-        pages.note(&tag(0), (0..8).map(version));
+        pages.record(&tag(0), (0..8).map(version));
         pages.begin_round();
-        pages.strike_off(&tag(1), 2);
-        pages.cut(REL, Fork::Main, 6);
+        pages.remove(&tag(1), 2);
+        pages.truncate(REL, Fork::Main, 6);
         assert_eq!(runs(&pages), [vec![0], vec![3, 4, 5]]);
-        pages.forget(REL, Fork::Main);
+        pages.remove_fork(REL, Fork::Main);
         assert!(pages.forks().is_empty());
     }
 }

@@ -1,13 +1,15 @@
-//! How far a stream looks ahead, and how much it reads at once. Two questions with two answers:
+//! How far a stream looks ahead, and how much it reads at once. These are two distances:
 //!
-//! | distance | answers | grows | falls |
+//! | distance | what it bounds | grows | falls |
 //! |---|---|---|---|
-//! | `ahead` | how many blocks are to be on their way, so that nobody waits | when a wait really blocked | with hits |
-//! | `combine` | how many neighbours go into one read | with each read, waited for or not | with hits |
+//! | `ahead` | blocks to read ahead, to avoid waits | when a wait blocks | with hits |
+//! | `combine` | neighbours in one read | with each read | with hits |
 //!
-//! So a scan whose reads all end before their turn (the kernel had the pages, or the method reads
-//! at once) pins few pages and still reads in full runs. Both fall only after as many hits in a row
-//! as the stream looks ahead: a cached page here and there costs nothing.
+//! So a scan whose reads all end before their turn pins few pages, and still reads in full size.
+//! That is the case if the kernel has the pages cached, or if the method reads synchronously.
+//!
+//! Both distances fall only after as many hits in a row as the stream looks ahead. So a cached page
+//! here and there does not slow a scan down.
 
 /// The two distances, in blocks.
 #[derive(Debug)]
@@ -26,56 +28,56 @@ impl Distance {
         Distance { ahead: 1, combine: 1, most_ahead, most_combine, hold: 0 }
     }
 
-    /// As at the beginning.
+    /// Sets the distances to those of a new stream.
     pub(crate) fn least(&mut self) {
         (self.ahead, self.combine, self.hold) = (1, 1, 0);
     }
 
-    /// As after many waits.
+    /// Sets the distances to those after many waits.
     pub(crate) fn in_full(&mut self) {
         self.ahead = self.most_ahead;
         self.combine = self.most_combine;
     }
 
-    /// As after many reads that nobody waited for.
+    /// Sets the distances to those after many reads without a wait.
     pub(crate) fn combine_in_full(&mut self) {
         self.combine = self.most_combine;
     }
 
-    /// Blocks to be on their way.
+    /// Returns the number of blocks to read ahead.
     pub(crate) fn ahead(&self) -> u32 {
         self.ahead
     }
 
-    /// Neighbours to be read at once.
+    /// Returns the number of neighbours to read at once.
     pub(crate) fn combine(&self) -> u32 {
         self.combine
     }
 
-    /// Blocks that the stream may have in hand.
+    /// Returns the number of blocks that the stream may hold.
     pub(crate) fn window(&self) -> u32 {
-        // A read may be made whole beyond the distance.
+        // The last read may extend beyond the distance.
         (if self.ahead > 1 { self.ahead + self.combine - 1 } else { self.combine })
             .min(self.most_ahead)
     }
 
-    /// Nothing but hits for long: no look-ahead at all.
+    /// Whether there were only hits for long, so that the stream does not look ahead.
     pub(crate) fn is_least(&self) -> bool {
         self.ahead == 1 && self.combine == 1
     }
 
-    /// A read was started.
+    /// Notes that a read was started.
     pub(crate) fn read(&mut self) {
         self.combine = self.combine.saturating_mul(2).min(self.most_combine);
         self.hold = self.ahead;
     }
 
-    /// A page was not there in its turn.
+    /// Notes that a page was not in memory when its turn came.
     pub(crate) fn waited(&mut self) {
         self.ahead = self.ahead.max(self.combine).saturating_mul(2).min(self.most_ahead);
     }
 
-    /// A page was in memory when it was looked for.
+    /// Notes that a page was in memory already.
     pub(crate) fn hit(&mut self) {
         if self.hold > 0 {
             self.hold -= 1;
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_grow_without_waits_and_look_ahead_only_with_them() {
+    fn reads_grow_without_waits_and_look_ahead_grows_only_with_them() {
         let mut distance = Distance::new(512, 16);
         (0..5).for_each(|_| distance.read());
         assert_eq!((distance.ahead(), distance.combine(), distance.window()), (1, 16, 16));
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hit_here_and_there_changes_nothing_but_a_row_of_them_does() {
+    fn only_many_hits_in_a_row_lower_the_distances() {
         let mut distance = Distance::new(64, 16);
         distance.in_full();
         for _ in 0..100 {
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn no_distance_leaves_its_bounds() {
+    fn distances_stay_within_their_bounds() {
         let mut distance = Distance::new(1, 16);
         distance.in_full();
         distance.read();

@@ -1,18 +1,18 @@
-//! Where a stream gets its block numbers from.
+//! The source of a stream's block numbers.
 
 use forebay_format::BlockNumber;
 
-/// What names the blocks of a stream, in its order, which may be any.
+/// Names the blocks of a stream, in any order.
 ///
-/// A closure that returns block numbers until it returns None is one. [`WithData`] is one that
-/// hands a value along with each block; a type of one's own can be led elsewhere between two passes
-/// ([`ReadStream::source_mut`](super::ReadStream::source_mut)).
+/// A closure that returns block numbers until it returns None is a source. [`WithData`] adds a
+/// value to each block. A type of the caller's own can be changed during the scan through
+/// `ReadStream::source_mut`.
 pub trait BlockSource {
-    /// What comes out beside each page.
+    /// The value that the stream returns with each page.
     type Data;
 
-    /// The next block. None: there is none now. It is asked again only after the stream was told to
-    /// [`resume`](super::ReadStream::resume), or was reset.
+    /// Returns the next block; None if there is none now. After that it is asked again only if the
+    /// stream is resumed or reset.
     fn next_block(&mut self) -> Option<(BlockNumber, Self::Data)>;
 }
 
@@ -24,8 +24,8 @@ impl<F: FnMut() -> Option<BlockNumber>> BlockSource for F {
     }
 }
 
-/// A closure that returns a block number and a value of the caller's, which comes out with the
-/// block's page.
+/// A closure that returns a block number and a value, which the stream returns with the block's
+/// page.
 #[derive(Debug)]
 pub struct WithData<F>(pub F);
 

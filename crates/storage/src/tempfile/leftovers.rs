@@ -1,25 +1,25 @@
-//! What a crash has left of temporary files, removed before anyone makes new ones.
+//! Removing the temporary files that a crash left behind, before new ones are made.
 
-use super::{DIRECTORY, PREFIX, TempFiles};
+use super::files::{DIRECTORY, PREFIX, TempFiles};
 use forebay_aio::{AioError, FileKind, Namespace};
 use forebay_format::ids::TABLESPACE_VERSION_DIR;
 use std::path::{Path, PathBuf};
 
-/// What was found at the start.
+/// The result of removing leftovers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftoverReport {
-    /// Files that are gone, those in directories included.
+    /// Files removed, including those in directories.
     pub removed: u64,
-    /// Files and directories of other names, which stay.
+    /// Files and directories with unexpected names, which were left alone.
     pub unexpected: u64,
-    /// What could not be removed or looked at; the log says why.
+    /// Files and directories that could not be removed or listed; the log has the reasons.
     pub failed: u64,
 }
 
 impl TempFiles {
-    /// Removes what is left of temporary files, in all tablespaces, also of PostgreSQL's:
-    /// everything in the directories `pgsql_tmp` whose name begins so. For the start, when there
-    /// are no sessions. What can't be removed is logged and in nobody's way.
+    /// Removes leftover temporary files of all tablespaces, also PostgreSQL's: everything in a
+    /// `pgsql_tmp` directory whose name begins in that way. Only for the start, before there are
+    /// sessions. Failures are logged and do no harm.
     pub fn remove_leftovers(&self) -> LeftoverReport {
         let names = self.aio.namespace().as_ref();
         let mut sweep = Sweep { names, report: LeftoverReport::default() };
@@ -32,6 +32,16 @@ impl TempFiles {
             sweep.directory(&dir);
         }
         sweep.report
+    }
+
+    /// Removes all files, even those in use, and makes no new ones, as the engine stops. Files that
+    /// are dropped later touch nothing on disk.
+    pub fn close(&self) -> LeftoverReport {
+        let mut closed = self.closed.write();
+        if std::mem::replace(&mut *closed, true) {
+            return LeftoverReport::default();
+        }
+        self.remove_leftovers()
     }
 }
 
@@ -56,8 +66,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// A file, or a directory with all that is in it (PostgreSQL's parallel workers share files in
-    /// such).
+    /// Removes a file, or a directory with its contents: PostgreSQL's parallel workers share files
+    /// in directories.
     fn remove(&mut self, path: &Path, kind: FileKind) {
         let removed = if kind == FileKind::Directory {
             for (name, kind) in self.list(path) {
@@ -72,7 +82,7 @@ impl Sweep<'_> {
         self.note(removed);
     }
 
-    /// The names in a directory; none if it is not there.
+    /// Lists a directory; a missing one is empty.
     fn list(&mut self, dir: &Path) -> Vec<(PathBuf, FileKind)> {
         match self.names.list(dir) {
             Ok(entries) => {
@@ -86,12 +96,11 @@ impl Sweep<'_> {
     }
 
     fn note(&mut self, done: Result<(), AioError>) {
-        match done {
-            Err(error) if !error.is_not_found() => {
-                self.report.failed += 1;
-                tracing::warn!("{error}");
-            }
-            _ => {}
+        if let Err(error) = done
+            && !error.is_not_found()
+        {
+            self.report.failed += 1;
+            tracing::warn!("{error}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The way out of a temporary file.
+//! Reading a temporary file.
 //!
 //! ```text
-//!   the file --> reads in flight --> the buffer being read --> read_exact() or fill() + consume()
-//!                 ahead of it, as far as waits that blocked have shown to be needed
+//!   the file --> reads in flight --> current buffer --> read_exact() or fill() + consume()
+//!                as many as waits that blocked have shown to be necessary
 //! ```
 //!
-//! After an error the reader stands where it stood: the next call reads there again.
+//! After an error the reader keeps its position, and the next call reads there again.
 
-use super::TempOptions;
-use super::file::Stored;
+use super::options::TempOptions;
+use super::stored::Stored;
 use crate::error::StorageError;
 use crate::stream::Distance;
 use forebay_aio::sync::Arc;
@@ -20,18 +20,18 @@ use std::ops::Range;
 const ALIGN: u64 = IO_ALIGN as u64;
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// Reads a temporary file, or a part of it, and keeps the file.
+/// Reads a temporary file or a part of it. The file exists as long as the reader.
 pub struct TempReader {
     stored: Arc<Stored>,
     options: TempOptions,
-    /// Behind the last byte to be read.
+    /// The end of the part, in bytes.
     end: u64,
-    /// The next byte to be given out.
+    /// The position of the next byte to be returned.
     at: u64,
-    /// Where the next read begins.
+    /// The position of the next read.
     next: u64,
     current: Option<Chunk>,
-    /// Reads in flight, or finished and not looked at; in file order, up to `next`.
+    /// Reads in flight or finished that were not taken; in file order, up to `next`.
     pending: VecDeque<Pending>,
     distance: Distance,
     free: Vec<AlignedBuf>,
@@ -53,7 +53,7 @@ struct Pending {
 impl TempReader {
     pub(super) fn new(stored: Arc<Stored>, part: Range<u64>, options: TempOptions) -> TempReader {
         let combine = (options.bytes() / BLOCK_SIZE) as u32;
-        // At least two blocks: one is no look-ahead.
+        // At least two blocks, since one would be no look-ahead.
         let ahead = combine.saturating_mul(options.depth).max(combine).max(2);
         TempReader {
             stored,
@@ -68,18 +68,18 @@ impl TempReader {
         }
     }
 
-    /// Where in the file the next byte is.
+    /// Returns the position of the next byte in the file.
     pub fn position(&self) -> u64 {
         self.at
     }
 
-    /// Bytes from here to the end.
+    /// Returns the number of bytes from here to the end.
     pub fn left(&self) -> u64 {
         self.end.saturating_sub(self.at)
     }
 
-    /// The next bytes, as many as are in memory, at least one unless this is the end. They come
-    /// again until [`Self::consume`] takes them. For who can do without a copy.
+    /// Returns the next bytes without copying: as many as are in memory, and none only at the end.
+    /// The same bytes are returned until [`Self::consume`] skips them.
     pub fn fill(&mut self, io: &mut aio::Backend) -> Result<&[u8], StorageError> {
         if self.in_memory().is_empty() && self.at < self.end {
             self.load(io)?;
@@ -87,7 +87,7 @@ impl TempReader {
         Ok(self.in_memory())
     }
 
-    /// Goes on by `n` bytes, which need not have been read.
+    /// Moves on by `n` bytes, which need not have been read.
     pub fn consume(&mut self, n: usize) {
         self.at = self.at.saturating_add(n as u64).min(self.end.max(self.at));
     }
@@ -117,7 +117,7 @@ impl TempReader {
         Ok(done)
     }
 
-    /// Reads `into.len()` bytes; an error if there are fewer, and then none is taken.
+    /// Reads `into.len()` bytes. If there are fewer, returns an error and reads none.
     pub fn read_exact(
         &mut self,
         io: &mut aio::Backend,
@@ -129,8 +129,8 @@ impl TempReader {
         self.read(io, into).map(drop)
     }
 
-    /// Goes to a place in the file. Behind the reader's end there is nothing to be read. What was
-    /// read ahead is given up, unless it goes on there.
+    /// Moves to a position in the file; beyond the reader's end there is nothing to read. Buffers
+    /// that were read ahead are kept only if they cover the position.
     pub fn seek(&mut self, io: &mut aio::Backend, to: u64) {
         self.at = to;
         let within = |offset: u64, len: usize| (offset..offset + len as u64).contains(&to);
@@ -149,7 +149,7 @@ impl TempReader {
         }
     }
 
-    /// What of the buffer being read was not given out.
+    /// Returns the rest of the current buffer.
     fn in_memory(&self) -> &[u8] {
         let Some(chunk) = &self.current else { return &[] };
         let from = self.at.checked_sub(chunk.offset).and_then(|n| usize::try_from(n).ok());
@@ -163,7 +163,7 @@ impl TempReader {
         self.free.extend(self.current.take().map(|chunk| chunk.buffer));
     }
 
-    /// Brings in the piece of the file that holds the next byte.
+    /// Loads the piece of the file that contains the next byte.
     fn load(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
         self.recycle();
         let begin = self
@@ -171,7 +171,7 @@ impl TempReader {
             .front()
             .map_or((self.next, ALIGN), |first| (first.offset, first.len as u64));
         if !(begin.0..begin.0 + begin.1).contains(&self.at) {
-            // Consumed without having been read.
+            // Bytes were consumed without having been read.
             self.seek(io, self.at);
         }
         if self.pending.is_empty() {
@@ -185,7 +185,7 @@ impl TempReader {
         }
         let (mut buffer, mut result) = io.finish_owned(read);
         if matches!(&result, Err(AioError::Resource { errno: Errno::CANCELED, .. })) {
-            // It was read ahead before a transaction's end, which no report outlives.
+            // The end of a transaction has discarded the result of a read ahead.
             (buffer, result) = self.read_again(io, buffer, offset, len)?;
         }
         match self.judge(offset, len, result) {
@@ -213,7 +213,7 @@ impl TempReader {
         Ok(io.finish_owned(again))
     }
 
-    /// Whether a read of `len` bytes brought all that belongs to the reader.
+    /// Checks that a read of `len` bytes returned all that belongs to the reader.
     fn judge(
         &self,
         offset: u64,
@@ -230,7 +230,7 @@ impl TempReader {
         }
     }
 
-    /// Starts reads until enough are on their way.
+    /// Starts reads until the distance is reached.
     fn look_ahead(&mut self, io: &mut aio::Backend) {
         let ahead = u64::from(self.distance.ahead());
         if ahead <= 1 || self.options.depth == 0 {
@@ -241,7 +241,7 @@ impl TempReader {
             io.begin_batch();
         }
         while self.next < self.end && self.pending_bytes() < ahead * BLOCK {
-            // What can't be started now is an error when it is wanted.
+            // A read that cannot be started now causes an error when its bytes are needed.
             if self.start(io).is_err() {
                 break;
             }
@@ -255,11 +255,11 @@ impl TempReader {
         self.pending.front().map_or(0, |first| self.next - first.offset)
     }
 
-    /// Starts the next read. There is something to be read.
+    /// Starts the next read. The end is not reached yet.
     fn start(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
         let most = u64::from(self.distance.combine()) * BLOCK;
-        // A direct file ends with a whole piece; of a buffered one, and of a part, no more is read
-        // than belongs to it.
+        // A direct file ends with a whole aligned piece. Of a buffered file, and of a part, no more
+        // is read than belongs to the reader.
         let mut len = most.min(self.end - self.next);
         if self.stored.is_direct() {
             len = len.next_multiple_of(ALIGN);

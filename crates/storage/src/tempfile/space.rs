@@ -1,21 +1,21 @@
-//! What one session has in temporary files, and may have.
+//! The space that one session uses, and may use, for temporary files.
 
 use crate::error::StorageError;
 use forebay_aio::sync::Arc;
 use forebay_aio::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// The account of one session. Its files hold it, and give back what they took when they go.
+/// The account of one session. Its files refer to it, and give back their space when they go.
 #[derive(Debug)]
 pub struct TempSpace {
-    /// temp_file_limit in kB; below 0: none.
+    /// temp_file_limit in kB; negative: no limit.
     limit: AtomicI64,
-    /// log_temp_files in kB; below 0: nothing is logged.
+    /// log_temp_files in kB; negative: nothing is logged.
     log_from: AtomicI64,
     used: AtomicU64,
 }
 
 impl TempSpace {
-    /// Nothing used, no limit, nothing logged.
+    /// Makes an account with nothing used, no limit, and nothing logged.
     pub fn new() -> Arc<TempSpace> {
         Arc::new(TempSpace {
             limit: AtomicI64::new(-1),
@@ -24,23 +24,24 @@ impl TempSpace {
         })
     }
 
-    /// Sets temp_file_limit, in kB; below 0: none. What is used already stays, even above it.
+    /// Sets temp_file_limit, in kB; negative: no limit. Space in use above the limit stays in use.
     pub fn set_limit(&self, kilobytes: i64) {
         self.limit.store(kilobytes, Relaxed);
     }
 
-    /// Sets log_temp_files: files from so many kB on are logged when they go; below 0: none are.
+    /// Sets log_temp_files, in kB: files of at least this size are logged when they go; negative:
+    /// no files.
     pub fn set_log_from(&self, kilobytes: i64) {
         self.log_from.store(kilobytes, Relaxed);
     }
 
-    /// Bytes in the session's files.
+    /// Returns the bytes in the session's files.
     pub fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
 
-    /// Takes bytes that are about to be written; an error, and nothing taken, if that is more than
-    /// the session may have.
+    /// Counts bytes that are about to be written. If they exceed the limit, returns an error and
+    /// counts none.
     pub(super) fn take(&self, bytes: u64) -> Result<(), StorageError> {
         let used = self.used.fetch_add(bytes, Relaxed) + bytes;
         let limit = self.limit.load(Relaxed);

@@ -1,28 +1,34 @@
-//! The way into a temporary file.
+//! Writing a temporary file.
 //!
 //! ```text
-//!   write_all() or room() + advance() --> the buffer being filled --> writes in flight, at most `depth` --> the file
-//!                                              ^------------ buffers that have come back ------------+
+//!   write_all(), or room() + advance()
+//!     --> current buffer --> writes in flight, at most `depth` --> the file
+//!              ^---------- buffers of finished writes ----------+
 //! ```
 //!
-//! After an error the writer gives that error to every call. Dropped before [`TempWriter::finish`],
-//! it takes the file with it.
+//! After an error the writer returns that error from every call. If it is dropped before
+//! [`TempWriter::finish`], the file is removed.
 
-use super::file::Stored;
-use super::{TempFile, TempOptions};
-use crate::error::StorageError;
+use super::file::TempFile;
+use super::files::{DIRECTORY, PREFIX, TempFiles};
+use super::options::TempOptions;
+use super::space::TempSpace;
+use super::stored::Stored;
+use crate::error::{StorageError, file_error};
 use forebay_aio::sync::Arc;
-use forebay_aio::{self as aio, AlignedBuf, IO_ALIGN, OwnedIo};
+use forebay_aio::sync::atomic::Ordering::Relaxed;
+use forebay_aio::{self as aio, AlignedBuf, Errno, IO_ALIGN, OwnedIo};
 use std::collections::VecDeque;
+use std::path::Path;
 
 /// Appends to a temporary file.
 pub struct TempWriter {
     stored: Arc<Stored>,
     options: TempOptions,
-    /// The buffer being filled, and up to where it is.
+    /// The current buffer, and how many of its bytes are filled.
     filling: Option<AlignedBuf>,
     filled: usize,
-    /// Where in the file it goes.
+    /// The position of the current buffer in the file.
     offset: u64,
     /// The oldest first.
     in_flight: VecDeque<InFlight>,
@@ -33,6 +39,30 @@ pub struct TempWriter {
 struct InFlight {
     io: OwnedIo,
     offset: u64,
+}
+
+impl TempFiles {
+    /// Creates an empty file for the session `owner`.
+    pub fn create(
+        self: &Arc<Self>,
+        owner: i32,
+        space: &Arc<TempSpace>,
+        options: TempOptions,
+    ) -> Result<TempWriter, StorageError> {
+        loop {
+            let n = self.next.fetch_add(1, Relaxed);
+            let name = format!("base/{DIRECTORY}/{PREFIX}{owner}.{n}");
+            match self.make(&name) {
+                Ok(file) => {
+                    let stored = Stored::new(Arc::clone(self), name, file, Arc::clone(space));
+                    return Ok(TempWriter::new(stored, options));
+                }
+                // A leftover of a crash that could not be removed at the start.
+                Err(error) if error.errno() == Some(Errno::EXIST) => {}
+                Err(error) => return Err(file_error("create", Path::new(&name), &error)),
+            }
+        }
+    }
 }
 
 impl TempWriter {
@@ -49,12 +79,12 @@ impl TempWriter {
         }
     }
 
-    /// Bytes taken so far.
+    /// Returns the number of bytes taken so far.
     pub fn len(&self) -> u64 {
         self.offset + self.filled as u64
     }
 
-    /// Was nothing taken yet?
+    /// Whether no bytes were taken yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -76,20 +106,21 @@ impl TempWriter {
         Ok(())
     }
 
-    /// Memory to be filled from its beginning, of at least one byte; what is in it counts after
-    /// [`Self::advance`]. For who can do without a copy.
+    /// Returns memory of at least one byte, to be filled from its start without a copy. Its
+    /// contents count after [`Self::advance`].
     pub fn room(&mut self, io: &mut aio::Backend) -> Result<&mut [u8], StorageError> {
         self.check()?;
-        if self.filling.is_none() {
-            let buffer = self.free_buffer(io)?;
-            self.filling = Some(buffer);
-            self.filled = 0;
-        }
-        let filled = self.filled;
-        Ok(self.filling.as_mut().map_or(&mut [], |buffer| &mut buffer[filled..]))
+        let buffer = match self.filling.take() {
+            Some(buffer) => buffer,
+            None => {
+                self.filled = 0;
+                self.free_buffer(io)?
+            }
+        };
+        Ok(&mut self.filling.insert(buffer)[self.filled..])
     }
 
-    /// Takes the first `n` bytes of [`Self::room`]. Panics if there is no such room.
+    /// Takes the first `n` bytes of [`Self::room`]. Panics if it is smaller.
     pub fn advance(&mut self, io: &mut aio::Backend, n: usize) -> Result<(), StorageError> {
         let size = self.filling.as_ref().map_or(0, |buffer| buffer.len());
         assert!(n <= size - self.filled.min(size), "{n} bytes are more than there was room for");
@@ -97,7 +128,7 @@ impl TempWriter {
         if self.filled == size && size > 0 { self.start(io, size) } else { Ok(()) }
     }
 
-    /// Waits for the writes in flight and gives their memory back: nothing more comes for a while.
+    /// Waits for the writes in flight and frees their memory, as no bytes will come for a while.
     pub fn rest(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
         self.check()?;
         while !self.in_flight.is_empty() {
@@ -107,7 +138,7 @@ impl TempWriter {
         Ok(())
     }
 
-    /// Writes what is left, and waits for all of it.
+    /// Writes the remaining bytes, and waits for all writes.
     pub fn finish(mut self, io: &mut aio::Backend) -> Result<TempFile, StorageError> {
         self.check()?;
         let len = self.len();
@@ -134,7 +165,7 @@ impl TempWriter {
         Err(error)
     }
 
-    /// A buffer that is nobody's, perhaps after waiting for the oldest write.
+    /// Returns a free buffer. It may have to wait for the oldest write.
     fn free_buffer(&mut self, io: &mut aio::Backend) -> Result<AlignedBuf, StorageError> {
         if self.free.is_empty() && self.in_flight.len() >= self.depth() {
             self.finish_oldest(io)?;
@@ -145,12 +176,12 @@ impl TempWriter {
         }
     }
 
-    /// Writes in flight while a buffer is being filled.
+    /// Returns the number of writes that may be in flight while a buffer is filled.
     fn depth(&self) -> usize {
         self.options.depth.max(1) as usize
     }
 
-    /// Starts to write the first `size` bytes of the buffer being filled, padding included.
+    /// Starts to write the first `size` bytes of the current buffer, padding included.
     fn start(&mut self, io: &mut aio::Backend, size: usize) -> Result<(), StorageError> {
         let Some(buffer) = self.filling.take() else { return Ok(()) };
         let bytes = std::mem::take(&mut self.filled) as u64;
@@ -159,7 +190,7 @@ impl TempWriter {
             Err(error) => return self.fail(error),
         };
         let write = io.start_write(&file, self.offset, buffer, 0..size, self.stored.target());
-        // Who drops the writer waits for its writes, and can't submit them.
+        // Submitted at once: dropping the writer waits for its writes and cannot submit them.
         io.submit();
         self.in_flight.push_back(InFlight { io: write, offset: self.offset });
         self.offset += bytes;
@@ -184,7 +215,7 @@ impl TempWriter {
 
 impl Drop for TempWriter {
     fn drop(&mut self) {
-        // The file may go now; a write behind that would make it grow again.
+        // The file may be removed now. A write after that would make it grow again.
         for write in &self.in_flight {
             self.stored.wait(write.io.wait_ref());
         }

@@ -1,7 +1,7 @@
-//! The cleaner, stepped by hand; victims; rings that clean ahead of themselves.
+//! The cleaner, stepped by hand; victims; rings that write ahead of themselves.
 
-use crate::bed::{Bed, REL, Spec, change, each, stamp, tag, version};
-use crate::log::{assert_nothing_held, dirty, pin};
+use crate::fixture::{Fixture, REL, Spec, change, each, stamp, tag, version};
+use crate::wal::{assert_nothing_held, dirty, pin};
 use forebay_aio::execute::PosixExecutor;
 use forebay_aio::sync::Duration;
 use forebay_aio::{IoContext, IoOp, MethodKind};
@@ -20,11 +20,11 @@ const UNLIMITED: CleanerOptions = CleanerOptions {
     flush_after: 0,
 };
 
-/// A pool of 64 pages that are dirty but for the first, aged by one round of the hand, which stands
-/// at the second.
-fn aged(bed: &Bed, be: &mut Backend) -> Arc<BufferPool> {
-    bed.fill(be, 300);
-    let pool = bed.cold().1;
+/// A pool of 64 pages, all dirty except the first. The clock's hand has moved one round and stands
+/// at the second page.
+fn aged(fixture: &Fixture, be: &mut Backend) -> Arc<BufferPool> {
+    fixture.fill(be, 300);
+    let pool = fixture.cold().1;
     drop(pin(&pool, be, 0));
     (1..64).for_each(|block| drop(dirty(&pool, be, block, 1)));
     drop(pin(&pool, be, 100));
@@ -36,10 +36,10 @@ const SMALL: Spec = Spec { buffers: 64, ..Spec::plain() };
 #[test]
 fn enough_clean_buffers_are_kept_ahead_of_need() {
     let spec = Spec { buffers: 256, ..Spec::plain() };
-    each(spec, |bed| {
-        let mut be = bed.backend();
-        bed.fill(&mut be, 1024);
-        let pool = bed.cold().1;
+    each(spec, |fixture| {
+        let mut be = fixture.backend();
+        fixture.fill(&mut be, 1024);
+        let pool = fixture.cold().1;
         let mut random = StdRng::seed_from_u64(7);
         let mut versions = vec![0_u64; 1024];
         let mut cleaner = Cleaner::default();
@@ -53,7 +53,8 @@ fn enough_clean_buffers_are_kept_ahead_of_need() {
                 change(&pinned, |page| stamp(page, block, *seen));
             }
         };
-        // Until the pool is full of dirty pages and the cleaner has caught up; then a steady state.
+        // First until the pool is full of dirty pages and the cleaner has caught up; then in a
+        // steady state.
         for _ in 0..20 {
             update(&mut be, 40);
             cleaner.step(&pool, &mut be, &UNLIMITED).unwrap();
@@ -70,30 +71,30 @@ fn enough_clean_buffers_are_kept_ahead_of_need() {
         assert!(waited * 100 < taken, "{waited} of {taken} were waited for");
         let dirty = after.victims_dirty - before.victims_dirty;
         assert!(dirty * 20 < taken, "{dirty} of {taken} were dirty when the hand came");
-        // It does not write pages over and over that are changed again: about one write for each
-        // page that goes.
+        // It does not repeatedly write pages that change again: about one write for each page that
+        // is evicted.
         let cleaned = after.cleaned - before.cleaned;
         assert!(cleaned <= taken + taken / 4, "{cleaned} pages cleaned, {taken} taken");
         pool.write_dirty(&mut be, WriteScope::All).unwrap();
         (0..1024).for_each(|block| {
-            assert_eq!(version(&bed.on_disk(block), block), versions[block as usize])
+            assert_eq!(version(&fixture.on_disk(block), block), versions[block as usize])
         });
     });
 }
 
 #[test]
-fn rounds_end_at_their_limit_which_is_counted() {
-    each(SMALL, |bed| {
-        let mut be = bed.backend();
-        let pool = aged(bed, &mut be);
+fn rounds_that_end_at_their_limit_are_counted() {
+    each(SMALL, |fixture| {
+        let mut be = fixture.backend();
+        let pool = aged(fixture, &mut be);
         let mut cleaner = Cleaner::default();
         let few = CleanerOptions { max_pages: 5, ..UNLIMITED };
         let report = cleaner.step(&pool, &mut be, &few).unwrap();
         assert_eq!(report, CleanReport { cleaned: 5, limited: true, idle: false });
         assert_eq!(few.rest_after(report), Duration::ZERO, "buffers are in demand");
         assert_eq!((pool.stats().cleaned, pool.stats().clean_limited), (5, 1));
-        // Nobody has needed a buffer since: it goes on, in its own time, until a quarter of the
-        // pool is clean.
+        // No buffer was needed since: it goes on after its delay, until a quarter of the pool is
+        // clean.
         for cleaned in [5, 5, 1] {
             let report = cleaner.step(&pool, &mut be, &few).unwrap();
             assert_eq!(report, CleanReport { cleaned, limited: cleaned == 5, idle: true });
@@ -110,24 +111,24 @@ fn rounds_end_at_their_limit_which_is_counted() {
 
 #[test]
 fn a_cleaner_without_pages_to_write_does_nothing() {
-    each(SMALL, |bed| {
-        let mut be = bed.backend();
-        let pool = aged(bed, &mut be);
+    each(SMALL, |fixture| {
+        let mut be = fixture.backend();
+        let pool = aged(fixture, &mut be);
         let off = CleanerOptions { max_pages: 0, ..UNLIMITED };
         let mut cleaner = Cleaner::default();
         let report = cleaner.step(&pool, &mut be, &off).unwrap();
         assert_eq!(report, CleanReport { cleaned: 0, limited: false, idle: false });
-        assert_eq!(off.rest_after(report), off.delay, "it does not try again and again");
+        assert_eq!(off.rest_after(report), off.delay, "it waits for its delay");
         assert_eq!((pool.stats().cleaned, pool.stats().clean_limited), (0, 0));
     });
 }
 
 #[test]
-fn it_leaves_alone_what_is_pinned_locked_or_used() {
-    each(SMALL, |bed| {
-        let mut be = bed.backend();
-        let pool = aged(bed, &mut be);
-        // 1 is pinned, 2 is used once more, 3 and 4 stay as they are.
+fn the_cleaner_skips_pages_that_are_pinned_locked_or_used() {
+    each(SMALL, |fixture| {
+        let mut be = fixture.backend();
+        let pool = aged(fixture, &mut be);
+        // 1 is pinned, 2 is used again, 3 and 4 are unused.
         let pinned = pin(&pool, &mut be, 1);
         drop(pin(&pool, &mut be, 2));
         let report = Cleaner::default().step(&pool, &mut be, &UNLIMITED).unwrap();
@@ -139,18 +140,18 @@ fn it_leaves_alone_what_is_pinned_locked_or_used() {
 }
 
 #[test]
-fn who_has_to_wait_for_a_victim_is_counted() {
-    let (bed, gate) = Bed::gated(SMALL, Arc::new(PosixExecutor));
-    let mut be = bed.backend();
-    bed.fill(&mut be, 300);
-    let pool = bed.cold().1;
+fn waits_for_victims_are_counted() {
+    let (fixture, gate) = Fixture::gated(SMALL, Arc::new(PosixExecutor));
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 300);
+    let pool = fixture.cold().1;
     (0..64).for_each(|n| drop(dirty(&pool, &mut be, n * 2, 1)));
     assert_eq!(pool.stats().victims_waited, 0);
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let reader = scope.spawn(|| drop(pin(&pool, &mut bed.backend(), 200)));
-        // It has started the writes of some victims, finds no clean one, and waits.
+        let reader = scope.spawn(|| drop(pin(&pool, &mut fixture.backend(), 200)));
+        // The search has started writes of some victims, finds no clean one, and waits.
         gate.await_waiters(1);
         assert!(gate.held() >= 1 && !reader.is_finished());
         gate.open();
@@ -174,40 +175,41 @@ fn load(pool: &Arc<BufferPool>, be: &mut Backend, blocks: &mut u32, n: u32) {
 
 #[test]
 fn a_bulk_load_cleans_its_ring_ahead_of_itself() {
-    each(Spec { buffers: 1024, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        bed.fill(&mut be, 8);
-        // The rest of the pool is someone else's, dirty and not to be touched by the load.
-        let pool = bed.cold().1;
+    each(Spec { buffers: 1024, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        fixture.fill(&mut be, 8);
+        // The other pages are dirty, and the load must not write them.
+        let pool = fixture.cold().1;
         let mut blocks = 8;
         load(&pool, &mut be, &mut blocks, 1200);
         let stats = pool.stats();
         assert_eq!((stats.victims_dirty, stats.victims_waited), (0, 0), "{stats:?}");
-        if bed.spec.method == MethodKind::Sync {
+        if fixture.spec.method == MethodKind::Sync {
             assert_eq!(stats.ring_waited, 0);
         }
-        // 1200 pages through a ring of 128: all but the last of them have left, in full writes.
+        // 1200 pages through a ring of 128: all except the last ones were written, in full writes.
         let (writes, reuses) = (
-            bed.count_in(IoContext::BulkWrite, IoOp::Write),
-            bed.count_in(IoContext::BulkWrite, IoOp::Reuse),
+            fixture.count_in(IoContext::BulkWrite, IoOp::Write),
+            fixture.count_in(IoContext::BulkWrite, IoOp::Reuse),
         );
         assert!(reuses >= 1200 - 128 - 16, "{reuses} reuses");
         assert!(((1200 - 128) / 16 - 1..=1200 / 8).contains(&writes), "{writes} writes");
         pool.write_dirty(&mut be, WriteScope::All).unwrap();
-        (8..blocks).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), 3));
+        (8..blocks).for_each(|block| assert_eq!(version(&fixture.on_disk(block), block), 3));
         assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
-        assert_nothing_held(bed, be);
+        assert_nothing_held(fixture, be);
     });
 }
 
-/// With a disk that does not answer a load goes on for half a ring: what it writes ahead, it does
-/// not wait for.
+/// On a disk that does not answer, a load goes on for half a ring: it does not wait for the writes
+/// that it starts ahead.
 #[test]
 fn a_bulk_load_does_not_wait_for_its_writes() {
-    let (bed, gate) = Bed::gated(Spec { buffers: 1024, ..Spec::plain() }, Arc::new(PosixExecutor));
-    let mut be = bed.backend();
-    bed.fill(&mut be, 8);
-    let pool = bed.cold().1;
+    let (fixture, gate) =
+        Fixture::gated(Spec { buffers: 1024, ..Spec::plain() }, Arc::new(PosixExecutor));
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 8);
+    let pool = fixture.cold().1;
     let mut blocks = 8;
     load(&pool, &mut be, &mut blocks, 256);
     gate.shut();
@@ -217,5 +219,5 @@ fn a_bulk_load_does_not_wait_for_its_writes() {
     assert_eq!(pool.stats().ring_waited, 0);
     gate.open();
     pool.write_dirty(&mut be, WriteScope::All).unwrap();
-    (8..blocks).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), 3));
+    (8..blocks).for_each(|block| assert_eq!(version(&fixture.on_disk(block), block), 3));
 }

@@ -1,6 +1,6 @@
-//! Many threads at once, against a model.
+//! Many threads at once, compared with a model.
 
-use crate::bed::{REL, Spec, each, full_stream, stamp, tag, version};
+use crate::fixture::{REL, Spec, each, full_stream, stamp, tag, version};
 use forebay_format::{Fork, Page, RelFileLocator};
 use forebay_storage::{
     Backend, Cleaner, CleanerOptions, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
@@ -22,7 +22,7 @@ fn bump(pin: &Pinned, block: u32) -> u64 {
     next
 }
 
-/// Updates random pages through random paths, and counts what it did.
+/// Updates random pages in random ways, and counts the updates.
 fn worker(
     pool: &std::sync::Arc<forebay_storage::BufferPool>,
     mut be: Backend,
@@ -52,15 +52,15 @@ fn worker(
 }
 
 fn torture(buffers: usize, threads: u64) {
-    each(Spec { buffers, segment_blocks: 32, combine: 8, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, PAGES);
+    each(Spec { buffers, segment_blocks: 32, combine: 8, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, PAGES);
         let model: Vec<AtomicU64> = (0..PAGES).map(|_| AtomicU64::new(0)).collect();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let (pool, model, stop) = (&pool, &model, &stop);
             scope.spawn(|| {
-                let mut be = bed.backend();
+                let mut be = fixture.backend();
                 let mut cleaner = Cleaner::default();
                 while !stop.load(Ordering::SeqCst) {
                     pool.write_dirty(&mut be, WriteScope::All).unwrap();
@@ -70,7 +70,7 @@ fn torture(buffers: usize, threads: u64) {
             });
             let workers: Vec<_> = (0..threads)
                 .map(|seed| {
-                    let be = bed.backend();
+                    let be = fixture.backend();
                     scope.spawn(move || worker(pool, be, seed, model))
                 })
                 .collect();
@@ -81,9 +81,9 @@ fn torture(buffers: usize, threads: u64) {
         pool.write_dirty(&mut be, WriteScope::All).unwrap();
         for block in 0..PAGES {
             let want = model[block as usize].load(Ordering::SeqCst);
-            assert_eq!(version(&bed.on_disk(block), block), want, "block {block}");
+            assert_eq!(version(&fixture.on_disk(block), block), want, "block {block}");
         }
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
+        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
     });
 }
 
@@ -99,16 +99,16 @@ fn updates_and_scans_in_the_smallest_pool() {
 
 #[test]
 fn extensions_never_overlap() {
-    each(Spec { buffers: 64, segment_blocks: 32, ..Spec::plain() }, |bed| {
-        bed.smgr.create(REL, Fork::Main, false).unwrap();
+    each(Spec { buffers: 64, segment_blocks: 32, ..Spec::plain() }, |fixture| {
+        fixture.smgr.create(REL, Fork::Main, false).unwrap();
         let seen = Mutex::new(BTreeSet::new());
         thread::scope(|scope| {
             for thread in 0..4u32 {
-                let (seen, bed) = (&seen, &bed);
+                let (seen, fixture) = (&seen, &fixture);
                 scope.spawn(move || {
-                    let mut be = bed.backend();
+                    let mut be = fixture.backend();
                     for n in 0..30 {
-                        let pins = bed
+                        let pins = fixture
                             .pool
                             .extend(
                                 &mut be,
@@ -120,7 +120,7 @@ fn extensions_never_overlap() {
                             .unwrap();
                         for pin in pins {
                             let block = pin.tag().block;
-                            assert!(bed.pool.nblocks(REL, Fork::Main).unwrap() > block);
+                            assert!(fixture.pool.nblocks(REL, Fork::Main).unwrap() > block);
                             let mut page = pin.lock_exclusive();
                             assert!(Page::new(&page).is_all_zeros());
                             stamp(&mut page, block, 1);
@@ -130,34 +130,35 @@ fn extensions_never_overlap() {
                                 "block {block} was given twice"
                             );
                         }
-                        // Someone else's new page may be read at once.
-                        let last = bed.pool.nblocks(REL, Fork::Main).unwrap() - 1;
-                        drop(bed.pool.read(&mut be, tag(last), Strategy::Normal).unwrap());
+                        // New pages of other threads may be read at once.
+                        let last = fixture.pool.nblocks(REL, Fork::Main).unwrap() - 1;
+                        drop(fixture.pool.read(&mut be, tag(last), Strategy::Normal).unwrap());
                     }
                 });
             }
         });
         let seen = seen.into_inner().unwrap();
-        let n = bed.pool.nblocks(REL, Fork::Main).unwrap();
+        let n = fixture.pool.nblocks(REL, Fork::Main).unwrap();
         assert_eq!(seen, (0..n).collect());
-        bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap();
-        (0..n).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), 1));
-        assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), n);
+        fixture.pool.write_dirty(&mut fixture.backend(), WriteScope::All).unwrap();
+        (0..n).for_each(|block| assert_eq!(version(&fixture.on_disk(block), block), 1));
+        assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), n);
     });
 }
 
-/// What INSERT ... SELECT does: holds the page of its scan while it asks for pages to fill.
+/// As in INSERT ... SELECT, each thread holds the page of its scan while it extends another
+/// relation.
 #[test]
 fn scans_that_extend_do_not_starve_each_other_in_the_smallest_pool() {
     const COPY: RelFileLocator = RelFileLocator::in_default(5, 16_385);
-    each(Spec { buffers: 16, segment_blocks: 64, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, PAGES);
+    each(Spec { buffers: 16, segment_blocks: 64, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, PAGES);
         pool.smgr().create(COPY, Fork::Main, false).unwrap();
         let (pool, all_have_a_page) = (&pool, &std::sync::Barrier::new(8));
         thread::scope(|scope| {
             for _ in 0..8 {
-                let mut be = bed.backend();
+                let mut be = fixture.backend();
                 scope.spawn(move || {
                     let mut blocks = 0..PAGES;
                     let flags = StreamFlags::FULL;

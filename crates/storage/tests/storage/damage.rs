@@ -1,17 +1,19 @@
-//! Pages and files that are not what they should be.
+//! Damaged pages and files.
 
-use crate::bed::{Bed, REL, Spec, change, each, each_faulty, full_stream, stamp, tag, version};
+use crate::fixture::{
+    Fixture, REL, Spec, change, each, each_faulty, full_stream, stamp, tag, version,
+};
 use forebay_aio::Errno;
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_format::Fork;
 use forebay_storage::{PrewarmMode, StorageError, Strategy, WriteScope};
 
 #[test]
-fn a_bad_page_is_named_and_its_neighbours_are_fine() {
-    each(Spec::plain(), |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 20);
-        bed.damage(7, 4000, b"rot");
+fn an_error_names_the_bad_page_and_its_neighbours_can_be_read() {
+    each(Spec::plain(), |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 20);
+        fixture.damage(7, 4000, b"rot");
         let error = pool.read_many(&mut be, REL, Fork::Main, 0, 16, Strategy::Normal).unwrap_err();
         assert_eq!(error.to_string(), "invalid page in block 7 of relation \"base/5/16384\"");
         assert_eq!(error.sqlstate(), "XX001");
@@ -21,11 +23,12 @@ fn a_bad_page_is_named_and_its_neighbours_are_fine() {
             assert_eq!(version(&pin.lock_shared().copy(), block), 0);
         }
         assert!(pool.lookup(&tag(7)).is_none());
-        assert!(
-            matches!(pool.read(&mut be, tag(7), Strategy::Normal), Err(StorageError::InvalidPage { tag: t, owner: None }) if t == tag(7))
-        );
-        // Mended (as from a backup), it can be read: the buffer does not remember.
-        bed.damage(7, 4000, &[0; 3]);
+        assert!(matches!(
+            pool.read(&mut be, tag(7), Strategy::Normal),
+            Err(StorageError::InvalidPage { tag: t, owner: None }) if t == tag(7)
+        ));
+        // After a repair, as from a backup, the page can be read: the buffer keeps no error.
+        fixture.damage(7, 4000, &[0; 3]);
         assert_eq!(
             version(&pool.read(&mut be, tag(7), Strategy::Normal).unwrap().lock_shared().copy(), 7),
             0
@@ -35,13 +38,14 @@ fn a_bad_page_is_named_and_its_neighbours_are_fine() {
 
 #[test]
 fn a_bad_header_is_found_without_checksums() {
-    let bed = Bed::new(Spec::plain());
-    let mut be = bed.backend();
-    bed.fill(&mut be, 3);
-    bed.damage(1, 12, &[0xff, 0xff]);
+    let fixture = Fixture::new(Spec::plain());
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 3);
+    fixture.damage(1, 12, &[0xff, 0xff]);
     let config =
         forebay_storage::PoolConfig { buffers: 64, checksums: false, ..Default::default() };
-    let pool = forebay_storage::BufferPool::new(config, bed.aio.clone(), bed.cold().0).unwrap();
+    let pool =
+        forebay_storage::BufferPool::new(config, fixture.aio.clone(), fixture.cold().0).unwrap();
     assert!(pool.read(&mut be, tag(0), Strategy::Normal).is_ok());
     assert!(matches!(
         pool.read(&mut be, tag(1), Strategy::Normal),
@@ -51,10 +55,10 @@ fn a_bad_header_is_found_without_checksums() {
 
 #[test]
 fn a_scan_meets_the_bad_page_in_its_turn() {
-    each(Spec::plain(), |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 40);
-        bed.damage(21, 100, b"rot");
+    each(Spec::plain(), |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 40);
+        fixture.damage(21, 100, b"rot");
         let mut blocks = 0..40;
         let mut stream = full_stream(&pool, || blocks.next(), Strategy::BulkRead, 4, 8);
         for block in 0..21 {
@@ -71,13 +75,13 @@ fn a_scan_meets_the_bad_page_in_its_turn() {
 
 #[test]
 fn a_short_file_is_named() {
-    each(Spec { segment_blocks: 8, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 14);
+    each(Spec { segment_blocks: 8, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 14);
         assert_eq!(pool.nblocks(REL, Fork::Main).unwrap(), 14);
         std::fs::OpenOptions::new()
             .write(true)
-            .open(bed.path(1))
+            .open(fixture.path(1))
             .unwrap()
             .set_len(3 * 8192 + 4096)
             .unwrap();
@@ -92,10 +96,10 @@ fn a_short_file_is_named() {
 }
 
 #[test]
-fn a_failed_read_is_raised_once_and_not_remembered() {
-    each_faulty(Spec::plain(), |bed, plan| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 4);
+fn a_failed_read_is_reported_once() {
+    each_faulty(Spec::plain(), |fixture, plan| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 4);
         plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
         let error = pool.read(&mut be, tag(2), Strategy::Normal).unwrap_err();
         assert_eq!(
@@ -111,21 +115,21 @@ fn a_failed_read_is_raised_once_and_not_remembered() {
 
 #[test]
 fn a_failed_write_leaves_pages_dirty() {
-    each_faulty(Spec::plain(), |bed, plan| {
-        let mut be = bed.backend();
-        bed.smgr.create(REL, Fork::Main, false).unwrap();
-        let pins = bed.pool.extend(&mut be, REL, Fork::Main, 3, Strategy::Normal).unwrap();
+    each_faulty(Spec::plain(), |fixture, plan| {
+        let mut be = fixture.backend();
+        fixture.smgr.create(REL, Fork::Main, false).unwrap();
+        let pins = fixture.pool.extend(&mut be, REL, Fork::Main, 3, Strategy::Normal).unwrap();
         for (pin, block) in pins.iter().zip(0..) {
             change(pin, |page| stamp(page, block, 9));
         }
         plan.add(Rule::on(Ops::WRITE).times(1), Effect::FailAfter(5000, Errno::NOSPC));
-        let error = bed.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
+        let error = fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
         assert_eq!(
             error.to_string(),
             "could not write blocks 0..2 in file \"base/5/16384\": No space left on device"
         );
         assert!(pins.iter().all(|pin| pin.is_dirty() && pin.try_lock_exclusive().is_some()));
-        assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 3);
-        assert_eq!(version(&bed.on_disk(2), 2), 9);
+        assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 3);
+        assert_eq!(version(&fixture.on_disk(2), 2), 9);
     });
 }

@@ -1,11 +1,11 @@
-//! Relations that grow: by either method, on disks that are full or can't allocate, and by many
+//! Growing relations: with each method, on disks that are full or cannot allocate, and by many
 //! backends at once.
 
-use crate::bed::{Bed, REL, Spec, change, each, each_faulty, stamp, tag, version};
+use crate::fixture::{Fixture, REL, Spec, change, each, each_faulty, stamp, tag, version};
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{Errno, IoMemory, IoOp, MethodKind, Region, WaitRef, probe_io_uring};
 use forebay_format::Fork;
-use forebay_storage::{Backend, ExtendMethod, LocalPool, StorageError, Strategy, WriteScope};
+use forebay_storage::{Backend, ExtendMethod, StorageError, Strategy, TempRelations, WriteScope};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
@@ -13,14 +13,14 @@ use std::thread;
 const SMALL: Spec = Spec { segment_blocks: 8, ..Spec::plain() };
 const THREADS: u32 = 8;
 
-/// The system calls that let a file grow.
+/// The number of system calls that made files grow.
 fn growths(plan: &FaultPlan) -> u64 {
     plan.calls(Ops::ALLOCATE) + plan.calls(Ops::RESERVE)
 }
 
-/// Extends by up to `n` blocks, and writes `mark` on each: the blocks.
-fn grow(bed: &Bed, be: &mut Backend, n: u32, mark: u64) -> Result<Vec<u32>, StorageError> {
-    let pins = bed.pool.extend(be, REL, Fork::Main, n, Strategy::Normal)?;
+/// Extends by up to `n` blocks, writes `mark` on each, and returns them.
+fn grow(fixture: &Fixture, be: &mut Backend, n: u32, mark: u64) -> Result<Vec<u32>, StorageError> {
+    let pins = fixture.pool.extend(be, REL, Fork::Main, n, Strategy::Normal)?;
     let blocks: Vec<u32> = pins.iter().map(|pin| pin.tag().block).collect();
     for pin in &pins {
         let mut page = pin.lock_exclusive();
@@ -32,21 +32,25 @@ fn grow(bed: &Bed, be: &mut Backend, n: u32, mark: u64) -> Result<Vec<u32>, Stor
     Ok(blocks)
 }
 
-/// Has [`THREADS`] backends extend by `n` blocks each, of which all but one come while that one's
-/// call is held: what each got.
-fn grow_at_once(bed: &Bed, plan: &Arc<FaultPlan>, n: u32) -> Vec<Result<Vec<u32>, StorageError>> {
-    let joined = bed.pool.stats().extensions_joined;
+/// Makes [`THREADS`] backends extend by `n` blocks each, and returns what each got. One starts
+/// first, and its call is held until all others have queued.
+fn grow_at_once(
+    fixture: &Fixture,
+    plan: &Arc<FaultPlan>,
+    n: u32,
+) -> Vec<Result<Vec<u32>, StorageError>> {
+    let joined = fixture.pool.stats().extensions_joined;
     let held = plan.hold(Rule::on(Ops::ALLOCATE).times(1));
     thread::scope(|scope| {
         let extend = |mark: u32| {
-            let mut be = bed.backend();
-            scope.spawn(move || grow(bed, &mut be, n, u64::from(mark)))
+            let mut be = fixture.backend();
+            scope.spawn(move || grow(fixture, &mut be, n, u64::from(mark)))
         };
         let first = extend(1);
         held.await_count(1);
         let others: Vec<_> = (2..=THREADS).map(extend).collect();
-        while bed.pool.stats().extensions_joined < joined + u64::from(THREADS) - 1 {
-            assert!(others.iter().all(|other| !other.is_finished()), "someone did not line up");
+        while fixture.pool.stats().extensions_joined < joined + u64::from(THREADS) - 1 {
+            assert!(others.iter().all(|other| !other.is_finished()), "a backend did not queue");
             thread::yield_now();
         }
         held.release();
@@ -54,78 +58,79 @@ fn grow_at_once(bed: &Bed, plan: &Arc<FaultPlan>, n: u32) -> Vec<Result<Vec<u32>
     })
 }
 
-/// Each block was given to one, none was lost, and all that was written on them is in the files.
-fn all_are_there(bed: &Bed, got: &[Vec<u32>]) {
+/// Checks that each block was given to one backend, none was lost, and all marks are in the files.
+fn all_are_there(fixture: &Fixture, got: &[Vec<u32>]) {
     let blocks: BTreeSet<u32> = got.iter().flatten().copied().collect();
     assert_eq!(blocks.len(), got.iter().map(Vec::len).sum::<usize>(), "a block was given to two");
-    let n = bed.pool.nblocks(REL, Fork::Main).unwrap();
+    let n = fixture.pool.nblocks(REL, Fork::Main).unwrap();
     assert_eq!(blocks, (0..n).collect());
-    assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), n);
-    let mut be = bed.backend();
-    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), n);
+    let mut be = fixture.backend();
+    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
     for (mark, blocks) in (1..).zip(got) {
-        blocks.iter().for_each(|&block| assert_eq!(version(&bed.on_disk(block), block), mark));
+        blocks.iter().for_each(|&block| assert_eq!(version(&fixture.on_disk(block), block), mark));
     }
-    assert_eq!(bed.pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
+    assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
 }
 
 #[test]
-fn who_comes_while_a_relation_grows_is_served_together() {
+fn backends_that_queue_during_an_extension_are_served_together() {
     for spec in [Spec::plain(), SMALL, Spec { buffers: 16, ..SMALL }] {
-        each_faulty(spec, |bed, plan| {
-            bed.smgr.create(REL, Fork::Main, false).unwrap();
-            let before = bed.count(IoOp::Extend);
-            let got: Vec<_> = grow_at_once(bed, plan, 2).into_iter().map(Result::unwrap).collect();
+        each_faulty(spec, |fixture, plan| {
+            fixture.smgr.create(REL, Fork::Main, false).unwrap();
+            let before = fixture.count(IoOp::Extend);
+            let got: Vec<_> =
+                grow_at_once(fixture, plan, 2).into_iter().map(Result::unwrap).collect();
             let blocks: usize = got.iter().map(Vec::len).sum();
             assert!(blocks >= THREADS as usize);
-            // One for the first; one for the others, or for each segment of theirs.
-            assert_eq!(bed.count(IoOp::Extend) - before, 2);
+            // One call for the first backend; for the others, one for each segment.
+            assert_eq!(fixture.count(IoOp::Extend) - before, 2);
             assert!(
                 growths(plan) <= 2 + blocks as u64 / u64::from(spec.segment_blocks),
                 "{plan:?}"
             );
-            all_are_there(bed, &got);
+            all_are_there(fixture, &got);
         });
     }
 }
 
 #[test]
-fn many_extend_all_the_time() {
+fn many_backends_extend_all_the_time() {
     for buffers in [16, 256] {
-        each_faulty(Spec { buffers, segment_blocks: 64, ..Spec::plain() }, |bed, plan| {
-            bed.smgr.create(REL, Fork::Main, false).unwrap();
+        each_faulty(Spec { buffers, segment_blocks: 64, ..Spec::plain() }, |fixture, plan| {
+            fixture.smgr.create(REL, Fork::Main, false).unwrap();
             let got: Vec<Vec<u32>> = thread::scope(|scope| {
                 let threads: Vec<_> = (1..=u64::from(THREADS))
                     .map(|mark| {
-                        let mut be = bed.backend();
+                        let mut be = fixture.backend();
                         scope.spawn(move || {
-                            let grow = |n: u32| grow(bed, &mut be, n % 4 + 1, mark).unwrap();
+                            let grow = |n: u32| grow(fixture, &mut be, n % 4 + 1, mark).unwrap();
                             (0..25).flat_map(grow).collect()
                         })
                     })
                     .collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
-            let (calls, requests) = (bed.count(IoOp::Extend), 25 * u64::from(THREADS));
-            eprintln!("{requests} requests, {calls} growths, {:?}", bed.pool.stats());
+            let (calls, requests) = (fixture.count(IoOp::Extend), 25 * u64::from(THREADS));
+            eprintln!("{requests} requests, {calls} growths, {:?}", fixture.pool.stats());
             assert!(calls <= requests);
             assert!(growths(plan) + plan.calls(Ops::SET_LEN) > 0);
-            all_are_there(bed, &got);
+            all_are_there(fixture, &got);
         });
     }
 }
 
 #[test]
-fn where_there_is_no_room_for_all_some_get_theirs() {
-    each_faulty(Spec { segment_blocks: 32, ..Spec::plain() }, |bed, plan| {
-        bed.smgr.create(REL, Fork::Main, false).unwrap();
-        // Room for three of eight.
+fn without_space_for_all_some_requests_succeed() {
+    each_faulty(Spec { segment_blocks: 32, ..Spec::plain() }, |fixture, plan| {
+        fixture.smgr.create(REL, Fork::Main, false).unwrap();
+        // There is space for three of eight.
         let full = |call: &forebay_aio::fault::Call| call.offset + call.len > 12 * 8192;
         plan.add(
             Rule::on(Ops::ALLOCATE | Ops::RESERVE).when(full),
             Effect::FailAfter(8192, Errno::NOSPC),
         );
-        let got = grow_at_once(bed, plan, 4);
+        let got = grow_at_once(fixture, plan, 4);
         let errors: Vec<_> = got.iter().filter_map(|got| got.as_ref().err()).collect();
         assert_eq!(errors.len(), 5);
         for error in errors {
@@ -135,184 +140,188 @@ fn where_there_is_no_room_for_all_some_get_theirs() {
             );
             assert_eq!(error.sqlstate(), "53100");
         }
-        assert_eq!(std::fs::metadata(bed.path(0)).unwrap().len(), 12 * 8192);
+        assert_eq!(std::fs::metadata(fixture.path(0)).unwrap().len(), 12 * 8192);
         plan.mend();
-        let rest = grow(bed, &mut bed.backend(), 8, 9).unwrap();
+        let rest = grow(fixture, &mut fixture.backend(), 8, 9).unwrap();
         assert_eq!(rest, (12..20).collect::<Vec<_>>());
         let mut marked: Vec<_> = got.into_iter().map(Result::unwrap_or_default).collect();
         marked.push(rest);
-        all_are_there(bed, &marked);
+        all_are_there(fixture, &marked);
     });
 }
 
 #[test]
-fn who_waits_to_extend_holds_up_nobody_else() {
-    each_faulty(Spec { buffers: 16, ..Spec::plain() }, |bed, plan| {
-        let mut be = bed.backend();
-        bed.fill(&mut be, 4);
+fn a_backend_that_waits_to_extend_blocks_nobody_else() {
+    each_faulty(Spec { buffers: 16, ..Spec::plain() }, |fixture, plan| {
+        let mut be = fixture.backend();
+        fixture.fill(&mut be, 4);
         let held = plan.hold(Rule::on(Ops::ALLOCATE).times(1));
         thread::scope(|scope| {
-            let (one, two) = (bed.backend(), bed.backend());
+            let (one, two) = (fixture.backend(), fixture.backend());
             for mut be in [one, two] {
-                scope.spawn(move || grow(bed, &mut be, 1, 1).unwrap());
+                scope.spawn(move || grow(fixture, &mut be, 1, 1).unwrap());
             }
             held.await_count(1);
-            while bed.pool.stats().extensions_joined == 0 {
+            while fixture.pool.stats().extensions_joined == 0 {
                 thread::yield_now();
             }
-            // Readers, and writers of what is there, go on; the size is what it was.
-            assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 4);
-            let pin = bed.pool.read(&mut be, tag(2), Strategy::Normal).unwrap();
+            // Readers and writers of existing pages go on; the size has not changed.
+            assert_eq!(fixture.pool.nblocks(REL, Fork::Main).unwrap(), 4);
+            let pin = fixture.pool.read(&mut be, tag(2), Strategy::Normal).unwrap();
             change(&pin, |page| stamp(page, 2, 5));
-            bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+            fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
             held.release();
         });
-        assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 6);
-        assert_eq!(version(&bed.on_disk(2), 2), 5);
+        assert_eq!(fixture.pool.nblocks(REL, Fork::Main).unwrap(), 6);
+        assert_eq!(version(&fixture.on_disk(2), 2), 5);
     });
 }
 
 #[test]
 fn zeros_are_written_by_setting() {
-    each_faulty(SMALL, |bed, plan| {
-        let mut be = bed.backend();
-        bed.smgr.set_extend_method(ExtendMethod::WriteZeros);
-        bed.fill(&mut be, 20);
-        let local = LocalPool::new(&bed.pool, 3, 16).unwrap();
+    each_faulty(SMALL, |fixture, plan| {
+        let mut be = fixture.backend();
+        fixture.smgr.set_extend_method(ExtendMethod::WriteZeros);
+        fixture.fill(&mut be, 20);
+        let local = TempRelations::new(&fixture.pool, 3, 16).unwrap();
         local.create(&mut be, REL).unwrap();
-        drop(local.extend(&mut be, REL, Fork::Main, 10, Strategy::Normal).unwrap());
+        drop(local.pool().extend(&mut be, REL, Fork::Main, 10, Strategy::Normal).unwrap());
         let before = plan.calls(Ops::WRITE);
-        assert_eq!(bed.smgr.extend(&mut be.io, REL, Fork::Main, 300).unwrap(), 20);
+        assert_eq!(fixture.smgr.extend(&mut be.io, REL, Fork::Main, 300).unwrap(), 20);
         assert_eq!(plan.calls(Ops::WRITE) - before, 38, "one for each segment");
         assert_eq!(growths(plan), 0);
-        assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), 320);
-        let pin = bed.pool.read(&mut be, tag(319), Strategy::Normal).unwrap();
+        assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), 320);
+        let pin = fixture.pool.read(&mut be, tag(319), Strategy::Normal).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros());
         drop(pin);
-        // And the other way again.
-        bed.smgr.set_extend_method(ExtendMethod::PosixFallocate);
-        bed.smgr.extend(&mut be.io, REL, Fork::Main, 8).unwrap();
+        // The setting is changed back.
+        fixture.smgr.set_extend_method(ExtendMethod::PosixFallocate);
+        fixture.smgr.extend(&mut be.io, REL, Fork::Main, 8).unwrap();
         assert!(growths(plan) > 0);
     });
 }
 
 #[test]
 fn a_disk_full_of_zeros_leaves_sizes_as_they_were() {
-    each_faulty(SMALL, |bed, plan| {
-        let mut be = bed.backend();
-        bed.smgr.set_extend_method(ExtendMethod::WriteZeros);
-        bed.fill(&mut be, 6);
-        bed.smgr.sync_pending(&mut be.io).unwrap();
-        // Two blocks find room in the first segment, eight in the second, and of the third a part.
+    each_faulty(SMALL, |fixture, plan| {
+        let mut be = fixture.backend();
+        fixture.smgr.set_extend_method(ExtendMethod::WriteZeros);
+        fixture.fill(&mut be, 6);
+        fixture.smgr.sync_pending(&mut be.io).unwrap();
+        // There is space for two blocks in the first segment, for eight in the second, and for a
+        // part of one in the third.
         let third =
             plan.add(Rule::on(Ops::WRITE).path("16384.2"), Effect::FailAfter(8192, Errno::NOSPC));
-        let error = bed.smgr.extend(&mut be.io, REL, Fork::Main, 12).unwrap_err();
+        let error = fixture.smgr.extend(&mut be.io, REL, Fork::Main, 12).unwrap_err();
         let text = "could not extend file \"base/5/16384.2\" at block 16: No space left on device";
         assert_eq!(error.to_string(), text);
         assert_eq!(plan.fired(third), 1);
-        let pages =
-            bed.pool.extend(&mut be, REL, Fork::Main, 12, Strategy::Normal).map(|pins| pins.len());
+        let pages = fixture
+            .pool
+            .extend(&mut be, REL, Fork::Main, 12, Strategy::Normal)
+            .map(|pins| pins.len());
         assert_eq!(pages.unwrap_err().to_string(), text);
-        assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 6);
-        assert_eq!(std::fs::metadata(bed.path(0)).unwrap().len(), 6 * 8192);
-        assert!(!bed.path(1).exists() && !bed.path(2).exists());
-        assert_eq!(bed.smgr.sync_pending(&mut be.io).unwrap().counts(), (1, 1));
+        assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 6);
+        assert_eq!(std::fs::metadata(fixture.path(0)).unwrap().len(), 6 * 8192);
+        assert!(!fixture.path(1).exists() && !fixture.path(2).exists());
+        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().counts(), (1, 1));
         plan.mend();
-        assert_eq!(grow(bed, &mut be, 12, 1).unwrap(), (6..18).collect::<Vec<_>>());
-        assert_eq!(bed.pool.evict_all(&mut be).unwrap(), 0);
+        assert_eq!(grow(fixture, &mut be, 12, 1).unwrap(), (6..18).collect::<Vec<_>>());
+        assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0);
     });
 }
 
 #[test]
-fn a_full_disk_gives_back_what_was_allocated() {
-    each_faulty(SMALL, |bed, plan| {
-        let mut be = bed.backend();
-        bed.fill(&mut be, 6);
-        bed.smgr.sync_pending(&mut be.io).unwrap();
+fn allocated_space_is_freed_if_the_disk_is_full() {
+    each_faulty(SMALL, |fixture, plan| {
+        let mut be = fixture.backend();
+        fixture.fill(&mut be, 6);
+        fixture.smgr.sync_pending(&mut be.io).unwrap();
         let full = Rule::on(Ops::ALLOCATE).path("16384.2").times(1);
         plan.add(full, Effect::FailAfter(8192, Errno::NOSPC));
-        let error = bed.pool.extend(&mut be, REL, Fork::Main, 12, Strategy::Normal).unwrap_err();
+        let error =
+            fixture.pool.extend(&mut be, REL, Fork::Main, 12, Strategy::Normal).unwrap_err();
         assert!(
             matches!(error, StorageError::Extend { block: 16, errno: Errno::NOSPC, .. }),
             "{error}"
         );
-        assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 6);
-        assert_eq!(std::fs::metadata(bed.path(0)).unwrap().len(), 6 * 8192);
-        assert!(!bed.path(1).exists() && !bed.path(2).exists());
-        let report = bed.smgr.sync_pending(&mut be.io).unwrap();
+        assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 6);
+        assert_eq!(std::fs::metadata(fixture.path(0)).unwrap().len(), 6 * 8192);
+        assert!(!fixture.path(1).exists() && !fixture.path(2).exists());
+        let report = fixture.smgr.sync_pending(&mut be.io).unwrap();
         assert_eq!(report.counts(), (1, 1));
         assert!(!report.longest.is_zero() && report.longest <= report.total, "{report:?}");
-        assert_eq!(grow(bed, &mut be, 12, 1).unwrap(), (6..18).collect::<Vec<_>>());
+        assert_eq!(grow(fixture, &mut be, 12, 1).unwrap(), (6..18).collect::<Vec<_>>());
     });
 }
 
 #[test]
-fn space_that_was_set_aside_in_vain_is_given_back() {
+fn reserved_space_is_freed_after_a_failure() {
     use std::os::unix::fs::MetadataExt;
-    each_faulty(Spec::plain(), |bed, plan| {
-        let mut be = bed.backend();
-        bed.smgr.create(REL, Fork::Main, false).unwrap();
-        bed.smgr.extend(&mut be.io, REL, Fork::Main, 200).unwrap();
-        // 25 blocks are to be set aside; there is room for 10, of which one is wanted.
+    each_faulty(Spec::plain(), |fixture, plan| {
+        let mut be = fixture.backend();
+        fixture.smgr.create(REL, Fork::Main, false).unwrap();
+        fixture.smgr.extend(&mut be.io, REL, Fork::Main, 200).unwrap();
+        // 25 blocks are to be reserved for a request of one; there is space for 10.
         plan.add(Rule::on(Ops::RESERVE), Effect::FailAfter(10 * 8192, Errno::NOSPC));
-        bed.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap();
+        fixture.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap();
         assert_eq!(plan.calls(Ops::RESERVE), 1);
-        let file = std::fs::metadata(bed.path(0)).unwrap();
+        let file = std::fs::metadata(fixture.path(0)).unwrap();
         assert_eq!(file.len(), 201 * 8192);
-        // Some file systems keep their books in clusters.
+        // Some file systems allocate in clusters.
         assert!(file.blocks() * 512 < 205 * 8192, "{} bytes are taken", file.blocks() * 512);
     });
 }
 
-/// An allocation may sleep where nothing wakes it, and others wait for the backend's I/O meanwhile:
-/// that has ended before.
+/// An allocation may sleep in the kernel while others wait for the backend's I/O. So that I/O ends
+/// before.
 #[test]
-fn own_io_in_the_ring_ends_before_space_is_allocated() {
+fn a_backends_own_io_ends_before_space_is_allocated() {
     if let Err(why) = probe_io_uring() {
         return eprintln!(
-            "skipped: own_io_in_the_ring_ends_before_space_is_allocated needs io_uring: {why}"
+            "skipped: a_backends_own_io_ends_before_space_is_allocated needs io_uring: {why}"
         );
     }
     let plan = FaultPlan::new();
-    let bed = Bed::faulty(Spec { method: MethodKind::IoUring, ..SMALL }, &plan);
-    let mut be = bed.backend();
-    bed.smgr.create(REL, Fork::Main, false).unwrap();
-    bed.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap();
+    let fixture = Fixture::faulty(Spec { method: MethodKind::IoUring, ..SMALL }, &plan);
+    let mut be = fixture.backend();
+    fixture.smgr.create(REL, Fork::Main, false).unwrap();
+    fixture.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap();
     let memory = IoMemory::new(Region::new(8192).unwrap(), 0, 8192);
     let held = plan.hold(Rule::on(Ops::READ).times(1));
-    let transfer = bed.smgr.start_read(&mut be.io, REL, Fork::Main, 0, &memory).unwrap();
+    let transfer = fixture.smgr.start_read(&mut be.io, REL, Fork::Main, 0, &memory).unwrap();
     held.await_count(1);
-    let [read] = &bed.aio.snapshot()[..] else { panic!("one I/O is in flight") };
+    let [read] = &fixture.aio.snapshot()[..] else { panic!("one I/O is in flight") };
     let read = WaitRef { index: read.io_id, generation: read.generation };
     let before = growths(&plan);
     thread::scope(|scope| {
-        let extended = scope.spawn(|| bed.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap());
-        while bed.aio.sleepers(read) == 0 && !extended.is_finished() {
+        let extended = scope.spawn(|| fixture.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap());
+        while fixture.aio.sleepers(read) == 0 && !extended.is_finished() {
             thread::yield_now();
         }
         assert_eq!(growths(&plan), before, "a read is in flight");
         held.release();
     });
     assert_eq!(growths(&plan), before + 1);
-    bed.smgr.finish(&mut be.io, transfer).unwrap();
+    fixture.smgr.finish(&mut be.io, transfer).unwrap();
 }
 
 #[test]
 fn files_that_cannot_be_allocated_get_zeros() {
     for (errno, again) in [(Errno::OPNOTSUPP, 0), (Errno::INVAL, 1)] {
-        each_faulty(SMALL, |bed, plan| {
-            let mut be = bed.backend();
+        each_faulty(SMALL, |fixture, plan| {
+            let mut be = fixture.backend();
             plan.add(Rule::on(Ops::ALLOCATE | Ops::RESERVE), Effect::Fail(errno));
-            bed.fill(&mut be, 20);
+            fixture.fill(&mut be, 20);
             let before = growths(plan);
-            bed.smgr.extend(&mut be.io, REL, Fork::Main, 4).unwrap();
+            fixture.smgr.extend(&mut be.io, REL, Fork::Main, 4).unwrap();
             assert_eq!(
                 growths(plan) - before,
                 again,
                 "what can't allocate at all is not asked again"
             );
-            assert_eq!(bed.cold().0.nblocks(REL, Fork::Main).unwrap(), 24);
-            let pin = bed.pool.read(&mut be, tag(23), Strategy::Normal).unwrap();
+            assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), 24);
+            let pin = fixture.pool.read(&mut be, tag(23), Strategy::Normal).unwrap();
             assert!(pin.lock_shared().page().is_all_zeros());
         });
     }
@@ -323,16 +332,16 @@ fn methods_have_the_names_of_the_setting() {
     assert_eq!(ExtendMethod::by_name("posix_fallocate"), Some(ExtendMethod::PosixFallocate));
     assert_eq!(ExtendMethod::by_name("write_zeros"), Some(ExtendMethod::WriteZeros));
     assert_eq!(ExtendMethod::by_name("zeros"), None);
-    each(SMALL, |bed| {
+    each(SMALL, |fixture| {
         let config = forebay_storage::SmgrConfig {
             extend_method: ExtendMethod::WriteZeros,
             segment_blocks: 8,
-            direct: bed.spec.direct,
+            direct: fixture.spec.direct,
             ..Default::default()
         };
-        let smgr = forebay_storage::Smgr::new(Arc::clone(&bed.aio), bed.dir(), config);
+        let smgr = forebay_storage::Smgr::new(Arc::clone(&fixture.aio), fixture.dir(), config);
         smgr.create(REL, Fork::Main, false).unwrap();
-        assert_eq!(smgr.extend(&mut bed.backend().io, REL, Fork::Main, 9).unwrap(), 0);
-        assert_eq!(std::fs::read(bed.path(0)).unwrap(), [0; 8 * 8192]);
+        assert_eq!(smgr.extend(&mut fixture.backend().io, REL, Fork::Main, 9).unwrap(), 0);
+        assert_eq!(std::fs::read(fixture.path(0)).unwrap(), [0; 8 * 8192]);
     });
 }

@@ -1,17 +1,17 @@
-//! Many threads do everything the pool offers, over a disk that fails now and then, beside a model
-//! of what the pages must say. Each run follows from a number: `FOREBAY_MODEL_SEED=n` repeats one,
-//! `FOREBAY_MODEL_RUNS=n` makes more.
+//! Many threads use all operations of the pool on a disk that fails now and then. A model says what
+//! the pages must contain. A seed determines each run: `FOREBAY_MODEL_SEED=n` repeats one, and
+//! `FOREBAY_MODEL_RUNS=n` makes more of them.
 //!
 //! The model of a relation is the version of each block. A version is read and changed only under
-//! the page's content lock, and the number of blocks shrinks only under the relation's exclusive
-//! lock, as the layer above has it; so whoever has a page locked knows exactly what it must say.
-//! Each change has a place in a log that now and then can't be flushed, and no page on disk may be
-//! ahead of it. Errors are expected while faults last, of the kinds that the faults explain; what
-//! they leave behind is not: in the end the disk is well, and every page, size, pin and handle is
-//! checked.
+//! the page's content lock. The number of blocks shrinks only under the relation's exclusive lock,
+//! as in the engine. So a thread that has a page locked knows its exact contents. Each change has
+//! an LSN in a log that sometimes cannot be flushed, and no page on disk may be newer than the log.
+//!
+//! While faults last, errors that they explain are expected. In the end the disk is well, and every
+//! page, size, pin and handle is checked.
 
-use crate::bed::{Bed, Spec, each_faulty, stamp, version};
-use crate::log::UnsteadyLog;
+use crate::fixture::{Fixture, Spec, each_faulty, stamp, version};
+use crate::wal::UnsteadyLog;
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{Errno, IoContext};
 use forebay_format::{BlockNumber, Fork, Page, PageBytes, PageTag, RelFileLocator, checksum};
@@ -28,13 +28,14 @@ use std::thread;
 const RELATIONS: usize = 3;
 const THREADS: u64 = 6;
 const STEPS: usize = 220;
-/// Blocks at the beginning, and where relations stop growing.
+/// Blocks at the beginning.
 const FIRST: u32 = 40;
+/// The size at which relations stop growing.
 const MOST: u32 = 160;
 const STRATEGIES: [Strategy; 4] =
     [Strategy::Normal, Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite];
 
-/// What a relation must hold. The lock stands for the one that sessions take on relations.
+/// What a relation must contain. The lock stands for the one that sessions take on relations.
 struct Relation {
     rel: RelFileLocator,
     log: Arc<UnsteadyLog>,
@@ -43,7 +44,7 @@ struct Relation {
 }
 
 impl Relation {
-    /// How many pages there must be: those that the model has ever seen, below the file's end.
+    /// Returns the number of pages that must exist: those that the model has seen.
     fn blocks(&self, pool: &BufferPool) -> u32 {
         pool.nblocks(self.rel, Fork::Main).unwrap_or(0)
     }
@@ -66,9 +67,9 @@ fn fresh(rel: RelFileLocator, log: &Arc<UnsteadyLog>) -> Relation {
     }
 }
 
-/// All that the threads share.
+/// What the threads share.
 struct World<'a> {
-    bed: &'a Bed,
+    fixture: &'a Fixture,
     pool: &'a Arc<BufferPool>,
     relations: Vec<RwLock<Relation>>,
     next_rel: AtomicU32,
@@ -76,7 +77,7 @@ struct World<'a> {
     errors: AtomicU64,
 }
 
-/// Takes an expected error for an answer; any other is a failure of the test.
+/// Accepts an expected error; any other fails the test.
 fn tolerate<T>(world: &World<'_>, result: Result<T, StorageError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -97,7 +98,7 @@ fn tolerate<T>(world: &World<'_>, result: Result<T, StorageError>) -> Option<T> 
     }
 }
 
-/// One thread and its dice.
+/// One thread and its random numbers.
 struct Actor<'a> {
     world: &'a World<'a>,
     be: Backend,
@@ -153,7 +154,7 @@ impl Actor<'_> {
         STRATEGIES[self.rng.random_range(0..STRATEGIES.len())]
     }
 
-    /// A page moves on by one version.
+    /// Changes a page to its next version.
     fn fill(relation: &Relation, pin: &Pinned) {
         let block = pin.tag().block;
         let mut page = pin.lock_exclusive();
@@ -227,7 +228,7 @@ impl Actor<'_> {
         while seen < leave_after {
             match stream.next(&mut self.be) {
                 Ok(Some(pin)) => {
-                    // After errors some are missing, but the order stays.
+                    // After errors some are missing, but the order is the same.
                     let block = pin.tag().block;
                     assert!(wanted.contains(&block));
                     Self::see(relation, &pin);
@@ -247,7 +248,7 @@ impl Actor<'_> {
         let pins = self.world.pool.extend(&mut self.be, relation.rel, Fork::Main, n, strategy);
         for pin in tolerate(self.world, pins).into_iter().flatten() {
             assert!(pin.tag().block < relation.blocks(self.world.pool));
-            // Some stay empty.
+            // Some pages stay empty.
             if self.rng.random_bool(0.8) {
                 Self::fill(relation, &pin);
             }
@@ -259,7 +260,7 @@ impl Actor<'_> {
         tolerate(self.world, self.world.pool.prewarm(&mut self.be, relation.rel, Fork::Main, mode));
     }
 
-    /// How a pass or a stream goes about it.
+    /// Random options of a pass or stream.
     fn write_options(&mut self) -> WriteOptions {
         WriteOptions {
             depth: self.rng.random_range(1..8),
@@ -291,7 +292,7 @@ impl Actor<'_> {
         tolerate(self.world, result);
     }
 
-    /// Hands some pages to a stream, in any order; some streams end early, with writes in flight.
+    /// Pushes some pages to a stream, in any order. Some streams end early, with writes in flight.
     fn write_stream(&mut self, relation: &Relation, blocks: u32, options: WriteOptions) {
         let mut stream = WriteStream::new(self.world.pool, options);
         for _ in 0..self.rng.random_range(1..20) {
@@ -309,8 +310,8 @@ impl Actor<'_> {
         let mut relation = self.world.relations[at].write().unwrap();
         let blocks = relation.blocks(self.world.pool);
         let keep = self.rng.random_range(0..=blocks);
-        // The pages are forgotten, whether or not the files could be cut: it must go on until it is
-        // done.
+        // The pages are forgotten even if the files could not be truncated, so this is repeated
+        // until it succeeds.
         loop {
             let cut = self.world.pool.truncate(&mut self.be, relation.rel, Fork::Main, keep);
             if tolerate(self.world, cut).is_some() {
@@ -321,7 +322,7 @@ impl Actor<'_> {
         relation.versions[keep as usize..].iter_mut().for_each(|v| *v.get_mut() = 0);
     }
 
-    /// Drops the relation and makes another, half of the time under the same name.
+    /// Drops the relation and creates another one, half of the time with the same name.
     fn replace(&mut self, at: usize) {
         let mut relation = self.world.relations[at].write().unwrap();
         while tolerate(self.world, self.world.pool.drop_relation(&mut self.be, relation.rel))
@@ -333,14 +334,14 @@ impl Actor<'_> {
                 RelFileLocator::in_default(5, self.world.next_rel.fetch_add(1, Ordering::SeqCst))
             }
         };
-        // Opening may fail too; a relation that sessions see has been created.
+        // Opening may fail too, but sessions must see a relation that was created.
         while tolerate(self.world, self.world.pool.smgr().create(rel, Fork::Main, true)).is_none() {
         }
         *relation = fresh(rel, &self.world.log);
     }
 }
 
-/// Rests whenever it was asked so many times.
+/// Pauses each time after it was asked so many times.
 struct Hesitant(usize);
 
 impl Pace for Hesitant {
@@ -368,9 +369,9 @@ fn faults(plan: &FaultPlan) {
     }
 }
 
-fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
-    let mut be = bed.backend();
-    let pool = &bed.cold().1;
+fn run(fixture: &Fixture, plan: &Arc<FaultPlan>, seed: u64) {
+    let mut be = fixture.backend();
+    let pool = &fixture.cold().1;
     let log = Arc::new(UnsteadyLog::default());
     pool.attach_wal(Arc::clone(&log) as Arc<dyn WalFlush>);
     log.set_well(true);
@@ -396,14 +397,14 @@ fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
         })
         .collect();
     let (next_rel, errors) = (AtomicU32::new(30_000), AtomicU64::new(0));
-    let world = World { bed, pool, relations, next_rel, log, errors };
+    let world = World { fixture, pool, relations, next_rel, log, errors };
     faults(plan);
     world.log.set_well(false);
     thread::scope(|scope| {
         for thread in 0..THREADS {
             let mut actor = Actor {
                 world: &world,
-                be: world.bed.backend(),
+                be: world.fixture.backend(),
                 cleaner: Cleaner::default(),
                 rng: StdRng::seed_from_u64(seed ^ thread << 32),
             };
@@ -414,25 +415,25 @@ fn run(bed: &Bed, plan: &Arc<FaultPlan>, seed: u64) {
     world.log.set_well(true);
     let errors = world.errors.load(Ordering::SeqCst);
     eprintln!("{errors} errors met; fired: {:?}", plan.fired_by_class());
-    assert!(errors > 0, "no fault was felt: the run shows nothing about them");
+    assert!(errors > 0, "no fault had an effect");
     check_all(&world, be);
 }
 
-/// The disk is well again: everything is as the model has it, in memory and in the files, and
-/// nothing is held.
+/// The disk is well again: checks that memory and files are as in the model, and that nothing is
+/// held.
 fn check_all(world: &World<'_>, mut be: Backend) {
     let pool = world.pool;
     pool.write_dirty(&mut be, WriteScope::All).unwrap();
     pool.sync_pending(&mut be).unwrap();
-    assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
-    let cold = world.bed.cold().1;
+    assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
+    let cold = world.fixture.cold().1;
     for relation in &world.relations {
         let relation = relation.read().unwrap();
         let blocks = pool.nblocks(relation.rel, Fork::Main).unwrap();
         assert_eq!(cold.nblocks(relation.rel, Fork::Main).unwrap(), blocks);
         assert!(relation.versions[blocks as usize..].iter().all(|v| v.load(Ordering::SeqCst) == 0));
         for block in 0..blocks {
-            let page = on_disk(world.bed, relation.rel, block);
+            let page = on_disk(world.fixture, relation.rel, block);
             relation.check(&page, block);
             assert!(
                 Page::new(&page).lsn() <= world.log.flushed(),
@@ -443,15 +444,15 @@ fn check_all(world: &World<'_>, mut be: Backend) {
             Actor::see(&relation, &pin.unwrap());
         }
     }
-    // It may still have writes that it left behind.
+    // It may still have writes in flight.
     drop(be);
-    assert!(world.bed.aio.snapshot().is_empty(), "handles are still in use");
+    assert!(world.fixture.aio.snapshot().is_empty(), "handles are still in use");
 }
 
-fn on_disk(bed: &Bed, rel: RelFileLocator, block: BlockNumber) -> PageBytes {
+fn on_disk(fixture: &Fixture, rel: RelFileLocator, block: BlockNumber) -> PageBytes {
     use std::os::unix::fs::FileExt;
-    let per_segment = bed.spec.segment_blocks;
-    let path = bed.dir().join(rel.segment_path(Fork::Main, block / per_segment));
+    let per_segment = fixture.spec.segment_blocks;
+    let path = fixture.dir().join(rel.segment_path(Fork::Main, block / per_segment));
     let mut page = [0; 8192];
     let file = std::fs::File::open(path).unwrap();
     file.read_exact_at(&mut page, u64::from(block % per_segment) * 8192).unwrap();
@@ -471,7 +472,7 @@ fn runs(buffers: usize, first_seed: u64) {
     };
     for seed in seeds {
         eprintln!("FOREBAY_MODEL_SEED={seed}, {buffers} buffers");
-        each_faulty(base, |bed, plan| run(bed, plan, seed));
+        each_faulty(base, |fixture, plan| run(fixture, plan, seed));
     }
 }
 

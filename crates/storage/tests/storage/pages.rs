@@ -1,11 +1,11 @@
 //! Pages through the pool: round trips, eviction, write-out, new pages.
 
-use crate::bed::{Bed, REL, Spec, change, each, set_lsn, stamp, tag, version};
+use crate::fixture::{Fixture, REL, Spec, change, each, set_lsn, stamp, tag, version};
 use forebay_aio::execute::{Executor, PosixExecutor, Request};
 use forebay_aio::sync::{Duration, Mutex};
 use forebay_aio::{self as aio, Errno, IoContext, IoOp, OpKind};
 use forebay_format::{Fork, Lsn, Page, RelFileLocator};
-use forebay_storage::error::WalFailure;
+use forebay_storage::WalFailure;
 use forebay_storage::{
     Cleaner, CleanerOptions, PrewarmMode, StorageError, Strategy, WalFlush, WriteScope,
     kernel_cached_pages,
@@ -18,19 +18,19 @@ const SMALL: Spec = Spec { segment_blocks: 8, ..Spec::plain() };
 
 #[test]
 fn round_trip_across_segments() {
-    each(SMALL, |bed| {
-        let mut be = bed.backend();
-        bed.fill(&mut be, 20);
+    each(SMALL, |fixture| {
+        let mut be = fixture.backend();
+        fixture.fill(&mut be, 20);
         for block in 0..20 {
-            assert_eq!(version(&bed.on_disk(block), block), 0);
+            assert_eq!(version(&fixture.on_disk(block), block), 0);
         }
-        let (_, pool) = bed.cold();
+        let (_, pool) = fixture.cold();
         let pins = pool.read_many(&mut be, REL, Fork::Main, 3, 15, Strategy::Normal).unwrap();
         for (pin, block) in pins.iter().zip(3..) {
             assert_eq!(pin.tag(), tag(block));
             assert_eq!(version(&pin.lock_shared().copy(), block), 0);
         }
-        assert_eq!(bed.count(IoOp::Read), 3, "one read for each segment");
+        assert_eq!(fixture.count(IoOp::Read), 3, "one read for each segment");
         for pin in &pins {
             let block = pin.tag().block;
             change(pin, |page| stamp(page, block, 7));
@@ -40,7 +40,7 @@ fn round_trip_across_segments() {
         assert_eq!((report.buffers, report.writes), (15, 3));
         for block in 0..20 {
             assert_eq!(
-                version(&bed.on_disk(block), block),
+                version(&fixture.on_disk(block), block),
                 if (3..18).contains(&block) { 7 } else { 0 }
             );
         }
@@ -51,86 +51,86 @@ fn round_trip_across_segments() {
 
 #[test]
 fn neighbours_are_written_together() {
-    each(Spec::plain(), |bed| {
-        let mut be = bed.backend();
-        bed.fill(&mut be, 70);
-        let before = bed.count(IoOp::Write);
+    each(Spec::plain(), |fixture| {
+        let mut be = fixture.backend();
+        fixture.fill(&mut be, 70);
+        let before = fixture.count(IoOp::Write);
         // 0..64 without 40; then 66 alone.
         for block in (0..64).filter(|b| *b != 40).chain([66]).rev() {
-            let pin = bed.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+            let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
             change(&pin, |page| stamp(page, block, 1));
         }
-        let report = bed.pool.write_dirty(&mut be, WriteScope::Relation(REL)).unwrap();
+        let report = fixture.pool.write_dirty(&mut be, WriteScope::Relation(REL)).unwrap();
         // 0..16, 16..32, 32..40, 41..57, 57..64, 66
         assert_eq!((report.buffers, report.writes), (64, 6));
-        assert_eq!(bed.count(IoOp::Write) - before, 6);
-        assert_eq!(version(&bed.on_disk(40), 40), 0);
-        assert_eq!(version(&bed.on_disk(66), 66), 1);
+        assert_eq!(fixture.count(IoOp::Write) - before, 6);
+        assert_eq!(version(&fixture.on_disk(40), 40), 0);
+        assert_eq!(version(&fixture.on_disk(66), 66), 1);
     });
 }
 
 #[test]
-fn scopes_leave_others_dirty() {
-    let bed = Bed::new(SMALL);
-    let mut be = bed.backend();
+fn pages_outside_a_scope_stay_dirty() {
+    let fixture = Fixture::new(SMALL);
+    let mut be = fixture.backend();
     let other = RelFileLocator::in_default(6, 5000);
     for rel in [REL, other] {
-        bed.smgr.create(rel, Fork::Main, true).unwrap();
-        let pins = bed.pool.extend(&mut be, rel, Fork::Main, 2, Strategy::Normal).unwrap();
+        fixture.smgr.create(rel, Fork::Main, true).unwrap();
+        let pins = fixture.pool.extend(&mut be, rel, Fork::Main, 2, Strategy::Normal).unwrap();
         pins.iter().for_each(|pin| change(pin, |page| stamp(page, 0, 0)));
     }
-    assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::Database(6)).unwrap().buffers, 2);
-    assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::Relation(REL)).unwrap().buffers, 2);
-    assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 0);
+    assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::Database(6)).unwrap().buffers, 2);
+    assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::Relation(REL)).unwrap().buffers, 2);
+    assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 0);
 }
 
 #[test]
-fn a_tiny_pool_evicts_and_keeps_what_was_written() {
-    each(Spec { buffers: 16, ..SMALL }, |bed| {
-        let mut be = bed.backend();
-        bed.fill(&mut be, 100);
+fn a_tiny_pool_evicts_pages_without_losing_changes() {
+    each(Spec { buffers: 16, ..SMALL }, |fixture| {
+        let mut be = fixture.backend();
+        fixture.fill(&mut be, 100);
         for round in 1..4 {
             for block in (0..100).rev() {
-                let pin = bed.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+                let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
                 assert_eq!(version(&pin.lock_shared().copy(), block), round - 1);
                 change(&pin, |page| stamp(page, block, round));
             }
         }
-        assert!(bed.count(IoOp::Evict) >= 280);
-        bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-        (0..100).for_each(|block| assert_eq!(version(&bed.on_disk(block), block), 3));
+        assert!(fixture.count(IoOp::Evict) >= 280);
+        fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        (0..100).for_each(|block| assert_eq!(version(&fixture.on_disk(block), block), 3));
     });
 }
 
 #[test]
-fn dirty_victims_take_their_neighbours_along() {
-    let bed = Bed::new(Spec { buffers: 64, ..Spec::plain() });
-    let mut be = bed.backend();
-    bed.fill(&mut be, 256);
-    let pool = bed.cold().1;
-    let before = bed.count(IoOp::Write);
+fn dirty_victims_are_written_with_their_neighbours() {
+    let fixture = Fixture::new(Spec { buffers: 64, ..Spec::plain() });
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 256);
+    let pool = fixture.cold().1;
+    let before = fixture.count(IoOp::Write);
     for block in 0..256 {
         let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
         change(&pin, |page| stamp(page, block, 1));
     }
-    let writes = bed.count(IoOp::Write) - before;
+    let writes = fixture.count(IoOp::Write) - before;
     assert!((1..=20).contains(&writes), "{writes} writes for some 200 evicted pages");
 }
 
 #[test]
 fn rings_reuse_their_buffers() {
-    each(Spec { buffers: 512, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 400);
+    each(Spec { buffers: 512, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 400);
         for block in 0..400 {
             let pin = pool.read(&mut be, tag(block), Strategy::BulkRead).unwrap();
             assert_eq!(version(&pin.lock_shared().copy(), block), 0);
         }
-        assert_eq!(bed.count_in(IoContext::BulkRead, IoOp::Reuse), 400 - 32);
+        assert_eq!(fixture.count_in(IoContext::BulkRead, IoOp::Reuse), 400 - 32);
         let in_pool = (0..400).filter(|&block| pool.lookup(&tag(block)).is_some()).count();
         assert_eq!(in_pool, 32);
         // A load through its ring: written in runs, ahead of need.
-        let before = bed.count(IoOp::Write);
+        let before = fixture.count(IoOp::Write);
         let (mut made, mut block) = (0, 400);
         while made < 400 {
             for pin in pool.extend(&mut be, REL, Fork::Main, 16, Strategy::BulkWrite).unwrap() {
@@ -139,23 +139,23 @@ fn rings_reuse_their_buffers() {
             }
         }
         let ring = 512 / 8;
-        let writes = bed.count(IoOp::Write) - before;
+        let writes = fixture.count(IoOp::Write) - before;
         assert!(
             (400 - ring) / 16 - 1 <= writes as usize && writes as usize <= 400 / 8,
             "{writes} writes"
         );
         pool.write_dirty(&mut be, WriteScope::All).unwrap();
-        (400..block).for_each(|b| assert_eq!(version(&bed.on_disk(b), b), 5));
+        (400..block).for_each(|b| assert_eq!(version(&fixture.on_disk(b), b), 5));
     });
 }
 
 #[test]
 fn the_cleaner_works_ahead_of_the_clock() {
-    let bed = Bed::new(Spec { buffers: 64, ..Spec::plain() });
-    let mut be = bed.backend();
-    bed.fill(&mut be, 200);
-    let pool = bed.cold().1;
-    // The first stays clean, so that the clock's first round ends with it.
+    let fixture = Fixture::new(Spec { buffers: 64, ..Spec::plain() });
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 200);
+    let pool = fixture.cold().1;
+    // The first page stays clean, so that the clock's first round ends with it.
     for block in 0..64 {
         let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
         if block > 0 {
@@ -167,7 +167,7 @@ fn the_cleaner_works_ahead_of_the_clock() {
     // All have a usage count, so the clock must pass once before the cleaner may touch them.
     assert_eq!(cleaner.step(&pool, &mut be, &options).unwrap().cleaned, 0);
     drop(pool.read(&mut be, tag(100), Strategy::Normal).unwrap());
-    // It keeps a quarter of a small pool clean ahead, and again a quarter when those are taken.
+    // It keeps a quarter of a small pool clean, and another quarter when those are taken.
     let mut next = 101;
     for _ in 0..3 {
         let report = cleaner.step(&pool, &mut be, &options).unwrap();
@@ -180,14 +180,14 @@ fn the_cleaner_works_ahead_of_the_clock() {
     assert_eq!((stats.victims_dirty, stats.victims_waited, stats.cleaned), (0, 0, 48));
 }
 
-/// Whoever needs a buffer passes dirty ones over, and waits only where there is nothing else.
+/// A search for a buffer passes over dirty ones, and waits only if there is no other.
 #[test]
-fn dirty_victims_are_written_behind() {
-    each(Spec { buffers: 256, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        bed.fill(&mut be, 600);
-        let pool = bed.cold().1;
-        // Every other page that is brought in is changed.
+fn dirty_victims_are_written_without_waiting() {
+    each(Spec { buffers: 256, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        fixture.fill(&mut be, 600);
+        let pool = fixture.cold().1;
+        // Every second page is changed.
         for block in 0..600 {
             let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
             if block % 2 == 0 {
@@ -199,29 +199,29 @@ fn dirty_victims_are_written_behind() {
         assert_eq!(stats.victims_waited, 0, "{stats:?}");
         pool.write_dirty(&mut be, WriteScope::All).unwrap();
         for block in 0..600 {
-            assert_eq!(version(&bed.on_disk(block), block), u64::from(block % 2 == 0));
+            assert_eq!(version(&fixture.on_disk(block), block), u64::from(block % 2 == 0));
         }
         assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
     });
 }
 
 #[test]
-fn a_cleaner_is_called_when_it_is_needed() {
-    let bed = Bed::new(Spec { buffers: 64, ..Spec::plain() });
-    let mut be = bed.backend();
-    bed.fill(&mut be, 400);
-    let pool = bed.cold().1;
+fn the_cleaner_is_woken_when_buffers_are_needed() {
+    let fixture = Fixture::new(Spec { buffers: 64, ..Spec::plain() });
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 400);
+    let pool = fixture.cold().1;
     let options = CleanerOptions { delay: Duration::from_secs(600), ..CleanerOptions::default() };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let cleaner = scope.spawn(|| {
-            let (mut be, mut cleaner) = (bed.backend(), Cleaner::default());
+            let (mut be, mut cleaner) = (fixture.backend(), Cleaner::default());
             while !done.load(Ordering::SeqCst) {
                 let report = cleaner.step(&pool, &mut be, &options).unwrap();
                 cleaner.rest(&pool, &options, report);
             }
         });
-        // With a delay of ten minutes, it cleans only because it is called.
+        // With a delay of ten minutes, it cleans only because it is woken.
         let mut block = 0;
         while pool.stats().cleaned < 200 {
             let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
@@ -230,7 +230,7 @@ fn a_cleaner_is_called_when_it_is_needed() {
         }
         done.store(true, Ordering::SeqCst);
         while !cleaner.is_finished() {
-            pool.call_cleaner();
+            pool.wake_cleaner();
             std::thread::yield_now();
         }
     });
@@ -238,50 +238,52 @@ fn a_cleaner_is_called_when_it_is_needed() {
 
 #[test]
 fn new_pages_are_zero_valid_and_counted() {
-    each(SMALL, |bed| {
-        let mut be = bed.backend();
-        bed.smgr.create(REL, Fork::Main, false).unwrap();
-        let pins = bed.pool.extend(&mut be, REL, Fork::Main, 10, Strategy::Normal).unwrap();
+    each(SMALL, |fixture| {
+        let mut be = fixture.backend();
+        fixture.smgr.create(REL, Fork::Main, false).unwrap();
+        let pins = fixture.pool.extend(&mut be, REL, Fork::Main, 10, Strategy::Normal).unwrap();
         assert_eq!(
             pins.iter().map(|p| p.tag().block).collect::<Vec<_>>(),
             (0..10).collect::<Vec<_>>()
         );
         assert!(pins.iter().all(|p| p.lock_shared().page().is_all_zeros() && !p.is_dirty()));
-        assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 10);
+        assert_eq!(fixture.pool.nblocks(REL, Fork::Main).unwrap(), 10);
         assert_eq!(
-            (bed.count(IoOp::Extend), bed.count(IoOp::Write), bed.count(IoOp::Read)),
+            (fixture.count(IoOp::Extend), fixture.count(IoOp::Write), fixture.count(IoOp::Read)),
             (1, 0, 0)
         );
         drop(pins);
         // Never written, they read as zeros.
-        let pin = bed.cold().1.read(&mut be, tag(9), Strategy::Normal).unwrap();
+        let pin = fixture.cold().1.read(&mut be, tag(9), Strategy::Normal).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros());
     });
 }
 
 #[test]
-fn recovery_makes_room_for_its_pages() {
-    each(SMALL, |bed| {
-        let mut be = bed.backend();
-        let pin = bed.pool.zero_page(&mut be, tag(10)).unwrap();
-        assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 11);
+fn recovery_extends_files_for_its_pages() {
+    each(SMALL, |fixture| {
+        let mut be = fixture.backend();
+        let pin = fixture.pool.zero_page(&mut be, tag(10)).unwrap();
+        assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 11);
         change(&pin, |page| stamp(page, 10, 4));
         drop(pin);
-        let pin = bed.pool.read_for_redo(&mut be, tag(20)).unwrap();
+        let pin = fixture.pool.read_for_redo(&mut be, tag(20)).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros());
-        assert_eq!(bed.smgr.nblocks(REL, Fork::Main).unwrap(), 21);
-        let pin = bed.pool.read_for_redo(&mut be, tag(10)).unwrap();
+        assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 21);
+        let pin = fixture.pool.read_for_redo(&mut be, tag(10)).unwrap();
         assert_eq!(version(&pin.lock_shared().copy(), 10), 4);
-        // A page that is to be built anew loses what it had, in memory or not.
-        let pin = bed.pool.zero_page(&mut be, tag(10)).unwrap();
+        // A page that recovery makes from nothing loses its contents, in memory or not.
+        let pin = fixture.pool.zero_page(&mut be, tag(10)).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros());
-        let reads = bed.count(IoOp::Read);
-        assert!(bed.pool.zero_page(&mut be, tag(3)).unwrap().lock_shared().page().is_all_zeros());
-        assert_eq!(bed.count(IoOp::Read), reads, "not read first");
+        let reads = fixture.count(IoOp::Read);
+        assert!(
+            fixture.pool.zero_page(&mut be, tag(3)).unwrap().lock_shared().page().is_all_zeros()
+        );
+        assert_eq!(fixture.count(IoOp::Read), reads, "not read first");
     });
 }
 
-/// A log that only counts.
+/// A log that only records its calls.
 #[derive(Default)]
 struct Log {
     flushed: AtomicU64,
@@ -304,7 +306,7 @@ impl WalFlush for Log {
     }
 }
 
-/// Has a look at each request before it is executed.
+/// Looks at each request before it is executed.
 struct Watched<F>(F);
 
 impl<F: Fn(&Request<'_>) + Send + Sync> Executor for Watched<F> {
@@ -324,7 +326,7 @@ fn the_log_is_durable_ahead_of_pages() {
                 .vectors()
                 .iter()
                 .flat_map(|v| {
-                    // SAFETY: memory of the write that is being executed.
+                    // SAFETY: the memory belongs to the write that is being executed.
                     unsafe { std::slice::from_raw_parts(v.ptr(), v.len()) }.chunks_exact(8192)
                 })
                 .map(|page| Page::new(page.try_into().unwrap()).lsn().0)
@@ -334,40 +336,40 @@ fn the_log_is_durable_ahead_of_pages() {
             }
         }
     });
-    let bed = Bed::with_executor(Spec { buffers: 16, ..Spec::plain() }, Arc::new(executor));
-    let mut be = bed.backend();
-    bed.fill(&mut be, 40);
-    bed.pool.attach_wal(Arc::clone(&log) as Arc<dyn WalFlush>);
+    let fixture = Fixture::with_executor(Spec { buffers: 16, ..Spec::plain() }, Arc::new(executor));
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 40);
+    fixture.pool.attach_wal(Arc::clone(&log) as Arc<dyn WalFlush>);
     for block in 0..40 {
-        let pin = bed.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
         change(&pin, |page| set_lsn(page, 1000 + u64::from(block)));
     }
     assert!(!log.calls.lock().is_empty(), "victims were written");
-    bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-    assert!(!log.overtaken.load(Ordering::SeqCst), "a page overtook the log");
+    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    assert!(!log.overtaken.load(Ordering::SeqCst), "a page was written before its log");
     let calls = log.calls.lock();
     assert_eq!(calls.last(), Some(&1039));
     assert!(calls.len() <= 20, "a flush for each run at most");
-    assert_eq!(Page::new(&bed.on_disk(39)).lsn(), Lsn(1039));
+    assert_eq!(Page::new(&fixture.on_disk(39)).lsn(), Lsn(1039));
 }
 
 #[test]
 fn prewarming() {
-    each(Spec { buffers: 512, segment_blocks: 64, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 200);
+    each(Spec { buffers: 512, segment_blocks: 64, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 200);
         assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Prefetch).unwrap(), 200);
-        assert_eq!(bed.count(IoOp::Read), 0, "the kernel reads, if anyone");
+        assert_eq!(fixture.count(IoOp::Read), 0, "the kernel reads, if anyone");
         assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Read).unwrap(), 200);
-        assert_eq!(bed.count(IoOp::Read), 13, "64 blocks in 4 reads each, and 8 in one more");
+        assert_eq!(fixture.count(IoOp::Read), 13, "64 blocks in 4 reads each, and 8 in one more");
         assert!(pool.lookup(&tag(0)).is_none());
         assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Buffer).unwrap(), 200);
         assert!((0..200).all(|block| pool.lookup(&tag(block)).is_some()));
-        assert_eq!(bed.count(IoOp::Read), 26, "as many into the pool");
+        assert_eq!(fixture.count(IoOp::Read), 26, "as many into the pool");
         pool.sync_pending(&mut be).unwrap();
-        let (cached, all) = kernel_cached_pages(&bed.aio, &bed.path(0)).unwrap();
+        let (cached, all) = kernel_cached_pages(&fixture.aio, &fixture.path(0)).unwrap();
         assert_eq!(all, 64 * 2);
-        if bed.spec.direct {
+        if fixture.spec.direct {
             assert_eq!(cached, 0, "direct I/O leaves nothing in the kernel's cache");
         } else {
             assert!(cached > 0);
@@ -376,13 +378,13 @@ fn prewarming() {
 }
 
 #[test]
-fn recovery_refuses_the_block_that_is_none() {
-    let bed = Bed::new(Spec::plain());
-    let mut be = bed.backend();
+fn recovery_refuses_an_invalid_block_number() {
+    let fixture = Fixture::new(Spec::plain());
+    let mut be = fixture.backend();
     for block in [u32::MAX, u32::MAX - 1] {
-        let error = bed.pool.zero_page(&mut be, tag(block)).unwrap_err();
+        let error = fixture.pool.zero_page(&mut be, tag(block)).unwrap_err();
         assert!(matches!(error, StorageError::TooManyBlocks { .. }), "{error}");
-        assert_eq!(bed.pool.nblocks(REL, Fork::Main).unwrap(), 0);
+        assert_eq!(fixture.pool.nblocks(REL, Fork::Main).unwrap(), 0);
     }
 }
 
@@ -399,18 +401,18 @@ impl WalFlush for Stuck {
 }
 
 #[test]
-fn the_log_says_whether_its_failure_is_fatal() {
+fn the_logs_error_decides_whether_it_is_fatal() {
     let beyond: fn() -> WalFailure =
         || Arc::new(WalError::BeyondEnd { requested: Lsn(1 << 40), end: Lsn(1 << 30) });
     let unknown: fn() -> WalFailure = || Arc::new(std::io::Error::other("lost"));
     for (failure, fatal) in [(beyond, false), (unknown, true)] {
-        let bed = Bed::new(Spec::plain());
-        let mut be = bed.backend();
-        bed.fill(&mut be, 2);
-        bed.pool.attach_wal(Arc::new(Stuck(failure)));
-        let pin = bed.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
+        let fixture = Fixture::new(Spec::plain());
+        let mut be = fixture.backend();
+        fixture.fill(&mut be, 2);
+        fixture.pool.attach_wal(Arc::new(Stuck(failure)));
+        let pin = fixture.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
         change(&pin, |page| set_lsn(page, 1 << 40));
-        let error = bed.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
+        let error = fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
         assert_eq!(error.is_fatal(), fatal, "{error}");
         assert!(pin.is_dirty() && pin.try_lock_exclusive().is_some());
     }

@@ -1,7 +1,6 @@
-//! Pins, however many are wanted in however small a pool; and the locks of a page beyond shared and
-//! exclusive.
+//! Pins, also many in a small pool; and the share-exclusive and cleanup locks of a page.
 
-use crate::bed::{Bed, REL, Spec, change, each, full_stream, stamp, tag, version};
+use crate::fixture::{Fixture, REL, Spec, change, each, full_stream, stamp, tag, version};
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{Backend, BufferPool, Pinned, StorageError, Strategy, WriteScope};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ fn read(pool: &Arc<BufferPool>, be: &mut Backend, block: u32) -> Pinned {
     pool.read(be, tag(block), Strategy::Normal).unwrap()
 }
 
-/// Wants 32 pins at once in every way there is, and more while it has them.
+/// Takes 32 pins at once in every way there is, and more while it has them.
 fn greedy(pool: &Arc<BufferPool>, be: &mut Backend, seed: u32) {
     for round in 0..6 {
         let strategy = STRATEGIES[((seed + round) % 4) as usize];
@@ -48,18 +47,18 @@ fn greedy(pool: &Arc<BufferPool>, be: &mut Backend, seed: u32) {
 }
 
 fn many_greedy(buffers: usize) {
-    each(Spec { buffers, segment_blocks: 32, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = &bed.fill_cold(&mut be, PAGES);
+    each(Spec { buffers, segment_blocks: 32, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = &fixture.fill_cold(&mut be, PAGES);
         pool.smgr().create(OTHER, Fork::Main, false).unwrap();
         thread::scope(|scope| {
             for seed in 0..10 {
-                let mut be = bed.backend();
+                let mut be = fixture.backend();
                 scope.spawn(move || greedy(pool, &mut be, seed));
             }
         });
         pool.write_dirty(&mut be, WriteScope::All).unwrap();
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
+        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
     });
 }
 
@@ -74,10 +73,10 @@ fn thirty_two_pins_at_once_in_a_pool_of_thirty_two() {
 }
 
 #[test]
-fn who_pins_everything_himself_is_told_at_once() {
-    each(Spec { buffers: 16, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 20);
+fn a_backend_that_pins_all_buffers_gets_an_error_at_once() {
+    each(Spec { buffers: 16, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 20);
         let mut pins: Vec<Pinned> = (0..16).map(|block| read(&pool, &mut be, block)).collect();
         for _ in 0..3 {
             let error = pool.read(&mut be, tag(16), Strategy::Normal).unwrap_err();
@@ -93,13 +92,13 @@ fn who_pins_everything_himself_is_told_at_once() {
 }
 
 #[test]
-fn who_waits_for_a_buffer_is_woken_by_a_pin_given_back() {
-    each(Spec { buffers: 128, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = &bed.fill_cold(&mut be, 140);
+fn a_backend_that_waits_for_a_buffer_is_woken_by_a_released_pin() {
+    each(Spec { buffers: 128, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = &fixture.fill_cold(&mut be, 140);
         let mut pins: Vec<Pinned> = (0..128).map(|block| read(pool, &mut be, block)).collect();
         thread::scope(|scope| {
-            let mut other = bed.backend();
+            let mut other = fixture.backend();
             let waiting = scope.spawn(move || {
                 let pin = read(pool, &mut other, 130);
                 version(&pin.lock_shared().copy(), 130)
@@ -115,20 +114,24 @@ fn who_waits_for_a_buffer_is_woken_by_a_pin_given_back() {
 
 #[test]
 fn pins_outlive_the_pool() {
-    each(Spec::plain(), |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 20);
+    each(Spec::plain(), |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 20);
         let pin = read(&pool, &mut be, 7);
         let cached = pool.lookup(&tag(7)).unwrap();
         // The pool's core has a weak reference.
-        let before = Arc::weak_count(&bed.aio);
+        let before = Arc::weak_count(&fixture.aio);
         drop((pool, be));
         assert_eq!(version(&cached.lock_shared().copy(), 7), 0);
         drop(cached);
         assert_eq!(version(&pin.lock_exclusive(), 7), 0);
-        assert_eq!(Arc::weak_count(&bed.aio), before);
+        assert_eq!(Arc::weak_count(&fixture.aio), before);
         drop(pin);
-        assert_eq!(Arc::weak_count(&bed.aio), before - 1, "the pool's memory was not given back");
+        assert_eq!(
+            Arc::weak_count(&fixture.aio),
+            before - 1,
+            "the pool's memory was not given back"
+        );
     });
 }
 
@@ -136,9 +139,9 @@ fn pins_outlive_the_pool() {
 
 #[test]
 fn the_cleanup_lock_waits_for_pins_and_only_one_may_wait() {
-    each(Spec::plain(), |bed| {
-        let mut be = bed.backend();
-        let pool = &bed.fill_cold(&mut be, 20);
+    each(Spec::plain(), |fixture| {
+        let mut be = fixture.backend();
+        let pool = &fixture.fill_cold(&mut be, 20);
         let mine = read(pool, &mut be, 5);
         let others = mine.clone();
         assert!(mine.try_lock_cleanup().is_none());
@@ -148,7 +151,8 @@ fn the_cleanup_lock_waits_for_pins_and_only_one_may_wait() {
                 stamp(&mut page, 5, 9);
                 page.mark_dirty();
             });
-            // Until the thread waits, this one may not be refused, nor succeed: there are two pins.
+            // Before the thread waits, this call is not refused, and it cannot succeed because
+            // there are two pins.
             let refused = loop {
                 let guard = others.lock_exclusive();
                 if guard.cleanup_is_wanted() {
@@ -175,10 +179,10 @@ fn the_cleanup_lock_waits_for_pins_and_only_one_may_wait() {
 }
 
 #[test]
-fn a_page_held_share_exclusively_is_read_but_neither_changed_nor_written() {
-    each(Spec::plain(), |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 20);
+fn a_page_locked_share_exclusively_is_read_but_neither_changed_nor_written() {
+    each(Spec::plain(), |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 20);
         let pin = read(&pool, &mut be, 5);
         change(&pin, |page| stamp(page, 5, 1));
         let held = pin.try_lock_share_exclusive().unwrap();
@@ -187,7 +191,7 @@ fn a_page_held_share_exclusively_is_read_but_neither_changed_nor_written() {
         assert!(pin.try_lock_exclusive().is_none() && pin.try_lock_share_exclusive().is_none());
         let (pool, released) = (&pool, &AtomicBool::new(false));
         thread::scope(|scope| {
-            let mut other = bed.backend();
+            let mut other = fixture.backend();
             let writing = scope.spawn(move || {
                 pool.write_dirty(&mut other, WriteScope::All).unwrap();
                 assert!(released.load(Ordering::SeqCst), "written while held");
@@ -199,17 +203,16 @@ fn a_page_held_share_exclusively_is_read_but_neither_changed_nor_written() {
         });
         assert!(!pin.is_dirty());
         assert_eq!(version(&pin.lock_share_exclusive(), 5), 1);
-        assert_eq!(version(&bed.on_disk(5), 5), 1);
+        assert_eq!(version(&fixture.on_disk(5), 5), 1);
     });
 }
 
-/// Two threads that take turns so that the page is never without a reader, and one that wants to
-/// change it.
+/// Two threads read in turns, so that the page always has a reader. A third thread changes it.
 #[test]
 fn steady_readers_do_not_keep_a_writer_out() {
-    let bed = Bed::new(Spec::plain());
-    let mut be = bed.backend();
-    let pool = bed.fill_cold(&mut be, 20);
+    let fixture = Fixture::new(Spec::plain());
+    let mut be = fixture.backend();
+    let pool = fixture.fill_cold(&mut be, 20);
     let pin = &read(&pool, &mut be, 5);
     let (turns, written) = (&[AtomicU32::new(0), AtomicU32::new(0)], &AtomicBool::new(false));
     thread::scope(|scope| {
@@ -218,7 +221,7 @@ fn steady_readers_do_not_keep_a_writer_out() {
                 while !written.load(Ordering::SeqCst) {
                     let page = pin.lock_shared();
                     turns[me].fetch_add(1, Ordering::SeqCst);
-                    // Until the other one reads too, or some time has passed: it may have to wait
+                    // Until the other thread reads too, or for some time, since it may have to wait
                     // for the writer.
                     let seen = turns[1 - me].load(Ordering::SeqCst);
                     for _ in 0..1000 {
@@ -242,10 +245,10 @@ fn steady_readers_do_not_keep_a_writer_out() {
 }
 
 #[test]
-fn who_wants_to_change_a_page_comes_before_later_readers() {
-    let bed = Bed::new(Spec::plain());
-    let mut be = bed.backend();
-    let pool = bed.fill_cold(&mut be, 20);
+fn a_waiting_writer_comes_before_later_readers() {
+    let fixture = Fixture::new(Spec::plain());
+    let mut be = fixture.backend();
+    let pool = fixture.fill_cold(&mut be, 20);
     let pin = &read(&pool, &mut be, 5);
     thread::scope(|scope| {
         let before = pin.lock_shared();
@@ -254,7 +257,7 @@ fn who_wants_to_change_a_page_comes_before_later_readers() {
             stamp(&mut page, 5, 3);
             page.mark_dirty();
         });
-        // Once the writer waits, nothing but its turn comes next.
+        // Once the writer waits, it is the next holder.
         while pin.try_lock_share_exclusive().is_some() {
             thread::yield_now();
         }

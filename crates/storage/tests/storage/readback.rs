@@ -1,7 +1,7 @@
-//! What was written is read back from the disk before a sync of everything is done, and compared
-//! when it is read again.
+//! Written pages are read back from the disk when all is synced, and are compared when they are
+//! read again.
 
-use crate::bed::{Bed, REL, Spec, change, each_spec, stamp, tag, version};
+use crate::fixture::{Fixture, REL, Spec, change, each_spec, stamp, tag, version};
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{Errno, IoMemory, Region, probe_direct};
 use forebay_format::{Fork, PageBytes};
@@ -12,36 +12,38 @@ use std::sync::Arc;
 
 /// Runs a test over every method, buffered and direct, on disks that can be read past the kernel's
 /// cache.
-fn each(test: impl Fn(&Bed, &Arc<FaultPlan>)) {
+fn each(test: impl Fn(&Fixture, &Arc<FaultPlan>)) {
     if let Err(why) = probe_direct(tempfile::tempdir().unwrap().path()) {
         eprintln!("reading back is left out: {why}");
         return;
     }
     each_spec(Spec { verify: true, segment_blocks: 16, ..Spec::plain() }, |spec| {
         let plan = FaultPlan::new();
-        test(&Bed::faulty(spec, &plan), &plan);
+        test(&Fixture::faulty(spec, &plan), &plan);
     });
 }
 
-/// Twenty pages in two segments, on the disk and seen there.
-fn filled(bed: &Bed) -> Backend {
-    let mut be = bed.backend();
-    bed.fill(&mut be, 20);
-    assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 20);
+/// Makes twenty pages in two segments, on disk and confirmed.
+fn filled(fixture: &Fixture) -> Backend {
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 20);
+    assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 20);
     be
 }
 
 /// Changes a page and writes it.
-fn rewrite(bed: &Bed, be: &mut Backend, block: u32) {
-    change(&bed.pool.read(be, tag(block), Strategy::Normal).unwrap(), |page| stamp(page, block, 1));
-    assert_eq!(bed.pool.write_dirty(be, WriteScope::All).unwrap().buffers, 1);
+fn rewrite(fixture: &Fixture, be: &mut Backend, block: u32) {
+    change(&fixture.pool.read(be, tag(block), Strategy::Normal).unwrap(), |page| {
+        stamp(page, block, 1)
+    });
+    assert_eq!(fixture.pool.write_dirty(be, WriteScope::All).unwrap().buffers, 1);
 }
 
-/// Changes a page and writes it, and the disk has what was there before.
-fn lose(bed: &Bed, be: &mut Backend, block: u32) {
-    let before: PageBytes = bed.on_disk(block);
-    rewrite(bed, be, block);
-    bed.damage(block, 0, &before);
+/// Changes a page and writes it, and restores the old page on disk.
+fn lose(fixture: &Fixture, be: &mut Backend, block: u32) {
+    let before: PageBytes = fixture.on_disk(block);
+    rewrite(fixture, be, block);
+    fixture.damage(block, 0, &before);
 }
 
 #[track_caller]
@@ -59,75 +61,76 @@ fn assert_lost<T: std::fmt::Debug>(result: Result<T, StorageError>, block: u32) 
 
 #[test]
 fn each_page_is_read_back_once() {
-    each(|bed, _| {
-        let mut be = filled(bed);
-        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 0);
+    each(|fixture, _| {
+        let mut be = filled(fixture);
+        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 0);
         for block in [3, 4, 17] {
-            rewrite(bed, &mut be, block);
-            rewrite(bed, &mut be, block);
+            rewrite(fixture, &mut be, block);
+            rewrite(fixture, &mut be, block);
         }
-        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 3);
+        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 3);
     });
 }
 
 #[test]
-fn nothing_is_read_back_unless_asked_for() {
-    let bed = Bed::new(Spec::plain());
-    let mut be = bed.backend();
-    bed.fill(&mut be, 4);
-    lose(&bed, &mut be, 2);
-    assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 0);
+fn nothing_is_read_back_unless_the_setting_is_on() {
+    let fixture = Fixture::new(Spec::plain());
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, 4);
+    lose(&fixture, &mut be, 2);
+    assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 0);
 }
 
 #[test]
 fn a_lost_write_is_found_when_all_is_synced() {
-    each(|bed, _| {
+    each(|fixture, _| {
         for block in [7, 18] {
-            let mut be = filled(bed);
-            lose(bed, &mut be, block);
-            assert_lost(bed.pool.sync_pending(&mut be), block);
-            assert_lost(bed.pool.sync_pending(&mut be), block);
-            bed.pool.drop_relation(&mut be, REL).unwrap();
+            let mut be = filled(fixture);
+            lose(fixture, &mut be, block);
+            assert_lost(fixture.pool.sync_pending(&mut be), block);
+            assert_lost(fixture.pool.sync_pending(&mut be), block);
+            fixture.pool.drop_relation(&mut be, REL).unwrap();
         }
     });
 }
 
 #[test]
-fn bytes_that_are_no_page_and_a_file_that_ends_or_is_gone_are_lost_writes() {
-    each(|bed, _| {
-        let mut be = filled(bed);
-        rewrite(bed, &mut be, 19);
-        bed.damage(19, 5000, b"rot");
-        assert_lost(bed.pool.sync_pending(&mut be), 19);
-        rewrite(bed, &mut be, 19);
+fn invalid_pages_and_short_or_missing_files_are_lost_writes() {
+    each(|fixture, _| {
+        let mut be = filled(fixture);
+        rewrite(fixture, &mut be, 19);
+        fixture.damage(19, 5000, b"rot");
+        assert_lost(fixture.pool.sync_pending(&mut be), 19);
+        rewrite(fixture, &mut be, 19);
         std::fs::OpenOptions::new()
             .write(true)
-            .open(bed.path(1))
+            .open(fixture.path(1))
             .unwrap()
             .set_len(3 * 8192 + 512)
             .unwrap();
-        assert_lost(bed.pool.sync_pending(&mut be), 19);
-        std::fs::remove_file(bed.path(1)).unwrap();
-        assert_lost(bed.pool.sync_pending(&mut be), 19);
+        assert_lost(fixture.pool.sync_pending(&mut be), 19);
+        std::fs::remove_file(fixture.path(1)).unwrap();
+        assert_lost(fixture.pool.sync_pending(&mut be), 19);
     });
 }
 
 #[test]
-fn who_reads_the_page_again_is_told_whatever_the_policy() {
-    each(|bed, _| {
-        let mut be = filled(bed);
-        lose(bed, &mut be, 7);
-        bed.damage(9, 5000, b"rot");
-        rewrite(bed, &mut be, 10);
-        bed.damage(10, 5000, b"rot");
-        assert_eq!(bed.pool.evict_all(&mut be).unwrap(), 0);
+fn a_reader_of_a_lost_page_gets_an_error_whatever_its_policy() {
+    each(|fixture, _| {
+        let mut be = filled(fixture);
+        lose(fixture, &mut be, 7);
+        fixture.damage(9, 5000, b"rot");
+        rewrite(fixture, &mut be, 10);
+        fixture.damage(10, 5000, b"rot");
+        assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0);
         be.policy = ReadPolicy { zero_damaged_pages: true, ..ReadPolicy::default() };
-        assert_lost(bed.pool.read(&mut be, tag(7), Strategy::Normal), 7);
-        assert_lost(bed.pool.read(&mut be, tag(10), Strategy::Normal), 10);
-        // Not written since it was seen: damage like any other.
-        let zeroed = bed.pool.read(&mut be, tag(9), Strategy::Normal).unwrap();
+        assert_lost(fixture.pool.read(&mut be, tag(7), Strategy::Normal), 7);
+        assert_lost(fixture.pool.read(&mut be, tag(10), Strategy::Normal), 10);
+        // A page that was not written since it was confirmed is merely damaged.
+        let zeroed = fixture.pool.read(&mut be, tag(9), Strategy::Normal).unwrap();
         assert!(zeroed.lock_shared().copy().iter().all(|&byte| byte == 0));
-        let good = bed.pool.read_many(&mut be, REL, Fork::Main, 0, 7, Strategy::Normal).unwrap();
+        let good =
+            fixture.pool.read_many(&mut be, REL, Fork::Main, 0, 7, Strategy::Normal).unwrap();
         assert!(
             good.iter().zip(0..).all(|(pin, block)| version(&pin.lock_shared().copy(), block) == 0)
         );
@@ -135,78 +138,78 @@ fn who_reads_the_page_again_is_told_whatever_the_policy() {
 }
 
 #[test]
-fn what_is_cut_or_dropped_is_not_looked_for() {
-    each(|bed, _| {
-        let mut be = filled(bed);
+fn truncated_and_dropped_pages_are_not_read_back() {
+    each(|fixture, _| {
+        let mut be = filled(fixture);
         for block in [2, 12, 18] {
-            lose(bed, &mut be, block);
+            lose(fixture, &mut be, block);
         }
-        bed.pool.truncate(&mut be, REL, Fork::Main, 12).unwrap();
-        assert_lost(bed.pool.sync_pending(&mut be), 2);
-        bed.pool.drop_relation(&mut be, REL).unwrap();
-        bed.fill(&mut be, 5);
-        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 5);
+        fixture.pool.truncate(&mut be, REL, Fork::Main, 12).unwrap();
+        assert_lost(fixture.pool.sync_pending(&mut be), 2);
+        fixture.pool.drop_relation(&mut be, REL).unwrap();
+        fixture.fill(&mut be, 5);
+        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 5);
     });
 }
 
-/// Such a page has nothing that tells it from the one before: not every change has an LSN.
+/// Without checksums the LSN is not enough, since not every change has one of its own.
 #[test]
 fn a_lost_write_is_found_without_checksums() {
-    each(|bed, _| {
-        let mut be = filled(bed);
+    each(|fixture, _| {
+        let mut be = filled(fixture);
         let config = PoolConfig { buffers: 64, checksums: false, ..PoolConfig::default() };
-        let pool = BufferPool::new(config, Arc::clone(&bed.aio), bed.cold().0).unwrap();
-        let before: PageBytes = bed.on_disk(7);
+        let pool = BufferPool::new(config, Arc::clone(&fixture.aio), fixture.cold().0).unwrap();
+        let before: PageBytes = fixture.on_disk(7);
         change(&pool.read(&mut be, tag(7), Strategy::Normal).unwrap(), |page| stamp(page, 7, 1));
         assert_eq!(pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
-        bed.damage(7, 0, &before);
+        fixture.damage(7, 0, &before);
         assert_lost(pool.sync_pending(&mut be), 7);
     });
 }
 
-/// Who writes past the pool sees to it himself.
+/// Callers that write past the pool are responsible for their writes.
 #[test]
-fn a_write_past_the_pool_is_not_looked_for() {
-    each(|bed, _| {
-        let mut be = filled(bed);
-        [3, 4].into_iter().for_each(|block| rewrite(bed, &mut be, block));
+fn a_write_past_the_pool_is_not_read_back() {
+    each(|fixture, _| {
+        let mut be = filled(fixture);
+        [3, 4].into_iter().for_each(|block| rewrite(fixture, &mut be, block));
         let memory = IoMemory::new(Region::new(8192).unwrap(), 0, 8192);
-        bed.smgr.write_blocks(&mut be.io, REL, Fork::Main, 3, &memory).unwrap();
-        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 1);
+        fixture.smgr.write_blocks(&mut be.io, REL, Fork::Main, 3, &memory).unwrap();
+        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 1);
     });
 }
 
 #[test]
-fn a_write_that_failed_is_not_looked_for_until_it_is_done() {
-    each(|bed, plan| {
-        let mut be = filled(bed);
-        rewrite(bed, &mut be, 5);
-        change(&bed.pool.read(&mut be, tag(5), Strategy::Normal).unwrap(), |page| {
+fn a_failed_write_is_not_read_back_until_it_succeeds() {
+    each(|fixture, plan| {
+        let mut be = filled(fixture);
+        rewrite(fixture, &mut be, 5);
+        change(&fixture.pool.read(&mut be, tag(5), Strategy::Normal).unwrap(), |page| {
             stamp(page, 5, 2)
         });
         plan.add(Rule::on(Ops::WRITE).times(1), Effect::FailAfter(4096, Errno::IO));
-        assert!(bed.pool.write_dirty(&mut be, WriteScope::All).is_err());
-        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 0);
-        assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
-        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 1);
-        assert_eq!(version(&bed.on_disk(5), 5), 2);
+        assert!(fixture.pool.write_dirty(&mut be, WriteScope::All).is_err());
+        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 0);
+        assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
+        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 1);
+        assert_eq!(version(&fixture.on_disk(5), 5), 2);
     });
 }
 
 #[test]
-fn a_page_that_can_t_be_read_back_stays_noted() {
-    each(|bed, plan| {
-        let mut be = filled(bed);
-        rewrite(bed, &mut be, 17);
+fn a_page_that_cannot_be_read_back_stays_recorded() {
+    each(|fixture, plan| {
+        let mut be = filled(fixture);
+        rewrite(fixture, &mut be, 17);
         plan.add(Rule::on(Ops::READ).times(2), Effect::Fail(Errno::IO));
-        let error = bed.pool.sync_pending(&mut be).unwrap_err();
+        let error = fixture.pool.sync_pending(&mut be).unwrap_err();
         assert_eq!(
             error.to_string(),
             "could not read block 17 in file \"base/5/16384.1\": Input/output error"
         );
         assert!(!error.is_fatal());
-        // A failed read is done again before it counts.
+        // A failed read is repeated before it counts.
         plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
-        assert_eq!(bed.pool.sync_pending(&mut be).unwrap().read_back, 1);
+        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 1);
     });
 }

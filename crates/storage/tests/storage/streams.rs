@@ -1,6 +1,6 @@
 //! Read streams: order, combining, look-ahead.
 
-use crate::bed::{Bed, Gate, REL, Spec, each, full_stream, tag, version};
+use crate::fixture::{Fixture, Gate, REL, Spec, each, full_stream, tag, version};
 use forebay_aio::execute::PosixExecutor;
 use forebay_aio::{IoOp, WaitRef};
 use forebay_format::{BlockNumber, Fork};
@@ -40,32 +40,35 @@ fn scan(
 
 #[test]
 fn a_cold_sequential_scan_reads_in_full_runs() {
-    each(Spec { buffers: 1024, segment_blocks: 100, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 250);
+    each(Spec { buffers: 1024, segment_blocks: 100, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 250);
         let blocks: Vec<u32> = (0..250).collect();
         scan(&pool, &mut be, &blocks, StreamFlags::FULL, Strategy::Normal);
         // 100 blocks are 6 runs of 16 and one of 4.
-        assert_eq!(bed.count(IoOp::Read), 7 + 7 + 4);
-        let hits = bed.count(IoOp::Hit);
+        assert_eq!(fixture.count(IoOp::Read), 7 + 7 + 4);
+        let hits = fixture.count(IoOp::Hit);
         let distance = scan(&pool, &mut be, &blocks, StreamFlags::DEFAULT, Strategy::Normal);
-        assert_eq!((distance, bed.count(IoOp::Read), bed.count(IoOp::Hit) - hits), (1, 18, 250));
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
+        assert_eq!(
+            (distance, fixture.count(IoOp::Read), fixture.count(IoOp::Hit) - hits),
+            (1, 18, 250)
+        );
+        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
     });
 }
 
 #[test]
 fn the_distance_grows_with_misses_and_falls_with_hits() {
-    each(Spec { buffers: 1024, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 600);
+    each(Spec { buffers: 1024, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 600);
         let blocks: Vec<u32> = (0..600).collect();
         let distance = scan(&pool, &mut be, &blocks[..300], StreamFlags::DEFAULT, Strategy::Normal);
         assert!(distance >= 16, "distance {distance}");
-        let reads = bed.count(IoOp::Read);
+        let reads = fixture.count(IoOp::Read);
         assert!(reads <= 5 + 300 / 16 + 1, "{reads} reads of 300 blocks");
         let mut both = blocks[300..320].to_vec();
-        // More hits than the full distance and what its waits may add.
+        // More hits than the full distance, plus what its waits may add.
         (0..2).for_each(|_| both.extend(&blocks[..300]));
         assert_eq!(scan(&pool, &mut be, &both, StreamFlags::FULL, Strategy::Normal), 1);
     });
@@ -73,9 +76,9 @@ fn the_distance_grows_with_misses_and_falls_with_hits() {
 
 #[test]
 fn any_order_with_repeats() {
-    each(Spec { buffers: 64, segment_blocks: 32, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 200);
+    each(Spec { buffers: 64, segment_blocks: 32, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 200);
         let mut rng = StdRng::seed_from_u64(7);
         for strategy in [Strategy::Normal, Strategy::BulkRead, Strategy::Vacuum] {
             let mut blocks = Vec::new();
@@ -90,15 +93,15 @@ fn any_order_with_repeats() {
                 scan(&pool, &mut be, &blocks, flags, strategy);
             }
         }
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were given back");
+        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
     });
 }
 
 #[test]
-fn streams_left_early_give_everything_back() {
-    each(Spec { buffers: 64, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 200);
+fn streams_that_end_early_release_everything() {
+    each(Spec { buffers: 64, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 200);
         for start in 0..50 {
             let mut blocks = start..200;
             let mut stream = full_stream(&pool, || blocks.next(), Strategy::Normal, 16, 16);
@@ -108,7 +111,7 @@ fn streams_left_early_give_everything_back() {
         }
         let _ = be.io.drain();
         assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
-        // The half of all look-ahead that one may have can still be had.
+        // One stream can still get half of the spare pins.
         let mut blocks = 0..200;
         let stream = full_stream(&pool, || blocks.next(), Strategy::Normal, 16, 16);
         assert_eq!(stream.distance(), 17);
@@ -117,9 +120,9 @@ fn streams_left_early_give_everything_back() {
 
 #[test]
 fn an_empty_stream_and_one_without_concurrency() {
-    let bed = Bed::new(Spec::plain());
-    let mut be = bed.backend();
-    let pool = bed.fill_cold(&mut be, 10);
+    let fixture = Fixture::new(Spec::plain());
+    let mut be = fixture.backend();
+    let pool = fixture.fill_cold(&mut be, 10);
     scan(&pool, &mut be, &[], StreamFlags::FULL, Strategy::Normal);
     let mut blocks = 0..10;
     let mut stream = full_stream(&pool, || blocks.next(), Strategy::Normal, 0, 1);
@@ -129,23 +132,23 @@ fn an_empty_stream_and_one_without_concurrency() {
 
 #[test]
 fn a_scan_that_has_ended_holds_no_handle() {
-    each(Spec { buffers: 512, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 200);
+    each(Spec { buffers: 512, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 200);
         let mut blocks = 0..200;
         let next = || blocks.next();
         let mut stream = full_stream(&pool, next, Strategy::Normal, 16, 4);
         while stream.next(&mut be).unwrap().is_some() {
             // All reads end before their turn.
-            bed.aio.snapshot().iter().for_each(|io| {
-                bed.aio.wait_done(WaitRef { index: io.io_id, generation: io.generation });
+            fixture.aio.snapshot().iter().for_each(|io| {
+                fixture.aio.wait_done(WaitRef { index: io.io_id, generation: io.generation });
             });
         }
         assert_eq!(be.io.in_flight(), 0, "finished I/Os keep their files open");
     });
 }
 
-/// A source that can be led elsewhere.
+/// A source whose blocks can be changed during the scan.
 struct Blocks(std::ops::Range<BlockNumber>);
 
 impl BlockSource for Blocks {
@@ -156,7 +159,7 @@ impl BlockSource for Blocks {
     }
 }
 
-/// Takes pages until there are none; their blocks.
+/// Takes all pages, and returns their blocks.
 fn take_all(stream: &mut ReadStream<Blocks>, be: &mut Backend) -> Vec<BlockNumber> {
     let mut blocks = Vec::new();
     while let Some((pin, data)) = stream.next_with_data(be).unwrap() {
@@ -168,10 +171,10 @@ fn take_all(stream: &mut ReadStream<Blocks>, be: &mut Backend) -> Vec<BlockNumbe
 
 #[test]
 fn each_block_comes_with_its_data() {
-    each(Spec { buffers: 256, segment_blocks: 32, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 100);
-        bed.damage(33, 4000, b"rot");
+    each(Spec { buffers: 256, segment_blocks: 32, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 100);
+        fixture.damage(33, 4000, b"rot");
         let mut rng = StdRng::seed_from_u64(3);
         let blocks: Vec<(u32, String)> = (0..400)
             .map(|n| {
@@ -198,9 +201,9 @@ fn each_block_comes_with_its_data() {
 
 #[test]
 fn a_stream_is_reset_to_other_blocks_and_resumed_after_a_pause() {
-    each(Spec { buffers: 256, ..Spec::plain() }, |bed| {
-        let mut be = bed.backend();
-        let pool = bed.fill_cold(&mut be, 200);
+    each(Spec { buffers: 256, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 200);
         let settings = StreamSettings { io_concurrency: 4, combine_limit: 8, ..Default::default() };
         let mut stream = ReadStream::new(
             &pool,
@@ -214,7 +217,7 @@ fn a_stream_is_reset_to_other_blocks_and_resumed_after_a_pause() {
         assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(0));
         *stream.source_mut() = Blocks(150..160);
         stream.reset();
-        assert_eq!(stream.distance(), 32, "as at the beginning");
+        assert_eq!(stream.distance(), 32, "as for a new stream");
         assert_eq!(take_all(&mut stream, &mut be), (150..160).collect::<Vec<_>>());
         *stream.source_mut() = Blocks(20..40);
         assert_eq!(take_all(&mut stream, &mut be), [], "not asked again before it is resumed");
@@ -226,32 +229,37 @@ fn a_stream_is_reset_to_other_blocks_and_resumed_after_a_pause() {
     });
 }
 
-/// What a scan of 96 cold blocks costs with these flags: reads, the largest distance.
-fn cost(bed: &Bed, be: &mut Backend, pool: &Arc<BufferPool>, flags: StreamFlags) -> (u64, u32) {
+/// Scans 96 cold blocks with these flags. Returns the number of reads and the largest distance.
+fn cost(
+    fixture: &Fixture,
+    be: &mut Backend,
+    pool: &Arc<BufferPool>,
+    flags: StreamFlags,
+) -> (u64, u32) {
     let settings =
         StreamSettings { io_concurrency: 8, maintenance_io_concurrency: 2, combine_limit: 16 };
-    let before = bed.count(IoOp::Read);
+    let before = fixture.count(IoOp::Read);
     let mut stream =
         ReadStream::new(pool, REL, Fork::Main, Blocks(0..96), flags, Strategy::Normal, settings);
     let mut most = stream.distance();
     while stream.next(be).unwrap().is_some() {
         most = most.max(stream.distance());
     }
-    (bed.count(IoOp::Read) - before, most)
+    (fixture.count(IoOp::Read) - before, most)
 }
 
 #[test]
 fn flags() {
-    // Reads end at once here, so nobody ever waits.
-    let bed = Bed::new(Spec { buffers: 1024, ..Spec::plain() });
-    let mut be = bed.backend();
-    let pool = bed.fill_cold(&mut be, 96);
+    // Reads end at once here, so there are no waits.
+    let fixture = Fixture::new(Spec { buffers: 1024, ..Spec::plain() });
+    let mut be = fixture.backend();
+    let pool = fixture.fill_cold(&mut be, 96);
     let cost = |be: &mut Backend, flags| {
         pool.evict_all(be).unwrap();
-        cost(&bed, be, &pool, flags)
+        cost(&fixture, be, &pool, flags)
     };
     // 1, 2, 4, 8, and then 16.
-    assert_eq!(cost(&mut be, StreamFlags::DEFAULT), (10, 16), "whole reads, and no look-ahead");
+    assert_eq!(cost(&mut be, StreamFlags::DEFAULT), (10, 16), "full reads, and no look-ahead");
     assert_eq!(cost(&mut be, StreamFlags::WAITING_CALLBACK), (10, 16));
     assert_eq!(cost(&mut be, StreamFlags::SEQUENTIAL), (6, 16));
     assert_eq!(cost(&mut be, StreamFlags::FULL), (6, 128));
@@ -260,10 +268,10 @@ fn flags() {
 }
 
 #[test]
-fn a_callback_that_waits_finds_no_read_held_back() {
-    let (bed, gate) = gated();
-    let mut be = bed.backend();
-    let pool = bed.fill_cold(&mut be, 20);
+fn a_callback_that_waits_finds_no_staged_read() {
+    let (fixture, gate) = gated();
+    let mut be = fixture.backend();
+    let pool = fixture.fill_cold(&mut be, 20);
     gate.shut();
     let _open = gate.open_at_end();
     // Reads of one block each: with each one the callback is called again.
@@ -271,8 +279,8 @@ fn a_callback_that_waits_finds_no_read_held_back() {
     let seen = Arc::clone(&gate);
     let next = move || {
         let (n, block) = blocks.next()?;
-        // All before the last two are out, the one that may still get neighbours and this one.
-        assert!(seen.held() + 1 >= n, "{} of {n} are out", seen.held());
+        // All reads are submitted except the pending one and this one.
+        assert!(seen.held() + 1 >= n, "{} of {n} are submitted", seen.held());
         if n == 9 {
             seen.open();
         }
@@ -291,6 +299,6 @@ fn a_callback_that_waits_finds_no_read_held_back() {
     (0..10).for_each(|n| assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(2 * n)));
 }
 
-fn gated() -> (Bed, Arc<Gate>) {
-    Bed::gated(Spec::plain(), Arc::new(PosixExecutor))
+fn gated() -> (Fixture, Arc<Gate>) {
+    Fixture::gated(Spec::plain(), Arc::new(PosixExecutor))
 }

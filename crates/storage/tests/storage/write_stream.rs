@@ -1,8 +1,8 @@
-//! The write stream over a disk that is well: order, combining, how much is in flight, the log
-//! ahead of the pages, locks.
+//! The write stream on a disk without faults: order, combining, depth, the log ahead of the pages,
+//! and locks.
 
-use crate::bed::{Bed, REL, Spec, change, each, each_faulty, stamp, tag, version};
-use crate::log::{Event, Log, assert_nothing_held, dirty, lsn, pin};
+use crate::fixture::{Fixture, REL, Spec, change, each, each_faulty, stamp, tag, version};
+use crate::wal::{Event, Log, assert_nothing_held, dirty, lsn, pin};
 use forebay_aio::execute::PosixExecutor;
 use forebay_aio::fault::{Ops, Rule};
 use forebay_aio::{IoContext, IoOp};
@@ -18,7 +18,7 @@ pub fn options(depth: usize, combine: u32) -> WriteOptions {
     WriteOptions { depth, combine, context, locked, go_on, flush_after }
 }
 
-/// What a stream says that it has written, as first blocks and counts.
+/// The writes that a stream reports, as first blocks and counts.
 fn written(stream: &mut WriteStream<'_>) -> Vec<(u32, u32)> {
     std::iter::from_fn(|| stream.next_written())
         .map(|Written { first, pages }| {
@@ -28,24 +28,24 @@ fn written(stream: &mut WriteStream<'_>) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// A bed with as many pages as that, on disk and in memory.
-pub fn filled(bed: &Bed, n: u32) -> Backend {
-    let mut be = bed.backend();
-    bed.fill(&mut be, n);
+/// Fills the fixture with `n` pages, on disk and in memory.
+pub fn filled(fixture: &Fixture, n: u32) -> Backend {
+    let mut be = fixture.backend();
+    fixture.fill(&mut be, n);
     be
 }
 
 #[test]
-fn ends_are_told_in_the_order_of_the_beginnings() {
-    each(ROOMY, |bed| {
-        let mut be = filled(bed, 64);
-        let mut stream = WriteStream::new(&bed.pool, options(4, 4));
+fn writes_are_reported_in_the_order_in_which_they_were_started() {
+    each(ROOMY, |fixture| {
+        let mut be = filled(fixture, 64);
+        let mut stream = WriteStream::new(&fixture.pool, options(4, 4));
         assert_eq!(stream.window(), 8, "two runs of four are taken together");
-        // Three windows, each in disorder; the last is not full.
+        // Three windows, each unordered; the last one is not full.
         let windows =
             [[35, 33, 34, 32, 50, 51, 49, 48].as_slice(), &[7, 0, 1, 6, 3, 5, 4, 2], &[60, 20]];
         for block in windows.concat() {
-            let pinned = dirty(&bed.pool, &mut be, block, 1);
+            let pinned = dirty(&fixture.pool, &mut be, block, 1);
             stream.push(&mut be, pinned).unwrap();
         }
         stream.drain(&mut be).unwrap();
@@ -53,63 +53,63 @@ fn ends_are_told_in_the_order_of_the_beginnings() {
         let report = stream.finish(&mut be).unwrap();
         assert_eq!((report.buffers, report.writes), (18, 6));
         for block in windows.concat() {
-            assert_eq!(version(&bed.on_disk(block), block), 1);
-            assert!(!pin(&bed.pool, &mut be, block).is_dirty());
+            assert_eq!(version(&fixture.on_disk(block), block), 1);
+            assert!(!pin(&fixture.pool, &mut be, block).is_dirty());
         }
-        assert_nothing_held(bed, be);
+        assert_nothing_held(fixture, be);
     });
 }
 
 #[test]
-fn neighbours_leave_together_up_to_the_limit() {
+fn neighbours_are_written_together_up_to_the_limit() {
     let spec = Spec { segment_blocks: 48, combine: 32, ..ROOMY };
-    each(spec, |bed| {
-        let mut be = filled(bed, 128);
+    each(spec, |fixture| {
+        let mut be = filled(fixture, 128);
         let mut version = 0;
         let mut writes = |combine: u32, blocks: &[u32]| {
             version += 1;
-            let before = bed.count(IoOp::Write);
-            let mut stream = WriteStream::new(&bed.pool, options(16, combine));
+            let before = fixture.count(IoOp::Write);
+            let mut stream = WriteStream::new(&fixture.pool, options(16, combine));
             for &block in blocks {
-                let pinned = dirty(&bed.pool, &mut be, block, version);
+                let pinned = dirty(&fixture.pool, &mut be, block, version);
                 stream.push(&mut be, pinned).unwrap();
             }
             let report = stream.finish(&mut be).unwrap();
             assert_eq!(report.buffers, blocks.len() as u64);
-            assert_eq!(bed.count(IoOp::Write) - before, report.writes);
+            assert_eq!(fixture.count(IoOp::Write) - before, report.writes);
             report.writes
         };
         let row: Vec<u32> = (0..48).collect();
         assert_eq!(writes(1, &row), 48);
         assert_eq!(writes(5, &row), 10, "nine of five and one of three");
         assert_eq!(writes(16, &row), 3);
-        assert_eq!(writes(64, &row), 2, "not more than the pool's limit");
+        assert_eq!(writes(64, &row), 2, "no more than the pool's limit");
         let backwards: Vec<u32> = (0..32).rev().collect();
         assert_eq!(writes(32, &backwards), 1);
-        // 40..48 and 48..56 are in two segments, 90 and 92 no neighbours.
+        // 40..48 and 48..56 are in two segments; 90 and 92 are no neighbours.
         let gaps: Vec<u32> = (40..56).chain([90, 92]).collect();
         assert_eq!(writes(32, &gaps), 4);
-        let (mut be, cold) = (bed.backend(), bed.cold().1);
-        assert_eq!(crate::bed::version(&pin(&cold, &mut be, 92).lock_shared().copy(), 92), 6);
+        let (mut be, cold) = (fixture.backend(), fixture.cold().1);
+        assert_eq!(crate::fixture::version(&pin(&cold, &mut be, 92).lock_shared().copy(), 92), 6);
     });
 }
 
-/// The disk takes nothing: as many writes are in flight as there may be (two groups of half of
-/// them), and the stream waits.
+/// No write ends: the stream starts as many as its depth allows, in two groups, and waits.
 #[test]
 fn no_more_than_the_depth_is_in_flight() {
     for depth in [1, 2, 3, 7, 16] {
-        let (bed, gate) = Bed::gated(Spec { buffers: 1024, ..ROOMY }, Arc::new(PosixExecutor));
-        bed.aio.set_combine_limit(0);
-        let mut be = filled(&bed, 128);
-        // No two are neighbours.
+        let (fixture, gate) =
+            Fixture::gated(Spec { buffers: 1024, ..ROOMY }, Arc::new(PosixExecutor));
+        fixture.aio.set_combine_limit(0);
+        let mut be = filled(&fixture, 128);
+        // No two of them are neighbours.
         for block in (0..128).step_by(2) {
-            drop(dirty(&bed.pool, &mut be, block, 1));
+            drop(dirty(&fixture.pool, &mut be, block, 1));
         }
         gate.shut();
         thread::scope(|scope| {
             let _open = gate.open_at_end();
-            let pool = &bed.pool;
+            let pool = &fixture.pool;
             let writer = scope.spawn(move || {
                 pool.write_paced(&mut be, WriteScope::All, options(depth, 16), &mut FullSpeed)
             });
@@ -125,13 +125,13 @@ fn no_more_than_the_depth_is_in_flight() {
 #[test]
 fn the_depth_is_kept_while_writes_end() {
     const DEPTH: usize = 3;
-    each_faulty(ROOMY, |bed, plan| {
-        bed.aio.set_combine_limit(0);
-        let mut be = filled(bed, 64);
+    each_faulty(ROOMY, |fixture, plan| {
+        fixture.aio.set_combine_limit(0);
+        let mut be = filled(fixture, 64);
         for block in (0..64).step_by(2) {
-            drop(dirty(&bed.pool, &mut be, block, 1));
+            drop(dirty(&fixture.pool, &mut be, block, 1));
         }
-        let pool = &bed.pool;
+        let pool = &fixture.pool;
         let hold = plan.hold(Rule::on(Ops::WRITE));
         thread::scope(|scope| {
             let writer = scope.spawn(move || {
@@ -148,43 +148,44 @@ fn the_depth_is_kept_while_writes_end() {
     });
 }
 
-/// In a small pool only a part of the pages is locked at once, whatever depth was asked for.
+/// In a small pool only a part of the pages is locked at once, whatever the depth.
 #[test]
 fn a_small_pool_has_few_pages_in_flight() {
-    let (bed, gate) = Bed::gated(Spec { buffers: 64, ..Spec::plain() }, Arc::new(PosixExecutor));
-    bed.aio.set_combine_limit(0);
-    let mut be = filled(&bed, 64);
+    let (fixture, gate) =
+        Fixture::gated(Spec { buffers: 64, ..Spec::plain() }, Arc::new(PosixExecutor));
+    fixture.aio.set_combine_limit(0);
+    let mut be = filled(&fixture, 64);
     for block in 0..64 {
-        drop(dirty(&bed.pool, &mut be, block, 1));
+        drop(dirty(&fixture.pool, &mut be, block, 1));
     }
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let writer =
-            scope.spawn(|| bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
+        let writer = scope
+            .spawn(|| fixture.pool.write_dirty(&mut fixture.backend(), WriteScope::All).unwrap());
         gate.await_waiters(1);
         assert_eq!(gate.held(), 1, "one write of sixteen pages");
         // The others can still be changed.
-        change(&pin(&bed.pool, &mut be, 40), |page| stamp(page, 40, 2));
+        change(&pin(&fixture.pool, &mut be, 40), |page| stamp(page, 40, 2));
         gate.open();
         assert_eq!(writer.join().unwrap().buffers, 64);
     });
-    assert_eq!(version(&bed.on_disk(40), 40), 2);
+    assert_eq!(version(&fixture.on_disk(40), 40), 2);
 }
 
 #[test]
 fn the_log_is_flushed_once_for_a_batch_and_before_it() {
-    each_faulty(ROOMY, |bed, plan| {
-        let mut be = filled(bed, 128);
-        let log = Log::attach(&bed.pool, plan);
-        let mut stream = WriteStream::new(&bed.pool, options(4, 8));
+    each_faulty(ROOMY, |fixture, plan| {
+        let mut be = filled(fixture, 128);
+        let log = Log::attach(&fixture.pool, plan);
+        let mut stream = WriteStream::new(&fixture.pool, options(4, 8));
         assert_eq!(stream.window(), 16);
-        // The newest page of the first batch is its first, that of the second is older than those
-        // of the first.
+        // The newest page of the first batch is its first one. The pages of the second batch are
+        // older.
         for block in (0..16).chain(64..80) {
-            let pinned = dirty(&bed.pool, &mut be, block, if block < 16 { 2 } else { 1 });
+            let pinned = dirty(&fixture.pool, &mut be, block, if block < 16 { 2 } else { 1 });
             if block == 0 {
-                change(&pinned, |page| crate::bed::set_lsn(page, 2500));
+                change(&pinned, |page| crate::fixture::set_lsn(page, 2500));
             }
             stream.push(&mut be, pinned).unwrap();
         }
@@ -207,8 +208,11 @@ fn the_log_is_flushed_once_for_a_batch_and_before_it() {
 
         // Each batch is preceded by a flush up to its newest page.
         let report = {
-            (0..48).for_each(|block| drop(dirty(&bed.pool, &mut be, block, 3)));
-            bed.pool.write_paced(&mut be, WriteScope::All, options(4, 8), &mut FullSpeed).unwrap()
+            (0..48).for_each(|block| drop(dirty(&fixture.pool, &mut be, block, 3)));
+            fixture
+                .pool
+                .write_paced(&mut be, WriteScope::All, options(4, 8), &mut FullSpeed)
+                .unwrap()
         };
         assert_eq!(report.buffers, 48);
         let events = log.take();
@@ -233,69 +237,69 @@ fn the_log_is_flushed_once_for_a_batch_and_before_it() {
 
 #[test]
 fn a_page_is_written_as_it_is_when_its_turn_comes() {
-    each(ROOMY, |bed| {
-        let mut be = filled(bed, 32);
-        let mut stream = WriteStream::new(&bed.pool, options(16, 16));
+    each(ROOMY, |fixture| {
+        let mut be = filled(fixture, 32);
+        let mut stream = WriteStream::new(&fixture.pool, options(16, 16));
         for block in 0..8 {
-            let pinned = dirty(&bed.pool, &mut be, block, 1);
+            let pinned = dirty(&fixture.pool, &mut be, block, 1);
             stream.push(&mut be, pinned).unwrap();
         }
-        // While they wait: one is changed again, and one is pushed twice.
-        drop(dirty(&bed.pool, &mut be, 3, 2));
-        let again = pin(&bed.pool, &mut be, 5);
+        // Meanwhile one is changed again, and one is pushed twice.
+        drop(dirty(&fixture.pool, &mut be, 3, 2));
+        let again = pin(&fixture.pool, &mut be, 5);
         stream.push(&mut be, again).unwrap();
-        // One that is clean is not written.
-        let clean = pin(&bed.pool, &mut be, 20);
+        // A clean page is not written.
+        let clean = pin(&fixture.pool, &mut be, 20);
         stream.push(&mut be, clean).unwrap();
         let report = stream.finish(&mut be).unwrap();
         assert_eq!((report.buffers, report.writes), (8, 1));
-        assert_eq!(version(&bed.on_disk(3), 3), 2);
-        assert!(!pin(&bed.pool, &mut be, 3).is_dirty());
-        assert_nothing_held(bed, be);
+        assert_eq!(version(&fixture.on_disk(3), 3), 2);
+        assert!(!pin(&fixture.pool, &mut be, 3).is_dirty());
+        assert_nothing_held(fixture, be);
     });
 }
 
 #[test]
-fn locked_pages_are_left_out_by_who_does_not_wait() {
-    each(ROOMY, |bed| {
-        let mut be = filled(bed, 32);
+fn a_stream_that_does_not_wait_leaves_out_locked_pages() {
+    each(ROOMY, |fixture| {
+        let mut be = filled(fixture, 32);
         for block in 0..12 {
-            drop(dirty(&bed.pool, &mut be, block, 1));
+            drop(dirty(&fixture.pool, &mut be, block, 1));
         }
-        let pins = [4, 8].map(|block| pin(&bed.pool, &mut be, block));
+        let pins = [4, 8].map(|block| pin(&fixture.pool, &mut be, block));
         let changing = pins[0].lock_exclusive();
-        // A reader is no obstacle.
+        // A reader does not prevent a write.
         let reading = pins[1].lock_shared();
         let skipping = WriteOptions { locked: Locked::Skip, ..options(16, 16) };
         let report =
-            bed.pool.write_paced(&mut be, WriteScope::All, skipping, &mut FullSpeed).unwrap();
+            fixture.pool.write_paced(&mut be, WriteScope::All, skipping, &mut FullSpeed).unwrap();
         assert_eq!((report.buffers, report.writes), (11, 2));
         drop((changing, reading));
         assert!(pins[0].is_dirty() && !pins[1].is_dirty());
         drop(pins);
-        assert_eq!(bed.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
+        assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
     });
 }
 
-/// Who waits for a lock has what is locked already on its way, and holds nothing.
+/// A stream that waits for a lock has started the writes of its locked pages, and holds no lock.
 #[test]
-fn a_stream_that_waits_for_a_lock_keeps_nobody_waiting() {
-    let (bed, gate) = Bed::gated(ROOMY, Arc::new(PosixExecutor));
-    let mut be = filled(&bed, 32);
+fn a_stream_that_waits_for_a_lock_holds_none() {
+    let (fixture, gate) = Fixture::gated(ROOMY, Arc::new(PosixExecutor));
+    let mut be = filled(&fixture, 32);
     for block in 0..8 {
-        drop(dirty(&bed.pool, &mut be, block, 1));
+        drop(dirty(&fixture.pool, &mut be, block, 1));
     }
-    let middle = pin(&bed.pool, &mut be, 4);
+    let middle = pin(&fixture.pool, &mut be, 4);
     let mut changing = middle.lock_exclusive();
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let writer =
-            scope.spawn(|| bed.pool.write_dirty(&mut bed.backend(), WriteScope::All).unwrap());
+        let writer = scope
+            .spawn(|| fixture.pool.write_dirty(&mut fixture.backend(), WriteScope::All).unwrap());
         gate.await_held(1);
         gate.open();
-        // The first half has left; those behind are free to be changed while the stream waits.
-        let behind = pin(&bed.pool, &mut be, 6);
+        // The first half is written. The pages after it can be changed while the stream waits.
+        let behind = pin(&fixture.pool, &mut be, 6);
         change(&behind, |page| stamp(page, 6, 2));
         stamp(&mut changing, 4, 2);
         drop(changing);
@@ -304,62 +308,62 @@ fn a_stream_that_waits_for_a_lock_keeps_nobody_waiting() {
     });
     for block in 0..8 {
         let wanted = if block == 4 || block == 6 { 2 } else { 1 };
-        assert_eq!(version(&bed.on_disk(block), block), wanted);
+        assert_eq!(version(&fixture.on_disk(block), block), wanted);
     }
 }
 
 #[test]
-fn a_stream_dropped_in_the_middle_leaves_nothing_behind() {
-    each(ROOMY, |bed| {
-        let mut be = filled(bed, 128);
+fn a_stream_that_is_dropped_early_leaves_nothing_behind() {
+    each(ROOMY, |fixture| {
+        let mut be = filled(fixture, 128);
         // More writes than the backend has handles.
         for round in 1..=40 {
-            let mut stream = WriteStream::new(&bed.pool, options(8, 1));
+            let mut stream = WriteStream::new(&fixture.pool, options(8, 1));
             for block in 0..8 {
-                let pinned = dirty(&bed.pool, &mut be, block * 2, round);
+                let pinned = dirty(&fixture.pool, &mut be, block * 2, round);
                 stream.push(&mut be, pinned).unwrap();
             }
             drop(stream);
         }
         assert_eq!(be.io.end_of_transaction().failed, 0);
-        // And one that has not started anything.
-        let mut stream = WriteStream::new(&bed.pool, options(16, 16));
-        let pinned = dirty(&bed.pool, &mut be, 100, 1);
+        // A stream that has not started anything.
+        let mut stream = WriteStream::new(&fixture.pool, options(16, 16));
+        let pinned = dirty(&fixture.pool, &mut be, 100, 1);
         stream.push(&mut be, pinned).unwrap();
         drop(stream);
-        assert!(pin(&bed.pool, &mut be, 100).is_dirty());
-        bed.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        assert!(pin(&fixture.pool, &mut be, 100).is_dirty());
+        fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
         for block in 0..8 {
-            assert_eq!(version(&bed.on_disk(block * 2), block * 2), 40);
+            assert_eq!(version(&fixture.on_disk(block * 2), block * 2), 40);
         }
-        assert_eq!(version(&bed.on_disk(100), 100), 1);
-        assert_nothing_held(bed, be);
+        assert_eq!(version(&fixture.on_disk(100), 100), 1);
+        assert_nothing_held(fixture, be);
     });
 }
 
-/// Pushed pages are pinned: a drop waits until the stream has had them, and finds nothing to write
-/// into later.
+/// Pushed pages are pinned: a drop waits until the stream has written them.
 #[test]
-fn a_drop_waits_for_the_pages_that_a_stream_was_given() {
-    let (bed, gate) = Bed::gated(ROOMY, Arc::new(PosixExecutor));
-    let mut be = filled(&bed, 32);
-    let mut stream = WriteStream::new(&bed.pool, options(4, 4));
+fn a_drop_waits_for_the_pages_of_a_write_stream() {
+    let (fixture, gate) = Fixture::gated(ROOMY, Arc::new(PosixExecutor));
+    let mut be = filled(&fixture, 32);
+    let mut stream = WriteStream::new(&fixture.pool, options(4, 4));
     for block in 0..4 {
-        let pinned = dirty(&bed.pool, &mut be, block, 1);
+        let pinned = dirty(&fixture.pool, &mut be, block, 1);
         stream.push(&mut be, pinned).unwrap();
     }
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let dropped = scope.spawn(|| bed.pool.drop_relation(&mut bed.backend(), REL).unwrap());
+        let dropped =
+            scope.spawn(|| fixture.pool.drop_relation(&mut fixture.backend(), REL).unwrap());
         stream.start(&mut be).unwrap();
         gate.await_held(1);
         gate.await_waiters(1);
-        assert!(bed.path(0).exists() && !dropped.is_finished());
+        assert!(fixture.path(0).exists() && !dropped.is_finished());
         gate.open();
         dropped.join().unwrap();
     });
     assert_eq!(stream.finish(&mut be).unwrap().buffers, 4);
-    assert!(!bed.path(0).exists());
-    assert!((0..32).all(|block| bed.pool.lookup(&tag(block)).is_none()));
+    assert!(!fixture.path(0).exists());
+    assert!((0..32).all(|block| fixture.pool.lookup(&tag(block)).is_none()));
 }

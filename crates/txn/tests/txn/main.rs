@@ -41,7 +41,7 @@ fn the_gate_waits_for_passes_taken_before() {
         thread::yield_now();
     }
     assert!(!passed.load(Ordering::SeqCst));
-    // Others come and go meanwhile: nobody is held up by the waiting checkpoint.
+    // The waiting checkpoint does not delay others.
     for _ in 0..100 {
         drop(gate.enter());
     }
@@ -66,7 +66,7 @@ fn the_gate_does_not_wait_for_passes_taken_after() {
 
 /// Descriptors or memory may be short when a transaction ends.
 #[test]
-fn an_end_whose_page_of_pg_xact_cannot_be_had() {
+fn an_end_whose_page_of_pg_xact_cannot_be_read() {
     let fixture = Fixture::new();
     let mut be = fixture.backend();
     let file = fixture.dir.path().join("pg_xact/0000");
@@ -79,12 +79,12 @@ fn an_end_whose_page_of_pg_xact_cannot_be_had() {
     let aborted = xacts.assign(&mut be.io, &mut aborts).unwrap();
     let committed = xacts.assign(&mut be.io, &mut commits).unwrap();
     std::fs::rename(&file, &aside).unwrap();
-    // A commit finds out before its record is in the log, and can be tried again.
+    // A commit fails before its record is in the log, and can be repeated.
     let end = fixture.wal.insert_lsn();
     xacts.commit(&mut be.io, &mut commits).unwrap_err();
     assert_eq!(fixture.wal.insert_lsn(), end);
     assert!(commits.xid().is_some());
-    // An abort needs no page: whoever neither runs nor has committed has aborted.
+    // An abort needs no page: a transaction that neither runs nor has committed has aborted.
     xacts.abort(&mut be.io, &mut aborts).unwrap();
     assert_eq!(xacts.procs().count(), 1);
     std::fs::rename(&aside, &file).unwrap();
@@ -100,7 +100,7 @@ proptest! {
         mut steps in prop::collection::vec(0u32..9, 1..60),
         probe in 0u32..400,
     ) {
-        // Ids on the circle, also across its end.
+        // Ids also across the wraparound.
         let at = |distance: u32| start.wrapping_add(distance).max(3);
         prop_assume!(start > 3 && at(600) > 3);
         steps.insert(0, 0);
@@ -119,7 +119,7 @@ proptest! {
 }
 
 #[test]
-fn a_snapshot_sees_who_had_committed() {
+fn a_snapshot_sees_what_had_committed() {
     let fixture = Fixture::new();
     let mut be = fixture.backend();
     let (mut a, mut b, mut c) = (Transaction::new(), Transaction::new(), Transaction::new());
@@ -211,7 +211,7 @@ fn a_commit_is_durable_and_a_reader_writes_nothing() {
 }
 
 #[test]
-fn a_commit_need_not_wait_but_comes_before_what_tells_of_it() {
+fn a_commit_that_does_not_wait_is_flushed_before_its_page_of_pg_xact() {
     let fixture = Fixture::new();
     let mut be = fixture.backend();
     let options = CommitOptions { wait: false, ..CommitOptions::default() };
@@ -224,16 +224,16 @@ fn a_commit_need_not_wait_but_comes_before_what_tells_of_it() {
         Outcome::Committed,
         "everyone sees it"
     );
-    // The page of pg_xact that has it is written behind the log.
+    // The page of pg_xact with its outcome is written after the log.
     let mut seen = None;
     let flushed = fixture.clog.flush_behind(&mut be.io, |io| {
-        fixture.wal.flush_unawaited(io)?;
+        fixture.wal.flush_async_commits(io)?;
         seen = Some(fixture.wal.flushed_lsn());
         Ok::<(), TxnError>(())
     });
     assert!(flushed.unwrap() > 0 && seen.unwrap() >= lsn);
 
-    // What removes files can't be taken back: it waits.
+    // A commit that removes files always waits.
     fixture.xacts.assign(&mut be.io, &mut tx).unwrap();
     tx.drop_at_commit(TABLE);
     let lsn = fixture.xacts.commit_with(&mut be.io, &mut tx, &options).unwrap().lsn.unwrap();
@@ -266,7 +266,7 @@ fn commands_count_only_when_used() {
     assert_eq!((tx.combos().resolve(1), tx.combos().resolve(2)), (Some((0, 2)), None));
 }
 
-/// What redo of the whole log makes of `pg_xact`, in memory.
+/// Replays the whole log. Returns `pg_xact`, in memory.
 fn replayed_clog(dir: &Path) -> Clog {
     let aio = aio(MethodKind::Sync);
     let pool = pool(&aio, dir, 64);
@@ -287,13 +287,13 @@ fn replayed_clog(dir: &Path) -> Clog {
     clog
 }
 
-/// A manager that goes on at `next`.
+/// A manager whose next id is `next`.
 fn manager_at(fixture: &Fixture, next: FullXid, oldest: Xid) -> XactManager {
     XactManager::new(fixture.clog.clone(), fixture.wal.clone(), next, oldest)
 }
 
 #[test]
-fn new_pages_of_the_log_are_made_logged_and_kept() {
+fn new_pages_of_pg_xact_are_made_logged_and_kept() {
     let fixture = Fixture::new();
     let mut be = fixture.backend();
     let xacts = manager_at(&fixture, FullXid::new(0, 32_766), 3);
@@ -312,7 +312,7 @@ fn new_pages_of_the_log_are_made_logged_and_kept() {
     for (xid, outcome) in xids.iter().zip(expected) {
         assert_eq!(fixture.clog.status(&mut be.io, *xid).unwrap(), outcome);
     }
-    // Page 1 was never written; replaying the log makes it again.
+    // Page 1 was never written. Replaying the log makes it.
     fixture.wal.flush_all(&mut be.io).unwrap();
     let replayed = replayed_clog(fixture.dir.path());
     for (xid, outcome) in xids.iter().zip(expected) {
@@ -330,7 +330,7 @@ fn new_pages_of_the_log_are_made_logged_and_kept() {
 }
 
 #[test]
-fn a_full_cache_makes_room_without_losing_changes() {
+fn a_full_cache_evicts_without_losing_changes() {
     let fixture = Fixture::new();
     let mut be = fixture.backend();
     let pages = 300;
@@ -352,7 +352,7 @@ fn a_full_cache_makes_room_without_losing_changes() {
 }
 
 #[test]
-fn a_page_that_an_end_waits_for_stays() {
+fn a_page_that_an_end_has_prepared_stays() {
     let fixture = Fixture::new();
     let mut be = fixture.backend();
     for page in 0..200 {
@@ -360,7 +360,7 @@ fn a_page_that_an_end_waits_for_stays() {
     }
     fixture.clog.flush(&mut be.io).unwrap();
     let prepared = fixture.clog.prepare(&mut be.io, 40_000).unwrap();
-    // Everyone else's pages come and go, and the file can not be read any more.
+    // Other pages are loaded and evicted, and the file cannot be read any more.
     for page in 2..200 {
         fixture.clog.status(&mut be.io, page * 32_768 + 1).unwrap();
     }

@@ -1,16 +1,14 @@
-//! Files of the log that are brought from elsewhere when they are wanted: out of an archive.
+//! Brings files of the log from an archive.
 
 use forebay_aio::Backend;
 
-/// Why a file could not be brought: it may be there or not.
-pub type FetchFailure = Box<dyn std::error::Error + Send + Sync>;
+use crate::error::FetchFailure;
 
-/// Brings files of the log into its directory. A reader that has one asks it for each segment
-/// before it looks into the directory, in the order of the log, and reads no further ahead than to
-/// the end of the segment it is in.
+/// Brings files of the log into its directory. A reader with a `Fetch` asks it for each segment, in
+/// order, before it looks in the directory. It reads ahead only within the current segment.
 pub trait Fetch: Send + Sync {
-    /// Puts the file of that name into the log's directory, in place of one that is there. False:
-    /// it is certain that there is none to be had. Whatever else is in the way is an error, for it
-    /// says nothing about where the log ends.
+    /// Puts the file `name` into the log's directory, replacing an existing one. Returns false if
+    /// the file certainly does not exist. Any other failure is an error, because it says nothing
+    /// about where the log ends.
     fn fetch(&self, io: &mut Backend, name: &str) -> Result<bool, FetchFailure>;
 }

@@ -1,4 +1,4 @@
-//! History files, read from the log's directory.
+//! Reads history files from the log's directory.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use forebay_format::{
     timeline::{TimelineHistory, history_file_name},
 };
 
-use super::source::io_error;
 use crate::error::WalReadError;
 
-/// The history of a timeline. One without a file has no past: timeline 1 never has one.
+/// Reads the history of a timeline. A timeline without a history file has no ancestors; timeline 1
+/// never has one.
 pub fn read_history(
     io: &mut Backend,
     dir: &Path,
@@ -24,7 +24,7 @@ pub fn read_history(
     let bytes = match io.read_file(&file) {
         Ok(bytes) => bytes,
         Err(e) if e.is_not_found() => return Ok(TimelineHistory::alone(timeline)),
-        Err(e) => return Err(io_error("read", file, 0, Lsn::INVALID, e)),
+        Err(e) => return Err(WalReadError::io("read", file, 0, Lsn::INVALID, e)),
     };
     let text = String::from_utf8_lossy(&bytes);
     TimelineHistory::parse(timeline, &text).map_err(|source| WalReadError::History { file, source })

@@ -1,108 +1,111 @@
-//! Which segments will be needed, and the bell for who makes them.
+//! How many segments will be needed, and waking the thread that prepares them.
 //!
-//! Those who insert say up to where they need segments. Who prepares them keeps some more ready
-//! than that: one at first, twice as many each time somebody came too early all the same, one less
-//! with each checkpoint. Recycled segments only have to be opened, so in the steady state this
-//! costs nothing but open files.
+//! Inserters state up to which segment they need. The preparing thread keeps some more ready than
+//! that: one at first, twice as many each time an inserter had to wait, and one less with each
+//! checkpoint. Recycled segments only have to be opened, so in the steady state this costs open
+//! files only.
 //!
-//! After a failure whoever prepares them sits out a longer time with each attempt, whatever is
-//! wanted: an insertion that can't go on without a segment makes it itself. Once one succeeds, or
-//! an old segment goes, the time is over.
+//! After a failure the preparing thread waits before it retries, regardless of requests. An
+//! inserter that cannot proceed makes the segment itself. If it succeeds, or an old segment is
+//! removed, the preparing thread retries at once.
 
 use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
 
-/// Most segments kept ready beyond those that were asked for.
+/// Most segments kept ready beyond those that are needed.
 const MOST_AHEAD: u64 = 8;
 
 #[derive(Debug)]
 pub(crate) struct Demand {
-    /// The last segment that was asked for.
-    wanted: AtomicU64,
+    /// The last segment that is needed.
+    needed: AtomicU64,
     /// How many beyond it are kept ready.
     ahead: AtomicU64,
-    /// The bell has been rung and not been answered.
-    rung: AtomicBool,
-    /// There is a reason to try again after a failure, or to end.
-    relieved: AtomicBool,
+    /// Segments were requested, and the preparing thread has not taken the request.
+    requested: AtomicBool,
+    /// There is a reason to retry after a failure, or to stop.
+    may_retry: AtomicBool,
     sleep: Mutex<()>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl Demand {
     pub fn new(first: u64) -> Demand {
         Demand {
-            wanted: AtomicU64::new(first),
+            needed: AtomicU64::new(first),
             ahead: AtomicU64::new(1),
-            rung: AtomicBool::new(false),
-            relieved: AtomicBool::new(false),
+            requested: AtomicBool::new(false),
+            may_retry: AtomicBool::new(false),
             sleep: Mutex::new(()),
-            bell: Condvar::new(),
+            changed: Condvar::new(),
         }
     }
 
-    /// Segments up to `number` are needed, those below `ready` are there. Two loads, but at the
-    /// beginning of a segment.
-    pub fn want(&self, number: u64, ready: u64) {
-        if number > self.wanted.load(Ordering::Relaxed) {
-            self.wanted.fetch_max(number, Ordering::AcqRel);
+    /// Segments up to `number` are needed, and those below `ready` are ready. Only two loads unless
+    /// a new segment is needed.
+    pub fn need(&self, number: u64, ready: u64) {
+        if number > self.needed.load(Ordering::Relaxed) {
+            self.needed.fetch_max(number, Ordering::AcqRel);
         }
         if number + self.ahead.load(Ordering::Relaxed) >= ready {
-            self.ring();
+            self.request();
         }
     }
 
-    /// Somebody had to wait: more will be kept ready.
-    pub fn came_late(&self) {
+    /// Keeps more segments ready, because an inserter had to wait.
+    pub fn keep_more(&self) {
         let ahead = self.ahead.load(Ordering::Relaxed);
         self.ahead.store((ahead * 2).min(MOST_AHEAD), Ordering::Relaxed);
     }
 
-    /// Another checkpoint has passed: a rush may be over.
-    pub fn calm(&self) {
+    /// Keeps fewer segments ready, because a checkpoint has passed.
+    pub fn keep_fewer(&self) {
         let ahead = self.ahead.load(Ordering::Relaxed);
         self.ahead.store(ahead.saturating_sub(1).max(1), Ordering::Relaxed);
     }
 
-    /// Answers the bell: the last segment that should be ready.
-    pub fn answer(&self) -> u64 {
-        // First: who asks for more from now on rings again.
-        self.rung.store(false, Ordering::SeqCst);
-        self.wanted.load(Ordering::SeqCst) + self.ahead.load(Ordering::Relaxed)
+    /// Takes the request, and returns the last segment that should be ready.
+    pub fn take_request(&self) -> u64 {
+        // First, so that a thread that needs more from now on sends another request.
+        self.requested.store(false, Ordering::SeqCst);
+        self.needed.load(Ordering::SeqCst) + self.ahead.load(Ordering::Relaxed)
     }
 
-    /// Wakes who prepares segments.
-    pub fn ring(&self) {
-        if !self.rung.load(Ordering::Relaxed) && !self.rung.swap(true, Ordering::SeqCst) {
-            let _sleep = self.sleep.lock();
-            self.bell.notify_all();
+    /// Wakes the thread that prepares segments.
+    pub fn request(&self) {
+        if !self.requested.load(Ordering::Relaxed) && !self.requested.swap(true, Ordering::SeqCst) {
+            self.notify();
         }
     }
 
-    /// Ends the time that is sat out after a failure.
-    pub fn relieve(&self) {
-        self.relieved.store(true, Ordering::SeqCst);
-        let _sleep = self.sleep.lock();
-        self.bell.notify_all();
+    /// Lets the preparing thread retry at once after a failure.
+    pub fn allow_retry(&self) {
+        self.may_retry.store(true, Ordering::SeqCst);
+        self.notify();
     }
 
-    /// Sits out `time` after a failure; true if there was relief before.
-    pub fn sit_out(&self, time: Duration) -> bool {
+    fn notify(&self) {
+        let _sleep = self.sleep.lock();
+        self.changed.notify_all();
+    }
+
+    /// Waits for `time` after a failure, or until a retry is allowed; returns whether it is.
+    pub fn wait_to_retry(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut sleep = self.sleep.lock();
-        while !self.relieved.swap(false, Ordering::SeqCst) {
-            if self.bell.wait_until(&mut sleep, until).timed_out() {
+        while !self.may_retry.swap(false, Ordering::SeqCst) {
+            if self.changed.wait_until(&mut sleep, until).timed_out() {
                 return false;
             }
         }
         true
     }
 
-    /// Sleeps until the bell rings, or `time` is over.
-    pub fn rest(&self, time: Duration) {
+    /// Waits until there is a request, or `time` has passed.
+    pub fn wait(&self, time: Duration) {
         let mut sleep = self.sleep.lock();
-        if !self.rung.load(Ordering::SeqCst) {
-            self.bell.wait_for(&mut sleep, time);
+        if !self.requested.load(Ordering::SeqCst) {
+            self.changed.wait_for(&mut sleep, time);
         }
     }
 }
@@ -112,34 +115,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wishes_do_not_end_what_is_sat_out_and_relief_does() {
+    fn a_request_does_not_end_the_wait_after_a_failure() {
         let demand = Demand::new(5);
-        demand.want(9, 6);
-        assert!(
-            !demand.sit_out(Duration::from_millis(1)),
-            "somebody wants more, but nothing has changed"
-        );
-        demand.relieve();
-        assert!(demand.sit_out(Duration::from_secs(86_400)));
-        assert!(!demand.sit_out(Duration::from_millis(1)), "it counts once");
+        demand.need(9, 6);
+        assert!(!demand.wait_to_retry(Duration::from_millis(1)), "nothing has changed");
+        demand.allow_retry();
+        assert!(demand.wait_to_retry(Duration::from_secs(86_400)));
+        assert!(!demand.wait_to_retry(Duration::from_millis(1)), "it counts once");
     }
 
     #[test]
-    fn more_is_kept_ready_after_a_wait_and_less_after_a_calm() {
+    fn more_segments_are_kept_after_a_wait_and_fewer_after_a_checkpoint() {
         let demand = Demand::new(5);
-        assert_eq!(demand.answer(), 6);
-        demand.want(7, 9);
-        assert!(!demand.rung.load(Ordering::SeqCst), "7 and one more are there");
-        demand.want(8, 9);
-        demand.rest(Duration::from_secs(86_400));
-        assert_eq!(demand.answer(), 9);
-        demand.want(3, 9);
-        assert_eq!(demand.answer(), 9, "a smaller wish changes nothing");
+        assert_eq!(demand.take_request(), 6);
+        demand.need(7, 9);
+        assert!(!demand.requested.load(Ordering::SeqCst), "7 and one more are ready");
+        demand.need(8, 9);
+        demand.wait(Duration::from_secs(86_400));
+        assert_eq!(demand.take_request(), 9);
+        demand.need(3, 9);
+        assert_eq!(demand.take_request(), 9, "a lower number changes nothing");
         for (times, upto) in [(1, 10), (1, 12), (5, 16)] {
-            (0..times).for_each(|_| demand.came_late());
-            assert_eq!(demand.answer(), upto);
+            (0..times).for_each(|_| demand.keep_more());
+            assert_eq!(demand.take_request(), upto);
         }
-        (0..20).for_each(|_| demand.calm());
-        assert_eq!(demand.answer(), 9);
+        (0..20).for_each(|_| demand.keep_fewer());
+        assert_eq!(demand.take_request(), 9);
     }
 }

@@ -1,40 +1,40 @@
-//! A new segment: a temporary file of zeros that gets its name once it is whole and durable.
+//! Makes a new segment: a temporary file that gets its name once it is complete and durable.
 
 use std::collections::VecDeque;
 use std::path::Path;
 
-use forebay_aio::sync::{Arc, atomic::Ordering};
+use forebay_aio::sync::Arc;
 use forebay_aio::{
     AioError, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Namespace, Op,
     OpenOptions, Region, Target, WaitRef,
 };
 
-use super::{Segments, TEMPORARY, vanished};
+use super::files::{Segments, TEMPORARY};
 use crate::{error::WalError, position::WAL_BLOCK};
 
 /// Bytes of zeros in one write.
 const FILL: usize = 512 << 10;
-/// Writes in flight: enough for the disk's full rate, and not so much that the write of a commit
-/// waits long behind.
+/// Writes in flight: enough to use the disk fully, but few enough not to delay the write of a
+/// commit much.
 const FILL_DEPTH: usize = 4;
 
 impl Segments {
-    /// Makes a segment. The caller is alone in that.
+    /// Makes a segment and opens it. The caller must hold `making_ready`.
     pub(super) fn create(&self, io: &mut Backend, number: u64) -> Result<File, WalError> {
         let temporary = self.dir.join(format!("{TEMPORARY}{}", std::process::id()));
         let path = self.path(number);
         let namespace = Arc::clone(self.aio.namespace());
         if let Err(e) = self.fill(io, &temporary) {
-            // What is left of it would only be in the way; the next start removes it too.
+            // If this fails too, the next start removes the file.
             let _ = namespace.unlink(&temporary);
             return Err(WalError::segment("create", &path, e));
         }
-        if let Err(lost) = self.poison.check() {
+        if let Err(ended) = self.poison.check() {
             let _ = namespace.unlink(&temporary);
-            return Err(lost);
+            return Err(ended);
         }
         let mut unsettled = self.names.lock();
-        // An old segment may have been given that name meanwhile.
+        // An old segment may have been recycled under that name meanwhile.
         let renamed = match namespace.exists(&path) {
             Ok(true) => namespace.unlink(&temporary),
             Ok(false) => namespace.rename(&temporary, &path),
@@ -47,8 +47,10 @@ impl Segments {
         *unsettled = true;
         drop(unsettled);
         self.settle_names()?;
-        self.counters.made.fetch_add(1, Ordering::Relaxed);
-        self.open_existing(number)?.ok_or_else(|| vanished(&path))
+        self.stats.lock().made += 1;
+        let opened = self.open_existing(number)?;
+        let missing = || AioError::os("open file", &path, Errno::NOENT);
+        opened.ok_or_else(|| WalError::segment("open", &path, missing()))
     }
 
     /// Makes a file of a segment's length that reads as zeros, and syncs it.
@@ -58,7 +60,7 @@ impl Segments {
         let file = namespace.open(path, &options)?;
         let size = self.size.bytes();
         let zeros = Region::new(FILL)?;
-        if self.init_zero.load(Ordering::Relaxed) {
+        if self.policy.lock().init_zero {
             reserve(namespace.as_ref(), &file, size)?;
             write_zeros(io, &file, &zeros, 0, size)?;
         } else {
@@ -77,9 +79,8 @@ fn target() -> Target {
     Target::Other("new WAL segment".into())
 }
 
-/// Has the file system set aside all the room that a segment takes, so that want of it is found out
-/// at once: an attempt that wrote until nothing was left would take it from everybody else
-/// meanwhile.
+/// Allocates all blocks of the file if the file system can, so that lack of room shows at once.
+/// Otherwise a failing attempt would use up the room that is left, and others would fail meanwhile.
 fn reserve(namespace: &dyn Namespace, file: &File, size: u64) -> Result<(), AioError> {
     match namespace.reserve(file, 0, size) {
         Err(e) if matches!(e.errno(), Some(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) => {
@@ -89,8 +90,8 @@ fn reserve(namespace: &dyn Namespace, file: &File, size: u64) -> Result<(), AioE
     }
 }
 
-/// Writes zeros from `from` to `to`, several writes at a time. None is in flight when it returns,
-/// whatever came of them.
+/// Writes zeros from `from` to `to`, with several writes in flight. None is in flight when it
+/// returns, even if one has failed.
 fn write_zeros(
     io: &mut Backend,
     file: &File,
@@ -98,23 +99,23 @@ fn write_zeros(
     from: u64,
     to: u64,
 ) -> Result<(), AioError> {
-    let mut flying: VecDeque<WaitRef> = VecDeque::with_capacity(FILL_DEPTH);
+    let mut in_flight: VecDeque<WaitRef> = VecDeque::with_capacity(FILL_DEPTH);
     let mut done = Ok(());
     for offset in (from..to).step_by(FILL) {
-        if flying.len() == FILL_DEPTH
-            && let Some(oldest) = flying.pop_front()
+        if in_flight.len() == FILL_DEPTH
+            && let Some(oldest) = in_flight.pop_front()
         {
             done = io.wait(oldest).check().map(drop);
         }
         if done.is_err() {
             break;
         }
-        let len = usize::try_from(to - offset).unwrap_or(FILL).min(FILL);
+        let len = (to - offset).min(FILL as u64) as usize;
         let write =
             Io::write(file.clone(), offset, IoMemory::new(Arc::clone(zeros), 0, len), target());
-        flying.push_back(io.start(write.account(IoObject::Wal, IoContext::Init, IoOp::Write)));
+        in_flight.push_back(io.start(write.account(IoObject::Wal, IoContext::Init, IoOp::Write)));
     }
-    for write in flying {
+    for write in in_flight {
         done = done.and(io.wait(write).check().map(drop));
     }
     done

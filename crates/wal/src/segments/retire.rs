@@ -1,31 +1,38 @@
-//! Old segments: recycled or removed, once the archive has them.
+//! Recycles or removes old segments; while archiving, only archived ones.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use forebay_aio::sync::atomic::Ordering;
+use super::files::Segments;
+use crate::error::WalError;
 
-use super::Segments;
-use crate::{checkpoint::OldSegments, error::WalError};
-
-/// The last part of a timeline that was left in the middle of a segment.
+/// Suffix of the partial segment at the end of a timeline.
 const PARTIAL: &str = ".partial";
 
-/// What came of an attempt to give an old segment a new name.
+/// Counts of old segments that one call recycled or removed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct OldSegments {
+    /// Renamed, to be written again.
+    pub recycled: u64,
+    /// Removed.
+    pub removed: u64,
+}
+
+/// The outcome of an attempt to rename an old segment.
 enum Renamed {
     Done,
-    /// That name is taken.
+    /// The new name exists.
     Taken,
-    /// It is no file that can be written under another name.
+    /// The file is not as long as a segment, or has other names.
     Unfit,
 }
 
 impl Segments {
-    /// Recycles or removes the segments below `before`, those that the archive has if there is one.
-    /// Recycled ones get the free names up to `upto`.
+    /// Recycles or removes the segments below `before`; while archiving, only archived ones.
+    /// Recycled segments get free names up to `upto`.
     pub fn remove_before(&self, before: u64, upto: u64) -> Result<OldSegments, WalError> {
-        let _alone = self.retiring.lock();
-        self.demand.calm();
+        let _retiring = self.retiring.lock();
+        self.demand.keep_fewer();
         let mut old: Vec<(u64, String)> = Vec::new();
         let mut taken = BTreeSet::new();
         for name in self.list()? {
@@ -42,46 +49,46 @@ impl Segments {
         let mut done = OldSegments::default();
         let result = self.remove_each(&old, before, upto, taken, &mut done);
         if done.recycled + done.removed > 0 {
-            self.demand.relieve();
+            self.demand.allow_retry();
         }
-        self.counters.recycled.fetch_add(done.recycled, Ordering::Relaxed);
-        self.counters.removed.fetch_add(done.removed, Ordering::Relaxed);
-        // Also after an error: a segment that got a new name may be written under it any time from
-        // now on.
+        let mut stats = self.stats.lock();
+        stats.recycled += done.recycled;
+        stats.removed += done.removed;
+        drop(stats);
+        // Also after an error: a recycled segment may be written any time from now on.
         if done.recycled > 0 {
             self.settle_names()?;
         } else if done.removed > 0 {
             self.sync_dir()?;
         }
         if archived {
-            let gone = usize::try_from(done.recycled + done.removed).unwrap_or(usize::MAX);
+            let gone = (done.recycled + done.removed) as usize;
             old.iter().take(gone).for_each(|(_, name)| self.status.forget(name));
         }
         result.map(|()| done)
     }
 
-    /// Takes those from `old` that the archive does not have yet; marks those that it was not told
-    /// of. False if there is no archive.
+    /// While archiving, removes from `old` the segments that are not archived, and marks those that
+    /// have no mark. Returns whether the log is archived.
     fn keep_unarchived(&self, old: &mut Vec<(u64, String)>) -> Result<bool, WalError> {
         if !self.status.is_on() || old.is_empty() {
             return Ok(false);
         }
-        let known = self.status.list()?;
-        for (_, name) in old.iter().filter(|(_, name)| !known.knows(name)) {
+        let marks = self.status.list()?;
+        for (_, name) in old.iter().filter(|(_, name)| !marks.has(name)) {
             self.announce(name);
         }
         forebay_aio::planted_bug!(self.aio, WalSegmentsRemovedBeforeArchived, return Ok(true));
-        old.retain(|(_, name)| known.is_done(name));
+        old.retain(|(_, name)| marks.is_done(name));
         self.poison.check()?;
         if !old.is_empty() {
-            // After a crash nothing may be waiting for the archive that has become another segment.
+            // So that after a crash no segment has a stale `.ready` mark and a new use.
             self.status.settle()?;
         }
         Ok(true)
     }
 
-    /// Recycles or removes each of `old`; counts in `done` what was done, also when it fails
-    /// halfway.
+    /// Recycles or removes each of `old`. Counts them in `done`, also if it fails halfway.
     fn remove_each(
         &self,
         old: &[(u64, String)],
@@ -94,22 +101,19 @@ impl Segments {
         for (_, name) in old {
             self.poison.check()?;
             let path = self.dir.join(name);
-            let recycle = self.recycle.load(Ordering::Relaxed) && !name.ends_with(PARTIAL);
+            let recycle = self.policy.lock().recycle && !name.ends_with(PARTIAL);
             if recycle && self.recycle(&path, &mut future, upto, &mut taken)? {
                 done.recycled += 1;
             } else {
-                self.aio
-                    .namespace()
-                    .unlink(&path)
-                    .map_err(|e| WalError::segment("remove", &path, e))?;
+                self.unlink(&path)?;
                 done.removed += 1;
             }
         }
         Ok(())
     }
 
-    /// Gives an old segment the first free name from `future` up to `upto`. False if there is none,
-    /// or it is not fit.
+    /// Renames an old segment to the first free name from `future` up to `upto`. Returns false if
+    /// there is none, or the file is unfit.
     fn recycle(
         &self,
         old: &Path,
@@ -130,13 +134,13 @@ impl Segments {
                     taken.insert(*future);
                     return Ok(true);
                 }
-                // Made meanwhile, for the log goes on.
+                // An inserter has made that segment meanwhile.
                 Renamed::Taken => taken.insert(*future),
             };
         }
     }
 
-    /// Gives an old segment that name.
+    /// Renames an old segment to that of `number`.
     fn rename(&self, old: &Path, number: u64) -> Result<Renamed, WalError> {
         let mut unsettled = self.names.lock();
         let namespace = self.aio.namespace();

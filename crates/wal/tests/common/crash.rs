@@ -1,8 +1,8 @@
-//! A disk that remembers what was synced: the state after a crash, at any moment.
+//! A disk that records what was synced, to compute the state after a crash at any moment.
 //!
-//! Beside the real files, each written segment has a `durable` image (what has surely survived) and
-//! a `live` one (all that was written). A crash leaves, for each sector that differs, one or the
-//! other.
+//! In addition to the real files, each written segment has a `durable` image, which certainly
+//! survives, and a `live` image with everything written. A crash leaves one or the other for each
+//! sector that differs.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,8 +30,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// What a crash now leaves, written to `dir`. Each unsynced sector survives with `chance` of
-    /// 100.
+    /// Writes to `dir` what a crash now would leave. Each unsynced sector survives with a
+    /// probability of `chance` percent.
     pub fn crash_into(&self, dir: &Path, numbers: &mut Numbers, chance: u64) {
         let images = self.images.lock().expect("images").clone();
         for (name, image) in images {
@@ -87,7 +87,7 @@ impl Executor for Recording {
     }
 }
 
-/// An aio over such a disk.
+/// An aio with such a disk.
 pub fn recording_aio() -> (Arc<Aio>, Arc<Disk>) {
     let disk = Arc::new(Disk::default());
     let executor = Arc::new(Recording(Arc::clone(&disk)));

@@ -1,5 +1,5 @@
-//! What may stand behind the end of a log and be taken for its continuation: the defects that
-//! PostgreSQL's own tests make by hand.
+//! Defects behind the end of a log that a reader could take for its continuation, as PostgreSQL's
+//! own tests make them.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::fs::File;
@@ -15,18 +15,18 @@ use forebay_format::{
 
 const BLOCK: u64 = 8192;
 
-/// A defect, and what is to be found.
+/// A defect, and the expected result.
 #[derive(Clone, Copy)]
 pub struct Defect {
     pub name: &'static str,
-    /// Bytes that are left in the page behind the last good record.
+    /// Bytes left in the page behind the last valid record.
     pub room: u64,
     /// The record's length field.
     pub total_len: u32,
     pub prev: Prev,
-    /// What the next page begins with, if the record reaches that far.
+    /// The header of the next page, if the record continues there.
     pub next: Next,
-    /// A part of the reason that is told.
+    /// A part of the expected reason.
     pub reason: &'static str,
 }
 
@@ -51,7 +51,7 @@ pub enum Next {
 
 /// Well inside a page: the record's header fits.
 const INSIDE: u64 = 4000;
-/// So near to the page's end that the header goes on in the next page.
+/// So close to the page's end that the header continues on the next page.
 const SPLIT: u64 = 16;
 /// Longer than a page.
 const LONG: u32 = 12_000;
@@ -70,7 +70,7 @@ const fn multi(name: &'static str, room: u64, next: Next, reason: &'static str) 
     Defect { name, room, total_len: LONG, prev: Prev::Right, next, reason }
 }
 
-/// All of them.
+/// All defects.
 pub const DEFECTS: [Defect; 16] = [
     single("length zero", INSIDE, 0, Prev::Right, "invalid record length"),
     single("length short", INSIDE, 23, Prev::Right, "invalid record length"),
@@ -97,19 +97,18 @@ pub const DEFECTS: [Defect; 16] = [
     },
 ];
 
-/// The defect of that name.
+/// The defect with a name.
 pub fn defect(name: &str) -> Defect {
     *DEFECTS.iter().find(|defect| defect.name == name).expect("a defect of that name")
 }
 
 impl Defect {
-    /// The record counts as begun, and is skipped later on.
+    /// Whether the record counts as incomplete, and is skipped later.
     pub fn is_incomplete(&self) -> bool {
         self.next != Next::None
     }
 
     /// Writes the defect to `at`, behind the record at `last`, in the segment files of `dir`.
-    /// Everything on pages whose headers are in order.
     pub fn write(&self, dir: &Path, size: SegmentSize, timeline: u32, at: Lsn, last: Lsn) {
         let next_page = at.page_start().add(BLOCK);
         assert_eq!(next_page.since(at), self.room, "the log was not brought to the right place");

@@ -1,4 +1,4 @@
-//! A log in a temporary directory, and what the tests do with it.
+//! A log in a temporary directory, and helpers for the tests.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod crash;
@@ -19,14 +19,14 @@ use forebay_wal::{
     WalReader, WalRecord,
 };
 
-/// Segments are as small as they get.
+/// The smallest segment size.
 pub const SEGMENT: u64 = 1 << 20;
 pub const SYSTEM_ID: u64 = 0x1234_5678_9abc_def0;
 
-/// Where logs of the tests begin: segment 1.
+/// The logs of the tests begin with segment 1.
 pub const BEGIN: Lsn = Lsn(SEGMENT);
 
-/// An aio and a directory.
+/// An aio, a backend and a temporary directory.
 pub struct Rig {
     pub dir: tempfile::TempDir,
     pub aio: Arc<Aio>,
@@ -43,7 +43,7 @@ impl Rig {
         Rig::with(Aio::new(namespace, method, AioConfig::default()).expect("aio"))
     }
 
-    /// Over a disk that fails as the plan says, by and by.
+    /// With a disk that fails as the plan says.
     pub fn faulty(method: MethodKind) -> (Rig, Arc<FaultPlan>) {
         let plan = FaultPlan::new();
         let aio = plan.open(Arc::new(PosixNamespace), method, AioConfig::default());
@@ -82,7 +82,7 @@ impl Rig {
         self.start(from_scratch())
     }
 
-    /// Reads to the end of the log, and goes on there.
+    /// Reads to the end of the log, and resumes there.
     pub fn recover(&mut self) -> (Vec<WalRecord>, Wal) {
         let (records, end) = self.read_all(BEGIN);
         let wal = self.start(end.resume(BEGIN));
@@ -160,7 +160,7 @@ pub fn from_scratch() -> Resume {
     Resume { insert_at: BEGIN, prev: Lsn(0), redo: Lsn(0), aborted: None }
 }
 
-/// A record with nothing but these bytes.
+/// A record with only main data.
 pub fn plain(main: &[u8]) -> Record<'_> {
     // XLOG_NOOP: pg_waldump and recovery accept any payload.
     Record { rmgr: Rmgr::XLOG, info: 0x20, xid: 7, main, blocks: &[] }
@@ -189,7 +189,7 @@ pub fn mains(records: &[WalRecord]) -> Vec<Vec<u8>> {
     records.iter().map(|record| record.decode().expect("decodable").main.to_vec()).collect()
 }
 
-/// All methods that can be had here.
+/// All I/O methods that this machine has.
 pub fn methods() -> Vec<MethodKind> {
     let mut methods = vec![
         MethodKind::Sync,
@@ -204,7 +204,7 @@ pub fn methods() -> Vec<MethodKind> {
     methods
 }
 
-/// Buffered, and direct where the directory can.
+/// Buffered, and direct if the directory's file system can.
 pub fn direct_choices(dir: &Path) -> Vec<bool> {
     match probe_direct(dir) {
         Ok(_) => vec![false, true],
@@ -215,7 +215,7 @@ pub fn direct_choices(dir: &Path) -> Vec<bool> {
     }
 }
 
-/// Numbers that look random and are the same in every run.
+/// A generator of pseudo-random numbers, the same in every run.
 pub struct Numbers(pub u64);
 
 impl Numbers {

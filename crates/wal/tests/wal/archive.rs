@@ -1,4 +1,4 @@
-//! Completed segments are marked for the archive, and stay until it has them.
+//! Completed segments are marked for the archive, and kept until they are archived.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ fn mark_path(rig: &Rig, number: u64, word: &str) -> PathBuf {
     rig.config.dir.join("archive_status").join(mark(number, word))
 }
 
-/// What an archiver does once it has stored a segment.
+/// Marks a segment as archived, as an archiver does.
 fn archived(rig: &Rig, number: u64) {
     std::fs::rename(mark_path(rig, number, ".ready"), mark_path(rig, number, ".done"))
         .expect("was ready");
@@ -53,7 +53,7 @@ fn a_completed_segment_is_marked_and_no_other() {
 }
 
 #[test]
-fn who_archives_is_told_of_each_mark() {
+fn the_callback_gets_each_marked_file() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -81,7 +81,7 @@ fn without_an_archive_there_are_no_marks() {
 }
 
 #[test]
-fn a_segment_goes_once_the_archive_has_it() {
+fn a_segment_is_removed_once_it_is_archived() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     wal.start_archiving().expect("archive");
@@ -90,7 +90,8 @@ fn a_segment_goes_once_the_archive_has_it() {
     let none = OldSegments::default();
     assert_eq!(wal.remove_old_segments(end, 8 << 20).expect("removal"), none);
     assert_eq!(rig.names().len(), 1 + 5);
-    // Out of order: 2 and 4 first. Who lost its mark in a crash gets it again, and stays.
+    // Out of order: 2 and 4 first. A segment that lost its mark in a crash gets one again, and is
+    // kept.
     archived(&rig, 2);
     archived(&rig, 4);
     std::fs::remove_file(mark_path(&rig, 3, ".ready")).expect("removed");
@@ -109,7 +110,7 @@ fn a_segment_goes_once_the_archive_has_it() {
 }
 
 #[test]
-fn what_was_completed_before_is_marked_at_the_start() {
+fn segments_completed_before_archiving_starts_are_marked() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     log_up_to(&mut rig, &wal, 4);
@@ -124,7 +125,7 @@ fn what_was_completed_before_is_marked_at_the_start() {
 }
 
 #[test]
-fn a_mark_that_fails_is_made_up_for() {
+fn a_mark_that_failed_is_made_later() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     let wal = rig.fresh();
     wal.start_archiving().expect("archive");
@@ -137,10 +138,9 @@ fn a_mark_that_fails_is_made_up_for() {
     assert_eq!(marks(&rig), [1, 2].map(|n| mark(n, ".ready")));
 }
 
-/// After a power failure nothing may be waiting for the archive under the name of a segment that
-/// has become another.
+/// After a power failure, no segment may be marked for the archive under a name that was recycled.
 #[test]
-fn that_a_segment_is_archived_is_durable_before_it_goes() {
+fn marks_are_durable_before_a_segment_is_recycled() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     let wal = rig.fresh();
     wal.start_archiving().expect("archive");

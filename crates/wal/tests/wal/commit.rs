@@ -1,4 +1,4 @@
-//! Concurrent committers: whatever was acknowledged is there after a crash at any moment.
+//! Concurrent committers: every acknowledged record survives a crash at any moment.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,8 +11,7 @@ use forebay_wal::{SyncMethod, Wal};
 
 const THREADS: u64 = 6;
 
-/// Inserts and flushes until `stop`; each record's main data says who wrote it, and which of his it
-/// is.
+/// Inserts and flushes until `stop`. Each record's main data has the thread's number, and a count.
 fn commit_loop(wal: &Wal, rig: &Rig, thread: u64, stop: &AtomicBool, acknowledged: &[AtomicU64]) {
     let mut io = rig.backend();
     let mut numbers = Numbers(thread + 1);
@@ -30,7 +29,8 @@ fn commit_loop(wal: &Wal, rig: &Rig, thread: u64, stop: &AtomicBool, acknowledge
     }
 }
 
-/// The last record of each thread, after it was seen that each thread's come in order without gaps.
+/// The count of each thread's last record. Checks that each thread's records are in order without
+/// gaps.
 fn last_of_each(mains: &[Vec<u8>]) -> HashMap<u64, u64> {
     let mut last = HashMap::new();
     for main in mains {
@@ -62,7 +62,7 @@ fn crash_at_any_moment(sync_method: SyncMethod, buffers: usize) {
         }
         let mut numbers = Numbers(9);
         for round in 0..25u64 {
-            // The next crash comes a little later in the log.
+            // The next crash is a little later in the log.
             while wal.flushed_lsn().0 < BEGIN.0 + round * 60_000 {
                 std::thread::yield_now();
             }
@@ -84,7 +84,7 @@ fn crash_at_any_moment(sync_method: SyncMethod, buffers: usize) {
             let found = last.get(&thread).copied().unwrap_or(0);
             assert!(found >= promised, "thread {thread}: {promised} acknowledged, {found} found");
         }
-        // And life goes on.
+        // The log can be used again.
         insert(&wal, &mut rig.io, &[0xff; 20_000]);
         wal.flush_all(&mut rig.io).expect("flush");
         drop(wal);
@@ -109,7 +109,8 @@ fn a_crash_with_few_buffers() {
     crash_at_any_moment(SyncMethod::Fdatasync, 4);
 }
 
-/// All methods, buffered and direct: what was acknowledged is read back, and flushes are shared.
+/// With all methods, buffered and direct, acknowledged records are read back, and flushes are
+/// shared.
 #[test]
 fn committers_share_flushes() {
     for method in methods() {

@@ -1,4 +1,4 @@
-//! Damage of every kind around the end of the log: the reader stops before it, and the log goes on
+//! All kinds of damage around the end of the log: the reader stops before it, and the log resumes
 //! there.
 
 use std::fs::File;
@@ -47,13 +47,12 @@ impl Victim {
         self.put(at, &self.image[at..at + len]);
     }
 
-    /// Reads, and checks that nothing but a prefix comes back. Returns its length.
+    /// Reads the log, checks that the records are a prefix, and returns their number.
     fn prefix(&mut self) -> usize {
         self.prefix_of_ours().expect("a log of this cluster")
     }
 
-    /// The same; None if the segment says that it is another cluster's, which is an error and no
-    /// end.
+    /// Like `read`, but returns `None` for the error that the segment is of another cluster.
     fn prefix_of_ours(&mut self) -> Option<usize> {
         let (found, end) = match self.rig.try_read_all(BEGIN) {
             Ok(read) => read,
@@ -73,14 +72,14 @@ impl Victim {
         self.records.iter().position(|record| record.end > at).unwrap_or(self.records.len())
     }
 
-    /// Is the byte behind the record's last one, where nothing but alignment is?
+    /// Whether the byte is padding behind a record.
     fn is_padding(&self, at: usize, record: usize) -> bool {
         let record = &self.records[record];
         BEGIN.0 + at as u64
             >= record.end.0 - (record.bytes.len().next_multiple_of(8) - record.bytes.len()) as u64
     }
 
-    /// Goes on after the damage, and reads what comes of it.
+    /// Resumes the log after the damage, and reads it again.
     fn goes_on(&mut self) {
         let (before, wal) = self.rig.recover();
         insert(&wal, &mut self.rig.io, &[42; 9000]);
@@ -97,7 +96,7 @@ impl Victim {
 }
 
 #[test]
-fn any_damaged_byte_of_the_last_pages() {
+fn each_damaged_byte_of_the_last_pages() {
     let mut victim = Victim::new();
     let last = victim.records.len() - 1;
     let used = (victim.records[last].end.0 - BEGIN.0) as usize;
@@ -108,7 +107,7 @@ fn any_damaged_byte_of_the_last_pages() {
             let in_header = at % 8192 < 24;
             let touched = victim.first_touched(at, in_header);
             if in_header && at < used {
-                // Detected, or a bit that no reader relies on.
+                // The damage is detected, or hit a bit that readers ignore.
                 assert!(
                     found == touched || found == last + 1,
                     "{found} records with byte {at} damaged"
@@ -128,7 +127,7 @@ fn any_damaged_byte_of_the_last_pages() {
 }
 
 #[test]
-fn a_tail_that_was_never_written() {
+fn an_unwritten_tail() {
     let mut victim = Victim::new();
     let used = (victim.records[5].end.0 - BEGIN.0) as usize;
     for from in (8192..used).rev() {
@@ -148,8 +147,8 @@ fn a_tail_that_was_never_written() {
     }
 }
 
-/// No crash leaves a segment of another length, as it has its full one before it gets its name. So
-/// that is no end.
+/// A segment has its full length before it gets its name, so no crash leaves one of another length.
+/// That is therefore an error, and not the end of the log.
 #[test]
 fn a_segment_of_another_length_is_an_error() {
     let mut victim = Victim::new();
@@ -168,9 +167,9 @@ fn a_segment_of_another_length_is_an_error() {
     assert_eq!(victim.prefix(), 6);
 }
 
-/// The end of the log as PostgreSQL's own tests damage it: a header's field at a time.
+/// Damages one field of a page header at a time, as PostgreSQL's own tests do.
 #[test]
-fn page_headers_of_other_places() {
+fn page_headers_of_other_pages() {
     let page = 2 * 8192;
     let cases: [(usize, Vec<u8>, &str); 8] = [
         (0, vec![0xff, 0xff], "magic"),
@@ -195,7 +194,7 @@ fn page_headers_of_other_places() {
         );
         victim.goes_on();
     }
-    // The long header: another size; told even to one who starts behind it.
+    // Another size in the long header is detected even if reading starts behind it.
     for (offset, len) in [(32, 4), (36, 4)] {
         victim.put(offset, &[7; 8][..len]);
         for start in [BEGIN, BEGIN.add(8192)] {
@@ -206,8 +205,8 @@ fn page_headers_of_other_places() {
     }
 }
 
-/// The long header says whose segment it is, even to one who starts behind it. Another cluster's is
-/// no end, but an error.
+/// The long header identifies the cluster, even if reading starts behind it. A segment of another
+/// cluster is an error, and not the end of the log.
 #[test]
 fn a_segment_of_another_cluster_is_an_error() {
     let mut victim = Victim::new();
@@ -226,14 +225,14 @@ fn a_segment_of_another_cluster_is_an_error() {
             other => panic!("{other:?}"),
         }
     }
-    // One who was not told whose log it is reads it.
+    // A reader without an expected system identifier accepts it.
     let config = ReaderConfig { system_id: None, ..victim.rig.reader(BEGIN).config().clone() };
     let reader = WalReader::new(victim.rig.aio.clone(), config, BEGIN);
     assert_eq!(victim.rig.drain(reader).expect("readable").0.len(), 6);
 }
 
 #[test]
-fn starts_in_odd_places_end_at_once() {
+fn a_reader_that_starts_at_an_invalid_position_ends() {
     let mut victim = Victim::new();
     for start in [
         0,
@@ -255,7 +254,8 @@ fn starts_in_odd_places_end_at_once() {
     }
 }
 
-/// Random damage, also such that headers stay right: a prefix comes back, and nothing panics.
+/// After random damage, also without damage to headers, the reader returns a prefix and never
+/// panics.
 #[test]
 fn random_damage() {
     let mut victim = Victim::new();
@@ -281,10 +281,9 @@ fn random_damage() {
     }
 }
 
-/// A whole record of an earlier life of the page, with another record before it: only its link
-/// tells.
+/// An old record from before a segment was recycled, which only its prev link reveals.
 #[test]
-fn a_record_that_links_elsewhere() {
+fn a_record_with_a_wrong_prev_link() {
     let log = |lens: &[usize]| {
         let mut rig = Rig::new(MethodKind::Sync);
         let wal = rig.fresh();
@@ -301,6 +300,6 @@ fn a_record_that_links_elsewhere() {
     let (records, end) = ours.read_all(BEGIN);
     assert_eq!((records.len(), end.end), (2, BEGIN.add(at as u64)));
     assert!(end.reason.to_string().contains("prev-link"), "{}", end.reason);
-    // Without a record before it there is nothing to tell it from a real one.
+    // As the first record that is read, it cannot be detected.
     assert_eq!(ours.read_all(end.end).0.len(), 1);
 }

@@ -1,12 +1,12 @@
-//! The defects that PostgreSQL's own tests make by hand at the end of a log: each ends it at the
-//! right place, with the right reason, and the log goes on there.
+//! Defects at the end of a log, as PostgreSQL's own tests make them: the log ends at the right
+//! position with the right reason, and resumes there.
 
 use crate::common::defects::{DEFECTS, defect};
 use crate::common::*;
 use forebay_aio::MethodKind;
 use forebay_format::Lsn;
 
-/// Where the log is brought to: so many bytes before the end of its third page.
+/// The log is filled up to this many bytes before the end of its third page.
 fn place(room: u64) -> Lsn {
     BEGIN.add(3 * 8192 - room)
 }

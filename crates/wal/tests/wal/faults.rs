@@ -1,4 +1,4 @@
-//! A write or a sync that fails ends the log: everybody hears of it, nothing is acknowledged.
+//! A failed write or sync ends the log: all callers get the error, and nothing is acknowledged.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn assert_ended(rig: &mut Rig, wal: &forebay_wal::Wal, expected: &WalError) {
 }
 
 #[test]
-fn a_failed_sync_is_the_end() {
+fn a_failed_sync_ends_the_log() {
     for sync_method in [SyncMethod::Fdatasync, SyncMethod::Fsync] {
         let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
         rig.config.sync_method = sync_method;
@@ -48,7 +48,7 @@ fn a_failed_sync_is_the_end() {
             error.is_fatal() && error.to_string().contains("could not sync WAL file"),
             "{error}"
         );
-        // The sync would succeed now, and prove nothing.
+        // A repeated sync would succeed, but prove nothing.
         plan.mend();
         let syncs = plan.calls(Ops::SYNCS);
         assert_ended(&mut rig, &wal, &error);
@@ -58,7 +58,7 @@ fn a_failed_sync_is_the_end() {
 }
 
 #[test]
-fn a_failed_write_is_the_end() {
+fn a_failed_write_ends_the_log() {
     for sync_method in [SyncMethod::Fdatasync, SyncMethod::OpenDatasync] {
         let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
         rig.config.sync_method = sync_method;
@@ -66,7 +66,7 @@ fn a_failed_write_is_the_end() {
         let a = insert(&wal, &mut rig.io, &[1; 100]);
         wal.flush(&mut rig.io, a.end).expect("flush");
         let b = insert(&wal, &mut rig.io, &[2; 20_000]);
-        // Even for want of room: the segment was full-size already, so this is no ordinary want.
+        // Even ENOSPC is fatal, because the blocks of the segment were allocated.
         let errno = if sync_method == SyncMethod::Fdatasync { Errno::IO } else { Errno::NOSPC };
         plan.add(Rule::on(Ops::WRITE), Effect::Fail(errno));
         let error = wal.flush(&mut rig.io, b.end).expect_err("failed write");
@@ -80,10 +80,10 @@ fn a_failed_write_is_the_end() {
     }
 }
 
-/// Without gathering: the error is that of the block, which lies between others that were written.
+/// Without gather writes, the error names the block, which is between others that were written.
 #[test]
-fn a_failed_write_of_one_block_is_the_end() {
-    // Through the kernel's cache one after the other: none after the one that fails.
+fn a_failed_write_of_one_block_ends_the_log() {
+    // Through the page cache one after the other: none after the one that fails.
     for (direct, in_batch, expected_writes) in
         [(false, false, 2), (true, false, 4), (true, true, 4)]
     {
@@ -123,7 +123,7 @@ fn a_failed_write_of_one_block_is_the_end() {
 }
 
 #[test]
-fn a_failed_write_for_want_of_buffers_is_the_end() {
+fn a_failed_write_for_a_free_buffer_ends_the_log() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     rig.config.buffers = 4;
     let wal = rig.fresh();
@@ -136,11 +136,11 @@ fn a_failed_write_for_want_of_buffers_is_the_end() {
 }
 
 #[test]
-fn all_who_wait_hear_of_a_failure() {
+fn all_waiters_get_the_error() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     rig.config.buffers = 8;
     let wal = Arc::new(rig.fresh());
-    // In the first segment, even if each write carries a record of each thread.
+    // All within the first segment, even if each write has a record of each thread.
     plan.add(Rule::on(Ops::WRITE).skip(20), EIO);
     let outcomes: Vec<(usize, WalError)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
@@ -174,7 +174,7 @@ fn all_who_wait_hear_of_a_failure() {
 }
 
 #[test]
-fn a_disk_that_panics_in_the_middle_of_a_record_is_the_end() {
+fn a_panic_in_the_middle_of_a_record_ends_the_log() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     rig.config.buffers = 4;
     let wal = rig.fresh();

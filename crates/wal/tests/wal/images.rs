@@ -31,7 +31,7 @@ fn log(wal: &Wal, rig: &mut Rig, block: BlockRef<'_>) -> Result<Inserted, WalErr
     wal.insert(&mut rig.io, &record)
 }
 
-/// Of each record: has it an image, how long, and the block's data.
+/// For each record the length of its image, if it has one, and the block's data.
 fn images(rig: &mut Rig) -> Vec<(Option<usize>, usize)> {
     let (records, _) = rig.read_all(BEGIN);
     let of = |record: &forebay_wal::WalRecord| {
@@ -93,22 +93,22 @@ fn the_redo_pointer_is_the_start_of_its_record() {
     let decoded = record.decode().expect("decodable");
     assert_eq!((decoded.kind(), decoded.main), (CHECKPOINT_REDO, &[1, 0, 0, 0][..]));
     assert_eq!(wal.bytes_since_redo(), record.end.since(redo));
-    // At shutdown the checkpoint's record is where it begins itself, behind a page's header if need
-    // be.
+    // At shutdown, the redo pointer is the start of the checkpoint's record, behind a page header
+    // if need be.
     fill_up_to(&wal, &mut rig.io, BEGIN.add(3 * 8192), 1);
     let redo = wal.begin_checkpoint(&mut rig.io, CheckpointKind::Shutdown).expect("redo");
     assert_eq!(redo, BEGIN.add(3 * 8192 + 24));
     assert_eq!((wal.insert_lsn(), wal.bytes_since_redo()), (redo, 0));
     assert_eq!(insert(&wal, &mut rig.io, &[2; 10]).start, redo);
-    // A restart knows the pointer of the checkpoint it started from.
+    // A restarted log has the redo pointer of its checkpoint.
     wal.flush_all(&mut rig.io).expect("flush");
     drop(wal);
     let (_, end) = rig.read_all(BEGIN);
     assert_eq!(rig.start(end.resume(redo)).redo_lsn(), redo);
 }
 
-/// Checkpoints begin while others log changes: no change behind a redo pointer is without an image
-/// of an older page.
+/// Checkpoints begin while others log changes: the first change of a page behind a redo pointer
+/// always has an image.
 #[test]
 fn no_image_is_missed_when_the_redo_pointer_moves() {
     let mut rig = Rig::new(MethodKind::Sync);
@@ -167,9 +167,10 @@ fn no_image_is_missed_when_the_redo_pointer_moves() {
     assert!(images >= 3);
 }
 
-/// wal_compression holds from the next record on; a page that it makes no shorter stays as it is.
+/// `wal_compression` applies from the next record on. A page that does not get shorter is stored
+/// uncompressed.
 #[test]
-fn images_are_compressed_as_is_set() {
+fn images_are_compressed_by_the_set_method() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     assert_eq!(wal.compression(), None);

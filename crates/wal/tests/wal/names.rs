@@ -1,4 +1,4 @@
-//! A removal of old segments that fails halfway: the names that did change are made durable.
+//! If removing old segments fails halfway, the names that changed are made durable.
 
 use crate::common::*;
 use forebay_aio::fault::{Effect, Ops, Rule};
@@ -14,7 +14,7 @@ fn a_removal_that_fails_halfway_makes_new_names_durable() {
     let end = wal.flush_all(&mut rig.io).expect("flush");
     plan.add(Rule::on(Ops::UNLINK), Effect::Fail(Errno::IO));
     plan.record();
-    // One old segment gets a future name; the next one is to go.
+    // One old segment is recycled, and removing the next one fails.
     let error = wal.remove_old_segments(end, SEGMENT).expect_err("not removed");
     assert!(!error.is_fatal(), "{error}");
     let calls = plan.take_calls();

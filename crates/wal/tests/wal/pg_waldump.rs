@@ -8,17 +8,17 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 
 use crate::common::*;
-use forebay_aio::MethodKind;
+use forebay_aio::{Backend, MethodKind};
 use forebay_format::{
     BLOCK_SIZE, Fork, Lsn, PageBytes, PageMut, PageTag, RelFileLocator,
     wal::{
-        ImageCompression, Rmgr,
+        self, ImageCompression, RecordHeader, Rmgr,
         xlog::{FPI, SWITCH},
     },
 };
 use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record, Wal, WalRecord};
 
-/// A folder inside the peer's tree, removed at the end.
+/// A directory inside PostgreSQL's root, which is removed at the end.
 struct Folder {
     root: PathBuf,
     inside: PathBuf,
@@ -146,7 +146,7 @@ fn pg_waldump_reads_past_restarts_and_an_incomplete_record() {
     let mut wal = restart(&mut rig, wal);
     insert(&wal, &mut rig.io, &[2; 20_000]);
     wal = restart(&mut rig, wal);
-    // A record over the segment's end, of which the second segment's part is lost.
+    // A record across the end of a segment, of which the part in the second segment is lost.
     let end = BEGIN.add(SEGMENT - 512);
     fill_up_to(&wal, &mut rig.io, end, 3);
     insert(&wal, &mut rig.io, &[4; 5000]);
@@ -164,7 +164,7 @@ fn pg_waldump_reads_past_restarts_and_an_incomplete_record() {
     assert!(dumped[3].contains("OVERWRITE_CONTRECORD"), "{}", dumped[3]);
 }
 
-/// A page of rows that compresses as real ones do, more or less of it in use.
+/// A page with rows that compress like real ones, filled to a random degree.
 fn rows(numbers: &mut Numbers) -> PageBytes {
     let mut bytes = [0; BLOCK_SIZE];
     let mut page = PageMut(&mut bytes);
@@ -176,7 +176,7 @@ fn rows(numbers: &mut Numbers) -> PageBytes {
     bytes
 }
 
-/// The pages that `pg_waldump --save-fullpage` left: by the position of their record.
+/// The pages that `pg_waldump --save-fullpage` wrote, by the position of their record.
 fn saved_pages(folder: &Folder, name: &str) -> HashMap<Lsn, Vec<u8>> {
     let mut pages = HashMap::new();
     for entry in std::fs::read_dir(folder.outside().join(name)).expect("saved pages") {
@@ -189,9 +189,8 @@ fn saved_pages(folder: &Folder, name: &str) -> HashMap<Lsn, Vec<u8>> {
     pages
 }
 
-/// Eight threads at once, over several segments, some of them left early by a switch, with images
-/// compressed each way: every record is there, in order, and PostgreSQL takes every image apart to
-/// the same page.
+/// Eight threads write several segments, with some switches, and images compressed by each method.
+/// PostgreSQL must find all records in order, and restore each image to the same page.
 #[test]
 fn pg_waldump_reads_what_was_written_under_load() {
     let Some(folder) = Folder::new("pg_waldump_reads_what_was_written_under_load") else { return };
@@ -205,42 +204,7 @@ fn pg_waldump_reads_what_was_written_under_load() {
         std::thread::scope(|scope| {
             for thread in 0..8_u64 {
                 let (wal, pages, mut io) = (&wal, &pages, rig.backend());
-                scope.spawn(move || {
-                    let mut numbers = Numbers(1000 + thread);
-                    for n in 0..250_u32 {
-                        let at = match n % 5 {
-                            0 => {
-                                let image = rows(&mut numbers);
-                                let rel = RelFileLocator::in_default(5, 16384 + thread as u32);
-                                let flags = BlockFlags::FORCE_IMAGE | BlockFlags::STANDARD;
-                                let tag = PageTag::new(rel, Fork::Main, n);
-                                let block =
-                                    BlockRef { id: 0, tag, page: Some(&image), flags, data: &[] };
-                                let record = Record {
-                                    rmgr: Rmgr::XLOG,
-                                    info: FPI,
-                                    xid: 0,
-                                    main: &[],
-                                    blocks: &[block],
-                                };
-                                let at = wal.insert(&mut io, &record).expect("insert");
-                                pages.lock().expect("pages").insert(at.start, image);
-                                at
-                            }
-                            _ => {
-                                let limit = if n % 50 == 7 { 120_000 } else { 900 };
-                                let len = numbers.below(limit) as usize + 1;
-                                insert(wal, &mut io, &vec![n as u8; len])
-                            }
-                        };
-                        if numbers.below(10) == 0 {
-                            wal.flush(&mut io, at.end).expect("flush");
-                        }
-                        if n % 100 == thread as u32 * 10 + 5 && thread < 3 {
-                            wal.switch_segment(&mut io).expect("switch");
-                        }
-                    }
-                });
+                scope.spawn(move || write_load(wal, &mut io, thread, pages));
             }
         });
         wal.flush_all(&mut rig.io).expect("flush");
@@ -248,21 +212,7 @@ fn pg_waldump_reads_what_was_written_under_load() {
         assert!(end.0 > BEGIN.0 + 2 * SEGMENT, "{name}: up to {end}");
         let (records, found) = rig.read_all(BEGIN);
         assert_eq!(found.end, end, "{name}");
-        let is_switch = |record: &&WalRecord| {
-            let header = record.decode().expect("decodable").header;
-            header.rmgr == Rmgr::XLOG && header.kind() == SWITCH
-        };
-        let switches = records.iter().filter(is_switch).count();
-        assert!((1..=9).contains(&switches), "{name}: {switches} switches");
-        assert_eq!(records.len(), 2000 + switches, "{name}");
-        let compressed = records.iter().filter(|record| {
-            let decoded = record.decode().expect("decodable");
-            decoded
-                .blocks
-                .iter()
-                .any(|block| block.image.is_some_and(|image| image.is_compressed()))
-        });
-        assert_eq!(compressed.count() > 300, compression.is_some(), "{name}");
+        check_load(&records, compression, &name);
         let out = folder.inside.join(&name);
         let save = ["--save-fullpage", out.to_str().expect("a path")];
         let dumped = lines(&folder.dump(&rig, records[0].start, end, &save));
@@ -274,13 +224,51 @@ fn pg_waldump_reads_what_was_written_under_load() {
         let (saved, pages) = (saved_pages(&folder, &name), pages.into_inner().expect("pages"));
         assert_eq!((saved.len(), pages.len()), (400, 400), "{name}");
         for (at, page) in pages {
-            assert!(
-                saved.get(&at).is_some_and(|theirs| theirs[..] == page[..]),
-                "{name}: the image at {at}"
-            );
+            let is_same = saved.get(&at).is_some_and(|theirs| theirs[..] == page[..]);
+            assert!(is_same, "{name}: the image at {at}");
         }
         for name in rig.names() {
             std::fs::remove_file(folder.outside().join(name)).expect("removed");
         }
     }
+}
+
+/// Inserts the records of one thread, and adds the pages of their images to `pages`.
+fn write_load(wal: &Wal, io: &mut Backend, thread: u64, pages: &Mutex<HashMap<Lsn, PageBytes>>) {
+    let mut numbers = Numbers(1000 + thread);
+    for n in 0..250_u32 {
+        let at = if n % 5 == 0 {
+            let image = rows(&mut numbers);
+            let rel = RelFileLocator::in_default(5, 16384 + thread as u32);
+            let flags = BlockFlags::FORCE_IMAGE | BlockFlags::STANDARD;
+            let tag = PageTag::new(rel, Fork::Main, n);
+            let blocks = [BlockRef { id: 0, tag, page: Some(&image), flags, data: &[] }];
+            let record = Record { rmgr: Rmgr::XLOG, info: FPI, xid: 0, main: &[], blocks: &blocks };
+            let at = wal.insert(io, &record).expect("insert");
+            pages.lock().expect("pages").insert(at.start, image);
+            at
+        } else {
+            let limit = if n % 50 == 7 { 120_000 } else { 900 };
+            let len = numbers.below(limit) as usize + 1;
+            insert(wal, io, &vec![n as u8; len])
+        };
+        if numbers.below(10) == 0 {
+            wal.flush(io, at.end).expect("flush");
+        }
+        if n % 100 == thread as u32 * 10 + 5 && thread < 3 {
+            wal.switch_segment(io).expect("switch");
+        }
+    }
+}
+
+/// Checks how many records there are, and how many of them have compressed images.
+fn check_load(records: &[WalRecord], compression: Option<ImageCompression>, name: &str) {
+    let decoded = || records.iter().map(|record| record.decode().expect("decodable"));
+    let is_switch = |header: RecordHeader| header.rmgr == Rmgr::XLOG && header.kind() == SWITCH;
+    let switches = decoded().filter(|record| is_switch(record.header)).count();
+    assert!((1..=9).contains(&switches), "{name}: {switches} switches");
+    assert_eq!(records.len(), 2000 + switches, "{name}");
+    let is_compressed = |block: &wal::BlockRef<'_>| block.image.is_some_and(|i| i.is_compressed());
+    let compressed = decoded().filter(|record| record.blocks.iter().any(is_compressed)).count();
+    assert_eq!(compressed > 300, compression.is_some(), "{name}");
 }

@@ -1,4 +1,4 @@
-//! Segments are there before they are needed; each has one name.
+//! Segments are prepared before they are needed, and each has one name.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use forebay_format::Lsn;
 use forebay_wal::{CheckpointKind, SegmentPolicy, SegmentStats, Wal, WalError};
 
 #[test]
-fn who_inserts_finds_segments_that_were_prepared() {
+fn inserters_find_prepared_segments() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     assert_eq!(wal.segment_stats(), SegmentStats { made: 1, ..SegmentStats::default() });
@@ -24,7 +24,7 @@ fn who_inserts_finds_segments_that_were_prepared() {
     let stats = wal.segment_stats();
     assert_eq!(stats.waits, 0);
     assert!(stats.made >= 9, "{stats:?}");
-    // Recycled ones only have to be opened.
+    // Recycled segments only have to be opened.
     let end = wal.flush_all(&mut rig.io).expect("flush");
     wal.remove_old_segments(end, 20 << 20).expect("removal");
     let made = wal.segment_stats().made;
@@ -33,7 +33,7 @@ fn who_inserts_finds_segments_that_were_prepared() {
         insert(&wal, &mut rig.io, &[1; 200_000]);
     }
     assert_eq!((wal.segment_stats().made, wal.segment_stats().waits), (made, 0));
-    // And nobody who prepares them: each is waited for.
+    // Without a preparing thread, inserters wait for each segment.
     insert(&wal, &mut rig.io, &vec![1; 5 << 20]);
     wal.flush_all(&mut rig.io).expect("flush");
     insert(&wal, &mut rig.io, &vec![1; 20 << 20]);
@@ -41,7 +41,7 @@ fn who_inserts_finds_segments_that_were_prepared() {
 }
 
 #[test]
-fn the_bell_rings_for_who_prepares() {
+fn a_request_wakes_the_preparing_thread() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = Arc::new(rig.fresh());
     let stop = AtomicBool::new(false);
@@ -51,10 +51,10 @@ fn the_bell_rings_for_who_prepares() {
         scope.spawn(move || {
             while !stop.load(Ordering::SeqCst) {
                 preparer.prepare_segments(&mut io).expect("segments");
-                preparer.rest_until_segments_are_wanted(Duration::from_secs(86_400));
+                preparer.wait_for_segment_demand(Duration::from_secs(86_400));
             }
         });
-        // Each round waits for the preparer: had it slept through a call, this would not end.
+        // Each round waits for the preparing thread. If it missed a request, this would not end.
         for number in 2..12 {
             insert(&wal, &mut rig.io, &[1; 1_000_000]);
             while !rig.segment_path(number).exists() {
@@ -87,7 +87,7 @@ fn a_segment_is_filled_by_several_writes_at_a_time() {
 }
 
 #[test]
-fn segments_without_zeros_are_as_long() {
+fn segments_without_zeros_have_the_same_length() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     wal.set_segment_policy(SegmentPolicy { init_zero: false, recycle: false });
@@ -100,16 +100,16 @@ fn segments_without_zeros_are_as_long() {
     drop(wal);
     let (records, wal) = rig.recover();
     assert_eq!(mains(&records), [vec![7; 2 << 20]]);
-    // Nor are old ones used again, where that is not wanted.
+    // Old ones are not recycled if that is turned off.
     wal.set_segment_policy(SegmentPolicy { init_zero: true, recycle: false });
     let done = wal.remove_old_segments(end, 20 << 20).expect("removal");
     assert_eq!((done.recycled, done.removed), (0, 2));
 }
 
-/// A server that recycled by link and unlink may have left a future name to an old segment; and
-/// whoever archives by a link makes a second name of his own.
+/// A server that recycles by link and unlink may have left a second name of an old segment, and an
+/// archive command that links makes another.
 #[test]
-fn what_has_another_name_is_not_written() {
+fn a_file_with_another_name_is_not_written() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     wal.ensure_room(&mut rig.io, 1).expect("room");
@@ -123,7 +123,7 @@ fn what_has_another_name_is_not_written() {
     wal.flush_all(&mut rig.io).expect("flush");
     assert!(
         std::fs::read(&other).expect("kept").iter().all(|&byte| byte == 0),
-        "the other name shows nothing"
+        "the file under the other name has not changed"
     );
     for path in [&two, &other] {
         assert_eq!(std::fs::metadata(path).expect("there").nlink(), 1, "{}", path.display());
@@ -132,10 +132,10 @@ fn what_has_another_name_is_not_written() {
     assert_eq!(rig.recover().0.len(), 2);
 }
 
-/// Threads insert and flush, one prepares segments, one retires old ones: the log has no gap, no
-/// segment two names, and nothing but segments is left.
+/// Threads insert and flush, one prepares segments, one removes old ones. The log has no gap, no
+/// segment has two names, and only segments are left.
 #[test]
-fn recycling_and_preparing_beside_insertion() {
+fn recycling_and_preparing_during_insertion() {
     const THREADS: u64 = 3;
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = Arc::new(rig.fresh());
@@ -148,7 +148,7 @@ fn recycling_and_preparing_beside_insertion() {
                     while !stop.load(Ordering::SeqCst) {
                         if n == 0 {
                             wal.prepare_segments(&mut io).expect("segments");
-                            wal.rest_until_segments_are_wanted(Duration::from_secs(86_400));
+                            wal.wait_for_segment_demand(Duration::from_secs(86_400));
                         } else {
                             let record = wal.last_record_lsn();
                             let before = record.min(wal.flushed_lsn());
@@ -196,10 +196,10 @@ fn recycling_and_preparing_beside_insertion() {
     assert!(!records.is_empty());
 }
 
-/// On a disk that is nearly full, each attempt to make a segment would else take all that is left,
-/// for others too.
+/// On a disk that is nearly full, each attempt to make a segment would otherwise use up the room
+/// that is left.
 #[test]
-fn want_of_room_is_found_out_before_anything_is_written() {
+fn a_full_disk_shows_before_anything_is_written() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     let wal = rig.fresh();
     let full = Effect::Fail(Errno::NOSPC);
@@ -215,14 +215,14 @@ fn want_of_room_is_found_out_before_anything_is_written() {
     assert_eq!(attempted, 0, "bytes written to a full disk");
     assert!(rig.names().iter().all(|name| !name.starts_with("xlogtemp")));
     plan.mend();
-    // Where the file system can't set room aside, the zeros have to find it.
+    // If the file system cannot allocate blocks in advance, writing the zeros does.
     plan.add(Rule::on(Ops::RESERVE), Effect::Fail(Errno::OPNOTSUPP));
     assert!(wal.prepare_segments(&mut rig.io).expect("room again"));
     assert!(rig.segment_path(2).exists());
 }
 
-/// Runs `work`, which closes insertion for a moment, while the writes of the segment that it needs
-/// are held; others must get in and out meanwhile.
+/// Runs `work`, which closes the slots for a moment, while the writes of the segment that it needs
+/// are blocked. Others must be able to insert meanwhile.
 fn others_go_on(leave: u64, work: impl Fn(&Wal, &mut forebay_aio::Backend) + Sync) {
     let (mut rig, plan) = Rig::faulty(MethodKind::Worker(WorkerLimits::fixed(2)));
     let wal = rig.fresh();
@@ -236,7 +236,7 @@ fn others_go_on(leave: u64, work: impl Fn(&Wal, &mut forebay_aio::Backend) + Syn
         held.await_count(1);
         let (done, seen) = std::sync::mpsc::channel();
         scope.spawn(move || {
-            // Closes insertion too, and what a record without data needs is there.
+            // This closes the slots too. A record without data fits the existing segments.
             wal.set_full_page_writes(true);
             if leave == 24 {
                 wal.insert(&mut other_io, &plain(&[])).expect("a small record");
@@ -245,7 +245,7 @@ fn others_go_on(leave: u64, work: impl Fn(&Wal, &mut forebay_aio::Backend) + Syn
         });
         let result = seen.recv_timeout(std::time::Duration::from_secs(20));
         held.release();
-        result.expect("insertion was closed while a file was written");
+        result.expect("the slots were closed while a file was written");
     });
 }
 
@@ -261,8 +261,8 @@ fn others_insert_while_a_checkpoint_waits_for_its_segment() {
 }
 
 #[test]
-fn others_go_on_while_a_switch_waits_for_its_segment() {
-    // The record of the switch itself ends in the next segment.
+fn others_insert_while_a_switch_waits_for_its_segment() {
+    // The switch record itself ends in the next segment.
     others_go_on(16, |wal, io| {
         let end = wal.switch_segment(io).expect("switch");
         assert!(end > Lsn(2 * SEGMENT) && wal.flushed_lsn() == Lsn(3 * SEGMENT), "{end}");

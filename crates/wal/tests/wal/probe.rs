@@ -7,7 +7,7 @@ use forebay_wal::SyncMethod;
 use forebay_wal::probe::{Choice, probe};
 
 #[test]
-fn every_method_is_measured_and_nothing_left() {
+fn every_method_is_measured_and_no_file_is_left() {
     for method in methods() {
         let mut rig = Rig::new(method);
         for direct in direct_choices(&rig.config.dir) {
@@ -41,9 +41,9 @@ fn a_method_that_fails_is_not_chosen() {
 }
 
 #[test]
-fn a_disk_without_room_gives_no_choice() {
+fn a_full_disk_is_an_error() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
-    // When the file is made, and later.
+    // While the file is made, and later.
     for skip in [0, 2] {
         plan.add(Rule::on(Ops::WRITE).skip(skip), Effect::Fail(Errno::NOSPC));
         let refused = probe(&rig.aio, &mut rig.io, &rig.config.dir, false).expect_err("no room");

@@ -1,4 +1,4 @@
-//! The reader's look-ahead, damage in the middle, and timelines.
+//! Reading ahead, damage in the middle of the log, and timelines.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use forebay_wal::{
     read_history,
 };
 
-/// Records of all sizes over several segments, flushed. Their main data.
+/// Writes and flushes records of various sizes over several segments, and returns their main data.
 fn fill(rig: &mut Rig, segments: u64) -> Vec<Vec<u8>> {
     let wal = rig.fresh();
     let mut numbers = Numbers(99);
@@ -72,10 +72,10 @@ fn every_look_ahead_reads_the_same_records() {
     }
 }
 
-/// Reads are in flight together, and only as many as are allowed; one who looks at one record
+/// Several reads are in flight at the same time, but no more than allowed. Reading one record
 /// starts one read.
 #[test]
-fn reads_ahead_are_in_flight_together() {
+fn several_reads_are_in_flight() {
     let mut rig = Rig::new(MethodKind::Deferred { seed: 3 });
     fill(&mut rig, 3);
     let mut reader = rig.reader(BEGIN).with_look_ahead(LookAhead { chunk: 65_536, depth: 4 });
@@ -86,13 +86,13 @@ fn reads_ahead_are_in_flight_together() {
         most = most.max(rig.io.in_flight());
     }
     assert_eq!(most, 3, "beside the chunk in use");
-    // Whatever is still under way at the end is given up.
+    // Reads that are in flight at the end are dropped.
     let mut other = rig.reader(BEGIN);
     other.next(&mut rig.io).expect("readable").expect("a record");
 }
 
 #[test]
-fn a_log_that_grows_is_read_on() {
+fn a_growing_log_is_read_on() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     let mut reader = rig.reader(BEGIN).with_look_ahead(LookAhead { chunk: 16_384, depth: 4 });
@@ -111,10 +111,9 @@ fn a_log_that_grows_is_read_on() {
     assert!(wal.end_lsn().0 > BEGIN.0 + SEGMENT);
 }
 
-/// A reader that is handed to another backend goes on, though reads are under way for the first
-/// one.
+/// A reader can continue with another backend, although reads of the first one are in flight.
 #[test]
-fn another_backend_goes_on() {
+fn another_backend_can_continue() {
     let mut rig = Rig::new(MethodKind::Deferred { seed: 8 });
     let written = fill(&mut rig, 2);
     let mut other = rig.backend();
@@ -144,14 +143,14 @@ fn a_failed_read_names_file_and_position() {
             Err(error) => break error,
         }
     };
-    assert!(read > 0, "what comes before was read");
+    assert!(read > 0, "the records before were read");
     assert!(!error.is_damage());
     let WalReadError::Io { operation: "read", file, offset: 0, at, .. } = &error else {
         panic!("{error}")
     };
     assert_eq!((file, *at), (&rig.segment_path(2), BEGIN.add(SEGMENT)));
     assert!(error.to_string().contains("LSN 0/200000"), "{error}");
-    // Where the disk recovers, so does the reader.
+    // Once the disk works again, so does the reader.
     plan.mend();
     while reader.next(&mut rig.io).expect("readable").is_some() {
         read += 1;
@@ -169,7 +168,7 @@ fn a_failed_open_names_file_and_position() {
     assert_eq!((file, at), (rig.segment_path(2), BEGIN.add(SEGMENT)));
 }
 
-/// Reads to the end and asks whether that is one.
+/// Reads to the end, and checks that it is the end.
 fn end_of(rig: &mut Rig) -> Result<usize, WalReadError> {
     let mut reader = rig.reader(BEGIN);
     let mut read = 0;
@@ -180,7 +179,7 @@ fn end_of(rig: &mut Rig) -> Result<usize, WalReadError> {
 }
 
 #[test]
-fn damage_in_the_middle_is_told_from_the_end() {
+fn damage_in_the_middle_is_distinguished_from_the_end() {
     let mut rig = Rig::new(MethodKind::Sync);
     let written = fill(&mut rig, 4);
     assert_eq!(end_of(&mut rig).expect("an end"), written.len());
@@ -193,7 +192,7 @@ fn damage_in_the_middle_is_told_from_the_end() {
             std::fs::write(rig.segment_path(n), bytes).expect("segment");
         }
     };
-    // A flipped bit in segments that others follow, page after page.
+    // A flipped bit in segments before the last one, page after page.
     let mut told = 0;
     for number in 1..=3_u64 {
         for page in [0, 1, 17, 60, 127] {
@@ -202,7 +201,7 @@ fn damage_in_the_middle_is_told_from_the_end() {
             let hit = records.iter().find(|record| record.end > at).expect("a record there");
             let last = segment_size().number_before(hit.end);
             if last == newest || hit.end.since(at) < 8 {
-                // It reaches into the last segment, or nothing but alignment was hit.
+                // The record reaches into the last segment, or the bit is in padding.
                 restore(&rig);
                 continue;
             }
@@ -219,11 +218,11 @@ fn damage_in_the_middle_is_told_from_the_end() {
         }
     }
     assert!(told >= 10, "{told}");
-    // In the last one it can't be told.
+    // In the last segment it cannot be distinguished.
     rig.patch(Lsn(newest * SEGMENT + 9 * 8192 + 4000), |bytes| bytes[0] ^= 4);
     assert!(end_of(&mut rig).expect("an end") < written.len());
     restore(&rig);
-    // A page that was never written, and a segment that is not there.
+    // A page that was never written, and a missing segment.
     rig.patch(Lsn(2 * SEGMENT + 8192), |bytes| bytes[..8192].fill(0));
     assert!(matches!(end_of(&mut rig), Err(WalReadError::Gap { .. })));
     restore(&rig);
@@ -237,10 +236,10 @@ fn damage_in_the_middle_is_told_from_the_end() {
     end_of(&mut rig).expect("nothing tells of more");
 }
 
-/// Segments made ahead, and old ones with future names, say nothing of the log's end; their length
-/// does.
+/// Segments that were made ahead or recycled do not count as later parts of the log. One with a
+/// wrong length is an error.
 #[test]
-fn segments_made_ahead_are_no_sign_of_damage() {
+fn segments_made_ahead_are_not_damage() {
     let mut rig = Rig::new(MethodKind::Sync);
     fill(&mut rig, 2);
     std::fs::copy(rig.segment_path(1), rig.segment_path(3)).expect("an old one");
@@ -261,8 +260,8 @@ fn segments_made_ahead_are_no_sign_of_damage() {
 
 // ---- timelines
 
-/// Goes on with the log of `rig` on another timeline, which branched off at `at`: as PostgreSQL
-/// does it, the first segment of the new timeline begins with a copy of the old one's.
+/// Continues the log of `rig` on another timeline, which branches off at `at`. As in PostgreSQL,
+/// the first segment of the new timeline begins with a copy of the old one's.
 fn branch(rig: &mut Rig, timeline: u32, resume: Resume) -> Wal {
     let size = segment_size();
     let number = size.number(resume.insert_at);
@@ -288,8 +287,7 @@ fn a_reader_follows_timelines() {
     let mut rig = Rig::new(MethodKind::Sync);
     fill(&mut rig, 2);
     let records = rig.read_all(BEGIN).0;
-    // Timeline 2 leaves the first somewhere in its second segment, and timeline 5 that one in its
-    // third.
+    // Timeline 2 branches off in the second segment, and timeline 5 from there in the third.
     let mut history = TimelineHistory::alone(1);
     let mut expected = Vec::new();
     let mut resume_at = records[records.len() - 20].clone();
@@ -312,10 +310,10 @@ fn a_reader_follows_timelines() {
         resume_at = found[found.len() - 21].clone();
     }
     assert_eq!(history.timeline(), 5);
-    // Each timeline by itself is read to its own end.
+    // Each timeline without its history is read to its own end.
     let alone = rig.reader(BEGIN);
     assert_eq!(rig.drain(alone).expect("readable").0, records);
-    // A history that says otherwise does not get past the switch.
+    // With a different history, reading ends at the switch.
     let wrong = TimelineHistory::alone(3).branch(5, history.switch_point(2).expect("a switch"));
     let reader = reader_on(&rig, wrong);
     assert!(rig.drain(reader).expect("readable").0.len() < expected.len());

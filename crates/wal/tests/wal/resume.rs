@@ -1,4 +1,4 @@
-//! A log goes on where it ended, wherever that is, and what follows is what a reader finds.
+//! A log resumes where it ended, at any position, and a reader finds exactly what was written.
 
 use crate::common::*;
 use forebay_aio::MethodKind;
@@ -6,7 +6,7 @@ use forebay_format::{Lsn, wal::xlog::OVERWRITE_CONTRECORD};
 use forebay_wal::{EndReason, Resume, WalError};
 
 #[test]
-fn restarts_at_random_places() {
+fn restarts_at_random_positions() {
     for direct in direct_choices(Rig::new(MethodKind::Sync).dir.path()) {
         let mut rig = Rig::new(MethodKind::Sync);
         rig.config.direct = direct;
@@ -59,7 +59,7 @@ fn page_and_segment_boundaries() {
 }
 
 #[test]
-fn impossible_places_are_refused() {
+fn impossible_positions_are_refused() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     insert(&wal, &mut rig.io, &[1; 100]);
@@ -79,15 +79,15 @@ fn impossible_places_are_refused() {
             forebay_wal::Wal::start(rig.aio.clone(), &mut rig.io, rig.config.clone(), resume);
         assert!(matches!(started, Err(WalError::Resume { .. })), "{insert_at}");
     }
-    // A block of zeros is no page to go on in.
+    // The log cannot resume within a block of zeros.
     let resume = Resume { insert_at: BEGIN.add(3 * 8192 + 64), ..good };
     let started = forebay_wal::Wal::start(rig.aio.clone(), &mut rig.io, rig.config.clone(), resume);
     assert!(matches!(started, Err(WalError::Resume { .. })));
     rig.start(good);
 }
 
-/// A lost record B, and a record C behind it that made it to the disk: once B's place is taken by a
-/// record of the same length, C fits behind that one in every respect, but must not come back.
+/// Record B is lost, and record C behind it reached the disk. When a record of the same length
+/// replaces B, C would be a valid successor, but must not be read.
 #[test]
 fn records_behind_a_lost_one_stay_lost() {
     for boundary in [BEGIN.add(2 * 8192), BEGIN.add(SEGMENT)] {
@@ -119,7 +119,7 @@ fn records_behind_a_lost_one_stay_lost() {
     }
 }
 
-/// What was written behind the end in the last block does not survive there either.
+/// Bytes behind the end in the last block are cleared, too.
 #[test]
 fn the_rest_of_the_last_block_is_cleared_on_disk() {
     let mut rig = Rig::new(MethodKind::Sync);
@@ -135,12 +135,11 @@ fn the_rest_of_the_last_block_is_cleared_on_disk() {
     assert!(bytes[(a.end.0 - BEGIN.0) as usize..].iter().all(|&byte| byte == 0));
 }
 
-/// A record that lost its continuation is skipped by an XLOG_OVERWRITE_CONTRECORD, its own bytes
-/// stay.
+/// A record that lost its continuation is skipped by an XLOG_OVERWRITE_CONTRECORD, and its bytes do
+/// not change.
 #[test]
 fn an_incomplete_record_is_overwritten_from_the_missing_page_on() {
-    // The boundary that the lost record crosses; and the page of it that is lost, counted from its
-    // first.
+    // The boundary that the incomplete record crosses, and which of its pages is lost.
     for (boundary, lost) in
         [(BEGIN.add(8192), 1), (BEGIN.add(2 * 8192), 2), (BEGIN.add(SEGMENT), 1)]
     {
@@ -171,7 +170,7 @@ fn an_incomplete_record_is_overwritten_from_the_missing_page_on() {
         let until = missing.0.min(BEGIN.0 + SEGMENT) - BEGIN.0;
         assert!(
             kept[..until as usize] == first_part[..until as usize],
-            "what may be archived does not change"
+            "a segment that may be archived does not change"
         );
         let (again, end) = rig.read_all(BEGIN);
         assert_eq!(again[..records.len()], records);
@@ -183,7 +182,7 @@ fn an_incomplete_record_is_overwritten_from_the_missing_page_on() {
         assert_eq!(decoded.main[..8], torn.start.0.to_le_bytes());
         assert_eq!(mains(&again[records.len() + 1..]), [vec![4; 300]]);
         assert_eq!(end.aborted, None);
-        // And it goes on from there like from anywhere else.
+        // The log can resume again from there.
         let (_, wal) = rig.recover();
         insert(&wal, &mut rig.io, &[5; 30]);
         wal.flush_all(&mut rig.io).expect("flush");
@@ -191,9 +190,9 @@ fn an_incomplete_record_is_overwritten_from_the_missing_page_on() {
     }
 }
 
-/// The marker itself is lost: the record stays incomplete, at the same page.
+/// If the overwrite record itself is lost, the record is still incomplete at the same page.
 #[test]
-fn a_lost_marker_is_written_again() {
+fn a_lost_overwrite_record_is_written_again() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     let torn = insert(&wal, &mut rig.io, &[2; 10_000]);

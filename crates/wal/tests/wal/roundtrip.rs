@@ -1,5 +1,5 @@
-//! What is written is read back, whatever the method, the sync method, and the way around the page
-//! cache.
+//! Records are read back as they were written, with each I/O method, each sync method, and with and
+//! without direct I/O.
 
 use crate::common::*;
 use forebay_aio::{BackendType, IoContext, IoObject, IoOp, MethodKind};
@@ -9,7 +9,7 @@ use forebay_wal::{EndReason, SyncMethod};
 const SYNC_METHODS: [SyncMethod; 4] =
     [SyncMethod::Fdatasync, SyncMethod::OpenDatasync, SyncMethod::Fsync, SyncMethod::OpenSync];
 
-/// Random sizes from a byte to some megabytes, flushed now and then.
+/// Records of random sizes from a byte to some megabytes, with some flushes.
 fn write_and_read(rig: &mut Rig, seed: u64, large: usize) {
     let wal = rig.fresh();
     let mut numbers = Numbers(seed);
@@ -68,7 +68,7 @@ fn the_other_sync_methods() {
 }
 
 #[test]
-fn the_smallest_ring_carries_the_largest_records() {
+fn the_fewest_buffers_take_the_largest_records() {
     let mut rig = Rig::new(MethodKind::Sync);
     rig.config.buffers = 4;
     write_and_read(&mut rig, 4711, 5 << 20);
@@ -80,11 +80,11 @@ fn the_smallest_ring_carries_the_largest_records() {
     assert!(wal.stats().buffers_full > 0);
     assert!(
         wal.written_lsn() > wal.flushed_lsn(),
-        "blocks were written for want of room, not flushed"
+        "blocks were written to free buffers, not flushed"
     );
 }
 
-/// Records whose beginning leaves 0 to 64 bytes on a page: headers torn in every possible place.
+/// Records that start 0 to 64 bytes before the end of a page: headers are split at every position.
 #[test]
 fn headers_cross_pages_and_segments_everywhere() {
     let mut rig = Rig::new(MethodKind::Sync);
@@ -128,7 +128,7 @@ fn one_flush_is_one_write() {
     };
     let mut numbers = Numbers(3);
     for n in 1..=10 {
-        // 40 blocks, of a ring of 64: some of these writes wrap around its end.
+        // 40 blocks of 64 buffers: some of these writes wrap around the end of the ring.
         while wal.end_lsn().since(wal.flushed_lsn()) < 40 * 8192 - 3000 {
             let len = numbers.below(3000) as usize + 1;
             insert(&wal, &mut rig.io, &vec![n; len]);
@@ -143,13 +143,13 @@ fn one_flush_is_one_write() {
         assert!(count(&rig, IoOp::Write).bytes - before.bytes >= 38 * 8192);
         assert_eq!(count(&rig, IoOp::Fsync).count - syncs.count, expected);
         wal.flush_all(&mut rig.io).expect("flush");
-        assert_eq!(wal.stats().writes - writes, expected, "nothing to do, nothing done");
+        assert_eq!(wal.stats().writes - writes, expected, "there was nothing to write");
     }
     assert_eq!(wal.stats().buffers_full, 0);
 }
 
 #[test]
-fn a_reader_follows_a_log_that_grows() {
+fn a_reader_follows_a_growing_log() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     let mut reader = rig.reader(BEGIN);

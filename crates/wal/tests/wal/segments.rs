@@ -1,4 +1,4 @@
-//! Segment files: made ahead, recycled, removed; want of room.
+//! Segment files: made ahead, recycled, removed; a full disk.
 
 use crate::common::*;
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
@@ -6,10 +6,10 @@ use forebay_aio::{Errno, MethodKind};
 use forebay_format::Lsn;
 use forebay_wal::{OldSegments, WalError};
 
-/// Writes that fill a segment with zeros: of half a megabyte each.
+/// Writes of half a megabyte that fill a segment with zeros.
 const WRITES_A_SEGMENT: u64 = 2;
 
-/// Segments under construction find no room, but for the first `after`.
+/// Making a segment fails with ENOSPC, except for the first `after` segments.
 fn fail_fill(plan: &FaultPlan, after: u64) {
     let fill = Rule::on(Ops::WRITE).path("xlogtemp");
     plan.add(fill.skip(WRITES_A_SEGMENT * after), Effect::Fail(Errno::NOSPC));
@@ -44,7 +44,7 @@ fn old_segments_are_recycled_or_removed() {
         written.push(vec![n; 400_000]);
     }
     wal.flush_all(&mut rig.io).expect("flush");
-    // Segments 1 to 7 are there.
+    // Segments 1 to 7 exist.
     assert_eq!(rig.names().len(), 7 + 1);
     let first_kept =
         rig.read_all(BEGIN).0.into_iter().find(|r| r.start.0 >= 5 * SEGMENT).expect("record");
@@ -57,9 +57,9 @@ fn old_segments_are_recycled_or_removed() {
     assert_eq!(
         wal.remove_old_segments(Lsn(u64::MAX / 2), 2 << 20).expect("removal"),
         OldSegments { recycled: 0, removed: 2 },
-        "never the segment that is written"
+        "the current segment is never removed"
     );
-    // Old content in recycled segments means nothing.
+    // Old contents of recycled segments are ignored.
     for n in 0..9u8 {
         insert(&wal, &mut rig.io, &vec![n; 400_000]);
     }
@@ -82,7 +82,7 @@ fn old_segments_are_recycled_or_removed() {
 }
 
 #[test]
-fn want_of_room_is_an_error_and_no_more() {
+fn a_full_disk_is_an_error_that_can_be_repeated() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     let wal = rig.fresh();
     let a = insert(&wal, &mut rig.io, &vec![1; 700_000]);
@@ -97,10 +97,10 @@ fn want_of_room_is_an_error_and_no_more() {
         plan.mend();
         assert_eq!((wal.end_lsn(), wal.stats()), before, "nothing was inserted");
         let whole: Vec<String> = (1..=1 + after).map(|n| segment_size().file_name(1, n)).collect();
-        assert_eq!(rig.names(), whole, "nothing unfinished lies about");
+        assert_eq!(rig.names(), whole, "no unfinished file is left");
         assert!(wal.poisoned().is_none());
     }
-    // What fits still goes in meanwhile; and all goes on once there is room.
+    // Records that fit can be inserted meanwhile, and all others once there is room.
     fail_fill(&plan, 0);
     assert!(wal.insert(&mut rig.io, &plain(&vec![2; 2_500_000])).is_err());
     let b = insert(&wal, &mut rig.io, &[3; 100]);
@@ -113,7 +113,7 @@ fn want_of_room_is_an_error_and_no_more() {
 }
 
 #[test]
-fn a_sync_that_fails_while_making_a_segment_spoils_only_that_file() {
+fn a_failed_sync_of_a_new_segment_does_not_end_the_log() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     let wal = rig.fresh();
     plan.add(Rule::on(Ops::SYNCS), Effect::Fail(Errno::IO));
@@ -125,7 +125,7 @@ fn a_sync_that_fails_while_making_a_segment_spoils_only_that_file() {
 }
 
 #[test]
-fn a_full_disk_leaves_room_for_what_makes_room() {
+fn a_full_disk_leaves_room_to_free_space() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     let wal = rig.fresh();
     wal.ensure_room(&mut rig.io, 1000).expect("room");
@@ -137,18 +137,18 @@ fn a_full_disk_leaves_room_for_what_makes_room() {
     }
     assert!(inserted > 0);
     let (mut spared, before) = (0, rig.names());
-    while wal.ensure_room_of_the_spare(&mut rig.io, 1000).is_ok() {
+    while wal.ensure_room_to_free_space(&mut rig.io, 1000).is_ok() {
         insert(&wal, &mut rig.io, &[2; 1000]);
         spared += 1;
     }
     assert!((600..800).contains(&spared), "three quarters of a segment of 1 MB: {spared} records");
-    // And what is left is for the ends of transactions.
+    // The rest is for records that end transactions.
     let last = insert(&wal, &mut rig.io, &[3; 1000]);
     wal.flush(&mut rig.io, last.end).expect("flush");
     assert_eq!(rig.names(), before);
 }
 
-/// A real file system that is full.
+/// With a real file system that is full.
 #[test]
 fn a_full_file_system() {
     let dir = tempfile::tempdir().expect("directory");

@@ -22,7 +22,7 @@ fn the_rest_of_a_segment_is_left_unused() {
         let wal = rig.fresh();
         assert_eq!(wal.switch_segment(&mut rig.io).expect("switch"), BEGIN, "an empty segment");
         assert_eq!(wal.stats().records, 0);
-        // Old pages are where the zeros go.
+        // The zeros replace old pages.
         rig.patch(Lsn(BEGIN.0 + SEGMENT / 2), |bytes| bytes.fill(0xa5));
         let a = insert(&wal, &mut rig.io, &[1; 20_000]);
         let end = wal.switch_segment(&mut rig.io).expect("switch");
@@ -49,7 +49,7 @@ fn the_rest_of_a_segment_is_left_unused() {
 }
 
 #[test]
-fn a_log_that_ends_with_a_switch_goes_on_in_the_next_segment() {
+fn a_log_that_ends_with_a_switch_resumes_in_the_next_segment() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     insert(&wal, &mut rig.io, &[1; 100]);
@@ -63,15 +63,15 @@ fn a_log_that_ends_with_a_switch_goes_on_in_the_next_segment() {
     assert_eq!(rig.recover().0.len(), 3);
 }
 
-/// Wherever in a page or at its end the record falls, also where it goes on in the next segment.
+/// The switch record may be anywhere in a page, at its end, or continue in the next segment.
 #[test]
-fn a_switch_from_any_place() {
+fn a_switch_at_any_position() {
     for before in [24, 32, 16, 8, 0, 8192 - 24, 8192 - 16, 8192, 8200, 16_384] {
         let mut rig = Rig::new(MethodKind::Sync);
         rig.config.buffers = 4;
         let wal = rig.fresh();
         insert(&wal, &mut rig.io, &[1; 1000]);
-        // In a page's header nothing can end.
+        // No record ends in a page header.
         let to = Lsn(2 * SEGMENT - before);
         let to = if (1..=24).contains(&to.page_offset()) { to.page_start() } else { to };
         fill_up_to(&wal, &mut rig.io, to, 2);
@@ -92,7 +92,7 @@ fn a_switch_from_any_place() {
 }
 
 #[test]
-fn switches_beside_insertion() {
+fn switches_during_insertion() {
     const THREADS: usize = 4;
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = Arc::new(rig.fresh());
@@ -118,7 +118,7 @@ fn switches_beside_insertion() {
 }
 
 #[test]
-fn without_room_for_the_next_segment_there_is_still_a_switch() {
+fn a_switch_needs_no_room_for_the_next_segment() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     let wal = rig.fresh();
     insert(&wal, &mut rig.io, &[1; 100]);
@@ -133,7 +133,7 @@ fn without_room_for_the_next_segment_there_is_still_a_switch() {
 }
 
 #[test]
-fn a_switch_that_can_t_be_written_ends_the_log() {
+fn a_failed_switch_ends_the_log() {
     let (mut rig, plan) = Rig::faulty(MethodKind::Sync);
     let wal = rig.fresh();
     insert(&wal, &mut rig.io, &[1; 100]);

@@ -1,11 +1,11 @@
-//! The archivers: `forebay bench archive` beside PostgreSQL 18 set up with as many files that wait.
+//! The archivers: `forebay bench archive` beside a PostgreSQL 18 with as many files that wait.
 //!
-//! PostgreSQL gets a module that says yes (`yes.c`, compiled here) or, where there is no compiler,
-//! `archive_command = 'true'`. Its time is that from the start of the postmaster to the last file
-//! archived, by its own clock. It renames the marks and syncs none of them; Forebay's are durable.
-//! archive-push stands beside pgBackRest's ([`push`]). Segments are stored in a directory by
-//! Forebay beside the rate at which fio reads them and writes new files of their size at once, each
-//! synced, and in an object store ([`objects`]).
+//! PostgreSQL gets a module that stores nothing (`yes.c`, compiled here) or, without a compiler,
+//! `archive_command = 'true'`. Its time runs from the start of the postmaster to the last archived
+//! file, by its own clock. It renames the marks and syncs none of them; Forebay's marks are
+//! durable. archive-push is compared with pgBackRest's ([`push`]). Forebay stores segments in a
+//! directory, beside fio, which reads them and writes new synced files of their size; and in an
+//! object store ([`objects`]).
 
 mod objects;
 mod push;
@@ -17,16 +17,17 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use super::report::{self, figure};
 use super::servers::Subject;
-use super::table::{Mark, Table};
+use super::table::{Mark, Table, printed};
 use crate::peers::Peer;
 use crate::run::{output, run as command};
 
-/// Files that wait, and the seconds in which they should be archived.
+/// Numbers of waiting files, and the seconds in which they should be archived.
 const MARKS: [(u64, f64); 2] = [(12_000, 1.0), (120_000, 10.0)];
-/// Seconds after which the first of them should be.
+/// Seconds until the first of them should be archived.
 const FIRST: f64 = 1.0;
-/// Of the rate at which the device stores.
+/// The mark as a part of the device's rate.
 const OF_DEVICE: f64 = 0.8;
 
 /// The row of the device.
@@ -38,10 +39,10 @@ const SECONDS: usize = 0;
 const FIRST_SECONDS: usize = 1;
 const PART: usize = 1;
 
-/// What came of it.
+/// The outcome of a part.
 pub struct Outcome {
-    /// The rows that miss their marks.
-    pub behind: Vec<String>,
+    /// The tables.
+    pub tables: Vec<Table>,
     /// What could not be measured, and why.
     pub missing: Option<String>,
 }
@@ -70,8 +71,8 @@ pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Outcome, String> {
             let report =
                 bench(&program, &folder, &["--marks", &count.to_string(), "--segments", "0"])?;
             let row = &report["marks"][0];
-            marks.add(&own, SECONDS, median(row, "seconds")?);
-            marks.add(&own, FIRST_SECONDS, median(row, "first_seconds")?);
+            marks.add(&own, SECONDS, figure(row, "seconds")?);
+            marks.add(&own, FIRST_SECONDS, figure(row, "first_seconds")?);
             let (seconds, first) = postgres(peer, count, &module)?;
             let theirs = format!("{count}: PostgreSQL 18, {}, not durable", module.name());
             marks.add(&theirs, SECONDS, seconds);
@@ -86,9 +87,9 @@ pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Outcome, String> {
             let way = if way.as_bool() == Some(true) { "direct" } else { "buffered" };
             let name = format!("Forebay, {way}, {transfers} at a time");
             stores.mark(&name, &[Mark::at_least(PART, OF_DEVICE)]);
-            stores.add(&name, SECONDS, median(row, "bytes_per_second")? / 1e6);
-            stores.add(&name, PART, median(row, "part_of_device")?);
-            stores.add(&name, 2, median(row, "cpu_seconds_per_gb")?);
+            stores.add(&name, SECONDS, figure(row, "bytes_per_second")? / 1e6);
+            stores.add(&name, PART, figure(row, "part_of_device")?);
+            stores.add(&name, 2, figure(row, "cpu_seconds_per_gb")?);
         }
     }
     let segments = push::Segments::make(root, peer)?;
@@ -96,40 +97,28 @@ pub fn run(root: &Path, peer: &Peer, rounds: usize) -> Result<Outcome, String> {
         println!("archive-push, round {} of {rounds}", round + 1);
         segments.push(&mut pushes)?;
     }
-    println!("{marks}\n{stores}\n{pushes}");
-    let objects = objects::run(root, &program, &folder, rounds);
-    if let Ok(table) = &objects {
-        println!("{table}");
-    }
+    let mut tables = printed(vec![marks, stores, pushes]);
+    let missing = match objects::run(root, &program, &folder, rounds) {
+        Ok(table) => {
+            tables.extend(printed(vec![table]));
+            None
+        }
+        Err(why) => Some(format!("NOT MEASURED: the object store: {why}")),
+    };
     fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    Ok(Outcome {
-        behind: [&marks, &stores, &pushes].iter().flat_map(|table| table.behind()).collect(),
-        missing: objects.err().map(|why| format!("NOT MEASURED: the object store: {why}")),
-    })
+    Ok(Outcome { tables, missing })
 }
 
-/// What a run of the bench says.
+/// Runs `forebay bench archive`.
 fn bench(program: &Path, folder: &Path, words: &[&str]) -> Result<Value, String> {
     let mut bench = Command::new(program);
     bench.args(["bench", "archive", "--rounds", "1", "--json", "-D"]).arg(folder).args(words);
-    report(&mut bench)
+    report::json(&mut bench)
 }
 
-/// The JSON that a program prints.
-fn report(bench: &mut Command) -> Result<Value, String> {
-    let output = output(bench)?;
-    serde_json::from_slice(&output.stdout).map_err(|_| {
-        format!("{bench:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr))
-    })
-}
-
-fn median(row: &Value, name: &str) -> Result<f64, String> {
-    row[name]["median"].as_f64().ok_or_else(|| format!("no \"{name}\": {row}"))
-}
-
-/// Who says yes to PostgreSQL.
+/// What archives for PostgreSQL.
 enum Module {
-    /// The module, as it is seen from inside the peer's tree.
+    /// The module's path inside the peer's tree.
     Library(String),
     /// A command.
     Command,
@@ -172,16 +161,18 @@ fn module(peer: &Peer, folder: &Path) -> Result<Module, String> {
     }
 }
 
-/// A start of PostgreSQL with so many files that wait: seconds until all are archived, and until
-/// the first is.
+/// Starts PostgreSQL with so many waiting files. Returns the seconds until all are archived, and
+/// until the first is.
 fn postgres(peer: &Peer, count: u64, module: &Module) -> Result<(f64, f64), String> {
     let subject = Subject::postgres(peer)?;
     let Subject::Postgres { inside, .. } = &subject else { return Err("no PostgreSQL".to_owned()) };
     let wal = format!("{inside}/data/pg_wal");
-    // Far ahead of the log, so that no checkpoint has to do with them.
+    // Their names are far ahead of the log, so no checkpoint touches them.
     let script = format!(
-        "cd {wal} && seq 0 {} | awk '{{ printf \"00000001%08X%08X\\n\", 256 + int($1 / 256), $1 % 256 }}' > /x/names && \
-         xargs touch < /x/names && cd archive_status && sed 's/$/.ready/' /x/names | xargs touch && \
+        "cd {wal} && seq 0 {} | \
+         awk '{{ printf \"00000001%08X%08X\\n\", 256 + int($1 / 256), $1 % 256 }}' > /x/names && \
+         xargs touch < /x/names && cd archive_status && \
+         sed 's/$/.ready/' /x/names | xargs touch && \
          chown -R postgres:postgres {wal} && rm /x/names && sync",
         count - 1
     );
@@ -194,10 +185,10 @@ fn postgres(peer: &Peer, count: u64, module: &Module) -> Result<(f64, f64), Stri
              PERFORM pg_sleep(0.005); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$"
         )
     };
-    let since = "SELECT extract(epoch FROM last_archived_time - pg_postmaster_start_time()) FROM pg_stat_archiver";
+    let since = "SELECT extract(epoch FROM last_archived_time - pg_postmaster_start_time()) \
+                 FROM pg_stat_archiver";
     let number = |text: String| text.parse::<f64>().map_err(|_| format!("no number: {text}"));
-    // By the time that it answers it may have archived many: then the time of the last of those is
-    // what is known.
+    // It may have archived many files before it answers. Then this is the time of the last of them.
     running.query(&wait(1))?;
     let first = number(running.query(since)?)?;
     running.query(&wait(count))?;

@@ -1,5 +1,5 @@
-//! Reading a cluster: fio, `forebay checksums` and pg_checksums on the same files, cold each time;
-//! and `forebay bench io` beside fio.
+//! Reads a cluster by fio, `forebay checksums` and pg_checksums, cold each time, and runs `forebay
+//! bench io` beside fio.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,18 @@ use std::process::Command;
 
 use super::cold::drop_caches;
 use super::fio;
+use super::report;
 use super::servers::Subject;
-use super::table::Table;
+use super::table::{Table, printed};
 use crate::peers::Peer;
 use crate::run::{output, run as command};
 
 const BLOCK: f64 = 8192.0;
-/// Smaller files are left to the programs that check all of them: fio wants whole blocks.
+/// The programs check all files; fio wants whole blocks and gets only files of this size or more.
 const LARGE: u64 = 1 << 20;
 const PG_CHECKSUMS: &str = "/usr/lib/postgresql/18/bin/pg_checksums";
 
-/// Who reads: the name printed, and the options of `forebay checksums`.
+/// The rows: the printed name, and the options of `forebay checksums`.
 const WAYS: [(&str, &[&str]); 6] = [
     ("forebay, io_uring, direct", &["--io-method", "io_uring", "--io-direct", "data"]),
     ("forebay, worker, direct", &["--io-method", "worker", "--io-direct", "data"]),
@@ -39,11 +40,11 @@ struct Cluster<'a> {
     largest: PathBuf,
 }
 
-/// Measures, and prints the tables.
+/// Measures, prints the tables, and returns them.
 ///
 /// # Errors
 /// When the cluster can't be made, or a program fails.
-pub fn run(root: &Path, peer: &Peer, rounds: usize, scale: u32) -> Result<(), String> {
+pub fn run(root: &Path, peer: &Peer, rounds: usize, scale: u32) -> Result<Vec<Table>, String> {
     let postgres = Subject::postgres(peer)?;
     make(&postgres, scale)?;
     let Subject::Postgres { outside, inside, .. } = &postgres else {
@@ -63,14 +64,14 @@ pub fn run(root: &Path, peer: &Peer, rounds: usize, scale: u32) -> Result<(), St
         cluster.check_all(round, &mut reading)?;
         cluster.random(round, &mut random)?;
     }
-    println!("{reading}\n{random}");
-    // Its own rounds, and its own table.
+    let tables = printed(vec![reading, random]);
+    // It has its own rounds and its own table.
     command(Command::new(&cluster.program).args(["bench", "checksum"]))?;
     postgres.remove();
-    Ok(())
+    Ok(tables)
 }
 
-/// pgbench's tables, by the shortest way.
+/// Creates pgbench's tables as fast as possible.
 fn make(postgres: &Subject, scale: u32) -> Result<(), String> {
     let quick = ["fsync=off", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off"];
     let server = postgres.start(&quick)?;
@@ -97,14 +98,14 @@ fn large_files(data: &Path) -> Result<(String, PathBuf), String> {
     Ok((names.join(":"), largest))
 }
 
-/// How long a program took, in which processor time (user and system), and what it said.
+/// A program's duration, its processor time (user and system), and its output.
 struct Timed {
     seconds: f64,
     cpu_seconds: f64,
     said: String,
 }
 
-/// Runs words by way of bash, whose clocks tell of children what getrusage does.
+/// Runs a program by bash, which reports the processor time of its children.
 fn timed(mut shell: Command, words: &[&str]) -> Result<Timed, String> {
     shell
         .env("LC_ALL", "C")
@@ -123,7 +124,7 @@ fn timed(mut shell: Command, words: &[&str]) -> Result<Timed, String> {
 }
 
 impl Cluster<'_> {
-    /// All ways once. fio comes first or last in turn, so that drift falls on all.
+    /// Runs all ways once. fio comes first or last by turns, so that drift falls on all.
     fn check_all(&self, round: usize, table: &mut Table) -> Result<(), String> {
         let late = round % 2 == 1;
         let early = if late { None } else { Some(self.fio_sequential()?) };
@@ -171,7 +172,7 @@ impl Cluster<'_> {
         Ok(fio::Done { bytes: blocks * BLOCK, seconds, operations: blocks / seconds, cpu_seconds })
     }
 
-    /// One relation file, by fio and by `forebay bench io`.
+    /// Reads one relation file by fio and by `forebay bench io`.
     fn random(&self, round: usize, table: &mut Table) -> Result<(), String> {
         let largest = self.largest.display().to_string();
         let by_fio = || {
@@ -200,12 +201,8 @@ impl Cluster<'_> {
             "3",
             "--json",
         ]);
-        let output = output(&mut bench)?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let figure = |key: &str| {
-            median(&said, key)
-                .ok_or_else(|| format!("no {key} from {bench:?}: {said}{}", text(&output.stderr)))
-        };
+        let report = report::json(&mut bench)?;
+        let figure = |name| report::figure(&report["results"][0], name);
         let (rate, cpu) = (figure("bytes_per_second")?, figure("cpu_seconds_per_gb")?);
         let own = fio::Done {
             bytes: rate,
@@ -220,10 +217,6 @@ impl Cluster<'_> {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 fn add(table: &mut Table, name: &str, done: &fio::Done, fio: &fio::Done) {
     let rate = done.megabytes_per_second();
     table.add(name, 0, rate);
@@ -231,30 +224,9 @@ fn add(table: &mut Table, name: &str, done: &fio::Done, fio: &fio::Done) {
     table.add(name, 2, rate / fio.megabytes_per_second());
 }
 
-/// The median under a key of `forebay bench`'s JSON, the first there is.
-fn median(json: &str, key: &str) -> Option<f64> {
-    let (_, after) = json.split_once(&format!("\"{key}\""))?;
-    let (_, after) = after.split_once("\"median\"")?;
-    let digits = after.trim_start_matches([':', ' ', '\n']);
-    let end = digits.find([',', '}', ' ', '\n']).unwrap_or(digits.len());
-    digits[..end].parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{median, timed};
-    use std::process::Command;
-
-    #[test]
-    fn medians_are_found() {
-        let json =
-            r#"{"results":[{"bytes_per_second":{"median":1.5e3,"least":1},"x":{"median": 7 }}]}"#;
-        assert_eq!(
-            (median(json, "bytes_per_second"), median(json, "x")),
-            (Some(1500.0), Some(7.0))
-        );
-        assert_eq!(median(json, "y"), None);
-    }
+    use super::{Command, timed};
 
     #[test]
     fn bash_tells_the_time() {

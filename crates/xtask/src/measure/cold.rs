@@ -1,4 +1,4 @@
-//! Cold reads through the servers: count(*) and pg_prewarm; and what makes them cold.
+//! Cold reads through the servers: count(*) and pg_prewarm. Drops the kernel's cache.
 
 use std::fs;
 use std::process::Command;
@@ -8,18 +8,19 @@ use super::table::{Better, Mark, Table};
 use super::work::word;
 use crate::run::output;
 
-/// What the kernel caches, and whether it can be made to forget it.
+/// The kernel's cache, and whether it can be dropped.
 pub struct Caches {
     refused: Option<String>,
 }
 
 impl Caches {
-    /// Tries once, and says where it is not allowed.
+    /// Tries once, and prints why it is not allowed.
     pub fn find() -> Caches {
         let refused = drop_caches().err();
         if let Some(reason) = &refused {
             println!(
-                "NOT COLD: the kernel's cache can't be dropped here ({reason}): buffered reads may come from memory"
+                "NOT COLD: the kernel's cache can't be dropped here ({reason}): \
+                 buffered reads may come from memory"
             );
         }
         Caches { refused }
@@ -30,7 +31,7 @@ impl Caches {
         self.refused.as_deref()
     }
 
-    /// Writes back and forgets what the kernel caches, where that is allowed.
+    /// Writes back and drops the kernel's cache, where that is allowed.
     ///
     /// # Errors
     /// When it was allowed before, and failed now.
@@ -39,7 +40,7 @@ impl Caches {
     }
 }
 
-/// Writes back and forgets what the kernel caches.
+/// Writes back and drops the kernel's cache.
 ///
 /// # Errors
 /// When that is not allowed.
@@ -60,7 +61,7 @@ pub struct Cold {
 }
 
 impl Cold {
-    /// Empty ones.
+    /// Empty tables.
     pub fn new() -> Cold {
         let table = |title| Table::against_best(title, ["Forebay", "PostgreSQL 18"], Better::Less);
         Cold {
@@ -71,9 +72,9 @@ impl Cold {
         }
     }
 
-    /// For printing.
-    pub fn all(&self) -> [&Table; 4] {
-        [&self.count, &self.prewarm_read, &self.prewarm_buffer, &self.kernel]
+    /// The tables.
+    pub fn into_tables(self) -> [Table; 4] {
+        [self.count, self.prewarm_read, self.prewarm_buffer, self.kernel]
     }
 
     /// Reads the loaded table in three ways, each with cold caches and an empty pool.

@@ -1,7 +1,7 @@
-//! COPY by several clients into tables of their own, with the rate at which checkpoints write.
+//! COPY by several clients into their own tables, and the rate at which checkpoints write.
 //!
-//! Checkpoints are not spread (checkpoint_completion_target = 0), so that their time is that of
-//! writing. A table is made anew after a few loads: else the disk would fill up.
+//! Checkpoints are not spread (checkpoint_completion_target = 0), so their time is the time of
+//! writing. A table is dropped and created again after a few loads, since the disk would fill up.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::work::word;
 use crate::run::fed;
 
 const CLIENTS: usize = 8;
-/// Loads of a table before it is made anew.
+/// Loads of a table before it is created again.
 const LOADS: usize = 6;
 
 /// The tables.
@@ -26,7 +26,7 @@ pub struct Copies {
     written: Table,
 }
 
-/// What pg_stat_checkpointer says.
+/// A row of pg_stat_checkpointer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Checkpoints {
     done: f64,
@@ -35,7 +35,7 @@ struct Checkpoints {
 }
 
 impl Copies {
-    /// Empty ones.
+    /// Empty tables.
     pub fn new() -> Copies {
         let peers = ["Forebay", "PostgreSQL 18"];
         let rates = |title| Table::against_best(title, peers, Better::More);
@@ -48,9 +48,9 @@ impl Copies {
         }
     }
 
-    /// For printing.
-    pub fn all(&self) -> [&Table; 5] {
-        [&self.rate, &self.deviation, &self.meanwhile, &self.afterwards, &self.written]
+    /// The tables.
+    pub fn into_tables(self) -> [Table; 5] {
+        [self.rate, self.deviation, self.meanwhile, self.afterwards, self.written]
     }
 
     /// Loads the file again and again.
@@ -71,7 +71,7 @@ impl Copies {
             "checkpoint_completion_target=0",
         ];
         let server = subject.start(&settings)?;
-        // Read once, so that the input comes from memory for both.
+        // Read once, so that both servers load it from memory.
         let bytes = fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?.len() as f64;
         (0..CLIENTS).try_for_each(|client| renew(&server, client, definition))?;
         server.query("CHECKPOINT")?;
@@ -88,7 +88,7 @@ impl Copies {
         })?;
         let end = checkpoints(&server)?;
         server.query("CHECKPOINT")?;
-        // PostgreSQL's checkpointer answers first and counts then; psql's own start is the pause.
+        // PostgreSQL's checkpointer answers first and counts later. psql's start is the pause.
         let deadline = Instant::now() + Duration::from_secs(60);
         let mut after = checkpoints(&server)?;
         while after.done == end.done && Instant::now() < deadline {
@@ -115,7 +115,7 @@ fn renew(server: &Running<'_>, client: usize, definition: &str) -> Result<(), St
     server.query(&definition.replace("TABLE t ", &format!("TABLE {name} "))).map(drop)
 }
 
-/// One client: whole loads until the time is over. The seconds of each, renewals left out.
+/// One client: whole loads until the time is over. Returns the seconds of each load.
 fn load(
     server: &Running<'_>,
     client: usize,
@@ -141,7 +141,7 @@ fn load(
     Ok(times)
 }
 
-/// All clients together, each by its own time: none is cut off in the middle of a load.
+/// Loads a second of all clients together, each by its own time: no load is cut off.
 fn loads_a_second(clients: &[Vec<f64>]) -> f64 {
     clients.iter().map(|times| times.len() as f64 / times.iter().sum::<f64>()).sum()
 }

@@ -1,4 +1,4 @@
-//! fio, and what it says of a run.
+//! Runs fio and reads its report.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,15 +7,15 @@ use std::process::Command;
 
 use crate::run::output;
 
-/// What a run gave.
+/// The outcome of a run.
 pub struct Done {
-    /// Transferred.
+    /// Bytes transferred.
     pub bytes: f64,
-    /// How long the transfers took, without fio's own start.
+    /// Duration of the transfers, without fio's start.
     pub seconds: f64,
-    /// A second.
+    /// Operations a second.
     pub operations: f64,
-    /// Of the job's process, user and system.
+    /// Processor seconds of the job's process, user and system.
     pub cpu_seconds: f64,
 }
 
@@ -25,7 +25,7 @@ impl Done {
         self.bytes / 1e6 / self.seconds
     }
 
-    /// Processor seconds for 10^9 bytes.
+    /// Processor seconds per 10^9 bytes.
     pub fn cpu_per_gigabyte(&self) -> f64 {
         self.cpu_seconds / (self.bytes / 1e9)
     }
@@ -35,7 +35,7 @@ impl Done {
 /// otherwise.
 ///
 /// # Errors
-/// When fio fails, or says something unknown.
+/// When fio fails, or prints something unknown.
 pub fn run(files: &str, arguments: &[&str]) -> Result<Done, String> {
     let mut fio = Command::new("fio");
     fio.args(["--name=measure", "--direct=1", "--output-format=terse", "--ioengine=io_uring"]);
@@ -57,7 +57,7 @@ fn parse(text: &str) -> Option<Done> {
     Some(Done { bytes, seconds, operations: number(reads + 2)? + number(writes + 2)?, cpu_seconds })
 }
 
-/// Writes every block of a file: one that is merely allocated would have its blocks converted by
+/// Writes every block of a file. A file that is only allocated would have its blocks converted by
 /// the first write.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! The buffer pool: `forebay bench` beside fio and PostgreSQL 18, on the same relation, or on files
-//! as large.
+//! The buffer pool: `forebay bench` beside fio and PostgreSQL 18, on the same relation or on files
+//! of its size.
 //!
 //! - [`relation`]: a frozen table of a PostgreSQL cluster, and PostgreSQL's own ways to read it
 //! - [`device`]: what the device gives, by fio
@@ -7,8 +7,7 @@
 //! - [`hit`]: a page that is in memory, by criterion
 //!
 //! Each run of the bench stands between two of fio, and its part of the device's rate is that of
-//! their mean: a drift of the device falls on both. Which way comes first changes from round to
-//! round.
+//! their mean, so drift falls on both. The order of the ways changes from round to round.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +15,7 @@ use std::path::Path;
 use super::cold::Caches;
 use super::fio::Done;
 use super::servers::Subject;
-use super::table::{Mark, Table};
+use super::table::{Mark, Table, printed};
 use crate::peers::Peer;
 
 mod device;
@@ -24,34 +23,23 @@ mod hit;
 mod own;
 mod relation;
 
+pub use device::Extent;
+
 use device::{Device, EVICT_POOL, Job};
 use own::{Outcome, Own, Way};
 use relation::Relation;
 
-/// How much is measured.
-#[derive(Clone, Copy)]
-pub struct Extent {
-    /// Interleaved rounds.
-    pub rounds: usize,
-    /// Bytes of the relation, and of the pool that a checkpoint writes.
-    pub bytes: u64,
-    /// Length of a run of random updates.
-    pub seconds: u64,
-}
-
-/// Columns of what stands beside fio, and their places.
+/// Columns of tables beside fio, and their indexes.
 const BESIDE_FIO: [&str; 4] = ["MB/s", "part of fio's", "CPU s/GB", "kernel's cache, MB"];
 const RATE: usize = 0;
 const PART: usize = 1;
 const CPU: usize = 2;
 const CACHED: usize = 3;
-/// One more, of random updates.
+/// One more column, of random updates.
 const WAITED: usize = 4;
 
 const METHODS: [&str; 4] = ["io_uring", "worker", "sync", "posix_aio"];
-/// Threads of method worker, ours and PostgreSQL's.
-const WORKERS: &str = "8";
-/// Those that are held to the device's rate, with direct I/O.
+/// Methods that have marks, with direct I/O.
 const FAST: [&str; 2] = ["io_uring", "worker"];
 const OF_READING: f64 = 0.95;
 const OF_WRITING: f64 = 0.80;
@@ -62,7 +50,7 @@ struct Tables {
     evict: Table,
     checkpoint: Table,
     hit: Table,
-    /// Beside PostgreSQL.
+    /// Tables beside PostgreSQL.
     scan: Table,
     prewarm_read: Table,
     prewarm_buffer: Table,
@@ -84,21 +72,21 @@ impl Tables {
         }
     }
 
-    fn all(&self) -> [&Table; 8] {
-        [
-            &self.reading,
-            &self.random,
-            &self.evict,
-            &self.checkpoint,
-            &self.hit,
-            &self.scan,
-            &self.prewarm_read,
-            &self.prewarm_buffer,
+    fn all(self) -> Vec<Table> {
+        vec![
+            self.reading,
+            self.random,
+            self.evict,
+            self.checkpoint,
+            self.hit,
+            self.scan,
+            self.prewarm_read,
+            self.prewarm_buffer,
         ]
     }
 }
 
-/// Measures, prints the tables, and returns the rows that miss their marks.
+/// Measures, prints the tables, and returns them.
 ///
 /// # Errors
 /// When something can't be made or run.
@@ -107,7 +95,7 @@ pub fn run(
     peer: &Peer,
     caches: &Caches,
     extent: Extent,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<Table>, String> {
     let folder = root.join("target/measure/pool");
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let relation = Relation::make(Subject::postgres(peer)?, extent.bytes)?;
@@ -125,17 +113,18 @@ pub fn run(
         bench.postgres(round, &mut tables)?;
     }
     println!(
-        "The relation: {:.0} MB, {} rows; PostgreSQL with effective_io_concurrency and maintenance_io_concurrency 32 and 8 workers.",
+        "The relation: {:.0} MB, {} rows; PostgreSQL with effective_io_concurrency and \
+         maintenance_io_concurrency 32 and 8 workers.",
         relation.bytes as f64 / 1e6,
         relation.rows
     );
-    tables.all().iter().for_each(|table| println!("{table}"));
+    let tables = printed(tables.all());
     relation.remove();
     fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    Ok(tables.all().iter().flat_map(|table| table.behind()).collect())
+    Ok(tables)
 }
 
-/// One run of the bench in a group that stands beside one job of fio's.
+/// One run of the bench, in a group beside one job of fio.
 struct Run {
     row: String,
     way: Way,
@@ -151,7 +140,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Scan and prewarm, each method, buffered and direct.
+    /// Scan and prewarm by each method, buffered and direct.
     fn reading(&self, round: usize, tables: &mut Tables) -> Result<(), String> {
         let tasks = [("scan", ""), ("prewarm", "read"), ("prewarm", "buffer")];
         let mut runs = Vec::new();
@@ -192,7 +181,7 @@ impl Bench<'_> {
     }
 
     fn random(&self, round: usize, tables: &mut Tables) -> Result<(), String> {
-        // Slow methods get the same list as the others: a quarter of the relation.
+        // All methods get the same list, a quarter of the relation.
         let blocks = (self.device.random_bytes() / 8192).to_string();
         let mut words = vec!["scan".to_string(), "--random".into(), "--blocks".into(), blocks];
         words.extend(self.relation.words());
@@ -200,8 +189,7 @@ impl Bench<'_> {
         let runs =
             all.map(|way| Run { row: format!("random list, {way}"), way, words: words.clone() });
         let mut runs: Vec<Run> = runs.collect();
-        // The best settings, beside the same rate of fio's: a deeper look ahead, and as many
-        // workers as there may be.
+        // The best settings: a deeper look ahead, and as many workers as possible.
         for way in ways(&FAST).into_iter().filter(|way| way.direct) {
             let (row, more) = match way.method {
                 "worker" => ("random list, depth 64, 32 workers", "--depth 64 --io-workers 32"),
@@ -256,7 +244,7 @@ impl Bench<'_> {
         self.beside(Job::Write, round, runs.collect(), OF_WRITING, &mut tables.checkpoint).map(drop)
     }
 
-    /// The runs, each between two of fio's job, with their marks.
+    /// Runs each run between two runs of fio's job, and sets its marks.
     fn beside(
         &self,
         job: Job,
@@ -272,7 +260,7 @@ impl Bench<'_> {
         let mut before = fio()?;
         tell_fio(table, job, &before);
         if round == 0 {
-            // Rows stand in the order of their first figures.
+            // Rows appear in the order of their first figures.
             runs.iter().for_each(|run| table.mark(&run.row, &run.marks(part)));
         }
         let first = round % runs.len();
@@ -295,7 +283,7 @@ impl Bench<'_> {
         Ok(done)
     }
 
-    /// Scans count what PostgreSQL counts.
+    /// Checks that scans count what PostgreSQL counts.
     fn check(&self, run: &Run, outcome: &Outcome) -> Result<(), String> {
         match outcome.live_tuples {
             Some(found) if found != self.relation.rows => {

@@ -10,7 +10,7 @@ use crate::peers::Peer;
 use crate::run::{output, run};
 use crate::watch;
 
-/// Settings both servers get: the size of the pool and room for the log between checkpoints.
+/// Settings of both servers: the size of the pool, and room for the log between checkpoints.
 const COMMON: [&str; 3] = ["shared_buffers=1GB", "max_wal_size=4GB", "max_connections=50"];
 
 /// A server that can be measured, with a data directory of its own.
@@ -73,7 +73,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// The name printed and the column it fills.
+    /// The column of tables that it fills.
     pub fn column(&self) -> usize {
         match self {
             Subject::Forebay { .. } => 0,
@@ -152,7 +152,7 @@ impl Subject {
 }
 
 impl Running<'_> {
-    /// psql pointed at this server.
+    /// A psql command for this server.
     pub fn psql(&self, sql: &str) -> Command {
         let mut psql = Command::new("psql");
         psql.args([
@@ -183,8 +183,8 @@ impl Running<'_> {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
     }
 
-    /// Runs SQL in a session of its own; its output, and the seconds until it was there, without
-    /// those of psql's start.
+    /// Runs SQL in a session of its own. Returns its output, and the seconds it took without psql's
+    /// start.
     ///
     /// # Errors
     /// The server's error.
@@ -200,7 +200,7 @@ impl Running<'_> {
     fn wait_until_it_answers(&self) -> Result<(), String> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
-            // psql's own start is the pause between attempts.
+            // psql's start is the pause between attempts.
             if TcpStream::connect(("127.0.0.1", self.port)).is_ok()
                 && self.query("SELECT 1").is_ok()
             {
@@ -215,8 +215,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         match &mut self.child {
             Some(child) => {
-                // It fails only when the server has ended by itself, which the next start will
-                // tell.
+                // It fails only if the server has ended by itself; the next start reports that.
                 let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
                 watch::wait(child, "forebay serve").map_or_else(|error| println!("{error}"), drop);
             }

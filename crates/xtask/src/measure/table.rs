@@ -2,16 +2,18 @@
 
 use std::fmt::{self, Display, Formatter};
 
-/// Which of two figures is the better one.
+use serde_json::{Value, json};
+
+/// Which of two figures is better.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Better {
-    /// Seconds.
+    /// The smaller one: seconds.
     Less,
-    /// Rates.
+    /// The larger one: rates.
     More,
 }
 
-/// What a row's figure should reach, by its median.
+/// A limit that the median of a row's figures should hold.
 #[derive(Clone, Copy)]
 pub struct Mark {
     column: usize,
@@ -44,12 +46,12 @@ impl Mark {
     }
 }
 
-/// What is printed behind the figures.
+/// What is printed after the figures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closing {
-    /// The ratio, of two columns.
+    /// The ratio of two columns.
     Ratio,
-    /// The ratio, and that to the second column's best row.
+    /// The ratio, and the ratio to the second column's best row.
     Best(Better),
     /// Nothing, or the marks if there are any.
     Marks,
@@ -76,12 +78,12 @@ impl Table {
         Table { title, columns: columns.to_vec(), closing, rows: Vec::new() }
     }
 
-    /// One of two columns, whose first is to be ahead of the best row of the second.
+    /// A table of two columns, whose first should be ahead of the best row of the second.
     pub fn against_best(title: &'static str, columns: [&'static str; 2], better: Better) -> Table {
         Table { closing: Closing::Best(better), ..Table::new(title, &columns) }
     }
 
-    /// One whose rows are held to marks.
+    /// A table whose rows have marks.
     pub fn marked(title: &'static str, columns: &[&'static str]) -> Table {
         Table { closing: Closing::Marks, ..Table::new(title, columns) }
     }
@@ -92,7 +94,7 @@ impl Table {
         self.row(row).cells[column].push(figure);
     }
 
-    /// Says what a row should reach.
+    /// Sets the marks of a row.
     pub fn mark(&mut self, row: &str, marks: &[Mark]) {
         self.row(row).marks = marks.to_vec();
     }
@@ -106,7 +108,7 @@ impl Table {
         &mut self.rows[index]
     }
 
-    /// The rows that miss what they should reach, for a summary.
+    /// The rows that miss their marks, for a summary.
     pub fn behind(&self) -> Vec<String> {
         let tell = |row: &Row| {
             let what = match self.closing {
@@ -126,6 +128,21 @@ impl Table {
         self.rows.iter().filter_map(tell).collect()
     }
 
+    /// The figures, as [`crate::plots::results`] keeps them.
+    pub fn json(&self) -> Value {
+        let cell = |figures: &Vec<f64>| {
+            let low = figures.iter().copied().min_by(f64::total_cmp)?;
+            let high = figures.iter().copied().max_by(f64::total_cmp)?;
+            Some([median(figures), low, high])
+        };
+        let row = |row: &Row| {
+            let cells: Vec<_> = row.cells.iter().map(cell).collect();
+            json!({"name": row.name, "cells": cells})
+        };
+        let rows: Vec<Value> = self.rows.iter().map(row).collect();
+        json!({"title": self.title, "columns": self.columns, "rows": rows})
+    }
+
     /// The first column's median against the best of the second's.
     fn to_best(&self, row: &Row, better: Better) -> Option<f64> {
         let ratio = median(&row.cells[0]) / self.best(1, better)?;
@@ -142,7 +159,7 @@ impl Table {
         }
     }
 
-    /// The best of each column beside one another, where they are compared so.
+    /// A row with the best of each column, where they are compared so.
     fn best_of_each(&self) -> Option<String> {
         let Closing::Best(better) = self.closing else { return None };
         let (first, second) = (self.best(0, better)?, self.best(1, better)?);
@@ -212,6 +229,12 @@ impl Display for Table {
     }
 }
 
+/// Prints tables, and gives them back.
+pub fn printed(tables: Vec<Table>) -> Vec<Table> {
+    tables.iter().for_each(|table| println!("{table}"));
+    tables
+}
+
 fn ahead(ratio: f64, better: Better) -> bool {
     if better == Better::Less { ratio < 1.0 } else { ratio > 1.0 }
 }
@@ -232,7 +255,7 @@ fn cell(figures: &[f64]) -> String {
     }
 }
 
-/// The middle one; of an even number the mean of the two in the middle.
+/// The middle figure; of an even number of figures the mean of the two in the middle.
 fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -267,6 +290,15 @@ mod tests {
         let text = table.to_string();
         assert!(text.contains("| row | 2.00 (1.00-3.00) | 800 (400-1200) | 0.00 |"), "{text}");
         assert!(text.contains("| half | 5.00 | - |  |"), "{text}");
+    }
+
+    #[test]
+    fn figures_are_kept_with_their_spread() {
+        let mut table = Table::new("T", &["a", "b"]);
+        [3.0, 1.0, 2.0].iter().for_each(|figure| table.add("row", 1, *figure));
+        let rows = serde_json::json!([{"name": "row", "cells": [null, [2.0, 1.0, 3.0]]}]);
+        let wanted = serde_json::json!({"title": "T", "columns": ["a", "b"], "rows": rows});
+        assert_eq!(table.json(), wanted);
     }
 
     #[test]

@@ -5,20 +5,20 @@
 //! - [`clients`]: one-row inserts by 1 to 64 clients
 //!
 //! Two runs of the bench stand between two of fio, and their part of the device's rate is that of
-//! the mean of both: a drift of the device falls on all. Which comes first changes from round to
-//! round.
+//! the mean of both, so drift falls on all. The order changes from round to round.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::fio::{self, Done};
 use super::servers::Subject;
-use super::table::{Mark, Table};
+use super::table::{Mark, Table, printed};
 use crate::peers::Peer;
 
 mod clients;
 mod own;
 
+use clients::COMMITTERS;
 use own::{Bulk, Commit, Own};
 
 /// How much is measured.
@@ -30,15 +30,12 @@ pub struct Extent {
     pub seconds: u64,
 }
 
-/// Who commit at a time, threads of the bench or clients of a server.
-const COMMITTERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Length of a run of the bench, and of fio beside it.
-const RUN: &str = "0.7";
+/// Length of a run of fio, as long as one of the bench.
 const FIO_RUN: &str = "--runtime=700ms";
-/// Of fio's file.
+/// Size of fio's file.
 const FIO_BYTES: u64 = 512 << 20;
 
-/// Columns of commits, and their places.
+/// Columns of commits, and their indexes.
 const COMMITS: [&str; 9] = [
     "a second",
     "part of fio's",
@@ -52,10 +49,10 @@ const COMMITS: [&str; 9] = [
 ];
 const RATE: usize = 0;
 const PART: usize = 1;
-/// Of fio's rate at the same depth, where each commit is a write of its own.
+/// The mark as a part of fio's rate at the same depth, where each commit is a write of its own.
 const OF_WRITES: f64 = 0.90;
 
-/// Columns of bulk insertion, and their places.
+/// Columns of bulk insertion, and their indexes.
 const BULK: [&str; 7] = [
     "MB/s",
     "part of fio's",
@@ -67,7 +64,7 @@ const BULK: [&str; 7] = [
 ];
 const ASKED: usize = 2;
 const SEGMENT_WAITS: usize = 6;
-/// What is asked for: so many bytes a second, or this part of the device's.
+/// The mark: so many bytes a second, or this part of the device's rate.
 const BULK_BYTES: f64 = 1e9;
 const OF_BULK: f64 = 0.80;
 
@@ -75,7 +72,7 @@ const OF_BULK: f64 = 0.80;
 struct Way {
     name: &'static str,
     words: [&'static str; 8],
-    /// What its part of fio's rate should reach; by one committer, and by several.
+    /// The marks as parts of fio's rate: by one committer, and by several.
     marks: Option<(f64, f64)>,
 }
 
@@ -149,16 +146,16 @@ impl Tables {
         }
     }
 
-    fn all(&self) -> [&Table; 5] {
-        [&self.commits, &self.bulk, &self.insertion, &self.fsync, &self.clients]
+    fn all(self) -> Vec<Table> {
+        vec![self.commits, self.bulk, self.insertion, self.fsync, self.clients]
     }
 }
 
-/// Measures, prints the tables, and returns the rows that miss their marks.
+/// Measures, prints the tables, and returns them.
 ///
 /// # Errors
 /// When something can't be made or run.
-pub fn run(root: &Path, peer: &Peer, extent: Extent) -> Result<Vec<String>, String> {
+pub fn run(root: &Path, peer: &Peer, extent: Extent) -> Result<Vec<Table>, String> {
     let folder = root.join("target/measure/wal");
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let file = folder.join("fio");
@@ -177,28 +174,28 @@ pub fn run(root: &Path, peer: &Peer, extent: Extent) -> Result<Vec<String>, Stri
         bench.fsync(peer, &mut tables.fsync)?;
         clients::measure([&forebay, &postgres], peer, round, extent.seconds, &mut tables.clients)?;
     }
-    tables.all().iter().for_each(|table| println!("{table}"));
+    let tables = printed(tables.all());
     forebay.remove();
     postgres.remove();
     fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    Ok(tables.all().iter().flat_map(|table| table.behind()).collect())
+    Ok(tables)
 }
 
 struct Bench {
     own: Own,
-    /// fio's, beside the log.
+    /// fio's file, beside the log.
     file: PathBuf,
 }
 
 impl Bench {
-    /// The ways, by two between fio's writes at the same depth.
+    /// Runs the ways, two at a time, between fio's writes at the same depth.
     fn commits(&self, round: usize, committers: u32, table: &mut Table) -> Result<(), String> {
         let row = format!("{committers}: fio, 8 KiB, O_DSYNC, direct");
         let number = committers.to_string();
         let mut before = self.writes(committers)?;
         table.add(&row, RATE, before.operations);
         if round == 0 {
-            // Rows stand in the order of their first figures.
+            // Rows appear in the order of their first figures.
             WAYS.iter().for_each(|way| table.mark(&way.row(committers), &way.marks(committers)));
         }
         let mut order: Vec<&Way> = WAYS.iter().collect();
@@ -240,7 +237,7 @@ impl Bench {
         if round == 0 {
             for way in ways {
                 let marks = [Mark::at_least(ASKED, 1.0), Mark::at_most(SEGMENT_WAITS, 0.0)];
-                // Where the kernel's cache is in between, nothing is asked for.
+                // Through the kernel's cache there is no mark.
                 table.mark(&name(way), if way.1.is_empty() { &[] } else { &marks });
             }
         }
@@ -284,10 +281,10 @@ impl Bench {
         Ok(())
     }
 
-    /// Durable writes of a block, so many in flight.
+    /// Durable writes of a block at this depth.
     fn writes(&self, depth: u32) -> Result<Done, String> {
         let depth = format!("--iodepth={depth}");
-        // With one write at a time, the plain system call is the fastest way.
+        // With one write at a time, the plain system call is fastest.
         let engine =
             if depth == "--iodepth=1" { "--ioengine=psync" } else { "--ioengine=io_uring" };
         self.fio(&["--bs=8k", &depth, engine])

@@ -1,4 +1,4 @@
-//! The workloads.
+//! Workloads of the servers.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use super::table::Table;
 use crate::peers::Peer;
 use crate::run::{fed, output, run};
 
-/// The table.
+/// Creates the table.
 pub const TABLE: &str = "CREATE TABLE t (id int8, k int4, price float8, flag bool, name text)";
-/// Its rows.
-pub const SOURCE: &str = "SELECT g::int8, (g * 7919 % 1000003)::int4, (g / 7.0)::float8, g % 3 = 0, 'row number ' || g \
-    FROM generate_series(1::int8, ROWS) g";
+/// Selects its rows.
+pub const SOURCE: &str = "SELECT g::int8, (g * 7919 % 1000003)::int4, (g / 7.0)::float8, \
+    g % 3 = 0, 'row number ' || g FROM generate_series(1::int8, ROWS) g";
 
-/// Rows of about 89 MB of COPY's binary format.
+/// Rows that take about 89 MB in COPY's binary format.
 const LOAD_ROWS: u64 = 1_450_000;
 
 /// The files to load, written by PostgreSQL's COPY.
@@ -26,7 +26,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// The file in "text" or "binary", or the "load" of one client among several.
+    /// The file in format "text" or "binary", or the "load" of one client among several.
     pub fn file(&self, format: &str) -> PathBuf {
         self.folder.join(format)
     }
@@ -49,7 +49,7 @@ pub fn make_input(postgres: &Subject, root: &Path, rows: u64) -> Result<Input, S
     Ok(input)
 }
 
-/// Loads the file into a new table, to the acknowledgement of its commit.
+/// Loads the file into a new table, until the commit is acknowledged.
 ///
 /// # Errors
 /// When the load fails.
@@ -65,7 +65,7 @@ pub fn copy_in(
         server.query(TABLE)?;
         server.query("CHECKPOINT")?;
         let file = input.file(format);
-        // Read once, so that the input comes from memory for both.
+        // Read once, so that both servers load it from memory.
         let bytes = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?.len();
         let mut psql = server.psql(&format!("COPY t FROM STDIN (FORMAT {format})"));
         let input = File::open(&file).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -81,7 +81,7 @@ pub fn copy_in(
     Ok(())
 }
 
-/// One-row inserts by pgbench, each its own transaction.
+/// Measures one-row inserts by pgbench, each its own transaction.
 ///
 /// # Errors
 /// When pgbench fails.
@@ -101,17 +101,17 @@ pub fn commits(
     Ok(())
 }
 
-/// The table that [`one_row_inserts`] fills, empty.
+/// Creates the empty table that [`one_row_inserts`] fills.
 ///
 /// # Errors
-/// The server's.
+/// The server's error.
 pub fn make_one(server: &Running<'_>) -> Result<(), String> {
     server.query("DROP TABLE IF EXISTS one")?;
     server.query("CREATE TABLE one (id int8, k int4, name text)")?;
     server.query("CHECKPOINT").map(drop)
 }
 
-/// pgbench's rate: transactions a second.
+/// Runs pgbench, and returns transactions a second.
 ///
 /// # Errors
 /// When pgbench fails.
@@ -138,7 +138,7 @@ pub fn one_row_inserts(
     rate.ok_or_else(|| format!("pgbench: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// What the device gives, by fio.
+/// Measures the device by fio.
 ///
 /// # Errors
 /// When fio fails.
@@ -167,7 +167,7 @@ pub fn device(root: &Path, table: &mut Table) -> Result<(), String> {
     Ok(())
 }
 
-/// Its word in a row's name.
+/// "direct" or "buffered", in a row's name.
 pub fn word(direct: bool) -> &'static str {
     if direct { "direct" } else { "buffered" }
 }

@@ -1,16 +1,15 @@
-//! Processes below this one, as /proc shows them: which they are, their processor time and stacks,
-//! and their end.
+//! Processes below this one, as /proc shows them: finds them, shows what they do, kills them.
 //!
-//! This process adopts what its children leave behind ([`adopt`]), so that a server that has
-//! detached itself from the test that started it is found below it all the same. Only processes
-//! below this one are ever signalled.
+//! This process adopts what its children leave behind ([`adopt`]), so it also finds a server that
+//! detached itself from the test that started it. Only processes below this one are ever signalled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,12 +20,12 @@ use rustix::process::{
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Most processes of which stacks are printed, and most characters of each.
+/// How many processes' stacks are printed at most, and how many characters of each.
 const MOST: usize = 60;
 const MOST_TEXT: usize = 20_000;
 
-/// How often what was killed is looked after, once a second at most: what the kernel then still
-/// holds won't go.
+/// How often to look whether killed processes are gone, once a second. Those that the kernel holds
+/// longer are given up.
 const ROUNDS: usize = 60;
 const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
@@ -39,13 +38,13 @@ pub struct Process {
     state: char,
     parent: i32,
     session: i32,
-    /// Processor time of its own and of children it has waited for, in clock ticks.
+    /// Its own processor time and that of children it has waited for, in clock ticks.
     own: u64,
     waited: u64,
 }
 
 impl Process {
-    /// A process, unless it has gone.
+    /// A process, unless it is gone.
     pub fn find(pid: i32) -> Option<Process> {
         Process::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
@@ -95,17 +94,11 @@ pub fn tree(root: i32) -> Vec<Process> {
     found
 }
 
-/// Those below this process that have not ended.
-fn below() -> Vec<Process> {
-    let own = getpid().as_raw_nonzero().get();
-    tree(own).into_iter().filter(|process| process.pid != own && process.state != 'Z').collect()
-}
-
 /// Kills a process and all below it, but not this process itself.
 pub fn kill_tree(root: i32) {
     let own = getpid().as_raw_nonzero().get();
     for _ in 0..ROUNDS {
-        // One that is killed may just have started another.
+        // A killed process may just have started another.
         let alive = |process: &Process| process.pid != own && process.state != 'Z';
         let alive: Vec<Process> = tree(root).into_iter().filter(alive).collect();
         if alive.is_empty() {
@@ -115,7 +108,7 @@ pub fn kill_tree(root: i32) {
             // Fails if it has ended.
             let _ = kill_process(pid, Signal::KILL);
         }
-        // It goes when the kernel lets go of it.
+        // It is gone when the kernel has released what it held.
         let pidfd =
             Pid::from_raw(alive[0].pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         if let Some(pidfd) = pidfd {
@@ -127,28 +120,72 @@ pub fn kill_tree(root: i32) {
 /// Whether [`adopt`] was called.
 static ADOPTS: AtomicBool = AtomicBool::new(false);
 
-/// Kills everything below this process, if it adopts what its children leave behind; lines that
-/// name it.
+/// Numbers of the programs that this process has started and waits for.
+static STEPS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+fn steps() -> MutexGuard<'static, BTreeSet<i32>> {
+    STEPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A program that runs under watch, until this is dropped. It is no process left behind.
+pub struct Step(i32);
+
+impl Step {
+    /// Notes that a program runs.
+    pub fn begin(pid: i32) -> Step {
+        steps().insert(pid);
+        Step(pid)
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        steps().remove(&self.0);
+    }
+}
+
+/// Kills the processes that children have left behind, if this process adopts them, and all below
+/// them. Programs that run under watch go on. Returns a line for each process.
 pub fn kill_adopted() -> Vec<String> {
+    let own = getpid().as_raw_nonzero().get();
+    let roots = adopted(&tree(own), own, &steps());
+    roots.into_iter().flat_map(kill_and_name).collect()
+}
+
+/// Kills everything below this process, if it adopts what its children leave behind. Returns a line
+/// for each process.
+pub fn kill_all() -> Vec<String> {
+    kill_and_name(getpid().as_raw_nonzero().get())
+}
+
+/// The children of this process that it did not start as a step.
+fn adopted(all: &[Process], own: i32, steps: &BTreeSet<i32>) -> Vec<i32> {
+    let left = |process: &&Process| process.parent == own && process.state != 'Z';
+    let pids = all.iter().filter(left).map(|process| process.pid);
+    pids.filter(|pid| !steps.contains(pid)).collect()
+}
+
+/// Kills a process and all below it, but not this process itself, if this process adopts.
+fn kill_and_name(root: i32) -> Vec<String> {
     if !ADOPTS.load(Ordering::SeqCst) {
         return Vec::new();
     }
-    let left = below();
-    let left =
-        left.iter().map(|process| format!("{} {}", process.pid, process.command_line())).collect();
-    kill_tree(getpid().as_raw_nonzero().get());
+    let own = getpid().as_raw_nonzero().get();
+    let left = tree(root).into_iter().filter(|process| process.pid != own && process.state != 'Z');
+    let left = left.map(|process| format!("{} {}", process.pid, process.command_line())).collect();
+    kill_tree(root);
     left
 }
 
-/// Makes this process the parent of what its children leave behind, and lets everything below it
-/// end with it when it gets SIGINT, SIGQUIT or SIGTERM.
+/// Makes this process the parent of what its children leave behind, and kills everything below it
+/// when it gets SIGINT, SIGQUIT or SIGTERM.
 ///
-/// The handlers have another effect: whatever signals this process was started with as ignored, its
-/// children get the defaults. A shell starts background jobs with SIGINT ignored, and a test that
-/// sends it would wait for ever.
+/// The handlers have another effect: signals that this process was started with as ignored get the
+/// default action in its children. A shell starts background jobs with SIGINT ignored, and a test
+/// that sends it would wait for ever.
 ///
 /// # Errors
-/// That the system can't do it.
+/// When the system can't do it.
 pub fn adopt() -> Result<(), String> {
     set_child_subreaper(Some(getpid())).map_err(|e| format!("PR_SET_CHILD_SUBREAPER: {e}"))?;
     let signals = Signals::new([SIGCHLD, SIGINT, SIGQUIT, SIGTERM]);
@@ -157,9 +194,9 @@ pub fn adopt() -> Result<(), String> {
     thread::spawn(move || {
         for signal in signals.forever() {
             if signal == SIGCHLD {
-                bury();
+                reap();
             } else {
-                kill_adopted();
+                kill_all();
                 std::process::exit(128 + signal);
             }
         }
@@ -167,23 +204,23 @@ pub fn adopt() -> Result<(), String> {
     Ok(())
 }
 
-/// Waits for servers that were adopted and have ended, or they would still have a number, and a
-/// lock file with that number would look as if its server lived. They have a session of their own;
-/// children that this process has started itself are in its own, and are waited for elsewhere.
-fn bury() {
+/// Waits for adopted servers that have ended. Else their numbers would stay in use, and a lock file
+/// with such a number would look as if its server lived. Servers have a session of their own;
+/// children that this process started are in its own session, and are waited for elsewhere.
+fn reap() {
     let own = getpid().as_raw_nonzero().get();
     let all = tree(own);
     let session = all.first().map(|process| process.session);
     for process in &all {
         if process.parent == own && process.state == 'Z' && Some(process.session) != session {
-            // Fails if it is no child any more.
+            // It fails if another thread has waited for it.
             let _ = Pid::from_raw(process.pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
         }
     }
 }
 
-/// What the processes from `root` down are doing: for each its command line, and of its threads
-/// where in the kernel they wait, and their stacks, by `debugger` if there is one.
+/// What the processes from `root` down are doing: the command line of each, where in the kernel its
+/// threads wait, and their stacks, by `debugger` if there is one.
 pub fn stacks(root: i32, debugger: Option<&Path>) -> String {
     let mut text = String::new();
     let all = tree(root);
@@ -221,7 +258,7 @@ pub fn stacks(root: i32, debugger: Option<&Path>) -> String {
 }
 
 fn backtraces(debugger: &Path, pid: i32) -> String {
-    // A debugger that hangs as well must not keep the others from being looked at.
+    // A debugger that hangs must not keep this process from looking at the others.
     let mut gdb = Command::new("timeout");
     gdb.args(["-k", "5", "60"]).arg(debugger).args(["-p", &pid.to_string(), "-batch", "-ex"]);
     gdb.args(["thread apply all bt", "-iex", "set debuginfod enabled off"]);
@@ -233,7 +270,17 @@ fn backtraces(debugger: &Path, pid: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Process;
+    use super::{BTreeSet, Process, adopted};
+
+    #[test]
+    fn steps_are_not_left_behind() {
+        let process = |pid: i32, state: char, parent: i32| {
+            let stat = format!("{pid} (a) {state} {parent} 8 9 0 -1 0 1 2 3 4 1 2 3 4 20 0 1");
+            Process::parse(&stat).expect("a process")
+        };
+        let all = [process(2, 'S', 1), process(3, 'S', 1), process(4, 'Z', 1), process(5, 'S', 3)];
+        assert_eq!(adopted(&all, 1, &BTreeSet::from([2])), [3]);
+    }
 
     #[test]
     fn a_name_may_hold_anything() {

@@ -1,4 +1,4 @@
-//! How long each program took that this task has run.
+//! How long each program took.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -20,8 +20,8 @@ pub fn add(shown: &str, took: Duration, cpu_seconds: f64) {
     STEPS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(step);
 }
 
-/// The programs in the order in which they ended: seconds by the clock and of processor time, and
-/// their sums.
+/// The programs in the order in which they ended, with their seconds by the clock and of processor
+/// time, and the sums.
 pub fn table() -> String {
     let steps = STEPS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut text = "seconds processor\n".to_owned();

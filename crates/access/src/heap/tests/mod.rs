@@ -18,7 +18,7 @@ use crate::tests::fixture::{Fixture, TABLE, batch_of, number_of, sqlstate, tuple
 const PER_PAGE: usize = (8192 - 24) / 36;
 
 #[test]
-fn rows_appear_when_and_to_whom_they_should() {
+fn rows_appear_to_later_commands_and_after_the_commit() {
     let fixture = Fixture::new();
     let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
     let (mut tx, other) = (Transaction::new(), Transaction::new());
@@ -54,7 +54,7 @@ fn an_aborted_transaction_leaves_nothing_to_see() {
 }
 
 #[test]
-fn a_deleted_row_goes_when_and_for_whom_it_should() {
+fn a_deleted_row_disappears_for_later_commands_and_after_the_commit() {
     let fixture = Fixture::new();
     let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
     fixture.load(&mut be, &heap, 0..3);
@@ -137,7 +137,7 @@ fn rows_inserted_and_deleted_by_one_transaction_keep_both_commands() {
     assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [0; 0]);
 }
 
-/// Changes the header of the first tuple in place, as another server may have left it.
+/// Changes the header of the first tuple in place, as PostgreSQL may have left it.
 fn with_header(be: &mut Backend, heap: &Heap, change: impl FnOnce(&mut HeapTupleMut<'_>)) {
     let pin = heap.pool.read(be, heap.tag(0), Strategy::Normal).unwrap();
     let mut guard = pin.lock_exclusive();
@@ -294,7 +294,7 @@ fn on_every_method(test: impl Fn(Fixture)) {
 }
 
 #[test]
-fn several_backends_fill_one_table_side_by_side() {
+fn several_backends_fill_one_table_concurrently() {
     on_every_method(|fixture| {
         let fixture = Arc::new(fixture);
         let heap = fixture.heap(TABLE);
@@ -328,7 +328,7 @@ fn several_backends_fill_one_table_side_by_side() {
 }
 
 #[test]
-fn nobody_sees_a_part_of_a_transaction() {
+fn a_transaction_is_seen_whole_or_not_at_all() {
     on_every_method(|fixture| {
         let fixture = Arc::new(fixture);
         let heap = fixture.heap(TABLE);
@@ -432,7 +432,7 @@ fn a_count_can_be_interrupted() {
 }
 
 #[test]
-fn a_page_s_promise_to_be_visible_is_taken_back_with_its_map_bits() {
+fn a_change_clears_all_visible_on_the_page_and_in_the_map() {
     let fixture = Fixture::new();
     let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
     fixture.load(&mut be, &heap, 0..3);
@@ -495,12 +495,12 @@ fn relations_do_not_share_blocks_with_room() {
 }
 
 #[test]
-fn a_page_changed_without_a_record_stops_everything() {
+fn a_page_changed_without_a_record_stops_the_engine() {
     for batch in [false, true] {
         let fixture = Fixture::new();
         let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
         fixture.load(&mut be, &heap, 0..3);
-        // Memory gone bad under a page: it says that it has room, and has none.
+        // Damaged memory: the page claims to have room, and has none.
         let pin = fixture.pool.read(&mut be, heap.tag(0), Strategy::Normal).unwrap();
         pin.lock_exclusive()[14..16].copy_from_slice(&9000u16.to_le_bytes());
         drop(pin);

@@ -20,7 +20,7 @@ use crate::tests::fixture::{
     FIRST_XID, Fixture, Recovered, TABLE, WAL_START, batch_of, checkpoint, copy_tree, number_of,
 };
 
-/// A page without what redo can not know: commands matter to their own transaction only.
+/// A page without command ids, which redo does not know.
 fn masked(page: &PageBytes) -> PageBytes {
     let mut copy = *page;
     if Page::new(page).is_new() {
@@ -39,7 +39,7 @@ fn masked(page: &PageBytes) -> PageBytes {
 }
 
 fn masked_all(pages: &[PageBytes]) -> Vec<PageBytes> {
-    // Pages at the end that were added and never used are not in the log.
+    // Unused pages at the end are not in the log.
     let used = pages.iter().rposition(|page| !Page::new(page).is_new()).map_or(0, |last| last + 1);
     pages[..used].iter().map(masked).collect()
 }
@@ -53,7 +53,7 @@ fn assert_same(before: &[PageBytes], after: &[PageBytes]) {
     }
 }
 
-/// Replays over the files as they are now, once and twice: the pages must be those in memory.
+/// Replays the log over a copy of the files, once and twice. The pages must equal those in memory.
 fn crash_and_compare(fixture: &Fixture, be: &mut Backend, rel: RelFileLocator) {
     fixture.wal.flush_all(&mut be.io).unwrap();
     let before = masked_all(&fixture.pages(be, rel));
@@ -87,7 +87,7 @@ fn what_was_committed_survives_and_the_rest_does_not() {
     heap.delete(&mut be, &fixture.xacts, author, running.combos(), gone).unwrap();
     fixture.load(&mut be, &heap, 1000..1200);
 
-    // Nothing was written but the log, and of that only what a commit flushed.
+    // Only the log was written, as far as commits flushed it.
     let (mut recovered, copy) = fixture.recover_copy(1);
     let next = recovered.replay(copy.path()).unwrap();
     assert_eq!(next, FullXid::new(0, FIRST_XID + 4));
@@ -182,7 +182,7 @@ fn run(
             end(fixture, be, &mut tx, commit);
         }
         Step::Delete { .. } => {}
-        // From here on the first change of each page is logged with an image of it.
+        // From here on the first change of each page logs its image.
         Step::Checkpoint => {
             fixture
                 .wal
@@ -197,7 +197,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn redo_makes_the_pages_that_were_lost(steps in steps()) {
+    fn redo_restores_the_pages_that_were_lost(steps in steps()) {
         let fixture = Fixture::new();
         let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
         let mut places = Vec::new();
@@ -218,7 +218,7 @@ fn images_with_a_hole_are_restored() {
     fixture.write_all(&mut be);
     fixture.load(&mut be, &heap, 50..60);
     fixture.load(&mut be, &heap, 60..70);
-    // The page is torn on disk: only its image can help.
+    // The page is torn on disk: redo needs its image.
     let path = fixture.dir.path().join("base/5/16384");
     let mut file = std::fs::read(&path).unwrap();
     file[4096..8192].fill(0xee);
@@ -228,9 +228,8 @@ fn images_with_a_hole_are_restored() {
     assert_same(&before, &masked_all(&recovered.pages(TABLE)));
 }
 
-/// Begins a checkpoint and writes `pg_xact` first, then the pages. What a checkpoint promises: all
-/// that the log says before the redo pointer is in the files, as recovery will not look at it
-/// again.
+/// Begins a checkpoint, and writes `pg_xact`, then the pages. Checks that everything the log says
+/// before the redo pointer is in the files.
 fn check_checkpoint(fixture: &Fixture, be: &mut Backend, from: Lsn) -> Lsn {
     let kind = CheckpointKind::Online { wal_level: 1 };
     let redo = fixture.wal.begin_checkpoint(&mut be.io, kind).unwrap();
@@ -266,7 +265,7 @@ fn check_checkpoint(fixture: &Fixture, be: &mut Backend, from: Lsn) -> Lsn {
 }
 
 #[test]
-fn a_checkpoint_misses_nothing_that_happens_meanwhile() {
+fn a_checkpoint_misses_no_concurrent_change() {
     let fixture = Arc::new(Fixture::with(forebay_aio::MethodKind::Sync, 1024));
     let heap = fixture.heap(TABLE);
     let done = Arc::new(AtomicBool::new(false));
@@ -295,12 +294,12 @@ fn a_checkpoint_misses_nothing_that_happens_meanwhile() {
 }
 
 #[test]
-fn a_dropped_relation_s_files_go_again_and_explain_missing_pages() {
+fn redo_of_a_drop_removes_files_and_forgets_missing_pages() {
     let fixture = Fixture::new();
     let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
     fixture.load(&mut be, &heap, 0..50);
     fixture.wal.begin_checkpoint(&mut be.io, CheckpointKind::Online { wal_level: 1 }).unwrap();
-    // Written and checkpointed, so that there is no image of the page and no record that makes it.
+    // After a checkpoint: so the log has neither an image of the page nor a record that makes it.
     fixture.load(&mut be, &heap, 50..60);
     fixture.load(&mut be, &heap, 60..70);
     let mut tx = Transaction::new();
@@ -321,19 +320,19 @@ fn is_empty(path: &std::path::Path) -> bool {
     std::fs::metadata(path).unwrap().len() == 0
 }
 
-/// Feeds single records to redo, and looks at what comes out.
-struct Hand {
+/// Feeds single records to redo.
+struct Feeder {
     recovered: Recovered,
     _dir: tempfile::TempDir,
     checkpoint: xlog::CheckPoint,
 }
 
-impl Hand {
-    fn new() -> Hand {
+impl Feeder {
+    fn new() -> Feeder {
         let fixture = Fixture::new();
         let dir = tempfile::TempDir::new().unwrap();
         copy_tree(fixture.dir.path(), dir.path());
-        Hand { recovered: Recovered::open(dir.path()), _dir: dir, checkpoint: checkpoint() }
+        Feeder { recovered: Recovered::open(dir.path()), _dir: dir, checkpoint: checkpoint() }
     }
 
     fn redo(&mut self, records: &[DecodedRecord<'_>]) -> (Result<(), RedoError>, Counters) {
@@ -389,7 +388,7 @@ fn records_of_unknown_kinds_are_refused_by_name() {
         (Rmgr(200), 0, "resource manager 200"),
     ];
     for (rmgr, info, name) in refused {
-        let mut hand = Hand::new();
+        let mut hand = Feeder::new();
         let (result, _) = hand.redo(&[record(rmgr, info, 0, &[])]);
         let message = result.unwrap_err().to_string();
         let expected = format!(
@@ -400,7 +399,7 @@ fn records_of_unknown_kinds_are_refused_by_name() {
 }
 
 #[test]
-fn what_only_others_need_is_passed_over() {
+fn records_for_standbys_change_nothing() {
     let passed = [
         (Rmgr::STANDBY, 0x10),
         (Rmgr::STANDBY, 0x00),
@@ -412,7 +411,7 @@ fn what_only_others_need_is_passed_over() {
         (Rmgr::XACT, 0x60),
     ];
     for (rmgr, info) in passed {
-        let (result, counters) = Hand::new().redo(&[record(rmgr, info, 0, &[])]);
+        let (result, counters) = Feeder::new().redo(&[record(rmgr, info, 0, &[])]);
         result.unwrap();
         assert_eq!(counters, Counters::at(&checkpoint()));
     }
@@ -421,7 +420,7 @@ fn what_only_others_need_is_passed_over() {
 #[test]
 fn counters_follow_the_records() {
     let oid = xlog::encode_next_oid(24_576);
-    let (result, counters) = Hand::new().redo(&[
+    let (result, counters) = Feeder::new().redo(&[
         record(Rmgr::XLOG, xlog::NEXTOID, 0, &oid),
         record(Rmgr::XLOG, xlog::NOOP, 90, &[]),
         record(Rmgr::XLOG, xlog::NOOP, 80, &[]),
@@ -434,14 +433,14 @@ fn counters_follow_the_records() {
     let shutdown =
         xlog::CheckPoint { next_xid: FullXid::new(0, 60), next_oid: 9, ..checkpoint() }.encode();
     let online = record(Rmgr::XLOG, xlog::CHECKPOINT_ONLINE, 0, &online);
-    let (result, counters) = Hand::new().redo(std::slice::from_ref(&online));
+    let (result, counters) = Feeder::new().redo(std::slice::from_ref(&online));
     result.unwrap();
     assert_eq!(
         (counters.next_xid, counters.next_oid),
         (FullXid::new(0, 50), checkpoint().next_oid)
     );
     let (result, counters) =
-        Hand::new().redo(&[online, record(Rmgr::XLOG, xlog::CHECKPOINT_SHUTDOWN, 0, &shutdown)]);
+        Feeder::new().redo(&[online, record(Rmgr::XLOG, xlog::CHECKPOINT_SHUTDOWN, 0, &shutdown)]);
     result.unwrap();
     assert_eq!((counters.next_xid, counters.next_oid), (FullXid::new(0, 60), 9));
 
@@ -455,22 +454,22 @@ fn counters_follow_the_records() {
 }
 
 #[test]
-fn a_page_that_is_missing_for_good_is_an_error() {
+fn a_page_that_stays_missing_is_an_error() {
     let main = [1, 0, 0];
     let data = [1, 0, 0, 8, 24, 0, 1, 2, 3, 4, 5, 6, 7, 8];
     let mut insert = record(Rmgr::HEAP, 0, 5, &main);
     insert.blocks.push(reference(7, false, &data));
-    let (result, _) = Hand::new().redo(std::slice::from_ref(&insert));
+    let (result, _) = Feeder::new().redo(std::slice::from_ref(&insert));
     assert_eq!(
         result.unwrap_err().to_string(),
         "WAL contains references to 1 invalid pages, the first of them block 7 of base/5/16384"
     );
-    // Truncated later on: explained.
+    // A later truncation forgets it.
     let cut = forebay_format::wal::smgr::SmgrTruncate { blocks: 7, rel: TABLE, flags: 7 }.encode();
-    let (result, _) = Hand::new().redo(&[insert.clone(), record(Rmgr::SMGR, 0x20, 0, &cut)]);
+    let (result, _) = Feeder::new().redo(&[insert.clone(), record(Rmgr::SMGR, 0x20, 0, &cut)]);
     result.unwrap();
     let cut = forebay_format::wal::smgr::SmgrTruncate { blocks: 8, rel: TABLE, flags: 7 }.encode();
-    let (result, _) = Hand::new().redo(&[insert, record(Rmgr::SMGR, 0x20, 0, &cut)]);
+    let (result, _) = Feeder::new().redo(&[insert, record(Rmgr::SMGR, 0x20, 0, &cut)]);
     assert!(result.is_err());
 }
 
@@ -483,7 +482,7 @@ fn a_record_that_does_not_fit_its_page_changes_nothing() {
     let far = [9, 0, 0];
     let mut bad = record(Rmgr::HEAP, 0, 5, &far);
     bad.blocks.push(reference(2, false, &data));
-    let mut hand = Hand::new();
+    let mut hand = Feeder::new();
     let (result, _) = hand.redo(&[init, bad]);
     assert_eq!(
         result.unwrap_err().to_string(),
@@ -511,7 +510,7 @@ fn a_page_newer_than_a_record_is_left_alone() {
     let mut delete = record(Rmgr::HEAP, 0x10, 7, &gone);
     delete.blocks.push(reference(0, false, &[]));
 
-    let mut hand = Hand::new();
+    let mut hand = Feeder::new();
     hand.redo(&[init, insert.clone(), delete.clone()]).0.unwrap();
     let pages = hand.recovered.pages(TABLE);
     let page = Page::new(&pages[0]);
@@ -539,7 +538,7 @@ fn damaged_payloads_are_errors_and_no_panics() {
     ];
     for (rmgr, info) in kinds {
         for main in [&[][..], &[0xff]] {
-            let (result, _) = Hand::new().redo(&[record(rmgr, info, 9, main)]);
+            let (result, _) = Feeder::new().redo(&[record(rmgr, info, 9, main)]);
             assert!(
                 matches!(result, Err(RedoError::Damaged { .. })),
                 "{rmgr} {info:x}: {result:?}"
@@ -547,7 +546,7 @@ fn damaged_payloads_are_errors_and_no_panics() {
         }
     }
     let page = 131_072i64.to_le_bytes();
-    let (result, _) = Hand::new().redo(&[record(Rmgr::CLOG, 0, 0, &page)]);
+    let (result, _) = Feeder::new().redo(&[record(Rmgr::CLOG, 0, 0, &page)]);
     assert!(matches!(result, Err(RedoError::Damaged { .. })));
 }
 
@@ -568,7 +567,7 @@ proptest! {
         };
         let mut bad = record(rmgr, kind | if init { 0x80 } else { 0 }, 5, &main);
         bad.blocks.push(reference(0, init, &data));
-        let _ = Hand::new().redo(&[bad]);
+        let _ = Feeder::new().redo(&[bad]);
     }
 }
 

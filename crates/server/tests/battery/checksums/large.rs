@@ -97,7 +97,8 @@ fn read_everything(peer: &Peer, checksums: &str, sum: u64) {
         format!("{sum}|15000000")
     );
     ask("CREATE EXTENSION IF NOT EXISTS pg_prewarm");
-    let all = "SELECT sum(pg_prewarm(c.oid, 'buffer', f)) * 8192 > 2e9 FROM pg_class c, unnest(ARRAY['main', 'fsm', 'vm']) f \
+    let all = "SELECT sum(pg_prewarm(c.oid, 'buffer', f)) * 8192 > 2e9 FROM pg_class c, \
+        unnest(ARRAY['main', 'fsm', 'vm']) f \
         WHERE relkind IN ('r', 'i', 't', 'm', 'S') AND pg_relation_size(c.oid, f) > 0";
     assert_eq!(ask(all), "t");
     assert_eq!(ask("SELECT coalesce(sum(checksum_failures), 0) FROM pg_stat_database"), "0");

@@ -1,30 +1,30 @@
-//! Disks that fail, are full, tell less than was asked for.
+//! Disks that fail, are full, or transfer less than was requested.
 
 use super::*;
 
 #[test]
-fn leftovers_that_cannot_be_removed_are_counted_and_in_nobodys_way() {
+fn leftovers_that_cannot_be_removed_are_counted_and_do_no_harm() {
     let plan = FaultPlan::new();
-    let bed = Bed::faulty(BED, &plan);
-    std::fs::create_dir(dir(&bed)).unwrap();
+    let fixture = Fixture::faulty(SPEC, &plan);
+    std::fs::create_dir(dir(&fixture)).unwrap();
     for n in 0..3 {
-        std::fs::write(dir(&bed).join(format!("pgsql_tmp7.{n}")), "old").unwrap();
+        std::fs::write(dir(&fixture).join(format!("pgsql_tmp7.{n}")), "old").unwrap();
     }
     plan.add(Rule::on(Ops::UNLINK).times(2), Effect::Fail(Errno::ACCES));
-    let report = files(&bed).remove_leftovers();
+    let report = files(&fixture).remove_leftovers();
     assert_eq!((report.removed, report.failed), (1, 2));
-    drop(filled(&files(&bed), &TempSpace::new(), &mut bed.backend().io, 10));
-    assert_eq!(names(&bed).len(), 2);
+    drop(filled(&files(&fixture), &TempSpace::new(), &mut fixture.backend().io, 10));
+    assert_eq!(names(&fixture).len(), 2);
     plan.add(Rule::on(Ops::LIST), Effect::Fail(Errno::IO));
-    assert_eq!(files(&bed).remove_leftovers().failed, 2, "neither directory can be looked at");
+    assert_eq!(files(&fixture).remove_leftovers().failed, 2, "neither directory can be listed");
 }
 
 #[test]
-fn a_failed_write_names_its_place_stays_and_leaves_nothing() {
+fn an_error_of_a_write_names_its_offset_and_stays_until_the_file_is_removed() {
     for errno in [Errno::IO, Errno::NOSPC] {
-        each_faulty(BED, |bed, plan| {
-            let (files, space) = (files(bed), TempSpace::new());
-            let mut be = bed.backend();
+        each_faulty(SPEC, |fixture, plan| {
+            let (files, space) = (files(fixture), TempSpace::new());
+            let mut be = fixture.backend();
             plan.add(Rule::on(Ops::WRITE).path("pgsql_tmp").skip(2).times(1), Effect::Fail(errno));
             let mut writer = files.create(7, &space, TempOptions { combine: 2, depth: 0 }).unwrap();
             let error = writer.write_all(&mut be.io, &pattern(0, 10 * PIECE)).unwrap_err();
@@ -36,7 +36,7 @@ fn a_failed_write_names_its_place_stays_and_leaves_nothing() {
             assert_eq!(error.sqlstate(), if errno == Errno::NOSPC { "53100" } else { "58030" });
             assert_eq!(writer.room(&mut be.io).unwrap_err().to_string(), text);
             assert_eq!(writer.finish(&mut be.io).unwrap_err().to_string(), text);
-            assert_eq!((names(bed).len(), space.used()), (0, 0));
+            assert_eq!((names(fixture).len(), space.used()), (0, 0));
             let file = filled(&files, &space, &mut be.io, 10 * PIECE);
             assert_eq!(read_all(&mut file.reader(SMALL), &mut be.io, 5000), pattern(0, 10 * PIECE));
         });
@@ -44,10 +44,10 @@ fn a_failed_write_names_its_place_stays_and_leaves_nothing() {
 }
 
 #[test]
-fn a_disk_that_fails_for_good_fails_each_file_and_no_more() {
-    each_faulty(BED, |bed, plan| {
-        let (files, space) = (files(bed), TempSpace::new());
-        let mut be = bed.backend();
+fn a_disk_that_fails_permanently_fails_each_file_and_nothing_else() {
+    each_faulty(SPEC, |fixture, plan| {
+        let (files, space) = (files(fixture), TempSpace::new());
+        let mut be = fixture.backend();
         let kept = filled(&files, &space, &mut be.io, 5 * PIECE);
         plan.add(Rule::on(Ops::TRANSFERS).path("pgsql_tmp"), Effect::Fail(Errno::IO));
         for depth in 0..4 {
@@ -59,20 +59,20 @@ fn a_disk_that_fails_for_good_fails_each_file_and_no_more() {
                 assert!(reader.fill(&mut be.io).is_err());
             }
         }
-        assert_eq!(names(bed), ["pgsql_tmp7.0"]);
+        assert_eq!(names(fixture), ["pgsql_tmp7.0"]);
         plan.mend();
         assert_eq!(read_all(&mut kept.reader(SMALL), &mut be.io, 5000), pattern(0, 5 * PIECE));
         drop(kept);
-        assert_eq!((names(bed).len(), space.used()), (0, 0));
+        assert_eq!((names(fixture).len(), space.used()), (0, 0));
     });
 }
 
 #[test]
 fn random_faults_never_give_wrong_bytes_and_leave_nothing() {
     for seed in 0..3 {
-        each_spec(BED, |spec| {
+        each_spec(SPEC, |spec| {
             let plan = FaultPlan::seeded(seed);
-            let bed = &Bed::faulty(spec, &plan);
+            let fixture = &Fixture::faulty(spec, &plan);
             let ops = Ops::TRANSFERS | Ops::OPEN;
             plan.add(Rule::on(ops).path("pgsql_tmp").chance(0.03), Effect::Fail(Errno::IO));
             plan.add(
@@ -80,14 +80,14 @@ fn random_faults_never_give_wrong_bytes_and_leave_nothing() {
                 Effect::Fail(Errno::NOSPC),
             );
             plan.add(Rule::on(Ops::TRANSFERS).path("pgsql_tmp").chance(0.2), Effect::Cut);
-            let files = files(bed);
+            let files = files(fixture);
             let (whole, failed) = (AtomicU32::new(0), AtomicU32::new(0));
             thread::scope(|scope| {
                 for thread in 0..3 {
                     let (files, whole, failed) = (&files, &whole, &failed);
                     scope.spawn(move || {
                         let mut rng = StdRng::seed_from_u64(seed << 8 | thread);
-                        let (mut be, space) = (bed.backend(), TempSpace::new());
+                        let (mut be, space) = (fixture.backend(), TempSpace::new());
                         for _ in 0..12 {
                             match round_trip(&mut rng, files, &space, &mut be.io) {
                                 Ok(()) => whole.fetch_add(1, Relaxed),
@@ -105,12 +105,12 @@ fn random_faults_never_give_wrong_bytes_and_leave_nothing() {
                 }
             });
             assert!(whole.into_inner() > 0 && failed.into_inner() > 0);
-            assert!(names(bed).is_empty());
+            assert!(names(fixture).is_empty());
         });
     }
 }
 
-/// Writes a file and reads it in two places at once; what is read is what was written.
+/// Writes a file and reads it at two positions at once; the bytes must be the same.
 fn round_trip(
     rng: &mut StdRng,
     files: &Arc<TempFiles>,
@@ -132,7 +132,7 @@ fn round_trip(
     let mut piece = vec![0; rng.random_range(1..2 * PIECE)];
     while readers.iter().any(|(reader, _)| reader.left() > 0) {
         for (reader, rest) in &mut readers {
-            // Once more after an error: it stands where it stood.
+            // Again after an error: the position is the same.
             let n = reader.read(io, &mut piece).or_else(|_| reader.read(io, &mut piece))?;
             assert_eq!(piece[..n], rest[..n]);
             *rest = &rest[n..];
@@ -143,10 +143,10 @@ fn round_trip(
 }
 
 #[test]
-fn a_failed_read_names_its_place_and_is_made_again() {
-    each_faulty(BED, |bed, plan| {
-        let (files, space) = (files(bed), TempSpace::new());
-        let mut be = bed.backend();
+fn an_error_of_a_read_names_its_offset_and_the_read_can_be_repeated() {
+    each_faulty(SPEC, |fixture, plan| {
+        let (files, space) = (files(fixture), TempSpace::new());
+        let mut be = fixture.backend();
         let file = filled(&files, &space, &mut be.io, 10 * PIECE + 5);
         let bad = 5 * PIECE as u64;
         let rule = Rule::on(Ops::READ).path("pgsql_tmp").bytes(bad..bad + 1);
@@ -154,8 +154,8 @@ fn a_failed_read_names_its_place_and_is_made_again() {
         let mut reader = file.reader(SMALL);
         let (mut errors, mut all, mut piece) = (0, Vec::new(), [0; 1000]);
         loop {
-            // In pieces that divide the blocks unevenly: some are cut by the error, and go on where
-            // they stopped.
+            // In pieces that do not divide a block evenly. Some are interrupted by the error, and
+            // continue there.
             match reader.fill(&mut be.io) {
                 Ok([]) => break,
                 Ok(bytes) => {
@@ -177,16 +177,16 @@ fn a_failed_read_names_its_place_and_is_made_again() {
             }
         }
         assert_eq!(all, pattern(0, 10 * PIECE + 5));
-        // Neighbours that left as one are tried alone when the whole has failed.
+        // Neighbours that were read together are read alone when the whole read has failed.
         assert!((1..=2).contains(&errors), "{errors}");
     });
 }
 
 #[test]
 fn short_transfers_are_continued() {
-    each_faulty(BED, |bed, plan| {
-        let (files, space) = (files(bed), TempSpace::new());
-        let mut be = bed.backend();
+    each_faulty(SPEC, |fixture, plan| {
+        let (files, space) = (files(fixture), TempSpace::new());
+        let mut be = fixture.backend();
         plan.add(Rule::on(Ops::TRANSFERS).path("pgsql_tmp"), Effect::Cut);
         for len in [1, 4095, 4097, 3 * PIECE + 1, 12 * PIECE] {
             let file = filled(&files, &space, &mut be.io, len);
@@ -196,45 +196,45 @@ fn short_transfers_are_continued() {
 }
 
 #[test]
-fn a_file_cut_short_is_told_of_by_place_and_bytes() {
-    each(BED, |bed| {
-        let (files, space) = (files(bed), TempSpace::new());
-        let mut be = bed.backend();
+fn an_error_about_a_truncated_file_names_offset_and_bytes() {
+    each(SPEC, |fixture| {
+        let (files, space) = (files(fixture), TempSpace::new());
+        let mut be = fixture.backend();
         let file = filled(&files, &space, &mut be.io, 4 * PIECE);
-        let path = bed.dir().join(file.name());
+        let path = fixture.dir().join(file.name());
         let opened = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         opened.set_len(3 * PIECE as u64 + 4096).unwrap();
         let mut reader =
             file.reader_of(3 * PIECE as u64..u64::MAX, TempOptions { combine: 8, depth: 2 });
         let mut into = [0; PIECE];
-        // The first read is one block, of which half is there.
+        // The first read is one block, of which half exists.
         let error = reader.read_exact(&mut be.io, &mut into).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
-                "could not read from file \"base/pgsql_tmp/pgsql_tmp7.0\" at offset {}: read only 4096 of 8192 \
-                 bytes",
+                "could not read from file \"base/pgsql_tmp/pgsql_tmp7.0\" at offset {}: \
+                 read only 4096 of 8192 bytes",
                 3 * PIECE
             )
         );
         assert_eq!(error.sqlstate(), "58030");
-        // What is still there can be read.
+        // The bytes that still exist can be read.
         let mut reader = file.reader(SMALL);
         reader.read_exact(&mut be.io, &mut into).unwrap();
         assert_eq!(into[..], pattern(0, PIECE));
-        // Someone has removed it: dropping it is no disaster.
+        // The file was removed by someone else: dropping it does no harm.
         std::fs::remove_file(&path).unwrap();
         drop((file, reader));
         assert_eq!(filled(&files, &space, &mut be.io, PIECE).len(), PIECE as u64);
-        assert!(names(bed).is_empty());
+        assert!(names(fixture).is_empty());
     });
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_an_error_and_the_next_can() {
+fn after_a_file_could_not_be_created_the_next_one_can_be() {
     let plan = FaultPlan::new();
-    let bed = Bed::faulty(BED, &plan);
-    let (files, space) = (files(&bed), TempSpace::new());
+    let fixture = Fixture::faulty(SPEC, &plan);
+    let (files, space) = (files(&fixture), TempSpace::new());
     plan.add(Rule::on(Ops::MKDIR).times(1), Effect::Fail(Errno::ACCES));
     let error = files.create(7, &space, SMALL).unwrap_err();
     assert_eq!(
@@ -245,35 +245,40 @@ fn a_file_that_cannot_be_made_is_an_error_and_the_next_can() {
     plan.add(Rule::on(Ops::OPEN).path("pgsql_tmp").times(1), Effect::Fail(Errno::NOSPC));
     assert_eq!(files.create(7, &space, SMALL).unwrap_err().sqlstate(), "53100");
     plan.add(Rule::on(Ops::UNLINK).times(1), Effect::Fail(Errno::IO));
-    let file = filled(&files, &space, &mut bed.backend().io, 50_000);
+    let file = filled(&files, &space, &mut fixture.backend().io, 50_000);
     drop(file);
-    // It stays, but takes no space.
-    assert_eq!(names(&bed).len(), 1);
-    assert_eq!(std::fs::metadata(dir(&bed).join(&names(&bed)[0])).unwrap().len(), 0);
-    drop(filled(&files, &space, &mut bed.backend().io, 50_000));
-    assert_eq!((names(&bed).len(), space.used()), (1, 0));
+    // The file stays, but takes no space.
+    assert_eq!(names(&fixture).len(), 1);
+    assert_eq!(std::fs::metadata(dir(&fixture).join(&names(&fixture)[0])).unwrap().len(), 0);
+    drop(filled(&files, &space, &mut fixture.backend().io, 50_000));
+    assert_eq!((names(&fixture).len(), space.used()), (1, 0));
 }
 
 #[test]
-fn a_directory_without_direct_io_is_used_without() {
-    let bed = Bed::new(Spec { direct: true, ..BED });
-    std::fs::create_dir(dir(&bed)).unwrap();
-    let mount = Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(dir(&bed)).output();
+fn a_directory_without_direct_io_is_used_with_buffered_io() {
+    let fixture = Fixture::new(Spec { direct: true, ..SPEC });
+    std::fs::create_dir(dir(&fixture)).unwrap();
+    let mount = Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(dir(&fixture)).output();
     if !mount.is_ok_and(|m| m.status.success()) {
-        println!("skipped: a_directory_without_direct_io_is_used_without needs to mount a ramfs");
+        println!(
+            "skipped: a_directory_without_direct_io_is_used_with_buffered_io needs to mount a ramfs"
+        );
         return;
     }
-    let mut be = bed.backend();
-    let files = files(&bed);
+    let mut be = fixture.backend();
+    let files = files(&fixture);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         for len in [100_001, 5] {
             let file = filled(&files, &TempSpace::new(), &mut be.io, len);
-            assert_eq!(std::fs::metadata(bed.dir().join(file.name())).unwrap().len(), len as u64);
+            assert_eq!(
+                std::fs::metadata(fixture.dir().join(file.name())).unwrap().len(),
+                len as u64
+            );
             assert_eq!(read_all(&mut file.reader(SMALL), &mut be.io, 5000), pattern(0, len));
         }
-        assert!(names(&bed).is_empty());
+        assert!(names(&fixture).is_empty());
     }));
     // Handles may still have its files open.
-    assert!(Command::new("umount").arg("-l").arg(dir(&bed)).status().unwrap().success());
+    assert!(Command::new("umount").arg("-l").arg(dir(&fixture)).status().unwrap().success());
     outcome.unwrap();
 }

@@ -1,15 +1,15 @@
-//! What is in flight, and when.
+//! When transfers of temporary files are in flight.
 
 use super::*;
 
 #[test]
-fn look_ahead_begins_with_a_wait_that_blocked() {
+fn look_ahead_begins_after_a_wait_that_blocked() {
     let plan = FaultPlan::new();
     let executor = FaultyExecutor::new(Arc::new(PosixExecutor), Arc::clone(&plan));
-    let (bed, gate) = Bed::gated(BED, Arc::new(executor));
-    bed.aio.set_combine_limit(0);
-    let (files, space) = (files(&bed), TempSpace::new());
-    let mut be = bed.backend();
+    let (fixture, gate) = Fixture::gated(SPEC, Arc::new(executor));
+    fixture.aio.set_combine_limit(0);
+    let (files, space) = (files(&fixture), TempSpace::new());
+    let mut be = fixture.backend();
     let file = filled(&files, &space, &mut be.io, 64 * 8192);
     let options = TempOptions { combine: 4, depth: 4 };
     let mut reader = file.reader(options);
@@ -17,7 +17,7 @@ fn look_ahead_begins_with_a_wait_that_blocked() {
     for _ in 0..13 {
         reader.read_exact(&mut be.io, &mut block).unwrap();
     }
-    // 1, 2, 4, 4, 4 blocks: read larger, never ahead.
+    // 1, 2, 4, 4, 4 blocks: the reads grow, and none is ahead.
     assert_eq!(plan.calls(Ops::READ), 5);
     let mut reader = file.reader(options);
     gate.shut();
@@ -33,21 +33,21 @@ fn look_ahead_begins_with_a_wait_that_blocked() {
         gate.open();
         blocked.join().unwrap()
     });
-    // The first block, and at least twice as much as the next read ahead.
+    // The first block, and at least two further reads ahead.
     assert_eq!(plan.calls(Ops::READ), 5 + 1 + 2);
     assert_eq!(read_all(&mut reader, &mut be.io, 3000), pattern(0, 64 * 8192));
 }
 
 #[test]
-fn writes_in_flight_are_bounded_and_waited_for_when_the_writer_goes() {
-    let (bed, gate) = Bed::gated(BED, Arc::new(PosixExecutor));
-    bed.aio.set_combine_limit(0);
-    let (files, space) = (files(&bed), TempSpace::new());
+fn writes_in_flight_are_bounded_and_dropping_the_writer_waits_for_them() {
+    let (fixture, gate) = Fixture::gated(SPEC, Arc::new(PosixExecutor));
+    fixture.aio.set_combine_limit(0);
+    let (files, space) = (files(&fixture), TempSpace::new());
     let mut writer = files.create(7, &space, SMALL).unwrap();
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let mut be = bed.backend();
+        let mut be = fixture.backend();
         let blocked = scope.spawn(move || {
             writer.write_all(&mut be.io, &pattern(0, 10 * PIECE)).unwrap();
             (writer, be)
@@ -67,18 +67,18 @@ fn writes_in_flight_are_bounded_and_waited_for_when_the_writer_goes() {
         });
         gate.await_waiters(1);
         assert!(gone.try_recv().is_err());
-        assert_eq!(names(&bed).len(), 1);
+        assert_eq!(names(&fixture).len(), 1);
         gate.open();
         gone.recv().unwrap();
     });
-    assert_eq!((names(&bed).len(), space.used()), (0, 0));
+    assert_eq!((names(&fixture).len(), space.used()), (0, 0));
 }
 
 #[test]
-fn what_was_read_ahead_survives_the_end_of_a_transaction() {
-    each(BED, |bed| {
-        let (files, space) = (files(bed), TempSpace::new());
-        let mut be = bed.backend();
+fn bytes_read_ahead_survive_the_end_of_a_transaction() {
+    each(SPEC, |fixture| {
+        let (files, space) = (files(fixture), TempSpace::new());
+        let mut be = fixture.backend();
         let file = filled(&files, &space, &mut be.io, 20 * PIECE);
         let mut reader = file.reader(TempOptions { combine: 1, depth: 4 });
         let (mut all, mut piece) = (Vec::new(), [0; 10_000]);

@@ -1,13 +1,12 @@
-//! Temporary files: what goes in comes out, whoever reads and writes beside; limits; nothing stays
-//! behind.
+//! Temporary files: writing and reading, also concurrently; limits; and their removal.
 //!
-//! - `faults`: disks that fail, are full, tell less than was asked for
-//! - `flow`: what is in flight, and when
+//! - `faults`: disks that fail, are full, or transfer less than was requested
+//! - `flow`: when transfers are in flight
 
 mod faults;
 mod flow;
 
-use crate::bed::{Bed, Spec, each, each_faulty, each_spec};
+use crate::fixture::{Fixture, Spec, each, each_faulty, each_spec};
 use forebay_aio::execute::PosixExecutor;
 use forebay_aio::fault::{Effect, FaultPlan, FaultyExecutor, Ops, Rule};
 use forebay_aio::{self as aio, Errno, IoOp};
@@ -24,34 +23,34 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-const BED: Spec = Spec { buffers: 16, ..Spec::plain() };
+const SPEC: Spec = Spec { buffers: 16, ..Spec::plain() };
 /// Pieces of 16 kB, two in flight.
 const SMALL: TempOptions = TempOptions { combine: 2, depth: 2 };
 const PIECE: usize = 16_384;
 
-fn files(bed: &Bed) -> Arc<TempFiles> {
-    TempFiles::new(&bed.smgr)
+fn files(fixture: &Fixture) -> Arc<TempFiles> {
+    TempFiles::new(&fixture.smgr)
 }
 
-fn dir(bed: &Bed) -> PathBuf {
-    bed.dir().join("base/pgsql_tmp")
+fn dir(fixture: &Fixture) -> PathBuf {
+    fixture.dir().join("base/pgsql_tmp")
 }
 
-/// The names of the files there are, or nothing if there is no directory.
-fn names(bed: &Bed) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(dir(bed)) else { return Vec::new() };
+/// The names of the existing files; none if there is no directory.
+fn names(fixture: &Fixture) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir(fixture)) else { return Vec::new() };
     let mut names: Vec<_> =
         entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
-/// Bytes that tell where they are.
+/// Bytes that depend on their position.
 fn pattern(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect()
 }
 
-/// A file of `len` bytes of the pattern.
+/// Writes a file of `len` bytes of the pattern.
 fn filled(
     files: &Arc<TempFiles>,
     space: &Arc<TempSpace>,
@@ -80,7 +79,7 @@ fn random_options(rng: &mut StdRng) -> TempOptions {
     TempOptions { combine: rng.random_range(1..=16), depth: rng.random_range(0..=4) }
 }
 
-/// Appends random bytes by both ways of writing, to the file and to the model.
+/// Appends random bytes, in both ways of writing, to the file and to the model.
 fn write_random(
     rng: &mut StdRng,
     io: &mut aio::Backend,
@@ -147,10 +146,10 @@ fn read_random(
 }
 
 #[test]
-fn random_bytes_come_back_at_any_place() {
-    each(BED, |bed| {
-        let (files, space) = (files(bed), TempSpace::new());
-        let mut be = bed.backend();
+fn random_bytes_can_be_read_at_any_position() {
+    each(SPEC, |fixture| {
+        let (files, space) = (files(fixture), TempSpace::new());
+        let mut be = fixture.backend();
         for seed in 0..6 {
             let mut rng = StdRng::seed_from_u64(seed);
             let mut model = Vec::new();
@@ -164,8 +163,8 @@ fn random_bytes_come_back_at_any_place() {
             }
             let file = writer.finish(&mut be.io).unwrap();
             assert_eq!(file.len(), model.len() as u64);
-            let on_disk = std::fs::metadata(bed.dir().join(file.name())).unwrap().len();
-            let unit = if bed.spec.direct { 4096 } else { 1 };
+            let on_disk = std::fs::metadata(fixture.dir().join(file.name())).unwrap().len();
+            let unit = if fixture.spec.direct { 4096 } else { 1 };
             assert_eq!(on_disk, file.len().next_multiple_of(unit));
             let mut readers: Vec<_> = (0..4)
                 .map(|n| {
@@ -181,28 +180,28 @@ fn random_bytes_come_back_at_any_place() {
                 let (reader, start, end) = &mut readers[n];
                 read_random(&mut rng, &mut be.io, reader, (&model, *start, *end));
             }
-            assert_eq!(names(bed).len(), 1);
+            assert_eq!(names(fixture).len(), 1);
             drop(readers);
-            assert_eq!((names(bed).len(), space.used()), (0, 0));
+            assert_eq!((names(fixture).len(), space.used()), (0, 0));
         }
     });
 }
 
 #[test]
-fn files_are_private_made_when_wanted_and_gone_when_dropped() {
-    each(BED, |bed| {
-        let (files, space) = (files(bed), TempSpace::new());
-        let mut be = bed.backend();
-        assert!(!dir(bed).exists());
+fn files_are_private_created_when_needed_and_removed_when_dropped() {
+    each(SPEC, |fixture| {
+        let (files, space) = (files(fixture), TempSpace::new());
+        let mut be = fixture.backend();
+        assert!(!dir(fixture).exists());
         let mut writer = files.create(42, &space, SMALL).unwrap();
         writer.write_all(&mut be.io, &pattern(0, 100_000)).unwrap();
         let second = files.create(42, &space, SMALL).unwrap();
-        assert_eq!(names(bed), ["pgsql_tmp42.0", "pgsql_tmp42.1"]);
+        assert_eq!(names(fixture), ["pgsql_tmp42.0", "pgsql_tmp42.1"]);
         let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-        assert_eq!(mode(dir(bed)), 0o700);
-        assert_eq!(mode(dir(bed).join("pgsql_tmp42.0")), 0o600);
+        assert_eq!(mode(dir(fixture)), 0o700);
+        assert_eq!(mode(dir(fixture).join("pgsql_tmp42.0")), 0o600);
         drop(second);
-        assert_eq!(names(bed), ["pgsql_tmp42.0"]);
+        assert_eq!(names(fixture), ["pgsql_tmp42.0"]);
         assert_eq!(files.stats(), TempStats { files: 1, bytes: 0 });
 
         let file = writer.finish(&mut be.io).unwrap();
@@ -213,12 +212,12 @@ fn files_are_private_made_when_wanted_and_gone_when_dropped() {
         drop(one);
         assert_eq!(read_all(&mut two, &mut be.io, PIECE), pattern(0, 100_000));
         drop(two);
-        assert!(names(bed).is_empty());
+        assert!(names(fixture).is_empty());
         assert_eq!(files.stats(), TempStats { files: 2, bytes: 100_000 });
         files.reset_stats();
         assert_eq!(files.stats(), TempStats::default());
-        // PostgreSQL's pg_stat_io knows nothing of spill files either.
-        let rows = bed.aio.stats().snapshot();
+        // PostgreSQL's pg_stat_io does not count temporary files either.
+        let rows = fixture.aio.stats().snapshot();
         for op in [IoOp::Read, IoOp::Write, IoOp::Extend, IoOp::Fsync] {
             assert_eq!(rows.iter().map(|row| row.get(op).count).sum::<u64>(), 0, "{op:?}");
         }
@@ -226,22 +225,22 @@ fn files_are_private_made_when_wanted_and_gone_when_dropped() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_passed_over() {
-    let bed = Bed::new(BED);
-    std::fs::create_dir(dir(&bed)).unwrap();
-    std::fs::write(dir(&bed).join("pgsql_tmp7.0"), "old").unwrap();
-    let (files, space) = (files(&bed), TempSpace::new());
-    let file = filled(&files, &space, &mut bed.backend().io, 10);
+fn an_existing_name_is_skipped() {
+    let fixture = Fixture::new(SPEC);
+    std::fs::create_dir(dir(&fixture)).unwrap();
+    std::fs::write(dir(&fixture).join("pgsql_tmp7.0"), "old").unwrap();
+    let (files, space) = (files(&fixture), TempSpace::new());
+    let file = filled(&files, &space, &mut fixture.backend().io, 10);
     assert_eq!(file.name(), "base/pgsql_tmp/pgsql_tmp7.1");
     drop(file);
-    assert_eq!(names(&bed), ["pgsql_tmp7.0"]);
+    assert_eq!(names(&fixture), ["pgsql_tmp7.0"]);
 }
 
 #[test]
-fn what_a_crash_left_goes_at_the_start_and_nothing_else() {
-    let bed = Bed::new(BED);
-    let spaces = bed.dir().join("pg_tblspc/16400/PG_18_202506291/pgsql_tmp");
-    for dir in [dir(&bed), spaces.clone()] {
+fn only_leftovers_of_a_crash_are_removed_at_the_start() {
+    let fixture = Fixture::new(SPEC);
+    let spaces = fixture.dir().join("pg_tblspc/16400/PG_18_202506291/pgsql_tmp");
+    for dir in [dir(&fixture), spaces.clone()] {
         std::fs::create_dir_all(dir.join("pgsql_tmp12.0.fileset/deep")).unwrap();
         std::fs::create_dir(dir.join("other")).unwrap();
         for name in
@@ -250,46 +249,46 @@ fn what_a_crash_left_goes_at_the_start_and_nothing_else() {
             std::fs::write(dir.join(name), "x").unwrap();
         }
     }
-    std::fs::write(bed.dir().join("base/5/pgsql_tmp1.0"), "in another directory").unwrap();
-    let report = files(&bed).remove_leftovers();
+    std::fs::write(fixture.dir().join("base/5/pgsql_tmp1.0"), "in another directory").unwrap();
+    let report = files(&fixture).remove_leftovers();
     assert_eq!((report.removed, report.unexpected, report.failed), (6, 4, 0));
-    assert_eq!(names(&bed), ["note.txt", "other"]);
+    assert_eq!(names(&fixture), ["note.txt", "other"]);
     assert_eq!(std::fs::read_dir(spaces).unwrap().count(), 2);
-    assert!(bed.dir().join("base/5/pgsql_tmp1.0").exists());
-    assert_eq!(files(&bed).remove_leftovers().removed, 0);
-    std::fs::remove_dir_all(dir(&bed)).unwrap();
-    assert_eq!(files(&bed).remove_leftovers().failed, 0, "no directory is no failure");
+    assert!(fixture.dir().join("base/5/pgsql_tmp1.0").exists());
+    assert_eq!(files(&fixture).remove_leftovers().removed, 0);
+    std::fs::remove_dir_all(dir(&fixture)).unwrap();
+    assert_eq!(files(&fixture).remove_leftovers().failed, 0, "a missing directory is no failure");
 }
 
 #[test]
-fn closing_removes_all_and_touches_no_name_afterwards() {
-    let bed = Bed::new(BED);
-    let (files, space) = (files(&bed), TempSpace::new());
-    let mut be = bed.backend();
+fn closing_removes_all_files_and_touches_none_afterwards() {
+    let fixture = Fixture::new(SPEC);
+    let (files, space) = (files(&fixture), TempSpace::new());
+    let mut be = fixture.backend();
     let kept = filled(&files, &space, &mut be.io, 100_000);
     let mut writer = files.create(7, &space, SMALL).unwrap();
     assert_eq!(files.close().removed, 2);
-    assert!(names(&bed).is_empty());
+    assert!(names(&fixture).is_empty());
     let error = files.create(7, &space, SMALL).unwrap_err();
     assert!(matches!(error, StorageError::File { operation: "create", .. }), "{error}");
-    // The next engine has files of the same names.
-    let next = filled(&TempFiles::new(&bed.smgr), &space, &mut be.io, 10);
+    // The next engine creates files of the same names.
+    let next = filled(&TempFiles::new(&fixture.smgr), &space, &mut be.io, 10);
     assert_eq!(next.name(), kept.name());
     writer.write_all(&mut be.io, &[1; PIECE]).unwrap();
     drop((kept, writer));
-    assert_eq!(names(&bed), ["pgsql_tmp7.0"]);
+    assert_eq!(names(&fixture), ["pgsql_tmp7.0"]);
     assert_eq!((files.close().removed, space.used()), (0, 10));
 }
 
 #[test]
 fn files_are_read_while_others_are_written_in_many_threads() {
-    each(BED, |bed| {
-        let files = files(bed);
+    each(SPEC, |fixture| {
+        let files = files(fixture);
         thread::scope(|scope| {
             for owner in 0..4 {
                 let files = &files;
                 scope.spawn(move || {
-                    let (mut be, space) = (bed.backend(), TempSpace::new());
+                    let (mut be, space) = (fixture.backend(), TempSpace::new());
                     let len = 100_000 + owner * 1111;
                     let mut before = filled(files, &space, &mut be.io, len);
                     for _ in 0..4 {
@@ -312,19 +311,19 @@ fn files_are_read_while_others_are_written_in_many_threads() {
                 });
             }
         });
-        assert!(names(bed).is_empty());
+        assert!(names(fixture).is_empty());
         assert_eq!(files.stats().files, 20);
     });
 }
 
 #[test]
 fn more_files_than_may_be_open() {
-    each(BED, |bed| {
+    each(SPEC, |fixture| {
         let config =
-            SmgrConfig { direct: bed.spec.direct, max_open_files: 4, ..SmgrConfig::default() };
-        let smgr = Smgr::new(Arc::clone(&bed.aio), bed.dir(), config);
+            SmgrConfig { direct: fixture.spec.direct, max_open_files: 4, ..SmgrConfig::default() };
+        let smgr = Smgr::new(Arc::clone(&fixture.aio), fixture.dir(), config);
         let (files, space) = (TempFiles::new(&smgr), TempSpace::new());
-        let mut be = bed.backend();
+        let mut be = fixture.backend();
         let mut writers: Vec<_> =
             (0..40).map(|_| files.create(1, &space, SMALL).unwrap()).collect();
         for part in 0..5 {
@@ -344,15 +343,15 @@ fn more_files_than_may_be_open() {
             }
         }
         drop(readers);
-        assert!(names(bed).is_empty());
+        assert!(names(fixture).is_empty());
     });
 }
 
 #[test]
-fn the_limit_holds_for_all_files_of_a_session_and_what_goes_is_given_back() {
-    each(BED, |bed| {
-        let (files, space) = (files(bed), TempSpace::new());
-        let mut be = bed.backend();
+fn the_limit_holds_for_all_files_of_a_session_and_removed_files_free_space() {
+    each(SPEC, |fixture| {
+        let (files, space) = (files(fixture), TempSpace::new());
+        let mut be = fixture.backend();
         space.set_limit(100);
         let first = filled(&files, &space, &mut be.io, 60_000);
         let mut writer = files.create(7, &space, SMALL).unwrap();
@@ -380,6 +379,6 @@ fn the_limit_holds_for_all_files_of_a_session_and_what_goes_is_given_back() {
         space.set_limit(-1);
         drop(filled(&files, &space, &mut be.io, 200_000));
         drop(others);
-        assert_eq!((names(bed).len(), space.used()), (0, 0));
+        assert_eq!((names(fixture).len(), space.used()), (0, 0));
     });
 }

@@ -1,5 +1,5 @@
-//! Weak locks that are not in the table: nobody may overlook them, and they must go back to being
-//! cheap.
+//! Weak locks outside the table. Strong requests must find them, and after those they must be noted
+//! outside the table again.
 
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +16,7 @@ fn is_fast(locks: &LockManager, tag: LockTag) -> bool {
     fast
 }
 
-/// Takes a lock in a thread, which hands the owner back; returns once it waits.
+/// Takes a lock in a thread, which returns the owner at its end. Returns once the thread waits.
 fn wait_for(
     locks: &Arc<LockManager>,
     mut owner: LockOwner,
@@ -40,7 +40,7 @@ fn wait_for(
 }
 
 #[test]
-fn a_weak_lock_is_the_owners_alone_until_a_strong_one_is_wanted() {
+fn a_weak_lock_stays_in_its_owners_list_until_a_strong_one_is_wanted() {
     let locks = Arc::new(LockManager::new());
     let calm = Interrupt::new();
     let (mut a, mut b, c) = (locks.enter(A), locks.enter(B), locks.enter(C));
@@ -65,7 +65,7 @@ fn a_weak_lock_is_the_owners_alone_until_a_strong_one_is_wanted() {
     locks.unlock_all(&mut b);
     let (mut c, result) = writer.join().unwrap();
     assert_eq!(result, Ok(()));
-    // A strong holder keeps others off, and is not stopped by what it holds itself.
+    // A strong holder excludes others, and does not conflict with itself.
     assert!(locks.try_acquire(D, TABLE, LockMode::AccessShare).is_err());
     locks.lock(&mut c, TABLE, LockMode::AccessShare, &calm).unwrap();
     let reader = wait_for(&locks, a, LockMode::AccessShare, TABLE, &calm);
@@ -114,7 +114,7 @@ fn a_deadlock_through_weak_locks_is_found() {
 }
 
 #[test]
-fn a_strong_lock_that_was_not_had_leaves_weak_ones_cheap() {
+fn a_refused_strong_lock_leaves_weak_ones_outside_the_table() {
     let locks = Arc::new(LockManager::new());
     let (calm, cancelled) = (Interrupt::new(), Interrupt::new());
     let (mut a, b) = (locks.enter(A), locks.enter(B));
@@ -122,7 +122,7 @@ fn a_strong_lock_that_was_not_had_leaves_weak_ones_cheap() {
     assert!(locks.try_acquire(C, TABLE, LockMode::AccessExclusive).is_err());
     assert!(is_fast(&locks, TABLE));
     let waiting = wait_for(&locks, b, LockMode::Exclusive, TABLE, &cancelled);
-    // The waiter lets a reader pass, but not a writer.
+    // A reader may overtake the waiter, a writer may not.
     assert!(!is_fast(&locks, TABLE));
     cancelled.request(InterruptKind::Cancel);
     let (mut b, result) = waiting.join().unwrap();
@@ -134,7 +134,7 @@ fn a_strong_lock_that_was_not_had_leaves_weak_ones_cheap() {
 }
 
 #[test]
-fn weak_and_strong_locks_exclude_each_other_whoever_comes_first() {
+fn weak_and_strong_locks_exclude_each_other_in_any_order() {
     const ROUNDS: usize = 3_000;
     let locks = Arc::new(LockManager::new());
     let inside = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));

@@ -51,7 +51,7 @@ fn own_locks_do_not_conflict_and_are_released_together() {
     assert!(!locks.holds(A, TABLE, LockMode::AccessShare));
 }
 
-/// Starts a thread that waits for a lock and reports when it has it; returns once it is queued.
+/// Starts a thread that waits for a lock and reports when it has it. Returns once it is queued.
 fn queue(
     locks: &Arc<LockManager>,
     owner: OwnerId,
@@ -81,8 +81,7 @@ fn requests_are_granted_in_order_of_arrival() {
     let calm = Interrupt::new();
     locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
     let writer = queue(&locks, B, TABLE, LockMode::AccessExclusive, &calm, &send);
-    // A reader that comes later stands behind the writer, though it would not conflict with the
-    // holder.
+    // A later reader waits behind the writer, though it would not conflict with the holder.
     assert!(locks.try_acquire(C, TABLE, LockMode::AccessShare).is_err());
     let reader = queue(&locks, C, TABLE, LockMode::AccessShare, &calm, &send);
     assert!(receive.try_recv().is_err());
@@ -97,7 +96,7 @@ fn requests_are_granted_in_order_of_arrival() {
 }
 
 #[test]
-fn a_release_lets_nobody_overtake() {
+fn a_release_grants_in_order() {
     let locks = Arc::new(LockManager::new());
     let (send, receive) = mpsc::channel();
     let calm = Interrupt::new();
@@ -117,7 +116,7 @@ fn a_release_lets_nobody_overtake() {
 }
 
 #[test]
-fn a_holder_is_not_stopped_by_those_who_wait_for_it() {
+fn a_holder_overtakes_requests_that_wait_for_it() {
     let locks = Arc::new(LockManager::new());
     let (send, receive) = mpsc::channel();
     locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
@@ -130,7 +129,7 @@ fn a_holder_is_not_stopped_by_those_who_wait_for_it() {
 }
 
 #[test]
-fn deadlock_fails_the_request_that_closes_the_circle() {
+fn deadlock_fails_the_request_that_completes_the_cycle() {
     let locks = Arc::new(LockManager::new());
     let (send, receive) = mpsc::channel();
     let calm = Interrupt::new();
@@ -169,17 +168,17 @@ fn two_upgrades_of_one_lock_deadlock() {
 }
 
 #[test]
-fn a_circle_closed_by_queue_order_alone_is_no_deadlock() {
+fn a_cycle_through_queue_order_alone_is_no_deadlock() {
     let locks = Arc::new(LockManager::new());
     let (send, receive) = mpsc::channel();
     let calm = Interrupt::new();
-    // A reads TABLE; B holds OTHER and waits to write TABLE; A... wants nothing yet; C reads TABLE
-    // after B queued, and B's lock on OTHER is wanted by A.
+    // A reads TABLE. B holds OTHER and waits to write TABLE. C wants to read TABLE after B queued,
+    // and A wants B's lock on OTHER.
     locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
     locks.try_acquire(C, OTHER, LockMode::AccessExclusive).unwrap();
     let writer = queue(&locks, B, TABLE, LockMode::AccessExclusive, &calm, &send);
     let reader = queue(&locks, A, OTHER, LockMode::AccessShare, &calm, &send);
-    // C would stand behind B, who waits for A, who waits for C. Reading beside A harms nobody.
+    // C would wait behind B, which waits for A, which waits for C. But C may read beside A.
     locks.acquire(C, TABLE, LockMode::AccessShare, &calm).unwrap();
     locks.release_all(C);
     assert_eq!(receive.recv().unwrap(), (A, Ok(())));
@@ -190,7 +189,7 @@ fn a_circle_closed_by_queue_order_alone_is_no_deadlock() {
 }
 
 #[test]
-fn a_cancelled_wait_leaves_the_queue_and_lets_others_pass() {
+fn a_cancelled_wait_leaves_the_queue_to_later_requests() {
     let locks = Arc::new(LockManager::new());
     let (send, receive) = mpsc::channel();
     let (calm, cancelled) = (Interrupt::new(), Interrupt::new());
@@ -210,7 +209,7 @@ fn a_cancelled_wait_leaves_the_queue_and_lets_others_pass() {
 }
 
 #[test]
-fn a_terminate_is_not_taken_back() {
+fn a_cancel_does_not_replace_a_terminate() {
     let interrupt = Interrupt::new();
     assert_eq!(interrupt.pending(), None);
     interrupt.request(InterruptKind::Cancel);
@@ -220,4 +219,32 @@ fn a_terminate_is_not_taken_back() {
     interrupt.request(InterruptKind::Cancel);
     interrupt.clear_cancel();
     assert_eq!(interrupt.pending(), Some(InterruptKind::Terminate));
+}
+
+#[test]
+fn tags_of_different_kinds_do_not_conflict() {
+    let tags = [
+        LockTag::Relation { database: 5, relation: 7 },
+        LockTag::Page { database: 5, relation: 7, block: 3 },
+        LockTag::Tuple { database: 5, relation: 7, block: 3, offset: 2 },
+        LockTag::Transaction(7),
+        LockTag::Object { database: 5, class: 1259, object: 7 },
+        LockTag::Advisory { database: 5, key: (9 << 32) | 7 },
+    ];
+    let locks = LockManager::new();
+    for (owner, tag) in (1..).map(OwnerId).zip(tags) {
+        locks.try_acquire(owner, tag, LockMode::AccessExclusive).unwrap();
+    }
+    let words = tags.map(|tag| tag.to_string());
+    assert_eq!(
+        words,
+        [
+            "relation 7 of database 5",
+            "page 3 of relation 7 of database 5",
+            "tuple (3,2) of relation 7 of database 5",
+            "transaction 7",
+            "object 7 of class 1259 of database 5",
+            "advisory lock [5,9,7,1]",
+        ]
+    );
 }

@@ -1,14 +1,13 @@
-//! The archiver and an object store: how much goes there by how many transfers.
+//! The archiver and an object store: the rate by number of transfers.
 //!
-//! The store is moto, an S3 server for tests, in Python and on this machine: it is slow, and it
-//! shares the processors. The figures say what more transfers bring with it, not what a real store
-//! takes.
+//! The store is moto, an S3 server for tests. It is slow and shares the processors, so the figures
+//! show what more transfers gain, not what a real store can take.
 
 use std::path::Path;
 use std::process::Command;
 
+use super::super::report::{self, figure};
 use super::super::table::Table;
-use super::median;
 use crate::moto;
 
 const RATE: usize = 0;
@@ -45,15 +44,15 @@ pub fn run(root: &Path, program: &Path, folder: &Path, rounds: usize) -> Result<
         ]);
         bench.env("AWS_ENDPOINT_URL", &server.endpoint).env("AWS_ALLOW_HTTP", "true");
         bench.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
-        let report = super::report(&mut bench)?;
+        let report = report::json(&mut bench)?;
         let rows = report["stores"]
             .as_array()
             .filter(|rows| !rows.is_empty())
             .ok_or("the bench stored nothing")?;
         for row in rows {
             let name = format!("Forebay, {} at a time", row["transfers"]);
-            table.add(&name, RATE, median(row, "bytes_per_second")? / 1e6);
-            table.add(&name, CPU, median(row, "cpu_seconds_per_gb")?);
+            table.add(&name, RATE, figure(row, "bytes_per_second")? / 1e6);
+            table.add(&name, CPU, figure(row, "cpu_seconds_per_gb")?);
         }
     }
     Ok(table)

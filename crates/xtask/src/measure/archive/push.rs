@@ -1,10 +1,10 @@
-//! archive-push of a real PostgreSQL's segments: Forebay's beside pgBackRest's (Debian's package),
-//! inside the peer's tree.
+//! archive-push of a real PostgreSQL's segments, beside pgBackRest's (Debian's package), inside the
+//! peer's tree.
 //!
-//! Both store the same segments, uncompressed, in a directory on the same disk; one call a segment,
-//! as archive_command makes them. Either works by itself, or lets others store ahead what the
-//! server has marked: pgBackRest with `archive-async` and two processes, Forebay with an archiverd
-//! and two transfers. Then all are pushed again.
+//! Both store the same segments, uncompressed, in a directory on the same disk, one call a segment,
+//! as archive_command makes them. Each works alone, or lets a daemon store ahead: pgBackRest with
+//! `archive-async` and two processes, Forebay with an archiverd and two transfers. Then all are
+//! pushed again.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,22 +14,22 @@ use super::super::table::{Mark, Table};
 use crate::peers::Peer;
 use crate::run::{output, run as command};
 
-/// Rows of the table that makes about a gigabyte of log.
+/// Rows of a table that makes about a gigabyte of log.
 const ROWS: u32 = 900_000;
-/// Segments are of 16 MB.
+/// The size of a segment.
 const SEGMENT: f64 = 16.0 * 1024.0 * 1024.0;
 
 const RATE: usize = 0;
 const AGAIN: usize = 1;
 const PART: usize = 2;
 
-/// Who pushes, and how.
+/// A way to push.
 struct Way {
     name: &'static str,
-    /// Shell, before the calls and behind them.
+    /// Shell commands before and after the calls.
     before: &'static str,
     after: &'static str,
-    /// The call, without the file.
+    /// The call, without the file's name.
     call: &'static str,
     /// The way it is compared with.
     beside: Option<usize>,
@@ -55,14 +55,16 @@ const WAYS: [Way; 4] = [
     },
     Way {
         name: "pgBackRest, ahead",
-        before: "printf 'archive-async=y\\nprocess-max=2\\n' >> ../backrest.conf; $BACKREST --no-online stanza-create >&2",
+        before: "printf 'archive-async=y\\nprocess-max=2\\n' >> ../backrest.conf; \
+                 $BACKREST --no-online stanza-create >&2",
         after: ":",
         call: "$BACKREST archive-push",
         beside: None,
     },
     Way {
         name: "Forebay, archiverd",
-        before: "mkdir ../archive; /x/forebay archiverd -D . --archive /x/measure/archive --transfers 2 --socket /x/measure/socket >&2 & pid=$!; \
+        before: "mkdir ../archive; /x/forebay archiverd -D . --archive /x/measure/archive \
+                 --transfers 2 --socket /x/measure/socket >&2 & pid=$!; \
                  while ! [ -S /x/measure/socket ]; do kill -0 $pid || exit 1; done",
         after: "kill -TERM $pid; wait $pid",
         call: "$FOREBAY --socket /x/measure/socket",
@@ -70,11 +72,12 @@ const WAYS: [Way; 4] = [
     },
 ];
 
-/// pgBackRest's settings, but for archive-async.
-const SETTINGS: &str = "[global]\nrepo1-path=/x/measure/backrest\nlog-level-console=error\nlog-level-file=off\ncompress-type=none\n\
-    lock-path=/x/measure/lock\nspool-path=/x/measure/spool\n[m]\npg1-path=/x/measure/data\n[global:archive-push]\n";
+/// pgBackRest's settings, except for archive-async.
+const SETTINGS: &str = "[global]\nrepo1-path=/x/measure/backrest\nlog-level-console=error\n\
+    log-level-file=off\ncompress-type=none\nlock-path=/x/measure/lock\n\
+    spool-path=/x/measure/spool\n[m]\npg1-path=/x/measure/data\n[global:archive-push]\n";
 
-/// The segments, in a cluster that has ended.
+/// The segments of a stopped cluster.
 pub struct Segments<'p> {
     peer: &'p Peer,
     subject: Subject,
@@ -96,7 +99,7 @@ pub fn table() -> Table {
 }
 
 impl Segments<'_> {
-    /// Has PostgreSQL write a gigabyte of log; installs pgBackRest in its tree.
+    /// Lets PostgreSQL write a gigabyte of log, and installs pgBackRest in its tree.
     ///
     /// # Errors
     /// When something can't be installed, made or run.
@@ -131,7 +134,7 @@ impl Segments<'_> {
         Ok(segments)
     }
 
-    /// A round of all ways.
+    /// Runs a round of all ways.
     ///
     /// # Errors
     /// When a push fails.
@@ -157,8 +160,10 @@ impl Segments<'_> {
     fn run(&self, way: &Way) -> Result<(f64, f64), String> {
         let push = format!("for name in $names; do {} pg_wal/$name 1>&2 || exit 1; done", way.call);
         let said = self.shell(&format!(
-            "FOREBAY='{FOREBAY}'; BACKREST='{BACKREST}'; names=$(cat ../names); status=pg_wal/archive_status
-             cd ..; rm -rf archive backrest lock spool socket; mkdir lock spool; printf '{settings}' > backrest.conf; cd data
+            "FOREBAY='{FOREBAY}'; BACKREST='{BACKREST}'
+             names=$(cat ../names); status=pg_wal/archive_status
+             cd ..; rm -rf archive backrest lock spool socket; mkdir lock spool
+             printf '{settings}' > backrest.conf; cd data
              rm -f $status/*; for name in $names; do : > $status/$name.ready; done; sync
              {before}
              date +%s.%N; {push}; date +%s.%N; {push}; date +%s.%N
@@ -174,7 +179,7 @@ impl Segments<'_> {
         }
     }
 
-    /// What a script says that runs beside the cluster, as its owner.
+    /// Runs a script beside the cluster, as its owner, and returns its output.
     fn shell(&self, script: &str) -> Result<String, String> {
         let script = format!("cd /x/measure/data && {script}");
         let output =

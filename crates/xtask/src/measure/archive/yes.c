@@ -1,6 +1,6 @@
 /*
- * An archive module of PostgreSQL 18's that says yes to each file and stores nothing: what is left is the archiver itself.
- * It is built without PostgreSQL's headers, from what they promise to modules.
+ * An archive module for PostgreSQL 18 that accepts each file and stores nothing, so that only the
+ * archiver itself is measured. It is built without PostgreSQL's headers, from what they promise.
  */
 #include <stdbool.h>
 

@@ -1,33 +1,43 @@
-//! What the device gives, by fio: reads of the relation's own files, writes of files as large as
-//! those of the bench.
+//! The device's rates, by fio: reads of the relation's own files, and writes of files as large as
+//! the bench's.
 
 use std::path::{Path, PathBuf};
 
-use super::Extent;
 use super::relation::Relation;
 use crate::measure::fio::{self, Done};
 
-/// The pool whose fourfold is changed at random.
+/// The pool of random updates; their file is four times as large.
 pub const EVICT_POOL: u64 = 128 << 20;
 
-/// The best that fio can do: memory and files registered, as Forebay registers its memory.
+/// The best that fio can do: memory and files are registered, as Forebay registers its memory.
 const REGISTERED: [&str; 2] = ["--fixedbufs=1", "--registerfiles=1"];
 
-/// A job of fio's.
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    /// Interleaved rounds.
+    pub rounds: usize,
+    /// Bytes of the relation, and of the pool that a checkpoint writes.
+    pub bytes: u64,
+    /// Length of a run of random updates.
+    pub seconds: u64,
+}
+
+/// A job of fio.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Job {
-    /// All of the relation, in order.
+    /// Reads the relation in order.
     Read,
-    /// Random blocks of the relation.
+    /// Reads random blocks of the relation.
     Random,
-    /// Random blocks, as many read as written.
+    /// Reads and writes random blocks, half and half.
     Mixed,
-    /// A file, in order.
+    /// Writes a file in order.
     Write,
 }
 
 impl Job {
-    /// Its row.
+    /// The row's name.
     pub fn row(self) -> &'static str {
         match self {
             Job::Read => "fio, direct 128 KiB read, depth 32",
@@ -40,7 +50,7 @@ impl Job {
 
 /// Files for fio.
 pub struct Device {
-    /// Where files are written, by fio as by the bench.
+    /// The folder in which fio and the bench write.
     pub folder: String,
     relation: String,
     /// Segments of the same size: fio takes a block of each in turn.
@@ -74,7 +84,7 @@ impl Device {
         })
     }
 
-    /// How much of the relation random lists have.
+    /// Bytes that random lists read.
     pub fn random_bytes(&self) -> u64 {
         self.random_bytes
     }

@@ -1,5 +1,5 @@
-//! A page that is in memory: find, pin, unpin. By `cargo bench -p forebay-storage --bench hit`,
-//! from what criterion leaves behind.
+//! A page that is in memory: find, pin, unpin. `cargo bench -p forebay-storage --bench hit`
+//! measures it, and criterion's files are read.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ use serde_json::Value;
 use crate::measure::table::{Mark, Table};
 use crate::run::output;
 
-/// Nanoseconds of a hit, at most.
+/// The mark of a hit in nanoseconds.
 const LIMIT: f64 = 60.0;
-/// What a hit may cost more while another thread has hits of its own.
+/// The mark for two threads, as a multiple of one thread's cost.
 const BESIDE: f64 = 1.25;
 
-/// Criterion's name of the group, names of its benches, and of which the cost is compared.
+/// Criterion's group, its benches, and the bench that each is compared with.
 const GROUP: &str = "hit";
 const BENCHES: [(&str, Option<&str>); 4] = [
     ("a page of its own, 1 threads", None),
@@ -80,7 +80,8 @@ fn median(json: &str) -> Option<f64> {
 mod tests {
     #[test]
     fn criterions_median_is_found() {
-        let json = r#"{"mean":{"point_estimate":9.0},"median":{"confidence_interval":{},"point_estimate":31.5}}"#;
+        let json = r#"{"mean":{"point_estimate":9.0},
+            "median":{"confidence_interval":{},"point_estimate":31.5}}"#;
         assert_eq!(super::median(json), Some(31.5));
         assert_eq!(super::median("{}"), None);
     }

@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 
-use super::own::Way;
+use super::own::{WORKERS, Way};
 use crate::measure::cold::Caches;
 use crate::measure::servers::Subject;
 use crate::measure::work::{SOURCE, TABLE};
 
 const SEGMENT: u64 = 1 << 30;
-/// Rows of [`SOURCE`] on a page, by experience.
+/// How many rows of [`SOURCE`] fit on a page.
 const ROWS_A_PAGE: u64 = 107;
 
 /// The table, at rest.
@@ -19,13 +19,13 @@ pub struct Relation {
     path: String,
     /// Its rows, as PostgreSQL counts them.
     pub rows: u64,
-    /// Of its main fork.
+    /// Bytes of its main fork.
     pub bytes: u64,
     /// Files of its main fork.
     pub segments: Vec<PathBuf>,
 }
 
-/// Seconds that PostgreSQL needed.
+/// Seconds that PostgreSQL took.
 pub struct Times {
     /// count(*), in one process.
     pub scan: f64,
@@ -36,7 +36,7 @@ pub struct Times {
 }
 
 impl Relation {
-    /// Makes a table of about so many bytes in a fresh cluster, and stops the server.
+    /// Makes a table of about this size in a fresh cluster, and stops the server.
     ///
     /// # Errors
     /// When PostgreSQL refuses.
@@ -77,7 +77,7 @@ impl Relation {
             .to_vec()
     }
 
-    /// How many segments have their full size; one that is alone counts as full.
+    /// The number of segments of full size. A single segment counts as full.
     pub fn full_segments(&self) -> usize {
         ((self.bytes / SEGMENT) as usize).max(1)
     }
@@ -85,13 +85,13 @@ impl Relation {
     /// Starts PostgreSQL on it, and reads it cold in three ways.
     ///
     /// # Errors
-    /// When PostgreSQL refuses, or counts something else.
+    /// When PostgreSQL fails, or counts something else.
     pub fn read_by_postgres(&self, way: Way, caches: &Caches) -> Result<Times, String> {
         let settings = [
             format!("shared_buffers={}kB", self.bytes / 8 * 9 / 1024),
             format!("io_method={}", way.method),
             self.postgres.direct_setting(way.direct),
-            format!("io_workers={}", super::WORKERS),
+            format!("io_workers={WORKERS}"),
             "effective_io_concurrency=32".into(),
             "maintenance_io_concurrency=32".into(),
             "max_parallel_workers_per_gather=0".into(),
@@ -99,7 +99,7 @@ impl Relation {
         ];
         let server = self.postgres.start(&settings.each_ref().map(String::as_str))?;
         let buffer = "SELECT pg_prewarm('t', 'buffer')";
-        // All of the pool's memory is touched first, as the bench does it.
+        // First all of the pool's memory is touched, as in the bench.
         server.query(buffer)?;
         let cold = |sql: &str| {
             server.query("SELECT pg_buffercache_evict_all()")?;

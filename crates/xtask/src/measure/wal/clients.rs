@@ -1,13 +1,14 @@
-//! One-row inserts by pgbench's clients, each insert a transaction, on both servers by turns.
+//! One-row inserts by pgbench's clients, each its own transaction, on both servers by turns.
 
-use super::COMMITTERS;
 use crate::measure::servers::{Running, Subject};
 use crate::measure::table::Table;
 use crate::measure::work;
 use crate::peers::Peer;
 
-/// Both servers stand side by side, and one rests while the other works: so a drift of the device
-/// falls on both.
+/// Numbers of committers: clients of a server, or threads of the bench.
+pub const COMMITTERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// Runs both servers at once, one idle while the other works, so that drift falls on both.
 ///
 /// # Errors
 /// When a server does not start, or pgbench fails.

@@ -1,15 +1,16 @@
-//! `forebay bench wal`: one run of one way, and what it says of it.
+//! `forebay bench wal`: one run of one way, and its report.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::run::output;
+use super::super::report::{self, figure, only};
 
-use super::RUN;
+/// Length of a run, in seconds.
+const RUN: &str = "0.7";
 
-/// The program, and the directory in which it makes its log.
+/// The program, and the directory of its log.
 pub struct Own {
     program: PathBuf,
     folder: String,
@@ -21,7 +22,7 @@ impl Own {
         Own { program, folder: folder.display().to_string() }
     }
 
-    /// Runs it with these words, once, without fio.
+    /// Runs the bench with these arguments, one round, without fio.
     ///
     /// # Errors
     /// When it fails.
@@ -57,38 +58,21 @@ impl Own {
     fn call(&self, words: &[&str]) -> Result<Value, String> {
         let mut bench = Command::new(&self.program);
         bench.args(["bench", "wal", "-D", &self.folder, "--rounds", "1", "--json"]).args(words);
-        let output = output(&mut bench)?;
-        serde_json::from_slice(&output.stdout).map_err(|_| {
-            format!("{bench:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr))
-        })
+        report::json(&mut bench)
     }
 }
 
-/// The only row of a list in a report.
-fn only<'v>(report: &'v Value, list: &str) -> Result<&'v Value, String> {
-    match report[list].as_array().map(Vec::as_slice) {
-        Some([row]) => Ok(row),
-        _ => Err(format!("not one row of \"{list}\": {report}")),
-    }
-}
-
-/// A number, or the median of several.
-fn figure(row: &Value, name: &str) -> Result<f64, String> {
-    let value = if row[name].is_object() { &row[name]["median"] } else { &row[name] };
-    value.as_f64().ok_or_else(|| format!("no \"{name}\": {row}"))
-}
-
-/// What a run of committers gave.
+/// The outcome of a run of committers.
 #[derive(Debug, PartialEq)]
 pub struct Commit {
     /// Commits a second.
     pub per_second: f64,
-    /// What stands in the columns behind the part of fio's rate.
+    /// The columns after the part of fio's rate.
     pub others: [f64; 7],
 }
 
 impl Commit {
-    /// Of a report with one row.
+    /// Reads a report with one row.
     ///
     /// # Errors
     /// When it has another number of rows, or lacks something.
@@ -108,17 +92,17 @@ impl Commit {
     }
 }
 
-/// What a run of bulk insertion gave.
+/// The outcome of a run of bulk insertion.
 #[derive(Debug, PartialEq)]
 pub struct Bulk {
-    /// Of records.
+    /// Bytes of records a second.
     pub bytes_per_second: f64,
-    /// What stands in the columns behind the parts.
+    /// The columns after the parts.
     pub others: [f64; 4],
 }
 
 impl Bulk {
-    /// Of a report with one row.
+    /// Reads a report with one row.
     ///
     /// # Errors
     /// When it has another number of rows, or lacks something.
@@ -135,7 +119,7 @@ impl Bulk {
     }
 }
 
-/// Rows of insertion alone: records a second, GB/s, nanoseconds of processor time.
+/// The rows of insertion alone: records a second, GB/s, nanoseconds of processor time.
 ///
 /// # Errors
 /// When a row lacks something.
@@ -159,8 +143,11 @@ mod tests {
 
     #[test]
     fn the_only_row_is_read() {
-        let row = r#"{"commits_per_second":{"median":900,"least":1},"writes_per_second":{"median":450},"mean_write_bytes":{"median":8192},
-            "mean_in_flight":{"median":2.5},"latency_us_p50":100,"latency_us_p99":200,"latency_us_p999":300,"cpu_microseconds":{"median":9}}"#;
+        let row = r#"{"commits_per_second":{"median":900,"least":1},
+            "writes_per_second":{"median":450},
+            "mean_write_bytes":{"median":8192},"mean_in_flight":{"median":2.5},
+            "latency_us_p50":100,"latency_us_p99":200,"latency_us_p999":300,
+            "cpu_microseconds":{"median":9}}"#;
         let commit =
             Commit { per_second: 900.0, others: [450.0, 8.0, 2.5, 100.0, 200.0, 300.0, 9.0] };
         assert_eq!(Commit::of(&report(&format!(r#"{{"commits":[{row}]}}"#))), Ok(commit));
@@ -173,16 +160,16 @@ mod tests {
                 .expect_err("empty")
                 .contains("writes_per_second")
         );
-        let row = r#"{"bytes_per_second":{"median":1e9},"mean_write_bytes":{"median":131072},"mean_in_flight":{"median":3},
-            "cpu_seconds_per_gb":{"median":0.5},"segment_waits":2}"#;
+        let row = r#"{"bytes_per_second":{"median":1e9},"mean_write_bytes":{"median":131072},
+            "mean_in_flight":{"median":3},"cpu_seconds_per_gb":{"median":0.5},"segment_waits":2}"#;
         let bulk = Bulk { bytes_per_second: 1e9, others: [128.0, 3.0, 0.5, 2.0] };
         assert_eq!(Bulk::of(&report(&format!(r#"{{"bulk":[{row}]}}"#))), Ok(bulk));
     }
 
     #[test]
     fn rows_of_insertion_are_named() {
-        let row = r#"{"record_bytes":64,"threads":2,"records_per_second":{"median":3e6},"bytes_per_second":{"median":2e8},
-            "cpu_nanoseconds":{"median":400}}"#;
+        let row = r#"{"record_bytes":64,"threads":2,"records_per_second":{"median":3e6},
+            "bytes_per_second":{"median":2e8},"cpu_nanoseconds":{"median":400}}"#;
         let rows = insertion(&report(&format!(r#"{{"insertion":[{row}]}}"#)));
         assert_eq!(rows, Ok(vec![("64 bytes, 2 threads".to_owned(), [3e6, 0.2, 400.0])]));
         assert!(insertion(&report("{}")).is_err());

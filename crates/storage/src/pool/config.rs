@@ -1,0 +1,30 @@
+//! The configuration of a pool.
+
+use forebay_aio::HugePages;
+
+/// How a pool is made.
+#[derive(Debug, Clone)]
+pub struct PoolConfig {
+    /// The number of 8 kB buffers; at least 16.
+    pub buffers: usize,
+    /// Blocks in one read or write, 1 to 128 (io_combine_limit).
+    pub combine_limit: u32,
+    /// Whether page checksums are set and verified.
+    pub checksums: bool,
+    /// Whether to use huge pages for the pool's memory.
+    pub huge_pages: HugePages,
+    /// Writes in flight at once during a checkpoint.
+    pub write_depth: usize,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        PoolConfig {
+            buffers: 16_384,
+            combine_limit: 16,
+            checksums: true,
+            huge_pages: HugePages::Try,
+            write_depth: 16,
+        }
+    }
+}

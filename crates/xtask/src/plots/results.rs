@@ -1,0 +1,141 @@
+//! Results under docs/results: `DATE-PART.json` for plots and `DATE-PART.md` for readers.
+//!
+//! A JSON file has the fields `part`, `date`, `command`, `machine` and `tables`; a table has a
+//! `title`, `columns`, and `rows` with a `name` and `cells`. A cell is `[median, low, high]` over
+//! the rounds, or null.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::run::output;
+
+const FOLDER: &str = "docs/results";
+
+/// One figure of a table, over the rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// The median.
+    pub median: f64,
+    /// The smallest.
+    pub low: f64,
+    /// The largest.
+    pub high: f64,
+}
+
+/// Writes the tables of one part: as JSON, and as the text that was printed.
+///
+/// # Errors
+/// When the date can't be had or a file can't be written.
+pub fn keep(root: &Path, part: &str, tables: &[Value], printed: &str) -> Result<(), String> {
+    let said = output(Command::new("date").args(["-u", "+%F"]))?;
+    let date = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (command, machine) = (format!("cargo xtask {}", words.join(" ")), machine());
+    let kept = json!({
+        "part": part, "date": date, "command": command, "machine": machine, "tables": tables,
+    });
+    let text = format!("# {date}: {part}\n\nMachine: {machine}. Command: `{command}`.\n{printed}");
+    for (end, text) in [("json", format!("{kept:#}\n")), ("md", text)] {
+        let path = root.join(FOLDER).join(format!("{date}-{part}.{end}"));
+        fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        println!("kept in {}", path.display());
+    }
+    Ok(())
+}
+
+/// This machine in a line.
+fn machine() -> String {
+    let file = |path| fs::read_to_string(path).unwrap_or_default();
+    let (cpus, memory) = (file("/proc/cpuinfo"), file("/proc/meminfo"));
+    let after = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_once(':').map_or("", |(_, rest)| rest.trim()).to_owned()
+    };
+    let cores = cpus.lines().filter(|line| line.starts_with("processor")).count();
+    let model = after(&cpus, "model name");
+    let kib: f64 = after(&memory, "MemTotal").trim_end_matches(" kB").parse().unwrap_or(f64::NAN);
+    let system = file("/proc/sys/kernel/osrelease");
+    format!("{cores} cores ({model}), {:.0} GiB, Linux {}", kib / 1048576.0, system.trim())
+}
+
+/// The newest results of each part.
+pub struct Newest(Vec<Value>);
+
+impl Newest {
+    /// Reads all results.
+    ///
+    /// # Errors
+    /// A file that can't be read, or is none of results.
+    pub fn read(root: &Path) -> Result<Newest, String> {
+        let folder = root.join(FOLDER);
+        let failed = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(|e| failed(&folder, &e))? {
+            let path = entry.map_err(|e| failed(&folder, &e))?.path();
+            if path.extension().is_some_and(|end| end == "json") {
+                let text = fs::read_to_string(&path).map_err(|e| failed(&path, &e))?;
+                let value = serde_json::from_str(&text).map_err(|e| failed(&path, &e))?;
+                all.push((path, value));
+            }
+        }
+        // Names begin with dates.
+        all.sort_by(|(one, _), (other, _)| other.cmp(one));
+        Ok(Newest(all.into_iter().map(|(_, value)| value).collect()))
+    }
+
+    /// A figure of the newest results of a part.
+    ///
+    /// # Errors
+    /// What is not there.
+    pub fn figure(
+        &self,
+        part: &str,
+        table: &str,
+        row: &str,
+        column: &str,
+    ) -> Result<Figure, String> {
+        let missing = || format!("no \"{column}\" of \"{row}\" in \"{table}\" of part {part}");
+        let part = self.0.iter().find(|results| results["part"] == part).ok_or_else(missing)?;
+        let table = named(&part["tables"], "title", table).ok_or_else(missing)?;
+        let row = named(&table["rows"], "name", row).ok_or_else(missing)?;
+        let columns = table["columns"].as_array().ok_or_else(missing)?;
+        let column = columns.iter().position(|name| name == column).ok_or_else(missing)?;
+        let cell = &row["cells"][column];
+        let number = |at: usize| cell[at].as_f64().ok_or_else(missing);
+        Ok(Figure { median: number(0)?, low: number(1)?, high: number(2)? })
+    }
+}
+
+/// The element of a list whose field has this text.
+fn named<'v>(list: &'v Value, field: &str, text: &str) -> Option<&'v Value> {
+    list.as_array()?.iter().find(|element| element[field] == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Figure, Newest, json, machine};
+
+    #[test]
+    fn the_newest_figure_is_found() {
+        let results = |median: f64| {
+            let row = json!({"name": "r", "cells": [null, [median, 1.0, 9.0]]});
+            json!({"part": "p", "tables": [{"title": "t", "columns": ["a", "b"], "rows": [row]}]})
+        };
+        let newest = Newest(vec![results(2.0), results(3.0)]);
+        let figure = Figure { median: 2.0, low: 1.0, high: 9.0 };
+        assert_eq!(newest.figure("p", "t", "r", "b"), Ok(figure));
+        for (part, table, row, column) in
+            [("x", "t", "r", "b"), ("p", "x", "r", "b"), ("p", "t", "x", "b"), ("p", "t", "r", "a")]
+        {
+            assert!(newest.figure(part, table, row, column).is_err(), "{part} {table} {row}");
+        }
+    }
+
+    #[test]
+    fn the_machine_is_described() {
+        assert!(machine().contains(" cores ("), "{}", machine());
+    }
+}
