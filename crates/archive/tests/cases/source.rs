@@ -56,7 +56,7 @@ fn wrong_system_id_version_or_address() {
         (2, &[0, 0], "wrong kind of header"),
         (3, &[0x40], "invalid info bits"),
         (8, &start(6).0.to_le_bytes(), "unexpected address 0/600000 in WAL page at 0/500000"),
-        (24, &9_u64.to_le_bytes(), "its identifier is 9, not 7000000000000000001"),
+        (24, &9_u64.to_le_bytes(), "its identifier is 9, not 7418000000000000001"),
         (32, &(2_u32 << 20).to_le_bytes(), "says segments have 2097152 bytes"),
         (36, &4096_u32.to_le_bytes(), "pages 4096"),
     ] {

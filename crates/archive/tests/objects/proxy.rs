@@ -48,7 +48,7 @@ struct State {
 struct Shared {
     upstream: u16,
     state: Mutex<State>,
-    bell: Condvar,
+    requests_changed: Condvar,
     /// moto checks the condition and stores the object in two steps, so changes must be serialized.
     changes: Mutex<()>,
 }
@@ -68,7 +68,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstream,
             state: Mutex::default(),
-            bell: Condvar::new(),
+            requests_changed: Condvar::new(),
             changes: Mutex::default(),
         });
         let proxy = Proxy { port, shared: Arc::clone(&shared) };
@@ -107,7 +107,7 @@ impl Proxy {
     pub fn wait_for(&self, method: &str, path: &str) {
         let mut state = self.shared.state.lock().unwrap();
         while !state.seen.iter().any(|seen| is(seen, method, path)) {
-            state = self.shared.bell.wait(state).unwrap();
+            state = self.shared.requests_changed.wait(state).unwrap();
         }
     }
 }
@@ -125,7 +125,7 @@ impl Shared {
     fn fault(&self, method: &str, path: &str) -> Option<Fault> {
         let mut state = self.state.lock().unwrap();
         state.seen.push(format!("{method} {path}"));
-        self.bell.notify_all();
+        self.requests_changed.notify_all();
         let matching =
             |rule: &&mut Rule| rule.times > 0 && rule.method == method && matches(path, &rule.path);
         let rule = state.rules.iter_mut().find(matching)?;

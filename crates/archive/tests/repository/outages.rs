@@ -17,7 +17,7 @@ const STALE: Errno = Errno(116);
 
 fn failing(plan: &Arc<FaultPlan>) -> Arc<Aio> {
     let config = AioConfig { max_backends: 4, handles_per_backend: 16, ..AioConfig::default() };
-    plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, config).expect("a door")
+    plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, config).expect("an Aio")
 }
 
 fn opened(aio: &Arc<Aio>, archive: &Path, options: &StoreOptions) -> Repository {
