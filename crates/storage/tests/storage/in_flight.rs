@@ -115,7 +115,7 @@ fn a_drop_waits_for_reads_that_were_given_up() {
     let mut stream = full_stream(&pool, || blocks.next(), Strategy::Normal, 4, 8);
     thread::scope(|scope| {
         let _open = gate.open_at_end();
-        let (pool_ref, gate_ref, bed_ref) = (&pool, &gate, &fixture);
+        let (pool_ref, gate_ref, fixture_ref) = (&pool, &gate, &fixture);
         let reader = scope.spawn(move || {
             let first = stream.next(&mut be).unwrap().unwrap().tag();
             (first, stream, be)
@@ -133,7 +133,7 @@ fn a_drop_waits_for_reads_that_were_given_up() {
         assert!(gate.held() >= 1);
         let (done, dropped) = mpsc::channel();
         scope.spawn(move || {
-            let mut be = bed_ref.backend();
+            let mut be = fixture_ref.backend();
             pool_ref.drop_relation(&mut be, REL).unwrap();
             done.send(()).unwrap();
         });
