@@ -25,7 +25,7 @@ pub enum BenchError {
     Archive(#[from] ArchiveError),
     /// The cluster can't be measured.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(Box<EngineError>),
     /// The file system has no room for the files.
     #[error(
         "there is not enough space in \"{}\": {needed} bytes are needed, {free} are free",
@@ -59,4 +59,10 @@ pub enum BenchError {
         /// Its number in the file.
         block: u64,
     },
+}
+
+impl From<EngineError> for BenchError {
+    fn from(error: EngineError) -> BenchError {
+        BenchError::Engine(Box::new(error))
+    }
 }

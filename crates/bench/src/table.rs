@@ -5,16 +5,16 @@ pub(crate) struct TextTable {
     rows: Vec<Vec<String>>,
 }
 
+/// A column's heading, and what makes its cell of a row.
+pub(crate) type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
+
 impl TextTable {
     pub(crate) fn new(heading: impl IntoIterator<Item = impl Into<String>>) -> TextTable {
         TextTable { rows: vec![heading.into_iter().map(Into::into).collect()] }
     }
 
     /// A table with a line for each row, from each column's heading and cell.
-    pub(crate) fn of<R>(
-        rows: impl IntoIterator<Item = R>,
-        columns: &[(&str, &dyn Fn(&R) -> String)],
-    ) -> TextTable {
+    pub(crate) fn of<R>(rows: impl IntoIterator<Item = R>, columns: &[Column<'_, R>]) -> TextTable {
         let mut table = TextTable::new(columns.iter().map(|(heading, _)| *heading));
         for row in rows {
             table.row(columns.iter().map(|(_, cell)| cell(&row)));

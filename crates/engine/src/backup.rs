@@ -55,7 +55,7 @@ pub struct ControlSystem {
 
 fn open(io_method: IoMethod, threads: usize) -> Result<Arc<Aio>, EngineError> {
     let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
-    // Reads are as large as asked for when they are started: nothing is merged beyond that.
+    // Reads are started in their full size, so nothing is merged.
     let sizes = AioConfig {
         max_backends: threads.max(1) + OTHER_BACKENDS,
         combine_limit: 0,

@@ -23,7 +23,7 @@ use crate::fatal::Fatal;
 /// wal_level as stored: replica.
 pub(crate) const WAL_LEVEL: i32 = 1;
 
-/// The open control file and what it says.
+/// The open control file and its contents.
 #[derive(Debug)]
 pub(crate) struct Control {
     path: PathBuf,
@@ -68,7 +68,7 @@ impl Control {
         Ok(Control { path, file, read_back, current: Mutex::new(current), fatal })
     }
 
-    /// A copy of what it says.
+    /// A copy of its contents.
     pub(crate) fn get(&self) -> ControlFile {
         self.current.lock().clone()
     }
@@ -78,14 +78,13 @@ impl Control {
         self.current.lock().checkpoint_copy
     }
 
-    /// What recovery found out about MultiXacts, which nothing here uses, for the next checkpoint
-    /// to pass on.
+    /// Stores the MultiXact counters that recovery found, for the next checkpoint record.
     pub(crate) fn carry_multixacts(&self, next_multi: u32, next_offset: u32) {
         let point = &mut self.current.lock().checkpoint_copy;
         (point.next_multi, point.next_multi_offset) = (next_multi, next_offset);
     }
 
-    /// Notes what the cluster is doing.
+    /// Notes the state of the cluster.
     pub(crate) fn set_state(&self, io: &mut Backend, state: DbState) -> Result<(), EngineError> {
         self.update(io, |control| control.state = state)
     }

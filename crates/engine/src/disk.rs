@@ -1,5 +1,4 @@
-//! Small files through the one door: read whole, write whole. Which links lead to more of a data
-//! directory.
+//! Reads and writes small files as a whole. Tells which links belong to a data directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +12,8 @@ pub(crate) const TABLESPACES: &str = "pg_tblspc";
 /// Where the log is.
 pub(crate) const WAL: &str = "pg_wal";
 
-/// Whether a walk through the data directory `dir` follows a link that it finds in `directory`:
-/// PostgreSQL's own links are those to tablespaces, and to the log where it is kept elsewhere.
+/// Whether a walk through the data directory `dir` follows a link in `directory`. PostgreSQL's own
+/// links lead to tablespaces and to pg_wal.
 pub(crate) fn follows(dir: &Path, directory: &Path, entry: &DirEntry) -> bool {
     directory == dir.join(TABLESPACES) || (directory == dir && entry.name == *WAL)
 }
@@ -25,17 +24,17 @@ pub(crate) struct Disk<'a> {
 }
 
 impl<'a> Disk<'a> {
-    /// Works through a backend.
+    /// Uses a backend's I/O.
     pub(crate) fn new(io: &'a mut Backend) -> Disk<'a> {
         Disk { io }
     }
 
-    /// The names.
+    /// The file system's names.
     pub(crate) fn namespace(&self) -> Arc<dyn Namespace> {
         Arc::clone(self.io.aio().namespace())
     }
 
-    /// A file's bytes, or None where there is none.
+    /// A file's bytes. None if there is no such file.
     pub(crate) fn read(&mut self, path: &Path) -> Result<Option<Vec<u8>>, EngineError> {
         match self.io.read_file(path) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -44,18 +43,18 @@ impl<'a> Disk<'a> {
         }
     }
 
-    /// Makes a file that must not exist yet, and syncs it (not its directory).
+    /// Creates a file, which must not exist, and syncs it but not its directory.
     pub(crate) fn write_new(&mut self, path: &Path, bytes: &[u8]) -> Result<(), EngineError> {
         self.write(path, &OpenOptions::READ_WRITE.create_new(), bytes)
     }
 
-    /// Replaces a file's bytes in place: never shorter than before, so that a reader finds old or
-    /// new lines.
+    /// Replaces a file's bytes in place. The new contents are never shorter, so a reader finds old
+    /// or new lines.
     pub(crate) fn overwrite(&mut self, path: &Path, bytes: &[u8]) -> Result<(), EngineError> {
         self.write(path, &OpenOptions::READ_WRITE, bytes)
     }
 
-    /// Writes zeros from `from` to `to`, and syncs the file: its blocks are then written, not
+    /// Writes zeros from `from` to `to`, and syncs the file, so that its blocks are written and not
     /// merely allocated.
     pub(crate) fn write_zeros(
         &mut self,

@@ -59,7 +59,7 @@ impl EngineConfig {
         }
     }
 
-    /// Those it can't do without.
+    /// Descriptors that it needs at least.
     pub fn least_other_descriptors(&self) -> usize {
         if self.needs_rings() { self.other_descriptors() } else { self.few_files() }
     }
@@ -120,7 +120,7 @@ pub(crate) fn check_direct(
     let asked = [
         ("io_direct", direct.data, "base"),
         ("io_direct", wal, "pg_wal"),
-        // Where data files are direct, they have been looked at.
+        // Direct data files are checked above.
         ("checkpoint_verify_writes", config.verify_writes && !direct.data, "base"),
         ("checkpoint_verify_writes", config.verify_writes, "pg_xact"),
     ];

@@ -14,9 +14,8 @@
 //! 8  status: "starting", "ready   ", "stopping"
 //! ```
 //!
-//! A process id may be that of a process long gone, and reused since. So the data directory itself
-//! is locked as well, for as long as the engine is open: the kernel releases that lock with the
-//! process, whatever happens.
+//! A process id may have been reused by another process. So the data directory itself is locked as
+//! well while the engine is open. The kernel releases that lock with the process.
 
 use std::path::{Path, PathBuf};
 
@@ -26,11 +25,10 @@ use crate::disk::Disk;
 use crate::error::EngineError;
 
 const NAME: &str = "postmaster.pid";
-/// The file until it is complete: a crash while it is written must not leave one that keeps
-/// everybody out.
+/// Name of the file until it is complete. A crash must not leave an incomplete lock file.
 const UNFINISHED: &str = "postmaster.pid.tmp";
 
-/// What the file tells besides the process and the directory.
+/// What the file says beside the process and the directory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     pub port: u16,
@@ -38,8 +36,8 @@ pub(crate) struct Told {
     pub listen_addr: String,
 }
 
-/// The lock; [`LockFile::release`] removes the file. A lock that is merely dropped leaves it
-/// behind, stale.
+/// The lock. [`LockFile::release`] removes the file. A lock that is merely dropped leaves a stale
+/// file.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     path: PathBuf,
@@ -47,7 +45,7 @@ pub(crate) struct LockFile {
     _directory: File,
 }
 
-/// How the server stands, in the words PostgreSQL's pg_ctl waits for.
+/// The server's state, in the words for which pg_ctl waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerStatus {
     Starting,
@@ -99,7 +97,7 @@ impl LockFile {
         Ok(lock)
     }
 
-    /// Writes the file, which gets its name only when it is complete and synced.
+    /// Writes the file. It gets its name when it is complete and synced.
     fn appear(&self, disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
         let unfinished = dir.join(UNFINISHED);
         match disk.namespace().unlink(&unfinished) {
@@ -110,7 +108,7 @@ impl LockFile {
             .write_new(&unfinished, self.text(ServerStatus::Starting).as_bytes())
             .and_then(|()| Ok(disk.namespace().rename_noreplace(&unfinished, &self.path)?));
         if let Err(error) = written {
-            // What is left of it would be in nobody's way.
+            // If this fails, the file does no harm.
             let _ = disk.namespace().unlink(&unfinished);
             return Err(if disk.namespace().exists(&self.path)? {
                 taken(dir, None)
@@ -125,7 +123,7 @@ impl LockFile {
         Ok(())
     }
 
-    /// Tells how the server stands.
+    /// Writes the server's state.
     pub(crate) fn set_status(
         &self,
         disk: &mut Disk<'_>,
@@ -134,7 +132,7 @@ impl LockFile {
         disk.overwrite(&self.path, self.text(status).as_bytes())
     }
 
-    /// Removes the file if it is still there, and gives the directory free.
+    /// Removes the file, and unlocks the directory.
     pub(crate) fn release(self, namespace: &dyn Namespace) -> Result<(), EngineError> {
         match namespace.unlink(&self.path) {
             Err(error) if error.is_not_found() => Ok(()),
@@ -151,7 +149,7 @@ impl LockFile {
     }
 }
 
-/// A server that runs on a data directory, as its lock file tells.
+/// A server that runs on a data directory, as its lock file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningServer {
     /// Its process.
@@ -186,8 +184,8 @@ fn parse_running(text: &[u8]) -> Option<RunningServer> {
     })
 }
 
-/// Locks a data directory without leaving a file in it, for work on a cluster at rest, or says who
-/// has it. PostgreSQL heeds no such lock, Forebay does.
+/// Locks a data directory without a lock file, for work on a cluster at rest, or says which server
+/// has it. Forebay respects this lock; PostgreSQL does not.
 pub(crate) fn hold_still(disk: &mut Disk<'_>, dir: &Path) -> Result<File, EngineError> {
     let path = dir.join(NAME);
     let directory = disk.namespace().open(dir, &OpenOptions::READ)?;
@@ -209,8 +207,8 @@ fn parse_pid(text: &[u8]) -> Option<i32> {
     pid.checked_abs().filter(|pid| *pid > 0)
 }
 
-/// Refuses if the file names a process that lives. Our own id cannot be another server's: the
-/// directory was free.
+/// Refuses if the file names a live process. Our own id cannot be another server's: the directory
+/// was not locked.
 fn refuse_if_alive(dir: &Path, text: &[u8]) -> Result<(), EngineError> {
     if text.is_empty() {
         return Err(EngineError::statement("F0001", format!("lock file \"{NAME}\" is empty"))

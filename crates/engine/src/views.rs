@@ -1,4 +1,4 @@
-//! Rows of the statistics views, free of the lower layers' types.
+//! Rows of the statistics views.
 
 use forebay_aio::stats::{Counts, tracks};
 use forebay_aio::{BackendType, HandleInfo, IoContext, IoObject, IoOp, IoStatsRow};
@@ -93,11 +93,10 @@ pub struct AioRow {
     pub f_buffered: bool,
 }
 
-/// What pg_stat_database tells of the database, as far as it is counted, since the engine was
-/// opened.
+/// The row of pg_stat_database, as far as it is counted, since the engine was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DatabaseRow {
-    /// Sessions now.
+    /// Current sessions.
     pub backends: u64,
     /// Transactions committed.
     pub commits: u64,
@@ -107,17 +106,17 @@ pub struct DatabaseRow {
     pub blocks_read: u64,
     /// Blocks of relations found in the pool.
     pub blocks_hit: u64,
-    /// Milliseconds of reading, where it is timed.
+    /// Milliseconds of reads, if timed.
     pub read_time: f64,
-    /// Milliseconds of writing, where it is timed.
+    /// Milliseconds of writes, if timed.
     pub write_time: f64,
     /// Deadlocks found.
     pub deadlocks: u64,
     /// Sessions started.
     pub sessions: u64,
-    /// Temporary files that have gone.
+    /// Temporary files removed.
     pub temp_files: u64,
-    /// Bytes that were in them.
+    /// Their bytes.
     pub temp_bytes: u64,
 }
 
@@ -166,7 +165,7 @@ fn counts(who: BackendType, object: IoObject, context: IoContext, op: IoOp) -> b
     }
 }
 
-/// Who may come to read WAL.
+/// Backend types that may read WAL.
 fn reads_wal(who: BackendType) -> bool {
     use BackendType as B;
     !matches!(

@@ -1,7 +1,7 @@
-//! `wal_sync_method = auto`: measured at the first start, and kept for later ones.
+//! `wal_sync_method = auto`: measures at the first start, and keeps the choice.
 //!
-//! The choice is a small text file in `pg_wal`: it holds for the disk that the log is on, and a
-//! base backup leaves it behind. PostgreSQL leaves files of such names alone.
+//! The choice is a small text file in `pg_wal`. It is valid for the log's disk, so base backups do
+//! not copy it. PostgreSQL ignores it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::error::EngineError;
 
 /// The file in `pg_wal`.
 const FILE: &str = "forebay.sync_method";
-/// Its name until it is whole; what a crash leaves of it is removed with the other temporary files
-/// of the log.
+/// Its name until it is complete. After a crash it is removed like other temporary files of the
+/// log.
 const TEMPORARY: &str = "xlogtemp.sync_method";
 
-/// The method to write WAL by.
+/// The method by which WAL is made durable.
 pub(crate) fn method(
     aio: &Arc<Aio>,
     be: &mut Backend,
@@ -37,7 +37,7 @@ pub(crate) fn method(
     }
 }
 
-/// The method chosen earlier, or now. Where nothing can be measured it is the default, and the next
+/// The method chosen earlier, or now. If nothing can be measured it is the default, and the next
 /// start tries again.
 fn automatic(
     aio: &Arc<Aio>,
@@ -68,7 +68,7 @@ fn automatic(
     };
     tracing::info!("wal_sync_method: {}", choice.reason());
     match record(be, wal, &choice) {
-        // Of the log's own directory: it is not asked again whether its names are durable.
+        // The name need not be durable: the next start can measure again.
         Err(error) if error.is_fatal() => return Err(error),
         Err(error) => tracing::warn!("could not record the choice of wal_sync_method: {error}"),
         Ok(()) => {}
@@ -97,7 +97,7 @@ fn recorded(be: &mut Backend, wal: &Path) -> Option<Choice> {
     }
 }
 
-/// Writes the choice down: the file has it whole or is not there.
+/// Writes the choice. The file is complete or does not exist.
 fn record(be: &mut Backend, wal: &Path, choice: &Choice) -> Result<(), EngineError> {
     let (temporary, path) = (wal.join(TEMPORARY), wal.join(FILE));
     be.io.write_file(&temporary, choice.to_text().as_bytes())?;

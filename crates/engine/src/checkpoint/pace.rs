@@ -9,17 +9,17 @@ use forebay_storage::Pace;
 use crate::checkpointer::Causes;
 use crate::core::Core;
 
-/// How long a rest lasts before the schedule is looked at again.
+/// How long a sleep lasts before the schedule is checked again.
 const REST: Duration = Duration::from_millis(100);
 
 /// Where a checkpoint stands against time and log.
 pub(super) struct Schedule<'a> {
     core: &'a Core,
-    /// Nobody wants it fast.
+    /// Whether it may be slow.
     spread: bool,
     began: Instant,
     redo: Lsn,
-    /// Pages behind it when it rested last.
+    /// Number of pages written when it slept last.
     rested: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Which cluster it is: what pg_control says, and whether it can be worked on.
+//! Reads pg_control, and refuses clusters that cannot be processed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use forebay_format::ids::BLOCK_SIZE;
 use super::ChecksumMode;
 use crate::error::EngineError;
 
-/// Reads no more than the file should have, whatever it has.
+/// Reads at most as many bytes as the file should have.
 pub(crate) fn read_outline(io: &mut Backend, path: &Path) -> Result<Outline, EngineError> {
     let unreadable = |error: AioError| match error.errno() {
         Some(errno) => EngineError::statement(

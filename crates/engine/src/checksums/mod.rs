@@ -1,17 +1,18 @@
 //! Page checksums of a cluster at rest: check, enable, disable, as PostgreSQL's pg_checksums does.
 //!
-//! - `cluster`: what pg_control says, and the refusals
+//! - `cluster`: what pg_control says, and refusals
 //! - `walk`: which files there are
 //! - `scan`: reads their pages, and writes those that change
 //! - `sync`: makes a data directory durable
 //!
-//! PostgreSQL 15 to 18 and Forebay keep pages alike, so clusters of all of them are served. Until
-//! pg_control says that the pages carry checksums, nobody looks at them: when enabling is
-//! interrupted, the cluster starts as it did before. Only the two bytes of the checksum change in a
-//! page, so that a torn write does no harm either. Enabling first makes sure that every file can be
-//! opened for writing and has whole pages; then it writes; then it syncs every file, also those it
-//! did not have to write (an interrupted run may have written them without syncing); only then is
-//! pg_control updated.
+//! PostgreSQL 15 to 18 and Forebay have the same pages, so clusters of all of them can be
+//! processed. Checksums are ignored until pg_control says that pages have them. So after an
+//! interrupted run the cluster starts as before. Only the two bytes of the checksum change in a
+//! page, so a torn write does no harm.
+//!
+//! Enabling checks first that every file can be opened for writing and has whole pages. Then it
+//! writes, then it syncs every file, also those that it did not write: an interrupted run may have
+//! written them without a sync. Last it updates pg_control.
 
 mod cluster;
 mod scan;
@@ -36,11 +37,11 @@ use crate::lockfile;
 /// What to do with the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumMode {
-    /// Compare those of all pages.
+    /// Compares the checksums of all pages.
     Check,
-    /// Set them in all pages, and say so in pg_control.
+    /// Sets checksums in all pages, and notes that in pg_control.
     Enable,
-    /// Say in pg_control that there are none.
+    /// Notes in pg_control that there are none.
     Disable,
 }
 
@@ -49,7 +50,7 @@ pub enum ChecksumMode {
 pub struct ChecksumOptions {
     /// What to do.
     pub mode: ChecksumMode,
-    /// Only the files of this number; for [`ChecksumMode::Check`].
+    /// Only files with this number, for [`ChecksumMode::Check`].
     pub filenode: Option<String>,
     /// How I/O is executed.
     pub io_method: IoMethod,
@@ -57,16 +58,16 @@ pub struct ChecksumOptions {
     pub direct: bool,
     /// Blocks in one read, 1 to [`ChecksumOptions::MAX_COMBINE`].
     pub io_combine_limit: u32,
-    /// Wait until the changes are on disk; None: don't.
+    /// How to make the changes durable. None: not at all.
     pub sync: Option<SyncMethod>,
 }
 
 /// How a data directory is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMethod {
-    /// Each file by itself.
+    /// By a sync of each file.
     Fsync,
-    /// The file systems it is on, as a whole.
+    /// By a sync of the whole file systems.
     SyncFs,
 }
 
@@ -74,7 +75,7 @@ impl ChecksumOptions {
     /// Most blocks in one read.
     pub const MAX_COMBINE: u32 = 128;
 
-    /// This, by PostgreSQL's defaults.
+    /// This mode, with PostgreSQL's defaults.
     pub fn new(mode: ChecksumMode) -> ChecksumOptions {
         let config = EngineConfig::default();
         ChecksumOptions {
@@ -88,7 +89,7 @@ impl ChecksumOptions {
     }
 }
 
-/// A page whose checksum is not that of its bytes.
+/// A page with a wrong checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadBlock {
     /// The file.
@@ -101,15 +102,15 @@ pub struct BadBlock {
     pub found: u16,
 }
 
-/// Is told how it goes. Every method may do nothing.
+/// Follows the progress. Every method may do nothing.
 pub trait ChecksumObserver {
     /// A page is damaged.
     fn bad_block(&mut self, _block: &BadBlock) {}
     /// All pages of a file were read.
     fn file_done(&mut self, _path: &Path) {}
-    /// So many bytes of so many were read.
+    /// Bytes that were read, of all bytes.
     fn progress(&mut self, _done: u64, _total: u64) {}
-    /// The scan is over; the next step begins: "syncing data directory".
+    /// The scan is over, and the next step begins: "syncing data directory".
     fn step(&mut self, _what: &str) {}
     /// The files were read; nothing was synced yet.
     fn scanned(&mut self, _counts: &ChecksumCounts) {}
@@ -132,14 +133,14 @@ pub struct ChecksumCounts {
     pub checksum_version: u32,
 }
 
-/// Checks, enables or disables the checksums of a cluster that nothing runs on. That pages are
-/// damaged is no error: it is counted.
+/// Checks, enables or disables the checksums of a cluster at rest. Damaged pages are counted, and
+/// are not an error.
 pub fn checksums(
     dir: &Path,
     options: &ChecksumOptions,
     observer: &mut dyn ChecksumObserver,
 ) -> Result<ChecksumCounts, EngineError> {
-    // Reads are as large as asked for when they are started: nothing is merged beyond that.
+    // Reads are started in their full size, so nothing is merged.
     let config = AioConfig { max_backends: 1, combine_limit: 0, ..AioConfig::default() };
     let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
     let workers = WorkerLimits::default();

@@ -1,5 +1,4 @@
-//! Reads all pages, many in one read and many reads at a time, and looks at them in the order of
-//! the files.
+//! Reads all pages, with several large reads in flight, and processes them in the order of files.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,10 +12,10 @@ use super::walk::{PageFile, Tree};
 use super::{BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions};
 use crate::error::EngineError;
 
-/// Reads and writes under way at a time. The oldest is waited for, so some of them are finished
-/// already: this many keep a device as busy as 32 that are replaced in any order.
+/// Most reads and writes in flight. The scan waits for the oldest, so some are already complete:
+/// this many keep a device as busy as 32 that are replaced in any order.
 const DEPTH: usize = 48;
-/// More reads are started when so many places are free, in one call to the kernel.
+/// More reads are submitted, together, when this many slots are free.
 const BATCH: usize = 8;
 
 /// Neighbouring blocks of a file.
@@ -66,9 +65,9 @@ pub(super) struct Scan<'a, 't> {
     /// The rest of the file whose reads are being started.
     rest: Option<Chunk<'t>>,
     flights: VecDeque<Flight<'t>>,
-    /// One more than can be under way: the one that is looked at.
+    /// One more than can be in flight: the one that is processed.
     spare: Vec<AlignedBuf>,
-    /// The checksums of the pages looked at.
+    /// The checksums of the pages processed.
     sums: Vec<u16>,
     last_written: Option<usize>,
     total: u64,
@@ -85,7 +84,7 @@ impl<'a, 't> Scan<'a, 't> {
         let chunk = options.io_combine_limit as usize * BLOCK_SIZE;
         let spare = AlignedBuf::several(DEPTH + 1, chunk, HugePages::Try)?;
         if let Some(buf) = spare.first() {
-            // Where that is refused, the I/O goes without.
+            // If that is refused, the I/O works without it.
             io.aio().register_buffer(buf);
         }
         Ok(Scan {
@@ -110,7 +109,7 @@ impl<'a, 't> Scan<'a, 't> {
             match self.flights.pop_front() {
                 Some(Flight::Read(chunk, io)) => {
                     let buf = self.finish_read(&chunk, io)?;
-                    // The device gets its next work before this is looked at.
+                    // The device gets its next work before this is processed.
                     self.start_reads()?;
                     self.look_at(chunk, buf);
                 }
@@ -148,8 +147,8 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(())
     }
 
-    /// The pages of a chunk. Where they can't be had together, they are read one by one: so the
-    /// damaged block is named.
+    /// The pages of a chunk. If they cannot be read together they are read one by one, to find the
+    /// damaged block.
     fn finish_read(&mut self, chunk: &Chunk<'t>, io: OwnedIo) -> Result<AlignedBuf, EngineError> {
         let (mut buf, result) = self.io.finish_owned(io);
         match result {
@@ -212,7 +211,7 @@ impl<'a, 't> Scan<'a, 't> {
         let mut changed: Option<(u32, u32)> = None;
         let pages = &mut pages[..chunk.blocks as usize];
         let sums = &mut self.sums[..pages.len()];
-        // All at once, so that the next page is on its way from memory while one is summed.
+        // All at once, so that memory is prefetched while a page is summed.
         checksum_pages(pages, first, sums);
         for ((n, page), calculated) in (0..chunk.blocks).zip(pages).zip(sums) {
             let (calculated, found) = (*calculated, stored_checksum(page));
@@ -245,8 +244,7 @@ impl<'a, 't> Scan<'a, 't> {
         }
     }
 
-    /// Writes from the first page that changed to the last. Those between them that did not change
-    /// are written as they were.
+    /// Writes from the first changed page to the last, including unchanged ones between them.
     fn write(&mut self, chunk: Chunk<'t>, buf: AlignedBuf, (from, to): (u32, u32)) {
         if self.last_written != Some(chunk.index) {
             self.last_written = Some(chunk.index);

@@ -1,5 +1,4 @@
-//! Makes a data directory durable: all of it, not only what was written, since an interrupted run
-//! before this one may have written without syncing.
+//! Makes a whole data directory durable: an interrupted run may have written without a sync.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -13,7 +12,7 @@ use super::SyncMethod;
 use crate::disk::{TABLESPACES, WAL, follows};
 use crate::error::EngineError;
 
-/// Syncs under way at a time.
+/// Most syncs in flight.
 const DEPTH: usize = 32;
 
 /// Syncs every file and directory, or the file systems they are on.
@@ -69,8 +68,8 @@ fn sync_files(io: &mut Backend, names: &dyn Namespace, dir: &Path) -> Result<(),
     Ok(())
 }
 
-/// What can't be reached was not written either: all files of pages were opened for writing before.
-/// A sync that failed is never among these.
+/// Whether the error means that the file was not written: all files with pages were opened for
+/// writing before. A failed sync never means that.
 fn may_fail<T>(result: Result<T, AioError>) -> Result<Option<T>, EngineError> {
     match result {
         Ok(value) => Ok(Some(value)),

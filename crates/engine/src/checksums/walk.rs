@@ -1,4 +1,4 @@
-//! Which files have pages: everything below global, base and the tablespaces, but for a few names.
+//! Finds files with pages: all below global, base and the tablespaces, except a few names.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::error::EngineError;
 
 /// Where relation files are.
 const ROOTS: [&str; 3] = ["global", "base", TABLESPACES];
-/// Files there that have no pages: the name, and whether it is only the beginning of a name.
+/// Files there without pages: the name, and whether it is a prefix.
 const WITHOUT_PAGES: [(&str, bool); 5] = [
     ("pg_control", false),
     ("pg_filenode.map", false),
@@ -56,7 +56,7 @@ impl Tree {
         self.files.iter().map(|file| u64::from(file.blocks) * BLOCK_SIZE as u64).sum()
     }
 
-    /// Opens every file for writing, so that none refuses when others are written already.
+    /// Opens every file for writing, so that none fails after others were written.
     pub(super) fn check_writable(
         &self,
         namespace: &dyn Namespace,
@@ -92,7 +92,7 @@ impl Walk<'_> {
             match entry.kind {
                 FileKind::File => self.file(tree, path, &name)?,
                 FileKind::Directory | FileKind::Symlink if of_tablespaces => {
-                    // What other versions keep beside it is theirs.
+                    // Directories of other versions are skipped.
                     let own = path.join(self.outline.tablespace_directory());
                     if !self.namespace.exists(&own)? {
                         return Err(no_such_file(&own));

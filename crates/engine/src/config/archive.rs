@@ -7,15 +7,15 @@ use forebay_aio::sync::Duration;
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::layout::LayoutKind;
 
-/// What goes to an archive: PostgreSQL's archive_mode.
+/// What is archived: PostgreSQL's archive_mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ArchiveMode {
     /// Nothing.
     #[default]
     Off,
-    /// What this server has written.
+    /// The log that this server has written.
     On,
-    /// Also what it has got from an archive while it recovered.
+    /// Also the log that it fetched from an archive during recovery.
     Always,
 }
 
@@ -74,7 +74,7 @@ impl ArchiveSettings {
     }
 }
 
-/// Archive modules of an embedder's: what archive_library names beside the engine's own.
+/// Archive modules of an embedding program, which archive_library can name.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex}; use forebay_engine::archive::{ArchiveError, ArchiveModule,

@@ -28,7 +28,7 @@ pub enum IoMethod {
     IoUring,
     /// By the system's POSIX AIO.
     PosixAio,
-    /// By the kernel where io_uring can be had, else by workers; a warning says why.
+    /// By the kernel if io_uring is available, else by workers, with a warning that says why.
     Auto,
 }
 
@@ -60,7 +60,7 @@ pub enum WalSyncMethod {
     OpenDatasync,
     /// Segments opened with O_SYNC.
     OpenSync,
-    /// What is the fastest of these on the log's disk: measured at the first start, and kept.
+    /// The fastest of these on the log's disk, as measured at the first start.
     Auto,
 }
 
@@ -123,7 +123,7 @@ pub struct EngineConfig {
     pub archive_modules: ArchiveModules,
     /// When and how fast the background threads write; may change while the engine runs.
     pub writing: WritingSettings,
-    /// How recovery goes.
+    /// How recovery reads ahead.
     pub recovery: RecoverySettings,
     /// Recovery from an archive, where a file asks for it.
     pub restore: RestoreSettings,
@@ -131,24 +131,24 @@ pub struct EngineConfig {
     pub restore_from: Option<RestoreFrom>,
     /// Resource managers beside the engine's own, for redo.
     pub resource_managers: ResourceManagers,
-    /// Who does the work of the background.
+    /// Who does the background work.
     pub background: Background,
     /// Called when the engine must stop at once (a failed sync, damaged WAL). None: the engine is
     /// poisoned, every later call fails with
     /// [`EngineError::Poisoned`](crate::EngineError::Poisoned), and the program goes on. A server
     /// aborts. The thread that failed calls it, with locks held: it must not call the engine.
     pub on_fatal: Option<FatalAction>,
-    /// Ends a recovery from outside: it goes on with the next start.
+    /// Ends a recovery from outside. The next start continues it.
     pub recovery_stop: RecoveryStop,
     /// Called now and then during recovery.
     pub on_recovery: Option<RecoveryReport>,
     /// Called at the steps of each checkpoint, in the thread that makes it.
     pub on_checkpoint: Option<CheckpointWatch>,
-    /// The port told in postmaster.pid.
+    /// The port in postmaster.pid.
     pub port: u16,
-    /// The socket directory told in postmaster.pid.
+    /// The socket directory in postmaster.pid.
     pub socket_dir: String,
-    /// The listen address told in postmaster.pid.
+    /// The listen address in postmaster.pid.
     pub listen_addr: String,
 }
 
@@ -191,7 +191,7 @@ pub struct WritingSettings {
     pub checkpoint_timeout: Duration,
     /// Share of the time between checkpoints over which writes are spread.
     pub checkpoint_completion_target: f64,
-    /// Blocks after which a checkpoint has the kernel write back what it has buffered; 0: never.
+    /// Blocks after which a checkpoint makes the kernel write back its cache. 0: never.
     pub checkpoint_flush_after: u32,
     /// The background writer: bgwriter_delay, _lru_maxpages, _lru_multiplier, _flush_after.
     pub cleaner: CleanerOptions,
@@ -280,8 +280,8 @@ impl CheckpointStep {
     ];
 }
 
-/// Is told how far a checkpoint has come. With [`Background::Stepped`] it may use sessions of its
-/// own, but for checkpoints: so what happens beside a checkpoint happens in an order that repeats.
+/// Called at the steps of a checkpoint. With [`Background::Stepped`] it may use sessions of its
+/// own, except for checkpoints, so that concurrent work happens in an order that repeats.
 #[derive(Clone)]
 pub struct CheckpointWatch(pub std::sync::Arc<dyn Fn(CheckpointStep) + Send + Sync>);
 
@@ -291,7 +291,7 @@ impl std::fmt::Debug for CheckpointWatch {
     }
 }
 
-/// What a session may change for itself.
+/// Settings that a session may change for itself.
 #[derive(Clone, Debug)]
 pub struct SessionSettings {
     /// Blocks in one I/O (io_combine_limit).
@@ -304,11 +304,11 @@ pub struct SessionSettings {
     pub commit_delay: Duration,
     /// How many other transactions have to run for that.
     pub commit_siblings: usize,
-    /// kB that a sort may take in memory before it goes on in temporary files.
+    /// kB of memory that a sort may use before it uses temporary files.
     pub work_mem: usize,
     /// kB that the session's temporary files may have together; below 0: no limit.
     pub temp_file_limit: i64,
-    /// Temporary files from so many kB on are logged when they go; below 0: none are.
+    /// Temporary files of at least this many kB are logged when removed. Below 0: none.
     pub log_temp_files: i64,
     /// Blocks of the buffers for the session's temporary tables.
     pub temp_buffers: usize,
@@ -328,7 +328,7 @@ impl SessionSettings {
         }
     }
 
-    /// What becomes of damaged pages.
+    /// How reads treat damaged pages.
     pub(crate) fn read_policy(&self) -> ReadPolicy {
         ReadPolicy {
             zero_damaged_pages: self.zero_damaged_pages,
@@ -394,7 +394,7 @@ impl Default for EngineConfig {
     }
 }
 
-/// What a data directory is made with.
+/// How a data directory is made.
 #[derive(Clone, Debug)]
 pub struct InitOptions {
     /// Bytes of a WAL segment: a power of two from 1 MB to 1 GB.

@@ -31,7 +31,7 @@ impl Default for RecoverySettings {
 pub trait RestoreSource: Send + Sync {
     /// Puts a file of the log under `to`, where nothing is; it need not be durable. False: it is
     /// certain that the archive does not have it. Whatever else is in the way is an error, for it
-    /// says nothing about where the log ends: recovery stops, and can be begun again.
+    /// does not mean that the log ends: recovery stops, and can be repeated.
     fn bring(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, String>;
 }
 
@@ -72,7 +72,7 @@ impl RecoveryTarget {
         }
     }
 
-    /// What is begun, in PostgreSQL's words.
+    /// The beginning of such a recovery, in PostgreSQL's words.
     pub(crate) fn beginning(&self) -> String {
         match self {
             RecoveryTarget::Immediate => {
@@ -102,16 +102,15 @@ pub enum TargetTimeline {
     Number(u32),
 }
 
-/// What happens once the target is reached.
+/// What happens when the target is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetAction {
-    /// Waits for an administrator, who would look at the data. Without hot standby that is
-    /// `Shutdown`, as in PostgreSQL.
+    /// Waits for an administrator. Without hot standby this is `Shutdown`, as in PostgreSQL.
     #[default]
     Pause,
-    /// Goes on on a new timeline.
+    /// Continues with a new timeline.
     Promote,
-    /// Stops the engine; recovery goes on with the next start.
+    /// Stops the engine. The next start continues recovery.
     Shutdown,
 }
 
@@ -122,11 +121,11 @@ pub struct RestoreSettings {
     /// Brings a file of the log: `%f` is its name, `%p` where it is to be put, `%r` the oldest file
     /// that is still needed.
     pub restore_command: String,
-    /// What brings files in place of a command: `forebay_archive`.
+    /// The module that fetches files in place of a command: `forebay_archive`.
     pub library: String,
-    /// The archive that `forebay_archive` brings them out of.
+    /// The archive from which `forebay_archive` fetches them.
     pub store: ArchiveStore,
-    /// Segments that it fetches before they are asked for; 0: none.
+    /// Number of segments that it fetches ahead. 0: none.
     pub prefetch: usize,
     /// Most bytes of them, in memory.
     pub prefetch_memory: u64,
@@ -136,11 +135,11 @@ pub struct RestoreSettings {
     pub archive_cleanup_command: String,
     /// Where to stop; more than one is refused.
     pub targets: Vec<RecoveryTarget>,
-    /// Whether what is at the target belongs to it.
+    /// Whether recovery includes the target itself.
     pub inclusive: bool,
     /// The timeline.
     pub timeline: TargetTimeline,
-    /// What then.
+    /// What happens when the target is reached.
     pub action: TargetAction,
 }
 
@@ -197,24 +196,24 @@ pub struct RecoveryProgress {
     pub done: bool,
 }
 
-/// What became of the pages that records named (pg_stat_recovery_prefetch).
+/// Pages of records ahead of redo (pg_stat_recovery_prefetch).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefetchStats {
     /// Read ahead.
     pub prefetch: u64,
     /// In memory already.
     pub hit: u64,
-    /// Made anew by their record.
+    /// Initialized by their record.
     pub skip_init: u64,
     /// Not there (yet).
     pub skip_new: u64,
-    /// Brought by their record, as an image.
+    /// Restored from an image in their record.
     pub skip_fpw: u64,
-    /// Another record in the queue had to do with it.
+    /// Changed by another record in the queue.
     pub skip_rep: u64,
 }
 
-/// Is told how far recovery has come.
+/// Called with the progress of recovery.
 #[derive(Clone)]
 pub struct RecoveryReport(pub Arc<dyn Fn(&RecoveryProgress) + Send + Sync>);
 

@@ -1,6 +1,5 @@
-//! A stop while a directory is still being recovered. Recovery ends between two records, and what
-//! fetches files for it is interrupted; nothing is written that a crash at the same place would not
-//! have left, so it goes on with the next start.
+//! A stop during recovery. Recovery ends between two records, and the transfer of files for it is
+//! interrupted. The files are then as after a crash at that place, so the next start continues.
 
 use std::sync::{Arc, Weak};
 
@@ -9,24 +8,23 @@ use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::EngineError;
 
-/// What fetches a file for recovery, and can be told to give up.
+/// Fetches files for recovery, and can be interrupted.
 pub(crate) trait Interruptible: Send + Sync {
-    /// Ends the transfer of a file. Called again, it does so without asking.
+    /// Ends the transfer of a file. Called again, it kills what transfers it.
     fn interrupt(&self);
 }
 
-/// Ends a recovery from outside, whichever thread opens the engine. Once recovery is through it
-/// does nothing. It is for one recovery: who has asked has asked for good, so the next one needs
-/// another.
+/// Ends a recovery from another thread than the one that opens the engine. After the recovery it
+/// does nothing. A request cannot be withdrawn, so each recovery needs its own.
 #[derive(Clone, Default)]
 pub struct RecoveryStop(Arc<State>);
 
 #[derive(Default)]
 struct State {
     asked: AtomicBool,
-    /// A file could not be brought after that: because of it, as far as anybody can tell.
+    /// Whether a file could not be fetched after the request, presumably because of it.
     cut: AtomicBool,
-    /// What brings files just now.
+    /// What is fetching files.
     restore: Mutex<Option<Weak<dyn Interruptible>>>,
 }
 
@@ -37,8 +35,8 @@ impl std::fmt::Debug for RecoveryStop {
 }
 
 impl RecoveryStop {
-    /// Has recovery end soon, with [`EngineError::ShuttingDown`]. A restore_command is told to end;
-    /// asked again, it is killed.
+    /// Makes recovery end soon, with [`EngineError::ShuttingDown`]. Terminates a restore_command;
+    /// called again, kills it.
     pub fn ask(&self) {
         self.0.asked.store(true, Ordering::SeqCst);
         let restore = self.0.restore.lock().as_ref().and_then(Weak::upgrade);
@@ -47,22 +45,22 @@ impl RecoveryStop {
         }
     }
 
-    /// Whether somebody has asked.
+    /// Whether a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.0.asked.load(Ordering::Relaxed)
     }
 
-    /// Fails if somebody has asked.
+    /// Fails if a stop was requested.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         if self.is_asked() { Err(EngineError::ShuttingDown) } else { Ok(()) }
     }
 
-    /// A file could not be brought.
+    /// A file could not be fetched.
     pub(crate) fn note_failure(&self) {
         self.0.cut.fetch_or(self.is_asked(), Ordering::SeqCst);
     }
 
-    /// What an error of recovery means: the stop, if that has led to it.
+    /// Replaces an error of recovery by the stop that led to it, if one did.
     pub(crate) fn judge(&self, error: EngineError) -> EngineError {
         if !matches!(error, EngineError::ShuttingDown) && !self.0.cut.load(Ordering::SeqCst) {
             return error;
@@ -71,7 +69,7 @@ impl RecoveryStop {
         EngineError::ShuttingDown
     }
 
-    /// Tells what is to be interrupted.
+    /// Sets what a stop interrupts.
     pub(crate) fn watch(&self, restore: Arc<dyn Interruptible>) -> Result<(), EngineError> {
         let restore: Weak<dyn Interruptible> = Arc::downgrade(&restore);
         *self.0.restore.lock() = Some(restore);

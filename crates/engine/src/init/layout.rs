@@ -1,5 +1,4 @@
-//! Directories and files of a new data directory, with an account of what was made, to be undone on
-//! failure.
+//! Makes the directories and files of a new data directory, and removes them again on failure.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -39,7 +38,7 @@ pub(super) const DIRECTORIES: [&str; 24] = [
     "pg_twophase",
 ];
 
-/// What has been made so far. Dropped without [`Made::keep`], it removes all of it again.
+/// What was made so far. Dropped without [`Made::keep`], it removes that.
 pub(super) struct Made {
     namespace: Arc<dyn Namespace>,
     root: PathBuf,
@@ -49,7 +48,7 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Makes the data directory itself, or takes over an empty one.
+    /// Makes the data directory, or uses an empty one.
     pub(super) fn start(namespace: Arc<dyn Namespace>, root: &Path) -> Result<Made, EngineError> {
         let mut made = Made {
             namespace,
@@ -126,7 +125,7 @@ impl Made {
         disk.write_new(&path, bytes)
     }
 
-    /// Lengthens a file made before from `from` to `to` bytes by writing zeros, and syncs it.
+    /// Extends a file from `from` to `to` bytes with zeros, and syncs it.
     pub(super) fn fill(
         &mut self,
         disk: &mut Disk<'_>,
@@ -194,8 +193,7 @@ fn not_empty(root: &Path, only_lost_found: bool) -> EngineError {
     ))
 }
 
-/// Bytes nobody can guess, for the nonce in pg_control: a hash under keys that come from the
-/// system.
+/// Unpredictable bytes for the nonce in pg_control: a hash with random keys from the system.
 pub(super) fn random_bytes() -> [u8; 32] {
     let mut bytes = [0; 32];
     for (number, chunk) in (0_u64..).zip(bytes.chunks_exact_mut(8)) {

@@ -1,5 +1,5 @@
-//! Making a data directory: PostgreSQL 18's layout, its catalogs as far as the engine keeps them,
-//! and a log that begins with a shutdown checkpoint.
+//! Makes a data directory: PostgreSQL 18's layout, the catalogs that the engine has, and a log that
+//! begins with a shutdown checkpoint.
 //!
 //! - `layout`: directories and files, undone on failure
 //! - `texts`: configuration files
@@ -34,7 +34,7 @@ use crate::directory::VERSION;
 use crate::disk::Disk;
 use crate::error::EngineError;
 
-/// First value of the counter for pages without WAL.
+/// First value of the counter for LSNs of unlogged pages.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);
 
 /// Makes a data directory on the operating system's file systems.
@@ -43,7 +43,7 @@ pub(crate) fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError>
     init_on(dir, options, &Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, config)?)
 }
 
-/// Makes a data directory on what is behind this door.
+/// Makes a data directory over an I/O layer of the caller's.
 pub(crate) fn init_on(
     dir: &Path,
     options: &InitOptions,
@@ -95,7 +95,7 @@ fn write_files(
     made.file(disk, &segment, &first_page)?;
     made.fill(disk, &segment, WAL_BLOCK_SIZE as u64, segments.bytes())?;
     made.file(disk, PATH, &control.encode())?;
-    // The last file: without it nobody takes the directory for a database.
+    // The last file: without it the directory is not a database.
     made.file(disk, "PG_VERSION", version.as_bytes())
 }
 
@@ -157,8 +157,8 @@ fn control_file(segments: SegmentSize) -> (CheckPoint, ControlFile) {
     (checkpoint, control)
 }
 
-/// Unique enough: seconds in the upper half, microseconds and the process in the lower, as
-/// PostgreSQL makes it.
+/// The system identifier, as PostgreSQL makes it: seconds in the upper half, microseconds and the
+/// process in the lower.
 fn system_id() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (now.as_secs() << 32)

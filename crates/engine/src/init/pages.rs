@@ -1,5 +1,5 @@
-//! The first pages of the catalogs: built in memory, every row frozen, so that they are there for
-//! everyone.
+//! The first pages of the catalogs, built in memory. Every row is frozen, so every snapshot sees
+//! it.
 
 use forebay_access::form_row;
 use forebay_access::layout_of;
@@ -10,7 +10,7 @@ use forebay_types::Datum;
 
 use crate::error::EngineError;
 
-/// The bytes of a catalog's file: whole pages with checksums.
+/// The bytes of a catalog's file: pages with checksums.
 pub(super) fn heap_file(
     catalog: &CatalogTable,
     rows: &[Vec<Datum<'_>>],
@@ -52,7 +52,7 @@ fn stamp(tuple: &mut [u8]) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Puts a tuple on the last page, if it has room.
+/// Adds a tuple to the last page, if it has room.
 fn place(pages: &mut [Box<PageBytes>], tuple: &mut [u8]) -> Result<bool, EngineError> {
     let block = u32::try_from(pages.len()).unwrap_or(u32::MAX) - 1;
     let Some(bytes) = pages.last_mut() else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! The first WAL segment: one shutdown checkpoint, from which everything starts.
+//! The first WAL segment: a shutdown checkpoint.
 
 use forebay_format::ids::INVALID_XID;
 use forebay_format::lsn::WAL_BLOCK_SIZE;
@@ -9,16 +9,16 @@ use forebay_format::{Lsn, SegmentSize};
 
 use crate::error::EngineError;
 
-/// The timeline a new directory is on.
+/// The timeline of a new directory.
 pub(super) const TIMELINE: u32 = 1;
 
-/// Where the first record lies: behind the first header of segment 1 (there is no segment 0, so
-/// that no record's position is 0).
+/// LSN of the first record: behind the first page header of segment 1. There is no segment 0, so
+/// that no record has LSN 0.
 pub(super) fn first_record(segments: SegmentSize) -> Lsn {
     segments.start(1).add(LONG_SIZE as u64)
 }
 
-/// The segment's name and its first page; the rest of it is zeros.
+/// The segment's name and its first page. The rest is zeros.
 pub(super) fn first_segment(
     segments: SegmentSize,
     system_id: u64,

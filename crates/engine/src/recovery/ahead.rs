@@ -45,7 +45,7 @@ pub(super) struct ReadAhead<'a> {
     queue: VecDeque<Queued>,
     /// Bytes of the records in the queue.
     bytes: usize,
-    /// How many records in the queue have to do with a page.
+    /// Number of records in the queue that change a page.
     wanted: HashMap<PageTag, u32>,
     /// The last record of the queue changes files.
     barrier: bool,
@@ -100,8 +100,8 @@ impl<'a> ReadAhead<'a> {
         self.reader.end()
     }
 
-    /// Where the log ended, once there are no more records; fails if it does not end there, but is
-    /// damaged or lacks a segment.
+    /// Where the log ended, once there are no more records. Fails if the log is damaged there or
+    /// lacks a segment.
     pub(super) fn check_end(&mut self, be: &mut Backend) -> Result<EndOfWal, EngineError> {
         let end = self
             .reader
@@ -122,7 +122,7 @@ impl<'a> ReadAhead<'a> {
         self.stats
     }
 
-    /// Reads records until the queue is full or a reason says to wait. What they need is submitted
+    /// Reads records until the queue is full or must wait. Submits the reads of their pages
     /// together, neighbours as one.
     fn fill(&mut self, be: &mut Backend) -> Result<(), EngineError> {
         be.io.begin_batch();
@@ -149,7 +149,7 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// Is there room for more reads?
+    /// Whether more reads may start.
     fn may_read(&mut self, be: &mut Backend) -> bool {
         if self.under_way.len() >= self.settings.io_concurrency {
             self.under_way.retain(|&read| !be.io.is_done(read));
@@ -157,7 +157,7 @@ impl<'a> ReadAhead<'a> {
         self.under_way.len() < self.settings.io_concurrency
     }
 
-    /// Puts a record into the queue, and starts to read what it needs.
+    /// Puts a record into the queue, and starts to read its pages.
     fn take(
         &mut self,
         be: &mut Backend,
@@ -182,7 +182,7 @@ impl<'a> ReadAhead<'a> {
         Ok(())
     }
 
-    /// Starts to read a page if redo will want to read it.
+    /// Starts to read a page if redo will read it.
     fn consider(&mut self, be: &mut Backend, block: &BlockRef<'_>) -> Result<(), EngineError> {
         let count = if block.image.is_some_and(|image| image.apply()) {
             &mut self.stats.skip_fpw
@@ -201,7 +201,7 @@ impl<'a> ReadAhead<'a> {
                         &mut self.stats.prefetch
                     }
                     Prefetched::Cached => &mut self.stats.hit,
-                    // Redo will wait for one.
+                    // Redo waits for one of them.
                     Prefetched::NoBuffer => return Ok(()),
                 }
             }

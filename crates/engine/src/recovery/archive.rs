@@ -1,20 +1,19 @@
 //! Recovery from an archive, to its end or to a target; recovery of a base backup, with the archive
 //! or with the log that came with it.
 //!
-//! 1. the timeline to recover along is chosen, and its history read (`restore`);
-//! 2. the checkpoint that backup_label or pg_control names is found; it must lie on that timeline's
-//!    past;
-//! 3. everything is synced, pg_control says "in archive recovery", and takes over from backup_label
-//!    what that says;
-//! 4. the log is replayed (`replay`), once, each segment when it is wanted, until its end or the
-//!    target (`target`). Before the files are consistent nobody may stop: until the record that
-//!    says where the backup ended, and as far as any page has got (`floor`);
-//! 5. unlogged tables are emptied (`unlogged`);
-//! 6. where the archive was asked for, a new timeline begins (`branch`).
+//! 1. choose the timeline to recover along, and read its history (`restore`);
+//! 2. find the checkpoint that backup_label or pg_control names; it must lie on that timeline's
+//!    history;
+//! 3. sync everything, and note in pg_control "in archive recovery" and what backup_label says;
+//! 4. replay the log (`replay`), fetching each segment when it is needed, up to its end or to the
+//!    target (`target`). Replay may not stop before the files are consistent: before the record of
+//!    the backup's end, and before the newest page (`floor`);
+//! 5. empty unlogged tables (`unlogged`);
+//! 6. with an archive, begin a new timeline (`branch`).
 //!
-//! Recovery of a crash looks through the log before it changes anything. Here that would take
-//! bringing all of it twice; so a record that nobody can redo stops recovery in the middle, where
-//! it can be begun again.
+//! Crash recovery checks the whole log before it changes anything. Here all segments would have to
+//! be fetched twice. So a record that cannot be redone stops recovery in the middle, and recovery
+//! can be repeated from there.
 
 use std::sync::Arc;
 
@@ -42,11 +41,11 @@ use crate::clock;
 use crate::config::{ArchiveMode, Background, Interruptible, TargetAction, TargetTimeline};
 use crate::error::EngineError;
 
-/// Threads that fetch segments ahead, at most.
+/// Most threads that fetch segments ahead.
 const FETCHERS: usize = 4;
 
 impl Startup<'_> {
-    /// Recovers what `request` asks for.
+    /// Recovers as `request` says.
     pub(super) fn recover_backup(
         &self,
         be: &mut Backend,
@@ -107,7 +106,7 @@ impl Startup<'_> {
         Ok(Arc::new(restore))
     }
 
-    /// How files come out of the archive.
+    /// How files are fetched from the archive.
     fn way(&self, be: &mut Backend) -> Result<Way, EngineError> {
         let settings = &self.config.restore;
         let refuse = |message: String| Err(EngineError::statement("22023", message));
@@ -136,7 +135,7 @@ impl Startup<'_> {
         }
     }
 
-    /// Says what is begun; refuses what can't be.
+    /// Logs what begins. Refuses what is impossible.
     fn tell_beginning(
         &self,
         control: &ControlFile,
@@ -214,7 +213,7 @@ impl Startup<'_> {
         }
     }
 
-    /// The checkpoint that recovery begins at.
+    /// The checkpoint at which recovery begins.
     fn first_checkpoint(
         &self,
         be: &mut Backend,
@@ -253,8 +252,8 @@ impl Startup<'_> {
         Ok(found)
     }
 
-    /// Where the log in the directory ends, where a server has written its pages along it: they may
-    /// be as new as that.
+    /// Where the log in the directory ends. Its pages may be as new as that, if a server has
+    /// written them.
     fn local_end(
         &self,
         be: &mut Backend,
@@ -275,7 +274,7 @@ impl Startup<'_> {
         self.scan(be, control, &history, checkpoint, registry).map(Some)
     }
 
-    /// pg_control says what is going on, and what backup_label said.
+    /// Notes the recovery in pg_control, with the contents of backup_label.
     fn note_beginning(
         &self,
         be: &mut Backend,
@@ -317,7 +316,7 @@ impl Startup<'_> {
         put_aside()
     }
 
-    /// What the log goes on with: on a new timeline, if the archive was asked for.
+    /// How the log goes on: on a new timeline, if recovery was from an archive.
     fn conclude(
         &self,
         be: &mut Backend,
@@ -359,7 +358,7 @@ impl Startup<'_> {
         Ok(started)
     }
 
-    /// Begins a new timeline, or goes on with the one that an earlier attempt has begun.
+    /// Begins a new timeline, or continues the one that an earlier attempt began.
     fn end_archive_recovery(
         &self,
         be: &mut Backend,
@@ -398,7 +397,7 @@ impl Startup<'_> {
     }
 }
 
-/// The checkpoint must lie on the past of the timeline that is recovered along.
+/// Fails unless the checkpoint lies on the history of the timeline.
 fn check_past(
     control: &ControlFile,
     request: &Request,
@@ -432,7 +431,7 @@ fn check_past(
     Ok(())
 }
 
-/// What the files may have got to must lie on the past of the timeline that is recovered along.
+/// Fails unless the minimum recovery point lies on the history of the timeline.
 fn check_contains(history: &TimelineHistory, point: Lsn, timeline: u32) -> Result<(), EngineError> {
     if history.at(Lsn(point.0.saturating_sub(1))) == timeline {
         return Ok(());

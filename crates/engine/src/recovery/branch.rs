@@ -26,24 +26,24 @@ use crate::error::EngineError;
 
 /// The file that asks for recovery from an archive.
 pub(super) const SIGNAL: &str = "recovery.signal";
-/// The file that says that recovery has come to its end.
+/// The file that says that recovery has ended.
 pub(super) const ENDING: &str = "recovery.ending";
-/// A history file until it is whole; the log's start removes such files.
+/// Name of a history file until it is complete. The log's start removes such files.
 const TEMPORARY: &str = "xlogtemp.history";
 
-/// A timeline that has been begun.
+/// A timeline that recovery has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
     /// Its number.
     pub(super) timeline: u32,
-    /// Where it leaves its parent.
+    /// Where it branches off its parent.
     pub(super) at: Lsn,
-    /// Why there, as its history file says.
+    /// The reason, for its history file.
     pub(super) reason: String,
 }
 
 impl Begun {
-    /// Reads the text of the file.
+    /// Parses the file's text.
     pub(super) fn parse(text: &str) -> Option<Begun> {
         let mut fields = text.lines().next()?.splitn(3, '\t');
         let (timeline, at) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
@@ -58,21 +58,21 @@ impl Begun {
 /// What is to be done once the log has started on a new timeline.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
-    /// Files of the log that the archive is to be told of.
+    /// Files of the log to be announced to the archiver.
     pub(crate) announce: Vec<String>,
 }
 
-/// A directory whose recovery has come to its end.
+/// A directory whose recovery has ended.
 pub(super) struct Branch<'a> {
     pub(super) dir: &'a Path,
     pub(super) aio: &'a Arc<Aio>,
     pub(super) size: SegmentSize,
-    /// Whether there is an archive to be written to.
+    /// Whether the log is archived.
     pub(super) archives: bool,
 }
 
 impl Branch<'_> {
-    /// Begins a timeline. `parent` is the history of the timeline that was recovered along.
+    /// Begins a timeline. `parent` is the history of the recovered timeline.
     pub(super) fn begin(
         &self,
         io: &mut Backend,
@@ -95,8 +95,8 @@ impl Branch<'_> {
         Ok(self.aio.namespace().sync_dir(self.dir)?)
     }
 
-    /// The history file gets its name when it is whole; one that is there is not replaced. What
-    /// earlier ones say for people is kept.
+    /// Writes the history file. It gets its name when it is complete, and replaces none. Comments
+    /// of earlier history files are kept.
     fn write_history(
         &self,
         io: &mut Backend,
@@ -122,7 +122,7 @@ impl Branch<'_> {
         let own = history.to_text(&begun.reason);
         text.push_str(own.lines().last().unwrap_or_default());
         text.push('\n');
-        // Should the parent's file be gone, or say something else, what is known counts.
+        // If the parent's file is missing or differs, the history in memory is used.
         if TimelineHistory::parse(begun.timeline, &text).ok().as_ref() != Some(history) {
             text = own;
         }
@@ -132,9 +132,8 @@ impl Branch<'_> {
         Ok(self.aio.namespace().sync_dir(wal)?)
     }
 
-    /// Tidies the log's directory, on which a new timeline has begun: what lies behind is no past
-    /// of this server. The last segment of the parent is kept for the archive as what it is, a part
-    /// of one.
+    /// Removes segments of the parent that lie after the branch point: they are not part of this
+    /// server's history. The parent's last segment is kept for the archive as a partial one.
     pub(super) fn tidy(&self, io: &mut Backend, begun: &Begun) -> Result<Ended, EngineError> {
         let wal = self.dir.join("pg_wal");
         let namespace = self.aio.namespace();
@@ -175,7 +174,7 @@ impl Branch<'_> {
     }
 }
 
-/// The history of the timeline that a position is on: timelines that begin behind it were not
+/// The history of the timeline on which a position lies. Timelines that begin after it were not
 /// reached.
 fn until(history: &TimelineHistory, at: Lsn) -> TimelineHistory {
     let mut stretches = history.stretches().iter().filter(|stretch| stretch.begin <= at);
@@ -185,7 +184,7 @@ fn until(history: &TimelineHistory, at: Lsn) -> TimelineHistory {
     })
 }
 
-/// The checkpoint at the end of recovery is durable: nothing of recovery is needed any more.
+/// Removes the files of recovery, after the checkpoint at its end.
 pub(crate) fn finish(core: &Core, io: &mut Backend) -> Result<(), EngineError> {
     remove(io, &core.dir.join(ENDING))?;
     core.aio.namespace().sync_dir(&core.dir)?;
@@ -199,7 +198,7 @@ pub(crate) fn finish(core: &Core, io: &mut Backend) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Runs a command that recovery does not depend on.
+/// Runs a command whose failure does not matter to recovery.
 pub(super) fn run_command(dir: &Path, setting: &'static str, template: &str, oldest: &str) {
     let command = match substitute(template, setting, &[('r', oldest)]).map_err(placeholder) {
         Ok(command) => command,

@@ -44,8 +44,8 @@ impl Startup<'_> {
         Ok(scan)
     }
 
-    /// Replays the log up to its end, empties unlogged tables, and clears pg_xact of ids that the log
-    /// does not know.
+    /// Replays the log up to its end, empties unlogged tables, and clears pg_xact of ids that the
+    /// log does not know.
     pub(super) fn replay(
         &self,
         be: &mut Backend,

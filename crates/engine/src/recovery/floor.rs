@@ -1,8 +1,8 @@
-//! The point that recovery from an archive must get to again before anybody may look at the files:
-//! no page is written that is newer than what pg_control says of it, so that one who begins
-//! recovery again, perhaps with another target, is not shown a past that the pages are ahead of.
+//! The minimum recovery point of a recovery from an archive. Before a page is written, pg_control
+//! is made to name a point at or after the page's LSN. A repeated recovery, perhaps with an earlier
+//! target, must reach that point before the files are consistent.
 //!
-//! In production the log takes that place: no page is written before its log.
+//! In production the log takes that place: no page is written before its log is durable.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use forebay_wal::Wal;
 use crate::control::Control;
 use crate::error::EngineError;
 
-/// What the buffer pool asks before it writes pages: pg_control while recovery from an archive is
-/// going on, then the log.
+/// Called by the buffer pool before it writes pages. Asks pg_control during recovery from an
+/// archive, and the log later.
 #[derive(Debug)]
 pub(crate) struct Floor {
     control: Arc<Control>,
@@ -40,13 +40,13 @@ impl Floor {
         self.replayed.store(end.0, Ordering::Release);
     }
 
-    /// Recovery has ended: from now on there is a log.
+    /// Recovery has ended, and the log has started.
     pub(crate) fn hand_over(&self, wal: &Arc<Wal>) {
         let _ = self.wal.set(Arc::clone(wal));
     }
 
-    /// Makes sure that pg_control names `upto`, or a later point. As it is written and synced each
-    /// time, it is set to all that has been redone at once.
+    /// Makes pg_control name `upto` or a later point. To save syncs, it names everything that has
+    /// been redone.
     pub(super) fn raise(&self, io: &mut Backend, upto: Lsn) -> Result<(), EngineError> {
         let point = upto.max(Lsn(self.replayed.load(Ordering::Acquire)));
         self.control.raise_min_recovery(io, point, self.timeline.load(Ordering::Relaxed))

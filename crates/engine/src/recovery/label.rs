@@ -1,5 +1,5 @@
-//! backup_label: where the recovery of a base backup begins. pg_control, which was copied with the
-//! rest, may know a later checkpoint, from which the pages copied before it could not be recovered.
+//! backup_label: where the recovery of a base backup begins. The copied pg_control may name a later
+//! checkpoint, from which pages that were copied earlier could not be recovered.
 
 use forebay_format::backup_label::BackupLabel as Label;
 use forebay_format::{Lsn, SegmentSize};
@@ -14,22 +14,22 @@ pub(super) const OLD: &str = "backup_label.old";
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BackupLabel {
-    /// The redo pointer of the checkpoint that the backup began with.
+    /// The redo pointer of the checkpoint at which the backup began.
     pub(super) start: Lsn,
     /// That checkpoint's record.
     pub(super) checkpoint: Lsn,
-    /// The timeline that they are on.
+    /// Their timeline.
     pub(super) timeline: u32,
-    /// The log must tell where the backup ended.
+    /// Whether the log must say where the backup ended.
     pub(super) end_required: bool,
-    /// It was taken from a standby, whose pg_control tells where it ended.
+    /// Whether it was taken from a standby, whose pg_control says where it ended.
     pub(super) from_standby: bool,
-    /// What the user called it.
+    /// Its name.
     pub(super) label: String,
 }
 
 impl BackupLabel {
-    /// Reads the file's text.
+    /// Parses the file's text.
     pub(super) fn parse(text: &str, size: SegmentSize) -> Result<BackupLabel, EngineError> {
         if text.lines().any(|line| line.starts_with("INCREMENTAL FROM LSN:")) {
             return Err(EngineError::statement(

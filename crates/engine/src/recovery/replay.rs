@@ -1,13 +1,12 @@
-//! Replay of a log that comes out of an archive: up to a target or to its end, once.
+//! Replays a log from an archive, up to a target or to its end.
 //!
 //! ```text
 //!   record ─▶ stop before it? ─▶ redo ─▶ end of the backup? consistent? ─▶ stop after it?
 //!          ─▶ restart point?
 //! ```
 //!
-//! A restart point is what a checkpoint is to recovery: behind a checkpoint's record everything is
-//! made durable, so that recovery which is begun again begins there. It is made where that much log
-//! or time has passed that a checkpoint would be due.
+//! A restart point is a checkpoint of recovery: after the record of a checkpoint everything is made
+//! durable, and a repeated recovery begins there. It is made when a checkpoint would be due.
 
 use std::sync::Arc;
 
@@ -54,7 +53,7 @@ pub(super) struct Replayed {
     pub(super) timeline: u32,
     pub(super) counters: Counters,
     pub(super) end: End,
-    /// The redo pointer that recovery would begin at again.
+    /// The redo pointer at which a repeated recovery would begin.
     pub(super) redo: Lsn,
 }
 
@@ -70,7 +69,7 @@ pub(super) enum End {
 struct Consistency {
     /// The log must be replayed up to here.
     needed: Lsn,
-    /// The redo pointer of a backup whose end has not been seen yet.
+    /// The redo pointer of a backup whose end was not reached yet.
     backup_start: Lsn,
     reached: bool,
 }
@@ -81,7 +80,7 @@ struct Restart {
     at: Instant,
 }
 
-/// Replay under way.
+/// Replay in progress.
 struct Replay<'a, 's> {
     startup: &'s Startup<'a>,
     course: &'s Course<'s>,
@@ -148,7 +147,7 @@ impl Startup<'_> {
 }
 
 impl Replay<'_, '_> {
-    /// Redoes a record. Some: recovery stops, before it or behind it.
+    /// Redoes a record. Some: recovery stops, before or after it.
     fn step(
         &mut self,
         record: &WalRecord,
@@ -175,8 +174,8 @@ impl Replay<'_, '_> {
         Ok(None)
     }
 
-    /// Lets go of segments that replay is past. The one before is kept: the log may go on behind
-    /// the record replayed last.
+    /// Removes segments before the last record. The last one before it is kept, since the log may
+    /// go on in it.
     fn leave_segments(&self, ctx: &RedoContext<'_>, start: Lsn) {
         let number = |lsn| self.control.segment_size.number(lsn);
         if self.last.is_valid() && number(start) != number(self.last) {
@@ -212,7 +211,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Makes a restart point behind a checkpoint's record, if one is due.
+    /// Makes a restart point after the record of a checkpoint, if one is due.
     fn restart_point(
         &mut self,
         record: &WalRecord,
@@ -230,13 +229,12 @@ impl Replay<'_, '_> {
         let writing = &self.startup.config.writing;
         let due = point.redo.since(self.restart.redo) >= writing.max_wal_size
             || self.restart.at.elapsed() >= writing.checkpoint_timeout;
-        // Pages that a later record explains the want of would not be missed any more.
+        // A later recovery would begin after the records of missing pages.
         if !due || point.redo <= self.restart.redo || ctx.check_missing().is_err() {
             return Ok(());
         }
         let (pool, io) = (self.startup.pool, &mut *ctx.be);
-        // Outcomes have no LSN that would hold them back: pages of pg_xact tell of every record so
-        // far.
+        // Pages of pg_xact have no LSN: they contain the outcomes of all records so far.
         self.startup.clog.flush_behind(&mut io.io, |io| {
             forebay_aio::planted_bug!(io.aio(), RecoveryWritesClogEarly, return Ok(()));
             self.course.floor.raise(io, record.end)
@@ -319,7 +317,7 @@ impl Consistency {
     fn of(control: &ControlFile, checkpoint_end: Lsn) -> Consistency {
         Consistency {
             needed: control.min_recovery_point.max(control.backup_end).max(checkpoint_end),
-            // Of one that was taken from a standby, pg_control says where it ended.
+            // For a backup of a standby, pg_control says where it ended.
             backup_start: if control.backup_end.is_valid() {
                 Lsn::INVALID
             } else {

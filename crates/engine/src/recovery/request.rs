@@ -1,14 +1,13 @@
-//! What the files in a data directory ask of a start: recovery from an archive, of a base backup,
-//! or to go on with either.
+//! Files in a data directory that ask for a recovery: from an archive, or of a base backup.
 //!
 //! | file | says |
 //! |---|---|
-//! | recovery.signal | recover from the archive, and go on on a new timeline |
+//! | recovery.signal | recover from the archive, and go on with a new timeline |
 //! | standby.signal | follow another server: refused |
 //! | backup_label | begin where the backup began |
 //! | tablespace_map | the backup had tablespaces: refused |
-//! | pg_twophase/... | transactions are prepared, whose end is still to come: refused |
-//! | pg_replslot/... | replication slots hold the log for others: refused |
+//! | pg_twophase/... | there are prepared transactions: refused |
+//! | pg_replslot/... | there are replication slots: refused |
 //! | recovery.ending | recovery from the archive has ended with this timeline; see `branch` |
 
 use std::path::Path;
@@ -29,8 +28,7 @@ const STANDBY: &str = "standby.signal";
 /// Where tablespaces belong.
 const TABLESPACES: &str = "tablespace_map";
 
-/// Directories whose files say that PostgreSQL has something under way, whose it is, and how to end
-/// it.
+/// Directories whose files are not supported, the reason, and how PostgreSQL removes them.
 const UNDER_WAY: [(&str, &str, &str); 2] = [
     (
         "pg_twophase",
@@ -44,9 +42,9 @@ const UNDER_WAY: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Refuses a directory in which transactions are prepared or replication slots exist, also one of a
-/// server that was stopped. The rows of prepared transactions would count as aborted, and nobody
-/// would hold their locks; the log that a slot needs would go.
+/// Refuses a directory with prepared transactions or replication slots, also after a clean stop.
+/// The rows of prepared transactions would count as aborted and their locks would be lost. The log
+/// that a slot needs would be removed.
 pub(super) fn refuse_under_way(io: &Backend, dir: &Path) -> Result<(), EngineError> {
     for (name, message, hint) in UNDER_WAY {
         let path = dir.join(name);
@@ -66,16 +64,16 @@ pub(super) fn refuse_under_way(io: &Backend, dir: &Path) -> Result<(), EngineErr
 /// A recovery that is more than that of a crash.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// The archive is asked for files of the log, and a new timeline begins at the end.
+    /// Whether to fetch the log from the archive, and to begin a new timeline at the end.
     pub(super) from_archive: bool,
     /// Where the backup began.
     pub(super) label: Option<BackupLabel>,
-    /// A new timeline that an earlier attempt had begun.
+    /// A new timeline that an earlier attempt began.
     pub(super) begun: Option<Begun>,
 }
 
 impl Request {
-    /// Looks at the directory. None: nothing is asked for.
+    /// Reads the directory. None: there is no such file.
     pub(super) fn find(
         io: &mut Backend,
         dir: &Path,
@@ -110,8 +108,8 @@ impl Request {
         Ok(Some(Request { from_archive: signal || begun.is_some(), label, begun }))
     }
 
-    /// The timeline that an earlier attempt had begun. It counts if its history file was written
-    /// and no checkpoint has been made on it; what is left of another one is removed.
+    /// The timeline that an earlier attempt began, if its history file was written and no
+    /// checkpoint was made on it. The rest of any other attempt is removed.
     fn begun(io: &mut Backend, dir: &Path, recovering: bool) -> Result<Option<Begun>, EngineError> {
         let path = dir.join(branch::ENDING);
         let Some(bytes) = Disk::new(io).read(&path)? else { return Ok(None) };

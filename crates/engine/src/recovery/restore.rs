@@ -1,5 +1,5 @@
-//! Files of the log out of the archive: by restore_command, or by restore_library, which fetches
-//! the next ones meanwhile.
+//! Fetches files of the log from the archive: by restore_command, or by restore_library, which
+//! fetches the next ones ahead.
 //!
 //! ```text
 //!   the archive ─▶ pg_wal/RECOVERYXLOG ─(length, cluster)─▶ pg_wal/NAME ─(replayed)─▶ removed
@@ -8,15 +8,14 @@
 //! | the command | means |
 //! |---|---|
 //! | exits 0, and the file is there | it is there |
-//! | exits 1 to 125 | the archive does not have it: the directory's own may do |
+//! | exits 1 to 125 | the archive does not have it: the directory may |
 //! | else, or exits 0 without the file | unknown: recovery stops with an error |
 //!
-//! A library says of itself which of these it is.
+//! A library distinguishes these itself.
 //!
-//! A file of the wrong length, or of another cluster, is an error too: it says nothing about where
-//! the log ends. Segments go once redo is past them, so that an archive of any length can be
-//! recovered from; but with `archive_mode = always` they stay until they are in this server's own
-//! archive as well.
+//! A file of the wrong length, or of another cluster, is an error too: it does not mean that the
+//! log ends. Segments are removed after redo, so that an archive of any length can be recovered
+//! from. With `archive_mode = always` they stay until this server's own archive has them.
 
 use std::path::{Path, PathBuf};
 
@@ -32,27 +31,27 @@ use forebay_wal::{Fetch, FetchFailure, read_history};
 use crate::config::{ArchiveMode, Interruptible, RecoveryStop, RestoreFrom};
 use crate::error::EngineError;
 
-/// Where a segment is put until it has been looked at; PostgreSQL's name.
+/// PostgreSQL's name for a segment that was not checked yet.
 const SEGMENT: &str = "RECOVERYXLOG";
-/// The same for history files.
+/// The same for a history file.
 const HISTORY: &str = "RECOVERYHISTORY";
 /// Bytes of a segment's first page.
 const PAGE: usize = 8192;
 
-/// How files come out of the archive.
+/// How files are fetched from the archive.
 #[derive(Debug)]
 pub(super) enum Way {
-    /// Not at all: only the directory's own files are there.
+    /// Not at all: there are only the files in the directory.
     Nothing,
     /// By restore_command.
     Command(String, Shell),
-    /// By this process itself.
+    /// By restore_library.
     Archive(Restorer),
-    /// By the embedder.
+    /// By the embedding program.
     Other(RestoreFrom),
 }
 
-/// The archive, as it shows itself to recovery.
+/// The archive, for recovery.
 pub(super) struct Restore {
     /// The data directory.
     dir: PathBuf,
@@ -66,17 +65,16 @@ pub(super) struct Restore {
 
 #[derive(Default)]
 struct State {
-    /// The oldest segment that recovery would need if it began again.
+    /// The oldest segment that a repeated recovery would need.
     oldest: String,
-    /// A timeline that is this directory's own: the archive is not asked for it.
+    /// The directory's own timeline, of which nothing is fetched.
     own_timeline: Option<u32>,
-    /// Segments that were brought and are still there, but for those that are to be archived: they
-    /// go when they have been.
+    /// Segments that were fetched and not removed yet, except those to be archived.
     brought: Vec<(u64, String)>,
 }
 
 impl Restore {
-    /// Nothing is asked for yet.
+    /// Fetches nothing yet.
     pub(super) fn new(
         dir: &Path,
         way: Way,
@@ -89,19 +87,19 @@ impl Restore {
         Restore { dir: dir.to_owned(), way, size, system_id, archive_mode, stop, state }
     }
 
-    /// Tells from where on recovery would need segments if it began again. The name of the first.
+    /// Sets the first segment that a repeated recovery would need. Returns its name.
     pub(super) fn set_oldest(&self, timeline: u32, redo: Lsn) -> String {
         let oldest = self.size.file_name(timeline, self.size.number(redo));
         self.state.lock().oldest.clone_from(&oldest);
         oldest
     }
 
-    /// Tells which timeline is not to be asked for.
+    /// Sets the timeline of which nothing is fetched.
     pub(super) fn set_own_timeline(&self, timeline: u32) {
         self.state.lock().own_timeline = Some(timeline);
     }
 
-    /// Removes the segments below `number` that were brought.
+    /// Removes fetched segments below `number`.
     pub(super) fn remove_before(&self, io: &Backend, number: u64) {
         let mut gone = Vec::new();
         self.state.lock().brought.retain(|(n, name)| {
@@ -122,7 +120,7 @@ impl Restore {
         }
     }
 
-    /// Removes what an interrupted attempt left.
+    /// Removes files of an interrupted attempt.
     pub(super) fn clean(&self, io: &Backend) -> Result<(), EngineError> {
         for name in [SEGMENT, HISTORY] {
             remove(io, &self.wal().join(name))?;
@@ -151,7 +149,7 @@ impl Restore {
         Ok(read_history(io, &self.wal(), timeline)?)
     }
 
-    /// The newest timeline from `start` on: numbers are given without gaps.
+    /// The newest timeline from `start` on. Numbers have no gaps.
     pub(super) fn newest(&self, io: &mut Backend, start: u32) -> Result<u32, EngineError> {
         let mut newest = start;
         while self.has_history(io, newest.saturating_add(1))? {
@@ -160,8 +158,8 @@ impl Restore {
         Ok(newest)
     }
 
-    /// Brings a timeline's history file, and makes it durable: what is recovered depends on it.
-    /// True if the archive has it.
+    /// Fetches a timeline's history file, and makes it durable, since recovery depends on it. False
+    /// if the archive does not have it.
     fn fetch_history(&self, io: &mut Backend, timeline: u32) -> Result<bool, EngineError> {
         if timeline <= 1 || self.state.lock().own_timeline == Some(timeline) {
             return Ok(false);
@@ -186,7 +184,7 @@ impl Restore {
         Ok(true)
     }
 
-    /// Brings a segment. True if the archive has it.
+    /// Fetches a segment. False if the archive does not have it.
     fn fetch_segment(&self, io: &mut Backend, name: &str) -> Result<bool, EngineError> {
         let parsed = self.size.parse_file_name(name);
         let (timeline, number) =
@@ -208,7 +206,7 @@ impl Restore {
         sync_restored(io, &temporary)?;
         names.rename(&temporary, &path)?;
         if self.archive_mode == ArchiveMode::Always {
-            // Its mark may be durable before it is.
+            // Before its mark may be durable.
             names.sync_dir(&self.wal())?;
         }
         self.mark(io, name)?;
@@ -218,7 +216,7 @@ impl Restore {
         Ok(true)
     }
 
-    /// Fails on a file that is no segment of this cluster.
+    /// Fails if the file is not a segment of this cluster.
     fn examine(&self, io: &mut Backend, name: &str, path: &Path) -> Result<(), EngineError> {
         let namespace = Arc::clone(io.aio().namespace());
         let file = namespace.open(path, &OpenOptions::READ)?;
@@ -230,8 +228,7 @@ impl Restore {
         }
         let mut page = AlignedBuf::zeroed(PAGE)?;
         io.read_exact_at(&file, 0, &mut page)?;
-        // One that nobody has written to yet may have come there with others. What it says is the
-        // reader's to judge.
+        // An unused segment may have been archived with others. The reader judges its contents.
         let stated = PageHeader::decode(&page)
             .ok()
             .and_then(|header| header.long)
@@ -246,8 +243,8 @@ impl Restore {
         Ok(())
     }
 
-    /// Marks a file that came from the archive as one that need not go there; or, with `always`, as
-    /// one that is to go to an archive of this server's own, unless it has been there.
+    /// Marks a fetched file as archived. With `always` marks it as ready for this server's own
+    /// archive, unless that has it.
     fn mark(&self, io: &mut Backend, name: &str) -> Result<(), EngineError> {
         if self.archive_mode == ArchiveMode::Off {
             return Ok(());
@@ -268,7 +265,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Brings a file. True if it is there then.
+    /// Fetches a file. False if the archive does not have it.
     fn run(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, EngineError> {
         let come = self.run_way(io, name, to).inspect_err(|_| self.stop.note_failure())?;
         if come {
@@ -314,7 +311,7 @@ impl Restore {
             failed(name, &format!("the restore command {why}"))
                 .with_detail(format!("The failed restore command was: {command}"))
         };
-        // While a process starts, nobody could finish reads ahead of redo.
+        // While the command runs, this thread cannot complete its reads ahead of redo.
         io.quiesce();
         let ended =
             shell.run(&command).map_err(|error| failed(&format!("could not be run: {error}")))?;
@@ -367,7 +364,7 @@ fn sync_restored(io: &mut Backend, path: &Path) -> Result<(), EngineError> {
     Ok(io.fsync(&file)?)
 }
 
-/// Nobody knows whether the archive has a file.
+/// It is unknown whether the archive has a file.
 fn failed(name: &str, why: &str) -> EngineError {
     EngineError::statement(
         "58030",
@@ -379,13 +376,13 @@ fn failed(name: &str, why: &str) -> EngineError {
     )
 }
 
-/// A command that can't be built.
+/// A command with a wrong placeholder.
 pub(super) fn placeholder(error: PlaceholderError) -> EngineError {
     let detail = error.detail.clone();
     EngineError::statement("22023", error.to_string()).with_detail(detail)
 }
 
-/// Removes a file that may be there.
+/// Removes a file if it exists.
 pub(super) fn remove(io: &Backend, path: &Path) -> Result<(), EngineError> {
     match io.aio().namespace().unlink(path) {
         Err(error) if !error.is_not_found() => Err(error.into()),

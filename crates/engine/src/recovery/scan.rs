@@ -1,10 +1,8 @@
-//! The log looked through before anything is changed: where it ends, and whether redo can do all of
-//! it.
+//! Reads the log before anything is changed: finds its end, and checks that redo can do all of it.
 //!
-//! A log that is damaged in the middle, that lacks a segment, or that has records nobody here
-//! knows, is refused while the directory is still as the crash left it: what is missing may be
-//! found again, or another server may recover it. That takes reading the log twice, which costs
-//! little beside redo.
+//! A log that is damaged in the middle, lacks a segment, or has records of unknown kinds is refused
+//! while the directory is as the crash left it. Then the missing part may be found, or another
+//! server may recover the directory. Reading the log twice costs little compared with redo.
 
 use forebay_access::redo::Registry;
 use forebay_format::{Lsn, timeline::TimelineHistory};
@@ -15,17 +13,17 @@ use super::timeline::Follower;
 use crate::config::RecoveryStop;
 use crate::error::EngineError;
 
-/// What a look through the log found.
+/// What reading the log found.
 pub(super) struct Scan {
     /// Where it ends.
     pub(super) end: EndOfWal,
-    /// Records up to there.
+    /// Number of records.
     pub(super) records: u64,
     /// The timeline at the end.
     pub(super) timeline: u32,
 }
 
-/// Reads all of a log. `needed` is a position that it must reach, and why.
+/// Reads the whole log. `needed` is a position that it must reach, and the reason.
 pub(super) fn scan(
     io: &mut forebay_aio::Backend,
     mut reader: WalReader,
@@ -60,7 +58,7 @@ pub(super) fn scan(
     Ok(Scan { end, records, timeline: follower.timeline() })
 }
 
-/// Takes a record apart.
+/// Decodes a record.
 pub(super) fn decode(
     record: &WalRecord,
 ) -> Result<forebay_format::wal::DecodedRecord<'_>, EngineError> {

@@ -23,10 +23,10 @@ use crate::config::{EngineConfig, RecoveryProgress};
 use crate::control::Control;
 use crate::error::EngineError;
 
-/// Records between two reports.
+/// Number of records between two reports.
 pub(super) const REPORT_EVERY: u64 = 20_000;
 
-/// What the log goes on with.
+/// The result of recovery, with which the log goes on.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) resume: Resume,
@@ -35,13 +35,13 @@ pub(crate) struct Started {
     pub(crate) recovered: bool,
     /// End of the last checkpoint's record.
     pub(crate) checkpoint_end: Lsn,
-    /// The timeline that the log goes on with.
+    /// The timeline of the log.
     pub(crate) timeline: u32,
     /// The timeline before that, or the same.
     pub(crate) came_from: u32,
-    /// What the buffer pool has asked before it wrote pages, and goes on asking.
+    /// What the buffer pool calls before it writes pages.
     pub(crate) floor: Option<Arc<Floor>>,
-    /// What remains to be done once a new timeline has begun.
+    /// What remains to be done if a new timeline was begun.
     pub(crate) ended: Option<Ended>,
 }
 
@@ -81,9 +81,8 @@ impl Startup<'_> {
         WalReader::new(Arc::clone(self.aio), config, start).with_history(history.clone())
     }
 
-    /// Whether the log is read past the kernel's cache although its setting does not ask for that:
-    /// after a failed sync the cache holds, as clean pages, what never reached the disk. Only where
-    /// the file system can.
+    /// Whether the log is read past the kernel's cache although io_direct does not ask for it.
+    /// After a failed sync the cache may hold, as clean, pages that never reached the disk.
     pub(super) fn reads_direct(&self, control: &ControlFile) -> bool {
         control.state != DbState::ShutDown
             && self.aio.namespace().probe_direct(&self.dir.join("pg_wal")).is_ok()
@@ -130,7 +129,7 @@ impl Startup<'_> {
         Ok(())
     }
 
-    /// Those who redo: the engine's own, and the embedder's.
+    /// The resource managers: the engine's own, and the embedding program's.
     pub(super) fn registry(&self) -> Registry {
         let mut registry = Registry::new();
         for manager in &self.config.resource_managers.0 {

@@ -1,10 +1,9 @@
-//! Makes a data directory durable before recovery trusts it. Links are followed as PostgreSQL
-//! follows them ([`follows`]): what others lead to is somebody else's.
+//! Makes a data directory durable before recovery trusts it. It follows links as PostgreSQL does
+//! ([`follows`]).
 //!
-//! What the dead process wrote may be in the kernel's hands only, and redo leaves pages alone that
-//! look new enough. So every file is synced, many at once, and then dropped from the kernel's
-//! cache: if the process stopped because a sync failed, the kernel still holds, as clean, pages
-//! that are not on the disk.
+//! Pages that the dead process wrote may be only in the kernel's cache, and redo skips pages that
+//! look new enough. So every file is synced, many at once, and then dropped from the cache: after a
+//! failed sync the kernel still holds, as clean, pages that are not on the disk.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -17,10 +16,10 @@ use forebay_aio::{
 use crate::disk::follows;
 use crate::error::EngineError;
 
-/// Syncs under way at a time.
+/// Most syncs in flight.
 const DEPTH: usize = 32;
 
-/// Syncs every file and directory below `dir`; how many files.
+/// Syncs every file and directory below `dir`. Returns the number of files.
 pub(super) fn sync_everything(io: &mut Backend, dir: &Path) -> Result<u64, EngineError> {
     let namespace = Arc::clone(io.aio().namespace());
     let mut syncs = Syncs { namespace: namespace.as_ref(), under_way: VecDeque::new(), files: 0 };
@@ -46,7 +45,7 @@ pub(super) fn sync_everything(io: &mut Backend, dir: &Path) -> Result<u64, Engin
     Ok(syncs.files)
 }
 
-/// Syncs on their way, the oldest first. Dropped, after an error, they end by themselves.
+/// Syncs in flight, the oldest first. If this is dropped after an error, they end by themselves.
 struct Syncs<'a> {
     namespace: &'a dyn Namespace,
     under_way: VecDeque<(WaitRef, File)>,
@@ -54,8 +53,8 @@ struct Syncs<'a> {
 }
 
 impl Syncs<'_> {
-    /// Starts to sync a file. One that may only be read, or not even that, was not written by this
-    /// server.
+    /// Starts to sync a file. A file that cannot be opened for writing was not written by this
+    /// server, and is skipped.
     fn start(&mut self, io: &mut Backend, path: &Path) -> Result<(), EngineError> {
         let opened = match self.namespace.open(path, &OpenOptions::READ_WRITE) {
             Err(error) if error.errno() == Some(Errno::ACCES) => {

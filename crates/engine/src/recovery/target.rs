@@ -1,9 +1,8 @@
-//! How far recovery goes: what PostgreSQL's recovery_target settings say, and the record at which
-//! that is reached.
+//! How far recovery goes: the record at which PostgreSQL's recovery_target settings are reached.
 //!
-//! | target | stops before | stops behind |
+//! | target | stops before | stops after |
 //! |---|---|---|
-//! | consistency (`immediate`) | the first record behind it | - |
+//! | consistency (`immediate`) | the first record after it | - |
 //! | time, inclusive | the first end of a transaction that is later | - |
 //! | time, exclusive | the first end of a transaction at that time or later | - |
 //! | LSN, inclusive | - | the first record that begins there or later |
@@ -28,7 +27,7 @@ pub(super) struct Stop {
     pub(super) reason: String,
 }
 
-/// Looks at each record for the target.
+/// Compares each record with the target.
 pub(super) struct Stopper<'a> {
     target: Option<&'a RecoveryTarget>,
     inclusive: bool,
@@ -73,8 +72,7 @@ impl<'a> Stopper<'a> {
         Stopper { target, inclusive }
     }
 
-    /// Whether to stop before a record is redone. `consistent`: what was redone so far has made the
-    /// files consistent.
+    /// Whether to stop before a record is redone. `consistent`: the files are consistent.
     pub(super) fn before(
         &self,
         record: &RedoRecord<'_>,
@@ -106,7 +104,7 @@ impl<'a> Stopper<'a> {
         })
     }
 
-    /// Whether to stop behind a record that has been redone.
+    /// Whether to stop after a record that was redone.
     pub(super) fn after(&self, record: &RedoRecord<'_>) -> Result<Option<Stop>, RedoError> {
         let Some(target) = self.target else { return Ok(None) };
         match target {
@@ -198,7 +196,7 @@ mod tests {
             let (before, after) = stops(&target, inclusive, &commit(7, time), 500);
             assert_eq!((before.is_some(), after), (stopped, None), "{time}, {inclusive}");
         }
-        // Nothing else has a time that counts.
+        // Other records have no time.
         assert_eq!(stops(&RecoveryTarget::Time(1), true, &point("x"), 500), (None, None));
     }
 

@@ -1,4 +1,4 @@
-//! The timeline that recovery is on: records say when it changes.
+//! The timeline on which recovery is. Records say when it changes.
 
 use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::{Rmgr, xlog};
@@ -15,12 +15,12 @@ impl<'a> Follower<'a> {
         Follower { history, timeline }
     }
 
-    /// The timeline of the record seen last.
+    /// The timeline of the last record.
     pub(super) fn timeline(&self) -> u32 {
         self.timeline
     }
 
-    /// Notes what a record says of the timeline; fails where it contradicts the history.
+    /// Notes a record's timeline. Fails if it contradicts the history.
     pub(super) fn follow(&mut self, record: &RedoRecord<'_>) -> Result<(), RedoError> {
         if record.record.header.rmgr != Rmgr::XLOG {
             return Ok(());

@@ -1,10 +1,9 @@
-//! Unlogged tables, which a recovery empties. Their changes are not in the log, so nothing is known
-//! of their pages; what the log knows is the init fork, which holds an empty table. It becomes the
-//! main fork, and the other forks go.
+//! Empties unlogged tables after a recovery. Their changes are not in the log, so their pages are
+//! unknown. The log has their init fork, an empty table: it becomes the main fork, and the other
+//! forks are removed.
 //!
-//! That is done once redo is through and the init forks are what the log says, and it is durable
-//! before the checkpoint that ends recovery: one that is begun again does it again. Nothing in
-//! between looks at these tables. A server that was stopped keeps them.
+//! This is done after redo, and is durable before the checkpoint that ends recovery. Until then a
+//! repeated recovery does it again. A clean stop keeps unlogged tables.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,7 +31,7 @@ impl Startup<'_> {
                 continue;
             }
             if tables == 0 {
-                // The files are copied, and pages of theirs may be in memory only.
+                // The files are copied, and some of their pages may be in memory only.
                 self.pool.write_dirty(be, WriteScope::All)?;
             }
             tables += unlogged.len();
@@ -54,7 +53,7 @@ impl Startup<'_> {
     }
 }
 
-/// A file that holds a segment of a relation's fork.
+/// A segment file of a relation's fork.
 #[derive(Debug, PartialEq, Eq)]
 struct RelationFile {
     name: String,
@@ -65,7 +64,7 @@ struct RelationFile {
 }
 
 impl RelationFile {
-    /// None if it is no relation's, or a temporary one's.
+    /// None if it is not a relation's file, or a temporary relation's.
     fn parse(name: &str) -> Option<RelationFile> {
         let is_number =
             |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -89,7 +88,7 @@ fn relation_files(names: &dyn Namespace, dir: &Path) -> Result<Vec<RelationFile>
     Ok(files.filter_map(|entry| RelationFile::parse(entry.name.to_str()?)).collect())
 }
 
-/// Makes a segment of the main fork out of the same one of the init fork. It is not there yet.
+/// Copies a segment of the init fork to the main fork, which does not exist.
 fn copy(io: &mut Io, dir: &Path, init: &RelationFile) -> Result<(), EngineError> {
     let bytes = io.read_file(&dir.join(&init.name))?;
     let path = dir.join(format!("{}{}", init.relation, init.segment));

@@ -26,25 +26,25 @@ use crate::core::Core;
 use crate::disk::Disk;
 use crate::error::EngineError;
 
-/// Longest label.
+/// Most bytes of a label.
 const MOST_LABEL: usize = 1024;
-/// How often the archive is looked at by who waits for it.
+/// How often a waiter checks the archive.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What a backup needs beside the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupEnd {
-    /// It is consistent when the log is replayed up to here.
+    /// The backup is consistent when the log is replayed up to here.
     pub lsn: Lsn,
     /// The contents of backup_label.
     pub label: String,
-    /// Whether the log is archived. If not, the caller has to see to it.
+    /// Whether the log is archived. If not, the caller must save it.
     pub archived: bool,
 }
 
 impl Session {
-    /// Begins a base backup, which is this session's: where recovery from it begins. The checkpoint
-    /// is made at once if `fast`, or else at its usual pace.
+    /// Begins a base backup, which belongs to this session. Returns where recovery from it begins.
+    /// With `fast` the checkpoint is made at once, otherwise at its usual pace.
     pub fn start_backup(&mut self, label: &str, fast: bool) -> Result<Lsn, EngineError> {
         if self.backup.is_some() {
             return Err(EngineError::statement(
@@ -82,10 +82,10 @@ impl Session {
         label: &str,
         fast: bool,
     ) -> Result<BackupLabel, EngineError> {
-        // What recovery needs begins in a segment that holds nothing older.
+        // The log that recovery needs begins in a new segment.
         self.switch_wal()?;
         let size = core.wal.config().segment_size;
-        // Not in a hurry, a checkpoint of an idle system may not take place at all.
+        // A checkpoint that is not fast is skipped on an idle system.
         let mut causes = if fast { Causes::DEMAND } else { Causes::TIME };
         loop {
             self.checkpoint_for(causes)?;
@@ -108,8 +108,8 @@ impl Session {
         }
     }
 
-    /// Ends the backup. With `wait`, and if there is an archive, waits until it has all WAL that
-    /// the backup needs; interrupted in that, the backup is over all the same.
+    /// Ends the backup. With `wait`, and if there is an archive, waits until that has all WAL which
+    /// the backup needs. An interrupt ends the wait; the backup has ended anyway.
     pub fn stop_backup(&mut self, wait: bool) -> Result<BackupEnd, EngineError> {
         let Some(label) = self.backup.take() else {
             return Err(EngineError::statement("55000", "backup is not in progress")
@@ -130,7 +130,7 @@ impl Session {
         Ok(BackupEnd { lsn, label: label.to_text(), archived })
     }
 
-    /// Where it ends, and the files that the archive must have.
+    /// Returns where the backup ends, and the files that the archive must have.
     fn end_backup(
         &mut self,
         core: &Core,
@@ -155,12 +155,12 @@ impl Session {
         let end: Lsn = end.map_err(|error: EngineError| core.fatal.check(error))?;
         let size = core.wal.config().segment_size;
         let last = size.file_name(core.wal.config().timeline, size.number_before(end));
-        // In the log's own directory: it is not asked again whether its names are durable.
+        // Whether its name is durable does not matter.
         let history = self.write_history(core, label, end, &last);
         Ok((end, [last, history.map_err(|error| core.fatal.check(error))?]))
     }
 
-    /// The backup history file: in the log's directory, for the archive and for people.
+    /// Writes the backup history file into pg_wal, for the archive.
     fn write_history(
         &mut self,
         core: &Core,
@@ -182,7 +182,7 @@ impl Session {
         Ok(name)
     }
 
-    /// Those of earlier backups go once the archive has them.
+    /// Removes history files of earlier backups that the archive has.
     fn remove_old_histories(
         &mut self,
         core: &Core,
@@ -207,7 +207,7 @@ impl Session {
         let mut told = false;
         while !self.is_archived(core, name)? {
             if core.config.background == Background::Stepped {
-                // Who waits without threads does their work.
+                // Without threads the waiter does their work.
                 core.archiving.step(&mut self.backend).map_err(|error| core.fatal.check(error))?;
                 if self.is_archived(core, name)? {
                     break;
@@ -223,7 +223,7 @@ impl Session {
         Ok(())
     }
 
-    /// Has the archive a file of pg_wal, or is there no archive?
+    /// Whether the archive has a file of pg_wal, or there is no archive.
     fn is_archived(&self, core: &Core, name: &str) -> Result<bool, EngineError> {
         if !core.wal.is_archiving() {
             return Ok(true);
@@ -235,11 +235,11 @@ impl Session {
         if names.exists(&mark("done"))? {
             return Ok(true);
         }
-        // A segment goes only when the archive has it; its marks go with it.
+        // A segment is removed, with its marks, only when the archive has it.
         Ok(!names.exists(&mark("ready"))? && !names.exists(&wal.join(name))?)
     }
 
-    /// The session ends: what it has begun can't be ended by anybody else.
+    /// Ends the session's backup with the session: no other session can end it.
     pub(super) fn leave_backup(&mut self) {
         if self.backup.take().is_some() {
             tracing::warn!(

@@ -1,4 +1,4 @@
-//! The buffer pool through a session's eyes: sizes, prewarming, and orders about buffers.
+//! Sizes of relations, prewarming, and functions for single buffers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,18 +14,17 @@ use super::state::Session;
 use super::temp_tables::owner_number;
 use crate::error::EngineError;
 
-/// Which of a fork's blocks to prewarm: as the user gave them, None for the first and the last
-/// there is.
+/// The blocks of a fork to prewarm, as the user gave them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockRange {
-    /// The first.
+    /// The first one. None: the fork's first.
     pub first: Option<i64>,
-    /// The last.
+    /// The last one. None: the fork's last.
     pub last: Option<i64>,
 }
 
 impl BlockRange {
-    /// The blocks of a fork that has `blocks` of them.
+    /// The range in a fork of `blocks` blocks.
     fn within(self, blocks: u32) -> Result<Range<u32>, EngineError> {
         let last = i64::from(blocks) - 1;
         let check = |word: &str, given: Option<i64>, default: i64| match given {
@@ -44,12 +43,12 @@ impl BlockRange {
 }
 
 impl Session {
-    /// The blocks of a table's main fork.
+    /// Number of blocks of a table's main fork.
     pub fn relation_blocks(&mut self, table: &Table) -> Result<u32, EngineError> {
         Ok(self.fork_blocks(table, Fork::Main)?.unwrap_or(0))
     }
 
-    /// The blocks of a fork of a table; None if it does not exist.
+    /// Number of blocks of a fork of a table. None if it does not exist.
     pub fn fork_blocks(&mut self, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
         self.call(|session, core| {
             let own = table.temp.is_none_or(|slot| session.temp.owns(slot));
@@ -58,13 +57,13 @@ impl Session {
         })
     }
 
-    /// Brings a table's blocks in; the number of blocks.
+    /// Loads a table into memory. Returns the number of blocks.
     pub fn prewarm(&mut self, table: &Table, mode: PrewarmMode) -> Result<u64, EngineError> {
         self.prewarm_range(table, mode, Fork::Main, BlockRange::default())
     }
 
-    /// Brings some blocks of a fork of a table in; the number of blocks. The table is locked
-    /// against being dropped meanwhile.
+    /// Loads blocks of a fork of a table into memory. Returns their number. A lock protects the
+    /// table from being dropped meanwhile.
     pub fn prewarm_range(
         &mut self,
         table: &Table,
@@ -94,13 +93,13 @@ impl Session {
         })
     }
 
-    /// Empties a buffer of the pool, by its number from 0, unless it is in use. None if there is no
-    /// such buffer.
+    /// Evicts the page in a buffer, unless it is in use. Buffers are numbered from 0. None if there
+    /// is no such buffer.
     pub fn evict_buffer(&mut self, buffer: u32) -> Result<Option<Evicted>, EngineError> {
         self.call(|session, core| Ok(core.pool.evict_buffer(&mut session.backend, buffer)?))
     }
 
-    /// Empties the buffers that hold pages of a table, but for those in use.
+    /// Evicts the pages of a table, except those in use.
     pub fn evict_table(&mut self, table: &Table) -> Result<EvictReport, EngineError> {
         shared_only(table, "pg_buffercache_evict_relation")?;
         self.call(|session, core| {
@@ -109,18 +108,18 @@ impl Session {
         })
     }
 
-    /// Empties all buffers, but for those in use.
+    /// Evicts all pages, except those in use.
     pub fn evict_all(&mut self) -> Result<EvictReport, EngineError> {
         self.call(|session, core| Ok(core.pool.evict_unused(&mut session.backend)?))
     }
 
-    /// Marks the page in a buffer dirty, by the buffer's number from 0, unless it is in use. None
-    /// if there is no such buffer.
+    /// Marks the page in a buffer dirty, unless it is in use. Buffers are numbered from 0. None if
+    /// there is no such buffer.
     pub fn dirty_buffer(&mut self, buffer: u32) -> Result<Option<Dirtied>, EngineError> {
         self.call(|_, core| Ok(core.pool.dirty_buffer(buffer)))
     }
 
-    /// Marks the pages of a table that are in memory dirty, but for those in use.
+    /// Marks the pages of a table in memory dirty, except those in use.
     pub fn dirty_table(&mut self, table: &Table) -> Result<DirtyReport, EngineError> {
         shared_only(table, "pg_buffercache_mark_dirty_relation")?;
         self.call(|session, core| {
@@ -129,7 +128,7 @@ impl Session {
         })
     }
 
-    /// Marks all pages in memory dirty, but for those in use.
+    /// Marks all pages in memory dirty, except those in use.
     pub fn dirty_all(&mut self) -> Result<DirtyReport, EngineError> {
         self.call(|_, core| Ok(core.pool.dirty_pages(None)))
     }
@@ -149,7 +148,7 @@ impl Session {
         })
     }
 
-    /// What the kernel caches of a table's files.
+    /// The part of a table's files that the kernel caches.
     pub fn kernel_cache(&mut self, table: &Table) -> Result<Vec<KernelCached>, EngineError> {
         self.call(|session, core| {
             session.lock_table(core, table, LockMode::AccessShare)?;
@@ -158,7 +157,7 @@ impl Session {
     }
 }
 
-/// Refuses a temporary table, which is not in the pool.
+/// Refuses a temporary table, which is not in the shared pool.
 fn shared_only(table: &Table, function: &str) -> Result<(), EngineError> {
     if !table.is_temporary() {
         return Ok(());
@@ -170,7 +169,7 @@ fn shared_only(table: &Table, function: &str) -> Result<(), EngineError> {
 }
 
 fn fork_blocks(smgr: &Smgr, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
-    // Of another session's temporary table: a look at its files.
+    // Another session's temporary table: only its files are read.
     let owner = table.temp.filter(|_| !smgr.is_temporary());
     let theirs = owner.map(|slot| smgr.temporary(owner_number(slot)));
     let smgr = theirs.as_deref().unwrap_or(smgr);

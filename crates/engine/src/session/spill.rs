@@ -1,4 +1,4 @@
-//! Temporary files: what a statement can't keep in memory.
+//! Temporary files, for what does not fit into memory.
 
 use forebay_storage::{TempOptions, TempWriter};
 
@@ -6,8 +6,8 @@ use super::state::Session;
 use crate::error::EngineError;
 
 impl Session {
-    /// Makes a temporary file. It counts against temp_file_limit, and goes when nobody has it any
-    /// more. Written and read with [`Session::io`].
+    /// Makes a temporary file. It counts against temp_file_limit, and is removed with its last
+    /// user. Written and read with [`Session::io`].
     pub fn temp_file(&mut self, options: TempOptions) -> Result<TempWriter, EngineError> {
         self.check_cancel()?;
         self.temp_space.set_limit(self.settings.temp_file_limit);

@@ -1,14 +1,13 @@
-//! Temporary tables: a session's own, in a namespace of its slot, gone when it ends.
+//! Temporary tables: a session's own, in a namespace of its slot, until it ends.
 //!
-//! They are in the catalogs like any table, so that their making and dropping is as transactional
-//! as any. Their rows are not logged, and their pages are in buffers of the session
-//! (`temp_buffers`), made with its first temporary table, over files named for its slot
-//! (`base/5/t3_16384`). What becomes of the rows at a commit is kept here, as PostgreSQL keeps it
-//! in a backend's memory. The files follow that list: at a transaction's end, those of tables that
-//! are not in it go.
+//! They are in the catalogs like any table, so creating and dropping them is transactional. Their
+//! rows are not logged. Their pages are in buffers of the session (`temp_buffers`), made with its
+//! first temporary table, over files named for its slot (`base/5/t3_16384`). The session keeps a
+//! list of them with their ON COMMIT actions. At a transaction's end it removes the files of tables
+//! that are not in the list.
 //!
-//! What a stop or a crash left behind goes when the engine starts: rows of the catalogs
-//! (`Database::drop_stale_temporary`), and files.
+//! The next start of the engine removes what a stop or a crash left: rows of the catalogs
+//! (`Database::drop_stale_temporary`) and files.
 
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ impl Session {
     ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
             let namespace = session.own_namespace(core)?;
-            // Out of the session while it is lent: whatever happens, it comes back.
+            // Taken out of the session while it is borrowed, and put back in any case.
             let pool = session.take_temp_pool(core)?;
             let made =
                 session.create_in(core, namespace, name, columns, Persistence::Temporary(&pool));
@@ -47,7 +46,7 @@ impl Session {
         })
     }
 
-    /// The namespace of the session's temporary tables, which is made if there is none.
+    /// The namespace of the session's temporary tables. Created if there is none.
     fn own_namespace(&mut self, core: &Core) -> Result<Oid, EngineError> {
         let name = self.temp.namespace();
         if let Some(oid) = self.namespace(core, &name)? {
@@ -59,7 +58,7 @@ impl Session {
         Ok(ddl::create_namespace(&core.database, be, tx, &name)?)
     }
 
-    /// Does what ON COMMIT says, at the end of a transaction that is about to commit.
+    /// Does the ON COMMIT actions of a transaction that is about to commit.
     pub(super) fn before_commit(&mut self, core: &Core) -> Result<(), EngineError> {
         let of = |tables: &[TempTable], what| -> Vec<TempTable> {
             tables.iter().filter(|t| t.on_commit == what && !t.dropped).cloned().collect()
@@ -97,7 +96,7 @@ impl Session {
         })
     }
 
-    /// The session's pool for temporary tables, which is made if there is none.
+    /// The session's pool for temporary tables. Created if there is none.
     fn take_temp_pool(&mut self, core: &Core) -> Result<TempRelations, EngineError> {
         match self.temp.pool.take() {
             Some(pool) => Ok(pool),
@@ -134,7 +133,7 @@ impl Session {
         self.temp.pool.as_ref().filter(|pool| pool.is_used()).map(|pool| pool.pool().buffers())
     }
 
-    /// A transaction is over: the files of temporary tables that are gone go.
+    /// Removes the files of dropped temporary tables at the end of a transaction.
     pub(super) fn end_temp(&mut self, committed: bool) {
         self.temp.end(committed);
         let TempTables { tables, pool: Some(pool), .. } = &self.temp else { return };

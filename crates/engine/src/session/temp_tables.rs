@@ -8,7 +8,7 @@ use forebay_types::Oid;
 /// The name by which every session calls the namespace of its temporary tables.
 pub(super) const PG_TEMP: &str = "pg_temp";
 
-/// What becomes of a temporary table at the end of a transaction.
+/// What happens to a temporary table at the end of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnCommit {
     /// Nothing.
@@ -16,7 +16,7 @@ pub enum OnCommit {
     PreserveRows,
     /// It loses its rows.
     DeleteRows,
-    /// It goes.
+    /// It is dropped.
     Drop,
 }
 
@@ -27,9 +27,9 @@ pub(super) struct TempTable {
     pub(super) name: String,
     pub(super) locator: RelFileLocator,
     pub(super) on_commit: OnCommit,
-    /// Made by the running transaction.
+    /// Whether the running transaction created it.
     pub(super) made: bool,
-    /// Dropped by the running transaction.
+    /// Whether the running transaction dropped it.
     pub(super) dropped: bool,
 }
 
@@ -58,7 +58,7 @@ impl TempTables {
         slot == self.slot
     }
 
-    /// Whether there is one of this name, perhaps.
+    /// Whether there may be one of this name.
     pub(super) fn may_have(&self, name: &str) -> bool {
         self.tables.iter().any(|table| table.name == name)
     }

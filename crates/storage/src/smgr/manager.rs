@@ -138,7 +138,7 @@ impl Smgr {
     }
 
     /// Returns the number of blocks from `block` to the end of its segment.
-    pub fn room_in_segment(&self, block: BlockNumber) -> u32 {
+    pub(crate) fn room_in_segment(&self, block: BlockNumber) -> u32 {
         self.config.segment_blocks - block % self.config.segment_blocks
     }
 
