@@ -1,6 +1,5 @@
-//! Base backups: of a cluster at rest or a running one into an archive, and back. How files are
-//! copied is `forebay_archive`'s; here is the door to the disk, and who may touch the data
-//! directory.
+//! Base backups of a cluster, at rest or running, into an archive, and their restore. The archive
+//! crate copies the files. This module opens the I/O layer and locks the data directory.
 //!
 //! A session begins and ends a backup by `start_backup` and `stop_backup`.
 

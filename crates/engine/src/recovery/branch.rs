@@ -221,7 +221,7 @@ mod tests {
         None => panic!("a size"),
     };
 
-    fn bed() -> (tempfile::TempDir, Arc<Aio>, Backend) {
+    fn fixture() -> (tempfile::TempDir, Arc<Aio>, Backend) {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(dir.path().join("pg_wal/archive_status")).expect("pg_wal");
         let aio = Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_new_timeline_has_its_segment_its_history_and_no_signal() {
-        let (dir, aio, mut io) = bed();
+        let (dir, aio, mut io) = fixture();
         let wal = dir.path().join("pg_wal");
         std::fs::write(dir.path().join(SIGNAL), "").expect("signal");
         std::fs::write(wal.join(SEGMENT.file_name(2, 3)), vec![7; 1 << 20]).expect("segment");
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn what_lies_behind_goes_and_the_parents_last_segment_is_part_of_one() {
-        let (dir, aio, mut io) = bed();
+        let (dir, aio, mut io) = fixture();
         let wal = dir.path().join("pg_wal");
         let status = |name: &str| wal.join("archive_status").join(name);
         let names =

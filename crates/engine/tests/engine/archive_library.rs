@@ -23,14 +23,14 @@ use forebay_format::control::DbState;
 const KEY: [u8; 32] = [7; 32];
 
 /// A server's directory, its cold backup with 100 rows in t, and an archive.
-struct Bed {
+struct Fixture {
     scratch: tempfile::TempDir,
     config: EngineConfig,
     store: ArchiveStore,
 }
 
-impl Bed {
-    fn new(config: EngineConfig, store: ArchiveStore) -> Bed {
+impl Fixture {
+    fn new(config: EngineConfig, store: ArchiveStore) -> Fixture {
         let scratch = scratch();
         std::fs::create_dir(scratch.path().join("store")).expect("store");
         let location = scratch.path().join("store").display().to_string();
@@ -41,16 +41,17 @@ impl Bed {
             std::fs::set_permissions(&path, owner).expect("mode");
             path
         });
-        let bed = Bed { scratch, config, store: ArchiveStore { location, key_file, ..store } };
-        init(&bed.path("data"));
-        let engine = open(&bed.path("data"), &bed.config);
+        let fixture =
+            Fixture { scratch, config, store: ArchiveStore { location, key_file, ..store } };
+        init(&fixture.path("data"));
+        let engine = open(&fixture.path("data"), &fixture.config);
         let mut session = engine.session().expect("session");
         create(&mut session, "t");
         insert(&mut session, "t", 0..100);
         drop(session);
         engine.shutdown(ShutdownMode::Fast).expect("stop");
-        copy_tree(&bed.path("data"), &bed.path("base"));
-        bed
+        copy_tree(&fixture.path("data"), &fixture.path("base"));
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -158,18 +159,18 @@ fn check_tidy(dir: &Path, way: &str) {
 #[test]
 fn what_an_engine_archives_comes_back_without_a_command() {
     for (way, config) in ways() {
-        let bed = Bed::new(config, sealed());
-        let rows = bed.fill(&bed.archiving());
-        assert!(bed.verify() > 4, "{way}");
-        let dir = bed.restore("new");
-        let engine = open(&dir, &bed.restoring());
+        let fixture = Fixture::new(config, sealed());
+        let rows = fixture.fill(&fixture.archiving());
+        assert!(fixture.verify() > 4, "{way}");
+        let dir = fixture.restore("new");
+        let engine = open(&dir, &fixture.restoring());
         let mut session = engine.session().expect("session");
         assert_eq!(count(&mut session, "t").expect("count"), rows, "{way}");
         check_tidy(&dir, &way);
         insert(&mut session, "t", 500_000..500_010);
         engine.shutdown(ShutdownMode::Immediate).expect("stop");
         drop((session, engine));
-        let engine = open(&dir, &bed.config);
+        let engine = open(&dir, &fixture.config);
         assert_eq!(
             count(&mut engine.session().expect("session"), "t").expect("count"),
             rows + 10,
@@ -181,50 +182,50 @@ fn what_an_engine_archives_comes_back_without_a_command() {
 #[test]
 fn engines_without_threads_archive_and_recover_as_well() {
     let config = EngineConfig { background: Background::Stepped, ..config(IoMethod::Sync, false) };
-    let bed = Bed::new(config, sealed());
-    let rows = bed.fill(&bed.archiving());
-    bed.verify();
-    let dir = bed.restore("new");
-    let engine = open(&dir, &bed.restoring());
+    let fixture = Fixture::new(config, sealed());
+    let rows = fixture.fill(&fixture.archiving());
+    fixture.verify();
+    let dir = fixture.restore("new");
+    let engine = open(&dir, &fixture.restoring());
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), rows);
     check_tidy(&dir, "stepped");
 }
 
 #[test]
 fn an_archive_that_is_down_or_damaged_ends_no_recovery() {
-    let bed = Bed::new(config(IoMethod::Sync, false), ArchiveStore::default());
-    let rows = bed.fill(&bed.archiving());
-    let (dir, store) = (bed.restore("new"), bed.path("store"));
+    let fixture = Fixture::new(config(IoMethod::Sync, false), ArchiveStore::default());
+    let rows = fixture.fill(&fixture.archiving());
+    let (dir, store) = (fixture.restore("new"), fixture.path("store"));
     let refused = |why: &str| {
-        let error = Engine::open(&dir, bed.restoring()).expect_err(why);
+        let error = Engine::open(&dir, fixture.restoring()).expect_err(why);
         assert!(error.to_string().contains("could not restore file"), "{why}: {error}");
         assert_eq!(error.sqlstate(), "58030", "{why}");
         assert!(dir.join("recovery.signal").exists());
     };
-    std::fs::rename(&store, bed.path("away")).expect("rename");
+    std::fs::rename(&store, fixture.path("away")).expect("rename");
     refused("nothing there");
     std::fs::create_dir(&store).expect("store");
     refused("an empty directory");
     std::fs::remove_dir(&store).expect("remove");
-    std::fs::rename(bed.path("away"), &store).expect("rename");
+    std::fs::rename(fixture.path("away"), &store).expect("rename");
     let segments: Vec<String> = names(&store).into_iter().filter(|name| name.len() == 24).collect();
     let victim = store.join(&segments[segments.len() - 2]);
     let good = std::fs::read(&victim).expect("segment");
     std::fs::write(&victim, &good[..good.len() / 2]).expect("damage");
-    let error = Engine::open(&dir, bed.restoring()).expect_err("damage");
+    let error = Engine::open(&dir, fixture.restoring()).expect_err("damage");
     assert!(error.to_string().contains("could not restore file"), "{error}");
     assert_eq!(log::control(&dir).state, DbState::ArchiveRecovery);
     std::fs::write(&victim, good).expect("mended");
-    let engine = open(&dir, &bed.restoring());
+    let engine = open(&dir, &fixture.restoring());
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), rows);
 }
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    let bed = Bed::new(config(IoMethod::Sync, false), ArchiveStore::default());
-    let dir = bed.restore("new");
+    let fixture = Fixture::new(config(IoMethod::Sync, false), ArchiveStore::default());
+    let dir = fixture.restore("new");
     let refused = |change: &dyn Fn(&mut RestoreSettings), text: &str| {
-        let mut config = bed.restoring();
+        let mut config = fixture.restoring();
         change(&mut config.restore);
         let error = Engine::open(&dir, config).expect_err(text).to_string();
         assert!(error.contains(text), "{error}");
@@ -259,13 +260,13 @@ impl RestoreSource for Stopping {
 
 #[test]
 fn a_recovery_that_is_told_to_end_goes_on_with_the_next_start() {
-    let bed = Bed::new(config(IoMethod::Sync, false), ArchiveStore::default());
-    let rows = bed.fill(&bed.archiving());
-    let dir = bed.restore("new");
+    let fixture = Fixture::new(config(IoMethod::Sync, false), ArchiveStore::default());
+    let rows = fixture.fill(&fixture.archiving());
+    let dir = fixture.restore("new");
     let stop = RecoveryStop::default();
     let source =
-        Stopping { store: bed.path("store"), asked: AtomicU64::new(0), stop: stop.clone() };
-    let mut stopped = EngineConfig { recovery_stop: stop, ..bed.restoring() };
+        Stopping { store: fixture.path("store"), asked: AtomicU64::new(0), stop: stop.clone() };
+    let mut stopped = EngineConfig { recovery_stop: stop, ..fixture.restoring() };
     stopped.restore_from = Some(RestoreFrom(Arc::new(source)));
     assert!(matches!(Engine::open(&dir, stopped.clone()), Err(EngineError::ShuttingDown)));
     assert_eq!(log::control(&dir).state, DbState::ArchiveRecovery);
@@ -278,7 +279,7 @@ fn a_recovery_that_is_told_to_end_goes_on_with_the_next_start() {
     assert!(error.contains("multiple recovery targets"), "{error}");
     // Told so before it begins, it does not begin.
     assert!(matches!(Engine::open(&dir, stopped), Err(EngineError::ShuttingDown)));
-    let engine = open(&dir, &bed.restoring());
+    let engine = open(&dir, &fixture.restoring());
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), rows);
     check_tidy(&dir, "after a stop");
     // The recovery of a crash ends as well.
@@ -288,9 +289,9 @@ fn a_recovery_that_is_told_to_end_goes_on_with_the_next_start() {
     drop((session, engine));
     let stop = RecoveryStop::default();
     stop.ask();
-    let crashed = EngineConfig { recovery_stop: stop, ..bed.config.clone() };
+    let crashed = EngineConfig { recovery_stop: stop, ..fixture.config.clone() };
     assert!(matches!(Engine::open(&dir, crashed), Err(EngineError::ShuttingDown)));
-    let engine = open(&dir, &bed.config);
+    let engine = open(&dir, &fixture.config);
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), rows + 10);
 }
 

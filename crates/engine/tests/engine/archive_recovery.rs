@@ -16,29 +16,29 @@ use forebay_format::wal::{Rmgr, smgr, xlog};
 use forebay_wal::Record;
 
 /// A server's directory, its cold backup, and an archive that a test fills itself.
-struct Bed {
+struct Fixture {
     scratch: tempfile::TempDir,
     config: EngineConfig,
 }
 
-impl Bed {
+impl Fixture {
     /// With a table t of 100 rows in the backup.
-    fn new(config: EngineConfig) -> Bed {
-        let bed = Bed {
+    fn new(config: EngineConfig) -> Fixture {
+        let fixture = Fixture {
             scratch: scratch(),
             config: EngineConfig { archive_mode: ArchiveMode::On, ..config },
         };
-        std::fs::create_dir(bed.path("store")).expect("store");
-        init(&bed.path("data"));
-        let engine = bed.open("data");
+        std::fs::create_dir(fixture.path("store")).expect("store");
+        init(&fixture.path("data"));
+        let engine = fixture.open("data");
         let mut session = engine.session().expect("session");
         create(&mut session, "t");
         insert(&mut session, "t", 0..100);
         drop(session);
         engine.shutdown(ShutdownMode::Fast).expect("stop");
-        bed.archive("data");
-        copy_tree(&bed.path("data"), &bed.path("base"));
-        bed
+        fixture.archive("data");
+        copy_tree(&fixture.path("data"), &fixture.path("base"));
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -167,8 +167,8 @@ fn moment() -> i64 {
 #[test]
 fn an_archive_is_recovered_to_its_end_and_a_new_timeline_begins() {
     for (way, config) in ways() {
-        let bed = Bed::new(config);
-        let engine = bed.open("data");
+        let fixture = Fixture::new(config);
+        let engine = fixture.open("data");
         let mut session = engine.session().expect("session");
         for first in (100..20_000).step_by(1000) {
             insert(&mut session, "t", first..first + 1000);
@@ -176,10 +176,10 @@ fn an_archive_is_recovered_to_its_end_and_a_new_timeline_begins() {
         session.switch_wal().expect("switch");
         drop(session);
         engine.shutdown(ShutdownMode::Immediate).expect("stop");
-        bed.archive("data");
+        fixture.archive("data");
 
-        let dir = bed.restore("new");
-        let engine = Engine::open(&dir, bed.recovering(None)).expect("open");
+        let dir = fixture.restore("new");
+        let engine = Engine::open(&dir, fixture.recovering(None)).expect("open");
         let mut session = engine.session().expect("session");
         assert_eq!(count(&mut session, "t").expect("count"), 20_100, "{way}");
         let control = log::control(&dir);
@@ -201,7 +201,7 @@ fn an_archive_is_recovered_to_its_end_and_a_new_timeline_begins() {
         insert(&mut session, "t", 50_000..50_100);
         engine.shutdown(ShutdownMode::Immediate).expect("stop");
         drop((session, engine));
-        let engine = Engine::open(&dir, bed.config.clone()).expect("open");
+        let engine = Engine::open(&dir, fixture.config.clone()).expect("open");
         let mut session = engine.session().expect("session");
         assert_eq!(count(&mut session, "t").expect("count"), 20_200, "{way}");
     }
@@ -209,8 +209,8 @@ fn an_archive_is_recovered_to_its_end_and_a_new_timeline_begins() {
 
 #[test]
 fn recovery_stops_at_each_kind_of_target() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     let first = commit(&mut session, 100);
     let between = moment();
     transaction(&mut session, |s| {
@@ -229,7 +229,7 @@ fn recovery_stops_at_each_kind_of_target() {
     commit(&mut session, 106);
     session.create_restore_point("here").expect("a point of the same name");
     commit(&mut session, 107);
-    bed.crash("data", engine, session);
+    fixture.crash("data", engine, session);
 
     for (name, target, inclusive, expected) in [
         ("immediate", RecoveryTarget::Immediate, true, 100),
@@ -240,10 +240,10 @@ fn recovery_stops_at_each_kind_of_target() {
         ("xid-exclusive", RecoveryTarget::Xid(xid), false, 103),
         ("name", RecoveryTarget::Name("here".to_owned()), true, 106),
     ] {
-        assert_eq!(bed.count_at(name, target, inclusive), expected, "{name}");
+        assert_eq!(fixture.count_at(name, target, inclusive), expected, "{name}");
     }
     let reason = |name: &str| {
-        let text = std::fs::read_to_string(bed.path(name).join("pg_wal/00000002.history"))
+        let text = std::fs::read_to_string(fixture.path(name).join("pg_wal/00000002.history"))
             .expect("history");
         text.trim_end().rsplit('\t').next().map(str::to_owned).expect("a reason")
     };
@@ -257,18 +257,18 @@ fn recovery_stops_at_each_kind_of_target() {
 
 #[test]
 fn a_target_that_is_never_reached_is_no_end() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     commit(&mut session, 100);
-    bed.crash("data", engine, session);
-    let dir = bed.restore("new");
+    fixture.crash("data", engine, session);
+    let dir = fixture.restore("new");
     for target in [
         RecoveryTarget::Name("nowhere".to_owned()),
         RecoveryTarget::Xid(4_000_000),
         RecoveryTarget::Lsn(Lsn(1 << 40)),
         RecoveryTarget::Time(moment()),
     ] {
-        let error = Engine::open(&dir, bed.recovering(Some(target))).expect_err("no target");
+        let error = Engine::open(&dir, fixture.recovering(Some(target))).expect_err("no target");
         assert_eq!(
             error.to_string(),
             "recovery ended before configured recovery target was reached"
@@ -276,21 +276,21 @@ fn a_target_that_is_never_reached_is_no_end() {
         assert_eq!(log::control(&dir).state, DbState::ArchiveRecovery);
     }
     // It has changed its mind.
-    let engine = Engine::open(&dir, bed.recovering(None)).expect("open");
+    let engine = Engine::open(&dir, fixture.recovering(None)).expect("open");
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 101);
 }
 
 #[test]
 fn recovery_that_was_told_to_stop_goes_on_with_the_next_start() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     session.create_restore_point("early").expect("a point");
     insert(&mut session, "t", 100..5000);
     session.create_restore_point("late").expect("a point");
     commit(&mut session, 5000);
-    bed.crash("data", engine, session);
-    let dir = bed.restore("new");
-    let named = |name: &str| bed.recovering(Some(RecoveryTarget::Name(name.to_owned())));
+    fixture.crash("data", engine, session);
+    let dir = fixture.restore("new");
+    let named = |name: &str| fixture.recovering(Some(RecoveryTarget::Name(name.to_owned())));
     for action in [TargetAction::Shutdown, TargetAction::Pause] {
         for name in ["early", "late"] {
             let mut config = named(name);
@@ -308,16 +308,16 @@ fn recovery_that_was_told_to_stop_goes_on_with_the_next_start() {
 /// pages from its future.
 #[test]
 fn a_target_behind_which_pages_were_written_is_refused() {
-    let bed = Bed::new(EngineConfig { shared_buffers: 32, ..small() });
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(EngineConfig { shared_buffers: 32, ..small() });
+    let (engine, mut session) = fixture.session("data");
     session.create_restore_point("early").expect("a point");
     for first in (100..60_000).step_by(1000) {
         insert(&mut session, "t", first..first + 1000);
     }
     session.create_restore_point("late").expect("a point");
-    bed.crash("data", engine, session);
-    let dir = bed.restore("new");
-    let named = |name: &str| bed.recovering(Some(RecoveryTarget::Name(name.to_owned())));
+    fixture.crash("data", engine, session);
+    let dir = fixture.restore("new");
+    let named = |name: &str| fixture.recovering(Some(RecoveryTarget::Name(name.to_owned())));
     let mut config = named("late");
     config.restore.action = TargetAction::Shutdown;
     assert!(matches!(Engine::open(&dir, config), Err(EngineError::StoppedAtTarget { .. })));
@@ -335,8 +335,8 @@ fn a_target_behind_which_pages_were_written_is_refused() {
 /// Redo of a drop removes files, and no page is written with it: pg_control must know all the same.
 #[test]
 fn a_target_before_a_drop_that_was_redone_is_refused() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     session.create_restore_point("early").expect("a point");
     transaction(&mut session, |s| {
         let table = s.open_table(None, "t", LockMode::AccessExclusive)?;
@@ -345,11 +345,11 @@ fn a_target_before_a_drop_that_was_redone_is_refused() {
     .expect("drop");
     session.create_restore_point("late").expect("a point");
     create(&mut session, "other");
-    bed.crash("data", engine, session);
-    let dir = bed.restore("new");
+    fixture.crash("data", engine, session);
+    let dir = fixture.restore("new");
     let late = RecoveryTarget::Name("late".to_owned());
-    bed.refuses_early_after(&dir, &late);
-    let engine = Engine::open(&dir, bed.recovering(Some(late))).expect("open");
+    fixture.refuses_early_after(&dir, &late);
+    let engine = Engine::open(&dir, fixture.recovering(Some(late))).expect("open");
     let error = count(&mut engine.session().expect("session"), "t").expect_err("dropped");
     assert_eq!(error.sqlstate(), "42P01");
 }
@@ -357,15 +357,15 @@ fn a_target_before_a_drop_that_was_redone_is_refused() {
 /// The same for a file that redo cuts, by a record as PostgreSQL's vacuum leaves it.
 #[test]
 fn a_target_before_a_cut_that_was_redone_is_refused() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     session.create_restore_point("early").expect("a point");
     commit(&mut session, 100);
     let open = |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator);
     let rel = transaction(&mut session, open).expect("table");
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, engine));
-    let (log, mut io) = log::resume(&bed.path("data"));
+    let (log, mut io) = log::resume(&fixture.path("data"));
     let main = smgr::SmgrTruncate { blocks: 0, rel, flags: smgr::TRUNCATE_ALL }.encode();
     let info = smgr::TRUNCATE | INFO_SPECIAL_REL_UPDATE;
     let cut = Record { rmgr: Rmgr::SMGR, info, xid: 0, main: &main, blocks: &[] };
@@ -374,33 +374,33 @@ fn a_target_before_a_cut_that_was_redone_is_refused() {
     log.insert(&mut io, &behind).expect("insert");
     log.flush_all(&mut io).expect("flush");
     drop(log);
-    let size = log::control(&bed.path("data")).segment_size;
+    let size = log::control(&fixture.path("data")).segment_size;
     let name = size.file_name(1, size.number(cut.start));
-    std::fs::copy(bed.path("data/pg_wal").join(&name), bed.path("store").join(&name))
+    std::fs::copy(fixture.path("data/pg_wal").join(&name), fixture.path("store").join(&name))
         .expect("archive");
-    let dir = bed.restore("new");
+    let dir = fixture.restore("new");
     let late = RecoveryTarget::Lsn(cut.start);
-    bed.refuses_early_after(&dir, &late);
-    let engine = Engine::open(&dir, bed.recovering(Some(late))).expect("open");
+    fixture.refuses_early_after(&dir, &late);
+    let engine = Engine::open(&dir, fixture.recovering(Some(late))).expect("open");
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 0);
 }
 
 #[test]
 fn a_store_that_is_down_never_ends_recovery() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     for first in (100..80_000).step_by(1000) {
         insert(&mut session, "t", first..first + 1000);
     }
-    bed.crash("data", engine, session);
-    let mut stored: Vec<_> = std::fs::read_dir(bed.path("store"))
+    fixture.crash("data", engine, session);
+    let mut stored: Vec<_> = std::fs::read_dir(fixture.path("store"))
         .expect("store")
         .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
         .collect();
     stored.sort();
     assert!(stored.len() >= 3, "{stored:?}");
-    let dir = bed.restore("new");
-    let store = bed.path("store").display().to_string();
+    let dir = fixture.restore("new");
+    let store = fixture.path("store").display().to_string();
     // Whatever is asked for first, last, or never there: a failure is no answer.
     for wanted in [stored[1].as_str(), stored[stored.len() - 1].as_str(), "00000002.history"] {
         for (failure, why) in [
@@ -411,7 +411,7 @@ fn a_store_that_is_down_never_ends_recovery() {
             ("kill -15 $$", "signal 15"),
             ("exit 0", "there is no file"),
         ] {
-            let mut config = bed.recovering(None);
+            let mut config = fixture.recovering(None);
             config.restore.restore_command =
                 format!("if test %f = {wanted}; then {failure}; fi; cp {store}/%f %p 2>/dev/null");
             let error = Engine::open(&dir, config).expect_err("the store is down");
@@ -423,26 +423,26 @@ fn a_store_that_is_down_never_ends_recovery() {
             );
         }
     }
-    let engine = Engine::open(&dir, bed.recovering(None)).expect("the store is up again");
+    let engine = Engine::open(&dir, fixture.recovering(None)).expect("the store is up again");
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 80_100);
 }
 
 #[test]
 fn what_is_no_segment_of_this_cluster_is_no_end() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     for first in (100..80_000).step_by(1000) {
         insert(&mut session, "t", first..first + 1000);
     }
-    bed.crash("data", engine, session);
-    let victim = bed.path("store").join("000000010000000000000003");
+    fixture.crash("data", engine, session);
+    let victim = fixture.path("store").join("000000010000000000000003");
     let good = std::fs::read(&victim).expect("segment");
     let foreign = {
         let mut bytes = good.clone();
         bytes[24] ^= 1;
         bytes
     };
-    let dir = bed.restore("new");
+    let dir = fixture.restore("new");
     for (bytes, why) in [
         (good[..good.len() - 1].to_vec(), "wrong size: 1048575 instead of 1048576"),
         (Vec::new(), "wrong size: 0 instead of 1048576"),
@@ -450,40 +450,40 @@ fn what_is_no_segment_of_this_cluster_is_no_end() {
         (foreign, "is from a different database system"),
     ] {
         std::fs::write(&victim, bytes).expect("write");
-        let error = Engine::open(&dir, bed.recovering(None)).expect_err("damaged");
+        let error = Engine::open(&dir, fixture.recovering(None)).expect_err("damaged");
         assert!(error.to_string().contains(why), "{error}");
     }
     // It lacks one that later ones give away.
     std::fs::remove_file(&victim).expect("remove");
-    let error = Engine::open(&dir, bed.recovering(None)).expect_err("a gap");
+    let error = Engine::open(&dir, fixture.recovering(None)).expect_err("a gap");
     assert!(error.to_string().contains("but the log goes on in"), "{error}");
     std::fs::write(&victim, good).expect("write");
-    let engine = Engine::open(&dir, bed.recovering(None)).expect("open");
+    let engine = Engine::open(&dir, fixture.recovering(None)).expect("open");
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 80_100);
 }
 
 /// With `always`, what was restored is this server's own to archive: nothing goes before it is.
 #[test]
 fn what_was_restored_is_archived_again_with_always() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     for first in (100..80_000).step_by(1000) {
         insert(&mut session, "t", first..first + 1000);
     }
-    bed.crash("data", engine, session);
-    let dir = bed.restore("new");
-    let config = EngineConfig { archive_mode: ArchiveMode::Always, ..bed.recovering(None) };
+    fixture.crash("data", engine, session);
+    let dir = fixture.restore("new");
+    let config = EngineConfig { archive_mode: ArchiveMode::Always, ..fixture.recovering(None) };
     let engine = Engine::open(&dir, config).expect("open");
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 80_100);
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     let wal = dir.join("pg_wal");
     let marked =
         |mark: &str, name: &str| wal.join("archive_status").join(format!("{name}.{mark}")).exists();
-    let control = log::control(&bed.path("base"));
+    let control = log::control(&fixture.path("base"));
     let first = control
         .segment_size
         .file_name(1, control.segment_size.number(control.checkpoint_copy.redo));
-    let restored: Vec<String> = std::fs::read_dir(bed.path("store"))
+    let restored: Vec<String> = std::fs::read_dir(fixture.path("store"))
         .expect("store")
         .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
         .filter(|name| *name >= first)
@@ -499,17 +499,18 @@ fn what_was_restored_is_archived_again_with_always() {
 
 #[test]
 fn timelines_are_followed_and_chosen() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     commit(&mut session, 100);
     session.create_restore_point("fork").expect("a point");
     insert(&mut session, "t", 101..111);
-    bed.crash("data", engine, session);
+    fixture.crash("data", engine, session);
 
     // Timeline 2 leaves the first in the middle of a segment.
-    let dir = bed.restore("second");
-    let engine = Engine::open(&dir, bed.recovering(Some(RecoveryTarget::Name("fork".to_owned()))))
-        .expect("open");
+    let dir = fixture.restore("second");
+    let engine =
+        Engine::open(&dir, fixture.recovering(Some(RecoveryTarget::Name("fork".to_owned()))))
+            .expect("open");
     let mut session = engine.session().expect("session");
     insert(&mut session, "t", 200..202);
     session.switch_wal().expect("switch");
@@ -518,15 +519,15 @@ fn timelines_are_followed_and_chosen() {
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, engine));
     // The first timeline's segment came from the archive: it is not archived as a part.
-    bed.archive("second");
-    assert!(bed.path("store").join("00000002.history").exists());
+    fixture.archive("second");
+    assert!(fixture.path("store").join("00000002.history").exists());
 
     let recover = |name: &str, timeline: TargetTimeline| {
-        let mut config = bed.recovering(None);
+        let mut config = fixture.recovering(None);
         config.restore.timeline = timeline;
-        let engine = Engine::open(&bed.restore(name), config)?;
+        let engine = Engine::open(&fixture.restore(name), config)?;
         let counted = count(&mut engine.session().expect("session"), "t").expect("count");
-        let now = log::control(&bed.path(name)).checkpoint_copy.timeline;
+        let now = log::control(&fixture.path(name)).checkpoint_copy.timeline;
         engine.shutdown(ShutdownMode::Immediate).expect("stop");
         Ok::<_, EngineError>((counted, now))
     };
@@ -537,7 +538,7 @@ fn timelines_are_followed_and_chosen() {
     let error = recover("nine", TargetTimeline::Number(9)).expect_err("not there");
     assert_eq!(error.to_string(), "recovery target timeline 9 does not exist");
     let history =
-        std::fs::read_to_string(bed.path("latest/pg_wal/00000003.history")).expect("history");
+        std::fs::read_to_string(fixture.path("latest/pg_wal/00000003.history")).expect("history");
     assert_eq!(history.lines().count(), 2, "{history}");
     assert!(
         history.starts_with("1\t") && history.contains("at restore point \"fork\"\n2\t"),
@@ -545,10 +546,10 @@ fn timelines_are_followed_and_chosen() {
     );
 
     // A backup that was taken behind the fork is no past of the other timeline.
-    let late = bed.path("late");
-    copy_tree(&bed.path("data"), &late);
+    let late = fixture.path("late");
+    copy_tree(&fixture.path("data"), &late);
     std::fs::write(late.join("recovery.signal"), "").expect("signal");
-    let error = Engine::open(&late, bed.recovering(None)).expect_err("another past");
+    let error = Engine::open(&late, fixture.recovering(None)).expect_err("another past");
     let said = error.to_string();
     assert!(
         said.contains("requested timeline 2 does not contain minimum recovery point"),
@@ -558,24 +559,24 @@ fn timelines_are_followed_and_chosen() {
 
 #[test]
 fn the_last_segment_of_a_server_that_is_lost_counts_too() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     commit(&mut session, 100);
     session.switch_wal().expect("switch");
     commit(&mut session, 101);
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, engine));
-    bed.archive("data");
-    let dir = bed.restore("new");
+    fixture.archive("data");
+    let dir = fixture.restore("new");
     // As PostgreSQL's manual says: what was not archived goes into pg_wal.
-    for entry in std::fs::read_dir(bed.path("data/pg_wal")).expect("pg_wal") {
+    for entry in std::fs::read_dir(fixture.path("data/pg_wal")).expect("pg_wal") {
         let path = entry.expect("entry").path();
-        if path.is_file() && !bed.path("store").join(path.file_name().expect("name")).exists() {
+        if path.is_file() && !fixture.path("store").join(path.file_name().expect("name")).exists() {
             std::fs::copy(&path, dir.join("pg_wal").join(path.file_name().expect("name")))
                 .expect("copy");
         }
     }
-    let engine = Engine::open(&dir, bed.recovering(None)).expect("open");
+    let engine = Engine::open(&dir, fixture.recovering(None)).expect("open");
     let mut session = engine.session().expect("session");
     assert_eq!(count(&mut session, "t").expect("count"), 102);
     // The old timeline ended in the middle of a segment that nobody has archived: that is told to
@@ -587,14 +588,14 @@ fn the_last_segment_of_a_server_that_is_lost_counts_too() {
         .expect("a part");
     assert!(partial.starts_with("00000001"));
     assert!(dir.join("pg_wal/archive_status").join(format!("{partial}.ready")).exists());
-    bed.archive("new");
+    fixture.archive("new");
 }
 
 /// Crashes at each step of the checkpoint that ends recovery.
 #[test]
 fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     insert(&mut session, "t", 100..5000);
     session.begin().expect("begin");
     session.start_command().expect("command");
@@ -603,15 +604,15 @@ fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
     insert_open(&mut session, &table, 5000..5010).expect("insert");
     let xid = session.transaction_id().expect("it has written");
     session.commit().expect("commit");
-    bed.crash("data", engine, session);
+    fixture.crash("data", engine, session);
 
-    let dir = bed.restore("new");
+    let dir = fixture.restore("new");
     let copies = Arc::new(Mutex::new(Vec::new()));
     // A target that lies behind the end of what is kept: it could not be reached once more.
-    let mut config = bed.recovering(Some(RecoveryTarget::Xid(xid)));
+    let mut config = fixture.recovering(Some(RecoveryTarget::Xid(xid)));
     config.restore.inclusive = false;
     let crashing = {
-        let (dir, copies, base) = (dir.clone(), Arc::clone(&copies), bed.path("crash"));
+        let (dir, copies, base) = (dir.clone(), Arc::clone(&copies), fixture.path("crash"));
         let watch = CheckpointWatch(Arc::new(move |step: CheckpointStep| {
             let mut copies = copies.lock().expect("no panic");
             let copy = base.with_extension(copies.len().to_string());
@@ -657,15 +658,15 @@ fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
 /// A backup taken while the server ran: the label says where to begin, a record where it ended.
 #[test]
 fn a_base_backup_is_recovered_from_where_it_began() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     insert(&mut session, "t", 100..3000);
     session.checkpoint().expect("checkpoint");
-    let began = log::control(&bed.path("data"));
+    let began = log::control(&fixture.path("data"));
     insert(&mut session, "t", 3000..6000);
     // pg_control, which is copied with the rest, knows a later checkpoint.
     session.checkpoint().expect("checkpoint");
-    copy_tree(&bed.path("data"), &bed.path("backup"));
+    copy_tree(&fixture.path("data"), &fixture.path("backup"));
     insert(&mut session, "t", 6000..7000);
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, engine));
@@ -678,9 +679,9 @@ fn a_base_backup_is_recovered_from_where_it_began() {
         size.file_name(1, size.number(redo)),
         began.checkpoint
     );
-    let backup = bed.path("backup");
+    let backup = fixture.path("backup");
     std::fs::write(backup.join("backup_label"), &label).expect("label");
-    let wal = bed.path("data/pg_wal");
+    let wal = fixture.path("data/pg_wal");
     let take_log = |to: &Path| {
         for entry in std::fs::read_dir(&wal).expect("pg_wal") {
             let path = entry.expect("entry").path();
@@ -690,9 +691,9 @@ fn a_base_backup_is_recovered_from_where_it_began() {
         }
     };
     let restore = |name: &str, archive: bool| {
-        let dir = bed.path(name);
+        let dir = fixture.path(name);
         copy_tree(&backup, &dir);
-        take_log(&if archive { bed.path("store") } else { dir.join("pg_wal") });
+        take_log(&if archive { fixture.path("store") } else { dir.join("pg_wal") });
         if archive {
             std::fs::write(dir.join("recovery.signal"), "").expect("signal");
         }
@@ -701,13 +702,13 @@ fn a_base_backup_is_recovered_from_where_it_began() {
     // The log does not tell yet that the backup has ended.
     for (name, archive) in [("early-archive", true), ("early-log", false)] {
         let dir = restore(name, archive);
-        let error = Engine::open(&dir, bed.recovering(None)).expect_err("not ended");
+        let error = Engine::open(&dir, fixture.recovering(None)).expect_err("not ended");
         assert_eq!(error.to_string(), "WAL ends before end of online backup");
         let control = log::control(&dir);
         assert_eq!((control.state, control.backup_start), (DbState::ArchiveRecovery, redo));
         assert!(dir.join("backup_label.old").exists() && !dir.join("backup_label").exists());
     }
-    let (log, mut io) = log::resume(&bed.path("data"));
+    let (log, mut io) = log::resume(&fixture.path("data"));
     let main = xlog::encode_backup_end(redo);
     let end = Record { rmgr: Rmgr::XLOG, info: xlog::BACKUP_END, xid: 0, main: &main, blocks: &[] };
     log.insert(&mut io, &end).expect("insert");
@@ -715,7 +716,7 @@ fn a_base_backup_is_recovered_from_where_it_began() {
     drop(log);
     for (name, archive) in [("archive", true), ("log", false)] {
         let dir = restore(name, archive);
-        let engine = Engine::open(&dir, bed.recovering(None)).expect(name);
+        let engine = Engine::open(&dir, fixture.recovering(None)).expect(name);
         assert_eq!(
             count(&mut engine.session().expect("session"), "t").expect("count"),
             7000,
@@ -727,8 +728,8 @@ fn a_base_backup_is_recovered_from_where_it_began() {
         assert_eq!(control.checkpoint_copy.timeline, if archive { 2 } else { 1 });
     }
     // One that was interrupted goes on where the label said, though the label is gone.
-    let dir = bed.path("early-archive");
-    let engine = Engine::open(&dir, bed.recovering(None)).expect("open");
+    let dir = fixture.path("early-archive");
+    let engine = Engine::open(&dir, fixture.recovering(None)).expect("open");
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 7000);
     drop(engine);
     // Without its label the backup would be one of the later checkpoint, and its log is not all
@@ -740,7 +741,7 @@ fn a_base_backup_is_recovered_from_where_it_began() {
         label.replace(&began.checkpoint.to_string(), "0/7000028"),
     )
     .expect("label");
-    let error = Engine::open(&dir, bed.recovering(None)).expect_err("no such checkpoint");
+    let error = Engine::open(&dir, fixture.recovering(None)).expect_err("no such checkpoint");
     assert_eq!(error.to_string(), "could not locate required checkpoint record at 0/7000028");
     assert!(error.hint().is_some_and(|hint| hint.contains("backup_label")));
 }
@@ -749,16 +750,16 @@ fn a_base_backup_is_recovered_from_where_it_began() {
 /// then.
 #[test]
 fn recovery_goes_on_from_a_restart_point() {
-    let bed = Bed::new(small());
-    let (engine, mut session) = bed.session("data");
+    let fixture = Fixture::new(small());
+    let (engine, mut session) = fixture.session("data");
     for first in (100..40_000).step_by(5000) {
         insert(&mut session, "t", first..first + 5000);
         session.checkpoint().expect("checkpoint");
     }
     session.create_restore_point("here").expect("a point");
-    bed.crash("data", engine, session);
-    let dir = bed.restore("new");
-    let mut config = bed.recovering(Some(RecoveryTarget::Name("here".to_owned())));
+    fixture.crash("data", engine, session);
+    let dir = fixture.restore("new");
+    let mut config = fixture.recovering(Some(RecoveryTarget::Name("here".to_owned())));
     config.writing.max_wal_size = 1 << 20;
     config.restore.archive_cleanup_command = "echo %r >> cleaned".to_owned();
     config.restore.action = TargetAction::Shutdown;
@@ -773,7 +774,7 @@ fn recovery_goes_on_from_a_restart_point() {
     let oldest = cleaned.lines().last().expect("a name");
     let size = control.segment_size;
     assert_eq!(oldest, size.file_name(1, size.number(control.checkpoint_copy.redo)));
-    for entry in std::fs::read_dir(bed.path("store")).expect("store") {
+    for entry in std::fs::read_dir(fixture.path("store")).expect("store") {
         let path = entry.expect("entry").path();
         if path.file_name().is_some_and(|name| name.to_str().is_some_and(|name| name < oldest)) {
             std::fs::remove_file(path).expect("remove");
@@ -786,13 +787,13 @@ fn recovery_goes_on_from_a_restart_point() {
 
 #[test]
 fn settings_that_contradict_are_refused() {
-    let bed = Bed::new(small());
-    let dir = bed.restore("new");
-    let mut config = bed.recovering(Some(RecoveryTarget::Immediate));
+    let fixture = Fixture::new(small());
+    let dir = fixture.restore("new");
+    let mut config = fixture.recovering(Some(RecoveryTarget::Immediate));
     config.restore.targets.push(RecoveryTarget::Xid(700));
     let error = Engine::open(&dir, config).expect_err("two targets");
     assert_eq!(error.to_string(), "multiple recovery targets specified");
-    let mut config = bed.recovering(None);
+    let mut config = fixture.recovering(None);
     config.restore.restore_command = "cp %x %p".to_owned();
     let error = Engine::open(&dir, config).expect_err("a placeholder");
     assert!(error.to_string().contains("cp %x %p"), "{error}");
@@ -801,9 +802,9 @@ fn settings_that_contradict_are_refused() {
 
 #[test]
 fn the_end_command_is_run_once() {
-    let bed = Bed::new(small());
-    let dir = bed.restore("new");
-    let mut config = bed.recovering(None);
+    let fixture = Fixture::new(small());
+    let dir = fixture.restore("new");
+    let mut config = fixture.recovering(None);
     config.restore.recovery_end_command = "echo %r >> ended".to_owned();
     let engine = Engine::open(&dir, config.clone()).expect("open");
     engine.shutdown(ShutdownMode::Fast).expect("stop");
