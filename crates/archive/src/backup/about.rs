@@ -69,7 +69,8 @@ impl About {
 
     pub(super) fn to_text(&self) -> String {
         let mut all = serde_json::to_value(self).expect("all fields can be written as JSON");
-        all["version"] = VERSION.into();
+        let fields = all.as_object_mut().expect("a struct is written as an object");
+        fields.insert("version".to_owned(), VERSION.into());
         format!("{all:#}\n")
     }
 
