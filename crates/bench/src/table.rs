@@ -14,10 +14,7 @@ impl TextTable {
     }
 
     /// A table with a line for each row, from each column's heading and cell.
-    pub(crate) fn of<R>(
-        rows: impl IntoIterator<Item = R>,
-        columns: &[Column<'_, R>],
-    ) -> TextTable {
+    pub(crate) fn of<R>(rows: impl IntoIterator<Item = R>, columns: &[Column<'_, R>]) -> TextTable {
         let mut table = TextTable::new(columns.iter().map(|(heading, _)| *heading));
         for row in rows {
             table.row(columns.iter().map(|(_, cell)| cell(&row)));
