@@ -1,7 +1,8 @@
-//! SHA-256 of what is archived, and how it is shown.
+//! Checksums of stored files: SHA-256 for WAL, and the kinds that a backup's manifest can have.
 
 use std::fmt;
 
+use forebay_format::crc;
 use sha2::{Digest as _, Sha256};
 
 /// A SHA-256 hash.
@@ -9,41 +10,29 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The hash of some bytes.
+    /// The hash of `bytes`.
     pub fn of(bytes: &[u8]) -> Digest {
         let mut hasher = Hasher::new();
         hasher.update(bytes);
         hasher.finish()
     }
 
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8; 32] {
+    /// The hash itself.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// From its bytes.
-    pub fn from_bytes(bytes: [u8; 32]) -> Digest {
-        Digest(bytes)
-    }
-
-    /// From 64 hexadecimal digits.
-    pub fn parse(text: &str) -> Option<Digest> {
-        let digits = text.as_bytes();
-        if digits.len() != 64 {
-            return None;
-        }
-        let mut out = [0; 32];
-        for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |n: usize| pair.get(n).and_then(|&c| char::from(c).to_digit(16));
-            *byte = u8::try_from(digit(0)? << 4 | digit(1)?).ok()?;
-        }
-        Some(Digest(out))
+    /// Parses 64 hexadecimal digits.
+    pub(crate) fn parse(text: &str) -> Option<Digest> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Digest(bytes))
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -53,24 +42,91 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Hashes what comes piece by piece.
+/// Computes a SHA-256 hash piece by piece.
 #[derive(Clone, Debug, Default)]
-pub struct Hasher(Sha256);
+pub(crate) struct Hasher(Sha256);
 
 impl Hasher {
-    /// Of nothing so far.
     pub fn new() -> Hasher {
         Hasher::default()
     }
 
-    /// Further bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The hash of them all.
+    /// The hash of all bytes.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
+    }
+}
+
+/// Which checksum the files of a base backup get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChecksumKind {
+    /// None: only sizes are compared.
+    None,
+    /// CRC-32C: detects accidental damage.
+    Crc32c,
+    /// SHA-256: also detects deliberate changes.
+    #[default]
+    Sha256,
+}
+
+impl ChecksumKind {
+    /// The name in `backup_manifest`; none for [`ChecksumKind::None`].
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            ChecksumKind::None => None,
+            ChecksumKind::Crc32c => Some("CRC32C"),
+            ChecksumKind::Sha256 => Some("SHA256"),
+        }
+    }
+
+    /// Parses a name, in any case; "none" is [`ChecksumKind::None`].
+    pub fn by_name(name: &str) -> Option<ChecksumKind> {
+        match name.to_ascii_lowercase().as_str() {
+            "none" => Some(ChecksumKind::None),
+            "crc32c" => Some(ChecksumKind::Crc32c),
+            "sha256" => Some(ChecksumKind::Sha256),
+            _ => None,
+        }
+    }
+}
+
+/// Computes the checksum of a backup's file piece by piece.
+#[derive(Debug)]
+pub(crate) enum FileChecksum {
+    None,
+    Crc32c(u32),
+    Sha256(Box<Hasher>),
+}
+
+impl FileChecksum {
+    pub fn new(kind: ChecksumKind) -> FileChecksum {
+        match kind {
+            ChecksumKind::None => FileChecksum::None,
+            ChecksumKind::Crc32c => FileChecksum::Crc32c(0),
+            ChecksumKind::Sha256 => FileChecksum::Sha256(Box::new(Hasher::new())),
+        }
+    }
+
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self {
+            FileChecksum::None => {}
+            FileChecksum::Crc32c(crc) => *crc = crc::append(*crc, bytes),
+            FileChecksum::Sha256(sha) => sha.update(bytes),
+        }
+    }
+
+    /// The checksum in hexadecimal digits, empty if the kind is none. A CRC is written in its
+    /// little-endian byte order, as PostgreSQL does.
+    pub fn finish(self) -> String {
+        match self {
+            FileChecksum::None => String::new(),
+            FileChecksum::Crc32c(crc) => hex::encode(crc.to_le_bytes()),
+            FileChecksum::Sha256(sha) => sha.finish().to_string(),
+        }
     }
 }
 
@@ -90,5 +146,22 @@ mod tests {
         let mut pieces = Hasher::new();
         [&b"a"[..], b"", b"bc"].iter().for_each(|piece| pieces.update(piece));
         assert_eq!(pieces.finish(), hash);
+    }
+
+    #[test]
+    fn known_answers() {
+        let of = |kind, bytes: &[u8]| {
+            let mut checksum = FileChecksum::new(kind);
+            bytes.chunks(4).for_each(|part| checksum.update(part));
+            checksum.finish()
+        };
+        // The check value of CRC-32C is E3069283.
+        assert_eq!(of(ChecksumKind::Crc32c, b"123456789"), "839206e3");
+        let sha = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(of(ChecksumKind::Sha256, b"abc"), sha);
+        assert_eq!(of(ChecksumKind::None, b"abc"), "");
+        for kind in [ChecksumKind::None, ChecksumKind::Crc32c, ChecksumKind::Sha256] {
+            assert_eq!(ChecksumKind::by_name(kind.name().unwrap_or("none")), Some(kind));
+        }
     }
 }

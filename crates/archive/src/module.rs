@@ -1,29 +1,29 @@
-//! What an archive module is: a Rust trait away from someone else's.
+//! The trait that an archive module implements.
 
 use forebay_aio::Backend;
 
 use crate::error::ArchiveError;
 use crate::source::Source;
 
-/// How a file came to be in the archive.
+/// Why the archive has a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Archived {
     /// It was stored.
     Stored,
-    /// It was there, with the same contents, and is known to be durable.
+    /// It was there already with the same contents, and is now known to be durable.
     Identical,
 }
 
-/// Stores files of the log, one at a time, from several threads at once.
+/// Stores files of the log. Several threads may call it at the same time, each with another file.
 ///
-/// What holds for any module:
+/// Every module must guarantee:
 ///
-/// - When [`ArchiveModule::archive`] returns Ok, the file is stored durably and whole, under its
-///   name: the server will remove its own copy.
-/// - A file of that name that has other contents is never changed. That is an error.
-/// - A file of that name that has the same contents is a success, once it is known to be durable:
-///   after a crash the server archives again what it does not know to be archived.
-/// - After an error nothing of the attempt is in the way of the next one.
+/// - When [`ArchiveModule::archive`] returns Ok, the file is stored whole and durably under its
+///   name. The server then removes its own copy.
+/// - A stored file of that name with other contents is never changed. It is an error.
+/// - A stored file of that name with the same contents is a success, once it is known to be
+///   durable: after a crash the server archives every file again that may not be archived.
+/// - After an error, nothing that is left of the attempt prevents the next one.
 pub trait ArchiveModule: Send + Sync {
     /// Its name, for messages.
     fn name(&self) -> &'static str;
@@ -33,29 +33,28 @@ pub trait ArchiveModule: Send + Sync {
         Ok(())
     }
 
-    /// Whether it can archive at all; else why not, as the detail of a message.
+    /// Whether it is configured. The error is the detail of a message.
     fn check_configured(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Stores a file durably. Its contents come from [`Source::next`], which reads it once and
-    /// checks it, or it is read otherwise from [`Source::path`].
+    /// Stores a file durably. Read it with [`Source::next`], which also checks it; otherwise read
+    /// it from [`Source::path`].
     fn archive(&self, io: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError>;
 
-    /// How many files at a time suit it, where nobody says so.
+    /// How many files at a time suit it, unless the configuration says otherwise.
     fn transfers(&self) -> usize {
         4
     }
 
-    /// Whether it must be given one file at a time, whatever anybody says.
+    /// Whether it must be given one file at a time, whatever the configuration says.
     fn works_alone(&self) -> bool {
         false
     }
 
-    /// What it is doing is to end soon, if it can. Called from other threads, perhaps more than
-    /// once.
+    /// Asks it to end what it is doing soon. Called from another thread, perhaps more than once.
     fn interrupt(&self) {}
 
-    /// Called once, when nothing will be archived any more.
+    /// Called once, when nothing more will be archived.
     fn shutdown(&self) {}
 }

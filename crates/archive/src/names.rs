@@ -1,13 +1,13 @@
-//! Names of files that are archived: which there are, what they are, in which order they go.
+//! Names of the files that are archived, and of their status files.
 //!
 //! ```text
 //!   0000000100000000000000A3                    a segment: timeline, number
-//!   0000000100000000000000A3.partial            the last one of a timeline that was left in its midst
+//!   0000000100000000000000A3.partial            the last segment of a timeline that was left
 //!   0000000100000000000000A3.00000028.backup    where a base backup began and ended
-//!   00000002.history                            where a timeline came from
+//!   00000002.history                            where a timeline branched off
 //! ```
 //!
-//! History files go first: who recovers must know of a timeline before there is anything on it.
+//! History files are archived first: a recovery must know of a timeline before it finds WAL on it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,21 +19,21 @@ use forebay_format::{SegmentSize, timeline::parse_history_file_name};
 
 use crate::error::ArchiveError;
 
-/// What a file of the log is.
+/// The kinds of files of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Tells where a timeline came from.
+    /// Says where a timeline branched off.
     History,
     /// A segment of the log.
     Segment,
-    /// The last segment of a timeline that was left in the midst of it.
+    /// The last segment of a timeline that was left before the segment was full.
     Partial,
-    /// Tells where a base backup began and ended.
+    /// Says where a base backup began and ended.
     Backup,
 }
 
-/// The name of a file that is archived. They are ordered as they go: history files first, then by
-/// name.
+/// The name of a file of the log. The order is that in which files are archived: history files
+/// first, the others by name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct WalName {
     kind: Kind,
@@ -42,60 +42,59 @@ pub struct WalName {
 
 const PARTIAL: &str = ".partial";
 const BACKUP: &str = ".backup";
-/// To be archived.
+/// Ending of a status file: to be archived.
 const READY: &str = ".ready";
-/// Archived, durably.
+/// Ending of a status file: archived, durably.
 const DONE: &str = ".done";
 
 impl WalName {
-    /// None for what is no such name.
+    /// None: it is not the name of a file of the log.
     pub fn parse(name: &str) -> Option<WalName> {
         Some(WalName { kind: kind_of(name)?, text: name.into() })
     }
 
-    /// What it is.
+    /// The kind of the file.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// As text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The timeline: its own for a history file.
+    /// The timeline; for a history file, the one whose history it is.
     pub fn timeline(&self) -> u32 {
-        self.text.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or(0)
+        u32::from_str_radix(&self.text[..8], 16).expect("a name begins with 8 hexadecimal digits")
     }
 
-    /// The name of the segment itself, which a history file does not have.
+    /// The name of the segment; None for a history file.
     pub fn segment(&self) -> Option<&str> {
-        if self.kind == Kind::History { None } else { self.text.get(..24) }
+        (self.kind != Kind::History).then(|| &self.text[..24])
     }
 
-    /// The segment's number; None for a history file, and for numbers that do not exist with this
-    /// size.
+    /// The segment's number. None for a history file, or if no segment of this size has the number.
     pub fn number(&self, size: SegmentSize) -> Option<u64> {
         size.parse_file_name(self.segment()?).map(|(_, number)| number)
     }
 
-    /// Whether it is as long as a segment.
-    pub fn is_whole(&self) -> bool {
+    /// Whether the file is as long as a segment.
+    pub(crate) fn is_whole(&self) -> bool {
         matches!(self.kind, Kind::Segment | Kind::Partial)
     }
 
-    /// Name of the mark that it is to be archived.
+    /// Name of the status file that says: to be archived.
     pub fn ready(&self) -> String {
         format!("{}{READY}", self.text)
     }
 
-    /// Name of the mark that it is archived.
+    /// Name of the status file that says: archived.
     pub fn done(&self) -> String {
         format!("{}{DONE}", self.text)
     }
 }
 
-/// What a name of this shape stands for.
+/// The kind of file that has this name.
 fn kind_of(name: &str) -> Option<Kind> {
     if is_segment_name(name) {
         return Some(Kind::Segment);
@@ -145,19 +144,19 @@ impl fmt::Debug for WalName {
     }
 }
 
-/// A mark in `archive_status`.
+/// A status file in `archive_status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// The file is to be archived.
     Ready(WalName),
-    /// The archive has it.
+    /// The file is archived.
     Done(WalName),
-    /// Neither, or not of a file of the log.
+    /// Not the status of a file of the log.
     Junk,
 }
 
 impl Mark {
-    /// What a name in `archive_status` says.
+    /// Parses a name in `archive_status`.
     pub fn parse(name: &str) -> Mark {
         let marked = |end| name.strip_suffix(end).and_then(WalName::parse);
         match (marked(READY), marked(DONE)) {
@@ -262,7 +261,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_name_or_not(text: String, shaped in "[0-9A-F]{24}(\\.[0-9A-F]{8})?(\\.(backup|partial|history))?") {
+        fn any_text_is_a_name_or_not(
+            text: String,
+            shaped in "[0-9A-F]{24}(\\.[0-9A-F]{8})?(\\.(backup|partial|history))?",
+        ) {
             for text in [text, shaped] {
                 if let Some(name) = WalName::parse(&text) {
                     prop_assert_eq!(name.as_str(), &text);

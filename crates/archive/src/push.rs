@@ -1,4 +1,4 @@
-//! `archive-push`: a file of a server's log into an archive, for the server's archive_command.
+//! `archive-push`: stores a file of a server's log in an archive, as the server's archive_command.
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,16 @@ use crate::error::{ArchiveError, Result};
 use crate::module::Archived;
 use crate::names::WalName;
 use crate::source::{Expected, Source, SourceOptions};
-use crate::store::{Repository, StoreError};
+use crate::store::Repository;
 
-/// Bytes of the control file that are looked at: system identifier and version, which lie there in
-/// every version.
+/// Bytes of the control file that are read: system identifier and version, whose places are the
+/// same in every version.
 const HEAD: usize = 16;
-/// Versions of control files: PostgreSQL 13 to 17, and 18.
+/// Known versions of control files: that of PostgreSQL 13 to 17, and that of 18.
 const CONTROL_VERSIONS: [u32; 2] = [1300, 1800];
 
-/// Stores a file, which lies in `pg_wal` of a data directory, and is checked against that
-/// directory's control file.
+/// Stores the file `path`, which lies in `pg_wal` of a data directory. It must belong to the
+/// cluster of that directory's control file.
 pub fn push(
     aio: &Arc<Aio>,
     be: &mut Backend,
@@ -37,19 +37,18 @@ pub fn push(
     repository.put(be, &mut source, options.expected.system_id)
 }
 
-/// The name of a file of the log.
-pub(crate) fn file_name(path: &Path) -> Result<WalName> {
+fn file_name(path: &Path) -> Result<WalName> {
     path.file_name().unwrap_or_default().to_string_lossy().parse()
 }
 
-/// The data directory of a file in `pg_wal`, by its name alone: `pg_wal` may be a link to
-/// elsewhere.
-pub(crate) fn data_dir(path: &Path) -> PathBuf {
+/// The data directory of a file in `pg_wal`. Only the path is looked at, since `pg_wal` may be a
+/// symbolic link.
+fn data_dir(path: &Path) -> PathBuf {
     let dir = path.parent().and_then(Path::parent).unwrap_or(Path::new(""));
     if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir.to_path_buf() }
 }
 
-/// The system identifier that the control file says; None if the file is in no data directory.
+/// The system identifier in the control file. None: the file `path` is in no data directory.
 pub(crate) fn system_of(aio: &Arc<Aio>, be: &mut Backend, path: &Path) -> Result<Option<u64>> {
     let control = data_dir(path).join("global").join("pg_control");
     let file = match aio.namespace().open(&control, &OpenOptions::READ) {
@@ -59,21 +58,16 @@ pub(crate) fn system_of(aio: &Arc<Aio>, be: &mut Backend, path: &Path) -> Result
     let read = AlignedBuf::zeroed(HEAD)
         .and_then(|mut buf| be.read_at(&file, 0, &mut buf).map(|got| (buf, got)));
     let (buf, got) = read.map_err(ArchiveError::io("read", &control))?;
-    let head = buf.get(..got).unwrap_or_default();
-    let damaged = |reason: &str| StoreError::Damaged {
-        file: control.display().to_string(),
-        reason: reason.to_owned(),
-    };
+    let head = &buf[..got];
+    let damaged = |reason: String| ArchiveError::damaged(control.display(), reason);
     let (Some(system), Some(version)) =
         (head.first_chunk::<8>(), head.get(8..12).and_then(|v| v.first_chunk::<4>()))
     else {
-        return Err(damaged("it is too short for a control file").into());
+        return Err(damaged("it is too short for a control file".to_owned()));
     };
     let version = u32::from_le_bytes(*version);
     if !CONTROL_VERSIONS.contains(&version) {
-        return Err(
-            damaged(&format!("it has the version {version}, which is not known here")).into()
-        );
+        return Err(damaged(format!("it has the unknown version {version}")));
     }
     Ok(Some(u64::from_le_bytes(*system)))
 }

@@ -1,6 +1,6 @@
-//! An archive as the source of a recovery: files are brought one after the other, as they are asked
-//! for, while threads fetch the next ones. What restore_command and archiverd do together, in the
-//! process that recovers.
+//! An archive as the source of a recovery. It restores one file after another as they are
+//! requested, while its threads fetch the next ones. It does what archive-get and archiverd do
+//! together, in the process that recovers.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -8,9 +8,9 @@ use std::path::Path;
 use forebay_aio::sync::{Arc, Condvar, Mutex, thread};
 use forebay_aio::{Aio, Backend, BackendType};
 
-use crate::ahead::Ahead;
 use crate::error::Result;
 use crate::names::WalName;
+use crate::prefetch::Prefetcher;
 use crate::store::Repository;
 
 /// How much is fetched ahead.
@@ -18,13 +18,13 @@ use crate::store::Repository;
 pub struct RestorerOptions {
     /// Threads that fetch; 0: nothing is fetched ahead.
     pub threads: usize,
-    /// Most segments fetched ahead.
+    /// Limit of the number of segments fetched ahead.
     pub files: usize,
-    /// Most bytes of them in memory.
+    /// Limit of their bytes in memory.
     pub bytes: u64,
 }
 
-/// Brings files of the log out of an archive. Dropped, it ends its threads.
+/// Restores files of the log from an archive. Dropping it ends its threads.
 pub struct Restorer {
     shared: Arc<Shared>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -32,9 +32,10 @@ pub struct Restorer {
 
 struct Shared {
     aio: Arc<Aio>,
-    ahead: Ahead,
+    prefetcher: Prefetcher,
     tasks: Mutex<Tasks>,
-    bell: Condvar,
+    /// A task was added, or a stop was requested.
+    tasks_changed: Condvar,
 }
 
 #[derive(Default)]
@@ -50,12 +51,15 @@ impl std::fmt::Debug for Restorer {
 }
 
 impl Restorer {
-    /// Begins. Where a thread or its I/O can't be had, the others do without.
+    /// Starts the threads. If one can't be started, the others work without it.
     pub fn start(aio: &Arc<Aio>, repository: Repository, options: RestorerOptions) -> Restorer {
         let files = if options.threads == 0 { 0 } else { options.files };
-        let ahead = Ahead::new(Arc::new(repository), files, options.bytes);
-        let shared =
-            Shared { aio: Arc::clone(aio), ahead, tasks: Mutex::default(), bell: Condvar::new() };
+        let shared = Shared {
+            aio: Arc::clone(aio),
+            prefetcher: Prefetcher::new(Arc::new(repository), files, options.bytes),
+            tasks: Mutex::default(),
+            tasks_changed: Condvar::new(),
+        };
         let mut restorer = Restorer { shared: Arc::new(shared), threads: Vec::new() };
         for n in 0..options.threads.min(files) {
             let mut be = match aio.backend(BackendType::BackgroundWorker) {
@@ -75,24 +79,24 @@ impl Restorer {
         restorer
     }
 
-    /// Puts a file under `path`, whole and checked. False: the archive is there and does not have
-    /// it.
+    /// Restores the file `name` as `path`, whole and checked. False: the archive exists and does
+    /// not have the file.
     pub fn get(&self, be: &mut Backend, name: &WalName, path: &Path) -> Result<bool> {
-        let Shared { aio, ahead, tasks, bell } = &*self.shared;
-        let found = ahead.get(aio, be, name, path)?;
+        let Shared { aio, prefetcher, tasks, tasks_changed } = &*self.shared;
+        let found = prefetcher.get(aio, be, name, path)?;
         if found && !self.threads.is_empty() {
-            let wanted = ahead.restored(aio, name, path);
-            tasks.lock().next.extend(wanted);
-            bell.notify_all();
+            let next = prefetcher.restored(aio, name, path);
+            tasks.lock().next.extend(next);
+            tasks_changed.notify_all();
         }
         Ok(found)
     }
 
-    /// Ends what is being fetched ahead; what is asked for is still brought.
+    /// Ends prefetching; requested files are still restored.
     pub fn stop(&self) {
-        self.shared.ahead.stop();
+        self.shared.prefetcher.stop();
         self.shared.tasks.lock().stopped = true;
-        self.shared.bell.notify_all();
+        self.shared.tasks_changed.notify_all();
     }
 }
 
@@ -108,7 +112,7 @@ impl Drop for Restorer {
 }
 
 impl Shared {
-    /// Fetches one file after another until the end.
+    /// Fetches one file after another until a stop.
     fn run(&self, be: &mut Backend) {
         loop {
             let name = {
@@ -120,10 +124,10 @@ impl Shared {
                     if let Some(name) = tasks.next.pop_front() {
                         break name;
                     }
-                    self.bell.wait(&mut tasks);
+                    self.tasks_changed.wait(&mut tasks);
                 }
             };
-            self.ahead.fetch(be, &name);
+            self.prefetcher.fetch(be, &name);
         }
     }
 }

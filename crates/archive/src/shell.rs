@@ -1,8 +1,8 @@
-//! Commands of the administrator's: their placeholders, their end.
+//! Runs the shell commands that the administrator configures.
 //!
-//! archive_command, restore_command, archive_cleanup_command and recovery_end_command are run
-//! alike: by `/bin/sh -c`, in the data directory, with their own process group, so that what they
-//! start can be stopped with them. Output goes where the server's goes.
+//! archive_command, restore_command, archive_cleanup_command and recovery_end_command are run in
+//! the same way: by `/bin/sh -c`, in the data directory, with a process group of their own, so that
+//! the processes they start can be stopped with them. They share the server's output.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::{fmt, io};
 use forebay_aio::sync::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// What is wrong with the placeholders of a command.
+/// A command has an invalid placeholder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid value for parameter \"{parameter}\": \"{command}\"")]
 pub struct PlaceholderError {
@@ -24,7 +24,7 @@ pub struct PlaceholderError {
     pub detail: String,
 }
 
-/// Puts values in the places of `%` and a letter; `%%` is a percent sign.
+/// Replaces each `%` and letter by its value, and `%%` by a percent sign.
 pub fn substitute(
     command: &str,
     parameter: &'static str,
@@ -61,20 +61,20 @@ pub fn substitute(
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself, with this status.
+    /// It exited with this status.
     Exit(i32),
-    /// By a signal.
+    /// This signal killed it.
     Signal(i32),
 }
 
 impl Ended {
-    /// With status 0.
+    /// Whether it exited with status 0.
     pub fn is_success(self) -> bool {
         self == Ended::Exit(0)
     }
 
-    /// By a signal, or with a status above 125: a shell says so that it found no command, could not
-    /// run it, or that it was ended by a signal. That tells of trouble here, and nothing about the
+    /// Whether a signal killed it or its status is above 125. A shell exits so if it found no
+    /// command, could not run it, or if a signal killed the command. That says nothing about the
     /// archive.
     pub fn is_fatal(self) -> bool {
         match self {
@@ -86,9 +86,9 @@ impl Ended {
 
 impl From<ExitStatus> for Ended {
     fn from(status: ExitStatus) -> Ended {
-        match (status.code(), status.signal()) {
-            (Some(code), _) => Ended::Exit(code),
-            (None, signal) => Ended::Signal(signal.unwrap_or(0)),
+        match status.code() {
+            Some(code) => Ended::Exit(code),
+            None => Ended::Signal(status.signal().expect("a child without a status was killed")),
         }
     }
 }
@@ -104,7 +104,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// The C library's text.
+/// The C library's text for a signal.
 fn signal_text(signal: i32) -> &'static str {
     match signal {
         1 => "Hangup",
@@ -122,9 +122,9 @@ fn signal_text(signal: i32) -> &'static str {
 
 #[derive(Debug, Default)]
 struct Running {
-    /// Nothing is run any more.
+    /// No command may start any more.
     stopped: bool,
-    /// Process groups, each that of its leader.
+    /// Process groups of the running commands.
     groups: Vec<Pid>,
 }
 
@@ -136,12 +136,12 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Commands see `dir` as their working directory.
+    /// `dir` is the working directory of the commands.
     pub fn new(dir: &Path) -> Shell {
         Shell { dir: dir.to_path_buf(), running: Mutex::default() }
     }
 
-    /// Runs a command to its end. ECANCELED after [`Shell::stop`].
+    /// Runs a command to its end. Fails with ECANCELED after [`Shell::stop`].
     pub fn run(&self, command: &str) -> io::Result<Ended> {
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(command).current_dir(&self.dir).stdin(Stdio::null()).process_group(0);
@@ -154,8 +154,8 @@ impl Shell {
         running.groups.extend(pid);
         drop(running);
         if let Some(pid) = pid {
-            // The number stays the child's until its end is taken note of, so nobody else is hit by
-            // a signal.
+            // Without WNOWAIT the process id could be reused before the group is removed from the
+            // list, and `stop` would signal another process.
             let exited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while matches!(waitid(WaitId::Pid(pid), exited), Err(rustix::io::Errno::INTR)) {}
             self.running.lock().groups.retain(|group| *group != pid);
@@ -163,7 +163,7 @@ impl Shell {
         child.wait().map(Ended::from)
     }
 
-    /// Ends what is running; nothing is run from now on. Called again, it does so without asking.
+    /// Terminates the running commands and prevents further ones. A second call kills them.
     pub fn stop(&self) {
         let mut running = self.running.lock();
         let signal =
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_apart() {
+    fn exits_and_signals_are_distinguished() {
         let dir = tempfile::tempdir().unwrap();
         let shell = Shell::new(dir.path());
         let ended = |command| shell.run(command).unwrap();
@@ -215,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_ends_what_runs_and_what_it_started() {
+    fn a_stop_ends_a_command_and_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let shell = Arc::new(Shell::new(dir.path()));
         let fifo = dir.path().join("fifo");
         assert!(shell.run("mkfifo fifo").unwrap().is_success());
         let runner = Arc::clone(&shell);
-        // Writing to it waits for a reader, and nobody else ever writes to what the reader waits
-        // for.
+        // The echo waits for a reader of `fifo`; the cat waits for ever, as nobody writes to
+        // `never`.
         let run =
             thread::spawn(move || runner.run("mkfifo never; (echo ready > fifo; cat never); true"));
         assert_eq!(std::fs::read_to_string(&fifo).unwrap(), "ready\n");

@@ -1,12 +1,13 @@
-//! A file of the log, opened to be archived: read once, hashed while it is read, and checked.
+//! A file of the log that is archived: it is read once, hashed on the way, and checked.
 //!
 //! ```text
-//!   examine: one name, a regular file, as long as a segment ──▶ first piece: header says what the name says
-//!     ──▶ pieces, each hashed ──▶ end: still there under its name ──▶ digest
+//!   examine: a regular file with one name, as long as a segment
+//!     ──▶ first piece: the header matches the name ──▶ pieces, each hashed
+//!     ──▶ end: the file still has its name ──▶ digest
 //! ```
 //!
-//! The last step is for segments that are recycled: one that loses its name while it is read may
-//! have been written to under another one, and what was read of it is worth nothing.
+//! The last step detects segments that are recycled: a segment that loses its name while it is read
+//! may have been overwritten under its new name.
 
 use std::path::{Path, PathBuf};
 
@@ -22,20 +23,20 @@ use crate::error::{ArchiveError, Result};
 use crate::names::{Kind, WalName};
 use crate::pipe::{Buffers, Piece, Reader};
 
-/// Magic numbers of WAL pages, by the version of PostgreSQL: 15 to 18.
+/// Magic numbers of WAL pages, and the versions of PostgreSQL that write them.
 pub const MAGICS: [(u16, u32); 4] = [(0xD110, 15), (0xD113, 16), (0xD116, 17), (MAGIC, 18)];
 
-/// Longest history or backup file; real ones have a few hundred bytes.
+/// Length limit of history and backup files; real ones have a few hundred bytes.
 const MOST_TEXT: u64 = 256 << 10;
 
-/// What is known of the log beforehand. What is not known is taken as the files say.
+/// What the files of the log must say. What is None is not checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// The cluster's system identifier.
     pub system_id: Option<u64>,
     /// Length of a segment.
     pub segment_size: Option<SegmentSize>,
-    /// The version of the format, by the magic number of WAL pages.
+    /// The magic number of WAL pages, which tells the version of the format.
     pub magic: Option<u16>,
 }
 
@@ -44,26 +45,26 @@ pub struct Expected {
 pub struct SourceOptions {
     /// What they must say.
     pub expected: Expected,
-    /// Past the kernel's cache.
+    /// Use direct I/O, where the file system has it.
     pub direct: bool,
-    /// Set to have transfers end early, with [`ArchiveError::Stopped`].
+    /// When set to true, transfers end early with [`ArchiveError::Stopped`].
     pub stop: Option<Arc<AtomicBool>>,
-    /// Where buffers come from and go to.
+    /// The pool of buffers.
     pub buffers: Buffers,
 }
 
 /// What the first page of a segment says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentFacts {
-    /// Of which cluster it is.
+    /// The cluster's system identifier.
     pub system_id: u64,
-    /// Timeline of its first page.
+    /// The timeline of the first page.
     pub timeline: u32,
-    /// Where it begins.
+    /// Where the segment begins.
     pub start: Lsn,
-    /// How long segments are.
+    /// Length of a segment.
     pub segment_size: SegmentSize,
-    /// Version of the format.
+    /// The magic number of its pages.
     pub magic: u16,
 }
 
@@ -91,7 +92,7 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// Looks at the file `name` in the directory `dir`, and opens nothing yet.
+    /// Examines the file `name` in the directory `dir`. The file is opened when it is first read.
     pub fn open(
         aio: &Arc<Aio>,
         dir: &Path,
@@ -101,8 +102,8 @@ impl Source {
         Source::open_as(aio, dir, &dir.join(name.as_str()), name, options)
     }
 
-    /// Like [`Source::open`], for a file under another path. `dir` is where history files are.
-    pub fn open_as(
+    /// Like [`Source::open`], for a file with any path. History files are looked for in `dir`.
+    pub(crate) fn open_as(
         aio: &Arc<Aio>,
         dir: &Path,
         path: &Path,
@@ -135,29 +136,20 @@ impl Source {
         })
     }
 
-    /// Its name.
+    /// The file's name.
     pub fn name(&self) -> &WalName {
         &self.name
     }
 
-    /// Where it is.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes it has.
+    /// The file's length in bytes.
+    #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> u64 {
         self.len
-    }
-
-    /// No bytes at all.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The door it is read through.
-    pub fn aio(&self) -> &Arc<Aio> {
-        &self.aio
     }
 
     /// What a segment's first page says, once the first piece has been read.
@@ -165,35 +157,31 @@ impl Source {
         self.facts.as_ref()
     }
 
-    /// Hash of the whole, once it has been read to its end.
+    /// Hash of the contents, once the file has been read to its end.
     pub fn digest(&self) -> Option<Digest> {
         self.digest
     }
 
-    /// Where buffers of [`crate::pipe::CHUNK`] bytes are to be had.
-    pub fn buffers(&self) -> &Buffers {
+    pub(crate) fn buffers(&self) -> &Buffers {
         &self.options.buffers
     }
 
-    /// Told to stop?
+    /// [`ArchiveError::Stopped`] once a stop was requested.
     pub fn check_stop(&self) -> Result<()> {
         match &self.options.stop {
-            Some(stop) if stop.load(Ordering::Relaxed) => {
-                Err(ArchiveError::Stopped { file: self.path.clone() })
-            }
+            Some(stop) if stop.load(Ordering::Relaxed) => Err(ArchiveError::stopped(&self.path)),
             _ => Ok(()),
         }
     }
 
-    /// The next piece; None at the end, when the digest is known. Whoever is done with a piece
-    /// gives its buffer back.
+    /// The next piece; None at the end, when the digest is known. Return the piece's buffer with
+    /// [`Source::give_back`].
     pub fn next(&mut self, io: &mut Backend) -> Result<Option<Piece>> {
         self.check_stop()?;
         if self.digest.is_some() {
             return Ok(None);
         }
-        let read = self.read(io);
-        let Some(piece) = read? else {
+        let Some(piece) = self.read(io)? else {
             self.finish()?;
             return Ok(None);
         };
@@ -205,21 +193,25 @@ impl Source {
     }
 
     fn read(&mut self, io: &mut Backend) -> Result<Option<Piece>> {
-        if self.reader.is_none() {
-            let reader =
-                Reader::open(&self.aio, &self.path, self.options.direct, &self.options.buffers);
-            let reader = reader.map_err(|e| self.refused(e))?;
-            if reader.len() != self.len {
-                return Err(ArchiveError::Length {
-                    file: self.path.clone(),
-                    expected: self.len,
-                    found: reader.len(),
-                });
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            None => {
+                let SourceOptions { direct, buffers, .. } = &self.options;
+                let reader = Reader::open(&self.aio, &self.path, *direct, buffers);
+                let reader = reader.map_err(|e| self.refused(e))?;
+                self.check_len(reader.len())?;
+                self.reader.insert(reader)
             }
-            self.reader = Some(reader);
-        }
-        let Some(reader) = &mut self.reader else { return Ok(None) };
+        };
         reader.next(io).map_err(ArchiveError::io("archive", &self.path))
+    }
+
+    /// Checks that the file has the same length as before.
+    fn check_len(&self, found: u64) -> Result<()> {
+        if found == self.len {
+            return Ok(());
+        }
+        Err(ArchiveError::Length { file: self.path.clone(), expected: self.len, found })
     }
 
     fn refused(&self, error: forebay_aio::AioError) -> ArchiveError {
@@ -230,12 +222,12 @@ impl Source {
         }
     }
 
-    /// A buffer that came with a piece is not needed any more.
+    /// Returns the buffer of a piece to the pool.
     pub fn give_back(&mut self, buf: AlignedBuf) {
         self.options.buffers.give_back(buf);
     }
 
-    /// Reads what is left, for who wants no more than the hash and the checks.
+    /// Reads and checks the rest of the file. Returns the hash of the whole file.
     pub fn read_to_end(&mut self, io: &mut Backend) -> Result<Digest> {
         while let Some(piece) = self.next(io)? {
             self.give_back(piece.buf);
@@ -243,49 +235,37 @@ impl Source {
         self.digest.ok_or_else(|| ArchiveError::Vanished { file: self.path.clone() })
     }
 
-    /// Checks the beginning alone, for who lets somebody else read it.
-    pub fn check_first_piece(&mut self, io: &mut Backend) -> Result<()> {
+    /// Checks only the beginning, for a module that lets another program read the file.
+    pub(crate) fn check_first_piece(&mut self, io: &mut Backend) -> Result<()> {
         if let Some(piece) = self.next(io)? {
             self.give_back(piece.buf);
         }
-        self.rewind_keeping_facts(io);
-        Ok(())
-    }
-
-    fn rewind_keeping_facts(&mut self, io: &mut Backend) {
         let facts = self.facts.take();
         self.rewind(io);
         self.facts = facts;
+        Ok(())
     }
 
-    /// Reads it from the beginning again: for another attempt.
+    /// The next read begins at the beginning again, for another attempt.
     pub fn rewind(&mut self, io: &mut Backend) {
         self.close(io);
         (self.hasher, self.digest, self.facts) = (Hasher::new(), None, None);
     }
 
-    /// Waits for reads in flight, and closes the file.
+    /// Waits for the reads in flight, and closes the file.
     pub fn close(&mut self, io: &mut Backend) {
         if let Some(mut reader) = self.reader.take() {
             reader.close(io);
             if !reader.file().is_direct() {
-                // Nobody reads it again soon. It is advice, and nothing depends on it.
+                // Nobody will read it again soon. This is only advice to the kernel.
                 let _ = self.aio.namespace().forget_cached(reader.file());
             }
         }
     }
 
-    /// All has been read.
+    /// Everything was read: checks that the file was not recycled meanwhile.
     fn finish(&mut self) -> Result<()> {
-        // Under another name it may have been written to while it was read.
-        let len = examine(&self.aio, &self.path)?;
-        if len != self.len {
-            return Err(ArchiveError::Length {
-                file: self.path.clone(),
-                expected: self.len,
-                found: len,
-            });
-        }
+        self.check_len(examine(&self.aio, &self.path)?)?;
         if self.len == 0 {
             return Err(ArchiveError::Contents { file: self.path.clone(), reason: "it is empty" });
         }
@@ -297,7 +277,7 @@ impl Source {
         ArchiveError::Header { file: self.path.clone(), source }
     }
 
-    /// Is it what its name says?
+    /// Checks that the first piece matches the file's name.
     fn check_first(&mut self, io: &mut Backend, piece: &Piece) -> Result<()> {
         let contents = |reason| ArchiveError::Contents { file: self.path.clone(), reason };
         match self.name.kind() {
@@ -327,7 +307,6 @@ impl Source {
     fn check_header(&self, page: &[u8]) -> Result<SegmentFacts> {
         let wrong = |source| self.header(source);
         let (magic, header) = decode(page, self.options.expected.magic).map_err(wrong)?;
-        // Whether there is a long header is asked below.
         let Some(long) = header.long else {
             return Err(wrong(PageHeaderError::WrongKind(header.page_addr)));
         };
@@ -348,8 +327,8 @@ impl Source {
         Ok(SegmentFacts { system_id, timeline: header.timeline, start, segment_size: size, magic })
     }
 
-    /// The first segment of a timeline begins as a copy of its parent's, whose page headers it
-    /// keeps; the history says so.
+    /// The first segment of a timeline begins as a copy of its parent's segment, with the parent's
+    /// page headers. Checks that the timeline's history says so.
     fn check_ancestor(&self, io: &mut Backend, facts: &SegmentFacts) -> Result<()> {
         let (expected, found) = (self.name.timeline(), facts.timeline);
         let wrong =
@@ -372,8 +351,8 @@ impl Source {
     }
 }
 
-/// Decodes a page header of any version that is known, or of that one. Which it is.
-pub fn decode(page: &[u8], magic: Option<u16>) -> Result<(u16, PageHeader), PageHeaderError> {
+/// Decodes a page header and tells its magic number, which must be `magic`; None: any known one.
+fn decode(page: &[u8], magic: Option<u16>) -> Result<(u16, PageHeader), PageHeaderError> {
     let found = match page {
         [low, high, ..] => u16::from_le_bytes([*low, *high]),
         _ => return Err(PageHeaderError::TooShort),
@@ -382,18 +361,15 @@ pub fn decode(page: &[u8], magic: Option<u16>) -> Result<(u16, PageHeader), Page
     if !known || magic.is_some_and(|magic| magic != found) {
         return Err(PageHeaderError::BadMagic(found));
     }
-    // The header is the same in all of them but for this number.
-    let mut header = page.get(..page.len().min(LONG_SIZE)).unwrap_or_default().to_vec();
-    if let [low, high, ..] = header.as_mut_slice() {
-        [*low, *high] = MAGIC.to_le_bytes();
-    }
+    // The versions' headers differ in this number alone.
+    let mut header = page[..page.len().min(LONG_SIZE)].to_vec();
+    header[..2].copy_from_slice(&MAGIC.to_le_bytes());
     Ok((found, PageHeader::decode(&header)?))
 }
 
-/// Whether a file that comes back from an archive is what its name says: `head` are its first
-/// bytes, `len` is its length. Err: why not. The first segment of a timeline may begin with its
-/// parent's pages.
-pub fn check_stored(
+/// Checks that a file from an archive matches its name. `head` is its beginning, `len` its length.
+/// The error is the reason. The first segment of a timeline may begin with its parent's pages.
+pub(crate) fn check_stored(
     name: &WalName,
     head: &[u8],
     len: u64,
@@ -420,7 +396,7 @@ pub fn check_stored(
     Ok(())
 }
 
-/// It is a regular file with one name. Its length.
+/// The length of a regular file that has no other name.
 fn examine(aio: &Aio, path: &Path) -> Result<u64> {
     let file = || path.to_path_buf();
     let stat = aio.namespace().stat(path).map_err(ArchiveError::io("archive", path))?;

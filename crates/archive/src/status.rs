@@ -1,56 +1,55 @@
-//! `pg_wal/archive_status`: what is to be archived, and what is archived, as PostgreSQL keeps it.
+//! `pg_wal/archive_status`: which files are to be archived, and which are, as PostgreSQL keeps it.
 //!
 //! ```text
-//!   NAME.ready ──(archived)──▶ NAME.done      renamed one by one, made durable many at a time by one sync of the directory
+//!   NAME.ready ──(archived)──▶ NAME.done      renamed one by one, then synced all at once
 //! ```
 //!
-//! Creating a `.ready` is not synced: after a crash whoever removes segments finds one without a
-//! mark and makes it anew. A `.done` that a crash takes back is a `.ready` again, and its file is
-//! archived again, identically. Nothing may become of a segment because of its `.done` before the
-//! directory was synced after that rename: the log syncs it before it recycles or removes anything.
+//! A new `.ready` is not synced. If a crash loses it, the server creates it again when it finds a
+//! segment without a status file. If a crash undoes the renaming to `.done`, the file is archived
+//! again, with the same contents. The log syncs the directory before it recycles or removes a
+//! segment, so no segment goes because of a `.done` that is not durable.
 //!
-//! The directory is listed once, at start. Later the names come from those who make the marks.
+//! The directory is listed once, at start. Later, whoever creates a status file also reports its
+//! name to the archiver.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
-use forebay_aio::{Aio, AioError, OpenOptions};
+use forebay_aio::{Aio, OpenOptions};
 
 use crate::error::{ArchiveError, Result};
 use crate::names::{Mark, WalName};
 
-/// The directory in `pg_wal`.
-pub const DIR: &str = "archive_status";
+/// Its name in `pg_wal`.
+pub(crate) const DIR: &str = "archive_status";
 
-/// What a listing has found.
+/// The contents of the directory.
 #[derive(Debug, Default)]
-pub struct Scan {
-    /// To be archived, in the order in which they go.
+pub(crate) struct Scan {
+    /// Files to be archived, in the order in which they are archived.
     pub ready: Vec<WalName>,
-    /// How many are archived, and still here.
-    pub done: usize,
-    /// How many names mean nothing. They stay.
+    /// How many names are no status files. They stay.
     pub junk: usize,
 }
 
-/// What became of an acknowledgement.
+/// The result of an acknowledgement.
 #[derive(Debug, Default)]
-pub struct Acknowledged {
-    /// So many of the names, the first ones, are known to be archived, durably.
+pub(crate) struct Acknowledged {
+    /// How many of the names, counted from the first, are durably marked as archived.
     pub done: usize,
-    /// What was wrong with the next one.
+    /// Why the next one failed.
     pub failed: Option<ArchiveError>,
 }
 
-/// The marks of one log.
-pub struct Status {
+/// The status files of one log.
+pub(crate) struct Status {
     aio: Arc<Aio>,
     wal_dir: PathBuf,
     dir: PathBuf,
-    /// Marks were renamed, and the directory could not be opened for its sync.
-    unsettled: AtomicBool,
+    /// Status files were renamed, and the directory could not be opened to sync it.
+    needs_sync: AtomicBool,
 }
 
 impl std::fmt::Debug for Status {
@@ -60,27 +59,27 @@ impl std::fmt::Debug for Status {
 }
 
 impl Status {
-    /// The marks of the log in `wal_dir`.
+    /// The status files of the log in `wal_dir`.
     pub fn new(aio: &Arc<Aio>, wal_dir: &Path) -> Status {
         Status {
             aio: Arc::clone(aio),
             wal_dir: wal_dir.to_path_buf(),
             dir: wal_dir.join(DIR),
-            unsettled: AtomicBool::new(false),
+            needs_sync: AtomicBool::new(false),
         }
     }
 
-    /// Where files of the log are.
+    /// The directory of the log.
     pub fn wal_dir(&self) -> &Path {
         &self.wal_dir
     }
 
-    /// Where the marks are.
+    /// The directory of the status files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Makes the directory if it is missing.
+    /// Creates the directory if it is missing.
     pub fn create(&self) -> Result<()> {
         let names = self.aio.namespace();
         let made = match names.exists(&self.dir) {
@@ -91,8 +90,8 @@ impl Status {
         made.map_err(ArchiveError::io("create", &self.dir))
     }
 
-    /// Lists all marks. Where a file has both, the archive has it: the `.ready` is removed, for the
-    /// file may be recycled any time.
+    /// Lists all status files. A file that has both is archived: its `.ready` is removed, because
+    /// the file may be recycled at any time.
     pub fn scan(&self) -> Result<Scan> {
         let listed =
             self.aio.namespace().list(&self.dir).map_err(ArchiveError::io("list", &self.dir))?;
@@ -107,7 +106,6 @@ impl Status {
                 Mark::Junk => scan.junk += 1,
             }
         }
-        scan.done = done.len();
         for name in ready {
             if done.contains(&name) {
                 self.remove(&name)?;
@@ -119,21 +117,20 @@ impl Status {
         Ok(scan)
     }
 
-    /// Marks a file as one to be archived.
+    /// Creates the `.ready` of a file.
     pub fn announce(&self, name: &WalName) -> Result<()> {
         let path = self.dir.join(name.ready());
         let made = self.aio.namespace().open(&path, &OpenOptions::READ_WRITE.create().truncate());
         made.map(drop).map_err(ArchiveError::io("create", &path))
     }
 
-    /// Whether it is still marked as one to be archived: the administrator may have thought
-    /// otherwise.
+    /// Whether the file still has its `.ready`: the administrator may have removed it.
     pub fn is_ready(&self, name: &WalName) -> Result<bool> {
         let path = self.dir.join(name.ready());
         self.aio.namespace().exists(&path).map_err(ArchiveError::io("examine", &path))
     }
 
-    /// Removes the mark that a file is to be archived.
+    /// Removes the `.ready` of a file.
     pub fn remove(&self, name: &WalName) -> Result<()> {
         let path = self.dir.join(name.ready());
         match self.aio.namespace().unlink(&path) {
@@ -142,12 +139,12 @@ impl Status {
         }
     }
 
-    /// Marks files as archived, in this order, up to the first that fails; durably, all at once. An
-    /// error means that what of that is durable is unknown ([`ArchiveError::is_fatal`]), or can be
-    /// found out by another call.
+    /// Renames the status files of `names` to `.done`, in this order, up to the first failure, and
+    /// then syncs the directory. After an error, nobody knows which of the renamings are durable.
+    /// Unless it [is fatal](ArchiveError::is_fatal), the call can be repeated.
     pub fn acknowledge(&self, names: &[WalName]) -> Result<Acknowledged> {
         let mut acknowledged = Acknowledged::default();
-        let mut renamed = self.unsettled.swap(false, Ordering::SeqCst);
+        let mut renamed = self.needs_sync.swap(false, Ordering::SeqCst);
         for name in names {
             match self.finish(name) {
                 Ok(changed) => renamed |= changed,
@@ -161,25 +158,25 @@ impl Status {
         if renamed {
             let synced = self.aio.namespace().sync_dir(&self.dir);
             synced.map_err(|source| {
-                self.unsettled.store(!source.is_failed_sync(), Ordering::SeqCst);
+                self.needs_sync.store(!source.is_failed_sync(), Ordering::SeqCst);
                 ArchiveError::Status { dir: self.dir.clone(), source }
             })?;
         }
         Ok(acknowledged)
     }
 
-    /// True: renamed. False: nobody wants to know any more.
+    /// Renames the status file of `name`. False: the file has none any more.
     fn finish(&self, name: &WalName) -> Result<bool> {
         let (ready, done) = (self.dir.join(name.ready()), self.dir.join(name.done()));
         match self.aio.namespace().rename(&ready, &done) {
             Ok(()) => Ok(true),
-            // By an attempt before, which could not be made durable.
+            // An earlier attempt renamed it and could not sync the directory.
             Err(e)
                 if e.is_not_found() && matches!(self.aio.namespace().exists(&done), Ok(true)) =>
             {
                 Ok(true)
             }
-            Err(e) if AioError::is_not_found(&e) => {
+            Err(e) if e.is_not_found() => {
                 tracing::warn!(
                     "archive status file \"{}\" has gone while \"{name}\" was archived",
                     ready.display()

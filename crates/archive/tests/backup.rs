@@ -1,6 +1,5 @@
-//! Base backups on disks that fail: at each call in turn, and for each kind of it. Either there is
-//! a whole backup, or none; either a directory is restored whole, or no server would start on what
-//! there is. And what is damage, and what is not.
+//! Base backups with faults at each call. There is either a whole backup or none. A directory is
+//! either restored whole, or no server starts on it. And which pages count as damaged.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -8,9 +7,10 @@ use std::sync::Arc;
 
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{Aio, AioConfig, BackendType, Errno, MethodKind, PosixNamespace};
+use forebay_archive::ArchiveError;
 use forebay_archive::backup::{
-    About, BackupError, BackupOptions, BackupSource, BackupState, Origin, RestoreOptions, Silent,
-    Stopped, backup, list, remove_abandoned, restore,
+    About, BackupOptions, BackupSource, BackupState, Origin, RestoreOptions, Silent, Stopped,
+    backup, list, remove_abandoned, restore,
 };
 use forebay_format::checksum::set_checksum;
 use forebay_format::control::{ControlFile, DbState};
@@ -78,15 +78,15 @@ fn page(block: u32, lsn: Lsn) -> PageBytes {
     page
 }
 
-/// Something that looks like a cluster's directory, and an archive beside it.
-struct Place {
+/// A directory that looks like a cluster's, and an archive beside it.
+struct Fixture {
     _scratch: tempfile::TempDir,
     data: PathBuf,
     archive: PathBuf,
     restored: PathBuf,
 }
 
-fn place() -> Place {
+fn fixture() -> Fixture {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let path = |name: &str| scratch.path().join(name);
     let (data, archive, restored) = (path("data"), path("archive"), path("restored"));
@@ -109,15 +109,15 @@ fn place() -> Place {
     segment[0x28..0x2c].copy_from_slice(&114_u32.to_le_bytes());
     write("pg_wal/000000010000000000000010", &segment);
     write("pg_wal/000000010000000000000011", &[]);
-    Place { _scratch: scratch, data, archive, restored }
+    Fixture { _scratch: scratch, data, archive, restored }
 }
 
 fn sizes() -> AioConfig {
     AioConfig { max_backends: THREADS + 2, combine_limit: 0, ..AioConfig::default() }
 }
 
-fn door() -> Arc<Aio> {
-    Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes()).expect("a door")
+fn open_aio() -> Arc<Aio> {
+    Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes()).expect("an Aio")
 }
 
 fn options() -> BackupOptions {
@@ -135,17 +135,17 @@ fn back() -> RestoreOptions {
     }
 }
 
-fn take(aio: &Arc<Aio>, place: &Place, options: &BackupOptions) -> Result<About, BackupError> {
-    backup(aio, &place.data, &place.archive, Origin::Still, options, &mut Silent)
+fn take(aio: &Arc<Aio>, fixture: &Fixture, options: &BackupOptions) -> Result<About, ArchiveError> {
+    backup(aio, &fixture.data, &fixture.archive, Origin::Still, options, &mut Silent)
 }
 
 fn complete(archive: &Path) -> usize {
-    let mut io = door().backend(BackendType::Standalone).expect("a backend");
+    let mut io = open_aio().backend(BackendType::Standalone).expect("a backend");
     let all = list(&mut io, archive).expect("a list");
     all.iter().filter(|backup| backup.state == BackupState::Complete).count()
 }
 
-/// Every file of a directory, with its bytes.
+/// The contents of every file in a directory.
 fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     fn walk(root: &Path, dir: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
         for entry in std::fs::read_dir(dir).expect("a directory") {
@@ -160,7 +160,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     }
     let mut found = Vec::new();
     walk(dir, dir, &mut found);
-    // The manifest is the backup's own; the segment after the last is no part of it.
+    // The manifest is not in the cluster; the last segment is not needed.
     found.retain(|(name, _)| {
         name != Path::new("backup_manifest") && !name.ends_with("000000010000000000000011")
     });
@@ -168,7 +168,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// The same files with the same bytes? If not, which are not.
+/// Checks that both have the same files with the same contents.
 fn compare(found: &[(PathBuf, Vec<u8>)], expected: &[(PathBuf, Vec<u8>)], what: &str) {
     let names =
         |all: &[(PathBuf, Vec<u8>)]| all.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
@@ -184,7 +184,7 @@ fn compare(found: &[(PathBuf, Vec<u8>)], expected: &[(PathBuf, Vec<u8>)], what: 
     }
 }
 
-/// Kinds of calls, and how they fail.
+/// Kinds of calls, and their errors.
 const FAULTS: [(Ops, Effect); 10] = [
     (Ops::READ, Effect::Fail(Errno::IO)),
     (Ops::WRITE, Effect::Fail(Errno::NOSPC)),
@@ -198,8 +198,8 @@ const FAULTS: [(Ops, Effect); 10] = [
     (Ops::STAT, Effect::Fail(Errno::IO)),
 ];
 
-/// Runs `body` with each call failing in turn, until none is left to fail; how often it failed. It
-/// is told what failed, and whether anything did.
+/// Runs `body` with each call failing in turn, until no call is left. Calls it with the failing
+/// kind of call and its result. Returns the number of failures.
 fn each_fault(mut body: impl FnMut(&Arc<Aio>, &dyn Fn() -> bool, Ops, &str) -> bool) -> u32 {
     let mut failures = 0;
     for (ops, effect) in FAULTS {
@@ -208,7 +208,7 @@ fn each_fault(mut body: impl FnMut(&Arc<Aio>, &dyn Fn() -> bool, Ops, &str) -> b
             let fault = plan.add(Rule::on(ops).nth(n), effect);
             let aio = plan
                 .open(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes())
-                .expect("a door");
+                .expect("an Aio");
             let fired = || plan.fired(fault) > 0;
             failures += u32::from(body(&aio, &fired, ops, &format!("{ops:?} {n}: {effect:?}")));
             if !fired() {
@@ -220,62 +220,62 @@ fn each_fault(mut body: impl FnMut(&Arc<Aio>, &dyn Fn() -> bool, Ops, &str) -> b
 }
 
 #[test]
-fn whichever_call_fails_there_is_a_whole_backup_or_none() {
-    let place = place();
-    let expected = contents(&place.data);
+fn with_any_call_failing_there_is_a_whole_backup_or_none() {
+    let fixture = fixture();
+    let expected = contents(&fixture.data);
     let failures = each_fault(|aio, fired, ops, what| {
-        let result = take(aio, &place, &options());
+        let result = take(aio, &fixture, &options());
         let failed = match result {
             Ok(about) => {
-                assert_eq!(complete(&place.archive), 1, "{what}");
-                let data = place.archive.join("backups").join(about.name).join("data");
+                assert_eq!(complete(&fixture.archive), 1, "{what}");
+                let data = fixture.archive.join("backups").join(about.name).join("data");
                 compare(&contents(&data), &expected, what);
                 false
             }
             Err(error) => {
                 assert!(fired(), "{what}: {error}");
-                // The directory could not be synced, or opened for that, after the rename: nobody
-                // knows whether the name is durable.
+                // The directory could not be synced after the renaming: whether the name is
+                // durable is unknown.
                 let unsynced = ops == Ops::SYNC_DIR
                     || error.to_string().starts_with("could not open directory ");
-                assert!(complete(&place.archive) == 0 || unsynced, "{what}: {error}");
+                assert!(complete(&fixture.archive) == 0 || unsynced, "{what}: {error}");
                 true
             }
         };
-        // What is left is in nobody's way.
-        let mut io = door().backend(BackendType::Standalone).expect("a backend");
-        remove_abandoned(&mut io, &place.archive).expect("removed");
-        let _ = std::fs::remove_dir_all(place.archive.join("backups"));
+        // The remains do not prevent the next backup.
+        let mut io = open_aio().backend(BackendType::Standalone).expect("a backend");
+        remove_abandoned(&mut io, &fixture.archive).expect("removed");
+        let _ = std::fs::remove_dir_all(fixture.archive.join("backups"));
         failed
     });
     assert!(failures > 50, "{failures}");
 }
 
 #[test]
-fn whichever_call_fails_a_directory_is_restored_whole_or_not_at_all() {
-    let place = place();
-    let expected = contents(&place.data);
-    take(&door(), &place, &options()).expect("a backup");
+fn with_any_call_failing_a_directory_is_restored_whole_or_not_at_all() {
+    let fixture = fixture();
+    let expected = contents(&fixture.data);
+    take(&open_aio(), &fixture, &options()).expect("a backup");
     let failures = each_fault(|aio, fired, _, what| {
-        let result = restore(aio, &place.archive, &place.restored, &back(), &mut Silent);
+        let result = restore(aio, &fixture.archive, &fixture.restored, &back(), &mut Silent);
         let failed = match result {
             Ok(_) => {
-                compare(&contents(&place.restored), &expected, what);
+                compare(&contents(&fixture.restored), &expected, what);
                 false
             }
             Err(error) => {
                 assert!(fired(), "{what}: {error}");
-                assert!(!place.restored.join("global/pg_control").exists(), "{what}: {error}");
+                assert!(!fixture.restored.join("global/pg_control").exists(), "{what}: {error}");
                 true
             }
         };
-        let _ = std::fs::remove_dir_all(&place.restored);
+        let _ = std::fs::remove_dir_all(&fixture.restored);
         failed
     });
     assert!(failures > 50, "{failures}");
 }
 
-/// A server in name only: what it says at the end is the test's.
+/// A server that only returns what the test has chosen.
 struct Server<F: FnMut() -> Stopped> {
     start: Lsn,
     stop: F,
@@ -301,7 +301,8 @@ impl<F: FnMut() -> Stopped> BackupSource for Server<F> {
 
 fn label() -> String {
     format!(
-        "START WAL LOCATION: {CHECKPOINT} (file 000000010000000000000010)\nCHECKPOINT LOCATION: {CHECKPOINT}\n"
+        "START WAL LOCATION: {CHECKPOINT} (file 000000010000000000000010)\n\
+         CHECKPOINT LOCATION: {CHECKPOINT}\n"
     )
 }
 
@@ -309,47 +310,56 @@ fn stopped() -> Stopped {
     Stopped { lsn: Lsn(0x110_0000), label: label() }
 }
 
-/// Puts a page with a wrong checksum and this log position into the relation.
-fn damage(place: &Place, block: u32, lsn: Lsn) {
+/// Puts a page with a wrong checksum and this LSN into the relation.
+fn damage(fixture: &Fixture, block: u32, lsn: Lsn) {
     let mut page = page(block, lsn);
     page[5000] ^= 1;
-    let file =
-        std::fs::File::options().write(true).open(place.data.join("base/5/16384")).expect("a file");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(fixture.data.join("base/5/16384"))
+        .expect("a file");
     file.write_all_at(&page, u64::from(block) * 8192).expect("a page");
 }
 
 fn take_live(
-    place: &Place,
+    fixture: &Fixture,
     start: Lsn,
     stop: impl FnMut() -> Stopped,
-) -> Result<About, BackupError> {
+) -> Result<About, ArchiveError> {
     let running = control(DbState::Production).encode();
-    std::fs::write(place.data.join("global/pg_control"), running).expect("a file");
+    std::fs::write(fixture.data.join("global/pg_control"), running).expect("a file");
     let mut server = Server { start, stop };
     let named =
-        BackupOptions { name: Some(format!("live-{}", complete(&place.archive))), ..options() };
-    backup(&door(), &place.data, &place.archive, Origin::Live(&mut server), &named, &mut Silent)
+        BackupOptions { name: Some(format!("live-{}", complete(&fixture.archive))), ..options() };
+    backup(
+        &open_aio(),
+        &fixture.data,
+        &fixture.archive,
+        Origin::Live(&mut server),
+        &named,
+        &mut Silent,
+    )
 }
 
 #[test]
-fn a_page_that_the_log_puts_right_is_no_damage_and_any_other_is() {
-    let place = place();
+fn only_pages_that_the_wal_does_not_repair_are_damaged() {
+    let fixture = fixture();
     // Written since the start: its image is in the log.
-    damage(&place, 5, Lsn(0x105_0000));
-    assert_eq!(take_live(&place, CHECKPOINT, stopped).expect("a backup").damaged, 0);
+    damage(&fixture, 5, Lsn(0x105_0000));
+    assert_eq!(take_live(&fixture, CHECKPOINT, stopped).expect("a backup").damaged, 0);
     // Not written since the start.
-    damage(&place, 6, Lsn(0x90_0000));
-    let error = take_live(&place, CHECKPOINT, stopped).expect_err("damaged");
+    damage(&fixture, 6, Lsn(0x90_0000));
+    let error = take_live(&fixture, CHECKPOINT, stopped).expect_err("damaged");
     assert!(
-        matches!(&error, BackupError::DamagedPages { first, count: 1 } if first.block == 6),
+        matches!(&error, ArchiveError::DamagedPages { first, count: 1 } if first.block == 6),
         "{error}"
     );
-    // A position that the log has not reached.
-    let fresh = self::place();
+    // An LSN that the WAL has not reached.
+    let fresh = self::fixture();
     damage(&fresh, 299, Lsn(0x999_0000));
     let error = take_live(&fresh, CHECKPOINT, stopped).expect_err("damaged");
     assert!(
-        matches!(&error, BackupError::DamagedPages { first, count: 1 } if first.block == 299),
+        matches!(&error, ArchiveError::DamagedPages { first, count: 1 } if first.block == 299),
         "{error}"
     );
     assert_eq!(complete(&fresh.archive), 0);
@@ -357,62 +367,72 @@ fn a_page_that_the_log_puts_right_is_no_damage_and_any_other_is() {
 
 #[test]
 fn a_page_that_is_not_quite_empty_is_damaged() {
-    let place = place();
-    let file =
-        std::fs::File::options().write(true).open(place.data.join("base/5/16384")).expect("a file");
+    let fixture = fixture();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(fixture.data.join("base/5/16384"))
+        .expect("a file");
     // Its first half is lost.
     file.write_all_at(&[0; 4096], 17 * 8192).expect("zeros");
-    let error = take(&door(), &place, &options()).expect_err("damaged");
+    let error = take(&open_aio(), &fixture, &options()).expect_err("damaged");
     assert!(
-        matches!(&error, BackupError::DamagedPages { first, .. } if first.block == 17),
+        matches!(&error, ArchiveError::DamagedPages { first, .. } if first.block == 17),
         "{error}"
     );
-    // One that is all zeros was never used.
+    // A page of zeros was never used.
     file.write_all_at(&[0; 8192], 17 * 8192).expect("zeros");
-    take(&door(), &place, &options()).expect("a backup");
+    take(&open_aio(), &fixture, &options()).expect("a backup");
 }
 
 #[test]
 fn the_wrong_server_is_refused() {
-    let place = place();
+    let fixture = fixture();
     let elsewhere = || Stopped { label: label().replace("0/1000028", "0/2000028"), ..stopped() };
     let error =
-        take_live(&place, CHECKPOINT, elsewhere).expect_err("its label is of another backup");
-    assert!(matches!(error, BackupError::Server { operation: "pg_backup_stop", .. }), "{error}");
-    let error =
-        take_live(&place, Lsn(0x500_0000), stopped).expect_err("there is no such checkpoint here");
+        take_live(&fixture, CHECKPOINT, elsewhere).expect_err("its label is of another backup");
+    assert!(matches!(error, ArchiveError::Server { operation: "pg_backup_stop", .. }), "{error}");
+    let error = take_live(&fixture, Lsn(0x500_0000), stopped)
+        .expect_err("there is no such checkpoint here");
     assert!(
-        matches!(&error, BackupError::Refused(why) if why.contains("runs elsewhere")),
+        matches!(&error, ArchiveError::Refused(why) if why.contains("runs elsewhere")),
         "{error}"
     );
     let mut other = control(DbState::Production);
     other.system_id = 8;
-    std::fs::write(place.data.join("global/pg_control"), other.encode()).expect("a file");
+    std::fs::write(fixture.data.join("global/pg_control"), other.encode()).expect("a file");
     let mut server = Server { start: CHECKPOINT, stop: stopped };
     let origin = Origin::Live(&mut server);
-    let error = backup(&door(), &place.data, &place.archive, origin, &options(), &mut Silent);
+    let error =
+        backup(&open_aio(), &fixture.data, &fixture.archive, origin, &options(), &mut Silent);
     let error = error.expect_err("another cluster");
-    assert!(matches!(&error, BackupError::Refused(why) if why.contains("cluster is 7")), "{error}");
-    assert_eq!(complete(&place.archive), 0);
+    assert!(
+        matches!(&error, ArchiveError::Refused(why) if why.contains("cluster is 7")),
+        "{error}"
+    );
+    assert_eq!(complete(&fixture.archive), 0);
 }
 
 #[test]
-fn tablespaces_are_restored_where_they_are_sent() {
-    let place = place();
-    let beside = |name: &str| place.data.with_file_name(name);
+fn tablespaces_are_restored_into_other_directories() {
+    let fixture = fixture();
+    let beside = |name: &str| fixture.data.with_file_name(name);
     let (space, moved) = (beside("space"), beside("moved"));
     std::fs::create_dir_all(space.join("PG_18_202506291/5")).expect("a directory");
     std::fs::write(space.join("PG_18_202506291/5/16400"), page(0, Lsn(1))).expect("a file");
-    std::os::unix::fs::symlink(&space, place.data.join("pg_tblspc/16390")).expect("a link");
-    take(&door(), &place, &options()).expect("a backup");
-    // Where it was it would be in its own way.
-    let error = restore(&door(), &place.archive, &place.restored, &back(), &mut Silent)
+    std::os::unix::fs::symlink(&space, fixture.data.join("pg_tblspc/16390")).expect("a link");
+    take(&open_aio(), &fixture, &options()).expect("a backup");
+    // Its old directory is not empty.
+    let error = restore(&open_aio(), &fixture.archive, &fixture.restored, &back(), &mut Silent)
         .expect_err("not empty");
     assert!(error.to_string().contains("not empty"), "{error}");
-    assert!(!place.restored.exists());
+    assert!(!fixture.restored.exists());
     let sent = RestoreOptions { tablespaces: vec![(space, moved.clone())], ..back() };
-    restore(&door(), &place.archive, &place.restored, &sent, &mut Silent).expect("restored");
-    assert_eq!(std::fs::read_link(place.restored.join("pg_tblspc/16390")).expect("a link"), moved);
-    let file = place.restored.join("pg_tblspc/16390/PG_18_202506291/5/16400");
+    restore(&open_aio(), &fixture.archive, &fixture.restored, &sent, &mut Silent)
+        .expect("restored");
+    assert_eq!(
+        std::fs::read_link(fixture.restored.join("pg_tblspc/16390")).expect("a link"),
+        moved
+    );
+    let file = fixture.restored.join("pg_tblspc/16390/PG_18_202506291/5/16400");
     assert_eq!(std::fs::read(file).expect("a file"), page(0, Lsn(1)));
 }

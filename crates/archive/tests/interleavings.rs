@@ -1,16 +1,16 @@
-//! What the threads of an archiver share, in interleavings that shuttle chooses: files that are
-//! announced, transfers side by side, acknowledgements, a module that is changed, stops, a failure
-//! that is final.
+//! The threads of an archiver in interleavings that shuttle chooses: announcements, parallel
+//! transfers, acknowledgements, a replaced module, stops, a final failure.
 //!
-//! Only a checked build has these tests:
+//! These tests need a build of their own:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-archive --test interleavings --target-dir target/shuttle
+//! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-archive --test interleavings \
+//!     --target-dir target/shuttle
 //! ```
 //!
-//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings each scenario is run in. A failing one prints
-//! a schedule, which `shuttle::replay` repeats. The files are real ones in memory. There is no
-//! time: what only a clock would wake is found as a deadlock.
+//! FOREBAY_SHUTTLE_ROUNDS sets how many interleavings of each scenario are run. A failing one
+//! prints a schedule, which `shuttle::replay` repeats. The files are real ones in memory. Time does
+//! not pass: a thread that only a timeout would wake is reported as a deadlock.
 #![cfg(shuttle)]
 
 use std::collections::BTreeSet;
@@ -27,19 +27,19 @@ use forebay_archive::{
 };
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 
-/// What a module has been through.
+/// The calls that a module has had.
 #[derive(Default)]
 struct Life {
     starts: usize,
     ends: usize,
-    flying: usize,
+    in_flight: usize,
     most: usize,
     stored: Vec<String>,
-    /// What should not have been. (A panic in a module is caught.)
+    /// Violated expectations. (A panic in a module would be caught.)
     wrong: Vec<String>,
 }
 
-/// Takes its time, and looks out for a stop meanwhile.
+/// A module that yields several times, and checks for a stop.
 #[derive(Default)]
 struct Slow(Mutex<Life>);
 
@@ -47,7 +47,7 @@ impl Slow {
     fn check(&self) {
         let life = self.0.lock();
         assert_eq!(life.wrong, [""; 0]);
-        assert_eq!(life.flying, 0);
+        assert_eq!(life.in_flight, 0);
         let names: BTreeSet<&String> = life.stored.iter().collect();
         assert_eq!(names.len(), life.stored.len(), "stored twice: {:?}", life.stored);
     }
@@ -72,17 +72,17 @@ impl ArchiveModule for Slow {
                 let wrong = format!("{name} after {} starts and {} ends", life.starts, life.ends);
                 life.wrong.push(wrong);
             }
-            life.flying += 1;
-            life.most = life.most.max(life.flying);
+            life.in_flight += 1;
+            life.most = life.most.max(life.in_flight);
         }
-        // Long enough for another thread to come here as well.
+        // Long enough for another thread to come here, too.
         for _ in 0..40 {
             thread::yield_now();
         }
         let stopped = file.check_stop();
         thread::yield_now();
         let mut life = self.0.lock();
-        life.flying -= 1;
+        life.in_flight -= 1;
         stopped?;
         life.stored.push(name);
         Ok(Archived::Stored)
@@ -94,10 +94,10 @@ impl ArchiveModule for Slow {
 
     fn shutdown(&self) {
         let mut life = self.0.lock();
-        if (life.starts, life.ends, life.flying) != (1, 0, 0) {
+        if (life.starts, life.ends, life.in_flight) != (1, 0, 0) {
             let wrong = format!(
                 "ended after {} starts and {} ends with {} in flight",
-                life.starts, life.ends, life.flying
+                life.starts, life.ends, life.in_flight
             );
             life.wrong.push(wrong);
         }
@@ -109,15 +109,15 @@ fn name(n: u64) -> WalName {
     WalName::parse(&format!("0000000100000000{n:08X}")).expect("a name")
 }
 
-struct Bed {
+struct Fixture {
     dir: tempfile::TempDir,
     plan: Arc<FaultPlan>,
     archiver: Arc<Archiver>,
 }
 
-impl Bed {
-    /// A log with so many segments, all of them empty.
-    fn new(segments: u64) -> Arc<Bed> {
+impl Fixture {
+    /// A log with `count` empty segments.
+    fn new(segments: u64) -> Arc<Fixture> {
         let memory = std::path::Path::new("/dev/shm");
         let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
         let dir = dir.expect("a directory");
@@ -130,14 +130,14 @@ impl Bed {
         let aio: Arc<Aio> =
             plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, config).expect("aio");
         let archiver = Archiver::new(&aio, dir.path(), ArchiverConfig::default());
-        Arc::new(Bed { dir, plan, archiver })
+        Arc::new(Fixture { dir, plan, archiver })
     }
 
     fn status(&self) -> PathBuf {
         self.dir.path().join("archive_status")
     }
 
-    /// Numbers of the files that are marked as archived, and of those that wait.
+    /// The number of files that are marked as archived, and of those that wait.
     fn marks(&self) -> (Vec<String>, Vec<String>) {
         let entries = std::fs::read_dir(self.status()).expect("a directory");
         let (mut done, mut ready) = (Vec::new(), Vec::new());
@@ -152,15 +152,15 @@ impl Bed {
         (done, ready)
     }
 
-    /// Announces files beside the archiver's threads.
+    /// Announces files in a thread of its own.
     fn announcing(
         self: &Arc<Self>,
         numbers: std::ops::RangeInclusive<u64>,
     ) -> thread::JoinHandle<()> {
-        let bed = Arc::clone(self);
+        let fixture = Arc::clone(self);
         thread::spawn(move || {
             for n in numbers {
-                bed.archiver.announce(&name(n)).expect("a mark");
+                fixture.archiver.announce(&name(n)).expect("a mark");
                 thread::yield_now();
             }
         })
@@ -188,22 +188,22 @@ fn check(scheduler: impl Scheduler + 'static, scenario: fn()) {
 }
 
 #[test]
-fn each_file_goes_once_and_what_is_acknowledged_has_no_gap() {
+fn each_file_is_archived_once_and_acknowledged_without_a_gap() {
     each(|| {
-        let (bed, module) = (Bed::new(4), Arc::new(Slow::default()));
-        bed.archiver.set_module(Some(module.clone()));
-        let threads = Threads::start(&bed.archiver, 3).expect("threads");
-        let announcing = bed.announcing(1..=4);
+        let (fixture, module) = (Fixture::new(4), Arc::new(Slow::default()));
+        fixture.archiver.set_module(Some(module.clone()));
+        let threads = Threads::start(&fixture.archiver, 3).expect("threads");
+        let announcing = fixture.announcing(1..=4);
         for _ in 0..3 {
-            let (done, _) = bed.marks();
+            let (done, _) = fixture.marks();
             assert_eq!(done, all(1..=done.len() as u64), "in order, and without a gap");
             thread::yield_now();
         }
         announcing.join().expect("announced");
         threads.stop(StopMode::Drain).expect("no failure");
-        assert_eq!(bed.marks(), (all(1..=4), Vec::new()));
-        assert_eq!(bed.archiver.stats().archived_count, 4);
-        assert_eq!(bed.archiver.backlog().files, 0);
+        assert_eq!(fixture.marks(), (all(1..=4), Vec::new()));
+        assert_eq!(fixture.archiver.stats().archived_count, 4);
+        assert_eq!(fixture.archiver.backlog().files, 0);
         module.check();
         let life = module.0.lock();
         assert_eq!((life.starts, life.ends, life.stored.len()), (1, 1, 4));
@@ -212,15 +212,15 @@ fn each_file_goes_once_and_what_is_acknowledged_has_no_gap() {
 }
 
 #[test]
-fn a_stop_in_mid_transfer_says_nothing_that_was_not_done() {
+fn a_stop_during_a_transfer_acknowledges_nothing_else() {
     each(|| {
-        let (bed, module) = (Bed::new(3), Arc::new(Slow::default()));
-        bed.archiver.set_module(Some(module.clone()));
-        let threads = Threads::start(&bed.archiver, 3).expect("threads");
-        bed.announcing(1..=3).join().expect("announced");
+        let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
+        fixture.archiver.set_module(Some(module.clone()));
+        let threads = Threads::start(&fixture.archiver, 3).expect("threads");
+        fixture.announcing(1..=3).join().expect("announced");
         threads.stop(StopMode::Now).expect("no failure");
-        assert!(bed.archiver.is_ended());
-        let (done, ready) = bed.marks();
+        assert!(fixture.archiver.is_ended());
+        let (done, ready) = fixture.marks();
         assert_eq!([done.clone(), ready].concat(), all(1..=3));
         module.check();
         let life = module.0.lock();
@@ -230,20 +230,20 @@ fn a_stop_in_mid_transfer_says_nothing_that_was_not_done() {
             life.stored
         );
         assert_eq!(life.starts, life.ends);
-        assert_eq!(bed.archiver.stats().failed_count, 0, "a stop is no failure");
-        assert_eq!(bed.archiver.stats().archived_count as usize, done.len());
+        assert_eq!(fixture.archiver.stats().failed_count, 0, "a stop is no failure");
+        assert_eq!(fixture.archiver.stats().archived_count as usize, done.len());
     });
 }
 
 #[test]
-fn a_drain_that_is_cut_short() {
+fn a_drain_that_is_interrupted() {
     each(|| {
-        let (bed, module) = (Bed::new(3), Arc::new(Slow::default()));
-        bed.archiver.set_module(Some(module.clone()));
-        let threads = Threads::start(&bed.archiver, 2).expect("threads");
-        let announcing = bed.announcing(1..=3);
+        let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
+        fixture.archiver.set_module(Some(module.clone()));
+        let threads = Threads::start(&fixture.archiver, 2).expect("threads");
+        let announcing = fixture.announcing(1..=3);
         let impatient = {
-            let archiver = Arc::clone(&bed.archiver);
+            let archiver = Arc::clone(&fixture.archiver);
             thread::spawn(move || {
                 thread::yield_now();
                 archiver.stop(StopMode::Now);
@@ -252,11 +252,11 @@ fn a_drain_that_is_cut_short() {
         threads.stop(StopMode::Drain).expect("no failure");
         impatient.join().expect("stopped");
         announcing.join().expect("announced");
-        let (done, ready) = bed.marks();
+        let (done, ready) = fixture.marks();
         assert_eq!([done.clone(), ready].concat(), all(1..=3));
         module.check();
         assert!(done.iter().all(|name| module.0.lock().stored.contains(name)));
-        // The next archiver finds what is left.
+        // The next archiver archives the rest.
         let archiver = Archiver::new(
             &Aio::new(
                 Arc::new(PosixNamespace::new()),
@@ -264,28 +264,29 @@ fn a_drain_that_is_cut_short() {
                 AioConfig { max_backends: 2, handles_per_backend: 2, ..AioConfig::default() },
             )
             .expect("aio"),
-            bed.dir.path(),
+            fixture.dir.path(),
             ArchiverConfig::default(),
         );
         archiver.set_module(Some(Arc::new(Slow::default())));
         archiver.scan().expect("listed");
         Threads::start(&archiver, 1).expect("threads").stop(StopMode::Drain).expect("no failure");
-        assert_eq!(bed.marks(), (all(1..=3), Vec::new()));
+        assert_eq!(fixture.marks(), (all(1..=3), Vec::new()));
     });
 }
 
 #[test]
-fn a_module_is_changed_when_nothing_of_it_flies() {
+fn a_module_is_replaced_when_no_transfer_is_in_flight() {
     each(|| {
-        let (bed, one, two) = (Bed::new(4), Arc::new(Slow::default()), Arc::new(Slow::default()));
-        bed.archiver.set_module(Some(one.clone()));
-        let threads = Threads::start(&bed.archiver, 3).expect("threads");
-        let announcing = bed.announcing(1..=4);
+        let (fixture, one, two) =
+            (Fixture::new(4), Arc::new(Slow::default()), Arc::new(Slow::default()));
+        fixture.archiver.set_module(Some(one.clone()));
+        let threads = Threads::start(&fixture.archiver, 3).expect("threads");
+        let announcing = fixture.announcing(1..=4);
         thread::yield_now();
-        bed.archiver.set_module(Some(two.clone()));
+        fixture.archiver.set_module(Some(two.clone()));
         announcing.join().expect("announced");
         threads.stop(StopMode::Drain).expect("no failure");
-        assert_eq!(bed.marks(), (all(1..=4), Vec::new()));
+        assert_eq!(fixture.marks(), (all(1..=4), Vec::new()));
         for module in [&one, &two] {
             module.check();
             let life = module.0.lock();
@@ -297,33 +298,35 @@ fn a_module_is_changed_when_nothing_of_it_flies() {
     });
 }
 
-/// Whether the marks are durable is unknown then: all threads end, and one of them says why.
+/// Whether the status files are durable is unknown then: all threads end, and one returns the
+/// error.
 #[test]
-fn a_failed_sync_of_the_marks_is_the_end_for_all() {
+fn a_failed_sync_of_the_status_files_ends_all_threads() {
     each(|| {
-        let (bed, module) = (Bed::new(3), Arc::new(Slow::default()));
-        bed.plan
+        let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
+        fixture
+            .plan
             .add(Rule::on(Ops::SYNC_DIR).path("archive_status").times(1), Effect::Fail(Errno::IO));
-        bed.archiver.set_module(Some(module.clone()));
-        let threads = Threads::start(&bed.archiver, 3).expect("threads");
-        bed.announcing(1..=3).join().expect("announced");
+        fixture.archiver.set_module(Some(module.clone()));
+        let threads = Threads::start(&fixture.archiver, 3).expect("threads");
+        fixture.announcing(1..=3).join().expect("announced");
         let error = threads.stop(StopMode::Drain).expect_err("one of them says it");
         assert!(error.is_fatal(), "{error}");
-        assert!(bed.archiver.is_ended());
-        assert_eq!(bed.archiver.stats().archived_count, 0, "nothing was acknowledged");
+        assert!(fixture.archiver.is_ended());
+        assert_eq!(fixture.archiver.stats().archived_count, 0, "nothing was acknowledged");
         assert_eq!(module.0.lock().wrong, [""; 0]);
     });
 }
 
-/// The scenarios come to what they are for: transfers side by side.
+/// The scenarios do have parallel transfers.
 #[test]
-fn transfers_are_seen_side_by_side() {
+fn parallel_transfers_occur() {
     static MOST: AtomicUsize = AtomicUsize::new(0);
     check(RandomScheduler::new(rounds()), || {
-        let (bed, module) = (Bed::new(3), Arc::new(Slow::default()));
-        (1..=3).for_each(|n| bed.archiver.announce(&name(n)).expect("a mark"));
-        bed.archiver.set_module(Some(module.clone()));
-        Threads::start(&bed.archiver, 3)
+        let (fixture, module) = (Fixture::new(3), Arc::new(Slow::default()));
+        (1..=3).for_each(|n| fixture.archiver.announce(&name(n)).expect("a mark"));
+        fixture.archiver.set_module(Some(module.clone()));
+        Threads::start(&fixture.archiver, 3)
             .expect("threads")
             .stop(StopMode::Drain)
             .expect("no failure");

@@ -306,7 +306,7 @@ impl ArchiveModule for Unusable {
         _io: &mut forebay_aio::Backend,
         _file: &mut Source,
     ) -> Result<Archived, ArchiveError> {
-        Err(ArchiveError::Configuration(self.0.clone()))
+        Err(ArchiveError::Refused(self.0.clone()))
     }
 }
 

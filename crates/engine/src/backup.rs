@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use forebay_aio::sync::SystemTime;
 use forebay_aio::{Aio, AioConfig, Backend, BackendType, Namespace, PosixNamespace, WorkerLimits};
+use forebay_archive::ArchiveError;
 use forebay_archive::backup::{
-    self as archive, About, Backup, BackupError, BackupObserver, BackupOptions, BackupSource,
-    Origin, RestoreOptions, Restored,
+    self as archive, About, Backup, BackupObserver, BackupOptions, BackupSource, Origin,
+    RestoreOptions, Restored,
 };
 
 use crate::config::IoMethod;
@@ -25,19 +26,18 @@ pub use crate::lockfile::RunningServer;
 /// Backends beside the threads that copy.
 const OTHER_BACKENDS: usize = 2;
 
-impl From<BackupError> for EngineError {
-    fn from(error: BackupError) -> EngineError {
-        let sqlstate = match &error {
-            BackupError::Io(_) | BackupError::Worker => "58030",
-            BackupError::Damaged { .. }
-            | BackupError::Control { .. }
-            | BackupError::Mismatch { .. } => "XX001",
-            BackupError::DamagedPages { .. } => "XX001",
-            BackupError::Server { .. } | BackupError::Refused(_) => "55000",
-            BackupError::WalGone { .. } => "58P01",
-        };
-        EngineError::statement(sqlstate, error.to_string())
-    }
+/// The error of a backup or restore.
+fn backup_error(error: ArchiveError) -> EngineError {
+    let sqlstate = match &error {
+        ArchiveError::Damaged { .. }
+        | ArchiveError::DamagedPages { .. }
+        | ArchiveError::Manifest { .. }
+        | ArchiveError::Control { .. } => "XX001",
+        ArchiveError::Server { .. } | ArchiveError::Refused(_) => "55000",
+        ArchiveError::WalGone { .. } => "58P01",
+        _ => "58030",
+    };
+    EngineError::statement(sqlstate, error.to_string())
 }
 
 /// The row of pg_control_system.
@@ -87,9 +87,11 @@ pub fn backup(
     let Some(server) = server else {
         let mut io = aio.backend(BackendType::Standalone)?;
         let _still = lockfile::hold_still(&mut Disk::new(&mut io), data)?;
-        return Ok(archive::backup(&aio, data, directory, Origin::Still, options, observer)?);
+        return archive::backup(&aio, data, directory, Origin::Still, options, observer)
+            .map_err(backup_error);
     };
-    Ok(archive::backup(&aio, data, directory, Origin::Live(server), options, observer)?)
+    archive::backup(&aio, data, directory, Origin::Live(server), options, observer)
+        .map_err(backup_error)
 }
 
 /// Restores a backup into a directory that is empty or not there.
@@ -101,10 +103,10 @@ pub fn restore(
     observer: &mut dyn BackupObserver,
 ) -> Result<Restored, EngineError> {
     let aio = open(io_method, options.jobs)?;
-    Ok(archive::restore(&aio, directory, to, options, observer)?)
+    archive::restore(&aio, directory, to, options, observer).map_err(backup_error)
 }
 
 /// All backups of an archive, the oldest first.
 pub fn list(directory: &Path) -> Result<Vec<Backup>, EngineError> {
-    Ok(archive::list(&mut small(IoMethod::Sync)?, directory)?)
+    archive::list(&mut small(IoMethod::Sync)?, directory).map_err(backup_error)
 }

@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{Aio, AioConfig, AlignedBuf, Backend, BackendType, OpenOptions};
-use forebay_archive::error::ArchiveError;
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::layout::LayoutKind;
 use forebay_archive::store::seal::Key;
 use forebay_archive::store::verify::VerifyOptions;
-use forebay_archive::store::{Repository, StoreError, StoreOptions};
-use forebay_archive::{SourceOptions, WalName, push};
+use forebay_archive::store::{Repository, StoreOptions};
+use forebay_archive::{ArchiveError, SourceOptions, WalName, push};
 use forebay_format::wal::page_header::{LongHeader, PageHeader};
 use forebay_format::{Lsn, SegmentSize};
 use forebay_sim::{Failure, SimDisk, Survival};
@@ -131,7 +130,7 @@ fn check(life: &mut Life, acknowledged: &[u64], what: &str) {
             Ok(Some(bytes)) => {
                 assert!(bytes == segment(number), "{what}: {number} has other contents")
             }
-            Ok(None) | Err(ArchiveError::Store(StoreError::NoArchive { .. })) => {
+            Ok(None) | Err(ArchiveError::NoArchive { .. }) => {
                 assert!(!acknowledged.contains(&number), "{what}: {number} is lost");
             }
             Err(error) => panic!("{what}: {number}: {error}"),

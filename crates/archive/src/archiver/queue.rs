@@ -1,13 +1,14 @@
-//! What waits for the archive, and how far it has come. No I/O, no threads, no clock of its own.
+//! The files to be archived, and how far each has come. It does no I/O and has no clock.
 //!
 //! ```text
-//!   add ──▶ waiting ──take──▶ flying ──transferred──▶ transferred ──(all before it too)──▶ acknowledged: gone
-//!              ▲                 │ failed
-//!              └── after a time ─┘
+//!   add ──▶ waiting ──take──▶ in transfer ──▶ transferred ──(all before it too)──▶ acknowledged
+//!              ▲                   │ failed
+//!              └── backing off ◀───┘
 //! ```
 //!
-//! Several are in flight at a time, and each that fails is tried again by itself. What is
-//! acknowledged has no gap: only files before which none is left, in the order of their names.
+//! Several files are transferred at a time, and each failed one is retried by itself. Files are
+//! acknowledged without a gap: a file only after all files before it, in the order of their names.
+//! Acknowledged files leave the queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,217 +16,206 @@ use forebay_aio::sync::{Duration, Instant};
 
 use crate::names::WalName;
 
-/// Tries before a warning, and the rest between them.
-pub(super) const EAGER_TRIES: u32 = 3;
-const EAGER_REST: Duration = Duration::from_secs(1);
-/// Rests after that: the first, doubled each time, up to the last.
-const FIRST_REST: Duration = Duration::from_secs(5);
-const LONGEST_REST: Duration = Duration::from_secs(60);
+/// Attempts before a warning, and the pause between them.
+pub(super) const QUICK_TRIES: u32 = 3;
+const QUICK_PAUSE: Duration = Duration::from_secs(1);
+/// The pause after that: doubled with each failure, up to a limit.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// For its turn.
+enum FileState {
+    /// It waits for its turn.
     Waiting,
-    /// For a time to pass.
-    Resting(Instant),
-    /// Somebody is transferring it.
-    Flying,
-    /// It is in the archive, durably; others before it are not, or nobody has taken note of it yet.
+    /// It has failed and is retried later.
+    BackingOff,
+    /// A thread transfers it.
+    InTransfer,
+    /// The archive has it durably. It is not acknowledged yet.
     Transferred,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    state: State,
-    /// When it was first heard of.
+    state: FileState,
+    /// When it was added.
     since: Instant,
-    /// Tries that failed.
+    /// Failed attempts.
     failures: u32,
 }
 
-/// What is on its way.
+/// The files that are not acknowledged yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Files that are not known to be archived, in all.
+    /// All of them.
     pub files: usize,
-    /// Of them: in flight now.
-    pub flying: usize,
-    /// Of them: in the archive, and not acknowledged yet.
+    /// Those that are being transferred.
+    pub in_flight: usize,
+    /// Those that the archive has already.
     pub transferred: usize,
-    /// Of them: failed at least once.
+    /// Those that have failed at least once.
     pub failing: usize,
     /// How long the oldest has been waiting.
     pub age: Option<Duration>,
 }
 
-/// Files on their way to the archive.
+/// The files to be archived.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     entries: BTreeMap<WalName, Entry>,
-    /// Those that wait for their turn.
     waiting: BTreeSet<WalName>,
-    /// Those that wait for a time.
-    resting: BTreeSet<(Instant, WalName)>,
-    flying: usize,
+    /// Files that back off, and until when.
+    backing_off: BTreeSet<(Instant, WalName)>,
+    in_flight: usize,
     transferred: usize,
     failing: usize,
-    /// When the first of those came that are transferred and not acknowledged.
+    /// When the first file was transferred that is not acknowledged.
     unacknowledged_since: Option<Instant>,
 }
 
 impl Queue {
-    /// A file is to be archived. False: that is known.
+    /// Adds a file. False: it was in the queue already.
     pub fn add(&mut self, name: WalName, now: Instant) -> bool {
         if self.entries.contains_key(&name) {
             return false;
         }
-        self.entries.insert(name.clone(), Entry { state: State::Waiting, since: now, failures: 0 });
+        let entry = Entry { state: FileState::Waiting, since: now, failures: 0 };
+        self.entries.insert(name.clone(), entry);
         self.waiting.insert(name);
         true
     }
 
-    /// The next to be transferred.
+    fn entry(&mut self, name: &WalName) -> &mut Entry {
+        self.entries.get_mut(name).expect("a file stays in the queue until it is acknowledged")
+    }
+
+    /// Takes the next file to be transferred.
     pub fn take(&mut self, now: Instant) -> Option<WalName> {
-        self.wake(now);
+        self.end_pauses(now);
         let name = self.waiting.pop_first()?;
-        if let Some(entry) = self.entries.get_mut(&name) {
-            entry.state = State::Flying;
-        }
-        self.flying += 1;
+        self.entry(&name).state = FileState::InTransfer;
+        self.in_flight += 1;
         Some(name)
     }
 
-    /// Those whose rest is over wait for their turn.
-    fn wake(&mut self, now: Instant) {
-        while let Some((due, _)) = self.resting.first()
+    /// Files whose pause is over wait for their turn again.
+    fn end_pauses(&mut self, now: Instant) {
+        while let Some((due, _)) = self.backing_off.first()
             && *due <= now
         {
-            let Some((_, name)) = self.resting.pop_first() else { break };
-            if let Some(entry) = self.entries.get_mut(&name) {
-                entry.state = State::Waiting;
-            }
-            self.waiting.insert(name);
+            let Some((_, name)) = self.backing_off.pop_first() else { break };
+            self.wait(name);
         }
     }
 
-    /// Whether there is one to be transferred.
+    fn wait(&mut self, name: WalName) {
+        self.entry(&name).state = FileState::Waiting;
+        self.waiting.insert(name);
+    }
+
+    /// Whether a file can be transferred now.
     pub fn has_work(&mut self, now: Instant) -> bool {
-        self.wake(now);
+        self.end_pauses(now);
         !self.waiting.is_empty()
     }
 
-    /// When there will be one, if there is none now.
+    /// When the next pause is over.
     pub fn next_due(&self) -> Option<Instant> {
-        self.resting.first().map(|(due, _)| *due)
+        self.backing_off.first().map(|(due, _)| *due)
     }
 
-    /// It is in the archive.
+    /// The archive has the file.
     pub fn transferred(&mut self, name: &WalName, now: Instant) {
-        if self.land(name, State::Transferred) {
-            self.transferred += 1;
-            self.unacknowledged_since.get_or_insert(now);
-        }
+        self.end_transfer(name).state = FileState::Transferred;
+        self.transferred += 1;
+        self.unacknowledged_since.get_or_insert(now);
     }
 
-    /// It failed: it rests for a time. How often it has failed, and how long it has been waiting.
+    /// The transfer failed, so the file backs off. Returns the number of its failures, and how long
+    /// it has been waiting.
     pub fn failed(&mut self, name: &WalName, now: Instant) -> (u32, Duration) {
-        let Some(entry) = self.entries.get(name) else { return (0, Duration::ZERO) };
-        let (failures, since) = (entry.failures + 1, entry.since);
-        let due = now + rest(name, failures);
-        if self.land(name, State::Resting(due)) {
-            if let Some(entry) = self.entries.get_mut(name) {
-                entry.failures = failures;
-            }
-            self.failing += usize::from(failures == 1);
-            self.resting.insert((due, name.clone()));
-        }
+        let entry = self.end_transfer(name);
+        entry.state = FileState::BackingOff;
+        entry.failures += 1;
+        let (failures, since) = (entry.failures, entry.since);
+        self.failing += usize::from(failures == 1);
+        self.backing_off.insert((now + pause(name, failures), name.clone()));
         (failures, now.saturating_duration_since(since))
     }
 
-    /// It was not tried to the end, and waits for its turn again.
+    /// The transfer was interrupted: the file waits for its turn again.
     pub fn put_back(&mut self, name: &WalName) {
-        if self.land(name, State::Waiting) {
-            self.waiting.insert(name.clone());
-        }
+        self.end_transfer(name);
+        self.wait(name.clone());
     }
 
-    /// Nobody wants it archived any more.
+    /// The file is not to be archived any more.
     pub fn drop_file(&mut self, name: &WalName) {
-        if self.land(name, State::Waiting) {
-            self.forget(name);
-        }
+        self.end_transfer(name);
+        self.forget(name);
     }
 
-    /// A file that flies comes down. False: it does not fly.
-    fn land(&mut self, name: &WalName, state: State) -> bool {
-        match self.entries.get_mut(name) {
-            Some(entry) if entry.state == State::Flying => {
-                entry.state = state;
-                self.flying -= 1;
-                true
-            }
-            _ => false,
-        }
+    /// The file, which is in transfer and gets another state from the caller.
+    fn end_transfer(&mut self, name: &WalName) -> &mut Entry {
+        self.in_flight -= 1;
+        let entry = self.entry(name);
+        assert_eq!(entry.state, FileState::InTransfer, "{name} is not in transfer");
+        entry
     }
 
     fn forget(&mut self, name: &WalName) {
-        if let Some(entry) = self.entries.remove(name) {
-            self.failing -= usize::from(entry.failures > 0);
-            self.transferred -= usize::from(entry.state == State::Transferred);
-        }
+        let entry = self.entries.remove(name).expect("a file is removed from the queue once");
+        self.failing -= usize::from(entry.failures > 0);
+        self.transferred -= usize::from(entry.state == FileState::Transferred);
     }
 
-    /// The files that can be acknowledged: transferred, and none is left before them. At most so
-    /// many.
+    /// At most `most` of the files that can be acknowledged: those before the first one that is not
+    /// transferred.
     pub fn prefix(&self, most: usize) -> Vec<WalName> {
         let transferred =
-            self.entries.iter().take_while(|(_, entry)| entry.state == State::Transferred);
+            self.entries.iter().take_while(|(_, entry)| entry.state == FileState::Transferred);
         transferred.take(most).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether there are any of those, and since when any has been waiting for it.
+    /// If a file can be acknowledged: since when any file has been waiting for it.
     pub fn acknowledgeable(&self) -> Option<Instant> {
         let (_, first) = self.entries.first_key_value()?;
-        if first.state == State::Transferred { self.unacknowledged_since } else { None }
+        if first.state == FileState::Transferred { self.unacknowledged_since } else { None }
     }
 
-    /// How many have been transferred and not acknowledged.
+    /// How many files are transferred and not acknowledged.
     pub fn unacknowledged(&self) -> usize {
         self.transferred
     }
 
-    /// These have been acknowledged.
+    /// Removes files that were acknowledged.
     pub fn acknowledged(&mut self, names: &[WalName], now: Instant) {
         names.iter().for_each(|name| self.forget(name));
         self.unacknowledged_since = (self.transferred > 0).then_some(now);
     }
 
-    /// All that rest wait for their turn, and what failed before is forgotten: for a last attempt.
-    pub fn rouse(&mut self) {
-        for (_, name) in std::mem::take(&mut self.resting) {
-            if let Some(entry) = self.entries.get_mut(&name) {
-                entry.state = State::Waiting;
-            }
-            self.waiting.insert(name);
+    /// Ends all pauses and forgets all failures, for a last attempt.
+    pub fn retry_all(&mut self) {
+        for (_, name) in std::mem::take(&mut self.backing_off) {
+            self.wait(name);
         }
         self.entries.values_mut().for_each(|entry| entry.failures = 0);
         self.failing = 0;
     }
 
-    /// How many are in flight.
-    pub fn flying(&self) -> usize {
-        self.flying
+    /// How many files are in transfer.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
-    /// How much is on its way.
+    /// The size of the queue.
     pub fn backlog(&self, now: Instant) -> Backlog {
         Backlog {
             files: self.entries.len(),
-            flying: self.flying,
+            in_flight: self.in_flight,
             transferred: self.transferred,
             failing: self.failing,
-            // The first in order is not always the oldest, but few are not in the order in which
-            // they came.
+            // The first in order is nearly always the oldest.
             age: self
                 .entries
                 .values()
@@ -235,19 +225,20 @@ impl Queue {
     }
 }
 
-/// How long a file rests after so many failures: not all at once, and not all at the same time.
-fn rest(name: &WalName, failures: u32) -> Duration {
-    if failures < EAGER_TRIES {
-        return EAGER_REST;
+/// How long a file backs off after its nth failure. Pauses differ between files, so that they are
+/// not all retried at once.
+fn pause(name: &WalName, failures: u32) -> Duration {
+    if failures < QUICK_TRIES {
+        return QUICK_PAUSE;
     }
-    let doubled = FIRST_REST * 2_u32.saturating_pow((failures - EAGER_TRIES).min(16));
-    let rest = doubled.min(LONGEST_REST);
-    // Between three quarters and all of it.
+    let doubled = FIRST_PAUSE * 2_u32.saturating_pow((failures - QUICK_TRIES).min(16));
+    let pause = doubled.min(LONGEST_PAUSE);
+    // Between three quarters and all of it, by an FNV-1a hash.
     let text =
         name.as_str().bytes().chain(failures.to_le_bytes()).chain(std::process::id().to_le_bytes());
     let hash =
         text.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    rest - rest / 4 * (hash >> 16) / 0x1_0000
+    pause - pause / 4 * (hash >> 16) / 0x1_0000
 }
 
 #[cfg(test)]
@@ -264,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_has_no_gap() {
+    fn files_are_acknowledged_without_a_gap() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         (1..=5).for_each(|n| assert!(queue.add(name(n), now)));
         assert!(!queue.add(name(3), now), "once");
@@ -284,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_fails_is_tried_again_by_itself_and_holds_up_no_transfer() {
+    fn a_failed_file_is_retried_and_delays_no_other_transfer() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         (1..=3).for_each(|n| assert!(queue.add(name(n), now)));
         assert_eq!(queue.take(now), Some(name(1)));
@@ -294,18 +285,18 @@ mod tests {
             queue.transferred(&name(n), now);
         }
         assert_eq!((queue.take(now), queue.acknowledgeable()), (None, None));
-        assert_eq!(queue.next_due(), Some(now + EAGER_REST));
+        assert_eq!(queue.next_due(), Some(now + QUICK_PAUSE));
         let mut later = now;
         for failures in 2..20 {
-            later = queue.next_due().expect("it rests");
+            later = queue.next_due().expect("it backs off");
             assert_eq!(queue.take(later), Some(name(1)));
             let (times, age) = queue.failed(&name(1), later);
             assert_eq!((times, age), (failures, later - now));
-            let rest = queue.next_due().expect("it rests") - later;
-            assert!(rest <= LONGEST_REST && rest >= EAGER_REST, "{rest:?}");
+            let pause = queue.next_due().expect("it backs off") - later;
+            assert!(pause <= LONGEST_PAUSE && pause >= QUICK_PAUSE, "{pause:?}");
         }
         assert_eq!(queue.backlog(later).failing, 1);
-        let last = queue.next_due().expect("it rests");
+        let last = queue.next_due().expect("it backs off");
         assert_eq!(queue.take(last), Some(name(1)));
         queue.transferred(&name(1), last);
         assert_eq!(queue.prefix(9).len(), 3);
@@ -314,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_file_goes_first_whenever_it_comes() {
+    fn a_history_file_is_archived_first_whenever_it_is_added() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         (1..=3).for_each(|n| assert!(queue.add(name(n), now)));
         assert_eq!(queue.take(now), Some(name(1)));
@@ -327,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_nobody_wants_any_more_is_no_gap() {
+    fn a_dropped_file_is_no_gap() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         (1..=2).for_each(|n| assert!(queue.add(name(n), now)));
         assert_eq!(queue.take(now), Some(name(1)));
@@ -339,28 +330,32 @@ mod tests {
     }
 
     #[test]
-    fn rests_differ_between_files() {
-        let rests: BTreeSet<Duration> = (0..50).map(|n| rest(&name(n), 9)).collect();
-        assert!(rests.len() > 40, "{} of 50", rests.len());
+    fn pauses_differ_between_files() {
+        let pauses: BTreeSet<Duration> = (0..50).map(|n| pause(&name(n), 9)).collect();
+        assert!(pauses.len() > 40, "{} of 50", pauses.len());
     }
 
     proptest! {
-        /// Whatever happens in whatever order: each file is acknowledged once, after all before it
-        /// that were known then.
+        /// In any order of calls, each file is acknowledged once, after all files before it that
+        /// were in the queue then.
         #[test]
         fn nothing_is_lost(steps in proptest::collection::vec((0_u8..6, 0_u32..12), 1..200)) {
             let (mut queue, mut now) = (Queue::default(), Instant::now());
-            let (mut known, mut flying) = (BTreeSet::new(), Vec::new());
+            let (mut known, mut in_flight) = (BTreeSet::new(), Vec::new());
             for (what, n) in steps {
                 now += Duration::from_secs(u64::from(n));
                 match what {
                     0 => prop_assert_eq!(queue.add(name(n), now), known.insert(name(n))),
-                    1 => flying.extend(queue.take(now)),
-                    2 | 3 if !flying.is_empty() => {
-                        let name = flying.swap_remove(n as usize % flying.len());
-                        if what == 2 { queue.transferred(&name, now) } else { queue.failed(&name, now); }
+                    1 => in_flight.extend(queue.take(now)),
+                    2 if !in_flight.is_empty() => {
+                        let name = in_flight.swap_remove(n as usize % in_flight.len());
+                        queue.transferred(&name, now);
                     }
-                    4 if !flying.is_empty() => queue.put_back(&flying.remove(0)),
+                    3 if !in_flight.is_empty() => {
+                        let name = in_flight.swap_remove(n as usize % in_flight.len());
+                        queue.failed(&name, now);
+                    }
+                    4 if !in_flight.is_empty() => queue.put_back(&in_flight.remove(0)),
                     5 => {
                         let prefix = queue.prefix(n as usize);
                         prop_assert!(prefix.iter().eq(known.iter().take(prefix.len())));
@@ -371,7 +366,7 @@ mod tests {
                 }
                 let backlog = queue.backlog(now);
                 prop_assert_eq!(backlog.files, known.len());
-                prop_assert_eq!(backlog.flying, flying.len());
+                prop_assert_eq!(backlog.in_flight, in_flight.len());
                 prop_assert_eq!(queue.acknowledgeable().is_some(), !queue.prefix(1).is_empty());
             }
         }

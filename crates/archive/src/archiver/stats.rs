@@ -4,22 +4,22 @@ use forebay_aio::sync::SystemTime;
 
 use crate::names::WalName;
 
-/// What has been archived, and what has failed, since the counters began.
+/// The files archived and the attempts failed since the last reset.
 #[derive(Clone, Debug)]
 pub struct ArchiverStats {
-    /// Files that are archived, and known to be, durably.
+    /// Files that are durably marked as archived.
     pub archived_count: u64,
     /// The last of them.
     pub last_archived_wal: Option<String>,
-    /// When that was.
+    /// When it was acknowledged.
     pub last_archived_time: Option<SystemTime>,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub failed_count: u64,
-    /// The file of the last of them.
+    /// The file of the last failed attempt.
     pub last_failed_wal: Option<String>,
-    /// When that was.
+    /// When it failed.
     pub last_failed_time: Option<SystemTime>,
-    /// When the counters began.
+    /// When the counters were reset.
     pub stats_reset: SystemTime,
 }
 

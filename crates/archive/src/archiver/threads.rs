@@ -3,10 +3,11 @@
 use forebay_aio::BackendType;
 use forebay_aio::sync::{Arc, thread};
 
-use super::{Archiver, StopMode};
+use super::control::Archiver;
+use super::state::StopMode;
 use crate::error::{ArchiveError, Result};
 
-/// Threads that archive, until they are stopped.
+/// Threads that archive until they are stopped.
 #[derive(Debug)]
 pub struct Threads {
     archiver: Arc<Archiver>,
@@ -14,7 +15,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts so many threads. More than the archiver has files in flight would only rest.
+    /// Starts `count` threads, at least one. More threads than files in flight would be idle.
     pub fn start(archiver: &Arc<Archiver>, count: usize) -> Result<Threads> {
         let mut threads = Threads { archiver: Arc::clone(archiver), handles: Vec::new() };
         for n in 0..count.max(1) {
@@ -26,15 +27,14 @@ impl Threads {
             let archiver = Arc::clone(archiver);
             let run = move || archiver.run(&mut io);
             let started = thread::Builder::new().name(format!("archiver-{n}")).spawn(run);
-            let handle = started.map_err(|e| {
-                ArchiveError::Configuration(format!("could not start a thread: {e}"))
-            })?;
+            let handle = started
+                .map_err(|e| ArchiveError::refused(format!("could not start a thread: {e}")))?;
             threads.handles.push(handle);
         }
         Ok(threads)
     }
 
-    /// Stops the archiver, and waits for its end. The error that ended it, if any did.
+    /// Stops the archiver and waits for its end. Returns the error that ended it, if any.
     pub fn stop(mut self, mode: StopMode) -> Result<()> {
         self.archiver.stop(mode);
         self.join()

@@ -1,28 +1,27 @@
-//! One file: looked at, handed to the module, and what came of it.
+//! Transfers one file: examines it, gives it to the module, and notes the outcome.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay_aio::Backend;
 use forebay_aio::sync::{Arc, Instant};
 
-use super::decide::{RESTART, give_up_for};
-use super::queue::EAGER_TRIES;
-use super::{Archiver, StopMode};
+use super::control::Archiver;
+use super::queue::QUICK_TRIES;
+use super::state::{RESTART, StopMode};
 use crate::error::{ArchiveError, Result};
 use crate::module::{ArchiveModule, Archived};
 use crate::names::WalName;
 use crate::source::Source;
 
-/// What became of a file.
-enum Came {
-    /// The archive has it.
-    There,
-    /// Its mark is gone: nobody wants it archived.
+/// The outcome of a transfer.
+enum Outcome {
+    Archived,
+    /// Its `.ready` is gone, so it is not to be archived any more.
     Unwanted,
 }
 
 impl Archiver {
-    /// Transfers a file that was taken from the queue, and puts it where it belongs then.
+    /// Transfers a file that was taken from the queue, and tells the queue the outcome.
     pub(super) fn transfer(
         &self,
         io: &mut Backend,
@@ -30,37 +29,38 @@ impl Archiver {
         module: &Arc<dyn ArchiveModule>,
         now: Instant,
     ) {
-        let came = self.attempt(io, name, &**module);
-        // A long time may have passed; in a simulation it is said from outside.
+        let outcome = self.attempt(io, name, &**module);
+        // A long time may have passed; in a simulation, `now` may be ahead of the clock.
         let now = now.max(Instant::now());
-        let mut inner = self.inner.lock();
-        let error = match came {
-            Ok(Came::There) => return inner.queue.transferred(name, now),
-            Ok(Came::Unwanted) => return inner.queue.drop_file(name),
+        let mut state = self.state.lock();
+        let error = match outcome {
+            Ok(Outcome::Archived) => return state.queue.transferred(name, now),
+            Ok(Outcome::Unwanted) => return state.queue.drop_file(name),
             Err(e) => e,
         };
-        if error.is_stop() && inner.stop == Some(StopMode::Now) {
-            return inner.queue.put_back(name);
+        if error.is_stop() && state.stop == Some(StopMode::Now) {
+            return state.queue.put_back(name);
         }
-        inner.modules.checked = false;
-        inner.stats.failed(name);
-        let (failures, age) = inner.queue.failed(name, now);
-        let files = inner.queue.backlog(now).files;
+        state.modules.checked = false;
+        state.stats.failed(name);
+        let (failures, age) = state.queue.failed(name, now);
+        let files = state.queue.backlog(now).files;
         if error.ends_archiver() {
-            give_up_for(&mut inner, now, RESTART);
-        } else if failures >= EAGER_TRIES && inner.stop.is_some() {
-            inner.gave_up = true;
+            state.pause(now, RESTART);
+        } else if failures >= QUICK_TRIES && state.stop.is_some() {
+            state.gave_up = true;
         }
-        drop(inner);
+        drop(state);
         let seconds = age.as_secs();
         if error.ends_archiver() {
             tracing::error!("{error}; archiving begins again in {} s", RESTART.as_secs());
-        } else if failures < EAGER_TRIES {
+        } else if failures < QUICK_TRIES {
             tracing::info!("could not archive \"{name}\": {error}");
         } else {
             tracing::warn!(
-                "archiving write-ahead log file \"{name}\" failed too many times, will try again later: {error} \
-                 (failed {failures} times in {seconds} s; {files} files wait to be archived)"
+                "archiving write-ahead log file \"{name}\" failed too many times, will try again \
+                 later: {error} (failed {failures} times in {seconds} s; {files} files wait to be \
+                 archived)"
             );
         }
     }
@@ -70,9 +70,9 @@ impl Archiver {
         io: &mut Backend,
         name: &WalName,
         module: &dyn ArchiveModule,
-    ) -> Result<Came> {
+    ) -> Result<Outcome> {
         if !self.status.is_ready(name)? {
-            return Ok(Came::Unwanted);
+            return Ok(Outcome::Unwanted);
         }
         let mut file = match Source::open(&self.aio, self.status.wal_dir(), name, &self.source) {
             Err(ArchiveError::Vanished { .. }) => return self.orphan(name),
@@ -87,7 +87,7 @@ impl Archiver {
             Ok(Ok(archived)) => {
                 let again = if archived == Archived::Identical { " (it was there)" } else { "" };
                 tracing::debug!("archived write-ahead log file \"{name}\"{again}");
-                Ok(Came::There)
+                Ok(Outcome::Archived)
             }
             Ok(Err(e)) => Err(e),
             Err(_) => {
@@ -97,11 +97,11 @@ impl Archiver {
         }
     }
 
-    /// The file is gone, and its mark goes as well: there is nothing that could be archived.
-    fn orphan(&self, name: &WalName) -> Result<Came> {
+    /// The file is gone: removes its `.ready`.
+    fn orphan(&self, name: &WalName) -> Result<Outcome> {
         self.status.remove(name)?;
-        let mark = self.status.dir().join(name.ready());
-        tracing::warn!("removed orphan archive status file \"{}\"", mark.display());
-        Ok(Came::Unwanted)
+        let ready = self.status.dir().join(name.ready());
+        tracing::warn!("removed orphan archive status file \"{}\"", ready.display());
+        Ok(Outcome::Unwanted)
     }
 }

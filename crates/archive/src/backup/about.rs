@@ -1,208 +1,96 @@
-//! `backup.json`: what a backup in an archive is, beside its data.
+//! `backup.json`: describes a backup in an archive. It lies beside the backup's data.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
-
 use forebay_format::ids::TimelineId;
 use forebay_format::{Lsn, SegmentSize};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::digest::ChecksumKind;
+use super::json;
 use super::walk::Tablespace;
+use crate::digest::ChecksumKind;
 
 /// The file's name.
 pub(super) const FILE_NAME: &str = "backup.json";
-/// Of the file's layout.
+/// Version of the file format.
 const VERSION: u64 = 1;
 
-/// A base backup.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Describes a base backup.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct About {
     /// Its name in the archive.
     pub name: String,
-    /// What its maker called it.
+    /// Its label, for people.
     pub label: String,
-    /// The cluster.
+    /// System identifier of the cluster.
     pub system_id: u64,
     /// PostgreSQL's major version.
     pub major: u32,
     /// The timeline it was made on.
     pub timeline: TimelineId,
     /// WAL is needed from here on.
+    #[serde(with = "json::text")]
     pub start: Lsn,
-    /// The backup is consistent when WAL up to here is replayed. None: it is not complete.
+    /// The backup is consistent once WAL up to here is replayed. None: the backup is incomplete.
+    #[serde(default, with = "json::optional_text")]
     pub stop: Option<Lsn>,
-    /// Size of WAL segments.
+    /// Length of WAL segments.
+    #[serde(with = "json::segment_size")]
     pub segment_size: SegmentSize,
     /// When it began, in seconds since 1970.
     pub began: i64,
-    /// When it ended.
+    /// When it ended, in seconds since 1970.
     pub ended: Option<i64>,
-    /// Files, those in pg_wal not counted.
+    /// Number of files, without those in pg_wal.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of these files.
     pub bytes: u64,
-    /// Which checksums its manifest has.
+    /// The checksums in its manifest.
+    #[serde(with = "json::checksum_kind")]
     pub checksums: ChecksumKind,
-    /// Pages that were verified; none if the cluster has no page checksums.
+    /// Number of verified pages; 0 if the cluster has no page checksums.
     pub pages: u64,
-    /// Those of them that are damaged.
+    /// Number of damaged pages.
     pub damaged: u64,
-    /// A server was running: the backup has a backup_label.
+    /// A server was running during the backup, so it has a backup_label.
     pub live: bool,
-    /// It has the WAL that it needs.
+    /// The backup contains the WAL that it needs.
     pub has_wal: bool,
     /// Its tablespaces.
     pub tablespaces: Vec<Tablespace>,
 }
 
 impl About {
-    /// Name of the first WAL segment that is needed.
+    /// Name of the first WAL segment that the backup needs.
     pub fn first_segment(&self) -> String {
         self.segment_size.file_name(self.timeline, self.segment_size.number(self.start))
     }
 
     pub(super) fn to_text(&self) -> String {
-        let tablespaces: Vec<Value> = self
-            .tablespaces
-            .iter()
-            .map(|Tablespace { oid, location }| {
-                // Bytes, since a path need not be UTF-8.
-                let location = location.as_ref().map(|path| path.as_os_str().as_bytes().to_vec());
-                json!({ "oid": oid, "location": location })
-            })
-            .collect();
-        let all = json!({
-            "version": VERSION,
-            "name": self.name,
-            "label": self.label,
-            "system_id": self.system_id,
-            "major": self.major,
-            "timeline": self.timeline,
-            "start": self.start.to_string(),
-            "stop": self.stop.map(|lsn| lsn.to_string()),
-            "segment_size": self.segment_size.get(),
-            "began": self.began,
-            "ended": self.ended,
-            "files": self.files,
-            "bytes": self.bytes,
-            "checksums": self.checksums.name().unwrap_or("none"),
-            "pages": self.pages,
-            "damaged": self.damaged,
-            "live": self.live,
-            "has_wal": self.has_wal,
-            "tablespaces": tablespaces,
-        });
+        let mut all = serde_json::to_value(self).expect("all fields can be written as JSON");
+        all["version"] = VERSION.into();
         format!("{all:#}\n")
     }
 
-    /// Reads it. What is wrong otherwise.
+    /// Parses the file. The error is the reason why it is invalid.
     pub(super) fn parse(text: &[u8]) -> Result<About, String> {
-        let all: Value =
-            serde_json::from_slice(text).map_err(|e| format!("could not parse: {e}"))?;
+        let invalid = |error| format!("could not parse: {error}");
+        let all: Value = serde_json::from_slice(text).map_err(invalid)?;
         if all.get("version").and_then(Value::as_u64) != Some(VERSION) {
             return Err("it was written by another version of Forebay".to_owned());
         }
-        let read = |name| Field { all: &all, name };
-        let lsn = |field: Field<'_>| field.text()?.parse::<Lsn>().map_err(|_| field.bad());
-        let segment_size =
-            u32::try_from(read("segment_size").number()?).ok().and_then(SegmentSize::new);
-        let spaces = read("tablespaces").value().and_then(Value::as_array);
-        let spaces = spaces.ok_or_else(|| read("tablespaces").bad())?;
-        Ok(About {
-            name: read("name").text()?.to_owned(),
-            label: read("label").text()?.to_owned(),
-            system_id: read("system_id").number()?,
-            major: read("major").small()?,
-            timeline: read("timeline").small()?,
-            start: lsn(read("start"))?,
-            stop: read("stop").optional(lsn)?,
-            segment_size: segment_size.ok_or_else(|| read("segment_size").bad())?,
-            began: read("began").time()?,
-            ended: read("ended").optional(|field| field.time())?,
-            files: read("files").number()?,
-            bytes: read("bytes").number()?,
-            checksums: ChecksumKind::by_name(read("checksums").text()?)
-                .ok_or_else(|| read("checksums").bad())?,
-            pages: read("pages").number()?,
-            damaged: read("damaged").number()?,
-            live: read("live").yes()?,
-            has_wal: read("has_wal").yes()?,
-            tablespaces: spaces.iter().map(tablespace).collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-fn tablespace(entry: &Value) -> Result<Tablespace, String> {
-    let bad = || "invalid tablespace".to_owned();
-    let oid = entry.get("oid").and_then(Value::as_str).ok_or_else(bad)?;
-    if oid.is_empty() || !oid.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(bad());
-    }
-    let location = match entry.get("location") {
-        None | Some(Value::Null) => None,
-        Some(bytes) => {
-            let byte =
-                |value: &Value| value.as_u64().and_then(|n| u8::try_from(n).ok()).ok_or_else(bad);
-            let bytes: Vec<u8> =
-                bytes.as_array().ok_or_else(bad)?.iter().map(byte).collect::<Result<_, _>>()?;
-            Some(PathBuf::from(OsString::from_vec(bytes)))
-        }
-    };
-    Ok(Tablespace { oid: oid.to_owned(), location })
-}
-
-/// A value of the file.
-#[derive(Clone, Copy)]
-struct Field<'v> {
-    all: &'v Value,
-    name: &'static str,
-}
-
-impl<'v> Field<'v> {
-    fn value(self) -> Option<&'v Value> {
-        self.all.get(self.name)
-    }
-
-    fn bad(self) -> String {
-        format!("invalid \"{}\"", self.name)
-    }
-
-    fn text(self) -> Result<&'v str, String> {
-        self.value().and_then(Value::as_str).ok_or_else(|| self.bad())
-    }
-
-    fn number(self) -> Result<u64, String> {
-        self.value().and_then(Value::as_u64).ok_or_else(|| self.bad())
-    }
-
-    fn small(self) -> Result<u32, String> {
-        u32::try_from(self.number()?).map_err(|_| self.bad())
-    }
-
-    fn time(self) -> Result<i64, String> {
-        self.value().and_then(Value::as_i64).ok_or_else(|| self.bad())
-    }
-
-    fn yes(self) -> Result<bool, String> {
-        self.value().and_then(Value::as_bool).ok_or_else(|| self.bad())
-    }
-
-    /// None where it is null.
-    fn optional<T>(
-        self,
-        read: impl Fn(Field<'v>) -> Result<T, String>,
-    ) -> Result<Option<T>, String> {
-        if self.value().is_none_or(Value::is_null) { Ok(None) } else { read(self).map(Some) }
+        About::deserialize(all).map_err(invalid)
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 pub(super) mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -234,7 +122,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn it_reads_back() {
+    fn it_is_read_as_it_was_written() {
         let about = sample();
         assert_eq!(About::parse(about.to_text().as_bytes()), Ok(about.clone()));
         assert_eq!(about.first_segment(), "000000030000000000000002");
@@ -243,7 +131,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn invalid_files_are_refused() {
         let text = sample().to_text();
         for (from, to) in [
             ("\"version\": 1", "\"version\": 2"),
@@ -254,6 +142,35 @@ pub(super) mod tests {
             assert!(text.contains(from), "{from}");
             assert!(About::parse(text.replace(from, to).as_bytes()).is_err(), "{from}");
         }
+    }
+
+    /// The format on disk.
+    #[test]
+    fn it_is_written_in_this_way() {
+        let text = About { tablespaces: Vec::new(), stop: None, ..sample() }.to_text();
+        let expected = r#"{
+  "began": 1795224099,
+  "bytes": 1125899906842624,
+  "checksums": "CRC32C",
+  "damaged": 1,
+  "ended": 1795224199,
+  "files": 9,
+  "has_wal": false,
+  "label": "with \"quotes\"",
+  "live": true,
+  "major": 18,
+  "name": "20261121T012139Z",
+  "pages": 7,
+  "segment_size": 16777216,
+  "start": "0/2000028",
+  "stop": null,
+  "system_id": 18446744073709551615,
+  "tablespaces": [],
+  "timeline": 3,
+  "version": 1
+}
+"#;
+        assert_eq!(text, expected);
     }
 
     proptest! {

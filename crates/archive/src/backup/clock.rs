@@ -1,4 +1,4 @@
-//! The system's clock, as backups write it.
+//! Times, as backups write them.
 
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use forebay_types::time::date_and_time;
@@ -11,7 +11,7 @@ pub(super) fn seconds(time: SystemTime) -> i64 {
     }
 }
 
-/// "20261121T012139Z": sorts by time, and can be a file's name.
+/// "20261121T012139Z": such texts sort by time, and are valid file names.
 pub(super) fn compact(seconds: i64) -> String {
     let mut text = date_and_time(seconds).replace(' ', "T");
     text.retain(|c| !matches!(c, '-' | ':'));

@@ -1,13 +1,13 @@
 //! Which base backups an archive has, and which WAL they need.
 //!
 //! ```text
-//!   ARCHIVE/backups/NAME/backup.json      what it is
+//!   ARCHIVE/backups/NAME/backup.json      describes the backup
 //!                       /data/...         the data directory, with backup_manifest
-//!   ARCHIVE/backups/NAME.partial/...      in the making, or left behind by one who was killed
+//!   ARCHIVE/backups/NAME.partial/...      being made, or left by a process that died
 //! ```
 //!
-//! Who makes a backup holds a lock on its directory, so that one that is left behind is told from
-//! one that is being made.
+//! The process that makes a backup holds a lock on its directory. An incomplete backup without a
+//! lock was abandoned.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use forebay_format::ids::TimelineId;
 use forebay_format::{Lsn, SegmentSize};
 
 use super::about::{self, About};
-use super::error::BackupError;
+use crate::error::{ArchiveError, Result};
 
 /// The directory of an archive that holds its base backups. Nothing else is kept there.
 pub const DIRECTORY: &str = "backups";
-/// What the name of a backup that is not complete ends with.
+/// Ending of the name of an incomplete backup.
 pub(super) const PARTIAL: &str = ".partial";
 /// The data directory in a backup.
 pub(super) const DATA: &str = "data";
 
-/// How a backup stands.
+/// The state of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackupState {
     /// It can be restored.
     Complete,
-    /// Somebody is making it.
+    /// A process is making it.
     InProgress,
-    /// Whoever made it is gone, or it was about to be removed.
+    /// The process that made or removed it has died.
     Abandoned,
 }
 
@@ -42,9 +42,9 @@ pub enum BackupState {
 pub struct Backup {
     /// Its directory.
     pub path: PathBuf,
-    /// How it stands.
+    /// Its state.
     pub state: BackupState,
-    /// What it is. None: it is not complete, and has not come far enough to need any WAL.
+    /// Its description. None: it has just been begun, and needs no WAL yet.
     pub about: Option<About>,
 }
 
@@ -56,7 +56,7 @@ impl Backup {
 }
 
 /// All backups, the oldest first.
-pub fn list(io: &mut Backend, archive: &Path) -> Result<Vec<Backup>, BackupError> {
+pub fn list(io: &mut Backend, archive: &Path) -> Result<Vec<Backup>> {
     let names = Arc::clone(io.aio().namespace());
     let dir = archive.join(DIRECTORY);
     let entries = match names.list(&dir) {
@@ -70,16 +70,16 @@ pub fn list(io: &mut Backend, archive: &Path) -> Result<Vec<Backup>, BackupError
         let name = entry.name.to_string_lossy();
         let partial = name.ends_with(PARTIAL);
         if name.starts_with('.') {
-            // About to be begun.
+            // It is being created.
             continue;
         }
         let Some(about) = read_about(io, &path, partial)? else {
-            // It became complete, or was removed, between two looks.
+            // It was completed or removed after the listing.
             continue;
         };
         let state = match partial {
             false => BackupState::Complete,
-            true if hold(&*names, &path)?.is_some() => BackupState::Abandoned,
+            true if lock(&*names, &path)?.is_some() => BackupState::Abandoned,
             true => BackupState::InProgress,
         };
         all.push(Backup { path, state, about });
@@ -89,12 +89,8 @@ pub fn list(io: &mut Backend, archive: &Path) -> Result<Vec<Backup>, BackupError
     Ok(all)
 }
 
-/// What a backup is. The outer None: its directory is gone.
-fn read_about(
-    io: &mut Backend,
-    path: &Path,
-    partial: bool,
-) -> Result<Option<Option<About>>, BackupError> {
+/// Reads the description of a backup. The outer None: its directory is gone.
+fn read_about(io: &mut Backend, path: &Path, partial: bool) -> Result<Option<Option<About>>> {
     let file = path.join(about::FILE_NAME);
     let text = match io.read_file(&file) {
         Ok(text) => text,
@@ -105,8 +101,8 @@ fn read_about(
             if partial {
                 return Ok(Some(None));
             }
-            return Err(BackupError::damaged(
-                path,
+            return Err(ArchiveError::damaged(
+                path.display(),
                 format!("it has no file \"{}\"", about::FILE_NAME),
             ));
         }
@@ -114,28 +110,24 @@ fn read_about(
     };
     match About::parse(&text) {
         Ok(about) => Ok(Some(Some(about))),
-        // It may be in the midst of being written.
+        // It may be incomplete, as it is being written.
         Err(_) if partial => Ok(Some(None)),
-        Err(why) => Err(BackupError::damaged(&file, why)),
+        Err(why) => Err(ArchiveError::damaged(file.display(), why)),
     }
 }
 
-/// Makes the directory of a new backup, with its lock: nobody sees it without.
-pub(super) fn begin(
-    names: &dyn Namespace,
-    dir: &Path,
-    name: &str,
-) -> Result<(PathBuf, File), BackupError> {
+/// Creates the directory of a new backup. It is locked before it becomes visible.
+pub(super) fn begin(names: &dyn Namespace, dir: &Path, name: &str) -> Result<(PathBuf, File)> {
     check_name(name)?;
     let partial = dir.join(format!("{name}{PARTIAL}"));
-    let taken = || BackupError::refused(format!("there is a backup \"{name}\" already"));
+    let taken = || ArchiveError::refused(format!("there is a backup \"{name}\" already"));
     if names.exists(&dir.join(name))? || names.exists(&partial)? {
         return Err(taken());
     }
-    let unseen = dir.join(format!(".{name}.{}", std::process::id()));
-    names.mkdir(&unseen)?;
-    let begun = hold(names, &unseen).and_then(|lock| match lock {
-        Some(lock) => match names.rename_noreplace(&unseen, &partial) {
+    let hidden = dir.join(format!(".{name}.{}", std::process::id()));
+    names.mkdir(&hidden)?;
+    let begun = lock(names, &hidden).and_then(|lock| match lock {
+        Some(lock) => match names.rename_noreplace(&hidden, &partial) {
             Ok(()) => Ok(lock),
             Err(error) if error.errno() == Some(Errno::EXIST) => Err(taken()),
             Err(error) => Err(error.into()),
@@ -143,14 +135,14 @@ pub(super) fn begin(
         None => Err(taken()),
     });
     if begun.is_err() {
-        // Nobody looks at it.
-        let _ = names.rmdir(&unseen);
+        // A hidden directory is ignored, so it does no harm if this fails.
+        let _ = names.rmdir(&hidden);
     }
     begun.map(|lock| (partial, lock))
 }
 
-/// Locks a directory; None if somebody has it.
-pub(super) fn hold(names: &dyn Namespace, path: &Path) -> Result<Option<File>, BackupError> {
+/// Locks a directory. None: another process has the lock, or there is no such directory.
+fn lock(names: &dyn Namespace, path: &Path) -> Result<Option<File>> {
     let directory = match names.open(path, &OpenOptions::READ) {
         Ok(directory) => directory,
         Err(error) if error.is_not_found() => return Ok(None),
@@ -159,21 +151,21 @@ pub(super) fn hold(names: &dyn Namespace, path: &Path) -> Result<Option<File>, B
     Ok(names.try_lock(&directory)?.then_some(directory))
 }
 
-/// WAL that a backup needs, complete or in the making: all from the segment of `start` on for
-/// whoever wants to recover from it beyond its end; up to the segment of `stop` at least.
+/// The WAL that a backup needs, complete or not. It needs the segments of `start` to `stop` to
+/// become consistent, and all later ones to recover beyond its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needed {
     /// The backup.
     pub backup: String,
-    /// The cluster.
+    /// System identifier of the cluster.
     pub system_id: u64,
     /// The timeline that `start` is on.
     pub timeline: TimelineId,
-    /// Recovery begins here.
+    /// Where recovery begins.
     pub start: Lsn,
-    /// It is consistent here. None while it is being made.
+    /// Where the backup is consistent. None while it is being made.
     pub stop: Option<Lsn>,
-    /// Size of WAL segments.
+    /// Length of WAL segments.
     pub segment_size: SegmentSize,
 }
 
@@ -184,9 +176,9 @@ impl Needed {
     }
 }
 
-/// What WAL the backups of an archive need, those in the making too. A backup that can't be
-/// understood is an error, so that nobody takes what it needs.
-pub fn needed(io: &mut Backend, archive: &Path) -> Result<Vec<Needed>, BackupError> {
+/// The WAL that the backups of an archive need, including those that are being made. A backup that
+/// can't be read is an error, so that nobody removes what it needs.
+pub fn needed(io: &mut Backend, archive: &Path) -> Result<Vec<Needed>> {
     let backups =
         list(io, archive)?.into_iter().filter(|backup| backup.state != BackupState::Abandoned);
     let of = |about: About| Needed {
@@ -200,8 +192,8 @@ pub fn needed(io: &mut Backend, archive: &Path) -> Result<Vec<Needed>, BackupErr
     Ok(backups.filter_map(|backup| backup.about).map(of).collect())
 }
 
-/// Removes a complete backup: first its name, so that what a crash leaves of it is no backup.
-pub fn remove(io: &mut Backend, archive: &Path, name: &str) -> Result<(), BackupError> {
+/// Removes a complete backup. It is renamed first, so that after a crash the rest is no backup.
+pub fn remove(io: &mut Backend, archive: &Path, name: &str) -> Result<()> {
     let names = Arc::clone(io.aio().namespace());
     let dir = archive.join(DIRECTORY);
     check_name(name)?;
@@ -212,14 +204,14 @@ pub fn remove(io: &mut Backend, archive: &Path, name: &str) -> Result<(), Backup
     Ok(names.sync_dir(&dir)?)
 }
 
-/// Removes what those left behind who were killed while they made a backup; how many there were.
-pub fn remove_abandoned(io: &mut Backend, archive: &Path) -> Result<usize, BackupError> {
+/// Removes abandoned backups. Returns how many.
+pub fn remove_abandoned(io: &mut Backend, archive: &Path) -> Result<usize> {
     let names = Arc::clone(io.aio().namespace());
     let mut removed = 0;
     for backup in list(io, archive)?.iter().filter(|backup| backup.state == BackupState::Abandoned)
     {
-        // Whoever has it by now is removing it too.
-        if let Some(_held) = hold(&*names, &backup.path)? {
+        // If it is locked now, another process is removing it.
+        if let Some(_lock) = lock(&*names, &backup.path)? {
             remove_tree(&*names, &backup.path)?;
             removed += 1;
         }
@@ -227,21 +219,21 @@ pub fn remove_abandoned(io: &mut Backend, archive: &Path) -> Result<usize, Backu
     Ok(removed)
 }
 
-/// A name that is a name, and not a path or that of an incomplete backup.
-pub(super) fn check_name(name: &str) -> Result<(), BackupError> {
+/// Checks that a name is neither a path nor the name of an incomplete backup.
+fn check_name(name: &str) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty()
         || name.starts_with('.')
         || name.ends_with(PARTIAL)
         || !name.chars().all(plain)
     {
-        return Err(BackupError::refused(format!("\"{name}\" can't be the name of a backup")));
+        return Err(ArchiveError::refused(format!("\"{name}\" can't be the name of a backup")));
     }
     Ok(())
 }
 
-/// Removes a directory with all that is in it. Links are removed, not followed.
-pub(super) fn remove_tree(names: &dyn Namespace, path: &Path) -> Result<(), BackupError> {
+/// Removes a directory and its contents. Links are removed, not followed.
+pub(super) fn remove_tree(names: &dyn Namespace, path: &Path) -> Result<()> {
     for entry in names.list(path)? {
         let inner = path.join(&entry.name);
         match entry.kind {
@@ -261,7 +253,7 @@ mod tests {
     fn backend() -> Backend {
         let sizes = AioConfig { max_backends: 2, ..AioConfig::default() };
         let aio =
-            Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes).expect("a door");
+            Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes).expect("an Aio");
         aio.backend(BackendType::Standalone).expect("a backend")
     }
 
@@ -276,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn each_backup_stands_as_its_name_and_lock_say() {
+    fn name_and_lock_tell_the_state_of_a_backup() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut io = backend();
         assert_eq!(list(&mut io, dir.path()).expect("none"), []);
@@ -288,7 +280,7 @@ mod tests {
         let making = put(dir.path(), "d.partial", Some(&unfinished("d")));
         put(dir.path(), "e.partial", None);
         let names = PosixNamespace::new();
-        let lock = hold(&names, &making).expect("a look").expect("a lock");
+        let held = lock(&names, &making).expect("no error").expect("a lock");
         let states: Vec<_> =
             list(&mut io, dir.path()).expect("all").iter().map(|b| b.state).collect();
         use BackupState::{Abandoned, Complete, InProgress};
@@ -304,7 +296,7 @@ mod tests {
         assert_eq!(remove_abandoned(&mut io, dir.path()).expect("removed"), 2);
         remove(&mut io, dir.path(), "a").expect("removed");
         assert!(making.exists());
-        drop(lock);
+        drop(held);
         assert_eq!(remove_abandoned(&mut io, dir.path()).expect("removed"), 1);
         let left: Vec<_> =
             list(&mut io, dir.path()).expect("all").into_iter().map(|b| b.path).collect();
@@ -312,19 +304,19 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_that_nobody_understands_is_an_error() {
+    fn a_backup_that_cannot_be_read_is_an_error() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut io = backend();
         let path = put(dir.path(), "a", None);
-        assert!(matches!(needed(&mut io, dir.path()), Err(BackupError::Damaged { .. })));
+        assert!(matches!(needed(&mut io, dir.path()), Err(ArchiveError::Damaged { .. })));
         std::fs::write(path.join(about::FILE_NAME), "{}").expect("a file");
-        assert!(matches!(needed(&mut io, dir.path()), Err(BackupError::Damaged { .. })));
+        assert!(matches!(needed(&mut io, dir.path()), Err(ArchiveError::Damaged { .. })));
     }
 
     #[test]
     fn names_that_are_paths_are_refused() {
         for name in ["", ".", "..", "a/b", "../a", "a.partial", ".hidden", "a b"] {
-            assert!(matches!(check_name(name), Err(BackupError::Refused(_))), "{name}");
+            assert!(matches!(check_name(name), Err(ArchiveError::Refused(_))), "{name}");
         }
         check_name("20261121T012139Z").expect("a name");
     }

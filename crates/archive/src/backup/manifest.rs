@@ -1,8 +1,8 @@
-//! `backup_manifest`: which files a backup has, as PostgreSQL's pg_verifybackup reads it.
+//! `backup_manifest`: lists the files of a backup, in the format of PostgreSQL's pg_verifybackup.
 //!
 //! ```text
 //!   { "PostgreSQL-Backup-Manifest-Version": 2,
-//!   "System-Identifier": 7440...,                                     (version 2: PostgreSQL 17 and later)
+//!   "System-Identifier": 7440...,               (only version 2: PostgreSQL 17 and later)
 //!   "Files": [
 //!   { "Path": "base/1/1259", "Size": 114688, "Last-Modified": "2026-11-21 01:21:39 GMT",
 //!     "Checksum-Algorithm": "SHA256", "Checksum": "..." },
@@ -14,8 +14,8 @@
 //!   "Manifest-Checksum": "SHA-256 of all lines before this one"}
 //! ```
 //!
-//! A path that is no UTF-8 is told in hexadecimal digits, as "Encoded-Path". Files in pg_wal are
-//! not listed.
+//! A path that is not UTF-8 is written in hexadecimal digits, as "Encoded-Path". Files in pg_wal
+//! are not listed.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -27,9 +27,12 @@ use std::path::{Component, Path, PathBuf};
 use forebay_format::Lsn;
 use forebay_format::ids::TimelineId;
 use forebay_types::time::date_and_time;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::digest::{ChecksumKind, hex, sha256};
+use super::json;
+use crate::digest::{ChecksumKind, Digest};
+use crate::error::ManifestError;
 
 /// The file's name.
 pub const FILE_NAME: &str = "backup_manifest";
@@ -39,31 +42,34 @@ pub const FILE_NAME: &str = "backup_manifest";
 pub struct ManifestFile {
     /// Relative to the data directory.
     pub path: PathBuf,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// Seconds since 1970; not read back.
+    /// Time of its last change in seconds since 1970; not read back.
     pub modified: i64,
-    /// Which checksum it has.
+    /// The kind of its checksum.
     pub kind: ChecksumKind,
     /// The checksum in hexadecimal digits.
     pub checksum: String,
 }
 
 /// WAL that a backup needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct WalRange {
-    /// On this timeline.
+    /// The timeline.
+    #[serde(rename = "Timeline")]
     pub timeline: TimelineId,
-    /// From here.
+    /// Where the range begins.
+    #[serde(rename = "Start-LSN", with = "json::text")]
     pub start: Lsn,
-    /// To here.
+    /// Where the range ends.
+    #[serde(rename = "End-LSN", with = "json::text")]
     pub end: Lsn,
 }
 
-/// What a manifest says.
+/// The contents of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The cluster; manifests before version 2 don't tell.
+    /// System identifier of the cluster; version 1 does not have it.
     pub system_id: Option<u64>,
     /// The files.
     pub files: Vec<ManifestFile>,
@@ -71,23 +77,35 @@ pub struct Manifest {
     pub wal: Vec<WalRange>,
 }
 
-/// Why a manifest can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ManifestError {
-    /// Its own checksum is wrong: it was cut or changed.
-    #[error("manifest checksum mismatch")]
-    Checksum,
-    /// It is no manifest.
-    #[error("{0}")]
-    Syntax(String),
+/// The file as JSON.
+#[derive(Deserialize)]
+struct ManifestJson {
+    #[serde(rename = "PostgreSQL-Backup-Manifest-Version")]
+    version: u64,
+    #[serde(rename = "System-Identifier")]
+    system_id: Option<u64>,
+    #[serde(rename = "Files")]
+    files: Vec<FileJson>,
+    #[serde(rename = "WAL-Ranges")]
+    wal: Vec<WalRange>,
+    #[serde(rename = "Manifest-Checksum")]
+    checksum: String,
 }
 
-fn bad(what: &str) -> ManifestError {
-    ManifestError::Syntax(what.to_owned())
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct FileJson {
+    path: Option<String>,
+    #[serde(rename = "Encoded-Path")]
+    encoded_path: Option<String>,
+    size: u64,
+    #[serde(rename = "Checksum-Algorithm")]
+    algorithm: Option<String>,
+    checksum: Option<String>,
 }
 
 impl Manifest {
-    /// The whole file's text.
+    /// The text of the file.
     pub fn to_text(&self) -> String {
         let mut out = String::with_capacity(256 * self.files.len() + 256);
         // Writing to a String does not fail.
@@ -114,43 +132,34 @@ impl Manifest {
             );
         }
         out.push_str("\n],\n");
-        let sum = sha256(out.as_bytes());
+        let sum = Digest::of(out.as_bytes());
         let _ = writeln!(out, "\"Manifest-Checksum\": \"{sum}\"}}");
         out
     }
 
-    /// Reads it; a damaged one is refused as a whole.
+    /// Parses the file; a damaged one is refused as a whole.
     pub fn parse(text: &[u8]) -> Result<Manifest, ManifestError> {
+        let bad = |what: &str| ManifestError::syntax(what);
         let body =
             text.strip_suffix(b"\n").ok_or_else(|| bad("last line not newline-terminated"))?;
         let at = body
             .iter()
             .rposition(|byte| *byte == b'\n')
             .ok_or_else(|| bad("expected at least 2 lines"))?;
-        let (covered, _) =
-            text.split_at_checked(at + 1).ok_or_else(|| bad("expected at least 2 lines"))?;
-        let all: Value =
-            serde_json::from_slice(text).map_err(|e| bad(&format!("could not parse: {e}")))?;
-        let stated =
-            text_of(&all, "Manifest-Checksum").ok_or_else(|| bad("missing Manifest-Checksum"))?;
-        if !stated.eq_ignore_ascii_case(&sha256(covered)) {
-            return Err(ManifestError::Checksum);
+        let (covered, _) = text.split_at(at + 1);
+        let all: ManifestJson = serde_json::from_slice(text)
+            .map_err(|error| ManifestError::syntax(format!("could not parse: {error}")))?;
+        if !all.checksum.eq_ignore_ascii_case(&Digest::of(covered).to_string()) {
+            return Err(ManifestError::Check);
         }
-        let system_id = match all.get("PostgreSQL-Backup-Manifest-Version").and_then(Value::as_u64)
-        {
-            Some(1) => None,
-            Some(2) => {
-                let id = all.get("System-Identifier").and_then(Value::as_u64);
-                Some(id.ok_or_else(|| bad("invalid system identifier in manifest"))?)
-            }
+        let system_id = match (all.version, all.system_id) {
+            (1, _) => None,
+            (2, Some(id)) => Some(id),
+            (2, None) => return Err(bad("missing system identifier")),
             _ => return Err(bad("unexpected manifest version")),
         };
-        let list = |name: &str| {
-            all.get(name).and_then(Value::as_array).ok_or_else(|| bad(&format!("missing {name}")))
-        };
-        let files = list("Files")?.iter().map(read_file).collect::<Result<_, _>>()?;
-        let wal = list("WAL-Ranges")?.iter().map(read_range).collect::<Result<_, _>>()?;
-        Ok(Manifest { system_id, files, wal })
+        let files = all.files.into_iter().map(read_file).collect::<Result<_, _>>()?;
+        Ok(Manifest { system_id, files, wal: all.wal })
     }
 }
 
@@ -158,11 +167,11 @@ fn push_file(out: &mut String, file: &ManifestFile) {
     out.push_str("{ ");
     match file.path.to_str() {
         Some(path) => {
-            out.push_str("\"Path\": ");
-            push_string(out, path);
+            let _ = write!(out, "\"Path\": {}", Value::from(path));
         }
         None => {
-            let _ = write!(out, "\"Encoded-Path\": \"{}\"", hex(file.path.as_os_str().as_bytes()));
+            let digits = hex::encode(file.path.as_os_str().as_bytes());
+            let _ = write!(out, "\"Encoded-Path\": \"{digits}\"");
         }
     }
     let time = date_and_time(file.modified);
@@ -177,65 +186,40 @@ fn push_file(out: &mut String, file: &ManifestFile) {
     out.push_str(" }");
 }
 
-/// A string as JSON has it.
-fn push_string(out: &mut String, text: &str) {
-    out.push_str(&Value::from(text).to_string());
-}
-
-fn text_of<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
-    value.get(name).and_then(Value::as_str)
-}
-
-fn read_file(entry: &Value) -> Result<ManifestFile, ManifestError> {
-    let path = match (text_of(entry, "Path"), text_of(entry, "Encoded-Path")) {
+fn read_file(entry: FileJson) -> Result<ManifestFile, ManifestError> {
+    let path = match (entry.path, entry.encoded_path) {
         (Some(path), None) => PathBuf::from(path),
         (None, Some(digits)) => {
-            let bytes = unhex(digits).ok_or_else(|| bad("could not decode file name"))?;
+            let bytes = hex::decode(digits);
+            let bytes = bytes.map_err(|_| ManifestError::syntax("could not decode file name"))?;
             PathBuf::from(OsString::from_vec(bytes))
         }
-        _ => return Err(bad("missing path name, or two")),
+        _ => return Err(ManifestError::syntax("missing path name, or two")),
     };
     if !is_within(&path) {
-        return Err(bad(&format!("path \"{}\" leads out of the data directory", path.display())));
+        let reason = format!("path \"{}\" leads out of the data directory", path.display());
+        return Err(ManifestError::Syntax(reason));
     }
-    let size = entry.get("Size").and_then(Value::as_u64).ok_or_else(|| bad("missing size"))?;
-    let (kind, checksum) = match (text_of(entry, "Checksum-Algorithm"), text_of(entry, "Checksum"))
-    {
+    let (kind, checksum) = match (entry.algorithm, entry.checksum) {
         (None, None) => (ChecksumKind::None, String::new()),
-        (Some(name), Some(sum)) => {
-            let kind = ChecksumKind::by_name(name)
-                .ok_or_else(|| bad(&format!("unrecognized checksum algorithm: \"{name}\"")))?;
-            (kind, sum.to_ascii_lowercase())
+        (Some(name), Some(checksum)) => {
+            let unknown = || format!("unrecognized checksum algorithm: \"{name}\"");
+            let kind = ChecksumKind::by_name(&name);
+            let kind = kind.ok_or_else(|| ManifestError::Syntax(unknown()))?;
+            (kind, checksum.to_ascii_lowercase())
         }
-        _ => return Err(bad("checksum without algorithm, or algorithm without checksum")),
+        _ => {
+            let reason = "checksum without algorithm, or algorithm without checksum";
+            return Err(ManifestError::syntax(reason));
+        }
     };
-    Ok(ManifestFile { path, size, modified: 0, kind, checksum })
+    Ok(ManifestFile { path, size: entry.size, modified: 0, kind, checksum })
 }
 
-fn read_range(entry: &Value) -> Result<WalRange, ManifestError> {
-    let timeline =
-        entry.get("Timeline").and_then(Value::as_u64).and_then(|t| TimelineId::try_from(t).ok());
-    let lsn = |name: &str| text_of(entry, name).and_then(|text| text.parse::<Lsn>().ok());
-    match (timeline, lsn("Start-LSN"), lsn("End-LSN")) {
-        (Some(timeline), Some(start), Some(end)) => Ok(WalRange { timeline, start, end }),
-        _ => Err(bad("invalid WAL range")),
-    }
-}
-
-/// Does a path stay below the directory it is relative to?
+/// Whether a path stays below the directory that it is relative to.
 fn is_within(path: &Path) -> bool {
     let mut parts = path.components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
-}
-
-fn unhex(digits: &str) -> Option<Vec<u8>> {
-    if !digits.len().is_multiple_of(2) || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..digits.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
-        .collect()
 }
 
 #[cfg(test)]
@@ -265,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_reads_back() {
+    fn a_manifest_is_read_as_it_was_written() {
         let manifest = sample();
         assert_eq!(Manifest::parse(manifest.to_text().as_bytes()), Ok(manifest.clone()));
         let older = Manifest { system_id: None, files: Vec::new(), wal: Vec::new() };
@@ -273,12 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_is_noticed() {
+    fn every_changed_byte_is_detected() {
         let text = sample().to_text().into_bytes();
         for at in 0..text.len() {
             let mut changed = text.clone();
             changed[at] ^= 1;
-            // The digits of the checksum itself may be of the other case.
             assert!(Manifest::parse(&changed).is_err(), "byte {at}");
         }
         for len in 0..text.len() {

@@ -1,10 +1,11 @@
-//! Makes a data directory of a backup.
+//! Makes a data directory from a backup.
 //!
 //! ```text
-//!   manifest verified ── directories ── files, each compared with the manifest ── WAL ── settings ── synced ── pg_control
+//!   manifest verified ──▶ directories ──▶ files, each compared with the manifest, and WAL
+//!     ──▶ settings ──▶ directories synced ──▶ pg_control
 //! ```
 //!
-//! pg_control comes last: no server starts on a directory without it.
+//! pg_control is written last: no server starts on a directory without it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,16 +15,16 @@ use forebay_aio::{Aio, AlignedBuf, Backend, BackendType, Errno, FileKind, Namesp
 use forebay_format::control;
 use forebay_types::time;
 
-use super::BackupObserver;
 use super::about::About;
-use super::copy::{Expected, How, Job};
-use super::crew;
-use super::digest::{ChecksumKind, FileDigest};
-use super::error::BackupError;
+use super::copy::{self, CopyOptions, Expected, Job};
 use super::list::{self, Backup, BackupState};
 use super::manifest::{self, Manifest, ManifestFile};
+use super::observer::{BackupObserver, report};
 use super::settings::{RecoveryTarget, Target};
 use super::walk::{Contents, TABLESPACES, Tablespace, WAL};
+use super::workers;
+use crate::digest::{ChecksumKind, FileChecksum};
+use crate::error::{ArchiveError, Result};
 
 const AUTO_CONF: &str = "postgresql.auto.conf";
 const RECOVERY_SIGNAL: &str = "recovery.signal";
@@ -31,59 +32,55 @@ const RECOVERY_SIGNAL: &str = "recovery.signal";
 /// How a backup is restored.
 #[derive(Clone, Debug)]
 pub struct RestoreOptions {
-    /// Its name. None: the latest that the target can be reached from.
+    /// The backup's name. None: the latest one from which the target can be reached.
     pub backup: Option<String>,
-    /// How the cluster recovers. None: no further than by the WAL in the backup, on the same
-    /// timeline.
+    /// How the cluster recovers. None: only with the WAL in the backup, on the same timeline.
     pub recovery: Option<RecoveryTarget>,
-    /// Where tablespaces go: the directory they had, and the one they get.
+    /// Directories of tablespaces: each old one, and the one that replaces it.
     pub tablespaces: Vec<(PathBuf, PathBuf)>,
-    /// Restore a backup although pages in it are damaged.
+    /// Restore a backup with damaged pages.
     pub allow_damaged: bool,
     /// Threads that copy.
     pub jobs: usize,
-    /// Past the kernel's cache, where the file systems can.
+    /// Use direct I/O, where the file systems have it.
     pub direct: bool,
 }
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// The backup.
     pub about: About,
-    /// Files.
+    /// Number of files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// Restores a backup of `archive` into `to`, which is empty or not there. All of it is durable when
-/// this returns; if it fails, nothing is left of it. `aio` has room for one backend more than there
-/// are threads.
+/// Restores a backup of `archive` into `to`, which must be empty or not exist. Everything is
+/// durable when this returns; after an error nothing is left. `aio` must have one backend more than
+/// there are threads.
 pub fn restore(
     aio: &Arc<Aio>,
     archive: &Path,
     to: &Path,
     options: &RestoreOptions,
     observer: &mut dyn BackupObserver,
-) -> Result<Restored, BackupError> {
+) -> Result<Restored> {
     let mut io = aio.backend(BackendType::Standalone)?;
     let names = Arc::clone(aio.namespace());
     let (from, about) = choose(list::list(&mut io, archive)?, options)?;
     let mut plan = Plan::read(&mut io, &from, to, &about, options)?;
-    let made = Made::begin(&names, to, &plan.spaces)?;
-    let mut work = Work { aio, io, names, options, observer };
-    match work.run(&mut plan) {
-        Ok((files, bytes)) => {
-            made.keep();
-            Ok(Restored { about, files, bytes })
-        }
-        Err(error) => Err(error),
-    }
+    let targets = TargetDirs::create(&names, to, &plan.spaces)?;
+    let mut restore = Restore { aio, io, names, options, observer };
+    let (files, bytes) = restore.run(&mut plan)?;
+    targets.keep();
+    Ok(Restored { about, files, bytes })
 }
 
-/// The backup that is asked for, or that the target is reached from: its directory, and what it is.
-fn choose(all: Vec<Backup>, options: &RestoreOptions) -> Result<(PathBuf, About), BackupError> {
+/// Chooses the named backup, or the latest one from which the target can be reached. Returns its
+/// data directory and its description.
+fn choose(all: Vec<Backup>, options: &RestoreOptions) -> Result<(PathBuf, About)> {
     let complete = all.into_iter().filter(|backup| backup.state == BackupState::Complete);
     let mut found: Vec<(PathBuf, About)> =
         complete.filter_map(|backup| Some((backup.data(), backup.about?))).collect();
@@ -91,7 +88,7 @@ fn choose(all: Vec<Backup>, options: &RestoreOptions) -> Result<(PathBuf, About)
     if let Some(name) = &options.backup {
         found.retain(|(_, about)| about.name == *name);
         if found.is_empty() {
-            return Err(BackupError::Refused(format!("the archive has no backup \"{name}\"")));
+            return Err(ArchiveError::Refused(format!("the archive has no backup \"{name}\"")));
         }
     }
     match target {
@@ -100,31 +97,33 @@ fn choose(all: Vec<Backup>, options: &RestoreOptions) -> Result<(PathBuf, About)
         }
         Some(Target::Time(time)) if options.backup.is_none() => {
             let Some(time) = time::parse(time).filter(|time| time.has_zone) else {
-                return Err(BackupError::Refused(format!(
-                    "which backup comes before \"{time}\" is known only with a time zone, as in \"2026-11-21 01:21:39+00\": \
-                     tell one, or name the backup"
+                return Err(ArchiveError::Refused(format!(
+                    "which backup comes before \"{time}\" is known only with a time zone, as in \
+                     \"2026-11-21 01:21:39+00\": tell one, or name the backup"
                 )));
             };
-            // Whole seconds are known of when a backup ended: it was before the next one.
+            // The end of a backup is known in whole seconds. It was before the next second.
             let time = time.micros.div_euclid(1_000_000) + time::POSTGRES_EPOCH;
             found.retain(|(_, about)| about.ended.is_some_and(|ended| ended < time));
         }
-        _ => {}
+        // A backup that was named is used without a comparison of times.
+        Some(Target::Time(_)) => {}
+        None | Some(Target::Latest | Target::Immediate | Target::Name(_) | Target::Xid(_)) => {}
     }
     let clusters =
         found.iter().map(|(_, about)| about.system_id).collect::<std::collections::BTreeSet<_>>();
     if clusters.len() > 1 {
         let why = "the archive has backups of several clusters: name the one to restore";
-        return Err(BackupError::refused(why));
+        return Err(ArchiveError::refused(why));
     }
     let Some((from, about)) = found.into_iter().max_by_key(|(_, about)| (about.ended, about.stop))
     else {
-        return Err(BackupError::refused(
+        return Err(ArchiveError::refused(
             "the archive has no complete backup from which that can be restored",
         ));
     };
     if about.damaged > 0 && !options.allow_damaged {
-        return Err(BackupError::Refused(format!(
+        return Err(ArchiveError::Refused(format!(
             "backup \"{}\" has {} damaged pages",
             about.name, about.damaged
         )));
@@ -134,28 +133,28 @@ fn choose(all: Vec<Backup>, options: &RestoreOptions) -> Result<(PathBuf, About)
             "backup \"{}\" has no WAL of its own: it needs that of the archive",
             about.name
         );
-        return Err(BackupError::Refused(why));
+        return Err(ArchiveError::Refused(why));
     }
     Ok((from, about))
 }
 
-/// A tablespace that is kept elsewhere.
+/// The directory of a tablespace outside the data directory.
 #[derive(Debug)]
-struct Space {
+struct TablespaceDir {
     /// The link, relative to the data directory.
     link: PathBuf,
     location: PathBuf,
 }
 
-/// All that is to be done.
+/// What a restore has to do.
 struct Plan {
     from: PathBuf,
     to: PathBuf,
-    spaces: Vec<Space>,
-    /// Relative to the data directory, each after its parent.
+    spaces: Vec<TablespaceDir>,
+    /// Directories relative to the data directory, each after its parent.
     directories: Vec<PathBuf>,
     jobs: Vec<Job>,
-    /// Those that are not merely copied.
+    /// Files that are not simply copied.
     special: Vec<ManifestFile>,
     total: u64,
 }
@@ -167,10 +166,10 @@ impl Plan {
         to: &Path,
         about: &About,
         options: &RestoreOptions,
-    ) -> Result<Plan, BackupError> {
+    ) -> Result<Plan> {
         let path = from.join(manifest::FILE_NAME);
-        let manifest = Manifest::parse(&io.read_file(&path)?)
-            .map_err(|error| BackupError::damaged(&path, error.to_string()))?;
+        let invalid = |source| ArchiveError::Manifest { file: path.display().to_string(), source };
+        let manifest = Manifest::parse(&io.read_file(&path)?).map_err(invalid)?;
         let mut plan = Plan {
             from: from.to_path_buf(),
             to: to.to_path_buf(),
@@ -185,12 +184,12 @@ impl Plan {
         let names = Arc::clone(io.aio().namespace());
         plan.directory(&*names, Path::new(""), &mut listed)?;
         if let Some(missing) = listed.into_keys().next() {
-            let path = from.join(missing);
-            return Err(BackupError::damaged(&path, "the manifest has it, the backup has not"));
+            let reason = "it is in the manifest, but not in the backup";
+            return Err(ArchiveError::damaged(from.join(missing).display(), reason));
         }
         if !plan.special.iter().any(|file| file.path == Path::new(control::PATH)) {
-            return Err(BackupError::damaged(
-                &path,
+            return Err(ArchiveError::damaged(
+                path.display(),
                 format!("it does not list \"{}\"", control::PATH),
             ));
         }
@@ -200,13 +199,13 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Takes from `listed` what is there.
+    /// Adds a directory of the backup to the plan, and removes its files from `listed`.
     fn directory(
         &mut self,
         names: &dyn Namespace,
         dir: &Path,
         listed: &mut BTreeMap<PathBuf, ManifestFile>,
-    ) -> Result<(), BackupError> {
+    ) -> Result<()> {
         if dir != Path::new("") {
             self.directories.push(dir.to_path_buf());
         }
@@ -223,13 +222,13 @@ impl Plan {
                         self.add(path, None);
                     }
                     None => {
-                        let why = "the backup has it, its manifest has not";
-                        return Err(BackupError::damaged(&self.from.join(path), why));
+                        let why = "it is in the backup, but not in its manifest";
+                        return Err(ArchiveError::damaged(self.from.join(path).display(), why));
                     }
                 },
                 FileKind::Symlink | FileKind::Other => {
-                    let why = "a backup has files and directories only";
-                    return Err(BackupError::damaged(&self.from.join(path), why));
+                    let why = "a backup has only files and directories";
+                    return Err(ArchiveError::damaged(self.from.join(path).display(), why));
                 }
             }
         }
@@ -237,14 +236,14 @@ impl Plan {
     }
 
     fn add(&mut self, name: PathBuf, expected: Option<Expected>) {
-        let (from, to) = (self.from.join(&name), self.place(&name));
+        let (from, to) = (self.from.join(&name), self.target(&name));
         self.jobs.push(Job { from, to, name, contents: Contents::Bytes, expected });
     }
 
-    /// Where a file or directory of the backup goes.
-    fn place(&self, name: &Path) -> PathBuf {
+    /// The path of a file or directory of the backup in the restored cluster.
+    fn target(&self, name: &Path) -> PathBuf {
         let inside =
-            |space: &Space| Some(space.location.join(name.strip_prefix(&space.link).ok()?));
+            |space: &TablespaceDir| Some(space.location.join(name.strip_prefix(&space.link).ok()?));
         self.spaces.iter().find_map(inside).unwrap_or_else(|| self.to.join(name))
     }
 }
@@ -253,8 +252,8 @@ fn is_special(path: &Path) -> bool {
     path == Path::new(control::PATH) || path == Path::new(AUTO_CONF)
 }
 
-/// Where the tablespaces go.
-fn spaces(about: &About, options: &RestoreOptions) -> Result<Vec<Space>, BackupError> {
+/// The directories of the tablespaces.
+fn spaces(about: &About, options: &RestoreOptions) -> Result<Vec<TablespaceDir>> {
     let mut spaces = Vec::new();
     for Tablespace { oid, location } in &about.tablespaces {
         let Some(location) = location else { continue };
@@ -265,15 +264,15 @@ fn spaces(about: &About, options: &RestoreOptions) -> Result<Vec<Space>, BackupE
                 "the directory \"{}\" of a tablespace is not an absolute path",
                 location.display()
             );
-            return Err(BackupError::Refused(why));
+            return Err(ArchiveError::Refused(why));
         }
-        spaces.push(Space { link: Path::new(TABLESPACES).join(oid), location });
+        spaces.push(TablespaceDir { link: Path::new(TABLESPACES).join(oid), location });
     }
     let known = |from: &PathBuf| {
         about.tablespaces.iter().any(|space| space.location.as_ref() == Some(from))
     };
     match options.tablespaces.iter().find(|(from, _)| !known(from)) {
-        Some((from, _)) => Err(BackupError::Refused(format!(
+        Some((from, _)) => Err(ArchiveError::Refused(format!(
             "the backup has no tablespace in \"{}\"",
             from.display()
         ))),
@@ -281,40 +280,44 @@ fn spaces(about: &About, options: &RestoreOptions) -> Result<Vec<Space>, BackupE
     }
 }
 
-/// The directories that are restored into; emptied again, unless they are kept.
-struct Made {
+/// The directories that are restored into. They are emptied again unless they are kept.
+struct TargetDirs {
     names: Arc<dyn Namespace>,
-    /// With true it was not there before.
+    /// Each directory, and whether it was created.
     roots: Vec<(PathBuf, bool)>,
     keep: bool,
 }
 
-impl Made {
-    /// Makes them; those that are there must be empty.
-    fn begin(names: &Arc<dyn Namespace>, to: &Path, spaces: &[Space]) -> Result<Made, BackupError> {
-        let mut made = Made { names: Arc::clone(names), roots: Vec::new(), keep: false };
+impl TargetDirs {
+    /// Creates the directories; existing ones must be empty.
+    fn create(
+        names: &Arc<dyn Namespace>,
+        to: &Path,
+        spaces: &[TablespaceDir],
+    ) -> Result<TargetDirs> {
+        let mut targets = TargetDirs { names: Arc::clone(names), roots: Vec::new(), keep: false };
         for root in std::iter::once(to).chain(spaces.iter().map(|space| space.location.as_path())) {
             match names.mkdir(root) {
-                Ok(()) => made.roots.push((root.to_path_buf(), true)),
+                Ok(()) => targets.roots.push((root.to_path_buf(), true)),
                 Err(error) if error.errno() == Some(Errno::EXIST) => {
                     if !names.list(root)?.is_empty() {
                         let why =
                             format!("directory \"{}\" exists but is not empty", root.display());
-                        return Err(BackupError::Refused(why));
+                        return Err(ArchiveError::Refused(why));
                     }
-                    made.roots.push((root.to_path_buf(), false));
+                    targets.roots.push((root.to_path_buf(), false));
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(made)
+        Ok(targets)
     }
 
     fn keep(mut self) {
         self.keep = true;
     }
 
-    fn undo(&self) -> Result<(), BackupError> {
+    fn undo(&self) -> Result<()> {
         for (root, new) in &self.roots {
             for entry in self.names.list(root)? {
                 let path = root.join(&entry.name);
@@ -331,7 +334,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for TargetDirs {
     fn drop(&mut self) {
         if !self.keep
             && let Err(error) = self.undo()
@@ -341,8 +344,8 @@ impl Drop for Made {
     }
 }
 
-/// What a restore works with.
-struct Work<'a> {
+/// A restore.
+struct Restore<'a> {
     aio: &'a Arc<Aio>,
     io: Backend,
     names: Arc<dyn Namespace>,
@@ -350,13 +353,13 @@ struct Work<'a> {
     observer: &'a mut dyn BackupObserver,
 }
 
-impl Work<'_> {
-    /// Files and bytes.
-    fn run(&mut self, plan: &mut Plan) -> Result<(u64, u64), BackupError> {
+impl Restore<'_> {
+    /// Returns the number of files and their bytes.
+    fn run(&mut self, plan: &mut Plan) -> Result<(u64, u64)> {
         for dir in &plan.directories {
             match plan.spaces.iter().find(|space| space.link == *dir) {
                 Some(space) => self.names.symlink(&space.location, &plan.to.join(dir))?,
-                None => self.names.mkdir(&plan.place(dir))?,
+                None => self.names.mkdir(&plan.target(dir))?,
             }
         }
         forebay_aio::planted_bug!(self.aio, RestoreControlNotLast, {
@@ -385,7 +388,7 @@ impl Work<'_> {
         }
         self.write(&plan.to.join(AUTO_CONF), &auto_conf)?;
         for dir in plan.directories.iter().map(PathBuf::as_path).chain([Path::new("")]) {
-            self.names.sync_dir(&plan.place(dir))?;
+            self.names.sync_dir(&plan.target(dir))?;
         }
         for root in
             plan.spaces.iter().map(|space| space.location.as_path()).chain([plan.to.as_path()])
@@ -394,16 +397,16 @@ impl Work<'_> {
         }
         let path = plan.to.join(control::PATH);
         forebay_aio::planted_bug!(self.aio, RestoreControlNotLast, self.names.unlink(&path)?);
-        self.write(&path, &control.unwrap_or_default())?;
+        self.write(&path, &control.expect("the plan has a pg_control"))?;
         if let Some(dir) = path.parent() {
             self.names.sync_dir(dir)?;
         }
         Ok((files, bytes))
     }
 
-    fn copy(&mut self, plan: &Plan) -> Result<u64, BackupError> {
+    fn copy(&mut self, plan: &Plan) -> Result<u64> {
         let direct = |dir: &Path| self.options.direct && self.names.probe_direct(dir).is_ok();
-        let mut how = How {
+        let mut options = CopyOptions {
             direct_read: direct(&plan.from),
             direct_write: direct(&plan.to),
             checksums: ChecksumKind::None,
@@ -411,41 +414,34 @@ impl Work<'_> {
             pages: None,
             sync: true,
         };
-        forebay_aio::planted_bug!(self.aio, RestoreFilesNotSynced, how.sync = false);
-        let (total, observer) = (plan.total, &mut *self.observer);
-        let mut watch = |done: u64| {
-            observer.progress(done.min(total), total);
-            observer.check().map_err(BackupError::Refused)
-        };
-        let copied = crew::copy_all(self.aio, &plan.jobs, self.options.jobs, how, &mut watch)?;
+        forebay_aio::planted_bug!(self.aio, RestoreFilesNotSynced, options.sync = false);
+        let mut watch = |done| report(self.observer, done, plan.total);
+        let jobs = self.options.jobs;
+        let copied = workers::copy_all(self.aio, &plan.jobs, jobs, options, &mut watch)?;
         Ok(copied.iter().flatten().map(|copied| copied.size).sum())
     }
 
-    /// A small file, compared with the manifest.
-    fn verified(&mut self, from: &Path, file: &ManifestFile) -> Result<Vec<u8>, BackupError> {
+    /// Reads a small file and compares it with the manifest.
+    fn verified(&mut self, from: &Path, file: &ManifestFile) -> Result<Vec<u8>> {
         let bytes = self.io.read_file(&from.join(&file.path))?;
-        let mut digest = FileDigest::new(file.kind);
-        digest.update(&bytes);
-        let found = digest.finish();
-        if bytes.len() as u64 != file.size || found != file.checksum {
-            return Err(BackupError::Mismatch {
-                path: file.path.clone(),
-                what: "checksum",
-                found,
-                expected: file.checksum.clone(),
-            });
+        let mut checksum = FileChecksum::new(file.kind);
+        checksum.update(&bytes);
+        let (size, checksum) = (bytes.len() as u64, checksum.finish());
+        if (size, &checksum) != (file.size, &file.checksum) {
+            let (found, expected) = ((size, &*checksum), (file.size, &*file.checksum));
+            return Err(copy::mismatch(&file.path, found, expected));
         }
         Ok(bytes)
     }
 
-    /// Writes a small file, and syncs it.
-    fn write(&mut self, path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
+    /// Writes and syncs a small file.
+    fn write(&mut self, path: &Path, bytes: &[u8]) -> Result<()> {
         let file = self.names.open(path, &OpenOptions::READ_WRITE.create_new())?;
         self.io.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes)?)?;
         Ok(self.io.fsync(&file)?)
     }
 
-    fn sync_parent(&self, path: &Path) -> Result<(), BackupError> {
+    fn sync_parent(&self, path: &Path) -> Result<()> {
         match path.parent() {
             Some(parent) if parent != Path::new("") => Ok(self.names.sync_dir(parent)?),
             Some(_) => Ok(self.names.sync_dir(Path::new("."))?),
@@ -489,12 +485,12 @@ mod tests {
         }
     }
 
-    fn chosen(all: Vec<Backup>, options: &RestoreOptions) -> Result<String, BackupError> {
+    fn chosen(all: Vec<Backup>, options: &RestoreOptions) -> Result<String> {
         choose(all, options).map(|(_, about)| about.name)
     }
 
     #[test]
-    fn the_latest_backup_that_leads_to_the_target() {
+    fn the_latest_backup_before_the_target_is_chosen() {
         let all =
             || vec![complete("a", 100, 1000), complete("b", 200, 2000), complete("c", 300, 3000)];
         let of = |target| chosen(all(), &options(target)).ok();
@@ -503,9 +499,9 @@ mod tests {
         assert_eq!(of(Target::Lsn(Lsn(99))), None);
         let at = |time: &str| of(Target::Time(time.to_owned()));
         assert_eq!(at("1970-01-01 00:16:41Z").as_deref(), Some("a"));
-        // It may have ended later in that second.
+        // The backup may have ended later in that second.
         assert_eq!(at("1970-01-01 00:16:40.9Z"), None);
-        // Whose zone?
+        // The time zone is unknown.
         assert_eq!(at("1970-01-01 00:16:41"), None);
         let named = RestoreOptions {
             backup: Some("a".to_owned()),
@@ -518,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_restored_is_refused() {
+    fn backups_that_cannot_be_restored_are_refused() {
         let change = |change: fn(&mut About)| {
             let mut backup = complete("a", 100, 1000);
             backup.about.iter_mut().for_each(change);
@@ -536,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn tablespaces_go_where_they_are_sent() {
+    fn tablespaces_are_mapped_to_other_directories() {
         let about = About {
             tablespaces: vec![Tablespace {
                 oid: "16390".to_owned(),

@@ -1,36 +1,36 @@
-//! The server whose data directory is copied.
+//! What a backup asks of the server whose data directory it copies.
 
 use forebay_format::Lsn;
 
-/// What a server says at the end of a backup.
+/// The result of pg_backup_stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// The backup is consistent when WAL up to here is replayed.
+    /// The backup is consistent once WAL up to here is replayed.
     pub lsn: Lsn,
     /// The contents of backup_label.
     pub label: String,
 }
 
-/// A running server, Forebay or PostgreSQL 15 to 18, through a session that lasts as long as this.
-/// The errors are its words.
+/// A session of a running server, Forebay or PostgreSQL 15 to 18. It lasts until this is dropped.
+/// The errors are the server's messages.
 pub trait BackupSource {
-    /// pg_backup_start: a checkpoint, from which recovery will begin. With `fast` it is made as
-    /// fast as the disk allows.
+    /// pg_backup_start: makes a checkpoint, and returns where recovery will begin. With `fast`, the
+    /// checkpoint is as fast as the disk allows.
     fn start(&mut self, label: &str, fast: bool) -> Result<Lsn, String>;
-    /// pg_backup_stop. With `wait` it waits until the archive has the WAL that the backup needs, if
-    /// the server has an archive.
+    /// pg_backup_stop. With `wait`, waits until the server's archive has the WAL that the backup
+    /// needs.
     fn stop(&mut self, wait: bool) -> Result<Stopped, String>;
-    /// Does it archive its WAL?
+    /// Whether the server archives its WAL.
     fn is_archiving(&mut self) -> Result<bool, String>;
-    /// The cluster's identifier, where the server tells it.
+    /// System identifier of the cluster, if the server tells it.
     fn system_id(&mut self) -> Result<Option<u64>, String>;
 }
 
-/// How a data directory is copied.
+/// The state of a data directory.
 pub enum Origin<'a> {
-    /// Nobody runs on it, and nobody will: the caller holds its lock.
+    /// No server runs on it, and none will: the caller holds its lock.
     Still,
-    /// A server runs on it.
+    /// This server runs on it.
     Live(&'a mut dyn BackupSource),
 }
 

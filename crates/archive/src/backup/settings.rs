@@ -1,4 +1,4 @@
-//! What a restored cluster is told of its recovery: `postgresql.auto.conf`.
+//! The recovery settings of a restored cluster, in `postgresql.auto.conf`.
 
 use std::fmt::Write as _;
 
@@ -7,34 +7,34 @@ use forebay_format::Lsn;
 /// How far a recovery goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Target {
-    /// As far as there is WAL.
+    /// To the end of the WAL.
     #[default]
     Latest,
-    /// As soon as the backup is consistent.
+    /// Until the backup is consistent.
     Immediate,
-    /// A time, as PostgreSQL reads it.
+    /// To a time, in PostgreSQL's format.
     Time(String),
-    /// A position of the log.
+    /// To a position of the log.
     Lsn(Lsn),
-    /// A restore point.
+    /// To a restore point.
     Name(String),
-    /// A transaction.
+    /// To a transaction.
     Xid(u64),
 }
 
 /// What happens when the target is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetAction {
-    /// The server pauses, for a look.
+    /// The server pauses.
     Pause,
-    /// The server goes on, on a new timeline.
+    /// The server continues on a new timeline.
     Promote,
-    /// The server stops.
+    /// The server shuts down.
     Shutdown,
 }
 
 impl TargetAction {
-    /// PostgreSQL's word.
+    /// PostgreSQL's name of it.
     pub fn name(self) -> &'static str {
         match self {
             TargetAction::Pause => "pause",
@@ -43,7 +43,7 @@ impl TargetAction {
         }
     }
 
-    /// By PostgreSQL's word.
+    /// Parses PostgreSQL's name.
     pub fn by_name(name: &str) -> Option<TargetAction> {
         [TargetAction::Pause, TargetAction::Promote, TargetAction::Shutdown]
             .into_iter()
@@ -54,19 +54,19 @@ impl TargetAction {
 /// How a restored cluster recovers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryTarget {
-    /// Fetches WAL: restore_command.
+    /// The restore_command, which fetches WAL.
     pub restore_command: String,
-    /// How far.
+    /// How far it recovers.
     pub target: Target,
-    /// The target itself too; None: PostgreSQL's default, which is yes.
+    /// Whether the target itself is included; None: PostgreSQL's default, which is yes.
     pub inclusive: Option<bool>,
     /// A number, "current" or "latest"; None: PostgreSQL's default, which is "latest".
     pub timeline: Option<String>,
-    /// What then; None: PostgreSQL's default, which is to pause.
+    /// What happens at the target; None: PostgreSQL's default, which is to pause.
     pub action: Option<TargetAction>,
 }
 
-/// Settings of a recovery that may be left over from one before.
+/// Recovery settings, which may be left from an earlier recovery.
 const OF_RECOVERY: [&str; 9] = [
     "restore_command",
     "recovery_target",
@@ -101,7 +101,7 @@ impl RecoveryTarget {
         all
     }
 
-    /// The file's text with these settings, and without those of an earlier recovery.
+    /// Adds these settings to the text of a file, and removes those of an earlier recovery.
     pub(super) fn amend(&self, file: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(file.len() + 256);
         for line in file.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_of_recovery(line))
@@ -129,7 +129,7 @@ fn is_of_recovery(line: &[u8]) -> bool {
     OF_RECOVERY.contains(&name.as_str())
 }
 
-/// A value as a configuration file has it between quotes.
+/// Escapes a value for a configuration file, without the quotes around it.
 fn quoted(value: &str) -> String {
     value.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n")
 }
@@ -139,8 +139,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_earlier_recovery_is_forgotten() {
-        let old = b"# keep\nwork_mem = '4MB'\nrecovery_target_time = 'x'\n Restore_Command='y'\nrecovery_target_times = 1";
+    fn settings_of_an_earlier_recovery_are_removed() {
+        let old = b"# keep\nwork_mem = '4MB'\nrecovery_target_time = 'x'\n Restore_Command='y'\n\
+            recovery_target_times = 1";
         let recovery = RecoveryTarget {
             restore_command: "forebay archive-get '/a b' %f \\ %p".to_owned(),
             target: Target::Lsn(Lsn(0x300_0000)),
@@ -148,9 +149,11 @@ mod tests {
             timeline: Some("2".to_owned()),
             action: Some(TargetAction::Promote),
         };
-        let expected = "# keep\nwork_mem = '4MB'\nrecovery_target_times = 1\n# Added by forebay restore\n\
-            restore_command = 'forebay archive-get ''/a b'' %f \\\\ %p'\nrecovery_target_lsn = '0/3000000'\n\
-            recovery_target_inclusive = 'off'\nrecovery_target_timeline = '2'\nrecovery_target_action = 'promote'\n";
+        let expected = "# keep\nwork_mem = '4MB'\nrecovery_target_times = 1\n\
+            # Added by forebay restore\n\
+            restore_command = 'forebay archive-get ''/a b'' %f \\\\ %p'\n\
+            recovery_target_lsn = '0/3000000'\nrecovery_target_inclusive = 'off'\n\
+            recovery_target_timeline = '2'\nrecovery_target_action = 'promote'\n";
         assert_eq!(String::from_utf8_lossy(&recovery.amend(old)), expected);
         let again = recovery.amend(expected.as_bytes());
         let commands = String::from_utf8_lossy(&again).matches("restore_command").count();
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_in_postgresqls_words() {
+    fn targets_are_written_as_postgresql_settings() {
         let of = |target| {
             let recovery = RecoveryTarget {
                 restore_command: "true".to_owned(),

@@ -1,8 +1,16 @@
 //! Makes a base backup.
 //!
 //! ```text
-//!   running:  pg_backup_start ── files ── suspect pages again ── pg_control ── pg_backup_stop ── backup_label ── WAL? ── manifest ── name
-//!   at rest:                     files ───────────────────────── pg_control ─────────────────────────────────── WAL ─── manifest ── name
+//!   of a running cluster                    of a stopped cluster
+//!   ---------------------------------       --------------------
+//!   pg_backup_start
+//!   copy files                              copy files
+//!   examine suspect pages again
+//!   copy pg_control                         copy pg_control
+//!   pg_backup_stop, write backup_label
+//!   copy WAL, if wanted or not archived     copy WAL
+//!   write manifest                          write manifest
+//!   rename the backup                       rename the backup
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -15,44 +23,44 @@ use forebay_format::backup_label::{self, BackupLabel};
 use forebay_format::control::{self, DbState, Outline};
 use forebay_format::ids::BLOCK_SIZE;
 
-use super::BackupObserver;
 use super::about::{self, About};
 use super::clock;
-use super::copy::{self, Copied, How, Job};
-use super::crew;
-use super::digest::{ChecksumKind, FileDigest};
-use super::error::{BackupError, DamagedPage};
+use super::copy::{self, Copied, CopyOptions, Job};
 use super::list::{self, DATA, DIRECTORY};
 use super::manifest::{self, Manifest, ManifestFile, WalRange};
+use super::observer::{BackupObserver, report};
 use super::server::{BackupSource, Origin};
 use super::wal;
 use super::walk::{Tree, WAL};
+use super::workers;
+use crate::digest::{ChecksumKind, FileChecksum};
+use crate::error::{ArchiveError, DamagedPage, Result};
 
-/// pg_control is read until its checksum fits: it may be written at the same moment.
+/// How often pg_control is read until its checksum is right: a server may be writing it.
 const CONTROL_ATTEMPTS: usize = 100;
 
 /// How a backup is made.
 #[derive(Clone, Debug)]
 pub struct BackupOptions {
-    /// Its name in the archive; None: the time.
+    /// The backup's name in the archive; None: the time.
     pub name: Option<String>,
-    /// Its label, for people.
+    /// The backup's label, for people.
     pub label: String,
-    /// The checkpoint it begins with is made as fast as the disk allows.
+    /// Begin with a checkpoint that is as fast as the disk allows.
     pub fast: bool,
     /// Threads that copy.
     pub jobs: usize,
     /// Checksums in the manifest.
     pub checksums: ChecksumKind,
-    /// Verify the checksums of pages, if they have any.
+    /// Verify the checksums of pages, if the cluster has them.
     pub verify_pages: bool,
     /// Keep a backup with damaged pages, and mark it.
     pub allow_damaged: bool,
-    /// Bring the WAL along that the backup needs, even if the server archives it.
+    /// Include the WAL that the backup needs, even if the server archives it.
     pub with_wal: bool,
     /// Wait until the server's archive has the WAL that the backup needs.
     pub wait_for_archive: bool,
-    /// Past the kernel's cache, where the file systems can.
+    /// Use direct I/O, where the file systems have it.
     pub direct: bool,
 }
 
@@ -73,8 +81,8 @@ impl Default for BackupOptions {
     }
 }
 
-/// Copies a data directory into an archive. `aio` has room for one backend more than there are
-/// threads. The backup is durable when this returns; if it fails, there is none.
+/// Copies a data directory into an archive. `aio` must have one backend more than there are
+/// threads. The backup is durable when this returns; after an error there is none.
 pub fn backup(
     aio: &Arc<Aio>,
     data: &Path,
@@ -82,12 +90,12 @@ pub fn backup(
     origin: Origin<'_>,
     options: &BackupOptions,
     observer: &mut dyn BackupObserver,
-) -> Result<About, BackupError> {
+) -> Result<About> {
     let mut io = aio.backend(BackendType::Standalone)?;
     let names = Arc::clone(aio.namespace());
     if archive.starts_with(data) {
         let why = format!("the archive \"{}\" is within the data directory", archive.display());
-        return Err(BackupError::Refused(why));
+        return Err(ArchiveError::Refused(why));
     }
     let dir = archive.join(DIRECTORY);
     prepare(&*names, archive, &dir)?;
@@ -112,10 +120,11 @@ pub fn backup(
     Ok(about)
 }
 
-/// An archive that does not exist is more likely a mistake, or not mounted, than meant.
-fn prepare(names: &dyn Namespace, archive: &Path, dir: &Path) -> Result<(), BackupError> {
+/// Creates the directory of backups. The archive itself must exist: a missing one may be a wrong
+/// path or a file system that is not mounted.
+fn prepare(names: &dyn Namespace, archive: &Path, dir: &Path) -> Result<()> {
     if !names.exists(archive)? {
-        return Err(BackupError::Refused(format!(
+        return Err(ArchiveError::Refused(format!(
             "the archive \"{}\" does not exist",
             archive.display()
         )));
@@ -127,7 +136,7 @@ fn prepare(names: &dyn Namespace, archive: &Path, dir: &Path) -> Result<(), Back
     }
 }
 
-/// A backup in the making.
+/// A backup that is being made.
 struct Take<'a> {
     aio: &'a Arc<Aio>,
     io: Backend,
@@ -141,40 +150,41 @@ struct Take<'a> {
     name: String,
 }
 
-/// What the copy of the files came to.
+/// The files that were copied.
 #[derive(Default)]
-struct Copy {
+struct CopiedFiles {
     files: Vec<ManifestFile>,
     pages: u64,
     suspects: Vec<DamagedPage>,
 }
 
 impl Take<'_> {
-    fn run(&mut self, origin: Origin<'_>) -> Result<About, BackupError> {
+    fn run(&mut self, origin: Origin<'_>) -> Result<About> {
         let (outline, _) = self.read_control()?;
         if outline.block_size as usize != BLOCK_SIZE {
-            return Err(BackupError::Refused(format!(
+            return Err(ArchiveError::Refused(format!(
                 "the cluster has blocks of {} bytes; only those of {BLOCK_SIZE} are known",
                 outline.block_size
             )));
         }
         match origin {
-            Origin::Still => self.of_still(&outline),
-            Origin::Live(source) => self.of_live(source, &outline),
+            Origin::Still => self.of_stopped(&outline),
+            Origin::Live(source) => self.of_running(source, &outline),
         }
     }
 
-    fn of_still(&mut self, outline: &Outline) -> Result<About, BackupError> {
+    fn of_stopped(&mut self, outline: &Outline) -> Result<About> {
         if outline.state != DbState::ShutDown {
-            return Err(BackupError::Refused(format!(
-                "the cluster was not shut down cleanly (its state is \"{}\"): start and stop it once, or back it up while it runs",
+            return Err(ArchiveError::Refused(format!(
+                "the cluster was not shut down cleanly (its state is \"{}\"): start and stop it \
+                 once, or back it up while it runs",
                 outline.state.name()
             )));
         }
         let end = wal::end_of_checkpoint(&mut self.io, self.data, outline)?;
         let mut about = self.begin(outline, outline.timeline, outline.redo, false)?;
         let tree = self.find(outline, false)?;
-        let mut copy = self.copy(&tree, self.how(outline, false))?;
+        let mut copy = self.copy(&tree, self.copy_options(outline, false))?;
         let damaged = std::mem::take(&mut copy.suspects);
         self.copy_control(&mut copy, outline)?;
         self.copy_wal(outline, (outline.redo, end), false)?;
@@ -182,12 +192,8 @@ impl Take<'_> {
         self.end(about, tree, copy, damaged, end, outline)
     }
 
-    fn of_live(
-        &mut self,
-        source: &mut dyn BackupSource,
-        outline: &Outline,
-    ) -> Result<About, BackupError> {
-        let server = |operation| move |message| BackupError::Server { operation, message };
+    fn of_running(&mut self, source: &mut dyn BackupSource, outline: &Outline) -> Result<About> {
+        let server = |operation| move |message| ArchiveError::Server { operation, message };
         if let Some(id) = source.system_id().map_err(server("asking for the system identifier"))? {
             self.check_system(outline, id)?;
         }
@@ -198,15 +204,16 @@ impl Take<'_> {
         let (now, _) = self.read_control()?;
         self.check_system(&now, outline.system_id)?;
         if now.redo < start {
-            return Err(BackupError::Refused(format!(
-                "the server began the backup at {start}, but the last checkpoint of \"{}\" begins at {}: it runs elsewhere",
+            return Err(ArchiveError::Refused(format!(
+                "the server began the backup at {start}, but the last checkpoint of \"{}\" begins \
+                 at {}: it runs elsewhere",
                 self.data.display(),
                 now.redo
             )));
         }
         let mut about = self.begin(&now, now.timeline, start, true)?;
         let tree = self.find(&now, true)?;
-        let mut copy = self.copy(&tree, self.how(&now, true))?;
+        let mut copy = self.copy(&tree, self.copy_options(&now, true))?;
         let suspects = self.look_again(std::mem::take(&mut copy.suspects), &now, start)?;
         self.copy_control(&mut copy, outline)?;
         let wait = self.options.wait_for_archive && archiving;
@@ -215,19 +222,19 @@ impl Take<'_> {
             false => "ending the backup",
         });
         let stopped = source.stop(wait).map_err(server("pg_backup_stop"))?;
-        let label = BackupLabel::parse(&stopped.label).map_err(|error| BackupError::Server {
+        let label = BackupLabel::parse(&stopped.label).map_err(|error| ArchiveError::Server {
             operation: "pg_backup_stop",
             message: format!("its label can't be understood: {error}"),
         })?;
         if label.start != start {
             let message =
                 format!("its label says {}, but the backup began at {start}", label.start);
-            return Err(BackupError::Server { operation: "pg_backup_stop", message });
+            return Err(ArchiveError::Server { operation: "pg_backup_stop", message });
         }
         about.timeline = label.timeline;
         self.put(&mut copy, Path::new(backup_label::FILE_NAME), stopped.label.as_bytes())?;
-        // What was written since the start is in the log; a position that the log has not reached
-        // was never written.
+        // The WAL has the images of pages that were written since the start. An LSN that the WAL
+        // has not reached was never written.
         let is_damage = |page: &DamagedPage| page.lsn < start || page.lsn > stopped.lsn;
         let damaged: Vec<DamagedPage> = suspects.into_iter().filter(is_damage).collect();
         if self.options.with_wal || !archiving {
@@ -237,25 +244,19 @@ impl Take<'_> {
         self.end(about, tree, copy, damaged, stopped.lsn, &now)
     }
 
-    fn check_system(&self, outline: &Outline, id: u64) -> Result<(), BackupError> {
+    fn check_system(&self, outline: &Outline, id: u64) -> Result<()> {
         if outline.system_id == id {
             return Ok(());
         }
-        Err(BackupError::Refused(format!(
+        Err(ArchiveError::Refused(format!(
             "the server's cluster is {id}, but that of \"{}\" is {}",
             self.data.display(),
             outline.system_id
         )))
     }
 
-    /// Notes what is being made, so that nobody takes the WAL from under it.
-    fn begin(
-        &mut self,
-        outline: &Outline,
-        timeline: u32,
-        start: Lsn,
-        live: bool,
-    ) -> Result<About, BackupError> {
+    /// Writes a first backup.json, so that nobody removes the WAL that the backup needs.
+    fn begin(&mut self, outline: &Outline, timeline: u32, start: Lsn, live: bool) -> Result<About> {
         let about = About {
             name: self.name.clone(),
             label: self.options.label.clone(),
@@ -281,16 +282,16 @@ impl Take<'_> {
         Ok(about)
     }
 
-    fn find(&mut self, outline: &Outline, live: bool) -> Result<Tree, BackupError> {
+    fn find(&mut self, outline: &Outline, live: bool) -> Result<Tree> {
         let tree = Tree::find(&*self.names, self.data, live, &outline.tablespace_directory())?;
         tree.passed_over.iter().for_each(|path| self.observer.passed_over(path));
         Ok(tree)
     }
 
-    fn how(&self, outline: &Outline, live: bool) -> How {
+    fn copy_options(&self, outline: &Outline, live: bool) -> CopyOptions {
         let direct = |dir: &Path| self.options.direct && self.names.probe_direct(dir).is_ok();
         let has_sums = outline.checksum_version == 1 && self.options.verify_pages;
-        let mut how = How {
+        let mut options = CopyOptions {
             direct_read: direct(&self.data.join("base")),
             direct_write: direct(&self.path),
             checksums: self.options.checksums,
@@ -298,11 +299,11 @@ impl Take<'_> {
             pages: has_sums.then_some(outline.segment_blocks),
             sync: true,
         };
-        forebay_aio::planted_bug!(self.aio, BackupFilesNotSynced, how.sync = false);
-        how
+        forebay_aio::planted_bug!(self.aio, BackupFilesNotSynced, options.sync = false);
+        options
     }
 
-    fn copy(&mut self, tree: &Tree, how: How) -> Result<Copy, BackupError> {
+    fn copy(&mut self, tree: &Tree, options: CopyOptions) -> Result<CopiedFiles> {
         let to = self.path.join(DATA);
         self.names.mkdir(&to)?;
         for dir in &tree.directories {
@@ -321,10 +322,10 @@ impl Take<'_> {
                 expected: None,
             })
             .collect();
-        let results = self.copy_all(&jobs, how, tree.bytes())?;
-        let mut copy = Copy::default();
+        let results = self.copy_all(&jobs, options, tree.bytes())?;
+        let mut copy = CopiedFiles::default();
         for (file, copied) in found.iter().zip(results) {
-            // What vanished is no part of the backup.
+            // A file that the server removed is no part of the backup.
             let Some(Copied { size, checksum, pages, suspects }) = copied else { continue };
             copy.pages += pages;
             copy.suspects.extend(suspects);
@@ -342,15 +343,11 @@ impl Take<'_> {
     fn copy_all(
         &mut self,
         jobs: &[Job],
-        how: How,
+        options: CopyOptions,
         total: u64,
-    ) -> Result<Vec<Option<Copied>>, BackupError> {
-        let observer = &mut *self.observer;
-        let mut watch = |done: u64| {
-            observer.progress(done.min(total), total);
-            observer.check().map_err(BackupError::Refused)
-        };
-        crew::copy_all(self.aio, jobs, self.options.jobs, how, &mut watch)
+    ) -> Result<Vec<Option<Copied>>> {
+        let mut watch = |done| report(self.observer, done, total);
+        workers::copy_all(self.aio, jobs, self.options.jobs, options, &mut watch)
     }
 
     fn look_again(
@@ -358,7 +355,7 @@ impl Take<'_> {
         suspects: Vec<DamagedPage>,
         outline: &Outline,
         start: Lsn,
-    ) -> Result<Vec<DamagedPage>, BackupError> {
+    ) -> Result<Vec<DamagedPage>> {
         let mut still = Vec::new();
         for suspect in suspects {
             let page =
@@ -368,57 +365,51 @@ impl Take<'_> {
         Ok(still)
     }
 
-    /// The control file and its bytes, as they are at one moment.
-    fn read_control(&mut self) -> Result<(Outline, Vec<u8>), BackupError> {
-        let path = self.data.join(control::PATH);
-        let mut last = None;
-        for _ in 0..CONTROL_ATTEMPTS {
-            let bytes = self.io.read_file(&path)?;
+    /// Reads a consistent control file: its contents, and its bytes.
+    fn read_control(&mut self) -> Result<(Outline, Vec<u8>)> {
+        let file = self.data.join(control::PATH);
+        let mut attempt = 1;
+        loop {
+            let bytes = self.io.read_file(&file)?;
             match Outline::decode(&bytes) {
                 Ok(outline) => return Ok((outline, bytes)),
-                Err(source) => last = Some(source),
+                Err(_) if attempt < CONTROL_ATTEMPTS => attempt += 1,
+                Err(source) => return Err(ArchiveError::Control { file, source }),
             }
         }
-        let source = last.unwrap_or(control::ControlError::BadCrc);
-        Err(BackupError::Control { path, source })
     }
 
-    /// It goes last, so that it is not older than any file.
-    fn copy_control(&mut self, copy: &mut Copy, of: &Outline) -> Result<(), BackupError> {
+    /// Copies pg_control, after all other files so that it is not older than any.
+    fn copy_control(&mut self, copy: &mut CopiedFiles, of: &Outline) -> Result<()> {
         let (outline, bytes) = self.read_control()?;
         self.check_system(&outline, of.system_id)?;
         self.put(copy, Path::new(control::PATH), &bytes)
     }
 
     /// Writes a small file of the backup.
-    fn put(&mut self, copy: &mut Copy, name: &Path, bytes: &[u8]) -> Result<(), BackupError> {
+    fn put(&mut self, copy: &mut CopiedFiles, name: &Path, bytes: &[u8]) -> Result<()> {
         self.io.write_file(&self.path.join(DATA).join(name), bytes)?;
-        let mut digest = FileDigest::new(self.options.checksums);
-        digest.update(bytes);
+        let mut checksum = FileChecksum::new(self.options.checksums);
+        checksum.update(bytes);
         copy.files.push(ManifestFile {
             path: name.to_path_buf(),
             size: bytes.len() as u64,
             modified: clock::seconds(SystemTime::now()),
             kind: self.options.checksums,
-            checksum: digest.finish(),
+            checksum: checksum.finish(),
         });
         Ok(())
     }
 
-    fn copy_wal(
-        &mut self,
-        outline: &Outline,
-        range: (Lsn, Lsn),
-        live: bool,
-    ) -> Result<(), BackupError> {
+    fn copy_wal(&mut self, outline: &Outline, range: (Lsn, Lsn), live: bool) -> Result<()> {
         self.observer.step("copying WAL");
         let to = self.path.join(DATA);
         let jobs = wal::jobs(&mut self.io, self.data, &to, outline, range)?;
         let direct_read =
             self.options.direct && self.names.probe_direct(&self.data.join(WAL)).is_ok();
-        let how = How { pages: None, direct_read, ..self.how(outline, live) };
+        let options = CopyOptions { pages: None, direct_read, ..self.copy_options(outline, live) };
         let total = outline.wal_segment_size.bytes() * jobs.len() as u64;
-        let copied = self.copy_all(&jobs, how, total)?;
+        let copied = self.copy_all(&jobs, options, total)?;
         for (job, copied) in jobs.iter().zip(copied) {
             wal::check(job, copied.as_ref(), outline)?;
             wal::check_begin(&mut self.io, job, outline.wal_segment_size)?;
@@ -430,15 +421,15 @@ impl Take<'_> {
         &mut self,
         mut about: About,
         tree: Tree,
-        mut copy: Copy,
+        mut copy: CopiedFiles,
         damaged: Vec<DamagedPage>,
         stop: Lsn,
         outline: &Outline,
-    ) -> Result<About, BackupError> {
+    ) -> Result<About> {
         damaged.iter().for_each(|page| self.observer.damaged(page));
         let count = damaged.len() as u64;
         if let (false, Some(first)) = (self.options.allow_damaged, damaged.into_iter().next()) {
-            return Err(BackupError::DamagedPages { first: Box::new(first), count });
+            return Err(ArchiveError::DamagedPages { first: Box::new(first), count });
         }
         self.observer.step("syncing");
         copy.files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -463,8 +454,8 @@ impl Take<'_> {
         Ok(about)
     }
 
-    /// Replaces the first notes.
-    fn write_about(&mut self, about: &About) -> Result<(), BackupError> {
+    /// Replaces the first backup.json.
+    fn write_about(&mut self, about: &About) -> Result<()> {
         let (path, new) =
             (self.path.join(about::FILE_NAME), self.path.join(format!("{}.new", about::FILE_NAME)));
         let file = self.names.open(&new, &OpenOptions::READ_WRITE.create_new())?;

@@ -1,5 +1,5 @@
-//! WAL that a backup brings along: for one that has no archive to turn to, and of a cluster at
-//! rest, whose last segment no archive has.
+//! The WAL that a backup contains. A backup without an archive needs it, and that of a stopped
+//! cluster, whose last segment no archive has.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,46 +11,42 @@ use forebay_format::timeline::parse_history_file_name;
 use forebay_format::{Lsn, SegmentSize};
 
 use super::copy::{Copied, Job};
-use super::error::BackupError;
 use super::walk::{Contents, WAL};
+use crate::error::{ArchiveError, Result};
 
-/// Bytes of a page header, and of one at the beginning of a segment.
+/// Length of a page header, and of the one at the beginning of a segment.
 const PAGE_HEADER: u64 = 24;
 const LONG_PAGE_HEADER: u64 = 40;
-/// A checkpoint's record has 114 bytes; no version had or has many more.
+/// Plausible lengths of a checkpoint record; it has 114 bytes.
 const RECORD_SIZES: std::ops::RangeInclusive<u32> = 24..=4096;
 
-/// Where the last checkpoint's record ends: WAL up to there is what a cluster at rest needs.
-pub(super) fn end_of_checkpoint(
-    io: &mut Backend,
-    data: &Path,
-    outline: &Outline,
-) -> Result<Lsn, BackupError> {
+/// Where the last checkpoint's record ends: a stopped cluster needs WAL up to there.
+pub(super) fn end_of_checkpoint(io: &mut Backend, data: &Path, outline: &Outline) -> Result<Lsn> {
     let (size, at) = (outline.wal_segment_size, outline.checkpoint);
     let path = data.join(WAL).join(size.file_name(outline.timeline, size.number(at)));
     let names = Arc::clone(io.aio().namespace());
     let file = match names.open(&path, &OpenOptions::READ) {
         Ok(file) => file,
         Err(error) if error.is_not_found() => {
-            let why = "it holds the last checkpoint, without which no server starts";
-            return Err(BackupError::WalGone { path, why });
+            let reason = "it holds the last checkpoint, without which no server starts";
+            return Err(ArchiveError::WalGone { file: path, reason });
         }
         Err(error) => return Err(error.into()),
     };
-    // The page with the record's beginning; its length is within, since records are aligned to 8
-    // bytes.
+    // The length is in the page where the record begins, since records are aligned to 8 bytes.
     let page = at.page_start();
     let mut buf = AlignedBuf::zeroed(WAL_BLOCK_SIZE)?;
     io.read_exact_at(&file, size.offset(page), &mut buf)?;
     let field = buf.get(at.page_offset()..).and_then(|rest| rest.first_chunk::<4>());
-    let length = field.map_or(0, |bytes| u32::from_le_bytes(*bytes));
-    if !RECORD_SIZES.contains(&length) {
-        return Err(BackupError::damaged(&path, format!("there is no checkpoint record at {at}")));
-    }
+    let length = field.map(|bytes| u32::from_le_bytes(*bytes));
+    let Some(length) = length.filter(|length| RECORD_SIZES.contains(length)) else {
+        let reason = format!("there is no checkpoint record at {at}");
+        return Err(ArchiveError::damaged(path.display(), reason));
+    };
     Ok(end_of_record(at, u64::from(length), size))
 }
 
-/// Where a record ends that begins there; page headers are in between.
+/// Where a record ends that begins at `start`, with the page headers in between.
 fn end_of_record(start: Lsn, length: u64, size: SegmentSize) -> Lsn {
     let (mut at, mut left) = (start, length);
     loop {
@@ -64,15 +60,14 @@ fn end_of_record(start: Lsn, length: u64, size: SegmentSize) -> Lsn {
     }
 }
 
-/// Copies of the segments from `start` to `end`, and of all history files. Segments that are gone
-/// are told when they are copied.
+/// The copies of the segments of a range, and of all history files.
 pub(super) fn jobs(
     io: &mut Backend,
     data: &Path,
     to: &Path,
     outline: &Outline,
     range: (Lsn, Lsn),
-) -> Result<Vec<Job>, BackupError> {
+) -> Result<Vec<Job>> {
     let names = Arc::clone(io.aio().namespace());
     let (size, (start, end)) = (outline.wal_segment_size, range);
     let (from, to) = (data.join(WAL), to.join(WAL));
@@ -80,8 +75,8 @@ pub(super) fn jobs(
     for number in size.number(start)..=size.number_before(end) {
         let name = size.file_name(outline.timeline, number);
         if !names.exists(&from.join(&name))? {
-            let why = "a larger wal_keep_size keeps it, and so does archiving";
-            return Err(BackupError::WalGone { path: from.join(&name), why });
+            let reason = "a larger wal_keep_size keeps it, and so does archiving";
+            return Err(ArchiveError::WalGone { file: from.join(&name), reason });
         }
         wanted.push(name);
     }
@@ -101,31 +96,24 @@ pub(super) fn jobs(
     Ok(wanted.into_iter().map(job).collect())
 }
 
-/// A segment that was copied has the size of one, and begins where its name says.
-pub(super) fn check(
-    job: &Job,
-    copied: Option<&Copied>,
-    outline: &Outline,
-) -> Result<(), BackupError> {
+/// Checks that a segment was copied, and that the copy has the length of a segment.
+pub(super) fn check(job: &Job, copied: Option<&Copied>, outline: &Outline) -> Result<()> {
     let size = outline.wal_segment_size;
     let name = job.name.file_name().unwrap_or_default().to_string_lossy();
     let Some(copied) = copied else {
-        let why = "it was removed or recycled while it was to be copied";
-        return Err(BackupError::WalGone { path: job.from.clone(), why });
+        let reason = "it was removed or recycled before it was copied";
+        return Err(ArchiveError::WalGone { file: job.from.clone(), reason });
     };
     if size.parse_file_name(&name).is_some() && copied.size != size.bytes() {
         let why = format!("it has {} bytes, and a segment has {}", copied.size, size.bytes());
-        return Err(BackupError::damaged(&job.from, why));
+        return Err(ArchiveError::damaged(job.from.display(), why));
     }
     Ok(())
 }
 
-/// The copy of a segment begins with a page of that segment: it was not recycled into another one.
-pub(super) fn check_begin(
-    io: &mut Backend,
-    job: &Job,
-    size: SegmentSize,
-) -> Result<(), BackupError> {
+/// Checks that the copy of a segment begins with a page of that segment, so that it was not
+/// recycled meanwhile.
+pub(super) fn check_begin(io: &mut Backend, job: &Job, size: SegmentSize) -> Result<()> {
     let name = job.name.file_name().unwrap_or_default().to_string_lossy();
     let Some((timeline, number)) = size.parse_file_name(&name) else { return Ok(()) };
     let file = io.aio().namespace().open(&job.to, &OpenOptions::READ)?;
@@ -134,12 +122,12 @@ pub(super) fn check_begin(
     let timeline_there =
         buf.get(4..8).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_le_bytes(*b));
     let address = buf.get(8..16).and_then(|b| b.first_chunk::<8>()).map(|b| u64::from_le_bytes(*b));
-    // The first segment of a timeline begins with what the one before it wrote.
+    // The first segment of a timeline begins with pages of its parent.
     if timeline_there.is_none_or(|there| there == 0 || there > timeline)
         || address != Some(size.start(number).0)
     {
-        let why = "it was recycled while it was copied";
-        return Err(BackupError::WalGone { path: job.from.clone(), why });
+        let reason = "it was recycled while it was copied";
+        return Err(ArchiveError::WalGone { file: job.from.clone(), reason });
     }
     Ok(())
 }
@@ -149,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_ends_behind_the_headers_it_goes_over() {
+    fn page_headers_count_for_the_end_of_a_record() {
         let end = |start: u64, length| end_of_record(Lsn(start), length, SegmentSize::DEFAULT).0;
         assert_eq!(end(0x100_0028, 114), 0x100_0028 + 120);
         // 48 bytes are left of the page.

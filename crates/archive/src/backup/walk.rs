@@ -1,24 +1,25 @@
-//! Which files of a data directory belong to a backup: all but what is rebuilt at each start, what
-//! belongs to the running server, and what was only temporary. PostgreSQL's pg_basebackup leaves
-//! out the same.
+//! Which files of a data directory belong to a backup: all but those that each start rebuilds,
+//! those of the running server, and temporary ones. PostgreSQL's pg_basebackup leaves out the same.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use forebay_aio::{AioError, FileKind, Namespace};
+use forebay_aio::{AioError, Errno, FileKind, Namespace};
 use forebay_format::control;
+use serde::{Deserialize, Serialize};
 
 use super::clock;
-use super::error::BackupError;
+use super::json;
 use super::manifest;
+use crate::error::Result;
 
-/// Where the log is.
+/// The directory of the log.
 pub(super) const WAL: &str = "pg_wal";
-/// Where links to tablespaces are.
+/// The directory with links to tablespaces.
 pub(super) const TABLESPACES: &str = "pg_tblspc";
 
-/// Directories whose contents are rebuilt at each start.
+/// Directories whose contents each start rebuilds.
 const EMPTIED: [&str; 7] = [
     "pg_dynshmem",
     "pg_notify",
@@ -28,8 +29,7 @@ const EMPTIED: [&str; 7] = [
     "pg_stat_tmp",
     "pg_subtrans",
 ];
-/// Files that belong to the running server, or to another backup. With true it is only the
-/// beginning of a name.
+/// Files of the running server or of another backup. With true, it is only a prefix of the name.
 const LEFT_OUT: [(&str, bool); 12] = [
     ("postgresql.auto.conf.tmp", false),
     ("current_logfiles.tmp", false),
@@ -44,16 +44,15 @@ const LEFT_OUT: [(&str, bool); 12] = [
     ("recovery.signal", false),
     ("standby.signal", false),
 ];
-/// Temporary files, and the directories they are in.
+/// Prefix of temporary files and of their directories.
 const TEMPORARY: &str = "pgsql_tmp";
-/// Made anew.
+/// Created empty.
 const ARCHIVE_STATUS: &str = "pg_wal/archive_status";
 
-/// What a file is made of.
+/// The contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// Pages of a relation; the number of the first one is that of the segment times the blocks of
-    /// a segment.
+    /// Pages of this segment of a relation.
     Pages { segment: u32 },
     /// Anything else.
     Bytes,
@@ -61,46 +60,49 @@ pub(super) enum Contents {
 
 /// A file to be copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    /// Relative to the data directory.
+pub(super) struct TreeFile {
+    /// Its path relative to the data directory.
     pub path: PathBuf,
-    /// Bytes when it was found.
+    /// Its length in bytes when it was found.
     pub len: u64,
-    /// Seconds since 1970.
+    /// Time of its last change in seconds since 1970.
     pub modified: i64,
     pub contents: Contents,
 }
 
-/// A tablespace: a link in pg_tblspc, or a directory there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A tablespace: a link or a directory in pg_tblspc.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Tablespace {
-    /// The name of the link: its OID.
+    /// Its OID, which is the name of the link.
+    #[serde(with = "json::oid")]
     pub oid: String,
-    /// Where it leads; none for a directory in place.
+    /// The target of the link; none for a directory.
+    #[serde(default, with = "json::path_bytes")]
     pub location: Option<PathBuf>,
 }
 
-/// All that is to be copied. pg_control is not among the files: it goes last.
+/// All that is to be copied, except pg_control, which is copied last.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    pub files: Vec<Found>,
-    /// Each one after its parent.
+    pub files: Vec<TreeFile>,
+    /// Directories, each after its parent.
     pub directories: Vec<PathBuf>,
     pub tablespaces: Vec<Tablespace>,
-    /// What was passed over that one might miss.
+    /// Links and special files that are left out although their purpose is unknown.
     pub passed_over: Vec<PathBuf>,
 }
 
 impl Tree {
-    /// Finds them. In a running cluster (`live`) unlogged relations are left out but for what they
-    /// begin with, since recovery empties them; what vanishes meanwhile is no error. Of tablespaces
-    /// only the directory of this name is looked at: others are other clusters'.
+    /// Walks through a data directory. In a running cluster (`live`) only the initialization forks
+    /// of unlogged relations are copied, since recovery empties them, and files may vanish. In a
+    /// tablespace only the directory `in_tablespaces` is copied, as the others belong to other
+    /// clusters.
     pub(super) fn find(
         names: &dyn Namespace,
         data: &Path,
         live: bool,
         in_tablespaces: &str,
-    ) -> Result<Tree, BackupError> {
+    ) -> Result<Tree> {
         let mut tree = Tree::default();
         Walk { names, data, live, in_tablespaces }.directory(&mut tree, Path::new(""))?;
         tree.directories.extend([WAL, ARCHIVE_STATUS].map(PathBuf::from));
@@ -123,7 +125,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn directory(&self, tree: &mut Tree, dir: &Path) -> Result<(), BackupError> {
+    fn directory(&self, tree: &mut Tree, dir: &Path) -> Result<()> {
         let entries = match self.names.list(&self.data.join(dir)) {
             Ok(entries) => entries,
             Err(error) if self.live && error.is_not_found() => return Ok(()),
@@ -170,7 +172,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn below(&self, tree: &mut Tree, path: &Path, parent: &Path) -> Result<(), BackupError> {
+    fn below(&self, tree: &mut Tree, path: &Path, parent: &Path) -> Result<()> {
         if parent == Path::new(TABLESPACES) {
             tree.tablespaces.push(Tablespace { oid: path_name(path), location: None });
         }
@@ -181,14 +183,8 @@ impl Walk<'_> {
         self.directory(tree, path)
     }
 
-    /// A tablespace's is followed, the log's does not matter; nobody knows what others are for.
-    fn link(
-        &self,
-        tree: &mut Tree,
-        path: PathBuf,
-        parent: &Path,
-        name: &str,
-    ) -> Result<(), BackupError> {
+    /// Follows the link of a tablespace. The link of the log is ignored; others are passed over.
+    fn link(&self, tree: &mut Tree, path: PathBuf, parent: &Path, name: &str) -> Result<()> {
         if path == Path::new(WAL) {
             return Ok(());
         }
@@ -205,16 +201,16 @@ impl Walk<'_> {
         self.directory(tree, &path)
     }
 
-    fn file(&self, tree: &mut Tree, path: PathBuf, contents: Contents) -> Result<(), BackupError> {
+    fn file(&self, tree: &mut Tree, path: PathBuf, contents: Contents) -> Result<()> {
         let whole = self.data.join(&path);
         match self.names.stat(&whole)? {
             Some(stat) => {
                 let modified = clock::seconds(stat.modified);
-                tree.files.push(Found { path, len: stat.len, modified, contents });
+                tree.files.push(TreeFile { path, len: stat.len, modified, contents });
                 Ok(())
             }
             None if self.live => Ok(()),
-            None => Err(AioError::os("stat file", &whole, forebay_aio::Errno::NOENT).into()),
+            None => Err(AioError::os("stat file", &whole, Errno::NOENT).into()),
         }
     }
 }
@@ -230,7 +226,8 @@ fn is_left_out(name: &str) -> bool {
     listed || name.starts_with(TEMPORARY)
 }
 
-/// global, a directory of base, or a database's directory in a tablespace.
+/// Whether relations are in this directory: global, a directory in base, or a database's directory
+/// in a tablespace.
 fn holds_relations(dir: &Path) -> bool {
     let parts: Vec<&OsStr> = dir.iter().collect();
     let is = |at: usize, name: &str| parts.get(at).is_some_and(|part| *part == name);
@@ -242,7 +239,7 @@ fn holds_relations(dir: &Path) -> bool {
     }
 }
 
-/// A relation file's name taken apart: "t3_16384_fsm.2".
+/// The parts of a relation file's name: "t3_16384_fsm.2".
 #[derive(Debug, PartialEq, Eq)]
 struct RelationFile<'a> {
     number: &'a str,
@@ -273,7 +270,7 @@ impl RelationFile<'_> {
     }
 }
 
-/// The number of an unlogged relation, if this is the fork it begins with.
+/// The number of an unlogged relation, if this is its initialization fork.
 fn unlogged_number(name: &OsStr) -> Option<String> {
     let file = RelationFile::parse(name.to_str()?)?;
     (file.is_init && !file.temporary).then(|| file.number.to_owned())
@@ -306,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn relations_are_in_some_directories_only() {
+    fn only_some_directories_hold_relations() {
         for dir in ["global", "base/5", "pg_tblspc/16390/PG_18_202506291/5"] {
             assert!(holds_relations(Path::new(dir)), "{dir}");
         }
@@ -322,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_backup() {
+    fn files_that_belong_to_a_backup() {
         let dir = tempfile::tempdir().expect("a directory");
         let write = |path: &str| {
             let path = dir.path().join(path);

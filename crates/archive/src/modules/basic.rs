@@ -1,32 +1,28 @@
-//! A directory: what PostgreSQL's module basic_archive is, durable.
+//! The module `basic_archive`: one directory, as PostgreSQL's module of that name, but durable.
 
 use std::path::PathBuf;
 
-use forebay_aio::Backend;
 use forebay_aio::sync::Arc;
+use forebay_aio::{Aio, Backend};
 
+use crate::durable_dir::DurableDir;
 use crate::error::ArchiveError;
 use crate::module::{ArchiveModule, Archived};
-use crate::place::Place;
 use crate::source::Source;
 
 /// Stores each file under its name in one directory.
 #[derive(Debug)]
 pub struct Basic {
     /// None: the setting is empty.
-    place: Option<Place>,
+    dir: Option<DurableDir>,
 }
 
 impl Basic {
-    /// The directory `dir` (basic_archive.archive_directory; empty: not set), past the kernel's
-    /// cache if `direct`.
-    pub fn new(aio: &Arc<forebay_aio::Aio>, dir: impl Into<PathBuf>, direct: bool) -> Basic {
+    /// The directory `dir` (basic_archive.archive_directory; empty: not set), with direct I/O if
+    /// `direct`.
+    pub fn new(aio: &Arc<Aio>, dir: impl Into<PathBuf>, direct: bool) -> Basic {
         let dir = dir.into();
-        Basic { place: (!dir.as_os_str().is_empty()).then(|| Place::new(aio, &dir, direct)) }
-    }
-
-    fn place(&self) -> Result<&Place, ArchiveError> {
-        self.place.as_ref().ok_or_else(|| ArchiveError::Configuration(NOT_SET.to_owned()))
+        Basic { dir: (!dir.as_os_str().is_empty()).then(|| DurableDir::new(aio, &dir, direct)) }
     }
 }
 
@@ -38,28 +34,26 @@ impl ArchiveModule for Basic {
     }
 
     fn startup(&self) -> Result<(), ArchiveError> {
-        let Some(place) = &self.place else { return Ok(()) };
-        if place.check().is_err() {
-            return Ok(());
-        }
-        let removed = place.clean()?;
+        // If the directory is missing, `check_configured` says so.
+        let Some(dir) = self.dir.as_ref().filter(|dir| dir.check().is_ok()) else { return Ok(()) };
+        let removed = dir.clean()?;
         if removed > 0 {
             tracing::info!(
                 "removed {removed} temporary files that were left in \"{}\"",
-                place.dir().display()
+                dir.dir().display()
             );
         }
         Ok(())
     }
 
     fn check_configured(&self) -> Result<(), String> {
-        self.place.as_ref().ok_or_else(|| NOT_SET.to_owned())?.check()
+        self.dir.as_ref().ok_or_else(|| NOT_SET.to_owned())?.check()
     }
 
     fn archive(&self, io: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
-        let place = self.place()?;
+        let dir = self.dir.as_ref().ok_or_else(|| ArchiveError::refused(NOT_SET))?;
         let name = file.name().to_string();
-        let archived = place.store(io, &name, file)?;
+        let archived = dir.store(io, &name, file)?;
         if archived == Archived::Identical {
             tracing::debug!("archive file \"{name}\" already exists with identical contents");
         } else {

@@ -1,7 +1,7 @@
-//! archive_command: a command for each file.
+//! archive_command: runs a command for each file.
 //!
-//! What the command does is its own affair: that it stores durably and replaces nothing can't be
-//! seen from here. The file's header is checked first all the same.
+//! Nothing here can tell whether the command stores durably and replaces nothing. The file's header
+//! is checked before the command runs.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::module::{ArchiveModule, Archived};
 use crate::shell::{Shell, substitute};
 use crate::source::Source;
 
-/// Runs a command for each file: `%p` is its path from the data directory, `%f` its name.
+/// Runs a command for each file: `%p` is its path relative to the data directory, `%f` its name.
 #[derive(Debug)]
 pub struct Command {
     command: String,
@@ -21,7 +21,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// The command (archive_command; empty: not set), run in the data directory.
+    /// Runs `command` (archive_command; empty: not set) in the data directory.
     pub fn new(command: impl Into<String>, data_dir: &Path) -> Command {
         Command {
             command: command.into(),
@@ -30,7 +30,7 @@ impl Command {
         }
     }
 
-    /// The command as it would be run for a file.
+    /// The command for a file.
     fn build(&self, file: &Source) -> Result<String, ArchiveError> {
         let path = file.path().strip_prefix(&self.data_dir).unwrap_or(file.path());
         let (path, name) = (path.to_string_lossy(), file.name().as_str());
@@ -58,20 +58,20 @@ impl ArchiveModule for Command {
         let ended = self.shell.run(&command).map_err(|e| {
             let errno = Errno(e.raw_os_error().unwrap_or(Errno::IO.0));
             if errno == Errno::CANCELED {
-                return ArchiveError::Stopped { file: file.path().to_path_buf() };
+                return ArchiveError::stopped(file.path());
             }
             let action = "run the archive command for file";
             ArchiveError::io("archive", file.path())(AioError::os(action, file.path(), errno))
         })?;
         if !ended.is_success() {
-            // What a stop has ended is no failure of the command's.
+            // A stop killed it, so it is no failure of the command.
             file.check_stop()?;
             return Err(ArchiveError::Command { ended, command });
         }
         Ok(Archived::Stored)
     }
 
-    /// As PostgreSQL: a command may rely on being run alone.
+    /// A command may rely on running alone, as PostgreSQL runs it.
     fn works_alone(&self) -> bool {
         true
     }

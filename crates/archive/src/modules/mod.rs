@@ -1,10 +1,10 @@
-//! Modules that come with the crate.
+//! The archive modules of this crate.
 //!
-//! - `basic`: a directory
-//! - `command`: a command for each file (archive_command)
-//! - `repository`: an archive with manifests, compressed and encrypted as wished
+//! - [`Basic`]: a directory without manifests (`basic_archive`)
+//! - [`Archive`]: an archive with manifests, compressed and encrypted if wished
 //!   (`forebay_archive`)
-//! - `null`: nothing, to measure what is around it
+//! - [`Command`]: a command for each file (archive_command)
+//! - [`Null`]: stores nothing, to measure the archiver alone
 
 mod basic;
 mod command;

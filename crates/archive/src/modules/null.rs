@@ -1,5 +1,5 @@
-//! A module that says yes: for measuring what archiving costs beside the storing. It loses
-//! everything.
+//! A module that stores nothing, to measure what archiving costs besides the storing. It loses
+//! every file.
 
 use forebay_aio::Backend;
 

@@ -1,5 +1,5 @@
-//! An archive with manifests, compressed and encrypted as wished, in a directory or an object
-//! store: what archive-push stores into.
+//! The module `forebay_archive`: an archive with manifests, in a directory or an object store, the
+//! same that archive-push stores in.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub struct Archive {
     options: StoreOptions,
     key_file: Option<PathBuf>,
     system: Option<u64>,
-    /// Opened when it is first needed: its key is in a file.
+    /// Opened when it is first needed, since its key must be read from a file.
     repository: Mutex<Option<Arc<Repository>>>,
 }
 
@@ -36,38 +36,38 @@ impl Archive {
         Archive { aio, location, options, key_file: None, system, repository }
     }
 
-    /// That archive, of the cluster `system`.
+    /// An archive that is open already, of the cluster `system`.
     pub fn of(aio: &Arc<Aio>, repository: Repository, system: Option<u64>) -> Archive {
         let (location, options) = (repository.depot().describe(""), repository.options().clone());
         let repository = Mutex::new(Some(Arc::new(repository)));
         Archive { aio: Arc::clone(aio), location, options, key_file: None, system, repository }
     }
 
-    /// The key is in this file, which is read when the archive is used for the first time.
+    /// Sets the file with the key, which is read when the archive is first used.
     pub fn with_key_file(mut self, file: Option<PathBuf>) -> Archive {
         self.key_file = file;
         self
     }
 
-    /// The archive.
+    /// Opens the archive once.
     fn open(&self, be: &mut Backend) -> Result<Arc<Repository>> {
         if let Some(repository) = &*self.repository.lock() {
             return Ok(Arc::clone(repository));
         }
         if self.location.is_empty() {
-            return Err(ArchiveError::Configuration(NOT_SET.to_owned()));
+            return Err(ArchiveError::refused(NOT_SET));
         }
         let mut options = self.options.clone();
         if let Some(file) = &self.key_file {
             options.key = Some(Key::read(be, file)?);
         }
         let repository = Arc::new(Repository::open(&self.aio, &self.location, options)?);
-        // Of two who open it at once the first counts: what each learns of the archive is for all.
+        // If two threads open it at once, both use the first one, which remembers the layout.
         Ok(Arc::clone(self.repository.lock().get_or_insert(repository)))
     }
 
-    /// Opens it, with I/O of its own for a moment.
-    fn open_aside(&self) -> Result<(Backend, Arc<Repository>)> {
+    /// Opens the archive with a temporary backend.
+    fn open_with_backend(&self) -> Result<(Backend, Arc<Repository>)> {
         let be = self.aio.backend(BackendType::BackgroundWorker);
         let mut be = be.map_err(ArchiveError::io("open", self.location.as_ref()))?;
         let repository = self.open(&mut be)?;
@@ -82,9 +82,9 @@ impl ArchiveModule for Archive {
         "forebay_archive"
     }
 
-    /// What can't be done now is told by `check_configured`, which is called again.
+    /// If the archive can't be opened, `check_configured` reports the reason.
     fn startup(&self) -> Result<()> {
-        let Ok((mut be, repository)) = self.open_aside() else { return Ok(()) };
+        let Ok((mut be, repository)) = self.open_with_backend() else { return Ok(()) };
         match repository.clean(&mut be) {
             Ok(0) => {}
             Ok(n) => tracing::info!(
@@ -97,7 +97,8 @@ impl ArchiveModule for Archive {
     }
 
     fn check_configured(&self) -> Result<(), String> {
-        let checked = self.open_aside().and_then(|(mut be, repository)| repository.check(&mut be));
+        let opened = self.open_with_backend();
+        let checked = opened.and_then(|(mut be, repository)| repository.check(&mut be));
         checked.map_err(|error| format!("{error}."))
     }
 

@@ -1,4 +1,4 @@
-//! archive-push and archive-get ask archiverd.
+//! Sends a request of archive-push or archive-get to archiverd.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -6,18 +6,18 @@ use std::path::Path;
 
 use super::wire::{self, Reply, Request};
 
-/// What came of asking.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// This.
+    /// archiverd replied.
     Reply(Reply),
-    /// There is none, or it ended meanwhile, or it is not to be trusted; why. Who asked does the
-    /// work.
+    /// No archiverd runs, it ended meanwhile, or it can't be trusted; the reason. The caller must
+    /// do the work itself.
     Nobody(String),
 }
 
-/// Asks the archiverd behind this socket, which serves the archive that is called so. Waits as long
-/// as it takes: an archiverd that ends closes its sockets.
+/// Sends a request to the archiverd at this socket, which must serve the archive `archive`. Waits
+/// without limit: an archiverd that ends closes its connections.
 pub fn ask(socket: &Path, archive: &str, request: &Request) -> Answer {
     match try_ask(socket, archive, request) {
         Ok(Reply::Other) => {
@@ -35,7 +35,7 @@ fn try_ask(socket: &Path, archive: &str, request: &Request) -> io::Result<Reply>
     wire::read_reply(&mut stream)
 }
 
-/// What somebody else says is stored may not be.
+/// Refuses a peer of another user, whose answers can't be trusted.
 pub(super) fn check_peer(stream: &UnixStream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {

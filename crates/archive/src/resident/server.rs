@@ -1,4 +1,4 @@
-//! archiverd: its socket and its threads.
+//! archiverd's socket and threads.
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -8,40 +8,40 @@ use forebay_aio::sync::thread::{Builder, JoinHandle};
 use forebay_aio::sync::{Arc, Duration, Mutex};
 use forebay_aio::{Aio, Backend, BackendType, File, OpenOptions};
 
-use super::ahead::Work;
 use super::client::check_peer;
 use super::wire::{self, Reply, Request};
+use super::work::Work;
 use crate::error::{ArchiveError, Result};
 use crate::source::SourceOptions;
-use crate::store::{Repository, StoreError};
+use crate::store::Repository;
 
-/// Who connects and then says nothing is not waited for longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a request may take to arrive after the client has connected.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How an archiverd works.
 #[derive(Debug, Clone)]
 pub struct ResidentOptions {
-    /// Its socket.
+    /// Path of its socket.
     pub socket: PathBuf,
-    /// How the archive is called; requests that call it otherwise are for somebody else.
+    /// Identifies the archive and its options. Requests for another archive are refused.
     pub archive: String,
     /// Threads that store and fetch ahead; 0: nothing is done ahead.
     pub transfers: usize,
-    /// Files fetched ahead of who recovers.
+    /// How many files are fetched ahead of a recovery.
     pub prefetch: usize,
-    /// Most bytes of them kept in memory.
+    /// Limit of their bytes in memory.
     pub prefetch_bytes: u64,
     /// How WAL files are read.
     pub source: SourceOptions,
 }
 
-/// A running archiverd. Dropped, it ends.
+/// A running archiverd. Dropping it stops it.
 pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     socket: PathBuf,
     aio: Arc<Aio>,
-    /// Locked as long as it runs.
+    /// Locked while it runs.
     _lock: File,
 }
 
@@ -49,7 +49,7 @@ struct Shared {
     work: Work,
     aio: Arc<Aio>,
     archive: String,
-    /// Backends that nobody uses just now.
+    /// Unused backends.
     backends: Mutex<Vec<Backend>>,
 }
 
@@ -69,8 +69,9 @@ pub fn serve(aio: &Arc<Aio>, repository: Repository, options: ResidentOptions) -
         _lock: lock,
     };
     for _ in 0..options.transfers {
-        let mut be =
-            aio.backend(BackendType::Standalone).map_err(cannot("start", &server.socket))?;
+        let mut be = aio
+            .backend(BackendType::Standalone)
+            .map_err(ArchiveError::io("start", &server.socket))?;
         server.spawn(move |shared| shared.work.run_tasks(&mut be))?;
     }
     server.spawn(move |shared| accept(&shared, &listener))?;
@@ -85,13 +86,13 @@ impl Server {
         Ok(())
     }
 
-    /// Ends it: what is being stored is left, and who asked for it does it.
+    /// Stops it. Clients whose requests are interrupted do the work themselves.
     pub fn stop(&mut self) {
         if self.threads.is_empty() {
             return;
         }
         self.shared.work.stop();
-        // Wakes who waits for connections.
+        // Wakes the thread that accepts connections.
         drop(UnixStream::connect(&self.socket));
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -108,7 +109,7 @@ impl Drop for Server {
     }
 }
 
-/// Two archiverds at one socket would take it from each other.
+/// Locks the socket: a second archiverd would take it away from the first.
 fn lock(aio: &Arc<Aio>, socket: &Path) -> Result<File> {
     let mut name = socket.as_os_str().to_owned();
     name.push(".lock");
@@ -120,19 +121,14 @@ fn lock(aio: &Arc<Aio>, socket: &Path) -> Result<File> {
     match aio.namespace().try_lock(&file).map_err(ArchiveError::io("lock", &path))? {
         true => Ok(file),
         false => {
-            let reason = "another archiverd uses it".to_owned();
-            Err(StoreError::Place {
-                operation: "use socket",
-                file: socket.display().to_string(),
-                reason,
-            }
-            .into())
+            let (file, reason) = (socket.display().to_string(), "another archiverd uses it");
+            Err(ArchiveError::Store { operation: "use socket", file, reason: reason.to_owned() })
         }
     }
 }
 
 fn bind(aio: &Arc<Aio>, socket: &Path) -> Result<UnixListener> {
-    // The lock is ours: a socket that is there was left.
+    // We hold the lock, so an existing socket was left by a dead process.
     if aio.namespace().exists(socket).map_err(ArchiveError::io("look for", socket))? {
         aio.namespace().unlink(socket).map_err(ArchiveError::io("remove", socket))?;
     }
@@ -144,18 +140,11 @@ fn bind(aio: &Arc<Aio>, socket: &Path) -> Result<UnixListener> {
 
 fn failed(operation: &'static str, socket: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
     let file = socket.display().to_string();
-    move |error| StoreError::Place { operation, file, reason: error.to_string() }.into()
+    move |error| ArchiveError::Store { operation, file, reason: error.to_string() }
 }
 
-fn cannot(
-    operation: &'static str,
-    socket: &Path,
-) -> impl FnOnce(forebay_aio::AioError) -> ArchiveError {
-    let file = socket.display().to_string();
-    move |error| StoreError::Place { operation, file, reason: error.to_string() }.into()
-}
-
-/// Takes connections, a thread for each: a server has one archiver, so they are few.
+/// Accepts connections and starts a thread for each. They are few, since a server has only one
+/// archiver.
 fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
     for stream in listener.incoming() {
         if shared.work.is_stopping() {
@@ -170,7 +159,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
         };
         let shared = Arc::clone(shared);
         let name = "archiverd client".to_owned();
-        // Who gets no answer does the work.
+        // A client without an answer does the work itself.
         let spawned = Builder::new().name(name).spawn(move || shared.talk(stream));
         if let Err(error) = spawned {
             tracing::warn!("could not start a thread: {error}");
@@ -187,7 +176,7 @@ impl Shared {
 
     fn answer(&self, stream: &mut UnixStream) -> io::Result<()> {
         check_peer(stream)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
         let (archive, request) = wire::read_request(stream)?;
         if archive != self.archive {
             return wire::write_reply(stream, &Reply::Other);
@@ -200,13 +189,13 @@ impl Shared {
         let reply = match request {
             Request::Ping => Some(Reply::Done),
             Request::Push { path } => {
-                // Before this one is stored, so that the others are stored meanwhile.
-                let known = self.work.knows(&path);
-                if !known {
+                // If this file must be stored, the others are stored at the same time.
+                let stored = self.work.is_stored(&path);
+                if !stored {
                     self.work.look_ahead(&path);
                 }
                 let reply = self.work.answer_push(&mut be, &path);
-                pushed = known.then_some(path);
+                pushed = stored.then_some(path);
                 reply
             }
             Request::Get { name, path } => Some(self.work.answer_get(&mut be, &name, &path)),

@@ -1,5 +1,5 @@
-//! What is said on archiverd's socket: one request, one answer, each a length (4 bytes) and fields
-//! of a length and bytes.
+//! The messages on archiverd's socket: one request and one reply for each connection. A message is
+//! its length (4 bytes) and its fields, each with a length of its own.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -7,47 +7,51 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// What both must speak.
+/// The protocol's version.
 const VERSION: &[u8] = b"forebay-archiverd 1";
-/// Longest message.
+/// Length limit of a message.
 const LONGEST: u32 = 64 << 10;
 
-/// What is asked for.
+/// A request to archiverd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Is archiverd there?
+    /// Is archiverd running?
     Ping,
-    /// Store this file.
+    /// Store a file.
     Push {
-        /// Its path, absolute.
+        /// Its absolute path.
         path: PathBuf,
     },
     /// Restore a file.
     Get {
         /// Its name.
         name: String,
-        /// Where to, absolute.
+        /// The absolute path to restore it as.
         path: PathBuf,
     },
 }
 
-/// What comes back.
+/// archiverd's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// It was stored, or restored.
+    /// The file was stored or restored.
     Done,
-    /// It had been stored before.
+    /// The file had been stored before.
     Identical,
-    /// The archive does not have it.
+    /// The archive does not have the file.
     Absent,
-    /// It failed; the reason.
+    /// The request failed; the reason.
     Failed(String),
-    /// This archiverd serves another archive: the request is none of its business.
+    /// This archiverd serves another archive.
     Other,
 }
 
-/// Writes a request for the archive that is called so.
-pub fn write_request(to: &mut impl Write, archive: &str, request: &Request) -> io::Result<()> {
+/// Writes a request for an archive, which is named by its location and options.
+pub(super) fn write_request(
+    to: &mut impl Write,
+    archive: &str,
+    request: &Request,
+) -> io::Result<()> {
     let archive = archive.as_bytes();
     match request {
         Request::Ping => write(to, &[VERSION, archive, b"ping"]),
@@ -58,8 +62,8 @@ pub fn write_request(to: &mut impl Write, archive: &str, request: &Request) -> i
     }
 }
 
-/// Reads a request, and for which archive it is.
-pub fn read_request(from: &mut impl Read) -> io::Result<(String, Request)> {
+/// Reads a request, and the archive that it is for.
+pub(super) fn read_request(from: &mut impl Read) -> io::Result<(String, Request)> {
     let fields = read(from)?;
     let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
     let (archive, request) = match fields.as_slice() {
@@ -69,13 +73,13 @@ pub fn read_request(from: &mut impl Read) -> io::Result<(String, Request)> {
             let name = String::from_utf8_lossy(name).into_owned();
             (archive, Request::Get { name, path: path_of(path) })
         }
-        _ => return Err(invalid("it is no request that is known here")),
+        _ => return Err(invalid("it is not a known request")),
     };
     Ok((String::from_utf8_lossy(archive).into_owned(), request))
 }
 
 /// Writes a reply.
-pub fn write_reply(to: &mut impl Write, reply: &Reply) -> io::Result<()> {
+pub(super) fn write_reply(to: &mut impl Write, reply: &Reply) -> io::Result<()> {
     match reply {
         Reply::Done => write(to, &[b"done"]),
         Reply::Identical => write(to, &[b"identical"]),
@@ -95,7 +99,7 @@ pub fn write_reply(to: &mut impl Write, reply: &Reply) -> io::Result<()> {
 }
 
 /// Reads a reply.
-pub fn read_reply(from: &mut impl Read) -> io::Result<Reply> {
+pub(super) fn read_reply(from: &mut impl Read) -> io::Result<Reply> {
     let fields = read(from)?;
     let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
     match fields.as_slice() {
@@ -104,7 +108,7 @@ pub fn read_reply(from: &mut impl Read) -> io::Result<Reply> {
         [b"absent"] => Ok(Reply::Absent),
         [b"failed", reason] => Ok(Reply::Failed(String::from_utf8_lossy(reason).into_owned())),
         [b"other"] => Ok(Reply::Other),
-        _ => Err(invalid("it is no answer that is known here")),
+        _ => Err(invalid("it is not a known reply")),
     }
 }
 
@@ -166,7 +170,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn requests_and_replies_arrive_as_they_were() {
+    fn requests_and_replies_are_read_as_they_were_written() {
         let path = PathBuf::from("/data/pg_wal/000000010000000000000003");
         for request in [
             Request::Ping,
@@ -194,7 +198,8 @@ mod tests {
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>, body: Vec<u8>) {
             let _ = read_request(&mut bytes.as_slice());
-            let framed = [&u32::try_from(body.len()).unwrap().to_be_bytes(), body.as_slice()].concat();
+            let len = u32::try_from(body.len()).unwrap().to_be_bytes();
+            let framed = [&len, body.as_slice()].concat();
             let _ = read_request(&mut framed.as_slice());
             let _ = read_reply(&mut framed.as_slice());
         }

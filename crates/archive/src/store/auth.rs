@@ -1,4 +1,4 @@
-//! Authentication of an archive's small texts: manifests, and the archive's own file.
+//! Authentication of an archive's manifests and of its marker file.
 //!
 //! ```text
 //!   forebay archive manifest 1
@@ -13,38 +13,38 @@
 //! with the magic bytes of [`seal`](super::seal), a text's with its title, so neither tag can be
 //! passed off as the other.
 //!
-//! A CRC tells damage apart; it does not keep anybody who can write to the archive from making a
-//! manifest. With a key, only texts with a valid tag are believed, unless
+//! A CRC detects damage, but anybody who can write to the archive could forge a manifest. With a
+//! key, only texts with a valid tag are accepted, unless
 //! [`StoreOptions::accept_unencrypted`](super::StoreOptions) says that the archive was begun
 //! without one.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::error::StoreError;
 use super::seal::{AuthTag, Key, KeyId};
-use super::text::{Writer, before_check, hex, unhex};
+use super::text::{Writer, before_check, unhex};
+use crate::error::Result;
 
 const WORD: &str = "auth:";
 const CIPHER: &str = "xchacha20poly1305";
 
-/// Appends the line that authenticates what the text says so far.
-pub(super) fn sign(text: Writer, key: &Key) -> Result<Writer, StoreError> {
+/// Appends the line that authenticates the text so far.
+pub(super) fn sign(text: Writer, key: &Key) -> Result<Writer> {
     let AuthTag { nonce, tag } = key.authenticate(text.so_far())?;
-    let (nonce, tag) = (hex(&nonce), hex(&tag));
+    let (nonce, tag) = (hex::encode(nonce), hex::encode(tag));
     Ok(text.line("auth", format_args!("{CIPHER} {} {nonce} {tag}", key.id())))
 }
 
-/// What a text says of its authentication.
+/// The authentication of a text.
 pub(super) struct Signature<'a> {
     /// The text that is authenticated.
     signed: &'a str,
-    /// With which key.
+    /// The key's id.
     pub(super) key: KeyId,
     tag: AuthTag,
 }
 
 impl<'a> Signature<'a> {
-    /// Finds it: the last line but the check. None: there is none, or it makes no sense.
+    /// Parses the last line before the check. None: there is none, or it is invalid.
     pub(super) fn find(bytes: &'a [u8]) -> Option<Signature<'a>> {
         let body = before_check(std::str::from_utf8(bytes).ok()?)?.strip_suffix('\n')?;
         let (signed, line) = body.split_at_checked(body.rfind('\n')? + 1)?;
@@ -57,7 +57,7 @@ impl<'a> Signature<'a> {
         Some(Signature { signed, key: KeyId(unhex(key)?), tag })
     }
 
-    /// Whether the holder of this key made it of this text.
+    /// Whether it was made of this text with this key.
     pub(super) fn is_of(&self, key: &Key) -> bool {
         self.key == key.id() && key.is_authentic(self.signed, &self.tag)
     }
@@ -84,23 +84,23 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_and_every_line_added_or_left_out_is_noticed() {
+    fn every_changed_byte_and_every_added_or_missing_line_is_detected() {
         let key = Key::from_bytes([1; 32]);
         let text = signed(&key);
         let end = text.find("auth: ").unwrap();
-        let believed = |body: &str| {
-            // A forger knows how to make a CRC.
+        let accepted = |body: &str| {
+            // A forger can compute a CRC.
             let check = forebay_format::crc::crc32c(body.as_bytes());
             let text = format!("{body}check: {check:08x}\n");
             Signature::find(text.as_bytes()).is_some_and(|found| found.is_of(&key))
         };
         let body = before_check(&text).unwrap();
-        assert!(believed(body));
+        assert!(accepted(body));
         for at in 0..body.len() {
             let mut bytes = body.to_owned().into_bytes();
-            // Of the lines' characters, each becomes another one; hexadecimal digits stay some.
+            // A hexadecimal digit becomes another one.
             bytes[at] = if bytes[at] == b'1' { b'2' } else { b'1' };
-            assert!(!believed(std::str::from_utf8(&bytes).unwrap()), "byte {at}");
+            assert!(!accepted(std::str::from_utf8(&bytes).unwrap()), "byte {at}");
         }
         for forged in [
             body.replace("auth: ", "size: 9\nauth: "),
@@ -108,7 +108,7 @@ mod tests {
             body.replace("size: 7\n", ""),
             body[..end].to_owned(),
         ] {
-            assert!(!believed(&forged), "{forged}");
+            assert!(!accepted(&forged), "{forged}");
         }
     }
 
@@ -116,7 +116,8 @@ mod tests {
         #[test]
         fn arbitrary_texts_never_panic(bytes: Vec<u8>, text: String) {
             let _ = Signature::find(&bytes).is_some();
-            let _ = Signature::find(format!("a\nauth: {CIPHER} {text}\ncheck: ").as_bytes()).is_some();
+            let text = format!("a\nauth: {CIPHER} {text}\ncheck: ");
+            let _ = Signature::find(text.as_bytes()).is_some();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a file is stored: compressed, then encrypted, both piece by piece.
+//! Compresses and then encrypts a file, piece by piece, and reads it back.
 //!
 //! | Compression | Ending | Who else reads it |
 //! |---|---|---|
@@ -12,8 +12,8 @@
 
 use std::io::{self, Read, Write};
 
-use super::error::StoreError;
 use super::seal::{Key, KeyId, Opener, Sealer};
+use crate::error::{ArchiveError, Result};
 
 /// How to compress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,7 +41,7 @@ impl Compression {
         }
     }
 
-    /// By its name; zstd may be followed by a colon and a level.
+    /// Parses a name; zstd may be followed by a colon and a level.
     pub fn by_name(name: &str) -> Option<Compression> {
         match name {
             "none" => Some(Compression::None),
@@ -66,32 +66,32 @@ impl Compression {
 /// Ending of an encrypted file's name.
 const SEALED: &str = ".enc";
 
-/// How a stored file was made from the WAL file.
+/// How a WAL file was compressed and encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Codec {
-    /// Its compression.
+    /// The compression.
     pub compression: Compression,
-    /// The key it was encrypted with.
+    /// Id of the encryption key.
     pub key: Option<KeyId>,
 }
 
 impl Codec {
-    /// All endings of stored files' names; longer ones first, where one ends as another.
-    pub(crate) const ENDINGS: [&str; 6] = [".zst.enc", ".lz4.enc", ".enc", ".zst", ".lz4", ""];
+    /// All endings of stored files' names. A longer ending precedes its suffixes.
+    pub(super) const ENDINGS: [&str; 6] = [".zst.enc", ".lz4.enc", ".enc", ".zst", ".lz4", ""];
 
-    /// What is appended to the name.
+    /// The ending of the stored file's name.
     pub fn ending(self) -> String {
         let sealed = if self.key.is_some() { SEALED } else { "" };
         format!("{}{sealed}", self.compression.ending())
     }
 
-    /// Stored as it is.
-    pub fn is_plain(self) -> bool {
+    /// Whether files are stored unchanged.
+    pub(super) fn is_plain(self) -> bool {
         self.compression == Compression::None && self.key.is_none()
     }
 
-    /// What an ending says of a file without a manifest: compression, and whether it is encrypted.
-    pub(crate) fn of_ending(ending: &str) -> (Compression, bool) {
+    /// The compression that an ending stands for, and whether the file is encrypted.
+    pub(super) fn of_ending(ending: &str) -> (Compression, bool) {
         let (rest, sealed) =
             ending.strip_suffix(SEALED).map_or((ending, false), |rest| (rest, true));
         let all = [Compression::Lz4, Compression::Zstd(ZSTD_LEVEL)];
@@ -99,45 +99,41 @@ impl Codec {
     }
 }
 
-/// Makes the stored form of a file out of its bytes.
-pub(crate) struct Encoder {
-    press: Press,
+/// Compresses and encrypts a file.
+pub(super) struct Encoder {
+    compressor: Compressor,
     sealer: Option<Sealer>,
 }
 
-enum Press {
+enum Compressor {
     None(Vec<u8>),
     Lz4(Box<lz4_flex::frame::FrameEncoder<Vec<u8>>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
 impl Encoder {
-    /// For the file of this name.
-    pub fn new(
-        compression: Compression,
-        key: Option<&Key>,
-        name: &str,
-    ) -> Result<Encoder, StoreError> {
-        let press = match compression {
-            Compression::None => Press::None(Vec::new()),
+    /// Encodes the WAL file `name`.
+    pub fn new(compression: Compression, key: Option<&Key>, name: &str) -> Result<Encoder> {
+        let compressor = match compression {
+            Compression::None => Compressor::None(Vec::new()),
             Compression::Lz4 => {
-                Press::Lz4(Box::new(lz4_flex::frame::FrameEncoder::new(Vec::new())))
+                Compressor::Lz4(Box::new(lz4_flex::frame::FrameEncoder::new(Vec::new())))
             }
             Compression::Zstd(level) => {
                 let mut encoder =
                     zstd::stream::write::Encoder::new(Vec::new(), level).map_err(compressing)?;
                 encoder.include_checksum(true).map_err(compressing)?;
-                Press::Zstd(encoder)
+                Compressor::Zstd(encoder)
             }
         };
         let sealer = key.map(|key| Sealer::new(key, name)).transpose()?;
-        Ok(Encoder { press, sealer })
+        Ok(Encoder { compressor, sealer })
     }
 
-    /// The next bytes of the file; what there is to be stored by now is appended to `out`.
-    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StoreError> {
-        let pressed = match &mut self.press {
-            Press::None(buffer) => {
+    /// Takes the next bytes of the file, and appends the encoded bytes to `out` that are ready.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let compressed = match &mut self.compressor {
+            Compressor::None(buffer) => {
                 if self.sealer.is_none() {
                     out.extend_from_slice(bytes);
                     return Ok(());
@@ -145,70 +141,70 @@ impl Encoder {
                 buffer.extend_from_slice(bytes);
                 buffer
             }
-            Press::Lz4(encoder) => {
+            Compressor::Lz4(encoder) => {
                 encoder.write_all(bytes).map_err(compressing)?;
                 encoder.get_mut()
             }
-            Press::Zstd(encoder) => {
+            Compressor::Zstd(encoder) => {
                 encoder.write_all(bytes).map_err(compressing)?;
                 encoder.get_mut()
             }
         };
         match &mut self.sealer {
-            Some(sealer) => sealer.push(pressed, out)?,
-            None => out.append(pressed),
+            Some(sealer) => sealer.push(compressed, out)?,
+            None => out.append(compressed),
         }
-        pressed.clear();
+        compressed.clear();
         Ok(())
     }
 
-    /// The rest.
-    pub fn finish(self, out: &mut Vec<u8>) -> Result<(), StoreError> {
-        let mut pressed = match self.press {
-            Press::None(buffer) => buffer,
-            Press::Lz4(encoder) => {
+    /// Appends the rest to `out`.
+    pub fn finish(self, out: &mut Vec<u8>) -> Result<()> {
+        let mut compressed = match self.compressor {
+            Compressor::None(buffer) => buffer,
+            Compressor::Lz4(encoder) => {
                 encoder.finish().map_err(|e| compressing(io::Error::other(e)))?
             }
-            Press::Zstd(encoder) => encoder.finish().map_err(compressing)?,
+            Compressor::Zstd(encoder) => encoder.finish().map_err(compressing)?,
         };
         match self.sealer {
             Some(mut sealer) => {
-                sealer.push(&pressed, out)?;
+                sealer.push(&compressed, out)?;
                 sealer.finish(out)
             }
             None => {
-                out.append(&mut pressed);
+                out.append(&mut compressed);
                 Ok(())
             }
         }
     }
 }
 
-fn compressing(error: io::Error) -> StoreError {
-    StoreError::Compress { reason: error.to_string() }
+fn compressing(error: io::Error) -> ArchiveError {
+    ArchiveError::Encode { operation: "compress", reason: error.to_string() }
 }
 
-/// Reads a WAL file out of its stored form.
-pub(crate) fn decoder<'a, R: Read + 'a>(
+/// Decrypts and decompresses the WAL file `name`.
+pub(super) fn decoder<'a, R: Read + 'a>(
     stored: R,
     compression: Compression,
     key: Option<&Key>,
     name: &str,
 ) -> io::Result<Box<dyn Read + 'a>> {
     match key {
-        Some(key) => press_decoder(Opener::new(stored, key, name), compression),
-        None => press_decoder(stored, compression),
+        Some(key) => decompressor(Opener::new(stored, key, name), compression),
+        None => decompressor(stored, compression),
     }
 }
 
-fn press_decoder<'a, R: Read + 'a>(
-    pressed: R,
+fn decompressor<'a, R: Read + 'a>(
+    compressed: R,
     compression: Compression,
 ) -> io::Result<Box<dyn Read + 'a>> {
     Ok(match compression {
-        Compression::None => Box::new(pressed),
-        Compression::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(pressed)),
-        Compression::Zstd(_) => Box::new(zstd::stream::read::Decoder::new(pressed)?),
+        Compression::None => Box::new(compressed),
+        Compression::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(compressed)),
+        Compression::Zstd(_) => Box::new(zstd::stream::read::Decoder::new(compressed)?),
     })
 }
 
@@ -219,7 +215,7 @@ mod tests {
 
     const NAME: &str = "000000010000000000000003";
 
-    /// Half of it compresses well, half does not.
+    /// The first half compresses well, the second does not.
     fn sample(len: usize) -> Vec<u8> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         (0..len)
@@ -247,7 +243,7 @@ mod tests {
     const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd(1)];
 
     #[test]
-    fn every_codec_gives_back_what_it_got() {
+    fn every_codec_decodes_what_it_encoded() {
         let key = Key::from_bytes([7; 32]);
         for compression in ALL {
             for key in [None, Some(&key)] {
@@ -264,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_of_what_is_encrypted_is_always_noticed() {
+    fn damage_of_encrypted_files_is_always_detected() {
         let key = Key::from_bytes([7; 32]);
         let stored = encode(&sample(200_000), Compression::None, Some(&key), 1 << 20);
         for at in (0..stored.len()).step_by(997).chain([stored.len() - 1]) {
@@ -282,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_tell_codecs_apart() {
+    fn endings_identify_codecs() {
         for compression in ALL {
             for key in [None, Some(KeyId([0; 8]))] {
                 let ending = Codec { compression, key }.ending();

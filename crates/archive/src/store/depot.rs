@@ -1,29 +1,28 @@
-//! Where an archive lies: a directory, an object store, or whatever else someone writes a [`Depot`]
-//! for.
+//! [`Depot`]: where an archive lies, a directory or an object store.
 //!
-//! Files are named by keys: paths with slashes, relative to the place. None is ever replaced.
+//! Files are named by keys: relative paths with slashes. No file is ever replaced.
 
 use forebay_aio::{AlignedBuf, Backend};
 
+use crate::durable_dir::StoreOutcome;
 use crate::error::Result;
-use crate::place::Placed;
 
 /// Directory of an archive where base backups are kept.
-pub(crate) const BACKUPS: &str = "backups";
+pub(super) const BACKUPS: &str = "backups";
 
-/// A file that is there.
+/// A stored file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     /// Its key.
     pub key: String,
-    /// Its bytes.
+    /// Its length in bytes.
     pub size: u64,
 }
 
-/// A place for an archive. Absence is told by `None` alone, and only where the place itself says
-/// so: whatever else goes wrong is an error.
+/// Where an archive lies. `None` means that a file is absent, and is returned only if the depot
+/// itself says so: every other failure is an error.
 pub trait Depot: Send + Sync {
-    /// How a key is called in messages.
+    /// The name of a key in messages: a path or a URL.
     fn describe(&self, key: &str) -> String;
 
     /// Begins to store a file.
@@ -32,19 +31,19 @@ pub trait Depot: Send + Sync {
     /// Opens a file.
     fn open<'a>(&'a self, be: &mut Backend, key: &str) -> Result<Option<Box<dyn Download + 'a>>>;
 
-    /// Bytes of a file.
+    /// Length of a file in bytes.
     fn size(&self, be: &mut Backend, key: &str) -> Result<Option<u64>>;
 
-    /// All files whose keys begin with `prefix`, which is empty or ends with a slash; base backups
-    /// may be left out. A place that is not there at all is an error; a prefix under which nothing
-    /// is, is not.
+    /// All files whose keys begin with `prefix`, which is empty or ends with a slash. Base backups
+    /// may be left out. It is an error if the depot does not exist, but not if nothing has the
+    /// prefix.
     fn list(&self, be: &mut Backend, prefix: &str) -> Result<Vec<Object>>;
 
-    /// The names in a directory (empty, or with a slash at its end); a place that is not there at
-    /// all is an error.
+    /// The names in a directory, which is empty or ends with a slash. It is an error if the depot
+    /// does not exist.
     fn names(&self, be: &mut Backend, dir: &str) -> Result<Vec<String>>;
 
-    /// The first of these keys, `base` with each ending, under which a file is.
+    /// The first existing key of those that consist of `base` and one of the endings.
     fn find(&self, be: &mut Backend, base: &str, endings: &[&str]) -> Result<Option<String>> {
         for ending in endings {
             let key = format!("{base}{ending}");
@@ -55,14 +54,14 @@ pub trait Depot: Send + Sync {
         Ok(None)
     }
 
-    /// Makes a file durable that is there: somebody else may have put it there just now. False: it
-    /// is not there.
-    fn settle(&self, be: &mut Backend, key: &str) -> Result<bool>;
+    /// Makes an existing file durable: another process may have stored it just now. False: there is
+    /// no such file.
+    fn make_durable(&self, be: &mut Backend, key: &str) -> Result<bool>;
 
-    /// Removes a file; none there is fine.
+    /// Removes a file if it exists.
     fn remove(&self, be: &mut Backend, key: &str) -> Result<()>;
 
-    /// How many files it suits to remove at a time.
+    /// How many files are best removed at a time.
     fn removals(&self) -> usize {
         1
     }
@@ -73,25 +72,25 @@ pub trait Depot: Send + Sync {
     }
 
     /// Makes removals from these directories durable.
-    fn settle_removals(&self, be: &mut Backend, dirs: &[String]) -> Result<()>;
+    fn sync_removals(&self, be: &mut Backend, dirs: &[String]) -> Result<()>;
 
-    /// Removes from a directory what was being stored when its process ended. How many files.
+    /// Removes temporary files of dead processes from a directory. Returns how many.
     fn clean(&self, be: &mut Backend, dir: &str) -> Result<usize>;
 
-    /// The same, from all directories but those of base backups.
+    /// Removes them from all directories but those of base backups.
     fn clean_all(&self, be: &mut Backend) -> Result<usize> {
         self.clean(be, "")
     }
 
-    /// Called before an archive is made there: whether it keeps what it is given at all.
+    /// Called before a new archive is created: checks that the depot never replaces a file.
     fn check_new(&self, _: &mut Backend) -> Result<()> {
         Ok(())
     }
 
-    /// What is under way is to end soon, with an error, if it can. Called from other threads.
+    /// Ends operations soon, with an error, if it can. Called from other threads.
     fn interrupt(&self) {}
 
-    /// A whole small file.
+    /// Reads a small file as a whole; of a longer one somewhat more than `most` bytes.
     fn read_small(&self, be: &mut Backend, key: &str, most: u64) -> Result<Option<Vec<u8>>> {
         let Some(mut file) = self.open(be, key)? else { return Ok(None) };
         let mut bytes = Vec::new();
@@ -99,7 +98,7 @@ pub trait Depot: Send + Sync {
         let read = loop {
             match file.read(be, &mut piece) {
                 Ok(0) => break Ok(()),
-                Ok(got) => bytes.extend_from_slice(piece.get(..got).unwrap_or_default()),
+                Ok(got) => bytes.extend_from_slice(&piece[..got]),
                 Err(error) => break Err(error),
             }
             if bytes.len() as u64 > most {
@@ -110,29 +109,29 @@ pub trait Depot: Send + Sync {
         read.map(|()| Some(bytes))
     }
 
-    /// Stores a whole small file.
-    fn store_small(&self, be: &mut Backend, key: &str, bytes: &[u8]) -> Result<Placed> {
+    /// Stores a small file as a whole.
+    fn store_small(&self, be: &mut Backend, key: &str, bytes: &[u8]) -> Result<StoreOutcome> {
         let mut upload = self.create(be, key)?;
         let written = upload.write(be, bytes);
         upload.finish(be, written)
     }
 }
 
-/// A file being stored.
+/// A file that is being stored.
 pub trait Upload {
-    /// Its next bytes.
+    /// Appends `bytes`.
     fn write(&mut self, be: &mut Backend, bytes: &[u8]) -> Result<()>;
-    /// Its next bytes, in a buffer that goes along.
+    /// Appends the first `len` bytes of `buf` without copying them.
     fn put(&mut self, be: &mut Backend, buf: AlignedBuf, len: usize) -> Result<()>;
-    /// If all went well so far, makes it durable and gives it its name, unless that is taken; else
-    /// leaves nothing of it.
-    fn finish(self: Box<Self>, be: &mut Backend, so_far: Result<()>) -> Result<Placed>;
+    /// If `written` is Ok, makes the file durable and gives it its name, unless that is taken.
+    /// Otherwise leaves nothing behind.
+    fn finish(self: Box<Self>, be: &mut Backend, written: Result<()>) -> Result<StoreOutcome>;
 }
 
-/// A file being read.
+/// A file that is being read.
 pub trait Download {
-    /// Its next bytes; 0 at the end.
+    /// Reads the next bytes and returns how many; 0 at the end.
     fn read(&mut self, be: &mut Backend, buf: &mut [u8]) -> Result<usize>;
-    /// Nothing more will be read.
+    /// Ends the reading.
     fn close(&mut self, be: &mut Backend);
 }

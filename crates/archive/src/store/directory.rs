@@ -1,4 +1,4 @@
-//! An archive in a directory.
+//! A directory as a depot.
 
 use std::path::{Path, PathBuf};
 
@@ -6,31 +6,31 @@ use forebay_aio::sync::Arc;
 use forebay_aio::{Aio, AlignedBuf, Backend, FileKind, OpenOptions};
 
 use super::depot::{BACKUPS, Depot, Download, Object, Upload};
+use crate::durable_dir::{DurableDir, NewFile, StoreOutcome};
 use crate::error::{ArchiveError, Result};
 use crate::pipe::{Buffers, Piece, Reader};
-use crate::place::{Incoming, Place, Placed};
 
-/// A directory that holds an archive. It must exist: one that is missing may be a file system that
-/// is not mounted.
+/// A directory that holds an archive. It must exist: a missing one may be a file system that is not
+/// mounted.
 pub struct Directory {
-    place: Place,
+    root: DurableDir,
     aio: Arc<Aio>,
     direct: bool,
     buffers: Buffers,
 }
 
 impl Directory {
-    /// The directory `dir`; files are read and written past the kernel's cache if `direct`.
+    /// The directory `dir`; with `direct`, files are read and written with direct I/O.
     pub fn new(aio: &Arc<Aio>, dir: &Path, direct: bool) -> Directory {
-        let place = Place::new(aio, dir, direct);
-        Directory { place, aio: Arc::clone(aio), direct, buffers: Buffers::new() }
+        let root = DurableDir::new(aio, dir, direct);
+        Directory { root, aio: Arc::clone(aio), direct, buffers: Buffers::new() }
     }
 
     fn path(&self, key: &str) -> PathBuf {
-        if key.is_empty() { self.place.dir().to_path_buf() } else { self.place.path(key) }
+        if key.is_empty() { self.root.dir().to_path_buf() } else { self.root.path(key) }
     }
 
-    /// All files below a directory. None: it is not there.
+    /// Appends all files below a directory to `found`. False: the directory does not exist.
     fn walk(&self, dir: &str, found: &mut Vec<Object>) -> Result<bool> {
         let path = self.path(dir.trim_end_matches('/'));
         let entries = match self.aio.namespace().list(&path) {
@@ -38,7 +38,7 @@ impl Directory {
             entries => entries.map_err(ArchiveError::io("list", &path))?,
         };
         for entry in entries {
-            // No name of an archive's file has other characters than these.
+            // The names of an archive's files are valid UTF-8.
             let Some(name) = entry.name.to_str() else { continue };
             let key = format!("{dir}{name}");
             if key == BACKUPS {
@@ -53,10 +53,10 @@ impl Directory {
         Ok(true)
     }
 
-    /// Removes what was being stored from a directory and those below it.
+    /// Removes temporary files of dead processes from a directory and its subdirectories.
     fn clean_tree(&self, dir: &str) -> Result<usize> {
         let path = self.path(dir.trim_end_matches('/'));
-        let mut removed = self.place.clean_in(&path)?;
+        let mut removed = self.root.clean_in(&path)?;
         for entry in self.aio.namespace().list(&path).map_err(ArchiveError::io("list", &path))? {
             let name = entry.name.to_str().filter(|_| entry.kind == FileKind::Directory);
             if let Some(name) = name.filter(|name| !dir.is_empty() || *name != BACKUPS) {
@@ -79,22 +79,19 @@ impl Depot for Directory {
     }
 
     fn create<'a>(&'a self, _: &mut Backend, key: &str) -> Result<Box<dyn Upload + 'a>> {
-        let begun = self.place.begin(key, &self.buffers);
-        let dir = self.path(key).parent().unwrap_or(self.place.dir()).to_path_buf();
-        let incoming = begun.map_err(|error| make_room(&self.place, &dir, error))?;
-        Ok(Box::new(Arriving { incoming, place: &self.place, dir }))
+        let begun = self.root.begin(key, &self.buffers);
+        let dir = self.path(key).parent().unwrap_or(self.root.dir()).to_path_buf();
+        let file = begun.map_err(|error| self.root.make_room(&dir, error))?;
+        Ok(Box::new(DirUpload { file, root: &self.root, dir }))
     }
 
     fn open<'a>(&'a self, _: &mut Backend, key: &str) -> Result<Option<Box<dyn Download + 'a>>> {
         let path = self.path(key);
         match Reader::open(&self.aio, &path, self.direct, &self.buffers) {
-            Ok(reader) => Ok(Some(Box::new(Leaving {
-                path,
-                reader,
-                piece: None,
-                at: 0,
-                buffers: &self.buffers,
-            }))),
+            Ok(reader) => {
+                let buffers = &self.buffers;
+                Ok(Some(Box::new(DirDownload { path, reader, piece: None, at: 0, buffers })))
+            }
             Err(e) if e.is_not_found() => Ok(None),
             Err(e) => Err(ArchiveError::io("open", &path)(e)),
         }
@@ -107,7 +104,7 @@ impl Depot for Directory {
     fn list(&self, be: &mut Backend, prefix: &str) -> Result<Vec<Object>> {
         let mut found = Vec::new();
         if !self.walk(prefix, &mut found)? {
-            // Nothing under the prefix yet; but is the place there?
+            // No file has this prefix; an error if the directory itself does not exist.
             self.names(be, "")?;
         }
         Ok(found)
@@ -119,18 +116,18 @@ impl Depot for Directory {
         Ok(entries.into_iter().filter_map(|entry| entry.name.into_string().ok()).collect())
     }
 
-    fn settle(&self, be: &mut Backend, key: &str) -> Result<bool> {
+    fn make_durable(&self, be: &mut Backend, key: &str) -> Result<bool> {
         let path = self.path(key);
         let file = match self.aio.namespace().open(&path, &OpenOptions::READ) {
             Err(e) if e.is_not_found() => return Ok(false),
-            file => file.map_err(ArchiveError::io("settle", &path))?,
+            file => file.map_err(ArchiveError::io("sync", &path))?,
         };
-        let settled = be.fsync(&file).and_then(|()| {
-            // Advice; who reads it now is to read what the medium has.
+        let synced = be.fsync(&file).and_then(|()| {
+            // The next reader should read what the medium has. This is only advice.
             let _ = self.aio.namespace().forget_cached(&file);
-            self.place.settle_names(path.parent().unwrap_or(self.place.dir()))
+            self.root.sync_names(path.parent().unwrap_or(self.root.dir()))
         });
-        settled.map(|()| true).map_err(ArchiveError::io("settle", &path))
+        synced.map(|()| true).map_err(ArchiveError::io("sync", &path))
     }
 
     fn remove(&self, _: &mut Backend, key: &str) -> Result<()> {
@@ -141,16 +138,16 @@ impl Depot for Directory {
         }
     }
 
-    fn settle_removals(&self, _: &mut Backend, dirs: &[String]) -> Result<()> {
+    fn sync_removals(&self, _: &mut Backend, dirs: &[String]) -> Result<()> {
         for dir in dirs {
             let path = self.path(dir.trim_end_matches('/'));
-            self.aio.namespace().sync_dir(&path).map_err(ArchiveError::io("settle", &path))?;
+            self.aio.namespace().sync_dir(&path).map_err(ArchiveError::io("sync", &path))?;
         }
         Ok(())
     }
 
     fn clean(&self, _: &mut Backend, dir: &str) -> Result<usize> {
-        self.place.clean_in(&self.path(dir.trim_end_matches('/')))
+        self.root.clean_in(&self.path(dir.trim_end_matches('/')))
     }
 
     fn clean_all(&self, _: &mut Backend) -> Result<usize> {
@@ -158,56 +155,44 @@ impl Depot for Directory {
     }
 }
 
-/// If there was no room, what dead processes have left may take it.
-fn make_room(place: &Place, dir: &Path, error: ArchiveError) -> ArchiveError {
-    if error.is_full()
-        && let Err(e) = place.clean_in(dir)
-    {
-        tracing::warn!("could not remove left-over temporary files: {e}");
-    }
-    error
-}
-
-struct Arriving<'a> {
-    incoming: Incoming<'a>,
-    place: &'a Place,
+struct DirUpload<'a> {
+    file: NewFile<'a>,
+    root: &'a DurableDir,
     dir: PathBuf,
 }
 
-impl Upload for Arriving<'_> {
+impl Upload for DirUpload<'_> {
     fn write(&mut self, be: &mut Backend, bytes: &[u8]) -> Result<()> {
-        self.incoming.write(be, bytes)
+        self.file.write(be, bytes)
     }
 
     fn put(&mut self, be: &mut Backend, buf: AlignedBuf, len: usize) -> Result<()> {
-        self.incoming.put(be, buf, len)
+        self.file.put(be, buf, len)
     }
 
-    fn finish(self: Box<Self>, be: &mut Backend, so_far: Result<()>) -> Result<Placed> {
-        let Arriving { incoming, place, dir } = *self;
-        incoming.end(be, so_far).map_err(|error| make_room(place, &dir, error))
+    fn finish(self: Box<Self>, be: &mut Backend, written: Result<()>) -> Result<StoreOutcome> {
+        let DirUpload { file, root, dir } = *self;
+        file.end(be, written).map_err(|error| root.make_room(&dir, error))
     }
 }
 
-struct Leaving<'a> {
+struct DirDownload<'a> {
     path: PathBuf,
     reader: Reader,
-    /// Being given out, up to `at`.
+    /// The current piece, of which `at` bytes were returned.
     piece: Option<Piece>,
     at: usize,
     buffers: &'a Buffers,
 }
 
-impl Download for Leaving<'_> {
+impl Download for DirDownload<'_> {
     fn read(&mut self, be: &mut Backend, buf: &mut [u8]) -> Result<usize> {
         loop {
             if let Some(piece) = &self.piece {
-                let rest = piece.bytes().get(self.at..).unwrap_or_default();
+                let rest = &piece.bytes()[self.at..];
                 let len = rest.len().min(buf.len());
-                if let (Some(to), Some(from)) = (buf.get_mut(..len), rest.get(..len))
-                    && len > 0
-                {
-                    to.copy_from_slice(from);
+                if len > 0 {
+                    buf[..len].copy_from_slice(&rest[..len]);
                     self.at += len;
                     return Ok(len);
                 }

@@ -1,15 +1,15 @@
-//! Old WAL goes, as far as no base backup needs it.
+//! Removes old WAL that no base backup needs.
 //!
-//! What goes lies before a segment, whatever the timeline, as with pg_archivecleanup. History files
-//! stay: they are small, and without them nobody knows the way from one timeline to another. The
-//! oldest goes first (in an object store the oldest few hundred), of each file its manifest: after
-//! a crash nothing in the archive says that it has what it does not have, and the rest goes with
-//! the next run.
+//! All WAL before one segment is removed, on every timeline, as pg_archivecleanup does. History
+//! files stay: they are small, and without them no recovery finds the way from one timeline to
+//! another. The oldest file is removed first (in an object store, the oldest few hundred), and its
+//! manifest before the file. So after a crash every manifest has its file, and the next run removes
+//! the rest.
 //!
-//! Base backups that are known: those that Forebay made into this archive, which nothing here may
-//! cut; and those that others made, of which a `.backup` file tells that they once were. Who gives
-//! such a file's name as the cut says that it is the oldest one that still is; before a plain
-//! segment none may have been.
+//! Base backups are known in two ways. Forebay's own backups in this archive are listed: the cut
+//! must not remove WAL that they need. Backups of other programs leave a `.backup` file, which
+//! stays when the backup is deleted. If the cut is the name of such a file, that backup is taken to
+//! be the oldest one that still exists. If it is a segment, there must be no older `.backup` file.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -17,34 +17,34 @@ use forebay_aio::Backend;
 use forebay_format::SegmentSize;
 
 use super::inventory::{Inventory, Stored};
-use super::{Repository, StoreError};
-use crate::error::Result;
+use super::repository::Repository;
+use crate::error::{ArchiveError, Result};
 use crate::names::{Kind, WalName};
 
-/// A base backup, and the first WAL it needs.
+/// A base backup, and the first segment that it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NeededFrom {
     /// The backup.
     pub backup: String,
-    /// Name of the first segment it needs.
+    /// Name of the segment.
     pub first: String,
 }
 
-/// What goes, or went.
+/// The files that were removed, or that would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expired {
-    /// The cut: what goes is before it.
+    /// The cut: name of the first segment that stays.
     pub before: String,
-    /// WAL files that go, the oldest first.
+    /// The removed WAL files, the oldest first.
     pub files: Vec<WalName>,
-    /// Bytes stored of them.
+    /// Bytes of their stored files.
     pub bytes: u64,
 }
 
 impl Repository {
-    /// Removes what is before `cut`: the name of a segment or of a `.backup` file; None: before
-    /// everything that `needed` needs. With `dry_run` nothing is removed. `progress` is told how
-    /// many files of how many are gone.
+    /// Removes all WAL before `cut`, the name of a segment or of a `.backup` file; None: all that
+    /// no backup in `needed` needs. With `dry_run` nothing is removed. `progress` is called with
+    /// the number of removed files and their total.
     pub fn expire(
         &self,
         be: &mut Backend,
@@ -87,7 +87,7 @@ impl Repository {
         }
         dirs.sort();
         dirs.dedup();
-        self.depot().settle_removals(be, &dirs)?;
+        self.depot().sync_removals(be, &dirs)?;
         Ok(expired)
     }
 }
@@ -97,7 +97,7 @@ struct Cut {
     name: String,
 }
 
-/// Where to cut, or why not.
+/// Decides where to cut.
 fn decide(
     inventory: &Inventory,
     size: SegmentSize,
@@ -112,7 +112,7 @@ fn decide(
             let message = format!(
                 "base backup \"{backup}\" needs WAL from \"{first}\" on, which is no segment"
             );
-            return Err(StoreError::Option(message).into());
+            return Err(ArchiveError::Refused(message));
         };
         if oldest.is_none_or(|(before, _)| number < before) {
             oldest = Some((number, one));
@@ -121,29 +121,28 @@ fn decide(
     let Some(cut) = cut else {
         let Some((number, one)) = oldest else {
             let message = "there is no base backup in the archive: say with --before what may go";
-            return Err(StoreError::Option(message.to_owned()).into());
+            return Err(ArchiveError::refused(message));
         };
         return Ok(Cut { number, name: one.first.clone() });
     };
     let Some(number) = cut.number(size) else {
         let message = format!("\"{cut}\" is neither a segment nor a .backup file of this archive");
-        return Err(StoreError::Option(message).into());
+        return Err(ArchiveError::Refused(message));
     };
+    let segment = |name: &WalName| name.segment().expect("it has a number").to_owned();
     if let Some((first, one)) = oldest
         && first < number
     {
-        return Err(
-            StoreError::Needed { first: one.first.clone(), backup: one.backup.clone() }.into()
-        );
+        let (first, backup) = (one.first.clone(), one.backup.clone());
+        return Err(ArchiveError::Needed { first, backup });
     }
     if cut.kind() != Kind::Backup {
         let told = |stored: &&Stored| stored.name.kind() == Kind::Backup;
         let older = |stored: &&Stored| stored.name.number(size).is_some_and(|first| first < number);
         if let Some(stored) = inventory.files.iter().filter(told).find(older) {
-            let first = stored.name.segment().unwrap_or_default().to_owned();
-            return Err(StoreError::Needed { first, backup: stored.name.to_string() }.into());
+            let (first, backup) = (segment(&stored.name), stored.name.to_string());
+            return Err(ArchiveError::Needed { first, backup });
         }
     }
-    let name = cut.segment().unwrap_or_default().to_owned();
-    Ok(Cut { number, name })
+    Ok(Cut { number, name: segment(cut) })
 }

@@ -1,4 +1,5 @@
-//! A WAL file out of the archive: decrypted, decompressed, and compared with its manifest.
+//! Reads a WAL file from the archive: decrypts and decompresses it, and compares it with its
+//! manifest.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -11,29 +12,32 @@ use super::codec::{self, Codec, Compression};
 use super::depot::Download;
 use super::layout::LayoutKind;
 use super::manifest::Manifest;
+use super::repository::Repository;
 use super::seal::Key;
-use super::{Repository, StoreError};
 use crate::digest::{Digest, Hasher};
 use crate::error::{ArchiveError, Result};
 use crate::names::WalName;
 
-/// No WAL file is longer.
+/// Length limit of a WAL file.
 const LONGEST: u64 = 1 << 30;
-/// Bytes read at once.
+/// Bytes decoded at a time.
 const STEP: usize = 512 << 10;
 
-/// What came out of the archive.
+/// Receives a file piece by piece.
+type Sink<'s> = &'s mut dyn FnMut(&mut Backend, &[u8]) -> Result<()>;
+
+/// A file that was read from the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// Bytes.
+    /// Length of the WAL file in bytes.
     pub size: u64,
-    /// Their hash.
+    /// Hash of its contents.
     pub sha256: Digest,
-    /// The manifest they agree with; files that others put there have none.
+    /// The manifest that it matches. Files that other programs stored have none.
     pub manifest: Option<Manifest>,
 }
 
-/// What was read of a stored file.
+/// Lengths and hashes of a stored file and of the WAL file in it.
 pub(super) struct ReadBack {
     pub size: u64,
     pub sha256: Digest,
@@ -41,22 +45,22 @@ pub(super) struct ReadBack {
     pub stored_sha256: Digest,
 }
 
-/// What came out of a stored file so far.
+/// The part of a WAL file that was decoded.
 struct Decoded {
     size: u64,
-    /// None: it is stored as it is, and its hash is that of what is stored.
+    /// None: the file is stored unchanged, so the stored file's hash is its hash.
     hasher: Option<Hasher>,
 }
 
 /// A stored file that has no manifest.
-pub(super) struct Unlisted {
+pub(super) struct WithoutManifest {
     pub key: String,
     pub file: String,
     pub compression: Compression,
     pub sealed: bool,
 }
 
-/// Reads a stored file, and hashes it as it is stored. The backend is lent to whoever uses it.
+/// Reads a stored file and hashes it on the way. The sink uses the same backend between the reads.
 struct Reading<'a, 'b> {
     be: &'a RefCell<&'b mut Backend>,
     file: Box<dyn Download + 'a>,
@@ -68,109 +72,88 @@ impl Read for Reading<'_, '_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut be = self.be.borrow_mut();
         let got = self.file.read(&mut be, buf).map_err(io::Error::other)?;
-        self.hasher.update(buf.get(..got).unwrap_or_default());
+        self.hasher.update(buf.get(..got).expect("a read is not longer than its buffer"));
         self.size += got as u64;
         Ok(got)
     }
 }
 
 impl Repository {
-    /// Gives a file's bytes to `sink`, piece by piece. None: the archive is there and does not have
-    /// it. What `sink` got counts only if this succeeds.
+    /// Gives the contents of a WAL file to `sink`, piece by piece. They are valid only if this
+    /// succeeds. None: the archive exists and does not have the file.
     pub fn fetch(
         &self,
         be: &mut Backend,
         name: &WalName,
-        sink: &mut dyn FnMut(&mut Backend, &[u8]) -> Result<()>,
+        sink: Sink<'_>,
     ) -> Result<Option<Fetched>> {
-        let marker = self.ascertain(be)?;
+        let marker = self.require_marker(be)?;
         if let Some(manifest) = self.manifest(be, marker.layout, name)? {
-            return self.fetch_listed(be, marker.layout, name, manifest, sink).map(Some);
+            return self.fetch_with_manifest(be, marker.layout, name, manifest, sink).map(Some);
         }
-        if let Some(found) = self.unlisted(be, marker.layout, name)? {
-            return self.fetch_unlisted(be, name, &found, sink).map(Some);
+        if let Some(found) = self.without_manifest(be, marker.layout, name)? {
+            let codec = self.codec_of(&found)?;
+            let read = self.read_back(be, name, &found.key, codec, LONGEST, sink)?;
+            let ReadBack { size, sha256, .. } = read.ok_or_else(|| self.missing(&found.key))?;
+            return Ok(Some(Fetched { size, sha256, manifest: None }));
         }
-        // It was not there; but was the archive, all the while?
-        self.ascertain(be)?;
+        // The file is absent only if the archive still exists.
+        self.require_marker(be)?;
         Ok(None)
     }
 
-    fn fetch_listed(
+    fn fetch_with_manifest(
         &self,
         be: &mut Backend,
         layout: LayoutKind,
         name: &WalName,
         manifest: Manifest,
-        sink: &mut dyn FnMut(&mut Backend, &[u8]) -> Result<()>,
+        sink: Sink<'_>,
     ) -> Result<Fetched> {
         let key = format!("{}{}", layout.dir(name.as_str()), manifest.stored);
         let read = self.read_back(be, name, &key, manifest.codec, manifest.size, sink)?;
-        let Some(read) = read else {
-            return Err(StoreError::Missing { file: self.depot.describe(&key) }.into());
-        };
-        let damaged =
-            |reason: String| StoreError::Damaged { file: self.depot.describe(&key), reason };
-        if read.size != manifest.size {
+        let ReadBack { size, sha256, .. } = read.ok_or_else(|| self.missing(&key))?;
+        if size != manifest.size {
+            let reason = format!("it holds {size} bytes, but was archived with {}", manifest.size);
+            return Err(self.damaged(&key, reason));
+        }
+        if sha256 != manifest.sha256 {
+            let expected = manifest.sha256;
             let reason =
-                format!("it holds {} bytes, but was archived with {}", read.size, manifest.size);
-            return Err(damaged(reason).into());
+                format!("its contents have SHA-256 {sha256}, but were archived with {expected}");
+            return Err(self.damaged(&key, reason));
         }
-        if read.sha256 != manifest.sha256 {
-            let reason = format!(
-                "its contents have SHA-256 {}, but were archived with {}",
-                read.sha256, manifest.sha256
-            );
-            return Err(damaged(reason).into());
-        }
-        Ok(Fetched { size: read.size, sha256: read.sha256, manifest: Some(manifest) })
+        Ok(Fetched { size, sha256, manifest: Some(manifest) })
     }
 
-    fn fetch_unlisted(
-        &self,
-        be: &mut Backend,
-        name: &WalName,
-        found: &Unlisted,
-        sink: &mut dyn FnMut(&mut Backend, &[u8]) -> Result<()>,
-    ) -> Result<Fetched> {
-        let codec = self.codec_of(found)?;
-        let read = self.read_back(be, name, &found.key, codec, LONGEST, sink)?;
-        let Some(read) = read else {
-            return Err(StoreError::Missing { file: self.depot.describe(&found.key) }.into());
-        };
-        Ok(Fetched { size: read.size, sha256: read.sha256, manifest: None })
-    }
-
-    /// The codec of a file that has no manifest: its ending says it, but for the key.
-    pub(super) fn codec_of(&self, found: &Unlisted) -> Result<Codec> {
+    /// The codec of a file that has no manifest. Its ending does not tell the key.
+    pub(super) fn codec_of(&self, found: &WithoutManifest) -> Result<Codec> {
         let key = match (&self.options.key, found.sealed) {
             (_, false) => None,
             (Some(key), true) => Some(key.id()),
-            (None, true) => {
-                let file = self.depot.describe(&found.key);
-                return Err(StoreError::NoKey { file, key: None }.into());
-            }
+            (None, true) => return Err(self.no_key(&found.key, None)),
         };
         Ok(Codec { compression: found.compression, key })
     }
 
-    /// A stored file of this name that has no manifest.
-    pub(super) fn unlisted(
+    /// Looks for a stored file of this name, without a manifest.
+    pub(super) fn without_manifest(
         &self,
         be: &mut Backend,
         layout: LayoutKind,
         name: &WalName,
-    ) -> Result<Option<Unlisted>> {
+    ) -> Result<Option<WithoutManifest>> {
         let dir = layout.dir(name.as_str());
         let found = self.depot.find(be, &format!("{dir}{name}"), &Codec::ENDINGS)?;
         Ok(found.map(|key| {
-            let file = key.get(dir.len()..).unwrap_or_default().to_owned();
-            let (compression, sealed) =
-                Codec::of_ending(file.get(name.as_str().len()..).unwrap_or_default());
-            Unlisted { key, file, compression, sealed }
+            let file = key.strip_prefix(&dir).expect("a key begins with its directory").to_owned();
+            let ending = file.strip_prefix(name.as_str()).expect("and goes on with the name");
+            let (compression, sealed) = Codec::of_ending(ending);
+            WithoutManifest { key, file, compression, sealed }
         }))
     }
 
-    /// Reads a stored file to its end; at most `most` bytes come out of it. None: it is not there.
+    /// Reads and decodes a stored file, which may hold at most `most` bytes. None: there is none.
     pub(super) fn read_back(
         &self,
         be: &mut Backend,
@@ -178,7 +161,7 @@ impl Repository {
         key: &str,
         codec: Codec,
         most: u64,
-        sink: &mut dyn FnMut(&mut Backend, &[u8]) -> Result<()>,
+        sink: Sink<'_>,
     ) -> Result<Option<ReadBack>> {
         let secret = self.key_for(key, codec.key)?;
         let Some(file) = self.depot.open(be, key)? else { return Ok(None) };
@@ -200,7 +183,7 @@ impl Repository {
         key: &str,
         (codec, secret, most): (Codec, Option<&Key>, u64),
         decoded: &mut Decoded,
-        sink: &mut dyn FnMut(&mut Backend, &[u8]) -> Result<()>,
+        sink: Sink<'_>,
     ) -> Result<()> {
         let failed = |error: io::Error| self.reading_failed(key, error);
         let be = reading.be;
@@ -215,11 +198,10 @@ impl Repository {
             if got == 0 {
                 break;
             }
-            let bytes = buf.get(..got).unwrap_or_default();
+            let bytes = buf.get(..got).expect("a read is not longer than its buffer");
             decoded.size += got as u64;
             if decoded.size > most {
-                let reason = format!("it holds more than {most} bytes");
-                return Err(StoreError::Damaged { file: self.depot.describe(key), reason }.into());
+                return Err(self.damaged(key, format!("it holds more than {most} bytes")));
             }
             if let Some(hasher) = &mut decoded.hasher {
                 hasher.update(bytes);
@@ -227,18 +209,12 @@ impl Repository {
             sink(&mut be.borrow_mut(), bytes)?;
         }
         drop(decoder);
-        // What is behind the end of what was compressed belongs to the stored file all the same.
+        // Bytes after the end of the compressed data belong to the stored file, too.
         io::copy(reading, &mut io::sink()).map(drop).map_err(failed)
     }
 
-    /// Errors of the place come through decoders as they are; the rest is damage.
+    /// The depot's errors pass through the decoders unchanged; all others mean damage.
     fn reading_failed(&self, key: &str, error: io::Error) -> ArchiveError {
-        match error.downcast::<ArchiveError>() {
-            Ok(own) => own,
-            Err(other) => {
-                StoreError::Damaged { file: self.depot.describe(key), reason: other.to_string() }
-                    .into()
-            }
-        }
+        error.downcast().unwrap_or_else(|other| self.damaged(key, other.to_string()))
     }
 }

@@ -1,4 +1,4 @@
-//! What an archive holds, by the names of its files.
+//! Lists what an archive holds, by the names of its files.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -7,62 +7,62 @@ use std::collections::BTreeMap;
 use forebay_aio::Backend;
 use forebay_format::SegmentSize;
 
-use super::Repository;
 use super::depot::BACKUPS;
 use super::layout::{Entry, LayoutKind};
 use super::manifest::Marker;
+use super::repository::Repository;
 use crate::error::Result;
 use crate::names::{Kind, WalName};
 
-/// A file of the archive.
+/// A WAL file in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// The WAL file.
+    /// Its name.
     pub name: WalName,
-    /// Keys and bytes of what is stored under the name. More than one is too many.
+    /// Keys and lengths in bytes of its stored files. More than one is a mistake.
     pub files: Vec<(String, u64)>,
-    /// Key of the manifest, if there is one.
+    /// Key of its manifest, if there is one.
     pub manifest: Option<String>,
 }
 
 /// What an archive holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
-    /// How it is laid out.
+    /// Its layout.
     pub layout: LayoutKind,
-    /// Whose WAL it is.
+    /// System identifier of the cluster whose WAL it holds.
     pub system: Option<u64>,
-    /// Its files, in the order in which WAL files are archived.
+    /// Its WAL files, in the order in which they are archived.
     pub files: Vec<Stored>,
-    /// Files that were being stored, or still are: key and bytes.
+    /// Files that are being stored, or that a dead process left: key and length in bytes.
     pub temporary: Vec<(String, u64)>,
-    /// Files that are not of an archive: key and bytes.
+    /// Files that do not belong to an archive: key and length in bytes.
     pub foreign: Vec<(String, u64)>,
-    /// Bytes of a segment, as the first that could be asked said it.
+    /// Length of a segment, if any segment tells.
     pub segment_size: Option<SegmentSize>,
 }
 
-/// Segments of a timeline that follow each other.
+/// Consecutive segments of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineRange {
     /// The timeline.
     pub timeline: u32,
-    /// The first one's number.
+    /// Number of the first segment.
     pub first: u64,
-    /// The last one's number.
+    /// Number of the last segment.
     pub last: u64,
-    /// Bytes stored.
+    /// Bytes of the stored files.
     pub bytes: u64,
 }
 
 impl Repository {
-    /// What is there.
+    /// Lists the archive.
     pub fn inventory(&self, be: &mut Backend) -> Result<Inventory> {
-        let Marker { layout, system, .. } = self.ascertain(be)?;
+        let Marker { layout, system, .. } = self.require_marker(be)?;
         let mut files: BTreeMap<WalName, Stored> = BTreeMap::new();
         let (mut temporary, mut foreign) = (Vec::new(), Vec::new());
         for object in self.depot.list(be, layout.root())? {
-            if object.key == Marker::NAME || is_elsewhere(&object.key) {
+            if object.key == Marker::NAME || is_of_backup(&object.key) {
                 continue;
             }
             match layout.classify(&object.key) {
@@ -81,7 +81,7 @@ impl Repository {
         Ok(inventory)
     }
 
-    /// The first segment's manifest says it; else the length of an uncompressed one.
+    /// The length of a segment, from the first segment's manifest or else from an uncompressed one.
     fn segment_size(&self, be: &mut Backend, inventory: &Inventory) -> Result<Option<SegmentSize>> {
         let segments = || inventory.files.iter().filter(|stored| stored.name.is_whole());
         if let Some(stored) = segments().find(|stored| stored.manifest.is_some())
@@ -104,20 +104,20 @@ fn entry(files: &mut BTreeMap<WalName, Stored>, name: WalName) -> &mut Stored {
     files.entry(name).or_insert(empty)
 }
 
-/// Base backups have their own.
-fn is_elsewhere(key: &str) -> bool {
+/// Whether the file belongs to a base backup.
+fn is_of_backup(key: &str) -> bool {
     key.strip_prefix(BACKUPS).is_some_and(|rest| rest.starts_with('/'))
 }
 
 impl Stored {
-    /// Bytes stored.
+    /// Bytes of its stored files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, bytes)| bytes).sum()
     }
 }
 
 impl Inventory {
-    /// Runs of segments without a gap, by timeline and number.
+    /// Ranges of segments without a gap, by timeline and number.
     pub fn ranges(&self) -> Vec<TimelineRange> {
         let Some(size) = self.segment_size else { return Vec::new() };
         let mut ranges: Vec<TimelineRange> = Vec::new();
@@ -135,15 +135,8 @@ impl Inventory {
         ranges
     }
 
-    /// Bytes of all its files.
+    /// Bytes of all stored WAL files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(Stored::bytes).sum()
-    }
-
-    /// Whether a segment is there.
-    pub fn has(&self, timeline: u32, number: u64) -> bool {
-        self.ranges()
-            .iter()
-            .any(|range| range.timeline == timeline && (range.first..=range.last).contains(&number))
     }
 }

@@ -1,22 +1,22 @@
-//! Where in an archive a file lies.
+//! Under which key an archive stores a file.
 //!
 //! | Layout | Stored file | Manifest |
 //! |---|---|---|
 //! | plain | `NAME`, `NAME.zst` ... | `NAME.manifest` |
 //! | hashed | `wal/HH/NAME`, `wal/HH/NAME.zst` ... | `wal/HH/NAME.manifest` |
 //!
-//! Plain is what `cp`, restore commands of others and pg_archivecleanup understand. Hashed spreads
-//! the files over 256 directories, `HH` being the first byte of the name's SHA-256. The archive's
-//! own file, and what lies under `backups/`, is the same in both.
+//! `cp`, other restore commands and pg_archivecleanup understand the plain layout. The hashed one
+//! spreads the files over 256 directories: `HH` is the first byte of the name's SHA-256. The marker
+//! file and the base backups under `backups/` have the same place in both.
 
 use super::codec::Codec;
 use crate::digest::Digest;
+use crate::durable_dir::TEMPORARY;
 use crate::names::WalName;
-use crate::place::TEMPORARY;
 
 /// Ending of a manifest's name.
-pub(crate) const MANIFEST: &str = ".manifest";
-/// Where the hashed layout keeps WAL.
+pub(super) const MANIFEST: &str = ".manifest";
+/// Directory of the WAL files in the hashed layout.
 const WAL: &str = "wal/";
 
 /// The layouts.
@@ -25,7 +25,7 @@ pub enum LayoutKind {
     /// All files in one directory, under their own names.
     #[default]
     Plain,
-    /// Spread over directories.
+    /// Files spread over 256 directories.
     Hashed,
 }
 
@@ -38,14 +38,13 @@ impl LayoutKind {
         }
     }
 
-    /// By its name.
+    /// Parses a name.
     pub fn by_name(name: &str) -> Option<LayoutKind> {
         [LayoutKind::Plain, LayoutKind::Hashed].into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Beginning of the keys of all that belongs to this file: its directory, with a slash, or
-    /// nothing.
-    pub(crate) fn dir(self, name: &str) -> String {
+    /// The directory of a WAL file and its manifest: empty, or with a slash at the end.
+    pub(super) fn dir(self, name: &str) -> String {
         match self {
             LayoutKind::Plain => String::new(),
             LayoutKind::Hashed => {
@@ -55,21 +54,21 @@ impl LayoutKind {
         }
     }
 
-    /// Key of the manifest.
-    pub(crate) fn manifest(self, name: &str) -> String {
+    /// Key of the manifest of a WAL file.
+    pub(super) fn manifest(self, name: &str) -> String {
         format!("{}{name}{MANIFEST}", self.dir(name))
     }
 
-    /// Where all WAL lies: the prefix to list.
-    pub(crate) fn root(self) -> &'static str {
+    /// The prefix of the keys of all WAL files.
+    pub(super) fn root(self) -> &'static str {
         match self {
             LayoutKind::Plain => "",
             LayoutKind::Hashed => WAL,
         }
     }
 
-    /// What lies under this key.
-    pub(crate) fn classify(self, key: &str) -> Entry {
+    /// What is stored under a key.
+    pub(super) fn classify(self, key: &str) -> Entry {
         let (dir, file) = key
             .rsplit_once('/')
             .map_or(("", key), |(_, file)| key.split_at(key.len() - file.len()));
@@ -96,16 +95,16 @@ impl LayoutKind {
     }
 }
 
-/// What lies under a key.
+/// What is stored under a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(super) enum Entry {
     /// A stored WAL file, perhaps compressed or encrypted.
     Stored(WalName),
     /// The manifest of one.
     Manifest(WalName),
-    /// Something that is being stored, or was when its process ended.
+    /// A file that is being stored, or that a dead process left behind.
     Temporary,
-    /// Not of an archive.
+    /// Not a file of an archive.
     Foreign,
 }
 
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_has_one_place() {
+    fn each_file_has_one_key() {
         let name = "000000010000000000000003";
         for layout in [LayoutKind::Plain, LayoutKind::Hashed] {
             let dir = layout.dir(name);

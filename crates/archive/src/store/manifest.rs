@@ -1,24 +1,25 @@
-//! What a stored file is, and what the archive itself is.
+//! Manifests of stored files, and the marker file of an archive.
 //!
-//! The manifest `NAME.manifest` lies beside the stored file. It is made last, when the file is
-//! durable, and never replaced: once it is there, the file has been stored. So it decides between
-//! several that store one name at the same time.
+//! The manifest `NAME.manifest` lies beside the stored file. It is stored last, when the file is
+//! durable, and never replaced: once it exists, the file has been stored. So it decides between
+//! writers that store one name at the same time.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::codec::{Codec, Compression};
 use super::layout::LayoutKind;
 use super::seal::KeyId;
-use super::text::{Lines, TextError, Writer, number, unhex};
+use super::text::{Lines, Writer, number, unhex};
 use crate::digest::Digest;
+use crate::error::ManifestError;
 
 const FILE_TITLE: &str = "forebay archive manifest 1";
 const ARCHIVE_TITLE: &str = "forebay archive 1";
 
-/// What a file says of itself, as far as it does: history files and such say nothing.
+/// What a WAL file says about itself. History and backup files say nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Origin {
-    /// The cluster.
+pub struct WalOrigin {
+    /// The cluster's system identifier.
     pub system: Option<u64>,
     /// The timeline.
     pub timeline: Option<u32>,
@@ -26,31 +27,31 @@ pub struct Origin {
     pub segment_size: Option<u32>,
 }
 
-/// What a stored file is.
+/// The manifest of a stored file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// The WAL file's name.
     pub name: String,
-    /// Its bytes.
+    /// Its length in bytes.
     pub size: u64,
-    /// SHA-256 of them.
+    /// SHA-256 of its contents.
     pub sha256: Digest,
-    /// Name of the stored file, which lies beside this one.
+    /// Name of the stored file, which lies beside the manifest.
     pub stored: String,
-    /// Bytes of the stored file.
+    /// Length of the stored file in bytes.
     pub stored_size: u64,
-    /// SHA-256 of them.
+    /// SHA-256 of its contents.
     pub stored_sha256: Digest,
     /// How it was compressed and encrypted.
     pub codec: Codec,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: WalOrigin,
     /// When it was archived, in seconds since 1970.
     pub archived: u64,
 }
 
 impl Manifest {
-    /// As it is stored.
+    /// The text, without its authentication.
     pub(super) fn to_text(&self) -> Writer {
         let sealed = self.codec.key.map(|key| format!("xchacha20poly1305 {key}"));
         Writer::new(FILE_TITLE)
@@ -68,8 +69,8 @@ impl Manifest {
             .line("archived", self.archived)
     }
 
-    /// Reads one.
-    pub fn parse(bytes: &[u8]) -> Result<Manifest, TextError> {
+    /// Parses a manifest; its authentication is not checked.
+    pub fn parse(bytes: &[u8]) -> Result<Manifest, ManifestError> {
         let lines = Lines::parse(FILE_TITLE, bytes)?;
         let plain = |text: &str| (!text.contains(['/', '\0'])).then(|| text.to_owned());
         let key = |text: &str| match text.split_once(' ') {
@@ -87,7 +88,7 @@ impl Manifest {
                 compression: lines.value("compression", Compression::by_name)?,
                 key: lines.value("encryption", key)?,
             },
-            origin: Origin {
+            origin: WalOrigin {
                 system: lines.read("system", number)?,
                 timeline: lines.read("timeline", number)?,
                 segment_size: lines.read("segment-size", number)?,
@@ -97,19 +98,20 @@ impl Manifest {
     }
 }
 
-/// The key that a line `auth` names.
+/// Id of the key in an `auth` entry.
 fn signer(text: &str) -> Option<KeyId> {
     text.split(' ').nth(1).and_then(unhex).map(KeyId)
 }
 
-/// What an archive is: the file `forebay-archive` at its root, made by the first push.
+/// The marker file `forebay-archive` at the root of an archive, which says what the archive is. The
+/// first push creates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
-    /// Where its files lie.
+    /// The layout of the archive.
     pub layout: LayoutKind,
-    /// Whose WAL it holds.
+    /// System identifier of the cluster whose WAL it holds.
     pub system: Option<u64>,
-    /// The key that authenticates it, and that new files are encrypted with.
+    /// Id of the key that authenticates it and encrypts new files.
     pub key: Option<KeyId>,
 }
 
@@ -117,15 +119,15 @@ impl Marker {
     /// Name of the file.
     pub const NAME: &str = "forebay-archive";
 
-    /// As it is stored.
+    /// The text, without its authentication.
     pub(super) fn to_text(self) -> Writer {
         Writer::new(ARCHIVE_TITLE)
             .line("layout", self.layout.name())
             .optional("system", self.system)
     }
 
-    /// Reads one.
-    pub fn parse(bytes: &[u8]) -> Result<Marker, TextError> {
+    /// Parses a marker file; its authentication is not checked.
+    pub fn parse(bytes: &[u8]) -> Result<Marker, ManifestError> {
         let lines = Lines::parse(ARCHIVE_TITLE, bytes)?;
         Ok(Marker {
             layout: lines.value("layout", LayoutKind::by_name)?,
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_says_what_it_was_told() {
+    fn a_manifest_is_read_as_it_was_written() {
         for key in [None, Some(KeyId([1, 2, 3, 4, 5, 6, 7, 0xff]))] {
             let manifest = Manifest {
                 name: "000000010000000000000003".to_owned(),
@@ -151,7 +153,7 @@ mod tests {
                 stored_size: 12_345,
                 stored_sha256: Digest::of(b"b"),
                 codec: Codec { compression: Compression::Zstd(5), key },
-                origin: Origin {
+                origin: WalOrigin {
                     system: Some(u64::MAX),
                     timeline: Some(1),
                     segment_size: Some(16 << 20),
@@ -165,13 +167,13 @@ mod tests {
             let escaping = Manifest { stored: "../x".to_owned(), ..manifest };
             assert!(matches!(
                 Manifest::parse(escaping.to_text().finish().as_bytes()),
-                Err(TextError::Invalid { word: "stored", .. })
+                Err(ManifestError::Invalid { word: "stored", .. })
             ));
         }
     }
 
     #[test]
-    fn an_archive_says_what_it_is() {
+    fn a_marker_is_read_as_it_was_written() {
         for system in [None, Some(5)] {
             for layout in [LayoutKind::Plain, LayoutKind::Hashed] {
                 let marker = Marker { layout, system, key: None };

@@ -1,13 +1,16 @@
-//! A WAL file into the archive.
+//! Stores a WAL file in the archive.
 //!
 //! ```text
-//!   manifest there? ── yes ──▶ hash the file ──▶ the same? sync the stored copy: Identical. Else: Different
-//!        │ no
-//!   stored file there? ── yes ──▶ hash both ──▶ the same? sync it, store the manifest. Else: Different
-//!        │ no
-//!   read, hash, compress, encrypt, store, sync ──▶ its name is taken meanwhile? as above
+//!   is there a manifest?
+//!        │ no        └─ yes ──▶ hash the file ──▶ same contents? sync the stored copy: Identical
+//!        │                                        else Different
+//!   is there a stored file?
+//!        │ no        └─ yes ──▶ hash both ──▶ same contents? sync it, store the manifest
+//!        │                                    else Different
+//!   read, hash, compress, encrypt, store, sync ──▶ name taken meanwhile? as above
 //!        │
-//!   store the manifest ──▶ there is one meanwhile? The same contents: Identical; else Different; ours goes
+//!   store the manifest ──▶ another one is there meanwhile? our stored file is removed;
+//!                          same contents: Identical, else Different
 //! ```
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
@@ -19,30 +22,30 @@ use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 
 use super::codec::{Codec, Encoder};
 use super::depot::Upload;
-use super::fetch::{ReadBack, Unlisted};
+use super::fetch::{ReadBack, WithoutManifest};
 use super::layout::LayoutKind;
-use super::manifest::{Manifest, Marker, Origin};
-use super::{Repository, StoreError};
+use super::manifest::{Manifest, Marker, WalOrigin};
+use super::repository::Repository;
 use crate::digest::{Digest, Hasher};
+use crate::durable_dir::StoreOutcome;
 use crate::error::{ArchiveError, Result};
 use crate::module::Archived;
 use crate::pipe::Piece;
-use crate::place::Placed;
 use crate::source::Source;
 
-/// Attempts at a file that others store and take away meanwhile.
-const MOST_TURNS: usize = 3;
+/// Attempts to store a file that others store and remove at the same time.
+const MOST_ATTEMPTS: usize = 3;
 
-/// A file that was written, and its hashes.
+/// A stored file that was written.
 struct Written {
-    placed: Placed,
+    outcome: StoreOutcome,
     size: u64,
     sha256: Digest,
 }
 
 impl Repository {
-    /// Stores a file; when it returns Ok, the archive has it durably. `system` is the cluster it is
-    /// of, where the file itself does not say.
+    /// Stores a file durably. `system` is its cluster's system identifier, unless the file itself
+    /// tells.
     pub fn put(
         &self,
         be: &mut Backend,
@@ -60,7 +63,7 @@ impl Repository {
         source: &mut Source,
         system: Option<u64>,
     ) -> Result<Archived> {
-        // The first piece tells whose it is, before anything is made.
+        // The first piece tells the cluster. It is checked before anything is created.
         let mut first = source.next(be)?;
         let system = source.facts().map(|facts| facts.system_id).or(system);
         let marker = self.prepare(be, system, &source.path().to_string_lossy())?;
@@ -71,46 +74,43 @@ impl Repository {
         };
         let key =
             format!("{}{}{}", layout.dir(source.name().as_str()), source.name(), codec.ending());
-        for turn in 0..MOST_TURNS {
+        for attempt in 0..MOST_ATTEMPTS {
             if let Some(manifest) = self.manifest(be, layout, source.name())? {
                 drain(be, source, first.take())?;
                 return self.same(be, layout, source, &manifest);
             }
-            if self.tidies && turn == 0 {
-                self.tidy(be, &layout.dir(source.name().as_str()));
+            if self.cleans_first && attempt == 0 {
+                self.clean_beside(be, &layout.dir(source.name().as_str()));
             }
-            let found = match self.unlisted(be, layout, source.name())? {
+            let found = match self.without_manifest(be, layout, source.name())? {
                 Some(found) => found,
                 None => {
-                    if turn > 0 {
+                    if attempt > 0 {
                         source.rewind(be);
                     }
-                    self.check_not_in_the_clear(&marker)?;
+                    self.check_encrypts(&marker)?;
                     let written = self.write(be, source, first.take(), codec, &key)?;
-                    if written.placed == Placed::Stored {
-                        return self.enlist(be, layout, source, system, codec, &written);
+                    if written.outcome == StoreOutcome::Stored {
+                        return self.store_manifest(be, layout, source, system, codec, &written);
                     }
                     let file = format!("{}{}", source.name(), codec.ending());
                     let (compression, sealed) = (codec.compression, codec.key.is_some());
-                    Unlisted { key: key.clone(), file, compression, sealed }
+                    WithoutManifest { key: key.clone(), file, compression, sealed }
                 }
             };
             drain(be, source, first.take())?;
             if let Some(archived) = self.adopt(be, layout, source, system, &found)? {
                 return Ok(archived);
             }
-            // Somebody stored it, lost to another one, and took it away.
+            // Another writer stored the file, found another manifest, and removed its file.
         }
-        Err(StoreError::Missing { file: self.depot.describe(&key) }.into())
+        Err(self.missing(&key))
     }
 
     /// Refuses to store unencrypted files in an archive that was begun with a key.
-    fn check_not_in_the_clear(&self, marker: &Marker) -> Result<()> {
+    fn check_encrypts(&self, marker: &Marker) -> Result<()> {
         match (marker.key, &self.options.key) {
-            (Some(key), None) => {
-                let file = self.depot.describe(Marker::NAME);
-                Err(StoreError::NoKey { file, key: Some(key) }.into())
-            }
+            (Some(key), None) => Err(self.no_key(Marker::NAME, Some(key))),
             _ => Ok(()),
         }
     }
@@ -131,28 +131,24 @@ impl Repository {
         };
         let mut upload = self.depot.create(be, key)?;
         let copied = match encoder {
-            None => copy(be, source, first, upload.as_mut()).map(|()| (source.len(), None)),
-            Some(encoder) => {
-                encode(be, source, first, upload.as_mut(), encoder).map(|(n, hash)| (n, Some(hash)))
+            None => copy(be, source, first, upload.as_mut()),
+            Some(encoder) => encode(be, source, first, upload.as_mut(), encoder),
+        };
+        match copied.and_then(|copied| source.check_stop().map(|()| copied)) {
+            Ok((size, sha256)) => {
+                let outcome = upload.finish(be, Ok(()))?;
+                Ok(Written { outcome, size, sha256 })
             }
-        };
-        let copied = copied.and_then(|copied| source.check_stop().map(|()| copied));
-        let (so_far, copied) = match copied {
-            Ok(copied) => (Ok(()), Some(copied)),
-            Err(error) => (Err(error), None),
-        };
-        let placed = upload.finish(be, so_far)?;
-        let (size, hash) = copied.unwrap_or_default();
-        let sha256 = match hash {
-            Some(hash) => hash,
-            None => raw_digest(source)?,
-        };
-        Ok(Written { placed, size, sha256 })
+            Err(error) => match upload.finish(be, Err(error)) {
+                Err(error) => Err(error),
+                Ok(_) => unreachable!("an upload that failed is not stored"),
+            },
+        }
     }
 
-    /// Stores the manifest of a file that was just stored, by this one; unless somebody else's is
+    /// Stores the manifest of a file that this process has just stored, unless another writer's is
     /// there already.
-    fn enlist(
+    fn store_manifest(
         &self,
         be: &mut Backend,
         layout: LayoutKind,
@@ -164,12 +160,11 @@ impl Repository {
         let manifest = describe(source, system, codec, written.size, written.sha256)?;
         let key = layout.manifest(source.name().as_str());
         match self.store_text(be, &key, manifest.to_text())? {
-            Placed::Stored => Ok(Archived::Stored),
-            Placed::Exists => {
+            StoreOutcome::Stored => Ok(Archived::Stored),
+            StoreOutcome::Exists => {
                 let winner = self.winner(be, layout, source)?;
                 if winner.stored != manifest.stored {
-                    // Nobody was told of it, and the manifest says that another one is the file of
-                    // this name.
+                    // Our file was not acknowledged, and the manifest names another one.
                     let dir = layout.dir(source.name().as_str());
                     self.depot.remove(be, &format!("{dir}{}", manifest.stored))?;
                 }
@@ -178,19 +173,19 @@ impl Repository {
         }
     }
 
-    /// A stored file without a manifest: left by a crash, or put there by somebody else. It gets
-    /// one if it is the same. None: it is gone.
+    /// Stores the manifest of a file without one, if its contents are the same. A crash or another
+    /// program left it. None: it is gone.
     fn adopt(
         &self,
         be: &mut Backend,
         layout: LayoutKind,
         source: &Source,
         system: Option<u64>,
-        found: &Unlisted,
+        found: &WithoutManifest,
     ) -> Result<Option<Archived>> {
         let codec = self.codec_of(found)?;
-        // First, so that what is read comes from the medium.
-        if !self.depot.settle(be, &found.key)? {
+        // Before it is read, so that it is read from the medium.
+        if !self.depot.make_durable(be, &found.key)? {
             return Ok(None);
         }
         let read =
@@ -203,22 +198,22 @@ impl Repository {
         manifest.stored.clone_from(&found.file);
         let key = layout.manifest(source.name().as_str());
         match self.store_text(be, &key, manifest.to_text())? {
-            Placed::Stored => Ok(Some(Archived::Identical)),
-            Placed::Exists => {
+            StoreOutcome::Stored => Ok(Some(Archived::Identical)),
+            StoreOutcome::Exists => {
                 let winner = self.winner(be, layout, source)?;
                 self.same(be, layout, source, &winner).map(Some)
             }
         }
     }
 
-    /// The manifest that was first.
+    /// The manifest that was stored first.
     fn winner(&self, be: &mut Backend, layout: LayoutKind, source: &Source) -> Result<Manifest> {
-        let key = layout.manifest(source.name().as_str());
-        let vanished = || StoreError::Missing { file: self.depot.describe(&key) };
-        Ok(self.manifest(be, layout, source.name())?.ok_or_else(vanished)?)
+        let missing = || self.missing(&layout.manifest(source.name().as_str()));
+        self.manifest(be, layout, source.name())?.ok_or_else(missing)
     }
 
-    /// The archive says that it has this file: if so, it is made sure that it has it durably.
+    /// Compares the file with a manifest in the archive. If the contents are the same, makes the
+    /// stored copy durable.
     fn same(
         &self,
         be: &mut Backend,
@@ -229,20 +224,14 @@ impl Repository {
         let key = format!("{}{}", layout.dir(&manifest.name), manifest.stored);
         self.check_sealed(&key, manifest.codec.key)?;
         self.compare(source, &key, manifest.size, manifest.sha256)?;
-        let size = self.depot.size(be, &key)?;
-        let damaged = |reason| StoreError::Damaged { file: self.depot.describe(&key), reason };
-        match size {
-            None => return Err(StoreError::Missing { file: self.depot.describe(&key) }.into()),
-            Some(size) if size != manifest.stored_size => {
-                let stored = manifest.stored_size;
-                return Err(
-                    damaged(format!("it has {size} bytes, but was stored with {stored}")).into()
-                );
-            }
-            Some(_) => {}
+        let (size, stored) = (self.depot.size(be, &key)?, manifest.stored_size);
+        let size = size.ok_or_else(|| self.missing(&key))?;
+        if size != stored {
+            let reason = format!("it has {size} bytes, but was stored with {stored}");
+            return Err(self.damaged(&key, reason));
         }
-        self.depot.settle(be, &key)?;
-        self.depot.settle(be, &layout.manifest(&manifest.name))?;
+        self.depot.make_durable(be, &key)?;
+        self.depot.make_durable(be, &layout.manifest(&manifest.name))?;
         Ok(Archived::Identical)
     }
 
@@ -256,7 +245,7 @@ impl Repository {
     }
 }
 
-/// Reads what is left of a file, for its hash.
+/// Reads the rest of a file, for its hash.
 fn drain(be: &mut Backend, source: &mut Source, first: Option<Piece>) -> Result<()> {
     if let Some(piece) = first {
         source.give_back(piece.buf);
@@ -264,7 +253,7 @@ fn drain(be: &mut Backend, source: &mut Source, first: Option<Piece>) -> Result<
     source.read_to_end(be).map(drop)
 }
 
-/// The first piece, if it was not read yet.
+/// The first piece, which is read unless it was already.
 fn or_next(be: &mut Backend, source: &mut Source, first: Option<Piece>) -> Result<Option<Piece>> {
     match first {
         Some(piece) => Ok(Some(piece)),
@@ -272,22 +261,22 @@ fn or_next(be: &mut Backend, source: &mut Source, first: Option<Piece>) -> Resul
     }
 }
 
-/// Stores a file as it is.
+/// Stores a file unchanged. Returns its length and hash.
 fn copy(
     be: &mut Backend,
     source: &mut Source,
     first: Option<Piece>,
     upload: &mut dyn Upload,
-) -> Result<()> {
+) -> Result<(u64, Digest)> {
     let mut next = or_next(be, source, first)?;
     while let Some(piece) = next {
         upload.put(be, piece.buf, piece.len)?;
         next = source.next(be)?;
     }
-    Ok(())
+    Ok((source.len(), raw_digest(source)?))
 }
 
-/// Stores a file compressed or encrypted; bytes and hash of that.
+/// Stores a file compressed or encrypted. Returns the length and hash of the stored file.
 fn encode(
     be: &mut Backend,
     source: &mut Source,
@@ -315,6 +304,7 @@ fn encode(
     Ok((size, hasher.finish()))
 }
 
+/// The hash of a file that was read to its end.
 fn raw_digest(source: &Source) -> Result<Digest> {
     source.digest().ok_or_else(|| ArchiveError::Vanished { file: source.path().to_path_buf() })
 }
@@ -328,7 +318,7 @@ fn describe(
 ) -> Result<Manifest> {
     let name = source.name().to_string();
     let facts = source.facts();
-    let origin = Origin {
+    let origin = WalOrigin {
         system: facts.map(|facts| facts.system_id).or(system),
         timeline: Some(source.name().timeline()),
         segment_size: facts.map(|facts| facts.segment_size.get()),

@@ -1,5 +1,5 @@
-//! Encryption of stored files: XChaCha20-Poly1305 in pieces, so that no file need be in memory
-//! whole.
+//! Keys, and the encryption of stored files by XChaCha20-Poly1305. A file is encrypted in pieces,
+//! so that it need not be in memory as a whole.
 //!
 //! ```text
 //!   0          8        16            35
@@ -8,12 +8,12 @@
 //!   +----------+--------+-------------+---------------------+-----+---------------------+
 //! ```
 //!
-//! - key id: which key, without telling it: the beginning of a hash of it
-//! - random: new for every file; with the piece's number and whether it is the last (4 + 1 bytes)
-//!   it is the piece's nonce
+//! - key id: identifies the key without revealing it: the beginning of its hash
+//! - random: new for every file. A piece's nonce is this, its number (4 bytes), and whether it is
+//!   the last (1 byte).
 //!
-//! So pieces can be neither exchanged, left out nor cut off. The file's name and these first 35
-//! bytes are authenticated with each of them: a file that was given another file's name is refused.
+//! So pieces can't be exchanged, left out or cut off. The file's name and the first 35 bytes are
+//! authenticated with each piece: a renamed file is refused.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -26,26 +26,25 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use forebay_aio::Backend;
 use sha2::{Digest, Sha256};
 
-use super::error::StoreError;
-use super::text::{hex, unhex};
-use crate::error::{ArchiveError, Result as ArchiveResult};
+use super::text::unhex;
+use crate::error::{ArchiveError, Result};
 
 const MAGIC: [u8; 8] = *b"FBYSEAL1";
 const RANDOM: usize = 19;
-/// Bytes of a nonce: the random ones, a piece's number, whether it is the last.
+/// Bytes of a nonce: the random ones, the piece's number, whether it is the last.
 const NONCE: usize = RANDOM + 5;
 const HEADER: usize = 8 + 8 + RANDOM;
-/// Bytes sealed as one.
+/// Bytes of a piece.
 const PIECE: usize = 64 << 10;
 const TAG: usize = 16;
 
-/// Names a key without telling it.
+/// Identifies a key without revealing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyId(pub [u8; 8]);
+pub struct KeyId(pub(super) [u8; 8]);
 
 impl fmt::Display for KeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -63,7 +62,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// This key.
+    /// The key with these bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Key {
         let mut id = [0; 8];
         let hash =
@@ -72,48 +71,62 @@ impl Key {
         Key { id: KeyId(id), cipher: XChaCha20Poly1305::new(&bytes.into()) }
     }
 
-    /// The contents of a key file: 32 bytes, or 64 hexadecimal digits with white space around.
-    pub fn parse(file: &[u8]) -> Option<Key> {
+    /// Parses a key file: 32 bytes, or 64 hexadecimal digits and surrounding white space.
+    fn parse(file: &[u8]) -> Option<Key> {
         if let Ok(bytes) = <[u8; 32]>::try_from(file) {
             return Some(Key::from_bytes(bytes));
         }
         std::str::from_utf8(file).ok().and_then(|text| unhex(text.trim())).map(Key::from_bytes)
     }
 
-    /// The key in a file, which nobody but its owner may read.
-    pub fn read(be: &mut Backend, file: &Path) -> ArchiveResult<Key> {
+    /// Reads a key file, which only its owner may be allowed to read.
+    pub fn read(be: &mut Backend, file: &Path) -> Result<Key> {
         let names = be.aio().namespace();
         let stat = names.stat(file).map_err(ArchiveError::io("examine", file))?;
-        let refuse =
-            |reason: &str| StoreError::Option(format!("key file \"{}\" {reason}", file.display()));
+        let refuse = |reason: &str| {
+            ArchiveError::refused(format!("key file \"{}\" {reason}", file.display()))
+        };
         if stat.is_some_and(|stat| stat.mode & 0o077 != 0) {
-            return Err(refuse("can be read by others: its mode must be 0600 or less").into());
+            return Err(refuse("can be read by others: its mode must be 0600 or less"));
         }
         let bytes = be.read_file(file).map_err(ArchiveError::io("read key file", file))?;
         let wrong = || refuse("holds no key: it must be 32 bytes, or 64 hexadecimal digits");
-        Ok(Key::parse(&bytes).ok_or_else(wrong)?)
+        Key::parse(&bytes).ok_or_else(wrong)
     }
 
-    /// Its name.
+    /// The key's id.
     pub fn id(&self) -> KeyId {
         self.id
     }
 
-    /// A tag by which the key's holder knows this text again.
-    pub(super) fn authenticate(&self, text: &str) -> Result<AuthTag, StoreError> {
-        let mut nonce = [0; NONCE];
-        crate::random::fill(&mut nonce).map_err(|reason| StoreError::Random { reason })?;
+    /// Makes a tag that only the key's owner can make for this text.
+    pub(super) fn authenticate(&self, text: &str) -> Result<AuthTag> {
+        let nonce = random::<NONCE>()?;
         let payload = Payload { msg: &[], aad: text.as_bytes() };
-        let sealed = self.cipher.encrypt(&nonce.into(), payload).map_err(|_| StoreError::Seal)?;
-        let tag = sealed.try_into().map_err(|_| StoreError::Seal)?;
+        let sealed = self.cipher.encrypt(&nonce.into(), payload).map_err(|_| too_long())?;
+        let tag = sealed.try_into().map_err(|_| too_long())?;
         Ok(AuthTag { nonce, tag })
     }
 
-    /// Whether the tag is one that the key's holder made of this text.
+    /// Whether the tag was made for this text with this key.
     pub(super) fn is_authentic(&self, text: &str, tag: &AuthTag) -> bool {
         let payload = Payload { msg: &tag.tag, aad: text.as_bytes() };
         self.cipher.decrypt(&tag.nonce.into(), payload).is_ok()
     }
+}
+
+/// Bytes that nobody can guess.
+pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| ArchiveError::Encode {
+        operation: "get random bytes to encrypt with",
+        reason: error.to_string(),
+    })?;
+    Ok(bytes)
+}
+
+fn too_long() -> ArchiveError {
+    ArchiveError::Encode { operation: "encrypt", reason: "the file is too long".to_owned() }
 }
 
 /// Authenticates a text: see [`auth`](super::auth).
@@ -122,7 +135,7 @@ pub(super) struct AuthTag {
     pub(super) tag: [u8; TAG],
 }
 
-/// What goes into every piece of one file.
+/// Encrypts or decrypts the pieces of one file.
 struct Pieces {
     cipher: XChaCha20Poly1305,
     random: [u8; RANDOM],
@@ -142,7 +155,7 @@ impl Pieces {
         Pieces { cipher: key.cipher.clone(), random, associated, number: Some(0) }
     }
 
-    /// The next piece's nonce. None: there were 2^32 already.
+    /// The next piece's nonce. None: there were 2^32 pieces already.
     fn nonce(&mut self, last: bool) -> Option<XNonce> {
         let number = self.number?;
         self.number = number.checked_add(1);
@@ -166,25 +179,23 @@ impl Pieces {
 /// Encrypts a file.
 pub(super) struct Sealer {
     pieces: Pieces,
-    /// To be written yet.
+    /// The header, until it is written.
     header: Option<[u8; HEADER]>,
-    /// Up to a piece.
+    /// At most a piece.
     waiting: Vec<u8>,
 }
 
 impl Sealer {
-    pub fn new(key: &Key, name: &str) -> Result<Sealer, StoreError> {
-        let mut random = [0; RANDOM];
-        crate::random::fill(&mut random).map_err(|reason| StoreError::Random { reason })?;
+    pub fn new(key: &Key, name: &str) -> Result<Sealer> {
         let mut header = [0; HEADER];
-        let parts = MAGIC.into_iter().chain(key.id.0).chain(random);
+        let parts = MAGIC.into_iter().chain(key.id.0).chain(random::<RANDOM>()?);
         header.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
         let pieces = Pieces::new(key, &header, name);
         Ok(Sealer { pieces, header: Some(header), waiting: Vec::with_capacity(PIECE) })
     }
 
-    /// Seals what makes whole pieces, as long as something follows.
-    pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StoreError> {
+    /// Encrypts all whole pieces but the last, which may be the last of the file.
+    pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         while let Some((fitting, rest)) = bytes.split_at_checked(PIECE - self.waiting.len()) {
             if rest.is_empty() {
                 break;
@@ -197,29 +208,29 @@ impl Sealer {
         Ok(())
     }
 
-    pub fn finish(mut self, out: &mut Vec<u8>) -> Result<(), StoreError> {
+    pub fn finish(mut self, out: &mut Vec<u8>) -> Result<()> {
         self.seal(true, out)
     }
 
-    fn seal(&mut self, last: bool, out: &mut Vec<u8>) -> Result<(), StoreError> {
+    fn seal(&mut self, last: bool, out: &mut Vec<u8>) -> Result<()> {
         if let Some(header) = self.header.take() {
             out.extend_from_slice(&header);
         }
-        let sealed = self.pieces.seal(&self.waiting, last).ok_or(StoreError::Seal)?;
+        let sealed = self.pieces.seal(&self.waiting, last).ok_or_else(too_long)?;
         out.extend_from_slice(&sealed);
         self.waiting.clear();
         Ok(())
     }
 }
 
-/// Decrypts a file. What it gives out has been authenticated, but for that the file goes on or ends
-/// as it should: an error at the end tells.
+/// Decrypts a file. Each piece is authenticated before it is returned. If the file was cut off,
+/// the last read returns an error.
 pub(super) struct Opener<R> {
     stored: R,
     key: Key,
     name: String,
     pieces: Option<Pieces>,
-    /// Of the next piece; more than a piece and its tag means that this one is not the last.
+    /// The next piece and its tag. If there is more, the piece is not the last.
     sealed: Vec<u8>,
     opened: io::Cursor<Vec<u8>>,
     ended: bool,
@@ -240,7 +251,7 @@ impl<R: Read> Opener<R> {
             return Err(invalid("it is not encrypted as files of an archive are"));
         }
         if !rest.starts_with(&self.key.id.0) {
-            let id = hex(rest.get(..8).unwrap_or_default());
+            let id = hex::encode(rest.get(..8).unwrap_or_default());
             return Err(invalid(&format!(
                 "it is encrypted with another key, {id}, not {}",
                 self.key.id
@@ -249,7 +260,7 @@ impl<R: Read> Opener<R> {
         Ok(Pieces::new(&self.key, &header, &self.name))
     }
 
-    /// Opens the next piece.
+    /// Decrypts the next piece.
     fn advance(&mut self) -> io::Result<()> {
         let mut pieces = match self.pieces.take() {
             Some(pieces) => pieces,
@@ -319,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_is_encrypted_differently() {
+    fn each_file_has_its_own_nonce() {
         let key = Key::from_bytes([1; 32]);
         let seal = || {
             let mut out = Vec::new();

@@ -1,14 +1,14 @@
-//! The small text files of an archive: what it is, and what each stored file is.
+//! The text format of an archive's manifests and of its marker file.
 //!
 //! ```text
-//!   forebay archive manifest 1          what kind of file, which version of it
-//!   name: 000000010000000000000003      one line for each thing to say, in any order
+//!   forebay archive manifest 1          kind and version of the file
+//!   name: 000000010000000000000003      one line for each entry, in any order
 //!   size: 16777216
 //!   ...
-//!   check: 5f0c1e22                     CRC-32C of everything before this line, the last one
+//!   check: 5f0c1e22                     CRC-32C of everything before this last line
 //! ```
 //!
-//! Lines whose word is unknown are passed over, so that later versions may say more.
+//! Unknown entries are ignored, so that later versions can add some.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -16,33 +16,10 @@ use std::fmt::{Display, Write as _};
 
 use forebay_format::crc;
 
-/// No such file is longer; what is, is something else.
-pub(super) const LONGEST: u64 = 64 << 10;
+use crate::error::ManifestError;
 
-/// Why a text is no manifest, or not that of an archive.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TextError {
-    /// It begins with something else.
-    #[error("it does not begin with \"{0}\"")]
-    OtherKind(String),
-    /// The last line is missing or is not the CRC of what is before it.
-    #[error("its checksum does not match: it is cut off or damaged")]
-    Check,
-    /// A line without a colon.
-    #[error("line {0} says nothing")]
-    Line(usize),
-    /// A word that must be there.
-    #[error("it does not say its \"{0}\"")]
-    Missing(&'static str),
-    /// A word whose value makes no sense.
-    #[error("it has the invalid {word} \"{value}\"")]
-    Invalid {
-        /// The word.
-        word: &'static str,
-        /// What it says.
-        value: String,
-    },
-}
+/// Length limit of these files.
+pub(super) const LONGEST: u64 = 64 << 10;
 
 /// Writes such a text.
 pub(super) struct Writer(String);
@@ -65,7 +42,7 @@ impl Writer {
         }
     }
 
-    /// What it says up to here.
+    /// The text up to here.
     pub(super) fn so_far(&self) -> &str {
         &self.0
     }
@@ -76,50 +53,47 @@ impl Writer {
     }
 }
 
-/// The lines of such a text.
+/// The entries of such a text.
 pub(super) struct Lines<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Lines<'a> {
-    pub(super) fn parse(title: &str, bytes: &'a [u8]) -> Result<Lines<'a>, TextError> {
-        let other = || TextError::OtherKind(title.to_owned());
+    pub(super) fn parse(title: &'static str, bytes: &'a [u8]) -> Result<Lines<'a>, ManifestError> {
+        let other = || ManifestError::OtherKind(title);
         let text = std::str::from_utf8(bytes).map_err(|_| other())?;
         let body =
             text.strip_prefix(title).and_then(|rest| rest.strip_prefix('\n')).ok_or_else(other)?;
-        before_check(text).ok_or(TextError::Check)?;
+        before_check(text).ok_or(ManifestError::Check)?;
         let mut lines = Vec::new();
         for (number, line) in (2..).zip(body.lines()) {
-            lines.push(line.split_once(": ").ok_or(TextError::Line(number))?);
+            lines.push(line.split_once(": ").ok_or(ManifestError::Line(number))?);
         }
         Ok(Lines(lines))
     }
 
-    pub(super) fn text(&self, word: &'static str) -> Option<&'a str> {
-        self.0.iter().find(|(w, _)| *w == word).map(|&(_, value)| value)
-    }
-
-    /// A value, where the word is there.
+    /// The value of an optional entry.
     pub(super) fn read<T>(
         &self,
         word: &'static str,
         read: impl Fn(&str) -> Option<T>,
-    ) -> Result<Option<T>, TextError> {
-        let Some(text) = self.text(word) else { return Ok(None) };
-        let value =
-            read(text).ok_or_else(|| TextError::Invalid { word, value: text.to_owned() })?;
-        Ok(Some(value))
+    ) -> Result<Option<T>, ManifestError> {
+        let Some((_, text)) = self.0.iter().find(|(found, _)| *found == word) else {
+            return Ok(None);
+        };
+        let invalid = || ManifestError::Invalid { word, value: (*text).to_owned() };
+        read(text).ok_or_else(invalid).map(Some)
     }
 
-    /// A value that must be there.
+    /// The value of a required entry.
     pub(super) fn value<T>(
         &self,
         word: &'static str,
         read: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, TextError> {
-        self.read(word, read)?.ok_or(TextError::Missing(word))
+    ) -> Result<T, ManifestError> {
+        self.read(word, read)?.ok_or(ManifestError::Missing(word))
     }
 }
 
-/// The text before its last line, if that line is its checksum.
+/// The text before its last line, if that line is a valid checksum.
 pub(super) fn before_check(text: &str) -> Option<&str> {
     let (before, last) = text.split_at_checked(text.rfind("check: ")?)?;
     let digits =
@@ -128,34 +102,21 @@ pub(super) fn before_check(text: &str) -> Option<&str> {
     (check == crc::crc32c(before.as_bytes()) && before.ends_with('\n')).then_some(before)
 }
 
-/// Whether a text is all there, as far as its check can tell.
+/// Whether the text's checksum is valid.
 pub(super) fn is_whole(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| before_check(text).is_some())
 }
 
-/// A number in decimal digits.
+/// Parses decimal digits.
 pub(super) fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
-}
-
-/// So many bytes from hexadecimal digits.
-pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    if text.len() != N * 2 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut out = [0; N];
-    for (n, byte) in out.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(n * 2..n * 2 + 2)?, 16).ok()?;
-    }
-    Some(out)
+/// Parses exactly `N` bytes in hexadecimal digits.
+pub(super) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    hex::decode_to_slice(text, &mut bytes).ok()?;
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -173,8 +134,11 @@ mod tests {
         assert_eq!(lines.read("b", number::<u32>), Ok(None));
         let as_it_is = |value: &str| Some(value.to_owned());
         assert_eq!(lines.value("c", as_it_is), Ok("x: y".to_owned()));
-        assert_eq!(lines.value("d", as_it_is), Err(TextError::Missing("d")));
-        assert!(matches!(Lines::parse("kind 2", text.as_bytes()), Err(TextError::OtherKind(_))));
+        assert_eq!(lines.value("d", as_it_is), Err(ManifestError::Missing("d")));
+        assert!(matches!(
+            Lines::parse("kind 2", text.as_bytes()),
+            Err(ManifestError::OtherKind(_))
+        ));
     }
 
     #[test]

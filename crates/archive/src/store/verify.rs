@@ -1,9 +1,9 @@
-//! Is an archive whole? Every file is read, decrypted, decompressed and compared with its manifest;
-//! segments are looked at for what their headers say; then the names tell whether any is missing.
+//! Verifies an archive. Every file is read, decrypted, decompressed and compared with its manifest;
+//! a segment's header must match its name. Then the names tell whether a segment is missing.
 //!
 //! A gap is a segment that is missing between two others of its timeline, or between the segments
-//! of a timeline's parent and the place where the timeline begins. What is before the first segment
-//! is no gap: it was expired.
+//! of a timeline's parent and the place where the timeline begins. Segments before the first one
+//! are no gap: they were expired.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -16,55 +16,56 @@ use forebay_aio::{Aio, Backend, BackendType};
 use forebay_format::SegmentSize;
 use forebay_format::timeline::TimelineHistory;
 
-use super::inventory::{Inventory, Stored};
+use super::codec::Codec;
+use super::inventory::{Inventory, Stored, TimelineRange};
 use super::manifest::Manifest;
-use super::{Repository, StoreError, TimelineRange};
+use super::repository::Repository;
 use crate::error::{ArchiveError, Result};
 use crate::names::{Kind, WalName};
 use crate::source;
 
-/// What is wrong with an archive.
+/// A problem of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// A file can't be read, or is not what its manifest or its name says.
+    /// A file can't be read, or does not match its manifest or its name.
     Damaged {
         /// The WAL file.
         name: WalName,
         /// What is wrong.
         reason: String,
     },
-    /// The manifest is there, the file is not.
+    /// There is a manifest, but no file.
     Missing {
         /// The WAL file.
         name: WalName,
     },
-    /// The file is there without a manifest: others put it there, or a push was interrupted.
+    /// There is a file without a manifest: another program stored it, or a push was interrupted.
     NoManifest {
         /// The WAL file.
         name: WalName,
     },
-    /// More than one file is stored under the name.
+    /// Several files are stored under one name.
     Twice {
         /// The WAL file.
         name: WalName,
-        /// The key of what the manifest does not name.
+        /// Key of a file that the manifest does not name.
         key: String,
     },
     /// Segments are missing.
     Gap {
-        /// First one that is missing.
+        /// Name of the first missing one.
         first: String,
-        /// Last one that is missing.
+        /// Name of the last missing one.
         last: String,
-        /// How many.
+        /// How many are missing.
         count: u64,
     },
-    /// It is not of an archive.
+    /// A file does not belong to an archive.
     Foreign {
         /// Its key.
         key: String,
     },
-    /// Something was being stored, or still is.
+    /// A file is being stored, or a dead process left it.
     Unfinished {
         /// Its key.
         key: String,
@@ -72,7 +73,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Whether WAL may be lost by it. The others are no more than untidy.
+    /// Whether WAL may be lost. The other problems are harmless.
     pub fn is_serious(&self) -> bool {
         matches!(self, Problem::Damaged { .. } | Problem::Missing { .. } | Problem::Gap { .. })
     }
@@ -99,14 +100,14 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// WAL files looked at.
+    /// Number of WAL files.
     pub files: u64,
-    /// Bytes read of them, as they are stored.
+    /// Bytes of their stored files.
     pub bytes: u64,
-    /// What is wrong, by the names of the files; then gaps, then the rest.
+    /// Problems of files, by name; then gaps, then the others.
     pub problems: Vec<Problem>,
 }
 
@@ -115,7 +116,7 @@ pub struct Verification {
 pub struct VerifyOptions {
     /// Threads that read.
     pub threads: usize,
-    /// Names and manifests alone; no file is read.
+    /// Check only names and manifests; read no file.
     pub quick: bool,
 }
 
@@ -126,15 +127,14 @@ impl Default for VerifyOptions {
 }
 
 impl Repository {
-    /// Verifies the archive. `progress` is told, by any thread, how many bytes of how many are
-    /// done.
+    /// Verifies the archive. Any thread calls `progress` with the bytes done and their total.
     pub fn verify(
         &self,
         aio: &Arc<Aio>,
         options: &VerifyOptions,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Verification> {
-        let mut be = aio.backend(BackendType::Standalone).map_err(cannot_start)?;
+        let mut be = aio.backend(BackendType::Standalone)?;
         let inventory = self.inventory(&mut be)?;
         let work = Work {
             total: inventory.bytes(),
@@ -147,7 +147,7 @@ impl Repository {
         let run = |be: &mut Backend| self.verify_some(be, &inventory, options, &work, progress);
         thread::scope(|scope| {
             for _ in 1..options.threads.max(1) {
-                // With fewer threads than wanted it takes longer, no more.
+                // With fewer threads it just takes longer.
                 if let Ok(mut be) = aio.backend(BackendType::Standalone) {
                     scope.spawn(move || run(&mut be));
                 }
@@ -197,8 +197,7 @@ impl Repository {
         }
     }
 
-    /// What is wrong with one file. An error is one of the place, which says nothing about the
-    /// file.
+    /// The problems of one file. An error says nothing about the file, only about the depot.
     fn verify_one(
         &self,
         be: &mut Backend,
@@ -217,7 +216,7 @@ impl Repository {
         };
         let Some(manifest) = manifest else {
             if stored.files.is_empty() {
-                // Its manifest went between the listing and now: it is being expired.
+                // It is being expired: its manifest was removed after the listing.
                 return Ok(problems);
             }
             problems.push(Problem::NoManifest { name: name.clone() });
@@ -243,7 +242,7 @@ impl Repository {
         Ok(problems)
     }
 
-    /// Reads a file whole.
+    /// Reads a whole file.
     fn read_one(
         &self,
         be: &mut Backend,
@@ -254,14 +253,13 @@ impl Repository {
         if let (Some(manifest), None) = (manifest, &self.options().key)
             && manifest.codec.key.is_some()
         {
-            // Without the key it can be told whether the stored bytes are the ones that were
-            // stored.
+            // Without the key, the stored bytes can still be compared with the manifest.
             return self.read_sealed(be, inventory, name, manifest);
         }
         let mut head = Vec::new();
         let read = self.fetch(be, name, &mut |_, bytes| {
             if head.is_empty() {
-                head.extend_from_slice(bytes.get(..bytes.len().min(64)).unwrap_or_default());
+                head.extend(bytes.iter().take(64));
             }
             Ok(())
         });
@@ -283,8 +281,8 @@ impl Repository {
         manifest: &Manifest,
     ) -> Result<Option<Problem>> {
         let key = format!("{}{}", inventory.layout.dir(name.as_str()), manifest.stored);
-        let read =
-            self.read_back(be, name, &key, Default::default(), u64::MAX, &mut |_, _| Ok(()))?;
+        let plain = Codec::default();
+        let read = self.read_back(be, name, &key, plain, u64::MAX, &mut |_, _| Ok(()))?;
         let Some(read) = read else { return Ok(Some(Problem::Missing { name: name.clone() })) };
         if read.stored_sha256 == manifest.stored_sha256 {
             return Ok(None);
@@ -296,24 +294,22 @@ impl Repository {
         Ok(Some(Problem::Damaged { name: name.clone(), reason }))
     }
 
-    /// What an error says about a file; one that says nothing about it stays an error.
+    /// The problem that an error reports; an error that says nothing about the file stays an error.
     fn damage(&self, name: &WalName, error: ArchiveError) -> Result<Problem> {
         match error {
-            ArchiveError::Store(StoreError::Missing { .. }) => {
-                Ok(Problem::Missing { name: name.clone() })
+            ArchiveError::Missing { .. } => Ok(Problem::Missing { name: name.clone() }),
+            ArchiveError::Damaged { .. }
+            | ArchiveError::Manifest { .. }
+            | ArchiveError::OtherKey { .. }
+            | ArchiveError::Unsealed { .. }
+            | ArchiveError::Forged { .. } => {
+                Ok(Problem::Damaged { name: name.clone(), reason: error.to_string() })
             }
-            ArchiveError::Store(
-                error @ (StoreError::Damaged { .. }
-                | StoreError::Text { .. }
-                | StoreError::OtherKey { .. }
-                | StoreError::Unsealed { .. }
-                | StoreError::Forged { .. }),
-            ) => Ok(Problem::Damaged { name: name.clone(), reason: error.to_string() }),
             other => Err(other),
         }
     }
 
-    /// The timelines' histories that are there and can be read.
+    /// The timelines' histories that can be read.
     fn histories(
         &self,
         be: &mut Backend,
@@ -327,7 +323,7 @@ impl Repository {
                 bytes.extend_from_slice(piece);
                 Ok(())
             });
-            // That it can't be read has been told already.
+            // If it can't be read, that was reported already.
             let Ok(Some(_)) = read else { continue };
             let timeline = stored.name.timeline();
             match TimelineHistory::parse(timeline, &String::from_utf8_lossy(&bytes)) {
@@ -346,7 +342,7 @@ impl Repository {
     }
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Work {
     total: u64,
     done: AtomicU64,
@@ -355,16 +351,7 @@ struct Work {
     failed: Mutex<Option<ArchiveError>>,
 }
 
-fn cannot_start(error: forebay_aio::AioError) -> ArchiveError {
-    StoreError::Place {
-        operation: "read",
-        file: "the archive".to_owned(),
-        reason: error.to_string(),
-    }
-    .into()
-}
-
-/// The segments that are missing.
+/// The missing segments.
 fn gaps(inventory: &Inventory, histories: &BTreeMap<u32, TimelineHistory>) -> Vec<Problem> {
     let Some(size) = inventory.segment_size else { return Vec::new() };
     let ranges = inventory.ranges();
@@ -381,7 +368,7 @@ fn gaps(inventory: &Inventory, histories: &BTreeMap<u32, TimelineHistory>) -> Ve
     found
 }
 
-/// Between a timeline's first segment and the last of its parent's that is before the switch.
+/// The gap between the parent's last segment before the switch and the timeline's first segment.
 fn gap_before(
     size: SegmentSize,
     ranges: &[TimelineRange],
@@ -396,7 +383,6 @@ fn gap_before(
         .map(|range| range.last)
         .max()?;
     if own.first > switch {
-        // Between the switch and its own first one.
         return Some(gap(size, own.timeline, switch, own.first - 1));
     }
     (upto + 1 < switch).then(|| gap(size, parent.timeline, upto + 1, switch - 1))
@@ -460,10 +446,10 @@ mod tests {
         let size = SegmentSize::DEFAULT;
         let two = TimelineHistory::alone(1).branch(2, Lsn(size.start(6).0 + 0x100));
         let histories = BTreeMap::from([(2, two)]);
-        // The parent went on after the switch, or not: its segments up to the switch are there.
+        // The parent's segments up to the switch are there, whether it continued after it or not.
         assert_eq!(gaps(&inventory(&[(1, 3..=8), (2, 6..=7)]), &histories), []);
         assert_eq!(gaps(&inventory(&[(1, 3..=5), (2, 6..=7)]), &histories), []);
-        // All of the parent's was expired.
+        // All of the parent's segments were expired.
         assert_eq!(gaps(&inventory(&[(2, 7..=9)]), &histories), []);
         let found = gaps(&inventory(&[(1, 3..=4), (2, 6..=7)]), &histories);
         assert_eq!(missing(&found), ["000000010000000000000005 is missing"]);

@@ -1,6 +1,6 @@
-//! An archive that fails for a time, as archivers meet it: while it lasts nothing is said to be
-//! archived, and nothing half done is left; when it is over all is archived without an operator. By
-//! each module that stores in a directory.
+//! An archive that fails for a time, with each module that stores in a directory. Meanwhile nothing
+//! is acknowledged, and no temporary file is left. Afterwards everything is archived without an
+//! operator.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,20 +20,20 @@ use forebay_archive::{
     WalName,
 };
 
-use crate::bed::*;
+use crate::fixture::*;
 
 const DQUOT: Errno = Errno(122);
 const ROFS: Errno = Errno(30);
 const SECOND: Duration = Duration::from_secs(1);
 const COUNT: u64 = 3;
 
-/// Who stores.
+/// The module.
 #[derive(Clone, Copy, Debug)]
 enum Module {
     Basic,
     /// With manifests.
     Plain,
-    /// With manifests, in directories of its own, compressed and encrypted.
+    /// With manifests, hashed layout, compressed and encrypted.
     Sealed,
 }
 
@@ -52,12 +52,12 @@ impl Module {
         }
     }
 
-    fn on(self, bed: &Bed) -> Arc<dyn ArchiveModule> {
-        let location = bed.archive();
+    fn on(self, fixture: &Fixture) -> Arc<dyn ArchiveModule> {
+        let location = fixture.archive();
         match self {
-            Module::Basic => bed.basic(),
+            Module::Basic => fixture.basic(),
             _ => Arc::new(Archive::new(
-                &bed.aio,
+                &fixture.aio,
                 &location.to_string_lossy(),
                 self.options(),
                 Some(SYSTEM),
@@ -65,15 +65,16 @@ impl Module {
         }
     }
 
-    /// What the archive has under a name.
-    fn stored(self, bed: &mut Bed, name: &WalName) -> Option<Vec<u8>> {
+    /// The stored contents of a file.
+    fn stored(self, fixture: &mut Fixture, name: &WalName) -> Option<Vec<u8>> {
         if let Module::Basic = self {
-            return fs::read(bed.archive().join(name.as_str())).ok();
+            return fs::read(fixture.archive().join(name.as_str())).ok();
         }
         let repository =
-            Repository::open(&bed.aio, &bed.archive().to_string_lossy(), self.options()).unwrap();
+            Repository::open(&fixture.aio, &fixture.archive().to_string_lossy(), self.options())
+                .unwrap();
         let mut bytes = Vec::new();
-        let fetched = repository.fetch(&mut bed.io, name, &mut |_, piece| {
+        let fetched = repository.fetch(&mut fixture.io, name, &mut |_, piece| {
             bytes.extend_from_slice(piece);
             Ok(())
         });
@@ -81,7 +82,7 @@ impl Module {
     }
 }
 
-/// Files below a directory that somebody was storing.
+/// Counts the temporary files below a directory.
 fn half_done(dir: &std::path::Path) -> usize {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -91,60 +92,60 @@ fn half_done(dir: &std::path::Path) -> usize {
 }
 
 fn is_temporary(path: &std::path::Path) -> bool {
-    path.to_string_lossy().contains(forebay_archive::place::TEMPORARY)
+    path.to_string_lossy().contains(forebay_archive::durable_dir::TEMPORARY)
 }
 
-/// Files are to be archived while there is trouble, and after it.
-fn passes(begin: impl Fn(&Bed), end: impl Fn(&Bed)) {
+/// Archives files during the fault that `begin` causes, and after `end`.
+fn passes(begin: impl Fn(&Fixture), end: impl Fn(&Fixture)) {
     for module in Module::ALL {
-        let mut bed = Bed::plain();
-        (1..=COUNT).for_each(|n| drop(bed.put_ready(1, n)));
-        begin(&bed);
-        let archiver = bed.archiver(Some(2));
-        archiver.set_module(Some(module.on(&bed)));
+        let mut fixture = Fixture::plain();
+        (1..=COUNT).for_each(|n| drop(fixture.put_ready(1, n)));
+        begin(&fixture);
+        let archiver = fixture.archiver(Some(2));
+        archiver.set_module(Some(module.on(&fixture)));
         archiver.scan().unwrap();
         let mut now = Instant::now();
         for _ in 0..5 {
-            let Next::Rest(Some(rest)) = bed.work(&archiver, now) else {
+            let Next::Rest(Some(rest)) = fixture.work(&archiver, now) else {
                 panic!("{module:?}: it is tried again")
             };
             assert!(
-                bed.marks().iter().all(|mark| mark.ends_with(".ready")),
+                fixture.marks().iter().all(|mark| mark.ends_with(".ready")),
                 "{module:?}: {:?}",
-                bed.marks()
+                fixture.marks()
             );
-            assert_eq!(half_done(&bed.archive()), 0, "{module:?}: something is left half done");
-            // Of the clock that the rest is counted from, a little may have passed.
+            assert_eq!(half_done(&fixture.archive()), 0, "{module:?}: something is left half done");
+            // The clock may have advanced a little since the pause began.
             now += rest + SECOND / 10;
         }
         assert_eq!(archiver.stats().archived_count, 0);
         assert_eq!(archiver.backlog().files as u64, COUNT, "{module:?}: nothing is dropped");
-        end(&bed);
-        while let Next::Rest(Some(rest)) = bed.work(&archiver, now) {
+        end(&fixture);
+        while let Next::Rest(Some(rest)) = fixture.work(&archiver, now) {
             now += rest + SECOND / 10;
         }
         let done: Vec<String> = (1..=COUNT).map(|n| segment(1, n).done()).collect();
-        assert_eq!(bed.marks(), done, "{module:?}");
+        assert_eq!(fixture.marks(), done, "{module:?}");
         for n in 1..=COUNT {
-            let stored = module.stored(&mut bed, &segment(1, n));
+            let stored = module.stored(&mut fixture, &segment(1, n));
             assert!(stored == Some(contents(1, n)), "{module:?}: segment {n}");
         }
-        assert_eq!(half_done(&bed.archive()), 0, "{module:?}");
+        assert_eq!(half_done(&fixture.archive()), 0, "{module:?}");
     }
 }
 
-/// Calls on the archive fail; of opening, only for writing.
+/// These calls on the archive fail; opening fails only for writing.
 fn fails(ops: Ops, errno: Errno) {
-    let begin = |bed: &Bed| {
-        let archive = bed.archive();
+    let begin = |fixture: &Fixture| {
+        let archive = fixture.archive();
         let struck = move |call: &Call| {
             call.path.starts_with(&archive) && (call.op != Ops::OPEN || call.write)
         };
-        bed.plan.add(Rule::on(ops).when(struck), Effect::Fail(errno));
+        fixture.plan.add(Rule::on(ops).when(struck), Effect::Fail(errno));
     };
-    let end = |bed: &Bed| {
-        assert!(!bed.plan.fired_by_class().is_empty(), "{ops:?} is never called");
-        bed.plan.mend();
+    let end = |fixture: &Fixture| {
+        assert!(!fixture.plan.fired_by_class().is_empty(), "{ops:?} is never called");
+        fixture.plan.mend();
     };
     passes(begin, end);
 }
@@ -182,12 +183,12 @@ fn eio_on_directory_fsync() {
 
 #[test]
 fn a_directory_that_is_missing_until_it_is_mounted() {
-    let away = |bed: &Bed| bed.dir.path().join("away");
+    let away = |fixture: &Fixture| fixture.dir.path().join("away");
     passes(
-        |bed| fs::rename(bed.archive(), away(bed)).unwrap(),
-        |bed| {
-            assert!(!bed.archive().exists(), "nobody makes what may not be mounted");
-            fs::rename(away(bed), bed.archive()).unwrap();
+        |fixture| fs::rename(fixture.archive(), away(fixture)).unwrap(),
+        |fixture| {
+            assert!(!fixture.archive().exists(), "nobody makes what may not be mounted");
+            fs::rename(away(fixture), fixture.archive()).unwrap();
         },
     );
 }
@@ -195,84 +196,82 @@ fn a_directory_that_is_missing_until_it_is_mounted() {
 #[test]
 fn a_directory_that_is_read_only() {
     fails(Ops::OPEN | Ops::MKDIR | Ops::RENAME | Ops::UNLINK, ROFS);
-    // The same by the directory's own mode, from which root is exempt.
+    // The same by the directory's mode, which does not bind root.
     if !rustix::process::geteuid().is_root() {
-        let set = |bed: &Bed, mode| {
-            fs::set_permissions(bed.archive(), fs::Permissions::from_mode(mode)).unwrap()
+        let set = |fixture: &Fixture, mode| {
+            fs::set_permissions(fixture.archive(), fs::Permissions::from_mode(mode)).unwrap()
         };
-        passes(|bed| set(bed, 0o500), |bed| set(bed, 0o700));
+        passes(|fixture| set(fixture, 0o500), |fixture| set(fixture, 0o700));
     }
 }
 
-/// A disk takes so many bytes and no more, until some are removed.
+/// A disk takes a limited number of bytes, until some are removed.
 #[test]
 fn full_then_freed() {
     let room = Arc::new(AtomicUsize::new(0));
-    let begin = |bed: &Bed| {
+    let begin = |fixture: &Fixture| {
         room.store(300_000, Ordering::SeqCst);
-        let (archive, room) = (bed.archive(), Arc::clone(&room));
+        let (archive, room) = (fixture.archive(), Arc::clone(&room));
         let full = move |call: &Call| {
             let len = usize::try_from(call.len).unwrap();
             let take = |left: usize| left.checked_sub(len);
             call.path.starts_with(&archive)
                 && room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_err()
         };
-        bed.plan.add(Rule::on(Ops::WRITE).when(full), Effect::Fail(Errno::NOSPC));
+        fixture.plan.add(Rule::on(Ops::WRITE).when(full), Effect::Fail(Errno::NOSPC));
     };
     passes(begin, |_| room.store(usize::MAX, Ordering::SeqCst));
 }
 
-/// Nothing of a file that was being stored is left by a stop, whoever stores, and the next start
-/// goes on.
+/// A stop leaves no temporary file with any module, and the next start continues.
 #[test]
 fn a_stop_in_mid_transfer_by_every_module() {
     for module in Module::ALL {
-        let mut bed = Bed::plain();
-        bed.put_ready(1, 1);
-        let archiver = bed.archiver(None);
-        archiver.set_module(Some(module.on(&bed)));
+        let mut fixture = Fixture::plain();
+        fixture.put_ready(1, 1);
+        let archiver = fixture.archiver(None);
+        archiver.set_module(Some(module.on(&fixture)));
         let threads = Threads::start(&archiver, 2).unwrap();
-        // Only its copy is written to.
-        let held = bed.plan.hold(Rule::on(Ops::WRITE).path(segment(1, 1).as_str()).times(1));
+        // Only the copy of the segment is written to.
+        let held = fixture.plan.hold(Rule::on(Ops::WRITE).path(segment(1, 1).as_str()).times(1));
         archiver.scan().unwrap();
         held.await_count(1);
         archiver.stop(StopMode::Now);
         held.release();
         threads.stop(StopMode::Now).unwrap();
-        assert_eq!(half_done(&bed.archive()), 0, "{module:?}");
+        assert_eq!(half_done(&fixture.archive()), 0, "{module:?}");
         assert_eq!(archiver.stats().failed_count, 0, "{module:?}: a stop is no failure");
-        let archiver = bed.archiver(None);
-        archiver.set_module(Some(module.on(&bed)));
+        let archiver = fixture.archiver(None);
+        archiver.set_module(Some(module.on(&fixture)));
         archiver.scan().unwrap();
-        bed.work(&archiver, Instant::now());
-        assert_eq!(bed.marks(), [segment(1, 1).done()], "{module:?}");
-        assert!(module.stored(&mut bed, &segment(1, 1)) == Some(contents(1, 1)), "{module:?}");
+        fixture.work(&archiver, Instant::now());
+        assert_eq!(fixture.marks(), [segment(1, 1).done()], "{module:?}");
+        assert!(module.stored(&mut fixture, &segment(1, 1)) == Some(contents(1, 1)), "{module:?}");
     }
 }
 
-/// Both marks of one file: the archive has it. Of which the log's side may have recycled the
-/// segment by now.
+/// A file with both status files is archived. The log may have recycled the segment already.
 #[test]
-fn both_marks_whatever_has_become_of_the_segment() {
+fn both_status_files_of_a_segment() {
     for gone in [false, true] {
-        let mut bed = Bed::plain();
+        let mut fixture = Fixture::plain();
         let both = segment(1, 1);
         if !gone {
-            bed.put(&both, &contents(1, 1));
+            fixture.put(&both, &contents(1, 1));
         }
-        bed.mark(&both.ready());
-        bed.mark(&both.done());
-        bed.put_ready(1, 2);
-        let archiver = bed.archiver(None);
-        archiver.set_module(Some(bed.basic()));
+        fixture.mark(&both.ready());
+        fixture.mark(&both.done());
+        fixture.put_ready(1, 2);
+        let archiver = fixture.archiver(None);
+        archiver.set_module(Some(fixture.basic()));
         assert_eq!(archiver.scan().unwrap(), 1);
-        bed.work(&archiver, Instant::now());
-        assert_eq!(bed.marks(), [both.done(), segment(1, 2).done()]);
-        assert_eq!(bed.stored(), [segment(1, 2).as_str()]);
+        fixture.work(&archiver, Instant::now());
+        assert_eq!(fixture.marks(), [both.done(), segment(1, 2).done()]);
+        assert_eq!(fixture.stored(), [segment(1, 2).as_str()]);
     }
 }
 
-/// Takes the names down, and stores nothing.
+/// Records the names, and stores nothing.
 #[derive(Default)]
 struct Listing {
     names: Mutex<Vec<String>>,
@@ -293,37 +292,37 @@ impl ArchiveModule for Listing {
     }
 }
 
-/// 120,000 marks are listed once; then a history file comes, and is the next one to go, without
-/// another listing.
+/// 120,000 status files are listed once. A history file that is announced then is archived next,
+/// without another listing.
 #[test]
-fn a_history_file_that_arrives_among_120_000_marks() {
+fn a_new_history_file_among_120_000_status_files() {
     const MARKS: u64 = 120_000;
-    let mut bed = Bed::plain();
-    let status = bed.wal().join("archive_status");
+    let mut fixture = Fixture::plain();
+    let status = fixture.wal().join("archive_status");
     for n in 1..=MARKS {
         fs::File::create(status.join(segment(1, n).ready())).unwrap();
     }
-    // Only the first of them have files: the others are not come to.
-    (1..=20).for_each(|n| bed.put(&segment(1, n), b""));
-    let archiver = Archiver::new(&bed.aio, &bed.wal(), ArchiverConfig::default());
+    // Only the first ones have files: the others are not reached.
+    (1..=20).for_each(|n| fixture.put(&segment(1, n), b""));
+    let archiver = Archiver::new(&fixture.aio, &fixture.wal(), ArchiverConfig::default());
     let module = Arc::new(Listing::default());
     archiver.set_module(Some(module.clone()));
-    bed.plan.record();
+    fixture.plan.record();
     assert_eq!(archiver.scan().unwrap() as u64, MARKS);
     let now = Instant::now();
     while module.names.lock().len() < 10 {
-        assert_eq!(archiver.step(&mut bed.io, now).unwrap(), Next::Worked);
+        assert_eq!(archiver.step(&mut fixture.io, now).unwrap(), Next::Worked);
     }
     let history = name("00000002.history");
-    bed.put(&history, b"");
+    fixture.put(&history, b"");
     archiver.announce(&history).unwrap();
     while module.names.lock().len() < 12 {
-        assert_eq!(archiver.step(&mut bed.io, now).unwrap(), Next::Worked);
+        assert_eq!(archiver.step(&mut fixture.io, now).unwrap(), Next::Worked);
     }
     let names = module.names.lock().clone();
     assert_eq!(names[10], history.as_str());
     assert_eq!(names[11], segment(1, 11).as_str());
-    let listings = bed.plan.take_calls().iter().filter(|call| call.op == Ops::LIST).count();
+    let listings = fixture.plan.take_calls().iter().filter(|call| call.op == Ops::LIST).count();
     assert_eq!(listings, 1);
     assert_eq!(
         archiver.backlog().files as u64 + archiver.stats().archived_count,

@@ -1,20 +1,21 @@
-//! What an archiver must survive, case by case, on real files: over every I/O method, buffered and
-//! direct.
+//! The archiver and its modules on real files, over every I/O method, buffered and direct.
 //!
-//! - `bed`: a log, an archive and a disk that fails as a plan says
-//! - `source`: files that are not what they should be
-//! - `place`: storing: again, differently, by many at once, on a disk that fails
-//! - `archiver`: marks, order, failures, stops
+//! - `fixture`: a log, an archive, and a disk with planned faults
+//! - `source`: files that do not match their names
+//! - `durable_dir`: storing again, differently, by many at once, on a failing disk
+//! - `archiver`: status files, order, failures, stops
 //! - `command`: archive_command
-//! - `faults`: an archive that fails for a time, many marks
+//! - `faults`: an archive that fails for a time, many status files
 //! - `killed`: SIGKILL at every call
 //!
 //! Power failures are in the tests of the crate sim.
 
 mod archiver;
-mod bed;
 mod command;
+#[path = "../common/mod.rs"]
+mod common;
+mod durable_dir;
 mod faults;
+mod fixture;
 mod killed;
-mod place;
 mod source;

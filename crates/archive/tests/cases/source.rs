@@ -1,30 +1,31 @@
-//! Files that are not what they should be.
+//! Files that do not match their names.
 
 use std::fs;
 
-use forebay_archive::source::MAGICS;
+use forebay_archive::MAGICS;
 use forebay_archive::{ArchiveError, Digest, Expected, Source, SourceOptions};
 use forebay_format::SegmentSize;
 
-use crate::bed::*;
+use crate::common::segments::write_header;
+use crate::fixture::*;
 
-/// What reading it to its end comes to.
-fn read(bed: &mut Bed, file: &str) -> Result<Digest, ArchiveError> {
-    let mut source = bed.source(&name(file))?;
-    let digest = source.read_to_end(&mut bed.io);
-    source.close(&mut bed.io);
+/// Reads a file to its end.
+fn read(fixture: &mut Fixture, file: &str) -> Result<Digest, ArchiveError> {
+    let mut source = fixture.source(&name(file))?;
+    let digest = source.read_to_end(&mut fixture.io);
+    source.close(&mut fixture.io);
     digest
 }
 
 #[test]
 fn a_segment_is_read_once_and_hashed() {
-    each(|bed| {
+    each(|fixture| {
         let file = segment(1, 5);
         let bytes = contents(1, 5);
-        bed.put(&file, &bytes);
-        let mut source = bed.source(&file).unwrap();
+        fixture.put(&file, &bytes);
+        let mut source = fixture.source(&file).unwrap();
         let mut read = Vec::new();
-        while let Some(piece) = source.next(&mut bed.io).unwrap() {
+        while let Some(piece) = source.next(&mut fixture.io).unwrap() {
             assert_eq!(piece.offset, read.len() as u64);
             read.extend_from_slice(piece.bytes());
             source.give_back(piece.buf);
@@ -33,16 +34,16 @@ fn a_segment_is_read_once_and_hashed() {
         assert_eq!(source.digest(), Some(Digest::of(&bytes)));
         let facts = source.facts().expect("they are known");
         assert_eq!((facts.start, facts.timeline, facts.system_id), (start(5), 1, SYSTEM));
-        assert_eq!(facts.segment_size, size());
-        assert!(source.next(&mut bed.io).unwrap().is_none(), "the end stays the end");
-        source.rewind(&mut bed.io);
-        assert_eq!(source.read_to_end(&mut bed.io).unwrap(), Digest::of(&bytes));
+        assert_eq!(facts.segment_size, SIZE);
+        assert!(source.next(&mut fixture.io).unwrap().is_none(), "the end stays the end");
+        source.rewind(&mut fixture.io);
+        assert_eq!(source.read_to_end(&mut fixture.io).unwrap(), Digest::of(&bytes));
     });
 }
 
 #[test]
 fn wrong_system_id_version_or_address() {
-    let mut bed = Bed::plain();
+    let mut fixture = Fixture::plain();
     let file = segment(1, 5);
     let spoil = |at: usize, bytes: &[u8]| {
         let mut spoiled = contents(1, 5);
@@ -55,34 +56,35 @@ fn wrong_system_id_version_or_address() {
         (2, &[0, 0], "wrong kind of header"),
         (3, &[0x40], "invalid info bits"),
         (8, &start(6).0.to_le_bytes(), "unexpected address 0/600000 in WAL page at 0/500000"),
-        (24, &9_u64.to_le_bytes(), "its identifier is 9, not 7000000000000000001"),
+        (24, &9_u64.to_le_bytes(), "its identifier is 9, not 7418000000000000001"),
         (32, &(2_u32 << 20).to_le_bytes(), "says segments have 2097152 bytes"),
         (36, &4096_u32.to_le_bytes(), "pages 4096"),
     ] {
-        bed.put(&file, &spoil(at, bytes));
-        let error = read(&mut bed, file.as_str()).unwrap_err();
+        fixture.put(&file, &spoil(at, bytes));
+        let error = read(&mut fixture, file.as_str()).unwrap_err();
         assert!(matches!(error, ArchiveError::Header { .. }), "{error:?}");
         assert!(error.to_string().contains(says), "{error}");
         assert!(error.to_string().contains(file.as_str()), "{error}");
     }
-    bed.put(&file, &contents(1, 5));
-    assert!(read(&mut bed, file.as_str()).is_ok());
+    fixture.put(&file, &contents(1, 5));
+    assert!(read(&mut fixture, file.as_str()).is_ok());
 }
 
 #[test]
 fn segments_of_postgresql_15_to_18_are_known() {
-    let bed = Bed::plain();
-    let mut io = bed.aio.backend(forebay_aio::BackendType::Standalone).unwrap();
+    let fixture = Fixture::plain();
+    let mut io = fixture.aio.backend(forebay_aio::BackendType::Standalone).unwrap();
     for (magic, version) in MAGICS {
         let mut bytes = contents(1, 5);
         bytes[..2].copy_from_slice(&magic.to_le_bytes());
-        bed.put(&segment(1, 5), &bytes);
-        let mut source = bed.source(&segment(1, 5)).unwrap();
+        fixture.put(&segment(1, 5), &bytes);
+        let mut source = fixture.source(&segment(1, 5)).unwrap();
         source.read_to_end(&mut io).unwrap();
         assert_eq!(source.facts().map(|facts| facts.magic), Some(magic), "{version}");
         let expected = Expected { magic: Some(0xD118), ..expected() };
-        let options = SourceOptions { expected, ..bed.options() };
-        let mut source = Source::open(&bed.aio, &bed.wal(), &segment(1, 5), &options).unwrap();
+        let options = SourceOptions { expected, ..fixture.options() };
+        let mut source =
+            Source::open(&fixture.aio, &fixture.wal(), &segment(1, 5), &options).unwrap();
         assert_eq!(
             source.read_to_end(&mut io).is_ok(),
             version == 18,
@@ -93,138 +95,133 @@ fn segments_of_postgresql_15_to_18_are_known() {
 
 #[test]
 fn wrong_timeline() {
-    let mut bed = Bed::plain();
-    // The first segment of timeline 2 begins with what timeline 1 wrote.
+    let mut fixture = Fixture::plain();
+    // The first segment of timeline 2 begins with pages of timeline 1.
     let file = segment(2, 5);
-    bed.put(&file, &contents(1, 5));
-    let error = read(&mut bed, file.as_str()).unwrap_err();
+    fixture.put(&file, &contents(1, 5));
+    let error = read(&mut fixture, file.as_str()).unwrap_err();
     assert!(
         error.to_string().ends_with("it is of timeline 1, not 2, and there is no history file"),
         "{error}"
     );
-    bed.put(&name("00000002.history"), b"1\t0/5A0000\twhy\n");
-    assert!(read(&mut bed, file.as_str()).is_ok(), "its history says so");
-    bed.put(&name("00000002.history"), b"1\t0/4A0000\twhy\n");
-    let error = read(&mut bed, file.as_str()).unwrap_err();
+    fixture.put(&name("00000002.history"), b"1\t0/5A0000\twhy\n");
+    assert!(read(&mut fixture, file.as_str()).is_ok(), "its history says so");
+    fixture.put(&name("00000002.history"), b"1\t0/4A0000\twhy\n");
+    let error = read(&mut fixture, file.as_str()).unwrap_err();
     assert!(error.to_string().ends_with(", which its history does not tell"), "{error}");
-    bed.put(&name("00000002.history"), b"nonsense\n");
-    assert!(matches!(read(&mut bed, file.as_str()), Err(ArchiveError::History { .. })));
-    bed.put(&segment(1, 6), &contents(2, 6));
-    let error = read(&mut bed, segment(1, 6).as_str()).unwrap_err();
+    fixture.put(&name("00000002.history"), b"nonsense\n");
+    assert!(matches!(read(&mut fixture, file.as_str()), Err(ArchiveError::History { .. })));
+    fixture.put(&segment(1, 6), &contents(2, 6));
+    let error = read(&mut fixture, segment(1, 6).as_str()).unwrap_err();
     assert!(error.to_string().ends_with("it is of timeline 2, not 1"), "{error}");
 }
 
 #[test]
 fn short_file_long_file_empty_file() {
-    let mut bed = Bed::plain();
+    let mut fixture = Fixture::plain();
     let file = segment(1, 5);
     for len in [0, 1, 8192, (1 << 20) - 1, (1 << 20) + 1] {
         let mut bytes = contents(1, 5);
         bytes.resize(len, 0);
-        bed.put(&file, &bytes);
-        let error = read(&mut bed, file.as_str()).unwrap_err();
+        fixture.put(&file, &bytes);
+        let error = read(&mut fixture, file.as_str()).unwrap_err();
         let ArchiveError::Length { expected, found, .. } = error else { panic!("{error}") };
         assert_eq!((expected, found), (1 << 20, len as u64));
     }
-    // Where nobody knows how long it should be, the header does.
+    // If the expected length is unknown, the header tells it.
     let options = SourceOptions::default();
-    bed.put(&file, &contents(1, 5)[..1 << 19]);
-    let mut source = Source::open(&bed.aio, &bed.wal(), &file, &options).unwrap();
-    assert!(matches!(source.read_to_end(&mut bed.io), Err(ArchiveError::Length { .. })));
-    bed.put(&file, b"");
-    let mut source = Source::open(&bed.aio, &bed.wal(), &file, &options).unwrap();
-    let error = source.read_to_end(&mut bed.io).unwrap_err();
+    fixture.put(&file, &contents(1, 5)[..1 << 19]);
+    let mut source = Source::open(&fixture.aio, &fixture.wal(), &file, &options).unwrap();
+    assert!(matches!(source.read_to_end(&mut fixture.io), Err(ArchiveError::Length { .. })));
+    fixture.put(&file, b"");
+    let mut source = Source::open(&fixture.aio, &fixture.wal(), &file, &options).unwrap();
+    let error = source.read_to_end(&mut fixture.io).unwrap_err();
     assert!(error.to_string().ends_with("it is empty"), "{error}");
 }
 
 #[test]
 fn a_segment_with_two_links_or_none_is_refused() {
-    let mut bed = Bed::plain();
+    let mut fixture = Fixture::plain();
     let file = segment(1, 5);
-    bed.put(&file, &contents(1, 5));
-    let future = bed.wal().join(segment(1, 9).as_str());
-    fs::hard_link(bed.wal().join(file.as_str()), &future).unwrap();
-    assert!(matches!(read(&mut bed, file.as_str()), Err(ArchiveError::Links { links: 2, .. })));
+    fixture.put(&file, &contents(1, 5));
+    let future = fixture.wal().join(segment(1, 9).as_str());
+    fs::hard_link(fixture.wal().join(file.as_str()), &future).unwrap();
+    assert!(matches!(read(&mut fixture, file.as_str()), Err(ArchiveError::Links { links: 2, .. })));
     fs::remove_file(&future).unwrap();
-    assert!(read(&mut bed, file.as_str()).is_ok());
-    fs::create_dir(bed.wal().join(segment(1, 6).as_str())).unwrap();
-    assert!(matches!(read(&mut bed, segment(1, 6).as_str()), Err(ArchiveError::NotAFile { .. })));
-    assert!(matches!(read(&mut bed, segment(1, 7).as_str()), Err(ArchiveError::Vanished { .. })));
+    assert!(read(&mut fixture, file.as_str()).is_ok());
+    fs::create_dir(fixture.wal().join(segment(1, 6).as_str())).unwrap();
+    assert!(matches!(
+        read(&mut fixture, segment(1, 6).as_str()),
+        Err(ArchiveError::NotAFile { .. })
+    ));
+    assert!(matches!(
+        read(&mut fixture, segment(1, 7).as_str()),
+        Err(ArchiveError::Vanished { .. })
+    ));
 }
 
-/// Who removes segments takes it that the archive has it: what is read then is worth nothing.
+/// A segment that is recycled was already archived, and what was read of it is not valid.
 #[test]
 fn a_segment_recycled_while_it_is_read_is_no_success() {
-    each(|bed| {
+    each(|fixture| {
         let file = segment(1, 5);
-        bed.put(&file, &contents(1, 5));
-        let mut source = bed.source(&file).unwrap();
-        let piece = source.next(&mut bed.io).unwrap().expect("a piece");
+        fixture.put(&file, &contents(1, 5));
+        let mut source = fixture.source(&file).unwrap();
+        let piece = source.next(&mut fixture.io).unwrap().expect("a piece");
         source.give_back(piece.buf);
-        fs::rename(bed.wal().join(file.as_str()), bed.wal().join(segment(1, 9).as_str())).unwrap();
-        let error = source.read_to_end(&mut bed.io).unwrap_err();
+        fs::rename(fixture.wal().join(file.as_str()), fixture.wal().join(segment(1, 9).as_str()))
+            .unwrap();
+        let error = source.read_to_end(&mut fixture.io).unwrap_err();
         assert!(matches!(error, ArchiveError::Vanished { .. }), "{error}");
         assert_eq!(source.digest(), None);
-        source.close(&mut bed.io);
+        source.close(&mut fixture.io);
     });
 }
 
 #[test]
 fn partial_backup_and_history_files() {
-    let mut bed = Bed::plain();
+    let mut fixture = Fixture::plain();
     let partial = format!("{}.partial", segment(1, 5));
-    bed.put(&name(&partial), &contents(1, 5));
-    assert!(read(&mut bed, &partial).is_ok());
-    bed.put(&name(&partial), &contents(1, 6));
-    assert!(matches!(read(&mut bed, &partial), Err(ArchiveError::Header { .. })));
+    fixture.put(&name(&partial), &contents(1, 5));
+    assert!(read(&mut fixture, &partial).is_ok());
+    fixture.put(&name(&partial), &contents(1, 6));
+    assert!(matches!(read(&mut fixture, &partial), Err(ArchiveError::Header { .. })));
     let backup = format!("{}.00000028.backup", segment(1, 5));
-    bed.put(&name(&backup), b"START WAL LOCATION: 0/500028 (file 000000010000000000000005)\n");
-    assert!(read(&mut bed, &backup).is_ok());
-    bed.put(&name(&backup), b"something else");
-    assert!(matches!(read(&mut bed, &backup), Err(ArchiveError::Contents { .. })));
+    fixture.put(&name(&backup), b"START WAL LOCATION: 0/500028 (file 000000010000000000000005)\n");
+    assert!(read(&mut fixture, &backup).is_ok());
+    fixture.put(&name(&backup), b"something else");
+    assert!(matches!(read(&mut fixture, &backup), Err(ArchiveError::Contents { .. })));
     let history = "00000003.history";
-    bed.put(&name(history), b"1\t0/5A0000\twhy\n\n2\t0/6A0000\twhy\n");
-    assert!(read(&mut bed, history).is_ok());
+    fixture.put(&name(history), b"1\t0/5A0000\twhy\n\n2\t0/6A0000\twhy\n");
+    assert!(read(&mut fixture, history).is_ok());
     for wrong in [&b"3\t0/5A0000\twhy\n"[..], b"x", b"\xff\xfe"] {
-        bed.put(&name(history), wrong);
-        let error = read(&mut bed, history).unwrap_err();
+        fixture.put(&name(history), wrong);
+        let error = read(&mut fixture, history).unwrap_err();
         assert!(
             matches!(error, ArchiveError::History { .. } | ArchiveError::Contents { .. }),
             "{error}"
         );
     }
-    bed.put(&name(history), &vec![b'#'; 1 << 20]);
-    assert!(matches!(read(&mut bed, history), Err(ArchiveError::Contents { .. })), "too long");
+    fixture.put(&name(history), &vec![b'#'; 1 << 20]);
+    assert!(matches!(read(&mut fixture, history), Err(ArchiveError::Contents { .. })), "too long");
 }
 
 #[test]
 fn segments_of_one_megabyte_and_of_one_gigabyte() {
-    let bed = Bed::plain();
-    let mut io = bed.aio.backend(forebay_aio::BackendType::Standalone).unwrap();
+    let fixture = Fixture::plain();
+    let mut io = fixture.aio.backend(forebay_aio::BackendType::Standalone).unwrap();
     for bytes in [1 << 20, 1 << 30] {
         let size = SegmentSize::new(bytes).unwrap();
         let file = name(&size.file_name(1, 2));
-        // Sparse: the first page, and a hole.
+        // A sparse file: only the first page is written.
         let mut first = vec![0; 8192];
-        let long = forebay_format::wal::page_header::LongHeader {
-            system_id: SYSTEM,
-            segment_size: bytes,
-            block_size: 8192,
-        };
-        forebay_format::wal::page_header::PageHeader {
-            info: 0,
-            timeline: 1,
-            page_addr: size.start(2),
-            rem_len: 0,
-            long: Some(long),
-        }
-        .encode(&mut first);
-        bed.put(&file, &first);
+        write_header(&mut first, size, 1, 2, SYSTEM);
+        fixture.put(&file, &first);
         let opened =
-            fs::OpenOptions::new().write(true).open(bed.wal().join(file.as_str())).unwrap();
+            fs::OpenOptions::new().write(true).open(fixture.wal().join(file.as_str())).unwrap();
         opened.set_len(u64::from(bytes)).unwrap();
         let options = SourceOptions::default();
-        let mut source = Source::open(&bed.aio, &bed.wal(), &file, &options).unwrap();
+        let mut source = Source::open(&fixture.aio, &fixture.wal(), &file, &options).unwrap();
         source.read_to_end(&mut io).unwrap();
         assert_eq!(source.len(), u64::from(bytes));
         assert_eq!(source.facts().map(|facts| facts.segment_size), Some(size));

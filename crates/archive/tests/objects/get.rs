@@ -1,40 +1,41 @@
-//! Out of the archive; what absence is.
+//! Files fetched from an object store; what counts as absence.
 
 use std::sync::Arc;
 
-use forebay_archive::error::ArchiveError;
-use forebay_archive::store::{Repository, StoreError, StoreOptions};
+use forebay_archive::ArchiveError;
+use forebay_archive::store::{Repository, StoreOptions};
 
-use crate::bed::{Bed, SYSTEM, segment_bytes};
+use crate::common::fixture::{Fixture, is_of_stored_file};
+use crate::common::segments::{SYSTEM, segment_bytes};
 use crate::proxy::{ALWAYS, Fault};
 use crate::store::{LONG, SHORT, Store};
 
 const ABSENT: &str = "000000010000000000000009";
 
-/// Whether a file can be restored; a message instead of a megabyte if a test expects otherwise.
-fn get(bed: &mut Bed, repository: &Repository, name: &str) -> Result<bool, ArchiveError> {
-    bed.get(repository, name).map(|found| found.is_some())
+/// Whether a file can be restored. A failed test then prints no megabyte.
+fn get(fixture: &mut Fixture, repository: &Repository, name: &str) -> Result<bool, ArchiveError> {
+    fixture.get(repository, name).map(|found| found.is_some())
 }
 
 /// A store with an archive of one segment.
-fn filled(test: &str) -> Option<(Store, Bed, String)> {
+fn filled(test: &str) -> Option<(Store, Fixture, String)> {
     let store = Store::new(test)?;
-    let mut bed = Bed::new();
-    let name = bed.segment(1, 3);
-    bed.push(&store.plain(), &name).unwrap();
-    Some((store, bed, name))
+    let mut fixture = Fixture::new();
+    let name = fixture.segment(1, 3);
+    fixture.push(&store.plain(), &name).unwrap();
+    Some((store, fixture, name))
 }
 
-/// A fault strikes once in the midst of a download, and what is restored is right all the same.
+/// A fault interrupts a download once, and the restored file is right nevertheless.
 fn survives(test: &str, timeout: &str, fault: Fault) {
-    let Some((store, mut bed, name)) = filled(test) else { return };
+    let Some((store, mut fixture, name)) = filled(test) else { return };
     store.proxy.harm(1, "GET", ".manifest$", Fault::CutAnswer(10));
     store.proxy.harm(1, "GET", &format!("{name}$"), fault);
     let repository = store.repository(StoreOptions::default(), timeout);
     let before = store.proxy.seen("GET", &name);
-    assert!(bed.get(&repository, &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
+    assert!(fixture.get(&repository, &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
     assert!(store.proxy.seen("GET", &name) - before >= 4, "manifest and file, each twice");
-    bed.check_tidy();
+    fixture.check_no_temporary();
 }
 
 #[test]
@@ -59,8 +60,8 @@ fn a_download_that_stalls_is_tried_again() {
 #[test]
 fn a_download_that_is_always_cut_is_an_error_and_restores_nothing() {
     let test = "a_download_that_is_always_cut_is_an_error_and_restores_nothing";
-    let Some((store, mut bed, name)) = filled(test) else { return };
-    // A little comes each time, or nothing.
+    let Some((store, mut fixture, name)) = filled(test) else { return };
+    // A few bytes arrive each time, or none.
     let faults = [
         Fault::CutAnswer(1000),
         Fault::ResetAnswer(1000),
@@ -70,38 +71,37 @@ fn a_download_that_is_always_cut_is_an_error_and_restores_nothing() {
     ];
     for fault in faults {
         store.proxy.harm(ALWAYS, "GET", &format!("{name}$"), fault.clone());
-        let error =
-            get(&mut bed, &store.repository(StoreOptions::default(), SHORT), &name).unwrap_err();
-        assert!(
-            matches!(error, ArchiveError::Store(StoreError::Place { .. })),
-            "{fault:?}: {error}"
-        );
+        let error = get(&mut fixture, &store.repository(StoreOptions::default(), SHORT), &name)
+            .unwrap_err();
+        assert!(matches!(error, ArchiveError::Store { .. }), "{fault:?}: {error}");
         store.proxy.heal();
-        bed.check_tidy();
-        assert!(!bed.wal("RECOVERYXLOG").exists(), "{fault:?}");
+        fixture.check_no_temporary();
+        assert!(!fixture.wal("RECOVERYXLOG").exists(), "{fault:?}");
     }
-    assert!(bed.get(&store.plain(), &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
+    assert!(fixture.get(&store.plain(), &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
 }
 
 #[test]
 fn a_shorter_object_than_was_stored_is_damage() {
-    let Some((store, mut bed, name)) = filled("a_shorter_object_than_was_stored_is_damage") else {
+    let Some((store, mut fixture, name)) = filled("a_shorter_object_than_was_stored_is_damage")
+    else {
         return;
     };
-    // The answer is whole as far as its own length says.
+    // The answer is complete, as its own length says.
     store.proxy.harm(1, "GET", ".manifest", Fault::Shorten(100));
-    let error = get(&mut bed, &store.plain(), &name).unwrap_err();
-    assert!(matches!(error, ArchiveError::Store(StoreError::Text { .. })), "{error}");
+    let error = get(&mut fixture, &store.plain(), &name).unwrap_err();
+    assert!(matches!(error, ArchiveError::Manifest { .. }), "{error}");
     store.proxy.harm(1, "GET", &format!("{name}$"), Fault::Shorten(400_000));
-    let error = get(&mut bed, &store.plain(), &name).unwrap_err();
-    assert!(matches!(error, ArchiveError::Store(StoreError::Damaged { .. })), "{error}");
-    bed.check_tidy();
-    assert!(!bed.wal("RECOVERYXLOG").exists());
+    let error = get(&mut fixture, &store.plain(), &name).unwrap_err();
+    assert!(matches!(error, ArchiveError::Damaged { .. }), "{error}");
+    fixture.check_no_temporary();
+    assert!(!fixture.wal("RECOVERYXLOG").exists());
 }
 
 #[test]
 fn an_error_in_the_place_of_an_object_is_no_object() {
-    let Some((store, mut bed, name)) = filled("an_error_in_the_place_of_an_object_is_no_object")
+    let Some((store, mut fixture, name)) =
+        filled("an_error_in_the_place_of_an_object_is_no_object")
     else {
         return;
     };
@@ -109,30 +109,32 @@ fn an_error_in_the_place_of_an_object_is_no_object() {
     let error_in_success = Fault::Answer(200, headers, "<Error><Code>InternalError</Code></Error>");
     for what in ["forebay-archive$".to_owned(), ".manifest$".to_owned(), format!("{name}$")] {
         store.proxy.harm(ALWAYS, "GET", &what, error_in_success.clone());
-        let error = get(&mut bed, &store.plain(), &name).unwrap_err();
-        assert!(matches!(error, ArchiveError::Store(_)), "{what}: {error}");
+        let error = get(&mut fixture, &store.plain(), &name).unwrap_err();
+        assert!(is_of_stored_file(&error), "{what}: {error}");
         store.proxy.heal();
-        bed.check_tidy();
+        fixture.check_no_temporary();
     }
 }
 
 #[test]
 fn absence_is_said_when_the_store_says_it() {
-    let Some((store, mut bed, _)) = filled("absence_is_said_when_the_store_says_it") else {
+    let Some((store, mut fixture, _)) = filled("absence_is_said_when_the_store_says_it") else {
         return;
     };
-    assert!(bed.get(&store.plain(), ABSENT).unwrap().is_none());
-    assert!(bed.get(&store.plain(), "00000002.history").unwrap().is_none());
-    // A list that was none is asked for again.
+    assert!(fixture.get(&store.plain(), ABSENT).unwrap().is_none());
+    assert!(fixture.get(&store.plain(), "00000002.history").unwrap().is_none());
+    // An invalid list is requested again.
     let no_list = Fault::Answer(200, "", "<Error><Code>SlowDown</Code></Error>");
     store.proxy.harm(1, "GET", "list-type", no_list);
-    assert!(bed.get(&store.plain(), ABSENT).unwrap().is_none());
-    bed.check_tidy();
+    assert!(fixture.get(&store.plain(), ABSENT).unwrap().is_none());
+    fixture.check_no_temporary();
 }
 
 #[test]
 fn a_store_that_is_down_is_no_absence() {
-    let Some((store, mut bed, name)) = filled("a_store_that_is_down_is_no_absence") else { return };
+    let Some((store, mut fixture, name)) = filled("a_store_that_is_down_is_no_absence") else {
+        return;
+    };
     let faults = [
         Fault::Answer(503, "", "<Error><Code>SlowDown</Code></Error>"),
         Fault::Answer(200, "", "<Error><Code>SlowDown</Code></Error>"),
@@ -144,39 +146,40 @@ fn a_store_that_is_down_is_no_absence() {
         Fault::Stall,
     ];
     let some = &faults[..3];
-    // Whatever is asked for while it is looked for: the archive's own file, the manifest, the list.
+    // Any request of the look-up fails: for the marker, the manifest, the list.
     for (what, faults) in
         [("", &faults[..]), ("forebay-archive", some), (".manifest", some), ("list-type", some)]
     {
         for fault in faults {
             store.proxy.harm(ALWAYS, "GET", what, fault.clone());
             let repository = store.repository(StoreOptions::default(), SHORT);
-            let found = get(&mut bed, &repository, ABSENT);
+            let found = get(&mut fixture, &repository, ABSENT);
             assert!(found.is_err(), "{what} {fault:?}: {found:?}");
             store.proxy.heal();
         }
     }
-    assert!(bed.get(&store.plain(), ABSENT).unwrap().is_none());
-    assert!(bed.get(&store.plain(), &name).unwrap().is_some());
-    bed.check_tidy();
+    assert!(fixture.get(&store.plain(), ABSENT).unwrap().is_none());
+    assert!(fixture.get(&store.plain(), &name).unwrap().is_some());
+    fixture.check_no_temporary();
 }
 
 #[test]
 fn a_place_that_is_gone_is_no_absence() {
-    let Some((store, mut bed, name)) = filled("a_place_that_is_gone_is_no_absence") else { return };
-    // Another prefix, where nothing is; a bucket that is not there; an archive whose own file is
-    // gone meanwhile.
+    let Some((store, mut fixture, name)) = filled("a_place_that_is_gone_is_no_absence") else {
+        return;
+    };
+    // An empty prefix; a missing bucket; an archive that has lost its marker.
     for url in [format!("s3://{}/else/where", store.bucket), format!("s3://{}-x/a", store.bucket)] {
         let repository = Repository::new(Arc::new(store.open(&url, LONG)), StoreOptions::default());
-        let found = get(&mut bed, &repository, ABSENT);
+        let found = get(&mut fixture, &repository, ABSENT);
         assert!(found.is_err(), "{url}: {found:?}");
     }
     let repository = store.plain();
-    assert!(bed.get(&repository, &name).unwrap().is_some());
+    assert!(fixture.get(&repository, &name).unwrap().is_some());
     store.ask("DELETE", "/some/where/forebay-archive", b"");
-    let error = get(&mut bed, &repository, ABSENT).unwrap_err();
-    assert!(matches!(error, ArchiveError::Store(StoreError::NoArchive { .. })), "{error}");
-    // Nobody listens at all.
+    let error = get(&mut fixture, &repository, ABSENT).unwrap_err();
+    assert!(matches!(error, ArchiveError::NoArchive { .. }), "{error}");
+    // No server listens.
     let nobody =
         std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let variables = [
@@ -188,8 +191,9 @@ fn a_place_that_is_gone_is_no_absence() {
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value));
     let bucket = forebay_archive::store::Bucket::open(&store.url(), variables).unwrap();
-    let error = get(&mut bed, &Repository::new(Arc::new(bucket), StoreOptions::default()), ABSENT)
-        .unwrap_err();
-    assert!(matches!(error, ArchiveError::Store(StoreError::Place { .. })), "{error}");
-    bed.check_tidy();
+    let error =
+        get(&mut fixture, &Repository::new(Arc::new(bucket), StoreOptions::default()), ABSENT)
+            .unwrap_err();
+    assert!(matches!(error, ArchiveError::Store { .. }), "{error}");
+    fixture.check_no_temporary();
 }

@@ -1,14 +1,13 @@
-//! Archives in an object store, behind a proxy that does harm.
+//! Archives in an object store, behind a proxy that injects faults.
 //!
-//! - `moto`, `proxy`, `store`: an S3 server, the proxy before it, a bucket of one's own
-//! - `put`: a file into the archive, whatever the store answers
-//! - `get`: and out of it; what absence is
-//! - `races`: many writers
+//! - `moto`, `proxy`, `store`: an S3 server, the proxy in front of it, a bucket for each test
+//! - `put`: a file is stored, whatever the store answers
+//! - `get`: a file is fetched; what counts as absence
+//! - `races`: many writers at once
 //! - `whole`: verifying, listing, expiring; the archiver, archiverd
 
-#[allow(dead_code)]
-#[path = "../repository/bed.rs"]
-mod bed;
+#[path = "../common/mod.rs"]
+mod common;
 mod get;
 mod moto;
 mod proxy;

@@ -1,4 +1,4 @@
-//! moto, an S3 server, and requests to it without any client.
+//! moto, an S3 server, and direct requests to it.
 //!
 //! `cargo xtask test` installs it into target/tools/moto. It checks no signatures and no checksums.
 
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Runs as long as this process: it ends with its standard input.
+/// It ends with its standard input, when this process ends.
 struct Moto {
     port: u16,
     _child: Child,
@@ -18,7 +18,7 @@ struct Moto {
 static MOTO: OnceLock<Option<Moto>> = OnceLock::new();
 static BUCKETS: AtomicU32 = AtomicU32::new(0);
 
-/// Its port; None where it is not installed.
+/// Its port; None if it is not installed.
 pub fn port() -> Option<u16> {
     MOTO.get_or_init(start).as_ref().map(|moto| moto.port)
 }
@@ -40,7 +40,7 @@ fn start() -> Option<Moto> {
     Some(Moto { port, _child: child })
 }
 
-/// Makes a new bucket; its name.
+/// Creates a bucket. Returns its name.
 pub fn make_bucket(port: u16) -> String {
     let bucket =
         format!("bucket-{}-{}", std::process::id(), BUCKETS.fetch_add(1, Ordering::Relaxed));
@@ -49,13 +49,14 @@ pub fn make_bucket(port: u16) -> String {
     bucket
 }
 
-/// One request; the answer's status and body.
+/// Makes a request. Returns the status and the body of the answer.
 pub fn request(port: u16, method: &str, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     let length = body.len();
     let credential = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request";
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nContent-Length: {length}\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n\
          Authorization: {credential}, SignedHeaders=host, Signature=none\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).expect("it listens");

@@ -1,5 +1,5 @@
-//! A proxy before an object store, that does harm by rules: to the next requests of a method whose
-//! path contains a text, or ends with it if a "$" says so.
+//! A proxy in front of an object store that injects faults by rules: into the next requests of a
+//! method whose path contains a text, or ends with it if the text ends with "$".
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,25 +9,25 @@ use std::time::Duration;
 /// What happens to a request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// It gets this answer, with these headers, and goes no further.
+    /// The client gets this answer with these headers. The store does not get the request.
     Answer(u16, &'static str, &'static str),
-    /// So many bytes of its body are taken; then the connection is reset.
+    /// The connection is reset after this many bytes of its body.
     ResetUpload(usize),
-    /// It is carried out, and the connection reset in place of an answer.
+    /// The store executes it. The connection is reset instead of an answer.
     LoseAnswer,
-    /// It is carried out, and the connection ended in place of an answer.
+    /// The store executes it. The connection is closed instead of an answer.
     NoAnswer,
-    /// Nothing happens.
+    /// It is never answered.
     Stall,
-    /// Of the answer's body come so many bytes; then the connection ends.
+    /// The connection is closed after this many bytes of the answer's body.
     CutAnswer(usize),
-    /// The same, but the connection is reset.
+    /// The connection is reset after this many bytes of the answer's body.
     ResetAnswer(usize),
-    /// Of the answer's body come so many bytes, and then nothing.
+    /// The answer stalls after this many bytes of its body.
     StallAnswer(usize),
-    /// The answer's body has so many bytes, and says so.
+    /// The answer's body is cut to this many bytes, and its header says so.
     Shorten(usize),
-    /// It goes on without its condition: the store replaces what is there.
+    /// The store gets it without its condition, and replaces the object.
     Unconditional,
 }
 
@@ -48,13 +48,12 @@ struct State {
 struct Shared {
     upstream: u16,
     state: Mutex<State>,
-    bell: Condvar,
-    /// moto looks whether there is an object, and then stores one: others get in between, unless
-    /// changes go one by one.
+    requests_changed: Condvar,
+    /// moto checks the condition and stores the object in two steps, so changes must be serialized.
     changes: Mutex<()>,
 }
 
-/// Listens until its process ends.
+/// Listens until this process ends.
 pub struct Proxy {
     pub port: u16,
     shared: Arc<Shared>,
@@ -69,21 +68,21 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstream,
             state: Mutex::default(),
-            bell: Condvar::new(),
+            requests_changed: Condvar::new(),
             changes: Mutex::default(),
         });
         let proxy = Proxy { port, shared: Arc::clone(&shared) };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&shared);
-                // A client that goes away is no concern of the others.
+                // A client that disconnects does not affect the others.
                 std::thread::spawn(move || drop(serve(&shared, stream)));
             }
         });
         proxy
     }
 
-    /// This happens to so many of the next requests.
+    /// Injects a fault into this many of the next requests.
     pub fn harm(&self, times: usize, method: &'static str, path: &str, fault: Fault) {
         self.shared.state.lock().unwrap().rules.push(Rule {
             method,
@@ -93,7 +92,7 @@ impl Proxy {
         });
     }
 
-    /// No harm is done any more.
+    /// Ends all faults.
     pub fn heal(&self) {
         self.shared.state.lock().unwrap().rules.clear();
     }
@@ -108,7 +107,7 @@ impl Proxy {
     pub fn wait_for(&self, method: &str, path: &str) {
         let mut state = self.shared.state.lock().unwrap();
         while !state.seen.iter().any(|seen| is(seen, method, path)) {
-            state = self.shared.bell.wait(state).unwrap();
+            state = self.shared.requests_changed.wait(state).unwrap();
         }
     }
 }
@@ -122,11 +121,11 @@ fn matches(path: &str, wanted: &str) -> bool {
 }
 
 impl Shared {
-    /// Notes a request; what is to happen to it.
+    /// Records a request. Returns its fault.
     fn fault(&self, method: &str, path: &str) -> Option<Fault> {
         let mut state = self.state.lock().unwrap();
         state.seen.push(format!("{method} {path}"));
-        self.bell.notify_all();
+        self.requests_changed.notify_all();
         let matching =
             |rule: &&mut Rule| rule.times > 0 && rule.method == method && matches(path, &rule.path);
         let rule = state.rules.iter_mut().find(matching)?;
@@ -135,7 +134,7 @@ impl Shared {
     }
 }
 
-/// One request of a connection, which is closed then.
+/// Handles the only request of a connection.
 fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     let (head, mut body) = read_head(&mut client)?;
     let mut words = head.split(' ');
@@ -154,7 +153,8 @@ fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     if let Some(Fault::Answer(status, headers, text)) = fault {
         let length = text.len();
         let answer = format!(
-            "HTTP/1.1 {status} Answer\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{text}"
+            "HTTP/1.1 {status} Answer\r\nConnection: close\r\nContent-Length: {length}\r\n\
+             {headers}\r\n{text}"
         );
         return client.write_all(answer.as_bytes());
     }
@@ -166,7 +166,7 @@ fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
         Some(Fault::CutAnswer(bytes)) => {
             client.write_all(head.as_bytes())?;
             client.write_all(&answer[..bytes.min(answer.len())])?;
-            // What was written is to arrive before the end of it does.
+            // The written bytes must arrive before the end of the connection.
             client.shutdown(Shutdown::Write)
         }
         Some(Fault::ResetAnswer(bytes)) => {
@@ -197,7 +197,7 @@ fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
 }
 
 impl Shared {
-    /// The store's answer: head and body.
+    /// The head and the body of the store's answer.
     fn forward(&self, head: &str, body: &[u8], condition: bool) -> io::Result<(String, Vec<u8>)> {
         let _one_by_one = (!head.starts_with("GET")).then(|| self.changes.lock().unwrap());
         let mut head = without(head, "connection").replacen("\r\n", "\r\nConnection: close\r\n", 1);
@@ -213,7 +213,7 @@ impl Shared {
     }
 }
 
-/// A head, and what came of the body along with it.
+/// Reads a head, and the part of the body that arrives with it.
 fn read_head(stream: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     loop {
@@ -246,13 +246,13 @@ fn without(head: &str, name: &str) -> String {
     head.split("\r\n").filter(keep).collect::<Vec<_>>().join("\r\n")
 }
 
-/// Ends a connection with a reset.
+/// Resets a connection.
 fn reset(stream: TcpStream) -> io::Result<()> {
     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
     Ok(())
 }
 
-/// Waits until the client has had enough.
+/// Waits until the client closes the connection.
 fn wait_for_end(mut stream: TcpStream) -> io::Result<()> {
     while stream.read(&mut [0; 65536])? > 0 {}
     Ok(())

@@ -7,9 +7,9 @@ use forebay_archive::store::{Bucket, Repository, StoreOptions};
 use crate::moto;
 use crate::proxy::Proxy;
 
-/// Seconds without progress that no request of a test has, however busy the machine is.
+/// A timeout in seconds that no request exceeds, however busy the machine is.
 pub const LONG: &str = "60";
-/// For tests in which all requests that matter fail.
+/// A timeout for tests in which all important requests fail.
 pub const SHORT: &str = "0.1";
 
 pub struct Store {
@@ -19,7 +19,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A new bucket; None, with a word about it, where there is no S3 server.
+    /// Creates a bucket. None, with a message, if there is no S3 server.
     pub fn new(test: &str) -> Option<Store> {
         let Some(moto) = moto::port() else {
             println!("skipped: {test} needs moto, which cargo xtask test installs");
@@ -29,7 +29,7 @@ impl Store {
         Some(Store { proxy: Proxy::new(moto), bucket, moto })
     }
 
-    /// The bucket as an archive's place, by a client of its own.
+    /// The bucket as a depot, with a client of its own.
     pub fn open(&self, url: &str, timeout: &str) -> Bucket {
         let endpoint = format!("http://127.0.0.1:{}", self.proxy.port);
         let variables = [
@@ -52,17 +52,17 @@ impl Store {
         Repository::new(Arc::new(self.open(&self.url(), timeout)), options)
     }
 
-    /// In the default way.
+    /// The archive with default options.
     pub fn plain(&self) -> Repository {
         self.repository(StoreOptions::default(), LONG)
     }
 
-    /// Asks the server itself.
+    /// Makes a request to the server, without the proxy.
     pub fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
         moto::request(self.moto, method, &format!("/{}{path}", self.bucket), body)
     }
 
-    /// All keys, as the server itself tells.
+    /// All keys on the server.
     pub fn keys(&self) -> Vec<String> {
         let (status, body) = self.ask("GET", "?list-type=2", b"");
         assert_eq!(status, 200);
@@ -71,7 +71,7 @@ impl Store {
         keys.map(str::to_owned).collect()
     }
 
-    /// Uploads in parts that were begun and not ended.
+    /// The number of unfinished uploads in parts.
     pub fn uploads(&self) -> usize {
         let (status, body) = self.ask("GET", "?uploads", b"");
         assert_eq!(status, 200);

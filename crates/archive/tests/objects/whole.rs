@@ -1,4 +1,4 @@
-//! A whole archive: verified, listed, cut; used by the archiver and by archiverd.
+//! A whole archive: verified, listed, expired; used by the archiver and by archiverd.
 
 use std::fs;
 use std::sync::Arc;
@@ -11,62 +11,66 @@ use forebay_archive::resident::{Answer, ResidentOptions, ask, serve};
 use forebay_archive::store::Repository;
 use forebay_archive::store::verify::{Problem, VerifyOptions};
 
-use crate::bed::{Bed, SIZE, SYSTEM, all_options, segment_bytes, wal_name};
+use crate::common::fixture::{Fixture, all_options};
+use crate::common::segments::{SIZE, SYSTEM, segment_bytes, wal_name};
 use crate::proxy::Fault;
 use crate::store::{LONG, Store};
 
 const SLOW_DOWN: Fault = Fault::Answer(503, "", "<Error><Code>SlowDown</Code></Error>");
 
-fn verify(bed: &Bed, repository: &Repository, quick: bool) -> Vec<Problem> {
-    repository.verify(&bed.aio, &VerifyOptions { threads: 3, quick }, &|_, _| ()).unwrap().problems
+fn verify(fixture: &Fixture, repository: &Repository, quick: bool) -> Vec<Problem> {
+    repository
+        .verify(&fixture.aio, &VerifyOptions { threads: 3, quick }, &|_, _| ())
+        .unwrap()
+        .problems
 }
 
 #[test]
 fn archives_are_verified_listed_and_cut() {
     let Some(store) = Store::new("archives_are_verified_listed_and_cut") else { return };
-    // Plain, and with all that there is.
+    // Default options, and all options.
     for (n, options) in
         [all_options().remove(0), all_options().pop().unwrap()].into_iter().enumerate()
     {
-        let mut bed = Bed::new();
+        let mut fixture = Fixture::new();
         let url = format!("s3://{}/{n}", store.bucket);
         let repository = Repository::new(Arc::new(store.open(&url, LONG)), options);
         for number in 3..9 {
-            let name = bed.segment(1, number);
-            bed.push(&repository, &name).unwrap();
+            let name = fixture.segment(1, number);
+            fixture.push(&repository, &name).unwrap();
         }
-        fs::write(bed.wal("00000002.history"), "1\t0/400100\tx\n").unwrap();
-        bed.push(&repository, "00000002.history").unwrap();
-        // Somewhere in all that, the store has a bad moment.
+        fs::write(fixture.wal("00000002.history"), "1\t0/400100\tx\n").unwrap();
+        fixture.push(&repository, "00000002.history").unwrap();
+        // The store fails once meanwhile.
         store.proxy.harm(2, "GET", "000000010000000000000005", SLOW_DOWN);
         store.proxy.harm(1, "GET", "list-type", SLOW_DOWN);
         for quick in [false, true] {
-            assert_eq!(verify(&bed, &repository, quick), []);
+            assert_eq!(verify(&fixture, &repository, quick), []);
         }
-        let inventory = repository.inventory(&mut bed.be).unwrap();
+        let inventory = repository.inventory(&mut fixture.be).unwrap();
         let ranges: Vec<_> =
             inventory.ranges().iter().map(|r| (r.timeline, r.first, r.last)).collect();
         assert_eq!((ranges, inventory.system), (vec![(1, 3, 8)], Some(SYSTEM)));
         let cut = SIZE.file_name(1, 5);
         store.proxy.harm(1, "POST", "?delete", SLOW_DOWN);
         let expired = repository
-            .expire(&mut bed.be, Some(&wal_name(&cut)), &[], false, &mut |_, _| ())
+            .expire(&mut fixture.be, Some(&wal_name(&cut)), &[], false, &mut |_, _| ())
             .unwrap();
         assert_eq!((expired.before, expired.files.len()), (cut, 2));
-        assert!(bed.get(&repository, &SIZE.file_name(1, 4)).unwrap().is_none());
-        assert!(bed.get(&repository, &SIZE.file_name(1, 5)).unwrap().is_some());
-        assert_eq!(verify(&bed, &repository, false), []);
+        assert!(fixture.get(&repository, &SIZE.file_name(1, 4)).unwrap().is_none());
+        assert!(fixture.get(&repository, &SIZE.file_name(1, 5)).unwrap().is_some());
+        assert_eq!(verify(&fixture, &repository, false), []);
     }
 }
 
 #[test]
 fn everything_that_is_wrong_is_found() {
     let Some(store) = Store::new("everything_that_is_wrong_is_found") else { return };
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let repository = store.plain();
     for number in 3..9 {
-        let name = bed.segment(1, number);
-        bed.push(&repository, &name).unwrap();
+        let name = fixture.segment(1, number);
+        fixture.push(&repository, &name).unwrap();
     }
     let path = |number, ending: &str| format!("/some/where/{}{ending}", SIZE.file_name(1, number));
     let mut damaged = segment_bytes(1, 3, SYSTEM);
@@ -77,7 +81,7 @@ fn everything_that_is_wrong_is_found() {
     }
     store.ask("PUT", "/some/where/notes.txt", b"x");
     store.ask("PUT", "/some/other/archive", b"not ours");
-    let found = verify(&bed, &repository, false);
+    let found = verify(&fixture, &repository, false);
     let name = |number| wal_name(&SIZE.file_name(1, number));
     let has =
         |what: &dyn Fn(&Problem) -> bool| found.iter().filter(|problem| what(problem)).count() == 1;
@@ -93,32 +97,33 @@ fn everything_that_is_wrong_is_found() {
 fn the_archiver_stores_several_at_once_and_acknowledges_what_is_there() {
     let test = "the_archiver_stores_several_at_once_and_acknowledges_what_is_there";
     let Some(store) = Store::new(test) else { return };
-    let mut bed = Bed::new();
-    let names: Vec<String> = (3..13).map(|number| bed.segment(1, number)).collect();
+    let mut fixture = Fixture::new();
+    let names: Vec<String> = (3..13).map(|number| fixture.segment(1, number)).collect();
     for name in &names {
-        fs::write(bed.wal(&format!("archive_status/{name}.ready")), b"").unwrap();
+        fs::write(fixture.wal(&format!("archive_status/{name}.ready")), b"").unwrap();
     }
     store.proxy.harm(2, "PUT", &names[0], SLOW_DOWN);
     store.proxy.harm(1, "PUT", &names[4], Fault::LoseAnswer);
     store.proxy.harm(1, "PUT", &names[7], Fault::ResetUpload(100_000));
-    let archiver = Archiver::new(&bed.aio, &bed.data().join("pg_wal"), ArchiverConfig::default());
-    archiver.set_module(Some(Arc::new(Archive::of(&bed.aio, store.plain(), Some(SYSTEM)))));
+    let archiver =
+        Archiver::new(&fixture.aio, &fixture.data().join("pg_wal"), ArchiverConfig::default());
+    archiver.set_module(Some(Arc::new(Archive::of(&fixture.aio, store.plain(), Some(SYSTEM)))));
     archiver.scan().unwrap();
     Threads::start(&archiver, 4).unwrap().stop(StopMode::Drain).unwrap();
     let stats = archiver.stats();
     assert_eq!((stats.archived_count, stats.failed_count), (10, 0));
     for name in &names {
-        assert!(bed.wal(&format!("archive_status/{name}.done")).exists());
-        assert!(bed.get(&store.plain(), name).unwrap().is_some());
+        assert!(fixture.wal(&format!("archive_status/{name}.done")).exists());
+        assert!(fixture.get(&store.plain(), name).unwrap().is_some());
     }
-    assert_eq!(verify(&bed, &store.plain(), false), []);
+    assert_eq!(verify(&fixture, &store.plain(), false), []);
 }
 
 #[test]
 fn archiverd_stores_to_it_and_fetches_ahead() {
     let Some(store) = Store::new("archiverd_stores_to_it_and_fetches_ahead") else { return };
-    let bed = Bed::new();
-    let socket = bed.dir.path().join("s");
+    let fixture = Fixture::new();
+    let socket = fixture.dir.path().join("s");
     let options = ResidentOptions {
         socket: socket.clone(),
         archive: "it".to_owned(),
@@ -127,16 +132,16 @@ fn archiverd_stores_to_it_and_fetches_ahead() {
         prefetch_bytes: 64 << 20,
         source: SourceOptions::default(),
     };
-    let server = serve(&bed.aio, store.plain(), options).unwrap();
+    let server = serve(&fixture.aio, store.plain(), options).unwrap();
     let say = |request: &Request| match ask(&socket, "it", request) {
         Answer::Reply(reply) => reply,
         Answer::Nobody(why) => panic!("nobody answers: {why}"),
     };
     for number in 3..9 {
-        let name = bed.segment(1, number);
-        assert_eq!(say(&Request::Push { path: bed.wal(&name) }), Reply::Done);
+        let name = fixture.segment(1, number);
+        assert_eq!(say(&Request::Push { path: fixture.wal(&name) }), Reply::Done);
     }
-    let path = bed.wal("RECOVERYXLOG");
+    let path = fixture.wal("RECOVERYXLOG");
     for number in 3..9 {
         let request = Request::Get { name: SIZE.file_name(1, number), path: path.clone() };
         assert_eq!(say(&request), Reply::Done);
@@ -147,5 +152,5 @@ fn archiverd_stores_to_it_and_fetches_ahead() {
     store.ask("DELETE", "/some/where/forebay-archive", b"");
     assert!(matches!(say(&absent), Reply::Failed(_)), "a lost archive is no absence");
     drop(server);
-    bed.check_tidy();
+    fixture.check_no_temporary();
 }

@@ -1,59 +1,66 @@
-//! What goes and what stays.
+//! Which files are removed, and which stay.
 
 use std::fs;
 
-use forebay_archive::error::ArchiveError;
+use forebay_archive::ArchiveError;
+use forebay_archive::store::StoreOptions;
 use forebay_archive::store::expire::{Expired, NeededFrom};
-use forebay_archive::store::{StoreError, StoreOptions};
 
-use crate::bed::{Bed, SIZE, all_options, wal_name};
+use crate::common::fixture::{Fixture, all_options};
+use crate::common::segments::{SIZE, wal_name};
 
-fn filled(options: &StoreOptions) -> Bed {
-    let mut bed = Bed::new();
-    let repository = bed.repository(options.clone());
+fn filled(options: &StoreOptions) -> Fixture {
+    let mut fixture = Fixture::new();
+    let repository = fixture.repository(options.clone());
     for (timeline, number) in [(1, 3), (1, 4), (1, 5), (1, 6), (2, 4), (2, 5)] {
-        let name = bed.segment(timeline, number);
-        bed.push(&repository, &name).unwrap();
+        let name = fixture.segment(timeline, number);
+        fixture.push(&repository, &name).unwrap();
     }
-    fs::write(bed.wal("00000002.history"), "1\t0/400100\tx\n").unwrap();
-    bed.push(&repository, "00000002.history").unwrap();
-    bed
+    fs::write(fixture.wal("00000002.history"), "1\t0/400100\tx\n").unwrap();
+    fixture.push(&repository, "00000002.history").unwrap();
+    fixture
 }
 
 fn expire(
-    bed: &mut Bed,
+    fixture: &mut Fixture,
     options: &StoreOptions,
     before: Option<&str>,
     needed: &[(&str, u64)],
     dry_run: bool,
 ) -> Result<Expired, ArchiveError> {
-    let repository = bed.repository(options.clone());
+    let repository = fixture.repository(options.clone());
     let from = |(backup, number): &(&str, u64)| NeededFrom {
         backup: (*backup).to_owned(),
         first: SIZE.file_name(1, *number),
     };
     let needed: Vec<NeededFrom> = needed.iter().map(from).collect();
-    repository.expire(&mut bed.be, before.map(wal_name).as_ref(), &needed, dry_run, &mut |_, _| ())
+    repository.expire(
+        &mut fixture.be,
+        before.map(wal_name).as_ref(),
+        &needed,
+        dry_run,
+        &mut |_, _| (),
+    )
 }
 
-fn names(bed: &mut Bed, options: &StoreOptions) -> Vec<String> {
-    let inventory = bed.repository(options.clone()).inventory(&mut bed.be).unwrap();
+fn names(fixture: &mut Fixture, options: &StoreOptions) -> Vec<String> {
+    let inventory = fixture.repository(options.clone()).inventory(&mut fixture.be).unwrap();
     inventory.files.iter().map(|stored| stored.name.to_string()).collect()
 }
 
 #[test]
-fn what_is_before_goes_on_every_timeline() {
+fn wal_before_the_cut_is_removed_on_every_timeline() {
     for options in all_options() {
-        let mut bed = filled(&options);
+        let mut fixture = filled(&options);
         let cut = SIZE.file_name(1, 5);
-        let would = expire(&mut bed, &options, Some(&cut), &[], true).unwrap();
-        assert_eq!(names(&mut bed, &options).len(), 7, "nothing goes in a dry run");
-        let did = expire(&mut bed, &options, Some(&cut), &[], false).unwrap();
+        let would = expire(&mut fixture, &options, Some(&cut), &[], true).unwrap();
+        assert_eq!(names(&mut fixture, &options).len(), 7, "nothing goes in a dry run");
+        let did = expire(&mut fixture, &options, Some(&cut), &[], false).unwrap();
         assert_eq!(would, did);
         let gone: Vec<String> = did.files.iter().map(ToString::to_string).collect();
         assert_eq!(gone, [SIZE.file_name(1, 3), SIZE.file_name(1, 4), SIZE.file_name(2, 4)]);
         assert_eq!(
-            names(&mut bed, &options),
+            names(&mut fixture, &options),
             [
                 "00000002.history".to_owned(),
                 SIZE.file_name(1, 5),
@@ -61,43 +68,47 @@ fn what_is_before_goes_on_every_timeline() {
                 SIZE.file_name(2, 5)
             ]
         );
-        for path in bed.contents().keys() {
+        for path in fixture.contents().keys() {
             assert!(!path.to_string_lossy().contains(&SIZE.file_name(1, 3)), "{}", path.display());
         }
     }
 }
 
 #[test]
-fn what_a_base_backup_needs_stays() {
+fn wal_that_a_base_backup_needs_stays() {
     let options = StoreOptions::default();
-    let mut bed = filled(&options);
-    let stored = bed.contents();
+    let mut fixture = filled(&options);
+    let stored = fixture.contents();
     let needed = [("monday", 4), ("tuesday", 6)];
     let error =
-        expire(&mut bed, &options, Some(&SIZE.file_name(1, 5)), &needed, false).unwrap_err();
-    let ArchiveError::Store(StoreError::Needed { backup, .. }) = &error else { panic!("{error}") };
+        expire(&mut fixture, &options, Some(&SIZE.file_name(1, 5)), &needed, false).unwrap_err();
+    let ArchiveError::Needed { backup, .. } = &error else { panic!("{error}") };
     assert_eq!(backup, "monday");
-    let error = expire(&mut bed, &options, None, &[], false).unwrap_err();
-    assert!(matches!(error, ArchiveError::Store(StoreError::Option(_))), "{error}");
-    assert!(bed.contents() == stored);
-    let expired = expire(&mut bed, &options, None, &needed, false).unwrap();
+    let error = expire(&mut fixture, &options, None, &[], false).unwrap_err();
+    assert!(matches!(error, ArchiveError::Refused(_)), "{error}");
+    assert!(fixture.contents() == stored);
+    let expired = expire(&mut fixture, &options, None, &needed, false).unwrap();
     assert_eq!((expired.before, expired.files.len()), (SIZE.file_name(1, 4), 1));
 }
 
 #[test]
-fn a_backup_of_others_is_respected_until_its_successor_is_named() {
+fn wal_of_another_programs_backup_stays_until_a_later_backup_is_the_cut() {
     let options = StoreOptions::default();
-    let mut bed = filled(&options);
-    let repository = bed.repository(options.clone());
+    let mut fixture = filled(&options);
+    let repository = fixture.repository(options.clone());
     let backups = [4, 6].map(|number| format!("{}.00000028.backup", SIZE.file_name(1, number)));
     for backup in &backups {
-        fs::write(bed.wal(backup), "START WAL LOCATION: 0/400028 (file x)\n").unwrap();
-        bed.push(&repository, backup).unwrap();
+        fs::write(fixture.wal(backup), "START WAL LOCATION: 0/400028 (file x)\n").unwrap();
+        fixture.push(&repository, backup).unwrap();
     }
-    let error = expire(&mut bed, &options, Some(&SIZE.file_name(1, 5)), &[], false).unwrap_err();
-    assert!(matches!(error, ArchiveError::Store(StoreError::Needed { .. })), "{error}");
-    expire(&mut bed, &options, Some(&SIZE.file_name(1, 4)), &[], false).unwrap();
-    let expired = expire(&mut bed, &options, Some(&backups[1]), &[], false).unwrap();
+    let error =
+        expire(&mut fixture, &options, Some(&SIZE.file_name(1, 5)), &[], false).unwrap_err();
+    assert!(matches!(error, ArchiveError::Needed { .. }), "{error}");
+    expire(&mut fixture, &options, Some(&SIZE.file_name(1, 4)), &[], false).unwrap();
+    let expired = expire(&mut fixture, &options, Some(&backups[1]), &[], false).unwrap();
     assert_eq!(expired.before, SIZE.file_name(1, 6));
-    assert_eq!(names(&mut bed, &options), ["00000002.history", &SIZE.file_name(1, 6), &backups[1]]);
+    assert_eq!(
+        names(&mut fixture, &options),
+        ["00000002.history", &SIZE.file_name(1, 6), &backups[1]]
+    );
 }

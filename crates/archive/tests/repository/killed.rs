@@ -1,15 +1,10 @@
-//! SIGKILL at every call of archive-push: the next one stores the file, and leaves nothing that the
-//! killed one has left.
+//! SIGKILL at every file system call of archive-push. The next one stores the file, and removes the
+//! killed one's temporary files.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
 
-use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
-use forebay_aio::sync::Arc;
-use forebay_aio::sync::atomic::{AtomicU64, Ordering};
-use forebay_aio::{AioConfig, BackendType, Errno, MethodKind, PosixNamespace};
+use forebay_aio::BackendType;
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::layout::LayoutKind;
 use forebay_archive::store::seal::Key;
@@ -17,10 +12,11 @@ use forebay_archive::store::verify::VerifyOptions;
 use forebay_archive::store::{Repository, StoreOptions};
 use forebay_archive::{Archived, SourceOptions, push};
 
-use crate::bed::{Bed, SIZE, SYSTEM, segment_bytes};
+use crate::common::fixture::Fixture;
+use crate::common::killed::{lethal_aio, runs_to_its_end};
+use crate::common::segments::{SIZE, SYSTEM, segment_bytes};
 
 const DIR: &str = "FOREBAY_TEST_KILLED_DIR";
-const AT: &str = "FOREBAY_TEST_KILLED_AT";
 const WAY: &str = "FOREBAY_TEST_KILLED_WAY";
 
 fn way(number: usize) -> StoreOptions {
@@ -36,45 +32,27 @@ fn way(number: usize) -> StoreOptions {
     }
 }
 
-/// Not a test by itself: the process that is killed. What archive-push does, for the first segment
-/// of an archive.
+/// Not a test by itself: the process that is killed. It does what archive-push does for the first
+/// segment of an archive.
 #[test]
 #[ignore = "run by the test below"]
 fn the_process_that_is_killed() {
     let var = |name| std::env::var(name).ok();
-    let (Some(dir), Some(at), Some(number)) = (var(DIR), var(AT), var(WAY)) else { return };
-    let (at, calls) = (at.parse::<u64>().unwrap(), AtomicU64::new(0));
-    let plan = FaultPlan::new();
-    let rule = Rule::on(Ops::ALL).when(move |_| {
-        if calls.fetch_add(1, Ordering::SeqCst) == at {
-            let own = rustix::process::getpid();
-            let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
-        }
-        false
-    });
-    plan.add(rule, Effect::Fail(Errno::IO));
-    let aio = plan.open(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
+    let (Some(dir), Some(number), Some(aio)) = (var(DIR), var(WAY), lethal_aio()) else { return };
     let mut be = aio.backend(BackendType::Standalone).unwrap();
     let dir = Path::new(&dir);
     let location = dir.join("archive").to_string_lossy().into_owned();
     let options = way(number.parse().unwrap());
-    let repository = Repository::open(&aio, &location, options).unwrap().tidying();
+    let repository = Repository::open(&aio, &location, options).unwrap().cleaning_first();
     let path = dir.join("data/pg_wal").join(SIZE.file_name(1, 3));
     push::push(&aio, &mut be, &repository, &path, &SourceOptions::default()).unwrap();
 }
 
-/// Kills it at one call; whether it got to its end before.
-fn kill_at(bed: &Bed, number: usize, at: u64) -> bool {
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "killed::the_process_that_is_killed", "--ignored", "--nocapture"])
-        .env(DIR, bed.dir.path())
-        .env(AT, at.to_string())
-        .env(WAY, number.to_string())
-        .output()
-        .unwrap();
-    let over = child.status.success();
-    assert!(over || child.status.signal() == Some(9), "{child:?}");
-    over
+/// Kills it at one call. True: it ended before.
+fn kill_at(fixture: &Fixture, number: usize, at: u64) -> bool {
+    let (dir, number) = (fixture.dir.path().to_str().unwrap(), number.to_string());
+    let variables = [(DIR, dir), (WAY, number.as_str())];
+    runs_to_its_end("killed::the_process_that_is_killed", at, &variables)
 }
 
 #[test]
@@ -82,31 +60,32 @@ fn a_kill_at_every_call_of_a_push_and_the_next_one_converges() {
     for number in 0..2 {
         let (mut kills, mut left) = (0_u64, 0_u64);
         for at in 0.. {
-            let mut bed = Bed::new();
-            let name = bed.segment(1, 3);
-            let over = kill_at(&bed, number, at);
+            let mut fixture = Fixture::new();
+            let name = fixture.segment(1, 3);
+            let over = kill_at(&fixture, number, at);
             kills += u64::from(!over);
             let temporary =
                 |path: &std::path::PathBuf| path.to_string_lossy().contains("forebay-temp.0000");
-            left += u64::from(bed.contents().keys().any(temporary));
-            let repository = bed.repository(way(number)).tidying();
-            if bed.contents().keys().any(|path| path.to_string_lossy().ends_with(".manifest")) {
-                let stored = bed.get(&repository, &name).unwrap();
+            left += u64::from(fixture.contents().keys().any(temporary));
+            let repository = fixture.repository(way(number)).cleaning_first();
+            if fixture.contents().keys().any(|path| path.to_string_lossy().ends_with(".manifest")) {
+                let stored = fixture.get(&repository, &name).unwrap();
                 assert!(
                     stored == Some(segment_bytes(1, 3, SYSTEM)),
                     "killed at call {at}: it is not whole"
                 );
             }
-            let again = bed.push(&repository, &name).unwrap();
+            let again = fixture.push(&repository, &name).unwrap();
             assert!(!over || again == Archived::Identical);
-            let found = repository.verify(&bed.aio, &VerifyOptions::default(), &|_, _| ()).unwrap();
+            let found =
+                repository.verify(&fixture.aio, &VerifyOptions::default(), &|_, _| ()).unwrap();
             assert_eq!(
                 (found.files, found.problems),
                 (1, vec![]),
                 "way {number}, killed at call {at}"
             );
-            bed.check_tidy();
-            assert!(bed.get(&repository, &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
+            fixture.check_no_temporary();
+            assert!(fixture.get(&repository, &name).unwrap() == Some(segment_bytes(1, 3, SYSTEM)));
             if over {
                 break;
             }
@@ -116,38 +95,38 @@ fn a_kill_at_every_call_of_a_push_and_the_next_one_converges() {
     }
 }
 
-/// A process that stays looks once, when it starts, wherever the layout has directories; a living
-/// writer's file stays.
+/// A process that stays cleans up once, when it starts, in all directories of the layout. The
+/// temporary file of a living writer stays.
 #[test]
-fn what_killed_processes_have_left_anywhere_goes() {
-    let mut bed = Bed::new();
+fn temporary_files_of_killed_processes_are_removed() {
+    let mut fixture = Fixture::new();
     let options = way(1);
-    let repository = bed.repository(options.clone());
+    let repository = fixture.repository(options.clone());
     for number in 3..6 {
-        let name = bed.segment(1, number);
-        bed.push(&repository, &name).unwrap();
+        let name = fixture.segment(1, number);
+        fixture.push(&repository, &name).unwrap();
     }
-    let stored = bed.contents();
+    let stored = fixture.contents();
     let dirs: Vec<_> =
         stored.keys().filter_map(|path| path.parent()).map(Path::to_path_buf).collect();
     for dir in &dirs {
         fs::write(dir.join("forebay-temp.x.1.2"), b"x").unwrap();
     }
-    fs::create_dir_all(bed.archive().join("backups/one.partial")).unwrap();
-    let other = bed.archive().join("backups/one.partial/forebay-temp.x.1.2");
+    fs::create_dir_all(fixture.archive().join("backups/one.partial")).unwrap();
+    let other = fixture.archive().join("backups/one.partial/forebay-temp.x.1.2");
     fs::write(&other, b"x").unwrap();
     let living = dirs[0].join("forebay-temp.y.1.2");
-    let file = bed
+    let file = fixture
         .aio
         .namespace()
         .open(&living, &forebay_aio::OpenOptions::READ_WRITE.create_new())
         .unwrap();
-    assert!(bed.aio.namespace().try_lock(&file).unwrap());
+    assert!(fixture.aio.namespace().try_lock(&file).unwrap());
     let mut expected: Vec<_> = stored.keys().cloned().chain([other, living]).collect();
     expected.sort();
     let mut distinct = dirs.clone();
     distinct.sort();
     distinct.dedup();
-    assert_eq!(repository.clean(&mut bed.be).unwrap(), distinct.len());
-    assert_eq!(bed.contents().into_keys().collect::<Vec<_>>(), expected);
+    assert_eq!(repository.clean(&mut fixture.be).unwrap(), distinct.len());
+    assert_eq!(fixture.contents().into_keys().collect::<Vec<_>>(), expected);
 }

@@ -1,19 +1,19 @@
-//! An archive, on real files.
+//! An archive in a directory, on real files.
 //!
-//! - `bed`: a data directory with segments, an archive
-//! - `put`: the same again, something else, whose, half done
-//! - `races`: many at once
-//! - `fetch`: absent or not to be told, damaged
-//! - `outages`: a store that fails while it is asked
-//! - `verify`: what a verification finds
-//! - `expire`: what goes and what stays
+//! - `put`: stored again, with other contents, of another cluster, after an interruption
+//! - `races`: many writers at once
+//! - `fetch`: absent files, unusable archives, damage
+//! - `outages`: a disk that fails during a request
+//! - `verify`: the problems that a verification finds
+//! - `expire`: which files are removed, and which stay
 //! - `resident`: archiverd
 //! - `restorer`: the source of a recovery, which fetches ahead
-//! - `sealed`: with a key, what others could have planted is refused
+//! - `sealed`: with a key, files that others may have stored are refused
 //! - `killed`: SIGKILL at every call of a push
-//! - `sizes`: segments of a megabyte to a gigabyte
+//! - `sizes`: segments from a megabyte to a gigabyte
 
-mod bed;
+#[path = "../common/mod.rs"]
+mod common;
 mod expire;
 mod fetch;
 mod killed;

@@ -1,5 +1,5 @@
-//! A store that fails while it is asked for a file: whatever call it is, what the archive has is
-//! never said to be absent.
+//! A disk that fails during a request. Whichever call fails, a stored file is never reported as
+//! absent.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use forebay_aio::{Aio, AioConfig, BackendType, Errno, MethodKind, PosixNamespace
 use forebay_archive::store::{Repository, StoreOptions};
 use forebay_archive::{WalName, get};
 
-use crate::bed::{Bed, SYSTEM, all_options, segment_bytes, wal_name};
+use crate::common::fixture::{Fixture, all_options};
+use crate::common::segments::{SYSTEM, segment_bytes, wal_name};
 
-/// ESTALE: what a network file system says whose server has gone.
+/// ESTALE: the error of a network file system whose server is gone.
 const STALE: Errno = Errno(116);
 
 fn failing(plan: &Arc<FaultPlan>) -> Arc<Aio> {
     let config = AioConfig { max_backends: 4, handles_per_backend: 16, ..AioConfig::default() };
-    plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, config).expect("a door")
+    plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, config).expect("an Aio")
 }
 
 fn opened(aio: &Arc<Aio>, archive: &Path, options: &StoreOptions) -> Repository {
@@ -26,11 +27,11 @@ fn opened(aio: &Arc<Aio>, archive: &Path, options: &StoreOptions) -> Repository 
 #[test]
 fn no_failing_call_is_taken_for_absence() {
     for options in all_options().into_iter().step_by(2) {
-        let mut bed = Bed::new();
-        let name = bed.segment(1, 3);
-        let repository = bed.repository(options.clone());
-        bed.push(&repository, &name).unwrap();
-        let (archive, to) = (bed.archive(), bed.data().join("pg_wal/RECOVERYXLOG"));
+        let mut fixture = Fixture::new();
+        let name = fixture.segment(1, 3);
+        let repository = fixture.repository(options.clone());
+        fixture.push(&repository, &name).unwrap();
+        let (archive, to) = (fixture.archive(), fixture.data().join("pg_wal/RECOVERYXLOG"));
         for errno in [Errno::IO, Errno::ACCES, STALE] {
             for nth in 0.. {
                 let plan = FaultPlan::new();
@@ -40,7 +41,7 @@ fn no_failing_call_is_taken_for_absence() {
                 let fault = plan.add(rule, Effect::Fail(errno));
                 let aio = failing(&plan);
                 let mut be = aio.backend(BackendType::Standalone).expect("a backend");
-                // Each time anew, as by a command.
+                // Opened anew each time, as a command does.
                 let repository = opened(&aio, &archive, &options);
                 match get::get(&aio, &mut be, &repository, &wal_name(&name), &to) {
                     Ok(true) => assert!(std::fs::read(&to).unwrap() == segment_bytes(1, 3, SYSTEM)),
@@ -59,18 +60,18 @@ fn no_failing_call_is_taken_for_absence() {
                 }
             }
         }
-        bed.check_tidy();
+        fixture.check_no_temporary();
     }
 }
 
 #[test]
-fn a_store_that_is_down_has_nothing_to_say_of_absence() {
+fn a_disk_that_is_down_never_reports_absence() {
     for options in all_options().into_iter().step_by(5) {
-        let mut bed = Bed::new();
-        let name = bed.segment(1, 3);
-        let repository = bed.repository(options.clone());
-        bed.push(&repository, &name).unwrap();
-        let (archive, to) = (bed.archive(), bed.data().join("pg_wal/RECOVERYXLOG"));
+        let mut fixture = Fixture::new();
+        let name = fixture.segment(1, 3);
+        let repository = fixture.repository(options.clone());
+        fixture.push(&repository, &name).unwrap();
+        let (archive, to) = (fixture.archive(), fixture.data().join("pg_wal/RECOVERYXLOG"));
         let plan = FaultPlan::new();
         let aio = failing(&plan);
         let mut be = aio.backend(BackendType::Standalone).expect("a backend");
@@ -83,11 +84,11 @@ fn a_store_that_is_down_has_nothing_to_say_of_absence() {
             Rule::on(Ops::ALL).when(move |call| call.path.starts_with(&below)),
             Effect::Fail(Errno::IO),
         );
-        // It was seen a moment ago, and still.
+        // It is an error although the file was found just before.
         fetch(&absent).unwrap_err();
         fetch(&wal_name(&name)).unwrap_err();
         plan.mend();
         assert!(!fetch(&absent).unwrap() && fetch(&wal_name(&name)).unwrap());
-        bed.check_tidy();
+        fixture.check_no_temporary();
     }
 }

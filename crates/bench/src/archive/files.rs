@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
 use forebay_aio::{Aio, AioError, AlignedBuf, BackendType, DirEntry, OpenOptions};
-use forebay_archive::{Expected, Mark, Place, WalName};
+use forebay_archive::{DurableDir, Expected, Mark, WalName};
 use forebay_format::SegmentSize;
 use forebay_format::wal::page_header::{LongHeader, MAGIC, PageHeader};
 
@@ -114,8 +114,8 @@ impl Files {
         for entry in stored {
             names.unlink(&self.archive().join(entry.name))?;
         }
-        let place = Place::new(&self.aio, &self.archive(), false);
-        place.settle_names(&self.archive())?;
+        let dir = DurableDir::new(&self.aio, &self.archive(), false);
+        dir.sync_names(&self.archive())?;
         Ok(())
     }
 

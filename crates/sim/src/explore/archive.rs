@@ -13,10 +13,10 @@ use forebay_aio::sync::{Arc, Duration, Instant, Mutex};
 use forebay_aio::{
     Aio, AioConfig, AioError, AlignedBuf, Backend, BackendType, OpenOptions, PlantedBug,
 };
-use forebay_archive::place::TEMPORARY;
+use forebay_archive::durable_dir::TEMPORARY;
 use forebay_archive::{
-    ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Digest, Expected, Mark, Next,
-    Place, Source, WalName,
+    ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Digest, DurableDir, Expected,
+    Mark, Next, Source, WalName,
 };
 use forebay_format::SegmentSize;
 use forebay_format::wal::page_header::{LongHeader, PageHeader};
@@ -166,7 +166,7 @@ impl Layout {
 
 /// Stores files, and records what it has promised.
 struct Witness {
-    place: Place,
+    dir: DurableDir,
     layout: Layout,
     promises: Promises,
 }
@@ -177,12 +177,12 @@ impl ArchiveModule for Witness {
     }
 
     fn startup(&self) -> Result<(), ArchiveError> {
-        self.place.clean().map(drop)
+        self.dir.clean().map(drop)
     }
 
     fn archive(&self, io: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
         let name = file.name().to_string();
-        let archived = self.place.store(io, &self.layout.name(&name), file)?;
+        let archived = self.dir.store(io, &self.layout.name(&name), file)?;
         let digest = file.digest().ok_or_else(|| ArchiveError::Name { name: name.clone() })?;
         self.promises.lock().insert(name, digest);
         Ok(archived)
@@ -382,7 +382,7 @@ impl Life<'_> {
         let config = ArchiverConfig { expected, direct: world.direct, transfers: None };
         let archiver = Archiver::new(aio, &wal, config);
         archiver.set_module(Some(Arc::new(Witness {
-            place: Place::new(aio, &world.archive(), world.direct),
+            dir: DurableDir::new(aio, &world.archive(), world.direct),
             layout: world.layout,
             promises: Arc::clone(&world.promises),
         })));

@@ -1,43 +1,43 @@
 //! pg_prewarm and pg_buffercache, against answers recorded from PostgreSQL 18 with both extensions;
 //! and what Forebay adds.
 
-use crate::bed::open;
+use crate::fixture::open;
 use crate::support;
 
 #[test]
 fn answers_as_postgresql_does() {
-    let mut bed = open("");
+    let mut fixture = open("");
     let golden = include_str!("../golden/buffers.txt");
     assert!(support::cases(golden).len() > 70, "too few cases were read");
-    let wrong = support::differences(&mut bed.conn, golden);
-    bed.close();
+    let wrong = support::differences(&mut fixture.conn, golden);
+    fixture.close();
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
 fn pages_are_marked_dirty_and_their_checksums_are_taken() {
-    let mut bed = open("");
-    bed.rows("create table t (a int)");
-    bed.rows("insert into t select generate_series from generate_series(1, 1000)");
-    bed.rows("checkpoint");
+    let mut fixture = open("");
+    fixture.rows("create table t (a int)");
+    fixture.rows("insert into t select generate_series from generate_series(1, 1000)");
+    fixture.rows("checkpoint");
     let dirty =
         "select count(*) from pg_buffercache where isdirty and relfilenode = 't'::regclass::oid";
-    assert_eq!(bed.rows(dirty), ["0"]);
-    assert_eq!(bed.rows("select * from pg_buffercache_mark_dirty_relation('t')"), ["5\t0\t0"]);
-    assert_eq!(bed.rows("select * from pg_buffercache_mark_dirty_relation('t')"), ["0\t5\t0"]);
-    assert_eq!(bed.rows(dirty), ["5"]);
+    assert_eq!(fixture.rows(dirty), ["0"]);
+    assert_eq!(fixture.rows("select * from pg_buffercache_mark_dirty_relation('t')"), ["5\t0\t0"]);
+    assert_eq!(fixture.rows("select * from pg_buffercache_mark_dirty_relation('t')"), ["0\t5\t0"]);
+    assert_eq!(fixture.rows(dirty), ["5"]);
     let one = "select pg_buffercache_mark_dirty(bufferid) from pg_buffercache \
                where relblocknumber = 3 and \
                relfilenode = 't'::regclass::oid";
-    assert_eq!(bed.rows(one), ["(f,t)"]);
-    assert_eq!(bed.rows("select buffers_skipped from pg_buffercache_mark_dirty_all()"), ["0"]);
+    assert_eq!(fixture.rows(one), ["(f,t)"]);
+    assert_eq!(fixture.rows("select buffers_skipped from pg_buffercache_mark_dirty_all()"), ["0"]);
     let checks = "select buffers_compared > 4, buffers_computed > 4, failures, total_time > 0 from \
                   pg_buffercache_checksums()";
-    assert_eq!(bed.rows(checks), ["f\tt\t0\tt"]);
-    bed.rows("checkpoint");
-    assert_eq!(bed.rows(checks), ["t\tt\t0\tt"]);
-    assert_eq!(bed.rows(dirty), ["0"]);
-    bed.close();
+    assert_eq!(fixture.rows(checks), ["f\tt\t0\tt"]);
+    fixture.rows("checkpoint");
+    assert_eq!(fixture.rows(checks), ["t\tt\t0\tt"]);
+    assert_eq!(fixture.rows(dirty), ["0"]);
+    fixture.close();
 }
 
 #[test]
@@ -48,17 +48,17 @@ fn under_direct_io_the_kernel_caches_nothing() {
             println!("direct I/O is left out: {why}");
             continue;
         }
-        let mut bed = open(direct);
-        bed.rows("create table t (a int)");
-        bed.rows("insert into t select generate_series from generate_series(1, 1000)");
-        bed.rows("checkpoint");
-        bed.rows(
+        let mut fixture = open(direct);
+        fixture.rows("create table t (a int)");
+        fixture.rows("insert into t select generate_series from generate_series(1, 1000)");
+        fixture.rows("checkpoint");
+        fixture.rows(
             "select pg_buffercache_evict_relation('t'), pg_prewarm('t', 'read'), pg_prewarm('t')",
         );
         let of = "select fork, segment, os_pages, os_pages_cached > 0 \
                   from pg_relation_kernel_cache('t')";
-        assert_eq!(bed.rows(of), [format!("main\t0\t10\t{cached}")]);
-        assert!(bed.rows("select * from pg_relation_kernel_cache(null)").is_empty());
-        bed.close();
+        assert_eq!(fixture.rows(of), [format!("main\t0\t10\t{cached}")]);
+        assert!(fixture.rows("select * from pg_relation_kernel_cache(null)").is_empty());
+        fixture.close();
     }
 }

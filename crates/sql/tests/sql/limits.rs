@@ -1,6 +1,6 @@
 //! What a client can make long, deep or wide has a limit, and PostgreSQL's error where it has one.
 
-use crate::bed::open;
+use crate::fixture::open;
 use crate::support;
 use forebay_engine::{Interrupt, InterruptKind};
 use forebay_sql::Connection;
@@ -216,9 +216,9 @@ fn operands_that_are_needed_twice_do_not_double_without_end() {
 
 #[test]
 fn a_cancel_stops_parsing_planning_and_binding() {
-    let mut bed = open("");
-    let interrupt = bed.conn.session().expect("a session").interrupt().clone();
-    let conn = &mut bed.conn;
+    let mut fixture = open("");
+    let interrupt = fixture.conn.session().expect("a session").interrupt().clone();
+    let conn = &mut fixture.conn;
     // The mistake at the end shows that the cancel is not left until all is done.
     let mistake = format!("select {}, 1 +", list("f(1)", 40_000));
     let unknown = format!("select 1 in ({}, nothing(1))", list("2", 60_000));
@@ -244,14 +244,14 @@ fn a_cancel_stops_parsing_planning_and_binding() {
         })
     });
     assert!(met, "a cancel during Bind is lost");
-    bed.close();
+    fixture.close();
 }
 
 #[test]
 fn a_cancel_while_nothing_runs_is_dropped() {
-    let mut bed = open("");
-    let interrupt = bed.conn.session().expect("a session").interrupt().clone();
-    let conn = &mut bed.conn;
+    let mut fixture = open("");
+    let interrupt = fixture.conn.session().expect("a session").interrupt().clone();
+    let conn = &mut fixture.conn;
     interrupt.request(InterruptKind::Cancel);
     conn.parse("", "select 1", &[]).expect("parses");
     interrupt.request(InterruptKind::Cancel);
@@ -259,5 +259,5 @@ fn a_cancel_while_nothing_runs_is_dropped() {
     interrupt.request(InterruptKind::Cancel);
     conn.execute("", 0, &mut support::Recorder::default()).map(drop).expect("runs");
     conn.sync().expect("ends");
-    bed.close();
+    fixture.close();
 }

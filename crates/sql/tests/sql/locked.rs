@@ -4,7 +4,7 @@
 //! connection waits for that transaction to commit. PostgreSQL locks first, and takes the
 //! statement's snapshot then.
 
-use crate::bed::{Bed, open, rows};
+use crate::fixture::{Fixture, open, rows};
 use crate::support::{self, Recorder};
 use forebay_engine::{Engine, InterruptKind};
 use forebay_sql::{Connection, Executed};
@@ -24,31 +24,31 @@ fn wait_for_wait<R>(engine: &Engine, waiting: &thread::ScopedJoinHandle<'_, R>) 
 
 /// Runs `waiter` while another connection's transaction has run `change`; commits once the waiter
 /// waits for a lock.
-fn across<R: Send>(bed: &mut Bed, change: &str, waiter: impl FnOnce() -> R + Send) -> R {
-    rows(&mut bed.conn, "begin");
-    rows(&mut bed.conn, change);
+fn across<R: Send>(fixture: &mut Fixture, change: &str, waiter: impl FnOnce() -> R + Send) -> R {
+    rows(&mut fixture.conn, "begin");
+    rows(&mut fixture.conn, change);
     thread::scope(|scope| {
         let waiting = scope.spawn(waiter);
-        wait_for_wait(&bed.engine, &waiting);
-        rows(&mut bed.conn, "commit");
+        wait_for_wait(&fixture.engine, &waiting);
+        rows(&mut fixture.conn, "commit");
         waiting.join().expect("join")
     })
 }
 
 /// A data directory with the table.
-fn bed() -> Bed {
-    let mut bed = open("");
-    rows(&mut bed.conn, BEFORE);
-    bed
+fn fixture() -> Fixture {
+    let mut fixture = open("");
+    rows(&mut fixture.conn, BEFORE);
+    fixture
 }
 
 /// What a query string comes to, if its first statement waits.
 fn script(change: &str, sql: &str) -> Vec<String> {
-    let mut bed = bed();
-    let mut conn = bed.connect();
-    let lines = across(&mut bed, change, || support::run(&mut conn, sql));
+    let mut fixture = fixture();
+    let mut conn = fixture.connect();
+    let lines = across(&mut fixture, change, || support::run(&mut conn, sql));
     conn.close();
-    bed.close();
+    fixture.close();
     lines
 }
 
@@ -82,32 +82,32 @@ fn a_select_has_the_columns_of_the_table_it_waited_for() {
 
 #[test]
 fn every_statement_of_a_block_has_a_snapshot_of_its_own() {
-    let mut bed = bed();
-    let mut conn = bed.connect();
+    let mut fixture = fixture();
+    let mut conn = fixture.connect();
     rows(&mut conn, "create table u (a int)");
     rows(&mut conn, "begin");
     assert_eq!(rows(&mut conn, "select a from u"), Vec::<String>::new());
-    let waited = across(&mut bed, SAME, || rows(&mut conn, "select a from t"));
+    let waited = across(&mut fixture, SAME, || rows(&mut conn, "select a from t"));
     assert_eq!(waited, ["2", "3"]);
     rows(&mut conn, "insert into u values (7)");
     assert_eq!(rows(&mut conn, "select a from u"), ["7"]);
-    rows(&mut bed.conn, "insert into t values (4)");
+    rows(&mut fixture.conn, "insert into t values (4)");
     assert_eq!(rows(&mut conn, "select a from t"), ["2", "3", "4"]);
     rows(&mut conn, "commit");
     conn.close();
-    bed.close();
+    fixture.close();
 }
 
 #[test]
 fn a_block_with_a_table_of_its_own_sees_the_table_it_waited_for() {
-    let mut bed = bed();
-    let mut conn = bed.connect();
+    let mut fixture = fixture();
+    let mut conn = fixture.connect();
     rows(&mut conn, "begin; create table u (a int)");
-    let waited = across(&mut bed, SAME, || rows(&mut conn, "select a from t"));
+    let waited = across(&mut fixture, SAME, || rows(&mut conn, "select a from t"));
     assert_eq!(waited, ["2", "3"]);
     rows(&mut conn, "commit");
     conn.close();
-    bed.close();
+    fixture.close();
 }
 
 #[test]
@@ -122,38 +122,43 @@ fn copy_out_sees_the_table_it_waited_for() {
 
 #[test]
 fn copy_in_fills_the_table_it_waited_for() {
-    let mut bed = bed();
-    let mut conn = bed.connect();
+    let mut fixture = fixture();
+    let mut conn = fixture.connect();
     let data = ["three\\t3\\n".to_owned()];
-    let lines =
-        across(&mut bed, WIDER, || support::run_with_data(&mut conn, "copy t from stdin", &data));
+    let lines = across(&mut fixture, WIDER, || {
+        support::run_with_data(&mut conn, "copy t from stdin", &data)
+    });
     assert_eq!(lines, ["< 0 2", "= COPY 1", "Z I"]);
     assert_eq!(rows(&mut conn, "select * from t"), ["two\t2", "three\t3"]);
     conn.close();
-    bed.close();
+    fixture.close();
 }
 
 #[test]
 fn an_insert_of_a_query_sees_the_table_it_waited_for() {
-    let mut bed = bed();
-    let mut conn = bed.connect();
+    let mut fixture = fixture();
+    let mut conn = fixture.connect();
     rows(&mut conn, "create table u (a int)");
-    let lines = across(&mut bed, SAME, || support::run(&mut conn, "insert into u select a from t"));
+    let lines =
+        across(&mut fixture, SAME, || support::run(&mut conn, "insert into u select a from t"));
     assert_eq!(lines, ["= INSERT 0 2", "Z I"]);
     assert_eq!(rows(&mut conn, "select a from u"), ["2", "3"]);
     // The table it writes to is waited for as well, and what is read has its snapshot after that.
-    rows(&mut bed.conn, "begin; insert into u values (5); drop table t; create table t (x int)");
+    rows(
+        &mut fixture.conn,
+        "begin; insert into u values (5); drop table t; create table t (x int)",
+    );
     let lines = thread::scope(|scope| {
         let waiting =
             scope.spawn(|| support::run(&mut conn, "insert into t select a from u where a > 2"));
-        wait_for_wait(&bed.engine, &waiting);
-        rows(&mut bed.conn, "commit");
+        wait_for_wait(&fixture.engine, &waiting);
+        rows(&mut fixture.conn, "commit");
         waiting.join().expect("join")
     });
     assert_eq!(lines, ["= INSERT 0 2", "Z I"]);
     assert_eq!(rows(&mut conn, "select x from t"), ["3", "5"]);
     conn.close();
-    bed.close();
+    fixture.close();
 }
 
 #[test]
@@ -167,9 +172,9 @@ fn an_insert_goes_into_the_table_it_waited_for() {
 
 #[test]
 fn parse_describes_the_table_it_waited_for() {
-    let mut bed = bed();
-    let mut conn = bed.connect();
-    let columns = across(&mut bed, WIDER, || {
+    let mut fixture = fixture();
+    let mut conn = fixture.connect();
+    let columns = across(&mut fixture, WIDER, || {
         conn.parse("s", "select * from t", &[]).expect("parse");
         conn.describe_statement("s").expect("describe").1.expect("columns")
     });
@@ -178,32 +183,32 @@ fn parse_describes_the_table_it_waited_for() {
     assert_eq!(execute(&mut conn, ""), ["| two\t2", "= SELECT 1"]);
     conn.sync().expect("sync");
     conn.close();
-    bed.close();
+    fixture.close();
 }
 
 #[test]
 fn a_prepared_statement_sees_the_table_it_waited_for() {
-    let mut bed = bed();
-    let mut conn = bed.connect();
+    let mut fixture = fixture();
+    let mut conn = fixture.connect();
     rows(&mut conn, "create table u (a int)");
     conn.parse("read", "select a from t where a > $1", &[]).expect("parse");
     conn.parse("write", "insert into u select a from t", &[]).expect("parse");
     conn.parse("all", "select * from t", &[]).expect("parse");
     conn.sync().expect("sync");
-    let lines = across(&mut bed, SAME, || {
+    let lines = across(&mut fixture, SAME, || {
         conn.bind("", "read", &[], &[Some(b"2")], &[]).expect("bind");
         execute(&mut conn, "")
     });
     assert_eq!(lines, ["| 3", "= SELECT 1"]);
     conn.sync().expect("sync");
-    let lines = across(&mut bed, SAME, || {
+    let lines = across(&mut fixture, SAME, || {
         conn.bind("", "write", &[], &[], &[]).expect("bind");
         execute(&mut conn, "")
     });
     assert_eq!(lines, ["= INSERT 0 2"]);
     conn.sync().expect("sync");
     assert_eq!(rows(&mut conn, "select a from u"), ["2", "3"]);
-    let refused = across(&mut bed, WIDER, || conn.bind("", "all", &[], &[], &[]));
+    let refused = across(&mut fixture, WIDER, || conn.bind("", "all", &[], &[], &[]));
     let refused = refused.expect_err("other columns");
     assert_eq!(
         (refused.sqlstate, refused.message.as_str()),
@@ -211,18 +216,18 @@ fn a_prepared_statement_sees_the_table_it_waited_for() {
     );
     conn.sync().expect("sync");
     conn.close();
-    bed.close();
+    fixture.close();
 }
 
 #[test]
 fn a_bound_query_has_its_snapshot_from_then() {
     // As PostgreSQL's: exec_bind_message starts the portal of a query, with its snapshot.
-    let mut bed = bed();
-    let mut conn = bed.connect();
+    let mut fixture = fixture();
+    let mut conn = fixture.connect();
     conn.parse("read", "select a from t", &[]).expect("parse");
     conn.parse("write", "insert into t values (8)", &[]).expect("parse");
     conn.bind("p", "read", &[], &[], &[]).expect("bind");
-    rows(&mut bed.conn, "insert into t values (9)");
+    rows(&mut fixture.conn, "insert into t values (9)");
     conn.bind("", "write", &[], &[], &[]).expect("bind");
     assert_eq!(execute(&mut conn, ""), ["= INSERT 0 1"]);
     conn.bind("q", "read", &[], &[], &[]).expect("bind");
@@ -230,13 +235,13 @@ fn a_bound_query_has_its_snapshot_from_then() {
     assert_eq!(execute(&mut conn, "q"), ["| 1", "| 9", "| 8", "= SELECT 3"]);
     conn.sync().expect("sync");
     conn.close();
-    bed.close();
+    fixture.close();
 }
 
 #[test]
 fn a_bound_insert_does_not_fill_a_table_that_its_transaction_has_dropped() {
-    let bed = bed();
-    let mut conn = bed.connect();
+    let fixture = fixture();
+    let mut conn = fixture.connect();
     for (name, sql) in [
         ("values", "insert into t values (7)"),
         ("query", "insert into t select 7"),
@@ -268,13 +273,13 @@ fn a_bound_insert_does_not_fill_a_table_that_its_transaction_has_dropped() {
     conn.sync().expect("sync");
     assert_eq!(rows(&mut conn, "select a from t"), ["7"]);
     conn.close();
-    bed.close();
+    fixture.close();
 }
 
 #[test]
 fn a_table_that_a_bound_query_reads_is_not_dropped() {
-    let bed = bed();
-    let mut conn = bed.connect();
+    let fixture = fixture();
+    let mut conn = fixture.connect();
     conn.parse("", "select a from (select a from (select a from t) r) s", &[]).expect("parse");
     conn.bind("p", "", &[], &[], &[]).expect("bind");
     conn.parse("", "drop table t", &[]).expect("parse");
@@ -283,29 +288,29 @@ fn a_table_that_a_bound_query_reads_is_not_dropped() {
     assert!(refused[0].starts_with("! ERROR 55006 cannot DROP TABLE \"t\""), "{refused:?}");
     conn.sync().expect("sync");
     conn.close();
-    bed.close();
+    fixture.close();
 }
 
 #[test]
 fn a_canceled_wait_points_at_nothing_and_a_deadlock_at_the_name() {
-    let mut bed = bed();
-    let mut conn = bed.connect();
+    let mut fixture = fixture();
+    let mut conn = fixture.connect();
     let cancel = conn.session().expect("session").interrupt().clone();
-    rows(&mut bed.conn, "begin; drop table t");
+    rows(&mut fixture.conn, "begin; drop table t");
     let lines = thread::scope(|scope| {
         let waiting = scope.spawn(|| support::run(&mut conn, "select * from t"));
-        wait_for_wait(&bed.engine, &waiting);
+        wait_for_wait(&fixture.engine, &waiting);
         cancel.request(InterruptKind::Cancel);
         waiting.join().expect("join")
     });
     assert_eq!(lines, ["! ERROR 57014 canceling statement due to user request", "Z I"]);
-    rows(&mut bed.conn, "rollback");
-    rows(&mut bed.conn, "create table u (a int)");
-    rows(&mut bed.conn, "begin; drop table u");
+    rows(&mut fixture.conn, "rollback");
+    rows(&mut fixture.conn, "create table u (a int)");
+    rows(&mut fixture.conn, "begin; drop table u");
     rows(&mut conn, "begin; select * from t");
     let lines = thread::scope(|scope| {
-        let waiting = scope.spawn(|| support::run(&mut bed.conn, "drop table t"));
-        wait_for_wait(&bed.engine, &waiting);
+        let waiting = scope.spawn(|| support::run(&mut fixture.conn, "drop table t"));
+        wait_for_wait(&fixture.engine, &waiting);
         let lines = support::run(&mut conn, "select * from u");
         rows(&mut conn, "rollback");
         assert_eq!(waiting.join().expect("join"), ["= DROP TABLE", "Z T"]);
@@ -314,7 +319,7 @@ fn a_canceled_wait_points_at_nothing_and_a_deadlock_at_the_name() {
     assert_eq!(lines[0], "! ERROR 40P01 deadlock detected");
     assert_eq!(lines[lines.len() - 2..], ["  position: 15", "Z E"]);
     conn.close();
-    bed.close();
+    fixture.close();
 }
 
 #[test]

@@ -22,8 +22,8 @@
 //! - [`temporary`]: Temporary tables, against answers recorded from PostgreSQL 18; and what other
 //!   sessions and stops make of them
 
-#[path = "../support/bed.rs"]
-mod bed;
+#[path = "../support/fixture.rs"]
+mod fixture;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -40,12 +40,12 @@ impl Settings for Fixed {
     fn end_transaction(&mut self, _committed: bool) {}
 }
 
-struct Bed {
+struct Fixture {
     dir: TempDir,
     engine: Arc<Engine>,
 }
 
-impl Bed {
+impl Fixture {
     fn init() -> TempDir {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
         let options = InitOptions { wal_segment_size: 1 << 20, sync: false };
@@ -65,10 +65,10 @@ impl Bed {
         }
     }
 
-    fn new(io_method: IoMethod, direct: bool) -> Bed {
-        let dir = Bed::init();
-        let engine = Engine::open(dir.path(), Bed::config(io_method, direct)).expect("open");
-        Bed { dir, engine }
+    fn new(io_method: IoMethod, direct: bool) -> Fixture {
+        let dir = Fixture::init();
+        let engine = Engine::open(dir.path(), Fixture::config(io_method, direct)).expect("open");
+        Fixture { dir, engine }
     }
 
     fn connect(&self, settings: SessionSettings) -> Connection {
@@ -145,34 +145,34 @@ fn groups_beyond_memory_are_the_same() {
     for (method, direct) in
         [(IoMethod::Sync, true), (IoMethod::Worker, false), (IoMethod::IoUring, true)]
     {
-        let bed = Bed::new(method, direct);
-        let (mut roomy, mut tight) = (bed.with_memory(1 << 20), bed.with_memory(64));
+        let fixture = Fixture::new(method, direct);
+        let (mut roomy, mut tight) = (fixture.with_memory(1 << 20), fixture.with_memory(64));
         fill(&mut roomy, 5_000);
         for sql in GROUPS {
-            let before = bed.spilled();
+            let before = fixture.spilled();
             // In whichever order.
             let mut expected = rows(&mut roomy, sql);
             expected.sort();
-            assert_eq!(bed.spilled(), before, "{sql}");
+            assert_eq!(fixture.spilled(), before, "{sql}");
             let mut got = rows(&mut tight, sql);
             got.sort();
             assert!(got == expected, "{sql}, {method:?}");
-            let after = bed.spilled();
+            let after = fixture.spilled();
             assert!(
                 after.0 - before.0 >= 4 && after.1 - before.1 > 50_000,
                 "{sql}: {before:?} {after:?}"
             );
-            assert_eq!(bed.files(), 0, "{sql}");
+            assert_eq!(fixture.files(), 0, "{sql}");
         }
         // One group, however many rows.
-        let before = bed.spilled();
+        let before = fixture.spilled();
         assert_eq!(
             rows(&mut tight, "select count(*), count(d) from t"),
             rows(&mut roomy, "select count(*), count(d) from t")
         );
-        assert_eq!(bed.spilled(), before);
+        assert_eq!(fixture.spilled(), before);
         [roomy, tight].into_iter().for_each(Connection::close);
-        bed.stop();
+        fixture.stop();
     }
 }
 
@@ -183,20 +183,20 @@ fn spilled_or_not_the_rows_are_the_same() {
     for (method, direct) in
         [(IoMethod::Sync, false), (IoMethod::Worker, true), (IoMethod::IoUring, true)]
     {
-        let bed = Bed::new(method, direct);
+        let fixture = Fixture::new(method, direct);
         let (mut roomy, mut tight, mut tighter) =
-            (bed.with_memory(1 << 20), bed.with_memory(200), bed.with_memory(64));
+            (fixture.with_memory(1 << 20), fixture.with_memory(200), fixture.with_memory(64));
         fill(&mut roomy, 5_000);
         for order in ORDERS {
             for part in PARTS {
                 let sql = format!("{order}{part}");
-                let before = bed.spilled();
+                let before = fixture.spilled();
                 let expected = rows(&mut roomy, &sql);
-                assert_eq!(bed.spilled(), before, "{sql}");
+                assert_eq!(fixture.spilled(), before, "{sql}");
                 assert!(!part.is_empty() || expected.len() > 3_000, "{sql}: {}", expected.len());
                 let conn = if part.is_empty() { &mut tighter } else { &mut tight };
                 assert!(rows(conn, &sql) == expected, "{sql}, {method:?}");
-                let after = bed.spilled();
+                let after = fixture.spilled();
                 let spilled = (after.0 - before.0, after.1 - before.1);
                 match part {
                     "" => assert!(spilled.0 >= 2 && spilled.1 > 50_000, "{sql}: {spilled:?}"),
@@ -205,7 +205,7 @@ fn spilled_or_not_the_rows_are_the_same() {
                     }
                     _ => {}
                 }
-                assert_eq!(bed.files(), 0, "{sql}");
+                assert_eq!(fixture.files(), 0, "{sql}");
             }
         }
         // A statement that writes what it sorts.
@@ -214,51 +214,51 @@ fn spilled_or_not_the_rows_are_the_same() {
         let copied = rows(&mut roomy, "select b from u");
         assert!(copied == rows(&mut roomy, "select b from t order by b"));
         [roomy, tight, tighter].into_iter().for_each(Connection::close);
-        bed.stop();
+        fixture.stop();
     }
 }
 
 #[test]
 fn a_sort_of_less_than_an_orders_runs_is_one_file() {
-    let bed = Bed::new(IoMethod::Sync, false);
-    let mut conn = bed.with_memory(64);
+    let fixture = Fixture::new(IoMethod::Sync, false);
+    let mut conn = fixture.with_memory(64);
     let sorted = rows(&mut conn, "select g from generate_series(1, 2000) g order by g desc");
     assert_eq!((sorted.len(), sorted[0].as_str(), sorted[1999].as_str()), (2000, "| 2000", "| 1"));
     // Each row is a length, a kind and a number.
-    assert_eq!(bed.spilled(), (1, 2000 * 9));
+    assert_eq!(fixture.spilled(), (1, 2000 * 9));
     conn.close();
-    bed.stop();
+    fixture.stop();
 }
 
 #[test]
 fn the_limit_ends_the_statement_and_nothing_more() {
-    let bed = Bed::new(IoMethod::Sync, false);
+    let fixture = Fixture::new(IoMethod::Sync, false);
     let settings =
         SessionSettings { work_mem: 64, temp_file_limit: 200, ..SessionSettings::default() };
-    let mut conn = bed.connect(settings);
+    let mut conn = fixture.connect(settings);
     let sql = |n: u32| format!("select g from generate_series(1, {n}) g order by -g");
     let lines = support::run(&mut conn, &sql(50_000));
     assert_eq!(
         lines[lines.len() - 2..],
         ["! ERROR 53400 temporary file size exceeds \"temp_file_limit\" (200kB)", "Z I"]
     );
-    assert_eq!(bed.files(), 0);
+    assert_eq!(fixture.files(), 0);
     assert_eq!(rows(&mut conn, &sql(5_000)).len(), 5_000);
     conn.close();
-    bed.stop();
+    fixture.stop();
 }
 
 #[test]
 fn a_disk_that_fails_ends_the_statement_and_the_next_one_works() {
-    let dir = Bed::init();
+    let dir = Fixture::init();
     let plan = FaultPlan::new();
     let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
     let workers = MethodKind::Worker(WorkerLimits::fixed(2));
     let aio = plan.open(Arc::new(PosixNamespace::new()), workers, sizes).expect("aio");
     let engine =
-        Engine::open_on(dir.path(), Bed::config(IoMethod::Worker, false), aio).expect("open");
-    let bed = Bed { dir, engine };
-    let mut conn = bed.with_memory(64);
+        Engine::open_on(dir.path(), Fixture::config(IoMethod::Worker, false), aio).expect("open");
+    let fixture = Fixture { dir, engine };
+    let mut conn = fixture.with_memory(64);
     let sql = "select g from generate_series(1, 30000) g order by -g";
     let groups = "select g from generate_series(1, 30000) g group by g";
     for (ops, errno, word, code) in [
@@ -280,18 +280,18 @@ fn a_disk_that_fails_ends_the_statement_and_the_next_one_works() {
             }
             assert!(nth > 0 || plan.fired(fault) > 0, "{ops:?}");
             plan.mend();
-            assert_eq!(bed.files(), 0);
+            assert_eq!(fixture.files(), 0);
             assert_eq!(rows(&mut conn, sql).len(), 30_000);
         }
     }
     conn.close();
-    bed.stop();
+    fixture.stop();
 }
 
 #[test]
 fn a_portal_rests_on_its_files_and_takes_them_with_it() {
-    let bed = Bed::new(IoMethod::Worker, true);
-    let (mut conn, mut other) = (bed.with_memory(64), bed.with_memory(64));
+    let fixture = Fixture::new(IoMethod::Worker, true);
+    let (mut conn, mut other) = (fixture.with_memory(64), fixture.with_memory(64));
     let portal = |conn: &mut Connection| {
         conn.parse("", "select g from generate_series(1, 20000) g order by -g", &[])
             .expect("parse");
@@ -309,7 +309,7 @@ fn a_portal_rests_on_its_files_and_takes_them_with_it() {
             (lines.len(), lines[0].clone(), suspended),
             (1000, format!("| {}", 20_000 - n * 1000), true)
         );
-        assert!(bed.files() > 0);
+        assert!(fixture.files() > 0);
         // Another session sorts meanwhile, and stops at its first row.
         assert_eq!(
             rows(&mut other, "select g from generate_series(1, 9000) g order by -g limit 5000")
@@ -319,17 +319,17 @@ fn a_portal_rests_on_its_files_and_takes_them_with_it() {
     }
     let (lines, suspended) = execute(&mut conn, 0);
     assert_eq!((lines.len(), lines[9999].as_str(), suspended), (10_000, "| 1", false));
-    assert_eq!(bed.files(), 0, "they go with the last row");
+    assert_eq!(fixture.files(), 0, "they go with the last row");
     conn.sync().expect("sync");
     portal(&mut conn);
     assert!(execute(&mut conn, 10).1);
-    assert!(bed.files() > 0);
+    assert!(fixture.files() > 0);
     conn.sync().expect("sync");
-    assert_eq!(bed.files(), 0, "or with the transaction");
+    assert_eq!(fixture.files(), 0, "or with the transaction");
     portal(&mut conn);
     assert!(execute(&mut conn, 10).1);
     conn.close();
-    assert_eq!(bed.files(), 0, "or with the session");
+    assert_eq!(fixture.files(), 0, "or with the session");
     other.close();
-    bed.stop();
+    fixture.stop();
 }

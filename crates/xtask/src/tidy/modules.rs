@@ -126,6 +126,14 @@ mod tests {
     }
 
     #[test]
+    fn imports_of_each_other_come_to_an_end() {
+        let both = "use super::a::*;\nuse super::b::*;\npub use super::a::x;\nfn f() { x() }";
+        assert_eq!(circles("pub use a::*;\npub use b::*;", both, both).len(), 2);
+        let found = circles("", "pub use super::b::x;", "pub use super::a::x;\nfn f() { x() }");
+        assert_eq!(found.len(), 0, "{found:?}");
+    }
+
+    #[test]
     fn a_root_that_defines_something_is_a_file_as_any_other() {
         let found = circles("pub struct R(a::A);", "pub struct A(crate::R);", "");
         assert_eq!(found.len(), 2, "{found:?}");

@@ -1,29 +1,37 @@
-//! A URL and the variables of the environment: which store, with which credentials.
+//! From a URL and environment variables to a client of the store.
+
+use std::error::Error;
 
 use forebay_aio::sync::{Arc, Duration};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::list::PaginatedListStore;
 use object_store::path::Path;
-use object_store::{BackoffConfig, RetryConfig};
+use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 
-use super::patient::Patient;
-use super::put::TURNS;
-use super::{Objects, reason};
+use super::timeout::ConnectorWithTimeout;
 
-/// How long a request may make no progress, in seconds.
+/// Environment variable: how long a request may make no progress, in seconds.
 const TIMEOUT: &str = "FOREBAY_ARCHIVE_TIMEOUT";
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const MOST_TIMEOUT: f64 = 3600.0;
-/// Where Azure's machines ask for their credentials.
+/// Environment variable: where Azure's machines ask for their credentials.
 const IDENTITY_ENDPOINT: &str = "IDENTITY_ENDPOINT";
 
-/// Attempts at a request that failed for reasons that may pass, within the time that it has.
+/// No attempt is begun after this multiple of the timeout.
+pub(super) const TURNS: u32 = 2;
+/// Limit of retries after a temporary failure.
 const MOST_RETRIES: usize = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The stores.
+/// The operations that a store must support.
+pub(super) trait Objects: ObjectStore + PaginatedListStore {}
+
+impl<T: ObjectStore + PaginatedListStore> Objects for T {}
+
+/// The kinds of stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     S3,
@@ -50,17 +58,17 @@ impl Scheme {
     }
 }
 
-/// Where in which store an archive is.
+/// The store, the bucket and the prefix of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Location {
     scheme: Scheme,
     bucket: String,
-    /// What all names begin with: nothing, or something that ends with a slash.
+    /// The prefix of all names: empty, or with a slash at the end.
     pub root: String,
 }
 
 impl Location {
-    /// Reads a URL; Err: what is wrong with it.
+    /// Parses a URL. The error is the reason why it is invalid.
     pub fn parse(url: &str) -> Result<Location, String> {
         let unknown = "archives lie in directories, or at s3://, gs:// or az://";
         let (scheme, rest) = url.split_once("://").ok_or(unknown)?;
@@ -77,15 +85,15 @@ impl Location {
         Ok(Location { scheme, bucket: bucket.to_owned(), root })
     }
 
-    /// How a key is called.
+    /// The URL of a key.
     pub fn describe(&self, key: &str) -> String {
         let url = format!("{}://{}/{}{key}", self.scheme.name(), self.bucket, self.root);
         url.trim_end_matches('/').to_owned()
     }
 }
 
-/// How long a request may make no progress.
-pub(super) fn patience(variables: &[(String, String)]) -> Result<Duration, String> {
+/// How long a request may make no progress, by the environment variable.
+pub(super) fn timeout(variables: &[(String, String)]) -> Result<Duration, String> {
     let Some((_, value)) =
         variables.iter().find(|(name, value)| name == TIMEOUT && !value.is_empty())
     else {
@@ -99,7 +107,7 @@ pub(super) fn patience(variables: &[(String, String)]) -> Result<Duration, Strin
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// The settings that variables make, by their names in lower case.
+/// The client's settings, from variables that begin with `prefix`.
 fn settings<K: std::str::FromStr>(
     variables: &[(String, String)],
     prefix: &str,
@@ -112,25 +120,25 @@ fn settings<K: std::str::FromStr>(
     variables.iter().filter_map(known)
 }
 
-/// A client of the store. No request is made yet.
+/// Creates a client of the store. No request is made yet.
 pub(super) fn connect(
     location: &Location,
     variables: &[(String, String)],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Arc<dyn Objects>, String> {
     let backoff =
         BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 2.0 };
-    let retry = RetryConfig { backoff, max_retries: MOST_RETRIES, retry_timeout: patience * TURNS };
-    let (bucket, patient) = (location.bucket.as_str(), Patient::new(patience));
+    let retry = RetryConfig { backoff, max_retries: MOST_RETRIES, retry_timeout: timeout * TURNS };
+    let (bucket, connector) = (location.bucket.as_str(), ConnectorWithTimeout::new(timeout));
     let text = |error: object_store::Error| reason(&error);
     let store: Arc<dyn Objects> = match location.scheme {
         Scheme::S3 => {
-            // The server compares what it got with this checksum before it stores anything.
+            // The server compares the upload with this checksum before it stores it.
             let builder = AmazonS3Builder::new().with_checksum_algorithm(Checksum::SHA256);
             let builder = settings::<AmazonS3ConfigKey>(variables, "AWS_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
             let builder =
-                builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(patient);
+                builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(connector);
             Arc::new(builder.build().map_err(text)?)
         }
         Scheme::Google => {
@@ -139,7 +147,7 @@ pub(super) fn connect(
                     builder.with_config(key, value)
                 });
             let builder =
-                builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(patient);
+                builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(connector);
             Arc::new(builder.build().map_err(text)?)
         }
         Scheme::Azure => {
@@ -151,12 +159,28 @@ pub(super) fn connect(
                 Some((_, endpoint)) => builder.with_msi_endpoint(endpoint),
                 None => builder,
             };
-            let builder =
-                builder.with_container_name(bucket).with_retry(retry).with_http_connector(patient);
+            let builder = builder
+                .with_container_name(bucket)
+                .with_retry(retry)
+                .with_http_connector(connector);
             Arc::new(builder.build().map_err(text)?)
         }
     };
     Ok(store)
+}
+
+/// The text of an error, and of those of its causes that it does not mention itself.
+pub(super) fn reason(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let more = next.to_string();
+        if !text.contains(&more) {
+            text += &format!(": {more}");
+        }
+        cause = next.source();
+    }
+    text
 }
 
 #[cfg(test)]
@@ -167,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locations_are_taken_apart() {
+    fn locations_are_parsed() {
         for (url, root, described) in [
             ("s3://bucket", "", "s3://bucket/x"),
             ("s3://bucket/", "", "s3://bucket/x"),
@@ -189,8 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn the_time_out_is_a_number_of_seconds() {
-        let given = |value: &str| patience(&[(TIMEOUT.to_owned(), value.to_owned())]);
+    fn the_timeout_is_a_number_of_seconds() {
+        let given = |value: &str| timeout(&[(TIMEOUT.to_owned(), value.to_owned())]);
         assert_eq!(given("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(given(""), Ok(DEFAULT_TIMEOUT));
         for value in ["0", "-1", "NaN", "inf", "1e9", "soon"] {
@@ -220,7 +244,7 @@ mod tests {
             let error = runtime.block_on(store.head(&Path::from("a")));
             reason(&error.unwrap_err())
         };
-        // Not allowed, nobody is asked; allowed, nobody answers.
+        // Plain HTTP is refused before any request; if allowed, nobody listens at that port.
         let (refused, unanswered) = (asked("false"), asked("true"));
         assert!(refused.contains("scheme"), "{refused}");
         assert!(unanswered.contains("refused"), "{unanswered}");

@@ -1,5 +1,6 @@
 //! The modules of a crate as its files declare them, and what a path stands for.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use syn::visit::Visit;
@@ -18,7 +19,7 @@ enum Entity {
 }
 
 /// What a path stands for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// A module, by its number.
     Module(usize),
@@ -42,6 +43,9 @@ pub struct Import {
     pub name: Option<String>,
 }
 
+/// A module's number, and a path below it.
+type Below = (usize, Vec<String>);
+
 /// The modules and files of a crate. Both are numbered from 0, which is the root.
 pub struct Tree {
     /// Paths of the files.
@@ -49,15 +53,16 @@ pub struct Tree {
     /// The items of each file, and the number of the module that it is.
     pub items: Vec<(Vec<Item>, usize)>,
     modules: Vec<Module>,
+    /// What paths below modules mean. A path means nothing while it is looked up, so imports of
+    /// each other come to an end.
+    known: RefCell<BTreeMap<Below, Vec<Meaning>>>,
 }
-
-/// As many imports may lead from one to the next.
-const CHAIN: usize = 32;
 
 impl Tree {
     /// Reads the crate whose root file is at a path. Tests are left out.
     pub fn read(sources: &Sources, root: &str) -> Tree {
-        let mut tree = Tree { files: Vec::new(), items: Vec::new(), modules: Vec::new() };
+        let (files, items, modules) = (Vec::new(), Vec::new(), Vec::new());
+        let mut tree = Tree { files, items, modules, known: RefCell::default() };
         let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
         tree.add_file(sources, root, folder, 0);
         tree
@@ -161,10 +166,6 @@ impl Tree {
 
     /// What a path that stands in a module means: nothing if it leads out of the crate.
     pub fn resolve(&self, module: usize, path: &[String]) -> Vec<Meaning> {
-        self.resolve_within(module, path, CHAIN)
-    }
-
-    fn resolve_within(&self, module: usize, path: &[String], chain: usize) -> Vec<Meaning> {
         let (mut from, mut rest) = (module, path);
         while let [first, more @ ..] = rest {
             match first.as_str() {
@@ -175,15 +176,25 @@ impl Tree {
             }
             rest = more;
         }
-        self.walk(from, rest, chain)
+        self.walk(from, rest)
     }
 
     /// What a path below a module means.
-    fn walk(&self, module: usize, path: &[String], chain: usize) -> Vec<Meaning> {
+    fn walk(&self, module: usize, path: &[String]) -> Vec<Meaning> {
+        let key = (module, path.to_vec());
+        if let Some(known) = self.known.borrow().get(&key) {
+            return known.clone();
+        }
+        self.known.borrow_mut().insert(key.clone(), Vec::new());
+        let found = self.find(module, path);
+        self.known.borrow_mut().insert(key, found.clone());
+        found
+    }
+
+    fn find(&self, module: usize, path: &[String]) -> Vec<Meaning> {
         let [first, rest @ ..] = path else { return vec![Meaning::Module(module)] };
-        let Some(chain) = chain.checked_sub(1) else { return Vec::new() };
         let below = |meaning| match meaning {
-            Meaning::Module(number) => self.walk(number, rest, chain),
+            Meaning::Module(number) => self.walk(number, rest),
             definition @ Meaning::Definition(..) => vec![definition],
         };
         let mut found: Vec<Meaning> = Vec::new();
@@ -196,18 +207,17 @@ impl Tree {
                 Entity::Defined => {
                     found.push(Meaning::Definition(self.modules[module].file, first.clone()));
                 }
-                Entity::Module(number) => found.extend(self.walk(*number, rest, chain)),
+                Entity::Module(number) => found.extend(self.walk(*number, rest)),
                 Entity::Import(import) => {
-                    let meanings = self.resolve_within(module, import, chain);
-                    found.extend(meanings.into_iter().flat_map(below));
+                    found.extend(self.resolve(module, import).into_iter().flat_map(below));
                 }
             }
         }
         if found.is_empty() {
             let globs = self.modules[module].globs.iter();
-            let modules = globs.flat_map(|glob| self.resolve_within(module, glob, chain));
+            let modules = globs.flat_map(|glob| self.resolve(module, glob));
             found.extend(modules.flat_map(|meaning| match meaning {
-                Meaning::Module(number) => self.walk(number, path, chain),
+                Meaning::Module(number) => self.walk(number, path),
                 // Variants of an enum, of which nothing more is known here.
                 Meaning::Definition(..) => Vec::new(),
             }));

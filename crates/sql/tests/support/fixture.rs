@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// A connection to an engine of its own.
-pub struct Bed {
+pub struct Fixture {
     dir: TempDir,
     direct: String,
     pub engine: Arc<Engine>,
@@ -16,14 +16,14 @@ pub struct Bed {
 }
 
 /// A connection to a new engine with this much direct I/O.
-pub fn open(direct: &str) -> Bed {
+pub fn open(direct: &str) -> Fixture {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
     let options = InitOptions { wal_segment_size: 1 << 20, sync: false };
     Engine::init(dir.path(), &options).expect("init");
     start(dir, direct.to_owned())
 }
 
-fn start(dir: TempDir, direct: String) -> Bed {
+fn start(dir: TempDir, direct: String) -> Fixture {
     let config = EngineConfig {
         io_method: IoMethod::Sync,
         io_direct: IoDirect::parse(&direct).expect("a list"),
@@ -32,7 +32,7 @@ fn start(dir: TempDir, direct: String) -> Bed {
     };
     let engine = Engine::open(dir.path(), config).expect("open");
     let conn = connect(&engine);
-    Bed { dir, direct, engine, conn }
+    Fixture { dir, direct, engine, conn }
 }
 
 fn connect(engine: &Arc<Engine>) -> Connection {
@@ -52,7 +52,7 @@ pub fn rows(conn: &mut Connection, sql: &str) -> Vec<String> {
     lines.iter().filter_map(row).collect()
 }
 
-impl Bed {
+impl Fixture {
     /// The rows of a statement that succeeds.
     pub fn rows(&mut self, sql: &str) -> Vec<String> {
         rows(&mut self.conn, sql)
@@ -69,8 +69,8 @@ impl Bed {
     }
 
     /// Stops the engine under the connection, and starts it again.
-    pub fn restart(self, mode: ShutdownMode) -> Bed {
-        let Bed { dir, direct, engine, conn } = self;
+    pub fn restart(self, mode: ShutdownMode) -> Fixture {
+        let Fixture { dir, direct, engine, conn } = self;
         engine.shutdown(mode).expect("shutdown");
         conn.close();
         drop(engine);

@@ -1,11 +1,11 @@
-//! Requests that make no progress end; answers that are none are noticed.
+//! An HTTP client that ends requests without progress, and rejects invalid lists.
 //!
-//! The client's own time-out is one for a whole request with all its bytes, which suits neither 100
-//! bytes nor a gigabyte. Here an answer must begin within a time that grows with what was sent, and
-//! then go on.
+//! The client's own timeout is for a whole request with all its bytes, which suits neither 100
+//! bytes nor a gigabyte. Here an answer must begin within a time that grows with the length of the
+//! request, and then make progress.
 //!
-//! A list that is no list would read as an empty one, and what it does not name would be absent: so
-//! each is looked at. An error in a success's clothes is one that may pass.
+//! An invalid list would read as an empty one, and every object would seem to be absent. So each
+//! list is checked. A store that answers an error with the status of a success is retried.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,39 +18,40 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
     HttpResponseBody, HttpService, ReqwestConnector,
 };
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{self, Instant, Sleep};
 
-/// Bytes for which a request gets its time once more.
+/// A request gets the timeout once more for each of these many bytes.
 const STEP: f64 = (16 << 20) as f64;
 
-/// Words of a query that asks for a list, and of the answer to it: S3 and Google, Azure.
+/// The parameter of a query for a list, and the root element of its answer: of S3 and Google, and
+/// of Azure.
 const LISTS: [(&str, &[u8]); 2] =
     [("list-type=2", b"ListBucketResult"), ("comp=list", b"EnumerationResults")];
 
-/// Makes clients that are patient up to a point.
+/// Creates the clients.
 #[derive(Debug)]
-pub(super) struct Patient {
-    patience: Duration,
+pub(super) struct ConnectorWithTimeout {
+    timeout: Duration,
 }
 
-impl Patient {
-    pub fn new(patience: Duration) -> Patient {
-        Patient { patience }
+impl ConnectorWithTimeout {
+    pub fn new(timeout: Duration) -> ConnectorWithTimeout {
+        ConnectorWithTimeout { timeout }
     }
 }
 
-impl HttpConnector for Patient {
+impl HttpConnector for ConnectorWithTimeout {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let client =
             ReqwestConnector::default().connect(&options.clone().with_timeout_disabled())?;
-        Ok(HttpClient::new(Service { client, patience: self.patience }))
+        Ok(HttpClient::new(Service { client, timeout: self.timeout }))
     }
 }
 
 #[derive(Debug)]
 struct Service {
     client: HttpClient,
-    patience: Duration,
+    timeout: Duration,
 }
 
 #[async_trait]
@@ -59,15 +60,15 @@ impl HttpService for Service {
         let query = request.uri().query().unwrap_or_default();
         let list = LISTS.iter().find(|(asked, _)| query.split('&').any(|word| word == *asked));
         let sent = request.body().content_length() as f64;
-        let limit = self.patience.mul_f64(1.0 + sent / STEP);
-        let answer = timeout(limit, self.client.execute(request)).await;
+        let limit = self.timeout.mul_f64(1.0 + sent / STEP);
+        let answer = time::timeout(limit, self.client.execute(request)).await;
         let (parts, body) = answer.map_err(|_| stalled(limit))??.into_parts();
-        let body = HttpResponseBody::new(Watched::new(body, self.patience));
+        let body = HttpResponseBody::new(TimedBody::new(body, self.timeout));
         match list {
             Some((_, named)) if parts.status.is_success() => {
                 let bytes = body.bytes().await?;
                 if !bytes.windows(named.len()).any(|word| word == *named) {
-                    return Err(no_list(&bytes));
+                    return Err(not_a_list(&bytes));
                 }
                 Ok(HttpResponse::from_parts(parts, bytes.into()))
             }
@@ -76,40 +77,40 @@ impl HttpService for Service {
     }
 }
 
-/// Why an answer does not count.
+/// Why an answer is rejected.
 #[derive(Debug, thiserror::Error)]
-enum NoAnswer {
+enum Rejected {
     #[error("no progress for {0:?}")]
     Stalled(Duration),
     #[error("asked for a list, the store answers with success and \"{0}\"")]
-    NoList(String),
+    NotAList(String),
 }
 
 fn stalled(time: Duration) -> HttpError {
-    HttpError::new(HttpErrorKind::Timeout, NoAnswer::Stalled(time))
+    HttpError::new(HttpErrorKind::Timeout, Rejected::Stalled(time))
 }
 
-fn no_list(bytes: &[u8]) -> HttpError {
+fn not_a_list(bytes: &[u8]) -> HttpError {
     let begin: String = String::from_utf8_lossy(bytes).chars().take(300).collect();
-    HttpError::new(HttpErrorKind::Interrupted, NoAnswer::NoList(begin))
+    HttpError::new(HttpErrorKind::Interrupted, Rejected::NotAList(begin))
 }
 
-/// An answer's body, of which each part must come within a time since it was asked for.
-struct Watched {
+/// The body of an answer. Each part must arrive within the timeout after it is requested.
+struct TimedBody {
     body: HttpResponseBody,
-    patience: Duration,
+    timeout: Duration,
     timer: Pin<Box<Sleep>>,
     /// The timer runs.
     waiting: bool,
 }
 
-impl Watched {
-    fn new(body: HttpResponseBody, patience: Duration) -> Watched {
-        Watched { body, patience, timer: Box::pin(sleep(patience)), waiting: false }
+impl TimedBody {
+    fn new(body: HttpResponseBody, timeout: Duration) -> TimedBody {
+        TimedBody { body, timeout, timer: Box::pin(time::sleep(timeout)), waiting: false }
     }
 }
 
-impl Body for Watched {
+impl Body for TimedBody {
     type Data = <HttpResponseBody as Body>::Data;
     type Error = HttpError;
 
@@ -124,9 +125,9 @@ impl Body for Watched {
         }
         if !this.waiting {
             this.waiting = true;
-            this.timer.as_mut().reset(Instant::now() + this.patience);
+            this.timer.as_mut().reset(Instant::now() + this.timeout);
         }
-        this.timer.as_mut().poll(cx).map(|()| Some(Err(stalled(this.patience))))
+        this.timer.as_mut().poll(cx).map(|()| Some(Err(stalled(this.timeout))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,4 +1,4 @@
-//! A log, an archive, and a disk that fails as a plan says.
+//! A log, an archive, and a disk with planned faults.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,59 +11,31 @@ use forebay_aio::{
 };
 use forebay_archive::modules::Basic;
 use forebay_archive::{
-    Archiver, ArchiverConfig, Expected, Next, Place, Source, SourceOptions, WalName,
+    Archiver, ArchiverConfig, DurableDir, Expected, Next, Source, SourceOptions, WalName,
 };
-use forebay_format::wal::page_header::{LongHeader, PageHeader};
-use forebay_format::{Lsn, SegmentSize};
+use forebay_format::Lsn;
 use tempfile::TempDir;
 
-/// The cluster of the tests.
-pub const SYSTEM: u64 = 7_000_000_000_000_000_001;
-
-/// The smallest segments there are.
-pub fn size() -> SegmentSize {
-    SegmentSize::new(1 << 20).expect("a size")
-}
+use crate::common::segments::segment_bytes_of;
+pub use crate::common::segments::{SIZE, SYSTEM, wal_name as name};
 
 /// Name of a segment.
 pub fn segment(timeline: u32, number: u64) -> WalName {
-    WalName::parse(&size().file_name(timeline, number)).expect("a name")
-}
-
-/// Any name.
-pub fn name(text: &str) -> WalName {
-    WalName::parse(text).expect("a name")
+    name(&SIZE.file_name(timeline, number))
 }
 
 /// A segment's contents, which follow from its name.
 pub fn contents(timeline: u32, number: u64) -> Vec<u8> {
-    contents_of(size(), timeline, number)
-}
-
-/// The same, for segments of some size.
-pub fn contents_of(size: SegmentSize, timeline: u32, number: u64) -> Vec<u8> {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes: Vec<u8> = Vec::with_capacity(size.bytes() as usize);
-    while bytes.len() < size.bytes() as usize {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend(state.to_le_bytes());
-    }
-    let long = LongHeader { system_id: SYSTEM, segment_size: size.get(), block_size: 8192 };
-    let start = size.start(number);
-    PageHeader { info: 0, timeline, page_addr: start, rem_len: 0, long: Some(long) }
-        .encode(&mut bytes);
-    bytes
+    segment_bytes_of(SIZE, timeline, number, SYSTEM)
 }
 
 /// Where a segment begins.
 pub fn start(number: u64) -> Lsn {
-    size().start(number)
+    SIZE.start(number)
 }
 
-pub struct Bed {
-    // Dropped before the directory that it works in.
+pub struct Fixture {
+    // Dropped before its directory.
     pub io: Backend,
     pub aio: Arc<Aio>,
     pub plan: Arc<FaultPlan>,
@@ -71,8 +43,8 @@ pub struct Bed {
     pub dir: TempDir,
 }
 
-/// Runs a test over every method, buffered and direct.
-pub fn each(test: impl Fn(&mut Bed)) {
+/// Runs a test with every I/O method, with and without direct I/O.
+pub fn each(test: impl Fn(&mut Fixture)) {
     let mut methods = vec![
         MethodKind::Sync,
         MethodKind::Worker(WorkerLimits::fixed(2)),
@@ -85,20 +57,20 @@ pub fn each(test: impl Fn(&mut Bed)) {
     }
     let direct = probe_direct(tempfile::tempdir().unwrap().path());
     for method in methods {
-        test(&mut Bed::new(method, false));
+        test(&mut Fixture::new(method, false));
         match &direct {
-            Ok(_) => test(&mut Bed::new(method, true)),
+            Ok(_) => test(&mut Fixture::new(method, true)),
             Err(why) => eprintln!("direct I/O is left out: {why}"),
         }
     }
 }
 
-impl Bed {
-    pub fn plain() -> Bed {
-        Bed::new(MethodKind::Sync, false)
+impl Fixture {
+    pub fn plain() -> Fixture {
+        Fixture::new(MethodKind::Sync, false)
     }
 
-    pub fn new(method: MethodKind, direct: bool) -> Bed {
+    pub fn new(method: MethodKind, direct: bool) -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("pg_wal/archive_status")).unwrap();
         fs::create_dir(dir.path().join("archive")).unwrap();
@@ -107,7 +79,7 @@ impl Bed {
             AioConfig { max_backends: 24, handles_per_backend: 16, ..AioConfig::default() };
         let aio = plan.open(Arc::new(PosixNamespace), method, config).unwrap();
         let io = aio.backend(BackendType::Standalone).unwrap();
-        Bed { io, aio, plan, direct, dir }
+        Fixture { io, aio, plan, direct, dir }
     }
 
     pub fn wal(&self) -> PathBuf {
@@ -123,7 +95,7 @@ impl Bed {
         fs::write(self.wal().join(name.as_str()), bytes).unwrap();
     }
 
-    /// Puts a segment into the log, and marks it.
+    /// Puts a segment into the log, with its `.ready`.
     pub fn put_ready(&self, timeline: u32, number: u64) -> WalName {
         let name = segment(timeline, number);
         self.put(&name, &contents(timeline, number));
@@ -135,7 +107,7 @@ impl Bed {
         fs::write(self.wal().join("archive_status").join(mark), "").unwrap();
     }
 
-    /// The marks there are, sorted.
+    /// The status files, sorted.
     pub fn marks(&self) -> Vec<String> {
         list(&self.wal().join("archive_status"))
     }
@@ -149,12 +121,12 @@ impl Bed {
         SourceOptions { expected: expected(), direct: self.direct, ..SourceOptions::default() }
     }
 
-    pub fn source(&self, name: &WalName) -> forebay_archive::error::Result<Source> {
+    pub fn source(&self, name: &WalName) -> forebay_archive::Result<Source> {
         Source::open(&self.aio, &self.wal(), name, &self.options())
     }
 
-    pub fn place(&self) -> Place {
-        Place::new(&self.aio, &self.archive(), self.direct)
+    pub fn durable_dir(&self) -> DurableDir {
+        DurableDir::new(&self.aio, &self.archive(), self.direct)
     }
 
     pub fn basic(&self) -> Arc<Basic> {
@@ -166,7 +138,7 @@ impl Bed {
         Archiver::new(&self.aio, &self.wal(), config)
     }
 
-    /// Steps at one moment, until there is nothing to do.
+    /// Makes steps at the time `now` until there is nothing to do.
     pub fn work(&mut self, archiver: &Archiver, now: Instant) -> Next {
         loop {
             match archiver.step(&mut self.io, now).unwrap() {
@@ -178,7 +150,7 @@ impl Bed {
 }
 
 pub fn expected() -> Expected {
-    Expected { system_id: Some(SYSTEM), segment_size: Some(size()), magic: None }
+    Expected { system_id: Some(SYSTEM), segment_size: Some(SIZE), magic: None }
 }
 
 /// The names in a directory, sorted.

@@ -1,4 +1,4 @@
-//! An object read: as it comes, and from where it broke off if it did.
+//! Reads an object. The client resumes a download that broke off.
 
 use bytes::{Buf, Bytes};
 use forebay_aio::Backend;
@@ -6,32 +6,31 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::ObjectStoreExt;
 
-use super::Bucket;
+use super::bucket::Bucket;
 use crate::error::Result;
-use crate::store::StoreError;
-use crate::store::depot::{Depot, Download};
+use crate::store::depot::Download;
 
-pub(super) struct Leaving<'a> {
+pub(super) struct ObjectDownload<'a> {
     bucket: &'a Bucket,
     key: String,
     /// The rest of the object. None: nothing more will be read.
     stream: Option<BoxStream<'static, object_store::Result<Bytes>>>,
-    /// What came and was not asked for yet.
+    /// Bytes that were received and not read yet.
     piece: Bytes,
-    /// Bytes that are still to come.
+    /// Bytes that are not received yet.
     left: u64,
 }
 
-impl<'a> Leaving<'a> {
-    /// Begins to read. None: there is no such object.
-    pub fn open(bucket: &'a Bucket, key: &str) -> Result<Option<Leaving<'a>>> {
+impl<'a> ObjectDownload<'a> {
+    /// Opens an object. None: there is no such object.
+    pub fn open(bucket: &'a Bucket, key: &str) -> Result<Option<ObjectDownload<'a>>> {
         let path = bucket.path(key)?;
         let Some(found) = bucket.look("read", key, bucket.store.get(&path))? else {
             return Ok(None);
         };
         let (key, left) = (key.to_owned(), found.meta.size);
         let stream = Some(found.into_stream());
-        Ok(Some(Leaving { bucket, key, stream, piece: Bytes::new(), left }))
+        Ok(Some(ObjectDownload { bucket, key, stream, piece: Bytes::new(), left }))
     }
 
     /// The next bytes; None at the end.
@@ -45,17 +44,14 @@ impl<'a> Leaving<'a> {
             Some(Err(error)) => Err(self.bucket.failed("read", &self.key, &error)),
             None if self.left == 0 => Ok(None),
             None => {
-                let (file, reason) = (
-                    self.bucket.describe(&self.key),
-                    format!("{} bytes of it are missing", self.left),
-                );
-                Err(StoreError::Place { operation: "read", file, reason }.into())
+                let reason = format!("{} bytes of it are missing", self.left);
+                Err(self.bucket.refused("read", &self.key, reason))
             }
         }
     }
 }
 
-impl Download for Leaving<'_> {
+impl Download for ObjectDownload<'_> {
     fn read(&mut self, _: &mut Backend, buf: &mut [u8]) -> Result<usize> {
         while self.piece.is_empty() && !buf.is_empty() {
             match self.next()? {

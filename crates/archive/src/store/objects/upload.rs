@@ -1,12 +1,12 @@
-//! An object stored, unless its name is taken.
+//! Stores an object unless its name is taken.
 //!
-//! | The store answers | and has under the name | |
+//! | The store answers | and has under the name | Outcome |
 //! |---|---|---|
 //! | stored | the object of this answer | stored |
-//! | stored | another one | taken |
-//! | stored | nothing | again: the answer was none |
-//! | taken, conflict, an error, nothing at all | an object | taken: it may be ours, and is compared |
-//! | the same | nothing | again, while there is time |
+//! | stored | another object | taken |
+//! | stored | nothing | retried: the answer was wrong |
+//! | taken, conflict, another error, nothing | an object | taken: the caller must compare |
+//! | taken, conflict, another error, nothing | nothing | retried until the time is over |
 //! | not allowed, no such bucket | | an error |
 
 use forebay_aio::sync::{Duration, Instant};
@@ -16,21 +16,19 @@ use object_store::{
 };
 use tokio::time::sleep;
 
-use super::{Bucket, reason};
+use super::bucket::Bucket;
+use super::connect::{TURNS, reason};
+use crate::durable_dir::{StoreOutcome, TEMPORARY};
 use crate::error::Result;
 use crate::pipe::{Buffers, CHUNK};
-use crate::place::{Placed, TEMPORARY};
-use crate::random;
-use crate::store::StoreError;
-use crate::store::depot::{Depot, Upload};
+use crate::store::depot::Upload;
+use crate::store::seal::random;
 
-/// No attempt is begun when the time of a request has passed so often.
-pub(super) const TURNS: u32 = 2;
-/// Between two attempts; the next one is twice as long.
+/// The first pause between two attempts; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A buffer that goes back where it came from.
+/// A buffer that returns to its pool when it is dropped.
 struct Lent {
     buf: Option<AlignedBuf>,
     len: usize,
@@ -39,7 +37,8 @@ struct Lent {
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        self.buf.as_ref().and_then(|buf| buf.get(..self.len)).unwrap_or_default()
+        let buf = self.buf.as_ref().and_then(|buf| buf.get(..self.len));
+        buf.expect("it has its buffer until it is dropped")
     }
 }
 
@@ -51,18 +50,18 @@ impl Drop for Lent {
     }
 }
 
-/// An object whose bytes are being collected: all of them go in one request.
-pub(super) struct Arriving<'a> {
+/// An object that is collected in memory, to be sent in one request.
+pub(super) struct ObjectUpload<'a> {
     bucket: &'a Bucket,
     key: String,
     parts: Vec<bytes::Bytes>,
-    /// What has not filled a part yet.
+    /// The last part, which is not full yet.
     fill: Vec<u8>,
 }
 
-impl<'a> Arriving<'a> {
-    pub fn new(bucket: &'a Bucket, key: &str) -> Arriving<'a> {
-        Arriving { bucket, key: key.to_owned(), parts: Vec::new(), fill: Vec::new() }
+impl<'a> ObjectUpload<'a> {
+    pub fn new(bucket: &'a Bucket, key: &str) -> ObjectUpload<'a> {
+        ObjectUpload { bucket, key: key.to_owned(), parts: Vec::new(), fill: Vec::new() }
     }
 
     fn complete_part(&mut self) {
@@ -72,7 +71,7 @@ impl<'a> Arriving<'a> {
     }
 }
 
-impl Upload for Arriving<'_> {
+impl Upload for ObjectUpload<'_> {
     fn write(&mut self, _: &mut Backend, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let (now, later) =
@@ -93,48 +92,46 @@ impl Upload for Arriving<'_> {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, _: &mut Backend, so_far: Result<()>) -> Result<Placed> {
-        so_far?;
+    fn finish(mut self: Box<Self>, _: &mut Backend, written: Result<()>) -> Result<StoreOutcome> {
+        written?;
         self.complete_part();
         let payload: PutPayload = std::mem::take(&mut self.parts).into_iter().collect();
         self.bucket.store_object(&self.key, &payload)
     }
 }
 
-/// What an attempt has come to.
-enum Came {
-    Done(Placed),
-    /// It may go better next time. Why it did not.
+/// The outcome of an attempt.
+enum Attempt {
+    Done(StoreOutcome),
+    /// A retry may succeed. The reason of the failure.
     Again(String),
     Failed(String),
 }
 
 impl Bucket {
     /// Stores an object, unless its name is taken.
-    fn store_object(&self, key: &str, payload: &PutPayload) -> Result<Placed> {
+    fn store_object(&self, key: &str, payload: &PutPayload) -> Result<StoreOutcome> {
         let path = self.path(key)?;
-        let placed = self.wait(key, async {
+        let outcome = self.wait(key, async {
             let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
             loop {
                 match self.attempt(&path, payload).await {
-                    Came::Done(placed) => return Ok(placed),
-                    Came::Failed(reason) => return Err(reason),
-                    Came::Again(reason) if began.elapsed() > self.patience * TURNS => {
+                    Attempt::Done(outcome) => return Ok(outcome),
+                    Attempt::Failed(reason) => return Err(reason),
+                    Attempt::Again(reason) if began.elapsed() > self.timeout * TURNS => {
                         return Err(reason);
                     }
-                    Came::Again(_) => {
+                    Attempt::Again(_) => {
                         sleep(pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }
                 }
             }
         })?;
-        let failed =
-            |reason| StoreError::Place { operation: "store", file: self.describe(key), reason };
-        Ok(placed.map_err(failed)?)
+        outcome.map_err(|reason| self.refused("store", key, reason))
     }
 
-    async fn attempt(&self, path: &object_store::path::Path, payload: &PutPayload) -> Came {
+    async fn attempt(&self, path: &object_store::path::Path, payload: &PutPayload) -> Attempt {
         let put = self.store.put_opts(path, payload.clone(), PutMode::Create.into()).await;
         if let Err(
             error @ (RemoteError::NotFound { .. }
@@ -145,52 +142,48 @@ impl Bucket {
             | RemoteError::InvalidPath { .. }),
         ) = &put
         {
-            return Came::Failed(reason(error));
+            return Attempt::Failed(reason(error));
         }
         match (self.store.head(path).await, put) {
             (Ok(there), Ok(PutResult { e_tag, .. })) => {
                 let ours = there.size == payload.content_length() as u64 && there.e_tag == e_tag;
-                Came::Done(if ours { Placed::Stored } else { Placed::Exists })
+                Attempt::Done(if ours { StoreOutcome::Stored } else { StoreOutcome::Exists })
             }
-            (Ok(_), Err(_)) => Came::Done(Placed::Exists),
+            (Ok(_), Err(_)) => Attempt::Done(StoreOutcome::Exists),
             (Err(RemoteError::NotFound { .. }), Ok(_)) => {
-                Came::Again("the store says that it has it, and does not have it".to_owned())
+                Attempt::Again("the store says that it has it, and does not have it".to_owned())
             }
-            (Err(RemoteError::NotFound { .. }), Err(error)) => Came::Again(reason(&error)),
-            // Whether it is there is unknown: that is for the next attempt of who asked.
-            (Err(_), Err(error)) | (Err(error), Ok(_)) => Came::Failed(reason(&error)),
+            (Err(RemoteError::NotFound { .. }), Err(error)) => Attempt::Again(reason(&error)),
+            // Whether the object exists is unknown: the caller's next attempt will tell.
+            (Err(_), Err(error)) | (Err(error), Ok(_)) => Attempt::Failed(reason(&error)),
         }
     }
 
-    /// Makes sure, with an object that goes again, that the store replaces nothing: one that does
-    /// not know the condition would ignore it.
+    /// Checks, by storing a test object twice, that the store never replaces an object: a store
+    /// that does not support the condition may ignore it.
     pub(super) fn check_exclusive(&self) -> Result<()> {
-        let mut number = [0; 8];
-        random::fill(&mut number).map_err(|reason| StoreError::Random { reason })?;
-        let key = format!("{TEMPORARY}probe.{:016x}", u64::from_le_bytes(number));
+        let number = u64::from_le_bytes(random()?);
+        let key = format!("{TEMPORARY}probe.{number:016x}");
         let (path, payload) = (self.path(&key)?, PutPayload::from_static(b"forebay probe\n"));
         self.store_object(&key, &payload)?;
         let again = self.wait(&key, self.store.put_opts(&path, payload, PutMode::Create.into()))?;
-        // It goes whatever came of it; where nothing may be removed it stays, and is told of by a
-        // verification.
+        // It is removed in any case. If that is not permitted, a verification will report it.
         if let Some(Err(error)) = self.wait(&key, self.store.delete(&path)).ok()
             && !matches!(error, RemoteError::NotFound { .. })
         {
-            tracing::warn!("could not remove \"{}\": {}", self.describe(&key), reason(&error));
+            tracing::warn!(
+                "could not remove \"{}\": {}",
+                self.location.describe(&key),
+                reason(&error)
+            );
         }
         match again {
             Err(RemoteError::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(self.failed("store", &key, &error)),
             Ok(_) => {
-                let reason =
-                    "it replaces objects, although it is told not to (\"If-None-Match: *\")"
-                        .to_owned();
-                Err(StoreError::Place {
-                    operation: "make an archive at",
-                    file: self.describe(""),
-                    reason,
-                }
-                .into())
+                let reason = "it replaces objects, although it is told not to \
+                              (\"If-None-Match: *\")";
+                Err(self.refused("make an archive at", "", reason.to_owned()))
             }
         }
     }

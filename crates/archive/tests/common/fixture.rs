@@ -6,32 +6,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{Aio, AioConfig, Backend, BackendType, MethodKind, PosixNamespace};
-use forebay_archive::error::ArchiveError;
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::layout::LayoutKind;
 use forebay_archive::store::seal::Key;
 use forebay_archive::store::{Repository, StoreOptions};
-use forebay_archive::{Archived, SourceOptions, WalName, get, push};
-use forebay_format::wal::page_header::{LongHeader, PageHeader};
-use forebay_format::{Lsn, SegmentSize};
+use forebay_archive::{ArchiveError, Archived, SourceOptions, get, push};
 
-pub const SYSTEM: u64 = 7_418_000_000_000_000_001;
-/// Small ones, so that tests are quick.
-pub const SIZE: SegmentSize = match SegmentSize::new(1 << 20) {
-    Some(size) => size,
-    None => panic!("a size"),
-};
+use super::segments::{SIZE, SYSTEM, segment_bytes, wal_name};
 
-pub struct Bed {
+pub struct Fixture {
     pub dir: tempfile::TempDir,
     pub aio: Arc<Aio>,
     pub be: Backend,
 }
 
-/// A door to the disk.
-pub fn door() -> Arc<Aio> {
+pub fn open_aio() -> Arc<Aio> {
     let config = AioConfig { max_backends: 64, handles_per_backend: 16, ..AioConfig::default() };
-    Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, config).expect("a door")
+    Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, config).expect("an Aio")
 }
 
 /// All ways to store.
@@ -44,7 +35,8 @@ pub fn all_options() -> Vec<StoreOptions> {
                     layout: Some(layout),
                     compression,
                     key,
-                    direct: key_parity(compression),
+                    // Direct I/O for some of them.
+                    direct: compression != Compression::Lz4,
                     ..StoreOptions::default()
                 });
             }
@@ -53,26 +45,21 @@ pub fn all_options() -> Vec<StoreOptions> {
     all
 }
 
-/// Some of them go past the kernel's cache.
-fn key_parity(compression: Compression) -> bool {
-    compression != Compression::Lz4
-}
-
-impl Bed {
-    pub fn new() -> Bed {
+impl Fixture {
+    pub fn new() -> Fixture {
         // On the build's own file system: direct I/O does not work on every temporary one.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         for name in ["data/pg_wal/archive_status", "data/global", "archive"] {
             fs::create_dir_all(dir.path().join(name)).expect("a directory");
         }
-        let aio = door();
+        let aio = open_aio();
         let be = aio.backend(BackendType::Standalone).expect("a backend");
-        let bed = Bed { dir, aio, be };
-        bed.set_system(SYSTEM);
-        bed
+        let fixture = Fixture { dir, aio, be };
+        fixture.set_system(SYSTEM);
+        fixture
     }
 
-    /// The control file says so.
+    /// Writes a control file with this system identifier.
     pub fn set_system(&self, system: u64) {
         let control =
             [system.to_le_bytes().as_slice(), &1800_u32.to_le_bytes(), &[0; 100]].concat();
@@ -91,7 +78,7 @@ impl Bed {
         self.data().join("pg_wal").join(name)
     }
 
-    /// The archive, used so.
+    /// The archive, opened with these options.
     pub fn repository(&self, options: StoreOptions) -> Repository {
         Repository::open(&self.aio, &self.archive().to_string_lossy(), options).expect("opens")
     }
@@ -100,7 +87,7 @@ impl Bed {
         self.repository(StoreOptions::default())
     }
 
-    /// Writes a segment; its name.
+    /// Writes a segment to pg_wal. Returns its name.
     pub fn segment(&self, timeline: u32, number: u64) -> String {
         let name = SIZE.file_name(timeline, number);
         fs::write(self.wal(&name), segment_bytes(timeline, number, SYSTEM)).expect("written");
@@ -112,7 +99,7 @@ impl Bed {
         push::push(&self.aio, &mut self.be, repository, &path, &SourceOptions::default())
     }
 
-    /// Restores a file; its bytes if it is there.
+    /// Restores a file. Returns its contents if the archive has it.
     pub fn get(
         &mut self,
         repository: &Repository,
@@ -125,14 +112,14 @@ impl Bed {
         Ok(found.then(|| fs::read(&path).expect("it can be read")))
     }
 
-    /// Everything in the archive.
+    /// The contents of all files in the archive.
     pub fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         walk(&self.archive(), &mut found);
         found
     }
 
-    /// The one file whose name ends so.
+    /// The only file whose name has this ending.
     pub fn stored(&self, ending: &str) -> PathBuf {
         let found: Vec<PathBuf> = self
             .contents()
@@ -143,8 +130,8 @@ impl Bed {
         found[0].clone()
     }
 
-    /// No temporary file is left, in the archive or in pg_wal.
-    pub fn check_tidy(&self) {
+    /// Checks that no temporary file is left in the archive or in pg_wal.
+    pub fn check_no_temporary(&self) {
         for path in self.contents().keys() {
             assert!(!path.to_string_lossy().contains("forebay-temp"), "{} is left", path.display());
         }
@@ -155,26 +142,20 @@ impl Bed {
     }
 }
 
-pub fn wal_name(name: &str) -> WalName {
-    WalName::parse(name).expect("a name")
-}
-
-/// A segment: its first page has a header that says what it is, the rest is bytes that compress
-/// somewhat.
-pub fn segment_bytes(timeline: u32, number: u64, system: u64) -> Vec<u8> {
-    let mut state = number * 1000 + u64::from(timeline);
-    let mut bytes: Vec<u8> = (0..SIZE.bytes())
-        .map(|n| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            if n % 3 == 0 { (state >> 56) as u8 } else { 0 }
-        })
-        .collect();
-    let long = LongHeader { system_id: system, segment_size: SIZE.get(), block_size: 8192 };
-    let page_addr = Lsn(number * SIZE.bytes());
-    PageHeader { info: 0, timeline, page_addr, rem_len: 0, long: Some(long) }.encode(&mut bytes);
-    bytes
+/// Whether an error says what is wrong with a stored file or its depot.
+pub fn is_of_stored_file(error: &ArchiveError) -> bool {
+    matches!(
+        error,
+        ArchiveError::Manifest { .. }
+            | ArchiveError::Damaged { .. }
+            | ArchiveError::Missing { .. }
+            | ArchiveError::NoArchive { .. }
+            | ArchiveError::NoKey { .. }
+            | ArchiveError::OtherKey { .. }
+            | ArchiveError::Unsealed { .. }
+            | ArchiveError::Forged { .. }
+            | ArchiveError::Store { .. }
+    )
 }
 
 /// Changes one byte of a file.

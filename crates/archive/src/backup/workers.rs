@@ -1,4 +1,4 @@
-//! Threads that copy files beside each other, the largest ones first.
+//! Threads that copy files, the largest ones first.
 
 use std::sync::Arc;
 
@@ -6,54 +6,56 @@ use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use forebay_aio::sync::{Condvar, Duration, Mutex, thread};
 use forebay_aio::{Aio, BackendType};
 
-use super::copy::{Copied, Copier, How, Job};
-use super::error::BackupError;
+use super::copy::{Copied, Copier, CopyOptions, Job};
+use crate::error::{ArchiveError, Result};
 
-/// How often who waits is told how far it is.
+/// How often the progress is reported.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared<'a> {
     jobs: &'a [Job],
-    how: How,
-    /// Whose turn it is.
+    options: CopyOptions,
+    /// The next job.
     next: AtomicUsize,
-    seen: AtomicU64,
-    /// Somebody failed: nothing new is begun.
+    /// Bytes read.
+    read: AtomicU64,
+    /// A thread failed: nothing new is begun.
     stop: AtomicBool,
     results: Mutex<Vec<(usize, Option<Copied>)>>,
-    failure: Mutex<Option<BackupError>>,
+    failure: Mutex<Option<ArchiveError>>,
+    /// How many threads run.
     working: Mutex<usize>,
-    ended: Condvar,
+    thread_ended: Condvar,
 }
 
-/// Counts a thread out, however it ends.
-struct Leaving<'a>(&'a Shared<'a>);
+/// Notes the end of a thread, even by a panic.
+struct WorkerGuard<'a>(&'a Shared<'a>);
 
-impl Drop for Leaving<'_> {
+impl Drop for WorkerGuard<'_> {
     fn drop(&mut self) {
         *self.0.working.lock() -= 1;
-        self.0.ended.notify_all();
+        self.0.thread_ended.notify_all();
     }
 }
 
 impl Shared<'_> {
-    fn work(&self, aio: &Arc<Aio>) -> Result<(), BackupError> {
-        let mut copier = Copier::new(aio.backend(BackendType::Standalone)?, self.how)?;
-        let seen = |bytes| {
-            self.seen.fetch_add(bytes, Ordering::Relaxed);
+    fn work(&self, aio: &Arc<Aio>) -> Result<()> {
+        let mut copier = Copier::new(aio.backend(BackendType::Standalone)?, self.options)?;
+        let count = |bytes| {
+            self.read.fetch_add(bytes, Ordering::Relaxed);
         };
         while !self.stop.load(Ordering::Relaxed) {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = self.jobs.get(at) else { break };
-            let copied = copier.copy(job, &seen)?;
+            let copied = copier.copy(job, &count)?;
             self.results.lock().push((at, copied));
         }
         copier.finish()
     }
 
     fn run(&self, aio: &Arc<Aio>) {
-        let _leaving = Leaving(self);
+        let _guard = WorkerGuard(self);
         if let Err(error) = self.work(aio) {
             self.stop.store(true, Ordering::Relaxed);
             self.failure.lock().get_or_insert(error);
@@ -61,27 +63,27 @@ impl Shared<'_> {
     }
 }
 
-/// Copies all files by so many threads; what came of each, in the order of the jobs. All of it is
-/// durable then, but for the names. `watch` is told now and then how many bytes were read, and may
-/// stop it all.
+/// Copies all files with `threads` threads. Returns the results in the order of the jobs. The
+/// copies are durable then, but not their names. `watch` is called now and then with the number of
+/// bytes read; an error from it ends the copying.
 pub(super) fn copy_all(
     aio: &Arc<Aio>,
     jobs: &[Job],
     threads: usize,
-    how: How,
-    watch: &mut dyn FnMut(u64) -> Result<(), BackupError>,
-) -> Result<Vec<Option<Copied>>, BackupError> {
+    options: CopyOptions,
+    watch: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<Vec<Option<Copied>>> {
     let threads = threads.clamp(1, jobs.len().max(1));
     let shared = Shared {
         jobs,
-        how,
+        options,
         next: AtomicUsize::new(0),
-        seen: AtomicU64::new(0),
+        read: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         results: Mutex::new(Vec::with_capacity(jobs.len())),
         failure: Mutex::new(None),
         working: Mutex::new(threads),
-        ended: Condvar::new(),
+        thread_ended: Condvar::new(),
     };
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -89,8 +91,8 @@ pub(super) fn copy_all(
         }
         let mut working = shared.working.lock();
         while *working > 0 {
-            shared.ended.wait_for(&mut working, TICK);
-            let told = watch(shared.seen.load(Ordering::Relaxed));
+            shared.thread_ended.wait_for(&mut working, TICK);
+            let told = watch(shared.read.load(Ordering::Relaxed));
             if let Err(error) = told {
                 shared.stop.store(true, Ordering::Relaxed);
                 shared.failure.lock().get_or_insert(error);
@@ -100,10 +102,10 @@ pub(super) fn copy_all(
     if let Some(error) = shared.failure.into_inner() {
         return Err(error);
     }
-    watch(shared.seen.into_inner())?;
+    watch(shared.read.into_inner())?;
     let mut results = shared.results.into_inner();
     if results.len() != jobs.len() {
-        return Err(BackupError::Worker);
+        return Err(ArchiveError::Worker);
     }
     results.sort_unstable_by_key(|(at, _)| *at);
     Ok(results.into_iter().map(|(_, copied)| copied).collect())

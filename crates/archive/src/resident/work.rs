@@ -1,5 +1,4 @@
-//! What archiverd does and knows: files that were stored, that are being stored, that will be asked
-//! for.
+//! The work of archiverd: it stores and fetches files, on request or ahead of the requests.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -8,20 +7,21 @@ use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::{Arc, Condvar, Mutex, SystemTime};
 use forebay_aio::{Aio, Backend};
 
-use super::memory::{Memory, Shape};
+use super::stored::{FileVersion, StoredFiles};
 use super::wire::Reply;
-use crate::ahead::Ahead;
 use crate::error::{ArchiveError, Result};
 use crate::module::Archived;
 use crate::names::{Mark, WalName};
+use crate::prefetch::Prefetcher;
 use crate::push;
 use crate::source::SourceOptions;
+use crate::status;
 use crate::store::Repository;
 
-/// Most files looked ahead for at a time.
-const MOST_WANTED: usize = 10_000;
+/// How many files are queued at a time to be stored ahead.
+const MOST_QUEUED: usize = 10_000;
 
-/// Something to be done before it is asked for.
+/// Something to do before it is requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Task {
     Push(PathBuf),
@@ -29,9 +29,9 @@ enum Task {
 }
 
 #[derive(Default)]
-struct State {
-    memory: Memory,
-    /// Being stored.
+struct WorkState {
+    stored: StoredFiles,
+    /// Files that a thread is storing.
     busy: HashSet<PathBuf>,
     tasks: VecDeque<Task>,
 }
@@ -41,14 +41,14 @@ pub(super) struct Work {
     aio: Arc<Aio>,
     repository: Arc<Repository>,
     options: SourceOptions,
-    ahead: Ahead,
-    /// Files are stored ahead.
+    prefetcher: Prefetcher,
+    /// Store files before they are requested.
     pushes_ahead: bool,
-    state: Mutex<State>,
-    /// There is a task, or the end has come.
-    bell: Condvar,
-    /// Something that was under way has ended.
-    ended: Condvar,
+    state: Mutex<WorkState>,
+    /// A task was added, or a stop was requested.
+    tasks_changed: Condvar,
+    /// A thread has stored a file or failed to, or a stop was requested.
+    push_ended: Condvar,
     stop: Arc<AtomicBool>,
 }
 
@@ -62,34 +62,34 @@ impl Work {
         let stop = Arc::new(AtomicBool::new(false));
         let options = SourceOptions { stop: Some(Arc::clone(&stop)), ..options };
         let repository = Arc::new(repository);
-        let ahead = Ahead::new(Arc::clone(&repository), files_ahead, budget);
+        let prefetcher = Prefetcher::new(Arc::clone(&repository), files_ahead, budget);
         Work {
             aio,
             repository,
             options,
-            ahead,
+            prefetcher,
             pushes_ahead,
             state: Mutex::default(),
-            bell: Condvar::new(),
-            ended: Condvar::new(),
+            tasks_changed: Condvar::new(),
+            push_ended: Condvar::new(),
             stop,
         }
     }
 
-    /// Nothing new is begun, and what is under way ends soon.
+    /// Begins nothing new, and interrupts the transfers in flight.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.ahead.stop();
+        self.prefetcher.stop();
         let _state = self.state.lock();
-        self.bell.notify_all();
-        self.ended.notify_all();
+        self.tasks_changed.notify_all();
+        self.push_ended.notify_all();
     }
 
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Does one task after another until the end.
+    /// Does one task after another until a stop.
     pub fn run_tasks(&self, be: &mut Backend) {
         loop {
             let task = {
@@ -101,22 +101,22 @@ impl Work {
                     if let Some(task) = state.tasks.pop_front() {
                         break task;
                     }
-                    self.bell.wait(&mut state);
+                    self.tasks_changed.wait(&mut state);
                 }
             };
             match task {
                 Task::Push(path) => {
-                    // The server will ask for it, and be told then.
+                    // If it fails again when the server requests it, the server gets the error.
                     if let Err(error) = self.push(be, &path) {
                         tracing::debug!("could not store \"{}\" ahead: {error}", path.display());
                     }
                 }
-                Task::Fetch(name) => self.ahead.fetch(be, &name),
+                Task::Fetch(name) => self.prefetcher.fetch(be, &name),
             }
         }
     }
 
-    /// Answers archive-push. None: the end has come, and who asked is to do it.
+    /// Answers archive-push. None: archiverd is stopping, so archive-push must do the work itself.
     pub fn answer_push(&self, be: &mut Backend, path: &Path) -> Option<Reply> {
         match self.push(be, path) {
             Ok(Archived::Stored) => Some(Reply::Done),
@@ -126,48 +126,50 @@ impl Work {
         }
     }
 
-    /// Stores a file, unless it is known to be stored; waits where another thread is at it.
+    /// Stores a file, unless it is known to be stored. Waits if another thread is storing it.
     fn push(&self, be: &mut Backend, path: &Path) -> Result<Archived> {
-        let (shape, begun) = loop {
+        let (version, begun) = loop {
             let begun = SystemTime::now();
             let stat =
                 self.aio.namespace().stat(path).map_err(ArchiveError::io("archive", path))?;
-            let shape = stat.as_ref().and_then(Shape::of);
+            let version = stat.as_ref().and_then(FileVersion::of);
             let mut state = self.state.lock();
             if self.is_stopping() {
-                return Err(ArchiveError::Stopped { file: path.to_path_buf() });
+                return Err(ArchiveError::stopped(path));
             }
-            if shape.is_some_and(|shape| state.memory.knows(path, shape)) {
+            if version.is_some_and(|version| state.stored.contains(path, version)) {
                 return Ok(Archived::Identical);
             }
             if state.busy.insert(path.to_path_buf()) {
-                break (shape, begun);
+                break (version, begun);
             }
-            self.ended.wait(&mut state);
+            self.push_ended.wait(&mut state);
         };
         let pushed = push::push(&self.aio, be, &self.repository, path, &self.options);
         let mut state = self.state.lock();
         state.busy.remove(path);
-        if let (Ok(_), Some(shape)) = (&pushed, shape) {
-            state.memory.remember(path, shape, begun);
+        if let (Ok(_), Some(version)) = (&pushed, version) {
+            state.stored.insert(path, version, begun);
         }
-        self.ended.notify_all();
+        self.push_ended.notify_all();
         pushed
     }
 
-    /// Whether a file is known to be stored, as it is now.
-    pub fn knows(&self, path: &Path) -> bool {
-        let shape = self.aio.namespace().stat(path).ok().flatten().as_ref().and_then(Shape::of);
-        shape.is_some_and(|shape| self.state.lock().memory.knows(path, shape))
+    /// Whether a file, as it is now, is known to be stored.
+    pub fn is_stored(&self, path: &Path) -> bool {
+        // If it can't be examined, a push reports the reason.
+        let stat = self.aio.namespace().stat(path).ok().flatten();
+        let version = stat.as_ref().and_then(FileVersion::of);
+        version.is_some_and(|version| self.state.lock().stored.contains(path, version))
     }
 
-    /// Looks which files the server will ask for, once those found the last time are through.
+    /// Queues the files that the server will request, once the queue is empty.
     pub fn look_ahead(&self, path: &Path) {
         if !self.pushes_ahead || !self.state.lock().tasks.is_empty() {
             return;
         }
         let dir = path.parent().unwrap_or(Path::new(""));
-        let entries = match self.aio.namespace().list(&dir.join("archive_status")) {
+        let entries = match self.aio.namespace().list(&dir.join(status::DIR)) {
             Ok(entries) => entries,
             Err(error) => {
                 tracing::debug!("could not look ahead: {error}");
@@ -183,8 +185,8 @@ impl Work {
         names.sort();
         let mut state = self.state.lock();
         let tasks = names.iter().map(|name| dir.join(name.as_str())).filter(|found| found != path);
-        state.tasks.extend(tasks.take(MOST_WANTED).map(Task::Push));
-        self.bell.notify_all();
+        state.tasks.extend(tasks.take(MOST_QUEUED).map(Task::Push));
+        self.tasks_changed.notify_all();
     }
 
     /// Answers archive-get.
@@ -192,11 +194,11 @@ impl Work {
         let Some(name) = WalName::parse(name) else {
             return Reply::Failed(ArchiveError::Name { name: name.to_owned() }.to_string());
         };
-        match self.ahead.get(&self.aio, be, &name, path) {
+        match self.prefetcher.get(&self.aio, be, &name, path) {
             Ok(true) => {
-                let wanted = self.ahead.restored(&self.aio, &name, path);
-                self.state.lock().tasks.extend(wanted.into_iter().map(Task::Fetch));
-                self.bell.notify_all();
+                let next = self.prefetcher.restored(&self.aio, &name, path);
+                self.state.lock().tasks.extend(next.into_iter().map(Task::Fetch));
+                self.tasks_changed.notify_all();
                 Reply::Done
             }
             Ok(false) => Reply::Absent,
