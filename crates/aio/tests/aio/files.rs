@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex};
 use forebay_aio::*;
 use tempfile::TempDir;
 
-struct Bed {
+struct Fixture {
     dir: TempDir,
     cache: Arc<FileCache>,
 }
 
-impl Bed {
-    fn new(limit: usize) -> Bed {
-        Bed::over(Arc::new(PosixNamespace::new()), limit)
+impl Fixture {
+    fn new(limit: usize) -> Fixture {
+        Fixture::over(Arc::new(PosixNamespace::new()), limit)
     }
 
-    fn over(namespace: Arc<dyn Namespace>, limit: usize) -> Bed {
-        Bed { dir: TempDir::new().unwrap(), cache: FileCache::new(namespace, limit) }
+    fn over(namespace: Arc<dyn Namespace>, limit: usize) -> Fixture {
+        Fixture { dir: TempDir::new().unwrap(), cache: FileCache::new(namespace, limit) }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -46,15 +46,15 @@ impl Bed {
 
 #[test]
 fn the_least_recently_used_file_is_closed() {
-    let bed = Bed::new(4);
+    let fixture = Fixture::new(4);
     let files: Vec<VirtualFile> =
-        ["a", "b", "c", "d", "e", "f"].iter().map(|name| bed.made(name)).collect();
+        ["a", "b", "c", "d", "e", "f"].iter().map(|name| fixture.made(name)).collect();
     let open = || -> String {
         // The open files, by the process's own list, without a use of the cache.
         let mut names: Vec<String> = std::fs::read_dir("/proc/self/fd")
             .unwrap()
             .filter_map(|e| std::fs::read_link(e.ok()?.path()).ok())
-            .filter(|target| target.starts_with(bed.dir.path()))
+            .filter(|target| target.starts_with(fixture.dir.path()))
             .map(|target| target.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
         names.sort();
@@ -63,43 +63,43 @@ fn the_least_recently_used_file_is_closed() {
     for file in &files[..4] {
         file.open().unwrap();
     }
-    assert_eq!((open().as_str(), bed.cache.len()), ("abcd", 4));
+    assert_eq!((open().as_str(), fixture.cache.len()), ("abcd", 4));
     files[0].get().unwrap();
     files[4].open().unwrap();
     assert_eq!(open(), "acde");
     files[2].open().unwrap();
     files[5].open().unwrap();
     assert_eq!(open(), "acef");
-    bed.cache.set_limit(2);
+    fixture.cache.set_limit(2);
     assert_eq!(open(), "cf");
     drop(files);
-    assert_eq!((open().as_str(), bed.cache.len()), ("", 0));
+    assert_eq!((open().as_str(), fixture.cache.len()), ("", 0));
 }
 
 #[test]
 fn a_file_in_use_stays_open_until_its_last_clone_goes() {
-    let bed = Bed::new(1);
-    let (a, b) = (bed.made("a"), bed.made("b"));
+    let fixture = Fixture::new(1);
+    let (a, b) = (fixture.made("a"), fixture.made("b"));
     let aio =
         Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default()).unwrap();
     let mut io = aio.backend(BackendType::Client).unwrap();
     let held = a.open().unwrap();
     b.open().unwrap();
-    assert!(a.get().is_none() && bed.cache.len() == 1);
-    assert_eq!(bed.descriptors(), 2);
+    assert!(a.get().is_none() && fixture.cache.len() == 1);
+    assert_eq!(fixture.descriptors(), 2);
     let memory = Region::new(4096).unwrap();
     let read = Io::read(held.clone(), 0, IoMemory::new(memory, 0, 1), Target::File);
     assert_eq!(io.run(read).unwrap(), 1);
     drop(held);
-    assert_eq!(bed.descriptors(), 1);
+    assert_eq!(fixture.descriptors(), 1);
     a.open().unwrap();
-    assert_eq!((bed.descriptors(), b.get().is_none()), (1, true));
+    assert_eq!((fixture.descriptors(), b.get().is_none()), (1, true));
 }
 
 #[test]
 fn creating() {
-    let bed = Bed::new(4);
-    let file = bed.file("new");
+    let fixture = Fixture::new(4);
+    let file = fixture.file("new");
     assert!(file.open().unwrap_err().is_not_found());
     let first = file.create(false).unwrap();
     assert!(file.open().unwrap().same(&first));
@@ -108,21 +108,21 @@ fn creating() {
     // Opening an open file again leaves one entry.
     file.create(false).unwrap();
     drop(first);
-    assert_eq!((bed.cache.len(), bed.descriptors()), (1, 1));
+    assert_eq!((fixture.cache.len(), fixture.descriptors()), (1, 1));
     file.close();
-    assert_eq!((bed.cache.is_empty(), bed.descriptors()), (true, 0));
-    assert!(bed.path("new").exists() && file.open().is_ok());
+    assert_eq!((fixture.cache.is_empty(), fixture.descriptors()), (true, 0));
+    assert!(fixture.path("new").exists() && file.open().is_ok());
 }
 
 #[test]
 fn a_forgotten_file_is_not_confused_with_a_new_one_of_its_name() {
-    let bed = Bed::new(4);
-    let old = bed.made("a");
+    let fixture = Fixture::new(4);
+    let old = fixture.made("a");
     old.open().unwrap();
     old.forget();
-    assert_eq!(bed.descriptors(), 0);
-    std::fs::remove_file(bed.path("a")).unwrap();
-    let new = bed.made("a");
+    assert_eq!(fixture.descriptors(), 0);
+    std::fs::remove_file(fixture.path("a")).unwrap();
+    let new = fixture.made("a");
     assert!(
         old.open().unwrap_err().is_not_found() && old.create(false).unwrap_err().is_not_found()
     );
@@ -224,16 +224,16 @@ fn without_descriptors_files_are_closed_until_one_can_be_opened() {
             },
             |_| None,
         );
-        let bed = Bed::over(namespace, 100);
-        let files: Vec<VirtualFile> = (0..20).map(|n| bed.made(&n.to_string())).collect();
+        let fixture = Fixture::over(namespace, 100);
+        let files: Vec<VirtualFile> = (0..20).map(|n| fixture.made(&n.to_string())).collect();
         for file in &files {
             file.open().unwrap();
         }
-        assert!(bed.descriptors() <= 5 && refused.load(Ordering::Relaxed) > 0);
+        assert!(fixture.descriptors() <= 5 && refused.load(Ordering::Relaxed) > 0);
         // With all of them in use there is nothing to close, and the caller gets the error.
         let held: Vec<File> = files[..5].iter().map_while(|f| f.open().ok()).collect();
-        bed.cache.close_all();
-        let room = 5 - bed.descriptors();
+        fixture.cache.close_all();
+        let room = 5 - fixture.descriptors();
         let more: Vec<File> = files[5..5 + room].iter().map(|f| f.open().unwrap()).collect();
         assert_eq!(files[19].open().unwrap_err().errno(), Some(errno));
         drop((held, more));
@@ -256,11 +256,11 @@ fn a_file_forgotten_while_it_is_opened_is_not_kept() {
             None
         },
     );
-    let bed = Bed::over(namespace, 4);
-    let file = Arc::new(bed.made("a"));
+    let fixture = Fixture::over(namespace, 4);
+    let file = Arc::new(fixture.made("a"));
     *victim.lock().unwrap() = Some(Arc::clone(&file));
     assert!(file.open().unwrap_err().is_not_found());
-    assert_eq!((bed.cache.len(), bed.descriptors()), (0, 0));
+    assert_eq!((fixture.cache.len(), fixture.descriptors()), (0, 0));
 }
 
 #[test]
@@ -280,31 +280,31 @@ fn nobody_waits_for_anothers_open() {
         },
         |_| None,
     );
-    let bed = Bed::over(namespace, 2);
-    let (slow, quick) = (bed.made("slow"), bed.made("quick"));
+    let fixture = Fixture::over(namespace, 2);
+    let (slow, quick) = (fixture.made("slow"), fixture.made("quick"));
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| slow.open().map(|f| f.path().to_path_buf()));
         is_in_open.recv().unwrap();
         quick.open().unwrap();
         quick.get().unwrap();
         quick.close();
-        bed.made("other").open().unwrap();
+        fixture.made("other").open().unwrap();
         assert!(slow.get().is_none());
         let_go.send(()).unwrap();
-        assert_eq!(opening.join().unwrap().unwrap(), bed.path("slow"));
+        assert_eq!(opening.join().unwrap().unwrap(), fixture.path("slow"));
     });
     assert!(slow.get().is_some());
 }
 
 #[test]
 fn many_threads_over_few_descriptors() {
-    let bed = Bed::new(8);
-    let files: Vec<VirtualFile> = (0..32).map(|n| bed.made(&n.to_string())).collect();
+    let fixture = Fixture::new(8);
+    let files: Vec<VirtualFile> = (0..32).map(|n| fixture.made(&n.to_string())).collect();
     let aio =
         Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default()).unwrap();
     std::thread::scope(|scope| {
         for seed in 0..4u64 {
-            let (files, bed, aio) = (&files, &bed, &aio);
+            let (files, fixture, aio) = (&files, &fixture, &aio);
             scope.spawn(move || {
                 let mut io = aio.backend(BackendType::Client).unwrap();
                 let memory = Region::new(4096).unwrap();
@@ -323,13 +323,13 @@ fn many_threads_over_few_descriptors() {
                     if round % 7 == 0 {
                         files[at].close();
                     }
-                    assert!(bed.cache.len() <= 8);
+                    assert!(fixture.cache.len() <= 8);
                 }
             });
         }
     });
-    assert!(bed.descriptors() <= 8);
+    assert!(fixture.descriptors() <= 8);
     // The cache's list is what is open.
-    assert_eq!(bed.cache.len(), bed.descriptors());
-    assert_eq!(files.iter().filter(|f| f.get().is_some()).count(), bed.cache.len());
+    assert_eq!(fixture.cache.len(), fixture.descriptors());
+    assert_eq!(files.iter().filter(|f| f.get().is_some()).count(), fixture.cache.len());
 }

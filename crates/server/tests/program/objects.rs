@@ -8,13 +8,13 @@ use std::net::TcpListener;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use crate::archive::{Bed, code, text};
+use crate::archive::{Fixture, code, text};
 use crate::harness::{Server, value};
 use crate::pitr::{copy_tree, restored};
 
 /// A data directory, and a bucket at an endpoint.
 struct Place {
-    bed: Bed,
+    fixture: Fixture,
     port: u16,
     url: String,
 }
@@ -27,11 +27,11 @@ impl Place {
             return None;
         };
         let url = format!("s3://{}/wal", moto::make_bucket(port));
-        Some(Place { bed: Bed::new(), port, url })
+        Some(Place { fixture: Fixture::new(), port, url })
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = self.bed.command(words);
+        let mut command = self.fixture.command(words);
         command.env("FOREBAY_ARCHIVE", &self.url);
         command
             .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port))
@@ -57,7 +57,7 @@ impl Place {
 #[test]
 fn the_archives_commands_work_on_an_object_store() {
     let Some(place) = Place::new("the_archives_commands_work_on_an_object_store") else { return };
-    let names: Vec<String> = (3..6).map(|number| place.bed.segment(number)).collect();
+    let names: Vec<String> = (3..6).map(|number| place.fixture.segment(number)).collect();
     let never_used = place.get(&names[0]);
     assert_eq!(code(&never_used), 126, "{}", text(&never_used));
     for name in names.iter().chain(&names[..1]) {
@@ -66,7 +66,7 @@ fn the_archives_commands_work_on_an_object_store() {
     }
     let restored = place.get(&names[1]);
     assert_eq!((code(&restored), text(&restored).as_str()), (0, ""));
-    let wal = place.bed.data().join("pg_wal");
+    let wal = place.fixture.data().join("pg_wal");
     assert!(fs::read(wal.join("RECOVERYXLOG")).unwrap() == fs::read(wal.join(&names[1])).unwrap());
     fs::remove_file(wal.join("RECOVERYXLOG")).unwrap();
     for absent in ["000000010000000000000009", "00000002.history"] {
@@ -100,7 +100,7 @@ fn the_archives_commands_work_on_an_object_store() {
 #[test]
 fn a_store_that_is_down_never_ends_a_recovery() {
     let Some(mut place) = Place::new("a_store_that_is_down_never_ends_a_recovery") else { return };
-    let name = place.bed.segment(3);
+    let name = place.fixture.segment(3);
     assert_eq!(code(&place.push(&name)), 0);
     let get = |place: &Place, variables: &[(&str, &str)]| {
         let mut command =
