@@ -63,13 +63,13 @@ enum Who {
     Cutting,
 }
 
-struct Bed {
+struct Fixture {
     aio: Arc<Aio>,
     file: File,
     region: Arc<Region>,
 }
 
-fn bed(who: Who, handles_per_backend: usize) -> Bed {
+fn fixture(who: Who, handles_per_backend: usize) -> Fixture {
     let config = AioConfig { max_backends: 2, handles_per_backend, ..AioConfig::default() };
     let names = Arc::new(PosixNamespace::new());
     let executor = Arc::new(MemoryExecutor);
@@ -88,10 +88,10 @@ fn bed(who: Who, handles_per_backend: usize) -> Bed {
         FileFlags::default(),
         std::sync::Arc::new(memory),
     );
-    Bed { aio: aio.unwrap(), file, region: Region::new(BLOCKS * IO_ALIGN).unwrap() }
+    Fixture { aio: aio.unwrap(), file, region: Region::new(BLOCKS * IO_ALIGN).unwrap() }
 }
 
-impl Bed {
+impl Fixture {
     fn backend(&self) -> Backend {
         self.aio.backend(BackendType::Client).unwrap()
     }
@@ -141,22 +141,22 @@ fn each(scenario: fn(Who)) {
 #[test]
 fn every_waiter_is_woken() {
     each(|who| {
-        let bed = Arc::new(bed(who, 4));
+        let fixture = Arc::new(fixture(who, 4));
         let completed = Arc::new(AtomicUsize::new(0));
-        let mut issuer = bed.backend();
+        let mut issuer = fixture.backend();
         issuer.begin_batch();
         // 0, 1 and 2 are neighbours, so they may be merged.
         let refs: Vec<WaitRef> =
-            [0, 1, 2, 5].map(|n| issuer.start(bed.read(n, &completed))).to_vec();
+            [0, 1, 2, 5].map(|n| issuer.start(fixture.read(n, &completed))).to_vec();
         issuer.end_batch();
         let waiters: Vec<_> = (0..2)
             .map(|n| {
-                let (bed, refs) = (Arc::clone(&bed), refs.clone());
+                let (fixture, refs) = (Arc::clone(&fixture), refs.clone());
                 thread::spawn(move || {
                     for turn in 0..refs.len() {
                         let r = refs[(turn * (n + 1) + n) % refs.len()];
-                        bed.aio.wait_done(r);
-                        assert!(bed.aio.is_done(r));
+                        fixture.aio.wait_done(r);
+                        assert!(fixture.aio.is_done(r));
                     }
                 })
             })
@@ -166,23 +166,23 @@ fn every_waiter_is_woken() {
         }
         waiters.into_iter().for_each(|w| w.join().unwrap());
         assert_eq!(completed.load(SeqCst), refs.len());
-        assert_eq!([0, 1, 2, 5].map(|n| bed.first_byte(n)), [1, 2, 3, 6]);
+        assert_eq!([0, 1, 2, 5].map(|n| fixture.first_byte(n)), [1, 2, 3, 6]);
     });
 }
 
 #[test]
 fn a_blocked_or_dead_issuer_delays_no_waiter() {
     each(|who| {
-        let bed = Arc::new(bed(who, 2));
+        let fixture = Arc::new(fixture(who, 2));
         let completed = Arc::new(AtomicUsize::new(0));
         let lock = Arc::new(Mutex::new(()));
         let (told, hears) = shuttle::sync::mpsc::channel();
         let issuer = {
-            let (bed, completed, lock) =
-                (Arc::clone(&bed), Arc::clone(&completed), Arc::clone(&lock));
+            let (fixture, completed, lock) =
+                (Arc::clone(&fixture), Arc::clone(&completed), Arc::clone(&lock));
             thread::spawn(move || {
-                let mut backend = bed.backend();
-                let r = backend.start(bed.read(3, &completed));
+                let mut backend = fixture.backend();
+                let r = backend.start(fixture.read(3, &completed));
                 told.send(r).unwrap();
                 // The waiter may hold this while it waits for the I/O.
                 drop(lock.lock());
@@ -191,31 +191,31 @@ fn a_blocked_or_dead_issuer_delays_no_waiter() {
         };
         {
             let _held = lock.lock();
-            bed.aio.wait_done(hears.recv().unwrap());
+            fixture.aio.wait_done(hears.recv().unwrap());
         }
         issuer.join().unwrap();
         assert_eq!(completed.load(SeqCst), 1);
-        assert_eq!(bed.first_byte(3), 4);
+        assert_eq!(fixture.first_byte(3), 4);
     });
 }
 
 #[test]
 fn a_stale_reference_is_never_waited_for() {
     each(|who| {
-        let bed = Arc::new(bed(who, 1));
+        let fixture = Arc::new(fixture(who, 1));
         let completed = Arc::new(AtomicUsize::new(0));
-        let mut issuer = bed.backend();
+        let mut issuer = fixture.backend();
         // One handle: each start takes it from the I/O before.
-        let first = issuer.start(bed.read(0, &completed));
+        let first = issuer.start(fixture.read(0, &completed));
         let waiter = {
-            let bed = Arc::clone(&bed);
-            thread::spawn(move || bed.aio.wait_done(first))
+            let fixture = Arc::clone(&fixture);
+            thread::spawn(move || fixture.aio.wait_done(first))
         };
         for n in 1..4 {
-            issuer.start(bed.read(n, &completed));
+            issuer.start(fixture.read(n, &completed));
         }
         waiter.join().unwrap();
-        assert!(bed.aio.is_done(first));
+        assert!(fixture.aio.is_done(first));
         drop(issuer);
         assert_eq!(completed.load(SeqCst), 4);
     });
@@ -224,28 +224,28 @@ fn a_stale_reference_is_never_waited_for() {
 #[test]
 fn what_a_read_sees_was_written_before() {
     each(|who| {
-        let bed = Arc::new(bed(who, 4));
+        let fixture = Arc::new(fixture(who, 4));
         let completed = Arc::new(AtomicUsize::new(0));
         let writer = {
-            let bed = Arc::clone(&bed);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                let mut backend = bed.backend();
+                let mut backend = fixture.backend();
                 // SAFETY: inside the region; nobody else uses this block.
-                unsafe { bed.region.ptr(7 * IO_ALIGN).write_bytes(77, IO_ALIGN) };
-                let op = Op::Writev { offset: 4 * IO_ALIGN as u64, memory: bed.memory(7) };
-                let r = backend.start(Io::new(bed.file.clone(), op, Target::File));
+                unsafe { fixture.region.ptr(7 * IO_ALIGN).write_bytes(77, IO_ALIGN) };
+                let op = Op::Writev { offset: 4 * IO_ALIGN as u64, memory: fixture.memory(7) };
+                let r = backend.start(Io::new(fixture.file.clone(), op, Target::File));
                 assert_eq!(backend.wait(r).check().unwrap(), IO_ALIGN);
-                let r = backend.start(bed.read(4, &completed));
+                let r = backend.start(fixture.read(4, &completed));
                 backend.wait(r).check().unwrap();
-                assert_eq!(bed.first_byte(4), 77);
+                assert_eq!(fixture.first_byte(4), 77);
             })
         };
         let other = Arc::new(AtomicUsize::new(0));
-        let mut backend = bed.backend();
+        let mut backend = fixture.backend();
         for n in 0..3 {
-            let r = backend.start(bed.read(n, &other));
+            let r = backend.start(fixture.read(n, &other));
             backend.wait(r).check().unwrap();
-            assert_eq!(bed.first_byte(n), n as u8 + 1);
+            assert_eq!(fixture.first_byte(n), n as u8 + 1);
         }
         writer.join().unwrap();
     });

@@ -135,7 +135,7 @@ fn a_dropped_region_is_released() {
 }
 
 #[test]
-fn the_pages_outlive_neither_region_nor_door() {
+fn the_pages_outlive_neither_region_nor_aio() {
     for s in setups().iter().filter(|s| can_register(s)) {
         // The `Aio` is dropped first.
         let other = Setup::new(s.case, config());

@@ -145,7 +145,7 @@ fn a_waiter_of_staged_io_sleeps_until_it_is_submitted() {
 
 /// Many threads wait for the same I/Os; each runs its completion once.
 #[test]
-fn a_crowd_waits() {
+fn many_threads_wait() {
     each_case(|s| {
         let (file, region) = prepared(s);
         for _ in 0..30 {

@@ -159,7 +159,7 @@ fn the_issuer_is_gone() {
 
 /// Several threads wait; the completion runs once, and all continue.
 #[test]
-fn a_crowd_waits_for_what_is_held() {
+fn many_threads_wait_for_what_is_held() {
     each_faulty_case(|s, plan| {
         if s.case.method == MethodKind::Sync {
             return; // the issuer is inside of the I/O, so that it could not wait
@@ -171,7 +171,7 @@ fn a_crowd_waits_for_what_is_held() {
             read(&file, &region, 0, BLOCKS).completion(completions.clone(), SmallVec::new()),
         );
         await_execution(s, &held);
-        let crowd: Vec<_> = (0..5)
+        let waiters: Vec<_> = (0..5)
             .map(|_| {
                 let aio = s.aio.clone();
                 thread::spawn(move || aio.wait_done(r))
@@ -181,9 +181,9 @@ fn a_crowd_waits_for_what_is_held() {
         // One of five executes it, if no other thread does; how the others wait is the method's
         // affair.
         until("five sleepers", || s.aio.sleepers(r) == 5 || is_lazy(s));
-        assert!(crowd.iter().all(|t| !t.is_finished()));
+        assert!(waiters.iter().all(|t| !t.is_finished()));
         held.release();
-        crowd.into_iter().for_each(|t| t.join().unwrap());
+        waiters.into_iter().for_each(|t| t.join().unwrap());
         assert!(be.wait(r).check().is_ok());
         assert_eq!(completions.0.load(SeqCst), 1);
     });
