@@ -85,13 +85,10 @@ fn open_core(
     let oldest = control.checkpoint().oldest_xid;
     let xacts = XactManager::new(Arc::clone(&clog), Arc::clone(&wal), counters.next_xid, oldest);
     let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
-    let heaps = Arc::new(Heaps {
-        pool: Arc::clone(&pool),
-        wal: Arc::clone(&wal),
-        clog,
-        spaces: SpaceMap::new(),
-        failure: Arc::clone(&fatal) as Arc<dyn PageFailure>,
-    });
+    let failure = Arc::clone(&fatal) as Arc<dyn PageFailure>;
+    let (pool_of, wal_of) = (Arc::clone(&pool), Arc::clone(&wal));
+    let spaces = SpaceMap::new();
+    let heaps = Arc::new(Heaps { pool: pool_of, wal: wal_of, clog, spaces, failure });
     let database = Database::new(maps, Arc::clone(&heaps), Arc::clone(&xacts), Arc::clone(&oids))?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),

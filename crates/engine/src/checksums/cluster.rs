@@ -7,7 +7,7 @@ use forebay_aio::{AioError, AlignedBuf, Backend, File, OpenOptions};
 use forebay_format::control::{self, ControlError, DbState, Outline};
 use forebay_format::ids::BLOCK_SIZE;
 
-use super::ChecksumMode;
+use super::options::ChecksumMode;
 use crate::error::EngineError;
 
 /// Reads at most as many bytes as the file should have.

@@ -8,8 +8,8 @@ use forebay_format::checksum::checksum_pages;
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_format::page::{Page, PageMut, stored_checksum};
 
+use super::options::{BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions};
 use super::walk::{PageFile, Tree};
-use super::{BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions};
 use crate::error::EngineError;
 
 /// Most reads and writes in flight. The scan waits for the oldest, so some are already complete:

@@ -8,7 +8,7 @@ use forebay_aio::{
     AioError, Backend, Errno, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef,
 };
 
-use super::SyncMethod;
+use super::options::SyncMethod;
 use crate::disk::{TABLESPACES, WAL, follows};
 use crate::error::EngineError;
 

@@ -7,8 +7,8 @@ pub(super) const POSTGRESQL_CONF: &str = "\
 #
 #     name = value
 #
-# PostgreSQL 18 can run on this file as it is. What only Forebay knows is a comment: put it on the command line
-# (-c name=value), or remove the mark if PostgreSQL will never see this directory.
+# PostgreSQL 18 can run on this file as it is. What only Forebay knows is a comment: put it on the
+# command line (-c name=value), or remove the mark if PostgreSQL will never see this directory.
 
 # Connections
 #listen_addresses = 'localhost'
@@ -26,7 +26,7 @@ shared_buffers = 128MB
 #io_direct = ''                          # Forebay only: a list of data, wal, wal_init
 
 # Write-ahead log
-#wal_sync_method = fdatasync             # fsync, fdatasync, open_sync, open_datasync; Forebay only: auto
+#wal_sync_method = fdatasync             # fsync, fdatasync, open_sync, open_datasync; Forebay: auto
 #full_page_writes = on
 #wal_compression = off                   # off, lz4, zstd
 #wal_buffers = -1

@@ -1,140 +1,19 @@
 //! Recovery from an archive: to its end, to targets, along timelines; what an archive that fails
 //! does not do; crashes at the end.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crate::archive_fixture::{Fixture, copy_tree};
 use crate::common::*;
 use forebay_engine::{
     ArchiveMode, CheckpointStep, CheckpointWatch, Engine, EngineConfig, EngineError, IoMethod,
-    LockMode, Lsn, RecoveryTarget, RestoreSettings, Session, ShutdownMode, TargetAction,
-    TargetTimeline,
+    LockMode, Lsn, RecoveryTarget, Session, ShutdownMode, TargetAction, TargetTimeline,
 };
 use forebay_format::control::DbState;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::{Rmgr, smgr, xlog};
 use forebay_wal::Record;
-
-/// A server's directory, its cold backup, and an archive that a test fills itself.
-struct Fixture {
-    scratch: tempfile::TempDir,
-    config: EngineConfig,
-}
-
-impl Fixture {
-    /// With a table t of 100 rows in the backup.
-    fn new(config: EngineConfig) -> Fixture {
-        let fixture = Fixture {
-            scratch: scratch(),
-            config: EngineConfig { archive_mode: ArchiveMode::On, ..config },
-        };
-        std::fs::create_dir(fixture.path("store")).expect("store");
-        init(&fixture.path("data"));
-        let engine = fixture.open("data");
-        let mut session = engine.session().expect("session");
-        create(&mut session, "t");
-        insert(&mut session, "t", 0..100);
-        drop(session);
-        engine.shutdown(ShutdownMode::Fast).expect("stop");
-        fixture.archive("data");
-        copy_tree(&fixture.path("data"), &fixture.path("base"));
-        fixture
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.scratch.path().join(name)
-    }
-
-    fn open(&self, name: &str) -> Arc<Engine> {
-        open(&self.path(name), &self.config)
-    }
-
-    /// A session of the server in a directory.
-    fn session(&self, name: &str) -> (Arc<Engine>, Session) {
-        let engine = self.open(name);
-        let session = engine.session().expect("session");
-        (engine, session)
-    }
-
-    /// Ends it as a crash does, once its last segment is complete and archived.
-    fn crash(&self, name: &str, engine: Arc<Engine>, mut session: Session) {
-        session.switch_wal().expect("switch");
-        engine.shutdown(ShutdownMode::Immediate).expect("stop");
-        drop((session, engine));
-        self.archive(name);
-    }
-
-    /// Does what an archiver does.
-    fn archive(&self, name: &str) {
-        let wal = self.path(name).join("pg_wal");
-        for entry in std::fs::read_dir(wal.join("archive_status")).expect("marks") {
-            let mark = entry.expect("entry").path();
-            if mark.extension().is_some_and(|e| e == "ready") {
-                let file = mark.file_stem().expect("a name").to_owned();
-                let to = self.path("store").join(&file);
-                assert!(!to.exists(), "{} is archived twice", to.display());
-                std::fs::copy(wal.join(&file), to).expect("archive");
-                std::fs::rename(&mark, mark.with_extension("done")).expect("mark");
-            }
-        }
-    }
-
-    /// A copy of the cold backup that is to be recovered.
-    fn restore(&self, name: &str) -> PathBuf {
-        let dir = self.path(name);
-        copy_tree(&self.path("base"), &dir);
-        std::fs::write(dir.join("recovery.signal"), "").expect("signal");
-        dir
-    }
-
-    /// The configuration to recover with.
-    fn recovering(&self, target: Option<RecoveryTarget>) -> EngineConfig {
-        let restore = RestoreSettings {
-            restore_command: format!("cp {}/%f %p 2>/dev/null", self.path("store").display()),
-            targets: target.into_iter().collect(),
-            action: TargetAction::Promote,
-            ..RestoreSettings::default()
-        };
-        EngineConfig { restore, ..self.config.clone() }
-    }
-
-    /// Recovers a directory to a target and stops there; then an earlier one, the restore point
-    /// "early", is refused.
-    fn refuses_early_after(&self, dir: &Path, late: &RecoveryTarget) {
-        let mut config = self.recovering(Some(late.clone()));
-        config.restore.action = TargetAction::Shutdown;
-        assert!(matches!(Engine::open(dir, config), Err(EngineError::StoppedAtTarget { .. })));
-        let early = self.recovering(Some(RecoveryTarget::Name("early".to_owned())));
-        let error = Engine::open(dir, early).expect_err("too early");
-        assert_eq!(
-            error.to_string(),
-            "requested recovery stop point is before consistent recovery point"
-        );
-    }
-
-    /// Recovers a fresh copy of the backup to a target, and counts t.
-    fn count_at(&self, name: &str, target: RecoveryTarget, inclusive: bool) -> u64 {
-        let mut config = self.recovering(Some(target));
-        config.restore.inclusive = inclusive;
-        let engine = Engine::open(&self.restore(name), config).expect(name);
-        let counted = count(&mut engine.session().expect("session"), "t").expect("count");
-        engine.shutdown(ShutdownMode::Immediate).expect("stop");
-        counted
-    }
-}
-
-fn copy_tree(from: &Path, to: &Path) {
-    private_dir(to);
-    for entry in std::fs::read_dir(from).expect("directory") {
-        let path = entry.expect("entry").path();
-        let target = to.join(path.file_name().expect("a name"));
-        if path.is_dir() {
-            copy_tree(&path, &target);
-        } else if path.file_name().is_some_and(|name| name != "postmaster.pid") {
-            std::fs::copy(&path, &target).expect("copy");
-        }
-    }
-}
 
 fn small() -> EngineConfig {
     config(IoMethod::Sync, false)
@@ -655,6 +534,34 @@ fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
     assert_eq!(log::control(&dir).checkpoint_copy.timeline, 2);
 }
 
+/// A backup_label.
+fn label(redo: Lsn, segment: &str, checkpoint: Lsn) -> String {
+    format!(
+        "START WAL LOCATION: {redo} (file {segment})\nCHECKPOINT LOCATION: {checkpoint}\n\
+         BACKUP METHOD: streamed\nBACKUP FROM: primary\n\
+         START TIME: 2026-11-21 17:00:00 UTC\nLABEL: test\nSTART TIMELINE: 1\n"
+    )
+}
+
+/// Logs the end of a backup in a stopped directory.
+fn log_backup_end(dir: &Path, start: Lsn) {
+    let (log, mut io) = log::resume(dir);
+    let main = xlog::encode_backup_end(start);
+    let end = Record { rmgr: Rmgr::XLOG, info: xlog::BACKUP_END, xid: 0, main: &main, blocks: &[] };
+    log.insert(&mut io, &end).expect("insert");
+    log.flush_all(&mut io).expect("flush");
+}
+
+/// Copies the files of a directory, without those below it.
+fn copy_files(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("directory") {
+        let path = entry.expect("entry").path();
+        if path.is_file() {
+            std::fs::copy(&path, to.join(path.file_name().expect("name"))).expect("copy");
+        }
+    }
+}
+
 /// A backup taken while the server ran: the label says where to begin, a record where it ended.
 #[test]
 fn a_base_backup_is_recovered_from_where_it_began() {
@@ -672,28 +579,14 @@ fn a_base_backup_is_recovered_from_where_it_began() {
     drop((session, engine));
     let size = began.segment_size;
     let redo = began.checkpoint_copy.redo;
-    let label = format!(
-        "START WAL LOCATION: {redo} (file {})\nCHECKPOINT LOCATION: {}\nBACKUP METHOD: \
-         streamed\nBACKUP FROM: primary\nSTART TIME: 2026-11-21 17:00:00 UTC\nLABEL: test\nSTART \
-         TIMELINE: 1\n",
-        size.file_name(1, size.number(redo)),
-        began.checkpoint
-    );
+    let label = label(redo, &size.file_name(1, size.number(redo)), began.checkpoint);
     let backup = fixture.path("backup");
     std::fs::write(backup.join("backup_label"), &label).expect("label");
     let wal = fixture.path("data/pg_wal");
-    let take_log = |to: &Path| {
-        for entry in std::fs::read_dir(&wal).expect("pg_wal") {
-            let path = entry.expect("entry").path();
-            if path.is_file() {
-                std::fs::copy(&path, to.join(path.file_name().expect("name"))).expect("copy");
-            }
-        }
-    };
     let restore = |name: &str, archive: bool| {
         let dir = fixture.path(name);
         copy_tree(&backup, &dir);
-        take_log(&if archive { fixture.path("store") } else { dir.join("pg_wal") });
+        copy_files(&wal, &if archive { fixture.path("store") } else { dir.join("pg_wal") });
         if archive {
             std::fs::write(dir.join("recovery.signal"), "").expect("signal");
         }
@@ -708,12 +601,7 @@ fn a_base_backup_is_recovered_from_where_it_began() {
         assert_eq!((control.state, control.backup_start), (DbState::ArchiveRecovery, redo));
         assert!(dir.join("backup_label.old").exists() && !dir.join("backup_label").exists());
     }
-    let (log, mut io) = log::resume(&fixture.path("data"));
-    let main = xlog::encode_backup_end(redo);
-    let end = Record { rmgr: Rmgr::XLOG, info: xlog::BACKUP_END, xid: 0, main: &main, blocks: &[] };
-    log.insert(&mut io, &end).expect("insert");
-    log.flush_all(&mut io).expect("flush");
-    drop(log);
+    log_backup_end(&fixture.path("data"), redo);
     for (name, archive) in [("archive", true), ("log", false)] {
         let dir = restore(name, archive);
         let engine = Engine::open(&dir, fixture.recovering(None)).expect(name);

@@ -40,6 +40,7 @@ mod common;
 #[path = "../../../wal/tests/common/defects.rs"]
 mod defects;
 
+mod archive_fixture;
 mod archive_library;
 mod archive_recovery;
 mod archiving;

@@ -130,6 +130,40 @@ fn segment(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("pg_wal/00000001{:08X}{number:08X}", 0))
 }
 
+/// What befalls a segment, which one, what the error says of it.
+type Damage<'a> = (&'static str, u64, &'static str, Box<dyn Fn() + 'a>);
+
+/// Damages of a log that goes on behind them.
+fn damages(dir: &Path) -> [Damage<'_>; 7] {
+    let flip = move |number: u64, at: usize, len: usize| {
+        let path = segment(dir, number);
+        let mut bytes = std::fs::read(&path).expect("segment");
+        bytes[at..at + len].iter_mut().for_each(|byte| *byte ^= 0x55);
+        std::fs::write(path, bytes).expect("segment");
+    };
+    let resize = move |number: u64, len: u64| {
+        let file = std::fs::File::options().write(true).open(segment(dir, number));
+        file.expect("segment").set_len(len).expect("resized");
+    };
+    let zero = move || {
+        let mut bytes = std::fs::read(segment(dir, 3)).expect("segment");
+        bytes[81_920..90_112].fill(0);
+        std::fs::write(segment(dir, 3), bytes).expect("segment");
+    };
+    let remove = move || std::fs::remove_file(segment(dir, 2)).expect("removed");
+    let length = "bytes, expected 1048576";
+    let goes_on = "but the log goes on in";
+    [
+        ("a short segment", 2, length, Box::new(move || resize(2, 500_000))),
+        ("a long segment", 3, length, Box::new(move || resize(3, 2 << 20))),
+        ("of another cluster", 2, "different database system", Box::new(move || flip(2, 24, 8))),
+        ("a missing segment", 2, "there is no WAL segment", Box::new(remove)),
+        ("a flipped byte", 2, goes_on, Box::new(move || flip(2, 300_000, 1))),
+        ("a page of zeros", 3, goes_on, Box::new(zero)),
+        ("a wrong address", 3, goes_on, Box::new(move || flip(3, 8192 + 8, 4))),
+    ]
+}
+
 #[test]
 fn a_damaged_log_is_refused_and_nothing_changes() {
     let scratch = scratch();
@@ -139,62 +173,7 @@ fn a_damaged_log_is_refused_and_nothing_changes() {
     let before = snapshot(&dir);
     let last = (1..).take_while(|&n| segment(&dir, n).exists()).last().expect("segments");
     assert!(last >= 4, "{last} segments");
-    let flip = |number: u64, at: usize, len: usize| {
-        let path = segment(&dir, number);
-        let mut bytes = std::fs::read(&path).expect("segment");
-        bytes[at..at + len].iter_mut().for_each(|byte| *byte ^= 0x55);
-        std::fs::write(path, bytes).expect("segment");
-    };
-    type Damage<'a> = Box<dyn Fn() + 'a>;
-    let cases: [(&str, u64, &str, Damage<'_>); 7] = [
-        (
-            "a short segment",
-            2,
-            "bytes, expected 1048576",
-            Box::new(|| {
-                let file =
-                    std::fs::File::options().write(true).open(segment(&dir, 2)).expect("segment");
-                file.set_len(500_000).expect("cut");
-            }),
-        ),
-        (
-            "a long segment",
-            3,
-            "bytes, expected 1048576",
-            Box::new(|| {
-                let file =
-                    std::fs::File::options().write(true).open(segment(&dir, 3)).expect("segment");
-                file.set_len(2 << 20).expect("grown");
-            }),
-        ),
-        (
-            "a segment of another cluster",
-            2,
-            "different database system",
-            Box::new(|| flip(2, 24, 8)),
-        ),
-        (
-            "a missing segment",
-            2,
-            "there is no WAL segment",
-            Box::new(|| {
-                std::fs::remove_file(segment(&dir, 2)).expect("removed");
-            }),
-        ),
-        ("a flipped byte", 2, "but the log goes on in", Box::new(|| flip(2, 300_000, 1))),
-        (
-            "a page of zeros",
-            3,
-            "but the log goes on in",
-            Box::new(|| {
-                let mut bytes = std::fs::read(segment(&dir, 3)).expect("segment");
-                bytes[81_920..90_112].fill(0);
-                std::fs::write(segment(&dir, 3), bytes).expect("segment");
-            }),
-        ),
-        ("a wrong address", 3, "but the log goes on in", Box::new(|| flip(3, 8192 + 8, 4))),
-    ];
-    for (what, number, told, damage) in cases {
+    for (what, number, told, damage) in damages(&dir) {
         damage();
         let damaged = snapshot(&dir);
         let error = Engine::open(&dir, config.clone()).expect_err(what);

@@ -108,6 +108,17 @@ fn under_pgbench(world: &World) {
     world.run("pg_checksums", &["--check", "-D", &world.inside("restored")]);
 }
 
+/// Loads rows into t, in a transaction of their own.
+fn copy_in(port: u16, rows: &str) {
+    let mut psql = psql_for(port);
+    let mut child =
+        psql.args(["-c", "COPY t FROM STDIN"]).stdin(Stdio::piped()).spawn().expect("psql starts");
+    let mut input = child.stdin.take().expect("stdin is piped");
+    input.write_all(rows.as_bytes()).expect("rows are sent");
+    drop(input);
+    assert!(child.wait().expect("psql ends").success());
+}
+
 /// COPYs, one transaction each, run while the backup is made. PostgreSQL 18 and Forebay recover the
 /// same rows from it.
 #[test]
@@ -121,21 +132,7 @@ fn forebay_under_copy() {
     server.query("CREATE TABLE t (id int8, note text)");
     let rows: String = (0..ROWS).map(|n| format!("{n}\tthe note of row {n}\n")).collect();
     let port = server.port;
-    let copy = || {
-        let mut psql = psql_for(port);
-        let mut child = psql
-            .args(["-c", "COPY t FROM STDIN"])
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("psql starts");
-        child
-            .stdin
-            .take()
-            .expect("stdin is piped")
-            .write_all(rows.as_bytes())
-            .expect("rows are sent");
-        assert!(child.wait().expect("psql ends").success());
-    };
+    let copy = || copy_in(port, &rows);
     for _ in 0..4 {
         copy();
     }

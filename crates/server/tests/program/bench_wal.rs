@@ -122,14 +122,8 @@ fn script(path: &Path, text: &str) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("executable");
 }
 
-/// Runs it with a false fio and pg_test_fsync, which print what real ones print, and record their
-/// arguments.
-#[test]
-fn fio_and_pg_test_fsync_run_beside_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (bin, place) = (dir.path().join("bin"), dir.path().join("place"));
-    [&bin, &place].into_iter().for_each(|dir| std::fs::create_dir(dir).expect("made"));
-    let calls = dir.path().join("calls");
+/// A false fio and pg_test_fsync, which print what real ones print, and record their arguments.
+fn false_programs(bin: &Path, calls: &Path) {
     let zeros = |n: usize| "0;".repeat(n);
     // 8000 KiB in half a second.
     let line = format!("3;{}8000;0;0;500;{}0", zeros(45), zeros(80));
@@ -140,6 +134,15 @@ fn fio_and_pg_test_fsync_run_beside_it() {
         fdatasync 1.0 ops/sec 1 usecs/op'\n\
         exec sleep 600\n";
     script(&bin.join("pg_test_fsync"), fsync);
+}
+
+#[test]
+fn fio_and_pg_test_fsync_run_beside_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (bin, place) = (dir.path().join("bin"), dir.path().join("place"));
+    [&bin, &place].into_iter().for_each(|dir| std::fs::create_dir(dir).expect("made"));
+    let calls = dir.path().join("calls");
+    false_programs(&bin, &calls);
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a PATH"));
     let few = [
         "--wal-sync-method",

@@ -6,7 +6,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Signal;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn run(data: &Path, arguments: &[&str]) -> (i32, String, String) {
@@ -24,6 +24,12 @@ fn a_probe_for_direct_io_that_a_crash_has_left_is_ignored() {
     std::fs::write(data.join("base").join(forebay_aio::PROBE), b"left").expect("writable");
     let (code, said, errors) = run(&data, &["--check"]);
     assert!(code == 0 && said.contains("Bad checksums:  0\n"), "{said}{errors}");
+}
+
+fn largest_file(dir: &Path) -> PathBuf {
+    let entries = dir.read_dir().expect("listed").map(|entry| entry.expect("an entry"));
+    let largest = entries.max_by_key(|entry| entry.metadata().expect("there").len());
+    largest.expect("files are there").path()
 }
 
 #[test]
@@ -63,14 +69,7 @@ fn damage_is_named_and_checksums_are_enabled_and_disabled() {
         run(&data, &["--disable"]),
         (0, "Checksums disabled in cluster\n".into(), steps.into())
     );
-    let mut largest: Vec<_> = data
-        .join("base/5")
-        .read_dir()
-        .expect("listed")
-        .map(|entry| entry.expect("an entry"))
-        .collect();
-    largest.sort_by_key(|entry| entry.metadata().expect("there").len());
-    let file = largest.pop().expect("files are there").path();
+    let file = largest_file(&data.join("base/5"));
     let mut bytes = std::fs::read(&file).expect("readable");
     bytes[3 * 8192 + 8000] ^= 1;
     std::fs::write(&file, &bytes).expect("writable");

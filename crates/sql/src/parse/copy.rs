@@ -1,6 +1,7 @@
 //! COPY, parsed by hand: both option syntaxes come out as one list.
 
 use super::cursor::{Cursor, QualifiedName};
+use super::queries::with_parser;
 use super::source::Source;
 use crate::error::Result;
 use sqlparser::ast;
@@ -83,7 +84,7 @@ pub(super) fn parse(c: &mut Cursor<'_>, source: &Source) -> Result<CopyStatement
     }
     let what = if c.accept_token(&Token::LParen) {
         let (inner, end) = c.until_closing()?;
-        CopySource::Query(super::with_parser(inner, end, source, |p| p.parse_query())?)
+        CopySource::Query(with_parser(inner, end, source, |p| p.parse_query())?)
     } else {
         let name = c.qualified_name()?;
         CopySource::Table { name, columns: c.optional_names()? }

@@ -5,6 +5,7 @@
 //! - `cursor.rs`: tokens of one statement
 //! - `depth.rs`: how deep its tree may become
 //! - `size.rs`: how much memory its tokens and tree may take
+//! - `queries.rs`: sqlparser over a statement's tokens, its errors as PostgreSQL's
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
 //! - `utility.rs`: transactions, SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE
@@ -16,6 +17,7 @@
 mod copy;
 pub mod cursor;
 mod depth;
+mod queries;
 mod size;
 pub mod source;
 mod statement;
@@ -35,13 +37,8 @@ use crate::error::{Result, SqlError, state};
 use cursor::Cursor;
 use forebay_engine::Interrupt;
 use sqlparser::ast;
-use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::sync::Arc;
-use watched::Watched;
-
-/// Nesting sqlparser goes into.
-const MAX_RECURSION: usize = 512;
 
 /// Parses a query string of any number of statements; an interrupt ends it.
 pub fn parse_script(text: &str, interrupt: Option<&Interrupt>) -> Result<Vec<Statement>> {
@@ -101,7 +98,7 @@ fn parse_query_or_insert(
     end: Option<&TokenWithSpan>,
     source: &Source,
 ) -> Result<Kind> {
-    match with_parser(tokens, end, source, |p| p.parse_statement())? {
+    match queries::with_parser(tokens, end, source, |p| p.parse_statement())? {
         ast::Statement::Query(query) => Ok(Kind::Query(query)),
         ast::Statement::Insert(insert) => Ok(Kind::Insert(Box::new(insert))),
         // It is not printed: it may be deep.
@@ -110,71 +107,4 @@ fn parse_query_or_insert(
             Err(SqlError::unsupported(first.to_uppercase()))
         }
     }
-}
-
-/// Runs sqlparser over all of the tokens, and turns its errors into PostgreSQL's.
-fn with_parser<T>(
-    tokens: &[TokenWithSpan],
-    end: Option<&TokenWithSpan>,
-    source: &Source,
-    parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
-) -> Result<T> {
-    let dialect = Watched::new(source.interrupt(), tokens.len());
-    let mut parser = Parser::new(&dialect)
-        .with_recursion_limit(MAX_RECURSION)
-        .with_tokens_with_locations(tokens.to_vec());
-    let parsed = parse(&mut parser).map_err(|e| parser_error(&e, tokens, end, source))?;
-    let next = parser.peek_token();
-    if next.token != Token::EOF {
-        return Err(syntax_error_at(next.span.start, tokens, end, source));
-    }
-    Ok(parsed)
-}
-
-fn parser_error(
-    error: &ParserError,
-    tokens: &[TokenWithSpan],
-    end: Option<&TokenWithSpan>,
-    source: &Source,
-) -> SqlError {
-    match error {
-        ParserError::RecursionLimitExceeded => {
-            source.check_interrupt().err().unwrap_or_else(too_complex)
-        }
-        ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
-            let at = error_location(message).unwrap_or(Location { line: 0, column: 0 });
-            syntax_error_at(at, tokens, end, source)
-        }
-    }
-}
-
-/// A syntax error at the token that starts at a place, or at the end of the statement.
-fn syntax_error_at(
-    at: Location,
-    tokens: &[TokenWithSpan],
-    end: Option<&TokenWithSpan>,
-    source: &Source,
-) -> SqlError {
-    let at = tokens.iter().position(|t| t.span.start == at);
-    // The parser lets `*` have an alias, and so stumbles a token late over `SELECT * form t`.
-    let at = at.map(|at| if follows_star(tokens, at) { at - 1 } else { at });
-    source.syntax_error(at.and_then(|at| tokens.get(at)).or(end))
-}
-
-/// Is the token before this one a word after `*` in a select list?
-fn follows_star(tokens: &[TokenWithSpan], at: usize) -> bool {
-    let token = |back: usize| at.checked_sub(back).and_then(|i| tokens.get(i)).map(|t| &t.token);
-    let list = match token(3) {
-        Some(Token::Comma) => true,
-        Some(Token::Word(w)) => w.value.eq_ignore_ascii_case("select"),
-        _ => false,
-    };
-    list && token(2) == Some(&Token::Mul) && matches!(token(1), Some(Token::Word(_)))
-}
-
-/// sqlparser tells the place only in its message: ` at Line: 1, Column: 8`.
-fn error_location(message: &str) -> Option<Location> {
-    let (_, at) = message.rsplit_once(" at Line: ")?;
-    let (line, column) = at.split_once(", Column: ")?;
-    Some(Location { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? })
 }
