@@ -64,3 +64,8 @@ pub use session::{
     BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Scan, Session,
     Statement, StatementSnapshot, Transaction,
 };
+
+/// The program of the project's README, compiled and run as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ProjectReadme;
