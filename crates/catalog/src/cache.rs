@@ -10,8 +10,8 @@
 //! long as the version has not moved, which an atomic tells without a lock.
 //!
 //! ```text
-//! reader: version v ── snapshot ── scan ── put(v): refused if the version has moved on DDL's
-//! commit:            Change begins: v+1, empty, closed ── visible ── Change ends: v+2, empty, open
+//! reader:       version v ── snapshot ── scan ── put(v): refused if the version has moved on
+//! DDL's commit: Change begins: v+1, empty, closed ── visible ── Change ends: v+2, empty, open
 //! ```
 
 use std::collections::HashMap;

@@ -8,8 +8,7 @@ use forebay_format::relmap::RelMap;
 use forebay_types::Oid;
 
 use crate::error::CatalogError;
-use crate::schema::CatalogTable;
-use crate::schema::POSTGRES_DB;
+use crate::schema::{CatalogTable, PG_ATTRIBUTE, PG_CLASS, POSTGRES_DB};
 
 /// Name of the files that say where the mapped catalogs are.
 pub const MAP_FILE: &str = "pg_filenode.map";
@@ -26,7 +25,11 @@ impl RelationMaps {
     pub fn read(io: &mut aio::Backend, dir: &Path) -> Result<RelationMaps, CatalogError> {
         let shared = read_map(io, &dir.join("global").join(MAP_FILE))?;
         let local = read_map(io, &dir.join("base").join(POSTGRES_DB.to_string()).join(MAP_FILE))?;
-        Ok(RelationMaps { shared, local })
+        let maps = RelationMaps { shared, local };
+        // Without these no table can be found. Recovery must not begin before that is known.
+        maps.local(&PG_CLASS)?;
+        maps.local(&PG_ATTRIBUTE)?;
+        Ok(maps)
     }
 
     /// The file of a shared catalog, if the cluster has that catalog.

@@ -196,7 +196,9 @@ impl<'a> Reader<'a> {
         })?;
         let mut tables = Vec::with_capacity(classes.len());
         for class in &classes {
-            let columns = columns.remove(&class.oid).expect("every class has an entry");
+            let columns = columns.remove(&class.oid).ok_or_else(|| {
+                CatalogError::corrupt(format!("pg_class has relation {} twice", class.oid))
+            })?;
             let columns = in_order(class.oid, columns)?;
             let schema = schemas.get(&class.namespace).cloned().unwrap_or_default();
             tables.push(self.assemble(class, columns, schema)?);

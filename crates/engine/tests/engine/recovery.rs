@@ -13,6 +13,7 @@ use forebay_engine::{
 use forebay_engine::{PrefetchStats, RecoveryProgress};
 use forebay_engine::{RedoContext, RedoError, RedoRecord, ResourceManager, ResourceManagers};
 use forebay_format::control::PATH;
+use forebay_format::relmap::RelMap;
 use forebay_format::{Lsn, wal::Rmgr};
 use forebay_wal::Record;
 
@@ -193,6 +194,25 @@ fn a_damaged_log_is_refused_and_nothing_changes() {
     assert_unchanged(&before, &dir, "an unreadable segment");
     let engine = open(&dir, &config);
     assert_eq!(count(&mut engine.session().expect("session"), "t").expect("count"), 120_000);
+}
+
+#[test]
+fn a_relation_map_without_pg_class_is_refused_and_nothing_changes() {
+    let scratch = scratch();
+    let dir = scratch.path().join("data");
+    let config = config(IoMethod::Sync, false);
+    crashed(&dir, &config, 1000);
+    let path = dir.join("base/5/pg_filenode.map");
+    let whole = RelMap::decode(&std::fs::read(&path).expect("map")).expect("valid");
+    let mut map = RelMap::new();
+    for &(oid, file) in whole.mappings().iter().filter(|(oid, _)| *oid != 1259) {
+        map.set(oid, file).expect("room");
+    }
+    std::fs::write(&path, map.encode()).expect("written");
+    let before = snapshot(&dir);
+    let error = Engine::open(&dir, config).expect_err("refused").to_string();
+    assert_eq!(error, "could not find relation mapping for relation \"pg_class\"");
+    assert_unchanged(&before, &dir, "a map without pg_class");
 }
 
 #[test]

@@ -11,8 +11,9 @@ pub trait ResourceManager: Send + Sync {
     /// The resource manager's number in record headers.
     fn id(&self) -> Rmgr;
 
-    /// Whether records with these info bits can be redone. Recovery asks this of the whole log
-    /// before it redoes any record, and calls `redo` only for records that can be redone.
+    /// Whether records with these info bits can be redone. Crash recovery asks this of the whole
+    /// log before it redoes any record; recovery from an archive asks record by record. Both call
+    /// `redo` only for records that can be redone.
     fn knows(&self, info: u8) -> bool {
         let _ = info;
         true

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 /// What a check has found.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The check's name, as in the ratchet file.
+    /// The check's name.
     pub check: &'static str,
     /// The folder of the crate below `crates/`, or "root".
     pub package: String,
