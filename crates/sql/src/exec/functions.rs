@@ -73,14 +73,21 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         | Function::PgBackupStart
         | Function::PgWalfileName
         | Function::PgWalLsnDiff => super::log::call(function, args, host)?,
-        Function::RegclassName => {
-            let oid = oid(args, 0)?;
-            match host.table_by_oid(oid)? {
-                Some(table) => Datum::string(table.name.clone()),
-                None if oid == 0 => Datum::text("-"),
-                None => Datum::string(oid.to_string()),
-            }
-        }
+        Function::RegclassName => regclass_name(args, host)?,
+    })
+}
+
+/// The name of a relation, by its OID.
+fn regclass_name<'a>(args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
+    // The output of a subquery is a name already.
+    if let Some(name @ Datum::Text(_)) = args.first() {
+        return Ok(name.clone());
+    }
+    let oid = oid(args, 0)?;
+    Ok(match host.table_by_oid(oid)? {
+        Some(table) => Datum::string(table.name.clone()),
+        None if oid == 0 => Datum::text("-"),
+        None => Datum::string(oid.to_string()),
     })
 }
 

@@ -403,13 +403,15 @@ impl<S: BlockSource> ReadStream<S> {
                 self.pending.1 += 1;
                 continue;
             }
+            // Kept until it is pending, so that an error of the read before does not lose it.
+            self.put_back = Some(block);
             let started = n == 0 || self.start_pending(be)?;
             if !started || self.pending.1 > 0 || beyond {
                 // Buffers are scarce, a part is still pending, or a block beyond the distance was
                 // taken in the hope that it is a neighbour.
-                self.put_back = Some(block);
                 return Ok(());
             }
+            self.put_back = None;
             self.pending = (block, 1);
         }
         let (first, n) = self.pending;

@@ -200,6 +200,30 @@ fn each_block_comes_with_its_data() {
 }
 
 #[test]
+fn a_read_that_cannot_be_started_loses_only_its_own_blocks() {
+    each(Spec { buffers: 256, segment_blocks: 32, ..Spec::plain() }, |fixture| {
+        let mut be = fixture.backend();
+        let pool = fixture.fill_cold(&mut be, 100);
+        std::fs::remove_file(fixture.path(1)).expect("the second segment is removed");
+        let blocks = [3, 40, 70, 5, 90];
+        let mut next = blocks.into_iter().map(|block| (block, u64::from(block) * 3));
+        let source = WithData(|| next.next());
+        let (flags, settings) = (StreamFlags::DEFAULT, StreamSettings::default());
+        let mut stream =
+            ReadStream::new(&pool, REL, Fork::Main, source, flags, Strategy::Normal, settings);
+        let (mut found, mut errors) = (Vec::new(), 0);
+        loop {
+            match stream.next_with_data(&mut be) {
+                Ok(Some((pin, data))) => found.push((pin.tag().block, data)),
+                Ok(None) => break,
+                Err(_) => errors += 1,
+            }
+        }
+        assert_eq!((found, errors), (vec![(3, 9), (70, 210), (5, 15), (90, 270)], 1));
+    });
+}
+
+#[test]
 fn a_stream_is_reset_to_other_blocks_and_resumed_after_a_pause() {
     each(Spec { buffers: 256, ..Spec::plain() }, |fixture| {
         let mut be = fixture.backend();

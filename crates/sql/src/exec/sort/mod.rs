@@ -20,10 +20,12 @@ use super::row::OwnedRow;
 use super::spill;
 use crate::error::Result;
 use crate::plan::SortKey;
+use forebay_types::{Datum, compare};
 use merge::Merge;
 use order::order;
 use runs::Runs;
 use std::cmp::Ordering;
+use std::mem::discriminant;
 
 /// Takes rows in.
 pub(super) struct Sorter {
@@ -31,6 +33,8 @@ pub(super) struct Sorter {
     /// Only the first rows are wanted, so many of them.
     keep: Option<usize>,
     rows: Vec<OwnedRow>,
+    /// The first value of each key that is not NULL.
+    samples: Vec<Option<Datum<'static>>>,
     bytes: usize,
     /// Bytes that the rows may take.
     most: usize,
@@ -52,6 +56,7 @@ impl Sorter {
             keys: keys.to_vec(),
             keep: keep.and_then(|n| usize::try_from(n).ok()),
             rows: Vec::new(),
+            samples: vec![None; keys.len()],
             bytes: 0,
             most,
             runs: None,
@@ -60,6 +65,7 @@ impl Sorter {
 
     /// Takes a row.
     pub(super) fn push(&mut self, row: OwnedRow, host: &mut Host) -> Result<()> {
+        self.check(&row)?;
         self.bytes = self.bytes.saturating_add(spill::memory(&row));
         self.rows.push(row);
         let full = self.bytes > self.most;
@@ -78,11 +84,28 @@ impl Sorter {
         if full { self.spill(host) } else { Ok(()) }
     }
 
+    /// Refuses a row whose keys can't be compared with those of the rows before it: a sort needs a
+    /// total order.
+    fn check(&mut self, row: &[Datum<'static>]) -> Result<()> {
+        for (key, sample) in self.keys.iter().zip(&mut self.samples) {
+            let value = &row[key.column];
+            match sample {
+                _ if value.is_null() => {}
+                Some(sample) if discriminant(sample) == discriminant(value) => {}
+                Some(sample) => compare(sample, value).map(drop)?,
+                None => {
+                    compare(value, value)?;
+                    *sample = Some(value.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Sorts the rows in memory, and drops those that are not wanted.
     fn sort(&mut self) -> Result<()> {
         if !self.keys.is_empty() {
             let (keys, mut failed) = (&self.keys, Ok(()));
-            // After an error the order means nothing: it is returned instead of the rows.
             self.rows.sort_by(|a, b| {
                 order(keys, a, b).unwrap_or_else(|error| {
                     failed = Err(error);
