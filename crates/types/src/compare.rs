@@ -26,6 +26,11 @@ pub fn compare(a: &Datum<'_>, b: &Datum<'_>) -> Result<Ordering> {
         (Datum::Numeric(a), Datum::Numeric(b)) => a.cmp(b),
         (Datum::Bytes(a), Datum::Bytes(b)) => a.cmp(b),
         (Datum::Toasted(_), _) | (_, Datum::Toasted(_)) => return Err(Problem::NotFetched.into()),
+        // A stored value of a type that is only carried, beside a computed one.
+        (Datum::Bytes(_), other) | (other, Datum::Bytes(_)) => {
+            let ty = representation(other);
+            return Err(Problem::Unsupported { what: "comparison with a stored value", ty }.into());
+        }
         (a, b) => {
             let values = format!("{} and {}", representation(a), representation(b));
             return Err(Problem::Incomparable { values }.into());
@@ -76,6 +81,9 @@ mod tests {
         let error = compare(&Datum::Int4(1), &Datum::Int8(1)).expect_err("two types");
         assert_eq!(error.sqlstate(), "XX000");
         assert!(compare(&Datum::Null, &Datum::Null).is_err());
+        let stored = Datum::Bytes(b"numeric".into());
+        let error = compare(&stored, &Datum::Int4(1)).expect_err("only carried");
+        assert_eq!(error.sqlstate(), "0A000");
         let pointer = Datum::Toasted(b"pointer".into());
         let error = compare(&pointer, &pointer).expect_err("not fetched");
         assert_eq!(error.sqlstate(), "0A000");

@@ -110,6 +110,9 @@ impl Accumulator {
             (Accumulator::Bool { value, and }, Datum::Bool(v)) => {
                 *value = Some(value.map_or(v, |old| if *and { old && v } else { old || v }));
             }
+            (_, Datum::Bytes(_)) => {
+                return Err(SqlError::unsupported("an aggregate of stored values of this type"));
+            }
             _ => {
                 let message = "an aggregate's input is not of its type";
                 return Err(SqlError::new(state::INTERNAL_ERROR, message));

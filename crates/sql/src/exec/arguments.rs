@@ -24,6 +24,10 @@ pub(super) fn int(args: &[Datum<'_>], i: usize) -> Result<i32> {
 pub(super) fn oid(args: &[Datum<'_>], i: usize) -> Result<u32> {
     match args.get(i) {
         Some(Datum::Oid(v)) => Ok(*v),
+        // The output of a subquery is the relation's name; a stored value is only carried.
+        Some(Datum::Text(_) | Datum::Bytes(_)) => {
+            Err(SqlError::unsupported("a regclass that is stored or comes out of a subquery"))
+        }
         _ => Err(wrong_argument(args, i)),
     }
 }
