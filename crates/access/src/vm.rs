@@ -27,21 +27,21 @@ fn position(block: BlockNumber) -> (BlockNumber, usize, u32) {
 /// it.
 fn read(
     pool: &Arc<BufferPool>,
-    be: &mut Backend,
+    backend: &mut Backend,
     rel: RelFileLocator,
     map_block: BlockNumber,
 ) -> Result<Pinned, StorageError> {
-    let policy = be.policy;
-    be.policy.zero_on_error = true;
-    let page = pool.read(be, PageTag::new(rel, Fork::Vm, map_block), Strategy::Normal);
-    be.policy = policy;
+    let policy = backend.policy;
+    backend.policy.zero_on_error = true;
+    let page = pool.read(backend, PageTag::new(rel, Fork::Vm, map_block), Strategy::Normal);
+    backend.policy = policy;
     page
 }
 
 /// Clears the bits of a block, if they are set.
 pub(crate) fn clear(
     pool: &Arc<BufferPool>,
-    be: &mut Backend,
+    backend: &mut Backend,
     rel: RelFileLocator,
     block: BlockNumber,
 ) -> Result<(), StorageError> {
@@ -49,7 +49,7 @@ pub(crate) fn clear(
     if !pool.smgr().exists(rel, Fork::Vm)? || map_block >= pool.nblocks(rel, Fork::Vm)? {
         return Ok(());
     }
-    let pin = read(pool, be, rel, map_block)?;
+    let pin = read(pool, backend, rel, map_block)?;
     let mut guard = pin.lock_exclusive();
     if guard.page().is_new() || (guard[byte] >> shift) & VALID_BITS == 0 {
         return Ok(());
@@ -63,7 +63,7 @@ pub(crate) fn clear(
 /// number of map pages that a table of `blocks` blocks needs.
 pub(crate) fn clear_from(
     pool: &Arc<BufferPool>,
-    be: &mut Backend,
+    backend: &mut Backend,
     rel: RelFileLocator,
     blocks: BlockNumber,
 ) -> Result<BlockNumber, StorageError> {
@@ -72,7 +72,7 @@ pub(crate) fn clear_from(
         return Ok(map_block);
     }
     if pool.smgr().exists(rel, Fork::Vm)? && map_block < pool.nblocks(rel, Fork::Vm)? {
-        let pin = read(pool, be, rel, map_block)?;
+        let pin = read(pool, backend, rel, map_block)?;
         let mut guard = pin.lock_exclusive();
         if !guard.page().is_new() {
             guard.mark_dirty();

@@ -15,7 +15,7 @@ fn main() {
     }
     for method in methods {
         let aio = Aio::new(Arc::new(PosixNamespace), method, AioConfig::default()).expect("an Aio");
-        let mut be = aio.backend(BackendType::Client).expect("a backend");
+        let mut backend = aio.backend(BackendType::Client).expect("a backend");
         let file = aio
             .namespace()
             .open("/dev/null".as_ref(), &OpenOptions::READ_WRITE)
@@ -23,7 +23,7 @@ fn main() {
         let begun = Instant::now();
         for _ in 0..rounds {
             let memory = IoMemory::new(region.clone(), 0, 8192);
-            be.run(Io::write(file.clone(), 0, memory, Target::File)).expect("a write");
+            backend.run(Io::write(file.clone(), 0, memory, Target::File)).expect("a write");
         }
         let each = begun.elapsed().as_nanos() as usize / rounds;
         println!(
@@ -33,17 +33,21 @@ fn main() {
         for depth in [1, 16] {
             let begun = Instant::now();
             for _ in 0..rounds / depth {
-                be.begin_batch();
+                backend.begin_batch();
                 let refs: Vec<_> = (0..depth)
                     .map(|n| {
                         let memory = IoMemory::new(region.clone(), n * 8192, 8192);
                         let io = Io::write(file.clone(), 0, memory, Target::File);
-                        be.start(io.account(IoObject::Relation, IoContext::Normal, IoOp::Write))
+                        backend.start(io.account(
+                            IoObject::Relation,
+                            IoContext::Normal,
+                            IoOp::Write,
+                        ))
                     })
                     .collect();
-                be.end_batch();
+                backend.end_batch();
                 for r in refs {
-                    be.wait(r).check().expect("a write");
+                    backend.wait(r).check().expect("a write");
                 }
             }
             let each = begun.elapsed().as_nanos() as usize / (rounds / depth * depth).max(1);

@@ -241,7 +241,7 @@ impl Aio {
         self.table.is_done(r)
     }
 
-    /// Waits for an I/O of any backend. For threads that have no [`Backend`](crate::Backend), or
+    /// Waits for an I/O of any backend. For threads that have no [`IoBackend`](crate::Backend), or
     /// nothing staged.
     pub fn wait_done(&self, r: WaitRef) {
         self.table.wait_done(r, |index, seen| self.method.wait(&self.table, index, seen));

@@ -1,4 +1,4 @@
-//! [`Backend`]: one thread stages, submits and waits for I/O.
+//! [`IoBackend`]: one thread stages, submits and waits for I/O.
 //!
 //! | Module | Contents |
 //! |---|---|
@@ -37,7 +37,7 @@ use local::{LocalHalves, Locals};
 
 /// The right to start I/O. One thread at a time owns it. Dropping it submits what is staged and
 /// waits for what is in flight.
-pub struct Backend {
+pub struct IoBackend {
     aio: Arc<Aio>,
     slot: u32,
     id: i32,
@@ -70,9 +70,9 @@ impl Aio {
     ///
     /// # Errors
     /// All slots are taken, or the method refuses another backend.
-    pub fn backend(self: &Arc<Aio>, who: BackendType) -> Result<Backend, AioError> {
+    pub fn backend(self: &Arc<Aio>, who: BackendType) -> Result<IoBackend, AioError> {
         let (slot, id) = self.take_slot(who, None)?;
-        Ok(Backend::new(Arc::clone(self), slot, id, who))
+        Ok(IoBackend::new(Arc::clone(self), slot, id, who))
     }
 
     /// A backend with the caller's `id`, which pg_aios shows as pid.
@@ -83,41 +83,41 @@ impl Aio {
         self: &Arc<Aio>,
         who: BackendType,
         id: i32,
-    ) -> Result<Backend, AioError> {
+    ) -> Result<IoBackend, AioError> {
         let (slot, id) = self.take_slot(who, Some(id))?;
-        Ok(Backend::new(Arc::clone(self), slot, id, who))
+        Ok(IoBackend::new(Arc::clone(self), slot, id, who))
     }
 }
 
-impl Issuer for Backend {
+impl Issuer for IoBackend {
     fn start(&mut self, io: Io) -> WaitRef {
-        Backend::start(self, io)
+        IoBackend::start(self, io)
     }
 
     fn wait(&mut self, r: WaitRef) -> IoResult {
-        Backend::wait(self, r)
+        IoBackend::wait(self, r)
     }
 
     fn run(&mut self, io: Io) -> Result<usize, AioError> {
-        Backend::run(self, io)
+        IoBackend::run(self, io)
     }
 }
 
-impl Backend {
+impl IoBackend {
     /// A batch of this many I/Os is submitted by itself.
     pub const MAX_STAGED: usize = MAX_STAGED;
 
-    fn new(aio: Arc<Aio>, slot: u32, id: i32, who: BackendType) -> Backend {
+    fn new(aio: Arc<Aio>, slot: u32, id: i32, who: BackendType) -> IoBackend {
         let per_backend = aio.handles_per_backend() as u32;
         let base = slot * per_backend;
         let counters = aio.stats().enter(who);
-        Backend {
+        IoBackend {
             slot,
             id,
             who,
             idle: (base..base + per_backend).rev().collect(),
             in_use: VecDeque::with_capacity(per_backend as usize),
-            staged: Vec::with_capacity(Backend::MAX_STAGED),
+            staged: Vec::with_capacity(IoBackend::MAX_STAGED),
             combine_limit: usize::MAX,
             in_batch: false,
             handed_out: None,
@@ -221,7 +221,7 @@ impl Backend {
         } else {
             self.tally(Own::Staged, 1);
             self.staged.push(piece);
-            if !self.in_batch || handed_over || self.staged.len() == Backend::MAX_STAGED {
+            if !self.in_batch || handed_over || self.staged.len() == IoBackend::MAX_STAGED {
                 let clock = self.clock(account.filter(|_| !self.aio.method().synchronous()));
                 self.submit();
                 self.charge(clock);
@@ -249,7 +249,7 @@ impl Backend {
     }
 
     /// Begins a batch. Batches don't nest. While anything is staged, don't block on another backend
-    /// without [`Backend::submit`].
+    /// without [`IoBackend::submit`].
     pub fn begin_batch(&mut self) {
         assert!(!self.in_batch, "batches don't nest");
         self.in_batch = true;
@@ -360,8 +360,8 @@ impl Backend {
     }
 
     /// Submits what is staged, and waits until this I/O, or any other of this backend, has been
-    /// executed. It may return early, and it finishes nothing (see [`Backend::arrived`]). A method
-    /// that can't tell waits for this I/O.
+    /// executed. It may return early, and it finishes nothing (see [`IoBackend::arrived`]). A
+    /// method that can't tell waits for this I/O.
     ///
     /// It is for a reader that takes its window in order, and starts new I/O while the oldest is in
     /// flight.
@@ -419,7 +419,7 @@ impl Backend {
         self.aio.is_done(r)
     }
 
-    /// Whether it is known to have finished. Unlike [`Backend::is_done`] it processes no
+    /// Whether it is known to have finished. Unlike [`IoBackend::is_done`] it processes no
     /// completions.
     pub fn is_known_done(&self, r: WaitRef) -> bool {
         self.aio.table().is_done(r)
@@ -596,7 +596,7 @@ impl Backend {
     }
 }
 
-impl Drop for Backend {
+impl Drop for IoBackend {
     fn drop(&mut self) {
         let leftovers = self.drain();
         leftovers.warnings().for_each(|warning| tracing::warn!(backend = self.id, "{warning}"));

@@ -91,11 +91,11 @@ pub struct IoFlags {
 
 /// What the local half of a completion can do with its backend.
 pub trait Issuer {
-    /// As [`Backend::start`](crate::Backend::start).
+    /// As [`IoBackend::start`](crate::Backend::start).
     fn start(&mut self, io: Io) -> WaitRef;
-    /// As [`Backend::wait`](crate::Backend::wait).
+    /// As [`IoBackend::wait`](crate::Backend::wait).
     fn wait(&mut self, r: WaitRef) -> IoResult;
-    /// As [`Backend::run`](crate::Backend::run).
+    /// As [`IoBackend::run`](crate::Backend::run).
     fn run(&mut self, io: Io) -> Result<usize, AioError>;
 }
 

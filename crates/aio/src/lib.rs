@@ -29,7 +29,7 @@
 //! | [`method`] | the [`Method`](method::Method) trait |
 //! | `methods` | its implementations: sync, worker, io_uring, posix_aio, [`Deferred`] |
 //! | `aio` | [`Aio`]: namespace, method, table and statistics |
-//! | `backend` | [`Backend`]: one thread's stage, submit and wait |
+//! | `backend` | [`IoBackend`]: one thread's stage, submit and wait |
 //! | `owned` | [`OwnedIo`]: I/O without `unsafe` |
 //! | [`fault`] | fault injection for tests |
 //!
@@ -70,7 +70,7 @@ pub mod table;
 mod workers;
 
 pub use aio::Aio;
-pub use backend::{Acquired, Backend, Leftovers};
+pub use backend::{Acquired, IoBackend, Leftovers};
 pub use completion::{Completed, IoReport, IoResult, Outcome, SharedCompletion, Status};
 pub use config::AioConfig;
 pub use counters::{BackendStatsRow, LATENCY_CLASSES};

@@ -53,7 +53,7 @@ use crate::sync::atomic::{
 };
 use crate::sync::{Arc, RwLock};
 
-/// The maximum number of I/Os of one batch: [`Backend::MAX_STAGED`](crate::Backend::MAX_STAGED).
+/// The maximum number of I/Os of one batch: [`IoBackend::MAX_STAGED`](crate::Backend::MAX_STAGED).
 pub(crate) const MAX_STAGED: usize = 32;
 
 /// A staged I/O, as far as merging is concerned.

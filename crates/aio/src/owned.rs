@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::backend::Backend;
+use crate::backend::IoBackend;
 use crate::error::AioError;
 use crate::file::File;
 use crate::handle::WaitRef;
@@ -20,13 +20,13 @@ pub struct OwnedIo {
 }
 
 impl OwnedIo {
-    /// The reference for [`Backend::is_done`].
+    /// The reference for [`IoBackend::is_done`].
     pub fn wait_ref(&self) -> WaitRef {
         self.r
     }
 }
 
-impl Backend {
+impl IoBackend {
     /// Starts a read into a part of `buf`, which begins at a multiple of
     /// [`IO_ALIGN`](crate::IO_ALIGN).
     pub fn start_read(
@@ -58,7 +58,7 @@ impl Backend {
     }
 
     /// Waits for a transfer of this backend. Returns the buffer, and the bytes transferred or the
-    /// error. A report that [`Backend::drain`] dropped is an error too.
+    /// error. A report that [`IoBackend::drain`] dropped is an error too.
     pub fn finish_owned(&mut self, io: OwnedIo) -> (AlignedBuf, Result<usize, AioError>) {
         let result = self.wait(io.r).check();
         (io.buf, result)

@@ -230,7 +230,7 @@ impl Default for IoStats {
 }
 
 impl IoStats {
-    /// Counts for a backend type, from any thread. [`Backend::count`](crate::Backend::count) is
+    /// Counts for a backend type, from any thread. [`IoBackend::count`](crate::Backend::count) is
     /// cheaper.
     pub fn count(
         &self,

@@ -21,9 +21,9 @@ fn write_all(s: &Setup, file: &File, from: usize) -> Result<usize, AioError> {
     for n in (0..BLOCKS).step_by(2).chain((1..BLOCKS).step_by(2)) {
         memory.push(n * IO_ALIGN, IO_ALIGN);
     }
-    let mut be = s.backend();
-    let w = be.start(Io::write(file.clone(), (from * IO_ALIGN) as u64, memory, Target::File));
-    be.wait(w).check()
+    let mut backend = s.backend();
+    let w = backend.start(Io::write(file.clone(), (from * IO_ALIGN) as u64, memory, Target::File));
+    backend.wait(w).check()
 }
 
 /// Block `n` of what [`write_all`] writes.
@@ -105,10 +105,10 @@ fn a_small_file_system_fills_up(s: &Setup) {
     }
     // With space again, the same write succeeds.
     s.aio.namespace().set_len(&file, 0).unwrap();
-    let mut be = s.backend();
+    let mut backend = s.backend();
     let one = Region::new(IO_ALIGN).unwrap();
-    let w = be.start(Io::write(file, 0, IoMemory::new(one, 0, IO_ALIGN), Target::File));
-    assert_eq!(be.wait(w).check().unwrap(), IO_ALIGN);
+    let w = backend.start(Io::write(file, 0, IoMemory::new(one, 0, IO_ALIGN), Target::File));
+    assert_eq!(backend.wait(w).check().unwrap(), IO_ALIGN);
 }
 
 #[test]

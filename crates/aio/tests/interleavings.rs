@@ -19,8 +19,9 @@ use forebay_aio::execute::{Executor, Request};
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use forebay_aio::sync::{Arc, Mutex, thread};
 use forebay_aio::{
-    Aio, AioConfig, Backend, BackendType, Completed, Deferred, Errno, File, FileFlags, IO_ALIGN,
-    Io, IoMemory, Op, OpKind, Outcome, PosixNamespace, Region, Target, WaitRef, WorkerLimits,
+    Aio, AioConfig, BackendType, Completed, Deferred, Errno, File, FileFlags, IO_ALIGN, Io,
+    IoBackend, IoMemory, Op, OpKind, Outcome, PosixNamespace, Region, Target, WaitRef,
+    WorkerLimits,
 };
 
 const BLOCKS: usize = 8;
@@ -92,7 +93,7 @@ fn fixture(who: Who, handles_per_backend: usize) -> Fixture {
 }
 
 impl Fixture {
-    fn backend(&self) -> Backend {
+    fn backend(&self) -> IoBackend {
         self.aio.backend(BackendType::Client).unwrap()
     }
 

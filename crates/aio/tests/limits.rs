@@ -88,14 +88,14 @@ fn io_works(len: usize) -> (Registration, RegistrationStats) {
     let region = Region::new(len).unwrap();
     let outcome = aio.register_memory(&region);
     let mut after = aio.backend(BackendType::Client).unwrap();
-    for be in [&mut before, &mut after] {
+    for backend in [&mut before, &mut after] {
         for n in 0..50 {
             common::fill(&region, 0, IO_ALIGN, n);
             let part = |at| IoMemory::new(region.clone(), at, IO_ALIGN);
-            let w = be.start(Io::write(file.clone(), 0, part(0), Target::File));
-            assert_eq!(be.wait(w).check().unwrap(), IO_ALIGN);
-            let r = be.start(Io::read(file.clone(), 0, part(IO_ALIGN), Target::File));
-            assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
+            let w = backend.start(Io::write(file.clone(), 0, part(0), Target::File));
+            assert_eq!(backend.wait(w).check().unwrap(), IO_ALIGN);
+            let r = backend.start(Io::read(file.clone(), 0, part(IO_ALIGN), Target::File));
+            assert_eq!(backend.wait(r).check().unwrap(), IO_ALIGN);
             let (from, to) =
                 (common::bytes(&region, 0, IO_ALIGN), common::bytes(&region, IO_ALIGN, IO_ALIGN));
             assert!(from == to);

@@ -66,7 +66,7 @@ proptest! {
         let direct = probe_direct(dir.path()).is_ok();
         let names = std::sync::Arc::new(PosixNamespace);
         let aio = Aio::new(names, MethodKind::Sync, AioConfig::default()).unwrap();
-        let mut be = aio.backend(BackendType::Client).unwrap();
+        let mut backend = aio.backend(BackendType::Client).unwrap();
         let options = OpenOptions::READ_WRITE.create().direct(direct);
         let file = aio.namespace().open(&dir.path().join("f"), &options).unwrap();
         let region = Region::new(64 * IO_ALIGN).unwrap();
@@ -80,9 +80,9 @@ proptest! {
             expected.resize(expected.len() + len * IO_ALIGN, n as u8 + 1);
         }
         let offset = skip * IO_ALIGN as u64;
-        be.run(Io::write(file.clone(), offset, memory, Target::File)).unwrap();
+        backend.run(Io::write(file.clone(), offset, memory, Target::File)).unwrap();
         let mut back = AlignedBuf::zeroed(expected.len()).unwrap();
-        be.read_exact_at(&file, offset, &mut back).unwrap();
+        backend.read_exact_at(&file, offset, &mut back).unwrap();
         prop_assert_eq!(&back[..], &expected[..]);
     }
 }
@@ -94,15 +94,15 @@ fn several_buffers_share_a_region() {
     let dir = tempfile::tempdir().unwrap();
     let aio = Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())
         .unwrap();
-    let mut be = aio.backend(BackendType::Client).unwrap();
+    let mut backend = aio.backend(BackendType::Client).unwrap();
     let file =
         aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
-    be.write_all_at(&file, 0, &AlignedBuf::copy_of(&[7; 2 * IO_ALIGN]).unwrap()).unwrap();
+    backend.write_all_at(&file, 0, &AlignedBuf::copy_of(&[7; 2 * IO_ALIGN]).unwrap()).unwrap();
     let mut bufs = AlignedBuf::several(3, 2 * IO_ALIGN + 100, HugePages::Off).unwrap();
     let last = bufs.pop().unwrap();
-    let read = be.start_read(&file, 0, last, IO_ALIGN..2 * IO_ALIGN, Target::File);
+    let read = backend.start_read(&file, 0, last, IO_ALIGN..2 * IO_ALIGN, Target::File);
     bufs[1].fill(9);
-    let (last, result) = be.finish_owned(read);
+    let (last, result) = backend.finish_owned(read);
     assert_eq!(result.unwrap(), IO_ALIGN);
     for (buf, parts) in [(&bufs[0], [0, 0, 0]), (&bufs[1], [9, 9, 9]), (&last, [0, 7, 0])] {
         assert!(buf.as_ptr().addr().is_multiple_of(IO_ALIGN) && buf.len() == 2 * IO_ALIGN + 100);

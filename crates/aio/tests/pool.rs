@@ -85,11 +85,11 @@ fn it_grows_to_the_most_under_load_and_shrinks_to_the_least() {
     for _ in 0..10 {
         until("the least", || running(&s) == 2);
         let (gate, entered) = Gate::new();
-        let mut be = s.backend();
-        let start = |be: &mut Backend, n| {
-            be.start(read(&file, &region, n).completion(gate.clone(), SmallVec::new()))
+        let mut backend = s.backend();
+        let start = |backend: &mut IoBackend, n| {
+            backend.start(read(&file, &region, n).completion(gate.clone(), SmallVec::new()))
         };
-        let refs: Vec<_> = (0..12).map(|n| start(&mut be, n)).collect();
+        let refs: Vec<_> = (0..12).map(|n| start(&mut backend, n)).collect();
         (0..5).for_each(|_| entered.recv().unwrap());
         let counts = s.aio.workers().unwrap();
         assert_eq!(
@@ -99,7 +99,7 @@ fn it_grows_to_the_most_under_load_and_shrinks_to_the_least() {
         );
         assert_eq!(gate.inside.load(SeqCst), 5);
         gate.open();
-        assert!(refs.into_iter().all(|r| be.wait(r).check().is_ok()));
+        assert!(refs.into_iter().all(|r| backend.wait(r).check().is_ok()));
     }
     until("the least", || running(&s) == 2);
     let counts = s.aio.workers().unwrap();
@@ -113,14 +113,14 @@ fn it_does_not_grow_within_the_interval_nor_shrink_within_the_timeout() {
     let limits = WorkerLimits { min: 1, max: 9, idle_timeout: long, launch_interval: long };
     let (s, file, region) = setup(limits);
     let (gate, entered) = Gate::new();
-    let mut be = s.backend();
+    let mut backend = s.backend();
     let refs: Vec<_> = (0..20)
-        .map(|n| be.start(read(&file, &region, n).completion(gate.clone(), SmallVec::new())))
+        .map(|n| backend.start(read(&file, &region, n).completion(gate.clone(), SmallVec::new())))
         .collect();
     (0..2).for_each(|_| entered.recv().unwrap());
     assert_eq!((running(&s), gate.inside.load(SeqCst)), (2, 2), "one more, an hour's ration");
     gate.open();
-    assert!(refs.into_iter().all(|r| be.wait(r).check().is_ok()));
+    assert!(refs.into_iter().all(|r| backend.wait(r).check().is_ok()));
     until("rest", || s.aio.workers().unwrap().resting == 2);
     // Lowering the maximum ends one all the same; nothing else does.
     s.aio.set_worker_limits(WorkerLimits { max: 1, ..limits }).unwrap();
@@ -164,22 +164,22 @@ fn a_worker_that_dies_comes_back() {
     let file = s.create("data");
     s.aio.namespace().set_len(&file, IO_ALIGN as u64).unwrap();
     let region = Region::new(IO_ALIGN).unwrap();
-    let mut be = s.backend();
+    let mut backend = s.backend();
     let mut deaths = 0;
     for _ in 0..20 {
         until("rest", || s.aio.workers().unwrap().resting == 2);
         plan.add(Rule::on(Ops::READ).times(1), Effect::Panic);
         // No thread waits before a worker has it, so that a worker panics of it.
-        let r = be.start(read(&file, &region, 0));
+        let r = backend.start(read(&file, &region, 0));
         until("an end", || s.aio.is_done(r));
-        assert_eq!(be.wait(r).report().unwrap().errno(), Some(Errno::IO));
+        assert_eq!(backend.wait(r).report().unwrap().errno(), Some(Errno::IO));
         deaths += 1;
         let counts = s.aio.workers().unwrap();
         assert_eq!((counts.running, counts.lost), (2, deaths), "{counts:?}");
         assert_eq!(counts.started, 2 + deaths);
-        let r = be.start(read(&file, &region, 0));
+        let r = backend.start(read(&file, &region, 0));
         until("the successors' work", || s.aio.is_done(r));
-        assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
+        assert_eq!(backend.wait(r).check().unwrap(), IO_ALIGN);
     }
 }
 
@@ -191,11 +191,11 @@ fn all_die_and_the_queue_is_served() {
     let file = s.create("data");
     s.aio.namespace().set_len(&file, (PLENTY * IO_ALIGN) as u64).unwrap();
     let region = Region::new(PLENTY * IO_ALIGN).unwrap();
-    let mut be = s.backend();
+    let mut backend = s.backend();
     plan.add(Rule::on(Ops::READ).times(6), Effect::Panic);
-    let refs: Vec<_> = (0..16).map(|n| be.start(read(&file, &region, n))).collect();
+    let refs: Vec<_> = (0..16).map(|n| backend.start(read(&file, &region, n))).collect();
     until("all", || refs.iter().all(|&r| s.aio.is_done(r)));
-    let failed = refs.into_iter().filter(|&r| be.wait(r).check().is_err()).count();
+    let failed = refs.into_iter().filter(|&r| backend.wait(r).check().is_err()).count();
     assert_eq!(failed, 6);
     let counts = s.aio.workers().unwrap();
     assert_eq!((counts.running, counts.lost, counts.started), (3, 6, 9));

@@ -46,24 +46,27 @@ fn every_other(region: &Arc<Region>, from: usize, pieces: usize) -> IoMemory {
     memory
 }
 
-fn transfer(be: &mut Backend, io: Io) {
+fn transfer(backend: &mut IoBackend, io: Io) {
     let expected = match &io.op {
         Op::Readv { memory, .. } | Op::Writev { memory, .. } => memory.len(),
         _ => 0,
     };
-    let r = be.start(io);
-    assert_eq!(be.wait(r).check().unwrap(), expected);
+    let r = backend.start(io);
+    assert_eq!(backend.wait(r).check().unwrap(), expected);
 }
 
 /// Writes a pattern from `region` and reads it back, whole and in parts.
-fn round_trip(s: &Setup, be: &mut Backend, name: &str, region: &Arc<Region>, seed: u8) {
+fn round_trip(s: &Setup, backend: &mut IoBackend, name: &str, region: &Arc<Region>, seed: u8) {
     let half = region.len() / 2;
     let file = s.create(name);
     fill(region, 0, half, seed);
     fill(region, half, half, !seed);
-    transfer(be, Io::write(file.clone(), 0, IoMemory::new(region.clone(), 0, half), Target::File));
     transfer(
-        be,
+        backend,
+        Io::write(file.clone(), 0, IoMemory::new(region.clone(), 0, half), Target::File),
+    );
+    transfer(
+        backend,
         Io::read(file.clone(), 0, IoMemory::new(region.clone(), half, half), Target::File),
     );
     assert!(bytes(region, half, half) == bytes(region, 0, half));
@@ -71,12 +74,12 @@ fn round_trip(s: &Setup, be: &mut Backend, name: &str, region: &Arc<Region>, see
     let pieces = half / IO_ALIGN / 2;
     fill(region, half, half, !seed);
     let scattered = every_other(region, half, pieces);
-    transfer(be, Io::read(file.clone(), 0, scattered.clone(), Target::File));
+    transfer(backend, Io::read(file.clone(), 0, scattered.clone(), Target::File));
     for n in 0..pieces {
         let read = bytes(region, half + 2 * n * IO_ALIGN, IO_ALIGN);
         assert!(read == bytes(region, n * IO_ALIGN, IO_ALIGN), "piece {n}");
     }
-    transfer(be, Io::write(file, half as u64, scattered, Target::File));
+    transfer(backend, Io::write(file, half as u64, scattered, Target::File));
     let on_disk = std::fs::read(s.path(name)).unwrap();
     assert!(on_disk[..half] == bytes(region, 0, half));
     assert!(on_disk[half..] == bytes(region, 0, half / 2));
@@ -92,9 +95,9 @@ fn registered_memory_is_used_by_old_and_new_rings() {
         let start = s.aio.registration_stats();
         assert_eq!(start.memory, 64 * IO_ALIGN as u64);
         assert_eq!(s.aio.register_memory(&region), Registration::Registered, "once is enough");
-        let named = [&mut before, &mut after].map(|be| {
+        let named = [&mut before, &mut after].map(|backend| {
             let from = s.aio.registration_stats();
-            round_trip(s, be, "a", &region, 3);
+            round_trip(s, backend, "a", &region, 3);
             let to = s.aio.registration_stats();
             assert_eq!(to.operations - from.operations, 4);
             to.with_memory - from.with_memory
@@ -120,15 +123,15 @@ fn a_dropped_region_is_released() {
         for round in 0..20u8 {
             let region = registered(s, 32 * IO_ALIGN);
             assert_eq!(s.aio.registration_stats().memory, 40 * IO_ALIGN as u64);
-            backends.iter_mut().for_each(|be| round_trip(s, be, "gone", &region, round));
+            backends.iter_mut().for_each(|backend| round_trip(s, backend, "gone", &region, round));
             drop(region);
             assert_eq!(s.aio.registration_stats().memory, 8 * IO_ALIGN as u64);
             let before = s.aio.registration_stats().with_memory;
             // Most likely at the same address.
             let other = Region::new(32 * IO_ALIGN).unwrap();
-            backends.iter_mut().for_each(|be| round_trip(s, be, "new", &other, !round));
+            backends.iter_mut().for_each(|backend| round_trip(s, backend, "new", &other, !round));
             assert_eq!(s.aio.registration_stats().with_memory, before);
-            backends.iter_mut().for_each(|be| round_trip(s, be, "kept", &kept, round));
+            backends.iter_mut().for_each(|backend| round_trip(s, backend, "kept", &kept, round));
         }
         assert_eq!(s.aio.registration_stats().refused, 0);
     }
@@ -165,9 +168,9 @@ fn memory_comes_and_goes_while_others_do_io() {
                 }
                 rounds
             });
-            let mut be = s.backend();
+            let mut backend = s.backend();
             for round in 0..60u8 {
-                round_trip(s, &mut be, "busy", &region, round);
+                round_trip(s, &mut backend, "busy", &region, round);
             }
             stop.store(true, SeqCst);
             assert!(turnover.join().unwrap() > 0);
@@ -179,10 +182,10 @@ fn memory_comes_and_goes_while_others_do_io() {
 }
 
 /// Uses a file so often that a ring registers it.
-fn use_often(be: &mut Backend, file: &File, region: &Arc<Region>) {
+fn use_often(backend: &mut IoBackend, file: &File, region: &Arc<Region>) {
     for _ in 0..100 {
         transfer(
-            be,
+            backend,
             Io::read(file.clone(), 0, IoMemory::new(region.clone(), 0, IO_ALIGN), Target::File),
         );
     }
@@ -204,9 +207,9 @@ fn a_closed_file_is_held_by_no_ring() {
             fill(&region, 0, IO_ALIGN, round);
             let file = s.create("locked");
             assert!(lock(&file));
-            let be = &mut backends[0];
+            let backend = &mut backends[0];
             transfer(
-                be,
+                backend,
                 Io::write(
                     file.clone(),
                     0,
@@ -215,7 +218,7 @@ fn a_closed_file_is_held_by_no_ring() {
                 ),
             );
             let before = s.aio.registration_stats();
-            backends.iter_mut().for_each(|be| use_often(be, &file, &region));
+            backends.iter_mut().for_each(|backend| use_often(backend, &file, &region));
             assert!(bytes(&region, 0, IO_ALIGN)[..64] == *expected(round));
             let after = s.aio.registration_stats();
             assert!(after.with_file > before.with_file && after.files == 1, "{after:?}");
@@ -244,7 +247,7 @@ fn expected(seed: u8) -> Box<[u8; 64]> {
 fn files_are_told_apart() {
     for s in setups() {
         let region = Region::new(IO_ALIGN).unwrap();
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for generation in 0..2u8 {
             let mut files = Vec::new();
             for n in 0..150u8 {
@@ -254,12 +257,12 @@ fn files_are_told_apart() {
                 files.push(s.open(&name, OpenOptions::READ));
             }
             for (n, file) in files.iter().enumerate() {
-                use_often(&mut be, file, &region);
+                use_often(&mut backend, file, &region);
                 assert_eq!(bytes(&region, 0, 1)[0], n as u8 ^ (generation << 7));
             }
             for (n, file) in files.iter().enumerate().rev() {
                 transfer(
-                    &mut be,
+                    &mut backend,
                     Io::read(
                         file.clone(),
                         0,
@@ -280,21 +283,21 @@ fn files_are_told_apart() {
 fn ranges_are_allocated_and_written_out_in_the_ring() {
     for s in setups() {
         let file = s.create("ranges");
-        let mut be = s.backend();
+        let mut backend = s.backend();
         let before = s.aio.registration_stats().operations;
         let allocate = Op::Allocate { offset: 0, len: 1 << 20 };
-        let r = be.start(Io::new(file.clone(), allocate, Target::File));
-        match be.wait(r).check() {
+        let r = backend.start(Io::new(file.clone(), allocate, Target::File));
+        match backend.wait(r).check() {
             Ok(_) => assert_eq!(s.aio.namespace().file_len(&file).unwrap(), 1 << 20),
             Err(e) => assert_eq!(e.errno(), Some(Errno::OPNOTSUPP), "{e}"),
         }
         for len in [0, 1 << 19, 5 << 32] {
-            let r = be.start(Io::new(
+            let r = backend.start(Io::new(
                 file.clone(),
                 Op::SyncFileRange { offset: IO_ALIGN as u64, len },
                 Target::File,
             ));
-            be.wait(r).check().unwrap();
+            backend.wait(r).check().unwrap();
         }
         assert_eq!(s.aio.registration_stats().operations - before, 4);
     }
@@ -307,11 +310,11 @@ fn registration_can_be_switched_off() {
         let s = Setup::new(s.case, config);
         let region = Region::new(16 * IO_ALIGN).unwrap();
         assert_eq!(s.aio.register_memory(&region), Registration::Unused);
-        let mut be = s.backend();
-        round_trip(&s, &mut be, "a", &region, 5);
+        let mut backend = s.backend();
+        round_trip(&s, &mut backend, "a", &region, 5);
         let file = s.create("b");
         s.aio.namespace().set_len(&file, IO_ALIGN as u64).unwrap();
-        use_often(&mut be, &file, &region);
+        use_often(&mut backend, &file, &region);
         let stats = s.aio.registration_stats();
         assert_eq!((stats.with_memory, stats.with_file, stats.memory, stats.files), (0, 0, 0, 0));
         assert_eq!(stats.operations, 104);

@@ -24,12 +24,12 @@ fn prepared(s: &Setup) -> (File, Arc<Region>) {
 }
 
 fn read_all(
-    be: &mut Backend,
+    backend: &mut IoBackend,
     file: &File,
     region: &Arc<Region>,
     done: &Arc<AtomicUsize>,
 ) -> Vec<WaitRef> {
-    be.begin_batch();
+    backend.begin_batch();
     let refs = (0..BLOCKS)
         .map(|n| {
             let done = done.clone();
@@ -39,10 +39,10 @@ fn read_all(
             });
             let memory = IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN);
             let io = Io::read(file.clone(), (n * IO_ALIGN) as u64, memory, Target::File);
-            be.start(io.completion(completion, SmallVec::new()))
+            backend.start(io.completion(completion, SmallVec::new()))
         })
         .collect();
-    be.end_batch();
+    backend.end_batch();
     refs
 }
 
@@ -60,19 +60,19 @@ fn the_issuer_sleeps_on_a_lock_that_the_waiter_holds() {
         let (tell, told) = mpsc::channel();
         let held = lock.lock().unwrap();
         let issuer = {
-            let (mut be, file, region, done, lock) =
+            let (mut backend, file, region, done, lock) =
                 (s.backend(), file.clone(), region.clone(), done.clone(), lock.clone());
             thread::spawn(move || {
-                let refs = read_all(&mut be, &file, &region, &done);
+                let refs = read_all(&mut backend, &file, &region, &done);
                 tell.send(refs.clone()).unwrap();
                 let _slept = lock.lock().unwrap();
-                refs.into_iter().all(|r| be.wait(r).check().is_ok())
+                refs.into_iter().all(|r| backend.wait(r).check().is_ok())
             })
         };
         let refs = told.recv().unwrap();
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for &r in &refs {
-            assert!(matches!(be.wait(r), IoResult::Finished));
+            assert!(matches!(backend.wait(r), IoResult::Finished));
         }
         assert_eq!(done.load(SeqCst), BLOCKS);
         assert_read(&region);
@@ -88,19 +88,19 @@ fn the_issuing_thread_has_exited() {
             let (file, region) = prepared(s);
             let done = Arc::new(AtomicUsize::new(0));
             let issuer = {
-                let (mut be, file, region, done) =
+                let (mut backend, file, region, done) =
                     (s.backend(), file.clone(), region.clone(), done.clone());
                 thread::spawn(move || {
-                    let refs = read_all(&mut be, &file, &region, &done);
+                    let refs = read_all(&mut backend, &file, &region, &done);
                     if leak {
-                        std::mem::forget(be);
+                        std::mem::forget(backend);
                         (refs, None)
                     } else {
-                        (refs, Some(be))
+                        (refs, Some(backend))
                     }
                 })
             };
-            let (refs, mut be) = issuer.join().unwrap();
+            let (refs, mut backend) = issuer.join().unwrap();
             let mut other = s.backend();
             for &r in &refs {
                 assert!(matches!(other.wait(r), IoResult::Finished));
@@ -108,8 +108,11 @@ fn the_issuing_thread_has_exited() {
             assert_eq!(done.load(SeqCst), BLOCKS);
             assert_read(&region);
             for r in refs {
-                if let Some(be) = &mut be {
-                    assert!(be.wait(r).check().is_ok(), "the backend works on in another thread");
+                if let Some(backend) = &mut backend {
+                    assert!(
+                        backend.wait(r).check().is_ok(),
+                        "the backend works on in another thread"
+                    );
                 }
             }
             s.aio.namespace().unlink(&s.path("data")).unwrap();
@@ -121,9 +124,9 @@ fn the_issuing_thread_has_exited() {
 fn a_waiter_of_staged_io_sleeps_until_it_is_submitted() {
     each_case(|s| {
         let (file, region) = prepared(s);
-        let mut be = s.backend();
-        be.begin_batch();
-        let r = be.start(Io::read(
+        let mut backend = s.backend();
+        backend.begin_batch();
+        let r = backend.start(Io::read(
             file,
             0,
             IoMemory::new(region.clone(), 0, region.len()),
@@ -136,9 +139,9 @@ fn a_waiter_of_staged_io_sleeps_until_it_is_submitted() {
             aio.wait_done(r);
         });
         told.recv().unwrap();
-        be.end_batch();
+        backend.end_batch();
         waiter.join().unwrap();
-        assert!(be.is_done(r));
+        assert!(backend.is_done(r));
         assert_read(&region);
     });
 }
@@ -150,8 +153,8 @@ fn many_threads_wait() {
         let (file, region) = prepared(s);
         for _ in 0..30 {
             let done = Arc::new(AtomicUsize::new(0));
-            let mut be = s.backend();
-            let refs = read_all(&mut be, &file, &region, &done);
+            let mut backend = s.backend();
+            let refs = read_all(&mut backend, &file, &region, &done);
             thread::scope(|scope| {
                 for turn in 0..4 {
                     let (aio, refs) = (&s.aio, &refs);
@@ -162,7 +165,7 @@ fn many_threads_wait() {
                     });
                 }
                 for &r in &refs {
-                    assert!(be.wait(r).check().is_ok());
+                    assert!(backend.wait(r).check().is_ok());
                 }
             });
             assert_eq!(done.load(SeqCst), BLOCKS);
@@ -186,8 +189,8 @@ fn random_io_against_a_model() {
             for me in 0..THREADS {
                 let (file, board, completions) = (file.clone(), board.clone(), &completions);
                 scope.spawn(move || {
-                    let mut be = s.backend();
-                    let n = random_thread(&mut be, &file, &board, me, THREADS, OWN);
+                    let mut backend = s.backend();
+                    let n = random_thread(&mut backend, &file, &board, me, THREADS, OWN);
                     completions.fetch_add(n, SeqCst);
                 });
             }
@@ -205,7 +208,7 @@ struct Pending {
 }
 
 fn random_thread(
-    be: &mut Backend,
+    backend: &mut IoBackend,
     file: &File,
     board: &[Mutex<Option<WaitRef>>],
     me: usize,
@@ -217,8 +220,8 @@ fn random_thread(
     let mut model: HashMap<usize, u8> = HashMap::new();
     let mut pending: Vec<Pending> = Vec::new();
     let mut finished = 0;
-    let settle = |be: &mut Backend, p: Pending| {
-        assert_eq!(be.wait(p.r).check().unwrap(), IO_ALIGN);
+    let settle = |backend: &mut IoBackend, p: Pending| {
+        assert_eq!(backend.wait(p.r).check().unwrap(), IO_ALIGN);
         if let Some(byte) = p.expect {
             assert!(bytes(&region, p.place * IO_ALIGN, IO_ALIGN).iter().all(|&b| b == byte));
         }
@@ -227,12 +230,12 @@ fn random_thread(
     for step in 0..400u32 {
         let place = rng.random_range(0..own);
         if let Some(at) = pending.iter().position(|p| p.place == place) {
-            finished += settle(be, pending.swap_remove(at)); // one I/O on a block at a time
+            finished += settle(backend, pending.swap_remove(at)); // one I/O on a block at a time
         }
         let offset = ((place * threads + me) * IO_ALIGN) as u64;
         let memory = IoMemory::new(region.clone(), place * IO_ALIGN, IO_ALIGN);
-        if !be.in_batch() && rng.random_bool(0.2) {
-            be.begin_batch();
+        if !backend.in_batch() && rng.random_bool(0.2) {
+            backend.begin_batch();
         }
         let (io, expect) = if rng.random_bool(0.5) {
             let byte = (step % 251) as u8 + 1;
@@ -244,28 +247,28 @@ fn random_thread(
             let expect = model.get(&place).copied().unwrap_or(0);
             (Io::read(file.clone(), offset, memory, Target::File), Some(expect))
         };
-        let r = be.start(io);
+        let r = backend.start(io);
         pending.push(Pending { r, place, expect });
-        if be.in_batch() && rng.random_bool(0.4) {
-            be.end_batch();
+        if backend.in_batch() && rng.random_bool(0.4) {
+            backend.end_batch();
         }
-        if be.staged() == 0 {
+        if backend.staged() == 0 {
             *board[me].lock().unwrap() = Some(r);
             let other = *board[rng.random_range(0..threads)].lock().unwrap();
             if let Some(other) = other.filter(|_| rng.random_bool(0.3)) {
-                be.wait_anyones(other);
+                backend.wait_anyones(other);
             }
         }
         while pending.len() > 12 || (!pending.is_empty() && rng.random_bool(0.3)) {
             let at = rng.random_range(0..pending.len());
-            finished += settle(be, pending.swap_remove(at));
+            finished += settle(backend, pending.swap_remove(at));
         }
     }
-    if be.in_batch() {
-        be.end_batch();
+    if backend.in_batch() {
+        backend.end_batch();
     }
     for p in pending {
-        finished += settle(be, p);
+        finished += settle(backend, p);
     }
     finished
 }
@@ -275,7 +278,7 @@ trait WaitAny {
     fn wait_anyones(&mut self, r: WaitRef);
 }
 
-impl WaitAny for Backend {
+impl WaitAny for IoBackend {
     fn wait_anyones(&mut self, r: WaitRef) {
         self.aio().wait_done(r);
     }

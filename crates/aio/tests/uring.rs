@@ -34,10 +34,10 @@ fn the_sleeper_reaps_for_others() {
     let Some(s) = setup() else { return };
     let region = Region::new(2 * IO_ALIGN).unwrap();
     let ((a, mut feed_a), (b, mut feed_b)) = (pipe(), pipe());
-    let mut be = s.backend();
+    let mut backend = s.backend();
     for _ in 0..50 {
-        let ra = be.start(read(&a, &region, 0));
-        let rb = be.start(read(&b, &region, 1));
+        let ra = backend.start(read(&a, &region, 0));
+        let rb = backend.start(read(&b, &region, 1));
         let (tell, told) = mpsc::channel();
         let wait = |r: WaitRef, name: &'static str| {
             let (aio, tell) = (s.aio.clone(), tell.clone());
@@ -57,7 +57,7 @@ fn the_sleeper_reaps_for_others() {
         for w in waiters {
             w.join().unwrap();
         }
-        assert!(be.wait(ra).check().is_ok() && be.wait(rb).check().is_ok());
+        assert!(backend.wait(ra).check().is_ok() && backend.wait(rb).check().is_ok());
     }
 }
 
@@ -67,16 +67,16 @@ fn any_arrival_ends_a_wait_for_any() {
     let Some(s) = setup() else { return };
     let region = Region::new(2 * IO_ALIGN).unwrap();
     let ((a, mut feed_a), (b, mut feed_b)) = (pipe(), pipe());
-    let mut be = s.backend();
+    let mut backend = s.backend();
     for _ in 0..50 {
-        let ra = be.start(read(&a, &region, 0));
-        let rb = be.start(read(&b, &region, 1));
+        let ra = backend.start(read(&a, &region, 0));
+        let rb = backend.start(read(&b, &region, 1));
         feed_b.write_all(&[1; IO_ALIGN]).unwrap();
-        assert_eq!(be.wait_any().as_slice(), [rb]);
-        assert!(be.wait(rb).check().is_ok());
+        assert_eq!(backend.wait_any().as_slice(), [rb]);
+        assert!(backend.wait(rb).check().is_ok());
         feed_a.write_all(&[2; IO_ALIGN]).unwrap();
-        assert_eq!(be.wait_any().as_slice(), [ra]);
-        assert!(be.wait(ra).check().is_ok());
+        assert_eq!(backend.wait_any().as_slice(), [ra]);
+        assert!(backend.wait(ra).check().is_ok());
     }
 }
 
@@ -87,23 +87,23 @@ fn an_arrival_is_told_before_it_is_taken() {
     let Some(s) = setup() else { return };
     let region = Region::new(2 * IO_ALIGN).unwrap();
     let ((a, mut feed_a), (b, mut feed_b)) = (pipe(), pipe());
-    let mut be = s.backend();
+    let mut backend = s.backend();
     for _ in 0..50 {
-        let ra = be.start(read(&a, &region, 0));
-        let rb = be.start(read(&b, &region, 1));
-        assert_eq!(be.arrived(), 0);
+        let ra = backend.start(read(&a, &region, 0));
+        let rb = backend.start(read(&b, &region, 1));
+        assert_eq!(backend.arrived(), 0);
         feed_b.write_all(&[1; IO_ALIGN]).unwrap();
-        be.wait_for_arrival(ra);
-        assert_eq!(be.arrived(), 1);
-        assert!(!be.is_known_done(rb), "nobody has looked");
-        assert!(be.is_done(rb) && be.is_known_done(rb) && !be.is_done(ra));
-        assert_eq!(be.arrived(), 0);
+        backend.wait_for_arrival(ra);
+        assert_eq!(backend.arrived(), 1);
+        assert!(!backend.is_known_done(rb), "nobody has looked");
+        assert!(backend.is_done(rb) && backend.is_known_done(rb) && !backend.is_done(ra));
+        assert_eq!(backend.arrived(), 0);
         feed_a.write_all(&[2; IO_ALIGN]).unwrap();
-        while !be.is_done(ra) {
-            be.wait_for_arrival(ra);
+        while !backend.is_done(ra) {
+            backend.wait_for_arrival(ra);
         }
-        be.wait_for_arrival(ra); // that has finished: no wait
-        assert!(be.wait(ra).check().is_ok() && be.wait(rb).check().is_ok());
+        backend.wait_for_arrival(ra); // that has finished: no wait
+        assert!(backend.wait(ra).check().is_ok() && backend.wait(rb).check().is_ok());
     }
 }
 
@@ -113,8 +113,8 @@ fn submission_does_not_wait_for_a_sleeping_reaper() {
     let Some(s) = setup() else { return };
     let region = Region::new(2 * IO_ALIGN).unwrap();
     let ((a, mut feed_a), (b, mut feed_b)) = (pipe(), pipe());
-    let mut be = s.backend();
-    let ra = be.start(read(&a, &region, 0));
+    let mut backend = s.backend();
+    let ra = backend.start(read(&a, &region, 0));
     let (tell, told) = mpsc::channel();
     let waiter = {
         let aio = s.aio.clone();
@@ -125,14 +125,14 @@ fn submission_does_not_wait_for_a_sleeping_reaper() {
     };
     told.recv().unwrap();
     for _ in 0..200 {
-        let rb = be.start(read(&b, &region, 1));
-        assert!(!be.is_done(rb));
+        let rb = backend.start(read(&b, &region, 1));
+        assert!(!backend.is_done(rb));
         feed_b.write_all(&[1; IO_ALIGN]).unwrap();
-        assert!(be.wait(rb).check().is_ok());
+        assert!(backend.wait(rb).check().is_ok());
     }
     feed_a.write_all(&[2; IO_ALIGN]).unwrap();
     waiter.join().unwrap();
-    assert!(be.wait(ra).check().is_ok());
+    assert!(backend.wait(ra).check().is_ok());
 }
 
 /// What the issuer's thread executes never shows up in the ring, so its waiters must not look for
@@ -146,7 +146,7 @@ fn synchronous_io_is_not_awaited_in_the_ring() {
     let (tell, told) = mpsc::channel::<WaitRef>();
     let aio = s.aio.clone();
     let waiter = thread::spawn(move || told.into_iter().for_each(|r| aio.wait_done(r)));
-    let mut be = s.backend();
+    let mut backend = s.backend();
     // The reference becomes known before the I/O runs: a completion announces it.
     for _ in 0..500 {
         let tell = std::sync::Mutex::new(tell.clone());
@@ -161,7 +161,7 @@ fn synchronous_io_is_not_awaited_in_the_ring() {
             io.transfer_outcome()
         });
         let io = read(&file, &region, 0).completion(completion, Default::default());
-        be.run(io).unwrap();
+        backend.run(io).unwrap();
     }
     drop(tell);
     waiter.join().unwrap();
@@ -174,18 +174,18 @@ fn a_pending_read_of_an_exited_thread_ends() {
     let Some(s) = setup() else { return };
     let region = Region::new(IO_ALIGN).unwrap();
     let (a, mut feed) = pipe();
-    let mut be = s.backend();
+    let mut backend = s.backend();
     let io = read(&a, &region, 0);
-    let (be, r) = thread::spawn(move || {
-        let r = be.start(io);
-        (be, r)
+    let (backend, r) = thread::spawn(move || {
+        let r = backend.start(io);
+        (backend, r)
     })
     .join()
     .unwrap();
     feed.write_all(&[1; IO_ALIGN]).unwrap();
     s.aio.wait_done(r);
     assert!(s.aio.is_done(r));
-    drop(be);
+    drop(backend);
 }
 
 #[test]
@@ -194,13 +194,13 @@ fn buffered_depth_beyond_the_threshold_works() {
     let file = s.create("data");
     let region = Region::new(16 * IO_ALIGN).unwrap();
     common::fill(&region, 0, region.len(), 4);
-    let mut be = s.backend();
-    be.begin_batch();
+    let mut backend = s.backend();
+    backend.begin_batch();
     for n in 0..16 {
         let memory = IoMemory::new(region.clone(), n * IO_ALIGN, IO_ALIGN);
-        be.start(Io::write(file.clone(), (n * IO_ALIGN) as u64, memory, Target::File));
+        backend.start(Io::write(file.clone(), (n * IO_ALIGN) as u64, memory, Target::File));
     }
-    be.end_batch();
-    assert_eq!(be.drain(), Leftovers::default());
+    backend.end_batch();
+    assert_eq!(backend.drain(), Leftovers::default());
     assert_eq!(std::fs::read(s.path("data")).unwrap(), common::bytes(&region, 0, region.len()));
 }

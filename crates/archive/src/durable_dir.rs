@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use forebay_aio::sync::{Arc, Mutex};
-use forebay_aio::{Aio, AioError, AlignedBuf, Backend, Errno, File, FileKind, OpenOptions};
+use forebay_aio::{Aio, AioError, AlignedBuf, Errno, File, FileKind, IoBackend, OpenOptions};
 
 use crate::digest::{Digest, Hasher};
 use crate::error::{ArchiveError, Result};
@@ -165,7 +165,7 @@ impl DurableDir {
     }
 
     /// Stores a file of the log under `name`, or finds the same contents under that name.
-    pub fn store(&self, io: &mut Backend, name: &str, source: &mut Source) -> Result<Archived> {
+    pub fn store(&self, io: &mut IoBackend, name: &str, source: &mut Source) -> Result<Archived> {
         for attempt in 0..MOST_ATTEMPTS {
             let mut exists = self.has(name)?;
             forebay_aio::planted_bug!(self.aio, ArchiveReplacesFile, exists = false);
@@ -203,7 +203,7 @@ impl DurableDir {
         error
     }
 
-    fn copy(&self, io: &mut Backend, name: &str, source: &mut Source) -> Result<StoreOutcome> {
+    fn copy(&self, io: &mut IoBackend, name: &str, source: &mut Source) -> Result<StoreOutcome> {
         let mut new = self.begin(name, source.buffers())?;
         let copied = new.reserve(source.len()).and_then(|()| {
             while let Some(piece) = source.next(io)? {
@@ -218,7 +218,7 @@ impl DurableDir {
     /// file is gone.
     fn compare(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         name: &str,
         offered: Contents,
         buffers: &Buffers,
@@ -241,7 +241,7 @@ impl DurableDir {
         Ok(Some(Archived::Identical))
     }
 
-    fn open_synced(&self, io: &mut Backend, path: &Path) -> Result<File, AioError> {
+    fn open_synced(&self, io: &mut IoBackend, path: &Path) -> Result<File, AioError> {
         let file = self.aio.namespace().open(path, &OpenOptions::READ)?;
         forebay_aio::planted_bug!(self.aio, ArchiveIdenticalFileNotSynced, return Ok(file));
         io.fsync(&file)?;
@@ -253,7 +253,7 @@ impl DurableDir {
     /// ([`DurableDir::sync_names`]).
     fn read_back(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         path: &Path,
         buffers: &Buffers,
     ) -> Result<Contents, AioError> {
@@ -384,17 +384,17 @@ impl NewFile<'_> {
 
     /// Appends the first `len` bytes of `buf` without copying them. Whatever precedes them must be
     /// whole blocks of 4096 bytes.
-    pub(crate) fn put(&mut self, io: &mut Backend, buf: AlignedBuf, len: usize) -> Result<()> {
+    pub(crate) fn put(&mut self, io: &mut IoBackend, buf: AlignedBuf, len: usize) -> Result<()> {
         self.writer.put(io, buf, len).map_err(ArchiveError::io("store", &self.path))
     }
 
     /// Appends `bytes`.
-    pub fn write(&mut self, io: &mut Backend, bytes: &[u8]) -> Result<()> {
+    pub fn write(&mut self, io: &mut IoBackend, bytes: &[u8]) -> Result<()> {
         self.writer.write(io, bytes).map_err(ArchiveError::io("store", &self.path))
     }
 
     /// Commits the file if writing it succeeded, removes it otherwise.
-    pub(crate) fn end(self, io: &mut Backend, written: Result<()>) -> Result<StoreOutcome> {
+    pub(crate) fn end(self, io: &mut IoBackend, written: Result<()>) -> Result<StoreOutcome> {
         match written {
             Ok(()) => self.commit(io),
             Err(e) => {
@@ -406,7 +406,7 @@ impl NewFile<'_> {
 
     /// Makes the file durable and gives it its name, unless that is taken. An error before the
     /// renaming leaves nothing behind.
-    pub fn commit(mut self, io: &mut Backend) -> Result<StoreOutcome> {
+    pub fn commit(mut self, io: &mut IoBackend) -> Result<StoreOutcome> {
         let renamed = self.make_durable(io).and_then(|()| self.rename());
         let outcome = match renamed {
             Ok(StoreOutcome::Stored) => {
@@ -419,7 +419,7 @@ impl NewFile<'_> {
         outcome.map_err(ArchiveError::io("store", &path))
     }
 
-    fn make_durable(&mut self, io: &mut Backend) -> Result<(), AioError> {
+    fn make_durable(&mut self, io: &mut IoBackend) -> Result<(), AioError> {
         self.writer.finish(io)?;
         let file = self.writer.file();
         forebay_aio::planted_bug!(self.dir.aio, ArchiveFileNotSynced, return Ok(()));
@@ -450,7 +450,7 @@ impl NewFile<'_> {
     }
 
     /// Waits for the writes in flight, and removes the temporary file.
-    fn abandon(mut self, io: &mut Backend) {
+    fn abandon(mut self, io: &mut IoBackend) {
         self.writer.abandon(io);
         self.remove();
     }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, Backend, OpenOptions};
+use forebay_aio::{Aio, IoBackend, OpenOptions};
 
 use crate::error::{ArchiveError, Result};
 use crate::names::WalName;
@@ -21,34 +21,39 @@ const HEAD: usize = 64;
 /// Restores the file `name` as `path`. False: the archive exists and does not have the file.
 pub fn get(
     aio: &Arc<Aio>,
-    be: &mut Backend,
+    io: &mut IoBackend,
     repository: &Repository,
     name: &WalName,
     path: &Path,
 ) -> Result<bool> {
-    let system = system_of(aio, be, path)?;
+    let system = system_of(aio, io, path)?;
     let mut file = RestoredFile::begin(aio, path)?;
-    let fetched = repository.fetch(be, name, &mut |be, bytes| file.write(be, bytes));
+    let fetched = repository.fetch(io, name, &mut |io, bytes| file.write(io, bytes));
     let checked = fetched.and_then(|fetched| match fetched {
         None => Ok(false),
         Some(fetched) => check(repository, name, &file.head, fetched.size, system).map(|()| true),
     });
     match checked {
-        Ok(true) => file.finish(be).map(|()| true),
+        Ok(true) => file.finish(io).map(|()| true),
         other => {
-            file.abandon(be);
+            file.abandon(io);
             other
         }
     }
 }
 
 /// Restores a file from its contents.
-pub(crate) fn put_bytes(aio: &Arc<Aio>, be: &mut Backend, path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn put_bytes(
+    aio: &Arc<Aio>,
+    io: &mut IoBackend,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<()> {
     let mut file = RestoredFile::begin(aio, path)?;
-    match file.write(be, bytes) {
-        Ok(()) => file.finish(be),
+    match file.write(io, bytes) {
+        Ok(()) => file.finish(io),
         Err(error) => {
-            file.abandon(be);
+            file.abandon(io);
             Err(error)
         }
     }
@@ -86,25 +91,25 @@ impl<'a> RestoredFile<'a> {
         Ok(RestoredFile { aio, path, temporary, writer, head })
     }
 
-    fn write(&mut self, be: &mut Backend, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, io: &mut IoBackend, bytes: &[u8]) -> Result<()> {
         let wanted = bytes.len().min(HEAD - self.head.len());
         self.head.extend_from_slice(&bytes[..wanted]);
-        self.writer.write(be, bytes).map_err(ArchiveError::io("restore", self.path))
+        self.writer.write(io, bytes).map_err(ArchiveError::io("restore", self.path))
     }
 
-    fn finish(mut self, be: &mut Backend) -> Result<()> {
+    fn finish(mut self, io: &mut IoBackend) -> Result<()> {
         let renamed = self
             .writer
-            .finish(be)
+            .finish(io)
             .and_then(|()| self.aio.namespace().rename(&self.temporary, self.path));
         renamed.map_err(|error| {
-            self.abandon(be);
+            self.abandon(io);
             ArchiveError::io("restore", self.path)(error)
         })
     }
 
-    fn abandon(&mut self, be: &mut Backend) {
-        self.writer.abandon(be);
+    fn abandon(&mut self, io: &mut IoBackend) {
+        self.writer.abandon(io);
         if let Err(error) = self.aio.namespace().unlink(&self.temporary)
             && !error.is_not_found()
         {

@@ -1,6 +1,6 @@
 //! The trait that an archive module implements.
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 
 use crate::error::ArchiveError;
 use crate::source::Source;
@@ -40,7 +40,7 @@ pub trait ArchiveModule: Send + Sync {
 
     /// Stores a file durably. Read it with [`Source::next`], which also checks it; otherwise read
     /// it from [`Source::path`].
-    fn archive(&self, io: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError>;
+    fn archive(&self, io: &mut IoBackend, file: &mut Source) -> Result<Archived, ArchiveError>;
 
     /// How many files at a time suit it, unless the configuration says otherwise.
     fn transfers(&self) -> usize {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{
-    Aio, AioError, AlignedBuf, Backend, Errno, File, IO_ALIGN, OpenOptions, OwnedIo, Target,
+    Aio, AioError, AlignedBuf, Errno, File, IO_ALIGN, IoBackend, OpenOptions, OwnedIo, Target,
 };
 
 /// Length of a transfer, in bytes.
@@ -103,7 +103,7 @@ impl Reader {
     }
 
     /// The next piece; None at the end.
-    pub fn next(&mut self, io: &mut Backend) -> Result<Option<Piece>, AioError> {
+    pub fn next(&mut self, io: &mut IoBackend) -> Result<Option<Piece>, AioError> {
         self.read_ahead(io)?;
         let Some((read, len)) = self.in_flight.pop_front() else { return Ok(None) };
         let (buf, got) = io.finish_owned(read);
@@ -120,7 +120,7 @@ impl Reader {
         Ok(Some(piece))
     }
 
-    fn read_ahead(&mut self, io: &mut Backend) -> Result<(), AioError> {
+    fn read_ahead(&mut self, io: &mut IoBackend) -> Result<(), AioError> {
         while self.next_read < self.len && self.in_flight.len() < DEPTH {
             let len = (self.len - self.next_read).min(CHUNK as u64) as usize;
             let asked = if self.file.is_direct() { len.next_multiple_of(IO_ALIGN) } else { len };
@@ -133,7 +133,7 @@ impl Reader {
     }
 
     /// Waits for the reads in flight. Must be called if the file is not read to its end.
-    pub fn close(&mut self, io: &mut Backend) {
+    pub fn close(&mut self, io: &mut IoBackend) {
         for (read, _) in self.in_flight.drain(..) {
             let (buf, _) = io.finish_owned(read);
             self.buffers.give_back(buf);
@@ -174,7 +174,7 @@ impl Writer {
 
     /// Appends the first `len` bytes of `buf` without copying them. Whatever precedes them must be
     /// whole blocks of 4096 bytes.
-    pub fn put(&mut self, io: &mut Backend, buf: AlignedBuf, len: usize) -> Result<(), AioError> {
+    pub fn put(&mut self, io: &mut IoBackend, buf: AlignedBuf, len: usize) -> Result<(), AioError> {
         let aligned = self.partial.is_none() && self.started.is_multiple_of(IO_ALIGN as u64);
         if self.padded || !aligned {
             return Err(AioError::Misuse("a buffer follows a part of a block"));
@@ -183,7 +183,7 @@ impl Writer {
     }
 
     /// Appends a copy of `bytes`.
-    pub fn write(&mut self, io: &mut Backend, mut bytes: &[u8]) -> Result<(), AioError> {
+    pub fn write(&mut self, io: &mut IoBackend, mut bytes: &[u8]) -> Result<(), AioError> {
         while !bytes.is_empty() {
             let (mut buf, used) = match self.partial.take() {
                 Some(partial) => partial,
@@ -204,7 +204,7 @@ impl Writer {
 
     fn start_write(
         &mut self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         mut buf: AlignedBuf,
         len: usize,
     ) -> Result<(), AioError> {
@@ -227,7 +227,7 @@ impl Writer {
         Ok(())
     }
 
-    fn finish_oldest(&mut self, io: &mut Backend) -> Result<(), AioError> {
+    fn finish_oldest(&mut self, io: &mut IoBackend) -> Result<(), AioError> {
         let Some((write, len)) = self.in_flight.pop_front() else { return Ok(()) };
         let (buf, written) = io.finish_owned(write);
         self.buffers.give_back(buf);
@@ -238,7 +238,7 @@ impl Writer {
     }
 
     /// Writes the rest and waits for all writes. The file then has its length, and is not synced.
-    pub fn finish(&mut self, io: &mut Backend) -> Result<(), AioError> {
+    pub fn finish(&mut self, io: &mut IoBackend) -> Result<(), AioError> {
         if let Some((buf, used)) = self.partial.take() {
             self.start_write(io, buf, used)?;
         }
@@ -252,7 +252,7 @@ impl Writer {
     }
 
     /// Waits for the writes in flight, whatever they come to.
-    pub fn abandon(&mut self, io: &mut Backend) {
+    pub fn abandon(&mut self, io: &mut IoBackend) {
         for (write, _) in self.in_flight.drain(..) {
             let (buf, _) = io.finish_owned(write);
             self.buffers.give_back(buf);

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::{Arc, Condvar, Mutex};
-use forebay_aio::{Aio, Backend};
+use forebay_aio::{Aio, IoBackend};
 use forebay_format::SegmentSize;
 
 use crate::error::{ArchiveError, Result};
@@ -75,16 +75,16 @@ impl Prefetcher {
     pub fn get(
         &self,
         aio: &Arc<Aio>,
-        be: &mut Backend,
+        io: &mut IoBackend,
         name: &WalName,
         path: &Path,
     ) -> Result<bool> {
         let Some(bytes) = self.take(name) else {
-            return get::get(aio, be, &self.repository, name, path);
+            return get::get(aio, io, &self.repository, name, path);
         };
-        let system = push::system_of(aio, be, path)?;
+        let system = push::system_of(aio, io, path)?;
         get::check(&self.repository, name, &bytes, bytes.len() as u64, system)?;
-        get::put_bytes(aio, be, path, &bytes)?;
+        get::put_bytes(aio, io, path, &bytes)?;
         Ok(true)
     }
 
@@ -128,14 +128,14 @@ impl Prefetcher {
     }
 
     /// Fetches a file if it is still queued.
-    pub fn fetch(&self, be: &mut Backend, name: &WalName) {
+    pub fn fetch(&self, io: &mut IoBackend, name: &WalName) {
         match self.ahead.lock().get_mut(name) {
             Some(queued @ Progress::Queued) if !self.is_stopped() => *queued = Progress::Fetching,
             // It was dropped from the queue, or another thread fetches it.
             _ => return,
         }
         // A panic must not leave the file as being fetched: a request may wait for it.
-        let read = catch_unwind(AssertUnwindSafe(|| self.read(be, name)));
+        let read = catch_unwind(AssertUnwindSafe(|| self.read(io, name)));
         let mut ahead = self.ahead.lock();
         match read {
             Ok(Ok(Some(bytes))) => {
@@ -152,9 +152,9 @@ impl Prefetcher {
         self.fetch_ended.notify_all();
     }
 
-    fn read(&self, be: &mut Backend, name: &WalName) -> Result<Option<Vec<u8>>> {
+    fn read(&self, io: &mut IoBackend, name: &WalName) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
-        let read = self.repository.fetch(be, name, &mut |_, piece| {
+        let read = self.repository.fetch(io, name, &mut |_, piece| {
             if self.is_stopped() {
                 return Err(ArchiveError::stopped(name.as_str().as_ref()));
             }
@@ -184,7 +184,7 @@ mod tests {
     struct Fixture {
         dir: tempfile::TempDir,
         aio: Arc<Aio>,
-        be: Backend,
+        io: IoBackend,
     }
 
     fn name(number: u64) -> WalName {
@@ -208,13 +208,13 @@ mod tests {
             std::fs::create_dir(dir.path().join("archive")).unwrap();
             let aio =
                 Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default()).unwrap();
-            let be = aio.backend(BackendType::Standalone).unwrap();
-            let mut fixture = Fixture { dir, aio, be };
+            let io = aio.backend(BackendType::Standalone).unwrap();
+            let mut fixture = Fixture { dir, aio, io };
             let (repository, options) = (fixture.repository(), SourceOptions::default());
             for number in 3..8 {
                 let path = fixture.dir.path().join("pg_wal").join(name(number).as_str());
                 std::fs::write(&path, bytes(number)).unwrap();
-                push::push(&fixture.aio, &mut fixture.be, &repository, &path, &options).unwrap();
+                push::push(&fixture.aio, &mut fixture.io, &repository, &path, &options).unwrap();
             }
             fixture
         }
@@ -226,7 +226,7 @@ mod tests {
 
         fn get(&mut self, prefetcher: &Prefetcher, number: u64) -> Result<Vec<WalName>> {
             let path = self.dir.path().join("pg_wal/RECOVERYXLOG");
-            assert!(prefetcher.get(&self.aio, &mut self.be, &name(number), &path)?);
+            assert!(prefetcher.get(&self.aio, &mut self.io, &name(number), &path)?);
             assert!(std::fs::read(&path).unwrap() == bytes(number));
             Ok(prefetcher.restored(&self.aio, &name(number), &path))
         }
@@ -253,22 +253,22 @@ mod tests {
         let mut fixture = Fixture::new();
         let prefetcher = Prefetcher::new(Arc::new(fixture.repository()), 2, 1 << 30);
         for name in fixture.get(&prefetcher, 3).unwrap() {
-            prefetcher.fetch(&mut fixture.be, &name);
+            prefetcher.fetch(&mut fixture.io, &name);
         }
         std::fs::remove_file(fixture.dir.path().join("archive").join(name(4).as_str())).unwrap();
         assert_eq!(fixture.get(&prefetcher, 4).unwrap(), [name(6)], "5 is in memory already");
         fixture.get(&prefetcher, 4).unwrap_err();
         // 4 is not queued any more.
-        prefetcher.fetch(&mut fixture.be, &name(4));
+        prefetcher.fetch(&mut fixture.io, &name(4));
         assert_eq!(fixture.get(&prefetcher, 6).unwrap(), [name(7), name(8)]);
         assert_eq!(prefetcher.ahead.lock().len(), 2, "5 was dropped");
         for name in [name(7), name(8)] {
-            prefetcher.fetch(&mut fixture.be, &name);
+            prefetcher.fetch(&mut fixture.io, &name);
         }
         assert_eq!(prefetcher.ahead.lock().len(), 1, "there is no 8");
         prefetcher.stop();
         assert_eq!(fixture.get(&prefetcher, 7).unwrap(), [name(8), name(9)]);
-        prefetcher.fetch(&mut fixture.be, &name(8));
+        prefetcher.fetch(&mut fixture.io, &name(8));
         let ahead = prefetcher.ahead.lock();
         assert!(matches!(ahead.get(&name(8)), Some(Progress::Queued)), "it was stopped");
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, AlignedBuf, Backend, OpenOptions};
+use forebay_aio::{Aio, AlignedBuf, IoBackend, OpenOptions};
 
 use crate::error::{ArchiveError, Result};
 use crate::module::Archived;
@@ -21,20 +21,20 @@ const CONTROL_VERSIONS: [u32; 2] = [1300, 1800];
 /// cluster of that directory's control file.
 pub fn push(
     aio: &Arc<Aio>,
-    be: &mut Backend,
+    io: &mut IoBackend,
     repository: &Repository,
     path: &Path,
     options: &SourceOptions,
 ) -> Result<Archived> {
     let name = file_name(path)?;
-    let system = system_of(aio, be, path)?;
+    let system = system_of(aio, io, path)?;
     let options = SourceOptions {
         expected: Expected { system_id: system.or(options.expected.system_id), ..options.expected },
         ..options.clone()
     };
     let dir = path.parent().unwrap_or(Path::new(""));
     let mut source = Source::open_as(aio, dir, path, &name, &options)?;
-    repository.put(be, &mut source, options.expected.system_id)
+    repository.put(io, &mut source, options.expected.system_id)
 }
 
 fn file_name(path: &Path) -> Result<WalName> {
@@ -49,14 +49,14 @@ fn data_dir(path: &Path) -> PathBuf {
 }
 
 /// The system identifier in the control file. None: the file `path` is in no data directory.
-pub(crate) fn system_of(aio: &Arc<Aio>, be: &mut Backend, path: &Path) -> Result<Option<u64>> {
+pub(crate) fn system_of(aio: &Arc<Aio>, io: &mut IoBackend, path: &Path) -> Result<Option<u64>> {
     let control = data_dir(path).join("global").join("pg_control");
     let file = match aio.namespace().open(&control, &OpenOptions::READ) {
         Err(e) if e.is_not_found() => return Ok(None),
         file => file.map_err(ArchiveError::io("open", &control))?,
     };
     let read = AlignedBuf::zeroed(HEAD)
-        .and_then(|mut buf| be.read_at(&file, 0, &mut buf).map(|got| (buf, got)));
+        .and_then(|mut buf| io.read_at(&file, 0, &mut buf).map(|got| (buf, got)));
     let (buf, got) = read.map_err(ArchiveError::io("read", &control))?;
     let head = &buf[..got];
     let damaged = |reason: String| ArchiveError::damaged(control.display(), reason);

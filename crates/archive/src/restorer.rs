@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use forebay_aio::sync::{Arc, Condvar, Mutex, thread};
-use forebay_aio::{Aio, Backend, BackendType};
+use forebay_aio::{Aio, BackendType, IoBackend};
 
 use crate::error::Result;
 use crate::names::WalName;
@@ -62,8 +62,8 @@ impl Restorer {
         };
         let mut restorer = Restorer { shared: Arc::new(shared), threads: Vec::new() };
         for n in 0..options.threads.min(files) {
-            let mut be = match aio.backend(BackendType::BackgroundWorker) {
-                Ok(be) => be,
+            let mut io = match aio.backend(BackendType::BackgroundWorker) {
+                Ok(io) => io,
                 Err(error) => {
                     tracing::warn!("{n} threads fetch ahead, not {}: {error}", options.threads);
                     break;
@@ -71,7 +71,7 @@ impl Restorer {
             };
             let shared = Arc::clone(&restorer.shared);
             let name = format!("restorer-{n}");
-            match thread::Builder::new().name(name).spawn(move || shared.run(&mut be)) {
+            match thread::Builder::new().name(name).spawn(move || shared.run(&mut io)) {
                 Ok(handle) => restorer.threads.push(handle),
                 Err(error) => tracing::warn!("could not start a thread to fetch ahead: {error}"),
             }
@@ -81,9 +81,9 @@ impl Restorer {
 
     /// Restores the file `name` as `path`, whole and checked. False: the archive exists and does
     /// not have the file.
-    pub fn get(&self, be: &mut Backend, name: &WalName, path: &Path) -> Result<bool> {
+    pub fn get(&self, io: &mut IoBackend, name: &WalName, path: &Path) -> Result<bool> {
         let Shared { aio, prefetcher, tasks, tasks_changed } = &*self.shared;
-        let found = prefetcher.get(aio, be, name, path)?;
+        let found = prefetcher.get(aio, io, name, path)?;
         if found && !self.threads.is_empty() {
             let next = prefetcher.restored(aio, name, path);
             tasks.lock().next.extend(next);
@@ -113,7 +113,7 @@ impl Drop for Restorer {
 
 impl Shared {
     /// Fetches one file after another until a stop.
-    fn run(&self, be: &mut Backend) {
+    fn run(&self, io: &mut IoBackend) {
         loop {
             let name = {
                 let mut tasks = self.tasks.lock();
@@ -127,7 +127,7 @@ impl Shared {
                     self.tasks_changed.wait(&mut tasks);
                 }
             };
-            self.prefetcher.fetch(be, &name);
+            self.prefetcher.fetch(io, &name);
         }
     }
 }

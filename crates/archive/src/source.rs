@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
-use forebay_aio::{Aio, AlignedBuf, Backend, FileKind};
+use forebay_aio::{Aio, AlignedBuf, FileKind, IoBackend};
 use forebay_format::timeline::{TimelineHistory, history_file_name};
 use forebay_format::wal::page_header::{LONG_SIZE, MAGIC, PageHeader, PageHeaderError};
 use forebay_format::{Lsn, SegmentSize};
@@ -176,7 +176,7 @@ impl Source {
 
     /// The next piece; None at the end, when the digest is known. Return the piece's buffer with
     /// [`Source::give_back`].
-    pub fn next(&mut self, io: &mut Backend) -> Result<Option<Piece>> {
+    pub fn next(&mut self, io: &mut IoBackend) -> Result<Option<Piece>> {
         self.check_stop()?;
         if self.digest.is_some() {
             return Ok(None);
@@ -192,7 +192,7 @@ impl Source {
         Ok(Some(piece))
     }
 
-    fn read(&mut self, io: &mut Backend) -> Result<Option<Piece>> {
+    fn read(&mut self, io: &mut IoBackend) -> Result<Option<Piece>> {
         let reader = match &mut self.reader {
             Some(reader) => reader,
             None => {
@@ -228,7 +228,7 @@ impl Source {
     }
 
     /// Reads and checks the rest of the file. Returns the hash of the whole file.
-    pub fn read_to_end(&mut self, io: &mut Backend) -> Result<Digest> {
+    pub fn read_to_end(&mut self, io: &mut IoBackend) -> Result<Digest> {
         while let Some(piece) = self.next(io)? {
             self.give_back(piece.buf);
         }
@@ -236,7 +236,7 @@ impl Source {
     }
 
     /// Checks only the beginning, for a module that lets another program read the file.
-    pub(crate) fn check_first_piece(&mut self, io: &mut Backend) -> Result<()> {
+    pub(crate) fn check_first_piece(&mut self, io: &mut IoBackend) -> Result<()> {
         if let Some(piece) = self.next(io)? {
             self.give_back(piece.buf);
         }
@@ -247,13 +247,13 @@ impl Source {
     }
 
     /// The next read begins at the beginning again, for another attempt.
-    pub fn rewind(&mut self, io: &mut Backend) {
+    pub fn rewind(&mut self, io: &mut IoBackend) {
         self.close(io);
         (self.hasher, self.digest, self.facts) = (Hasher::new(), None, None);
     }
 
     /// Waits for the reads in flight, and closes the file.
-    pub fn close(&mut self, io: &mut Backend) {
+    pub fn close(&mut self, io: &mut IoBackend) {
         if let Some(mut reader) = self.reader.take() {
             reader.close(io);
             if !reader.file().is_direct() {
@@ -278,7 +278,7 @@ impl Source {
     }
 
     /// Checks that the first piece matches the file's name.
-    fn check_first(&mut self, io: &mut Backend, piece: &Piece) -> Result<()> {
+    fn check_first(&mut self, io: &mut IoBackend, piece: &Piece) -> Result<()> {
         let contents = |reason| ArchiveError::Contents { file: self.path.clone(), reason };
         match self.name.kind() {
             Kind::History => {
@@ -329,7 +329,7 @@ impl Source {
 
     /// The first segment of a timeline begins as a copy of its parent's segment, with the parent's
     /// page headers. Checks that the timeline's history says so.
-    fn check_ancestor(&self, io: &mut Backend, facts: &SegmentFacts) -> Result<()> {
+    fn check_ancestor(&self, io: &mut IoBackend, facts: &SegmentFacts) -> Result<()> {
         let (expected, found) = (self.name.timeline(), facts.timeline);
         let wrong =
             |note| ArchiveError::Timeline { file: self.path.clone(), expected, found, note };

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
 use forebay_aio::sync::{Arc, Mutex, thread};
-use forebay_aio::{Aio, AioConfig, Backend, Errno, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, AioConfig, Errno, IoBackend, MethodKind, PosixNamespace};
 use forebay_archive::archiver::Threads;
 use forebay_archive::{
     ArchiveError, ArchiveModule, Archived, Archiver, ArchiverConfig, Mark, Source, StopMode,
@@ -64,7 +64,7 @@ impl ArchiveModule for Slow {
         Ok(())
     }
 
-    fn archive(&self, _: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(&self, _: &mut IoBackend, file: &mut Source) -> Result<Archived, ArchiveError> {
         let name = file.name().to_string();
         {
             let mut life = self.0.lock();

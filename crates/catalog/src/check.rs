@@ -56,9 +56,9 @@ static PG_DB_ROLE_SETTING: CatalogTable = CatalogTable {
 
 /// Refuses a database in which statements would mean something else than in PostgreSQL. Changes
 /// nothing.
-pub fn check(database: &Database, be: &mut Backend) -> Result<(), CatalogError> {
+pub fn check(database: &Database, backend: &mut Backend) -> Result<(), CatalogError> {
     let tx = Transaction::new();
-    let mut reader = Reader::new(database, be, database.xacts.snapshot(&tx));
+    let mut reader = Reader::new(database, backend, database.xacts.snapshot(&tx));
     check_database(database, &mut reader)?;
     match check_role(database, &mut reader)? {
         Some(role) => check_settings(database, &mut reader, role),

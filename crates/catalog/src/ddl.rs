@@ -107,26 +107,26 @@ pub enum Persistence<'a> {
 /// the table's file.
 pub fn create_table(
     database: &Database,
-    be: &mut Backend,
+    backend: &mut Backend,
     tx: &mut Transaction,
     namespace: Oid,
     name: &str,
     columns: &[ColumnDef],
     persistence: Persistence<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    let xid = database.xacts.assign(&mut be.io, tx)?;
+    let xid = database.xacts.assign(&mut backend.io, tx)?;
     let author = Author { xid, command: tx.use_command() };
-    let locator = free_file(database, be)?;
+    let locator = free_file(database, backend)?;
     let oid = locator.rel;
     let persistence = match persistence {
         Persistence::Permanent => {
             database.xacts.drop_at_abort(tx, locator);
             database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
-            log_file(database, be, locator, xid)?;
+            log_file(database, backend, locator, xid)?;
             b'p'
         }
         Persistence::Temporary(pool) => {
-            pool.create(be, locator)?;
+            pool.create(backend, locator)?;
             b't'
         }
     };
@@ -143,9 +143,9 @@ pub fn create_table(
         replica_identity: b'd',
         frozen_xid: database.xacts.oldest_running().xid(),
     };
-    insert_row(database, be, author, &database.class, &class.datums())?;
+    insert_row(database, backend, author, &database.class, &class.datums())?;
     for attribute in user_attributes(oid, columns)? {
-        insert_row(database, be, author, &database.attribute, &attribute.datums())?;
+        insert_row(database, backend, author, &database.attribute, &attribute.datums())?;
     }
     tx.next_command()?;
     Ok(locator)
@@ -154,7 +154,7 @@ pub fn create_table(
 /// Logs that a table's file was created.
 fn log_file(
     database: &Database,
-    be: &mut Backend,
+    backend: &mut Backend,
     locator: RelFileLocator,
     xid: Xid,
 ) -> Result<(), CatalogError> {
@@ -166,31 +166,31 @@ fn log_file(
         main: &main,
         blocks: &[],
     };
-    database.heaps.wal.insert(&mut be.io, &record)?;
+    database.heaps.wal.insert(&mut backend.io, &record)?;
     Ok(())
 }
 
 /// Creates a namespace. Its name is free, and no other session creates it. Returns its OID.
 pub fn create_namespace(
     database: &Database,
-    be: &mut Backend,
+    backend: &mut Backend,
     tx: &mut Transaction,
     name: &str,
 ) -> Result<Oid, CatalogError> {
-    let xid = database.xacts.assign(&mut be.io, tx)?;
+    let xid = database.xacts.assign(&mut backend.io, tx)?;
     let author = Author { xid, command: tx.use_command() };
-    let oid = database.oids.allocate(&mut be.io, &database.heaps.wal)?;
+    let oid = database.oids.allocate(&mut backend.io, &database.heaps.wal)?;
     let snapshot = database.xacts.snapshot(tx);
-    let catalog = Reader::new(database, be, snapshot).namespaces()?;
-    insert_row(database, be, author, &catalog, &namespace_datums(oid, name, OWNER))?;
+    let catalog = Reader::new(database, backend, snapshot).namespaces()?;
+    insert_row(database, backend, author, &catalog, &namespace_datums(oid, name, OWNER))?;
     tx.next_command()?;
     Ok(oid)
 }
 
 /// A new OID for which there is no file: a crash may have left one behind.
-fn free_file(database: &Database, be: &mut Backend) -> Result<RelFileLocator, CatalogError> {
+fn free_file(database: &Database, backend: &mut Backend) -> Result<RelFileLocator, CatalogError> {
     loop {
-        let oid = database.oids.allocate(&mut be.io, &database.heaps.wal)?;
+        let oid = database.oids.allocate(&mut backend.io, &database.heaps.wal)?;
         let locator = RelFileLocator::in_default(POSTGRES_DB, oid);
         if !database.heaps.pool.smgr().exists(locator, Fork::Main)? {
             return Ok(locator);
@@ -200,21 +200,21 @@ fn free_file(database: &Database, be: &mut Backend) -> Result<RelFileLocator, Ca
 
 fn insert_row(
     database: &Database,
-    be: &mut Backend,
+    backend: &mut Backend,
     author: Author,
     catalog: &Table,
     row: &[Datum<'_>],
 ) -> Result<(), CatalogError> {
     let mut tuple = Vec::new();
     form_row(&catalog.layouts, row, &mut tuple)?;
-    database.heap(catalog).insert(be, author, &tuple)?;
+    database.heap(catalog).insert(backend, author, &tuple)?;
     Ok(())
 }
 
 /// Drops a table. The caller holds its lock.
 pub fn drop_table(
     database: &Database,
-    be: &mut Backend,
+    backend: &mut Backend,
     tx: &mut Transaction,
     table: &Table,
 ) -> Result<(), CatalogError> {
@@ -224,7 +224,7 @@ pub fn drop_table(
             format!("permission denied: \"{}\" is a system catalog", table.name),
         ));
     }
-    drop_rows(database, be, tx, table.oid, &table.name)?;
+    drop_rows(database, backend, tx, table.oid, &table.name)?;
     // A session removes the files of its temporary tables itself.
     if !table.is_temporary() {
         tx.drop_at_commit(table.locator);
@@ -235,15 +235,15 @@ pub fn drop_table(
 /// Removes a table from the catalogs.
 pub fn drop_rows(
     database: &Database,
-    be: &mut Backend,
+    backend: &mut Backend,
     tx: &mut Transaction,
     oid: Oid,
     name: &str,
 ) -> Result<(), CatalogError> {
-    let xid = database.xacts.assign(&mut be.io, tx)?;
+    let xid = database.xacts.assign(&mut backend.io, tx)?;
     tx.next_command()?;
     let snapshot = database.xacts.snapshot(tx);
-    let mut reader = Reader::new(database, be, snapshot);
+    let mut reader = Reader::new(database, backend, snapshot);
     let gone = || CatalogError::UndefinedTable { name: name.to_owned() };
     let class = reader.class(oid)?.ok_or_else(gone)?;
     let (_, attributes) = reader.attributes(oid)?;
@@ -253,7 +253,7 @@ pub fn drop_rows(
         .chain(attributes.into_iter().map(|tid| (&database.attribute, tid)));
     for (catalog, tid) in rows {
         let outcome =
-            database.heap(catalog).delete(be, &database.xacts, author, tx.combos(), tid)?;
+            database.heap(catalog).delete(backend, &database.xacts, author, tx.combos(), tid)?;
         if outcome != DeleteOutcome::Deleted {
             return Err(CatalogError::refused("XX000", "tuple concurrently deleted"));
         }
@@ -263,20 +263,20 @@ pub fn drop_rows(
 
 impl Database {
     /// Removes temporary tables from the catalogs, at a start: their sessions are gone.
-    pub fn drop_stale_temporary(&self, be: &mut Backend) -> Result<(), CatalogError> {
+    pub fn drop_stale_temporary(&self, backend: &mut Backend) -> Result<(), CatalogError> {
         let mut tx = Transaction::new();
         let snapshot = self.xacts.snapshot(&tx);
-        let mut reader = Reader::new(self, be, snapshot);
+        let mut reader = Reader::new(self, backend, snapshot);
         // PostgreSQL, whose catalogs have indexes, removes them itself.
         if reader.refuse_indexed_catalogs().is_err() {
             return Ok(());
         }
         let stale = reader.temporary()?;
         for class in &stale {
-            drop_rows(self, be, &mut tx, class.oid, &class.name)?;
+            drop_rows(self, backend, &mut tx, class.oid, &class.name)?;
         }
         // Without any the transaction has no id, and its commit writes nothing.
-        self.xacts.commit(&mut be.io, &mut tx)?;
+        self.xacts.commit(&mut backend.io, &mut tx)?;
         Ok(())
     }
 }

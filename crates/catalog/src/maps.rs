@@ -22,7 +22,7 @@ pub struct RelationMaps {
 
 impl RelationMaps {
     /// Reads the maps of a data directory.
-    pub fn read(io: &mut aio::Backend, dir: &Path) -> Result<RelationMaps, CatalogError> {
+    pub fn read(io: &mut aio::IoBackend, dir: &Path) -> Result<RelationMaps, CatalogError> {
         let shared = read_map(io, &dir.join("global").join(MAP_FILE))?;
         let local = read_map(io, &dir.join("base").join(POSTGRES_DB.to_string()).join(MAP_FILE))?;
         let maps = RelationMaps { shared, local };
@@ -69,7 +69,7 @@ pub(crate) fn unmapped(name: &str) -> CatalogError {
     CatalogError::corrupt(format!("could not find relation mapping for relation \"{name}\""))
 }
 
-fn read_map(io: &mut aio::Backend, path: &Path) -> Result<RelMap, CatalogError> {
+fn read_map(io: &mut aio::IoBackend, path: &Path) -> Result<RelMap, CatalogError> {
     let bytes = io.read_file(path).map_err(|error| {
         if !error.is_not_found() {
             return error.into();

@@ -34,7 +34,7 @@ impl OidCounter {
 
     /// The next identifier. After the last one it starts again with the first that is not reserved
     /// for the system.
-    pub fn allocate(&self, io: &mut aio::Backend, wal: &Wal) -> Result<Oid, WalError> {
+    pub fn allocate(&self, io: &mut aio::IoBackend, wal: &Wal) -> Result<Oid, WalError> {
         let mut state = self.state.lock();
         if state.next < FIRST_NORMAL_OID {
             *state = State { next: FIRST_NORMAL_OID, reserved: 0 };

@@ -67,14 +67,14 @@ pub(crate) type RowSink<'a> =
 /// Reads the catalogs with one snapshot.
 pub struct Reader<'a> {
     database: &'a Database,
-    be: &'a mut Backend,
+    backend: &'a mut Backend,
     snapshot: Snapshot,
 }
 
 impl<'a> Reader<'a> {
     /// A reader that sees what the snapshot sees.
-    pub fn new(database: &'a Database, be: &'a mut Backend, snapshot: Snapshot) -> Reader<'a> {
-        Reader { database, be, snapshot }
+    pub fn new(database: &'a Database, backend: &'a mut Backend, snapshot: Snapshot) -> Reader<'a> {
+        Reader { database, backend, snapshot }
     }
 
     /// Decodes the first `columns` of every visible row, and shows the row to `row`.
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         let mut scan =
             HeapScan::begin(&self.database.heaps.pool, table.locator, visibility, ahead)?;
         let mut bytes: Vec<Option<&[u8]>> = Vec::new();
-        while let Some(rows) = scan.next_page(self.be)? {
+        while let Some(rows) = scan.next_page(self.backend)? {
             for index in 0..rows {
                 let mut fields = std::mem::take(&mut bytes);
                 fields.clear();
@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
         let database = self.database;
         let table = &database.attribute;
         let mut scan = database.heap(table).scan(self.snapshot.clone(), ReadAhead::default())?;
-        while let Some(rows) = scan.next_page(self.be)? {
+        while let Some(rows) = scan.next_page(self.backend)? {
             for index in 0..rows {
                 let tuple = HeapTuple::new(scan.tuple(index))?;
                 let mut first = [None; 5];

@@ -138,10 +138,10 @@ impl Archiving {
     fn start_one(&self, n: usize) -> Result<thread::JoinHandle<()>, EngineError> {
         let archiver =
             self.archiver.clone().ok_or_else(|| EngineError::internal("there is no archiver"))?;
-        let mut be = Backend::new(self.aio.backend(BackendType::BackgroundWorker)?);
+        let mut backend = Backend::new(self.aio.backend(BackendType::BackgroundWorker)?);
         let (fatal, name) = (Arc::clone(&self.fatal), format!("archiver-{n}"));
         let run = move || {
-            let ended = fatal.watch("archiver", || archiver.run(&mut be.io));
+            let ended = fatal.watch("archiver", || archiver.run(&mut backend.io));
             if let Err(error) = ended {
                 // It is unknown whether its marks are durable.
                 fatal.check(error.into());
@@ -154,11 +154,11 @@ impl Archiving {
     }
 
     /// For engines without threads: archives what can be archived now.
-    pub(crate) fn step(&self, be: &mut Backend) -> Result<(), EngineError> {
+    pub(crate) fn step(&self, backend: &mut Backend) -> Result<(), EngineError> {
         if let Some(archiver) = &self.archiver {
             // One time for the whole step, so that its work does not depend on how long it takes.
             let now = Instant::now();
-            while archiver.step(&mut be.io, now)? == Next::Worked {}
+            while archiver.step(&mut backend.io, now)? == Next::Worked {}
         }
         Ok(())
     }
@@ -169,13 +169,13 @@ impl Archiving {
     }
 
     /// Ends it. With `drain` it first archives all that waits, unless that fails.
-    pub(crate) fn stop(&self, be: &mut Backend, drain: bool) {
+    pub(crate) fn stop(&self, backend: &mut Backend, drain: bool) {
         let Some(archiver) = &self.archiver else { return };
         archiver.stop(if drain { StopMode::Drain } else { StopMode::Now });
         let threads = std::mem::take(&mut *self.workers.lock()).threads;
         if threads.is_empty() && drain {
             // Without threads, files whose retry is not due yet are left to the next start.
-            while matches!(archiver.step(&mut be.io, Instant::now()), Ok(Next::Worked)) {}
+            while matches!(archiver.step(&mut backend.io, Instant::now()), Ok(Next::Worked)) {}
         }
         for handle in threads {
             if handle.join().is_err() {
@@ -281,11 +281,11 @@ fn keyless(store: &ArchiveStore, direct: bool) -> StoreOptions {
 
 /// How an archive is used. Reads its key.
 pub(crate) fn store_options(
-    be: &mut Backend,
+    backend: &mut Backend,
     store: &ArchiveStore,
     direct: bool,
 ) -> Result<StoreOptions, EngineError> {
-    let key = store.key_file.as_ref().map(|file| Key::read(&mut be.io, file)).transpose()?;
+    let key = store.key_file.as_ref().map(|file| Key::read(&mut backend.io, file)).transpose()?;
     Ok(StoreOptions { key, ..keyless(store, direct) })
 }
 
@@ -303,7 +303,7 @@ impl ArchiveModule for Unusable {
 
     fn archive(
         &self,
-        _io: &mut forebay_aio::Backend,
+        _io: &mut forebay_aio::IoBackend,
         _file: &mut Source,
     ) -> Result<Archived, ArchiveError> {
         Err(ArchiveError::Refused(self.0.clone()))
@@ -333,7 +333,7 @@ impl SegmentAge {
         &mut self,
         archiving: &Archiving,
         wal: &Wal,
-        be: &mut Backend,
+        backend: &mut Backend,
     ) -> Result<(), EngineError> {
         if !archiving.is_on() {
             return Ok(());
@@ -346,7 +346,7 @@ impl SegmentAge {
         } else if !timeout.is_zero() && self.since.elapsed() >= timeout {
             self.since = Instant::now();
             if now != self.before {
-                wal.switch_segment(&mut be.io)?;
+                wal.switch_segment(&mut backend.io)?;
                 archiving.note_housekeeping(1);
                 self.before = now;
                 tracing::debug!(

@@ -46,16 +46,16 @@ impl Ticker {
 }
 
 /// Makes durable the WAL for which no commit waits.
-fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
+fn write_wal(core: &Core, backend: &mut Backend, ticker: &Ticker) {
     let mut age = SegmentAge::new(&core.archiving, &core.wal);
     let mut pace = WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None };
     while !ticker.is_over(core) {
         let writing = core.writing();
         (pace.delay, pace.flush_after) = (writing.wal_writer_delay, writing.wal_writer_flush_after);
-        if let Err(error) = age.check(&core.archiving, &core.wal, be) {
+        if let Err(error) = age.check(&core.archiving, &core.wal, backend) {
             tracing::error!("WAL writer: {}", core.fatal.check(error));
         }
-        match core.wal.write_behind(&mut be.io, &mut pace) {
+        match core.wal.write_behind(&mut backend.io, &mut pace) {
             Ok(true) => {}
             Ok(false) => core.wal_writer.rest(writing.wal_writer_delay),
             Err(error) => {
@@ -70,27 +70,27 @@ fn write_wal(core: &Core, be: &mut Backend, ticker: &Ticker) {
 /// makes a checkpoint if one is requested, and archives.
 pub(crate) fn step(
     core: &Core,
-    be: &mut Backend,
+    backend: &mut Backend,
     cleaner: &mut Cleaner,
 ) -> Result<(), EngineError> {
     core.fatal.check_alive()?;
-    core.wal.step(&mut be.io)?;
-    cleaner.step(&core.pool, be, &core.writing().cleaner)?;
+    core.wal.step(&mut backend.io)?;
+    cleaner.step(&core.pool, backend, &core.writing().cleaner)?;
     if core.checkpointer.requests.is_waiting() {
-        checkpoint::step(core, be);
+        checkpoint::step(core, backend);
         core.fatal.check_alive()?;
     }
-    core.archiving.step(be)
+    core.archiving.step(backend)
 }
 
 /// Makes WAL segments before they are needed. It has its own thread because it would delay the WAL
 /// writer.
-fn prepare_segments(core: &Core, be: &mut Backend, ticker: &Ticker) {
+fn prepare_segments(core: &Core, backend: &mut Backend, ticker: &Ticker) {
     /// The log wakes the thread earlier.
     const LONG: Duration = Duration::from_secs(60);
     let mut backoff = Backoff::default();
     while !ticker.is_over(core) {
-        match core.wal.prepare_segments(&mut be.io) {
+        match core.wal.prepare_segments(&mut backend.io) {
             Ok(_) => {
                 backoff = Backoff::default();
                 core.wal.wait_for_segment_demand(LONG);
@@ -155,16 +155,16 @@ impl Threads {
     }
 
     fn start_all(&mut self, core: &Arc<Core>) -> Result<(), EngineError> {
-        self.spawn(core, "checkpointer", BackendType::Checkpointer, |core, be, _| {
-            while checkpoint::step(core, be) {}
+        self.spawn(core, "checkpointer", BackendType::Checkpointer, |core, backend, _| {
+            while checkpoint::step(core, backend) {}
         })?;
         self.spawn(core, "walwriter", BackendType::WalWriter, write_wal)?;
         self.spawn(core, "walpreparer", BackendType::WalWriter, prepare_segments)?;
-        self.spawn(core, "bgwriter", BackendType::BackgroundWriter, |core, be, ticker| {
+        self.spawn(core, "bgwriter", BackendType::BackgroundWriter, |core, backend, ticker| {
             let mut cleaner = Cleaner::default();
             while !ticker.is_over(core) {
                 let options = core.writing().cleaner;
-                match cleaner.step(&core.pool, be, &options) {
+                match cleaner.step(&core.pool, backend, &options) {
                     Ok(report) => cleaner.rest(&core.pool, &options, report),
                     Err(error) => {
                         tracing::error!("background writer: {}", core.fatal.check(error.into()));
@@ -183,12 +183,12 @@ impl Threads {
         who: BackendType,
         body: fn(&Core, &mut Backend, &Ticker),
     ) -> Result<(), EngineError> {
-        let mut be = Backend::new(core.aio.backend(who)?);
+        let mut backend = Backend::new(core.aio.backend(who)?);
         let (core, ticker) = (Arc::clone(core), Arc::clone(&self.ticker));
         let who = name.to_owned();
         let handle = thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || core.fatal.watch(&who, || body(&core, &mut be, &ticker)))
+            .spawn(move || core.fatal.watch(&who, || body(&core, &mut backend, &ticker)))
             .map_err(|error| {
                 EngineError::statement("53000", format!("could not start {name}: {error}"))
             })?;

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::sync::SystemTime;
-use forebay_aio::{Aio, AioConfig, Backend, BackendType, Namespace, PosixNamespace, WorkerLimits};
+use forebay_aio::{
+    Aio, AioConfig, BackendType, IoBackend, Namespace, PosixNamespace, WorkerLimits,
+};
 use forebay_archive::ArchiveError;
 use forebay_archive::backup::{
     self as archive, About, Backup, BackupObserver, BackupOptions, BackupSource, Origin,
@@ -63,7 +65,7 @@ fn open(io_method: IoMethod, threads: usize) -> Result<Arc<Aio>, EngineError> {
     io::open_with(namespace, io_method, WorkerLimits::default(), sizes)
 }
 
-fn small(io_method: IoMethod) -> Result<Backend, EngineError> {
+fn small(io_method: IoMethod) -> Result<IoBackend, EngineError> {
     Ok(open(io_method, 0)?.backend(BackendType::Standalone)?)
 }
 

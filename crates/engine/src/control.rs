@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Mutex;
-use forebay_aio::{AioError, AlignedBuf, Backend, File, OpenOptions};
+use forebay_aio::{AioError, AlignedBuf, File, IoBackend, OpenOptions};
 use forebay_format::Lsn;
 use forebay_format::control::{ControlError, ControlFile, DbState, FILE_SIZE, PATH};
 use forebay_format::wal::xlog::CheckPoint;
@@ -85,7 +85,7 @@ impl Control {
     }
 
     /// Notes the state of the cluster.
-    pub(crate) fn set_state(&self, io: &mut Backend, state: DbState) -> Result<(), EngineError> {
+    pub(crate) fn set_state(&self, io: &mut IoBackend, state: DbState) -> Result<(), EngineError> {
         self.update(io, |control| control.state = state)
     }
 
@@ -93,7 +93,7 @@ impl Control {
     /// more.
     pub(crate) fn begin_archive_recovery(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         record: Lsn,
         point: CheckPoint,
         change: impl FnOnce(&mut ControlFile),
@@ -114,7 +114,7 @@ impl Control {
     /// everything is durable.
     pub(crate) fn restart_point(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         record: Lsn,
         point: CheckPoint,
         reached: (Lsn, u32),
@@ -131,7 +131,7 @@ impl Control {
     /// so yet.
     pub(crate) fn raise_min_recovery(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         point: Lsn,
         timeline: u32,
     ) -> Result<(), EngineError> {
@@ -148,7 +148,7 @@ impl Control {
     /// Notes that the backup that is recovered ended at `end`.
     pub(crate) fn end_backup(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         end: Lsn,
         timeline: u32,
     ) -> Result<(), EngineError> {
@@ -164,7 +164,7 @@ impl Control {
     /// Notes a checkpoint, whose record is durable: recovery will begin at its redo pointer.
     pub(crate) fn set_checkpoint(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         record: Lsn,
         point: CheckPoint,
         state: DbState,
@@ -184,7 +184,7 @@ impl Control {
     /// so stops the engine.
     fn update(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         change: impl FnOnce(&mut ControlFile),
     ) -> Result<(), EngineError> {
         let mut current = self.current.lock();
@@ -210,7 +210,7 @@ impl Control {
 
 /// Writes the whole file in place, in one write, and syncs it.
 pub(crate) fn overwrite(
-    io: &mut Backend,
+    io: &mut IoBackend,
     file: &File,
     bytes: &[u8; FILE_SIZE],
 ) -> Result<(), AioError> {

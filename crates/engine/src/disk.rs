@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{AlignedBuf, Backend, DirEntry, Namespace, OpenOptions};
+use forebay_aio::{AlignedBuf, DirEntry, IoBackend, Namespace, OpenOptions};
 
 use crate::error::EngineError;
 
@@ -20,12 +20,12 @@ pub(crate) fn follows(dir: &Path, directory: &Path, entry: &DirEntry) -> bool {
 
 /// A backend's I/O context, for files that are not relations and not WAL.
 pub(crate) struct Disk<'a> {
-    io: &'a mut Backend,
+    io: &'a mut IoBackend,
 }
 
 impl<'a> Disk<'a> {
     /// Uses a backend's I/O.
-    pub(crate) fn new(io: &'a mut Backend) -> Disk<'a> {
+    pub(crate) fn new(io: &'a mut IoBackend) -> Disk<'a> {
         Disk { io }
     }
 

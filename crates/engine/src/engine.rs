@@ -49,7 +49,7 @@ struct Running {
     cleaner: Cleaner,
     lock: LockFile,
     /// The I/O of startup, kept for the stop.
-    be: Backend,
+    backend: Backend,
 }
 
 impl Engine {
@@ -84,19 +84,23 @@ impl Engine {
                 format!("could not find directory \"{}\": {e}", dir.display()),
             )
         })?;
-        let mut be = Backend::new(aio.backend(BackendType::Startup)?);
-        directory::check(&mut Disk::new(&mut be.io), &dir)?;
+        let mut backend = Backend::new(aio.backend(BackendType::Startup)?);
+        directory::check(&mut Disk::new(&mut backend.io), &dir)?;
         let told = Told {
             port: config.port,
             socket_dir: config.socket_dir.clone(),
             listen_addr: config.listen_addr.clone(),
         };
-        let lock = LockFile::take(&mut Disk::new(&mut be.io), &dir, &told)?;
-        match open::start(&dir, config, &aio, &mut be) {
+        let lock = LockFile::take(&mut Disk::new(&mut backend.io), &dir, &told)?;
+        match open::start(&dir, config, &aio, &mut backend) {
             Ok((core, threads)) => {
-                let ready = lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Ready);
-                let running =
-                    Mutex::new(Some(Running { threads, cleaner: Cleaner::default(), lock, be }));
+                let ready = lock.set_status(&mut Disk::new(&mut backend.io), ServerStatus::Ready);
+                let running = Mutex::new(Some(Running {
+                    threads,
+                    cleaner: Cleaner::default(),
+                    lock,
+                    backend,
+                }));
                 // Dropped on failure, the engine stops.
                 let engine = Arc::new(Engine { core, running });
                 ready.map(|()| engine)
@@ -123,18 +127,20 @@ impl Engine {
     /// writes nothing any more; then a fast stop fails with [`EngineError::Poisoned`].
     pub fn shutdown(&self, mode: ShutdownMode) -> Result<(), EngineError> {
         let mut running = self.running.lock();
-        let Some(Running { mut threads, lock, mut be, .. }) = running.take() else { return Ok(()) };
+        let Some(Running { mut threads, lock, mut backend, .. }) = running.take() else {
+            return Ok(());
+        };
         let core = &self.core;
         let result = match mode {
             ShutdownMode::Fast if !core.fatal.has_stopped() => {
-                stop_fast(core, &lock, &mut threads, &mut be)
+                stop_fast(core, &lock, &mut threads, &mut backend)
             }
             ShutdownMode::Fast => {
-                stop_at_once(core, &mut threads, &mut be);
+                stop_at_once(core, &mut threads, &mut backend);
                 core.fatal.check_alive()
             }
             ShutdownMode::Immediate => {
-                stop_at_once(core, &mut threads, &mut be);
+                stop_at_once(core, &mut threads, &mut backend);
                 Ok(())
             }
         };
@@ -249,10 +255,10 @@ impl Engine {
     /// the engine has stopped.
     pub fn step(&self) -> Result<(), EngineError> {
         match self.running.lock().as_mut() {
-            Some(Running { be, cleaner, .. })
+            Some(Running { backend, cleaner, .. })
                 if self.core.config.background == Background::Stepped =>
             {
-                background::step(&self.core, be, cleaner).map_err(|e| self.core.fatal.check(e))
+                background::step(&self.core, backend, cleaner).map_err(|e| self.core.fatal.check(e))
             }
             _ => Ok(()),
         }
@@ -284,35 +290,37 @@ impl Drop for Engine {
 }
 
 /// The shutdown checkpoint. The files of tables whose transactions were aborted.
-fn shut_down(core: &Arc<Core>, be: &mut Backend) -> Result<Vec<RelFileLocator>, EngineError> {
-    let left = core.xacts.abort_all(&mut be.io).map_err(|error| core.fatal.check(error.into()))?;
+fn shut_down(core: &Arc<Core>, backend: &mut Backend) -> Result<Vec<RelFileLocator>, EngineError> {
+    let left =
+        core.xacts.abort_all(&mut backend.io).map_err(|error| core.fatal.check(error.into()))?;
     if core.archiving.is_on() {
         // So that the archive gets all but the checkpoint itself.
-        core.wal.switch_segment(&mut be.io).map_err(|error| core.fatal.check(error.into()))?;
+        core.wal.switch_segment(&mut backend.io).map_err(|error| core.fatal.check(error.into()))?;
     }
-    checkpoint::checkpoint(core, be, Causes::SHUTDOWN).map_err(|error| core.fatal.check(error))?;
+    checkpoint::checkpoint(core, backend, Causes::SHUTDOWN)
+        .map_err(|error| core.fatal.check(error))?;
     Ok(left)
 }
 
 /// Nothing more is written.
-fn stop_at_once(core: &Core, threads: &mut Threads, be: &mut Backend) {
+fn stop_at_once(core: &Core, threads: &mut Threads, backend: &mut Backend) {
     core.enter(Phase::Stopped);
     core.sessions.terminate_all();
     core.activity.close();
     threads.stop(core);
-    core.archiving.stop(be, false);
+    core.archiving.stop(backend, false);
 }
 
 fn stop_fast(
     core: &Arc<Core>,
     lock: &LockFile,
     threads: &mut Threads,
-    be: &mut Backend,
+    backend: &mut Backend,
 ) -> Result<(), EngineError> {
     core.enter(Phase::Stopping);
     // Only for those who look on: no reason to leave threads running and the log without its
     // checkpoint.
-    if let Err(error) = lock.set_status(&mut Disk::new(&mut be.io), ServerStatus::Stopping) {
+    if let Err(error) = lock.set_status(&mut Disk::new(&mut backend.io), ServerStatus::Stopping) {
         tracing::warn!("{error}");
     }
     core.sessions.terminate_all();
@@ -320,8 +328,8 @@ fn stop_fast(
     // here.
     core.activity.close();
     threads.stop(core);
-    let stopped = shut_down(core, be);
-    core.archiving.stop(be, stopped.is_ok());
+    let stopped = shut_down(core, backend);
+    core.archiving.stop(backend, stopped.is_ok());
     let left = stopped?;
     core.enter(Phase::Stopped);
     open::remove_temp_tables(&core.aio, &core.dir);

@@ -40,13 +40,13 @@ pub(crate) fn start(
     dir: &Path,
     config: EngineConfig,
     aio: &Arc<Aio>,
-    be: &mut Backend,
+    backend: &mut Backend,
 ) -> Result<(Arc<Core>, Threads), EngineError> {
-    let core = open_core(dir, config, aio, be)?;
+    let core = open_core(dir, config, aio, backend)?;
     match core.archiving.start(core.config.background).and_then(|()| Threads::start(&core)) {
         Ok(threads) => Ok((core, threads)),
         Err(error) => {
-            core.archiving.stop(be, false);
+            core.archiving.stop(backend, false);
             Err(error)
         }
     }
@@ -57,23 +57,23 @@ fn open_core(
     dir: &Path,
     config: EngineConfig,
     aio: &Arc<Aio>,
-    be: &mut Backend,
+    backend: &mut Backend,
 ) -> Result<Arc<Core>, EngineError> {
     io::check_direct(aio, dir, &config)?;
-    be.policy = config.session.read_policy();
+    backend.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
     let control =
-        Arc::new(Control::open(&mut Disk::new(&mut be.io), dir, &config, Arc::clone(&fatal))?);
-    let maps = RelationMaps::read(&mut be.io, dir)?;
+        Arc::new(Control::open(&mut Disk::new(&mut backend.io), dir, &config, Arc::clone(&fatal))?);
+    let maps = RelationMaps::read(&mut backend.io, dir)?;
     let (smgr, temp_files) = open_files(dir, &config, aio);
     let pool = open_pool(&config, aio, &smgr, control.get().checksum_version == 1)?;
     let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));
     let startup =
         Startup { dir, config: &config, aio, pool: &pool, clog: &clog, control: &control };
-    let started = startup.run(be)?;
+    let started = startup.run(backend)?;
     let Started { resume, counters, checkpoint_end, timeline, came_from, .. } = started;
     let redo = resume.redo;
-    let wal = start_wal(dir, &config, aio, be, &control, &fatal, timeline, resume)?;
+    let wal = start_wal(dir, &config, aio, backend, &control, &fatal, timeline, resume)?;
     let archiving = Archiving::new(aio, dir, &config, &wal, &fatal)?;
     for name in started.ended.iter().flat_map(|ended| &ended.announce) {
         wal.announce(name);
@@ -118,7 +118,7 @@ fn open_core(
         backups: RunningBackups::default(),
     });
     core.control.carry_multixacts(counters.next_multi, counters.next_multi_offset);
-    complete(&core, be, started.recovered, started.ended.is_some())?;
+    complete(&core, backend, started.recovered, started.ended.is_some())?;
     Ok(core)
 }
 
@@ -126,20 +126,20 @@ fn open_core(
 /// start left.
 fn complete(
     core: &Core,
-    be: &mut Backend,
+    backend: &mut Backend,
     recovered: bool,
     new_timeline: bool,
 ) -> Result<(), EngineError> {
-    forebay_catalog::check(&core.database, be)?;
+    forebay_catalog::check(&core.database, backend)?;
     if recovered {
-        checkpoint::checkpoint(core, be, Causes::RECOVERY)?;
+        checkpoint::checkpoint(core, backend, Causes::RECOVERY)?;
         if new_timeline {
-            recovery::finish(core, &mut be.io)?;
+            recovery::finish(core, &mut backend.io)?;
         }
     } else {
-        core.control.set_state(&mut be.io, DbState::Production)?;
+        core.control.set_state(&mut backend.io, DbState::Production)?;
     }
-    Ok(core.database.drop_stale_temporary(be)?)
+    Ok(core.database.drop_stale_temporary(backend)?)
 }
 
 /// Opens relation files, and removes temporary files that an earlier start left.
@@ -180,15 +180,15 @@ fn start_wal(
     dir: &Path,
     config: &EngineConfig,
     aio: &Arc<Aio>,
-    be: &mut Backend,
+    backend: &mut Backend,
     control: &Control,
     fatal: &Fatal,
     timeline: u32,
     resume: Resume,
 ) -> Result<Arc<Wal>, EngineError> {
-    let sync_method = walsync::method(aio, be, dir, config)?;
+    let sync_method = walsync::method(aio, backend, dir, config)?;
     let wal_config = wal_config(dir, config, &control.get(), sync_method, timeline);
-    let wal = Arc::new(Wal::start(Arc::clone(aio), &mut be.io, wal_config, resume)?);
+    let wal = Arc::new(Wal::start(Arc::clone(aio), &mut backend.io, wal_config, resume)?);
     wal.set_compression(config.writing.wal_compression);
     wal.set_segment_policy(config.writing.segment_policy());
     let log = Arc::clone(&wal);

@@ -24,7 +24,7 @@ const TEMPORARY: &str = "xlogtemp.sync_method";
 /// The method by which WAL is made durable.
 pub(crate) fn method(
     aio: &Arc<Aio>,
-    be: &mut Backend,
+    backend: &mut Backend,
     dir: &Path,
     config: &EngineConfig,
 ) -> Result<SyncMethod, EngineError> {
@@ -33,7 +33,7 @@ pub(crate) fn method(
         WalSyncMethod::Fsync => Ok(SyncMethod::Fsync),
         WalSyncMethod::OpenDatasync => Ok(SyncMethod::OpenDatasync),
         WalSyncMethod::OpenSync => Ok(SyncMethod::OpenSync),
-        WalSyncMethod::Auto => automatic(aio, be, &dir.join("pg_wal"), config.io_direct.wal),
+        WalSyncMethod::Auto => automatic(aio, backend, &dir.join("pg_wal"), config.io_direct.wal),
     }
 }
 
@@ -41,12 +41,12 @@ pub(crate) fn method(
 /// start tries again.
 fn automatic(
     aio: &Arc<Aio>,
-    be: &mut Backend,
+    backend: &mut Backend,
     wal: &Path,
     direct: bool,
 ) -> Result<SyncMethod, EngineError> {
     let now = Conditions { direct, io_method: aio.method_name().to_owned() };
-    if let Some(choice) = recorded(be, wal)
+    if let Some(choice) = recorded(backend, wal)
         && choice.conditions == now
     {
         tracing::info!(
@@ -55,7 +55,7 @@ fn automatic(
         );
         return Ok(choice.method);
     }
-    let choice = match probe(aio, &mut be.io, wal, direct) {
+    let choice = match probe(aio, &mut backend.io, wal, direct) {
         Ok(choice) => choice,
         Err(error) => {
             let method = SyncMethod::Fdatasync;
@@ -67,7 +67,7 @@ fn automatic(
         }
     };
     tracing::info!("wal_sync_method: {}", choice.reason());
-    match record(be, wal, &choice) {
+    match record(backend, wal, &choice) {
         // The name need not be durable: the next start can measure again.
         Err(error) if error.is_fatal() => return Err(error),
         Err(error) => tracing::warn!("could not record the choice of wal_sync_method: {error}"),
@@ -76,9 +76,9 @@ fn automatic(
     Ok(choice.method)
 }
 
-fn recorded(be: &mut Backend, wal: &Path) -> Option<Choice> {
+fn recorded(backend: &mut Backend, wal: &Path) -> Option<Choice> {
     let path = wal.join(FILE);
-    let mut disk = Disk::new(&mut be.io);
+    let mut disk = Disk::new(&mut backend.io);
     match disk.read(&path) {
         Ok(bytes) => {
             let choice = Choice::from_text(std::str::from_utf8(&bytes?).ok()?);
@@ -98,10 +98,10 @@ fn recorded(be: &mut Backend, wal: &Path) -> Option<Choice> {
 }
 
 /// Writes the choice. The file is complete or does not exist.
-fn record(be: &mut Backend, wal: &Path, choice: &Choice) -> Result<(), EngineError> {
+fn record(backend: &mut Backend, wal: &Path, choice: &Choice) -> Result<(), EngineError> {
     let (temporary, path) = (wal.join(TEMPORARY), wal.join(FILE));
-    be.io.write_file(&temporary, choice.to_text().as_bytes())?;
-    let namespace = Disk::new(&mut be.io).namespace();
+    backend.io.write_file(&temporary, choice.to_text().as_bytes())?;
+    let namespace = Disk::new(&mut backend.io).namespace();
     namespace.rename(&temporary, &path)?;
     Ok(namespace.sync_dir(wal)?)
 }

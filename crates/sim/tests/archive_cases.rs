@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::sync::{Duration, Instant};
-use forebay_aio::{Aio, AioConfig, AlignedBuf, Backend, BackendType, Namespace, OpenOptions};
+use forebay_aio::{Aio, AioConfig, AlignedBuf, BackendType, IoBackend, Namespace, OpenOptions};
 use forebay_archive::modules::Basic;
 use forebay_archive::{Archiver, ArchiverConfig, Next};
 use forebay_format::SegmentSize;
@@ -51,15 +51,15 @@ fn stored(disk: &SimDisk, number: u64) -> Option<Vec<u8>> {
 struct Life {
     disk: SimDisk,
     aio: Arc<Aio>,
-    be: Backend,
+    backend: IoBackend,
 }
 
 impl Life {
     fn on(disk: &SimDisk) -> Life {
         let aio =
             disk.open(AioConfig { max_backends: 2, ..AioConfig::default() }, 1).expect("opened");
-        let be = aio.backend(BackendType::Standalone).expect("a backend");
-        Life { disk: disk.clone(), aio, be }
+        let backend = aio.backend(BackendType::Standalone).expect("a backend");
+        Life { disk: disk.clone(), aio, backend }
     }
 
     fn names(&self) -> Arc<dyn Namespace> {
@@ -70,11 +70,11 @@ impl Life {
     fn write(&mut self, path: &Path, bytes: &[u8]) {
         let file = self.names().open(path, &OpenOptions::READ_WRITE.create()).expect("opened");
         if !bytes.is_empty() {
-            self.be
+            self.backend
                 .write_all_at(&file, 0, &AlignedBuf::copy_of(bytes).expect("memory"))
                 .expect("written");
         }
-        self.be.fsync(&file).expect("synced");
+        self.backend.fsync(&file).expect("synced");
     }
 
     /// Archives until there is nothing to do, or nothing happens for some time.
@@ -84,7 +84,7 @@ impl Life {
         archiver.scan().expect("listed");
         let mut now = Instant::now() + Duration::from_secs(3600);
         for _ in 0..200 {
-            match archiver.step(&mut self.be, now).expect("no final failure") {
+            match archiver.step(&mut self.backend, now).expect("no final failure") {
                 Next::Rest(Some(time)) => now += time,
                 Next::Rest(None) => break,
                 Next::Worked | Next::Ended => {}
@@ -94,8 +94,8 @@ impl Life {
     }
 
     fn end(self) {
-        let Life { disk, aio, be } = self;
-        drop((be, aio));
+        let Life { disk, aio, backend } = self;
+        drop((backend, aio));
         disk.close();
     }
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, AlignedBuf, Backend, BackendType, OpenOptions};
+use forebay_aio::{Aio, AioConfig, AlignedBuf, BackendType, IoBackend, OpenOptions};
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::layout::LayoutKind;
 use forebay_archive::store::seal::Key;
@@ -65,7 +65,7 @@ fn wal() -> PathBuf {
 fn prepared() -> SimDisk {
     let disk = SimDisk::new("/sim", 1);
     let aio = disk.open(config(), 1).expect("opened");
-    let mut be = aio.backend(BackendType::Standalone).expect("a backend");
+    let mut backend = aio.backend(BackendType::Standalone).expect("a backend");
     for dir in ["/sim/data", "/sim/data/pg_wal", "/sim/archive"] {
         aio.namespace().mkdir(Path::new(dir)).expect("made");
     }
@@ -73,14 +73,15 @@ fn prepared() -> SimDisk {
         let path = wal().join(name(number).as_str());
         let file =
             aio.namespace().open(&path, &OpenOptions::READ_WRITE.create_new()).expect("made");
-        be.write_all_at(&file, 0, &AlignedBuf::copy_of(&segment(number)).expect("memory"))
+        backend
+            .write_all_at(&file, 0, &AlignedBuf::copy_of(&segment(number)).expect("memory"))
             .expect("written");
-        be.fsync(&file).expect("synced");
+        backend.fsync(&file).expect("synced");
     }
     for dir in ["/sim", "/sim/data", "/sim/data/pg_wal", "/sim/archive"] {
         aio.namespace().sync_dir(Path::new(dir)).expect("synced");
     }
-    drop(be);
+    drop(backend);
     disk.close();
     disk
 }
@@ -88,27 +89,27 @@ fn prepared() -> SimDisk {
 struct Life {
     disk: SimDisk,
     aio: Arc<Aio>,
-    be: Backend,
+    backend: IoBackend,
     repository: Repository,
 }
 
 impl Life {
     fn on(disk: SimDisk, options: &StoreOptions, seed: u64) -> Life {
         let aio = disk.open(config(), seed).expect("opened");
-        let be = aio.backend(BackendType::Standalone).expect("a backend");
+        let backend = aio.backend(BackendType::Standalone).expect("a backend");
         let repository = Repository::open(&aio, "/sim/archive", options.clone()).expect("opens");
-        Life { disk, aio, be, repository }
+        Life { disk, aio, backend, repository }
     }
 
     fn push(&mut self, number: u64) -> Result<(), ArchiveError> {
         let path = wal().join(name(number).as_str());
-        push::push(&self.aio, &mut self.be, &self.repository, &path, &SourceOptions::default())
+        push::push(&self.aio, &mut self.backend, &self.repository, &path, &SourceOptions::default())
             .map(drop)
     }
 
     fn fetch(&mut self, number: u64) -> Result<Option<Vec<u8>>, ArchiveError> {
         let mut bytes = Vec::new();
-        let found = self.repository.fetch(&mut self.be, &name(number), &mut |_, piece| {
+        let found = self.repository.fetch(&mut self.backend, &name(number), &mut |_, piece| {
             bytes.extend_from_slice(piece);
             Ok(())
         })?;
@@ -116,8 +117,8 @@ impl Life {
     }
 
     fn end(self) -> SimDisk {
-        let Life { disk, aio, be, repository } = self;
-        drop((be, repository, aio));
+        let Life { disk, aio, backend, repository } = self;
+        drop((backend, repository, aio));
         disk.close();
         disk
     }

@@ -41,9 +41,12 @@ impl Fixture {
         let pool = BufferPool::new(config, Arc::clone(&aio), smgr).expect("a pool");
         let fixture = Fixture { _dir: dir, aio, pool };
         fixture.pool.smgr().create(REL, Fork::Main, false).expect("a relation");
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         while fixture.pool.nblocks(REL, Fork::Main).expect("a size") < PAGES {
-            fixture.pool.extend(&mut be, REL, Fork::Main, 64, Strategy::Normal).expect("pages");
+            fixture
+                .pool
+                .extend(&mut backend, REL, Fork::Main, 64, Strategy::Normal)
+                .expect("pages");
         }
         fixture
     }
@@ -63,8 +66,8 @@ fn scattered(n: u64, half: u32) -> PageTag {
     tag(x % (PAGES / 2) + half * (PAGES / 2))
 }
 
-fn hit(fixture: &Fixture, be: &mut Backend, tag: PageTag) {
-    black_box(fixture.pool.read(be, tag, Strategy::Normal).expect("a page"));
+fn hit(fixture: &Fixture, backend: &mut Backend, tag: PageTag) {
+    black_box(fixture.pool.read(backend, tag, Strategy::Normal).expect("a page"));
 }
 
 /// Processor time of the calling thread: the cost, whatever else runs.
@@ -85,11 +88,11 @@ fn side_by_side(
     let start = Barrier::new(threads as usize);
     thread::scope(|scope| {
         let run = |half| {
-            let (mut be, start) = (fixture.backend(), &start);
+            let (mut backend, start) = (fixture.backend(), &start);
             scope.spawn(move || {
                 start.wait();
                 let begun = cost();
-                (0..each).for_each(|n| hit(fixture, &mut be, page(n, half)));
+                (0..each).for_each(|n| hit(fixture, &mut backend, page(n, half)));
                 cost() - begun
             })
         };
@@ -100,14 +103,14 @@ fn side_by_side(
 
 fn hits(c: &mut Criterion) {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let mut group = c.benchmark_group("hit");
-    group.bench_function("one page", |b| b.iter(|| hit(&fixture, &mut be, tag(7))));
+    group.bench_function("one page", |b| b.iter(|| hit(&fixture, &mut backend, tag(7))));
     let mut n = 0;
     group.bench_function("scattered pages", |b| {
         b.iter(|| {
             n += 1;
-            hit(&fixture, &mut be, scattered(n, 0));
+            hit(&fixture, &mut backend, scattered(n, 0));
         });
     });
     group.bench_function("one page, lookup without a backend", |b| {
@@ -115,7 +118,7 @@ fn hits(c: &mut Criterion) {
     });
     group.bench_function("one page, locked for reading", |b| {
         b.iter(|| {
-            let pin = fixture.pool.read(&mut be, tag(7), Strategy::Normal).expect("a page");
+            let pin = fixture.pool.read(&mut backend, tag(7), Strategy::Normal).expect("a page");
             black_box(pin.lock_shared().page().lsn())
         });
     });
@@ -146,7 +149,7 @@ fn hits(c: &mut Criterion) {
                 StreamSettings::new(16, 16),
             );
             let begun = Instant::now();
-            while let Some(pin) = stream.next(&mut be).expect("a page") {
+            while let Some(pin) = stream.next(&mut backend).expect("a page") {
                 black_box(pin.buffer());
             }
             begun.elapsed()
@@ -165,12 +168,13 @@ fn changes(c: &mut Criterion) {
                 let begun = Instant::now();
                 thread::scope(|scope| {
                     for _ in 0..threads {
-                        let mut be = fixture.backend();
+                        let mut backend = fixture.backend();
                         let pool = &fixture.pool;
                         scope.spawn(move || {
                             for n in 0..each {
-                                let pin =
-                                    pool.read(&mut be, tag(7), Strategy::Normal).expect("a page");
+                                let pin = pool
+                                    .read(&mut backend, tag(7), Strategy::Normal)
+                                    .expect("a page");
                                 let mut page = pin.lock_exclusive();
                                 page[100..800].fill(n as u8);
                                 page.mark_dirty();

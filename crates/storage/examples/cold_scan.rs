@@ -37,22 +37,22 @@ impl Bench {
         let config = PoolConfig { buffers, combine_limit: self.combine, ..PoolConfig::default() };
         let pool = BufferPool::new(config, Arc::clone(&self.aio), self.smgr())?;
         // Fault the memory in first, as in a server that has run for a while.
-        let mut be = Backend::new(self.aio.backend(BackendType::Standalone)?);
+        let mut backend = Backend::new(self.aio.backend(BackendType::Standalone)?);
         let warm = RelFileLocator::in_default(5, 1);
         pool.smgr().create(warm, Fork::Main, true)?;
         let mut made = pool.nblocks(warm, Fork::Main)? as usize;
         while made < buffers {
-            made += pool.extend(&mut be, warm, Fork::Main, 1024, Strategy::Normal)?.len();
+            made += pool.extend(&mut backend, warm, Fork::Main, 1024, Strategy::Normal)?.len();
         }
-        pool.drop_relation(&mut be, warm)?;
+        pool.drop_relation(&mut backend, warm)?;
         drop_kernel_cache(&self.dir)?;
-        Ok((pool, be))
+        Ok((pool, backend))
     }
 
     fn scan(
         &self,
         pool: &Arc<BufferPool>,
-        be: &mut Backend,
+        backend: &mut Backend,
         strategy: Strategy,
         dirty: bool,
     ) -> Result<(), Box<dyn Error>> {
@@ -68,7 +68,7 @@ impl Bench {
             StreamSettings::new(self.concurrency, self.combine),
         );
         let mut sum = 0u64;
-        while let Some(pin) = stream.next(be)? {
+        while let Some(pin) = stream.next(backend)? {
             if dirty {
                 pin.lock_exclusive().mark_dirty();
             } else {
@@ -80,7 +80,7 @@ impl Bench {
     }
 
     fn load(&self, blocks: u32) -> Result<(), Box<dyn Error>> {
-        let (pool, mut be) = self.pool(16_384)?;
+        let (pool, mut backend) = self.pool(16_384)?;
         if pool.smgr().exists(REL, Fork::Main)? {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl Bench {
         pool.smgr().create(REL, Fork::Main, false)?;
         let mut made = 0;
         while made < blocks {
-            for pin in pool.extend(&mut be, REL, Fork::Main, 64, Strategy::BulkWrite)? {
+            for pin in pool.extend(&mut backend, REL, Fork::Main, 64, Strategy::BulkWrite)? {
                 let mut page = pin.lock_exclusive();
                 PageMut(&mut page).init(0);
                 page[100..104].copy_from_slice(&pin.tag().block.to_le_bytes());
@@ -96,8 +96,8 @@ impl Bench {
                 made += 1;
             }
         }
-        pool.write_dirty(&mut be, WriteScope::All)?;
-        pool.sync_pending(&mut be)?;
+        pool.write_dirty(&mut backend, WriteScope::All)?;
+        pool.sync_pending(&mut backend)?;
         watch.report("load, write, sync", blocks);
         Ok(())
     }
@@ -125,26 +125,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let blocks = bench.smgr().nblocks(REL, Fork::Main)?;
 
     for (name, strategy) in [("scan, ring", Strategy::BulkRead), ("scan, pool", Strategy::Normal)] {
-        let (pool, mut be) = bench.pool(16_384)?;
+        let (pool, mut backend) = bench.pool(16_384)?;
         let watch = Watch::new();
-        bench.scan(&pool, &mut be, strategy, false)?;
+        bench.scan(&pool, &mut backend, strategy, false)?;
         watch.report(name, blocks);
     }
     for (name, mode) in
         [("prewarm read", PrewarmMode::Read), ("prewarm buffer", PrewarmMode::Buffer)]
     {
-        let (pool, mut be) = bench.pool(blocks as usize + 1000)?;
+        let (pool, mut backend) = bench.pool(blocks as usize + 1000)?;
         let watch = Watch::new();
-        pool.prewarm(&mut be, REL, Fork::Main, mode)?;
+        pool.prewarm(&mut backend, REL, Fork::Main, mode)?;
         watch.report(name, blocks);
         if mode == PrewarmMode::Buffer {
             let watch = Watch::new();
-            bench.scan(&pool, &mut be, Strategy::Normal, false)?;
+            bench.scan(&pool, &mut backend, Strategy::Normal, false)?;
             watch.report("scan, cached", blocks);
-            bench.scan(&pool, &mut be, Strategy::Normal, true)?;
+            bench.scan(&pool, &mut backend, Strategy::Normal, true)?;
             let watch = Watch::new();
-            let written = pool.write_dirty(&mut be, WriteScope::All)?;
-            pool.sync_pending(&mut be)?;
+            let written = pool.write_dirty(&mut backend, WriteScope::All)?;
+            pool.sync_pending(&mut backend)?;
             watch.report("checkpoint", blocks);
             println!("{} pages in {} writes", written.buffers, written.writes);
         }

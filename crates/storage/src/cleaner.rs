@@ -102,7 +102,7 @@ impl Cleaner {
     pub fn step(
         &mut self,
         pool: &BufferPool,
-        be: &mut Backend,
+        backend: &mut Backend,
         options: &CleanerOptions,
     ) -> Result<CleanReport, StorageError> {
         let idle = self.catch_up(pool);
@@ -113,8 +113,8 @@ impl Cleaner {
             pool,
             WriteOptions { flush_after: options.flush_after, ..WriteOptions::cleaning(pool) },
         );
-        let looked = self.look_ahead(pool, be, options, &mut stream);
-        let drained = stream.drain(be);
+        let looked = self.look_ahead(pool, backend, options, &mut stream);
+        let drained = stream.drain(backend);
         let cleaned = stream.report().buffers;
         let limited = matches!(looked, Ok(true));
         pool.counters.cleaned.add(cleaned);
@@ -131,7 +131,7 @@ impl Cleaner {
     fn look_ahead(
         &mut self,
         pool: &BufferPool,
-        be: &mut Backend,
+        backend: &mut Backend,
         options: &CleanerOptions,
         stream: &mut WriteStream<'_>,
     ) -> Result<bool, StorageError> {
@@ -148,7 +148,7 @@ impl Cleaner {
                     if taken == options.max_pages {
                         return Ok(true);
                     }
-                    stream.push_buffer(be, desc.tag(), at)?;
+                    stream.push_buffer(backend, desc.tag(), at)?;
                     taken += 1;
                 }
                 self.ahead += 1.0;

@@ -64,14 +64,14 @@ impl BufferPool {
     /// no such buffer.
     pub fn evict_buffer(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         buf: u32,
     ) -> Result<Option<Evicted>, StorageError> {
         if buf as usize >= self.core.descs.len() {
             return Ok(None);
         }
         match self.reach(buf) {
-            Reach::Pinned => self.evict_pinned(be, buf).map(Some),
+            Reach::Pinned => self.evict_pinned(backend, buf).map(Some),
             Reach::Free | Reach::InUse => Ok(Some(Evicted::default())),
         }
     }
@@ -80,21 +80,21 @@ impl BufferPool {
     /// together.
     pub fn evict_relation(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         rel: RelFileLocator,
     ) -> Result<EvictReport, StorageError> {
-        self.evict_pages(be, WriteScope::Relation(rel), |tag| tag.rel == rel)
+        self.evict_pages(backend, WriteScope::Relation(rel), |tag| tag.rel == rel)
     }
 
     /// Evicts all unused buffers. Dirty pages are written first, together.
-    pub fn evict_unused(&self, be: &mut Backend) -> Result<EvictReport, StorageError> {
-        self.evict_pages(be, WriteScope::All, |_| true)
+    pub fn evict_unused(&self, backend: &mut Backend) -> Result<EvictReport, StorageError> {
+        self.evict_pages(backend, WriteScope::All, |_| true)
     }
 
     /// Writes all dirty pages and evicts all pages, for tests and measurements. Returns how many
     /// pages stay because they are in use.
-    pub fn evict_all(&self, be: &mut Backend) -> Result<usize, StorageError> {
-        self.write_dirty(be, WriteScope::All)?;
+    pub fn evict_all(&self, backend: &mut Backend) -> Result<usize, StorageError> {
+        self.write_dirty(backend, WriteScope::All)?;
         let mut kept = 0;
         for (buf, desc) in self.core.descs.iter().enumerate() {
             if desc.pin_if(0) {
@@ -107,11 +107,11 @@ impl BufferPool {
 
     fn evict_pages(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         scope: WriteScope,
         wanted: impl Fn(&PageTag) -> bool,
     ) -> Result<EvictReport, StorageError> {
-        let flushed = self.write_dirty(be, scope)?.buffers as u32;
+        let flushed = self.write_dirty(backend, scope)?.buffers as u32;
         let mut report = EvictReport { flushed, ..EvictReport::default() };
         for buf in 0..self.core.descs.len() as u32 {
             let desc = self.desc(buf);
@@ -124,7 +124,7 @@ impl BufferPool {
                 Reach::InUse => report.skipped += 1,
                 Reach::Pinned if !wanted(&desc.tag()) => self.core.unpin(buf),
                 Reach::Pinned => {
-                    let done = self.evict_pinned(be, buf)?;
+                    let done = self.evict_pinned(backend, buf)?;
                     report.flushed += u32::from(done.flushed);
                     report.evicted += u32::from(done.evicted);
                     report.skipped += u32::from(!done.evicted);
@@ -148,9 +148,9 @@ impl BufferPool {
     }
 
     /// Evicts a buffer that the caller has pinned, and releases the pin.
-    fn evict_pinned(&self, be: &mut Backend, buf: u32) -> Result<Evicted, StorageError> {
+    fn evict_pinned(&self, backend: &mut Backend, buf: u32) -> Result<Evicted, StorageError> {
         let dirty = self.desc(buf).load() & DIRTY != 0;
-        match self.clean_and_evict(&mut be.io, buf, IoContext::Normal)? {
+        match self.clean_and_evict(&mut backend.io, buf, IoContext::Normal)? {
             Claim::Evicted | Claim::Empty => {
                 self.core.unpin(buf);
                 Ok(Evicted { evicted: true, flushed: dirty })

@@ -54,26 +54,30 @@ impl TempRelations {
 
     /// Creates the main fork of a relation. Files that an earlier session of the same number left
     /// behind are removed.
-    pub fn create(&self, be: &mut Backend, rel: RelFileLocator) -> Result<(), StorageError> {
+    pub fn create(&self, backend: &mut Backend, rel: RelFileLocator) -> Result<(), StorageError> {
         let new = self.relations.lock().insert(rel);
         if new {
-            self.pool.drop_relation(be, rel)?;
+            self.pool.drop_relation(backend, rel)?;
         }
         self.pool.smgr.create(rel, Fork::Main, false)
     }
 
     /// Removes a relation with all its forks. The caller holds no pin on it.
-    pub fn drop_relation(&self, be: &mut Backend, rel: RelFileLocator) -> Result<(), StorageError> {
-        self.pool.drop_relation(be, rel)?;
+    pub fn drop_relation(
+        &self,
+        backend: &mut Backend,
+        rel: RelFileLocator,
+    ) -> Result<(), StorageError> {
+        self.pool.drop_relation(backend, rel)?;
         self.relations.lock().remove(&rel);
         Ok(())
     }
 
     /// Removes all relations, as the session ends. Continues after an error, and returns the first.
-    pub fn clear(&self, be: &mut Backend) -> Result<(), StorageError> {
+    pub fn clear(&self, backend: &mut Backend) -> Result<(), StorageError> {
         let mut result = Ok(());
         for rel in self.relations() {
-            result = result.and(self.drop_relation(be, rel));
+            result = result.and(self.drop_relation(backend, rel));
         }
         result
     }

@@ -54,16 +54,16 @@ impl BufferPool {
     /// [`Self::sync_pending`] makes them durable.
     pub fn write_dirty(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         scope: WriteScope,
     ) -> Result<WriteReport, StorageError> {
-        self.write_paced(be, scope, WriteOptions::checkpoint(self), &mut FullSpeed)
+        self.write_paced(backend, scope, WriteOptions::checkpoint(self), &mut FullSpeed)
     }
 
     /// As [`Self::write_dirty`], but `pace` may pause the pass between any two writes.
     pub fn write_paced(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         scope: WriteScope,
         options: WriteOptions,
         pace: &mut dyn Pace,
@@ -72,19 +72,20 @@ impl BufferPool {
         let mut stream = WriteStream::new(self, options);
         let mut done = 0;
         while let Some(run) = next_run(&pages[done..], stream.combine()) {
-            let pushed = run.iter().try_for_each(|&(tag, buf)| stream.push_buffer(be, tag, buf));
+            let pushed =
+                run.iter().try_for_each(|&(tag, buf)| stream.push_buffer(backend, tag, buf));
             if let Err(error) = pushed {
-                return stream.abandon(be, error);
+                return stream.abandon(backend, error);
             }
             while stream.next_written().is_some() {}
             done += run.len();
             if done < pages.len() && pace.is_ahead(done, pages.len()) {
                 // No page stays locked during the pause.
-                stream.drain(be)?;
+                stream.drain(backend)?;
                 pace.rest(done, pages.len());
             }
         }
-        stream.finish(be)
+        stream.finish(backend)
     }
 
     /// Lists the dirty pages of the scope with their buffers, by file and block. It takes no pins,

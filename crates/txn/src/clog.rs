@@ -90,7 +90,7 @@ impl Clog {
 
     /// The outcome of a transaction. One that is not in the running set and has not committed here
     /// has aborted.
-    pub fn status(&self, io: &mut aio::Backend, xid: Xid) -> Result<Outcome, TxnError> {
+    pub fn status(&self, io: &mut aio::IoBackend, xid: Xid) -> Result<Outcome, TxnError> {
         if xid < FIRST_NORMAL_XID {
             let permanent = xid == BOOTSTRAP_XID || xid == FROZEN_XID;
             return Ok(if permanent { Outcome::Committed } else { Outcome::Aborted });
@@ -101,14 +101,14 @@ impl Clog {
     }
 
     /// Sets the outcome of a transaction. For a commit, its record must be durable.
-    pub fn set(&self, io: &mut aio::Backend, xid: Xid, outcome: Outcome) -> Result<(), TxnError> {
+    pub fn set(&self, io: &mut aio::IoBackend, xid: Xid, outcome: Outcome) -> Result<(), TxnError> {
         self.prepare(io, xid)?.set(outcome);
         Ok(())
     }
 
     /// Notes that a transaction has aborted. Nothing is lost if its page cannot be read: a
     /// transaction that neither runs nor has committed has aborted.
-    pub fn set_aborted(&self, io: &mut aio::Backend, xid: Xid) {
+    pub fn set_aborted(&self, io: &mut aio::IoBackend, xid: Xid) {
         if let Err(error) = self.set(io, xid, Outcome::Aborted) {
             tracing::debug!("transaction {xid} is not noted as aborted: {error}");
         }
@@ -116,7 +116,7 @@ impl Clog {
 
     /// Does everything that can fail before an outcome is set. A commit does this before it inserts
     /// its record: once that is durable, the commit must not fail.
-    pub fn prepare(&self, io: &mut aio::Backend, xid: Xid) -> Result<Prepared<'_>, TxnError> {
+    pub fn prepare(&self, io: &mut aio::IoBackend, xid: Xid) -> Result<Prepared<'_>, TxnError> {
         debug_assert!(xid >= FIRST_NORMAL_XID);
         let mut cache = self.cache.lock();
         self.load(&mut cache, io, slru::xact_page(xid))?.pins += 1;
@@ -124,7 +124,7 @@ impl Clog {
     }
 
     /// Adds the page of `xid`, and logs that, if `xid` is the first on it.
-    pub fn extend(&self, io: &mut aio::Backend, wal: &Wal, xid: Xid) -> Result<(), TxnError> {
+    pub fn extend(&self, io: &mut aio::IoBackend, wal: &Wal, xid: Xid) -> Result<(), TxnError> {
         // Ids below 3 are never assigned: id 3 is the first on its page.
         if !xid.is_multiple_of(slru::XACTS_PER_PAGE) && xid != FIRST_NORMAL_XID {
             return Ok(());
@@ -148,7 +148,7 @@ impl Clog {
 
     /// Clears the outcomes of `next` and later ids on its page: they were assigned before a crash,
     /// and nothing of them reached the WAL. Called at the end of recovery.
-    pub fn trim(&self, io: &mut aio::Backend, next: FullXid) -> Result<(), TxnError> {
+    pub fn trim(&self, io: &mut aio::IoBackend, next: FullXid) -> Result<(), TxnError> {
         let next = next.xid();
         if next.is_multiple_of(slru::XACTS_PER_PAGE) {
             return Ok(());
@@ -172,7 +172,7 @@ impl Clog {
 
     /// Writes all changed pages and makes them durable. Returns their number. After an error the
     /// next flush writes them again, unless a sync has failed: then the engine must stop.
-    pub fn flush(&self, io: &mut aio::Backend) -> Result<u64, TxnError> {
+    pub fn flush(&self, io: &mut aio::IoBackend) -> Result<u64, TxnError> {
         self.flush_behind(io, |_| Ok::<(), TxnError>(()))
     }
 
@@ -180,8 +180,8 @@ impl Clog {
     /// `before` makes the WAL of all commits in the pages durable, also of those that did not wait.
     pub fn flush_behind<E: From<TxnError>>(
         &self,
-        io: &mut aio::Backend,
-        before: impl FnOnce(&mut aio::Backend) -> Result<(), E>,
+        io: &mut aio::IoBackend,
+        before: impl FnOnce(&mut aio::IoBackend) -> Result<(), E>,
     ) -> Result<u64, E> {
         let mut new_names = self.flushing.lock();
         forebay_aio::planted_bug!(io.aio(), ClogNotWritten, return Ok(0));
@@ -203,7 +203,7 @@ impl Clog {
 
     fn write_out(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         pages: &[(i64, AlignedBuf)],
         new_names: &mut bool,
     ) -> Result<(), TxnError> {
@@ -233,7 +233,7 @@ impl Clog {
     fn load<'a>(
         &self,
         cache: &'a mut Cache,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         page: i64,
     ) -> Result<&'a mut Slot, TxnError> {
         cache.tick += 1;
@@ -248,7 +248,7 @@ impl Clog {
         Ok(slot)
     }
 
-    fn read(&self, io: &mut aio::Backend, page: i64) -> Result<Box<PageBytes>, TxnError> {
+    fn read(&self, io: &mut aio::IoBackend, page: i64) -> Result<Box<PageBytes>, TxnError> {
         let path = self.segment_path(page);
         let recovering = self.recovering.load(Ordering::SeqCst);
         let file = match self.aio.namespace().open(&path, &OpenOptions::READ) {
@@ -325,7 +325,7 @@ fn make_room(cache: &mut Cache) {
     }
 }
 
-fn sync_segment(io: &mut aio::Backend, file: &aio::File) -> Result<(), AioError> {
+fn sync_segment(io: &mut aio::IoBackend, file: &aio::File) -> Result<(), AioError> {
     forebay_aio::planted_bug!(io.aio(), ClogNotSynced, return Ok(()));
     io.fsync(file)
 }

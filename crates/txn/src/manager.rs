@@ -118,7 +118,7 @@ impl XactManager {
     }
 
     /// The id of a transaction that is about to write. Assigned at the first call.
-    pub fn assign(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Xid, TxnError> {
+    pub fn assign(&self, io: &mut aio::IoBackend, tx: &mut Transaction) -> Result<Xid, TxnError> {
         if let Some(xid) = tx.xid() {
             return Ok(xid);
         }
@@ -144,7 +144,7 @@ impl XactManager {
 
     /// Aborts every running transaction in place of its session, which must not be able to do
     /// anything any more. Returns the files to be removed. Their pages may still be in use.
-    pub fn abort_all(&self, io: &mut aio::Backend) -> Result<Vec<RelFileLocator>, TxnError> {
+    pub fn abort_all(&self, io: &mut aio::IoBackend) -> Result<Vec<RelFileLocator>, TxnError> {
         let mut files = Vec::new();
         for xid in self.procs.all() {
             let drop = self.created.lock().remove(&xid).unwrap_or_default();
@@ -164,7 +164,7 @@ impl XactManager {
     /// Commits with the default options: waits until the commit is durable.
     pub fn commit(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         tx: &mut Transaction,
     ) -> Result<Finished, TxnError> {
         self.commit_with(io, tx, &CommitOptions::default())
@@ -179,7 +179,7 @@ impl XactManager {
     /// stays in the running set, and the engine must stop, as the log's error demands anyway.
     pub fn commit_with(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         tx: &mut Transaction,
         options: &CommitOptions,
     ) -> Result<Finished, TxnError> {
@@ -221,7 +221,11 @@ impl XactManager {
     /// Aborts. Does not wait for its record, since a transaction without a commit record counts as
     /// aborted. If files are to be removed it does wait: redo of changes to them must find out why
     /// they are gone.
-    pub fn abort(&self, io: &mut aio::Backend, tx: &mut Transaction) -> Result<Finished, TxnError> {
+    pub fn abort(
+        &self,
+        io: &mut aio::IoBackend,
+        tx: &mut Transaction,
+    ) -> Result<Finished, TxnError> {
         let drop = tx.drops_at(false);
         let xid = tx.xid;
         *tx = Transaction::new();
@@ -242,7 +246,7 @@ impl XactManager {
     /// Inserts a commit or abort record.
     fn log_end(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         kind: u8,
         xid: Xid,
         drop: &[RelFileLocator],

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use forebay_aio::{AioError, AlignedBuf, Backend, File, Namespace, OpenOptions};
+use forebay_aio::{AioError, AlignedBuf, File, IoBackend, Namespace, OpenOptions};
 
 use crate::error::TxnError;
 
@@ -25,7 +25,7 @@ impl ReadBack {
     ///
     /// # Errors
     /// The disk has something else, or could not be read twice in a row.
-    pub fn verify(&self, io: &mut Backend, offset: u64, written: &[u8]) -> Result<(), TxnError> {
+    pub fn verify(&self, io: &mut IoBackend, offset: u64, written: &[u8]) -> Result<(), TxnError> {
         let Some(file) = &self.0 else { return Ok(()) };
         forebay_aio::planted_bug!(io.aio(), ReadBackSkipsClogAndControl, return Ok(()));
         let mut found = AlignedBuf::zeroed(written.len())?;

@@ -9,7 +9,7 @@
 //! The file gets its name when it is complete and durable. A file that has the name before can only
 //! be left from an attempt that was not acknowledged.
 
-use forebay_aio::{Aio, AioError, AlignedBuf, Backend, File, OpenOptions, sync::Arc};
+use forebay_aio::{Aio, AioError, AlignedBuf, File, IoBackend, OpenOptions, sync::Arc};
 use forebay_format::{SegmentSize, timeline::TimelineHistory};
 
 use std::path::Path;
@@ -24,7 +24,7 @@ const CHUNK: usize = 1 << 20;
 /// start of a segment. The segment is durable on return, and the log can be started there.
 pub fn begin_timeline(
     aio: &Arc<Aio>,
-    io: &mut Backend,
+    io: &mut IoBackend,
     dir: &Path,
     size: SegmentSize,
     history: &TimelineHistory,
@@ -65,7 +65,7 @@ pub fn begin_timeline(
 /// Makes a segment with the first `keep` bytes of `from` and zeros behind them, and syncs it.
 fn copy_prefix(
     aio: &Arc<Aio>,
-    io: &mut Backend,
+    io: &mut IoBackend,
     from: &File,
     to: &Path,
     size: SegmentSize,

@@ -1,6 +1,6 @@
 //! The log's part in a checkpoint: moving the redo pointer, and removing the segments before it.
 
-use forebay_aio::{Backend, sync::atomic::Ordering};
+use forebay_aio::{IoBackend, sync::atomic::Ordering};
 use forebay_format::{
     Lsn,
     wal::{Rmgr, xlog::CHECKPOINT_REDO},
@@ -30,7 +30,7 @@ impl Wal {
     /// with the new one.
     pub fn begin_checkpoint(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         kind: CheckpointKind,
     ) -> Result<Lsn, WalError> {
         match kind {

@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use forebay_aio::{
-    AioError, Backend, Errno, File, Io, IoContext, IoObject, IoOp, Target,
+    AioError, Errno, File, Io, IoBackend, IoContext, IoObject, IoOp, Target,
     sync::{Arc, Condvar, Duration, Instant, Mutex, atomic::Ordering, thread},
 };
 use forebay_format::Lsn;
@@ -51,7 +51,7 @@ impl Drop for UnfinishedIo<'_> {
 
 impl Wal {
     /// Returns once everything before `upto` is durable. Concurrent callers share writes and syncs.
-    pub fn flush(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalError> {
+    pub fn flush(&self, io: &mut IoBackend, upto: Lsn) -> Result<(), WalError> {
         self.check()?;
         if self.flushed_lsn() >= upto {
             return Ok(());
@@ -65,7 +65,7 @@ impl Wal {
     /// once if everything before `upto` is durable already.
     pub fn flush_after(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         upto: Lsn,
         delay: Duration,
     ) -> Result<(), WalError> {
@@ -83,12 +83,12 @@ impl Wal {
 
     /// Makes all asynchronous commits so far durable. Must be called before the outcome of one is
     /// written to the files of pg_xact.
-    pub fn flush_async_commits(&self, io: &mut Backend) -> Result<(), WalError> {
+    pub fn flush_async_commits(&self, io: &mut IoBackend) -> Result<(), WalError> {
         self.flush(io, Lsn(self.async_commits_end.load(Ordering::Acquire)))
     }
 
     /// Flushes everything inserted so far, and returns its end.
-    pub fn flush_all(&self, io: &mut Backend) -> Result<Lsn, WalError> {
+    pub fn flush_all(&self, io: &mut IoBackend) -> Result<Lsn, WalError> {
         let end = self.end_lsn();
         self.flush(io, end)?;
         Ok(end)
@@ -96,7 +96,7 @@ impl Wal {
 
     /// One round of a WAL writer that also prepares segments. Flushes full blocks. Returns whether
     /// there was anything to do.
-    pub fn step(&self, io: &mut Backend) -> Result<bool, WalError> {
+    pub fn step(&self, io: &mut IoBackend) -> Result<bool, WalError> {
         let mut pace = WriterPace { delay: Duration::ZERO, flush_after: 0, last_flush: None };
         let flushes = self.write_behind(io, &mut pace)?;
         // Segments come last, because the disk may have no room for them.
@@ -105,7 +105,11 @@ impl Wal {
 
     /// One round of a WAL writer that leaves segments to another thread. Flushes full blocks, or if
     /// those are flushed, asynchronous commits. Returns whether it flushed.
-    pub fn write_behind(&self, io: &mut Backend, pace: &mut WriterPace) -> Result<bool, WalError> {
+    pub fn write_behind(
+        &self,
+        io: &mut IoBackend,
+        pace: &mut WriterPace,
+    ) -> Result<bool, WalError> {
         self.check()?;
         let flushed = self.flushed_lsn();
         let full = self.end_lsn().page_start();
@@ -157,7 +161,7 @@ impl Wal {
 
     /// Returns once `goal` is reached: does what the pipeline asks for, or waits for other threads
     /// to do it. Everything before the goal must have been copied.
-    pub(crate) fn reach(&self, io: &mut Backend, goal: Goal) -> Result<(), WalError> {
+    pub(crate) fn reach(&self, io: &mut IoBackend, goal: Goal) -> Result<(), WalError> {
         let mut step = self.pipeline.step(goal, || self.copied());
         loop {
             step = match step {
@@ -203,7 +207,7 @@ impl Wal {
     /// write for each block. An error ends the log.
     ///
     /// [`WalConfig::gather`]: crate::WalConfig::gather
-    fn write(&self, io: &mut Backend, claim: &Claim) -> Result<(), WalError> {
+    fn write(&self, io: &mut IoBackend, claim: &Claim) -> Result<(), WalError> {
         let size = self.config.segment_size;
         let unfinished = UnfinishedIo(self, claim.from);
         let file = self.segment_file(size.number(claim.from))?;
@@ -250,7 +254,7 @@ impl Wal {
     /// through the kernel's cache (see [`pipeline`](crate::pipeline)). An error names its block.
     fn write_blocks(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         file: &File,
         claim: &Claim,
     ) -> Result<(), (Lsn, AioError)> {
@@ -282,7 +286,7 @@ impl Wal {
 
     /// Makes everything before `upto` durable by a sync of one segment. It must be written, and
     /// earlier segments durable. An error ends the log.
-    fn sync(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalError> {
+    fn sync(&self, io: &mut IoBackend, upto: Lsn) -> Result<(), WalError> {
         forebay_aio::planted_bug!(io.aio(), WalFlushNotSynced, return Ok(()));
         let unfinished = UnfinishedIo(self, Lsn(upto.0 - 1));
         let file = self.segment_file(self.config.segment_size.number_before(upto))?;

@@ -16,7 +16,7 @@
 //! reports what it has copied, so that no two inserters wait for each other.
 
 use forebay_aio::{
-    AioError, Backend, Errno,
+    AioError, Errno, IoBackend,
     sync::{Arc, atomic::Ordering},
 };
 use forebay_format::{
@@ -87,7 +87,7 @@ impl Wal {
     ///
     /// Decides which pages get a full-page image, by each page's LSN and the redo pointer. A caller
     /// that changes pages in a critical section calls [`Wal::ensure_room`] before it.
-    pub fn insert(&self, io: &mut Backend, record: &Record<'_>) -> Result<Inserted, WalError> {
+    pub fn insert(&self, io: &mut IoBackend, record: &Record<'_>) -> Result<Inserted, WalError> {
         loop {
             let mut assembled = assemble(record, self.image_policy())?;
             if let Some(inserted) = self.insert_assembled(io, &mut assembled)? {
@@ -101,19 +101,23 @@ impl Wal {
     ///
     /// When the disk is full, a segment's worth of the log is therefore still free. It serves to
     /// end transactions, and to free space; see [`Wal::ensure_room_to_free_space`].
-    pub fn ensure_room(&self, io: &mut Backend, bytes: u64) -> Result<(), WalError> {
+    pub fn ensure_room(&self, io: &mut IoBackend, bytes: u64) -> Result<(), WalError> {
         self.ensure_room_beside(io, bytes, self.config.segment_size.bytes())
     }
 
     /// Like [`Wal::ensure_room`], for changes that free space, such as dropping a table: these may
     /// use three quarters of the segment that is kept free.
-    pub fn ensure_room_to_free_space(&self, io: &mut Backend, bytes: u64) -> Result<(), WalError> {
+    pub fn ensure_room_to_free_space(
+        &self,
+        io: &mut IoBackend,
+        bytes: u64,
+    ) -> Result<(), WalError> {
         self.ensure_room_beside(io, bytes, self.config.segment_size.bytes() / 4)
     }
 
     fn ensure_room_beside(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         bytes: u64,
         others: u64,
     ) -> Result<(), WalError> {
@@ -136,7 +140,7 @@ impl Wal {
     /// Inserts an assembled record. Returns `None` if it must be assembled again.
     fn insert_assembled(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         assembled: &mut Assembled<'_>,
     ) -> Result<Option<Inserted>, WalError> {
         loop {
@@ -163,7 +167,7 @@ impl Wal {
     /// made and while the record is copied.
     pub(crate) fn insert_alone(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         assembled: &mut Assembled<'_>,
         at_start: impl Fn(Lsn),
     ) -> Result<Inserted, WalError> {
@@ -189,7 +193,7 @@ impl Wal {
     /// page headers. The slots are closed only for the reservation.
     pub(crate) fn insert_switch(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         assembled: &mut Assembled<'_>,
     ) -> Result<Switched, WalError> {
         let size = self.config.segment_size;
@@ -223,7 +227,7 @@ impl Wal {
     /// Fills the bytes from `from` to `upto` with zeros. They were reserved with the record before.
     fn fill_with_zeros(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         slot: &InsertSlot<'_>,
         from: Lsn,
         upto: Lsn,
@@ -276,7 +280,7 @@ impl Wal {
     /// Completes a record and copies it to the bytes that were reserved for it.
     fn fill(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         slot: &InsertSlot<'_>,
         reserved: Reservation,
         assembled: &mut Assembled<'_>,
@@ -294,7 +298,7 @@ impl Wal {
     /// Copies a record of `len` bytes to the buffers. Fails only if the log has ended.
     fn copy<'p>(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         slot: &InsertSlot<'_>,
         reserved: Reservation,
         len: u64,
@@ -362,7 +366,7 @@ impl Wal {
     /// be. `pos` is the byte position up to which the caller has copied.
     fn make_space(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         slot: &InsertSlot<'_>,
         at: Lsn,
         pos: u64,

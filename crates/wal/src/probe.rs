@@ -15,7 +15,7 @@ use std::path::Path;
 
 use forebay_aio::sync::{Arc, Duration, Instant};
 use forebay_aio::{
-    Aio, AioError, AlignedBuf, Backend, File, Io, IoMemory, OpenOptions, Region, Target,
+    Aio, AioError, AlignedBuf, File, Io, IoBackend, IoMemory, OpenOptions, Region, Target,
 };
 
 use crate::config::SyncMethod;
@@ -82,7 +82,7 @@ pub struct Choice {
 /// If the file cannot be made, or no method works.
 pub fn probe(
     aio: &Arc<Aio>,
-    io: &mut Backend,
+    io: &mut IoBackend,
     dir: &Path,
     direct: bool,
 ) -> Result<Choice, AioError> {
@@ -103,7 +103,7 @@ pub fn probe(
 /// Measures each method. Also returns the first failure, if there was one.
 fn measure(
     aio: &Arc<Aio>,
-    io: &mut Backend,
+    io: &mut IoBackend,
     path: &Path,
     direct: bool,
 ) -> Result<(Vec<Measured>, Option<AioError>), AioError> {
@@ -123,7 +123,7 @@ fn measure(
 
 /// Makes the file, durable and without holes. Returns blocks to write to it, which are not zeros,
 /// because some disks handle zeros faster.
-fn prepare_file(aio: &Arc<Aio>, io: &mut Backend, path: &Path) -> Result<Arc<Region>, AioError> {
+fn prepare_file(aio: &Arc<Aio>, io: &mut IoBackend, path: &Path) -> Result<Arc<Region>, AioError> {
     let file = aio.namespace().open(path, &OpenOptions::READ_WRITE.create().truncate())?;
     let mut blocks = AlignedBuf::zeroed(BLOCKS as usize * BLOCK)?;
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -163,7 +163,7 @@ impl Trial {
     fn turn(
         &mut self,
         aio: &Arc<Aio>,
-        io: &mut Backend,
+        io: &mut IoBackend,
         path: &Path,
         direct: bool,
         memory: &Arc<Region>,
@@ -193,7 +193,7 @@ impl Trial {
 
 /// Makes `depth` blocks durable. No write is in flight when it returns.
 fn round(
-    io: &mut Backend,
+    io: &mut IoBackend,
     file: &File,
     method: SyncMethod,
     number: u64,

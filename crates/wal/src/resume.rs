@@ -20,7 +20,7 @@
 //! names the incomplete record. A reader that finds the flag drops the incomplete record.
 
 use forebay_aio::{
-    Aio, AioError, AlignedBuf, Backend, File,
+    Aio, AioError, AlignedBuf, File, IoBackend,
     sync::{
         Arc, SystemTime, UNIX_EPOCH,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -60,7 +60,7 @@ impl Wal {
     /// segment if it does not exist.
     pub fn start(
         aio: Arc<Aio>,
-        io: &mut Backend,
+        io: &mut IoBackend,
         config: WalConfig,
         resume: Resume,
     ) -> Result<Wal, WalError> {
@@ -144,7 +144,7 @@ fn pipeline_rules(config: &WalConfig) -> PipelineRules {
 }
 
 /// Inserts the record that tells later readers to skip the incomplete record.
-fn overwrite(wal: &Wal, io: &mut Backend, aborted: AbortedRecord) -> Result<(), WalError> {
+fn overwrite(wal: &Wal, io: &mut IoBackend, aborted: AbortedRecord) -> Result<(), WalError> {
     let now =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
     let mut main = [0; 16];
@@ -159,7 +159,7 @@ fn overwrite(wal: &Wal, io: &mut Backend, aborted: AbortedRecord) -> Result<(), 
 
 /// Clears what a crash left on disk behind the end of the log.
 struct TailCleaner<'a> {
-    io: &'a mut Backend,
+    io: &'a mut IoBackend,
     segments: &'a Segments,
     config: &'a WalConfig,
 }

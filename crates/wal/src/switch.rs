@@ -12,7 +12,7 @@
 //! the record. They are zeros because those compress well in the archive; a recycled segment would
 //! otherwise have old pages there.
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_format::{
     Lsn,
     wal::{Rmgr, xlog::SWITCH},
@@ -28,7 +28,7 @@ use crate::{
 impl Wal {
     /// Switches to the next segment, and makes the current one durable. Returns the end of the
     /// switch record. If the current segment has no records, does nothing and returns its start.
-    pub fn switch_segment(&self, io: &mut Backend) -> Result<Lsn, WalError> {
+    pub fn switch_segment(&self, io: &mut IoBackend) -> Result<Lsn, WalError> {
         let record = Record { rmgr: Rmgr::XLOG, info: SWITCH, xid: 0, main: &[], blocks: &[] };
         let mut assembled = assemble(&record, self.image_policy())?;
         match self.insert_switch(io, &mut assembled)? {

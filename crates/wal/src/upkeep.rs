@@ -1,7 +1,7 @@
 //! Maintenance of segments: preparing them ahead of need, archiving, counters.
 
 use forebay_aio::{
-    Backend,
+    IoBackend,
     sync::{Arc, Duration},
 };
 
@@ -14,7 +14,7 @@ use crate::{
 impl Wal {
     /// Makes the segments that the log will need next. Returns whether there was anything to do. If
     /// it fails for lack of room, no harm is done yet: inserters that need a segment make it.
-    pub fn prepare_segments(&self, io: &mut Backend) -> Result<bool, WalError> {
+    pub fn prepare_segments(&self, io: &mut IoBackend) -> Result<bool, WalError> {
         self.check()?;
         self.segments.prepare(io).map_err(|e| self.note(e))
     }

@@ -1,7 +1,7 @@
 //! The log: its parts, its positions, and its end after a failure.
 
 use forebay_aio::{
-    Backend,
+    IoBackend,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -150,7 +150,7 @@ impl Wal {
     }
 
     /// Makes sure that a segment exists.
-    pub(crate) fn ensure_segment(&self, io: &mut Backend, number: u64) -> Result<(), WalError> {
+    pub(crate) fn ensure_segment(&self, io: &mut IoBackend, number: u64) -> Result<(), WalError> {
         self.segments.ensure(io, number).map_err(|e| self.note(e))
     }
 }

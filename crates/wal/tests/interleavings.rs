@@ -23,7 +23,7 @@ use forebay_aio::execute::{Executor, PosixExecutor, Request};
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use forebay_aio::sync::{Arc, thread};
 use forebay_aio::{
-    Aio, AioConfig, Backend, BackendType, Errno, MethodKind, OpKind, PosixNamespace,
+    Aio, AioConfig, BackendType, Errno, IoBackend, MethodKind, OpKind, PosixNamespace,
 };
 use forebay_format::wal::{
     PageHeader, Rmgr,
@@ -213,12 +213,12 @@ impl Fixture {
         Arc::new(Fixture { dir, aio, disk, wal })
     }
 
-    fn io(&self) -> Backend {
+    fn io(&self) -> IoBackend {
         self.aio.backend(BackendType::Client).expect("backend")
     }
 
     /// Inserts and flushes a record, and checks that it is durable.
-    fn commit(&self, io: &mut Backend, main: &[u8]) -> Inserted {
+    fn commit(&self, io: &mut IoBackend, main: &[u8]) -> Inserted {
         let at = self.wal.insert(io, &plain(main)).expect("insert");
         self.wal.flush(io, at.end).expect("flush");
         assert!(self.wal.flushed_lsn() >= at.end);
@@ -241,7 +241,7 @@ impl Fixture {
     }
 
     /// Reads the log back, and checks that it has exactly the expected records.
-    fn read(&self, io: &mut Backend, expected: &[Inserted]) -> Vec<WalRecord> {
+    fn read(&self, io: &mut IoBackend, expected: &[Inserted]) -> Vec<WalRecord> {
         let config = ReaderConfig {
             dir: self.dir.path().to_owned(),
             segment_size: size(),
@@ -299,7 +299,7 @@ fn check(scheduler: impl Scheduler + 'static, scenario: impl Fn() + Send + Sync 
 fn run_threads(
     fixture: &Arc<Fixture>,
     threads: u8,
-    body: fn(&Fixture, &mut Backend, u8) -> Vec<Inserted>,
+    body: fn(&Fixture, &mut IoBackend, u8) -> Vec<Inserted>,
 ) -> Vec<Inserted> {
     let handles: Vec<_> = (0..threads)
         .map(|n| {
@@ -337,7 +337,7 @@ fn inserters_wait_for_buffers() {
         let mut all = run_threads(&fixture, 3, |fixture, io, n| {
             // The first is longer than all buffers. Writes happen only because buffers are full.
             let len = if n == 0 { 40_000 } else { 9_000 };
-            let insert = |io: &mut Backend, len: usize| {
+            let insert = |io: &mut IoBackend, len: usize| {
                 fixture.wal.insert(io, &plain(&vec![n + 1; len])).expect("insert")
             };
             vec![insert(io, len), insert(io, 5000)]

@@ -49,21 +49,21 @@ impl Heap {
     /// Marks a tuple deleted by `author`, whose combined command ids are `combos`.
     pub fn delete(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         xacts: &XactManager,
         author: Author,
         combos: &ComboCommands,
         tid: ItemPointer,
     ) -> Result<DeleteOutcome, AccessError> {
-        self.ensure_log_room_to_delete(be)?;
-        let pin = self.pool.read(be, self.tag(tid.block), Strategy::Normal)?;
+        self.ensure_log_room_to_delete(backend)?;
+        let pin = self.pool.read(backend, self.tag(tid.block), Strategy::Normal)?;
         let mut guard = pin.lock_exclusive();
         let Some(bytes) = guard.page().item(tid.offset) else {
             return Ok(DeleteOutcome::Invisible);
         };
         let tuple = HeapTuple::new(bytes)?;
         let mut now = Now { xacts, author, combos };
-        let status = tuple_status(&mut be.io, &mut now, tuple)?;
+        let status = tuple_status(&mut backend.io, &mut now, tuple)?;
         if let Some(refusal) = now.refusal(status)? {
             return Ok(refusal);
         }
@@ -76,12 +76,12 @@ impl Heap {
         let infobits = heap::infobits(0, ht::HEAP_KEYS_UPDATED);
         let visible = guard.page().is_all_visible();
         if visible {
-            vm::clear(&self.pool, be, self.locator, tid.block)?;
+            vm::clear(&self.pool, backend, self.locator, tid.block)?;
         }
 
         let mark = Mark { author, tid, infobits, cid, combo, visible };
         critical(self.failure.as_ref(), "could not delete from a page", || {
-            self.mark(be, &mut guard, mark)
+            self.mark(backend, &mut guard, mark)
         })?;
         Ok(DeleteOutcome::Deleted)
     }
@@ -89,7 +89,7 @@ impl Heap {
     /// The change itself, with its record.
     fn mark(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
         mark: Mark,
     ) -> Result<(), AccessError> {
@@ -127,7 +127,7 @@ impl Heap {
             main: &main,
             blocks: &[block],
         };
-        let inserted = self.wal.insert(&mut be.io, &record)?;
+        let inserted = self.wal.insert(&mut backend.io, &record)?;
         guard.set_lsn(inserted.end);
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Observer for Now<'_> {
 
     fn fate(
         &mut self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         role: Role,
         xid: Xid,
         hinted: bool,

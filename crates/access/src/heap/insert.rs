@@ -61,15 +61,15 @@ impl Heap {
     /// Inserts a tuple. Returns its place.
     pub fn insert(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         author: Author,
         tuple: &[u8],
     ) -> Result<ItemPointer, AccessError> {
         check_size(tuple.len())?;
         loop {
             let pin =
-                self.page_with_room(be, aligned(tuple.len()), tuple.len(), Strategy::Normal)?;
-            let placed = self.insert_on(be, &pin, author, tuple)?;
+                self.page_with_room(backend, aligned(tuple.len()), tuple.len(), Strategy::Normal)?;
+            let placed = self.insert_on(backend, &pin, author, tuple)?;
             let free = pin.lock_shared().page().heap_free_space();
             self.space.give(pin.tag().block, free);
             if let Some(place) = placed {
@@ -81,7 +81,7 @@ impl Heap {
     /// Inserts all tuples of a batch.
     pub fn insert_batch(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         author: Author,
         batch: &TupleBatch,
         strategy: Strategy,
@@ -90,8 +90,8 @@ impl Heap {
         let mut done = 0;
         while done < batch.len() {
             let need = aligned(batch.get(done).len());
-            let pin = self.page_with_room(be, need, batch.bytes_from(done), strategy)?;
-            let filled = self.fill(be, &pin, author, batch, done, &mut scratch)?;
+            let pin = self.page_with_room(backend, need, batch.bytes_from(done), strategy)?;
+            let filled = self.fill(backend, &pin, author, batch, done, &mut scratch)?;
             self.space.give(pin.tag().block, filled.free);
             done += filled.tuples;
         }
@@ -102,19 +102,20 @@ impl Heap {
     /// be extended, it is extended for `remaining` bytes.
     fn page_with_room(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         need: usize,
         remaining: usize,
         strategy: Strategy,
     ) -> Result<Pinned, AccessError> {
         if self.space.first_look() {
-            self.list_last_blocks(be)?;
+            self.list_last_blocks(backend)?;
         }
         if let Some(block) = self.space.take(need) {
-            return Ok(self.pool.read(be, self.tag(block), strategy)?);
+            return Ok(self.pool.read(backend, self.tag(block), strategy)?);
         }
         let want = remaining.div_ceil(EMPTY).clamp(1, MOST_BLOCKS);
-        let mut pins = self.pool.extend(be, self.locator, Fork::Main, want as u32, strategy)?;
+        let mut pins =
+            self.pool.extend(backend, self.locator, Fork::Main, want as u32, strategy)?;
         // The list returns the last entry first: add the blocks so that they are taken in ascending
         // order.
         for pin in pins.drain(1..).rev() {
@@ -125,10 +126,10 @@ impl Heap {
     }
 
     /// Lists the blocks at the relation's end that were never used, and the last used one.
-    fn list_last_blocks(&self, be: &mut Backend) -> Result<(), AccessError> {
+    fn list_last_blocks(&self, backend: &mut Backend) -> Result<(), AccessError> {
         let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
         for block in (blocks.saturating_sub(LOOK_BACK)..blocks).rev() {
-            let pin = self.pool.read(be, self.tag(block), Strategy::Normal)?;
+            let pin = self.pool.read(backend, self.tag(block), Strategy::Normal)?;
             let guard = pin.lock_shared();
             if !guard.page().is_new() {
                 self.space.give(block, guard.page().heap_free_space());
@@ -142,19 +143,19 @@ impl Heap {
     /// Puts a tuple on a page, if it fits.
     fn insert_on(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         pin: &Pinned,
         author: Author,
         tuple: &[u8],
     ) -> Result<Option<ItemPointer>, AccessError> {
-        self.ensure_log_room(be)?;
+        self.ensure_log_room(backend)?;
         let mut guard = pin.lock_exclusive();
         if room_on(&guard) < aligned(tuple.len()) {
             return Ok(None);
         }
-        let opened = self.prepare_page(be, &guard)?;
+        let opened = self.prepare_page(backend, &guard)?;
         let place = critical(self.failure.as_ref(), "could not insert into a page", || {
-            self.insert_opened(be, &mut guard, opened, author, tuple)
+            self.insert_opened(backend, &mut guard, opened, author, tuple)
         })?;
         Ok(Some(place))
     }
@@ -162,7 +163,7 @@ impl Heap {
     /// The change itself, with its record.
     fn insert_opened(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
         opened: Opened,
         author: Author,
@@ -179,29 +180,29 @@ impl Heap {
         data.extend_from_slice(heap::tuple_data(stored));
         let main = heap::HeapInsert { offset, flags: opened.flags }.encode();
         let change = Change { rmgr: Rmgr::HEAP, info: heap::INSERT, main: &main, data: &data };
-        self.log_change(be, guard, author.xid, opened, change)?;
+        self.log_change(backend, guard, author.xid, opened, change)?;
         Ok(ItemPointer::new(block, offset))
     }
 
     /// Puts as many tuples of a batch on a page as fit, from index `from` on.
     fn fill(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         pin: &Pinned,
         author: Author,
         batch: &TupleBatch,
         from: usize,
         scratch: &mut Scratch,
     ) -> Result<Filled, AccessError> {
-        self.ensure_log_room(be)?;
+        self.ensure_log_room(backend)?;
         let mut guard = pin.lock_exclusive();
         let free = room_on(&guard);
         if free < aligned(batch.get(from).len()) {
             return Ok(Filled { tuples: 0, free });
         }
-        let opened = self.prepare_page(be, &guard)?;
+        let opened = self.prepare_page(backend, &guard)?;
         critical(self.failure.as_ref(), "could not insert into a page", || {
-            self.fill_opened(be, &mut guard, opened, author, batch, from, scratch)
+            self.fill_opened(backend, &mut guard, opened, author, batch, from, scratch)
         })
     }
 
@@ -209,7 +210,7 @@ impl Heap {
     #[expect(clippy::too_many_arguments, reason = "one step of `fill`, which has them all at hand")]
     fn fill_opened(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
         opened: Opened,
         author: Author,
@@ -250,7 +251,7 @@ impl Heap {
         head.encode(main);
         *offsets = head.offsets;
         let change = Change { rmgr: Rmgr::HEAP2, info: heap::MULTI_INSERT, main, data };
-        self.log_change(be, guard, author.xid, opened, change)?;
+        self.log_change(backend, guard, author.xid, opened, change)?;
         Ok(Filled { tuples: count, free: guard.page().heap_free_space() })
     }
 
@@ -258,14 +259,14 @@ impl Heap {
     /// visibility map.
     fn prepare_page(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         guard: &PageWriteGuard<'_>,
     ) -> Result<Opened, AccessError> {
         let page = guard.page();
         let empty = page.is_new() || page.item_count() == 0;
         let visible = !page.is_new() && page.is_all_visible();
         if visible {
-            vm::clear(&self.pool, be, self.locator, guard.tag().block)?;
+            vm::clear(&self.pool, backend, self.locator, guard.tag().block)?;
         }
         Ok(Opened { empty, flags: if visible { heap::INSERT_ALL_VISIBLE_CLEARED } else { 0 } })
     }
@@ -273,7 +274,7 @@ impl Heap {
     /// Logs the change, if the table is logged, and sets the page's LSN.
     fn log_change(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
         xid: Xid,
         opened: Opened,
@@ -283,7 +284,7 @@ impl Heap {
             return Ok(());
         }
         forebay_aio::planted_bug!(
-            be.io.aio(),
+            backend.io.aio(),
             HeapChangeNotLogged,
             if !opened.empty {
                 return Ok(());
@@ -308,7 +309,7 @@ impl Heap {
             main: change.main,
             blocks: &[block],
         };
-        let inserted = self.wal.insert(&mut be.io, &record)?;
+        let inserted = self.wal.insert(&mut backend.io, &record)?;
         guard.set_lsn(inserted.end);
         Ok(())
     }

@@ -65,18 +65,21 @@ impl Heaps {
 
 impl Heap {
     /// Makes sure, before a page is locked, that the log has room for a new row.
-    pub(super) fn ensure_log_room(&self, be: &mut Backend) -> Result<(), AccessError> {
+    pub(super) fn ensure_log_room(&self, backend: &mut Backend) -> Result<(), AccessError> {
         if self.logged {
-            self.wal.ensure_room(&mut be.io, RECORD_ROOM)?;
+            self.wal.ensure_room(&mut backend.io, RECORD_ROOM)?;
         }
         Ok(())
     }
 
     /// The same for a deletion, which may use the log's reserve: on a full disk deletions make
     /// room.
-    pub(super) fn ensure_log_room_to_delete(&self, be: &mut Backend) -> Result<(), AccessError> {
+    pub(super) fn ensure_log_room_to_delete(
+        &self,
+        backend: &mut Backend,
+    ) -> Result<(), AccessError> {
         if self.logged {
-            self.wal.ensure_room_to_free_space(&mut be.io, RECORD_ROOM)?;
+            self.wal.ensure_room_to_free_space(&mut backend.io, RECORD_ROOM)?;
         }
         Ok(())
     }

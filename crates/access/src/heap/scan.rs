@@ -100,15 +100,15 @@ impl HeapScan {
     }
 
     /// Moves to the next page with visible tuples. Returns their number, or `None` at the end.
-    pub fn next_page(&mut self, be: &mut Backend) -> Result<Option<usize>, AccessError> {
+    pub fn next_page(&mut self, backend: &mut Backend) -> Result<Option<usize>, AccessError> {
         loop {
             self.visible.clear();
             self.next = 0;
-            let Some(pin) = self.stream.next(be)? else { return Ok(None) };
+            let Some(pin) = self.stream.next(backend)? else { return Ok(None) };
             self.block = pin.tag().block;
             pin.lock_shared().copy_to(&mut self.page);
             drop(pin);
-            self.collect(be)?;
+            self.collect(backend)?;
             if !self.visible.is_empty() {
                 return Ok(Some(self.visible.len()));
             }
@@ -116,9 +116,9 @@ impl HeapScan {
     }
 
     /// Finds the visible tuples of the copied page.
-    fn collect(&mut self, be: &mut Backend) -> Result<(), AccessError> {
+    fn collect(&mut self, backend: &mut Backend) -> Result<(), AccessError> {
         let HeapScan { visibility, page, block, visible, .. } = self;
-        each_visible(visibility, be, Page::new(page), *block, |found| visible.push(found))
+        each_visible(visibility, backend, Page::new(page), *block, |found| visible.push(found))
     }
 
     /// A tuple of the current page, by its index among the visible ones.
@@ -139,8 +139,11 @@ impl HeapScan {
     }
 
     /// The next visible tuple with its place, from page to page.
-    pub fn next(&mut self, be: &mut Backend) -> Result<Option<(ItemPointer, &[u8])>, AccessError> {
-        if self.next >= self.visible.len() && self.next_page(be)?.is_none() {
+    pub fn next(
+        &mut self,
+        backend: &mut Backend,
+    ) -> Result<Option<(ItemPointer, &[u8])>, AccessError> {
+        if self.next >= self.visible.len() && self.next_page(backend)?.is_none() {
             return Ok(None);
         }
         let index = self.next;
@@ -150,15 +153,21 @@ impl HeapScan {
 
     /// Counts the visible tuples of all pages not yet visited. A request to `interrupt` ends it
     /// with an error.
-    pub fn count(&mut self, be: &mut Backend, interrupt: &Interrupt) -> Result<u64, AccessError> {
+    pub fn count(
+        &mut self,
+        backend: &mut Backend,
+        interrupt: &Interrupt,
+    ) -> Result<u64, AccessError> {
         self.visible.clear();
         let mut count = 0;
-        while let Some(pin) = self.stream.next(be)? {
+        while let Some(pin) = self.stream.next(backend)? {
             if let Some(kind) = interrupt.pending() {
                 return Err(AccessError::Interrupted(kind));
             }
             let guard = pin.lock_shared();
-            each_visible(&mut self.visibility, be, guard.page(), pin.tag().block, |_| count += 1)?;
+            each_visible(&mut self.visibility, backend, guard.page(), pin.tag().block, |_| {
+                count += 1
+            })?;
         }
         Ok(count)
     }
@@ -173,7 +182,7 @@ impl HeapScan {
 #[inline]
 fn each_visible(
     visibility: &mut Visibility,
-    be: &mut Backend,
+    backend: &mut Backend,
     page: Page<'_>,
     block: BlockNumber,
     mut found: impl FnMut(Visible),
@@ -189,7 +198,7 @@ fn each_visible(
         let known = item.first_chunk().and_then(|header| visibility.sees_at_once(header));
         let seen = match known {
             Some(seen) => seen,
-            None => all_visible || visibility.sees(&mut be.io, HeapTuple::new(item)?)?,
+            None => all_visible || visibility.sees(&mut backend.io, HeapTuple::new(item)?)?,
         };
         if seen || all_visible {
             found(Visible { number, start: id.offset, len: id.len });

@@ -56,7 +56,7 @@ pub(super) trait Observer {
     /// What became of another transaction. `hinted`: the tuple says that it committed.
     fn fate(
         &mut self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         role: Role,
         xid: Xid,
         hinted: bool,
@@ -65,7 +65,7 @@ pub(super) trait Observer {
 
 /// The status of a tuple. May read `pg_xact`.
 pub(super) fn tuple_status(
-    io: &mut aio::Backend,
+    io: &mut aio::IoBackend,
     observer: &mut impl Observer,
     tuple: HeapTuple<'_>,
 ) -> Result<TupleStatus, AccessError> {
@@ -101,7 +101,7 @@ pub(super) fn tuple_status(
 
 /// Whether a tuple's insertion counts.
 fn is_inserted(
-    io: &mut aio::Backend,
+    io: &mut aio::IoBackend,
     observer: &mut impl Observer,
     tuple: HeapTuple<'_>,
 ) -> Result<bool, AccessError> {

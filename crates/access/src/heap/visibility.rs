@@ -50,7 +50,7 @@ impl Visibility {
     #[inline]
     pub fn sees(
         &mut self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         tuple: HeapTuple<'_>,
     ) -> Result<bool, AccessError> {
         if let Some(seen) = tuple.bytes().first_chunk().and_then(|header| self.sees_at_once(header))
@@ -98,7 +98,7 @@ impl Observer for Visibility {
     /// Everything that the snapshot does not see counts as aborted.
     fn fate(
         &mut self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         role: Role,
         xid: Xid,
         hinted: bool,

@@ -77,7 +77,7 @@ fn clear_map(
     if !cleared {
         return Ok(());
     }
-    vm::clear(ctx.pool, ctx.be, tag.rel, tag.block).map_err(|error| record.failed(error))
+    vm::clear(ctx.pool, ctx.backend, tag.rel, tag.block).map_err(|error| record.failed(error))
 }
 
 /// Adds a tuple at its place.

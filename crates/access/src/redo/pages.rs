@@ -46,8 +46,8 @@ pub(super) fn change_page(
             return Ok(());
         }
         let mut limit = record.end;
-        forebay_aio::planted_bug!(ctx.be.io.aio(), RedoSkipsLastRecord, limit = record.start);
-        forebay_aio::planted_bug!(ctx.be.io.aio(), RedoIgnoresPageLsn, limit = Lsn(u64::MAX));
+        forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoSkipsLastRecord, limit = record.start);
+        forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoIgnoresPageLsn, limit = Lsn(u64::MAX));
         if guard.page().lsn() >= limit {
             return Ok(());
         }
@@ -58,7 +58,7 @@ pub(super) fn change_page(
         problem,
     })?;
     let mut lsn = record.end;
-    forebay_aio::planted_bug!(ctx.be.io.aio(), RedoKeepsOldPageLsn, lsn = guard.page().lsn());
+    forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoKeepsOldPageLsn, lsn = guard.page().lsn());
     guard.set_lsn(lsn);
     guard.mark_dirty();
     Ok(())
@@ -73,7 +73,7 @@ pub(super) fn restore_image(
     let Some(image) = block.image else {
         return Err(record.damaged("there is no image"));
     };
-    forebay_aio::planted_bug!(ctx.be.io.aio(), RedoIgnoresImages, return Ok(()));
+    forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoIgnoresImages, return Ok(()));
     let mut bytes = Box::new([0; forebay_format::BLOCK_SIZE]);
     image.restore(&mut bytes).map_err(|error| record.damaged(error.to_string()))?;
     let pin = zeroed(ctx, block.tag)
@@ -91,7 +91,7 @@ pub(super) fn restore_image(
 fn zeroed(ctx: &mut RedoContext<'_>, tag: PageTag) -> Result<Pinned, StorageError> {
     ctx.note_found(tag);
     ctx.pool.smgr().create(tag.rel, tag.fork, true)?;
-    ctx.pool.zero_page(ctx.be, tag)
+    ctx.pool.zero_page(ctx.backend, tag)
 }
 
 /// The page, if it exists.
@@ -100,5 +100,5 @@ fn existing(ctx: &mut RedoContext<'_>, tag: PageTag) -> Result<Option<Pinned>, S
     if !smgr.exists(tag.rel, tag.fork)? || tag.block >= smgr.nblocks(tag.rel, tag.fork)? {
         return Ok(None);
     }
-    ctx.pool.read(ctx.be, tag, Strategy::Normal).map(Some)
+    ctx.pool.read(ctx.backend, tag, Strategy::Normal).map(Some)
 }

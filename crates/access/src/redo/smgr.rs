@@ -54,7 +54,7 @@ impl SmgrRedo {
             cut(ctx, what.rel, Fork::Main, what.blocks).map_err(storage)?;
         }
         if what.flags & smgr::TRUNCATE_VM != 0 {
-            let clear = vm::clear_from(ctx.pool, ctx.be, what.rel, what.blocks);
+            let clear = vm::clear_from(ctx.pool, ctx.backend, what.rel, what.blocks);
             let keep = clear.map_err(|error| record.failed(error))?;
             cut(ctx, what.rel, Fork::Vm, keep).map_err(storage)?;
         }
@@ -76,7 +76,7 @@ fn cut(
     ctx.forget_from(rel, fork, blocks);
     let smgr = ctx.pool.smgr();
     if smgr.exists(rel, fork)? && smgr.nblocks(rel, fork)? > blocks {
-        ctx.pool.truncate(ctx.be, rel, fork, blocks)?;
+        ctx.pool.truncate(ctx.backend, rel, fork, blocks)?;
     }
     Ok(())
 }

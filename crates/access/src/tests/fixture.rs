@@ -56,7 +56,7 @@ impl PageFailure for Failures {
 pub(crate) struct Recovered {
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) clog: Arc<Clog>,
-    pub(crate) be: Backend,
+    pub(crate) backend: Backend,
     pub(crate) aio: Arc<Aio>,
 }
 
@@ -84,48 +84,48 @@ impl Fixture {
         }
     }
 
-    pub(crate) fn author(&self, be: &mut Backend, tx: &mut Transaction) -> Author {
-        let xid = self.xacts.assign(&mut be.io, tx).unwrap();
+    pub(crate) fn author(&self, backend: &mut Backend, tx: &mut Transaction) -> Author {
+        let xid = self.xacts.assign(&mut backend.io, tx).unwrap();
         Author { xid, command: tx.use_command() }
     }
 
     /// Inserts numbers and commits.
     pub(crate) fn load(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         heap: &Heap,
         numbers: impl IntoIterator<Item = i64>,
     ) {
         let mut tx = Transaction::new();
-        let author = self.author(be, &mut tx);
+        let author = self.author(backend, &mut tx);
         let batch = batch_of(numbers);
-        heap.insert_batch(be, author, &batch, forebay_storage::Strategy::Normal).unwrap();
-        self.xacts.commit(&mut be.io, &mut tx).unwrap();
+        heap.insert_batch(backend, author, &batch, forebay_storage::Strategy::Normal).unwrap();
+        self.xacts.commit(&mut backend.io, &mut tx).unwrap();
     }
 
     /// The numbers that a transaction sees, in order of their places.
-    pub(crate) fn numbers(&self, be: &mut Backend, heap: &Heap, tx: &Transaction) -> Vec<i64> {
+    pub(crate) fn numbers(&self, backend: &mut Backend, heap: &Heap, tx: &Transaction) -> Vec<i64> {
         let mut scan = heap.scan(self.xacts.snapshot(tx), ReadAhead::default()).unwrap();
         let mut numbers = Vec::new();
-        while let Some((_, tuple)) = scan.next(be).unwrap() {
+        while let Some((_, tuple)) = scan.next(backend).unwrap() {
             numbers.push(number_of(tuple));
         }
         let mut again = heap.scan(self.xacts.snapshot(tx), ReadAhead::default()).unwrap();
-        let count = again.count(be, &Interrupt::new()).unwrap();
+        let count = again.count(backend, &Interrupt::new()).unwrap();
         assert_eq!(count, numbers.len() as u64, "counting and scanning agree");
         numbers
     }
 
     /// All pages of a relation, as they are in memory.
-    pub(crate) fn pages(&self, be: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
-        pages(&self.pool, be, rel)
+    pub(crate) fn pages(&self, backend: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
+        pages(&self.pool, backend, rel)
     }
 
     /// Writes `pg_xact` and all pages.
-    pub(crate) fn write_all(&self, be: &mut Backend) {
-        self.clog.flush(&mut be.io).unwrap();
-        self.pool.write_dirty(be, WriteScope::All).unwrap();
-        self.pool.sync_pending(be).unwrap();
+    pub(crate) fn write_all(&self, backend: &mut Backend) {
+        self.clog.flush(&mut backend.io).unwrap();
+        self.pool.write_dirty(backend, WriteScope::All).unwrap();
+        self.pool.sync_pending(backend).unwrap();
     }
 
     /// Replays the log from its beginning over a copy of the files as they are on disk now.
@@ -151,8 +151,8 @@ impl Recovered {
         let pool = pool(&aio, dir, 256);
         let clog = Arc::new(Clog::new(aio.clone(), dir, false));
         clog.set_recovering(true);
-        let be = Backend::new(aio.backend(BackendType::Startup).unwrap());
-        Recovered { pool, clog, be, aio }
+        let backend = Backend::new(aio.backend(BackendType::Startup).unwrap());
+        Recovered { pool, clog, backend, aio }
     }
 
     /// Replays the whole log; the next transaction id.
@@ -166,7 +166,7 @@ impl Recovered {
         let mut reader = reader(&self.aio, dir, redo);
         let registry = Registry::new();
         let checkpoint = checkpoint();
-        let mut ctx = RedoContext::new(&mut self.be, &self.pool, &self.clog, &checkpoint);
+        let mut ctx = RedoContext::new(&mut self.backend, &self.pool, &self.clog, &checkpoint);
         while let Some(record) = reader.next(&mut io).unwrap() {
             let decoded = record.decode().unwrap();
             let record = RedoRecord { start: record.start, end: record.end, record: &decoded };
@@ -177,15 +177,15 @@ impl Recovered {
     }
 
     pub(crate) fn pages(&mut self, rel: RelFileLocator) -> Vec<PageBytes> {
-        pages(&self.pool, &mut self.be, rel)
+        pages(&self.pool, &mut self.backend, rel)
     }
 }
 
-fn pages(pool: &Arc<BufferPool>, be: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
+fn pages(pool: &Arc<BufferPool>, backend: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
     let blocks = pool.nblocks(rel, Fork::Main).unwrap();
     let read = |block| {
         let tag = forebay_format::PageTag::new(rel, Fork::Main, block);
-        let pin = pool.read(be, tag, forebay_storage::Strategy::Normal).unwrap();
+        let pin = pool.read(backend, tag, forebay_storage::Strategy::Normal).unwrap();
         let mut bytes: PageBytes = *pin.lock_shared().copy();
         forebay_format::PageMut(&mut bytes).set_checksum(0);
         bytes

@@ -2,15 +2,15 @@
 
 use smallvec::SmallVec;
 
-use super::Backend;
+use super::IoBackend;
 use crate::counters::Own;
 use crate::error::AioError;
 use crate::handle::WaitRef;
 use crate::io::Io;
 
 /// A handle taken before its I/O is known, so that starting the I/O waits for nothing.
-/// [`Backend::start_acquired`] starts it and [`Backend::release`] gives it back. One that is only
-/// dropped stays taken until [`Backend::end_of_statement`] finds it.
+/// [`IoBackend::start_acquired`] starts it and [`IoBackend::release`] gives it back. One that is
+/// only dropped stays taken until [`IoBackend::end_of_statement`] finds it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "start it or release it"]
 pub struct Acquired(WaitRef);
@@ -23,7 +23,7 @@ impl Acquired {
     }
 }
 
-impl Backend {
+impl IoBackend {
     /// Takes a handle; if none is idle, waits for the oldest I/O.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Backend {
     /// Takes a handle if it need not wait for one.
     ///
     /// # Errors
-    /// As [`Backend::acquire`].
+    /// As [`IoBackend::acquire`].
     pub fn try_acquire(&mut self) -> Result<Option<Acquired>, AioError> {
         self.check_none_handed_out()?;
         if self.idle.is_empty() {
@@ -62,7 +62,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Starts an I/O on an acquired handle; otherwise as [`Backend::start`].
+    /// Starts an I/O on an acquired handle; otherwise as [`IoBackend::start`].
     ///
     /// # Errors
     /// The end of a statement has already taken the handle back.

@@ -1,13 +1,13 @@
 //! Runs the local halves of completions, and makes reports.
 
-use super::Backend;
+use super::IoBackend;
 use super::local::LocalHalves;
 use crate::completion::{IoReport, run_all};
 use crate::handle::WaitRef;
 use crate::io::Issuer;
 use crate::table::Ended;
 
-impl Backend {
+impl IoBackend {
     /// Takes back the handles of I/Os that have ended, and runs the local halves that are due.
     /// Never waits. For issuers that leave the rest to their completions.
     pub fn settle(&mut self) {

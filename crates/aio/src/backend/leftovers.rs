@@ -4,7 +4,7 @@
 //! could wait for I/O that is never submitted. So the ends of statements and transactions find such
 //! leftovers, clean them up, and report them.
 
-use super::Backend;
+use super::IoBackend;
 use crate::completion::Status;
 
 /// What was cleaned up.
@@ -42,7 +42,7 @@ impl Leftovers {
     }
 }
 
-impl Backend {
+impl IoBackend {
     /// Gives back a leaked handle, and submits what is staged. Waits for nothing: I/O may stay in
     /// flight from one statement to the next.
     pub fn end_of_statement(&mut self) -> Leftovers {
@@ -51,7 +51,7 @@ impl Backend {
         Leftovers { leaked_handle: self.give_back(), unsubmitted, ..Leftovers::default() }
     }
 
-    /// As [`Backend::end_of_statement`]; also ends an open batch, and drops reports that nobody
+    /// As [`IoBackend::end_of_statement`]; also ends an open batch, and drops reports that nobody
     /// asked for. Waits for nothing: I/O in flight goes on, and its report is dropped.
     pub fn end_of_transaction(&mut self) -> Leftovers {
         let open_batch = std::mem::take(&mut self.in_batch);
@@ -63,7 +63,7 @@ impl Backend {
         Leftovers { open_batch, failed: self.drop_reports(), ..statement }
     }
 
-    /// As [`Backend::end_of_transaction`], and waits for all I/O of this backend, so that what a
+    /// As [`IoBackend::end_of_transaction`], and waits for all I/O of this backend, so that what a
     /// failed statement started is over before its locks are released. Local halves get no backend,
     /// so they start nothing new.
     pub fn drain(&mut self) -> Leftovers {

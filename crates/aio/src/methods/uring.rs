@@ -26,8 +26,8 @@
 //!   in an interruptible sleep for that: in io_uring_enter, or on a futex. It does not wake one in
 //!   an uninterruptible sleep (a plain fdatasync or pwrite, the start of a process), and
 //!   completions wait. So a backend with I/O in flight gives its synchronous operations to the ring
-//!   and sleeps in io_uring_enter; see `completes_through_issuer`, and `Backend::quiesce` for what
-//!   a ring can't do.
+//!   and sleeps in io_uring_enter; see `completes_through_issuer`, and `IoBackend::quiesce` for
+//!   what a ring can't do.
 //! - IOSQE_ASYNC and IORING_SETUP_SQPOLL would not help. With the first, direct I/O that a kernel
 //!   worker submits still completes through the submitting thread, and a read took 51 us or more in
 //!   place of 37. With the second, the kernel's thread delayed a read by up to a second on two busy

@@ -6,8 +6,11 @@ use crate::common::{each_case, each_case_with};
 
 const BLOCK: usize = IO_ALIGN;
 
-fn row(aio: &Aio, be: &Backend) -> BackendStatsRow {
-    aio.backend_stats().into_iter().find(|r| r.pid == be.id()).expect("a living backend has a row")
+fn row(aio: &Aio, backend: &IoBackend) -> BackendStatsRow {
+    aio.backend_stats()
+        .into_iter()
+        .find(|r| r.pid == backend.id())
+        .expect("a living backend has a row")
 }
 
 fn memory(region: &std::sync::Arc<Region>, n: usize) -> IoMemory {
@@ -20,31 +23,31 @@ fn what_a_backend_does_is_counted() {
         let file = s.create("data");
         let region = Region::new(4 * BLOCK).unwrap();
         let mut other = s.backend();
-        let mut be = s.backend();
-        let fresh = row(&s.aio, &be);
+        let mut backend = s.backend();
+        let fresh = row(&s.aio, &backend);
         assert_eq!((fresh.acquired, fresh.in_flight, fresh.latency_count), (0, 0, 0));
         assert_eq!(
             (fresh.backend_type, fresh.io_method),
             (BackendType::Client, s.aio.method_name())
         );
 
-        be.begin_batch();
+        backend.begin_batch();
         // Not neighbours, so that nothing is merged.
         let refs: Vec<_> = (0..4)
             .map(|n| {
                 let at = (2 * n * BLOCK) as u64;
-                be.start(Io::write(file.clone(), at, memory(&region, n), Target::File))
+                backend.start(Io::write(file.clone(), at, memory(&region, n), Target::File))
             })
             .collect();
-        be.end_batch();
+        backend.end_batch();
         for r in refs {
-            be.wait(r).check().unwrap();
+            backend.wait(r).check().unwrap();
         }
-        be.fdatasync(&file).unwrap();
-        let r = be.start(Io::read(file.clone(), 0, memory(&region, 0), Target::File));
-        be.wait(r).check().unwrap();
+        backend.fdatasync(&file).unwrap();
+        let r = backend.start(Io::read(file.clone(), 0, memory(&region, 0), Target::File));
+        backend.wait(r).check().unwrap();
 
-        let got = row(&s.aio, &be);
+        let got = row(&s.aio, &backend);
         assert_eq!((got.acquired, got.acquire_waits), (6, 0));
         assert_eq!((got.writes, got.write_bytes), (4, 4 * BLOCK as u64));
         assert_eq!((got.reads, got.read_bytes), (1, BLOCK as u64));
@@ -63,15 +66,15 @@ fn what_a_backend_does_is_counted() {
 
         assert_eq!(row(&s.aio, &other).acquired, 0, "each backend has counters of its own");
         other.fsync(&file).unwrap();
-        assert_eq!(row(&s.aio, &be).syncs, 1);
+        assert_eq!(row(&s.aio, &backend).syncs, 1);
 
         s.aio.reset_backend_stats();
-        let zero = row(&s.aio, &be);
+        let zero = row(&s.aio, &backend);
         assert_eq!((zero.acquired, zero.staged, zero.immediate, zero.writes), (0, 0, 0, 0));
         assert_eq!((zero.latency_sum, zero.latency_max, zero.completed_self), (0, 0, 0));
         assert!(zero.stats_reset >= got.stats_reset);
-        let id = be.id();
-        drop(be);
+        let id = backend.id();
+        drop(backend);
         assert!(s.aio.backend_stats().iter().all(|r| r.pid != id), "a backend takes its row along");
         let next = s.backend();
         assert_eq!(row(&s.aio, &next).syncs, 0, "a slot's next backend begins from zero");
@@ -82,11 +85,11 @@ fn what_a_backend_does_is_counted() {
 fn latency_is_measured_unless_switched_off() {
     each_case(|s| {
         let file = s.create("data");
-        let mut be = s.backend();
-        be.fsync(&file).unwrap();
+        let mut backend = s.backend();
+        backend.fsync(&file).unwrap();
         s.aio.set_measure_latency(false);
-        be.fsync(&file).unwrap();
-        let got = row(&s.aio, &be);
+        backend.fsync(&file).unwrap();
+        let got = row(&s.aio, &backend);
         assert_eq!((got.syncs, got.latency_count), (2, 1));
     });
 }
@@ -96,15 +99,15 @@ fn a_handle_that_had_to_be_waited_for_is_counted() {
     each_case_with(AioConfig { handles_per_backend: 1, ..crate::common::config() }, |s| {
         let file = s.create("data");
         let region = Region::new(2 * BLOCK).unwrap();
-        let mut be = s.backend();
-        be.begin_batch();
+        let mut backend = s.backend();
+        backend.begin_batch();
         for n in 0..2 {
             let at = (n * BLOCK) as u64;
-            be.start(Io::write(file.clone(), at, memory(&region, n), Target::File));
+            backend.start(Io::write(file.clone(), at, memory(&region, n), Target::File));
         }
-        be.end_batch();
-        assert_eq!(be.drain(), Leftovers::default());
-        let got = row(&s.aio, &be);
+        backend.end_batch();
+        assert_eq!(backend.drain(), Leftovers::default());
+        let got = row(&s.aio, &backend);
         assert_eq!((got.acquired, got.writes, got.in_flight_max), (2, 2, 1));
         // The first was complete when its handle was needed, or it was waited for.
         assert!(got.acquire_waits <= 1 && got.waits >= got.acquire_waits, "{got:?}");
@@ -118,15 +121,19 @@ fn errors_and_repeated_attempts_are_counted() {
         drop(s.create(name));
         let read_only = s.open(name, OpenOptions::READ);
         let region = Region::new(BLOCK).unwrap();
-        let mut be = s.backend();
-        let r = be.start(Io::write(read_only.clone(), 0, memory(&region, 0), Target::File));
-        assert!(be.wait(r).check().is_err());
-        let got = row(&s.aio, &be);
+        let mut backend = s.backend();
+        let r = backend.start(Io::write(read_only.clone(), 0, memory(&region, 0), Target::File));
+        assert!(backend.wait(r).check().is_err());
+        let got = row(&s.aio, &backend);
         assert_eq!((got.errors, got.retries, got.latency_count), (1, 0, 1));
         // The end of the file.
-        let r = be.start(Io::read(read_only, 0, memory(&region, 0), Target::File));
-        assert!(be.wait(r).check().is_err());
-        assert_eq!(row(&s.aio, &be).errors, 1, "a read that meets the end of the file is partial");
+        let r = backend.start(Io::read(read_only, 0, memory(&region, 0), Target::File));
+        assert!(backend.wait(r).check().is_err());
+        assert_eq!(
+            row(&s.aio, &backend).errors,
+            1,
+            "a read that meets the end of the file is partial"
+        );
     });
 }
 
@@ -136,15 +143,15 @@ fn completions_by_another_thread_are_told_apart() {
         let file = s.create("data");
         s.aio.namespace().set_len(&file, BLOCK as u64).unwrap();
         let region = Region::new(BLOCK).unwrap();
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for _ in 0..20 {
-            let r = be.start(Io::read(file.clone(), 0, memory(&region, 0), Target::File));
+            let r = backend.start(Io::read(file.clone(), 0, memory(&region, 0), Target::File));
             std::thread::scope(|scope| {
                 scope.spawn(|| s.aio.wait_done(r));
             });
-            be.wait(r).check().unwrap();
+            backend.wait(r).check().unwrap();
         }
-        let got = row(&s.aio, &be);
+        let got = row(&s.aio, &backend);
         assert_eq!(got.completed_self + got.completed_other, 20);
         match s.aio.method_name() {
             "sync" => assert_eq!(got.completed_other, 0),

@@ -45,7 +45,7 @@ fn the_last_registered_runs_first_and_each_sees_the_outcome_so_far() {
     each_case(|s| {
         let (file, region) = filled(s, 1);
         let log = Log::default();
-        let mut be = s.backend();
+        let mut backend = s.backend();
         let io = read(&file, &region, 0)
             .completion(shared(&log, "pool", warn(1)), SmallVec::from_slice(&[7]))
             .also(Completion::shared(shared(&log, "page", warn(2))).and_local(local(
@@ -59,13 +59,13 @@ fn the_last_registered_runs_first_and_each_sees_the_outcome_so_far() {
                 "bytes, local",
                 warn(14),
             )));
-        let r = be.start(io);
+        let r = backend.start(io);
         let mut other = s.backend();
         other.wait(r);
         assert_eq!(names(&log), ["bytes", "page", "pool"], "another's wait runs the shared halves");
-        assert!(be.is_done(r));
+        assert!(backend.is_done(r));
         assert_eq!(names(&log).len(), 3, "asking runs nothing");
-        let report = be.wait(r).report().unwrap();
+        let report = backend.wait(r).report().unwrap();
         assert_eq!(report.outcome, warn(12));
         let expected = [
             ("bytes", Outcome::OK),
@@ -79,7 +79,7 @@ fn the_last_registered_runs_first_and_each_sees_the_outcome_so_far() {
             *log.lock().unwrap(),
             expected.map(|(name, outcome)| (name.to_owned(), outcome))
         );
-        assert!(matches!(be.wait(r), IoResult::Finished));
+        assert!(matches!(backend.wait(r), IoResult::Finished));
         assert_eq!(log.lock().unwrap().len(), 6, "each half runs once");
     });
 }
@@ -88,12 +88,12 @@ fn the_last_registered_runs_first_and_each_sees_the_outcome_so_far() {
 fn a_local_half_can_fail_what_the_shared_ones_let_pass() {
     each_case(|s| {
         let (file, region) = filled(s, 1);
-        let mut be = s.backend();
-        let r = be.start(read(&file, &region, 0).also(Completion::local(|_, io| {
+        let mut backend = s.backend();
+        let r = backend.start(read(&file, &region, 0).also(Completion::local(|_, io| {
             assert_eq!((io.result, io.expected, io.op), (Ok(IO_ALIGN), IO_ALIGN, OpKind::Readv));
             Outcome::new(Status::Error, 9)
         })));
-        let report = be.wait(r).report().unwrap();
+        let report = backend.wait(r).report().unwrap();
         assert!(matches!(report.check(), Err(AioError::Rejected { detail: 9, .. })));
     });
 }
@@ -103,7 +103,7 @@ fn a_panic_leaves_an_error_and_stops_no_other_half() {
     each_case(|s| {
         let (file, region) = filled(s, 1);
         let burst: Arc<dyn SharedCompletion> = Arc::new(|_: &Completed<'_>| panic!("on purpose"));
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for in_shared in [true, false] {
             let log = Log::default();
             let mut io = read(&file, &region, 0)
@@ -114,13 +114,13 @@ fn a_panic_leaves_an_error_and_stops_no_other_half() {
                 false => io.also(Completion::local(|_, _| panic!("on purpose"))),
             };
             io = io.also(Completion::shared(shared(&log, "last", Outcome::OK)));
-            let r = be.start(io);
-            let report = be.wait(r).report().unwrap();
+            let r = backend.start(io);
+            let report = backend.wait(r).report().unwrap();
             assert_eq!(report.outcome, Outcome::PANICKED);
             assert!(report.check().is_err());
             assert_eq!(names(&log), ["last", "first", "first, local"]);
         }
-        assert_eq!(be.run(read(&file, &region, 0)).unwrap(), IO_ALIGN, "the backend lives on");
+        assert_eq!(backend.run(read(&file, &region, 0)).unwrap(), IO_ALIGN, "the backend lives on");
     });
 }
 
@@ -165,18 +165,18 @@ fn the_end_of_one_starts_the_next() {
         each_case_with(AioConfig { handles_per_backend, ..config() }, |s| {
             let (file, region) = filled(s, 40);
             let done = Arc::new(AtomicUsize::new(0));
-            let mut be = s.backend();
+            let mut backend = s.backend();
             // Together with other I/O of the same backend, which needs the same handles.
-            be.start(chain(&file, &region, 0, 40, &done));
+            backend.start(chain(&file, &region, 0, 40, &done));
             for n in 0..20 {
-                let r = be.start(read(&file, &region, n));
-                assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
+                let r = backend.start(read(&file, &region, n));
+                assert_eq!(backend.wait(r).check().unwrap(), IO_ALIGN);
             }
-            while be.in_flight() > 0 {
-                be.settle();
+            while backend.in_flight() > 0 {
+                backend.settle();
                 std::thread::yield_now();
             }
-            assert_eq!(be.drain(), Leftovers::default());
+            assert_eq!(backend.drain(), Leftovers::default());
             assert_eq!(done.load(SeqCst), 40);
         });
     }
@@ -187,17 +187,17 @@ fn nothing_new_begins_while_draining() {
     each_case(|s| {
         let (file, region) = filled(s, 40);
         let done = Arc::new(AtomicUsize::new(0));
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for n in 0..4 {
-            be.start(chain(&file, &region, n, 40, &done));
+            backend.start(chain(&file, &region, n, 40, &done));
         }
-        assert_eq!(be.drain(), Leftovers::default());
+        assert_eq!(backend.drain(), Leftovers::default());
         let ended = done.load(SeqCst);
         assert!((4..40).contains(&ended), "{ended}");
-        assert_eq!((be.in_flight(), s.aio.snapshot().len()), (0, 0));
+        assert_eq!((backend.in_flight(), s.aio.snapshot().len()), (0, 0));
         // The same when the backend is dropped.
-        be.start(chain(&file, &region, 0, 40, &done));
-        drop(be);
+        backend.start(chain(&file, &region, 0, 40, &done));
+        drop(backend);
         assert!((ended + 1..ended + 39).contains(&done.load(SeqCst)));
     });
 }
@@ -207,25 +207,26 @@ fn a_local_half_may_wait_for_another_io() {
     each_case(|s| {
         let (file, region) = filled(s, 3);
         let log = Log::default();
-        let mut be = s.backend();
-        let inner = be.start(read(&file, &region, 1).also(Completion::local(local(
+        let mut backend = s.backend();
+        let inner = backend.start(read(&file, &region, 1).also(Completion::local(local(
             &log,
             "inner",
             warn(1),
         ))));
         let watch = log.clone();
         let (file2, region2) = (file.clone(), region.clone());
-        let outer = be.start(read(&file, &region, 0).also(Completion::local(move |backend, _| {
-            let backend = backend.expect("not draining");
-            let report = backend.wait(inner).report().unwrap();
-            assert_eq!(report.outcome, warn(1));
-            let third = backend.run(read(&file2, &region2, 2)).unwrap();
-            watch.lock().unwrap().push(("outer".into(), report.outcome));
-            warn(third as u64)
-        })));
-        assert_eq!(be.wait(outer).report().unwrap().outcome, warn(IO_ALIGN as u64));
+        let outer =
+            backend.start(read(&file, &region, 0).also(Completion::local(move |backend, _| {
+                let backend = backend.expect("not draining");
+                let report = backend.wait(inner).report().unwrap();
+                assert_eq!(report.outcome, warn(1));
+                let third = backend.run(read(&file2, &region2, 2)).unwrap();
+                watch.lock().unwrap().push(("outer".into(), report.outcome));
+                warn(third as u64)
+            })));
+        assert_eq!(backend.wait(outer).report().unwrap().outcome, warn(IO_ALIGN as u64));
         assert_eq!(names(&log), ["inner", "outer"]);
-        assert!(matches!(be.wait(inner), IoResult::Finished));
+        assert!(matches!(backend.wait(inner), IoResult::Finished));
     });
 }
 
@@ -234,18 +235,18 @@ fn a_handle_needed_again_does_not_lose_its_local_halves() {
     each_case_with(AioConfig { handles_per_backend: 2, ..config() }, |s| {
         let (file, region) = filled(s, 30);
         let log = Log::default();
-        let mut be = s.backend();
+        let mut backend = s.backend();
         let refs: Vec<_> = (0..30)
             .map(|n| {
                 let half = local(&log, &n.to_string(), warn(n as u64));
-                be.start(read(&file, &region, n).also(Completion::local(half)))
+                backend.start(read(&file, &region, n).also(Completion::local(half)))
             })
             .collect();
-        be.forget(refs[0]);
+        backend.forget(refs[0]);
         for (n, r) in refs.into_iter().enumerate().skip(1) {
-            assert_eq!(be.wait(r).report().expect("a report, once").outcome, warn(n as u64));
+            assert_eq!(backend.wait(r).report().expect("a report, once").outcome, warn(n as u64));
         }
-        assert_eq!(be.drain(), Leftovers::default());
+        assert_eq!(backend.drain(), Leftovers::default());
         let mut ran: Vec<usize> = names(&log).iter().map(|n| n.parse().unwrap()).collect();
         ran.sort_unstable();
         assert_eq!(ran, (0..30).collect::<Vec<_>>());
@@ -313,13 +314,13 @@ proptest! {
             }
             io = io.also(completion);
         }
-        let mut be = s.backend();
-        let r = be.start(io);
+        let mut backend = s.backend();
+        let r = backend.start(io);
         let in_order = |part: fn(&Pair) -> Option<Leaves>| -> Vec<_> {
             halves.iter().rev().filter_map(part).collect()
         };
         let all = in_order(|h| h.0).into_iter().chain(in_order(|h| h.1));
         let expected = all.fold(Outcome::OK, model);
-        prop_assert_eq!(be.wait(r).report().unwrap().outcome, expected);
+        prop_assert_eq!(backend.wait(r).report().unwrap().outcome, expected);
     }
 }

@@ -54,7 +54,7 @@ impl Executor for Scripted {
 
 struct Fixture {
     script: Arc<Scripted>,
-    be: Backend,
+    backend: IoBackend,
     region: Arc<Region>,
     file: File,
     dir: TempDir,
@@ -79,8 +79,8 @@ fn fixture(direct: bool) -> Fixture {
         .unwrap();
     let region = Region::new(2 * LEN).unwrap();
     fill(&region, 0, LEN, 6);
-    let be = aio.backend(BackendType::Client).unwrap();
-    Fixture { script, be, region, file, dir }
+    let backend = aio.backend(BackendType::Client).unwrap();
+    Fixture { script, backend, region, file, dir }
 }
 
 impl Fixture {
@@ -103,8 +103,8 @@ impl Fixture {
     fn run_op(&mut self, op: Op, script: &[Act]) -> (IoReport, Vec<(OpKind, u64, usize)>) {
         *self.script.script.lock().unwrap() = script.iter().copied().collect();
         self.script.attempts.lock().unwrap().clear();
-        let r = self.be.start(Io::new(self.file.clone(), op, Target::File));
-        let report = self.be.wait(r).report().unwrap();
+        let r = self.backend.start(Io::new(self.file.clone(), op, Target::File));
+        let report = self.backend.wait(r).report().unwrap();
         let attempts = self.script.attempts.lock().unwrap().clone();
         (report, attempts)
     }

@@ -39,8 +39,8 @@ fn fixture_of(deferred: Deferred, executor: Arc<dyn Executor>) -> Fixture {
 }
 
 impl Fixture {
-    fn start(&self, be: &mut Backend) -> Vec<WaitRef> {
-        be.begin_batch();
+    fn start(&self, backend: &mut IoBackend) -> Vec<WaitRef> {
+        backend.begin_batch();
         let refs = (0..BLOCKS)
             .map(|n| {
                 let order = self.order.clone();
@@ -52,10 +52,10 @@ impl Fixture {
                 // Not neighbours: each stays an I/O of its own.
                 let io =
                     Io::write(self.file.clone(), (2 * n * IO_ALIGN) as u64, memory, Target::File);
-                be.start(io.completion(note, SmallVec::from_slice(&[n as u32])))
+                backend.start(io.completion(note, SmallVec::from_slice(&[n as u32])))
             })
             .collect();
-        be.end_batch();
+        backend.end_batch();
         refs
     }
 
@@ -66,10 +66,10 @@ impl Fixture {
 
 fn orders(seed: u64) -> Vec<Vec<u32>> {
     let f = fixture(seed, Arc::new(PosixExecutor));
-    let mut be = f.aio.backend(BackendType::Client).unwrap();
+    let mut backend = f.aio.backend(BackendType::Client).unwrap();
     (0..4)
         .map(|_| {
-            let refs = f.start(&mut be);
+            let refs = f.start(&mut backend);
             assert_eq!(
                 (f.deferred.held(), f.order()),
                 (BLOCKS, vec![]),
@@ -77,7 +77,7 @@ fn orders(seed: u64) -> Vec<Vec<u32>> {
             );
             f.deferred.release();
             assert_eq!(f.deferred.held(), 0);
-            assert!(refs.into_iter().all(|r| f.aio.is_done(r) && be.wait(r).check().is_ok()));
+            assert!(refs.into_iter().all(|r| f.aio.is_done(r) && backend.wait(r).check().is_ok()));
             f.order()
         })
         .collect()
@@ -101,13 +101,13 @@ fn the_order_follows_from_the_seed() {
 #[test]
 fn waiting_ends_one_io_and_perhaps_others() {
     let f = fixture(3, Arc::new(PosixExecutor));
-    let mut be = f.aio.backend(BackendType::Client).unwrap();
+    let mut backend = f.aio.backend(BackendType::Client).unwrap();
     let mut left = Vec::new();
     for _ in 0..20 {
-        let refs = f.start(&mut be);
-        assert!(be.wait(refs[0]).check().is_ok());
+        let refs = f.start(&mut backend);
+        assert!(backend.wait(refs[0]).check().is_ok());
         left.push(f.deferred.held());
-        assert_eq!(be.drain().failed, 0);
+        assert_eq!(backend.drain().failed, 0);
         assert_eq!(f.order().len(), BLOCKS);
     }
     left.sort_unstable();
@@ -117,10 +117,10 @@ fn waiting_ends_one_io_and_perhaps_others() {
 #[test]
 fn polling_ends_all_io_at_last() {
     let f = fixture(4, Arc::new(PosixExecutor));
-    let mut be = f.aio.backend(BackendType::Client).unwrap();
-    let refs = f.start(&mut be);
-    assert!(!refs.iter().all(|&r| be.is_done(r)), "not at once");
-    while !refs.iter().all(|&r| be.is_done(r)) {}
+    let mut backend = f.aio.backend(BackendType::Client).unwrap();
+    let refs = f.start(&mut backend);
+    assert!(!refs.iter().all(|&r| backend.is_done(r)), "not at once");
+    while !refs.iter().all(|&r| backend.is_done(r)) {}
     assert_eq!(f.deferred.held(), 0);
 }
 
@@ -139,9 +139,9 @@ fn a_waiter_completes_what_is_put_back() {
     for seed in 0..40 {
         let ((began, begun), (go, wait)) = (mpsc::channel(), mpsc::channel());
         let f = fixture(seed, Arc::new(Announced(Mutex::new(began), Mutex::new(wait))));
-        let mut be = f.aio.backend(BackendType::Client).unwrap();
+        let mut backend = f.aio.backend(BackendType::Client).unwrap();
         let memory = IoMemory::new(f.region.clone(), 0, IO_ALIGN);
-        let r = be.start(Io::write(f.file.clone(), 0, memory, Target::File));
+        let r = backend.start(Io::write(f.file.clone(), 0, memory, Target::File));
         thread::scope(|scope| {
             scope.spawn(|| f.deferred.release());
             begun.recv().unwrap();
@@ -149,7 +149,7 @@ fn a_waiter_completes_what_is_put_back() {
             go.send(()).unwrap();
             waiter.join().unwrap();
         });
-        assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
+        assert_eq!(backend.wait(r).check().unwrap(), IO_ALIGN);
     }
 }
 
@@ -157,16 +157,16 @@ fn a_waiter_completes_what_is_put_back() {
 #[test]
 fn short_transfers_are_continued() {
     let f = fixture_of(Deferred::cutting(5), Arc::new(PosixExecutor));
-    let mut be = f.aio.backend(BackendType::Client).unwrap();
+    let mut backend = f.aio.backend(BackendType::Client).unwrap();
     let back = Region::new(BLOCKS * IO_ALIGN).unwrap();
     for round in 0..30 {
         crate::common::fill(&f.region, 0, f.region.len(), round);
         let memory = IoMemory::new(f.region.clone(), 0, BLOCKS * IO_ALIGN);
-        let w = be.start(Io::write(f.file.clone(), 0, memory, Target::File));
-        assert_eq!(be.wait(w).check().unwrap(), BLOCKS * IO_ALIGN);
+        let w = backend.start(Io::write(f.file.clone(), 0, memory, Target::File));
+        assert_eq!(backend.wait(w).check().unwrap(), BLOCKS * IO_ALIGN);
         let memory = IoMemory::new(back.clone(), 0, BLOCKS * IO_ALIGN);
-        let r = be.start(Io::read(f.file.clone(), 0, memory, Target::File));
-        assert_eq!(be.wait(r).check().unwrap(), BLOCKS * IO_ALIGN);
+        let r = backend.start(Io::read(f.file.clone(), 0, memory, Target::File));
+        assert_eq!(backend.wait(r).check().unwrap(), BLOCKS * IO_ALIGN);
         assert!(
             crate::common::bytes(&back, 0, back.len())
                 == crate::common::bytes(&f.region, 0, back.len())
@@ -185,8 +185,8 @@ fn a_panic_in_execution_is_an_error_of_the_io() {
         }
     }
     let f = fixture(1, Arc::new(Bursting));
-    let mut be = f.aio.backend(BackendType::Client).unwrap();
+    let mut backend = f.aio.backend(BackendType::Client).unwrap();
     let memory = IoMemory::new(f.region.clone(), 0, IO_ALIGN);
-    let r = be.start(Io::write(f.file.clone(), 0, memory, Target::File));
-    assert_eq!(be.wait(r).report().unwrap().errno(), Some(Errno::IO));
+    let r = backend.start(Io::write(f.file.clone(), 0, memory, Target::File));
+    assert_eq!(backend.wait(r).report().unwrap().errno(), Some(Errno::IO));
 }

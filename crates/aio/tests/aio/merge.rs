@@ -13,11 +13,12 @@ use crate::common::{Setup, bytes, config, each_case, fill, pattern};
 
 const BLOCK: usize = 8192;
 
-fn row(be: &Backend) -> BackendStatsRow {
-    be.aio()
+fn row(backend: &IoBackend) -> BackendStatsRow {
+    backend
+        .aio()
         .backend_stats()
         .into_iter()
-        .find(|r| r.pid == be.id())
+        .find(|r| r.pid == backend.id())
         .expect("a living backend has a row")
 }
 
@@ -32,14 +33,15 @@ fn prepared(s: &Setup, blocks: usize) -> (File, Arc<Region>) {
     let file = s.create("data");
     let region = Region::new(blocks * BLOCK).unwrap();
     fill(&region, 0, region.len(), 9);
-    let mut be = s.backend();
-    be.run(Io::write(
-        file.clone(),
-        0,
-        IoMemory::new(region.clone(), 0, region.len()),
-        Target::File,
-    ))
-    .unwrap();
+    let mut backend = s.backend();
+    backend
+        .run(Io::write(
+            file.clone(),
+            0,
+            IoMemory::new(region.clone(), 0, region.len()),
+            Target::File,
+        ))
+        .unwrap();
     // SAFETY: inside the region; no I/O is in flight on it.
     unsafe { region.ptr(0).write_bytes(0xEE, region.len()) };
     (file, region)
@@ -62,15 +64,15 @@ fn adjacent_blocks_leave_as_one_io() {
             if write {
                 fill(&region, 0, region.len(), 9);
             }
-            let mut be = s.backend();
-            be.begin_batch();
-            let refs = order.map(|b| be.start(io(write, &file, &region, b)));
-            be.end_batch();
+            let mut backend = s.backend();
+            backend.begin_batch();
+            let refs = order.map(|b| backend.start(io(write, &file, &region, b)));
+            backend.end_batch();
             for r in refs {
-                assert_eq!(be.wait(r).check().unwrap(), BLOCK);
+                assert_eq!(backend.wait(r).check().unwrap(), BLOCK);
             }
             (0..8).for_each(|b| assert_block(&region, b));
-            let got = row(&be);
+            let got = row(&backend);
             assert_eq!((got.staged, got.submissions, got.issued, got.merged), (8, 1, 1, 7));
             assert_eq!((got.completed_self + got.completed_other, got.in_flight), (8, 0));
             assert_eq!((got.latency_count, got.errors, got.retries), (8, 0, 0));
@@ -135,11 +137,11 @@ fn fixture(watched: Watched, dsync: bool) -> Fixture {
 }
 
 impl Fixture {
-    fn start(&self, be: &mut Backend, write: bool, blocks: &[usize]) -> Vec<WaitRef> {
-        be.begin_batch();
+    fn start(&self, backend: &mut IoBackend, write: bool, blocks: &[usize]) -> Vec<WaitRef> {
+        backend.begin_batch();
         let refs =
-            blocks.iter().map(|&b| be.start(io(write, &self.file, &self.region, b))).collect();
-        be.end_batch();
+            blocks.iter().map(|&b| backend.start(io(write, &self.file, &self.region, b))).collect();
+        backend.end_batch();
         refs
     }
 
@@ -155,9 +157,9 @@ fn block_bytes(blocks: u64) -> u64 {
 #[test]
 fn the_executor_sees_one_attempt() {
     let f = fixture(Watched::default(), false);
-    let mut be = f.aio.backend(BackendType::Client).unwrap();
-    for r in f.start(&mut be, false, &[3, 1, 2, 6]) {
-        be.wait(r).check().unwrap();
+    let mut backend = f.aio.backend(BackendType::Client).unwrap();
+    for r in f.start(&mut backend, false, &[3, 1, 2, 6]) {
+        backend.wait(r).check().unwrap();
     }
     let mut attempts = f.attempts();
     attempts.sort_by_key(|a| a.1);
@@ -176,10 +178,10 @@ fn only_the_guilty_one_fails() {
         for write in [false, true] {
             let watched = Watched { bad: HashSet::from([2]), panics, ..Watched::default() };
             let f = fixture(watched, false);
-            let mut be = f.aio.backend(BackendType::Client).unwrap();
-            let refs = f.start(&mut be, write, &[0, 1, 2, 3]);
+            let mut backend = f.aio.backend(BackendType::Client).unwrap();
+            let refs = f.start(&mut backend, write, &[0, 1, 2, 3]);
             for (block, r) in refs.into_iter().enumerate() {
-                let report = be.wait(r).report().unwrap();
+                let report = backend.wait(r).report().unwrap();
                 assert_eq!(report.errno(), (block == 2).then_some(Errno::IO), "block {block}");
                 if block == 2 {
                     let AioError::Io { offset, len, .. } = *report.error.unwrap() else {
@@ -191,7 +193,7 @@ fn only_the_guilty_one_fails() {
                     assert_block(&f.region, block);
                 }
             }
-            let got = row(&be);
+            let got = row(&backend);
             // An attempt that panics is not counted.
             assert_eq!((got.issued, got.errors, got.retries), (1, 1, if panics { 3 } else { 4 }));
             assert_eq!(f.attempts().len(), 5, "the whole, then each alone");
@@ -202,14 +204,16 @@ fn only_the_guilty_one_fails() {
 #[test]
 fn a_write_that_includes_a_sync_is_never_repeated() {
     let f = fixture(Watched { bad: HashSet::from([2]), ..Watched::default() }, true);
-    let mut be = f.aio.backend(BackendType::WalWriter).unwrap();
-    for r in f.start(&mut be, true, &[0, 1, 2, 3]) {
-        assert_eq!(be.wait(r).report().unwrap().errno(), Some(Errno::IO));
+    let mut backend = f.aio.backend(BackendType::WalWriter).unwrap();
+    for r in f.start(&mut backend, true, &[0, 1, 2, 3]) {
+        assert_eq!(backend.wait(r).report().unwrap().errno(), Some(Errno::IO));
     }
     assert_eq!(f.attempts(), [(OpKind::Writev, 0, block_bytes(4))]);
     // Reads may be merged there.
-    let failed =
-        f.start(&mut be, false, &[0, 1, 2, 3]).into_iter().filter(|&r| be.wait(r).check().is_err());
+    let failed = f
+        .start(&mut backend, false, &[0, 1, 2, 3])
+        .into_iter()
+        .filter(|&r| backend.wait(r).check().is_err());
     assert_eq!(failed.count(), 1);
 }
 
@@ -217,18 +221,19 @@ fn a_write_that_includes_a_sync_is_never_repeated() {
 fn the_smaller_limit_counts() {
     each_case(|s| {
         let (file, region) = prepared(s, 8);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for (of_all, own, expected) in [(8, 4, 2), (2, 4, 4), (0, 8, 8), (8, 1, 8), (8, 8, 1)] {
             s.aio.set_combine_limit(of_all * BLOCK);
-            be.set_combine_limit(own * BLOCK);
+            backend.set_combine_limit(own * BLOCK);
             s.aio.reset_backend_stats();
-            be.begin_batch();
-            let refs: Vec<_> = (0..8).map(|b| be.start(io(false, &file, &region, b))).collect();
-            be.end_batch();
+            backend.begin_batch();
+            let refs: Vec<_> =
+                (0..8).map(|b| backend.start(io(false, &file, &region, b))).collect();
+            backend.end_batch();
             for r in refs {
-                be.wait(r).check().unwrap();
+                backend.wait(r).check().unwrap();
             }
-            assert_eq!(row(&be).issued, expected);
+            assert_eq!(row(&backend).issued, expected);
         }
     });
 }
@@ -239,16 +244,16 @@ fn past_the_end_of_the_file_each_gets_what_it_would_have_got_alone() {
         let end = 2 * BLOCK + IO_ALIGN + if s.case.direct { 0 } else { 100 };
         let (file, region) = prepared(s, 5);
         s.aio.namespace().set_len(&file, end as u64).unwrap();
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for limit in [128 * 1024, 0] {
-            be.set_combine_limit(limit);
+            backend.set_combine_limit(limit);
             s.aio.reset_backend_stats();
-            be.begin_batch();
-            let refs = [4, 3, 2, 1, 0].map(|b| be.start(io(false, &file, &region, b)));
-            be.end_batch();
+            backend.begin_batch();
+            let refs = [4, 3, 2, 1, 0].map(|b| backend.start(io(false, &file, &region, b)));
+            backend.end_batch();
             let got: Vec<(usize, Status)> = refs
                 .into_iter()
-                .map(|r| be.wait(r).report().unwrap())
+                .map(|r| backend.wait(r).report().unwrap())
                 .map(|r| (r.transferred, r.outcome.status))
                 .collect();
             use Status::{Ok, Partial};
@@ -257,7 +262,7 @@ fn past_the_end_of_the_file_each_gets_what_it_would_have_got_alone() {
                 got,
                 [(0, Partial), (0, Partial), (part, Partial), (BLOCK, Ok), (BLOCK, Ok)]
             );
-            assert_eq!(row(&be).issued, if limit == 0 { 5 } else { 1 });
+            assert_eq!(row(&backend).issued, if limit == 0 { 5 } else { 1 });
         }
     });
 }
@@ -269,14 +274,14 @@ fn an_io_that_is_executed_at_once_comes_after_what_is_staged() {
         Ok(Box::new(InOrder) as Box<dyn method::Method>)
     })
     .unwrap();
-    let mut be = in_order.backend(BackendType::Client).unwrap();
-    be.begin_batch();
-    let w = be.start(io(true, &f.file, &f.region, 0));
+    let mut backend = in_order.backend(BackendType::Client).unwrap();
+    backend.begin_batch();
+    let w = backend.start(io(true, &f.file, &f.region, 0));
     assert!(f.attempts().is_empty());
-    be.fsync(&f.file).unwrap();
+    backend.fsync(&f.file).unwrap();
     assert_eq!(f.attempts(), [(OpKind::Writev, 0, block_bytes(1)), (OpKind::Fsync, 0, 0)]);
-    be.end_batch();
-    be.wait(w).check().unwrap();
+    backend.end_batch();
+    backend.wait(w).check().unwrap();
 }
 
 /// Executes in the order of submission.
@@ -301,9 +306,9 @@ impl method::Method for InOrder {
 fn each_member_shows_and_completes_for_itself() {
     let (go, gone) = mpsc::channel();
     let f = fixture(Watched { held: Some((3, Mutex::new(gone))), ..Watched::default() }, false);
-    let mut be = f.aio.backend(BackendType::Client).unwrap();
+    let mut backend = f.aio.backend(BackendType::Client).unwrap();
     let seen: Arc<Mutex<Vec<(u64, u32, usize)>>> = Arc::default();
-    be.begin_batch();
+    backend.begin_batch();
     let refs: Vec<_> = [3, 2, 4]
         .map(|b| {
             let seen = seen.clone();
@@ -311,13 +316,13 @@ fn each_member_shows_and_completes_for_itself() {
                 seen.lock().unwrap().push((io.offset, io.data[0], io.result.unwrap()));
                 Outcome::new(Status::Warning, io.offset)
             });
-            be.start(
+            backend.start(
                 io(false, &f.file, &f.region, b)
                     .completion(completion, SmallVec::from_slice(&[b as u32])),
             )
         })
         .into();
-    be.end_batch();
+    backend.end_batch();
     let rows = f.aio.snapshot();
     let mut offsets: Vec<_> = rows.iter().map(|r| (r.state, r.offset, r.length)).collect();
     offsets.sort_by_key(|r| r.1);
@@ -325,7 +330,7 @@ fn each_member_shows_and_completes_for_itself() {
     assert_eq!(offsets, [row(2), row(3), row(4)]);
     go.send(()).unwrap();
     for (r, block) in refs.into_iter().zip([3, 2, 4]) {
-        let report = be.wait(r).report().unwrap();
+        let report = backend.wait(r).report().unwrap();
         assert_eq!(report.outcome, Outcome::new(Status::Warning, block_bytes(block)));
     }
     let mut seen = seen.lock().unwrap().clone();
@@ -358,9 +363,9 @@ fn no_waiter_sleeps_through_a_member() {
                     send
                 })
                 .collect();
-            let mut be = s.backend();
+            let mut backend = s.backend();
             for round in 0..rounds {
-                be.begin_batch();
+                backend.begin_batch();
                 let refs: Vec<_> = (0..BLOCKS)
                     .map(|n| {
                         let done = done.clone();
@@ -369,20 +374,20 @@ fn no_waiter_sleeps_through_a_member() {
                             io.transfer_outcome()
                         });
                         let block = (n * 7 + round) % BLOCKS;
-                        be.start(
+                        backend.start(
                             io(false, &file, &region, block).completion(count, SmallVec::new()),
                         )
                     })
                     .collect();
-                be.end_batch();
+                backend.end_batch();
                 for send in &senders {
                     send.send(refs.clone()).unwrap();
                 }
                 for &r in refs.iter().rev() {
-                    assert_eq!(be.wait(r).check().unwrap(), BLOCK);
+                    assert_eq!(backend.wait(r).check().unwrap(), BLOCK);
                 }
             }
-            let got = row(&be);
+            let got = row(&backend);
             let bytes = (BLOCKS * BLOCK) as u64;
             assert_eq!((got.staged, got.issued), ((rounds * BLOCKS) as u64, rounds as u64));
             assert_eq!(got.read_bytes, rounds as u64 * bytes);
@@ -397,12 +402,12 @@ fn a_foreign_thread_finishes_a_chain_whose_issuer_is_gone() {
     each_case(|s| {
         let (file, region) = prepared(s, 4);
         let refs = {
-            let (mut be, file, region) = (s.backend(), file.clone(), region.clone());
+            let (mut backend, file, region) = (s.backend(), file.clone(), region.clone());
             thread::spawn(move || {
-                be.begin_batch();
-                let refs = [2, 1, 3].map(|b| be.start(io(false, &file, &region, b)));
-                be.end_batch();
-                std::mem::forget(be);
+                backend.begin_batch();
+                let refs = [2, 1, 3].map(|b| backend.start(io(false, &file, &region, b)));
+                backend.end_batch();
+                std::mem::forget(backend);
                 refs
             })
             .join()

@@ -50,12 +50,12 @@ fn run(aio: &Arc<Aio>, batches: &[Vec<Step>], limit: usize) -> (Vec<End>, Vec<u8
     fill(&region, 0, region.len(), 3);
     std::fs::write(&path, bytes(&region, 7 * BLOCK, END)).unwrap();
     let file = aio.namespace().open(&path, &OpenOptions::READ_WRITE).unwrap();
-    let mut be = aio.backend(BackendType::Client).unwrap();
+    let mut backend = aio.backend(BackendType::Client).unwrap();
     let mut ends = Vec::new();
     for batch in batches {
         // I/Os in flight have no order, so those of one batch don't overlap.
         let mut used = [false; BLOCKS];
-        be.begin_batch();
+        backend.begin_batch();
         let mut refs = Vec::new();
         for step in batch {
             let range = step.block..(step.block + step.blocks).min(BLOCKS);
@@ -73,12 +73,12 @@ fn run(aio: &Arc<Aio>, batches: &[Vec<Step>], limit: usize) -> (Vec<End>, Vec<u8
             } else {
                 Op::Readv { offset, memory }
             };
-            let r = be.start(Io::new(file.clone(), op, Target::File));
+            let r = backend.start(Io::new(file.clone(), op, Target::File));
             refs.push((r, range, step.write));
         }
-        be.end_batch();
+        backend.end_batch();
         for (r, range, write) in refs {
-            let report = be.wait(r).report().unwrap();
+            let report = backend.wait(r).report().unwrap();
             if report.outcome.status == Status::Error && !write {
                 // A failed read may have brought a part before.
                 fill(&region, range.start * BLOCK, range.len() * BLOCK, 0);
@@ -86,7 +86,7 @@ fn run(aio: &Arc<Aio>, batches: &[Vec<Step>], limit: usize) -> (Vec<End>, Vec<u8
             ends.push((report.transferred, report.outcome.status, report.errno()));
         }
     }
-    drop(be);
+    drop(backend);
     (ends, std::fs::read(&path).unwrap(), bytes(&region, 0, region.len()))
 }
 

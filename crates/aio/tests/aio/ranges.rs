@@ -10,10 +10,10 @@ const MIB: u64 = 1 << 20;
 
 /// Runs one of them, in this thread or through the method.
 fn run(s: &Setup, file: &File, op: Op, synchronous: bool) -> IoReport {
-    let mut be = s.backend();
+    let mut backend = s.backend();
     let flags = IoFlags { synchronous, ..IoFlags::default() };
-    let r = be.start(Io::new(file.clone(), op, Target::File).flags(flags));
-    be.wait(r).report().expect("an own I/O")
+    let r = backend.start(Io::new(file.clone(), op, Target::File).flags(flags));
+    backend.wait(r).report().expect("an own I/O")
 }
 
 #[test]
@@ -37,10 +37,10 @@ fn allocation_extends_a_file_by_zeros() {
             assert!(about.blocks() * 512 >= MIB && about.blocks() * 512 < 2 * MIB, "{about:?}");
             assert!(std::fs::read(s.path(&name)).unwrap().iter().all(|&b| b == 0));
             // Existing bytes stay.
-            let mut be = s.backend();
+            let mut backend = s.backend();
             let written = AlignedBuf::copy_of(&[5; IO_ALIGN]).unwrap();
-            be.write_all_at(&file, MIB, &written).unwrap();
-            be.allocate(&file, 0, 3 * MIB).unwrap();
+            backend.write_all_at(&file, MIB, &written).unwrap();
+            backend.allocate(&file, 0, 3 * MIB).unwrap();
             let bytes = std::fs::read(s.path(&name)).unwrap();
             assert_eq!(bytes.len() as u64, 3 * MIB);
             assert_eq!(bytes.iter().filter(|&&b| b == 5).count(), IO_ALIGN);
@@ -53,8 +53,10 @@ fn write_out_of_a_range_starts() {
     each_case(|s| {
         for synchronous in [false, true] {
             let file = s.create(&format!("ranges {synchronous}"));
-            let mut be = s.backend();
-            be.write_all_at(&file, 0, &AlignedBuf::copy_of(&[9; 4 * IO_ALIGN]).unwrap()).unwrap();
+            let mut backend = s.backend();
+            backend
+                .write_all_at(&file, 0, &AlignedBuf::copy_of(&[9; 4 * IO_ALIGN]).unwrap())
+                .unwrap();
             for (offset, len) in
                 [(0, 4 * IO_ALIGN as u64), (IO_ALIGN as u64, 0), (100, 17), (MIB, MIB)]
             {
@@ -112,13 +114,13 @@ fn refusals_name_the_operation() {
 fn they_are_shown_and_counted() {
     each_case(|s| {
         let file = s.create("shown");
-        let mut be = s.backend();
+        let mut backend = s.backend();
         let seen = std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             let (aio, file, seen) = (&s.aio, &file, &seen);
             scope
                 .spawn(move || {
-                    let mut be = aio.backend(BackendType::Client).unwrap();
+                    let mut backend = aio.backend(BackendType::Client).unwrap();
                     for (op, counted) in [
                         (Op::Allocate { offset: 8192, len: MIB }, IoOp::Extend),
                         (Op::SyncFileRange { offset: 8192, len: MIB }, IoOp::Writeback),
@@ -139,8 +141,8 @@ fn they_are_shown_and_counted() {
                         let io = Io::new(file.clone(), op, Target::File)
                             .completion(watch, Default::default())
                             .account(IoObject::Relation, IoContext::Normal, counted);
-                        let r = be.start(io);
-                        let report = be.wait(r).report().unwrap();
+                        let r = backend.start(io);
+                        let report = backend.wait(r).report().unwrap();
                         seen.lock().unwrap().push(report.outcome.status);
                     }
                 })
@@ -159,6 +161,6 @@ fn they_are_shown_and_counted() {
             .unwrap();
         assert_eq!((row.get(IoOp::Extend).count, row.get(IoOp::Extend).bytes), (1, MIB));
         assert_eq!(row.get(IoOp::Writeback).count, 1);
-        be.fsync(&file).unwrap();
+        backend.fsync(&file).unwrap();
     });
 }

@@ -18,25 +18,26 @@ fn io_is_counted_under_its_account() {
         let file = s.create("data");
         let region = Region::new(4 * IO_ALIGN).unwrap();
         let memory = IoMemory::new(region, 0, 4 * IO_ALIGN);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         let write = Io::write(file.clone(), 0, memory.clone(), Target::File).account(
             Wal,
             Normal,
             IoOp::Write,
         );
-        let w = be.start(write);
-        be.wait(w).check().unwrap();
+        let w = backend.start(write);
+        backend.wait(w).check().unwrap();
         for _ in 0..3 {
             let read = Io::read(file.clone(), 0, memory.clone(), Target::File).account(
                 Relation,
                 BulkRead,
                 IoOp::Read,
             );
-            let r = be.start(read);
-            be.wait(r).check().unwrap();
+            let r = backend.start(read);
+            backend.wait(r).check().unwrap();
         }
-        be.count(Relation, Normal, IoOp::Hit, 10);
-        be.run(Io::new(file.clone(), Op::Fsync, Target::File).account(Wal, Normal, IoOp::Fsync))
+        backend.count(Relation, Normal, IoOp::Hit, 10);
+        backend
+            .run(Io::new(file.clone(), Op::Fsync, Target::File).account(Wal, Normal, IoOp::Fsync))
             .unwrap();
         let live = |aio: &Aio| {
             let c = counts(aio, Client, Relation, BulkRead, IoOp::Read);
@@ -48,7 +49,7 @@ fn io_is_counted_under_its_account() {
             assert_eq!(counts(aio, Checkpointer, Relation, Normal, IoOp::Read), Counts::default());
         };
         live(&s.aio);
-        drop(be);
+        drop(backend);
         live(&s.aio);
 
         s.aio.stats().count(Checkpointer, Relation, Normal, IoOp::Writeback, 2, 0);
@@ -63,8 +64,8 @@ fn io_is_counted_under_its_account() {
                 .iter()
                 .all(|r| IoOp::ALL.iter().all(|&op| r.get(op) == Counts::default()))
         );
-        let mut be = s.backend();
-        be.count(Relation, Normal, IoOp::Evict, 1);
+        let mut backend = s.backend();
+        backend.count(Relation, Normal, IoOp::Evict, 1);
         assert_eq!(counts(&s.aio, Client, Relation, Normal, IoOp::Evict).count, 1);
     });
 }
@@ -75,11 +76,11 @@ fn time_is_measured_when_asked() {
         s.aio.set_track_io_timing(true);
         let file = s.create("data");
         let memory = IoMemory::new(Region::new(IO_ALIGN).unwrap(), 0, IO_ALIGN);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for _ in 0..10 {
             let io = Io::write(file.clone(), 0, memory.clone(), Target::File);
-            let w = be.start(io.account(IoObject::Relation, IoContext::Normal, IoOp::Write));
-            be.wait(w).check().unwrap();
+            let w = backend.start(io.account(IoObject::Relation, IoContext::Normal, IoOp::Write));
+            backend.wait(w).check().unwrap();
         }
         let c =
             counts(&s.aio, BackendType::Client, IoObject::Relation, IoContext::Normal, IoOp::Write);

@@ -40,11 +40,15 @@ impl SharedCompletion for Gate {
 }
 
 /// Keeps the only worker busy; returns the key, and the I/O it is busy with.
-fn occupy(be: &mut Backend, file: &File, region: &Arc<Region>) -> (mpsc::Sender<()>, WaitRef) {
+fn occupy(
+    backend: &mut IoBackend,
+    file: &File,
+    region: &Arc<Region>,
+) -> (mpsc::Sender<()>, WaitRef) {
     let (entered, wait_entered) = mpsc::channel();
     let (key, open) = mpsc::channel();
     let gate = Arc::new(Gate { entered: Mutex::new(entered), open: Mutex::new(open) });
-    let r = be.start(read(file, region, 0).completion(gate, SmallVec::new()));
+    let r = backend.start(read(file, region, 0).completion(gate, SmallVec::new()));
     wait_entered.recv().unwrap();
     (key, r)
 }
@@ -55,8 +59,8 @@ fn a_full_queue_makes_the_submitter_execute() {
     let file = s.create("data");
     s.aio.namespace().set_len(&file, 200 * IO_ALIGN as u64).unwrap();
     let region = Region::new(200 * IO_ALIGN).unwrap();
-    let mut be = s.backend();
-    let (key, blocker) = occupy(&mut be, &file, &region);
+    let mut backend = s.backend();
+    let (key, blocker) = occupy(&mut backend, &file, &region);
 
     let threads: Arc<Mutex<HashSet<ThreadId>>> = Arc::default();
     let mut refs = Vec::new();
@@ -66,7 +70,7 @@ fn a_full_queue_makes_the_submitter_execute() {
             seen.lock().unwrap().insert(thread::current().id());
             io.transfer_outcome()
         });
-        refs.push(be.start(read(&file, &region, n).completion(completion, SmallVec::new())));
+        refs.push(backend.start(read(&file, &region, n).completion(completion, SmallVec::new())));
     }
     let done = refs.iter().filter(|&&r| s.aio.is_done(r)).count();
     assert_eq!(done, 100 - 64, "64 are queued; the submitter executed the others");
@@ -76,12 +80,12 @@ fn a_full_queue_makes_the_submitter_execute() {
 
     // The worker is stuck, but everything queued can be finished: the waiter takes it.
     for &r in refs.iter().rev() {
-        assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN);
+        assert_eq!(backend.wait(r).check().unwrap(), IO_ALIGN);
     }
     assert_eq!(*threads.lock().unwrap(), HashSet::from([thread::current().id()]));
     assert!(!s.aio.is_done(blocker));
     key.send(()).unwrap();
-    assert!(be.wait(blocker).check().is_ok());
+    assert!(backend.wait(blocker).check().is_ok());
 }
 
 #[test]
@@ -90,18 +94,18 @@ fn pg_aios_shows_what_is_in_use() {
     let file = s.create("data");
     s.aio.namespace().set_len(&file, 8 * IO_ALIGN as u64).unwrap();
     let region = Region::new(8 * IO_ALIGN).unwrap();
-    let mut be = s.aio.backend_with_id(BackendType::Client, 4711).unwrap();
+    let mut backend = s.aio.backend_with_id(BackendType::Client, 4711).unwrap();
     assert!(s.aio.snapshot().is_empty());
-    let (key, blocker) = occupy(&mut be, &file, &region);
+    let (key, blocker) = occupy(&mut backend, &file, &region);
     let smgr =
         Target::Smgr { spc: 1664, db: 0, rel: 1262, fork: "_vm", block: 3, count: 1, temp: false };
     let mut io =
         read(&file, &region, 3).flags(IoFlags { local_memory: true, ..IoFlags::default() });
     io.target = smgr;
     io.data = SmallVec::from_slice(&[1, 2, 3]);
-    let queued = be.start(io);
-    be.begin_batch();
-    let staged = be.start(Io::new(file.clone(), Op::Fdatasync, Target::File));
+    let queued = backend.start(io);
+    backend.begin_batch();
+    let staged = backend.start(Io::new(file.clone(), Op::Fdatasync, Target::File));
     let rows = s.aio.snapshot();
     assert_eq!(rows.len(), 3);
     let row = |r: WaitRef| rows.iter().find(|h| h.io_id == r.index).unwrap();
@@ -129,11 +133,11 @@ fn pg_aios_shows_what_is_in_use() {
     assert_eq!((h.offset, h.length), (None, None));
 
     key.send(()).unwrap();
-    be.end_batch();
+    backend.end_batch();
     s.aio.wait_done(queued);
     let h = s.aio.snapshot().into_iter().find(|h| h.io_id == queued.index).unwrap();
     assert_eq!((h.state.name(), h.result), ("COMPLETED_SHARED", "OK"));
-    assert_eq!(be.drain(), Leftovers::default());
+    assert_eq!(backend.drain(), Leftovers::default());
     assert!(s.aio.snapshot().is_empty());
 }
 
@@ -147,13 +151,13 @@ fn the_number_of_workers_changes() {
     let file = s.create("data");
     s.aio.namespace().set_len(&file, 100 * IO_ALIGN as u64).unwrap();
     let region = Region::new(100 * IO_ALIGN).unwrap();
-    let mut be = s.backend();
+    let mut backend = s.backend();
     for workers in [32, 1, 7, 2, 3, 1, 32] {
         s.aio.set_worker_limits(WorkerLimits::fixed(workers)).unwrap();
-        be.begin_batch();
-        let refs: Vec<_> = (0..100).map(|n| be.start(read(&file, &region, n))).collect();
-        be.end_batch();
-        assert!(refs.into_iter().all(|r| be.wait(r).check().is_ok()));
+        backend.begin_batch();
+        let refs: Vec<_> = (0..100).map(|n| backend.start(read(&file, &region, n))).collect();
+        backend.end_batch();
+        assert!(refs.into_iter().all(|r| backend.wait(r).check().is_ok()));
     }
 }
 
@@ -164,7 +168,7 @@ fn workers_work_unasked() {
     let file = s.create("data");
     s.aio.namespace().set_len(&file, IO_ALIGN as u64).unwrap();
     let region = Region::new(IO_ALIGN).unwrap();
-    let mut be = s.backend();
+    let mut backend = s.backend();
     for _ in 0..200 {
         let (tell, told) = mpsc::channel();
         let tell = Mutex::new(tell);
@@ -174,7 +178,7 @@ fn workers_work_unasked() {
         });
         let mut io = read(&file, &region, 0).completion(completion, SmallVec::new());
         io.flags.detached = true;
-        be.start(io);
+        backend.start(io);
         assert!(told.recv().unwrap().starts_with("io worker "));
     }
 }

@@ -64,7 +64,7 @@ impl Setup {
         Setup { case, aio, dir: TempDir::new().unwrap() }
     }
 
-    pub fn backend(&self) -> Backend {
+    pub fn backend(&self) -> IoBackend {
         self.aio.backend(BackendType::Client).unwrap()
     }
 

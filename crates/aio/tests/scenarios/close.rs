@@ -24,23 +24,23 @@ fn all_files_are_closed_in_mid_batch() {
         for waited in [true, false] {
             let (first, into_first) = filled(s, "first", BLOCKS);
             let (second, into_second) = filled(s, "second", BLOCKS);
-            let mut be = s.backend();
-            be.begin_batch();
+            let mut backend = s.backend();
+            backend.begin_batch();
             let mut refs = Vec::new();
             for n in 0..BLOCKS / 2 {
-                refs.push(be.start(read(&first, &into_first, 2 * n, 2)));
-                refs.push(be.start(read(&second, &into_second, 2 * n, 2)));
+                refs.push(backend.start(read(&first, &into_first, 2 * n, 2)));
+                refs.push(backend.start(read(&second, &into_second, 2 * n, 2)));
             }
             drop((first, second));
             for name in ["first", "second"] {
                 s.aio.namespace().unlink(&s.path(name)).unwrap();
             }
             if waited {
-                assert!(refs.into_iter().all(|r| be.wait(r).check().is_ok()));
-                assert!(be.in_batch());
-                be.end_batch();
+                assert!(refs.into_iter().all(|r| backend.wait(r).check().is_ok()));
+                assert!(backend.in_batch());
+                backend.end_batch();
             } else {
-                assert_eq!(be.drain().failed, 0);
+                assert_eq!(backend.drain().failed, 0);
             }
             assert_eq!(open_below(s.dir.path()), 0, "the last report closes the file");
             for region in [into_first, into_second] {
@@ -56,29 +56,31 @@ fn settling_a_file_submits_and_waits_for_what_is_on_it() {
         let (first, into_first) = filled(s, "first", BLOCKS);
         let (second, into_second) = filled(s, "second", BLOCKS);
         let again = s.open("first", OpenOptions::READ_WRITE);
-        let mut be = s.backend();
-        be.begin_batch();
+        let mut backend = s.backend();
+        backend.begin_batch();
         let reads: Vec<_> =
-            (0..BLOCKS).map(|n| be.start(read(&first, &into_first, n, 1))).collect();
-        let staged = be.staged();
-        be.settle_file(&second);
-        be.settle_file(&again);
+            (0..BLOCKS).map(|n| backend.start(read(&first, &into_first, n, 1))).collect();
+        let staged = backend.staged();
+        backend.settle_file(&second);
+        backend.settle_file(&again);
         assert_eq!(
-            be.staged(),
+            backend.staged(),
             staged,
             "nothing is on these two: one of them is another opening of the file"
         );
-        let other = be.start(read(&second, &into_second, 0, BLOCKS));
-        be.settle_file(&first);
-        assert_eq!((be.staged(), be.in_batch()), (0, true));
+        let other = backend.start(read(&second, &into_second, 0, BLOCKS));
+        backend.settle_file(&first);
+        assert_eq!((backend.staged(), backend.in_batch()), (0, true));
         assert!(bytes(&into_first, 0, into_first.len()) == pattern(BLOCKS));
         assert!(reads.iter().all(|&r| s.aio.is_done(r)));
         // A settled file can be truncated, and the reports are still there.
         s.aio.namespace().set_len(&first, 0).unwrap();
-        assert!(reads.into_iter().all(|r| be.wait(r).report().expect("a report").check().is_ok()));
-        assert!(be.wait(other).check().is_ok());
-        be.settle_file(&first);
-        be.end_batch();
+        assert!(
+            reads.into_iter().all(|r| backend.wait(r).report().expect("a report").check().is_ok())
+        );
+        assert!(backend.wait(other).check().is_ok());
+        backend.settle_file(&first);
+        backend.end_batch();
     });
 }
 
@@ -87,13 +89,13 @@ fn settling_outwaits_a_slow_write() {
     each_faulty_case(|s, plan| {
         let file = s.create("new");
         let region = patterned(BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         let held = plan.hold(Rule::on(Ops::WRITE));
         let io = write(&file, &region, 0, BLOCKS);
         let closer = thread::spawn(move || {
-            let r = be.start(io);
-            be.settle_file(&file);
-            (be.is_done(r), be.wait(r).check())
+            let r = backend.start(io);
+            backend.settle_file(&file);
+            (backend.is_done(r), backend.wait(r).check())
         });
         held.await_count(1);
         until("an I/O in flight", || {
@@ -114,13 +116,13 @@ fn a_backend_ends_with_its_io_held() {
     each_faulty_case(|s, plan| {
         let file = s.create("new");
         let region = patterned(BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         let held = plan.hold(Rule::on(Ops::WRITE));
         let ending = thread::spawn(move || {
-            be.begin_batch();
-            be.start(write(&file, &region, 0, BLOCKS));
+            backend.begin_batch();
+            backend.start(write(&file, &region, 0, BLOCKS));
             drop(file);
-            drop(be);
+            drop(backend);
         });
         held.await_count(1);
         assert_eq!(open_below(s.dir.path()), 1);

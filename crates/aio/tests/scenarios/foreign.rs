@@ -70,7 +70,7 @@ fn blocked_issuer(s: &Setup, plan: &Arc<FaultPlan>, fails: Option<Errno>) {
     let (file, region) = filled(s, "data", BLOCKS);
     let seen = Arc::new(Seen::default());
     let lock = Arc::new(Mutex::new(()));
-    let mut be = s.backend();
+    let mut backend = s.backend();
     let held = plan.hold(Rule::on(Ops::READ));
     if let Some(errno) = fails {
         plan.add(Rule::on(Ops::READ), Effect::Fail(errno));
@@ -80,9 +80,9 @@ fn blocked_issuer(s: &Setup, plan: &Arc<FaultPlan>, fails: Option<Errno>) {
         let (theirs, completion) = (lock.clone(), seen.clone());
         let io = read(&file, &region, 0, BLOCKS).completion(completion, SmallVec::new());
         let issuer = thread::spawn(move || {
-            let r = be.start(io);
+            let r = backend.start(io);
             drop(theirs.lock().unwrap());
-            be.wait(r).report().expect("the issuer's report")
+            backend.wait(r).report().expect("the issuer's report")
         });
         let r = in_flight(s);
         await_execution(s, &held);
@@ -123,21 +123,21 @@ fn the_issuer_is_gone() {
                 return; // the issuer executes its I/O: it can't be gone before it ends
             }
             let (file, region) = filled(s, "data", BLOCKS);
-            let (completions, mut be) = (Arc::new(Seen::default()), s.backend());
+            let (completions, mut backend) = (Arc::new(Seen::default()), s.backend());
             let held = plan.hold(Rule::on(Ops::READ));
             let io =
                 read(&file, &region, 0, BLOCKS).completion(completions.clone(), SmallVec::new());
             let issuer = thread::spawn(move || {
-                let r = be.start(io);
-                let be = if lost {
-                    std::mem::forget(be);
+                let r = backend.start(io);
+                let backend = if lost {
+                    std::mem::forget(backend);
                     None
                 } else {
-                    Some(be)
+                    Some(backend)
                 };
-                (r, be)
+                (r, backend)
             });
-            let (r, be) = issuer.join().unwrap();
+            let (r, backend) = issuer.join().unwrap();
             await_execution(s, &held);
             let aio = s.aio.clone();
             let waiter = thread::spawn(move || aio.wait_done(r));
@@ -147,9 +147,9 @@ fn the_issuer_is_gone() {
             waiter.join().unwrap();
             assert_eq!(completions.0.load(SeqCst), 1);
             assert!(bytes(&region, 0, region.len()) == pattern(BLOCKS));
-            if let Some(mut be) = be {
+            if let Some(mut backend) = backend {
                 assert!(
-                    be.wait(r).check().is_ok(),
+                    backend.wait(r).check().is_ok(),
                     "the report is there for whoever has the backend"
                 );
             }
@@ -165,9 +165,9 @@ fn many_threads_wait_for_what_is_held() {
             return; // the issuer is inside of the I/O, so that it could not wait
         }
         let (file, region) = filled(s, "data", BLOCKS);
-        let (completions, mut be) = (Arc::new(Seen::default()), s.backend());
+        let (completions, mut backend) = (Arc::new(Seen::default()), s.backend());
         let held = plan.hold(Rule::on(Ops::READ));
-        let r = be.start(
+        let r = backend.start(
             read(&file, &region, 0, BLOCKS).completion(completions.clone(), SmallVec::new()),
         );
         await_execution(s, &held);
@@ -184,7 +184,7 @@ fn many_threads_wait_for_what_is_held() {
         assert!(waiters.iter().all(|t| !t.is_finished()));
         held.release();
         waiters.into_iter().for_each(|t| t.join().unwrap());
-        assert!(be.wait(r).check().is_ok());
+        assert!(backend.wait(r).check().is_ok());
         assert_eq!(completions.0.load(SeqCst), 1);
     });
 }
@@ -205,12 +205,12 @@ fn the_kernel_holds_it_and_the_waiter_takes_it_from_the_ring() {
         let region = Region::new(IO_ALIGN).unwrap();
         let lock = Arc::new(Mutex::new(()));
         let taken = lock.lock().unwrap();
-        let (mut be, theirs) = (s.backend(), lock.clone());
+        let (mut backend, theirs) = (s.backend(), lock.clone());
         let io = read(&file, &region, 0, 1);
         let issuer = thread::spawn(move || {
-            let r = be.start(io);
+            let r = backend.start(io);
             drop(theirs.lock().unwrap());
-            be.wait(r).check()
+            backend.wait(r).check()
         });
         let r = in_flight(&s);
         let aio = s.aio.clone();

@@ -14,11 +14,11 @@ const ROFS: Errno = Errno(libc::EROFS);
 fn the_exact_size_is_all_well() {
     each_faulty_case(|s, plan| {
         let (file, region) = filled(s, "data", BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for op in [Ops::READ, Ops::WRITE] {
             let exact = plan.add(Rule::on(op), Effect::AtMost(LEN));
             let io = if op == Ops::READ { read } else { write };
-            assert_eq!(report(&mut be, io(&file, &region, 0, BLOCKS)).check().unwrap(), LEN);
+            assert_eq!(report(&mut backend, io(&file, &region, 0, BLOCKS)).check().unwrap(), LEN);
             assert_eq!(
                 (plan.fired(exact), plan.calls(op)),
                 (1, 1),
@@ -35,7 +35,7 @@ fn the_exact_size_is_all_well() {
 fn seventeen_bytes_are_not_a_block() {
     each_faulty_case(|s, plan| {
         let (file, region) = filled(s, "data", BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         let short = plan.add(Rule::on(Ops::READ).nth(0), Effect::AtMost(17));
         let nothing = plan.add(Rule::on(Ops::READ).nth(1), Effect::AtMost(0));
         let target = Target::Smgr {
@@ -48,7 +48,7 @@ fn seventeen_bytes_are_not_a_block() {
             temp: false,
         };
         let io = || Io::read(file.clone(), 2 * BLOCK, part(&region, 2, 1), target.clone());
-        let got = report(&mut be, io());
+        let got = report(&mut backend, io());
         assert_eq!((got.outcome.status, got.transferred), (Status::Partial, 17));
         let text = got.check().unwrap_err().to_string();
         assert_eq!(
@@ -58,7 +58,7 @@ fn seventeen_bytes_are_not_a_block() {
         assert_eq!(plan.fired(short), 1);
         assert_eq!(plan.fired(nothing), u64::from(!s.case.direct));
         plan.mend();
-        assert_eq!(report(&mut be, io()).check().unwrap(), IO_ALIGN);
+        assert_eq!(report(&mut backend, io()).check().unwrap(), IO_ALIGN);
     });
 }
 
@@ -69,10 +69,10 @@ fn seventeen_bytes_of_a_buffered_block_are_a_beginning() {
             return;
         }
         let (file, region) = filled(s, "data", BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         plan.add(Rule::on(Ops::READ).times(1), Effect::AtMost(17));
         plan.record();
-        assert_eq!(report(&mut be, read(&file, &region, 2, 1)).check().unwrap(), IO_ALIGN);
+        assert_eq!(report(&mut backend, read(&file, &region, 2, 1)).check().unwrap(), IO_ALIGN);
         let calls: Vec<_> = plan.take_calls().iter().map(|c| (c.offset, c.len)).collect();
         assert_eq!(calls, [(2 * BLOCK, BLOCK), (2 * BLOCK + 17, BLOCK - 17)]);
         assert!(
@@ -86,13 +86,13 @@ fn a_short_transfer_of_several_blocks_is_carried_on() {
     each_faulty_case(|s, plan| {
         let (file, region) = filled(s, "data", BLOCKS);
         let new = s.create("new");
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for (op, file) in [(Ops::READ, &file), (Ops::WRITE, &new)] {
             plan.add(Rule::on(op).nth(0), Effect::AtMost(2 * IO_ALIGN));
             plan.add(Rule::on(op).nth(1), Effect::ShortBy(3 * IO_ALIGN));
             plan.record();
             let io = if op == Ops::READ { read } else { write };
-            assert_eq!(report(&mut be, io(file, &region, 0, BLOCKS)).check().unwrap(), LEN);
+            assert_eq!(report(&mut backend, io(file, &region, 0, BLOCKS)).check().unwrap(), LEN);
             let calls: Vec<_> =
                 plan.take_calls().iter().map(|c| (c.offset / BLOCK, c.len / BLOCK)).collect();
             assert_eq!(calls, [(0, 6), (2, 4), (3, 3)]);
@@ -105,7 +105,7 @@ fn a_short_transfer_of_several_blocks_is_carried_on() {
 fn two_errors_and_then_recovery() {
     each_faulty_case(|s, plan| {
         let (file, region) = filled(s, "data", BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for errno in [Errno::IO, ROFS, Errno::NOSPC] {
             let kinds: [(Ops, &dyn Fn() -> Io); 4] = [
                 (Ops::READ, &|| read(&file, &region, 1, 3)),
@@ -117,7 +117,7 @@ fn two_errors_and_then_recovery() {
                 let calls = plan.calls(op);
                 let fault = plan.add(Rule::on(op).times(2), Effect::Fail(errno));
                 for _ in 0..2 {
-                    let failed = report(&mut be, io());
+                    let failed = report(&mut backend, io());
                     assert_eq!(
                         (failed.outcome.status, failed.errno()),
                         (Status::Error, Some(errno))
@@ -129,7 +129,7 @@ fn two_errors_and_then_recovery() {
                     );
                     assert_eq!(failed.check().unwrap_err().to_string(), expected);
                 }
-                assert!(report(&mut be, io()).check().is_ok(), "{op:?} recovers from {errno}");
+                assert!(report(&mut backend, io()).check().is_ok(), "{op:?} recovers from {errno}");
                 assert_eq!(
                     (plan.fired(fault), plan.calls(op) - calls),
                     (2, 3),
@@ -137,7 +137,7 @@ fn two_errors_and_then_recovery() {
                 );
             }
         }
-        assert_eq!(be.in_flight(), 0);
+        assert_eq!(backend.in_flight(), 0);
     });
 }
 
@@ -145,11 +145,11 @@ fn two_errors_and_then_recovery() {
 fn errors_strike_what_is_executed_in_the_issuers_thread_too() {
     each_faulty_case(|s, plan| {
         let (file, region) = filled(s, "data", BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         plan.add(Rule::on(Ops::IO).times(2), Effect::Fail(Errno::IO));
-        assert_eq!(be.run(read(&file, &region, 0, 1)).unwrap_err().errno(), Some(Errno::IO));
-        assert_eq!(be.fsync(&file).unwrap_err().errno(), Some(Errno::IO));
-        be.fsync(&file).unwrap();
+        assert_eq!(backend.run(read(&file, &region, 0, 1)).unwrap_err().errno(), Some(Errno::IO));
+        assert_eq!(backend.fsync(&file).unwrap_err().errno(), Some(Errno::IO));
+        backend.fsync(&file).unwrap();
     });
 }
 
@@ -157,10 +157,10 @@ fn errors_strike_what_is_executed_in_the_issuers_thread_too() {
 fn interruptions_go_unnoticed() {
     each_faulty_case(|s, plan| {
         let (file, region) = filled(s, "data", BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         let fault = |errno, times| plan.add(Rule::on(Ops::IO).times(times), Effect::Fail(errno));
         let faults = [fault(Errno::INTR, 3), fault(Errno::AGAIN, 2), fault(Errno::CANCELED, 1)];
-        assert_eq!(report(&mut be, read(&file, &region, 0, BLOCKS)).check().unwrap(), LEN);
+        assert_eq!(report(&mut backend, read(&file, &region, 0, BLOCKS)).check().unwrap(), LEN);
         assert!(bytes(&region, 0, LEN) == pattern(BLOCKS));
         assert_eq!(faults.map(|f| plan.fired(f)), [3, 2, 1]);
         assert_eq!(plan.calls(Ops::READ), 7);
@@ -172,15 +172,21 @@ fn a_disk_fills_up_in_the_middle() {
     each_faulty_case(|s, plan| {
         let file = s.create("new");
         let region = patterned(BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         plan.add(Rule::on(Ops::WRITE).times(1), Effect::FailAfter(2 * IO_ALIGN, Errno::NOSPC));
-        assert_eq!(report(&mut be, write(&file, &region, 0, BLOCKS)).errno(), Some(Errno::NOSPC));
+        assert_eq!(
+            report(&mut backend, write(&file, &region, 0, BLOCKS)).errno(),
+            Some(Errno::NOSPC)
+        );
         assert!(std::fs::read(s.path("new")).unwrap() == pattern(2), "what fitted is there");
         // No progress without a reason means a full disk too.
         plan.add(Rule::on(Ops::WRITE).nth(0), Effect::AtMost(IO_ALIGN));
         plan.add(Rule::on(Ops::WRITE).nth(1), Effect::AtMost(0));
-        assert_eq!(report(&mut be, write(&file, &region, 0, BLOCKS)).errno(), Some(Errno::NOSPC));
-        assert_eq!(report(&mut be, write(&file, &region, 0, BLOCKS)).check().unwrap(), LEN);
+        assert_eq!(
+            report(&mut backend, write(&file, &region, 0, BLOCKS)).errno(),
+            Some(Errno::NOSPC)
+        );
+        assert_eq!(report(&mut backend, write(&file, &region, 0, BLOCKS)).check().unwrap(), LEN);
         assert!(std::fs::read(s.path("new")).unwrap() == pattern(BLOCKS));
     });
 }
@@ -191,16 +197,16 @@ fn a_bad_block_fails_alone() {
     each_faulty_case(|s, plan| {
         let (file, region) = filled(s, "data", 16);
         let new = s.create("new");
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for (op, file) in [(Ops::READ, &file), (Ops::WRITE, &new)] {
             let bad = plan
                 .add(Rule::on(op).bytes(5 * BLOCK + 9..5 * BLOCK + 10), Effect::Fail(Errno::IO));
             let io = if op == Ops::READ { read } else { write };
-            be.begin_batch();
-            let refs: Vec<_> = (0..16).map(|n| be.start(io(file, &region, n, 1))).collect();
-            be.end_batch();
+            backend.begin_batch();
+            let refs: Vec<_> = (0..16).map(|n| backend.start(io(file, &region, n, 1))).collect();
+            backend.end_batch();
             for (n, r) in refs.into_iter().enumerate() {
-                let errno = be.wait(r).report().unwrap().errno();
+                let errno = backend.wait(r).report().unwrap().errno();
                 assert_eq!(errno, (n == 5).then_some(Errno::IO), "block {n}");
             }
             assert!(plan.fired(bad) >= 1);
@@ -223,7 +229,7 @@ fn a_bad_block_fails_alone() {
 fn a_panic_in_execution_is_an_error_of_the_io() {
     each_faulty_case(|s, plan| {
         let (file, region) = filled(s, "data", BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         for synchronous in [false, true] {
             for (first, rest) in
                 [(Effect::Panic, None), (Effect::AtMost(IO_ALIGN), Some(Effect::Panic))]
@@ -234,10 +240,10 @@ fn a_panic_in_execution_is_an_error_of_the_io() {
                 }
                 let io =
                     read(&file, &region, 0, 2).flags(IoFlags { synchronous, ..IoFlags::default() });
-                assert_eq!(report(&mut be, io).errno(), Some(Errno::IO));
+                assert_eq!(report(&mut backend, io).errno(), Some(Errno::IO));
                 plan.mend();
                 assert_eq!(
-                    report(&mut be, read(&file, &region, 0, 2)).check().unwrap(),
+                    report(&mut backend, read(&file, &region, 0, 2)).check().unwrap(),
                     2 * IO_ALIGN
                 );
             }

@@ -66,7 +66,7 @@ fn patterned(blocks: usize) -> Arc<Region> {
 }
 
 /// Starts an I/O, waits for it, and returns its report.
-fn report(be: &mut Backend, io: Io) -> IoReport {
-    let r = be.start(io);
-    be.wait(r).report().expect("the issuer's report")
+fn report(backend: &mut IoBackend, io: Io) -> IoReport {
+    let r = backend.start(io);
+    backend.wait(r).report().expect("the issuer's report")
 }

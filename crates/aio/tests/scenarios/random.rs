@@ -85,7 +85,7 @@ struct Pending {
 
 /// One backend with its own file, and the bytes that each block may have.
 struct Life<'a> {
-    be: Backend,
+    backend: IoBackend,
     plan: &'a FaultPlan,
     struck: &'a Struck,
     file: File,
@@ -98,7 +98,7 @@ struct Life<'a> {
 impl Life<'_> {
     fn settle(&mut self, at: usize) {
         let p = self.pending.swap_remove(at);
-        let report = self.be.wait(p.r).report().expect("the issuer's report");
+        let report = self.backend.wait(p.r).report().expect("the issuer's report");
         let how = match (&report.error, p.op) {
             (None, _) => "succeeded",
             (Some(_), Ops::READ) => "reads failed",
@@ -145,8 +145,8 @@ impl Life<'_> {
         {
             self.settle(at);
         }
-        if !self.be.in_batch() && rng.random_bool(0.3) {
-            self.be.begin_batch();
+        if !self.backend.in_batch() && rng.random_bool(0.3) {
+            self.backend.begin_batch();
         }
         let stamp = rng.random_range(1..=250);
         let (io, op, from, count) = match rng.random_range(0..100) {
@@ -159,10 +159,10 @@ impl Life<'_> {
             96..98 => (Io::new(self.file.clone(), Op::Fsync, Target::File), Ops::FSYNC, 0, 0),
             _ => (Io::new(self.file.clone(), Op::Fdatasync, Target::File), Ops::FDATASYNC, 0, 0),
         };
-        let r = self.be.start(io);
+        let r = self.backend.start(io);
         self.pending.push(Pending { r, op, from, count, stamp });
-        if self.be.in_batch() && rng.random_bool(0.3) {
-            self.be.end_batch();
+        if self.backend.in_batch() && rng.random_bool(0.3) {
+            self.backend.end_batch();
         }
         while self.pending.len() > 12 || (!self.pending.is_empty() && rng.random_bool(0.2)) {
             self.settle(rng.random_range(0..self.pending.len()));
@@ -171,8 +171,8 @@ impl Life<'_> {
 
     /// Ends, and compares the file with the model.
     fn end(mut self) -> BTreeMap<&'static str, u64> {
-        if self.be.in_batch() {
-            self.be.end_batch();
+        if self.backend.in_batch() {
+            self.backend.end_batch();
         }
         while !self.pending.is_empty() {
             self.settle(0);
@@ -182,7 +182,7 @@ impl Life<'_> {
             self.check(block, got, "is in the file");
         }
         assert_eq!(file.len(), BLOCKS * IO_ALIGN);
-        assert_eq!((self.be.in_flight(), self.be.drain().failed), (0, 0));
+        assert_eq!((self.backend.in_flight(), self.backend.drain().failed), (0, 0));
         self.ended
     }
 }
@@ -200,14 +200,22 @@ fn run(s: &Setup, plan: &Arc<FaultPlan>, seed: u64) -> BTreeMap<&'static str, u6
                 let name = format!("m{n}");
                 let file = s.create(&name);
                 std::fs::write(s.path(&name), vec![0; BLOCKS * IO_ALIGN]).unwrap();
-                let (be, struck, living, over) = (s.backend(), &struck, &living, &over);
+                let (backend, struck, living, over) = (s.backend(), &struck, &living, &over);
                 scope.spawn(move || {
                     let ended = Ended(living, over);
                     let region = Region::new(BLOCKS * IO_ALIGN).unwrap();
                     let may_be = vec![vec![0]; BLOCKS];
                     let (pending, counts) = (Vec::new(), BTreeMap::new());
-                    let mut life =
-                        Life { be, plan, struck, file, region, may_be, pending, ended: counts };
+                    let mut life = Life {
+                        backend,
+                        plan,
+                        struck,
+                        file,
+                        region,
+                        may_be,
+                        pending,
+                        ended: counts,
+                    };
                     let mut rng = StdRng::seed_from_u64(seed << 8 | n);
                     (0..STEPS).for_each(|_| life.step(&mut rng));
                     let counts = life.end();

@@ -17,14 +17,14 @@ fn a_file_that_loses_its_name_under_way_is_read_all_the_same() {
             return; // nothing is under way there while the issuer does something else
         }
         let (file, region) = filled(s, "data", BLOCKS);
-        let mut be = s.backend();
+        let mut backend = s.backend();
         let held = plan.hold(Rule::on(Ops::READ));
-        let r = be.start(read(&file, &region, 0, BLOCKS));
+        let r = backend.start(read(&file, &region, 0, BLOCKS));
         drop(file);
         s.aio.namespace().rename(&s.path("data"), &s.path("other")).unwrap();
         s.aio.namespace().unlink(&s.path("other")).unwrap();
         held.release();
-        assert_eq!(be.wait(r).check().unwrap(), BLOCKS * IO_ALIGN);
+        assert_eq!(backend.wait(r).check().unwrap(), BLOCKS * IO_ALIGN);
         assert!(bytes(&region, 0, region.len()) == pattern(BLOCKS));
     });
 }
@@ -57,10 +57,10 @@ fn a_worker_that_panics_does_not_hang_anyone() {
     let case = Case { method: MethodKind::Worker(WorkerLimits::fixed(1)), direct: false };
     let s = Setup::faulty(case, config(), &plan);
     let (file, region) = filled(&s, "data", BLOCKS);
-    let mut be = s.backend();
+    let mut backend = s.backend();
     for _ in 0..20 {
         plan.add(Rule::on(Ops::READ).times(1), Effect::Panic);
-        assert_eq!(report(&mut be, read(&file, &region, 0, 1)).errno(), Some(Errno::IO));
-        assert_eq!(report(&mut be, read(&file, &region, 0, 1)).check().unwrap(), IO_ALIGN);
+        assert_eq!(report(&mut backend, read(&file, &region, 0, 1)).errno(), Some(Errno::IO));
+        assert_eq!(report(&mut backend, read(&file, &region, 0, 1)).check().unwrap(), IO_ALIGN);
     }
 }

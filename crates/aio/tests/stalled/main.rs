@@ -50,22 +50,24 @@ fn read_pipe(file: &File, region: &Arc<Region>, n: usize) -> Io {
 fn others_finish_while(
     s: &Setup,
     stalling: &StallingFile,
-    stall: fn(&mut Backend, &File) -> Result<(), AioError>,
+    stall: fn(&mut IoBackend, &File) -> Result<(), AioError>,
 ) {
     let region = Region::new(DEPTH * IO_ALIGN).unwrap();
     let (pipes, mut feeds): (Vec<_>, Vec<_>) = (0..DEPTH).map(|_| pipe()).unzip();
     let (tell_started, started) = mpsc::channel();
     let issuer = {
-        let (mut be, file) = (s.backend(), stalling.file.clone());
+        let (mut backend, file) = (s.backend(), stalling.file.clone());
         thread::spawn(move || {
-            be.begin_batch();
-            let reads =
-                pipes.iter().enumerate().map(|(n, pipe)| be.start(read_pipe(pipe, &region, n)));
+            backend.begin_batch();
+            let reads = pipes
+                .iter()
+                .enumerate()
+                .map(|(n, pipe)| backend.start(read_pipe(pipe, &region, n)));
             let reads: Vec<_> = reads.collect();
-            be.end_batch();
+            backend.end_batch();
             tell_started.send(reads.clone()).unwrap();
-            stall(&mut be, &file).unwrap();
-            reads.into_iter().for_each(|r| assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN));
+            stall(&mut backend, &file).unwrap();
+            reads.into_iter().for_each(|r| assert_eq!(backend.wait(r).check().unwrap(), IO_ALIGN));
         })
     };
     let reads = started.recv().unwrap();
@@ -99,8 +101,11 @@ fn with_stalling_file(name: &str, test: impl FnOnce(&Setup, &StallingFile)) {
     }
 }
 
-fn row(aio: &Aio, be: &Backend) -> BackendStatsRow {
-    aio.backend_stats().into_iter().find(|r| r.pid == be.id()).expect("a living backend has a row")
+fn row(aio: &Aio, backend: &IoBackend) -> BackendStatsRow {
+    aio.backend_stats()
+        .into_iter()
+        .find(|r| r.pid == backend.id())
+        .expect("a living backend has a row")
 }
 
 /// One system call executes an operation of a backend that has nothing in flight, so a single
@@ -111,22 +116,26 @@ fn with_nothing_in_flight_calls_are_direct() {
     let region = Region::new(IO_ALIGN).unwrap();
     let (file, buf) = (s.create("data"), AlignedBuf::zeroed(IO_ALIGN).unwrap());
     let (pipe, mut feed) = pipe();
-    let mut be = s.backend();
-    let commit = |be: &mut Backend| {
-        let before = row(&s.aio, be);
-        be.write_all_at(&file, 0, &buf).unwrap();
-        be.fdatasync(&file).unwrap();
-        let after = row(&s.aio, be);
+    let mut backend = s.backend();
+    let commit = |backend: &mut IoBackend| {
+        let before = row(&s.aio, backend);
+        backend.write_all_at(&file, 0, &buf).unwrap();
+        backend.fdatasync(&file).unwrap();
+        let after = row(&s.aio, backend);
         (after.immediate - before.immediate, after.submissions - before.submissions)
     };
-    assert_eq!(commit(&mut be), (2, 0));
-    let pending = be.start(read_pipe(&pipe, &region, 0));
-    assert_eq!(commit(&mut be), (0, 2), "by the ring, while a read is in flight");
+    assert_eq!(commit(&mut backend), (2, 0));
+    let pending = backend.start(read_pipe(&pipe, &region, 0));
+    assert_eq!(commit(&mut backend), (0, 2), "by the ring, while a read is in flight");
     feed.write_all(&[1; IO_ALIGN]).unwrap();
     s.aio.wait_done(pending);
-    assert_eq!(commit(&mut be), (2, 0), "a report that nobody has asked for is nothing in flight");
-    assert_eq!(be.wait(pending).check().unwrap(), IO_ALIGN);
-    assert_eq!(commit(&mut be), (2, 0));
+    assert_eq!(
+        commit(&mut backend),
+        (2, 0),
+        "a report that nobody has asked for is nothing in flight"
+    );
+    assert_eq!(backend.wait(pending).check().unwrap(), IO_ALIGN);
+    assert_eq!(commit(&mut backend), (2, 0));
 }
 
 /// A thread that is about to start a process leaves nothing behind that others would wait for.
@@ -135,19 +144,22 @@ fn after_quiesce_nothing_needs_the_issuer() {
     let Some(s) = setup() else { return };
     let region = Region::new(DEPTH * IO_ALIGN).unwrap();
     let (pipes, mut feeds): (Vec<_>, Vec<_>) = (0..DEPTH).map(|_| pipe()).unzip();
-    let mut be = s.backend();
-    be.begin_batch();
-    let reads: Vec<_> =
-        pipes.iter().enumerate().map(|(n, pipe)| be.start(read_pipe(pipe, &region, n))).collect();
+    let mut backend = s.backend();
+    backend.begin_batch();
+    let reads: Vec<_> = pipes
+        .iter()
+        .enumerate()
+        .map(|(n, pipe)| backend.start(read_pipe(pipe, &region, n)))
+        .collect();
     let feeder = thread::spawn(move || {
         feeds.iter_mut().for_each(|feed| feed.write_all(&[1; IO_ALIGN]).unwrap());
         feeds
     });
-    be.quiesce();
-    assert!(reads.iter().all(|&r| be.is_known_done(r)));
-    assert!(be.in_batch());
-    be.end_batch();
-    reads.into_iter().for_each(|r| assert_eq!(be.wait(r).check().unwrap(), IO_ALIGN));
+    backend.quiesce();
+    assert!(reads.iter().all(|&r| backend.is_known_done(r)));
+    assert!(backend.in_batch());
+    backend.end_batch();
+    reads.into_iter().for_each(|r| assert_eq!(backend.wait(r).check().unwrap(), IO_ALIGN));
     feeder.join().unwrap();
 }
 
@@ -160,20 +172,21 @@ macro_rules! stalled_calls {
 }
 
 stalled_calls! {
-    a_stalled_fsync_holds_nobody_up: |be, file| be.fsync(file);
-    a_stalled_fdatasync_holds_nobody_up: |be, file| be.fdatasync(file);
-    a_stalled_allocation_holds_nobody_up: |be, file| be.allocate(file, 0, IO_ALIGN as u64);
-    a_stalled_write_holds_nobody_up: |be, file| {
-        be.write_all_at(file, 0, &AlignedBuf::zeroed(IO_ALIGN)?)
+    a_stalled_fsync_holds_nobody_up: |backend, file| backend.fsync(file);
+    a_stalled_fdatasync_holds_nobody_up: |backend, file| backend.fdatasync(file);
+    a_stalled_allocation_holds_nobody_up:
+        |backend, file| backend.allocate(file, 0, IO_ALIGN as u64);
+    a_stalled_write_holds_nobody_up: |backend, file| {
+        backend.write_all_at(file, 0, &AlignedBuf::zeroed(IO_ALIGN)?)
     };
-    a_stalled_read_holds_nobody_up: |be, file| {
-        be.read_exact_at(file, 0, &mut AlignedBuf::zeroed(IO_ALIGN)?)
+    a_stalled_read_holds_nobody_up: |backend, file| {
+        backend.read_exact_at(file, 0, &mut AlignedBuf::zeroed(IO_ALIGN)?)
     };
     /// Within a batch: what is staged is submitted first.
-    a_stalled_call_in_a_batch_holds_nobody_up: |be, file| {
-        be.begin_batch();
-        let synced = be.fdatasync(file);
-        be.end_batch();
+    a_stalled_call_in_a_batch_holds_nobody_up: |backend, file| {
+        backend.begin_batch();
+        let synced = backend.fdatasync(file);
+        backend.end_batch();
         synced
     };
 }

@@ -1,6 +1,6 @@
 //! Does what [`ArchiverState`](super::state::ArchiverState) decides, without holding its lock.
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_aio::sync::{Arc, Duration, Instant};
 
 use super::control::Archiver;
@@ -23,14 +23,14 @@ pub enum Next {
 
 impl Archiver {
     /// Does one thing that is to be done at the time `now`, without waiting. An error is final.
-    pub fn step(&self, io: &mut Backend, now: Instant) -> Result<Next> {
+    pub fn step(&self, io: &mut IoBackend, now: Instant) -> Result<Next> {
         let task = self.state.lock().decide(now, &self.changed);
         self.perform(io, task, now)
     }
 
     /// Works until the archiver is stopped. Several threads may call it. An error is final, and one
     /// of them returns it.
-    pub fn run(&self, io: &mut Backend) -> Result<()> {
+    pub fn run(&self, io: &mut IoBackend) -> Result<()> {
         loop {
             let now = Instant::now();
             let mut state = self.state.lock();
@@ -49,7 +49,7 @@ impl Archiver {
         }
     }
 
-    fn perform(&self, io: &mut Backend, task: Task, now: Instant) -> Result<Next> {
+    fn perform(&self, io: &mut IoBackend, task: Task, now: Instant) -> Result<Next> {
         match task {
             Task::Rest(time) => return Ok(Next::Rest(time)),
             Task::End => return Ok(Next::Ended),

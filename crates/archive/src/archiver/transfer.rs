@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_aio::sync::{Arc, Instant};
 
 use super::control::Archiver;
@@ -24,7 +24,7 @@ impl Archiver {
     /// Transfers a file that was taken from the queue, and tells the queue the outcome.
     pub(super) fn transfer(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         name: &WalName,
         module: &Arc<dyn ArchiveModule>,
         now: Instant,
@@ -67,7 +67,7 @@ impl Archiver {
 
     fn attempt(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         name: &WalName,
         module: &dyn ArchiveModule,
     ) -> Result<Outcome> {

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{
-    AioError, AlignedBuf, Backend, File, HugePages, IO_ALIGN, Io, Op, OpenOptions, OwnedIo, Target,
-    WaitRef,
+    AioError, AlignedBuf, File, HugePages, IO_ALIGN, Io, IoBackend, Op, OpenOptions, OwnedIo,
+    Target, WaitRef,
 };
 use forebay_format::Lsn;
 use forebay_format::checksum::{checksum_pages, page_checksum};
@@ -113,7 +113,7 @@ struct FileCopy<'j> {
 
 /// Copies one file after another.
 pub(super) struct Copier {
-    io: Backend,
+    io: IoBackend,
     options: CopyOptions,
     spare: Vec<AlignedBuf>,
     syncs: VecDeque<WaitRef>,
@@ -121,7 +121,7 @@ pub(super) struct Copier {
 }
 
 impl Copier {
-    pub(super) fn new(io: Backend, options: CopyOptions) -> Result<Copier> {
+    pub(super) fn new(io: IoBackend, options: CopyOptions) -> Result<Copier> {
         let spare = AlignedBuf::several(BUFFERS, CHUNK, HugePages::Transparent)?;
         Ok(Copier { io, options, spare, syncs: VecDeque::new(), sums: vec![0; CHUNK_BLOCKS] })
     }
@@ -341,7 +341,7 @@ impl std::fmt::Debug for Copier {
 }
 
 /// Reads one page. False: the file ends before the page does.
-fn read_page(io: &mut Backend, file: &File, offset: u64, page: &mut PageBytes) -> Result<bool> {
+fn read_page(io: &mut IoBackend, file: &File, offset: u64, page: &mut PageBytes) -> Result<bool> {
     let mut buf = AlignedBuf::zeroed(BLOCK_SIZE)?;
     match io.read_exact_at(file, offset, &mut buf) {
         Ok(()) => {}
@@ -371,7 +371,7 @@ fn describe(name: &Path, block: u32, page: &PageBytes) -> DamagedPage {
 /// wrong, or it is right now but was not written since `start`. A page that does not exist any more
 /// is not damaged.
 pub(super) fn look_again(
-    io: &mut Backend,
+    io: &mut IoBackend,
     data: &Path,
     suspect: &DamagedPage,
     segment_blocks: u32,

@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{Backend, Errno, File, FileKind, Namespace, OpenOptions};
+use forebay_aio::{Errno, File, FileKind, IoBackend, Namespace, OpenOptions};
 use forebay_format::ids::TimelineId;
 use forebay_format::{Lsn, SegmentSize};
 
@@ -56,7 +56,7 @@ impl Backup {
 }
 
 /// All backups, the oldest first.
-pub fn list(io: &mut Backend, archive: &Path) -> Result<Vec<Backup>> {
+pub fn list(io: &mut IoBackend, archive: &Path) -> Result<Vec<Backup>> {
     let names = Arc::clone(io.aio().namespace());
     let dir = archive.join(DIRECTORY);
     let entries = match names.list(&dir) {
@@ -90,7 +90,7 @@ pub fn list(io: &mut Backend, archive: &Path) -> Result<Vec<Backup>> {
 }
 
 /// Reads the description of a backup. The outer None: its directory is gone.
-fn read_about(io: &mut Backend, path: &Path, partial: bool) -> Result<Option<Option<About>>> {
+fn read_about(io: &mut IoBackend, path: &Path, partial: bool) -> Result<Option<Option<About>>> {
     let file = path.join(about::FILE_NAME);
     let text = match io.read_file(&file) {
         Ok(text) => text,
@@ -178,7 +178,7 @@ impl Needed {
 
 /// The WAL that the backups of an archive need, including those that are being made. A backup that
 /// can't be read is an error, so that nobody removes what it needs.
-pub fn needed(io: &mut Backend, archive: &Path) -> Result<Vec<Needed>> {
+pub fn needed(io: &mut IoBackend, archive: &Path) -> Result<Vec<Needed>> {
     let backups =
         list(io, archive)?.into_iter().filter(|backup| backup.state != BackupState::Abandoned);
     let of = |about: About| Needed {
@@ -193,7 +193,7 @@ pub fn needed(io: &mut Backend, archive: &Path) -> Result<Vec<Needed>> {
 }
 
 /// Removes a complete backup. It is renamed first, so that after a crash the rest is no backup.
-pub fn remove(io: &mut Backend, archive: &Path, name: &str) -> Result<()> {
+pub fn remove(io: &mut IoBackend, archive: &Path, name: &str) -> Result<()> {
     let names = Arc::clone(io.aio().namespace());
     let dir = archive.join(DIRECTORY);
     check_name(name)?;
@@ -205,7 +205,7 @@ pub fn remove(io: &mut Backend, archive: &Path, name: &str) -> Result<()> {
 }
 
 /// Removes abandoned backups. Returns how many.
-pub fn remove_abandoned(io: &mut Backend, archive: &Path) -> Result<usize> {
+pub fn remove_abandoned(io: &mut IoBackend, archive: &Path) -> Result<usize> {
     let names = Arc::clone(io.aio().namespace());
     let mut removed = 0;
     for backup in list(io, archive)?.iter().filter(|backup| backup.state == BackupState::Abandoned)
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
     use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
 
-    fn backend() -> Backend {
+    fn backend() -> IoBackend {
         let sizes = AioConfig { max_backends: 2, ..AioConfig::default() };
         let aio =
             Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes).expect("an Aio");

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AlignedBuf, Backend, BackendType, Errno, FileKind, Namespace, OpenOptions};
+use forebay_aio::{
+    Aio, AlignedBuf, BackendType, Errno, FileKind, IoBackend, Namespace, OpenOptions,
+};
 use forebay_format::control;
 use forebay_types::time;
 
@@ -161,7 +163,7 @@ struct Plan {
 
 impl Plan {
     fn read(
-        io: &mut Backend,
+        io: &mut IoBackend,
         from: &Path,
         to: &Path,
         about: &About,
@@ -347,7 +349,7 @@ impl Drop for TargetDirs {
 /// A restore.
 struct Restore<'a> {
     aio: &'a Arc<Aio>,
-    io: Backend,
+    io: IoBackend,
     names: Arc<dyn Namespace>,
     options: &'a RestoreOptions,
     observer: &'a mut dyn BackupObserver,

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::sync::SystemTime;
-use forebay_aio::{Aio, AlignedBuf, Backend, BackendType, Errno, Namespace, OpenOptions};
+use forebay_aio::{Aio, AlignedBuf, BackendType, Errno, IoBackend, Namespace, OpenOptions};
 use forebay_format::Lsn;
 use forebay_format::backup_label::{self, BackupLabel};
 use forebay_format::control::{self, DbState, Outline};
@@ -139,7 +139,7 @@ fn prepare(names: &dyn Namespace, archive: &Path, dir: &Path) -> Result<()> {
 /// A backup that is being made.
 struct Take<'a> {
     aio: &'a Arc<Aio>,
-    io: Backend,
+    io: IoBackend,
     names: Arc<dyn Namespace>,
     data: &'a Path,
     /// Its directory.

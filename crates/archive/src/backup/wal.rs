@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{AlignedBuf, Backend, OpenOptions};
+use forebay_aio::{AlignedBuf, IoBackend, OpenOptions};
 use forebay_format::control::Outline;
 use forebay_format::lsn::WAL_BLOCK_SIZE;
 use forebay_format::timeline::parse_history_file_name;
@@ -21,7 +21,7 @@ const LONG_PAGE_HEADER: u64 = 40;
 const RECORD_SIZES: std::ops::RangeInclusive<u32> = 24..=4096;
 
 /// Where the last checkpoint's record ends: a stopped cluster needs WAL up to there.
-pub(super) fn end_of_checkpoint(io: &mut Backend, data: &Path, outline: &Outline) -> Result<Lsn> {
+pub(super) fn end_of_checkpoint(io: &mut IoBackend, data: &Path, outline: &Outline) -> Result<Lsn> {
     let (size, at) = (outline.wal_segment_size, outline.checkpoint);
     let path = data.join(WAL).join(size.file_name(outline.timeline, size.number(at)));
     let names = Arc::clone(io.aio().namespace());
@@ -62,7 +62,7 @@ fn end_of_record(start: Lsn, length: u64, size: SegmentSize) -> Lsn {
 
 /// The copies of the segments of a range, and of all history files.
 pub(super) fn jobs(
-    io: &mut Backend,
+    io: &mut IoBackend,
     data: &Path,
     to: &Path,
     outline: &Outline,
@@ -113,7 +113,7 @@ pub(super) fn check(job: &Job, copied: Option<&Copied>, outline: &Outline) -> Re
 
 /// Checks that the copy of a segment begins with a page of that segment, so that it was not
 /// recycled meanwhile.
-pub(super) fn check_begin(io: &mut Backend, job: &Job, size: SegmentSize) -> Result<()> {
+pub(super) fn check_begin(io: &mut IoBackend, job: &Job, size: SegmentSize) -> Result<()> {
     let name = job.name.file_name().unwrap_or_default().to_string_lossy();
     let Some((timeline, number)) = size.parse_file_name(&name) else { return Ok(()) };
     let file = io.aio().namespace().open(&job.to, &OpenOptions::READ)?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, Backend};
+use forebay_aio::{Aio, IoBackend};
 
 use crate::durable_dir::DurableDir;
 use crate::error::ArchiveError;
@@ -50,7 +50,7 @@ impl ArchiveModule for Basic {
         self.dir.as_ref().ok_or_else(|| NOT_SET.to_owned())?.check()
     }
 
-    fn archive(&self, io: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(&self, io: &mut IoBackend, file: &mut Source) -> Result<Archived, ArchiveError> {
         let dir = self.dir.as_ref().ok_or_else(|| ArchiveError::refused(NOT_SET))?;
         let name = file.name().to_string();
         let archived = dir.store(io, &name, file)?;

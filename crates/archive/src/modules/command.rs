@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use forebay_aio::{AioError, Backend, Errno};
+use forebay_aio::{AioError, Errno, IoBackend};
 
 use crate::error::ArchiveError;
 use crate::module::{ArchiveModule, Archived};
@@ -51,7 +51,7 @@ impl ArchiveModule for Command {
         }
     }
 
-    fn archive(&self, io: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(&self, io: &mut IoBackend, file: &mut Source) -> Result<Archived, ArchiveError> {
         let command = self.build(file)?;
         file.check_first_piece(io)?;
         tracing::debug!("executing archive command \"{command}\"");

@@ -1,7 +1,7 @@
 //! A module that stores nothing, to measure what archiving costs besides the storing. It loses
 //! every file.
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 
 use crate::error::ArchiveError;
 use crate::module::{ArchiveModule, Archived};
@@ -16,7 +16,7 @@ impl ArchiveModule for Null {
         "null"
     }
 
-    fn archive(&self, _io: &mut Backend, _file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(&self, _io: &mut IoBackend, _file: &mut Source) -> Result<Archived, ArchiveError> {
         Ok(Archived::Stored)
     }
 

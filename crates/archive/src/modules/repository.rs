@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use forebay_aio::sync::{Arc, Mutex};
-use forebay_aio::{Aio, Backend, BackendType};
+use forebay_aio::{Aio, BackendType, IoBackend};
 
 use crate::error::{ArchiveError, Result};
 use crate::module::{ArchiveModule, Archived};
@@ -50,7 +50,7 @@ impl Archive {
     }
 
     /// Opens the archive once.
-    fn open(&self, be: &mut Backend) -> Result<Arc<Repository>> {
+    fn open(&self, io: &mut IoBackend) -> Result<Arc<Repository>> {
         if let Some(repository) = &*self.repository.lock() {
             return Ok(Arc::clone(repository));
         }
@@ -59,7 +59,7 @@ impl Archive {
         }
         let mut options = self.options.clone();
         if let Some(file) = &self.key_file {
-            options.key = Some(Key::read(be, file)?);
+            options.key = Some(Key::read(io, file)?);
         }
         let repository = Arc::new(Repository::open(&self.aio, &self.location, options)?);
         // If two threads open it at once, both use the first one, which remembers the layout.
@@ -67,11 +67,11 @@ impl Archive {
     }
 
     /// Opens the archive with a temporary backend.
-    fn open_with_backend(&self) -> Result<(Backend, Arc<Repository>)> {
-        let be = self.aio.backend(BackendType::BackgroundWorker);
-        let mut be = be.map_err(ArchiveError::io("open", self.location.as_ref()))?;
-        let repository = self.open(&mut be)?;
-        Ok((be, repository))
+    fn open_with_backend(&self) -> Result<(IoBackend, Arc<Repository>)> {
+        let io = self.aio.backend(BackendType::BackgroundWorker);
+        let mut io = io.map_err(ArchiveError::io("open", self.location.as_ref()))?;
+        let repository = self.open(&mut io)?;
+        Ok((io, repository))
     }
 }
 
@@ -84,8 +84,8 @@ impl ArchiveModule for Archive {
 
     /// If the archive can't be opened, `check_configured` reports the reason.
     fn startup(&self) -> Result<()> {
-        let Ok((mut be, repository)) = self.open_with_backend() else { return Ok(()) };
-        match repository.clean(&mut be) {
+        let Ok((mut io, repository)) = self.open_with_backend() else { return Ok(()) };
+        match repository.clean(&mut io) {
             Ok(0) => {}
             Ok(n) => tracing::info!(
                 "removed {n} temporary files that were left in \"{}\"",
@@ -98,11 +98,11 @@ impl ArchiveModule for Archive {
 
     fn check_configured(&self) -> Result<(), String> {
         let opened = self.open_with_backend();
-        let checked = opened.and_then(|(mut be, repository)| repository.check(&mut be));
+        let checked = opened.and_then(|(mut io, repository)| repository.check(&mut io));
         checked.map_err(|error| format!("{error}."))
     }
 
-    fn archive(&self, io: &mut Backend, file: &mut Source) -> Result<Archived> {
+    fn archive(&self, io: &mut IoBackend, file: &mut Source) -> Result<Archived> {
         self.open(io)?.put(io, file, self.system)
     }
 

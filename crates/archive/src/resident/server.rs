@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::thread::{Builder, JoinHandle};
 use forebay_aio::sync::{Arc, Duration, Mutex};
-use forebay_aio::{Aio, Backend, BackendType, File, OpenOptions};
+use forebay_aio::{Aio, BackendType, File, IoBackend, OpenOptions};
 
 use super::client::check_peer;
 use super::wire::{self, Reply, Request};
@@ -50,7 +50,7 @@ struct Shared {
     aio: Arc<Aio>,
     archive: String,
     /// Unused backends.
-    backends: Mutex<Vec<Backend>>,
+    backends: Mutex<Vec<IoBackend>>,
 }
 
 /// Starts an archiverd.
@@ -69,10 +69,10 @@ pub fn serve(aio: &Arc<Aio>, repository: Repository, options: ResidentOptions) -
         _lock: lock,
     };
     for _ in 0..options.transfers {
-        let mut be = aio
+        let mut io = aio
             .backend(BackendType::Standalone)
             .map_err(ArchiveError::io("start", &server.socket))?;
-        server.spawn(move |shared| shared.work.run_tasks(&mut be))?;
+        server.spawn(move |shared| shared.work.run_tasks(&mut io))?;
     }
     server.spawn(move |shared| accept(&shared, &listener))?;
     Ok(server)
@@ -181,8 +181,8 @@ impl Shared {
         if archive != self.archive {
             return wire::write_reply(stream, &Reply::Other);
         }
-        let mut be = match self.backends.lock().pop() {
-            Some(be) => be,
+        let mut io = match self.backends.lock().pop() {
+            Some(io) => io,
             None => self.aio.backend(BackendType::Standalone).map_err(io::Error::other)?,
         };
         let mut pushed = None;
@@ -194,13 +194,13 @@ impl Shared {
                 if !stored {
                     self.work.look_ahead(&path);
                 }
-                let reply = self.work.answer_push(&mut be, &path);
+                let reply = self.work.answer_push(&mut io, &path);
                 pushed = stored.then_some(path);
                 reply
             }
-            Request::Get { name, path } => Some(self.work.answer_get(&mut be, &name, &path)),
+            Request::Get { name, path } => Some(self.work.answer_get(&mut io, &name, &path)),
         };
-        self.backends.lock().push(be);
+        self.backends.lock().push(io);
         let Some(reply) = reply else { return Ok(()) };
         wire::write_reply(stream, &reply)?;
         if let Some(path) = pushed {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::{Arc, Condvar, Mutex, SystemTime};
-use forebay_aio::{Aio, Backend};
+use forebay_aio::{Aio, IoBackend};
 
 use super::stored::{FileVersion, StoredFiles};
 use super::wire::Reply;
@@ -90,7 +90,7 @@ impl Work {
     }
 
     /// Does one task after another until a stop.
-    pub fn run_tasks(&self, be: &mut Backend) {
+    pub fn run_tasks(&self, io: &mut IoBackend) {
         loop {
             let task = {
                 let mut state = self.state.lock();
@@ -107,18 +107,18 @@ impl Work {
             match task {
                 Task::Push(path) => {
                     // If it fails again when the server requests it, the server gets the error.
-                    if let Err(error) = self.push(be, &path) {
+                    if let Err(error) = self.push(io, &path) {
                         tracing::debug!("could not store \"{}\" ahead: {error}", path.display());
                     }
                 }
-                Task::Fetch(name) => self.prefetcher.fetch(be, &name),
+                Task::Fetch(name) => self.prefetcher.fetch(io, &name),
             }
         }
     }
 
     /// Answers archive-push. None: archiverd is stopping, so archive-push must do the work itself.
-    pub fn answer_push(&self, be: &mut Backend, path: &Path) -> Option<Reply> {
-        match self.push(be, path) {
+    pub fn answer_push(&self, io: &mut IoBackend, path: &Path) -> Option<Reply> {
+        match self.push(io, path) {
             Ok(Archived::Stored) => Some(Reply::Done),
             Ok(Archived::Identical) => Some(Reply::Identical),
             Err(error) if error.is_stop() => None,
@@ -127,7 +127,7 @@ impl Work {
     }
 
     /// Stores a file, unless it is known to be stored. Waits if another thread is storing it.
-    fn push(&self, be: &mut Backend, path: &Path) -> Result<Archived> {
+    fn push(&self, io: &mut IoBackend, path: &Path) -> Result<Archived> {
         let (version, begun) = loop {
             let begun = SystemTime::now();
             let stat =
@@ -145,7 +145,7 @@ impl Work {
             }
             self.push_ended.wait(&mut state);
         };
-        let pushed = push::push(&self.aio, be, &self.repository, path, &self.options);
+        let pushed = push::push(&self.aio, io, &self.repository, path, &self.options);
         let mut state = self.state.lock();
         state.busy.remove(path);
         if let (Ok(_), Some(version)) = (&pushed, version) {
@@ -190,11 +190,11 @@ impl Work {
     }
 
     /// Answers archive-get.
-    pub fn answer_get(&self, be: &mut Backend, name: &str, path: &Path) -> Reply {
+    pub fn answer_get(&self, io: &mut IoBackend, name: &str, path: &Path) -> Reply {
         let Some(name) = WalName::parse(name) else {
             return Reply::Failed(ArchiveError::Name { name: name.to_owned() }.to_string());
         };
-        match self.prefetcher.get(&self.aio, be, &name, path) {
+        match self.prefetcher.get(&self.aio, io, &name, path) {
             Ok(true) => {
                 let next = self.prefetcher.restored(&self.aio, &name, path);
                 self.state.lock().tasks.extend(next.into_iter().map(Task::Fetch));

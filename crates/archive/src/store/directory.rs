@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, AlignedBuf, Backend, FileKind, OpenOptions};
+use forebay_aio::{Aio, AlignedBuf, FileKind, IoBackend, OpenOptions};
 
 use super::depot::{BACKUPS, Depot, Download, Object, Upload};
 use crate::durable_dir::{DurableDir, NewFile, StoreOutcome};
@@ -78,14 +78,14 @@ impl Depot for Directory {
         self.path(key).display().to_string()
     }
 
-    fn create<'a>(&'a self, _: &mut Backend, key: &str) -> Result<Box<dyn Upload + 'a>> {
+    fn create<'a>(&'a self, _: &mut IoBackend, key: &str) -> Result<Box<dyn Upload + 'a>> {
         let begun = self.root.begin(key, &self.buffers);
         let dir = self.path(key).parent().unwrap_or(self.root.dir()).to_path_buf();
         let file = begun.map_err(|error| self.root.make_room(&dir, error))?;
         Ok(Box::new(DirUpload { file, root: &self.root, dir }))
     }
 
-    fn open<'a>(&'a self, _: &mut Backend, key: &str) -> Result<Option<Box<dyn Download + 'a>>> {
+    fn open<'a>(&'a self, _: &mut IoBackend, key: &str) -> Result<Option<Box<dyn Download + 'a>>> {
         let path = self.path(key);
         match Reader::open(&self.aio, &path, self.direct, &self.buffers) {
             Ok(reader) => {
@@ -97,32 +97,32 @@ impl Depot for Directory {
         }
     }
 
-    fn size(&self, _: &mut Backend, key: &str) -> Result<Option<u64>> {
+    fn size(&self, _: &mut IoBackend, key: &str) -> Result<Option<u64>> {
         self.length(key)
     }
 
-    fn list(&self, be: &mut Backend, prefix: &str) -> Result<Vec<Object>> {
+    fn list(&self, io: &mut IoBackend, prefix: &str) -> Result<Vec<Object>> {
         let mut found = Vec::new();
         if !self.walk(prefix, &mut found)? {
             // No file has this prefix; an error if the directory itself does not exist.
-            self.names(be, "")?;
+            self.names(io, "")?;
         }
         Ok(found)
     }
 
-    fn names(&self, _: &mut Backend, dir: &str) -> Result<Vec<String>> {
+    fn names(&self, _: &mut IoBackend, dir: &str) -> Result<Vec<String>> {
         let path = self.path(dir.trim_end_matches('/'));
         let entries = self.aio.namespace().list(&path).map_err(ArchiveError::io("list", &path))?;
         Ok(entries.into_iter().filter_map(|entry| entry.name.into_string().ok()).collect())
     }
 
-    fn make_durable(&self, be: &mut Backend, key: &str) -> Result<bool> {
+    fn make_durable(&self, io: &mut IoBackend, key: &str) -> Result<bool> {
         let path = self.path(key);
         let file = match self.aio.namespace().open(&path, &OpenOptions::READ) {
             Err(e) if e.is_not_found() => return Ok(false),
             file => file.map_err(ArchiveError::io("sync", &path))?,
         };
-        let synced = be.fsync(&file).and_then(|()| {
+        let synced = io.fsync(&file).and_then(|()| {
             // The next reader should read what the medium has. This is only advice.
             let _ = self.aio.namespace().forget_cached(&file);
             self.root.sync_names(path.parent().unwrap_or(self.root.dir()))
@@ -130,7 +130,7 @@ impl Depot for Directory {
         synced.map(|()| true).map_err(ArchiveError::io("sync", &path))
     }
 
-    fn remove(&self, _: &mut Backend, key: &str) -> Result<()> {
+    fn remove(&self, _: &mut IoBackend, key: &str) -> Result<()> {
         let path = self.path(key);
         match self.aio.namespace().unlink(&path) {
             Err(e) if !e.is_not_found() => Err(ArchiveError::io("remove", &path)(e)),
@@ -138,7 +138,7 @@ impl Depot for Directory {
         }
     }
 
-    fn sync_removals(&self, _: &mut Backend, dirs: &[String]) -> Result<()> {
+    fn sync_removals(&self, _: &mut IoBackend, dirs: &[String]) -> Result<()> {
         for dir in dirs {
             let path = self.path(dir.trim_end_matches('/'));
             self.aio.namespace().sync_dir(&path).map_err(ArchiveError::io("sync", &path))?;
@@ -146,11 +146,11 @@ impl Depot for Directory {
         Ok(())
     }
 
-    fn clean(&self, _: &mut Backend, dir: &str) -> Result<usize> {
+    fn clean(&self, _: &mut IoBackend, dir: &str) -> Result<usize> {
         self.root.clean_in(&self.path(dir.trim_end_matches('/')))
     }
 
-    fn clean_all(&self, _: &mut Backend) -> Result<usize> {
+    fn clean_all(&self, _: &mut IoBackend) -> Result<usize> {
         self.clean_tree("")
     }
 }
@@ -162,17 +162,17 @@ struct DirUpload<'a> {
 }
 
 impl Upload for DirUpload<'_> {
-    fn write(&mut self, be: &mut Backend, bytes: &[u8]) -> Result<()> {
-        self.file.write(be, bytes)
+    fn write(&mut self, io: &mut IoBackend, bytes: &[u8]) -> Result<()> {
+        self.file.write(io, bytes)
     }
 
-    fn put(&mut self, be: &mut Backend, buf: AlignedBuf, len: usize) -> Result<()> {
-        self.file.put(be, buf, len)
+    fn put(&mut self, io: &mut IoBackend, buf: AlignedBuf, len: usize) -> Result<()> {
+        self.file.put(io, buf, len)
     }
 
-    fn finish(self: Box<Self>, be: &mut Backend, written: Result<()>) -> Result<StoreOutcome> {
+    fn finish(self: Box<Self>, io: &mut IoBackend, written: Result<()>) -> Result<StoreOutcome> {
         let DirUpload { file, root, dir } = *self;
-        file.end(be, written).map_err(|error| root.make_room(&dir, error))
+        file.end(io, written).map_err(|error| root.make_room(&dir, error))
     }
 }
 
@@ -186,7 +186,7 @@ struct DirDownload<'a> {
 }
 
 impl Download for DirDownload<'_> {
-    fn read(&mut self, be: &mut Backend, buf: &mut [u8]) -> Result<usize> {
+    fn read(&mut self, io: &mut IoBackend, buf: &mut [u8]) -> Result<usize> {
         loop {
             if let Some(piece) = &self.piece {
                 let rest = &piece.bytes()[self.at..];
@@ -204,17 +204,17 @@ impl Download for DirDownload<'_> {
                 self.buffers.give_back(piece.buf);
             }
             self.at = 0;
-            self.piece = self.reader.next(be).map_err(ArchiveError::io("read", &self.path))?;
+            self.piece = self.reader.next(io).map_err(ArchiveError::io("read", &self.path))?;
             if self.piece.is_none() {
                 return Ok(0);
             }
         }
     }
 
-    fn close(&mut self, be: &mut Backend) {
+    fn close(&mut self, io: &mut IoBackend) {
         if let Some(piece) = self.piece.take() {
             self.buffers.give_back(piece.buf);
         }
-        self.reader.close(be);
+        self.reader.close(io);
     }
 }

@@ -13,7 +13,7 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_format::SegmentSize;
 
 use super::inventory::{Inventory, Stored};
@@ -47,13 +47,13 @@ impl Repository {
     /// the number of removed files and their total.
     pub fn expire(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         cut: Option<&WalName>,
         needed: &[NeededFrom],
         dry_run: bool,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Expired> {
-        let inventory = self.inventory(be)?;
+        let inventory = self.inventory(io)?;
         let Some(size) = inventory.segment_size else { return Ok(Expired::default()) };
         let cut = decide(&inventory, size, cut, needed)?;
         let number = |name: &WalName| name.number(size);
@@ -77,17 +77,17 @@ impl Repository {
         for some in going.chunks(self.depot().removals().max(1)) {
             let manifests: Vec<&str> =
                 some.iter().filter_map(|stored| stored.manifest.as_deref()).collect();
-            self.depot().remove_all(be, &manifests)?;
+            self.depot().remove_all(io, &manifests)?;
             let files =
                 some.iter().flat_map(|stored| stored.files.iter().map(|(key, _)| key.as_str()));
-            self.depot().remove_all(be, &files.collect::<Vec<&str>>())?;
+            self.depot().remove_all(io, &files.collect::<Vec<&str>>())?;
             dirs.extend(some.iter().map(|stored| inventory.layout.dir(stored.name.as_str())));
             done += some.len() as u64;
             progress(done, total);
         }
         dirs.sort();
         dirs.dedup();
-        self.depot().sync_removals(be, &dirs)?;
+        self.depot().sync_removals(io, &dirs)?;
         Ok(expired)
     }
 }

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::io::{self, Read};
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 
 use super::codec::{self, Codec, Compression};
 use super::depot::Download;
@@ -24,7 +24,7 @@ const LONGEST: u64 = 1 << 30;
 const STEP: usize = 512 << 10;
 
 /// Receives a file piece by piece.
-type Sink<'s> = &'s mut dyn FnMut(&mut Backend, &[u8]) -> Result<()>;
+type Sink<'s> = &'s mut dyn FnMut(&mut IoBackend, &[u8]) -> Result<()>;
 
 /// A file that was read from the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) struct WithoutManifest {
 
 /// Reads a stored file and hashes it on the way. The sink uses the same backend between the reads.
 struct Reading<'a, 'b> {
-    be: &'a RefCell<&'b mut Backend>,
+    io: &'a RefCell<&'b mut IoBackend>,
     file: Box<dyn Download + 'a>,
     hasher: Hasher,
     size: u64,
@@ -70,8 +70,8 @@ struct Reading<'a, 'b> {
 
 impl Read for Reading<'_, '_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let mut be = self.be.borrow_mut();
-        let got = self.file.read(&mut be, buf).map_err(io::Error::other)?;
+        let mut io = self.io.borrow_mut();
+        let got = self.file.read(&mut io, buf).map_err(io::Error::other)?;
         self.hasher.update(buf.get(..got).expect("a read is not longer than its buffer"));
         self.size += got as u64;
         Ok(got)
@@ -83,35 +83,35 @@ impl Repository {
     /// succeeds. None: the archive exists and does not have the file.
     pub fn fetch(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         name: &WalName,
         sink: Sink<'_>,
     ) -> Result<Option<Fetched>> {
-        let marker = self.require_marker(be)?;
-        if let Some(manifest) = self.manifest(be, marker.layout, name)? {
-            return self.fetch_with_manifest(be, marker.layout, name, manifest, sink).map(Some);
+        let marker = self.require_marker(io)?;
+        if let Some(manifest) = self.manifest(io, marker.layout, name)? {
+            return self.fetch_with_manifest(io, marker.layout, name, manifest, sink).map(Some);
         }
-        if let Some(found) = self.without_manifest(be, marker.layout, name)? {
+        if let Some(found) = self.without_manifest(io, marker.layout, name)? {
             let codec = self.codec_of(&found)?;
-            let read = self.read_back(be, name, &found.key, codec, LONGEST, sink)?;
+            let read = self.read_back(io, name, &found.key, codec, LONGEST, sink)?;
             let ReadBack { size, sha256, .. } = read.ok_or_else(|| self.missing(&found.key))?;
             return Ok(Some(Fetched { size, sha256, manifest: None }));
         }
         // The file is absent only if the archive still exists.
-        self.require_marker(be)?;
+        self.require_marker(io)?;
         Ok(None)
     }
 
     fn fetch_with_manifest(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         layout: LayoutKind,
         name: &WalName,
         manifest: Manifest,
         sink: Sink<'_>,
     ) -> Result<Fetched> {
         let key = format!("{}{}", layout.dir(name.as_str()), manifest.stored);
-        let read = self.read_back(be, name, &key, manifest.codec, manifest.size, sink)?;
+        let read = self.read_back(io, name, &key, manifest.codec, manifest.size, sink)?;
         let ReadBack { size, sha256, .. } = read.ok_or_else(|| self.missing(&key))?;
         if size != manifest.size {
             let reason = format!("it holds {size} bytes, but was archived with {}", manifest.size);
@@ -139,12 +139,12 @@ impl Repository {
     /// Looks for a stored file of this name, without a manifest.
     pub(super) fn without_manifest(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         layout: LayoutKind,
         name: &WalName,
     ) -> Result<Option<WithoutManifest>> {
         let dir = layout.dir(name.as_str());
-        let found = self.depot.find(be, &format!("{dir}{name}"), &Codec::ENDINGS)?;
+        let found = self.depot.find(io, &format!("{dir}{name}"), &Codec::ENDINGS)?;
         Ok(found.map(|key| {
             let file = key.strip_prefix(&dir).expect("a key begins with its directory").to_owned();
             let ending = file.strip_prefix(name.as_str()).expect("and goes on with the name");
@@ -156,7 +156,7 @@ impl Repository {
     /// Reads and decodes a stored file, which may hold at most `most` bytes. None: there is none.
     pub(super) fn read_back(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         name: &WalName,
         key: &str,
         codec: Codec,
@@ -164,12 +164,12 @@ impl Repository {
         sink: Sink<'_>,
     ) -> Result<Option<ReadBack>> {
         let secret = self.key_for(key, codec.key)?;
-        let Some(file) = self.depot.open(be, key)? else { return Ok(None) };
-        let be = RefCell::new(be);
-        let mut reading = Reading { be: &be, file, hasher: Hasher::new(), size: 0 };
+        let Some(file) = self.depot.open(io, key)? else { return Ok(None) };
+        let io = RefCell::new(io);
+        let mut reading = Reading { io: &io, file, hasher: Hasher::new(), size: 0 };
         let mut decoded = Decoded { size: 0, hasher: (!codec.is_plain()).then(Hasher::new) };
         let read = self.decode(&mut reading, name, key, (codec, secret, most), &mut decoded, sink);
-        reading.file.close(&mut be.borrow_mut());
+        reading.file.close(&mut io.borrow_mut());
         read?;
         let stored_sha256 = reading.hasher.finish();
         let sha256 = decoded.hasher.map_or(stored_sha256, Hasher::finish);
@@ -186,7 +186,7 @@ impl Repository {
         sink: Sink<'_>,
     ) -> Result<()> {
         let failed = |error: io::Error| self.reading_failed(key, error);
-        let be = reading.be;
+        let io = reading.io;
         let mut decoder = codec::decoder(&mut *reading, codec.compression, secret, name.as_str())
             .map_err(failed)?;
         let mut buf = vec![0; STEP];
@@ -206,7 +206,7 @@ impl Repository {
             if let Some(hasher) = &mut decoded.hasher {
                 hasher.update(bytes);
             }
-            sink(&mut be.borrow_mut(), bytes)?;
+            sink(&mut io.borrow_mut(), bytes)?;
         }
         drop(decoder);
         // Bytes after the end of the compressed data belong to the stored file, too.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_format::SegmentSize;
 
 use super::depot::BACKUPS;
@@ -57,11 +57,11 @@ pub struct TimelineRange {
 
 impl Repository {
     /// Lists the archive.
-    pub fn inventory(&self, be: &mut Backend) -> Result<Inventory> {
-        let Marker { layout, system, .. } = self.require_marker(be)?;
+    pub fn inventory(&self, io: &mut IoBackend) -> Result<Inventory> {
+        let Marker { layout, system, .. } = self.require_marker(io)?;
         let mut files: BTreeMap<WalName, Stored> = BTreeMap::new();
         let (mut temporary, mut foreign) = (Vec::new(), Vec::new());
-        for object in self.depot.list(be, layout.root())? {
+        for object in self.depot.list(io, layout.root())? {
             if object.key == Marker::NAME || is_of_backup(&object.key) {
                 continue;
             }
@@ -77,15 +77,19 @@ impl Repository {
         let files: Vec<Stored> = files.into_values().collect();
         let mut inventory =
             Inventory { layout, system, files, temporary, foreign, segment_size: None };
-        inventory.segment_size = self.segment_size(be, &inventory)?;
+        inventory.segment_size = self.segment_size(io, &inventory)?;
         Ok(inventory)
     }
 
     /// The length of a segment, from the first segment's manifest or else from an uncompressed one.
-    fn segment_size(&self, be: &mut Backend, inventory: &Inventory) -> Result<Option<SegmentSize>> {
+    fn segment_size(
+        &self,
+        io: &mut IoBackend,
+        inventory: &Inventory,
+    ) -> Result<Option<SegmentSize>> {
         let segments = || inventory.files.iter().filter(|stored| stored.name.is_whole());
         if let Some(stored) = segments().find(|stored| stored.manifest.is_some())
-            && let Ok(Some(manifest)) = self.manifest(be, inventory.layout, &stored.name)
+            && let Ok(Some(manifest)) = self.manifest(io, inventory.layout, &stored.name)
             && let Some(size) = manifest.origin.segment_size.and_then(SegmentSize::new)
         {
             return Ok(Some(size));

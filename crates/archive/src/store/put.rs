@@ -17,7 +17,7 @@
 
 use std::path::PathBuf;
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 
 use super::codec::{Codec, Encoder};
@@ -48,25 +48,25 @@ impl Repository {
     /// tells.
     pub fn put(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         source: &mut Source,
         system: Option<u64>,
     ) -> Result<Archived> {
-        let stored = self.try_put(be, source, system);
-        source.close(be);
+        let stored = self.try_put(io, source, system);
+        source.close(io);
         stored
     }
 
     fn try_put(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         source: &mut Source,
         system: Option<u64>,
     ) -> Result<Archived> {
         // The first piece tells the cluster. It is checked before anything is created.
-        let mut first = source.next(be)?;
+        let mut first = source.next(io)?;
         let system = source.facts().map(|facts| facts.system_id).or(system);
-        let marker = self.prepare(be, system, &source.path().to_string_lossy())?;
+        let marker = self.prepare(io, system, &source.path().to_string_lossy())?;
         let layout = marker.layout;
         let codec = Codec {
             compression: self.options.compression,
@@ -75,31 +75,31 @@ impl Repository {
         let key =
             format!("{}{}{}", layout.dir(source.name().as_str()), source.name(), codec.ending());
         for attempt in 0..MOST_ATTEMPTS {
-            if let Some(manifest) = self.manifest(be, layout, source.name())? {
-                drain(be, source, first.take())?;
-                return self.same(be, layout, source, &manifest);
+            if let Some(manifest) = self.manifest(io, layout, source.name())? {
+                drain(io, source, first.take())?;
+                return self.same(io, layout, source, &manifest);
             }
             if self.cleans_first && attempt == 0 {
-                self.clean_beside(be, &layout.dir(source.name().as_str()));
+                self.clean_beside(io, &layout.dir(source.name().as_str()));
             }
-            let found = match self.without_manifest(be, layout, source.name())? {
+            let found = match self.without_manifest(io, layout, source.name())? {
                 Some(found) => found,
                 None => {
                     if attempt > 0 {
-                        source.rewind(be);
+                        source.rewind(io);
                     }
                     self.check_encrypts(&marker)?;
-                    let written = self.write(be, source, first.take(), codec, &key)?;
+                    let written = self.write(io, source, first.take(), codec, &key)?;
                     if written.outcome == StoreOutcome::Stored {
-                        return self.store_manifest(be, layout, source, system, codec, &written);
+                        return self.store_manifest(io, layout, source, system, codec, &written);
                     }
                     let file = format!("{}{}", source.name(), codec.ending());
                     let (compression, sealed) = (codec.compression, codec.key.is_some());
                     WithoutManifest { key: key.clone(), file, compression, sealed }
                 }
             };
-            drain(be, source, first.take())?;
-            if let Some(archived) = self.adopt(be, layout, source, system, &found)? {
+            drain(io, source, first.take())?;
+            if let Some(archived) = self.adopt(io, layout, source, system, &found)? {
                 return Ok(archived);
             }
             // Another writer stored the file, found another manifest, and removed its file.
@@ -118,7 +118,7 @@ impl Repository {
     /// Writes the stored file.
     fn write(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         source: &mut Source,
         first: Option<Piece>,
         codec: Codec,
@@ -129,17 +129,17 @@ impl Repository {
             true => None,
             false => Some(Encoder::new(codec.compression, secret, source.name().as_str())?),
         };
-        let mut upload = self.depot.create(be, key)?;
+        let mut upload = self.depot.create(io, key)?;
         let copied = match encoder {
-            None => copy(be, source, first, upload.as_mut()),
-            Some(encoder) => encode(be, source, first, upload.as_mut(), encoder),
+            None => copy(io, source, first, upload.as_mut()),
+            Some(encoder) => encode(io, source, first, upload.as_mut(), encoder),
         };
         match copied.and_then(|copied| source.check_stop().map(|()| copied)) {
             Ok((size, sha256)) => {
-                let outcome = upload.finish(be, Ok(()))?;
+                let outcome = upload.finish(io, Ok(()))?;
                 Ok(Written { outcome, size, sha256 })
             }
-            Err(error) => match upload.finish(be, Err(error)) {
+            Err(error) => match upload.finish(io, Err(error)) {
                 Err(error) => Err(error),
                 Ok(_) => unreachable!("an upload that failed is not stored"),
             },
@@ -150,7 +150,7 @@ impl Repository {
     /// there already.
     fn store_manifest(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         layout: LayoutKind,
         source: &Source,
         system: Option<u64>,
@@ -159,16 +159,16 @@ impl Repository {
     ) -> Result<Archived> {
         let manifest = describe(source, system, codec, written.size, written.sha256)?;
         let key = layout.manifest(source.name().as_str());
-        match self.store_text(be, &key, manifest.to_text())? {
+        match self.store_text(io, &key, manifest.to_text())? {
             StoreOutcome::Stored => Ok(Archived::Stored),
             StoreOutcome::Exists => {
-                let winner = self.winner(be, layout, source)?;
+                let winner = self.winner(io, layout, source)?;
                 if winner.stored != manifest.stored {
                     // Our file was not acknowledged, and the manifest names another one.
                     let dir = layout.dir(source.name().as_str());
-                    self.depot.remove(be, &format!("{dir}{}", manifest.stored))?;
+                    self.depot.remove(io, &format!("{dir}{}", manifest.stored))?;
                 }
-                self.same(be, layout, source, &winner)
+                self.same(io, layout, source, &winner)
             }
         }
     }
@@ -177,7 +177,7 @@ impl Repository {
     /// program left it. None: it is gone.
     fn adopt(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         layout: LayoutKind,
         source: &Source,
         system: Option<u64>,
@@ -185,11 +185,11 @@ impl Repository {
     ) -> Result<Option<Archived>> {
         let codec = self.codec_of(found)?;
         // Before it is read, so that it is read from the medium.
-        if !self.depot.make_durable(be, &found.key)? {
+        if !self.depot.make_durable(io, &found.key)? {
             return Ok(None);
         }
         let read =
-            self.read_back(be, source.name(), &found.key, codec, u64::MAX, &mut |_, _| Ok(()))?;
+            self.read_back(io, source.name(), &found.key, codec, u64::MAX, &mut |_, _| Ok(()))?;
         let Some(ReadBack { size, sha256, stored_size, stored_sha256 }) = read else {
             return Ok(None);
         };
@@ -197,26 +197,26 @@ impl Repository {
         let mut manifest = describe(source, system, codec, stored_size, stored_sha256)?;
         manifest.stored.clone_from(&found.file);
         let key = layout.manifest(source.name().as_str());
-        match self.store_text(be, &key, manifest.to_text())? {
+        match self.store_text(io, &key, manifest.to_text())? {
             StoreOutcome::Stored => Ok(Some(Archived::Identical)),
             StoreOutcome::Exists => {
-                let winner = self.winner(be, layout, source)?;
-                self.same(be, layout, source, &winner).map(Some)
+                let winner = self.winner(io, layout, source)?;
+                self.same(io, layout, source, &winner).map(Some)
             }
         }
     }
 
     /// The manifest that was stored first.
-    fn winner(&self, be: &mut Backend, layout: LayoutKind, source: &Source) -> Result<Manifest> {
+    fn winner(&self, io: &mut IoBackend, layout: LayoutKind, source: &Source) -> Result<Manifest> {
         let missing = || self.missing(&layout.manifest(source.name().as_str()));
-        self.manifest(be, layout, source.name())?.ok_or_else(missing)
+        self.manifest(io, layout, source.name())?.ok_or_else(missing)
     }
 
     /// Compares the file with a manifest in the archive. If the contents are the same, makes the
     /// stored copy durable.
     fn same(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         layout: LayoutKind,
         source: &Source,
         manifest: &Manifest,
@@ -224,14 +224,14 @@ impl Repository {
         let key = format!("{}{}", layout.dir(&manifest.name), manifest.stored);
         self.check_sealed(&key, manifest.codec.key)?;
         self.compare(source, &key, manifest.size, manifest.sha256)?;
-        let (size, stored) = (self.depot.size(be, &key)?, manifest.stored_size);
+        let (size, stored) = (self.depot.size(io, &key)?, manifest.stored_size);
         let size = size.ok_or_else(|| self.missing(&key))?;
         if size != stored {
             let reason = format!("it has {size} bytes, but was stored with {stored}");
             return Err(self.damaged(&key, reason));
         }
-        self.depot.make_durable(be, &key)?;
-        self.depot.make_durable(be, &layout.manifest(&manifest.name))?;
+        self.depot.make_durable(io, &key)?;
+        self.depot.make_durable(io, &layout.manifest(&manifest.name))?;
         Ok(Archived::Identical)
     }
 
@@ -246,61 +246,61 @@ impl Repository {
 }
 
 /// Reads the rest of a file, for its hash.
-fn drain(be: &mut Backend, source: &mut Source, first: Option<Piece>) -> Result<()> {
+fn drain(io: &mut IoBackend, source: &mut Source, first: Option<Piece>) -> Result<()> {
     if let Some(piece) = first {
         source.give_back(piece.buf);
     }
-    source.read_to_end(be).map(drop)
+    source.read_to_end(io).map(drop)
 }
 
 /// The first piece, which is read unless it was already.
-fn or_next(be: &mut Backend, source: &mut Source, first: Option<Piece>) -> Result<Option<Piece>> {
+fn or_next(io: &mut IoBackend, source: &mut Source, first: Option<Piece>) -> Result<Option<Piece>> {
     match first {
         Some(piece) => Ok(Some(piece)),
-        None => source.next(be),
+        None => source.next(io),
     }
 }
 
 /// Stores a file unchanged. Returns its length and hash.
 fn copy(
-    be: &mut Backend,
+    io: &mut IoBackend,
     source: &mut Source,
     first: Option<Piece>,
     upload: &mut dyn Upload,
 ) -> Result<(u64, Digest)> {
-    let mut next = or_next(be, source, first)?;
+    let mut next = or_next(io, source, first)?;
     while let Some(piece) = next {
-        upload.put(be, piece.buf, piece.len)?;
-        next = source.next(be)?;
+        upload.put(io, piece.buf, piece.len)?;
+        next = source.next(io)?;
     }
     Ok((source.len(), raw_digest(source)?))
 }
 
 /// Stores a file compressed or encrypted. Returns the length and hash of the stored file.
 fn encode(
-    be: &mut Backend,
+    io: &mut IoBackend,
     source: &mut Source,
     first: Option<Piece>,
     upload: &mut dyn Upload,
     mut encoder: Encoder,
 ) -> Result<(u64, Digest)> {
     let (mut size, mut hasher, mut out) = (0, Hasher::new(), Vec::new());
-    let mut store = |be: &mut Backend, out: &mut Vec<u8>| {
+    let mut store = |io: &mut IoBackend, out: &mut Vec<u8>| {
         hasher.update(out);
         size += out.len() as u64;
-        let written = upload.write(be, out);
+        let written = upload.write(io, out);
         out.clear();
         written
     };
-    let mut next = or_next(be, source, first)?;
+    let mut next = or_next(io, source, first)?;
     while let Some(piece) = next {
         encoder.push(piece.bytes(), &mut out)?;
         source.give_back(piece.buf);
-        store(be, &mut out)?;
-        next = source.next(be)?;
+        store(io, &mut out)?;
+        next = source.next(io)?;
     }
     encoder.finish(&mut out)?;
-    store(be, &mut out)?;
+    store(io, &mut out)?;
     Ok((size, hasher.finish()))
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use forebay_aio::sync::{Arc, Mutex};
-use forebay_aio::{Aio, Backend};
+use forebay_aio::{Aio, IoBackend};
 
 use super::auth::{self, Signature};
 use super::codec::Compression;
@@ -73,24 +73,24 @@ impl Repository {
     }
 
     /// Removes the temporary files of dead processes. Returns how many.
-    pub fn clean(&self, be: &mut Backend) -> Result<usize> {
-        self.depot.clean_all(be)
+    pub fn clean(&self, io: &mut IoBackend) -> Result<usize> {
+        self.depot.clean_all(io)
     }
 
     /// Checks that the archive can be used: its depot exists, and its marker agrees with the
     /// options.
-    pub fn check(&self, be: &mut Backend) -> Result<()> {
-        if self.read_marker(be)?.is_none() {
-            self.depot.names(be, "")?;
+    pub fn check(&self, io: &mut IoBackend) -> Result<()> {
+        if self.read_marker(io)?.is_none() {
+            self.depot.names(io, "")?;
         }
         Ok(())
     }
 
     /// Removes temporary files of dead processes from `dir` and from the root. If that fails,
     /// storing a file there will report the reason.
-    pub(super) fn clean_beside(&self, be: &mut Backend, dir: &str) {
-        let beside = (!dir.is_empty()).then(|| self.depot.clean(be, dir));
-        for cleaned in beside.into_iter().chain([self.depot.clean(be, "")]) {
+    pub(super) fn clean_beside(&self, io: &mut IoBackend, dir: &str) {
+        let beside = (!dir.is_empty()).then(|| self.depot.clean(io, dir));
+        for cleaned in beside.into_iter().chain([self.depot.clean(io, "")]) {
             match cleaned {
                 Ok(0) => {}
                 Ok(n) => {
@@ -112,8 +112,8 @@ impl Repository {
     }
 
     /// Reads the marker file. None: there is none.
-    fn read_marker(&self, be: &mut Backend) -> Result<Option<Marker>> {
-        let Some(bytes) = self.read_text(be, Marker::NAME)? else { return Ok(None) };
+    fn read_marker(&self, io: &mut IoBackend) -> Result<Option<Marker>> {
+        let Some(bytes) = self.read_text(io, Marker::NAME)? else { return Ok(None) };
         let marker =
             Marker::parse(&bytes).map_err(|source| self.bad_manifest(Marker::NAME, source))?;
         if let Some(wanted) = self.options.layout.filter(|wanted| *wanted != marker.layout) {
@@ -130,8 +130,8 @@ impl Repository {
 
     /// Reads the marker file, which proves that the archive exists now. A directory of WAL files
     /// without a marker, as `cp` leaves it, is an archive in the plain layout.
-    pub(super) fn require_marker(&self, be: &mut Backend) -> Result<Marker> {
-        if let Some(marker) = self.read_marker(be)? {
+    pub(super) fn require_marker(&self, io: &mut IoBackend) -> Result<Marker> {
+        if let Some(marker) = self.read_marker(io)? {
             return Ok(marker);
         }
         if self.marker.lock().is_some() {
@@ -141,7 +141,7 @@ impl Repository {
             let reason = "it has no file \"forebay-archive\", which a key authenticates";
             return Err(self.no_archive(reason));
         }
-        if self.options.layout == Some(LayoutKind::Hashed) || !self.holds_plain_files(be)? {
+        if self.options.layout == Some(LayoutKind::Hashed) || !self.holds_plain_files(io)? {
             let reason = "it has neither a file \"forebay-archive\" nor WAL files";
             return Err(self.no_archive(reason));
         }
@@ -153,8 +153,8 @@ impl Repository {
     }
 
     /// Whether there are WAL files at the root.
-    fn holds_plain_files(&self, be: &mut Backend) -> Result<bool> {
-        let names = self.depot.names(be, "")?;
+    fn holds_plain_files(&self, io: &mut IoBackend) -> Result<bool> {
+        let names = self.depot.names(io, "")?;
         let is_wal = |name: &String| matches!(LayoutKind::Plain.classify(name), Entry::Stored(_));
         Ok(names.iter().any(is_wal))
     }
@@ -163,16 +163,16 @@ impl Repository {
     /// stored.
     pub(super) fn prepare(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         system: Option<u64>,
         file: &str,
     ) -> Result<Marker> {
         let known = *self.marker.lock();
         let marker = match known {
             Some(marker) => marker,
-            None => match self.read_marker(be)? {
+            None => match self.read_marker(io)? {
                 Some(marker) => marker,
-                None => self.create_marker(be, system)?,
+                None => self.create_marker(io, system)?,
             },
         };
         if let (Some(expected), Some(found)) = (marker.system, system)
@@ -185,22 +185,22 @@ impl Repository {
     }
 
     /// Creates the marker file, unless another process does so at the same time.
-    fn create_marker(&self, be: &mut Backend, system: Option<u64>) -> Result<Marker> {
+    fn create_marker(&self, io: &mut IoBackend, system: Option<u64>) -> Result<Marker> {
         let layout = self.options.layout.unwrap_or_default();
-        if layout != LayoutKind::Plain && self.holds_plain_files(be)? {
+        if layout != LayoutKind::Plain && self.holds_plain_files(io)? {
             return Err(self.other_layout(LayoutKind::Plain, layout));
         }
-        self.depot.check_new(be)?;
+        self.depot.check_new(io)?;
         let marker = Marker { layout, system, key: self.options.key.as_ref().map(Key::id) };
-        match self.store_text(be, Marker::NAME, marker.to_text())? {
+        match self.store_text(io, Marker::NAME, marker.to_text())? {
             StoreOutcome::Stored => {
                 *self.marker.lock() = Some(marker);
                 Ok(marker)
             }
             StoreOutcome::Exists => {
-                self.depot.make_durable(be, Marker::NAME)?;
+                self.depot.make_durable(io, Marker::NAME)?;
                 let vanished = || self.no_archive("its file \"forebay-archive\" has vanished");
-                self.read_marker(be)?.ok_or_else(vanished)
+                self.read_marker(io)?.ok_or_else(vanished)
             }
         }
     }
@@ -208,12 +208,12 @@ impl Repository {
     /// The manifest of a WAL file, if it has one.
     pub(super) fn manifest(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         layout: LayoutKind,
         name: &WalName,
     ) -> Result<Option<Manifest>> {
         let key = layout.manifest(name.as_str());
-        let Some(bytes) = self.read_text(be, &key)? else { return Ok(None) };
+        let Some(bytes) = self.read_text(io, &key)? else { return Ok(None) };
         let manifest = Manifest::parse(&bytes).map_err(|source| self.bad_manifest(&key, source))?;
         let right = manifest.name == name.as_str()
             && manifest.stored == format!("{}{}", manifest.name, manifest.codec.ending());
@@ -272,7 +272,7 @@ impl Repository {
     /// Stores a manifest or the marker file, authenticated if there is a key.
     pub(super) fn store_text(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         key: &str,
         text: text::Writer,
     ) -> Result<StoreOutcome> {
@@ -280,12 +280,12 @@ impl Repository {
             Some(secret) => auth::sign(text, secret)?,
             None => text,
         };
-        self.depot.store_small(be, key, text.finish().as_bytes())
+        self.depot.store_small(io, key, text.finish().as_bytes())
     }
 
     /// Reads a manifest or the marker file. With a key, it must be authenticated.
-    fn read_text(&self, be: &mut Backend, key: &str) -> Result<Option<Vec<u8>>> {
-        let Some(bytes) = self.depot.read_small(be, key, text::LONGEST)? else { return Ok(None) };
+    fn read_text(&self, io: &mut IoBackend, key: &str) -> Result<Option<Vec<u8>>> {
+        let Some(bytes) = self.depot.read_small(io, key, text::LONGEST)? else { return Ok(None) };
         let file = || self.depot.describe(key);
         let Some(secret) = &self.options.key else { return Ok(Some(bytes)) };
         if !text::is_whole(&bytes) {

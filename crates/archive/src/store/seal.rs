@@ -23,7 +23,7 @@ use std::path::Path;
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use sha2::{Digest, Sha256};
 
 use super::text::unhex;
@@ -80,8 +80,8 @@ impl Key {
     }
 
     /// Reads a key file, which only its owner may be allowed to read.
-    pub fn read(be: &mut Backend, file: &Path) -> Result<Key> {
-        let names = be.aio().namespace();
+    pub fn read(io: &mut IoBackend, file: &Path) -> Result<Key> {
+        let names = io.aio().namespace();
         let stat = names.stat(file).map_err(ArchiveError::io("examine", file))?;
         let refuse = |reason: &str| {
             ArchiveError::refused(format!("key file \"{}\" {reason}", file.display()))
@@ -89,7 +89,7 @@ impl Key {
         if stat.is_some_and(|stat| stat.mode & 0o077 != 0) {
             return Err(refuse("can be read by others: its mode must be 0600 or less"));
         }
-        let bytes = be.read_file(file).map_err(ArchiveError::io("read key file", file))?;
+        let bytes = io.read_file(file).map_err(ArchiveError::io("read key file", file))?;
         let wrong = || refuse("holds no key: it must be 32 bytes, or 64 hexadecimal digits");
         Key::parse(&bytes).ok_or_else(wrong)
     }

@@ -12,7 +12,7 @@ use std::fmt;
 
 use forebay_aio::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use forebay_aio::sync::{Arc, Mutex, thread};
-use forebay_aio::{Aio, Backend, BackendType};
+use forebay_aio::{Aio, BackendType, IoBackend};
 use forebay_format::SegmentSize;
 use forebay_format::timeline::TimelineHistory;
 
@@ -134,8 +134,8 @@ impl Repository {
         options: &VerifyOptions,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Verification> {
-        let mut be = aio.backend(BackendType::Standalone)?;
-        let inventory = self.inventory(&mut be)?;
+        let mut io = aio.backend(BackendType::Standalone)?;
+        let inventory = self.inventory(&mut io)?;
         let work = Work {
             total: inventory.bytes(),
             done: AtomicU64::new(0),
@@ -144,22 +144,22 @@ impl Repository {
             failed: Mutex::new(None),
         };
         progress(0, work.total);
-        let run = |be: &mut Backend| self.verify_some(be, &inventory, options, &work, progress);
+        let run = |io: &mut IoBackend| self.verify_some(io, &inventory, options, &work, progress);
         thread::scope(|scope| {
             for _ in 1..options.threads.max(1) {
                 // With fewer threads it just takes longer.
-                if let Ok(mut be) = aio.backend(BackendType::Standalone) {
-                    scope.spawn(move || run(&mut be));
+                if let Ok(mut io) = aio.backend(BackendType::Standalone) {
+                    scope.spawn(move || run(&mut io));
                 }
             }
-            run(&mut be);
+            run(&mut io);
         });
         if let Some(error) = work.failed.lock().take() {
             return Err(error);
         }
         let mut problems: Vec<Problem> =
             std::mem::take(&mut *work.found.lock()).into_values().flatten().collect();
-        let histories = self.histories(&mut be, &inventory, &mut problems);
+        let histories = self.histories(&mut io, &inventory, &mut problems);
         problems.extend(gaps(&inventory, &histories));
         problems.extend(
             inventory.temporary.iter().map(|(key, _)| Problem::Unfinished { key: key.clone() }),
@@ -172,7 +172,7 @@ impl Repository {
 
     fn verify_some(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         inventory: &Inventory,
         options: &VerifyOptions,
         work: &Work,
@@ -181,7 +181,7 @@ impl Repository {
         while work.failed.lock().is_none() {
             let number = work.next.fetch_add(1, Ordering::Relaxed);
             let Some(stored) = inventory.files.get(number) else { return };
-            match self.verify_one(be, inventory, stored, options.quick) {
+            match self.verify_one(io, inventory, stored, options.quick) {
                 Ok(problems) if problems.is_empty() => {}
                 Ok(problems) => {
                     work.found.lock().insert(number, problems);
@@ -200,14 +200,14 @@ impl Repository {
     /// The problems of one file. An error says nothing about the file, only about the depot.
     fn verify_one(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         inventory: &Inventory,
         stored: &Stored,
         quick: bool,
     ) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         let name = &stored.name;
-        let manifest = match self.manifest(be, inventory.layout, name) {
+        let manifest = match self.manifest(io, inventory.layout, name) {
             Ok(manifest) => manifest,
             Err(error) => {
                 problems.push(self.damage(name, error)?);
@@ -221,7 +221,7 @@ impl Repository {
             }
             problems.push(Problem::NoManifest { name: name.clone() });
             if !quick {
-                problems.extend(self.read_one(be, inventory, name, None)?);
+                problems.extend(self.read_one(io, inventory, name, None)?);
             }
             return Ok(problems);
         };
@@ -237,7 +237,7 @@ impl Repository {
                 problems.push(Problem::Damaged { name: name.clone(), reason });
             }
             Some(_) if quick => {}
-            Some(_) => problems.extend(self.read_one(be, inventory, name, Some(&manifest))?),
+            Some(_) => problems.extend(self.read_one(io, inventory, name, Some(&manifest))?),
         }
         Ok(problems)
     }
@@ -245,7 +245,7 @@ impl Repository {
     /// Reads a whole file.
     fn read_one(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         inventory: &Inventory,
         name: &WalName,
         manifest: Option<&Manifest>,
@@ -254,10 +254,10 @@ impl Repository {
             && manifest.codec.key.is_some()
         {
             // Without the key, the stored bytes can still be compared with the manifest.
-            return self.read_sealed(be, inventory, name, manifest);
+            return self.read_sealed(io, inventory, name, manifest);
         }
         let mut head = Vec::new();
-        let read = self.fetch(be, name, &mut |_, bytes| {
+        let read = self.fetch(io, name, &mut |_, bytes| {
             if head.is_empty() {
                 head.extend(bytes.iter().take(64));
             }
@@ -275,14 +275,14 @@ impl Repository {
 
     fn read_sealed(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         inventory: &Inventory,
         name: &WalName,
         manifest: &Manifest,
     ) -> Result<Option<Problem>> {
         let key = format!("{}{}", inventory.layout.dir(name.as_str()), manifest.stored);
         let plain = Codec::default();
-        let read = self.read_back(be, name, &key, plain, u64::MAX, &mut |_, _| Ok(()))?;
+        let read = self.read_back(io, name, &key, plain, u64::MAX, &mut |_, _| Ok(()))?;
         let Some(read) = read else { return Ok(Some(Problem::Missing { name: name.clone() })) };
         if read.stored_sha256 == manifest.stored_sha256 {
             return Ok(None);
@@ -312,14 +312,14 @@ impl Repository {
     /// The timelines' histories that can be read.
     fn histories(
         &self,
-        be: &mut Backend,
+        io: &mut IoBackend,
         inventory: &Inventory,
         problems: &mut Vec<Problem>,
     ) -> BTreeMap<u32, TimelineHistory> {
         let mut histories = BTreeMap::new();
         for stored in inventory.files.iter().filter(|stored| stored.name.kind() == Kind::History) {
             let mut bytes = Vec::new();
-            let read = self.fetch(be, &stored.name, &mut |_, piece| {
+            let read = self.fetch(io, &stored.name, &mut |_, piece| {
                 bytes.extend_from_slice(piece);
                 Ok(())
             });

@@ -6,7 +6,7 @@ use std::fs;
 use forebay_aio::fault::{Effect, Ops, Rule};
 use forebay_aio::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use forebay_aio::sync::{Arc, Condvar, Duration, Instant, Mutex};
-use forebay_aio::{Backend, Errno};
+use forebay_aio::{Errno, IoBackend};
 use forebay_archive::archiver::Threads;
 use forebay_archive::modules::Null;
 use forebay_archive::{
@@ -57,7 +57,7 @@ impl ArchiveModule for Chosen {
     fn check_configured(&self) -> Result<(), String> {
         if self.configured.load(Ordering::SeqCst) { Ok(()) } else { Err("It is not.".to_owned()) }
     }
-    fn archive(&self, _: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(&self, _: &mut IoBackend, file: &mut Source) -> Result<Archived, ArchiveError> {
         assert!(self.starts.load(Ordering::SeqCst) == 1 && self.ends.load(Ordering::SeqCst) == 0);
         self.order.lock().push(file.name().to_string());
         (self.deed)(file.name())

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use forebay_aio::fault::{Call, Effect, Ops, Rule};
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering};
 use forebay_aio::sync::{Arc, Duration, Instant, Mutex};
-use forebay_aio::{Backend, Errno};
+use forebay_aio::{Errno, IoBackend};
 use forebay_archive::archiver::Threads;
 use forebay_archive::modules::Archive;
 use forebay_archive::store::codec::Compression;
@@ -282,7 +282,7 @@ impl ArchiveModule for Listing {
         "listing"
     }
 
-    fn archive(&self, _: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(&self, _: &mut IoBackend, file: &mut Source) -> Result<Archived, ArchiveError> {
         self.names.lock().push(file.name().to_string());
         Ok(Archived::Stored)
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use forebay_aio::fault::FaultPlan;
 use forebay_aio::sync::{Arc, Instant};
 use forebay_aio::{
-    Aio, AioConfig, Backend, BackendType, MethodKind, PosixNamespace, WorkerLimits, probe_direct,
+    Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace, WorkerLimits, probe_direct,
     probe_io_uring,
 };
 use forebay_archive::modules::Basic;
@@ -36,7 +36,7 @@ pub fn start(number: u64) -> Lsn {
 
 pub struct Fixture {
     // Dropped before its directory.
-    pub io: Backend,
+    pub io: IoBackend,
     pub aio: Arc<Aio>,
     pub plan: Arc<FaultPlan>,
     pub direct: bool,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, Backend, BackendType, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace};
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::layout::LayoutKind;
 use forebay_archive::store::seal::Key;
@@ -17,7 +17,7 @@ use super::segments::{SIZE, SYSTEM, segment_bytes, wal_name};
 pub struct Fixture {
     pub dir: tempfile::TempDir,
     pub aio: Arc<Aio>,
-    pub be: Backend,
+    pub io: IoBackend,
 }
 
 pub fn open_aio() -> Arc<Aio> {
@@ -53,8 +53,8 @@ impl Fixture {
             fs::create_dir_all(dir.path().join(name)).expect("a directory");
         }
         let aio = open_aio();
-        let be = aio.backend(BackendType::Standalone).expect("a backend");
-        let fixture = Fixture { dir, aio, be };
+        let io = aio.backend(BackendType::Standalone).expect("a backend");
+        let fixture = Fixture { dir, aio, io };
         fixture.set_system(SYSTEM);
         fixture
     }
@@ -96,7 +96,7 @@ impl Fixture {
 
     pub fn push(&mut self, repository: &Repository, name: &str) -> Result<Archived, ArchiveError> {
         let path = self.wal(name);
-        push::push(&self.aio, &mut self.be, repository, &path, &SourceOptions::default())
+        push::push(&self.aio, &mut self.io, repository, &path, &SourceOptions::default())
     }
 
     /// Restores a file. Returns its contents if the archive has it.
@@ -107,7 +107,7 @@ impl Fixture {
     ) -> Result<Option<Vec<u8>>, ArchiveError> {
         let path = self.data().join("pg_wal/RECOVERYXLOG");
         let _ = fs::remove_file(&path);
-        let found = get::get(&self.aio, &mut self.be, repository, &wal_name(name), &path)?;
+        let found = get::get(&self.aio, &mut self.io, repository, &wal_name(name), &path)?;
         assert_eq!(path.exists(), found);
         Ok(found.then(|| fs::read(&path).expect("it can be read")))
     }

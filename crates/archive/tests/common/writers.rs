@@ -32,10 +32,10 @@ pub fn race(
                     let path = wal.join(name);
                     fs::write(&path, &contents[n % contents.len()]).unwrap();
                     let aio = open_aio();
-                    let mut be = aio.backend(BackendType::Standalone).unwrap();
+                    let mut io = aio.backend(BackendType::Standalone).unwrap();
                     let repository = open(n, &aio);
                     barrier.wait();
-                    push::push(&aio, &mut be, &repository, &path, &SourceOptions::default())
+                    push::push(&aio, &mut io, &repository, &path, &SourceOptions::default())
                 })
             })
             .collect();

@@ -47,14 +47,14 @@ fn archives_are_verified_listed_and_cut() {
         for quick in [false, true] {
             assert_eq!(verify(&fixture, &repository, quick), []);
         }
-        let inventory = repository.inventory(&mut fixture.be).unwrap();
+        let inventory = repository.inventory(&mut fixture.io).unwrap();
         let ranges: Vec<_> =
             inventory.ranges().iter().map(|r| (r.timeline, r.first, r.last)).collect();
         assert_eq!((ranges, inventory.system), (vec![(1, 3, 8)], Some(SYSTEM)));
         let cut = SIZE.file_name(1, 5);
         store.proxy.harm(1, "POST", "?delete", SLOW_DOWN);
         let expired = repository
-            .expire(&mut fixture.be, Some(&wal_name(&cut)), &[], false, &mut |_, _| ())
+            .expire(&mut fixture.io, Some(&wal_name(&cut)), &[], false, &mut |_, _| ())
             .unwrap();
         assert_eq!((expired.before, expired.files.len()), (cut, 2));
         assert!(fixture.get(&repository, &SIZE.file_name(1, 4)).unwrap().is_none());

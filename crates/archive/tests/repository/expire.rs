@@ -35,7 +35,7 @@ fn expire(
     };
     let needed: Vec<NeededFrom> = needed.iter().map(from).collect();
     repository.expire(
-        &mut fixture.be,
+        &mut fixture.io,
         before.map(wal_name).as_ref(),
         &needed,
         dry_run,
@@ -44,7 +44,7 @@ fn expire(
 }
 
 fn names(fixture: &mut Fixture, options: &StoreOptions) -> Vec<String> {
-    let inventory = fixture.repository(options.clone()).inventory(&mut fixture.be).unwrap();
+    let inventory = fixture.repository(options.clone()).inventory(&mut fixture.io).unwrap();
     inventory.files.iter().map(|stored| stored.name.to_string()).collect()
 }
 

@@ -39,13 +39,13 @@ fn way(number: usize) -> StoreOptions {
 fn the_process_that_is_killed() {
     let var = |name| std::env::var(name).ok();
     let (Some(dir), Some(number), Some(aio)) = (var(DIR), var(WAY), lethal_aio()) else { return };
-    let mut be = aio.backend(BackendType::Standalone).unwrap();
+    let mut io = aio.backend(BackendType::Standalone).unwrap();
     let dir = Path::new(&dir);
     let location = dir.join("archive").to_string_lossy().into_owned();
     let options = way(number.parse().unwrap());
     let repository = Repository::open(&aio, &location, options).unwrap().cleaning_first();
     let path = dir.join("data/pg_wal").join(SIZE.file_name(1, 3));
-    push::push(&aio, &mut be, &repository, &path, &SourceOptions::default()).unwrap();
+    push::push(&aio, &mut io, &repository, &path, &SourceOptions::default()).unwrap();
 }
 
 /// Kills it at one call. True: it ended before.
@@ -127,6 +127,6 @@ fn temporary_files_of_killed_processes_are_removed() {
     let mut distinct = dirs.clone();
     distinct.sort();
     distinct.dedup();
-    assert_eq!(repository.clean(&mut fixture.be).unwrap(), distinct.len());
+    assert_eq!(repository.clean(&mut fixture.io).unwrap(), distinct.len());
     assert_eq!(fixture.contents().into_keys().collect::<Vec<_>>(), expected);
 }

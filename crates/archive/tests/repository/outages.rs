@@ -40,10 +40,10 @@ fn no_failing_call_is_taken_for_absence() {
                     Rule::on(Ops::ALL).when(move |call| call.path.starts_with(&below)).nth(nth);
                 let fault = plan.add(rule, Effect::Fail(errno));
                 let aio = failing(&plan);
-                let mut be = aio.backend(BackendType::Standalone).expect("a backend");
+                let mut io = aio.backend(BackendType::Standalone).expect("a backend");
                 // Opened anew each time, as a command does.
                 let repository = opened(&aio, &archive, &options);
-                match get::get(&aio, &mut be, &repository, &wal_name(&name), &to) {
+                match get::get(&aio, &mut io, &repository, &wal_name(&name), &to) {
                     Ok(true) => assert!(std::fs::read(&to).unwrap() == segment_bytes(1, 3, SYSTEM)),
                     Ok(false) => panic!("{options:?}: {errno} of call {nth} is taken for absence"),
                     Err(_) => {
@@ -74,10 +74,10 @@ fn a_disk_that_is_down_never_reports_absence() {
         let (archive, to) = (fixture.archive(), fixture.data().join("pg_wal/RECOVERYXLOG"));
         let plan = FaultPlan::new();
         let aio = failing(&plan);
-        let mut be = aio.backend(BackendType::Standalone).expect("a backend");
+        let mut io = aio.backend(BackendType::Standalone).expect("a backend");
         let repository = opened(&aio, &archive, &options);
         let absent = wal_name("000000010000000000000009");
-        let mut fetch = |name: &WalName| get::get(&aio, &mut be, &repository, name, &to);
+        let mut fetch = |name: &WalName| get::get(&aio, &mut io, &repository, name, &to);
         assert!(!fetch(&absent).unwrap(), "while it is up");
         let below = archive.clone();
         plan.add(

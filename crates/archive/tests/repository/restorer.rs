@@ -19,7 +19,7 @@ fn get(
 ) -> Result<Option<Vec<u8>>, ArchiveError> {
     let path = fixture.wal("RECOVERYXLOG");
     let _ = fs::remove_file(&path);
-    let found = restorer.get(&mut fixture.be, &wal_name(name), &path)?;
+    let found = restorer.get(&mut fixture.io, &wal_name(name), &path)?;
     assert_eq!(path.exists(), found);
     Ok(found.then(|| fs::read(&path).expect("it can be read")))
 }

@@ -60,11 +60,11 @@ fn a_segment_of_a_gigabyte() {
     let name = sparse(&fixture, size, 3);
     let path = fixture.wal(&name);
     let options = SourceOptions::default();
-    let pushed = push::push(&fixture.aio, &mut fixture.be, &repository, &path, &options).unwrap();
+    let pushed = push::push(&fixture.aio, &mut fixture.io, &repository, &path, &options).unwrap();
     assert_eq!(pushed, Archived::Stored);
     // It is only read back, not restored; the hash verifies it.
     let mut bytes = 0;
-    let fetched = repository.fetch(&mut fixture.be, &wal_name(&name), &mut |_, piece| {
+    let fetched = repository.fetch(&mut fixture.io, &wal_name(&name), &mut |_, piece| {
         bytes += piece.len() as u64;
         Ok(())
     });

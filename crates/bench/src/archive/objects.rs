@@ -1,7 +1,7 @@
 //! One run with an archive in an object store, which it empties again.
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, Backend, BackendType};
+use forebay_aio::{Aio, BackendType, IoBackend};
 use forebay_archive::ArchiveError;
 use forebay_archive::modules::Archive;
 use forebay_archive::store::{Repository, StoreOptions};
@@ -23,9 +23,9 @@ pub(super) fn run(
     let place = format!("{}/forebay-bench-{pid}-{run}", url.trim_end_matches('/'));
     let open = || Repository::open(aio, &place, StoreOptions::default());
     let module = Arc::new(Archive::of(aio, open()?, EXPECTED.system_id));
-    let mut be = aio.backend(BackendType::Standalone)?;
+    let mut backend = aio.backend(BackendType::Standalone)?;
     let time = run_store(aio, files, module, false, transfers);
-    let counted = open().and_then(|repository| count_and_empty(&mut be, &repository));
+    let counted = open().and_then(|repository| count_and_empty(&mut backend, &repository));
     let (time, stored) = (time?, counted?);
     if stored != segments {
         return Err(BenchError::Failed(format!(
@@ -36,15 +36,15 @@ pub(super) fn run(
 }
 
 /// Counts the archive's files, and removes them.
-fn count_and_empty(be: &mut Backend, repository: &Repository) -> Result<u64, ArchiveError> {
-    let inventory = repository.inventory(be)?;
+fn count_and_empty(backend: &mut IoBackend, repository: &Repository) -> Result<u64, ArchiveError> {
+    let inventory = repository.inventory(backend)?;
     let whole = inventory
         .files
         .iter()
         .filter(|stored| stored.manifest.is_some() && stored.files.len() == 1);
     let count = whole.count() as u64;
-    let objects = repository.depot().list(be, "")?;
+    let objects = repository.depot().list(backend, "")?;
     let keys: Vec<&str> = objects.iter().map(|object| object.key.as_str()).collect();
-    repository.depot().remove_all(be, &keys)?;
+    repository.depot().remove_all(backend, &keys)?;
     Ok(count)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_aio::sync::Duration;
-use forebay_aio::{Backend, MethodKind};
+use forebay_aio::{IoBackend, MethodKind};
 use forebay_format::BLOCK_SIZE;
 use serde::{Serialize, Serializer};
 
@@ -247,5 +247,5 @@ impl Case {
 /// Handles that a backend needs for the deepest run.
 pub(super) fn handles(bench: &IoBench) -> usize {
     let deepest = bench.depths.iter().copied().fold(bench.depth, u32::max) as usize;
-    deepest.max(Backend::MAX_STAGED)
+    deepest.max(IoBackend::MAX_STAGED)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_aio::{
-    Aio, AioConfig, AioError, Backend, BackendType, DirectAlignment, DirectRefusal, Errno, File,
+    Aio, AioConfig, AioError, BackendType, DirectAlignment, DirectRefusal, Errno, File, IoBackend,
     MethodKind, Namespace, OpenOptions, PosixNamespace,
 };
 use forebay_format::BLOCK_SIZE;
@@ -22,7 +22,7 @@ use crate::stats::Transfer;
 /// A method that can be used here, with the file opened through it.
 struct Lane {
     method: MethodKind,
-    backend: Backend,
+    backend: IoBackend,
     buffered: File,
     direct: Option<File>,
 }
@@ -89,7 +89,7 @@ pub fn bench_io(bench: &IoBench, progress: &mut dyn FnMut(u64, u64)) -> Result<R
 }
 
 /// The methods that can be used here, and what the report says of each.
-fn open_methods(bench: &IoBench) -> (Vec<(MethodKind, Backend)>, Vec<MethodRow>) {
+fn open_methods(bench: &IoBench) -> (Vec<(MethodKind, IoBackend)>, Vec<MethodRow>) {
     // Without merging: each run itself says how large its I/Os are.
     let config = AioConfig {
         max_backends: 1,
@@ -113,7 +113,7 @@ fn open_methods(bench: &IoBench) -> (Vec<(MethodKind, Backend)>, Vec<MethodRow>)
 fn open_file(
     target: &Target,
     direct: bool,
-    backends: Vec<(MethodKind, Backend)>,
+    backends: Vec<(MethodKind, IoBackend)>,
 ) -> Result<Vec<Lane>, BenchError> {
     let (path, options, made) = match target {
         Target::Directory(dir) => {
@@ -122,7 +122,7 @@ fn open_file(
         }
         Target::File(path, _) => (path.clone(), OpenOptions::READ, None),
     };
-    let open = |(method, backend): (MethodKind, Backend)| {
+    let open = |(method, backend): (MethodKind, IoBackend)| {
         let names = Arc::clone(backend.aio().namespace());
         let direct = direct.then(|| names.open(&path, &options.direct(true))).transpose()?;
         Ok(Lane { method, backend, buffered: names.open(&path, &options)?, direct })

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use forebay_aio::sync::{Duration, Instant};
-use forebay_aio::{AlignedBuf, Backend, File, HugePages, OwnedIo, Target};
+use forebay_aio::{AlignedBuf, File, HugePages, IoBackend, OwnedIo, Target};
 use forebay_format::checksum::checksum_pages;
 use forebay_format::page::{PageMut, stored_checksum};
 use forebay_format::{BLOCK_SIZE, PageBytes};
@@ -55,7 +55,7 @@ impl Window {
 }
 
 pub(super) struct Workload<'a> {
-    pub(super) backend: &'a mut Backend,
+    pub(super) backend: &'a mut IoBackend,
     pub(super) file: &'a File,
     /// Blocks of the file.
     pub(super) blocks: u64,

@@ -38,7 +38,7 @@ pub(super) struct Sample {
 pub(super) struct Lane<'a> {
     pub(super) relation: &'a Relation,
     pub(super) setup: IoSetup,
-    pub(super) be: Backend,
+    pub(super) backend: Backend,
     pub(super) pool: Arc<BufferPool>,
 }
 
@@ -65,8 +65,8 @@ impl<'a> Lane<'a> {
             huge_pages: HugePages::Transparent,
         };
         let pool = BufferPool::new(config, aio, smgr)?;
-        let be = Backend::new(pool.aio().backend(BackendType::Client)?);
-        Ok(Lane { relation, setup, be, pool })
+        let backend = Backend::new(pool.aio().backend(BackendType::Client)?);
+        Ok(Lane { relation, setup, backend, pool })
     }
 
     /// Uses each buffer once, and empties the pool.
@@ -75,10 +75,10 @@ impl<'a> Lane<'a> {
         let mut used = 0;
         while used < self.pool.buffers() {
             let end = blocks.min((self.pool.buffers() - used) as u32);
-            let (mode, be) = (PrewarmMode::Buffer, &mut self.be);
-            used +=
-                forebay_storage::prewarm(&self.pool, be, rel, Fork::Main, 0..end, mode)? as usize;
-            self.pool.evict_all(&mut self.be)?;
+            let (mode, backend) = (PrewarmMode::Buffer, &mut self.backend);
+            used += forebay_storage::prewarm(&self.pool, backend, rel, Fork::Main, 0..end, mode)?
+                as usize;
+            self.pool.evict_all(&mut self.backend)?;
         }
         Ok(())
     }

@@ -125,13 +125,13 @@ impl Relation {
             aio,
             smgr,
         )?;
-        let mut be = Backend::new(pool.aio().backend(BackendType::Standalone)?);
+        let mut backend = Backend::new(pool.aio().backend(BackendType::Standalone)?);
         pool.smgr().create(self.rel, Fork::Main, true)?;
         let mut noise = Noise::new(u64::from(self.blocks));
         let mut made = 0;
         while made < self.blocks {
             let want = (self.blocks - made).min(64);
-            for pin in pool.extend(&mut be, self.rel, Fork::Main, want, Strategy::BulkWrite)? {
+            for pin in pool.extend(&mut backend, self.rel, Fork::Main, want, Strategy::BulkWrite)? {
                 let mut page = pin.lock_exclusive();
                 PageMut(&mut page).init(0);
                 noise.fill(&mut page[64..]);
@@ -139,8 +139,8 @@ impl Relation {
                 made += 1;
             }
         }
-        pool.write_dirty(&mut be, WriteScope::All)?;
-        pool.sync_pending(&mut be)?;
+        pool.write_dirty(&mut backend, WriteScope::All)?;
+        pool.sync_pending(&mut backend)?;
         Ok(())
     }
 

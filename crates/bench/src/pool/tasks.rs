@@ -59,7 +59,7 @@ fn scan(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
             StreamSettings::new(bench.depth, lane.setup.combine),
         );
         let mut live = 0;
-        while let Some(pin) = stream.next(&mut lane.be)? {
+        while let Some(pin) = stream.next(&mut lane.backend)? {
             live += live_tuples(pin.lock_shared().page());
         }
         Ok(live)
@@ -71,7 +71,7 @@ fn scan(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
 fn read_all(lane: &mut Lane<'_>, mode: PrewarmMode) -> Result<Sample, BenchError> {
     let (_, sample) = lane.measured(|lane| {
         let (rel, blocks) = (lane.relation.rel(), lane.relation.blocks());
-        Ok(prewarm(&lane.pool, &mut lane.be, rel, Fork::Main, 0..blocks, mode)?)
+        Ok(prewarm(&lane.pool, &mut lane.backend, rel, Fork::Main, 0..blocks, mode)?)
     })?;
     Ok(sample)
 }
@@ -84,17 +84,17 @@ fn evict(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
     let failure = Failure::default();
     let sample = thread::scope(|scope| -> Result<Sample, BenchError> {
         let cleaner = {
-            let (be, stop) = (shared.backend()?, &stop);
-            scope.spawn(move || clean(shared, be, stop))
+            let (backend, stop) = (shared.backend()?, &stop);
+            scope.spawn(move || clean(shared, backend, stop))
         };
         let backends: Result<Vec<Backend>, _> =
             (0..bench.threads).map(|_| shared.backend()).collect();
         let users: Vec<_> = (0..)
             .zip(backends?)
-            .map(|(seed, be)| {
+            .map(|(seed, backend)| {
                 let (stop, failure) = (&stop, &failure);
                 scope.spawn(move || {
-                    change_pages(shared, bench, seed, be, stop).inspect_err(|_| failure.tell())
+                    change_pages(shared, bench, seed, backend, stop).inspect_err(|_| failure.tell())
                 })
             })
             .collect();
@@ -114,16 +114,16 @@ fn evict(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
         Ok(sample)
     })?;
     // So that the kernel's cache does not keep any of it either.
-    lane.pool.write_dirty(&mut lane.be, WriteScope::All)?;
-    lane.pool.sync_pending(&mut lane.be)?;
+    lane.pool.write_dirty(&mut lane.backend, WriteScope::All)?;
+    lane.pool.sync_pending(&mut lane.backend)?;
     Ok(sample)
 }
 
 /// Writes dirty pages ahead of those who need buffers, until `stop`.
-fn clean(lane: &Lane<'_>, mut be: Backend, stop: &AtomicBool) -> Result<(), BenchError> {
+fn clean(lane: &Lane<'_>, mut backend: Backend, stop: &AtomicBool) -> Result<(), BenchError> {
     let (mut cleaner, options) = (Cleaner::default(), CleanerOptions::default());
     while !stop.load(Ordering::SeqCst) {
-        let report = cleaner.step(&lane.pool, &mut be, &options)?;
+        let report = cleaner.step(&lane.pool, &mut backend, &options)?;
         cleaner.rest(&lane.pool, &options, report);
     }
     Ok(())
@@ -134,7 +134,7 @@ fn change_pages(
     lane: &Lane<'_>,
     bench: &PoolBench,
     seed: u64,
-    mut be: Backend,
+    mut backend: Backend,
     stop: &AtomicBool,
 ) -> Result<(), BenchError> {
     let blocks = lane.relation.blocks();
@@ -146,13 +146,13 @@ fn change_pages(
             .then(|| (noise.next() % u64::from(blocks)) as BlockNumber)
     };
     let depth = (bench.depth / bench.threads as u32).max(1);
-    change(lane, &mut be, next, depth)
+    change(lane, &mut backend, next, depth)
 }
 
 /// Changes a byte of each of these pages.
 fn change(
     lane: &Lane<'_>,
-    be: &mut Backend,
+    backend: &mut Backend,
     blocks: impl FnMut() -> Option<BlockNumber>,
     depth: u32,
 ) -> Result<(), BenchError> {
@@ -165,7 +165,7 @@ fn change(
         Strategy::Normal,
         StreamSettings::new(depth, lane.setup.combine),
     );
-    while let Some(pin) = stream.next(be)? {
+    while let Some(pin) = stream.next(backend)? {
         let mut page = pin.lock_exclusive();
         // Behind the header.
         page[100] = page[100].wrapping_add(1);
@@ -178,13 +178,13 @@ fn change(
 fn checkpoint(lane: &mut Lane<'_>) -> Result<Sample, BenchError> {
     let most = (lane.pool.buffers() as u32).min(lane.relation.blocks());
     let mut blocks = 0..most;
-    let mut be = lane.backend()?;
-    change(lane, &mut be, || blocks.next(), 32)?;
-    drop(be);
+    let mut backend = lane.backend()?;
+    change(lane, &mut backend, || blocks.next(), 32)?;
+    drop(backend);
     let (_, sample) =
-        lane.measured(|lane| Ok(lane.pool.write_dirty(&mut lane.be, WriteScope::All)?))?;
+        lane.measured(|lane| Ok(lane.pool.write_dirty(&mut lane.backend, WriteScope::All)?))?;
     let begun = Instant::now();
-    lane.pool.sync_pending(&mut lane.be)?;
+    lane.pool.sync_pending(&mut lane.backend)?;
     Ok(Sample { sync_seconds: begun.elapsed().as_secs_f64(), ..sample })
 }
 

@@ -1,6 +1,6 @@
 //! Committers: each inserts a record and waits until it is durable, again and again.
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_aio::sync::{Duration, Instant, Mutex};
 use forebay_format::Lsn;
 use forebay_wal::WalError;
@@ -44,7 +44,7 @@ struct WholeBlocks(Mutex<Lsn>);
 impl WholeBlocks {
     /// Completes the block in which a record has ended, unless another committer has done it. True
     /// if it inserted a record.
-    fn restore(&self, run: &Run<'_>, io: &mut Backend, end: Lsn) -> Result<bool, WalError> {
+    fn restore(&self, run: &Run<'_>, io: &mut IoBackend, end: Lsn) -> Result<bool, WalError> {
         if end.0.is_multiple_of(WAL_BLOCK) {
             return Ok(false);
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::sync::{Duration, Instant, thread};
-use forebay_aio::{Aio, Backend, BackendType, IoContext, IoObject, IoOp};
+use forebay_aio::{Aio, BackendType, IoBackend, IoContext, IoObject, IoOp};
 use forebay_format::wal::{Rmgr, xlog};
 use forebay_format::{Lsn, SegmentSize};
 use forebay_wal::position::WAL_BLOCK;
@@ -124,14 +124,14 @@ pub(super) fn payload(record_size: u32) -> Vec<u8> {
 
 impl Run<'_> {
     /// Recycles full segments, and makes those that are missing.
-    pub(super) fn make_room(&self, io: &mut Backend) -> Result<(), WalError> {
+    pub(super) fn make_room(&self, io: &mut IoBackend) -> Result<(), WalError> {
         self.wal.flush_all(io)?;
         self.recycle(io)?;
         // Behind the room that is asked for, the log keeps one more segment.
         self.wal.ensure_room(io, self.size - 2 * SEGMENT.bytes())
     }
 
-    fn recycle(&self, io: &mut Backend) -> Result<(), WalError> {
+    fn recycle(&self, io: &mut IoBackend) -> Result<(), WalError> {
         let redo = self.wal.begin_checkpoint(io, CheckpointKind::Online { wal_level: 1 })?;
         self.wal.remove_old_segments(redo, self.size)?;
         Ok(())
@@ -141,10 +141,10 @@ impl Run<'_> {
     pub(super) fn threads(
         &self,
         count: u32,
-        body: impl Fn(&mut Backend, Instant) -> Result<Latencies, WalError> + Sync,
+        body: impl Fn(&mut IoBackend, Instant) -> Result<Latencies, WalError> + Sync,
     ) -> Result<Sample, BenchError> {
         let backend = |_| self.aio.backend(BackendType::Client);
-        let mut backends: Vec<Backend> = (0..count).map(backend).collect::<Result<_, _>>()?;
+        let mut backends: Vec<IoBackend> = (0..count).map(backend).collect::<Result<_, _>>()?;
         let mut own = self.aio.backend(BackendType::Checkpointer)?;
         let gate = Gate::default();
         let before = self.counts();
@@ -191,7 +191,7 @@ impl Run<'_> {
 
     /// Prepares segments and recycles full ones, as a server's WAL writer and checkpointer do,
     /// until `count` threads have left.
-    fn recycle_behind(&self, io: &mut Backend, gate: &Gate, count: u32) -> Result<(), WalError> {
+    fn recycle_behind(&self, io: &mut IoBackend, gate: &Gate, count: u32) -> Result<(), WalError> {
         let mut result = Ok(());
         while !gate.left(count, LOOK_AFTER) {
             if result.is_ok() {
@@ -201,7 +201,7 @@ impl Run<'_> {
         result
     }
 
-    fn keep_up(&self, io: &mut Backend) -> Result<(), WalError> {
+    fn keep_up(&self, io: &mut IoBackend) -> Result<(), WalError> {
         self.wal.prepare_segments(io)?;
         if self.wal.bytes_since_redo() > self.size / 2 {
             self.recycle(io)?;

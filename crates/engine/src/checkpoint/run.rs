@@ -31,7 +31,11 @@ use crate::core::Core;
 use crate::error::EngineError;
 
 /// Makes a checkpoint of the kind that its causes demand.
-pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Result<(), EngineError> {
+pub(crate) fn checkpoint(
+    core: &Core,
+    backend: &mut Backend,
+    causes: Causes,
+) -> Result<(), EngineError> {
     let mut progress = core.checkpointer.progress.lock();
     core.fatal.check_alive()?;
     let quiet = causes.shutdown || causes.recovery;
@@ -46,14 +50,14 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
     if causes.shutdown {
         let mut state = DbState::ShuttingDown;
         forebay_aio::planted_bug!(core.aio, CheckpointShutDownTooEarly, state = DbState::ShutDown);
-        core.control.set_state(&mut be.io, state)?;
+        core.control.set_state(&mut backend.io, state)?;
     }
     // Records of its beginning, of running transactions, and of itself; or the last alone.
     core.archiving.note_housekeeping(if quiet { 1 } else { 3 });
     let mut report = Report::default();
-    let (redo, mut point) = begin(core, be, causes)?;
+    let (redo, mut point) = begin(core, backend, causes)?;
     tell(core, CheckpointStep::Begun)?;
-    write_everything(core, be, causes, redo, &mut report)?;
+    write_everything(core, backend, causes, redo, &mut report)?;
     forebay_aio::planted_bug!(
         core.aio,
         CheckpointRedoAtItsEnd,
@@ -61,10 +65,10 @@ pub(crate) fn checkpoint(core: &Core, be: &mut Backend, causes: Causes) -> Resul
             point.redo = core.wal.insert_lsn();
         }
     );
-    let inserted = log_checkpoint(core, be, quiet, redo, &point)?;
+    let inserted = log_checkpoint(core, backend, quiet, redo, &point)?;
     tell(core, CheckpointStep::Logged)?;
     let state = if causes.shutdown { DbState::ShutDown } else { DbState::Production };
-    core.control.set_checkpoint(&mut be.io, inserted.start, point, state)?;
+    core.control.set_checkpoint(&mut backend.io, inserted.start, point, state)?;
     // From here on the checkpoint is valid, whatever happens to old segments.
     let distance = redo.since(progress.redo);
     report.distance = distance;
@@ -91,14 +95,18 @@ fn tell(core: &Core, step: CheckpointStep) -> Result<(), EngineError> {
 }
 
 /// Moves the redo pointer and reads the counters.
-fn begin(core: &Core, be: &mut Backend, causes: Causes) -> Result<(Lsn, CheckPoint), EngineError> {
+fn begin(
+    core: &Core,
+    backend: &mut Backend,
+    causes: Causes,
+) -> Result<(Lsn, CheckPoint), EngineError> {
     let quiet = causes.shutdown || causes.recovery;
     let kind = if quiet {
         CheckpointKind::Shutdown
     } else {
         CheckpointKind::Online { wal_level: WAL_LEVEL.unsigned_abs() }
     };
-    let redo = core.wal.begin_checkpoint(&mut be.io, kind)?;
+    let redo = core.wal.begin_checkpoint(&mut backend.io, kind)?;
     let timeline = core.wal.config().timeline;
     let point = CheckPoint {
         redo,
@@ -115,13 +123,13 @@ fn begin(core: &Core, be: &mut Backend, causes: Causes) -> Result<(Lsn, CheckPoi
     };
     if !quiet {
         core.xacts.gate().wait_for_earlier();
-        log_running(core, be)?;
+        log_running(core, backend)?;
     }
     Ok((redo, point))
 }
 
 /// Logs what a standby or a base backup needs for its first snapshot.
-fn log_running(core: &Core, be: &mut Backend) -> Result<(), EngineError> {
+fn log_running(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
     // Ids assigned later are not listed. A transaction that ends meanwhile has its own record
     // before this one.
     let next = core.xacts.next_xid();
@@ -144,35 +152,35 @@ fn log_running(core: &Core, be: &mut Backend) -> Result<(), EngineError> {
         main: &main,
         blocks: &[],
     };
-    core.wal.insert(&mut be.io, &record)?;
+    core.wal.insert(&mut backend.io, &record)?;
     Ok(())
 }
 
 fn write_everything(
     core: &Core,
-    be: &mut Backend,
+    backend: &mut Backend,
     causes: Causes,
     redo: Lsn,
     report: &mut Report,
 ) -> Result<(), EngineError> {
     let started = Instant::now();
     // After a failure other than a sync's, the next checkpoint writes the pages.
-    report.slru_pages = core.heaps.clog.flush_behind(&mut be.io, |io| {
+    report.slru_pages = core.heaps.clog.flush_behind(&mut backend.io, |io| {
         core.wal.flush_async_commits(io)?;
         core.fatal.check_alive()
     })?;
-    write_pages(core, be, causes, redo, report)?;
+    write_pages(core, backend, causes, redo, report)?;
     report.write = started.elapsed();
     tell(core, CheckpointStep::Written)?;
     let started = Instant::now();
-    sync_files(core, be, report)?;
+    sync_files(core, backend, report)?;
     report.sync = started.elapsed().saturating_sub(report.synced.read_back_time);
     tell(core, CheckpointStep::Synced)
 }
 
 fn write_pages(
     core: &Core,
-    be: &mut Backend,
+    backend: &mut Backend,
     causes: Causes,
     redo: Lsn,
     report: &mut Report,
@@ -183,13 +191,13 @@ fn write_pages(
         ..WriteOptions::checkpoint(&core.pool)
     };
     let mut schedule = Schedule::new(core, causes, redo);
-    report.written = core.pool.write_paced(be, WriteScope::All, options, &mut schedule)?;
+    report.written = core.pool.write_paced(backend, WriteScope::All, options, &mut schedule)?;
     Ok(())
 }
 
-fn sync_files(core: &Core, be: &mut Backend, report: &mut Report) -> Result<(), EngineError> {
+fn sync_files(core: &Core, backend: &mut Backend, report: &mut Report) -> Result<(), EngineError> {
     forebay_aio::planted_bug!(core.aio, CheckpointFilesNotSynced, return Ok(()));
-    report.synced = core.pool.sync_pending(be)?;
+    report.synced = core.pool.sync_pending(backend)?;
     if core.config.verify_writes {
         tracing::info!(
             "checkpoint: {} buffers read back from disk in {:.3} s",
@@ -202,7 +210,7 @@ fn sync_files(core: &Core, be: &mut Backend, report: &mut Report) -> Result<(), 
 
 fn log_checkpoint(
     core: &Core,
-    be: &mut Backend,
+    backend: &mut Backend,
     quiet: bool,
     redo: Lsn,
     point: &CheckPoint,
@@ -210,10 +218,10 @@ fn log_checkpoint(
     let info = if quiet { xlog::CHECKPOINT_SHUTDOWN } else { xlog::CHECKPOINT_ONLINE };
     let main = point.encode();
     let record = Record { rmgr: Rmgr::XLOG, info, xid: INVALID_XID, main: &main, blocks: &[] };
-    let inserted = core.wal.insert(&mut be.io, &record)?;
+    let inserted = core.wal.insert(&mut backend.io, &record)?;
     let mut flush_to = inserted.end;
     forebay_aio::planted_bug!(core.aio, CheckpointRecordNotFlushed, flush_to = Lsn(0));
-    core.wal.flush(&mut be.io, flush_to)?;
+    core.wal.flush(&mut backend.io, flush_to)?;
     if quiet && inserted.start != redo {
         let message = format!(
             "concurrent write-ahead log activity while database system is shutting down: {redo} \

@@ -13,7 +13,7 @@ const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// A round: sleeps until a checkpoint is requested or due, and makes it. False: the engine stops or
 /// has stopped, and the thread ends.
-pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
+pub(crate) fn step(core: &Core, backend: &mut Backend) -> bool {
     let checkpointer = &core.checkpointer;
     let due = || checkpointer.progress.lock().began + core.writing().checkpoint_timeout;
     let (number, causes) = match checkpointer.requests.sleep(due) {
@@ -25,7 +25,7 @@ pub(crate) fn step(core: &Core, be: &mut Backend) -> bool {
         // The waiters notice that themselves.
         return false;
     }
-    let result = run::checkpoint(core, be, causes);
+    let result = run::checkpoint(core, backend, causes);
     let failure = result.err().map(|error| {
         let error = core.fatal.check(error);
         tracing::error!("checkpoint failed: {error}");

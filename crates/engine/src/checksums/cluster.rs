@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{AioError, AlignedBuf, Backend, File, OpenOptions};
+use forebay_aio::{AioError, AlignedBuf, File, IoBackend, OpenOptions};
 use forebay_format::control::{self, ControlError, DbState, Outline};
 use forebay_format::ids::BLOCK_SIZE;
 
@@ -11,7 +11,7 @@ use super::options::ChecksumMode;
 use crate::error::EngineError;
 
 /// Reads at most as many bytes as the file should have.
-pub(crate) fn read_outline(io: &mut Backend, path: &Path) -> Result<Outline, EngineError> {
+pub(crate) fn read_outline(io: &mut IoBackend, path: &Path) -> Result<Outline, EngineError> {
     let unreadable = |error: AioError| match error.errno() {
         Some(errno) => EngineError::statement(
             "58P01",
@@ -90,7 +90,7 @@ pub(super) fn not_shut_down(detail: Option<String>) -> EngineError {
 
 /// Writes the whole control file in place, in one write.
 pub(super) fn overwrite(
-    io: &mut Backend,
+    io: &mut IoBackend,
     file: &File,
     bytes: &[u8; control::FILE_SIZE],
     sync: bool,

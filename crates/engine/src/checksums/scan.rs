@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_aio::{AioError, AlignedBuf, Backend, File, HugePages, OpenOptions, OwnedIo, Target};
+use forebay_aio::{AioError, AlignedBuf, File, HugePages, IoBackend, OpenOptions, OwnedIo, Target};
 use forebay_format::checksum::checksum_pages;
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_format::page::{Page, PageMut, stored_checksum};
@@ -57,7 +57,7 @@ enum Flight<'t> {
 }
 
 pub(super) struct Scan<'a, 't> {
-    io: &'a mut Backend,
+    io: &'a mut IoBackend,
     options: &'a ChecksumOptions,
     observer: &'a mut dyn ChecksumObserver,
     counts: &'a mut ChecksumCounts,
@@ -75,7 +75,7 @@ pub(super) struct Scan<'a, 't> {
 
 impl<'a, 't> Scan<'a, 't> {
     pub(super) fn new(
-        io: &'a mut Backend,
+        io: &'a mut IoBackend,
         tree: &'t Tree,
         options: &'a ChecksumOptions,
         observer: &'a mut dyn ChecksumObserver,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::{
-    AioError, Backend, Errno, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef,
+    AioError, Errno, FileKind, Io, IoBackend, Namespace, Op, OpenOptions, Target, WaitRef,
 };
 
 use super::options::SyncMethod;
@@ -17,7 +17,7 @@ const DEPTH: usize = 32;
 
 /// Syncs every file and directory, or the file systems they are on.
 pub(super) fn sync_cluster(
-    io: &mut Backend,
+    io: &mut IoBackend,
     dir: &Path,
     how: SyncMethod,
 ) -> Result<(), EngineError> {
@@ -36,7 +36,7 @@ pub(super) fn sync_cluster(
     }
 }
 
-fn sync_files(io: &mut Backend, names: &dyn Namespace, dir: &Path) -> Result<(), EngineError> {
+fn sync_files(io: &mut IoBackend, names: &dyn Namespace, dir: &Path) -> Result<(), EngineError> {
     let mut directories = vec![dir.to_path_buf()];
     let mut under_way: VecDeque<WaitRef> = VecDeque::new();
     while let Some(directory) = directories.pop() {

@@ -92,7 +92,7 @@ impl ArchiveSettings {
 ///
 ///     fn archive(
 ///         &self,
-///         io: &mut forebay_aio::Backend,
+///         io: &mut forebay_aio::IoBackend,
 ///         file: &mut Source,
 ///     ) -> Result<Archived, ArchiveError> {
 ///         let mut bytes = Vec::new();

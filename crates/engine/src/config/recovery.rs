@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_format::{Lsn, Xid};
 
 use super::archive::ArchiveStore;
@@ -32,7 +32,7 @@ pub trait RestoreSource: Send + Sync {
     /// Puts a file of the log under `to`, where nothing is; it need not be durable. False: it is
     /// certain that the archive does not have it. Whatever else is in the way is an error, for it
     /// does not mean that the log ends: recovery stops, and can be repeated.
-    fn bring(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, String>;
+    fn bring(&self, io: &mut IoBackend, name: &str, to: &Path) -> Result<bool, String>;
 }
 
 /// A source, to be handed in with the configuration.

@@ -75,9 +75,9 @@ impl<'a> ReadAhead<'a> {
     }
 
     /// The next record; None at the end of the log.
-    pub(super) fn next(&mut self, be: &mut Backend) -> Result<Option<WalRecord>, EngineError> {
+    pub(super) fn next(&mut self, backend: &mut Backend) -> Result<Option<WalRecord>, EngineError> {
         if self.queue.is_empty() || self.bytes < self.settings.decode_buffer / 2 {
-            self.fill(be)?;
+            self.fill(backend)?;
         }
         let Some(Queued { record, tags, changes_files }) = self.queue.pop_front() else {
             return Ok(None);
@@ -102,13 +102,13 @@ impl<'a> ReadAhead<'a> {
 
     /// Where the log ended, once there are no more records. Fails if the log is damaged there or
     /// lacks a segment.
-    pub(super) fn check_end(&mut self, be: &mut Backend) -> Result<EndOfWal, EngineError> {
+    pub(super) fn check_end(&mut self, backend: &mut Backend) -> Result<EndOfWal, EngineError> {
         let end = self
             .reader
             .end()
             .cloned()
             .ok_or_else(|| EngineError::internal("the log has no end"))?;
-        self.reader.check_end(&mut be.io).map_err(|error| match error.is_damage() {
+        self.reader.check_end(&mut backend.io).map_err(|error| match error.is_damage() {
             true => EngineError::corrupt(error.to_string()).with_hint(
                 "Bring the segment back from an archive or a backup, and begin again; or recover \
                  to a target before it.",
@@ -124,35 +124,35 @@ impl<'a> ReadAhead<'a> {
 
     /// Reads records until the queue is full or must wait. Submits the reads of their pages
     /// together, neighbours as one.
-    fn fill(&mut self, be: &mut Backend) -> Result<(), EngineError> {
-        be.io.begin_batch();
-        let filled = self.fill_staged(be);
-        be.io.end_batch();
+    fn fill(&mut self, backend: &mut Backend) -> Result<(), EngineError> {
+        backend.io.begin_batch();
+        let filled = self.fill_staged(backend);
+        backend.io.end_batch();
         filled
     }
 
-    fn fill_staged(&mut self, be: &mut Backend) -> Result<(), EngineError> {
+    fn fill_staged(&mut self, backend: &mut Backend) -> Result<(), EngineError> {
         let looks_ahead = self.settings.prefetch && self.settings.io_concurrency > 0;
         loop {
             if self.ended || self.barrier || self.bytes >= self.settings.decode_buffer {
                 return Ok(());
             }
             let wanted_now = self.queue.is_empty();
-            if !wanted_now && (!looks_ahead || !self.may_read(be)) {
+            if !wanted_now && (!looks_ahead || !self.may_read(backend)) {
                 return Ok(());
             }
-            let Some(record) = self.reader.next(&mut be.io)? else {
+            let Some(record) = self.reader.next(&mut backend.io)? else {
                 self.ended = true;
                 return Ok(());
             };
-            self.take(be, record, looks_ahead)?;
+            self.take(backend, record, looks_ahead)?;
         }
     }
 
     /// Whether more reads may start.
-    fn may_read(&mut self, be: &mut Backend) -> bool {
+    fn may_read(&mut self, backend: &mut Backend) -> bool {
         if self.under_way.len() >= self.settings.io_concurrency {
-            self.under_way.retain(|&read| !be.io.is_done(read));
+            self.under_way.retain(|&read| !backend.io.is_done(read));
         }
         self.under_way.len() < self.settings.io_concurrency
     }
@@ -160,7 +160,7 @@ impl<'a> ReadAhead<'a> {
     /// Puts a record into the queue, and starts to read its pages.
     fn take(
         &mut self,
-        be: &mut Backend,
+        backend: &mut Backend,
         record: WalRecord,
         looks_ahead: bool,
     ) -> Result<(), EngineError> {
@@ -171,7 +171,7 @@ impl<'a> ReadAhead<'a> {
             changes_files = decoded.header.info & INFO_SPECIAL_REL_UPDATE != 0;
             tags.reserve(decoded.blocks.len());
             for block in &decoded.blocks {
-                self.consider(be, block)?;
+                self.consider(backend, block)?;
                 *self.wanted.entry(block.tag).or_insert(0) += 1;
                 tags.push(block.tag);
             }
@@ -183,7 +183,7 @@ impl<'a> ReadAhead<'a> {
     }
 
     /// Starts to read a page if redo will read it.
-    fn consider(&mut self, be: &mut Backend, block: &BlockRef<'_>) -> Result<(), EngineError> {
+    fn consider(&mut self, backend: &mut Backend, block: &BlockRef<'_>) -> Result<(), EngineError> {
         let count = if block.image.is_some_and(|image| image.apply()) {
             &mut self.stats.skip_fpw
         } else if block.will_init {
@@ -195,7 +195,7 @@ impl<'a> ReadAhead<'a> {
             if !smgr.exists(tag.rel, tag.fork)? || tag.block >= smgr.nblocks(tag.rel, tag.fork)? {
                 &mut self.stats.skip_new
             } else {
-                match self.pool.prefetch(be, tag, Strategy::Normal)? {
+                match self.pool.prefetch(backend, tag, Strategy::Normal)? {
                     Prefetched::Started(read) => {
                         self.under_way.push_back(read);
                         &mut self.stats.prefetch

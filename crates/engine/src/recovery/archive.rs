@@ -48,32 +48,33 @@ impl Startup<'_> {
     /// Recovers as `request` says.
     pub(super) fn recover_backup(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         request: &Request,
     ) -> Result<Started, EngineError> {
         let control = self.control.get();
-        let restore = self.restore(be, &control, request)?;
+        let restore = self.restore(backend, &control, request)?;
         self.config.recovery_stop.watch(Arc::clone(&restore) as Arc<dyn Interruptible>)?;
-        restore.clean(&be.io)?;
+        restore.clean(&backend.io)?;
         let (at, own) = match &request.label {
             Some(label) => (label.checkpoint, label.timeline),
             None => (control.checkpoint, control.checkpoint_copy.timeline),
         };
         self.tell_beginning(&control, request, own)?;
-        let timeline = self.choose_timeline(be, &restore, request, &control, own)?;
-        let history = restore.history(&mut be.io, timeline)?;
+        let timeline = self.choose_timeline(backend, &restore, request, &control, own)?;
+        let history = restore.history(&mut backend.io, timeline)?;
         check_past(&control, request, &history, at, own)?;
-        let checkpoint = self.first_checkpoint(be, &control, request, &restore, &history, at)?;
+        let checkpoint =
+            self.first_checkpoint(backend, &control, request, &restore, &history, at)?;
         restore.set_oldest(own, checkpoint.point.redo);
         if control.state != DbState::ShutDown || request.label.is_some() {
-            self.sync_everything(be)?;
+            self.sync_everything(backend)?;
         }
         let registry = self.registry();
-        let local_end = self.local_end(be, &control, request, &checkpoint, &registry)?;
+        let local_end = self.local_end(backend, &control, request, &checkpoint, &registry)?;
         if let Some(scan) = &local_end {
             check_contains(&history, scan.end.end, scan.timeline)?;
         }
-        self.note_beginning(be, request, &checkpoint, local_end)?;
+        self.note_beginning(backend, request, &checkpoint, local_end)?;
         let floor = Floor::new(Arc::clone(self.control), checkpoint.point.redo, own);
         self.pool.attach_wal(floor.clone());
         let course = Course {
@@ -84,18 +85,18 @@ impl Startup<'_> {
             registry: &registry,
             floor: &floor,
         };
-        let replayed = self.replay_to_target(be, &course)?;
-        let started = self.conclude(be, &course, replayed)?;
+        let replayed = self.replay_to_target(backend, &course)?;
+        let started = self.conclude(backend, &course, replayed)?;
         Ok(Started { floor: Some(floor), ..started })
     }
 
     fn restore(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         control: &ControlFile,
         request: &Request,
     ) -> Result<Arc<Restore>, EngineError> {
-        let way = if request.from_archive { self.way(be)? } else { Way::Nothing };
+        let way = if request.from_archive { self.way(backend)? } else { Way::Nothing };
         let mode = self.config.archive_mode;
         let stop = self.config.recovery_stop.clone();
         let restore =
@@ -107,7 +108,7 @@ impl Startup<'_> {
     }
 
     /// How files are fetched from the archive.
-    fn way(&self, be: &mut Backend) -> Result<Way, EngineError> {
+    fn way(&self, backend: &mut Backend) -> Result<Way, EngineError> {
         let settings = &self.config.restore;
         let refuse = |message: String| Err(EngineError::statement("22023", message));
         if let Some(source) = &self.config.restore_from {
@@ -120,7 +121,7 @@ impl Startup<'_> {
                 refuse("\"forebay_archive.location\" is not set".to_owned())
             }
             ("", "forebay_archive") => {
-                let options = store_options(be, &settings.store, self.config.io_direct.wal)?;
+                let options = store_options(backend, &settings.store, self.config.io_direct.wal)?;
                 let repository = Repository::open(self.aio, &settings.store.location, options)?;
                 let threads = match self.config.background {
                     Background::Threads => settings.prefetch.min(FETCHERS),
@@ -188,7 +189,7 @@ impl Startup<'_> {
     /// The timeline to recover along.
     fn choose_timeline(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         restore: &Restore,
         request: &Request,
         control: &ControlFile,
@@ -202,9 +203,9 @@ impl Startup<'_> {
         }
         match self.config.restore.timeline {
             TargetTimeline::Current => Ok(own),
-            TargetTimeline::Latest => restore.newest(&mut be.io, own),
+            TargetTimeline::Latest => restore.newest(&mut backend.io, own),
             TargetTimeline::Number(number) => {
-                if number != 1 && !restore.has_history(&mut be.io, number)? {
+                if number != 1 && !restore.has_history(&mut backend.io, number)? {
                     let message = format!("recovery target timeline {number} does not exist");
                     return Err(EngineError::statement("22023", message));
                 }
@@ -216,7 +217,7 @@ impl Startup<'_> {
     /// The checkpoint at which recovery begins.
     fn first_checkpoint(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         control: &ControlFile,
         request: &Request,
         restore: &Arc<Restore>,
@@ -225,10 +226,10 @@ impl Startup<'_> {
     ) -> Result<Checkpoint, EngineError> {
         let reader = self.reader(control, history, at).with_fetch(restore.clone());
         let Some(label) = &request.label else {
-            return self.last_checkpoint(be, reader, at);
+            return self.last_checkpoint(backend, reader, at);
         };
         let dir = self.dir.display();
-        let found = self.last_checkpoint(be, reader, at).map_err(|error| match error {
+        let found = self.last_checkpoint(backend, reader, at).map_err(|error| match error {
             EngineError::Statement { detail, .. } => {
                 let message = format!("could not locate required checkpoint record at {at}");
                 let error = EngineError::statement("55000", message).with_hint(format!(
@@ -256,7 +257,7 @@ impl Startup<'_> {
     /// written them.
     fn local_end(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         control: &ControlFile,
         request: &Request,
         checkpoint: &Checkpoint,
@@ -270,14 +271,15 @@ impl Startup<'_> {
             return Ok(None);
         }
         let timeline = checkpoint.point.timeline.max(control.min_recovery_timeline);
-        let history = forebay_wal::read_history(&mut be.io, &self.dir.join("pg_wal"), timeline)?;
-        self.scan(be, control, &history, checkpoint, registry).map(Some)
+        let history =
+            forebay_wal::read_history(&mut backend.io, &self.dir.join("pg_wal"), timeline)?;
+        self.scan(backend, control, &history, checkpoint, registry).map(Some)
     }
 
     /// Notes the recovery in pg_control, with the contents of backup_label.
     fn note_beginning(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         request: &Request,
         checkpoint: &Checkpoint,
         local_end: Option<Scan>,
@@ -306,8 +308,9 @@ impl Startup<'_> {
                 }
             }
         };
-        let begin =
-            || self.control.begin_archive_recovery(&mut be.io, checkpoint.start, point, change);
+        let begin = || {
+            self.control.begin_archive_recovery(&mut backend.io, checkpoint.start, point, change)
+        };
         forebay_aio::planted_bug!(self.aio, RecoveryRemovesLabelEarly, {
             put_aside()?;
             return begin();
@@ -319,7 +322,7 @@ impl Startup<'_> {
     /// How the log goes on: on a new timeline, if recovery was from an archive.
     fn conclude(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         course: &Course<'_>,
         replayed: Replayed,
     ) -> Result<Started, EngineError> {
@@ -335,9 +338,9 @@ impl Startup<'_> {
             }
             return Err(EngineError::StoppedAtTarget { at: replayed.at });
         }
-        self.empty_unlogged(be)?;
+        self.empty_unlogged(backend)?;
         self.clog.set_recovering(false);
-        self.clog.trim(&mut be.io, replayed.counters.next_xid)?;
+        self.clog.trim(&mut backend.io, replayed.counters.next_xid)?;
         let mut started = Started {
             resume: Resume { insert_at: replayed.at, prev: replayed.last, redo, aborted: None },
             counters: replayed.counters,
@@ -349,7 +352,7 @@ impl Startup<'_> {
             ended: None,
         };
         if course.request.from_archive {
-            let (timeline, ended) = self.end_archive_recovery(be, course, &replayed)?;
+            let (timeline, ended) = self.end_archive_recovery(backend, course, &replayed)?;
             started.timeline = timeline;
             started.ended = Some(ended);
         } else if let End::Log(end) = &replayed.end {
@@ -361,7 +364,7 @@ impl Startup<'_> {
     /// Begins a new timeline, or continues the one that an earlier attempt began.
     fn end_archive_recovery(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         course: &Course<'_>,
         replayed: &Replayed,
     ) -> Result<(u32, Ended), EngineError> {
@@ -370,7 +373,7 @@ impl Startup<'_> {
         let branch = Branch { dir: self.dir, aio: self.aio, size, archives };
         let begun = match &course.request.begun {
             Some(begun) => {
-                remove(&be.io, &self.dir.join(SIGNAL))?;
+                remove(&backend.io, &self.dir.join(SIGNAL))?;
                 self.aio.namespace().sync_dir(self.dir)?;
                 begun.clone()
             }
@@ -379,19 +382,19 @@ impl Startup<'_> {
                     End::Target(stop) => stop.reason.clone(),
                     End::Log(_) => "no recovery target specified".to_owned(),
                 };
-                let newest = course.restore.newest(&mut be.io, course.history.timeline())?;
+                let newest = course.restore.newest(&mut backend.io, course.history.timeline())?;
                 let begun = Begun { timeline: newest + 1, at: replayed.at, reason };
                 tracing::info!("selected new timeline ID: {}", begun.timeline);
-                branch.begin(&mut be.io, course.history, &begun)?;
+                branch.begin(&mut backend.io, course.history, &begun)?;
                 begun
             }
         };
         forebay_aio::planted_bug!(self.aio, RecoveryRemovesEndingEarly, {
-            remove(&be.io, &self.dir.join(ENDING))?;
+            remove(&backend.io, &self.dir.join(ENDING))?;
             self.aio.namespace().sync_dir(self.dir)?
         });
-        let ended = branch.tidy(&mut be.io, &begun)?;
-        course.restore.clean(&be.io)?;
+        let ended = branch.tidy(&mut backend.io, &begun)?;
+        course.restore.clean(&backend.io)?;
         tracing::info!("archive recovery complete");
         Ok((begun.timeline, ended))
     }

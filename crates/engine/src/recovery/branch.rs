@@ -13,7 +13,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{Aio, Backend};
+use forebay_aio::{Aio, IoBackend};
 use forebay_archive::shell::{Shell, substitute};
 use forebay_format::timeline::{TimelineHistory, history_file_name};
 use forebay_format::{Lsn, SegmentSize};
@@ -75,7 +75,7 @@ impl Branch<'_> {
     /// Begins a timeline. `parent` is the history of the recovered timeline.
     pub(super) fn begin(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         parent: &TimelineHistory,
         begun: &Begun,
     ) -> Result<(), EngineError> {
@@ -99,7 +99,7 @@ impl Branch<'_> {
     /// of earlier history files are kept.
     fn write_history(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         wal: &Path,
         history: &TimelineHistory,
         begun: &Begun,
@@ -134,7 +134,7 @@ impl Branch<'_> {
 
     /// Removes segments of the parent that lie after the branch point: they are not part of this
     /// server's history. The parent's last segment is kept for the archive as a partial one.
-    pub(super) fn tidy(&self, io: &mut Backend, begun: &Begun) -> Result<Ended, EngineError> {
+    pub(super) fn tidy(&self, io: &mut IoBackend, begun: &Begun) -> Result<Ended, EngineError> {
         let wal = self.dir.join("pg_wal");
         let namespace = self.aio.namespace();
         let last = self.size.number(begun.at);
@@ -185,7 +185,7 @@ fn until(history: &TimelineHistory, at: Lsn) -> TimelineHistory {
 }
 
 /// Removes the files of recovery, after the checkpoint at its end.
-pub(crate) fn finish(core: &Core, io: &mut Backend) -> Result<(), EngineError> {
+pub(crate) fn finish(core: &Core, io: &mut IoBackend) -> Result<(), EngineError> {
     remove(io, &core.dir.join(ENDING))?;
     core.aio.namespace().sync_dir(&core.dir)?;
     let restore = &core.config.restore;
@@ -221,7 +221,7 @@ mod tests {
         None => panic!("a size"),
     };
 
-    fn fixture() -> (tempfile::TempDir, Arc<Aio>, Backend) {
+    fn fixture() -> (tempfile::TempDir, Arc<Aio>, IoBackend) {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(dir.path().join("pg_wal/archive_status")).expect("pg_wal");
         let aio = Aio::new(Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())

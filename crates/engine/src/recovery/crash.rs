@@ -18,7 +18,7 @@ impl Startup<'_> {
     /// Reads the log that is to be replayed, without changing anything.
     pub(super) fn scan(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         control: &ControlFile,
         history: &TimelineHistory,
         checkpoint: &Checkpoint,
@@ -33,7 +33,8 @@ impl Startup<'_> {
             (checkpoint.end, "the end of the checkpoint record")
         };
         let stop = &self.config.recovery_stop;
-        let scan = scan::scan(&mut be.io, reader, registry, history, point.timeline, needed, stop)?;
+        let scan =
+            scan::scan(&mut backend.io, reader, registry, history, point.timeline, needed, stop)?;
         tracing::info!(
             "WAL from {} to {} holds {} records ({:.2} s)",
             point.redo,
@@ -48,7 +49,7 @@ impl Startup<'_> {
     /// log does not know.
     pub(super) fn replay(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         control: &ControlFile,
         history: &TimelineHistory,
         checkpoint: &Checkpoint,
@@ -67,16 +68,16 @@ impl Startup<'_> {
             prefetch: PrefetchStats::default(),
             done: false,
         };
-        let mut ctx = RedoContext::new(be, self.pool, self.clog, &checkpoint.point);
+        let mut ctx = RedoContext::new(backend, self.pool, self.clog, &checkpoint.point);
         let end = self.redo_all(&mut ahead, registry, &mut ctx, &mut progress)?;
         ctx.check_missing()?;
         let mut counters = ctx.counters;
         forebay_aio::planted_bug!(self.aio, RecoveryReusesTransactionIds, {
             counters.next_xid = checkpoint.point.next_xid
         });
-        self.empty_unlogged(be)?;
+        self.empty_unlogged(backend)?;
         self.clog.set_recovering(false);
-        self.clog.trim(&mut be.io, counters.next_xid)?;
+        self.clog.trim(&mut backend.io, counters.next_xid)?;
         progress.done = true;
         self.report(&progress);
         let timeline = scan.timeline;
@@ -102,7 +103,7 @@ impl Startup<'_> {
     ) -> Result<EndOfWal, EngineError> {
         let started = Instant::now();
         tracing::info!("redo starts at {}", progress.redo);
-        while let Some(record) = ahead.next(ctx.be)? {
+        while let Some(record) = ahead.next(ctx.backend)? {
             self.config.recovery_stop.check()?;
             redo_one(registry, &record, ctx)?;
             progress.at = record.end;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_aio::sync::OnceLock;
 use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use forebay_format::Lsn;
@@ -47,14 +47,14 @@ impl Floor {
 
     /// Makes pg_control name `upto` or a later point. To save syncs, it names everything that has
     /// been redone.
-    pub(super) fn raise(&self, io: &mut Backend, upto: Lsn) -> Result<(), EngineError> {
+    pub(super) fn raise(&self, io: &mut IoBackend, upto: Lsn) -> Result<(), EngineError> {
         let point = upto.max(Lsn(self.replayed.load(Ordering::Acquire)));
         self.control.raise_min_recovery(io, point, self.timeline.load(Ordering::Relaxed))
     }
 }
 
 impl WalFlush for Floor {
-    fn flush(&self, io: &mut Backend, upto: Lsn) -> Result<(), WalFailure> {
+    fn flush(&self, io: &mut IoBackend, upto: Lsn) -> Result<(), WalFailure> {
         match self.wal.get() {
             Some(wal) => WalFlush::flush(wal.as_ref(), io, upto),
             None => self.raise(io, upto).map_err(|error| Arc::new(error) as WalFailure),

@@ -98,7 +98,7 @@ impl Startup<'_> {
     /// Replays the log up to the target, or to its end.
     pub(super) fn replay_to_target(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         course: &Course<'_>,
     ) -> Result<Replayed, EngineError> {
         let control = self.control.get();
@@ -108,7 +108,7 @@ impl Startup<'_> {
         let reader =
             self.reader(&control, course.history, point.redo).with_fetch(course.restore.clone());
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
-        let mut ctx = RedoContext::new(be, self.pool, self.clog, point);
+        let mut ctx = RedoContext::new(backend, self.pool, self.clog, point);
         let prefetch = PrefetchStats::default();
         let mut replay = Replay {
             startup: self,
@@ -132,8 +132,8 @@ impl Startup<'_> {
         self.clog.set_recovering(true);
         tracing::info!("redo starts at {}", point.redo);
         let end = loop {
-            let Some(record) = ahead.next(ctx.be)? else {
-                break End::Log(ahead.check_end(ctx.be)?);
+            let Some(record) = ahead.next(ctx.backend)? else {
+                break End::Log(ahead.check_end(ctx.backend)?);
             };
             self.config.recovery_stop.check()?;
             if let Some(stop) = replay.step(&record, &mut ctx)? {
@@ -179,7 +179,7 @@ impl Replay<'_, '_> {
     fn leave_segments(&self, ctx: &RedoContext<'_>, start: Lsn) {
         let number = |lsn| self.control.segment_size.number(lsn);
         if self.last.is_valid() && number(start) != number(self.last) {
-            self.course.restore.remove_before(&ctx.be.io, number(self.last));
+            self.course.restore.remove_before(&ctx.backend.io, number(self.last));
         }
     }
 
@@ -195,7 +195,7 @@ impl Replay<'_, '_> {
         }
         if consistency.backup_start.is_valid() && consistency.ends_backup(record)? {
             let timeline = self.follower.timeline();
-            self.startup.control.end_backup(&mut ctx.be.io, record.end, timeline)?;
+            self.startup.control.end_backup(&mut ctx.backend.io, record.end, timeline)?;
             tracing::info!(
                 "completed backup recovery with redo LSN {} and end LSN {}",
                 consistency.backup_start,
@@ -233,7 +233,7 @@ impl Replay<'_, '_> {
         if !due || point.redo <= self.restart.redo || ctx.check_missing().is_err() {
             return Ok(());
         }
-        let (pool, io) = (self.startup.pool, &mut *ctx.be);
+        let (pool, io) = (self.startup.pool, &mut *ctx.backend);
         // Pages of pg_xact have no LSN: they contain the outcomes of all records so far.
         self.startup.clog.flush_behind(&mut io.io, |io| {
             forebay_aio::planted_bug!(io.aio(), RecoveryWritesClogEarly, return Ok(()));
@@ -253,7 +253,7 @@ impl Replay<'_, '_> {
         let oldest = self.course.restore.set_oldest(timeline, point.redo);
         let cleanup = &self.startup.config.restore.archive_cleanup_command;
         if !cleanup.is_empty() {
-            ctx.be.io.quiesce(); // as for the restore command
+            ctx.backend.io.quiesce(); // as for the restore command
             run_command(self.startup.dir, "archive_cleanup_command", cleanup, &oldest);
         }
         Ok(())

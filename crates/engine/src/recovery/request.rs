@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_format::SegmentSize;
 use forebay_format::control::DbState;
 use forebay_format::timeline::history_file_name;
@@ -45,7 +45,7 @@ const UNDER_WAY: [(&str, &str, &str); 2] = [
 /// Refuses a directory with prepared transactions or replication slots, also after a clean stop.
 /// The rows of prepared transactions would count as aborted and their locks would be lost. The log
 /// that a slot needs would be removed.
-pub(super) fn refuse_under_way(io: &Backend, dir: &Path) -> Result<(), EngineError> {
+pub(super) fn refuse_under_way(io: &IoBackend, dir: &Path) -> Result<(), EngineError> {
     for (name, message, hint) in UNDER_WAY {
         let path = dir.join(name);
         let listed = match io.aio().namespace().list(&path) {
@@ -75,12 +75,12 @@ pub(super) struct Request {
 impl Request {
     /// Reads the directory. None: there is no such file.
     pub(super) fn find(
-        io: &mut Backend,
+        io: &mut IoBackend,
         dir: &Path,
         state: DbState,
         size: SegmentSize,
     ) -> Result<Option<Request>, EngineError> {
-        let there = |io: &Backend, name: &str| io.aio().namespace().exists(&dir.join(name));
+        let there = |io: &IoBackend, name: &str| io.aio().namespace().exists(&dir.join(name));
         if there(io, STANDBY)? {
             return Err(EngineError::statement("0A000", "standby mode is not supported")
                 .with_detail(format!("Found file \"{}\".", dir.join(STANDBY).display()))
@@ -110,7 +110,11 @@ impl Request {
 
     /// The timeline that an earlier attempt began, if its history file was written and no
     /// checkpoint was made on it. The rest of any other attempt is removed.
-    fn begun(io: &mut Backend, dir: &Path, recovering: bool) -> Result<Option<Begun>, EngineError> {
+    fn begun(
+        io: &mut IoBackend,
+        dir: &Path,
+        recovering: bool,
+    ) -> Result<Option<Begun>, EngineError> {
         let path = dir.join(branch::ENDING);
         let Some(bytes) = Disk::new(io).read(&path)? else { return Ok(None) };
         let begun = Begun::parse(&String::from_utf8_lossy(&bytes));

@@ -20,7 +20,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::{Arc, Mutex};
-use forebay_aio::{AlignedBuf, Backend, OpenOptions};
+use forebay_aio::{AlignedBuf, IoBackend, OpenOptions};
 use forebay_archive::shell::{PlaceholderError, Shell, substitute};
 use forebay_archive::{Restorer, WalName};
 use forebay_format::timeline::{TimelineHistory, history_file_name};
@@ -100,7 +100,7 @@ impl Restore {
     }
 
     /// Removes fetched segments below `number`.
-    pub(super) fn remove_before(&self, io: &Backend, number: u64) {
+    pub(super) fn remove_before(&self, io: &IoBackend, number: u64) {
         let mut gone = Vec::new();
         self.state.lock().brought.retain(|(n, name)| {
             let old = *n < number;
@@ -121,7 +121,7 @@ impl Restore {
     }
 
     /// Removes files of an interrupted attempt.
-    pub(super) fn clean(&self, io: &Backend) -> Result<(), EngineError> {
+    pub(super) fn clean(&self, io: &IoBackend) -> Result<(), EngineError> {
         for name in [SEGMENT, HISTORY] {
             remove(io, &self.wal().join(name))?;
         }
@@ -129,7 +129,11 @@ impl Restore {
     }
 
     /// Whether a timeline has a history file, in the archive or here. The first never has one.
-    pub(super) fn has_history(&self, io: &mut Backend, timeline: u32) -> Result<bool, EngineError> {
+    pub(super) fn has_history(
+        &self,
+        io: &mut IoBackend,
+        timeline: u32,
+    ) -> Result<bool, EngineError> {
         if timeline <= 1 {
             return Ok(false);
         }
@@ -142,7 +146,7 @@ impl Restore {
     /// The history of a timeline.
     pub(super) fn history(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         timeline: u32,
     ) -> Result<TimelineHistory, EngineError> {
         self.fetch_history(io, timeline)?;
@@ -150,7 +154,7 @@ impl Restore {
     }
 
     /// The newest timeline from `start` on. Numbers have no gaps.
-    pub(super) fn newest(&self, io: &mut Backend, start: u32) -> Result<u32, EngineError> {
+    pub(super) fn newest(&self, io: &mut IoBackend, start: u32) -> Result<u32, EngineError> {
         let mut newest = start;
         while self.has_history(io, newest.saturating_add(1))? {
             newest += 1;
@@ -160,7 +164,7 @@ impl Restore {
 
     /// Fetches a timeline's history file, and makes it durable, since recovery depends on it. False
     /// if the archive does not have it.
-    fn fetch_history(&self, io: &mut Backend, timeline: u32) -> Result<bool, EngineError> {
+    fn fetch_history(&self, io: &mut IoBackend, timeline: u32) -> Result<bool, EngineError> {
         if timeline <= 1 || self.state.lock().own_timeline == Some(timeline) {
             return Ok(false);
         }
@@ -185,7 +189,7 @@ impl Restore {
     }
 
     /// Fetches a segment. False if the archive does not have it.
-    fn fetch_segment(&self, io: &mut Backend, name: &str) -> Result<bool, EngineError> {
+    fn fetch_segment(&self, io: &mut IoBackend, name: &str) -> Result<bool, EngineError> {
         let parsed = self.size.parse_file_name(name);
         let (timeline, number) =
             parsed.ok_or_else(|| EngineError::internal(format!("no segment: {name}")))?;
@@ -217,7 +221,7 @@ impl Restore {
     }
 
     /// Fails if the file is not a segment of this cluster.
-    fn examine(&self, io: &mut Backend, name: &str, path: &Path) -> Result<(), EngineError> {
+    fn examine(&self, io: &mut IoBackend, name: &str, path: &Path) -> Result<(), EngineError> {
         let namespace = Arc::clone(io.aio().namespace());
         let file = namespace.open(path, &OpenOptions::READ)?;
         let (found, expected) = (namespace.file_len(&file)?, self.size.bytes());
@@ -245,7 +249,7 @@ impl Restore {
 
     /// Marks a fetched file as archived. With `always` marks it as ready for this server's own
     /// archive, unless that has it.
-    fn mark(&self, io: &mut Backend, name: &str) -> Result<(), EngineError> {
+    fn mark(&self, io: &mut IoBackend, name: &str) -> Result<(), EngineError> {
         if self.archive_mode == ArchiveMode::Off {
             return Ok(());
         }
@@ -266,7 +270,7 @@ impl Restore {
     }
 
     /// Fetches a file. False if the archive does not have it.
-    fn run(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, EngineError> {
+    fn run(&self, io: &mut IoBackend, name: &str, to: &Path) -> Result<bool, EngineError> {
         let come = self.run_way(io, name, to).inspect_err(|_| self.stop.note_failure())?;
         if come {
             tracing::info!("restored log file \"{name}\" from archive");
@@ -274,7 +278,7 @@ impl Restore {
         Ok(come)
     }
 
-    fn run_way(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, EngineError> {
+    fn run_way(&self, io: &mut IoBackend, name: &str, to: &Path) -> Result<bool, EngineError> {
         match &self.way {
             Way::Nothing => Ok(false),
             Way::Command(command, shell) => {
@@ -297,7 +301,7 @@ impl Restore {
 
     fn run_command(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         name: &str,
         to: &Path,
         (template, shell): (&str, &Shell),
@@ -347,7 +351,7 @@ impl Interruptible for Restore {
 }
 
 impl Fetch for Restore {
-    fn fetch(&self, io: &mut Backend, name: &str) -> Result<bool, FetchFailure> {
+    fn fetch(&self, io: &mut IoBackend, name: &str) -> Result<bool, FetchFailure> {
         self.fetch_segment(io, name).map_err(|error| {
             let rest = [error.detail(), error.hint()].into_iter().flatten();
             let text = rest.fold(error.to_string(), |text, more| format!("{text}\n{more}"));
@@ -358,7 +362,7 @@ impl Fetch for Restore {
 
 /// Syncs a restored segment. It may be kept, archived or recycled under its final name, so a crash
 /// must not leave only a part of it there.
-fn sync_restored(io: &mut Backend, path: &Path) -> Result<(), EngineError> {
+fn sync_restored(io: &mut IoBackend, path: &Path) -> Result<(), EngineError> {
     forebay_aio::planted_bug!(io.aio(), RecoveryRestoredSegmentNotSynced, return Ok(()));
     let file = io.aio().namespace().open(path, &OpenOptions::READ_WRITE)?;
     Ok(io.fsync(&file)?)
@@ -383,7 +387,7 @@ pub(super) fn placeholder(error: PlaceholderError) -> EngineError {
 }
 
 /// Removes a file if it exists.
-pub(super) fn remove(io: &Backend, path: &Path) -> Result<(), EngineError> {
+pub(super) fn remove(io: &IoBackend, path: &Path) -> Result<(), EngineError> {
     match io.aio().namespace().unlink(path) {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),

@@ -12,24 +12,24 @@ use crate::error::EngineError;
 
 impl Startup<'_> {
     /// Brings the directory to where its log goes on.
-    pub(crate) fn run(&self, be: &mut Backend) -> Result<Started, EngineError> {
-        self.bring(be).map_err(|error| self.config.recovery_stop.judge(error))
+    pub(crate) fn run(&self, backend: &mut Backend) -> Result<Started, EngineError> {
+        self.bring(backend).map_err(|error| self.config.recovery_stop.judge(error))
     }
 
-    fn bring(&self, be: &mut Backend) -> Result<Started, EngineError> {
+    fn bring(&self, backend: &mut Backend) -> Result<Started, EngineError> {
         // Two of them are a mistake, whatever is recovered.
         self.config.restore.target()?;
-        refuse_under_way(&be.io, self.dir)?;
+        refuse_under_way(&backend.io, self.dir)?;
         let control = self.control.get();
         if let Some(request) =
-            Request::find(&mut be.io, self.dir, control.state, control.segment_size)?
+            Request::find(&mut backend.io, self.dir, control.state, control.segment_size)?
         {
-            return self.recover_backup(be, &request);
+            return self.recover_backup(backend, &request);
         }
         let timeline = control.checkpoint_copy.timeline.max(control.min_recovery_timeline);
-        let history = read_history(&mut be.io, &self.dir.join("pg_wal"), timeline)?;
+        let history = read_history(&mut backend.io, &self.dir.join("pg_wal"), timeline)?;
         let reader = self.reader(&control, &history, control.checkpoint);
-        let checkpoint = self.last_checkpoint(be, reader, control.checkpoint)?;
+        let checkpoint = self.last_checkpoint(backend, reader, control.checkpoint)?;
         match control.state {
             DbState::ShutDown => {
                 tracing::info!("database system was shut down at {}", at_time(control.time));
@@ -63,11 +63,11 @@ impl Startup<'_> {
                 tracing::info!(
                     "database system was not properly shut down; automatic recovery in progress"
                 );
-                self.sync_everything(be)?;
+                self.sync_everything(backend)?;
                 let registry = self.registry();
-                let scan = self.scan(be, &control, &history, &checkpoint, &registry)?;
-                self.control.set_state(&mut be.io, DbState::CrashRecovery)?;
-                self.replay(be, &control, &history, &checkpoint, &scan, &registry)
+                let scan = self.scan(backend, &control, &history, &checkpoint, &registry)?;
+                self.control.set_state(&mut backend.io, DbState::CrashRecovery)?;
+                self.replay(backend, &control, &history, &checkpoint, &scan, &registry)
             }
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct Scan {
 
 /// Reads the whole log. `needed` is a position that it must reach, and the reason.
 pub(super) fn scan(
-    io: &mut forebay_aio::Backend,
+    io: &mut forebay_aio::IoBackend,
     mut reader: WalReader,
     registry: &Registry,
     history: &TimelineHistory,

@@ -91,7 +91,7 @@ impl Startup<'_> {
     /// The checkpoint whose record is at `at`, where the reader begins.
     pub(super) fn last_checkpoint(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         mut reader: WalReader,
         at: Lsn,
     ) -> Result<Checkpoint, EngineError> {
@@ -99,7 +99,7 @@ impl Startup<'_> {
             let message = format!("could not locate a valid checkpoint record at {at}");
             EngineError::statement("XX001", message).with_detail(why)
         };
-        let Some(record) = reader.next(&mut be.io)? else {
+        let Some(record) = reader.next(&mut backend.io)? else {
             return Err(missing(
                 reader.end().map_or_else(String::new, |end| end.reason.to_string()),
             ));
@@ -120,10 +120,10 @@ impl Startup<'_> {
         Ok(Checkpoint { start: record.start, end: record.end, point })
     }
 
-    pub(super) fn sync_everything(&self, be: &mut Backend) -> Result<(), EngineError> {
+    pub(super) fn sync_everything(&self, backend: &mut Backend) -> Result<(), EngineError> {
         forebay_aio::planted_bug!(self.aio, RecoveryFilesNotSyncedFirst, return Ok(()));
         let started = Instant::now();
-        let files = sync::sync_everything(&mut be.io, self.dir)?;
+        let files = sync::sync_everything(&mut backend.io, self.dir)?;
         let elapsed = started.elapsed().as_secs_f64();
         tracing::info!("synced {files} files of the data directory in {elapsed:.2} s");
         Ok(())

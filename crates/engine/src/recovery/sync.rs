@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{
-    Backend, Errno, File, FileKind, Io, Namespace, Op, OpenOptions, Target, WaitRef,
+    Errno, File, FileKind, Io, IoBackend, Namespace, Op, OpenOptions, Target, WaitRef,
 };
 
 use crate::disk::follows;
@@ -20,7 +20,7 @@ use crate::error::EngineError;
 const DEPTH: usize = 32;
 
 /// Syncs every file and directory below `dir`. Returns the number of files.
-pub(super) fn sync_everything(io: &mut Backend, dir: &Path) -> Result<u64, EngineError> {
+pub(super) fn sync_everything(io: &mut IoBackend, dir: &Path) -> Result<u64, EngineError> {
     let namespace = Arc::clone(io.aio().namespace());
     let mut syncs = Syncs { namespace: namespace.as_ref(), under_way: VecDeque::new(), files: 0 };
     let mut directories: Vec<PathBuf> = vec![dir.to_path_buf()];
@@ -55,7 +55,7 @@ struct Syncs<'a> {
 impl Syncs<'_> {
     /// Starts to sync a file. A file that cannot be opened for writing was not written by this
     /// server, and is skipped.
-    fn start(&mut self, io: &mut Backend, path: &Path) -> Result<(), EngineError> {
+    fn start(&mut self, io: &mut IoBackend, path: &Path) -> Result<(), EngineError> {
         let opened = match self.namespace.open(path, &OpenOptions::READ_WRITE) {
             Err(error) if error.errno() == Some(Errno::ACCES) => {
                 self.namespace.open(path, &OpenOptions::READ)
@@ -81,7 +81,7 @@ impl Syncs<'_> {
     }
 
     /// Waits for the oldest sync. False if there was none.
-    fn finish_oldest(&mut self, io: &mut Backend) -> Result<bool, EngineError> {
+    fn finish_oldest(&mut self, io: &mut IoBackend) -> Result<bool, EngineError> {
         let Some((wait, file)) = self.under_way.pop_front() else { return Ok(false) };
         io.wait(wait).check()?;
         forebay_aio::planted_bug!(io.aio(), RecoveryTrustsKernelCache, return Ok(true));

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use forebay_aio::{AlignedBuf, Backend as Io, FileKind, Namespace, OpenOptions};
+use forebay_aio::{AlignedBuf, FileKind, IoBackend, Namespace, OpenOptions};
 use forebay_format::Fork;
 use forebay_storage::{Backend, WriteScope, database_dirs};
 
@@ -17,7 +17,7 @@ use crate::error::EngineError;
 
 impl Startup<'_> {
     /// Empties the unlogged tables of all databases, in all tablespaces.
-    pub(super) fn empty_unlogged(&self, be: &mut Backend) -> Result<(), EngineError> {
+    pub(super) fn empty_unlogged(&self, backend: &mut Backend) -> Result<(), EngineError> {
         let names = self.aio.namespace();
         let mut tables = 0;
         for dir in database_dirs(names.as_ref(), self.dir)? {
@@ -32,7 +32,7 @@ impl Startup<'_> {
             }
             if tables == 0 {
                 // The files are copied, and some of their pages may be in memory only.
-                self.pool.write_dirty(be, WriteScope::All)?;
+                self.pool.write_dirty(backend, WriteScope::All)?;
             }
             tables += unlogged.len();
             for file in files.iter().filter(|file| unlogged.contains(&file.relation)) {
@@ -41,7 +41,7 @@ impl Startup<'_> {
                 }
             }
             for file in files.iter().filter(|file| file.fork == Fork::Init) {
-                copy(&mut be.io, &dir, file)?;
+                copy(&mut backend.io, &dir, file)?;
             }
             forebay_aio::planted_bug!(self.aio, RecoveryEmptiedDirectoriesNotSynced, continue);
             names.sync_dir(&dir)?;
@@ -89,7 +89,7 @@ fn relation_files(names: &dyn Namespace, dir: &Path) -> Result<Vec<RelationFile>
 }
 
 /// Copies a segment of the init fork to the main fork, which does not exist.
-fn copy(io: &mut Io, dir: &Path, init: &RelationFile) -> Result<(), EngineError> {
+fn copy(io: &mut IoBackend, dir: &Path, init: &RelationFile) -> Result<(), EngineError> {
     let bytes = io.read_file(&dir.join(&init.name))?;
     let path = dir.join(format!("{}{}", init.relation, init.segment));
     let file = io.aio().namespace().open(&path, &OpenOptions::READ_WRITE.create_new())?;

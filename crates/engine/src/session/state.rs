@@ -138,7 +138,7 @@ impl Session {
 
     /// Its I/O handles, for a caller that does I/O of its own within its statements. What a
     /// statement leaves open is closed at its end, with a warning.
-    pub fn io(&mut self) -> &mut aio::Backend {
+    pub fn io(&mut self) -> &mut aio::IoBackend {
         &mut self.backend.io
     }
 

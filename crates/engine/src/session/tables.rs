@@ -276,9 +276,9 @@ impl Session {
         if reader.class_named(namespace, name)?.is_some() {
             return Err(EngineError::DuplicateTable { name: name.to_owned() });
         }
-        let (tx, be) = self.changing()?;
+        let (tx, backend) = self.changing()?;
         let locator =
-            ddl::create_table(&core.database, be, tx, namespace, name, columns, persistence)?;
+            ddl::create_table(&core.database, backend, tx, namespace, name, columns, persistence)?;
         let tag = LockTag::Relation { database: POSTGRES_DB, relation: locator.rel };
         self.lock(core, tag, LockMode::AccessExclusive)?;
         Ok(locator)
@@ -292,8 +292,8 @@ impl Session {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
             Reader::new(&core.database, &mut session.backend, snapshot)
                 .refuse_indexed_catalogs()?;
-            let (tx, be) = session.changing()?;
-            ddl::drop_table(&core.database, be, tx, table)?;
+            let (tx, backend) = session.changing()?;
+            ddl::drop_table(&core.database, backend, tx, table)?;
             session.temp.note_dropped(table.oid);
             Ok(())
         })

@@ -54,8 +54,8 @@ impl Session {
         }
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         Reader::new(&core.database, &mut self.backend, snapshot).refuse_indexed_catalogs()?;
-        let (tx, be) = self.changing()?;
-        Ok(ddl::create_namespace(&core.database, be, tx, &name)?)
+        let (tx, backend) = self.changing()?;
+        Ok(ddl::create_namespace(&core.database, backend, tx, &name)?)
     }
 
     /// Does the ON COMMIT actions of a transaction that is about to commit.
@@ -80,8 +80,8 @@ impl Session {
     /// Drops temporary tables within the running transaction.
     fn drop_temp(&mut self, core: &Core, doomed: Vec<TempTable>) -> Result<(), EngineError> {
         for TempTable { oid, name, .. } in doomed {
-            let (tx, be) = self.changing()?;
-            ddl::drop_rows(&core.database, be, tx, oid, &name)?;
+            let (tx, backend) = self.changing()?;
+            ddl::drop_rows(&core.database, backend, tx, oid, &name)?;
             self.temp.note_dropped(oid);
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, Backend, BackendType, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace};
 use forebay_format::control::{ControlFile, PATH};
 use forebay_wal::{ReaderConfig, Wal, WalConfig, WalReader};
 
@@ -13,7 +13,7 @@ pub fn control(dir: &Path) -> ControlFile {
 }
 
 /// A backend of its own.
-pub fn backend() -> (Arc<Aio>, Backend) {
+pub fn backend() -> (Arc<Aio>, IoBackend) {
     let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default())
         .expect("aio");
     let io = aio.backend(BackendType::Client).expect("backend");
@@ -21,7 +21,7 @@ pub fn backend() -> (Arc<Aio>, Backend) {
 }
 
 /// The log of a crashed directory, where it goes on.
-pub fn resume(dir: &Path) -> (Wal, Backend) {
+pub fn resume(dir: &Path) -> (Wal, IoBackend) {
     let (aio, mut io) = backend();
     let control = control(dir);
     let (segment_size, pg_wal) = (control.segment_size, dir.join("pg_wal"));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::common::*;
-use forebay_aio::{Aio, AioConfig, Backend, BackendType, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace};
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::archive::store::seal::Key;
@@ -246,7 +246,7 @@ struct Stopping {
 }
 
 impl RestoreSource for Stopping {
-    fn bring(&self, _io: &mut Backend, name: &str, to: &Path) -> Result<bool, String> {
+    fn bring(&self, _io: &mut IoBackend, name: &str, to: &Path) -> Result<bool, String> {
         if name.len() == 24 && self.asked.fetch_add(1, Ordering::SeqCst) == 3 {
             self.stop.ask();
         }
@@ -315,7 +315,7 @@ impl ArchiveModule for Together {
         "together"
     }
 
-    fn archive(&self, _io: &mut Backend, _file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(&self, _io: &mut IoBackend, _file: &mut Source) -> Result<Archived, ArchiveError> {
         let mut transfers = self.transfers.lock().expect("no panic");
         transfers.0 += 1;
         self.more.notify_all();

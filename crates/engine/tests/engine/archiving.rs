@@ -118,7 +118,7 @@ impl ArchiveModule for Diary {
 
     fn archive(
         &self,
-        _io: &mut forebay_aio::Backend,
+        _io: &mut forebay_aio::IoBackend,
         file: &mut Source,
     ) -> Result<Archived, ArchiveError> {
         self.0.lock().expect("no panic").push(file.name().to_string());

@@ -33,7 +33,7 @@ impl ArchiveModule for Anywhere {
 
     fn archive(
         &self,
-        _io: &mut forebay_aio::Backend,
+        _io: &mut forebay_aio::IoBackend,
         _file: &mut Source,
     ) -> Result<Archived, ArchiveError> {
         Ok(Archived::Stored)

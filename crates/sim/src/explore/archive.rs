@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::{Arc, Duration, Instant, Mutex};
 use forebay_aio::{
-    Aio, AioConfig, AioError, AlignedBuf, Backend, BackendType, OpenOptions, PlantedBug,
+    Aio, AioConfig, AioError, AlignedBuf, BackendType, IoBackend, OpenOptions, PlantedBug,
 };
 use forebay_archive::durable_dir::TEMPORARY;
 use forebay_archive::{
@@ -180,7 +180,7 @@ impl ArchiveModule for Witness {
         self.dir.clean().map(drop)
     }
 
-    fn archive(&self, io: &mut Backend, file: &mut Source) -> Result<Archived, ArchiveError> {
+    fn archive(&self, io: &mut IoBackend, file: &mut Source) -> Result<Archived, ArchiveError> {
         let name = file.name().to_string();
         let archived = self.dir.store(io, &self.layout.name(&name), file)?;
         let digest = file.digest().ok_or_else(|| ArchiveError::Name { name: name.clone() })?;
@@ -368,14 +368,14 @@ impl From<ArchiveError> for End {
 struct Life<'w> {
     world: &'w mut World,
     aio: Arc<Aio>,
-    io: Backend,
+    io: IoBackend,
     archiver: Arc<Archiver>,
     wal: PathBuf,
     status: PathBuf,
 }
 
 impl Life<'_> {
-    fn begin<'w>(world: &'w mut World, aio: &Arc<Aio>, io: Backend) -> Life<'w> {
+    fn begin<'w>(world: &'w mut World, aio: &Arc<Aio>, io: IoBackend) -> Life<'w> {
         let wal = Path::new(ROOT).join("pg_wal");
         let expected =
             Expected { system_id: Some(SYSTEM), segment_size: Some(size()), magic: None };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{AioError, AlignedBuf, Backend, OpenOptions, PlantedBug};
+use forebay_aio::{AioError, AlignedBuf, IoBackend, OpenOptions, PlantedBug};
 use forebay_engine::{
     ArchiveMode, EngineConfig, EngineError, RecoveryTarget, RestoreFrom, RestoreSettings,
     RestoreSource, TargetAction,
@@ -31,7 +31,7 @@ const TARGET: &str = "here";
 struct FromDirectory(PathBuf);
 
 impl RestoreSource for FromDirectory {
-    fn bring(&self, io: &mut Backend, name: &str, to: &Path) -> Result<bool, String> {
+    fn bring(&self, io: &mut IoBackend, name: &str, to: &Path) -> Result<bool, String> {
         let mut bring = || -> Result<bool, AioError> {
             let names = Arc::clone(io.aio().namespace());
             let from = self.0.join(name);

@@ -7,7 +7,7 @@ use forebay_aio as aio;
 /// A thread's context. It is passed down as `&mut` to everything that may do I/O.
 pub struct Backend {
     /// The thread's I/O handles.
-    pub io: aio::Backend,
+    pub io: aio::IoBackend,
     /// What reads of this backend do with damaged pages from now on.
     pub policy: ReadPolicy,
     pub(crate) warnings: WarningList,
@@ -16,7 +16,7 @@ pub struct Backend {
 
 impl Backend {
     /// Wraps the I/O context.
-    pub fn new(io: aio::Backend) -> Self {
+    pub fn new(io: aio::IoBackend) -> Self {
         Backend {
             io,
             policy: ReadPolicy::default(),

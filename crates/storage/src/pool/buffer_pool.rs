@@ -137,7 +137,7 @@ impl BufferPool {
     }
 
     /// Takes the share-exclusive lock to write a page out. The caller holds no other content lock.
-    pub(crate) fn lock_share_exclusive(&self, io: &mut aio::Backend, buf: u32) {
+    pub(crate) fn lock_share_exclusive(&self, io: &mut aio::IoBackend, buf: u32) {
         if !self.desc(buf).try_share_exclusive() {
             io.submit();
             self.core.wait_share_exclusive(buf);
@@ -150,13 +150,13 @@ impl BufferPool {
     }
 
     /// Obtains this backend's right to take one pin. May wait if the pool is small; see `budget`.
-    pub(crate) fn pin_permit(&self, be: &mut Backend) -> PinPermit {
-        PinPermit::new(&self.core, be.io.slot(), || be.io.submit())
+    pub(crate) fn pin_permit(&self, backend: &mut Backend) -> PinPermit {
+        PinPermit::new(&self.core, backend.io.slot(), || backend.io.submit())
     }
 
     /// Obtains the right to take up to `n` pins, at least one. May wait like [`Self::pin_permit`].
-    pub(crate) fn pin_grant(&self, be: &mut Backend, n: u32) -> PinGrant<'_> {
-        PinGrant::new(&self.core, self.pin_permit(be), n)
+    pub(crate) fn pin_grant(&self, backend: &mut Backend, n: u32) -> PinGrant<'_> {
+        PinGrant::new(&self.core, self.pin_permit(backend), n)
     }
 
     /// Claims up to `want` spare pins for a caller that has `have` of them already. They are given

@@ -13,27 +13,31 @@ impl BufferPool {
     /// Forgets a relation's pages, of all forks, and removes its files. The caller's lock on the
     /// relation excludes other users, and the caller holds no pin on it. Pins of I/O in flight are
     /// waited for.
-    pub fn drop_relation(&self, be: &mut Backend, rel: RelFileLocator) -> Result<(), StorageError> {
-        self.discard(&mut be.io, |tag| tag.rel == rel);
+    pub fn drop_relation(
+        &self,
+        backend: &mut Backend,
+        rel: RelFileLocator,
+    ) -> Result<(), StorageError> {
+        self.discard(&mut backend.io, |tag| tag.rel == rel);
         self.smgr.unlink(rel)
     }
 
     /// Truncates a fork to `n` blocks: forgets its later pages, then shortens its files.
     pub fn truncate(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         rel: RelFileLocator,
         fork: Fork,
         n: BlockNumber,
     ) -> Result<(), StorageError> {
-        be.io.submit();
+        backend.io.submit();
         let entry = self.smgr.fork(rel, fork);
         let _lock = entry.extending.lock();
-        self.discard(&mut be.io, |tag| tag.rel == rel && tag.fork == fork && tag.block >= n);
+        self.discard(&mut backend.io, |tag| tag.rel == rel && tag.fork == fork && tag.block >= n);
         self.smgr.truncate_locked(&entry, n)
     }
 
-    fn discard(&self, io: &mut aio::Backend, doomed: impl Fn(&PageTag) -> bool) {
+    fn discard(&self, io: &mut aio::IoBackend, doomed: impl Fn(&PageTag) -> bool) {
         io.submit();
         for (buf, desc) in self.core.descs.iter().enumerate() {
             if desc.load() & TAG_VALID == 0 || !doomed(&desc.tag()) || !desc.pin_if(0) {
@@ -48,7 +52,7 @@ impl BufferPool {
     }
 
     /// Waits until the caller's pin may be the only one.
-    fn await_unpinned(&self, io: &mut aio::Backend, buf: u32, desc: &Descriptor) {
+    fn await_unpinned(&self, io: &mut aio::IoBackend, buf: u32, desc: &Descriptor) {
         let in_flight = || if desc.load() & (READING | WRITING) != 0 { desc.io() } else { None };
         match in_flight() {
             Some(wait) => {

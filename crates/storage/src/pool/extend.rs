@@ -26,30 +26,31 @@ impl BufferPool {
     /// marks those dirty that it fills.
     pub fn extend(
         self: &Arc<Self>,
-        be: &mut Backend,
+        backend: &mut Backend,
         rel: RelFileLocator,
         fork: Fork,
         n: u32,
         strategy: Strategy,
     ) -> Result<Vec<Pinned>, StorageError> {
-        be.io.submit();
+        backend.io.submit();
         let strategy = self.effective(strategy);
         let most = (self.config.buffers / 8).clamp(1, 1024) as u32;
-        let mut grant = self.pin_grant(be, n.clamp(1, most));
-        let mut ring = be.take_ring(strategy, self.config.buffers);
-        let victims = self.zeroed_victims(&mut be.io, grant.left(), strategy, &mut ring);
-        be.put_ring(strategy, ring);
+        let mut grant = self.pin_grant(backend, n.clamp(1, most));
+        let mut ring = backend.take_ring(strategy, self.config.buffers);
+        let victims = self.zeroed_victims(&mut backend.io, grant.left(), strategy, &mut ring);
+        backend.put_ring(strategy, ring);
         let victims = victims?;
 
         // This backend may wait for another one, so it leaves nothing staged.
-        be.io.submit();
+        backend.io.submit();
         let entry = self.smgr.fork(rel, fork);
         let joined = || self.counters.extensions_joined.add(1);
         let pages = match entry.extension_queue.enter(victims, joined) {
             Turn::Answer(answer) => answer?,
             Turn::Lead(mut leader) => {
                 let lock = entry.extending.lock();
-                let answers = self.extend_for_all(&mut be.io, &entry, strategy, leader.gather());
+                let answers =
+                    self.extend_for_all(&mut backend.io, &entry, strategy, leader.gather());
                 drop(lock);
                 leader.answer(answers)?
             }
@@ -62,7 +63,7 @@ impl BufferPool {
     /// buffers. Its answer is the buffers of the new pages, usually the same ones.
     fn extend_for_all(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         entry: &RelFork,
         strategy: Strategy,
         requests: Vec<Vec<u32>>,
@@ -88,7 +89,7 @@ impl BufferPool {
     /// Grows the fork's files by blocks `first..first + n`. The caller publishes the new size.
     fn grow(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         entry: &RelFork,
         first: BlockNumber,
         n: u32,
@@ -104,7 +105,7 @@ impl BufferPool {
     /// page that cannot be installed, the remaining requests get its error.
     fn hand_out(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         entry: &RelFork,
         first: BlockNumber,
         requests: Vec<Vec<u32>>,
@@ -132,7 +133,7 @@ impl BufferPool {
     /// Finds and zeroes up to `n` victims, at least one.
     fn zeroed_victims(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         n: u32,
         strategy: Strategy,
         ring: &mut Ring,
@@ -153,7 +154,7 @@ impl BufferPool {
     /// Returns the buffers of the pages, pinned.
     fn install_new_pages(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         first: PageTag,
         victims: Vec<u32>,
     ) -> Result<Vec<u32>, StorageError> {
@@ -183,7 +184,7 @@ impl BufferPool {
     /// be used; a page with data is below a size that was not known.
     fn zero_leftover(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         buf: u32,
         tag: &PageTag,
     ) -> Result<(), StorageError> {
@@ -196,7 +197,7 @@ impl BufferPool {
 
     /// Fills a pinned page with zeros, unless it is in memory or another backend is reading it.
     /// Returns true if it is in memory then.
-    fn zero_unless_valid(&self, io: &mut aio::Backend, buf: u32) -> bool {
+    fn zero_unless_valid(&self, io: &mut aio::IoBackend, buf: u32) -> bool {
         let desc = self.desc(buf);
         loop {
             let state = desc.load();
@@ -217,16 +218,16 @@ impl BufferPool {
     /// The caller initialises the page and marks it dirty.
     pub fn zero_page(
         self: &Arc<Self>,
-        be: &mut Backend,
+        backend: &mut Backend,
         tag: PageTag,
     ) -> Result<Pinned, StorageError> {
-        self.make_room_for(be, &tag)?;
-        let permit = self.pin_permit(be);
+        self.make_room_for(backend, &tag)?;
+        let permit = self.pin_permit(backend);
         let pinned =
-            self.pin_block(&mut be.io, &tag, Strategy::Normal, &mut Ring::default(), true)?;
+            self.pin_block(&mut backend.io, &tag, Strategy::Normal, &mut Ring::default(), true)?;
         let (buf, _) = pinned.expect("a search that may wait finds a buffer");
         let pin = Pinned::new(permit, buf);
-        if self.zero_unless_valid(&mut be.io, buf) {
+        if self.zero_unless_valid(&mut backend.io, buf) {
             pin.lock_exclusive().fill(0);
         }
         Ok(pin)
@@ -236,20 +237,20 @@ impl BufferPool {
     /// first.
     pub fn read_for_redo(
         self: &Arc<Self>,
-        be: &mut Backend,
+        backend: &mut Backend,
         tag: PageTag,
     ) -> Result<Pinned, StorageError> {
-        self.make_room_for(be, &tag)?;
-        self.read(be, tag, Strategy::Normal)
+        self.make_room_for(backend, &tag)?;
+        self.read(backend, tag, Strategy::Normal)
     }
 
     /// Extends the file, if necessary, so that it contains the block.
-    fn make_room_for(&self, be: &mut Backend, tag: &PageTag) -> Result<(), StorageError> {
+    fn make_room_for(&self, backend: &mut Backend, tag: &PageTag) -> Result<(), StorageError> {
         let entry = self.smgr.fork(tag.rel, tag.fork);
         if entry.known_size().is_some_and(|n| tag.block < n) {
             return Ok(());
         }
-        be.io.submit();
+        backend.io.submit();
         match self.smgr.nblocks(tag.rel, tag.fork) {
             Err(StorageError::File { errno: Errno::NOENT, .. }) => {
                 self.smgr.create(tag.rel, tag.fork, true)?
@@ -262,7 +263,7 @@ impl BufferPool {
             let Some(end) = tag.block.checked_add(1) else {
                 return Err(StorageError::TooManyBlocks { relation: tag.rel.path(tag.fork) });
             };
-            self.grow(&mut be.io, &entry, size, end - size, Strategy::Normal)?;
+            self.grow(&mut backend.io, &entry, size, end - size, Strategy::Normal)?;
             entry.set_size(u64::from(end));
         }
         Ok(())

@@ -147,16 +147,16 @@ impl BufferPool {
     /// Computes the checksum of every valid page in memory. If the page is clean, compares it with
     /// the stored one. Each page is locked share-exclusively for that time, so that nobody changes
     /// it or writes it out; others may read it.
-    pub fn verify_memory(&self, be: &mut Backend) -> MemoryChecksums {
+    pub fn verify_memory(&self, backend: &mut Backend) -> MemoryChecksums {
         let began = Instant::now();
         let mut found = MemoryChecksums::default();
-        be.io.submit();
+        backend.io.submit();
         for buf in 0..self.core.descs.len() as u32 {
             let desc = self.desc(buf);
             if !desc.pin_if(VALID) {
                 continue;
             }
-            self.lock_share_exclusive(&mut be.io, buf);
+            self.lock_share_exclusive(&mut backend.io, buf);
             if desc.load() & VALID != 0 {
                 self.verify_locked(buf, &mut found);
             }

@@ -32,16 +32,16 @@ impl BufferPool {
     /// buffer.
     pub fn prefetch(
         self: &Arc<Self>,
-        be: &mut Backend,
+        backend: &mut Backend,
         tag: PageTag,
         strategy: Strategy,
     ) -> Result<Prefetched, StorageError> {
         let strategy = self.effective(strategy);
-        let permit = self.pin_permit(be);
-        let mut ring = be.take_ring(strategy, self.config.buffers);
+        let permit = self.pin_permit(backend);
+        let mut ring = backend.take_ring(strategy, self.config.buffers);
         let mut slots = VecDeque::new();
-        let started = self.start_read(be, tag, 1, strategy, &mut ring, &mut slots, false);
-        be.put_ring(strategy, ring);
+        let started = self.start_read(backend, tag, 1, strategy, &mut ring, &mut slots, false);
+        backend.put_ring(strategy, ring);
         started?;
         let Some(slot) = slots.pop_front() else { return Ok(Prefetched::NoBuffer) };
         drop(Pinned::new(permit, slot.buf));

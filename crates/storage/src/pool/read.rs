@@ -53,29 +53,30 @@ impl BufferPool {
     /// Pins a page, and reads it if necessary.
     pub fn read(
         self: &Arc<Self>,
-        be: &mut Backend,
+        backend: &mut Backend,
         tag: PageTag,
         strategy: Strategy,
     ) -> Result<Pinned, StorageError> {
         let strategy = self.effective(strategy);
-        let permit = self.pin_permit(be);
+        let permit = self.pin_permit(backend);
         let hash = table::hash_tag(&tag);
         let (buf, valid) = match self.pin_cached(&tag, hash, strategy != Strategy::Normal) {
             Some((buf, true)) => {
-                be.io.count(self.object(), strategy.context(), IoOp::Hit, 1);
+                backend.io.count(self.object(), strategy.context(), IoOp::Hit, 1);
                 return Ok(Pinned::new(permit, buf));
             }
             Some(found) => found,
             None => {
-                let mut ring = be.take_ring(strategy, self.config.buffers);
-                let pinned = self.pin_missing(&mut be.io, &tag, hash, strategy, &mut ring, true);
-                be.put_ring(strategy, ring);
+                let mut ring = backend.take_ring(strategy, self.config.buffers);
+                let pinned =
+                    self.pin_missing(&mut backend.io, &tag, hash, strategy, &mut ring, true);
+                backend.put_ring(strategy, ring);
                 pinned?.expect("a search that may wait finds a buffer")
             }
         };
         let pin = Pinned::new(permit, buf);
         if !valid {
-            self.await_page(be, buf, &tag, strategy.context())?;
+            self.await_page(backend, buf, &tag, strategy.context())?;
         }
         Ok(pin)
     }
@@ -84,7 +85,7 @@ impl BufferPool {
     /// fewer, but at least one, if the pool cannot spare so many pins now.
     pub fn read_many(
         self: &Arc<Self>,
-        be: &mut Backend,
+        backend: &mut Backend,
         rel: RelFileLocator,
         fork: Fork,
         first: BlockNumber,
@@ -92,9 +93,9 @@ impl BufferPool {
         strategy: Strategy,
     ) -> Result<Vec<Pinned>, StorageError> {
         let strategy = self.effective(strategy);
-        let mut grant = self.pin_grant(be, n);
+        let mut grant = self.pin_grant(backend, n);
         let end = first + n.min(grant.left());
-        let mut ring = be.take_ring(strategy, self.config.buffers);
+        let mut ring = backend.take_ring(strategy, self.config.buffers);
         let mut slots = VecDeque::new();
         let mut started = Ok(0);
         let mut at = first;
@@ -102,13 +103,14 @@ impl BufferPool {
             let count = self.combinable(at).min(end - at);
             let tag = PageTag::new(rel, fork, at);
             let may_wait = slots.is_empty();
-            started = self.start_read(be, tag, count, strategy, &mut ring, &mut slots, may_wait);
+            started =
+                self.start_read(backend, tag, count, strategy, &mut ring, &mut slots, may_wait);
             match started {
                 Ok(got) if got > 0 => at += got,
                 _ => break,
             }
         }
-        be.put_ring(strategy, ring);
+        backend.put_ring(strategy, ring);
         let pins: Vec<(Pinned, SlotState)> = slots
             .into_iter()
             .map(|slot| (Pinned::new(grant.take(), slot.buf), slot.state))
@@ -118,9 +120,9 @@ impl BufferPool {
         pins.into_iter()
             .map(|(pin, state)| {
                 if let SlotState::Own(wait) = state {
-                    be.io.wait(wait);
+                    backend.io.wait(wait);
                 }
-                self.await_slot(be, pin.buffer(), state, strategy.context())?;
+                self.await_slot(backend, pin.buffer(), state, strategy.context())?;
                 Ok(pin)
             })
             .collect()
@@ -135,7 +137,7 @@ impl BufferPool {
     /// buffer is free and the caller must not wait.
     pub(crate) fn pin_block(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         tag: &PageTag,
         strategy: Strategy,
         ring: &mut Ring,
@@ -154,7 +156,7 @@ impl BufferPool {
     /// The same for a page that is not in the table.
     fn pin_missing(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         tag: &PageTag,
         hash: u64,
         strategy: Strategy,
@@ -177,7 +179,7 @@ impl BufferPool {
     #[expect(clippy::too_many_arguments, reason = "the parts belong to different owners")]
     pub(crate) fn start_read(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         first: PageTag,
         n: u32,
         strategy: Strategy,
@@ -189,7 +191,7 @@ impl BufferPool {
         let mut pinned = 0;
         while pinned < n {
             let tag = PageTag { block: first.block + pinned, ..first };
-            match self.pin_block(&mut be.io, &tag, strategy, ring, may_wait && pinned == 0) {
+            match self.pin_block(&mut backend.io, &tag, strategy, ring, may_wait && pinned == 0) {
                 Ok(Some((buf, valid))) => {
                     let state = if valid { SlotState::Ready } else { SlotState::Foreign };
                     slots.push_back(Slot { buf, state });
@@ -202,7 +204,7 @@ impl BufferPool {
                 }
             }
         }
-        if let Err(error) = self.start_missing(be, first, strategy.context(), slots, base) {
+        if let Err(error) = self.start_missing(backend, first, strategy.context(), slots, base) {
             self.unpin_slots(slots, base);
             return Err(error);
         }
@@ -218,7 +220,7 @@ impl BufferPool {
     /// Starts one I/O for each stretch of missing pages that nobody reads.
     fn start_missing(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         first: PageTag,
         context: IoContext,
         slots: &mut VecDeque<Slot>,
@@ -230,7 +232,7 @@ impl BufferPool {
             let desc = self.desc(buf);
             if state == SlotState::Ready || !desc.start_reading() {
                 if let Some(stretch) = stretch.take() {
-                    self.start_stretch(be, stretch, context, slots)?;
+                    self.start_stretch(backend, stretch, context, slots)?;
                 }
                 continue;
             }
@@ -244,21 +246,21 @@ impl BufferPool {
             stretch.rounds.push(desc.io_round());
         }
         match stretch {
-            Some(stretch) => self.start_stretch(be, stretch, context, slots),
+            Some(stretch) => self.start_stretch(backend, stretch, context, slots),
             None => Ok(()),
         }
     }
 
     fn start_stretch(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         stretch: Stretch,
         context: IoContext,
         slots: &mut VecDeque<Slot>,
     ) -> Result<(), StorageError> {
         let Stretch { first, bufs, rounds, slot } = stretch;
         let count = bufs.len();
-        let wait = self.start_transfer(be, first, &bufs, &rounds, context)?;
+        let wait = self.start_transfer(backend, first, &bufs, &rounds, context)?;
         for slot in slots.range_mut(slot..slot + count) {
             slot.state = SlotState::Own(wait);
         }
@@ -269,7 +271,7 @@ impl BufferPool {
     /// cleared.
     fn start_transfer(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         first: PageTag,
         bufs: &[u32],
         rounds: &[u32],
@@ -292,10 +294,10 @@ impl BufferPool {
             self.desc(buf).pin_again();
         }
         let read = read
-            .completion(self.on_read(be), SmallVec::from_slice(bufs))
+            .completion(self.on_read(backend), SmallVec::from_slice(bufs))
             .account(self.object(), context, IoOp::Read)
             .flags(IoFlags { detached: true, ..self.io_flags() });
-        let wait = be.io.start(read);
+        let wait = backend.io.start(read);
         for (&buf, &round) in bufs.iter().zip(rounds) {
             self.core.io_started(buf, round, wait);
         }
@@ -303,14 +305,14 @@ impl BufferPool {
     }
 
     /// Returns the completion for reads of this backend.
-    fn on_read(&self, be: &Backend) -> Arc<dyn SharedCompletion> {
-        if be.policy.is_strict() {
+    fn on_read(&self, backend: &Backend) -> Arc<dyn SharedCompletion> {
+        if backend.policy.is_strict() {
             return Arc::clone(&self.on_read);
         }
         Arc::new(ReadCompletion {
             core: Arc::clone(&self.core),
-            policy: be.policy,
-            warnings: Some(Arc::clone(&be.warnings)),
+            policy: backend.policy,
+            warnings: Some(Arc::clone(&backend.warnings)),
         })
     }
 
@@ -330,7 +332,7 @@ impl BufferPool {
     /// Waits until a slot's page is in memory.
     pub(crate) fn await_slot(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         buf: u32,
         state: SlotState,
         context: IoContext,
@@ -338,7 +340,7 @@ impl BufferPool {
         let desc = self.desc(buf);
         if let SlotState::Own(wait) = state {
             if desc.load() & VALID == 0 {
-                be.io.wait(wait);
+                backend.io.wait(wait);
             }
             if desc.load() & VALID != 0 {
                 return Ok(());
@@ -351,14 +353,14 @@ impl BufferPool {
         }
         match state {
             SlotState::Ready => Ok(()),
-            _ => self.await_page(be, buf, &desc.tag(), context),
+            _ => self.await_page(backend, buf, &desc.tag(), context),
         }
     }
 
     /// Waits until a pinned page is in memory: for its reader, or by reading it.
     pub(super) fn await_page(
         &self,
-        be: &mut Backend,
+        backend: &mut Backend,
         buf: u32,
         tag: &PageTag,
         context: IoContext,
@@ -370,16 +372,17 @@ impl BufferPool {
             if state & VALID != 0 {
                 if !read {
                     // Another backend read it, so it counts as a hit here.
-                    be.io.count(self.object(), context, IoOp::Hit, 1);
+                    backend.io.count(self.object(), context, IoOp::Hit, 1);
                 }
                 return Ok(());
             }
             if state & READING != 0 {
-                self.await_reader(&mut be.io, buf, desc);
+                self.await_reader(&mut backend.io, buf, desc);
             } else if desc.start_reading() {
                 read = true;
-                let wait = self.start_transfer(be, *tag, &[buf], &[desc.io_round()], context)?;
-                be.io.wait(wait);
+                let wait =
+                    self.start_transfer(backend, *tag, &[buf], &[desc.io_round()], context)?;
+                backend.io.wait(wait);
                 if desc.load() & (VALID | READING) == 0
                     && let Some(fault) = desc.fault()
                 {
@@ -390,7 +393,7 @@ impl BufferPool {
     }
 
     /// Waits for another backend's read, by completing its I/O if there is one.
-    pub(super) fn await_reader(&self, io: &mut aio::Backend, buf: u32, desc: &Descriptor) {
+    pub(super) fn await_reader(&self, io: &mut aio::IoBackend, buf: u32, desc: &Descriptor) {
         match desc.io() {
             Some(wait) => {
                 io.wait(wait);

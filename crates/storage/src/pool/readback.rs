@@ -36,7 +36,7 @@ struct Reading {
 struct Pass<'a> {
     pool: &'a BufferPool,
     written: &'a WrittenPages,
-    io: &'a mut aio::Backend,
+    io: &'a mut aio::IoBackend,
     spare: Vec<AlignedBuf>,
     in_flight: VecDeque<Reading>,
     /// The segment whose runs are being started.
@@ -52,24 +52,24 @@ impl BufferPool {
     /// # Errors
     /// A failed sync or a lost write; both are fatal. Pages that could not be read are read back by
     /// the next call.
-    pub fn sync_pending(&self, be: &mut Backend) -> Result<SyncReport, StorageError> {
+    pub fn sync_pending(&self, backend: &mut Backend) -> Result<SyncReport, StorageError> {
         self.core.written.begin_round();
-        let synced = self.smgr.sync_pending(&mut be.io)?;
+        let synced = self.smgr.sync_pending(&mut backend.io)?;
         let since = Instant::now();
-        let read_back = self.verify_written(be)?;
+        let read_back = self.verify_written(backend)?;
         Ok(SyncReport { read_back, read_back_time: since.elapsed(), ..synced })
     }
 
     /// Reads back every page that was written and synced but not confirmed yet, and returns their
     /// number. After an error other than a lost write, the pages that were not read stay recorded.
-    pub(super) fn verify_written(&self, be: &mut Backend) -> Result<u64, StorageError> {
+    pub(super) fn verify_written(&self, backend: &mut Backend) -> Result<u64, StorageError> {
         let written = &self.core.written;
         let forks = written.forks();
         if forks.is_empty() {
             return Ok(0);
         }
         forebay_aio::planted_bug!(self.aio, ReadBackSkipsPages, return Ok(0));
-        be.io.submit();
+        backend.io.submit();
         let spare = AlignedBuf::several(
             DEPTH,
             self.config.combine_limit as usize * BLOCK_SIZE,
@@ -78,7 +78,7 @@ impl BufferPool {
         let mut pass = Pass {
             pool: self,
             written,
-            io: &mut be.io,
+            io: &mut backend.io,
             spare,
             in_flight: VecDeque::with_capacity(DEPTH),
             open: None,
@@ -96,7 +96,7 @@ impl BufferPool {
     }
 
     /// Waits for a write of the page that is in progress. Returns false if there is none.
-    fn await_write(&self, io: &mut aio::Backend, tag: &PageTag) -> bool {
+    fn await_write(&self, io: &mut aio::IoBackend, tag: &PageTag) -> bool {
         // This may wait for another thread, so nothing stays staged.
         io.submit();
         let Some((buf, _)) = self.pin_if_cached(tag, true) else { return false };

@@ -109,7 +109,7 @@ impl BufferPool {
     /// released too.
     pub(crate) fn start_run(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         run: &Run,
         context: IoContext,
     ) -> Result<WaitRef, StorageError> {
@@ -151,7 +151,7 @@ impl BufferPool {
     /// report, since the descriptors may already describe a later write.
     pub(crate) fn finish_run(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         wait: WaitRef,
         run: &Run,
     ) -> Result<(), StorageError> {
@@ -172,7 +172,7 @@ impl BufferPool {
     /// Makes the log durable up to `lsn`, unless it is already or no log is attached. It must be
     /// before a page with that LSN is written, and before files change in a way that a record
     /// describes. Fails, whatever `lsn`, once the log has ended.
-    pub fn flush_wal(&self, io: &mut aio::Backend, lsn: Lsn) -> Result<(), StorageError> {
+    pub fn flush_wal(&self, io: &mut aio::IoBackend, lsn: Lsn) -> Result<(), StorageError> {
         forebay_aio::planted_bug!(self.aio, PagesWrittenBeforeWal, return Ok(()));
         match self.wal.get() {
             Some(wal) if lsn > wal.flushed() || wal.has_ended() => {

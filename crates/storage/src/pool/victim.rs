@@ -41,7 +41,7 @@ impl BufferPool {
     /// not wait.
     pub(super) fn take_victim(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         strategy: Strategy,
         ring: &mut Ring,
         may_wait: bool,
@@ -74,7 +74,7 @@ impl BufferPool {
     /// Moves the clock's hand until a clean buffer belongs to the caller.
     fn search(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         context: IoContext,
         may_wait: bool,
         started: &mut VictimWrites,
@@ -108,7 +108,7 @@ impl BufferPool {
     /// Finds the next candidate.
     fn candidate(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         may_wait: bool,
         started: &mut VictimWrites,
     ) -> Result<Candidate, StorageError> {
@@ -134,7 +134,7 @@ impl BufferPool {
 
     /// Completes an I/O that pins a buffer; if there is none, sleeps until a pin is released.
     #[cold]
-    fn await_buffer(&self, io: &mut aio::Backend) -> Result<(), StorageError> {
+    fn await_buffer(&self, io: &mut aio::IoBackend) -> Result<(), StorageError> {
         io.submit();
         let in_flight = |desc: &Descriptor| match desc.load() & (READING | WRITING) {
             0 => None,
@@ -150,7 +150,7 @@ impl BufferPool {
     }
 
     /// Pins the ring's buffer if nobody uses it. Waits for its write, which the ring started.
-    fn claim_ring_buffer(&self, io: &mut aio::Backend, buf: u32) -> bool {
+    fn claim_ring_buffer(&self, io: &mut aio::IoBackend, buf: u32) -> bool {
         let desc = self.desc(buf);
         if desc.load() & WRITING != 0
             && let Some(wait) = desc.io()
@@ -198,7 +198,7 @@ impl BufferPool {
     /// caller's pin is released.
     pub(crate) fn clean_and_evict(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         buf: u32,
         context: IoContext,
     ) -> Result<Claim, StorageError> {

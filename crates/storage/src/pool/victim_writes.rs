@@ -47,7 +47,7 @@ impl BufferPool {
     /// neighbours that are not needed soon. Takes over the pin.
     pub(crate) fn pass_over(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         buf: u32,
         context: IoContext,
         started: &mut VictimWrites,
@@ -74,7 +74,7 @@ impl BufferPool {
     /// failed write is ignored if another one succeeds.
     pub(crate) fn await_started(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         started: &mut VictimWrites,
     ) -> Result<Option<u32>, StorageError> {
         let mut failure = None;
@@ -97,7 +97,7 @@ impl BufferPool {
     }
 
     /// Ends the search: nobody waits for its writes.
-    pub(crate) fn forget_writes(&self, io: &mut aio::Backend, started: VictimWrites) {
+    pub(crate) fn forget_writes(&self, io: &mut aio::IoBackend, started: VictimWrites) {
         started.writes.into_iter().for_each(|(wait, _)| io.forget(wait));
     }
 
@@ -114,7 +114,7 @@ impl BufferPool {
     /// Writes a dirty buffer that the caller has pinned, and waits. Returns false if it is locked.
     pub(crate) fn clean_victim(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         buf: u32,
         context: IoContext,
     ) -> Result<bool, StorageError> {
@@ -128,7 +128,7 @@ impl BufferPool {
     /// Starts to write the ring's next dirty buffers, so that they are clean when their turn comes.
     pub(crate) fn write_ahead_of_ring(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         ring: &Ring,
         context: IoContext,
     ) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// What the pool needs of the write-ahead log.
 pub trait WalFlush: Send + Sync {
     /// Makes the log durable up to `upto`.
-    fn flush(&self, io: &mut aio::Backend, upto: Lsn) -> Result<(), WalFailure>;
+    fn flush(&self, io: &mut aio::IoBackend, upto: Lsn) -> Result<(), WalFailure>;
     /// Returns the position up to which the log is known to be durable.
     fn flushed(&self) -> Lsn;
     /// Whether the log accepts no more records. A page's last change may then lack a record, so no
@@ -19,7 +19,7 @@ pub trait WalFlush: Send + Sync {
 }
 
 impl WalFlush for forebay_wal::Wal {
-    fn flush(&self, io: &mut aio::Backend, upto: Lsn) -> Result<(), WalFailure> {
+    fn flush(&self, io: &mut aio::IoBackend, upto: Lsn) -> Result<(), WalFailure> {
         forebay_wal::Wal::flush(self, io, upto).map_err(|e| Arc::new(e) as WalFailure)
     }
 

@@ -33,7 +33,7 @@ pub enum PrewarmMode {
 /// Reads blocks `range` of a fork ahead of use, and returns their number.
 pub fn prewarm(
     pool: &Arc<BufferPool>,
-    be: &mut Backend,
+    backend: &mut Backend,
     rel: RelFileLocator,
     fork: Fork,
     range: Range<BlockNumber>,
@@ -41,7 +41,7 @@ pub fn prewarm(
 ) -> Result<u64, StorageError> {
     match mode {
         PrewarmMode::Prefetch => kernel::prefetch(pool, rel, fork, range),
-        PrewarmMode::Read => scratch::read(pool, be, rel, fork, range),
+        PrewarmMode::Read => scratch::read(pool, backend, rel, fork, range),
         PrewarmMode::Buffer => {
             let (mut next, end) = (range.start, range.end);
             let blocks = move || {
@@ -60,7 +60,7 @@ pub fn prewarm(
                 StreamSettings::new(DEPTH, combine),
             );
             let mut n = 0;
-            while stream.next(be)?.is_some() {
+            while stream.next(backend)?.is_some() {
                 n += 1;
             }
             Ok(n)
@@ -72,12 +72,12 @@ impl BufferPool {
     /// Reads a whole fork ahead of use; see [`prewarm`].
     pub fn prewarm(
         self: &Arc<Self>,
-        be: &mut Backend,
+        backend: &mut Backend,
         rel: RelFileLocator,
         fork: Fork,
         mode: PrewarmMode,
     ) -> Result<u64, StorageError> {
         let blocks = self.nblocks(rel, fork)?;
-        prewarm(self, be, rel, fork, 0..blocks, mode)
+        prewarm(self, backend, rel, fork, 0..blocks, mode)
     }
 }

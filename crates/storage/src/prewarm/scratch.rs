@@ -16,7 +16,7 @@ pub(super) const DEPTH: u32 = 32;
 /// Reads the blocks and drops them. Returns their number.
 pub(super) fn read(
     pool: &Arc<BufferPool>,
-    be: &mut Backend,
+    backend: &mut Backend,
     rel: RelFileLocator,
     fork: Fork,
     range: Range<BlockNumber>,
@@ -36,7 +36,7 @@ pub(super) fn read(
         if in_flight.len() == DEPTH as usize
             && let Some(oldest) = in_flight.pop_front()
         {
-            result = smgr.finish(&mut be.io, oldest);
+            result = smgr.finish(&mut backend.io, oldest);
         }
         // A read ends where combined reads of the relation end, so that it lies within one segment.
         let n = pool.combinable(at).min(range.end - at);
@@ -47,14 +47,14 @@ pub(super) fn read(
             n as usize * BLOCK_SIZE,
         );
         turn += 1;
-        match smgr.start_read(&mut be.io, rel, fork, at, &memory) {
+        match smgr.start_read(&mut backend.io, rel, fork, at, &memory) {
             Ok(read) => in_flight.push_back(read),
             Err(error) => result = result.and(Err(error)),
         }
         at += n;
     }
     for read in in_flight {
-        let ended = smgr.finish(&mut be.io, read);
+        let ended = smgr.finish(&mut backend.io, read);
         result = result.and(ended);
     }
     result.map(|()| u64::from(range.end.saturating_sub(range.start)))

@@ -32,7 +32,7 @@ impl Smgr {
     /// pages in the pool.
     pub fn extend(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         rel: RelFileLocator,
         fork: Fork,
         n: u32,
@@ -51,7 +51,7 @@ impl Smgr {
     /// files have their old sizes.
     pub(crate) fn grow_locked(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         entry: &RelFork,
         first: BlockNumber,
         n: u32,
@@ -73,7 +73,7 @@ impl Smgr {
 
     fn grow_segment(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         entry: &RelFork,
         at: BlockNumber,
         count: u32,
@@ -100,7 +100,7 @@ impl Smgr {
     /// Appends blocks to a file from the reserved space. If that is used up, reserves more.
     fn allocate(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         entry: &RelFork,
         file: &File,
         at: BlockNumber,
@@ -141,7 +141,7 @@ impl Smgr {
 
     fn write_zeros(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         file: &File,
         at: BlockNumber,
         count: u32,

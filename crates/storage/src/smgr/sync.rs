@@ -52,7 +52,7 @@ struct InFlight {
 
 impl Smgr {
     /// Syncs every file and directory with a pending request. Several files are synced at once.
-    pub fn sync_pending(&self, io: &mut aio::Backend) -> Result<SyncReport, StorageError> {
+    pub fn sync_pending(&self, io: &mut aio::IoBackend) -> Result<SyncReport, StorageError> {
         io.submit();
         let queue = self.sync_queue();
         let _round = queue.begin_round();
@@ -130,7 +130,7 @@ fn sync_directory(smgr: &Smgr, dir: &Path) -> Result<(), AioError> {
 /// Starts the sync of a segment; None if the segment was dropped meanwhile.
 fn start(
     smgr: &Smgr,
-    io: &mut aio::Backend,
+    io: &mut aio::IoBackend,
     key: SegmentKey,
 ) -> Result<Option<InFlight>, StorageError> {
     let (rel, fork, segment) = key;
@@ -154,7 +154,7 @@ fn start(
 
 fn finish_oldest(
     queue: &SyncQueue,
-    io: &mut aio::Backend,
+    io: &mut aio::IoBackend,
     in_flight: &mut VecDeque<InFlight>,
     report: &mut SyncReport,
     failure: &mut Option<StorageError>,

@@ -59,7 +59,7 @@ impl Smgr {
     /// to the I/O until the transfer is finished. Panics unless it consists of whole blocks.
     pub fn start_read(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         rel: RelFileLocator,
         fork: Fork,
         first: BlockNumber,
@@ -72,7 +72,7 @@ impl Smgr {
     /// segment has ended, a sync is requested. Panics unless the memory consists of whole blocks.
     pub fn start_write(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         rel: RelFileLocator,
         fork: Fork,
         first: BlockNumber,
@@ -82,7 +82,7 @@ impl Smgr {
     }
 
     /// Waits for the end of a transfer. An error names the first block that was not transferred.
-    pub fn finish(&self, io: &mut aio::Backend, transfer: Transfer) -> Result<(), StorageError> {
+    pub fn finish(&self, io: &mut aio::IoBackend, transfer: Transfer) -> Result<(), StorageError> {
         let mut result = Ok(());
         for part in &transfer.parts {
             let report = io.wait(part.wait).own().map_err(StorageError::from);
@@ -94,7 +94,7 @@ impl Smgr {
     /// Writes blocks and waits: [`Self::start_write`] and [`Self::finish`].
     pub fn write_blocks(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         rel: RelFileLocator,
         fork: Fork,
         first: BlockNumber,
@@ -106,7 +106,7 @@ impl Smgr {
 
     fn start_transfer(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         first: PageTag,
         op: IoOp,
         memory: &IoMemory,
@@ -142,7 +142,7 @@ impl Smgr {
 
     fn start_part(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         entry: &RelFork,
         first: BlockNumber,
         op: IoOp,
@@ -180,7 +180,7 @@ impl Smgr {
 
     fn launch(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         entry: &RelFork,
         first: BlockNumber,
         op: IoOp,

@@ -184,22 +184,22 @@ impl<S: BlockSource> ReadStream<S> {
 
     /// Returns the next page, pinned; None at the end. After an error, further calls return the
     /// pages after the bad one.
-    pub fn next(&mut self, be: &mut Backend) -> Result<Option<Pinned>, StorageError> {
-        Ok(self.next_with_data(be)?.map(|(pin, _)| pin))
+    pub fn next(&mut self, backend: &mut Backend) -> Result<Option<Pinned>, StorageError> {
+        Ok(self.next_with_data(backend)?.map(|(pin, _)| pin))
     }
 
     /// Returns the next page, and the source's value for its block.
     pub fn next_with_data(
         &mut self,
-        be: &mut Backend,
+        backend: &mut Backend,
     ) -> Result<Option<(Pinned, S::Data)>, StorageError> {
-        let permit = self.pool.pin_permit(be);
+        let permit = self.pool.pin_permit(backend);
         if self.distance.is_least() && self.slots.is_empty() && self.pending.1 == 0 && !self.ended {
             let Some(block) = self.take_block() else {
                 self.ended = true;
                 return Ok(None);
             };
-            if let Some(buf) = self.cached(be, block) {
+            if let Some(buf) = self.cached(backend, block) {
                 self.return_claimed();
                 let pin = Pinned::new(permit, buf);
                 return Ok(Some((pin, self.take_data())));
@@ -207,11 +207,11 @@ impl<S: BlockSource> ReadStream<S> {
             self.pending = (block, 1);
         }
         if self.slots.is_empty() {
-            self.look_ahead(be)?;
+            self.look_ahead(backend)?;
         }
-        self.keep_going(be)?;
+        self.keep_going(backend)?;
         if let Some(&Slot { state: SlotState::Own(wait), .. }) = self.slots.front() {
-            self.wait_own(be, wait)?;
+            self.wait_own(backend, wait)?;
         }
         let Some(slot) = self.slots.pop_front() else { return Ok(None) };
         let data = self.take_data();
@@ -225,7 +225,7 @@ impl<S: BlockSource> ReadStream<S> {
                 }
             }
         }
-        self.pool.await_slot(be, slot.buf, slot.state, self.strategy.context())?;
+        self.pool.await_slot(backend, slot.buf, slot.state, self.strategy.context())?;
         Ok(Some((pin, data)))
     }
 
@@ -270,14 +270,14 @@ impl<S: BlockSource> ReadStream<S> {
     }
 
     /// Pins a page if it is in memory.
-    fn cached(&mut self, be: &mut Backend, block: BlockNumber) -> Option<u32> {
+    fn cached(&mut self, backend: &mut Backend, block: BlockNumber) -> Option<u32> {
         let tag = PageTag::new(self.rel, self.fork, block);
         let (buf, valid) = self.pool.pin_if_cached(&tag, self.ring.is_used())?;
         if !valid {
             self.pool.core.unpin(buf);
             return None;
         }
-        be.io.count(self.pool.object(), self.strategy.context(), IoOp::Hit, 1);
+        backend.io.count(self.pool.object(), self.strategy.context(), IoOp::Hit, 1);
         Some(buf)
     }
 
@@ -292,22 +292,22 @@ impl<S: BlockSource> ReadStream<S> {
 
     /// Waits for an own read, once for all of its pages, and adapts the distance. Meanwhile further
     /// reads are started as others end.
-    fn wait_own(&mut self, be: &mut Backend, wait: WaitRef) -> Result<(), StorageError> {
+    fn wait_own(&mut self, backend: &mut Backend, wait: WaitRef) -> Result<(), StorageError> {
         if self.waited == Some(wait) {
             return Ok(());
         }
-        if !be.io.is_done(wait) {
+        if !backend.io.is_done(wait) {
             self.blocked();
-            while !be.io.is_done(wait) {
-                be.io.wait_for_arrival(wait);
+            while !backend.io.is_done(wait) {
+                backend.io.wait_for_arrival(wait);
                 self.several = 1;
-                self.keep_going(be)?;
+                self.keep_going(backend)?;
             }
         }
         self.waited = Some(wait);
         self.in_flight.retain(|&read| read != wait);
         // Also if it has ended: this frees the handle, and with it the file.
-        be.io.wait(wait);
+        backend.io.wait(wait);
         Ok(())
     }
 
@@ -344,10 +344,10 @@ impl<S: BlockSource> ReadStream<S> {
     }
 
     /// Looks ahead while several reads can be started at once.
-    fn keep_going(&mut self, be: &mut Backend) -> Result<(), StorageError> {
-        while self.may_look_ahead() && self.may_read_several(be) {
+    fn keep_going(&mut self, backend: &mut Backend) -> Result<(), StorageError> {
+        while self.may_look_ahead() && self.may_read_several(backend) {
             let (reads, pages) = (self.in_flight.len(), self.slots.len());
-            self.look_ahead(be)?;
+            self.look_ahead(backend)?;
             if self.in_flight.len() == reads {
                 break; // All pages were hits, or no buffer was free.
             }
@@ -363,33 +363,33 @@ impl<S: BlockSource> ReadStream<S> {
 
     /// Whether several more reads may be started. Reads that the disk has finished do not count,
     /// even if they are not completed yet.
-    fn may_read_several(&mut self, be: &Backend) -> bool {
+    fn may_read_several(&mut self, backend: &Backend) -> bool {
         self.bound = self.in_flight.len() + self.several;
         if self.bound <= self.max_reads {
             return true;
         }
-        self.in_flight.retain(|&read| !be.io.is_known_done(read));
+        self.in_flight.retain(|&read| !backend.io.is_known_done(read));
         self.bound = self.in_flight.len() + self.several;
-        self.bound <= self.max_reads + be.io.arrived()
+        self.bound <= self.max_reads + backend.io.arrived()
     }
 
     /// Takes blocks from the source and starts reads, up to the distance. Unless the source may
     /// wait, the reads are submitted together.
-    fn look_ahead(&mut self, be: &mut Backend) -> Result<(), StorageError> {
+    fn look_ahead(&mut self, backend: &mut Backend) -> Result<(), StorageError> {
         if !self.flags.batching {
-            return self.stage_ahead(be);
+            return self.stage_ahead(backend);
         }
-        be.io.begin_batch();
-        let result = self.stage_ahead(be);
-        be.io.end_batch();
+        backend.io.begin_batch();
+        let result = self.stage_ahead(backend);
+        backend.io.end_batch();
         result
     }
 
-    fn stage_ahead(&mut self, be: &mut Backend) -> Result<(), StorageError> {
+    fn stage_ahead(&mut self, backend: &mut Backend) -> Result<(), StorageError> {
         while self.may_look_ahead() && self.in_flight.len() < self.bound {
             let (first, n) = self.pending;
             if n > 0 && n >= self.room(first) {
-                if !self.start_pending(be)? {
+                if !self.start_pending(backend)? {
                     return Ok(());
                 }
                 continue;
@@ -405,7 +405,7 @@ impl<S: BlockSource> ReadStream<S> {
             }
             // Kept until it is pending, so that an error of the read before does not lose it.
             self.put_back = Some(block);
-            let started = n == 0 || self.start_pending(be)?;
+            let started = n == 0 || self.start_pending(backend)?;
             if !started || self.pending.1 > 0 || beyond {
                 // Buffers are scarce, a part is still pending, or a block beyond the distance was
                 // taken in the hope that it is a neighbour.
@@ -416,7 +416,7 @@ impl<S: BlockSource> ReadStream<S> {
         }
         let (first, n) = self.pending;
         if n > 0 && (self.slots.is_empty() || self.ended || n >= self.room(first)) {
-            self.start_pending(be)?;
+            self.start_pending(backend)?;
         }
         Ok(())
     }
@@ -428,13 +428,13 @@ impl<S: BlockSource> ReadStream<S> {
 
     /// Starts the pending read, or a part of it. Returns false if no buffer was free. As long as
     /// there are no pages to return, it waits for one instead.
-    fn start_pending(&mut self, be: &mut Backend) -> Result<bool, StorageError> {
+    fn start_pending(&mut self, backend: &mut Backend) -> Result<bool, StorageError> {
         let (first, n) = self.pending;
         let base = self.slots.len();
         let tag = PageTag::new(self.rel, self.fork, first);
         let may_wait = base == 0;
         let started = self.pool.start_read(
-            be,
+            backend,
             tag,
             n,
             self.strategy,

@@ -153,29 +153,29 @@ impl<'a> WriteStream<'a> {
 
     /// Takes a page, which is written if it is dirty when its turn comes. The stream keeps the pin
     /// until then. The caller holds no lock on the page during further calls.
-    pub fn push(&mut self, be: &mut Backend, pin: Pinned) -> Result<(), StorageError> {
+    pub fn push(&mut self, backend: &mut Backend, pin: Pinned) -> Result<(), StorageError> {
         let candidate = Candidate { tag: pin.tag(), buf: pin.buffer(), pin: Some(pin) };
-        self.take(be, candidate)
+        self.take(backend, candidate)
     }
 
     /// Takes a buffer that contained this dirty page a moment ago.
     pub(crate) fn push_buffer(
         &mut self,
-        be: &mut Backend,
+        backend: &mut Backend,
         tag: PageTag,
         buf: u32,
     ) -> Result<(), StorageError> {
-        self.take(be, Candidate { tag, buf, pin: None })
+        self.take(backend, Candidate { tag, buf, pin: None })
     }
 
-    fn take(&mut self, be: &mut Backend, candidate: Candidate) -> Result<(), StorageError> {
+    fn take(&mut self, backend: &mut Backend, candidate: Candidate) -> Result<(), StorageError> {
         self.window.push(candidate);
-        if self.window.len() >= self.window() { self.start(be) } else { Ok(()) }
+        if self.window.len() >= self.window() { self.start(backend) } else { Ok(()) }
     }
 
     /// Starts to write all pages taken so far.
-    pub fn start(&mut self, be: &mut Backend) -> Result<(), StorageError> {
-        let io = &mut be.io;
+    pub fn start(&mut self, backend: &mut Backend) -> Result<(), StorageError> {
+        let io = &mut backend.io;
         let mut window = std::mem::take(&mut self.window);
         window.sort_unstable_by_key(|candidate| candidate.tag);
         // A page must not be locked twice.
@@ -202,35 +202,35 @@ impl<'a> WriteStream<'a> {
     }
 
     /// Starts to write all pages taken so far, and waits for all writes.
-    pub fn drain(&mut self, be: &mut Backend) -> Result<(), StorageError> {
-        let mut result = self.start(be);
+    pub fn drain(&mut self, backend: &mut Backend) -> Result<(), StorageError> {
+        let mut result = self.start(backend);
         while !self.in_flight.is_empty() {
-            result = result.and(self.finish_oldest(&mut be.io));
+            result = result.and(self.finish_oldest(&mut backend.io));
         }
-        self.write_back(&mut be.io);
+        self.write_back(&mut backend.io);
         result.and(self.failure.take().map_or(Ok(()), Err))
     }
 
     /// Writes all pages taken so far, waits, and returns what was written.
-    pub fn finish(mut self, be: &mut Backend) -> Result<WriteReport, StorageError> {
-        self.drain(be).map(|()| self.report)
+    pub fn finish(mut self, backend: &mut Backend) -> Result<WriteReport, StorageError> {
+        self.drain(backend).map(|()| self.report)
     }
 
     /// Gives up the pages whose writes are not started, waits for the others, and returns the
     /// error.
     pub(crate) fn abandon(
         mut self,
-        be: &mut Backend,
+        backend: &mut Backend,
         error: StorageError,
     ) -> Result<WriteReport, StorageError> {
         self.window.clear();
         // The first error counts.
-        self.drain(be).and(Err(error.clone())).map_err(|_| error)
+        self.drain(backend).and(Err(error.clone())).map_err(|_| error)
     }
 
     // ---- from page to run
 
-    fn add(&mut self, io: &mut aio::Backend, candidate: Candidate) -> Result<(), StorageError> {
+    fn add(&mut self, io: &mut aio::IoBackend, candidate: Candidate) -> Result<(), StorageError> {
         let Candidate { tag, buf, pin } = candidate;
         let desc = self.pool.desc(buf);
         if !desc.pin_if_dirty() {
@@ -262,7 +262,7 @@ impl<'a> WriteStream<'a> {
     /// Adds a locked page to the last run, or begins the next.
     fn append(
         &mut self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         tag: PageTag,
         buf: u32,
     ) -> Result<(), StorageError> {
@@ -285,7 +285,7 @@ impl<'a> WriteStream<'a> {
     // ---- from run to file
 
     /// Flushes the log for all runs, and starts their writes as one batch.
-    fn start_runs(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
+    fn start_runs(&mut self, io: &mut aio::IoBackend) -> Result<(), StorageError> {
         let Some(newest) = self.runs.iter().map(|run| self.pool.run_lsn(run)).max() else {
             return Ok(());
         };
@@ -329,7 +329,7 @@ impl<'a> WriteStream<'a> {
         }
     }
 
-    fn finish_oldest(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
+    fn finish_oldest(&mut self, io: &mut aio::IoBackend) -> Result<(), StorageError> {
         let Some(InFlight { wait, run }) = self.in_flight.pop_front() else { return Ok(()) };
         if let Err(error) = self.pool.finish_run(io, wait, &run) {
             if !self.options.go_on {
@@ -353,7 +353,7 @@ impl<'a> WriteStream<'a> {
 
     /// Tells the kernel to write back what it has buffered. This is only a hint: if it fails, the
     /// sync does the work.
-    fn write_back(&mut self, io: &mut aio::Backend) {
+    fn write_back(&mut self, io: &mut aio::IoBackend) {
         for Written { first, pages } in self.buffered.drain(..) {
             if let Some(hint) = self.pool.smgr.writeback_io(&first, pages) {
                 let wait = io.start(hint);

@@ -80,7 +80,7 @@ impl TempReader {
 
     /// Returns the next bytes without copying: as many as are in memory, and none only at the end.
     /// The same bytes are returned until [`Self::consume`] skips them.
-    pub fn fill(&mut self, io: &mut aio::Backend) -> Result<&[u8], StorageError> {
+    pub fn fill(&mut self, io: &mut aio::IoBackend) -> Result<&[u8], StorageError> {
         if self.in_memory().is_empty() && self.at < self.end {
             self.load(io)?;
         }
@@ -93,7 +93,11 @@ impl TempReader {
     }
 
     /// Reads up to `into.len()` bytes; fewer only at the end.
-    pub fn read(&mut self, io: &mut aio::Backend, into: &mut [u8]) -> Result<usize, StorageError> {
+    pub fn read(
+        &mut self,
+        io: &mut aio::IoBackend,
+        into: &mut [u8],
+    ) -> Result<usize, StorageError> {
         let from = self.at;
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..)
@@ -120,7 +124,7 @@ impl TempReader {
     /// Reads `into.len()` bytes. If there are fewer, returns an error and reads none.
     pub fn read_exact(
         &mut self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         into: &mut [u8],
     ) -> Result<(), StorageError> {
         if self.left() < into.len() as u64 {
@@ -131,7 +135,7 @@ impl TempReader {
 
     /// Moves to a position in the file; beyond the reader's end there is nothing to read. Buffers
     /// that were read ahead are kept only if they cover the position.
-    pub fn seek(&mut self, io: &mut aio::Backend, to: u64) {
+    pub fn seek(&mut self, io: &mut aio::IoBackend, to: u64) {
         self.at = to;
         let within = |offset: u64, len: usize| (offset..offset + len as u64).contains(&to);
         if self.current.as_ref().is_some_and(|chunk| within(chunk.offset, chunk.len)) {
@@ -164,7 +168,7 @@ impl TempReader {
     }
 
     /// Loads the piece of the file that contains the next byte.
-    fn load(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
+    fn load(&mut self, io: &mut aio::IoBackend) -> Result<(), StorageError> {
         self.recycle();
         let begin = self
             .pending
@@ -203,7 +207,7 @@ impl TempReader {
 
     fn read_again(
         &self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         buffer: AlignedBuf,
         offset: u64,
         len: usize,
@@ -231,7 +235,7 @@ impl TempReader {
     }
 
     /// Starts reads until the distance is reached.
-    fn look_ahead(&mut self, io: &mut aio::Backend) {
+    fn look_ahead(&mut self, io: &mut aio::IoBackend) {
         let ahead = u64::from(self.distance.ahead());
         if ahead <= 1 || self.options.depth == 0 {
             return;
@@ -256,7 +260,7 @@ impl TempReader {
     }
 
     /// Starts the next read. The end is not reached yet.
-    fn start(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
+    fn start(&mut self, io: &mut aio::IoBackend) -> Result<(), StorageError> {
         let most = u64::from(self.distance.combine()) * BLOCK;
         // A direct file ends with a whole aligned piece. Of a buffered file, and of a part, no more
         // is read than belongs to the reader.

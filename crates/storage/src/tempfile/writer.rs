@@ -92,7 +92,7 @@ impl TempWriter {
     /// Appends bytes.
     pub fn write_all(
         &mut self,
-        io: &mut aio::Backend,
+        io: &mut aio::IoBackend,
         mut bytes: &[u8],
     ) -> Result<(), StorageError> {
         while !bytes.is_empty() {
@@ -108,7 +108,7 @@ impl TempWriter {
 
     /// Returns memory of at least one byte, to be filled from its start without a copy. Its
     /// contents count after [`Self::advance`].
-    pub fn room(&mut self, io: &mut aio::Backend) -> Result<&mut [u8], StorageError> {
+    pub fn room(&mut self, io: &mut aio::IoBackend) -> Result<&mut [u8], StorageError> {
         self.check()?;
         let buffer = match self.filling.take() {
             Some(buffer) => buffer,
@@ -121,7 +121,7 @@ impl TempWriter {
     }
 
     /// Takes the first `n` bytes of [`Self::room`]. Panics if it is smaller.
-    pub fn advance(&mut self, io: &mut aio::Backend, n: usize) -> Result<(), StorageError> {
+    pub fn advance(&mut self, io: &mut aio::IoBackend, n: usize) -> Result<(), StorageError> {
         let size = self.filling.as_ref().map_or(0, |buffer| buffer.len());
         assert!(n <= size - self.filled.min(size), "{n} bytes are more than there was room for");
         self.filled += n;
@@ -129,7 +129,7 @@ impl TempWriter {
     }
 
     /// Waits for the writes in flight and frees their memory, as no bytes will come for a while.
-    pub fn rest(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
+    pub fn rest(&mut self, io: &mut aio::IoBackend) -> Result<(), StorageError> {
         self.check()?;
         while !self.in_flight.is_empty() {
             self.finish_oldest(io)?;
@@ -139,7 +139,7 @@ impl TempWriter {
     }
 
     /// Writes the remaining bytes, and waits for all writes.
-    pub fn finish(mut self, io: &mut aio::Backend) -> Result<TempFile, StorageError> {
+    pub fn finish(mut self, io: &mut aio::IoBackend) -> Result<TempFile, StorageError> {
         self.check()?;
         let len = self.len();
         if self.filled > 0 {
@@ -166,7 +166,7 @@ impl TempWriter {
     }
 
     /// Returns a free buffer. It may have to wait for the oldest write.
-    fn free_buffer(&mut self, io: &mut aio::Backend) -> Result<AlignedBuf, StorageError> {
+    fn free_buffer(&mut self, io: &mut aio::IoBackend) -> Result<AlignedBuf, StorageError> {
         if self.free.is_empty() && self.in_flight.len() >= self.depth() {
             self.finish_oldest(io)?;
         }
@@ -182,7 +182,7 @@ impl TempWriter {
     }
 
     /// Starts to write the first `size` bytes of the current buffer, padding included.
-    fn start(&mut self, io: &mut aio::Backend, size: usize) -> Result<(), StorageError> {
+    fn start(&mut self, io: &mut aio::IoBackend, size: usize) -> Result<(), StorageError> {
         let Some(buffer) = self.filling.take() else { return Ok(()) };
         let bytes = std::mem::take(&mut self.filled) as u64;
         let file = match self.stored.take(bytes).and_then(|()| self.stored.open()) {
@@ -200,7 +200,7 @@ impl TempWriter {
         Ok(())
     }
 
-    fn finish_oldest(&mut self, io: &mut aio::Backend) -> Result<(), StorageError> {
+    fn finish_oldest(&mut self, io: &mut aio::IoBackend) -> Result<(), StorageError> {
         let Some(InFlight { io: write, offset }) = self.in_flight.pop_front() else {
             return Ok(());
         };

@@ -149,15 +149,15 @@ impl Fixture {
         Backend::new(self.aio.backend(BackendType::Client).unwrap())
     }
 
-    fn read(&self, be: &mut Backend, block: u32) -> Pinned {
-        self.pool.read(be, tag(block), Strategy::Normal).unwrap()
+    fn read(&self, backend: &mut Backend, block: u32) -> Pinned {
+        self.pool.read(backend, tag(block), Strategy::Normal).unwrap()
     }
 
     /// Pins pages 0 to `n`, without counting for a backend.
     fn pin(&self, n: u32) -> Vec<Pinned> {
-        let mut be = self.backend();
+        let mut backend = self.backend();
         let pin = |block| {
-            drop(self.read(&mut be, block));
+            drop(self.read(&mut backend, block));
             self.pool.lookup(&tag(block)).unwrap()
         };
         (0..n).map(pin).collect()
@@ -247,9 +247,9 @@ fn a_pinned_page_is_the_requested_one() {
         let kept = fixture.pin(BUFFERS - 2);
         let users = [[16, 17, 16], [17, 18, 16]].map(|blocks| {
             spawn(&fixture, move |fixture| {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 for block in blocks {
-                    let pin = fixture.read(&mut be, block);
+                    let pin = fixture.read(&mut backend, block);
                     assert_eq!(pin.tag(), tag(block));
                     assert_eq!(number(&pin.lock_shared().copy()), u64::from(block));
                 }
@@ -271,10 +271,10 @@ fn changes_survive_eviction() {
         let kept = fixture.pin(BUFFERS - 2);
         let users = [[16, 17], [18, 16]].map(|blocks| {
             spawn(&fixture, move |fixture| {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 blocks
                     .iter()
-                    .for_each(|&block| add_one(fixture.read(&mut be, block).lock_exclusive()));
+                    .for_each(|&block| add_one(fixture.read(&mut backend, block).lock_exclusive()));
             })
         });
         join(users);
@@ -322,9 +322,9 @@ fn a_page_is_changed_read_and_written_in_turns() {
             })
         });
         let writer = spawn(&fixture, |fixture| {
-            let mut be = fixture.backend();
-            fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-            let pin = fixture.read(&mut be, 2);
+            let mut backend = fixture.backend();
+            fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+            let pin = fixture.read(&mut backend, 2);
             let held = pin.lock_share_exclusive();
             let now = number(&held);
             thread::yield_now();
@@ -372,12 +372,12 @@ fn a_failed_write_leaves_the_page_dirty_and_free() {
 #[test]
 fn concurrent_writers_share_the_dirty_pages() {
     each(|fixture| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         for block in 0..BUFFERS {
-            let pin = fixture.read(&mut be, block);
+            let pin = fixture.read(&mut backend, block);
             add_one(pin.lock_exclusive());
         }
-        drop(be);
+        drop(backend);
         fixture.disk.failing_writes.store(1, SeqCst);
         fn hears_of_writes_only<T>(result: Result<T, StorageError>) {
             assert!(
@@ -390,16 +390,17 @@ fn concurrent_writers_share_the_dirty_pages() {
             hears_of_writes_only(fixture.pool.write_dirty(&mut fixture.backend(), WriteScope::All));
         });
         let cleaner = spawn(&fixture, |fixture| {
-            let (mut be, options) = (fixture.backend(), CleanerOptions::default());
+            let (mut backend, options) = (fixture.backend(), CleanerOptions::default());
             let mut cleaner = Cleaner::default();
-            (0..2)
-                .for_each(|_| hears_of_writes_only(cleaner.step(&fixture.pool, &mut be, &options)));
+            (0..2).for_each(|_| {
+                hears_of_writes_only(cleaner.step(&fixture.pool, &mut backend, &options))
+            });
         });
         let users = [[16, 2, 17], [18, 3, 16]].map(|blocks| {
             spawn(&fixture, move |fixture| {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 for block in blocks {
-                    match fixture.pool.read(&mut be, tag(block), Strategy::Normal) {
+                    match fixture.pool.read(&mut backend, tag(block), Strategy::Normal) {
                         Ok(pin) => assert!(number(&pin.lock_shared().copy()) >= u64::from(block)),
                         Err(error) => hears_of_writes_only(Err::<(), _>(error)),
                     }
@@ -407,9 +408,9 @@ fn concurrent_writers_share_the_dirty_pages() {
             })
         });
         join([pass, cleaner].into_iter().chain(users));
-        let mut be = fixture.backend();
-        fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-        assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
+        let mut backend = fixture.backend();
+        fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+        assert_eq!(fixture.pool.evict_all(&mut backend).unwrap(), 0, "all pins were released");
         (0..BLOCKS).for_each(|block| {
             assert_eq!(fixture.on_disk(block), u64::from(block + u32::from(block < BUFFERS)))
         });
@@ -420,12 +421,12 @@ fn concurrent_writers_share_the_dirty_pages() {
 #[test]
 fn a_stream_and_a_backend_that_changes_several_pages_do_not_deadlock() {
     each(|fixture| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         for block in 0..6 {
-            let pin = fixture.read(&mut be, block);
+            let pin = fixture.read(&mut backend, block);
             add_one(pin.lock_exclusive());
         }
-        drop(be);
+        drop(backend);
         let changers = [[4, 1], [2, 0]].map(|blocks| {
             spawn(&fixture, move |fixture| {
                 let [first, second] = blocks.map(|block| fixture.pool.lookup(&tag(block)).unwrap());
@@ -434,15 +435,15 @@ fn a_stream_and_a_backend_that_changes_several_pages_do_not_deadlock() {
                 add_one(held);
             })
         });
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         let mut stream = WriteStream::new(&fixture.pool, WriteOptions::checkpoint(&fixture.pool));
         for block in 0..6 {
             if let Some(pin) = fixture.pool.lookup(&tag(block)) {
-                stream.push(&mut be, pin).unwrap();
+                stream.push(&mut backend, pin).unwrap();
             }
         }
-        stream.finish(&mut be).unwrap();
-        drop(be);
+        stream.finish(&mut backend).unwrap();
+        drop(backend);
         join(changers);
         fixture.pool.write_dirty(&mut fixture.backend(), WriteScope::All).unwrap();
         let changed_again = |block| u64::from([4, 1, 2, 0].contains(&block));
@@ -458,7 +459,7 @@ fn streams_share_a_small_pool_and_their_reads() {
         let kept = fixture.pin(BUFFERS - 6);
         let users: [_; 2] = std::array::from_fn(|n| {
             spawn(&fixture, move |fixture| {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 let mut blocks = 11 + n as u32..17 + n as u32;
                 let mut expected = blocks.clone();
                 let next = || blocks.next();
@@ -472,7 +473,7 @@ fn streams_share_a_small_pool_and_their_reads() {
                     strategy,
                     StreamSettings::new(2, 4),
                 );
-                while let Some(pin) = stream.next(&mut be).unwrap() {
+                while let Some(pin) = stream.next(&mut backend).unwrap() {
                     let block = expected.next().unwrap();
                     assert_eq!(number(&pin.lock_shared().copy()), u64::from(block));
                     if n == 0 && block == 14 {
@@ -562,9 +563,9 @@ fn more_backends_than_the_pool_has_room_for_all_finish() {
         let kept = fixture.pin(BUFFERS - 4);
         let users = [16, 17, 18].map(|block| {
             spawn(&fixture, move |fixture| {
-                let mut be = fixture.backend();
-                let first = fixture.read(&mut be, block);
-                let second = fixture.read(&mut be, 12 + block % 3);
+                let mut backend = fixture.backend();
+                let first = fixture.read(&mut backend, block);
+                let second = fixture.read(&mut backend, 12 + block % 3);
                 assert_ne!(first.buffer(), second.buffer());
             })
         });
@@ -581,9 +582,11 @@ fn each_new_page_is_given_to_one_backend_and_may_be_read_at_once() {
         let users: [_; 2] = std::array::from_fn(|_| {
             let made = Arc::clone(&made);
             spawn(&fixture, move |fixture| {
-                let mut be = fixture.backend();
-                let pins =
-                    fixture.pool.extend(&mut be, REL, Fork::Main, 2, Strategy::Normal).unwrap();
+                let mut backend = fixture.backend();
+                let pins = fixture
+                    .pool
+                    .extend(&mut backend, REL, Fork::Main, 2, Strategy::Normal)
+                    .unwrap();
                 for pin in &pins {
                     let mut page = pin.lock_exclusive();
                     assert!(page.page().is_all_zeros(), "given to two");
@@ -593,7 +596,7 @@ fn each_new_page_is_given_to_one_backend_and_may_be_read_at_once() {
                 }
                 drop(pins);
                 let last = fixture.pool.nblocks(REL, Fork::Main).unwrap() - 1;
-                let pin = fixture.read(&mut be, last);
+                let pin = fixture.read(&mut backend, last);
                 let page = pin.lock_shared();
                 assert!(page.page().is_all_zeros() || page.page().header_is_sane());
             })

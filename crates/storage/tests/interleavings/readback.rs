@@ -4,18 +4,18 @@ use super::*;
 
 /// Syncs and reads back repeatedly until all other threads have finished, and once more.
 fn read_back_beside(fixture: &Fixture, at_work: &AtomicUsize) {
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     while at_work.load(SeqCst) > 0 {
-        fixture.pool.sync_pending(&mut be).unwrap();
+        fixture.pool.sync_pending(&mut backend).unwrap();
         thread::yield_now();
     }
-    fixture.pool.sync_pending(&mut be).unwrap();
-    assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 0);
+    fixture.pool.sync_pending(&mut backend).unwrap();
+    assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().read_back, 0);
 }
 
 /// Writes all dirty pages and evicts all pages. Writes may fail.
-fn write_and_forget(fixture: &Fixture, be: &mut Backend) {
-    while let Err(error) = fixture.pool.evict_all(be) {
+fn write_and_forget(fixture: &Fixture, backend: &mut Backend) {
+    while let Err(error) = fixture.pool.evict_all(backend) {
         assert!(matches!(error, StorageError::Write { .. }), "{error}");
     }
 }
@@ -30,10 +30,10 @@ fn pages_written_meanwhile_do_not_count_as_lost() {
         let changers: [_; 2] = std::array::from_fn(|n| {
             let at_work = Arc::clone(&at_work);
             spawn(&fixture, move |fixture| {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 for _ in 0..3 {
-                    add_one(fixture.read(&mut be, 2 + n as u32).lock_exclusive());
-                    write_and_forget(fixture, &mut be);
+                    add_one(fixture.read(&mut backend, 2 + n as u32).lock_exclusive());
+                    write_and_forget(fixture, &mut backend);
                 }
                 at_work.fetch_sub(1, SeqCst);
             })
@@ -53,25 +53,27 @@ fn pages_removed_or_created_meanwhile_do_not_count_as_lost() {
         let changer = {
             let at_work = Arc::clone(&at_work);
             spawn(&fixture, move |fixture| {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 for block in [2, 6] {
-                    add_one(fixture.read(&mut be, block).lock_exclusive());
+                    add_one(fixture.read(&mut backend, block).lock_exclusive());
                 }
-                write_and_forget(fixture, &mut be);
-                fixture.pool.truncate(&mut be, REL, Fork::Main, 4).unwrap();
-                add_one(fixture.read(&mut be, 2).lock_exclusive());
-                write_and_forget(fixture, &mut be);
-                fixture.pool.drop_relation(&mut be, REL).unwrap();
+                write_and_forget(fixture, &mut backend);
+                fixture.pool.truncate(&mut backend, REL, Fork::Main, 4).unwrap();
+                add_one(fixture.read(&mut backend, 2).lock_exclusive());
+                write_and_forget(fixture, &mut backend);
+                fixture.pool.drop_relation(&mut backend, REL).unwrap();
                 fixture.pool.smgr().create(REL, Fork::Main, false).unwrap();
                 for _ in 0..3 {
-                    let made =
-                        fixture.pool.extend(&mut be, REL, Fork::Main, 1, Strategy::Normal).unwrap();
+                    let made = fixture
+                        .pool
+                        .extend(&mut backend, REL, Fork::Main, 1, Strategy::Normal)
+                        .unwrap();
                     let mut page = made[0].lock_exclusive();
                     PageMut(&mut page).init(0);
                     set_number(&mut page, 70);
                     page.mark_dirty();
                 }
-                write_and_forget(fixture, &mut be);
+                write_and_forget(fixture, &mut backend);
                 at_work.fetch_sub(1, SeqCst);
             })
         };
@@ -91,10 +93,10 @@ fn a_lost_write_is_found_before_it_counts() {
         let changers: [_; 2] = std::array::from_fn(|n| {
             let told = Arc::clone(&told);
             spawn(&fixture, move |fixture| {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 let block = 2 + n as u32;
                 for so_far in 0..2 {
-                    match fixture.pool.read(&mut be, tag(block), Strategy::Normal) {
+                    match fixture.pool.read(&mut backend, tag(block), Strategy::Normal) {
                         Ok(pin) => {
                             assert_eq!(
                                 number(&pin.lock_shared().copy()),
@@ -109,8 +111,8 @@ fn a_lost_write_is_found_before_it_counts() {
                         }
                         Err(other) => panic!("{other}"),
                     }
-                    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
-                    fixture.pool.evict_all(&mut be).unwrap();
+                    fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+                    fixture.pool.evict_all(&mut backend).unwrap();
                 }
             })
         });

@@ -22,12 +22,12 @@ const UNLIMITED: CleanerOptions = CleanerOptions {
 
 /// A pool of 64 pages, all dirty except the first. The clock's hand has moved one round and stands
 /// at the second page.
-fn aged(fixture: &Fixture, be: &mut Backend) -> Arc<BufferPool> {
-    fixture.fill(be, 300);
+fn aged(fixture: &Fixture, backend: &mut Backend) -> Arc<BufferPool> {
+    fixture.fill(backend, 300);
     let pool = fixture.cold().1;
-    drop(pin(&pool, be, 0));
-    (1..64).for_each(|block| drop(dirty(&pool, be, block, 1)));
-    drop(pin(&pool, be, 100));
+    drop(pin(&pool, backend, 0));
+    (1..64).for_each(|block| drop(dirty(&pool, backend, block, 1)));
+    drop(pin(&pool, backend, 100));
     pool
 }
 
@@ -37,17 +37,17 @@ const SMALL: Spec = Spec { buffers: 64, ..Spec::plain() };
 fn enough_clean_buffers_are_kept_ahead_of_need() {
     let spec = Spec { buffers: 256, ..Spec::plain() };
     each(spec, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 1024);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 1024);
         let pool = fixture.cold().1;
         let mut random = StdRng::seed_from_u64(7);
         let mut versions = vec![0_u64; 1024];
         let mut cleaner = Cleaner::default();
-        let mut update = |be: &mut Backend, times: usize| {
+        let mut update = |backend: &mut Backend, times: usize| {
             for _ in 0..times {
                 let block = random.random_range(0..1024_u32);
                 let seen = &mut versions[block as usize];
-                let pinned = pool.read(be, tag(block), Strategy::Normal).unwrap();
+                let pinned = pool.read(backend, tag(block), Strategy::Normal).unwrap();
                 assert_eq!(version(&pinned.lock_shared().copy(), block), *seen);
                 *seen += 1;
                 change(&pinned, |page| stamp(page, block, *seen));
@@ -56,13 +56,13 @@ fn enough_clean_buffers_are_kept_ahead_of_need() {
         // First until the pool is full of dirty pages and the cleaner has caught up; then in a
         // steady state.
         for _ in 0..20 {
-            update(&mut be, 40);
-            cleaner.step(&pool, &mut be, &UNLIMITED).unwrap();
+            update(&mut backend, 40);
+            cleaner.step(&pool, &mut backend, &UNLIMITED).unwrap();
         }
         let before = pool.stats();
         for _ in 0..100 {
-            update(&mut be, 40);
-            cleaner.step(&pool, &mut be, &UNLIMITED).unwrap();
+            update(&mut backend, 40);
+            cleaner.step(&pool, &mut backend, &UNLIMITED).unwrap();
         }
         let after = pool.stats();
         let taken = after.allocated - before.allocated;
@@ -75,7 +75,7 @@ fn enough_clean_buffers_are_kept_ahead_of_need() {
         // is evicted.
         let cleaned = after.cleaned - before.cleaned;
         assert!(cleaned <= taken + taken / 4, "{cleaned} pages cleaned, {taken} taken");
-        pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        pool.write_dirty(&mut backend, WriteScope::All).unwrap();
         (0..1024).for_each(|block| {
             assert_eq!(version(&fixture.on_disk(block), block), versions[block as usize])
         });
@@ -85,24 +85,24 @@ fn enough_clean_buffers_are_kept_ahead_of_need() {
 #[test]
 fn rounds_that_end_at_their_limit_are_counted() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
-        let pool = aged(fixture, &mut be);
+        let mut backend = fixture.backend();
+        let pool = aged(fixture, &mut backend);
         let mut cleaner = Cleaner::default();
         let few = CleanerOptions { max_pages: 5, ..UNLIMITED };
-        let report = cleaner.step(&pool, &mut be, &few).unwrap();
+        let report = cleaner.step(&pool, &mut backend, &few).unwrap();
         assert_eq!(report, CleanReport { cleaned: 5, limited: true, idle: false });
         assert_eq!(few.rest_after(report), Duration::ZERO, "buffers are in demand");
         assert_eq!((pool.stats().cleaned, pool.stats().clean_limited), (5, 1));
         // No buffer was needed since: it goes on after its delay, until a quarter of the pool is
         // clean.
         for cleaned in [5, 5, 1] {
-            let report = cleaner.step(&pool, &mut be, &few).unwrap();
+            let report = cleaner.step(&pool, &mut backend, &few).unwrap();
             assert_eq!(report, CleanReport { cleaned, limited: cleaned == 5, idle: true });
             assert_eq!(few.rest_after(report), few.delay);
         }
         assert_eq!((pool.stats().cleaned, pool.stats().clean_limited), (16, 3));
         // Then it hibernates.
-        let report = cleaner.step(&pool, &mut be, &few).unwrap();
+        let report = cleaner.step(&pool, &mut backend, &few).unwrap();
         assert_eq!(report, CleanReport { cleaned: 0, limited: false, idle: true });
         assert_eq!(few.rest_after(report), few.delay * 50);
         assert_eq!(few.rest_after(CleanReport { idle: false, ..report }), few.delay);
@@ -112,11 +112,11 @@ fn rounds_that_end_at_their_limit_are_counted() {
 #[test]
 fn a_cleaner_without_pages_to_write_does_nothing() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
-        let pool = aged(fixture, &mut be);
+        let mut backend = fixture.backend();
+        let pool = aged(fixture, &mut backend);
         let off = CleanerOptions { max_pages: 0, ..UNLIMITED };
         let mut cleaner = Cleaner::default();
-        let report = cleaner.step(&pool, &mut be, &off).unwrap();
+        let report = cleaner.step(&pool, &mut backend, &off).unwrap();
         assert_eq!(report, CleanReport { cleaned: 0, limited: false, idle: false });
         assert_eq!(off.rest_after(report), off.delay, "it waits for its delay");
         assert_eq!((pool.stats().cleaned, pool.stats().clean_limited), (0, 0));
@@ -126,12 +126,12 @@ fn a_cleaner_without_pages_to_write_does_nothing() {
 #[test]
 fn the_cleaner_skips_pages_that_are_pinned_locked_or_used() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
-        let pool = aged(fixture, &mut be);
+        let mut backend = fixture.backend();
+        let pool = aged(fixture, &mut backend);
         // 1 is pinned, 2 is used again, 3 and 4 are unused.
-        let pinned = pin(&pool, &mut be, 1);
-        drop(pin(&pool, &mut be, 2));
-        let report = Cleaner::default().step(&pool, &mut be, &UNLIMITED).unwrap();
+        let pinned = pin(&pool, &mut backend, 1);
+        drop(pin(&pool, &mut backend, 2));
+        let report = Cleaner::default().step(&pool, &mut backend, &UNLIMITED).unwrap();
         assert_eq!(report.cleaned, 16);
         let is_dirty = |block: u32| pool.lookup(&tag(block)).unwrap().is_dirty();
         assert!(pinned.is_dirty() && is_dirty(2));
@@ -142,10 +142,10 @@ fn the_cleaner_skips_pages_that_are_pinned_locked_or_used() {
 #[test]
 fn waits_for_victims_are_counted() {
     let (fixture, gate) = Fixture::gated(SMALL, Arc::new(PosixExecutor));
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 300);
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 300);
     let pool = fixture.cold().1;
-    (0..64).for_each(|n| drop(dirty(&pool, &mut be, n * 2, 1)));
+    (0..64).for_each(|n| drop(dirty(&pool, &mut backend, n * 2, 1)));
     assert_eq!(pool.stats().victims_waited, 0);
     gate.shut();
     thread::scope(|scope| {
@@ -163,10 +163,10 @@ fn waits_for_victims_are_counted() {
 }
 
 /// A load through its ring.
-fn load(pool: &Arc<BufferPool>, be: &mut Backend, blocks: &mut u32, n: u32) {
+fn load(pool: &Arc<BufferPool>, backend: &mut Backend, blocks: &mut u32, n: u32) {
     let end = *blocks + n;
     while *blocks < end {
-        for pinned in pool.extend(be, REL, Fork::Main, 8, Strategy::BulkWrite).unwrap() {
+        for pinned in pool.extend(backend, REL, Fork::Main, 8, Strategy::BulkWrite).unwrap() {
             change(&pinned, |page| stamp(page, *blocks, 3));
             *blocks += 1;
         }
@@ -176,12 +176,12 @@ fn load(pool: &Arc<BufferPool>, be: &mut Backend, blocks: &mut u32, n: u32) {
 #[test]
 fn a_bulk_load_cleans_its_ring_ahead_of_itself() {
     each(Spec { buffers: 1024, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 8);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 8);
         // The other pages are dirty, and the load must not write them.
         let pool = fixture.cold().1;
         let mut blocks = 8;
-        load(&pool, &mut be, &mut blocks, 1200);
+        load(&pool, &mut backend, &mut blocks, 1200);
         let stats = pool.stats();
         assert_eq!((stats.victims_dirty, stats.victims_waited), (0, 0), "{stats:?}");
         if fixture.spec.method == MethodKind::Sync {
@@ -194,10 +194,10 @@ fn a_bulk_load_cleans_its_ring_ahead_of_itself() {
         );
         assert!(reuses >= 1200 - 128 - 16, "{reuses} reuses");
         assert!(((1200 - 128) / 16 - 1..=1200 / 8).contains(&writes), "{writes} writes");
-        pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        pool.write_dirty(&mut backend, WriteScope::All).unwrap();
         (8..blocks).for_each(|block| assert_eq!(version(&fixture.on_disk(block), block), 3));
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
-        assert_nothing_held(fixture, be);
+        assert_eq!(pool.evict_all(&mut backend).unwrap(), 0);
+        assert_nothing_held(fixture, backend);
     });
 }
 
@@ -207,17 +207,17 @@ fn a_bulk_load_cleans_its_ring_ahead_of_itself() {
 fn a_bulk_load_does_not_wait_for_its_writes() {
     let (fixture, gate) =
         Fixture::gated(Spec { buffers: 1024, ..Spec::plain() }, Arc::new(PosixExecutor));
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 8);
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 8);
     let pool = fixture.cold().1;
     let mut blocks = 8;
-    load(&pool, &mut be, &mut blocks, 256);
+    load(&pool, &mut backend, &mut blocks, 256);
     gate.shut();
     let _open = gate.open_at_end();
-    load(&pool, &mut be, &mut blocks, 32);
+    load(&pool, &mut backend, &mut blocks, 32);
     assert!(gate.held() >= 1, "writes are in flight");
     assert_eq!(pool.stats().ring_waited, 0);
     gate.open();
-    pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    pool.write_dirty(&mut backend, WriteScope::All).unwrap();
     (8..blocks).for_each(|block| assert_eq!(version(&fixture.on_disk(block), block), 3));
 }

@@ -25,7 +25,7 @@ fn bump(pin: &Pinned, block: u32) -> u64 {
 /// Updates random pages in random ways, and counts the updates.
 fn worker(
     pool: &std::sync::Arc<forebay_storage::BufferPool>,
-    mut be: Backend,
+    mut backend: Backend,
     seed: u64,
     model: &[AtomicU64],
 ) {
@@ -35,7 +35,7 @@ fn worker(
             let block = rng.random_range(0..PAGES);
             let strategy =
                 if rng.random_bool(0.2) { Strategy::BulkWrite } else { Strategy::Normal };
-            let pin = pool.read(&mut be, tag(block), strategy).unwrap();
+            let pin = pool.read(&mut backend, tag(block), strategy).unwrap();
             bump(&pin, block);
             model[block as usize].fetch_add(1, Ordering::SeqCst);
         }
@@ -43,7 +43,7 @@ fn worker(
         let mut blocks = start..PAGES.min(start + 25);
         let mut stream = full_stream(pool, || blocks.next(), Strategy::BulkRead, 4, 4);
         let mut expected = start;
-        while let Some(pin) = stream.next(&mut be).unwrap() {
+        while let Some(pin) = stream.next(&mut backend).unwrap() {
             assert_eq!(pin.tag().block, expected);
             version(&pin.lock_shared().copy(), expected);
             expected += 1;
@@ -53,37 +53,37 @@ fn worker(
 
 fn torture(buffers: usize, threads: u64) {
     each(Spec { buffers, segment_blocks: 32, combine: 8, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, PAGES);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, PAGES);
         let model: Vec<AtomicU64> = (0..PAGES).map(|_| AtomicU64::new(0)).collect();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let (pool, model, stop) = (&pool, &model, &stop);
             scope.spawn(|| {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 let mut cleaner = Cleaner::default();
                 while !stop.load(Ordering::SeqCst) {
-                    pool.write_dirty(&mut be, WriteScope::All).unwrap();
-                    pool.sync_pending(&mut be).unwrap();
-                    cleaner.step(pool, &mut be, &CleanerOptions::default()).unwrap();
+                    pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+                    pool.sync_pending(&mut backend).unwrap();
+                    cleaner.step(pool, &mut backend, &CleanerOptions::default()).unwrap();
                 }
             });
             let workers: Vec<_> = (0..threads)
                 .map(|seed| {
-                    let be = fixture.backend();
-                    scope.spawn(move || worker(pool, be, seed, model))
+                    let backend = fixture.backend();
+                    scope.spawn(move || worker(pool, backend, seed, model))
                 })
                 .collect();
             let failed = workers.into_iter().filter_map(|w| w.join().err()).count();
             stop.store(true, Ordering::SeqCst);
             assert_eq!(failed, 0);
         });
-        pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        pool.write_dirty(&mut backend, WriteScope::All).unwrap();
         for block in 0..PAGES {
             let want = model[block as usize].load(Ordering::SeqCst);
             assert_eq!(version(&fixture.on_disk(block), block), want, "block {block}");
         }
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
+        assert_eq!(pool.evict_all(&mut backend).unwrap(), 0, "all pins were released");
     });
 }
 
@@ -106,12 +106,12 @@ fn extensions_never_overlap() {
             for thread in 0..4u32 {
                 let (seen, fixture) = (&seen, &fixture);
                 scope.spawn(move || {
-                    let mut be = fixture.backend();
+                    let mut backend = fixture.backend();
                     for n in 0..30 {
                         let pins = fixture
                             .pool
                             .extend(
-                                &mut be,
+                                &mut backend,
                                 REL,
                                 Fork::Main,
                                 1 + (n + thread) % 7,
@@ -132,7 +132,7 @@ fn extensions_never_overlap() {
                         }
                         // New pages of other threads may be read at once.
                         let last = fixture.pool.nblocks(REL, Fork::Main).unwrap() - 1;
-                        drop(fixture.pool.read(&mut be, tag(last), Strategy::Normal).unwrap());
+                        drop(fixture.pool.read(&mut backend, tag(last), Strategy::Normal).unwrap());
                     }
                 });
             }
@@ -152,13 +152,13 @@ fn extensions_never_overlap() {
 fn scans_that_extend_do_not_starve_each_other_in_the_smallest_pool() {
     const COPY: RelFileLocator = RelFileLocator::in_default(5, 16_385);
     each(Spec { buffers: 16, segment_blocks: 64, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, PAGES);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, PAGES);
         pool.smgr().create(COPY, Fork::Main, false).unwrap();
         let (pool, all_have_a_page) = (&pool, &std::sync::Barrier::new(8));
         thread::scope(|scope| {
             for _ in 0..8 {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 scope.spawn(move || {
                     let mut blocks = 0..PAGES;
                     let flags = StreamFlags::FULL;
@@ -174,13 +174,14 @@ fn scans_that_extend_do_not_starve_each_other_in_the_smallest_pool() {
                     );
                     let mut n = 0;
                     let mut ready = false;
-                    while let Some(from) = stream.next(&mut be).unwrap() {
+                    while let Some(from) = stream.next(&mut backend).unwrap() {
                         if !std::mem::replace(&mut ready, true) {
                             all_have_a_page.wait();
                         }
                         assert_eq!(version(&from.lock_shared().copy(), n), 0);
-                        for to in
-                            pool.extend(&mut be, COPY, Fork::Main, 2, Strategy::Normal).unwrap()
+                        for to in pool
+                            .extend(&mut backend, COPY, Fork::Main, 2, Strategy::Normal)
+                            .unwrap()
                         {
                             let block = to.tag().block;
                             let mut page = to.lock_exclusive();

@@ -11,10 +11,11 @@ use forebay_storage::{PrewarmMode, StorageError, Strategy, WriteScope};
 #[test]
 fn an_error_names_the_bad_page_and_its_neighbours_can_be_read() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 20);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 20);
         fixture.damage(7, 4000, b"rot");
-        let error = pool.read_many(&mut be, REL, Fork::Main, 0, 16, Strategy::Normal).unwrap_err();
+        let error =
+            pool.read_many(&mut backend, REL, Fork::Main, 0, 16, Strategy::Normal).unwrap_err();
         assert_eq!(error.to_string(), "invalid page in block 7 of relation \"base/5/16384\"");
         assert_eq!(error.sqlstate(), "XX001");
         assert!(!error.is_fatal());
@@ -24,13 +25,16 @@ fn an_error_names_the_bad_page_and_its_neighbours_can_be_read() {
         }
         assert!(pool.lookup(&tag(7)).is_none());
         assert!(matches!(
-            pool.read(&mut be, tag(7), Strategy::Normal),
+            pool.read(&mut backend, tag(7), Strategy::Normal),
             Err(StorageError::InvalidPage { tag: t, owner: None }) if t == tag(7)
         ));
         // After a repair, as from a backup, the page can be read: the buffer keeps no error.
         fixture.damage(7, 4000, &[0; 3]);
         assert_eq!(
-            version(&pool.read(&mut be, tag(7), Strategy::Normal).unwrap().lock_shared().copy(), 7),
+            version(
+                &pool.read(&mut backend, tag(7), Strategy::Normal).unwrap().lock_shared().copy(),
+                7
+            ),
             0
         );
     });
@@ -39,16 +43,16 @@ fn an_error_names_the_bad_page_and_its_neighbours_can_be_read() {
 #[test]
 fn a_bad_header_is_found_without_checksums() {
     let fixture = Fixture::new(Spec::plain());
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 3);
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 3);
     fixture.damage(1, 12, &[0xff, 0xff]);
     let config =
         forebay_storage::PoolConfig { buffers: 64, checksums: false, ..Default::default() };
     let pool =
         forebay_storage::BufferPool::new(config, fixture.aio.clone(), fixture.cold().0).unwrap();
-    assert!(pool.read(&mut be, tag(0), Strategy::Normal).is_ok());
+    assert!(pool.read(&mut backend, tag(0), Strategy::Normal).is_ok());
     assert!(matches!(
-        pool.read(&mut be, tag(1), Strategy::Normal),
+        pool.read(&mut backend, tag(1), Strategy::Normal),
         Err(StorageError::InvalidPage { .. })
     ));
 }
@@ -56,28 +60,28 @@ fn a_bad_header_is_found_without_checksums() {
 #[test]
 fn a_scan_meets_the_bad_page_in_its_turn() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 40);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 40);
         fixture.damage(21, 100, b"rot");
         let mut blocks = 0..40;
         let mut stream = full_stream(&pool, || blocks.next(), Strategy::BulkRead, 4, 8);
         for block in 0..21 {
-            assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(block));
+            assert_eq!(stream.next(&mut backend).unwrap().unwrap().tag(), tag(block));
         }
-        let error = stream.next(&mut be).unwrap_err();
+        let error = stream.next(&mut backend).unwrap_err();
         assert_eq!(error.to_string(), "invalid page in block 21 of relation \"base/5/16384\"");
         for block in 22..40 {
-            assert_eq!(stream.next(&mut be).unwrap().unwrap().tag(), tag(block));
+            assert_eq!(stream.next(&mut backend).unwrap().unwrap().tag(), tag(block));
         }
-        assert!(stream.next(&mut be).unwrap().is_none());
+        assert!(stream.next(&mut backend).unwrap().is_none());
     });
 }
 
 #[test]
 fn a_short_file_is_named() {
     each(Spec { segment_blocks: 8, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 14);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 14);
         assert_eq!(pool.nblocks(REL, Fork::Main).unwrap(), 14);
         std::fs::OpenOptions::new()
             .write(true)
@@ -85,29 +89,33 @@ fn a_short_file_is_named() {
             .unwrap()
             .set_len(3 * 8192 + 4096)
             .unwrap();
-        let error = pool.read_many(&mut be, REL, Fork::Main, 8, 6, Strategy::Normal).unwrap_err();
+        let error =
+            pool.read_many(&mut backend, REL, Fork::Main, 8, 6, Strategy::Normal).unwrap_err();
         assert_eq!(
             error.to_string(),
             "could not read block 11 in file \"base/5/16384.1\": read only 4096 of 8192 bytes"
         );
         assert!(pool.lookup(&tag(10)).is_some());
-        assert!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Read).is_err());
+        assert!(pool.prewarm(&mut backend, REL, Fork::Main, PrewarmMode::Read).is_err());
     });
 }
 
 #[test]
 fn a_failed_read_is_reported_once() {
     each_faulty(Spec::plain(), |fixture, plan| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 4);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 4);
         plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
-        let error = pool.read(&mut be, tag(2), Strategy::Normal).unwrap_err();
+        let error = pool.read(&mut backend, tag(2), Strategy::Normal).unwrap_err();
         assert_eq!(
             error.to_string(),
             "could not read block 2 in file \"base/5/16384\": Input/output error"
         );
         assert_eq!(
-            version(&pool.read(&mut be, tag(2), Strategy::Normal).unwrap().lock_shared().copy(), 2),
+            version(
+                &pool.read(&mut backend, tag(2), Strategy::Normal).unwrap().lock_shared().copy(),
+                2
+            ),
             0
         );
     });
@@ -116,20 +124,20 @@ fn a_failed_read_is_reported_once() {
 #[test]
 fn a_failed_write_leaves_pages_dirty() {
     each_faulty(Spec::plain(), |fixture, plan| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         fixture.smgr.create(REL, Fork::Main, false).unwrap();
-        let pins = fixture.pool.extend(&mut be, REL, Fork::Main, 3, Strategy::Normal).unwrap();
+        let pins = fixture.pool.extend(&mut backend, REL, Fork::Main, 3, Strategy::Normal).unwrap();
         for (pin, block) in pins.iter().zip(0..) {
             change(pin, |page| stamp(page, block, 9));
         }
         plan.add(Rule::on(Ops::WRITE).times(1), Effect::FailAfter(5000, Errno::NOSPC));
-        let error = fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
+        let error = fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap_err();
         assert_eq!(
             error.to_string(),
             "could not write blocks 0..2 in file \"base/5/16384\": No space left on device"
         );
         assert!(pins.iter().all(|pin| pin.is_dirty() && pin.try_lock_exclusive().is_some()));
-        assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 3);
+        assert_eq!(fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap().buffers, 3);
         assert_eq!(version(&fixture.on_disk(2), 2), 9);
     });
 }

@@ -91,11 +91,11 @@ fn each_watched(test: impl Fn(&Fixture, &Arc<FaultPlan>, &Watched)) {
         let aio = plan.open(namespace, spec.method, config()).unwrap();
         names.aio.set(Arc::clone(&aio)).ok().unwrap();
         let mut fixture = Fixture::on(spec, aio);
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, PAGES);
-        fixture.pool.sync_pending(&mut be).unwrap();
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, PAGES);
+        fixture.pool.sync_pending(&mut backend).unwrap();
         (fixture.smgr, fixture.pool) = fixture.cold();
-        drop(be);
+        drop(backend);
         test(&fixture, &plan, &names);
         assert_eq!(
             names.too_early.load(Ordering::SeqCst),
@@ -113,7 +113,7 @@ fn while_held(
     held: Held,
     removal: impl FnOnce(&mut forebay_storage::Backend) + Send,
 ) {
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     thread::scope(|scope| {
         held.await_count(1);
         let sleepers = || -> u32 {
@@ -130,7 +130,7 @@ fn while_held(
                 .sum()
         };
         let before = sleepers();
-        let remover = scope.spawn(move || removal(&mut be));
+        let remover = scope.spawn(move || removal(&mut backend));
         let mut turns = 0;
         while sleepers() <= before && turns < 2000 {
             assert!(!remover.is_finished(), "it did not wait");
@@ -144,15 +144,17 @@ fn while_held(
 
 /// Creates [`REL`] again, with pages of version 9, and checks that they stay so.
 fn check_created_again(fixture: &Fixture) {
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     assert!(!fixture.path(0).exists() && !fixture.path(1).exists() && !fixture.path(2).exists());
-    assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().files, 0, "its syncs are void");
+    assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().files, 0, "its syncs are void");
     fixture.smgr.create(REL, Fork::Main, false).unwrap();
     assert_eq!(fixture.pool.nblocks(REL, Fork::Main).unwrap(), 0);
     let mut made = 0;
     while made < PAGES {
-        for pin in
-            fixture.pool.extend(&mut be, REL, Fork::Main, PAGES - made, Strategy::Normal).unwrap()
+        for pin in fixture
+            .pool
+            .extend(&mut backend, REL, Fork::Main, PAGES - made, Strategy::Normal)
+            .unwrap()
         {
             change(&pin, |page| stamp(page, made, 9));
             made += 1;
@@ -163,28 +165,28 @@ fn check_created_again(fixture: &Fixture) {
 
 /// Checks that blocks from `PAGES - n` on have this version, in memory and in the files.
 fn all_are(fixture: &Fixture, n: u32, wanted: u64) {
-    let mut be = fixture.backend();
-    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    let mut backend = fixture.backend();
+    fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
     for block in PAGES - n..PAGES {
-        let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        let pin = fixture.pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
         assert_eq!(version(&pin.lock_shared().copy(), block), wanted);
         assert_eq!(version(&fixture.on_disk(block), block), wanted);
     }
-    fixture.pool.sync_pending(&mut be).unwrap();
-    assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
+    fixture.pool.sync_pending(&mut backend).unwrap();
+    assert_eq!(fixture.pool.evict_all(&mut backend).unwrap(), 0, "all pins were released");
 }
 
 /// Truncates the relation to one and a half segments, extends it again, and checks that the old
 /// pages are gone.
-fn truncate_and_grow(fixture: &Fixture, be: &mut forebay_storage::Backend) {
-    fixture.pool.truncate(be, REL, Fork::Main, 24).unwrap();
-    assert_eq!(fixture.smgr.extend(&mut be.io, REL, Fork::Main, PAGES - 24).unwrap(), 24);
+fn truncate_and_grow(fixture: &Fixture, backend: &mut forebay_storage::Backend) {
+    fixture.pool.truncate(backend, REL, Fork::Main, 24).unwrap();
+    assert_eq!(fixture.smgr.extend(&mut backend.io, REL, Fork::Main, PAGES - 24).unwrap(), 24);
 }
 
 fn zeros_where_it_was_cut(fixture: &Fixture) {
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     for block in 24..PAGES {
-        let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        let pin = fixture.pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros(), "block {block} came back");
         change(&pin, |page| stamp(page, block, 9));
     }
@@ -203,17 +205,17 @@ const KINDS: [Kind; 4] = [
 
 /// Writes all pages.
 fn checkpoint(fixture: &Fixture) {
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     for block in 0..PAGES {
-        let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        let pin = fixture.pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
         change(&pin, |page| stamp(page, block, 1));
     }
-    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
 }
 
 /// Reads ahead, and gives up most of the reads.
 fn look_ahead(fixture: &Fixture) {
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let mut blocks = (0..PAGES).rev();
     let next = move || blocks.next();
     let (flags, strategy) = (StreamFlags::FULL, Strategy::Normal);
@@ -226,20 +228,20 @@ fn look_ahead(fixture: &Fixture) {
         strategy,
         StreamSettings::new(16, 16),
     );
-    drop(stream.next(&mut be).unwrap());
+    drop(stream.next(&mut backend).unwrap());
 }
 
 /// Reads or writes the second segment, past the pool.
 fn past_the_pool(fixture: &Fixture, write: bool) {
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let region = Region::new(16 * 8192).unwrap();
     // SAFETY: nobody else knows the region yet.
     unsafe { region.ptr(0).write_bytes(0xee, region.len()) };
     let memory = IoMemory::new(region, 0, 16 * 8192);
     if write {
-        fixture.smgr.write_blocks(&mut be.io, REL, Fork::Main, 16, &memory).unwrap();
+        fixture.smgr.write_blocks(&mut backend.io, REL, Fork::Main, 16, &memory).unwrap();
     } else {
-        read_blocks(&fixture.smgr, &mut be.io, 16, &memory).unwrap();
+        read_blocks(&fixture.smgr, &mut backend.io, 16, &memory).unwrap();
     }
 }
 
@@ -255,7 +257,9 @@ fn a_drop_waits_and_the_name_can_be_reused() {
             let held = hold(plan, ops);
             thread::scope(|scope| {
                 scope.spawn(|| start(fixture));
-                while_held(fixture, held, |be| fixture.pool.drop_relation(be, REL).unwrap());
+                while_held(fixture, held, |backend| {
+                    fixture.pool.drop_relation(backend, REL).unwrap()
+                });
             });
             check_created_again(fixture);
         });
@@ -269,7 +273,7 @@ fn a_truncation_waits_and_truncated_pages_do_not_come_back() {
             let held = hold(plan, ops);
             thread::scope(|scope| {
                 scope.spawn(|| start(fixture));
-                while_held(fixture, held, |be| truncate_and_grow(fixture, be));
+                while_held(fixture, held, |backend| truncate_and_grow(fixture, backend));
             });
             zeros_where_it_was_cut(fixture);
         });
@@ -283,16 +287,16 @@ fn a_write_that_fails_late_does_not_come_back_either() {
         plan.add(Rule::on(Ops::WRITE).path("16384.1").times(1), Effect::Fail(Errno::IO));
         thread::scope(|scope| {
             scope.spawn(|| {
-                let mut be = fixture.backend();
-                let pin = fixture.pool.read(&mut be, tag(25), Strategy::Normal).unwrap();
+                let mut backend = fixture.backend();
+                let pin = fixture.pool.read(&mut backend, tag(25), Strategy::Normal).unwrap();
                 change(&pin, |page| stamp(page, 25, 1));
                 drop(pin);
                 // Which thread sees the failure depends on which one looks first.
-                if let Err(error) = fixture.pool.write_dirty(&mut be, WriteScope::All) {
+                if let Err(error) = fixture.pool.write_dirty(&mut backend, WriteScope::All) {
                     assert!(error.to_string().contains("could not write block 25"), "{error}");
                 }
             });
-            while_held(fixture, held, |be| fixture.pool.drop_relation(be, REL).unwrap());
+            while_held(fixture, held, |backend| fixture.pool.drop_relation(backend, REL).unwrap());
         });
         check_created_again(fixture);
     });
@@ -301,25 +305,25 @@ fn a_write_that_fails_late_does_not_come_back_either() {
 #[test]
 fn a_drop_waits_for_the_write_of_a_victim() {
     each_watched(|fixture, plan, _| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         let other = forebay_format::RelFileLocator::in_default(5, 20_000);
         fixture.smgr.create(other, Fork::Main, false).unwrap();
-        fixture.smgr.extend(&mut be.io, other, Fork::Main, 200).unwrap();
-        fixture.pool.sync_pending(&mut be).unwrap();
+        fixture.smgr.extend(&mut backend.io, other, Fork::Main, 200).unwrap();
+        fixture.pool.sync_pending(&mut backend).unwrap();
         for block in 16..32 {
-            let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+            let pin = fixture.pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
             change(&pin, |page| stamp(page, block, 1));
         }
         let held = hold(plan, Ops::WRITE);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 for block in 0..200 {
                     let of_other = forebay_format::PageTag::new(other, Fork::Main, block);
-                    drop(fixture.pool.read(&mut be, of_other, Strategy::Normal).unwrap());
+                    drop(fixture.pool.read(&mut backend, of_other, Strategy::Normal).unwrap());
                 }
             });
-            while_held(fixture, held, |be| fixture.pool.drop_relation(be, REL).unwrap());
+            while_held(fixture, held, |backend| fixture.pool.drop_relation(backend, REL).unwrap());
         });
         check_created_again(fixture);
     });
@@ -328,7 +332,7 @@ fn a_drop_waits_for_the_write_of_a_victim() {
 #[test]
 fn a_sync_of_a_removed_file_may_fail() {
     each_watched(|fixture, plan, _| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         checkpoint(fixture);
         let held = plan.hold(Rule::on(Ops::SYNCS).times(3));
         plan.add(Rule::on(Ops::SYNCS).times(3), Effect::Fail(Errno::IO));
@@ -336,32 +340,32 @@ fn a_sync_of_a_removed_file_may_fail() {
             let syncer = scope.spawn(|| fixture.smgr.sync_pending(&mut fixture.backend().io));
             held.await_count(1);
             // A sync changes nothing, so nobody waits for it.
-            fixture.pool.drop_relation(&mut be, REL).unwrap();
+            fixture.pool.drop_relation(&mut backend, REL).unwrap();
             fixture.smgr.create(REL, Fork::Main, false).unwrap();
-            fixture.smgr.extend(&mut be.io, REL, Fork::Main, 20).unwrap();
+            fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 20).unwrap();
             held.release();
             assert_eq!(syncer.join().unwrap().unwrap().counts(), (0, 0));
         });
         plan.mend();
         // The new file has requests of its own.
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().counts(), (2, 1));
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().counts(), (2, 1));
     });
 }
 
 #[test]
 fn a_sync_of_a_truncated_segment_may_fail() {
     each_watched(|fixture, plan, _| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         checkpoint(fixture);
         let held = plan.hold(Rule::on(Ops::SYNCS).path("16384.2").times(1));
         plan.add(Rule::on(Ops::SYNCS).path("16384.2").times(1), Effect::Fail(Errno::IO));
         thread::scope(|scope| {
             let syncer = scope.spawn(|| fixture.smgr.sync_pending(&mut fixture.backend().io));
             held.await_count(1);
-            fixture.pool.truncate(&mut be, REL, Fork::Main, 32).unwrap();
+            fixture.pool.truncate(&mut backend, REL, Fork::Main, 32).unwrap();
             held.release();
             assert_eq!(syncer.join().unwrap().unwrap().counts(), (2, 0));
         });
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().counts(), (0, 1));
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().counts(), (0, 1));
     });
 }

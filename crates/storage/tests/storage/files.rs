@@ -17,26 +17,26 @@ const SMALL: Spec = Spec { segment_blocks: 8, ..Spec::plain() };
 #[test]
 fn sizes_cross_segments_and_survive_reopening() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         let smgr = &fixture.smgr;
         assert!(!smgr.exists(REL, Fork::Main).unwrap());
         smgr.create(REL, Fork::Main, false).unwrap();
         assert!(smgr.exists(REL, Fork::Main).unwrap());
         assert_eq!(smgr.nblocks(REL, Fork::Main).unwrap(), 0);
-        assert_eq!(smgr.extend(&mut be.io, REL, Fork::Main, 5).unwrap(), 0);
-        assert_eq!(smgr.extend(&mut be.io, REL, Fork::Main, 15).unwrap(), 5);
+        assert_eq!(smgr.extend(&mut backend.io, REL, Fork::Main, 5).unwrap(), 0);
+        assert_eq!(smgr.extend(&mut backend.io, REL, Fork::Main, 15).unwrap(), 5);
         assert_eq!(smgr.nblocks(REL, Fork::Main).unwrap(), 20);
         let lens: Vec<u64> =
             (0..3).map(|s| std::fs::metadata(fixture.path(s)).unwrap().len() / 8192).collect();
         assert_eq!(lens, [8, 8, 4]);
         assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), 20);
 
-        fixture.pool.truncate(&mut be, REL, Fork::Main, 9).unwrap();
+        fixture.pool.truncate(&mut backend, REL, Fork::Main, 9).unwrap();
         assert_eq!(smgr.nblocks(REL, Fork::Main).unwrap(), 9);
         assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), 9);
-        assert_eq!(smgr.extend(&mut be.io, REL, Fork::Main, 10).unwrap(), 9);
+        assert_eq!(smgr.extend(&mut backend.io, REL, Fork::Main, 10).unwrap(), 9);
         assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), 19);
-        fixture.pool.truncate(&mut be, REL, Fork::Main, 16).unwrap();
+        fixture.pool.truncate(&mut backend, REL, Fork::Main, 16).unwrap();
         assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), 16);
 
         smgr.unlink(REL).unwrap();
@@ -49,16 +49,16 @@ fn sizes_cross_segments_and_survive_reopening() {
 #[test]
 fn a_failed_truncation_or_removal_can_be_repeated() {
     each_faulty(SMALL, |fixture, plan| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 40);
-        fixture.smgr.sync_pending(&mut be.io).unwrap();
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 40);
+        fixture.smgr.sync_pending(&mut backend.io).unwrap();
         let there = || (0..5).filter(|&segment| fixture.path(segment).exists()).collect::<Vec<_>>();
         let fails = |segment: u32| {
             let path = format!("16384.{segment}");
             plan.add(Rule::on(Ops::UNLINK).path(path).times(1), Effect::Fail(Errno::IO));
         };
         fails(3);
-        let error = fixture.pool.truncate(&mut be, REL, Fork::Main, 12).unwrap_err();
+        let error = fixture.pool.truncate(&mut backend, REL, Fork::Main, 12).unwrap_err();
         let text = error.to_string();
         assert!(
             text.starts_with("could not remove file") && text.contains("base/5/16384.3\""),
@@ -67,18 +67,18 @@ fn a_failed_truncation_or_removal_can_be_repeated() {
         assert_eq!(there(), [0, 1, 2, 3]);
         // It was emptied, so it takes no space.
         assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 24);
-        fixture.smgr.sync_pending(&mut be.io).unwrap();
-        fixture.pool.truncate(&mut be, REL, Fork::Main, 12).unwrap();
+        fixture.smgr.sync_pending(&mut backend.io).unwrap();
+        fixture.pool.truncate(&mut backend, REL, Fork::Main, 12).unwrap();
         assert_eq!(there(), [0, 1]);
         assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), 12);
-        assert_eq!(fixture.smgr.extend(&mut be.io, REL, Fork::Main, 28).unwrap(), 12);
+        assert_eq!(fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 28).unwrap(), 12);
 
         fails(1);
-        let error = fixture.pool.drop_relation(&mut be, REL).unwrap_err();
+        let error = fixture.pool.drop_relation(&mut backend, REL).unwrap_err();
         assert!(error.to_string().contains("base/5/16384.1\""), "{error}");
         assert_eq!(there(), [0, 1]);
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().files, 0);
-        fixture.pool.drop_relation(&mut be, REL).unwrap();
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().files, 0);
+        fixture.pool.drop_relation(&mut backend, REL).unwrap();
         assert!(there().is_empty());
     });
 }
@@ -86,9 +86,9 @@ fn a_failed_truncation_or_removal_can_be_repeated() {
 #[test]
 fn a_removed_file_takes_no_space_even_if_it_is_open_somewhere() {
     let fixture = Fixture::new(SMALL);
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     fixture.smgr.create(REL, Fork::Main, false).unwrap();
-    fixture.smgr.extend(&mut be.io, REL, Fork::Main, 20).unwrap();
+    fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 20).unwrap();
     let open: Vec<_> = (0..3).map(|s| std::fs::File::open(fixture.path(s)).unwrap()).collect();
     assert_eq!(open[2].metadata().unwrap().len(), 4 * 8192);
     fixture.smgr.unlink(REL).unwrap();
@@ -120,13 +120,14 @@ fn a_full_disk_leaves_sizes_as_they_were() {
     let plan = FaultPlan::new();
     room_for(&plan, 2);
     let fixture = Fixture::faulty(SMALL, &plan);
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     fixture.smgr.create(REL, Fork::Main, false).unwrap();
     assert_eq!(
-        fixture.pool.extend(&mut be, REL, Fork::Main, 6, Strategy::Normal).unwrap().len(),
+        fixture.pool.extend(&mut backend, REL, Fork::Main, 6, Strategy::Normal).unwrap().len(),
         6
     );
-    let error = fixture.pool.extend(&mut be, REL, Fork::Main, 6, Strategy::Normal).unwrap_err();
+    let error =
+        fixture.pool.extend(&mut backend, REL, Fork::Main, 6, Strategy::Normal).unwrap_err();
     assert_eq!(
         error.to_string(),
         "could not extend file \"base/5/16384.1\" at block 8: No space left on device"
@@ -140,7 +141,9 @@ fn a_full_disk_leaves_sizes_as_they_were() {
     plan.mend();
     let mut pins = Vec::new();
     while pins.len() < fixture.spec.buffers {
-        pins.extend(fixture.pool.extend(&mut be, REL, Fork::Main, 8, Strategy::Normal).unwrap());
+        pins.extend(
+            fixture.pool.extend(&mut backend, REL, Fork::Main, 8, Strategy::Normal).unwrap(),
+        );
     }
     assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 6 + 128);
 }
@@ -151,12 +154,12 @@ fn a_growth_that_is_undone_leaves_no_sync_request_and_no_space() {
     let plan = FaultPlan::new();
     room_for(&plan, 3);
     let fixture = Fixture::faulty(SMALL, &plan);
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     fixture.smgr.create(REL, Fork::Main, false).unwrap();
-    fixture.smgr.extend(&mut be.io, REL, Fork::Main, 6).unwrap();
-    fixture.smgr.extend(&mut be.io, REL, Fork::Main, 12).unwrap_err();
+    fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 6).unwrap();
+    fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 12).unwrap_err();
     assert!(fixture.path(0).exists() && !fixture.path(1).exists() && !fixture.path(2).exists());
-    assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().counts(), (1, 1));
+    assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().counts(), (1, 1));
     assert!(fixture.smgr.nothing_to_sync());
 }
 
@@ -165,24 +168,24 @@ fn zeros_are_written_where_files_cannot_be_allocated() {
     let plan = FaultPlan::new();
     plan.add(Rule::on(Ops::ALLOCATE), Effect::Fail(Errno::OPNOTSUPP));
     let fixture = Fixture::faulty(SMALL, &plan);
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 20);
-    fixture.smgr.extend(&mut be.io, REL, Fork::Main, 300).unwrap();
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 20);
+    fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 300).unwrap();
     assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), 320);
-    let pin = fixture.pool.read(&mut be, tag(319), Strategy::Normal).unwrap();
+    let pin = fixture.pool.read(&mut backend, tag(319), Strategy::Normal).unwrap();
     assert!(pin.lock_shared().page().is_all_zeros());
 }
 
 #[test]
 fn reserved_space_is_not_part_of_the_file() {
     each(Spec { segment_blocks: 1000, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         fixture.smgr.create(REL, Fork::Main, false).unwrap();
         let mut n = 0;
         while n < 1500 {
             n += fixture
                 .pool
-                .extend(&mut be, REL, Fork::Main, 7, Strategy::BulkWrite)
+                .extend(&mut backend, REL, Fork::Main, 7, Strategy::BulkWrite)
                 .unwrap()
                 .len() as u32;
             let len: u64 = (0..2)
@@ -192,9 +195,9 @@ fn reserved_space_is_not_part_of_the_file() {
             assert_eq!(len, u64::from(n) * 8192);
         }
         assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), n);
-        fixture.pool.truncate(&mut be, REL, Fork::Main, 1200).unwrap();
-        assert_eq!(fixture.smgr.extend(&mut be.io, REL, Fork::Main, 10).unwrap(), 1200);
-        let pin = fixture.pool.read(&mut be, tag(1209), Strategy::Normal).unwrap();
+        fixture.pool.truncate(&mut backend, REL, Fork::Main, 1200).unwrap();
+        assert_eq!(fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 10).unwrap(), 1200);
+        let pin = fixture.pool.read(&mut backend, tag(1209), Strategy::Normal).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros());
     });
 }
@@ -202,26 +205,26 @@ fn reserved_space_is_not_part_of_the_file() {
 #[test]
 fn syncs_are_collected_once_and_forgotten_with_the_file() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 20);
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().counts(), (3, 1));
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 20);
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().counts(), (3, 1));
         assert!(fixture.smgr.nothing_to_sync());
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().counts(), (0, 0));
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().counts(), (0, 0));
         assert_eq!(fixture.count(IoOp::Fsync), 3);
 
-        fixture.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap();
-        fixture.pool.drop_relation(&mut be, REL).unwrap();
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().files, 0);
+        fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 1).unwrap();
+        fixture.pool.drop_relation(&mut backend, REL).unwrap();
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().files, 0);
     });
 }
 
 #[test]
 fn a_failed_sync_is_fatal_and_is_not_tried_again() {
     each_faulty(SMALL, |fixture, plan| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 4);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 4);
         plan.add(Rule::on(Ops::SYNCS).times(1), Effect::Fail(Errno::IO));
-        let error = fixture.pool.sync_pending(&mut be).unwrap_err();
+        let error = fixture.pool.sync_pending(&mut backend).unwrap_err();
         assert!(matches!(error, StorageError::Sync { errno: Errno::IO, .. }));
         assert!(error.is_fatal());
         let text = error.to_string();
@@ -230,8 +233,8 @@ fn a_failed_sync_is_fatal_and_is_not_tried_again() {
             "{text}"
         );
         // A second sync would report success.
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap_err().to_string(), text);
-        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap_err().to_string(), text);
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap_err().to_string(), text);
+        assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap_err().to_string(), text);
         assert_eq!(plan.calls(Ops::SYNCS), 1);
     });
 }
@@ -239,16 +242,16 @@ fn a_failed_sync_is_fatal_and_is_not_tried_again() {
 #[test]
 fn a_failed_sync_of_a_directory_is_not_tried_again() {
     each_faulty(SMALL, |fixture, plan| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 4);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 4);
         plan.add(Rule::on(Ops::SYNC_DIR).times(1), Effect::Fail(Errno::IO));
-        let error = fixture.pool.sync_pending(&mut be).unwrap_err();
+        let error = fixture.pool.sync_pending(&mut backend).unwrap_err();
         assert!(
             error.is_fatal() && error.to_string().ends_with("base/5\": Input/output error"),
             "{error}"
         );
         let (dirs, syncs) = (plan.calls(Ops::SYNC_DIR), plan.calls(Ops::SYNCS));
-        let again = fixture.pool.sync_pending(&mut be).unwrap_err();
+        let again = fixture.pool.sync_pending(&mut backend).unwrap_err();
         assert_eq!(again.to_string(), error.to_string());
         assert_eq!((plan.calls(Ops::SYNC_DIR), plan.calls(Ops::SYNCS)), (dirs, syncs));
     });
@@ -258,17 +261,17 @@ fn a_failed_sync_of_a_directory_is_not_tried_again() {
 #[test]
 fn a_file_that_cannot_be_opened_for_its_sync_is_synced_later() {
     let fixture = Fixture::new(SMALL);
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 4);
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 4);
     let (dir, aside) = (fixture.dir.path().join("base/5"), fixture.dir.path().join("base/aside"));
     std::fs::rename(&dir, &aside).unwrap();
     std::fs::write(&dir, "no directory").unwrap();
-    let error = fixture.pool.sync_pending(&mut be).unwrap_err();
+    let error = fixture.pool.sync_pending(&mut backend).unwrap_err();
     assert!(!error.is_fatal(), "{error}");
     assert!(error.to_string().contains("base/5"), "{error}");
     std::fs::remove_file(&dir).unwrap();
     std::fs::rename(&aside, &dir).unwrap();
-    assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().counts().1, 1);
+    assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().counts().1, 1);
     assert!(fixture.smgr.nothing_to_sync());
 }
 

@@ -175,23 +175,25 @@ impl Fixture {
     }
 
     /// Creates [`REL`] with `n` stamped pages of version 0, all in the files.
-    pub fn fill(&self, be: &mut Backend, n: u32) {
+    pub fn fill(&self, backend: &mut Backend, n: u32) {
         self.smgr.create(REL, Fork::Main, false).unwrap();
         let mut made = 0;
         while made < n {
-            for pin in
-                self.pool.extend(be, REL, Fork::Main, (n - made).min(16), Strategy::Normal).unwrap()
+            for pin in self
+                .pool
+                .extend(backend, REL, Fork::Main, (n - made).min(16), Strategy::Normal)
+                .unwrap()
             {
                 change(&pin, |page| stamp(page, made, 0));
                 made += 1;
             }
         }
-        self.pool.write_dirty(be, forebay_storage::WriteScope::All).unwrap();
+        self.pool.write_dirty(backend, forebay_storage::WriteScope::All).unwrap();
     }
 
     /// As [`Self::fill`]; returns a pool with none of the pages in memory.
-    pub fn fill_cold(&self, be: &mut Backend, n: u32) -> Arc<BufferPool> {
-        self.fill(be, n);
+    pub fn fill_cold(&self, backend: &mut Backend, n: u32) -> Arc<BufferPool> {
+        self.fill(backend, n);
         self.cold().1
     }
 
@@ -268,7 +270,7 @@ pub fn full_stream<S: BlockSource>(
 /// Reads blocks of [`REL`] past the pool.
 pub fn read_blocks(
     smgr: &Smgr,
-    io: &mut forebay_aio::Backend,
+    io: &mut forebay_aio::IoBackend,
     first: BlockNumber,
     memory: &IoMemory,
 ) -> Result<(), StorageError> {

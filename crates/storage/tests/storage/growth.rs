@@ -19,8 +19,13 @@ fn growths(plan: &FaultPlan) -> u64 {
 }
 
 /// Extends by up to `n` blocks, writes `mark` on each, and returns them.
-fn grow(fixture: &Fixture, be: &mut Backend, n: u32, mark: u64) -> Result<Vec<u32>, StorageError> {
-    let pins = fixture.pool.extend(be, REL, Fork::Main, n, Strategy::Normal)?;
+fn grow(
+    fixture: &Fixture,
+    backend: &mut Backend,
+    n: u32,
+    mark: u64,
+) -> Result<Vec<u32>, StorageError> {
+    let pins = fixture.pool.extend(backend, REL, Fork::Main, n, Strategy::Normal)?;
     let blocks: Vec<u32> = pins.iter().map(|pin| pin.tag().block).collect();
     for pin in &pins {
         let mut page = pin.lock_exclusive();
@@ -43,8 +48,8 @@ fn grow_at_once(
     let held = plan.hold(Rule::on(Ops::ALLOCATE).times(1));
     thread::scope(|scope| {
         let extend = |mark: u32| {
-            let mut be = fixture.backend();
-            scope.spawn(move || grow(fixture, &mut be, n, u64::from(mark)))
+            let mut backend = fixture.backend();
+            scope.spawn(move || grow(fixture, &mut backend, n, u64::from(mark)))
         };
         let first = extend(1);
         held.await_count(1);
@@ -65,12 +70,12 @@ fn all_are_there(fixture: &Fixture, got: &[Vec<u32>]) {
     let n = fixture.pool.nblocks(REL, Fork::Main).unwrap();
     assert_eq!(blocks, (0..n).collect());
     assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), n);
-    let mut be = fixture.backend();
-    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    let mut backend = fixture.backend();
+    fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
     for (mark, blocks) in (1..).zip(got) {
         blocks.iter().for_each(|&block| assert_eq!(version(&fixture.on_disk(block), block), mark));
     }
-    assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
+    assert_eq!(fixture.pool.evict_all(&mut backend).unwrap(), 0, "all pins were released");
 }
 
 #[test]
@@ -102,9 +107,10 @@ fn many_backends_extend_all_the_time() {
             let got: Vec<Vec<u32>> = thread::scope(|scope| {
                 let threads: Vec<_> = (1..=u64::from(THREADS))
                     .map(|mark| {
-                        let mut be = fixture.backend();
+                        let mut backend = fixture.backend();
                         scope.spawn(move || {
-                            let grow = |n: u32| grow(fixture, &mut be, n % 4 + 1, mark).unwrap();
+                            let grow =
+                                |n: u32| grow(fixture, &mut backend, n % 4 + 1, mark).unwrap();
                             (0..25).flat_map(grow).collect()
                         })
                     })
@@ -153,13 +159,13 @@ fn without_space_for_all_some_requests_succeed() {
 #[test]
 fn a_backend_that_waits_to_extend_blocks_nobody_else() {
     each_faulty(Spec { buffers: 16, ..Spec::plain() }, |fixture, plan| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 4);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 4);
         let held = plan.hold(Rule::on(Ops::ALLOCATE).times(1));
         thread::scope(|scope| {
             let (one, two) = (fixture.backend(), fixture.backend());
-            for mut be in [one, two] {
-                scope.spawn(move || grow(fixture, &mut be, 1, 1).unwrap());
+            for mut backend in [one, two] {
+                scope.spawn(move || grow(fixture, &mut backend, 1, 1).unwrap());
             }
             held.await_count(1);
             while fixture.pool.stats().extensions_joined == 0 {
@@ -167,9 +173,9 @@ fn a_backend_that_waits_to_extend_blocks_nobody_else() {
             }
             // Readers and writers of existing pages go on; the size has not changed.
             assert_eq!(fixture.pool.nblocks(REL, Fork::Main).unwrap(), 4);
-            let pin = fixture.pool.read(&mut be, tag(2), Strategy::Normal).unwrap();
+            let pin = fixture.pool.read(&mut backend, tag(2), Strategy::Normal).unwrap();
             change(&pin, |page| stamp(page, 2, 5));
-            fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+            fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
             held.release();
         });
         assert_eq!(fixture.pool.nblocks(REL, Fork::Main).unwrap(), 6);
@@ -180,23 +186,23 @@ fn a_backend_that_waits_to_extend_blocks_nobody_else() {
 #[test]
 fn zeros_are_written_by_setting() {
     each_faulty(SMALL, |fixture, plan| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         fixture.smgr.set_extend_method(ExtendMethod::WriteZeros);
-        fixture.fill(&mut be, 20);
+        fixture.fill(&mut backend, 20);
         let local = TempRelations::new(&fixture.pool, 3, 16).unwrap();
-        local.create(&mut be, REL).unwrap();
-        drop(local.pool().extend(&mut be, REL, Fork::Main, 10, Strategy::Normal).unwrap());
+        local.create(&mut backend, REL).unwrap();
+        drop(local.pool().extend(&mut backend, REL, Fork::Main, 10, Strategy::Normal).unwrap());
         let before = plan.calls(Ops::WRITE);
-        assert_eq!(fixture.smgr.extend(&mut be.io, REL, Fork::Main, 300).unwrap(), 20);
+        assert_eq!(fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 300).unwrap(), 20);
         assert_eq!(plan.calls(Ops::WRITE) - before, 38, "one for each segment");
         assert_eq!(growths(plan), 0);
         assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), 320);
-        let pin = fixture.pool.read(&mut be, tag(319), Strategy::Normal).unwrap();
+        let pin = fixture.pool.read(&mut backend, tag(319), Strategy::Normal).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros());
         drop(pin);
         // The setting is changed back.
         fixture.smgr.set_extend_method(ExtendMethod::PosixFallocate);
-        fixture.smgr.extend(&mut be.io, REL, Fork::Main, 8).unwrap();
+        fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 8).unwrap();
         assert!(growths(plan) > 0);
     });
 }
@@ -204,43 +210,43 @@ fn zeros_are_written_by_setting() {
 #[test]
 fn a_disk_full_of_zeros_leaves_sizes_as_they_were() {
     each_faulty(SMALL, |fixture, plan| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         fixture.smgr.set_extend_method(ExtendMethod::WriteZeros);
-        fixture.fill(&mut be, 6);
-        fixture.smgr.sync_pending(&mut be.io).unwrap();
+        fixture.fill(&mut backend, 6);
+        fixture.smgr.sync_pending(&mut backend.io).unwrap();
         // There is space for two blocks in the first segment, for eight in the second, and for a
         // part of one in the third.
         let third =
             plan.add(Rule::on(Ops::WRITE).path("16384.2"), Effect::FailAfter(8192, Errno::NOSPC));
-        let error = fixture.smgr.extend(&mut be.io, REL, Fork::Main, 12).unwrap_err();
+        let error = fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 12).unwrap_err();
         let text = "could not extend file \"base/5/16384.2\" at block 16: No space left on device";
         assert_eq!(error.to_string(), text);
         assert_eq!(plan.fired(third), 1);
         let pages = fixture
             .pool
-            .extend(&mut be, REL, Fork::Main, 12, Strategy::Normal)
+            .extend(&mut backend, REL, Fork::Main, 12, Strategy::Normal)
             .map(|pins| pins.len());
         assert_eq!(pages.unwrap_err().to_string(), text);
         assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 6);
         assert_eq!(std::fs::metadata(fixture.path(0)).unwrap().len(), 6 * 8192);
         assert!(!fixture.path(1).exists() && !fixture.path(2).exists());
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().counts(), (1, 1));
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().counts(), (1, 1));
         plan.mend();
-        assert_eq!(grow(fixture, &mut be, 12, 1).unwrap(), (6..18).collect::<Vec<_>>());
-        assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0);
+        assert_eq!(grow(fixture, &mut backend, 12, 1).unwrap(), (6..18).collect::<Vec<_>>());
+        assert_eq!(fixture.pool.evict_all(&mut backend).unwrap(), 0);
     });
 }
 
 #[test]
 fn allocated_space_is_freed_if_the_disk_is_full() {
     each_faulty(SMALL, |fixture, plan| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 6);
-        fixture.smgr.sync_pending(&mut be.io).unwrap();
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 6);
+        fixture.smgr.sync_pending(&mut backend.io).unwrap();
         let full = Rule::on(Ops::ALLOCATE).path("16384.2").times(1);
         plan.add(full, Effect::FailAfter(8192, Errno::NOSPC));
         let error =
-            fixture.pool.extend(&mut be, REL, Fork::Main, 12, Strategy::Normal).unwrap_err();
+            fixture.pool.extend(&mut backend, REL, Fork::Main, 12, Strategy::Normal).unwrap_err();
         assert!(
             matches!(error, StorageError::Extend { block: 16, errno: Errno::NOSPC, .. }),
             "{error}"
@@ -248,10 +254,10 @@ fn allocated_space_is_freed_if_the_disk_is_full() {
         assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 6);
         assert_eq!(std::fs::metadata(fixture.path(0)).unwrap().len(), 6 * 8192);
         assert!(!fixture.path(1).exists() && !fixture.path(2).exists());
-        let report = fixture.smgr.sync_pending(&mut be.io).unwrap();
+        let report = fixture.smgr.sync_pending(&mut backend.io).unwrap();
         assert_eq!(report.counts(), (1, 1));
         assert!(!report.longest.is_zero() && report.longest <= report.total, "{report:?}");
-        assert_eq!(grow(fixture, &mut be, 12, 1).unwrap(), (6..18).collect::<Vec<_>>());
+        assert_eq!(grow(fixture, &mut backend, 12, 1).unwrap(), (6..18).collect::<Vec<_>>());
     });
 }
 
@@ -259,12 +265,12 @@ fn allocated_space_is_freed_if_the_disk_is_full() {
 fn reserved_space_is_freed_after_a_failure() {
     use std::os::unix::fs::MetadataExt;
     each_faulty(Spec::plain(), |fixture, plan| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         fixture.smgr.create(REL, Fork::Main, false).unwrap();
-        fixture.smgr.extend(&mut be.io, REL, Fork::Main, 200).unwrap();
+        fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 200).unwrap();
         // 25 blocks are to be reserved for a request of one; there is space for 10.
         plan.add(Rule::on(Ops::RESERVE), Effect::FailAfter(10 * 8192, Errno::NOSPC));
-        fixture.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap();
+        fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 1).unwrap();
         assert_eq!(plan.calls(Ops::RESERVE), 1);
         let file = std::fs::metadata(fixture.path(0)).unwrap();
         assert_eq!(file.len(), 201 * 8192);
@@ -284,18 +290,19 @@ fn a_backends_own_io_ends_before_space_is_allocated() {
     }
     let plan = FaultPlan::new();
     let fixture = Fixture::faulty(Spec { method: MethodKind::IoUring, ..SMALL }, &plan);
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     fixture.smgr.create(REL, Fork::Main, false).unwrap();
-    fixture.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap();
+    fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 1).unwrap();
     let memory = IoMemory::new(Region::new(8192).unwrap(), 0, 8192);
     let held = plan.hold(Rule::on(Ops::READ).times(1));
-    let transfer = fixture.smgr.start_read(&mut be.io, REL, Fork::Main, 0, &memory).unwrap();
+    let transfer = fixture.smgr.start_read(&mut backend.io, REL, Fork::Main, 0, &memory).unwrap();
     held.await_count(1);
     let [read] = &fixture.aio.snapshot()[..] else { panic!("one I/O is in flight") };
     let read = WaitRef { index: read.io_id, generation: read.generation };
     let before = growths(&plan);
     thread::scope(|scope| {
-        let extended = scope.spawn(|| fixture.smgr.extend(&mut be.io, REL, Fork::Main, 1).unwrap());
+        let extended =
+            scope.spawn(|| fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 1).unwrap());
         while fixture.aio.sleepers(read) == 0 && !extended.is_finished() {
             thread::yield_now();
         }
@@ -303,25 +310,25 @@ fn a_backends_own_io_ends_before_space_is_allocated() {
         held.release();
     });
     assert_eq!(growths(&plan), before + 1);
-    fixture.smgr.finish(&mut be.io, transfer).unwrap();
+    fixture.smgr.finish(&mut backend.io, transfer).unwrap();
 }
 
 #[test]
 fn files_that_cannot_be_allocated_get_zeros() {
     for (errno, again) in [(Errno::OPNOTSUPP, 0), (Errno::INVAL, 1)] {
         each_faulty(SMALL, |fixture, plan| {
-            let mut be = fixture.backend();
+            let mut backend = fixture.backend();
             plan.add(Rule::on(Ops::ALLOCATE | Ops::RESERVE), Effect::Fail(errno));
-            fixture.fill(&mut be, 20);
+            fixture.fill(&mut backend, 20);
             let before = growths(plan);
-            fixture.smgr.extend(&mut be.io, REL, Fork::Main, 4).unwrap();
+            fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 4).unwrap();
             assert_eq!(
                 growths(plan) - before,
                 again,
                 "what can't allocate at all is not asked again"
             );
             assert_eq!(fixture.cold().0.nblocks(REL, Fork::Main).unwrap(), 24);
-            let pin = fixture.pool.read(&mut be, tag(23), Strategy::Normal).unwrap();
+            let pin = fixture.pool.read(&mut backend, tag(23), Strategy::Normal).unwrap();
             assert!(pin.lock_shared().page().is_all_zeros());
         });
     }

@@ -18,15 +18,16 @@ fn a_read_in_flight_is_joined() {
     thread::scope(|scope| {
         let _open = gate.open_at_end();
         for block in [0, 2, 2, 3] {
-            let (mut be, pool, gate) = (fixture.backend(), &pool, &gate);
+            let (mut backend, pool, gate) = (fixture.backend(), &pool, &gate);
             if block != 0 {
                 // The first thread's read is in flight.
                 gate.await_held(1);
             }
             scope.spawn(move || {
                 let n = if block == 0 { 4 } else { 1 };
-                let pins =
-                    pool.read_many(&mut be, REL, Fork::Main, block, n, Strategy::Normal).unwrap();
+                let pins = pool
+                    .read_many(&mut backend, REL, Fork::Main, block, n, Strategy::Normal)
+                    .unwrap();
                 assert_eq!(version(&pins[0].lock_shared().copy(), block), 0);
             });
         }
@@ -70,17 +71,17 @@ fn a_thread_that_joined_a_failed_read_reads_the_page_itself() {
 #[test]
 fn pages_do_not_change_while_they_are_written() {
     let (fixture, gate) = Fixture::gated(Spec::plain(), Arc::new(PosixExecutor));
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 4);
-    let pin = fixture.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 4);
+    let pin = fixture.pool.read(&mut backend, tag(1), Strategy::Normal).unwrap();
     change(&pin, |page| stamp(page, 1, 1));
     gate.shut();
     thread::scope(|scope| {
         let _open = gate.open_at_end();
         let (fixture, gate) = (&fixture, &gate);
         scope.spawn(move || {
-            let mut be = fixture.backend();
-            assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
+            let mut backend = fixture.backend();
+            assert_eq!(fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap().buffers, 1);
         });
         gate.await_held(1);
         // Readers go on.
@@ -100,7 +101,7 @@ fn pages_do_not_change_while_they_are_written() {
     });
     assert_eq!(version(&fixture.on_disk(1), 1), 1);
     assert!(pin.is_dirty());
-    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
     assert_eq!(version(&fixture.on_disk(1), 1), 2);
 }
 
@@ -108,8 +109,8 @@ fn pages_do_not_change_while_they_are_written() {
 fn a_drop_waits_for_reads_that_were_given_up() {
     let (fixture, gate) = Fixture::gated(Spec::plain(), Arc::new(PosixExecutor));
     fixture.aio.set_combine_limit(0); // Each read of the stream is held separately.
-    let mut be = fixture.backend();
-    let pool = fixture.fill_cold(&mut be, 64);
+    let mut backend = fixture.backend();
+    let pool = fixture.fill_cold(&mut backend, 64);
     gate.shut();
     let mut blocks = 0..64;
     let mut stream = full_stream(&pool, || blocks.next(), Strategy::Normal, 4, 8);
@@ -117,24 +118,24 @@ fn a_drop_waits_for_reads_that_were_given_up() {
         let _open = gate.open_at_end();
         let (pool_ref, gate_ref, fixture_ref) = (&pool, &gate, &fixture);
         let reader = scope.spawn(move || {
-            let first = stream.next(&mut be).unwrap().unwrap().tag();
-            (first, stream, be)
+            let first = stream.next(&mut backend).unwrap().unwrap().tag();
+            (first, stream, backend)
         });
         gate.await_held(4);
         gate.open();
-        let (first, mut stream, mut be) = reader.join().unwrap();
+        let (first, mut stream, mut backend) = reader.join().unwrap();
         assert_eq!(first, tag(0));
         // Leave reads of later blocks in flight.
         gate.shut();
         for _ in 1..9 {
-            stream.next(&mut be).unwrap().unwrap();
+            stream.next(&mut backend).unwrap().unwrap();
         }
         drop(stream);
         assert!(gate.held() >= 1);
         let (done, dropped) = mpsc::channel();
         scope.spawn(move || {
-            let mut be = fixture_ref.backend();
-            pool_ref.drop_relation(&mut be, REL).unwrap();
+            let mut backend = fixture_ref.backend();
+            pool_ref.drop_relation(&mut backend, REL).unwrap();
             done.send(()).unwrap();
         });
         gate_ref.await_waiters(1);
@@ -149,10 +150,10 @@ fn a_drop_waits_for_reads_that_were_given_up() {
 #[test]
 fn a_drop_writes_nothing_but_waits_for_writes() {
     let (fixture, gate) = Fixture::gated(Spec::plain(), Arc::new(PosixExecutor));
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 32);
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 32);
     for block in 0..32 {
-        let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        let pin = fixture.pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
         change(&pin, |page| stamp(page, block, 1));
     }
     let before = fixture.count(IoOp::Write);
@@ -176,15 +177,19 @@ fn a_drop_writes_nothing_but_waits_for_writes() {
     });
     assert_eq!(fixture.count(IoOp::Write) - before, 2);
     assert!(!fixture.path(0).exists());
-    assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().files, 0, "its sync requests are void");
+    assert_eq!(
+        fixture.pool.sync_pending(&mut backend).unwrap().files,
+        0,
+        "its sync requests are void"
+    );
 
-    fixture.fill(&mut be, 32);
-    let pin = fixture.pool.read(&mut be, tag(5), Strategy::Normal).unwrap();
+    fixture.fill(&mut backend, 32);
+    let pin = fixture.pool.read(&mut backend, tag(5), Strategy::Normal).unwrap();
     change(&pin, |page| stamp(page, 5, 1));
     drop(pin);
     let before = fixture.count(IoOp::Write);
-    fixture.pool.drop_relation(&mut be, REL).unwrap();
-    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    fixture.pool.drop_relation(&mut backend, REL).unwrap();
+    fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
     assert_eq!(
         fixture.count(IoOp::Write),
         before,
@@ -196,10 +201,10 @@ fn a_drop_writes_nothing_but_waits_for_writes() {
 fn a_write_that_ends_after_a_checkpoints_syncs_is_synced_by_the_next() {
     // The write is in flight while a checkpoint syncs. A later checkpoint must sync its file.
     let (fixture, gate) = Fixture::gated(Spec::plain(), Arc::new(PosixExecutor));
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 2);
-    fixture.pool.sync_pending(&mut be).unwrap();
-    let pin = fixture.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 2);
+    fixture.pool.sync_pending(&mut backend).unwrap();
+    let pin = fixture.pool.read(&mut backend, tag(1), Strategy::Normal).unwrap();
     change(&pin, |page| stamp(page, 1, 1));
     gate.shut();
     thread::scope(|scope| {
@@ -209,7 +214,7 @@ fn a_write_that_ends_after_a_checkpoints_syncs_is_synced_by_the_next() {
             fixture.pool.write_dirty(&mut fixture.backend(), WriteScope::All).unwrap()
         });
         gate.await_held(1);
-        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().files, 0);
+        assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().files, 0);
         gate.open();
     });
     assert_eq!(fixture.pool.sync_pending(&mut fixture.backend()).unwrap().files, 1);
@@ -221,10 +226,10 @@ fn a_failed_write_is_reported_although_another_thread_repeats_it() {
     // write of the page, which ends after the checkpoint. That must not hide the failure.
     let plan = FaultPlan::new();
     let fixture = Fixture::faulty(Spec::plain(), &plan);
-    let (mut be, mut other) = (fixture.backend(), fixture.backend());
+    let (mut backend, mut other) = (fixture.backend(), fixture.backend());
     fixture.smgr.create(REL, Fork::Main, false).unwrap();
     for block in 0..3 {
-        let pins = fixture.pool.extend(&mut be, REL, Fork::Main, 1, Strategy::Normal).unwrap();
+        let pins = fixture.pool.extend(&mut backend, REL, Fork::Main, 1, Strategy::Normal).unwrap();
         if block != 1 {
             change(&pins[0], |page| stamp(page, block, 1)); // Two runs.
         }
@@ -234,7 +239,7 @@ fn a_failed_write_is_reported_although_another_thread_repeats_it() {
         let pool = &fixture.pool;
         let checkpoints = plan.hold(Rule::on(Ops::WRITE).nth(1));
         let others = plan.hold(Rule::on(Ops::WRITE).skip(2));
-        let checkpoint = scope.spawn(move || pool.write_dirty(&mut be, WriteScope::All));
+        let checkpoint = scope.spawn(move || pool.write_dirty(&mut backend, WriteScope::All));
         checkpoints.await_count(1);
         scope.spawn(move || pool.write_dirty(&mut other, WriteScope::Relation(REL)).unwrap());
         others.await_count(1);

@@ -16,10 +16,10 @@ const ROUNDS: u64 = 6;
 
 /// Changes pages until it is stopped. Each page's version only rises.
 fn keep_changing(fixture: &Fixture, pool: &Arc<BufferPool>, first: u32, stop: &AtomicBool) {
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let mut block = first;
     while !stop.load(Ordering::SeqCst) {
-        change(&pin(pool, &mut be, block), |page| {
+        change(&pin(pool, &mut backend, block), |page| {
             let next = version(page, block) + 1;
             stamp(page, block, next);
         });
@@ -28,9 +28,9 @@ fn keep_changing(fixture: &Fixture, pool: &Arc<BufferPool>, first: u32, stop: &A
 }
 
 fn keep_looking(fixture: &Fixture, pool: &Arc<BufferPool>, stop: &AtomicBool) {
-    let (mut be, mut block) = (fixture.backend(), 0);
+    let (mut backend, mut block) = (fixture.backend(), 0);
     while !stop.load(Ordering::SeqCst) {
-        let pinned = pin(pool, &mut be, block);
+        let pinned = pin(pool, &mut backend, block);
         version(&pinned.lock_shared().copy(), block);
         block = (block + 5) % BLOCKS;
     }
@@ -48,7 +48,7 @@ impl Drop for StopAtEnd<'_> {
 /// Runs passes and the cleaner while threads change and read pages. The pool is smaller than the
 /// relation.
 fn write_under_load(fixture: &Fixture, passes: u64, then: impl Fn()) {
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let pool = fixture.cold().1;
     for _ in 0..ROUNDS {
         let stop = AtomicBool::new(false);
@@ -58,24 +58,24 @@ fn write_under_load(fixture: &Fixture, passes: u64, then: impl Fn()) {
                 .for_each(|n| drop(scope.spawn(move || keep_changing(fixture, pool, n * 3, stop))));
             scope.spawn(move || keep_looking(fixture, pool, stop));
             scope.spawn(move || {
-                let (mut be, mut cleaner) = (fixture.backend(), Cleaner::default());
+                let (mut backend, mut cleaner) = (fixture.backend(), Cleaner::default());
                 while !stop.load(Ordering::SeqCst) {
-                    cleaner.step(pool, &mut be, &CleanerOptions::default()).unwrap();
+                    cleaner.step(pool, &mut backend, &CleanerOptions::default()).unwrap();
                     thread::yield_now();
                 }
             });
             let _end = StopAtEnd(stop);
             for _ in 0..passes {
-                pool.write_dirty(&mut be, WriteScope::All).unwrap();
+                pool.write_dirty(&mut backend, WriteScope::All).unwrap();
             }
         });
         then();
     }
-    pool.write_dirty(&mut be, WriteScope::All).unwrap();
-    assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
+    pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+    assert_eq!(pool.evict_all(&mut backend).unwrap(), 0);
     let cold = fixture.cold().1;
     for block in 0..BLOCKS {
-        let latest = version(&pin(&cold, &mut be, block).lock_shared().copy(), block);
+        let latest = version(&pin(&cold, &mut backend, block).lock_shared().copy(), block);
         assert_eq!(version(&fixture.on_disk(block), block), latest);
     }
 }

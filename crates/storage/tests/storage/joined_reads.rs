@@ -12,14 +12,14 @@ use std::thread;
 /// Streams the blocks, and returns each page's block or the error's text.
 fn stream(
     pool: &Arc<BufferPool>,
-    be: &mut Backend,
+    backend: &mut Backend,
     blocks: &[BlockNumber],
 ) -> Vec<Result<BlockNumber, String>> {
     let mut next = blocks.iter().copied();
     let mut stream = full_stream(pool, || next.next(), Strategy::Normal, 8, 16);
     let mut seen = Vec::new();
     loop {
-        match stream.next(be) {
+        match stream.next(backend) {
             Ok(None) => return seen,
             Ok(Some(pin)) => {
                 let block = pin.tag().block;
@@ -80,11 +80,11 @@ fn a_foreign_read_that_fails_is_repeated() {
 #[test]
 fn a_block_that_comes_again_and_again_is_read_once() {
     each(Spec { buffers: 16, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 4);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 4);
         let blocks = [2, 2, 2, 0, 2, 2, 0, 0, 2];
         let wanted: Vec<_> = blocks.iter().copied().map(Ok).collect();
-        assert_eq!(stream(&pool, &mut be, &blocks), wanted);
+        assert_eq!(stream(&pool, &mut backend, &blocks), wanted);
         assert_eq!(fixture.count(IoOp::Read), 2);
     });
 }
@@ -92,10 +92,10 @@ fn a_block_that_comes_again_and_again_is_read_once() {
 #[test]
 fn bad_headers_in_one_read_are_errors_of_their_pages() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 16);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 16);
         [4, 9].iter().for_each(|&block| fixture.damage(block, 12, &[0xff, 0xff]));
-        let seen = stream(&pool, &mut be, &(0..16).collect::<Vec<_>>());
+        let seen = stream(&pool, &mut backend, &(0..16).collect::<Vec<_>>());
         let wanted = (0..16).map(|block| match block {
             4 | 9 => {
                 Err("2 invalid pages among blocks 0..15 of relation \"base/5/16384\"".to_owned())
@@ -110,12 +110,13 @@ fn bad_headers_in_one_read_are_errors_of_their_pages() {
 #[test]
 fn an_error_names_the_missing_segment_and_the_next_request_succeeds() {
     each(Spec { segment_blocks: 8, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 24);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 24);
         assert_eq!(pool.nblocks(REL, Fork::Main).unwrap(), 24);
         pool.smgr().close_files();
         std::fs::rename(fixture.path(1), fixture.dir().join("aside")).unwrap();
-        let error = pool.read_many(&mut be, REL, Fork::Main, 6, 12, Strategy::Normal).unwrap_err();
+        let error =
+            pool.read_many(&mut backend, REL, Fork::Main, 6, 12, Strategy::Normal).unwrap_err();
         let named =
             matches!(&error, StorageError::OpenSegment { block: 8, errno: Errno::NOENT, .. });
         assert!(
@@ -123,41 +124,42 @@ fn an_error_names_the_missing_segment_and_the_next_request_succeeds() {
             "{error}"
         );
         assert_eq!(error.sqlstate(), "58P01");
-        assert_eq!(stream(&pool, &mut be, &[0, 7, 16, 23]), [Ok(0), Ok(7), Ok(16), Ok(23)]);
+        assert_eq!(stream(&pool, &mut backend, &[0, 7, 16, 23]), [Ok(0), Ok(7), Ok(16), Ok(23)]);
         std::fs::rename(fixture.dir().join("aside"), fixture.path(1)).unwrap();
         let all: Vec<_> = (0..24).collect();
-        assert_eq!(stream(&pool, &mut be, &all), all.into_iter().map(Ok).collect::<Vec<_>>());
-        let _ = be.io.drain();
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "no pin was left");
+        assert_eq!(stream(&pool, &mut backend, &all), all.into_iter().map(Ok).collect::<Vec<_>>());
+        let _ = backend.io.drain();
+        assert_eq!(pool.evict_all(&mut backend).unwrap(), 0, "no pin was left");
     });
 }
 
 #[test]
 fn a_disk_that_always_fails_ends_every_request_and_leaves_no_pin() {
     each_faulty(Spec::plain(), |fixture, plan| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 12);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 12);
         plan.add(Rule::on(Ops::READ), Effect::Fail(Errno::IO));
-        let seen = stream(&pool, &mut be, &[0, 1, 5, 6]);
+        let seen = stream(&pool, &mut backend, &[0, 1, 5, 6]);
         let text = |b| {
             Err(format!("could not read block {b} in file \"base/5/16384\": Input/output error"))
         };
         assert_eq!(seen, [0, 1, 5, 6].map(text));
-        let error = pool.read_many(&mut be, REL, Fork::Main, 0, 12, Strategy::Normal).unwrap_err();
+        let error =
+            pool.read_many(&mut backend, REL, Fork::Main, 0, 12, Strategy::Normal).unwrap_err();
         assert_eq!(error.sqlstate(), "58030");
-        let _ = be.io.drain();
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
+        let _ = backend.io.drain();
+        assert_eq!(pool.evict_all(&mut backend).unwrap(), 0);
         plan.mend();
-        assert_eq!(stream(&pool, &mut be, &[0, 1, 5, 6]), [0, 1, 5, 6].map(Ok));
+        assert_eq!(stream(&pool, &mut backend, &[0, 1, 5, 6]), [0, 1, 5, 6].map(Ok));
     });
 }
 
 #[test]
 fn blocks_past_the_end_are_short_reads() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 10);
-        let seen = stream(&pool, &mut be, &[8, 9, 10, 3]);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 10);
+        let seen = stream(&pool, &mut backend, &[8, 9, 10, 3]);
         let past = "could not read block 10 in file \"base/5/16384\": read only 0 of 8192 bytes";
         assert_eq!(seen, [Ok(8), Ok(9), Err(past.to_owned()), Ok(3)]);
     });

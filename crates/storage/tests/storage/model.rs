@@ -101,7 +101,7 @@ fn tolerate<T>(world: &World<'_>, result: Result<T, StorageError>) -> Option<T> 
 /// One thread and its random numbers.
 struct Actor<'a> {
     world: &'a World<'a>,
-    be: Backend,
+    backend: Backend,
     cleaner: Cleaner,
     rng: StdRng,
 }
@@ -135,13 +135,16 @@ impl Actor<'_> {
             92..96 => {
                 let max_pages = [3, 100][self.rng.random_range(0..2)];
                 let options = CleanerOptions { max_pages, ..CleanerOptions::default() };
-                tolerate(self.world, self.cleaner.step(self.world.pool, &mut self.be, &options));
+                tolerate(
+                    self.world,
+                    self.cleaner.step(self.world.pool, &mut self.backend, &options),
+                );
             }
             96..98 => {
-                tolerate(self.world, self.world.pool.sync_pending(&mut self.be));
+                tolerate(self.world, self.world.pool.sync_pending(&mut self.backend));
             }
             _ => {
-                tolerate(self.world, self.world.pool.evict_all(&mut self.be));
+                tolerate(self.world, self.world.pool.evict_all(&mut self.backend));
             }
         }
     }
@@ -173,7 +176,7 @@ impl Actor<'_> {
 
     fn update(&mut self, relation: &Relation, blocks: u32) {
         let (tag, strategy) = (self.tag(relation, blocks), self.strategy());
-        let pinned = self.world.pool.read(&mut self.be, tag, strategy);
+        let pinned = self.world.pool.read(&mut self.backend, tag, strategy);
         if let Some(pin) = tolerate(self.world, pinned) {
             assert_eq!(pin.tag(), tag);
             Self::fill(relation, &pin);
@@ -185,7 +188,7 @@ impl Actor<'_> {
         if let Some(pin) = self.world.pool.lookup(&tag) {
             Self::see(relation, &pin);
         }
-        let pinned = self.world.pool.read(&mut self.be, tag, strategy);
+        let pinned = self.world.pool.read(&mut self.backend, tag, strategy);
         if let Some(pin) = tolerate(self.world, pinned) {
             Self::see(relation, &pin);
         }
@@ -195,8 +198,14 @@ impl Actor<'_> {
         let first = self.tag(relation, blocks).block;
         let n = self.rng.random_range(1..=2u32).min(blocks - first);
         let strategy = self.strategy();
-        let pins =
-            self.world.pool.read_many(&mut self.be, relation.rel, Fork::Main, first, n, strategy);
+        let pins = self.world.pool.read_many(
+            &mut self.backend,
+            relation.rel,
+            Fork::Main,
+            first,
+            n,
+            strategy,
+        );
         for pin in tolerate(self.world, pins).into_iter().flatten() {
             Self::see(relation, &pin);
         }
@@ -226,7 +235,7 @@ impl Actor<'_> {
         );
         let mut seen = 0;
         while seen < leave_after {
-            match stream.next(&mut self.be) {
+            match stream.next(&mut self.backend) {
                 Ok(Some(pin)) => {
                     // After errors some are missing, but the order is the same.
                     let block = pin.tag().block;
@@ -245,7 +254,7 @@ impl Actor<'_> {
             return;
         }
         let (n, strategy) = (self.rng.random_range(1..6), self.strategy());
-        let pins = self.world.pool.extend(&mut self.be, relation.rel, Fork::Main, n, strategy);
+        let pins = self.world.pool.extend(&mut self.backend, relation.rel, Fork::Main, n, strategy);
         for pin in tolerate(self.world, pins).into_iter().flatten() {
             assert!(pin.tag().block < relation.blocks(self.world.pool));
             // Some pages stay empty.
@@ -257,7 +266,10 @@ impl Actor<'_> {
 
     fn prewarm(&mut self, relation: &Relation) {
         let mode = if self.rng.random_bool(0.5) { PrewarmMode::Read } else { PrewarmMode::Buffer };
-        tolerate(self.world, self.world.pool.prewarm(&mut self.be, relation.rel, Fork::Main, mode));
+        tolerate(
+            self.world,
+            self.world.pool.prewarm(&mut self.backend, relation.rel, Fork::Main, mode),
+        );
     }
 
     /// Random options of a pass or stream.
@@ -280,9 +292,9 @@ impl Actor<'_> {
             WriteScope::Relation(relation.rel)
         };
         let result = match self.rng.random_range(0..3) {
-            0 => pool.write_dirty(&mut self.be, scope),
+            0 => pool.write_dirty(&mut self.backend, scope),
             1 => pool.write_paced(
-                &mut self.be,
+                &mut self.backend,
                 scope,
                 options,
                 &mut Hesitant(self.rng.random_range(1..9)),
@@ -298,11 +310,11 @@ impl Actor<'_> {
         for _ in 0..self.rng.random_range(1..20) {
             let tag = PageTag::new(relation.rel, Fork::Main, self.rng.random_range(0..blocks));
             if let Some(pin) = self.world.pool.lookup(&tag) {
-                tolerate(self.world, stream.push(&mut self.be, pin));
+                tolerate(self.world, stream.push(&mut self.backend, pin));
             }
         }
         if self.rng.random_bool(0.8) {
-            tolerate(self.world, stream.finish(&mut self.be));
+            tolerate(self.world, stream.finish(&mut self.backend));
         }
     }
 
@@ -313,7 +325,7 @@ impl Actor<'_> {
         // The pages are forgotten even if the files could not be truncated, so this is repeated
         // until it succeeds.
         loop {
-            let cut = self.world.pool.truncate(&mut self.be, relation.rel, Fork::Main, keep);
+            let cut = self.world.pool.truncate(&mut self.backend, relation.rel, Fork::Main, keep);
             if tolerate(self.world, cut).is_some() {
                 break;
             }
@@ -325,7 +337,7 @@ impl Actor<'_> {
     /// Drops the relation and creates another one, half of the time with the same name.
     fn replace(&mut self, at: usize) {
         let mut relation = self.world.relations[at].write().unwrap();
-        while tolerate(self.world, self.world.pool.drop_relation(&mut self.be, relation.rel))
+        while tolerate(self.world, self.world.pool.drop_relation(&mut self.backend, relation.rel))
             .is_none()
         {}
         let rel = match self.rng.random_bool(0.5) {
@@ -370,7 +382,7 @@ fn faults(plan: &FaultPlan) {
 }
 
 fn run(fixture: &Fixture, plan: &Arc<FaultPlan>, seed: u64) {
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let pool = &fixture.cold().1;
     let log = Arc::new(UnsteadyLog::default());
     pool.attach_wal(Arc::clone(&log) as Arc<dyn WalFlush>);
@@ -382,7 +394,7 @@ fn run(fixture: &Fixture, plan: &Arc<FaultPlan>, seed: u64) {
             let mut blocks = 0;
             while blocks < FIRST {
                 let pins = pool.extend(
-                    &mut be,
+                    &mut backend,
                     relation.rel,
                     Fork::Main,
                     FIRST - blocks,
@@ -404,7 +416,7 @@ fn run(fixture: &Fixture, plan: &Arc<FaultPlan>, seed: u64) {
         for thread in 0..THREADS {
             let mut actor = Actor {
                 world: &world,
-                be: world.fixture.backend(),
+                backend: world.fixture.backend(),
                 cleaner: Cleaner::default(),
                 rng: StdRng::seed_from_u64(seed ^ thread << 32),
             };
@@ -416,16 +428,16 @@ fn run(fixture: &Fixture, plan: &Arc<FaultPlan>, seed: u64) {
     let errors = world.errors.load(Ordering::SeqCst);
     eprintln!("{errors} errors met; fired: {:?}", plan.fired_by_class());
     assert!(errors > 0, "no fault had an effect");
-    check_all(&world, be);
+    check_all(&world, backend);
 }
 
 /// The disk is well again: checks that memory and files are as in the model, and that nothing is
 /// held.
-fn check_all(world: &World<'_>, mut be: Backend) {
+fn check_all(world: &World<'_>, mut backend: Backend) {
     let pool = world.pool;
-    pool.write_dirty(&mut be, WriteScope::All).unwrap();
-    pool.sync_pending(&mut be).unwrap();
-    assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
+    pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+    pool.sync_pending(&mut backend).unwrap();
+    assert_eq!(pool.evict_all(&mut backend).unwrap(), 0, "all pins were released");
     let cold = world.fixture.cold().1;
     for relation in &world.relations {
         let relation = relation.read().unwrap();
@@ -439,13 +451,16 @@ fn check_all(world: &World<'_>, mut be: Backend) {
                 Page::new(&page).lsn() <= world.log.flushed(),
                 "block {block} is ahead of the log"
             );
-            let pin =
-                cold.read(&mut be, PageTag::new(relation.rel, Fork::Main, block), Strategy::Normal);
+            let pin = cold.read(
+                &mut backend,
+                PageTag::new(relation.rel, Fork::Main, block),
+                Strategy::Normal,
+            );
             Actor::see(&relation, &pin.unwrap());
         }
     }
     // It may still have writes in flight.
-    drop(be);
+    drop(backend);
     assert!(world.fixture.aio.snapshot().is_empty(), "handles are still in use");
 }
 

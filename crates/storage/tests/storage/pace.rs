@@ -21,10 +21,10 @@ impl<F: FnMut(usize, usize)> Pace for AtEachRest<F> {
 #[test]
 fn a_pass_may_pause_between_writes_and_holds_nothing_meanwhile() {
     each(ROOMY, |fixture| {
-        let mut be = filled(fixture, 128);
+        let mut backend = filled(fixture, 128);
         let mut all = Vec::new();
         for block in (0..40).chain([50, 51, 70]) {
-            all.push(dirty(&fixture.pool, &mut be, block, 1));
+            all.push(dirty(&fixture.pool, &mut backend, block, 1));
         }
         let mut rests = Vec::new();
         let mut pace = AtEachRest(|done, total| {
@@ -35,8 +35,10 @@ fn a_pass_may_pause_between_writes_and_holds_nothing_meanwhile() {
                 assert_eq!(pinned.is_dirty(), n >= done, "page {n} after {done}");
             }
         });
-        let report =
-            fixture.pool.write_paced(&mut be, WriteScope::All, options(16, 16), &mut pace).unwrap();
+        let report = fixture
+            .pool
+            .write_paced(&mut backend, WriteScope::All, options(16, 16), &mut pace)
+            .unwrap();
         assert_eq!(rests, [16, 32, 40, 42]);
         assert_eq!((report.buffers, report.writes), (43, 5));
     });
@@ -47,9 +49,9 @@ fn a_pass_may_pause_between_writes_and_holds_nothing_meanwhile() {
 fn relations_are_dropped_during_a_pass() {
     each(ROOMY, |fixture| {
         for flush_after in [0, 64] {
-            let mut be = filled(fixture, 96);
+            let mut backend = filled(fixture, 96);
             let mut other = fixture.backend();
-            (0..96).for_each(|block| drop(dirty(&fixture.pool, &mut be, block, 1)));
+            (0..96).for_each(|block| drop(dirty(&fixture.pool, &mut backend, block, 1)));
             let mut rests = 0;
             let mut pace = AtEachRest(|_, _| {
                 rests += 1;
@@ -71,15 +73,17 @@ fn relations_are_dropped_during_a_pass() {
                 }
             });
             let options = WriteOptions { flush_after, ..options(16, 16) };
-            let report =
-                fixture.pool.write_paced(&mut be, WriteScope::All, options, &mut pace).unwrap();
+            let report = fixture
+                .pool
+                .write_paced(&mut backend, WriteScope::All, options, &mut pace)
+                .unwrap();
             assert_eq!(rests, 5);
             assert_eq!(report.buffers, 32, "only what was written before");
             assert_eq!(fixture.path(0).metadata().unwrap().len(), 2 * 8192);
             assert_eq!(version(&fixture.on_disk(0), 0), 9);
-            fixture.pool.sync_pending(&mut be).unwrap();
-            fixture.pool.drop_relation(&mut be, REL).unwrap();
-            drop((be, other));
+            fixture.pool.sync_pending(&mut backend).unwrap();
+            fixture.pool.drop_relation(&mut backend, REL).unwrap();
+            drop((backend, other));
             assert!(fixture.aio.snapshot().is_empty());
         }
     });

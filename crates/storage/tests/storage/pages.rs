@@ -19,13 +19,13 @@ const SMALL: Spec = Spec { segment_blocks: 8, ..Spec::plain() };
 #[test]
 fn round_trip_across_segments() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 20);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 20);
         for block in 0..20 {
             assert_eq!(version(&fixture.on_disk(block), block), 0);
         }
         let (_, pool) = fixture.cold();
-        let pins = pool.read_many(&mut be, REL, Fork::Main, 3, 15, Strategy::Normal).unwrap();
+        let pins = pool.read_many(&mut backend, REL, Fork::Main, 3, 15, Strategy::Normal).unwrap();
         for (pin, block) in pins.iter().zip(3..) {
             assert_eq!(pin.tag(), tag(block));
             assert_eq!(version(&pin.lock_shared().copy(), block), 0);
@@ -36,7 +36,7 @@ fn round_trip_across_segments() {
             change(pin, |page| stamp(page, block, 7));
         }
         drop(pins);
-        let report = pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        let report = pool.write_dirty(&mut backend, WriteScope::All).unwrap();
         assert_eq!((report.buffers, report.writes), (15, 3));
         for block in 0..20 {
             assert_eq!(
@@ -44,23 +44,23 @@ fn round_trip_across_segments() {
                 if (3..18).contains(&block) { 7 } else { 0 }
             );
         }
-        assert_eq!(pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 0);
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
+        assert_eq!(pool.write_dirty(&mut backend, WriteScope::All).unwrap().buffers, 0);
+        assert_eq!(pool.evict_all(&mut backend).unwrap(), 0);
     });
 }
 
 #[test]
 fn neighbours_are_written_together() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 70);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 70);
         let before = fixture.count(IoOp::Write);
         // 0..64 without 40; then 66 alone.
         for block in (0..64).filter(|b| *b != 40).chain([66]).rev() {
-            let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+            let pin = fixture.pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
             change(&pin, |page| stamp(page, block, 1));
         }
-        let report = fixture.pool.write_dirty(&mut be, WriteScope::Relation(REL)).unwrap();
+        let report = fixture.pool.write_dirty(&mut backend, WriteScope::Relation(REL)).unwrap();
         // 0..16, 16..32, 32..40, 41..57, 57..64, 66
         assert_eq!((report.buffers, report.writes), (64, 6));
         assert_eq!(fixture.count(IoOp::Write) - before, 6);
@@ -72,32 +72,35 @@ fn neighbours_are_written_together() {
 #[test]
 fn pages_outside_a_scope_stay_dirty() {
     let fixture = Fixture::new(SMALL);
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let other = RelFileLocator::in_default(6, 5000);
     for rel in [REL, other] {
         fixture.smgr.create(rel, Fork::Main, true).unwrap();
-        let pins = fixture.pool.extend(&mut be, rel, Fork::Main, 2, Strategy::Normal).unwrap();
+        let pins = fixture.pool.extend(&mut backend, rel, Fork::Main, 2, Strategy::Normal).unwrap();
         pins.iter().for_each(|pin| change(pin, |page| stamp(page, 0, 0)));
     }
-    assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::Database(6)).unwrap().buffers, 2);
-    assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::Relation(REL)).unwrap().buffers, 2);
-    assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 0);
+    assert_eq!(fixture.pool.write_dirty(&mut backend, WriteScope::Database(6)).unwrap().buffers, 2);
+    assert_eq!(
+        fixture.pool.write_dirty(&mut backend, WriteScope::Relation(REL)).unwrap().buffers,
+        2
+    );
+    assert_eq!(fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap().buffers, 0);
 }
 
 #[test]
 fn a_tiny_pool_evicts_pages_without_losing_changes() {
     each(Spec { buffers: 16, ..SMALL }, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 100);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 100);
         for round in 1..4 {
             for block in (0..100).rev() {
-                let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+                let pin = fixture.pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
                 assert_eq!(version(&pin.lock_shared().copy(), block), round - 1);
                 change(&pin, |page| stamp(page, block, round));
             }
         }
         assert!(fixture.count(IoOp::Evict) >= 280);
-        fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
         (0..100).for_each(|block| assert_eq!(version(&fixture.on_disk(block), block), 3));
     });
 }
@@ -105,12 +108,12 @@ fn a_tiny_pool_evicts_pages_without_losing_changes() {
 #[test]
 fn dirty_victims_are_written_with_their_neighbours() {
     let fixture = Fixture::new(Spec { buffers: 64, ..Spec::plain() });
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 256);
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 256);
     let pool = fixture.cold().1;
     let before = fixture.count(IoOp::Write);
     for block in 0..256 {
-        let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        let pin = pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
         change(&pin, |page| stamp(page, block, 1));
     }
     let writes = fixture.count(IoOp::Write) - before;
@@ -120,10 +123,10 @@ fn dirty_victims_are_written_with_their_neighbours() {
 #[test]
 fn rings_reuse_their_buffers() {
     each(Spec { buffers: 512, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 400);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 400);
         for block in 0..400 {
-            let pin = pool.read(&mut be, tag(block), Strategy::BulkRead).unwrap();
+            let pin = pool.read(&mut backend, tag(block), Strategy::BulkRead).unwrap();
             assert_eq!(version(&pin.lock_shared().copy(), block), 0);
         }
         assert_eq!(fixture.count_in(IoContext::BulkRead, IoOp::Reuse), 400 - 32);
@@ -133,7 +136,8 @@ fn rings_reuse_their_buffers() {
         let before = fixture.count(IoOp::Write);
         let (mut made, mut block) = (0, 400);
         while made < 400 {
-            for pin in pool.extend(&mut be, REL, Fork::Main, 16, Strategy::BulkWrite).unwrap() {
+            for pin in pool.extend(&mut backend, REL, Fork::Main, 16, Strategy::BulkWrite).unwrap()
+            {
                 change(&pin, |page| stamp(page, block, 5));
                 (made, block) = (made + 1, block + 1);
             }
@@ -144,7 +148,7 @@ fn rings_reuse_their_buffers() {
             (400 - ring) / 16 - 1 <= writes as usize && writes as usize <= 400 / 8,
             "{writes} writes"
         );
-        pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        pool.write_dirty(&mut backend, WriteScope::All).unwrap();
         (400..block).for_each(|b| assert_eq!(version(&fixture.on_disk(b), b), 5));
     });
 }
@@ -152,12 +156,12 @@ fn rings_reuse_their_buffers() {
 #[test]
 fn the_cleaner_works_ahead_of_the_clock() {
     let fixture = Fixture::new(Spec { buffers: 64, ..Spec::plain() });
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 200);
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 200);
     let pool = fixture.cold().1;
     // The first page stays clean, so that the clock's first round ends with it.
     for block in 0..64 {
-        let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        let pin = pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
         if block > 0 {
             change(&pin, |page| stamp(page, block, 1));
         }
@@ -165,15 +169,15 @@ fn the_cleaner_works_ahead_of_the_clock() {
     let mut cleaner = Cleaner::default();
     let options = CleanerOptions { max_pages: 40, ..CleanerOptions::default() };
     // All have a usage count, so the clock must pass once before the cleaner may touch them.
-    assert_eq!(cleaner.step(&pool, &mut be, &options).unwrap().cleaned, 0);
-    drop(pool.read(&mut be, tag(100), Strategy::Normal).unwrap());
+    assert_eq!(cleaner.step(&pool, &mut backend, &options).unwrap().cleaned, 0);
+    drop(pool.read(&mut backend, tag(100), Strategy::Normal).unwrap());
     // It keeps a quarter of a small pool clean, and another quarter when those are taken.
     let mut next = 101;
     for _ in 0..3 {
-        let report = cleaner.step(&pool, &mut be, &options).unwrap();
+        let report = cleaner.step(&pool, &mut backend, &options).unwrap();
         assert_eq!((report.cleaned, report.limited, report.idle), (16, false, false));
         (next..next + 16)
-            .for_each(|block| drop(pool.read(&mut be, tag(block), Strategy::Normal).unwrap()));
+            .for_each(|block| drop(pool.read(&mut backend, tag(block), Strategy::Normal).unwrap()));
         next += 16;
     }
     let stats = pool.stats();
@@ -184,12 +188,12 @@ fn the_cleaner_works_ahead_of_the_clock() {
 #[test]
 fn dirty_victims_are_written_without_waiting() {
     each(Spec { buffers: 256, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 600);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 600);
         let pool = fixture.cold().1;
         // Every second page is changed.
         for block in 0..600 {
-            let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+            let pin = pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
             if block % 2 == 0 {
                 change(&pin, |page| stamp(page, block, 1));
             }
@@ -197,34 +201,34 @@ fn dirty_victims_are_written_without_waiting() {
         let stats = pool.stats();
         assert!(stats.victims_dirty > 0, "{stats:?}");
         assert_eq!(stats.victims_waited, 0, "{stats:?}");
-        pool.write_dirty(&mut be, WriteScope::All).unwrap();
+        pool.write_dirty(&mut backend, WriteScope::All).unwrap();
         for block in 0..600 {
             assert_eq!(version(&fixture.on_disk(block), block), u64::from(block % 2 == 0));
         }
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
+        assert_eq!(pool.evict_all(&mut backend).unwrap(), 0);
     });
 }
 
 #[test]
 fn the_cleaner_is_woken_when_buffers_are_needed() {
     let fixture = Fixture::new(Spec { buffers: 64, ..Spec::plain() });
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 400);
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 400);
     let pool = fixture.cold().1;
     let options = CleanerOptions { delay: Duration::from_secs(600), ..CleanerOptions::default() };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let cleaner = scope.spawn(|| {
-            let (mut be, mut cleaner) = (fixture.backend(), Cleaner::default());
+            let (mut backend, mut cleaner) = (fixture.backend(), Cleaner::default());
             while !done.load(Ordering::SeqCst) {
-                let report = cleaner.step(&pool, &mut be, &options).unwrap();
+                let report = cleaner.step(&pool, &mut backend, &options).unwrap();
                 cleaner.rest(&pool, &options, report);
             }
         });
         // With a delay of ten minutes, it cleans only because it is woken.
         let mut block = 0;
         while pool.stats().cleaned < 200 {
-            let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+            let pin = pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
             change(&pin, |page| stamp(page, block, 1));
             block = (block + 1) % 400;
         }
@@ -239,9 +243,10 @@ fn the_cleaner_is_woken_when_buffers_are_needed() {
 #[test]
 fn new_pages_are_zero_valid_and_counted() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         fixture.smgr.create(REL, Fork::Main, false).unwrap();
-        let pins = fixture.pool.extend(&mut be, REL, Fork::Main, 10, Strategy::Normal).unwrap();
+        let pins =
+            fixture.pool.extend(&mut backend, REL, Fork::Main, 10, Strategy::Normal).unwrap();
         assert_eq!(
             pins.iter().map(|p| p.tag().block).collect::<Vec<_>>(),
             (0..10).collect::<Vec<_>>()
@@ -254,7 +259,7 @@ fn new_pages_are_zero_valid_and_counted() {
         );
         drop(pins);
         // Never written, they read as zeros.
-        let pin = fixture.cold().1.read(&mut be, tag(9), Strategy::Normal).unwrap();
+        let pin = fixture.cold().1.read(&mut backend, tag(9), Strategy::Normal).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros());
     });
 }
@@ -262,22 +267,28 @@ fn new_pages_are_zero_valid_and_counted() {
 #[test]
 fn recovery_extends_files_for_its_pages() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
-        let pin = fixture.pool.zero_page(&mut be, tag(10)).unwrap();
+        let mut backend = fixture.backend();
+        let pin = fixture.pool.zero_page(&mut backend, tag(10)).unwrap();
         assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 11);
         change(&pin, |page| stamp(page, 10, 4));
         drop(pin);
-        let pin = fixture.pool.read_for_redo(&mut be, tag(20)).unwrap();
+        let pin = fixture.pool.read_for_redo(&mut backend, tag(20)).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros());
         assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 21);
-        let pin = fixture.pool.read_for_redo(&mut be, tag(10)).unwrap();
+        let pin = fixture.pool.read_for_redo(&mut backend, tag(10)).unwrap();
         assert_eq!(version(&pin.lock_shared().copy(), 10), 4);
         // A page that recovery makes from nothing loses its contents, in memory or not.
-        let pin = fixture.pool.zero_page(&mut be, tag(10)).unwrap();
+        let pin = fixture.pool.zero_page(&mut backend, tag(10)).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros());
         let reads = fixture.count(IoOp::Read);
         assert!(
-            fixture.pool.zero_page(&mut be, tag(3)).unwrap().lock_shared().page().is_all_zeros()
+            fixture
+                .pool
+                .zero_page(&mut backend, tag(3))
+                .unwrap()
+                .lock_shared()
+                .page()
+                .is_all_zeros()
         );
         assert_eq!(fixture.count(IoOp::Read), reads, "not read first");
     });
@@ -294,7 +305,7 @@ struct Log {
 impl WalFlush for Log {
     fn flush(
         &self,
-        _io: &mut aio::Backend,
+        _io: &mut aio::IoBackend,
         upto: Lsn,
     ) -> Result<(), Arc<dyn std::error::Error + Send + Sync>> {
         self.calls.lock().push(upto.0);
@@ -337,15 +348,15 @@ fn the_log_is_durable_ahead_of_pages() {
         }
     });
     let fixture = Fixture::with_executor(Spec { buffers: 16, ..Spec::plain() }, Arc::new(executor));
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 40);
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 40);
     fixture.pool.attach_wal(Arc::clone(&log) as Arc<dyn WalFlush>);
     for block in 0..40 {
-        let pin = fixture.pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+        let pin = fixture.pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
         change(&pin, |page| set_lsn(page, 1000 + u64::from(block)));
     }
     assert!(!log.calls.lock().is_empty(), "victims were written");
-    fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap();
+    fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
     assert!(!log.overtaken.load(Ordering::SeqCst), "a page was written before its log");
     let calls = log.calls.lock();
     assert_eq!(calls.last(), Some(&1039));
@@ -356,17 +367,20 @@ fn the_log_is_durable_ahead_of_pages() {
 #[test]
 fn prewarming() {
     each(Spec { buffers: 512, segment_blocks: 64, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 200);
-        assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Prefetch).unwrap(), 200);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 200);
+        assert_eq!(
+            pool.prewarm(&mut backend, REL, Fork::Main, PrewarmMode::Prefetch).unwrap(),
+            200
+        );
         assert_eq!(fixture.count(IoOp::Read), 0, "the kernel reads, if anyone");
-        assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Read).unwrap(), 200);
+        assert_eq!(pool.prewarm(&mut backend, REL, Fork::Main, PrewarmMode::Read).unwrap(), 200);
         assert_eq!(fixture.count(IoOp::Read), 13, "64 blocks in 4 reads each, and 8 in one more");
         assert!(pool.lookup(&tag(0)).is_none());
-        assert_eq!(pool.prewarm(&mut be, REL, Fork::Main, PrewarmMode::Buffer).unwrap(), 200);
+        assert_eq!(pool.prewarm(&mut backend, REL, Fork::Main, PrewarmMode::Buffer).unwrap(), 200);
         assert!((0..200).all(|block| pool.lookup(&tag(block)).is_some()));
         assert_eq!(fixture.count(IoOp::Read), 26, "as many into the pool");
-        pool.sync_pending(&mut be).unwrap();
+        pool.sync_pending(&mut backend).unwrap();
         let (cached, all) = kernel_cached_pages(&fixture.aio, &fixture.path(0)).unwrap();
         assert_eq!(all, 64 * 2);
         if fixture.spec.direct {
@@ -380,9 +394,9 @@ fn prewarming() {
 #[test]
 fn recovery_refuses_an_invalid_block_number() {
     let fixture = Fixture::new(Spec::plain());
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     for block in [u32::MAX, u32::MAX - 1] {
-        let error = fixture.pool.zero_page(&mut be, tag(block)).unwrap_err();
+        let error = fixture.pool.zero_page(&mut backend, tag(block)).unwrap_err();
         assert!(matches!(error, StorageError::TooManyBlocks { .. }), "{error}");
         assert_eq!(fixture.pool.nblocks(REL, Fork::Main).unwrap(), 0);
     }
@@ -392,7 +406,7 @@ fn recovery_refuses_an_invalid_block_number() {
 struct Stuck(fn() -> WalFailure);
 
 impl WalFlush for Stuck {
-    fn flush(&self, _io: &mut aio::Backend, _upto: Lsn) -> Result<(), WalFailure> {
+    fn flush(&self, _io: &mut aio::IoBackend, _upto: Lsn) -> Result<(), WalFailure> {
         Err((self.0)())
     }
     fn flushed(&self) -> Lsn {
@@ -407,12 +421,12 @@ fn the_logs_error_decides_whether_it_is_fatal() {
     let unknown: fn() -> WalFailure = || Arc::new(std::io::Error::other("lost"));
     for (failure, fatal) in [(beyond, false), (unknown, true)] {
         let fixture = Fixture::new(Spec::plain());
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 2);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 2);
         fixture.pool.attach_wal(Arc::new(Stuck(failure)));
-        let pin = fixture.pool.read(&mut be, tag(1), Strategy::Normal).unwrap();
+        let pin = fixture.pool.read(&mut backend, tag(1), Strategy::Normal).unwrap();
         change(&pin, |page| set_lsn(page, 1 << 40));
-        let error = fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap_err();
+        let error = fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap_err();
         assert_eq!(error.is_fatal(), fatal, "{error}");
         assert!(pin.is_dirty() && pin.try_lock_exclusive().is_some());
     }

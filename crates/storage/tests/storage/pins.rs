@@ -12,35 +12,35 @@ const OTHER: RelFileLocator = RelFileLocator::in_default(5, 16_385);
 const STRATEGIES: [Strategy; 4] =
     [Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite, Strategy::Vacuum];
 
-fn read(pool: &Arc<BufferPool>, be: &mut Backend, block: u32) -> Pinned {
-    pool.read(be, tag(block), Strategy::Normal).unwrap()
+fn read(pool: &Arc<BufferPool>, backend: &mut Backend, block: u32) -> Pinned {
+    pool.read(backend, tag(block), Strategy::Normal).unwrap()
 }
 
 /// Takes 32 pins at once in every way there is, and more while it has them.
-fn greedy(pool: &Arc<BufferPool>, be: &mut Backend, seed: u32) {
+fn greedy(pool: &Arc<BufferPool>, backend: &mut Backend, seed: u32) {
     for round in 0..6 {
         let strategy = STRATEGIES[((seed + round) % 4) as usize];
         let first = (seed * 7 + round * 13) % (PAGES - 32);
-        let pins = pool.read_many(be, REL, Fork::Main, first, 32, strategy).unwrap();
+        let pins = pool.read_many(backend, REL, Fork::Main, first, 32, strategy).unwrap();
         assert!(!pins.is_empty());
         for (pin, block) in pins.iter().zip(first..) {
             assert_eq!(pin.tag(), tag(block));
             version(&pin.lock_shared().copy(), block);
         }
-        drop(read(pool, be, (first + 40) % PAGES));
+        drop(read(pool, backend, (first + 40) % PAGES));
         drop(pins);
         let mut blocks = first..first + 32;
         let next = || blocks.next();
         let mut stream = full_stream(pool, next, strategy, 32, 32);
-        while let Some(pin) = stream.next(be).unwrap() {
-            let second = read(pool, be, (pin.tag().block + 11) % PAGES);
-            let third = read(pool, be, (pin.tag().block + 23) % PAGES);
+        while let Some(pin) = stream.next(backend).unwrap() {
+            let second = read(pool, backend, (pin.tag().block + 11) % PAGES);
+            let third = read(pool, backend, (pin.tag().block + 23) % PAGES);
             change(&second, |page| stamp(page, second.tag().block, 1));
             drop(third);
         }
-        let made = pool.extend(be, OTHER, Fork::Main, 32, strategy).unwrap();
+        let made = pool.extend(backend, OTHER, Fork::Main, 32, strategy).unwrap();
         assert!(!made.is_empty());
-        let beside = read(pool, be, first);
+        let beside = read(pool, backend, first);
         made.iter().for_each(|pin| change(pin, |page| stamp(page, pin.tag().block, 1)));
         drop(beside);
     }
@@ -48,17 +48,17 @@ fn greedy(pool: &Arc<BufferPool>, be: &mut Backend, seed: u32) {
 
 fn many_greedy(buffers: usize) {
     each(Spec { buffers, segment_blocks: 32, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = &fixture.fill_cold(&mut be, PAGES);
+        let mut backend = fixture.backend();
+        let pool = &fixture.fill_cold(&mut backend, PAGES);
         pool.smgr().create(OTHER, Fork::Main, false).unwrap();
         thread::scope(|scope| {
             for seed in 0..10 {
-                let mut be = fixture.backend();
-                scope.spawn(move || greedy(pool, &mut be, seed));
+                let mut backend = fixture.backend();
+                scope.spawn(move || greedy(pool, &mut backend, seed));
             }
         });
-        pool.write_dirty(&mut be, WriteScope::All).unwrap();
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0, "all pins were released");
+        pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+        assert_eq!(pool.evict_all(&mut backend).unwrap(), 0, "all pins were released");
     });
 }
 
@@ -75,28 +75,28 @@ fn thirty_two_pins_at_once_in_a_pool_of_thirty_two() {
 #[test]
 fn a_backend_that_pins_all_buffers_gets_an_error_at_once() {
     each(Spec { buffers: 16, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 20);
-        let mut pins: Vec<Pinned> = (0..16).map(|block| read(&pool, &mut be, block)).collect();
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 20);
+        let mut pins: Vec<Pinned> = (0..16).map(|block| read(&pool, &mut backend, block)).collect();
         for _ in 0..3 {
-            let error = pool.read(&mut be, tag(16), Strategy::Normal).unwrap_err();
+            let error = pool.read(&mut backend, tag(16), Strategy::Normal).unwrap_err();
             assert!(matches!(error, StorageError::NoUnpinnedBuffers), "{error}");
             assert_eq!(error.sqlstate(), "53000");
         }
-        drop(read(&pool, &mut be, 3));
+        drop(read(&pool, &mut backend, 3));
         pins.pop();
-        assert_eq!(version(&read(&pool, &mut be, 16).lock_shared().copy(), 16), 0);
+        assert_eq!(version(&read(&pool, &mut backend, 16).lock_shared().copy(), 16), 0);
         drop(pins);
-        assert_eq!(pool.evict_all(&mut be).unwrap(), 0);
+        assert_eq!(pool.evict_all(&mut backend).unwrap(), 0);
     });
 }
 
 #[test]
 fn a_backend_that_waits_for_a_buffer_is_woken_by_a_released_pin() {
     each(Spec { buffers: 128, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = &fixture.fill_cold(&mut be, 140);
-        let mut pins: Vec<Pinned> = (0..128).map(|block| read(pool, &mut be, block)).collect();
+        let mut backend = fixture.backend();
+        let pool = &fixture.fill_cold(&mut backend, 140);
+        let mut pins: Vec<Pinned> = (0..128).map(|block| read(pool, &mut backend, block)).collect();
         thread::scope(|scope| {
             let mut other = fixture.backend();
             let waiting = scope.spawn(move || {
@@ -115,13 +115,13 @@ fn a_backend_that_waits_for_a_buffer_is_woken_by_a_released_pin() {
 #[test]
 fn pins_outlive_the_pool() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 20);
-        let pin = read(&pool, &mut be, 7);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 20);
+        let pin = read(&pool, &mut backend, 7);
         let cached = pool.lookup(&tag(7)).unwrap();
         // The pool's core has a weak reference.
         let before = Arc::weak_count(&fixture.aio);
-        drop((pool, be));
+        drop((pool, backend));
         assert_eq!(version(&cached.lock_shared().copy(), 7), 0);
         drop(cached);
         assert_eq!(version(&pin.lock_exclusive(), 7), 0);
@@ -140,9 +140,9 @@ fn pins_outlive_the_pool() {
 #[test]
 fn the_cleanup_lock_waits_for_pins_and_only_one_may_wait() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = &fixture.fill_cold(&mut be, 20);
-        let mine = read(pool, &mut be, 5);
+        let mut backend = fixture.backend();
+        let pool = &fixture.fill_cold(&mut backend, 20);
+        let mine = read(pool, &mut backend, 5);
         let others = mine.clone();
         assert!(mine.try_lock_cleanup().is_none());
         thread::scope(|scope| {
@@ -171,7 +171,7 @@ fn the_cleanup_lock_waits_for_pins_and_only_one_may_wait() {
             drop(others);
             waiting.join().unwrap();
         });
-        let pin = read(pool, &mut be, 5);
+        let pin = read(pool, &mut backend, 5);
         assert_eq!(version(&pin.lock_shared().copy(), 5), 9);
         assert_eq!(version(&pin.try_lock_cleanup().unwrap(), 5), 9);
         assert_eq!(version(&pin.lock_cleanup().unwrap(), 5), 9);
@@ -181,9 +181,9 @@ fn the_cleanup_lock_waits_for_pins_and_only_one_may_wait() {
 #[test]
 fn a_page_locked_share_exclusively_is_read_but_neither_changed_nor_written() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 20);
-        let pin = read(&pool, &mut be, 5);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 20);
+        let pin = read(&pool, &mut backend, 5);
         change(&pin, |page| stamp(page, 5, 1));
         let held = pin.try_lock_share_exclusive().unwrap();
         assert_eq!(version(&held, 5), 1);
@@ -211,9 +211,9 @@ fn a_page_locked_share_exclusively_is_read_but_neither_changed_nor_written() {
 #[test]
 fn steady_readers_do_not_keep_a_writer_out() {
     let fixture = Fixture::new(Spec::plain());
-    let mut be = fixture.backend();
-    let pool = fixture.fill_cold(&mut be, 20);
-    let pin = &read(&pool, &mut be, 5);
+    let mut backend = fixture.backend();
+    let pool = fixture.fill_cold(&mut backend, 20);
+    let pin = &read(&pool, &mut backend, 5);
     let (turns, written) = (&[AtomicU32::new(0), AtomicU32::new(0)], &AtomicBool::new(false));
     thread::scope(|scope| {
         for me in 0..2 {
@@ -247,9 +247,9 @@ fn steady_readers_do_not_keep_a_writer_out() {
 #[test]
 fn a_waiting_writer_comes_before_later_readers() {
     let fixture = Fixture::new(Spec::plain());
-    let mut be = fixture.backend();
-    let pool = fixture.fill_cold(&mut be, 20);
-    let pin = &read(&pool, &mut be, 5);
+    let mut backend = fixture.backend();
+    let pool = fixture.fill_cold(&mut backend, 20);
+    let pin = &read(&pool, &mut backend, 5);
     thread::scope(|scope| {
         let before = pin.lock_shared();
         scope.spawn(move || {

@@ -8,28 +8,34 @@ use forebay_storage::{Pinned, Prefetched, Strategy};
 #[test]
 fn prefetched_pages_are_in_memory_when_they_are_read() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 40);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 40);
         let before = fixture.count(IoOp::Read);
         let mut reads = Vec::new();
-        be.io.begin_batch();
+        backend.io.begin_batch();
         for block in [3, 4, 5, 20, 39] {
-            match pool.prefetch(&mut be, tag(block), Strategy::Normal).unwrap() {
+            match pool.prefetch(&mut backend, tag(block), Strategy::Normal).unwrap() {
                 Prefetched::Started(read) => reads.push(read),
                 other => panic!("block {block}: {other:?}"),
             }
         }
         // A second request starts no read.
-        assert_eq!(pool.prefetch(&mut be, tag(4), Strategy::Normal).unwrap(), Prefetched::Cached);
-        be.io.end_batch();
-        reads.into_iter().for_each(|read| drop(be.io.wait(read)));
+        assert_eq!(
+            pool.prefetch(&mut backend, tag(4), Strategy::Normal).unwrap(),
+            Prefetched::Cached
+        );
+        backend.io.end_batch();
+        reads.into_iter().for_each(|read| drop(backend.io.wait(read)));
         assert_eq!(fixture.count(IoOp::Read) - before, 5);
         for block in [3, 4, 5, 20, 39] {
-            let pin = pool.read(&mut be, tag(block), Strategy::Normal).unwrap();
+            let pin = pool.read(&mut backend, tag(block), Strategy::Normal).unwrap();
             check(&pin, block, 0);
         }
         assert_eq!(fixture.count(IoOp::Read) - before, 5, "they were in memory");
-        assert_eq!(pool.prefetch(&mut be, tag(20), Strategy::Normal).unwrap(), Prefetched::Cached);
+        assert_eq!(
+            pool.prefetch(&mut backend, tag(20), Strategy::Normal).unwrap(),
+            Prefetched::Cached
+        );
     });
 }
 
@@ -37,24 +43,26 @@ fn prefetched_pages_are_in_memory_when_they_are_read() {
 #[test]
 fn a_failed_prefetch_is_repeated_by_the_reader() {
     each_faulty(Spec::plain(), |fixture, plan| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 8);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 8);
         let fault = plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
-        let Prefetched::Started(read) = pool.prefetch(&mut be, tag(2), Strategy::Normal).unwrap()
+        let Prefetched::Started(read) =
+            pool.prefetch(&mut backend, tag(2), Strategy::Normal).unwrap()
         else {
             panic!("not in memory");
         };
-        be.io.wait(read);
+        backend.io.wait(read);
         assert_eq!(plan.fired(fault), 1);
-        let pin = pool.read(&mut be, tag(2), Strategy::Normal).unwrap();
+        let pin = pool.read(&mut backend, tag(2), Strategy::Normal).unwrap();
         check(&pin, 2, 0);
         drop(pin);
         plan.add(Rule::on(Ops::READ), Effect::Fail(Errno::IO));
-        if let Prefetched::Started(read) = pool.prefetch(&mut be, tag(5), Strategy::Normal).unwrap()
+        if let Prefetched::Started(read) =
+            pool.prefetch(&mut backend, tag(5), Strategy::Normal).unwrap()
         {
-            be.io.wait(read);
+            backend.io.wait(read);
         }
-        assert!(pool.read(&mut be, tag(5), Strategy::Normal).is_err());
+        assert!(pool.read(&mut backend, tag(5), Strategy::Normal).is_err());
     });
 }
 
@@ -62,14 +70,14 @@ fn a_failed_prefetch_is_repeated_by_the_reader() {
 #[test]
 fn prefetching_copes_with_a_full_pool() {
     each(Spec { buffers: 16, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 100);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 100);
         let held: Vec<_> =
-            (0..3).map(|n| pool.read(&mut be, tag(n), Strategy::Normal).unwrap()).collect();
+            (0..3).map(|n| pool.read(&mut backend, tag(n), Strategy::Normal).unwrap()).collect();
         let mut started = 0;
         for block in 3..100 {
             if let Prefetched::Started(_) =
-                pool.prefetch(&mut be, tag(block), Strategy::Normal).unwrap()
+                pool.prefetch(&mut backend, tag(block), Strategy::Normal).unwrap()
             {
                 started += 1;
             }
@@ -80,7 +88,7 @@ fn prefetching_copes_with_a_full_pool() {
         }
         drop(held);
         for block in 0..100 {
-            check(&pool.read(&mut be, tag(block), Strategy::Normal).unwrap(), block, 0);
+            check(&pool.read(&mut backend, tag(block), Strategy::Normal).unwrap(), block, 0);
         }
     });
 }

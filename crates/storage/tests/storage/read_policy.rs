@@ -32,10 +32,10 @@ fn is_zero(pool: &Arc<BufferPool>, block: u32) -> bool {
 /// Reads the first five blocks at once, and returns each warning's message, detail and hint.
 fn read_five(
     pool: &Arc<BufferPool>,
-    be: &mut Backend,
+    backend: &mut Backend,
 ) -> Vec<(String, Option<String>, Option<String>)> {
-    pool.read_many(be, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap();
-    be.take_read_warnings().iter().map(|w| (w.to_string(), w.detail(), w.hint())).collect()
+    pool.read_many(backend, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap();
+    backend.take_read_warnings().iter().map(|w| (w.to_string(), w.detail(), w.hint())).collect()
 }
 
 fn told(
@@ -49,26 +49,26 @@ fn told(
 #[test]
 fn damaged_pages_are_zeroed_if_asked_for() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 8);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 8);
         spoil_checksum(fixture, 3);
         assert!(matches!(
-            pool.read(&mut be, tag(3), Strategy::Normal),
+            pool.read(&mut backend, tag(3), Strategy::Normal),
             Err(StorageError::InvalidPage { .. })
         ));
-        assert_eq!(be.take_read_warnings(), []);
-        be.policy = ZERO;
+        assert_eq!(backend.take_read_warnings(), []);
+        backend.policy = ZERO;
         let one = "invalid page in block 3 of relation \"base/5/16384\"; zeroing out page";
-        assert_eq!(read_five(&pool, &mut be), [told(one, None, None)]);
+        assert_eq!(read_five(&pool, &mut backend), [told(one, None, None)]);
         assert!(is_zero(&pool, 3) && !is_zero(&pool, 2));
-        assert_eq!(read_five(&pool, &mut be), [], "it is reported once");
+        assert_eq!(read_five(&pool, &mut backend), [], "it is reported once");
 
         spoil_header(fixture, 1);
-        pool.evict_all(&mut be).unwrap();
+        pool.evict_all(&mut backend).unwrap();
         let two = "zeroing out 2 invalid pages among blocks 0..4 of relation \"base/5/16384\"";
         let detail = Some("Block 1 held the first zeroed page.");
         let hint = Some("See server log for the other 1 zeroed block(s).");
-        assert_eq!(read_five(&pool, &mut be), [told(two, detail, hint)]);
+        assert_eq!(read_five(&pool, &mut backend), [told(two, detail, hint)]);
         assert!(is_zero(&pool, 1) && is_zero(&pool, 3));
         assert!(!pool.lookup(&tag(1)).unwrap().is_dirty());
     });
@@ -77,27 +77,28 @@ fn damaged_pages_are_zeroed_if_asked_for() {
 #[test]
 fn wrong_checksums_are_ignored_if_asked_for_but_impossible_headers_are_not() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 8);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 8);
         spoil_checksum(fixture, 2);
-        be.policy = IGNORE;
+        backend.policy = IGNORE;
         let one = "ignoring checksum failure in block 2 of relation \"base/5/16384\"";
-        assert_eq!(read_five(&pool, &mut be), [told(one, None, None)]);
+        assert_eq!(read_five(&pool, &mut backend), [told(one, None, None)]);
         let page = pool.lookup(&tag(2)).unwrap().lock_shared().copy();
         assert_eq!((version(&page, 2), &page[5000..5003]), (0, &b"rot"[..]));
 
         spoil_checksum(fixture, 4);
-        pool.evict_all(&mut be).unwrap();
+        pool.evict_all(&mut backend).unwrap();
         let two = "ignoring 2 checksum failures among blocks 0..4 of relation \"base/5/16384\"";
         let detail = Some("Block 2 held the first ignored page.");
         let hint = Some("See server log for the other 1 ignored block(s).");
-        assert_eq!(read_five(&pool, &mut be), [told(two, detail, hint)]);
+        assert_eq!(read_five(&pool, &mut backend), [told(two, detail, hint)]);
 
         // Pages with bad headers are an error, or are zeroed.
         spoil_header(fixture, 1);
         spoil_header(fixture, 3);
-        pool.evict_all(&mut be).unwrap();
-        let error = pool.read_many(&mut be, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap_err();
+        pool.evict_all(&mut backend).unwrap();
+        let error =
+            pool.read_many(&mut backend, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap_err();
         let two = "2 invalid pages among blocks 0..4 of relation \"base/5/16384\"";
         let detail = Some("Block 1 held the first invalid page.");
         let hint = Some("See server log for the other 1 invalid block(s).");
@@ -105,14 +106,14 @@ fn wrong_checksums_are_ignored_if_asked_for_but_impossible_headers_are_not() {
             told(&error.to_string(), error.detail().as_deref(), error.hint().as_deref()),
             told(two, detail, hint)
         );
-        be.take_read_warnings();
-        pool.evict_all(&mut be).unwrap();
-        be.policy = BOTH;
+        backend.take_read_warnings();
+        pool.evict_all(&mut backend).unwrap();
+        backend.policy = BOTH;
         let mixed = "zeroing 2 page(s) and ignoring 4 checksum failure(s) among blocks 0..4 of \
                      relation \"base/5/16384\"";
         let detail = Some("Block 1 held the first zeroed page.");
         let hint = Some("See server log for details about the other 5 invalid blocks.");
-        assert_eq!(read_five(&pool, &mut be), [told(mixed, detail, hint)]);
+        assert_eq!(read_five(&pool, &mut backend), [told(mixed, detail, hint)]);
         assert!([1, 3].iter().all(|&block| is_zero(&pool, block)));
         assert!([0, 2, 4].iter().all(|&block| !is_zero(&pool, block)));
     });
@@ -121,17 +122,17 @@ fn wrong_checksums_are_ignored_if_asked_for_but_impossible_headers_are_not() {
 #[test]
 fn checksum_failures_are_counted_with_their_time() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 8);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 8);
         assert_eq!(pool.checksum_failures(), []);
         let before = std::time::SystemTime::now();
         [0, 4].iter().for_each(|&block| spoil_checksum(fixture, block));
-        pool.read_many(&mut be, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap_err();
+        pool.read_many(&mut backend, REL, Fork::Main, 0, 5, Strategy::Normal).unwrap_err();
         let failures = pool.checksum_failures();
         assert_eq!(failures.iter().map(|f| (f.db, f.count)).collect::<Vec<_>>(), [(5, 2)]);
         assert!(failures[0].last >= before && failures[0].last <= std::time::SystemTime::now());
-        be.policy = IGNORE;
-        read_five(&pool, &mut be);
+        backend.policy = IGNORE;
+        read_five(&pool, &mut backend);
         assert_eq!(pool.checksum_failures()[0].count, 4, "ignored ones count");
     });
 }
@@ -139,21 +140,21 @@ fn checksum_failures_are_counted_with_their_time() {
 #[test]
 fn a_stream_follows_its_readers_policy() {
     each(Spec::plain(), |fixture| {
-        let mut be = fixture.backend();
-        let pool = fixture.fill_cold(&mut be, 40);
+        let mut backend = fixture.backend();
+        let pool = fixture.fill_cold(&mut backend, 40);
         [5, 6, 22].iter().for_each(|&block| spoil_checksum(fixture, block));
-        be.policy = ZERO;
+        backend.policy = ZERO;
         let mut blocks = 0..40;
         let next = || blocks.next();
         let mut stream = full_stream(&pool, next, Strategy::Normal, 4, 16);
         let mut zeros = Vec::new();
-        while let Some(pin) = stream.next(&mut be).unwrap() {
+        while let Some(pin) = stream.next(&mut backend).unwrap() {
             if Page::new(&pin.lock_shared().copy()).is_new() {
                 zeros.push(pin.tag().block);
             }
         }
         assert_eq!(zeros, [5, 6, 22]);
-        let told: u32 = be.take_read_warnings().iter().map(|warning| warning.zeroed).sum();
+        let told: u32 = backend.take_read_warnings().iter().map(|warning| warning.zeroed).sum();
         assert_eq!(told, 3);
     });
 }

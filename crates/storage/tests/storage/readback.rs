@@ -25,24 +25,24 @@ fn each(test: impl Fn(&Fixture, &Arc<FaultPlan>)) {
 
 /// Makes twenty pages in two segments, on disk and confirmed.
 fn filled(fixture: &Fixture) -> Backend {
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 20);
-    assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 20);
-    be
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 20);
+    assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().read_back, 20);
+    backend
 }
 
 /// Changes a page and writes it.
-fn rewrite(fixture: &Fixture, be: &mut Backend, block: u32) {
-    change(&fixture.pool.read(be, tag(block), Strategy::Normal).unwrap(), |page| {
+fn rewrite(fixture: &Fixture, backend: &mut Backend, block: u32) {
+    change(&fixture.pool.read(backend, tag(block), Strategy::Normal).unwrap(), |page| {
         stamp(page, block, 1)
     });
-    assert_eq!(fixture.pool.write_dirty(be, WriteScope::All).unwrap().buffers, 1);
+    assert_eq!(fixture.pool.write_dirty(backend, WriteScope::All).unwrap().buffers, 1);
 }
 
 /// Changes a page and writes it, and restores the old page on disk.
-fn lose(fixture: &Fixture, be: &mut Backend, block: u32) {
+fn lose(fixture: &Fixture, backend: &mut Backend, block: u32) {
     let before: PageBytes = fixture.on_disk(block);
-    rewrite(fixture, be, block);
+    rewrite(fixture, backend, block);
     fixture.damage(block, 0, &before);
 }
 
@@ -62,34 +62,34 @@ fn assert_lost<T: std::fmt::Debug>(result: Result<T, StorageError>, block: u32) 
 #[test]
 fn each_page_is_read_back_once() {
     each(|fixture, _| {
-        let mut be = filled(fixture);
-        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 0);
+        let mut backend = filled(fixture);
+        assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().read_back, 0);
         for block in [3, 4, 17] {
-            rewrite(fixture, &mut be, block);
-            rewrite(fixture, &mut be, block);
+            rewrite(fixture, &mut backend, block);
+            rewrite(fixture, &mut backend, block);
         }
-        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 3);
+        assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().read_back, 3);
     });
 }
 
 #[test]
 fn nothing_is_read_back_unless_the_setting_is_on() {
     let fixture = Fixture::new(Spec::plain());
-    let mut be = fixture.backend();
-    fixture.fill(&mut be, 4);
-    lose(&fixture, &mut be, 2);
-    assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 0);
+    let mut backend = fixture.backend();
+    fixture.fill(&mut backend, 4);
+    lose(&fixture, &mut backend, 2);
+    assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().read_back, 0);
 }
 
 #[test]
 fn a_lost_write_is_found_when_all_is_synced() {
     each(|fixture, _| {
         for block in [7, 18] {
-            let mut be = filled(fixture);
-            lose(fixture, &mut be, block);
-            assert_lost(fixture.pool.sync_pending(&mut be), block);
-            assert_lost(fixture.pool.sync_pending(&mut be), block);
-            fixture.pool.drop_relation(&mut be, REL).unwrap();
+            let mut backend = filled(fixture);
+            lose(fixture, &mut backend, block);
+            assert_lost(fixture.pool.sync_pending(&mut backend), block);
+            assert_lost(fixture.pool.sync_pending(&mut backend), block);
+            fixture.pool.drop_relation(&mut backend, REL).unwrap();
         }
     });
 }
@@ -97,40 +97,40 @@ fn a_lost_write_is_found_when_all_is_synced() {
 #[test]
 fn invalid_pages_and_short_or_missing_files_are_lost_writes() {
     each(|fixture, _| {
-        let mut be = filled(fixture);
-        rewrite(fixture, &mut be, 19);
+        let mut backend = filled(fixture);
+        rewrite(fixture, &mut backend, 19);
         fixture.damage(19, 5000, b"rot");
-        assert_lost(fixture.pool.sync_pending(&mut be), 19);
-        rewrite(fixture, &mut be, 19);
+        assert_lost(fixture.pool.sync_pending(&mut backend), 19);
+        rewrite(fixture, &mut backend, 19);
         std::fs::OpenOptions::new()
             .write(true)
             .open(fixture.path(1))
             .unwrap()
             .set_len(3 * 8192 + 512)
             .unwrap();
-        assert_lost(fixture.pool.sync_pending(&mut be), 19);
+        assert_lost(fixture.pool.sync_pending(&mut backend), 19);
         std::fs::remove_file(fixture.path(1)).unwrap();
-        assert_lost(fixture.pool.sync_pending(&mut be), 19);
+        assert_lost(fixture.pool.sync_pending(&mut backend), 19);
     });
 }
 
 #[test]
 fn a_reader_of_a_lost_page_gets_an_error_whatever_its_policy() {
     each(|fixture, _| {
-        let mut be = filled(fixture);
-        lose(fixture, &mut be, 7);
+        let mut backend = filled(fixture);
+        lose(fixture, &mut backend, 7);
         fixture.damage(9, 5000, b"rot");
-        rewrite(fixture, &mut be, 10);
+        rewrite(fixture, &mut backend, 10);
         fixture.damage(10, 5000, b"rot");
-        assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0);
-        be.policy = ReadPolicy { zero_damaged_pages: true, ..ReadPolicy::default() };
-        assert_lost(fixture.pool.read(&mut be, tag(7), Strategy::Normal), 7);
-        assert_lost(fixture.pool.read(&mut be, tag(10), Strategy::Normal), 10);
+        assert_eq!(fixture.pool.evict_all(&mut backend).unwrap(), 0);
+        backend.policy = ReadPolicy { zero_damaged_pages: true, ..ReadPolicy::default() };
+        assert_lost(fixture.pool.read(&mut backend, tag(7), Strategy::Normal), 7);
+        assert_lost(fixture.pool.read(&mut backend, tag(10), Strategy::Normal), 10);
         // A page that was not written since it was confirmed is merely damaged.
-        let zeroed = fixture.pool.read(&mut be, tag(9), Strategy::Normal).unwrap();
+        let zeroed = fixture.pool.read(&mut backend, tag(9), Strategy::Normal).unwrap();
         assert!(zeroed.lock_shared().copy().iter().all(|&byte| byte == 0));
         let good =
-            fixture.pool.read_many(&mut be, REL, Fork::Main, 0, 7, Strategy::Normal).unwrap();
+            fixture.pool.read_many(&mut backend, REL, Fork::Main, 0, 7, Strategy::Normal).unwrap();
         assert!(
             good.iter().zip(0..).all(|(pin, block)| version(&pin.lock_shared().copy(), block) == 0)
         );
@@ -140,15 +140,15 @@ fn a_reader_of_a_lost_page_gets_an_error_whatever_its_policy() {
 #[test]
 fn truncated_and_dropped_pages_are_not_read_back() {
     each(|fixture, _| {
-        let mut be = filled(fixture);
+        let mut backend = filled(fixture);
         for block in [2, 12, 18] {
-            lose(fixture, &mut be, block);
+            lose(fixture, &mut backend, block);
         }
-        fixture.pool.truncate(&mut be, REL, Fork::Main, 12).unwrap();
-        assert_lost(fixture.pool.sync_pending(&mut be), 2);
-        fixture.pool.drop_relation(&mut be, REL).unwrap();
-        fixture.fill(&mut be, 5);
-        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 5);
+        fixture.pool.truncate(&mut backend, REL, Fork::Main, 12).unwrap();
+        assert_lost(fixture.pool.sync_pending(&mut backend), 2);
+        fixture.pool.drop_relation(&mut backend, REL).unwrap();
+        fixture.fill(&mut backend, 5);
+        assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().read_back, 5);
     });
 }
 
@@ -156,14 +156,16 @@ fn truncated_and_dropped_pages_are_not_read_back() {
 #[test]
 fn a_lost_write_is_found_without_checksums() {
     each(|fixture, _| {
-        let mut be = filled(fixture);
+        let mut backend = filled(fixture);
         let config = PoolConfig { buffers: 64, checksums: false, ..PoolConfig::default() };
         let pool = BufferPool::new(config, Arc::clone(&fixture.aio), fixture.cold().0).unwrap();
         let before: PageBytes = fixture.on_disk(7);
-        change(&pool.read(&mut be, tag(7), Strategy::Normal).unwrap(), |page| stamp(page, 7, 1));
-        assert_eq!(pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
+        change(&pool.read(&mut backend, tag(7), Strategy::Normal).unwrap(), |page| {
+            stamp(page, 7, 1)
+        });
+        assert_eq!(pool.write_dirty(&mut backend, WriteScope::All).unwrap().buffers, 1);
         fixture.damage(7, 0, &before);
-        assert_lost(pool.sync_pending(&mut be), 7);
+        assert_lost(pool.sync_pending(&mut backend), 7);
     });
 }
 
@@ -171,27 +173,27 @@ fn a_lost_write_is_found_without_checksums() {
 #[test]
 fn a_write_past_the_pool_is_not_read_back() {
     each(|fixture, _| {
-        let mut be = filled(fixture);
-        [3, 4].into_iter().for_each(|block| rewrite(fixture, &mut be, block));
+        let mut backend = filled(fixture);
+        [3, 4].into_iter().for_each(|block| rewrite(fixture, &mut backend, block));
         let memory = IoMemory::new(Region::new(8192).unwrap(), 0, 8192);
-        fixture.smgr.write_blocks(&mut be.io, REL, Fork::Main, 3, &memory).unwrap();
-        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 1);
+        fixture.smgr.write_blocks(&mut backend.io, REL, Fork::Main, 3, &memory).unwrap();
+        assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().read_back, 1);
     });
 }
 
 #[test]
 fn a_failed_write_is_not_read_back_until_it_succeeds() {
     each(|fixture, plan| {
-        let mut be = filled(fixture);
-        rewrite(fixture, &mut be, 5);
-        change(&fixture.pool.read(&mut be, tag(5), Strategy::Normal).unwrap(), |page| {
+        let mut backend = filled(fixture);
+        rewrite(fixture, &mut backend, 5);
+        change(&fixture.pool.read(&mut backend, tag(5), Strategy::Normal).unwrap(), |page| {
             stamp(page, 5, 2)
         });
         plan.add(Rule::on(Ops::WRITE).times(1), Effect::FailAfter(4096, Errno::IO));
-        assert!(fixture.pool.write_dirty(&mut be, WriteScope::All).is_err());
-        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 0);
-        assert_eq!(fixture.pool.write_dirty(&mut be, WriteScope::All).unwrap().buffers, 1);
-        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 1);
+        assert!(fixture.pool.write_dirty(&mut backend, WriteScope::All).is_err());
+        assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().read_back, 0);
+        assert_eq!(fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap().buffers, 1);
+        assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().read_back, 1);
         assert_eq!(version(&fixture.on_disk(5), 5), 2);
     });
 }
@@ -199,10 +201,10 @@ fn a_failed_write_is_not_read_back_until_it_succeeds() {
 #[test]
 fn a_page_that_cannot_be_read_back_stays_recorded() {
     each(|fixture, plan| {
-        let mut be = filled(fixture);
-        rewrite(fixture, &mut be, 17);
+        let mut backend = filled(fixture);
+        rewrite(fixture, &mut backend, 17);
         plan.add(Rule::on(Ops::READ).times(2), Effect::Fail(Errno::IO));
-        let error = fixture.pool.sync_pending(&mut be).unwrap_err();
+        let error = fixture.pool.sync_pending(&mut backend).unwrap_err();
         assert_eq!(
             error.to_string(),
             "could not read block 17 in file \"base/5/16384.1\": Input/output error"
@@ -210,6 +212,6 @@ fn a_page_that_cannot_be_read_back_stays_recorded() {
         assert!(!error.is_fatal());
         // A failed read is repeated before it counts.
         plan.add(Rule::on(Ops::READ).times(1), Effect::Fail(Errno::IO));
-        assert_eq!(fixture.pool.sync_pending(&mut be).unwrap().read_back, 1);
+        assert_eq!(fixture.pool.sync_pending(&mut backend).unwrap().read_back, 1);
     });
 }

@@ -50,18 +50,18 @@ impl Pages {
 
 fn read(
     fixture: &Fixture,
-    be: &mut Backend,
+    backend: &mut Backend,
     first: u32,
     pages: &Pages,
 ) -> Result<(), StorageError> {
-    read_blocks(&fixture.smgr, &mut be.io, first, &pages.all())
+    read_blocks(&fixture.smgr, &mut backend.io, first, &pages.all())
 }
 
 #[test]
 fn one_call_reads_and_writes_across_segments() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 30);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 30);
         let before = (fixture.count(IoOp::Read), fixture.count(IoOp::Write));
         // Blocks 5 to 27, from and to pages that are not neighbours: the odd ones first, then the
         // even ones.
@@ -70,7 +70,10 @@ fn one_call_reads_and_writes_across_segments() {
         for (page, block) in order().zip(5..) {
             pages.stamp(page, block, 3);
         }
-        fixture.smgr.write_blocks(&mut be.io, REL, Fork::Main, 5, &pages.memory(order())).unwrap();
+        fixture
+            .smgr
+            .write_blocks(&mut backend.io, REL, Fork::Main, 5, &pages.memory(order()))
+            .unwrap();
         for block in 0..30 {
             assert_eq!(
                 version(&fixture.on_disk(block), block),
@@ -78,7 +81,7 @@ fn one_call_reads_and_writes_across_segments() {
             );
         }
         (0..23).for_each(|page| pages.page(page).fill(0xaa));
-        read_blocks(&fixture.smgr, &mut be.io, 5, &pages.memory(order())).unwrap();
+        read_blocks(&fixture.smgr, &mut backend.io, 5, &pages.memory(order())).unwrap();
         for (page, block) in order().zip(5..) {
             assert_eq!(version(pages.page(page), block), 3);
         }
@@ -93,17 +96,18 @@ fn one_call_reads_and_writes_across_segments() {
 #[test]
 fn transfers_run_side_by_side_and_end_in_any_order() {
     each(Spec { segment_blocks: 1000, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 400);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 400);
         let mut buffers: Vec<Pages> = (0..8).map(|_| Pages::new(300)).collect();
         let start = |pages: &Pages, io: &mut _| {
             fixture.smgr.start_read(io, REL, Fork::Main, 50, &pages.all()).unwrap()
         };
         // More I/Os than the backend has handles: 300 blocks are three.
-        let mut started: Vec<_> = buffers.iter().map(|pages| start(pages, &mut be.io)).collect();
-        started.extend(buffers.iter().map(|pages| start(pages, &mut be.io)));
+        let mut started: Vec<_> =
+            buffers.iter().map(|pages| start(pages, &mut backend.io)).collect();
+        started.extend(buffers.iter().map(|pages| start(pages, &mut backend.io)));
         for transfer in started.into_iter().rev() {
-            fixture.smgr.finish(&mut be.io, transfer).unwrap();
+            fixture.smgr.finish(&mut backend.io, transfer).unwrap();
         }
         for pages in &mut buffers {
             (0..300).for_each(|n| assert_eq!(version(pages.page(n), 50 + n), 0));
@@ -114,24 +118,24 @@ fn transfers_run_side_by_side_and_end_in_any_order() {
 #[test]
 fn errors_name_file_and_block_and_the_next_call_succeeds() {
     each_faulty(SMALL, |fixture, plan| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 30);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 30);
         let mut pages = Pages::new(20);
         let mut fails = |plan_it: (Ops, &str), text: &str| {
             let rule = plan.add(Rule::on(plan_it.0).path(plan_it.1), Effect::Fail(Errno::IO));
             let error = if plan_it.0 == Ops::WRITE {
                 fixture
                     .smgr
-                    .write_blocks(&mut be.io, REL, Fork::Main, 10, &pages.all())
+                    .write_blocks(&mut backend.io, REL, Fork::Main, 10, &pages.all())
                     .unwrap_err()
             } else {
                 fixture.smgr.close_files();
-                read(fixture, &mut be, 10, &pages).unwrap_err()
+                read(fixture, &mut backend, 10, &pages).unwrap_err()
             };
             assert_eq!(error.to_string(), text);
             assert_eq!(error.sqlstate(), "58030");
             plan.end(rule);
-            read(fixture, &mut be, 10, &pages).unwrap();
+            read(fixture, &mut backend, 10, &pages).unwrap();
             assert_eq!(version(pages.page(6), 16), 0);
         };
         let why = "Input/output error";
@@ -151,8 +155,8 @@ fn errors_name_file_and_block_and_the_next_call_succeeds() {
 #[test]
 fn holes_and_ends_of_files_are_named() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 30);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 30);
         let pages = Pages::new(20);
         let set_len = |segment: u32, len: u64| {
             std::fs::OpenOptions::new()
@@ -164,33 +168,34 @@ fn holes_and_ends_of_files_are_named() {
         };
         // Segment 2 is truncated before block 19, and then removed.
         set_len(2, 3 * PAGE as u64);
-        let error = read(fixture, &mut be, 10, &pages).unwrap_err();
+        let error = read(fixture, &mut backend, 10, &pages).unwrap_err();
         let text = "could not read block 19 in file \"base/5/16384.2\": read only 0 of 8192 bytes";
         assert_eq!(error.to_string(), text);
         assert_eq!(error.sqlstate(), "XX001");
-        let pool_error = fixture.cold().1.read(&mut be, tag(20), Strategy::Normal).unwrap_err();
+        let pool_error =
+            fixture.cold().1.read(&mut backend, tag(20), Strategy::Normal).unwrap_err();
         assert_eq!(pool_error.to_string(), text.replace("block 19", "block 20"));
         std::fs::remove_file(fixture.path(2)).unwrap();
         fixture.smgr.close_files();
-        let error = read(fixture, &mut be, 10, &pages).unwrap_err();
+        let error = read(fixture, &mut backend, 10, &pages).unwrap_err();
         assert!(
             matches!(error, StorageError::OpenSegment { block: 16, errno: Errno::NOENT, .. }),
             "{error}"
         );
         assert_eq!(error.sqlstate(), "58P01");
-        read(fixture, &mut be, 24, &Pages::new(6)).unwrap();
-        let error = read(fixture, &mut be, 24, &Pages::new(7)).unwrap_err();
+        read(fixture, &mut backend, 24, &Pages::new(6)).unwrap();
+        let error = read(fixture, &mut backend, 24, &Pages::new(7)).unwrap_err();
         assert!(matches!(error, StorageError::ShortRead { block: 30, got: 0, .. }), "{error}");
         // A write must not extend the file.
         let error = fixture
             .smgr
-            .write_blocks(&mut be.io, REL, Fork::Main, 28, &Pages::new(4).all())
+            .write_blocks(&mut backend.io, REL, Fork::Main, 28, &Pages::new(4).all())
             .unwrap_err();
         let text =
             "could not write block 30 in file \"base/5/16384.3\": the relation has 30 blocks";
         assert_eq!(error.to_string(), text);
         assert_eq!(std::fs::metadata(fixture.path(3)).unwrap().len(), 6 * PAGE as u64);
-        let last = read_blocks(&fixture.smgr, &mut be.io, u32::MAX, &Pages::new(1).all());
+        let last = read_blocks(&fixture.smgr, &mut backend.io, u32::MAX, &Pages::new(1).all());
         assert!(matches!(last, Err(StorageError::TooManyBlocks { .. })), "{last:?}");
     });
 }
@@ -198,33 +203,33 @@ fn holes_and_ends_of_files_are_named() {
 #[test]
 fn writes_request_syncs_and_truncations_drop_them() {
     each(SMALL, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 40);
-        fixture.smgr.sync_pending(&mut be.io).unwrap();
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 40);
+        fixture.smgr.sync_pending(&mut backend.io).unwrap();
         let pages = Pages::new(40);
-        let write = |be: &mut Backend, first, n: u32| {
+        let write = |backend: &mut Backend, first, n: u32| {
             fixture
                 .smgr
-                .write_blocks(&mut be.io, REL, Fork::Main, first, &pages.memory(0..n))
+                .write_blocks(&mut backend.io, REL, Fork::Main, first, &pages.memory(0..n))
                 .unwrap();
         };
-        (0..3).for_each(|_| write(&mut be, 6, 20));
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().counts(), (4, 0));
-        write(&mut be, 0, 40);
-        fixture.pool.truncate(&mut be, REL, Fork::Main, 12).unwrap();
+        (0..3).for_each(|_| write(&mut backend, 6, 20));
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().counts(), (4, 0));
+        write(&mut backend, 0, 40);
+        fixture.pool.truncate(&mut backend, REL, Fork::Main, 12).unwrap();
         // Segments 0 and 1 are left; the others are removed.
         assert!(fixture.path(1).exists() && !fixture.path(2).exists() && !fixture.path(4).exists());
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().counts(), (2, 1));
-        fixture.smgr.extend(&mut be.io, REL, Fork::Main, 10).unwrap();
-        fixture.pool.truncate(&mut be, REL, Fork::Main, 8).unwrap();
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().counts(), (2, 1));
+        fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 10).unwrap();
+        fixture.pool.truncate(&mut backend, REL, Fork::Main, 8).unwrap();
         assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 8);
         assert!(!fixture.path(1).exists());
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().counts(), (0, 1));
-        assert_eq!(fixture.smgr.extend(&mut be.io, REL, Fork::Main, 4).unwrap(), 8);
-        read(fixture, &mut be, 0, &Pages::new(12)).unwrap();
-        write(&mut be, 0, 12);
-        fixture.pool.drop_relation(&mut be, REL).unwrap();
-        assert_eq!(fixture.smgr.sync_pending(&mut be.io).unwrap().files, 0);
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().counts(), (0, 1));
+        assert_eq!(fixture.smgr.extend(&mut backend.io, REL, Fork::Main, 4).unwrap(), 8);
+        read(fixture, &mut backend, 0, &Pages::new(12)).unwrap();
+        write(&mut backend, 0, 12);
+        fixture.pool.drop_relation(&mut backend, REL).unwrap();
+        assert_eq!(fixture.smgr.sync_pending(&mut backend.io).unwrap().files, 0);
     });
 }
 
@@ -240,8 +245,8 @@ fn open_below(dir: &Path) -> usize {
 #[test]
 fn many_segments_need_few_descriptors() {
     each(Spec { segment_blocks: 4, buffers: 64, ..Spec::plain() }, |fixture| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 400);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 400);
         fixture.smgr.close_files();
         let config = SmgrConfig {
             max_open_files: 10,
@@ -263,11 +268,11 @@ fn many_segments_need_few_descriptors() {
         let mut pages = Pages::new(400);
         for round in 1..3 {
             (0..400).for_each(|n| pages.stamp(n, n, round));
-            smgr.write_blocks(&mut be.io, REL, Fork::Main, 0, &pages.all()).unwrap();
+            smgr.write_blocks(&mut backend.io, REL, Fork::Main, 0, &pages.all()).unwrap();
             few();
-            read_blocks(&smgr, &mut be.io, 0, &pages.all()).unwrap();
+            read_blocks(&smgr, &mut backend.io, 0, &pages.all()).unwrap();
             (0..400).for_each(|n| assert_eq!(version(pages.page(n), n), round));
-            assert_eq!(smgr.sync_pending(&mut be.io).unwrap().files, 100);
+            assert_eq!(smgr.sync_pending(&mut backend.io).unwrap().files, 100);
             few();
         }
         // The same with a stream through a pool, in an order in which no file is used twice in a
@@ -288,12 +293,12 @@ fn many_segments_need_few_descriptors() {
             strategy,
             StreamSettings::new(16, 16),
         );
-        while let Some(pin) = stream.next(&mut be).unwrap() {
+        while let Some(pin) = stream.next(&mut backend).unwrap() {
             assert_eq!(version(&pin.lock_shared().copy(), pin.tag().block), 2);
             few();
         }
         drop(stream);
-        pool.drop_relation(&mut be, REL).unwrap();
+        pool.drop_relation(&mut backend, REL).unwrap();
         let other = RelFileLocator::in_default(5, 16_400);
         (0..50).for_each(|n| {
             smgr.create(RelFileLocator { rel: other.rel + n, ..other }, Fork::Main, false).unwrap()
@@ -307,15 +312,17 @@ fn many_segments_need_few_descriptors() {
 #[test]
 fn a_transfer_without_a_report_has_not_succeeded() {
     each_faulty(SMALL, |fixture, plan| {
-        let mut be = fixture.backend();
-        fixture.fill(&mut be, 8);
+        let mut backend = fixture.backend();
+        fixture.fill(&mut backend, 8);
         let pages = Pages::new(4);
         plan.add(Rule::on(Ops::WRITE).times(1), Effect::Fail(Errno::IO));
         let memory = pages.all();
-        let transfer = fixture.smgr.start_write(&mut be.io, REL, Fork::Main, 0, &memory).unwrap();
+        let transfer =
+            fixture.smgr.start_write(&mut backend.io, REL, Fork::Main, 0, &memory).unwrap();
         // The issuer discards the reports of its I/O, so a later wait gets none.
-        let _ = be.io.drain();
-        let error = fixture.smgr.finish(&mut be.io, transfer).expect_err("the write has failed");
+        let _ = backend.io.drain();
+        let error =
+            fixture.smgr.finish(&mut backend.io, transfer).expect_err("the write has failed");
         assert!(error.to_string().contains("could not learn how an I/O ended"), "{error}");
     });
 }

@@ -59,7 +59,7 @@ impl Log {
 }
 
 impl WalFlush for Log {
-    fn flush(&self, _io: &mut aio::Backend, upto: Lsn) -> Result<(), WalFailure> {
+    fn flush(&self, _io: &mut aio::IoBackend, upto: Lsn) -> Result<(), WalFailure> {
         if self.broken.load(Ordering::SeqCst) {
             self.refused.fetch_add(1, Ordering::SeqCst);
             return Err(Arc::new(std::io::Error::other("the log is broken")));
@@ -95,7 +95,7 @@ impl UnsteadyLog {
 }
 
 impl WalFlush for UnsteadyLog {
-    fn flush(&self, _io: &mut aio::Backend, upto: Lsn) -> Result<(), WalFailure> {
+    fn flush(&self, _io: &mut aio::IoBackend, upto: Lsn) -> Result<(), WalFailure> {
         let calls = self.calls.fetch_add(1, Ordering::SeqCst);
         if calls % 16 == 15 && !self.well.load(Ordering::SeqCst) {
             return Err(Arc::new(std::io::Error::other("the log is unwell")));
@@ -111,13 +111,13 @@ impl WalFlush for UnsteadyLog {
 }
 
 /// Pins a block.
-pub fn pin(pool: &Arc<BufferPool>, be: &mut Backend, block: u32) -> Pinned {
-    pool.read(be, tag(block), Strategy::Normal).unwrap()
+pub fn pin(pool: &Arc<BufferPool>, backend: &mut Backend, block: u32) -> Pinned {
+    pool.read(backend, tag(block), Strategy::Normal).unwrap()
 }
 
 /// Pins a block and gives it this version; its LSN is `1000 * version + block`.
-pub fn dirty(pool: &Arc<BufferPool>, be: &mut Backend, block: u32, version: u64) -> Pinned {
-    let pinned = pin(pool, be, block);
+pub fn dirty(pool: &Arc<BufferPool>, backend: &mut Backend, block: u32, version: u64) -> Pinned {
+    let pinned = pin(pool, backend, block);
     change(&pinned, |page| {
         stamp(page, block, version);
         set_lsn(page, lsn(block, version));
@@ -130,8 +130,8 @@ pub fn lsn(block: u32, version: u64) -> u64 {
 }
 
 /// Asserts that all pins, locks and handles are released, once the backend is gone.
-pub fn assert_nothing_held(fixture: &Fixture, mut be: Backend) {
-    assert_eq!(fixture.pool.evict_all(&mut be).unwrap(), 0, "a pin or a lock was left behind");
-    drop(be);
+pub fn assert_nothing_held(fixture: &Fixture, mut backend: Backend) {
+    assert_eq!(fixture.pool.evict_all(&mut backend).unwrap(), 0, "a pin or a lock was left behind");
+    drop(backend);
     assert!(fixture.aio.snapshot().is_empty(), "handles are still in use");
 }

@@ -53,7 +53,7 @@ impl Counters {
 #[derive(Debug)]
 pub struct RedoContext<'a> {
     /// The thread's backend.
-    pub be: &'a mut Backend,
+    pub backend: &'a mut Backend,
     /// Pages.
     pub pool: &'a Arc<BufferPool>,
     /// Outcomes of transactions.
@@ -67,12 +67,18 @@ pub struct RedoContext<'a> {
 impl<'a> RedoContext<'a> {
     /// The context at a checkpoint.
     pub fn new(
-        be: &'a mut Backend,
+        backend: &'a mut Backend,
         pool: &'a Arc<BufferPool>,
         clog: &'a Clog,
         checkpoint: &CheckPoint,
     ) -> RedoContext<'a> {
-        RedoContext { be, pool, clog, counters: Counters::at(checkpoint), missing: BTreeSet::new() }
+        RedoContext {
+            backend,
+            pool,
+            clog,
+            counters: Counters::at(checkpoint),
+            missing: BTreeSet::new(),
+        }
     }
 
     /// Called after the whole log was replayed. Fails if a page stayed missing.
@@ -88,8 +94,8 @@ impl<'a> RedoContext<'a> {
     /// perhaps with an earlier target, must reach the state that the files are in. In crash
     /// recovery this does nothing, as that always replays the same log to its end.
     pub fn before_files_go(&mut self, record: &RedoRecord<'_>) -> Result<(), RedoError> {
-        forebay_aio::planted_bug!(self.be.io.aio(), RecoveryRemovesFilesEarly, return Ok(()));
-        let told = self.pool.flush_wal(&mut self.be.io, record.end);
+        forebay_aio::planted_bug!(self.backend.io.aio(), RecoveryRemovesFilesEarly, return Ok(()));
+        let told = self.pool.flush_wal(&mut self.backend.io, record.end);
         told.map_err(|source| RedoError::Storage { lsn: record.start, source })
     }
 

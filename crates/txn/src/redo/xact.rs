@@ -46,8 +46,8 @@ fn end(
     }
     for &xid in end.subxacts.iter().chain([&header.xid]) {
         ctx.counters.advance_past(xid);
-        forebay_aio::planted_bug!(ctx.be.io.aio(), RedoIgnoresTransactionEnds, continue);
-        let set = ctx.clog.set(&mut ctx.be.io, xid, outcome);
+        forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoIgnoresTransactionEnds, continue);
+        let set = ctx.clog.set(&mut ctx.backend.io, xid, outcome);
         set.map_err(|error| record.failed(error))?;
     }
     if !end.rels.is_empty() {
@@ -55,7 +55,7 @@ fn end(
     }
     for rel in end.rels {
         ctx.forget_relation(rel);
-        let dropped = ctx.pool.drop_relation(ctx.be, rel);
+        let dropped = ctx.pool.drop_relation(ctx.backend, rel);
         dropped.map_err(|source| RedoError::Storage { lsn: record.start, source })?;
     }
     Ok(())

@@ -68,7 +68,7 @@ fn the_gate_does_not_wait_for_passes_taken_after() {
 #[test]
 fn an_end_whose_page_of_pg_xact_cannot_be_read() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let file = fixture.dir.path().join("pg_xact/0000");
     let aside = fixture.dir.path().join("aside");
     // Nothing is cached.
@@ -76,21 +76,21 @@ fn an_end_whose_page_of_pg_xact_cannot_be_read() {
     let next = FullXid::new(0, FIRST_XID + 100);
     let xacts = XactManager::new(clog.clone(), fixture.wal.clone(), next, FIRST_XID);
     let (mut aborts, mut commits) = (Transaction::new(), Transaction::new());
-    let aborted = xacts.assign(&mut be.io, &mut aborts).unwrap();
-    let committed = xacts.assign(&mut be.io, &mut commits).unwrap();
+    let aborted = xacts.assign(&mut backend.io, &mut aborts).unwrap();
+    let committed = xacts.assign(&mut backend.io, &mut commits).unwrap();
     std::fs::rename(&file, &aside).unwrap();
     // A commit fails before its record is in the log, and can be repeated.
     let end = fixture.wal.insert_lsn();
-    xacts.commit(&mut be.io, &mut commits).unwrap_err();
+    xacts.commit(&mut backend.io, &mut commits).unwrap_err();
     assert_eq!(fixture.wal.insert_lsn(), end);
     assert!(commits.xid().is_some());
     // An abort needs no page: a transaction that neither runs nor has committed has aborted.
-    xacts.abort(&mut be.io, &mut aborts).unwrap();
+    xacts.abort(&mut backend.io, &mut aborts).unwrap();
     assert_eq!(xacts.procs().count(), 1);
     std::fs::rename(&aside, &file).unwrap();
-    xacts.commit(&mut be.io, &mut commits).unwrap();
-    assert_eq!(clog.status(&mut be.io, committed).unwrap(), Outcome::Committed);
-    assert_ne!(clog.status(&mut be.io, aborted).unwrap(), Outcome::Committed);
+    xacts.commit(&mut backend.io, &mut commits).unwrap();
+    assert_eq!(clog.status(&mut backend.io, committed).unwrap(), Outcome::Committed);
+    assert_ne!(clog.status(&mut backend.io, aborted).unwrap(), Outcome::Committed);
 }
 
 proptest! {
@@ -121,24 +121,24 @@ proptest! {
 #[test]
 fn a_snapshot_sees_what_had_committed() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let (mut a, mut b, mut c) = (Transaction::new(), Transaction::new(), Transaction::new());
-    let mut assign = |tx: &mut Transaction| fixture.xacts.assign(&mut be.io, tx).unwrap();
+    let mut assign = |tx: &mut Transaction| fixture.xacts.assign(&mut backend.io, tx).unwrap();
     let (xa, xb, xc) = (assign(&mut a), assign(&mut b), assign(&mut c));
     assert_eq!((xa, xb, xc), (FIRST_XID, FIRST_XID + 1, FIRST_XID + 2));
     assert_eq!(assign(&mut b), xb, "an id is handed out once");
     assert_eq!(fixture.xacts.oldest_running(), FullXid::new(0, xa));
-    fixture.xacts.commit(&mut be.io, &mut b).unwrap();
+    fixture.xacts.commit(&mut backend.io, &mut b).unwrap();
 
     let snapshot = fixture.xacts.snapshot(&c);
     assert!(snapshot.is_running(xa) && !snapshot.is_running(xb) && snapshot.is_running(xc + 1));
     assert!(snapshot.is_own(xc));
     assert_eq!((snapshot.xmin(), snapshot.xmax()), (xa, xb + 1));
-    fixture.xacts.abort(&mut be.io, &mut a).unwrap();
+    fixture.xacts.abort(&mut backend.io, &mut a).unwrap();
     assert!(snapshot.is_running(xa), "a snapshot does not change");
     assert!(!fixture.xacts.snapshot(&c).is_running(xa));
-    fixture.xacts.commit(&mut be.io, &mut c).unwrap();
-    let mut status = |xid| fixture.clog.status(&mut be.io, xid).unwrap();
+    fixture.xacts.commit(&mut backend.io, &mut c).unwrap();
+    let mut status = |xid| fixture.clog.status(&mut backend.io, xid).unwrap();
     assert_eq!(
         [xa, xb, xc].map(&mut status),
         [Outcome::Aborted, Outcome::Committed, Outcome::Committed]
@@ -152,12 +152,12 @@ fn a_snapshot_sees_what_had_committed() {
 #[test]
 fn the_horizon_waits_for_the_oldest_snapshot_in_use() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let horizon = || fixture.xacts.procs().horizon();
     let mut commit_one = || {
         let mut tx = Transaction::new();
-        let xid = fixture.xacts.assign(&mut be.io, &mut tx).unwrap();
-        fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+        let xid = fixture.xacts.assign(&mut backend.io, &mut tx).unwrap();
+        fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
         xid
     };
     assert_eq!(horizon(), FIRST_XID);
@@ -180,30 +180,30 @@ fn the_horizon_waits_for_the_oldest_snapshot_in_use() {
 #[test]
 fn a_running_transaction_holds_back_the_horizon() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let (mut long, mut short) = (Transaction::new(), Transaction::new());
-    let oldest = fixture.xacts.assign(&mut be.io, &mut long).unwrap();
-    fixture.xacts.assign(&mut be.io, &mut short).unwrap();
-    fixture.xacts.commit(&mut be.io, &mut short).unwrap();
+    let oldest = fixture.xacts.assign(&mut backend.io, &mut long).unwrap();
+    fixture.xacts.assign(&mut backend.io, &mut short).unwrap();
+    fixture.xacts.commit(&mut backend.io, &mut short).unwrap();
     assert_eq!(fixture.xacts.procs().horizon(), oldest);
-    fixture.xacts.abort(&mut be.io, &mut long).unwrap();
+    fixture.xacts.abort(&mut backend.io, &mut long).unwrap();
     assert_eq!(fixture.xacts.procs().horizon(), oldest + 2);
 }
 
 #[test]
 fn a_commit_is_durable_and_a_reader_writes_nothing() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let mut tx = Transaction::new();
     let before = fixture.wal.insert_lsn();
-    assert_eq!(fixture.xacts.commit(&mut be.io, &mut tx).unwrap(), Finished::default());
-    fixture.xacts.abort(&mut be.io, &mut Transaction::new()).unwrap();
+    assert_eq!(fixture.xacts.commit(&mut backend.io, &mut tx).unwrap(), Finished::default());
+    fixture.xacts.abort(&mut backend.io, &mut Transaction::new()).unwrap();
     assert_eq!(fixture.wal.insert_lsn(), before);
 
-    fixture.xacts.assign(&mut be.io, &mut tx).unwrap();
+    fixture.xacts.assign(&mut backend.io, &mut tx).unwrap();
     tx.drop_at_commit(TABLE);
     tx.drop_at_abort(TABLE);
-    let finished = fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+    let finished = fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
     let lsn = finished.lsn.unwrap();
     assert!(fixture.wal.flushed_lsn() >= lsn && lsn > before);
     assert_eq!(finished.drop, [TABLE]);
@@ -213,20 +213,20 @@ fn a_commit_is_durable_and_a_reader_writes_nothing() {
 #[test]
 fn a_commit_that_does_not_wait_is_flushed_before_its_page_of_pg_xact() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let options = CommitOptions { wait: false, ..CommitOptions::default() };
     let mut tx = Transaction::new();
-    let xid = fixture.xacts.assign(&mut be.io, &mut tx).unwrap();
-    let lsn = fixture.xacts.commit_with(&mut be.io, &mut tx, &options).unwrap().lsn.unwrap();
+    let xid = fixture.xacts.assign(&mut backend.io, &mut tx).unwrap();
+    let lsn = fixture.xacts.commit_with(&mut backend.io, &mut tx, &options).unwrap().lsn.unwrap();
     assert!(fixture.wal.flushed_lsn() < lsn);
     assert_eq!(
-        fixture.clog.status(&mut be.io, xid).unwrap(),
+        fixture.clog.status(&mut backend.io, xid).unwrap(),
         Outcome::Committed,
         "everyone sees it"
     );
     // The page of pg_xact with its outcome is written after the log.
     let mut seen = None;
-    let flushed = fixture.clog.flush_behind(&mut be.io, |io| {
+    let flushed = fixture.clog.flush_behind(&mut backend.io, |io| {
         fixture.wal.flush_async_commits(io)?;
         seen = Some(fixture.wal.flushed_lsn());
         Ok::<(), TxnError>(())
@@ -234,21 +234,21 @@ fn a_commit_that_does_not_wait_is_flushed_before_its_page_of_pg_xact() {
     assert!(flushed.unwrap() > 0 && seen.unwrap() >= lsn);
 
     // A commit that removes files always waits.
-    fixture.xacts.assign(&mut be.io, &mut tx).unwrap();
+    fixture.xacts.assign(&mut backend.io, &mut tx).unwrap();
     tx.drop_at_commit(TABLE);
-    let lsn = fixture.xacts.commit_with(&mut be.io, &mut tx, &options).unwrap().lsn.unwrap();
+    let lsn = fixture.xacts.commit_with(&mut backend.io, &mut tx, &options).unwrap().lsn.unwrap();
     assert!(fixture.wal.flushed_lsn() >= lsn);
 }
 
 #[test]
 fn a_failure_before_pg_xact_is_written_leaves_its_pages_to_be_written() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     fixture.clog.zero_page(7);
-    let refused = fixture.clog.flush_behind(&mut be.io, |_| Err(TxnError::OutOfXids));
+    let refused = fixture.clog.flush_behind(&mut backend.io, |_| Err(TxnError::OutOfXids));
     assert!(refused.is_err());
-    assert!(fixture.clog.flush(&mut be.io).unwrap() > 0);
-    assert_eq!(fixture.clog.flush(&mut be.io).unwrap(), 0);
+    assert!(fixture.clog.flush(&mut backend.io).unwrap() > 0);
+    assert_eq!(fixture.clog.flush(&mut backend.io).unwrap(), 0);
 }
 
 #[test]
@@ -272,11 +272,11 @@ fn replayed_clog(dir: &Path) -> Clog {
     let pool = pool(&aio, dir, 64);
     let clog = Clog::new(aio.clone(), dir, false);
     clog.set_recovering(true);
-    let mut be = Backend::new(aio.backend(BackendType::Startup).unwrap());
+    let mut backend = Backend::new(aio.backend(BackendType::Startup).unwrap());
     let mut io = aio.backend(BackendType::Startup).unwrap();
     let mut reader = reader(&aio, dir, WAL_START);
     let checkpoint = checkpoint();
-    let mut ctx = RedoContext::new(&mut be, &pool, &clog, &checkpoint);
+    let mut ctx = RedoContext::new(&mut backend, &pool, &clog, &checkpoint);
     let managers: [&dyn ResourceManager; 2] = [&XactRedo, &ClogRedo];
     while let Some(record) = reader.next(&mut io).unwrap() {
         let decoded = record.decode().unwrap();
@@ -295,14 +295,14 @@ fn manager_at(fixture: &Fixture, next: FullXid, oldest: Xid) -> XactManager {
 #[test]
 fn new_pages_of_pg_xact_are_made_logged_and_kept() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let xacts = manager_at(&fixture, FullXid::new(0, 32_766), 3);
     let mut end = |commit: bool| {
         let mut tx = Transaction::new();
-        let xid = xacts.assign(&mut be.io, &mut tx).unwrap();
+        let xid = xacts.assign(&mut backend.io, &mut tx).unwrap();
         match commit {
-            true => xacts.commit(&mut be.io, &mut tx).unwrap(),
-            false => xacts.abort(&mut be.io, &mut tx).unwrap(),
+            true => xacts.commit(&mut backend.io, &mut tx).unwrap(),
+            false => xacts.abort(&mut backend.io, &mut tx).unwrap(),
         };
         xid
     };
@@ -310,41 +310,44 @@ fn new_pages_of_pg_xact_are_made_logged_and_kept() {
     assert_eq!(xids, [32_766, 32_767, 32_768, 32_769]);
     let expected = [Outcome::Committed, Outcome::Aborted, Outcome::Committed, Outcome::Committed];
     for (xid, outcome) in xids.iter().zip(expected) {
-        assert_eq!(fixture.clog.status(&mut be.io, *xid).unwrap(), outcome);
+        assert_eq!(fixture.clog.status(&mut backend.io, *xid).unwrap(), outcome);
     }
     // Page 1 was never written. Replaying the log makes it.
-    fixture.wal.flush_all(&mut be.io).unwrap();
+    fixture.wal.flush_all(&mut backend.io).unwrap();
     let replayed = replayed_clog(fixture.dir.path());
     for (xid, outcome) in xids.iter().zip(expected) {
-        assert_eq!(replayed.status(&mut be.io, *xid).unwrap(), outcome);
+        assert_eq!(replayed.status(&mut backend.io, *xid).unwrap(), outcome);
     }
-    assert_eq!(fixture.clog.flush(&mut be.io).unwrap(), 2);
-    assert_eq!(fixture.clog.flush(&mut be.io).unwrap(), 0);
+    assert_eq!(fixture.clog.flush(&mut backend.io).unwrap(), 2);
+    assert_eq!(fixture.clog.flush(&mut backend.io).unwrap(), 0);
     let file = std::fs::read(fixture.dir.path().join("pg_xact/0000")).unwrap();
     assert_eq!(file.len(), 2 * 8192);
     assert_eq!((file[8191], file[8192]), (0b1001_0000, 0b0101));
     let reopened = Clog::new(fixture.aio.clone(), fixture.dir.path(), false);
     for (xid, outcome) in xids.iter().zip(expected) {
-        assert_eq!(reopened.status(&mut be.io, *xid).unwrap(), outcome);
+        assert_eq!(reopened.status(&mut backend.io, *xid).unwrap(), outcome);
     }
 }
 
 #[test]
 fn a_full_cache_evicts_without_losing_changes() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let pages = 300;
     for page in 0..pages {
         fixture.clog.zero_page(i64::from(page));
-        fixture.clog.set(&mut be.io, page * 32_768 + 5, Outcome::Committed).unwrap();
+        fixture.clog.set(&mut backend.io, page * 32_768 + 5, Outcome::Committed).unwrap();
         if page % 100 == 99 {
-            fixture.clog.flush(&mut be.io).unwrap();
+            fixture.clog.flush(&mut backend.io).unwrap();
         }
     }
     for page in (0..pages).rev() {
-        assert_eq!(fixture.clog.status(&mut be.io, page * 32_768 + 5).unwrap(), Outcome::Committed);
         assert_eq!(
-            fixture.clog.status(&mut be.io, page * 32_768 + 6).unwrap(),
+            fixture.clog.status(&mut backend.io, page * 32_768 + 5).unwrap(),
+            Outcome::Committed
+        );
+        assert_eq!(
+            fixture.clog.status(&mut backend.io, page * 32_768 + 6).unwrap(),
             Outcome::InProgress
         );
     }
@@ -354,57 +357,57 @@ fn a_full_cache_evicts_without_losing_changes() {
 #[test]
 fn a_page_that_an_end_has_prepared_stays() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     for page in 0..200 {
         fixture.clog.zero_page(page);
     }
-    fixture.clog.flush(&mut be.io).unwrap();
-    let prepared = fixture.clog.prepare(&mut be.io, 40_000).unwrap();
+    fixture.clog.flush(&mut backend.io).unwrap();
+    let prepared = fixture.clog.prepare(&mut backend.io, 40_000).unwrap();
     // Other pages are loaded and evicted, and the file cannot be read any more.
     for page in 2..200 {
-        fixture.clog.status(&mut be.io, page * 32_768 + 1).unwrap();
+        fixture.clog.status(&mut backend.io, page * 32_768 + 1).unwrap();
     }
     std::fs::remove_file(fixture.dir.path().join("pg_xact/0000")).unwrap();
     prepared.set(Outcome::Committed);
-    assert_eq!(fixture.clog.status(&mut be.io, 40_000).unwrap(), Outcome::Committed);
-    assert_eq!(sqlstate(fixture.clog.prepare(&mut be.io, 5)), "58P01");
+    assert_eq!(fixture.clog.status(&mut backend.io, 40_000).unwrap(), Outcome::Committed);
+    assert_eq!(sqlstate(fixture.clog.prepare(&mut backend.io, 5)), "58P01");
 }
 
 #[test]
 fn a_missing_page_is_an_error_except_in_recovery() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
-    assert_eq!(sqlstate(fixture.clog.status(&mut be.io, 5_000_000)), "58P01");
-    assert_eq!(sqlstate(fixture.clog.status(&mut be.io, 40_000)), "XX001");
+    let mut backend = fixture.backend();
+    assert_eq!(sqlstate(fixture.clog.status(&mut backend.io, 5_000_000)), "58P01");
+    assert_eq!(sqlstate(fixture.clog.status(&mut backend.io, 40_000)), "XX001");
     fixture.clog.set_recovering(true);
-    assert_eq!(fixture.clog.status(&mut be.io, 5_000_000).unwrap(), Outcome::InProgress);
-    assert_eq!(fixture.clog.status(&mut be.io, 40_000).unwrap(), Outcome::InProgress);
+    assert_eq!(fixture.clog.status(&mut backend.io, 5_000_000).unwrap(), Outcome::InProgress);
+    assert_eq!(fixture.clog.status(&mut backend.io, 40_000).unwrap(), Outcome::InProgress);
 }
 
 #[test]
 fn trimming_forgets_ids_from_before_a_crash() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     for xid in [9, 10, 11, 32_767] {
-        fixture.clog.set(&mut be.io, xid, Outcome::Aborted).unwrap();
+        fixture.clog.set(&mut backend.io, xid, Outcome::Aborted).unwrap();
     }
-    fixture.clog.trim(&mut be.io, FullXid::new(0, 10)).unwrap();
-    let mut status = |xid| fixture.clog.status(&mut be.io, xid).unwrap();
+    fixture.clog.trim(&mut backend.io, FullXid::new(0, 10)).unwrap();
+    let mut status = |xid| fixture.clog.status(&mut backend.io, xid).unwrap();
     assert_eq!(status(9), Outcome::Aborted);
     assert_eq!([10, 11, 32_767].map(&mut status), [Outcome::InProgress; 3]);
     // At the beginning of a page there is nothing, not even the page.
-    fixture.clog.trim(&mut be.io, FullXid::new(0, 32_768)).unwrap();
+    fixture.clog.trim(&mut backend.io, FullXid::new(0, 32_768)).unwrap();
 }
 
 #[test]
 fn ids_stop_before_old_and_new_would_be_confused() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     fixture.clog.set_recovering(true);
     let stop = 100 + (u32::MAX >> 1) - 3_000_000;
     let xacts = manager_at(&fixture, FullXid::new(0, stop - 1), 100);
     let mut tx = Transaction::new();
-    xacts.assign(&mut be.io, &mut tx).unwrap();
-    assert_eq!(sqlstate(xacts.assign(&mut be.io, &mut Transaction::new())), "54000");
-    xacts.commit(&mut be.io, &mut tx).unwrap();
+    xacts.assign(&mut backend.io, &mut tx).unwrap();
+    assert_eq!(sqlstate(xacts.assign(&mut backend.io, &mut Transaction::new())), "54000");
+    xacts.commit(&mut backend.io, &mut tx).unwrap();
 }

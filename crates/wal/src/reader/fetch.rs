@@ -1,6 +1,6 @@
 //! Brings files of the log from an archive.
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 
 use crate::error::FetchFailure;
 
@@ -10,5 +10,5 @@ pub trait Fetch: Send + Sync {
     /// Puts the file `name` into the log's directory, replacing an existing one. Returns false if
     /// the file certainly does not exist. Any other failure is an error, because it says nothing
     /// about where the log ends.
-    fn fetch(&self, io: &mut Backend, name: &str) -> Result<bool, FetchFailure>;
+    fn fetch(&self, io: &mut IoBackend, name: &str) -> Result<bool, FetchFailure>;
 }

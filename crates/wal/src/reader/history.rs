@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use forebay_format::{
     Lsn,
     timeline::{TimelineHistory, history_file_name},
@@ -13,7 +13,7 @@ use crate::error::WalReadError;
 /// Reads the history of a timeline. A timeline without a history file has no ancestors; timeline 1
 /// never has one.
 pub fn read_history(
-    io: &mut Backend,
+    io: &mut IoBackend,
     dir: &Path,
     timeline: u32,
 ) -> Result<TimelineHistory, WalReadError> {

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use forebay_aio::{
-    Aio, AioError, AlignedBuf, Backend, Errno, File, IoContext, IoObject, IoOp, OwnedIo, Target,
+    Aio, AioError, AlignedBuf, Errno, File, IoBackend, IoContext, IoObject, IoOp, OwnedIo, Target,
     sync::Arc,
 };
 use forebay_format::{
@@ -112,7 +112,7 @@ impl PageReader {
     }
 
     /// Drops what was read, because the log may have grown.
-    pub fn forget(&mut self, io: &mut Backend) {
+    pub fn forget(&mut self, io: &mut IoBackend) {
         for chunk in self.window.drain(..) {
             if let ChunkState::Reading(read) = chunk.state {
                 io.forget(read.wait_ref());
@@ -123,7 +123,7 @@ impl PageReader {
     }
 
     /// The page at `at`, a page boundary. Reading is fastest in order.
-    pub fn page(&mut self, io: &mut Backend, at: Lsn) -> Result<OrEnd<Page<'_>>, WalReadError> {
+    pub fn page(&mut self, io: &mut IoBackend, at: Lsn) -> Result<OrEnd<Page<'_>>, WalReadError> {
         if let Err(reason) = self.load(io, at)? {
             return Ok(Err(reason));
         }
@@ -152,7 +152,7 @@ impl PageReader {
 
     /// Makes sure that the first chunk of the window has been read and has the page at `at`, and
     /// that the chunks behind it are in flight.
-    fn load(&mut self, io: &mut Backend, at: Lsn) -> Result<OrEnd<()>, WalReadError> {
+    fn load(&mut self, io: &mut IoBackend, at: Lsn) -> Result<OrEnd<()>, WalReadError> {
         while let Some(front) = self.window.front()
             && at.0 >= front.at.0 + front.len as u64
         {
@@ -176,7 +176,7 @@ impl PageReader {
         Ok(Ok(()))
     }
 
-    fn drop_front(&mut self, io: &mut Backend) {
+    fn drop_front(&mut self, io: &mut IoBackend) {
         let Some(chunk) = self.window.pop_front() else { return };
         match chunk.state {
             ChunkState::Read(buf, _) => {
@@ -190,7 +190,7 @@ impl PageReader {
     }
 
     /// Starts to read the chunk at `at`, the first of the window. Opens its segment if need be.
-    fn enter(&mut self, io: &mut Backend, at: Lsn) -> Result<OrEnd<()>, WalReadError> {
+    fn enter(&mut self, io: &mut IoBackend, at: Lsn) -> Result<OrEnd<()>, WalReadError> {
         let size = self.config().segment_size;
         let number = size.number(at);
         if self.segment.as_ref().is_none_or(|segment| segment.number != number) {
@@ -222,7 +222,7 @@ impl PageReader {
     /// Reads and checks a segment's first page.
     fn check_first_page(
         &self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         file: &File,
         first: Lsn,
     ) -> Result<OrEnd<()>, WalReadError> {
@@ -237,7 +237,7 @@ impl PageReader {
     }
 
     /// Starts reads behind the window until it has as many chunks as it may have now.
-    fn read_ahead(&mut self, io: &mut Backend) {
+    fn read_ahead(&mut self, io: &mut IoBackend) {
         while self.window.len() < self.depth {
             let number = self.config().segment_size.number(self.next);
             if self.segment.as_ref().is_none_or(|segment| segment.number != number) {
@@ -257,7 +257,7 @@ impl PageReader {
     }
 
     /// Starts to read the chunk at `next`. Returns false if no segment is open.
-    fn start_read(&mut self, io: &mut Backend) -> Result<bool, AioError> {
+    fn start_read(&mut self, io: &mut IoBackend) -> Result<bool, AioError> {
         let Some(segment) = &self.segment else { return Ok(false) };
         let size = self.config().segment_size;
         let (at, offset) = (self.next, size.offset(self.next));
@@ -277,7 +277,7 @@ impl PageReader {
     }
 
     /// Waits for the first chunk of the window.
-    fn await_front(&mut self, io: &mut Backend) -> Result<(), WalReadError> {
+    fn await_front(&mut self, io: &mut IoBackend) -> Result<(), WalReadError> {
         let Some(front) = self.window.front_mut() else { return Ok(()) };
         let read = match std::mem::replace(&mut front.state, ChunkState::Empty) {
             ChunkState::Reading(read) => read,
@@ -308,7 +308,7 @@ impl PageReader {
         Ok(())
     }
 
-    fn count(&self, io: &Backend, bytes: usize) {
+    fn count(&self, io: &IoBackend, bytes: usize) {
         let (object, context) = (IoObject::Wal, IoContext::Normal);
         self.aio().stats().count(io.backend_type(), object, context, IoOp::Read, 1, bytes as u64);
     }
@@ -317,7 +317,7 @@ impl PageReader {
     /// has the wrong length, or is of another cluster.
     pub fn written_behind(
         &mut self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         number: u64,
     ) -> Result<Option<PathBuf>, WalReadError> {
         for (number, timeline) in self.finder.later_than(io, number)? {

@@ -1,6 +1,6 @@
 //! Assembles records from pages, and decides where the log ends.
 
-use forebay_aio::{Aio, Backend, sync::Arc};
+use forebay_aio::{Aio, IoBackend, sync::Arc};
 use forebay_format::{
     Lsn,
     timeline::TimelineHistory,
@@ -100,7 +100,7 @@ impl WalReader {
 
     /// The next record, or `None` at the end of the log, which [`WalReader::end`] then describes.
     /// Another call at the end reads again.
-    pub fn next(&mut self, io: &mut Backend) -> Result<Option<WalRecord>, WalReadError> {
+    pub fn next(&mut self, io: &mut IoBackend) -> Result<Option<WalRecord>, WalReadError> {
         let (mut from, mut overwrites) = (self.at, None);
         loop {
             match self.attempt(io, from)? {
@@ -140,7 +140,7 @@ impl WalReader {
     /// Once [`WalReader::next`] has returned `None`: fails if the log does not end there, but is
     /// damaged, or lacks a segment. A segment is complete and durable before the next one is
     /// written. So if a segment behind the end was written to, there were records in between.
-    pub fn check_end(&mut self, io: &mut Backend) -> Result<(), WalReadError> {
+    pub fn check_end(&mut self, io: &mut IoBackend) -> Result<(), WalReadError> {
         let Some(end) = &self.end else { return Ok(()) };
         let number = self.config().segment_size.number(end.page);
         match self.pages.written_behind(io, number)? {
@@ -168,7 +168,7 @@ impl WalReader {
     }
 
     /// Tries to read the record at `from`.
-    fn attempt(&mut self, io: &mut Backend, from: Lsn) -> Result<Attempt, WalReadError> {
+    fn attempt(&mut self, io: &mut IoBackend, from: Lsn) -> Result<Attempt, WalReadError> {
         if from.0 > i64::MAX as u64 {
             return Ok(invalid(format!("{from} is no position in a log")));
         }
@@ -226,7 +226,7 @@ impl WalReader {
     /// Collects the parts of a record that continues on other pages.
     fn reassemble(
         &mut self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         start: Lsn,
         total_len: usize,
         mut bytes: Vec<u8>,

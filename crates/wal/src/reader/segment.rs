@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use forebay_aio::{Aio, Backend, File, OpenOptions, sync::Arc};
+use forebay_aio::{Aio, File, IoBackend, OpenOptions, sync::Arc};
 use forebay_format::{
     Lsn,
     timeline::{TimelineHistory, TimelineStretch},
@@ -57,7 +57,7 @@ impl SegmentFinder {
     /// is none, the reason names the segment of the newest timeline that may have it.
     pub fn open(
         &mut self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         number: u64,
         at: Lsn,
     ) -> Result<OrEnd<Segment>, WalReadError> {
@@ -75,7 +75,7 @@ impl SegmentFinder {
     /// Fetches a segment, if there is a [`Fetch`]. Returns whether the segment was fetched.
     fn fetch(
         &mut self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         timeline: u32,
         number: u64,
         at: Lsn,
@@ -142,7 +142,7 @@ impl SegmentFinder {
     /// order. Fetches the first one if it can.
     pub fn later_than(
         &mut self,
-        io: &mut Backend,
+        io: &mut IoBackend,
         number: u64,
     ) -> Result<Vec<(u64, u32)>, WalReadError> {
         let size = self.config.segment_size;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use forebay_aio::sync::Arc;
 use forebay_aio::{
-    AioError, Backend, Errno, File, Io, IoContext, IoMemory, IoObject, IoOp, Namespace, Op,
+    AioError, Errno, File, Io, IoBackend, IoContext, IoMemory, IoObject, IoOp, Namespace, Op,
     OpenOptions, Region, Target, WaitRef,
 };
 
@@ -20,7 +20,7 @@ const FILL_DEPTH: usize = 4;
 
 impl Segments {
     /// Makes a segment and opens it. The caller must hold `making_ready`.
-    pub(super) fn create(&self, io: &mut Backend, number: u64) -> Result<File, WalError> {
+    pub(super) fn create(&self, io: &mut IoBackend, number: u64) -> Result<File, WalError> {
         let temporary = self.dir.join(format!("{TEMPORARY}{}", std::process::id()));
         let path = self.path(number);
         let namespace = Arc::clone(self.aio.namespace());
@@ -54,7 +54,7 @@ impl Segments {
     }
 
     /// Makes a file of a segment's length that reads as zeros, and syncs it.
-    fn fill(&self, io: &mut Backend, path: &Path) -> Result<(), AioError> {
+    fn fill(&self, io: &mut IoBackend, path: &Path) -> Result<(), AioError> {
         let options = OpenOptions::READ_WRITE.create().truncate().direct(self.init_direct);
         let namespace = Arc::clone(self.aio.namespace());
         let file = namespace.open(path, &options)?;
@@ -93,7 +93,7 @@ fn reserve(namespace: &dyn Namespace, file: &File, size: u64) -> Result<(), AioE
 /// Writes zeros from `from` to `to`, with several writes in flight. None is in flight when it
 /// returns, even if one has failed.
 fn write_zeros(
-    io: &mut Backend,
+    io: &mut IoBackend,
     file: &File,
     zeros: &Arc<Region>,
     from: u64,

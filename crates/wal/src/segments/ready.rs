@@ -1,19 +1,19 @@
 //! Makes segments ready for writing: opens existing ones, and makes those that are missing.
 
-use forebay_aio::{Backend, File, sync::atomic::Ordering};
+use forebay_aio::{File, IoBackend, sync::atomic::Ordering};
 
 use super::files::Segments;
 use crate::error::WalError;
 
 impl Segments {
     /// Makes the segment at the end of the log ready.
-    pub fn take_first(&self, io: &mut Backend) -> Result<(), WalError> {
+    pub fn take_first(&self, io: &mut IoBackend) -> Result<(), WalError> {
         self.take_upto(io, self.first).map(drop)
     }
 
     /// Makes sure that all segments up to `number` are ready, for an inserter. It counts as a wait
     /// if one had to be made.
-    pub fn ensure(&self, io: &mut Backend, number: u64) -> Result<(), WalError> {
+    pub fn ensure(&self, io: &mut IoBackend, number: u64) -> Result<(), WalError> {
         self.demand.need(number, self.ready());
         if number < self.ready() {
             return Ok(());
@@ -27,7 +27,7 @@ impl Segments {
     }
 
     /// Makes the segments ready that will be needed next. Returns whether there were any.
-    pub fn prepare(&self, io: &mut Backend) -> Result<bool, WalError> {
+    pub fn prepare(&self, io: &mut IoBackend) -> Result<bool, WalError> {
         let upto = self.demand.take_request();
         if upto < self.ready() {
             return Ok(false);
@@ -38,7 +38,7 @@ impl Segments {
 
     /// Makes all segments up to `number` ready, one at a time. Returns whether one had to be made,
     /// by this thread or by another that it waited for.
-    fn take_upto(&self, io: &mut Backend, number: u64) -> Result<bool, WalError> {
+    fn take_upto(&self, io: &mut IoBackend, number: u64) -> Result<bool, WalError> {
         let mut waited = false;
         while self.ready() <= number {
             let held = match self.making_ready.try_lock() {
@@ -62,7 +62,7 @@ impl Segments {
     }
 
     /// Opens a segment for writing. Makes it if it does not exist, and returns whether it did.
-    fn take(&self, io: &mut Backend, number: u64) -> Result<(File, bool), WalError> {
+    fn take(&self, io: &mut IoBackend, number: u64) -> Result<(File, bool), WalError> {
         if let Some(file) = self.open_existing(number)? {
             if self.may_be_written(number)? {
                 // The segment may have been recycled a moment ago.

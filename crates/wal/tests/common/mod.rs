@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use forebay_aio::fault::FaultPlan;
 use forebay_aio::{
-    Aio, AioConfig, Backend, BackendType, MethodKind, Namespace, PosixNamespace, WorkerLimits,
+    Aio, AioConfig, BackendType, IoBackend, MethodKind, Namespace, PosixNamespace, WorkerLimits,
     probe_direct, probe_io_uring,
 };
 use forebay_format::{Lsn, SegmentSize, wal::Rmgr};
@@ -30,7 +30,7 @@ pub const BEGIN: Lsn = Lsn(SEGMENT);
 pub struct Rig {
     pub dir: tempfile::TempDir,
     pub aio: Arc<Aio>,
-    pub io: Backend,
+    pub io: IoBackend,
     pub config: WalConfig,
 }
 
@@ -121,7 +121,7 @@ impl Rig {
         Ok((records, reader.end().expect("an end").clone()))
     }
 
-    pub fn backend(&self) -> Backend {
+    pub fn backend(&self) -> IoBackend {
         self.aio.backend(BackendType::Client).expect("backend")
     }
 
@@ -166,7 +166,7 @@ pub fn plain(main: &[u8]) -> Record<'_> {
     Record { rmgr: Rmgr::XLOG, info: 0x20, xid: 7, main, blocks: &[] }
 }
 
-pub fn insert(wal: &Wal, io: &mut Backend, main: &[u8]) -> Inserted {
+pub fn insert(wal: &Wal, io: &mut IoBackend, main: &[u8]) -> Inserted {
     wal.insert(io, &plain(main)).expect("insert")
 }
 
@@ -177,7 +177,7 @@ pub fn main_for(total: usize, fill: u8) -> Vec<u8> {
 }
 
 /// Inserts one record that ends exactly at `end`, at least 32 bytes from here.
-pub fn fill_up_to(wal: &Wal, io: &mut Backend, end: Lsn, fill: u8) -> Inserted {
+pub fn fill_up_to(wal: &Wal, io: &mut IoBackend, end: Lsn, fill: u8) -> Inserted {
     let positions = Positions::new(SEGMENT);
     let pos = |lsn| positions.byte_pos(lsn).expect("not in a page header");
     let at = insert(wal, io, &main_for((pos(end) - pos(wal.end_lsn())) as usize, fill));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use crate::common::*;
-use forebay_aio::{Backend, MethodKind};
+use forebay_aio::{IoBackend, MethodKind};
 use forebay_format::{Lsn, timeline::TimelineHistory};
 use forebay_wal::{
     EndReason, Fetch, FetchFailure, ReaderConfig, Resume, WalReadError, WalReader, begin_timeline,
@@ -20,7 +20,7 @@ struct Store {
 }
 
 impl Fetch for Store {
-    fn fetch(&self, _io: &mut Backend, name: &str) -> Result<bool, FetchFailure> {
+    fn fetch(&self, _io: &mut IoBackend, name: &str) -> Result<bool, FetchFailure> {
         self.asked.lock().unwrap().push(name.to_owned());
         if self.failing.as_deref() == Some(name) {
             return Err("the store is down".into());

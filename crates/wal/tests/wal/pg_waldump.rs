@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 
 use crate::common::*;
-use forebay_aio::{Backend, MethodKind};
+use forebay_aio::{IoBackend, MethodKind};
 use forebay_format::{
     BLOCK_SIZE, Fork, Lsn, PageBytes, PageMut, PageTag, RelFileLocator,
     wal::{
@@ -234,7 +234,7 @@ fn pg_waldump_reads_what_was_written_under_load() {
 }
 
 /// Inserts the records of one thread, and adds the pages of their images to `pages`.
-fn write_load(wal: &Wal, io: &mut Backend, thread: u64, pages: &Mutex<HashMap<Lsn, PageBytes>>) {
+fn write_load(wal: &Wal, io: &mut IoBackend, thread: u64, pages: &Mutex<HashMap<Lsn, PageBytes>>) {
     let mut numbers = Numbers(1000 + thread);
     for n in 0..250_u32 {
         let at = if n % 5 == 0 {

@@ -223,7 +223,7 @@ fn a_full_disk_shows_before_anything_is_written() {
 
 /// Runs `work`, which closes the slots for a moment, while the writes of the segment that it needs
 /// are blocked. Others must be able to insert meanwhile.
-fn others_go_on(leave: u64, work: impl Fn(&Wal, &mut forebay_aio::Backend) + Sync) {
+fn others_go_on(leave: u64, work: impl Fn(&Wal, &mut forebay_aio::IoBackend) + Sync) {
     let (mut rig, plan) = Rig::faulty(MethodKind::Worker(WorkerLimits::fixed(2)));
     let wal = rig.fresh();
     fill_up_to(&wal, &mut rig.io, Lsn(2 * SEGMENT - leave), 1);

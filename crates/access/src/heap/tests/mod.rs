@@ -20,126 +20,136 @@ const PER_PAGE: usize = (8192 - 24) / 36;
 #[test]
 fn rows_appear_to_later_commands_and_after_the_commit() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
     let (mut tx, other) = (Transaction::new(), Transaction::new());
-    let author = fixture.author(&mut be, &mut tx);
-    assert_eq!(heap.insert(&mut be, author, &tuple_of(7)).unwrap(), ItemPointer::new(0, 1));
-    assert_eq!(fixture.numbers(&mut be, &heap, &tx), [0; 0], "not to the command that inserted it");
+    let author = fixture.author(&mut backend, &mut tx);
+    assert_eq!(heap.insert(&mut backend, author, &tuple_of(7)).unwrap(), ItemPointer::new(0, 1));
+    assert_eq!(
+        fixture.numbers(&mut backend, &heap, &tx),
+        [0; 0],
+        "not to the command that inserted it"
+    );
     tx.next_command().unwrap();
-    assert_eq!(fixture.numbers(&mut be, &heap, &tx), [7]);
-    assert_eq!(fixture.numbers(&mut be, &heap, &other), [0; 0]);
+    assert_eq!(fixture.numbers(&mut backend, &heap, &tx), [7]);
+    assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0; 0]);
     let before = fixture.xacts.snapshot(&other);
-    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
-    assert_eq!(fixture.numbers(&mut be, &heap, &other), [7]);
+    fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
+    assert_eq!(fixture.numbers(&mut backend, &heap, &other), [7]);
     let mut old = heap.scan(before, ReadAhead::default()).unwrap();
-    assert_eq!(old.next(&mut be).unwrap(), None, "an older snapshot does not see it");
+    assert_eq!(old.next(&mut backend).unwrap(), None, "an older snapshot does not see it");
 }
 
 #[test]
 fn an_aborted_transaction_leaves_nothing_to_see() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..3);
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..3);
     let mut tx = Transaction::new();
-    let author = fixture.author(&mut be, &mut tx);
-    heap.insert_batch(&mut be, author, &batch_of(10..1000), Strategy::Normal).unwrap();
+    let author = fixture.author(&mut backend, &mut tx);
+    heap.insert_batch(&mut backend, author, &batch_of(10..1000), Strategy::Normal).unwrap();
     tx.next_command().unwrap();
-    let author = fixture.author(&mut be, &mut tx);
-    let deleted = heap.delete(&mut be, &fixture.xacts, author, tx.combos(), ItemPointer::new(0, 1));
+    let author = fixture.author(&mut backend, &mut tx);
+    let deleted =
+        heap.delete(&mut backend, &fixture.xacts, author, tx.combos(), ItemPointer::new(0, 1));
     assert_eq!(deleted.unwrap(), DeleteOutcome::Deleted);
     tx.next_command().unwrap();
-    assert_eq!(fixture.numbers(&mut be, &heap, &tx).len(), 2 + 990);
-    fixture.xacts.abort(&mut be.io, &mut tx).unwrap();
-    assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [0, 1, 2]);
+    assert_eq!(fixture.numbers(&mut backend, &heap, &tx).len(), 2 + 990);
+    fixture.xacts.abort(&mut backend.io, &mut tx).unwrap();
+    assert_eq!(fixture.numbers(&mut backend, &heap, &Transaction::new()), [0, 1, 2]);
 }
 
 #[test]
 fn a_deleted_row_disappears_for_later_commands_and_after_the_commit() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..3);
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..3);
     let (mut tx, mut other) = (Transaction::new(), Transaction::new());
     let place = ItemPointer::new(0, 2);
-    let delete = |be: &mut Backend, tx: &mut Transaction, place| {
-        let author = fixture.author(be, tx);
-        heap.delete(be, &fixture.xacts, author, tx.combos(), place).unwrap()
+    let delete = |backend: &mut Backend, tx: &mut Transaction, place| {
+        let author = fixture.author(backend, tx);
+        heap.delete(backend, &fixture.xacts, author, tx.combos(), place).unwrap()
     };
-    assert_eq!(delete(&mut be, &mut tx, place), DeleteOutcome::Deleted);
-    assert_eq!(fixture.numbers(&mut be, &heap, &tx), [0, 1, 2], "its own command still sees it");
-    assert_eq!(delete(&mut be, &mut tx, place), DeleteOutcome::DeletedBySelf);
+    assert_eq!(delete(&mut backend, &mut tx, place), DeleteOutcome::Deleted);
+    assert_eq!(
+        fixture.numbers(&mut backend, &heap, &tx),
+        [0, 1, 2],
+        "its own command still sees it"
+    );
+    assert_eq!(delete(&mut backend, &mut tx, place), DeleteOutcome::DeletedBySelf);
     tx.next_command().unwrap();
-    assert_eq!(fixture.numbers(&mut be, &heap, &tx), [0, 2]);
-    assert_eq!(delete(&mut be, &mut tx, place), DeleteOutcome::Invisible);
-    assert_eq!(fixture.numbers(&mut be, &heap, &other), [0, 1, 2]);
+    assert_eq!(fixture.numbers(&mut backend, &heap, &tx), [0, 2]);
+    assert_eq!(delete(&mut backend, &mut tx, place), DeleteOutcome::Invisible);
+    assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0, 1, 2]);
     let xid = tx.xid().unwrap();
-    assert_eq!(delete(&mut be, &mut other, place), DeleteOutcome::BeingDeleted(xid));
+    assert_eq!(delete(&mut backend, &mut other, place), DeleteOutcome::BeingDeleted(xid));
     let before = fixture.xacts.snapshot(&other);
-    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
-    assert_eq!(fixture.numbers(&mut be, &heap, &other), [0, 2]);
-    assert_eq!(delete(&mut be, &mut other, place), DeleteOutcome::Gone);
-    assert_eq!(delete(&mut be, &mut other, ItemPointer::new(0, 9)), DeleteOutcome::Invisible);
+    fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
+    assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0, 2]);
+    assert_eq!(delete(&mut backend, &mut other, place), DeleteOutcome::Gone);
+    assert_eq!(delete(&mut backend, &mut other, ItemPointer::new(0, 9)), DeleteOutcome::Invisible);
     let mut old = heap.scan(before, ReadAhead::default()).unwrap();
     assert_eq!(
-        old.count(&mut be, &Interrupt::new()).unwrap(),
+        old.count(&mut backend, &Interrupt::new()).unwrap(),
         3,
         "an older snapshot still sees it"
     );
-    fixture.xacts.abort(&mut be.io, &mut other).unwrap();
+    fixture.xacts.abort(&mut backend.io, &mut other).unwrap();
 }
 
 #[test]
 fn a_deletion_that_aborted_can_be_done_again() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..1);
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..1);
     let place = ItemPointer::new(0, 1);
     for commit in [false, true] {
         let mut tx = Transaction::new();
-        let author = fixture.author(&mut be, &mut tx);
-        let outcome = heap.delete(&mut be, &fixture.xacts, author, tx.combos(), place).unwrap();
+        let author = fixture.author(&mut backend, &mut tx);
+        let outcome =
+            heap.delete(&mut backend, &fixture.xacts, author, tx.combos(), place).unwrap();
         assert_eq!(outcome, DeleteOutcome::Deleted);
         if commit {
-            fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+            fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
         } else {
-            fixture.xacts.abort(&mut be.io, &mut tx).unwrap();
-            assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [0]);
+            fixture.xacts.abort(&mut backend.io, &mut tx).unwrap();
+            assert_eq!(fixture.numbers(&mut backend, &heap, &Transaction::new()), [0]);
         }
     }
-    assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [0; 0]);
+    assert_eq!(fixture.numbers(&mut backend, &heap, &Transaction::new()), [0; 0]);
 }
 
 #[test]
 fn rows_inserted_and_deleted_by_one_transaction_keep_both_commands() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
     let mut tx = Transaction::new();
-    let author = fixture.author(&mut be, &mut tx);
-    let place = heap.insert(&mut be, author, &tuple_of(1)).unwrap();
+    let author = fixture.author(&mut backend, &mut tx);
+    let place = heap.insert(&mut backend, author, &tuple_of(1)).unwrap();
     let early = fixture.xacts.snapshot(&tx);
     tx.next_command().unwrap();
     let middle = fixture.xacts.snapshot(&tx);
-    let author = fixture.author(&mut be, &mut tx);
-    heap.delete(&mut be, &fixture.xacts, author, tx.combos(), place).unwrap();
+    let author = fixture.author(&mut backend, &mut tx);
+    heap.delete(&mut backend, &fixture.xacts, author, tx.combos(), place).unwrap();
     tx.next_command().unwrap();
     let late = fixture.xacts.snapshot(&tx);
     let mut count = |snapshot| {
         let mut scan = heap.scan(snapshot, ReadAhead::default()).unwrap();
-        scan.count(&mut be, &Interrupt::new()).unwrap()
+        scan.count(&mut backend, &Interrupt::new()).unwrap()
     };
     assert_eq!([early, middle, late].map(&mut count), [0, 1, 0]);
-    let pin = heap.pool.read(&mut be, heap.tag(0), Strategy::Normal).unwrap();
+    let pin = heap.pool.read(&mut backend, heap.tag(0), Strategy::Normal).unwrap();
     let guard = pin.lock_shared();
     let tuple = HeapTuple::new(guard.page().item(1).unwrap()).unwrap();
     assert_ne!(tuple.infomask() & ht::HEAP_COMBOCID, 0);
     assert_eq!(tuple.infomask2() & ht::HEAP_KEYS_UPDATED, ht::HEAP_KEYS_UPDATED);
     drop(guard);
-    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
-    assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [0; 0]);
+    fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
+    assert_eq!(fixture.numbers(&mut backend, &heap, &Transaction::new()), [0; 0]);
 }
 
 /// Changes the header of the first tuple in place, as PostgreSQL may have left it.
-fn with_header(be: &mut Backend, heap: &Heap, change: impl FnOnce(&mut HeapTupleMut<'_>)) {
-    let pin = heap.pool.read(be, heap.tag(0), Strategy::Normal).unwrap();
+fn with_header(backend: &mut Backend, heap: &Heap, change: impl FnOnce(&mut HeapTupleMut<'_>)) {
+    let pin = heap.pool.read(backend, heap.tag(0), Strategy::Normal).unwrap();
     let mut guard = pin.lock_exclusive();
     guard.mark_dirty();
     change(&mut HeapTupleMut::new(guard.page_mut().item_mut(1).unwrap()).unwrap());
@@ -191,12 +201,12 @@ fn hints_that_postgresql_left_are_believed() {
     }
     for (what, change, expected) in cases {
         let fixture = Fixture::new();
-        let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-        fixture.load(&mut be, &heap, [5]);
-        with_header(&mut be, &heap, change);
+        let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+        fixture.load(&mut backend, &heap, [5]);
+        with_header(&mut backend, &heap, change);
         let snapshot = fixture.xacts.snapshot(&Transaction::new());
         let mut scan = heap.scan(snapshot, ReadAhead::default()).unwrap();
-        let result = scan.next_page(&mut be);
+        let result = scan.next_page(&mut backend);
         match expected {
             Some(count) => assert_eq!(result.unwrap().unwrap_or(0), count, "{what}"),
             None => assert_eq!(sqlstate(result), "0A000", "{what}"),
@@ -207,16 +217,16 @@ fn hints_that_postgresql_left_are_believed() {
 #[test]
 fn a_batch_fills_its_pages() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
     let rows = PER_PAGE * 10 + 5;
-    fixture.load(&mut be, &heap, 0..rows as i64);
+    fixture.load(&mut backend, &heap, 0..rows as i64);
     assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 11);
     assert_eq!(
-        fixture.numbers(&mut be, &heap, &Transaction::new()),
+        fixture.numbers(&mut backend, &heap, &Transaction::new()),
         (0..rows as i64).collect::<Vec<_>>(),
         "in order of insertion"
     );
-    for (block, page) in fixture.pages(&mut be, TABLE).iter().enumerate() {
+    for (block, page) in fixture.pages(&mut backend, TABLE).iter().enumerate() {
         let page = forebay_format::Page::new(page);
         assert_eq!(usize::from(page.item_count()), if block < 10 { PER_PAGE } else { 5 });
         for (number, item) in page.items() {
@@ -231,23 +241,23 @@ fn a_batch_fills_its_pages() {
         assert!(page.lsn().is_valid());
     }
     // The next batch goes on in the last page.
-    fixture.load(&mut be, &heap, 0..(PER_PAGE - 5) as i64);
+    fixture.load(&mut backend, &heap, 0..(PER_PAGE - 5) as i64);
     assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 11);
-    fixture.load(&mut be, &heap, [1]);
+    fixture.load(&mut backend, &heap, [1]);
     assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 12);
 }
 
 #[test]
 fn a_row_that_no_page_holds_is_refused() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
     let mut tx = Transaction::new();
-    let author = fixture.author(&mut be, &mut tx);
+    let author = fixture.author(&mut backend, &mut tx);
     let tuple = |len: usize| form_tuple(&[AttrLayout::VARLENA], &[Some(&vec![b'x'; len])]).unwrap();
     let largest = tuple(8160 - 24 - 4);
     assert_eq!(largest.len(), 8160);
-    heap.insert(&mut be, author, &largest).unwrap();
-    let error = heap.insert(&mut be, author, &tuple(8160 - 24 - 3)).unwrap_err();
+    heap.insert(&mut backend, author, &largest).unwrap();
+    let error = heap.insert(&mut backend, author, &tuple(8160 - 24 - 3)).unwrap_err();
     assert_eq!(
         (error.sqlstate(), error.to_string().as_str()),
         ("54000", "row is too big: size 8168, maximum size 8160")
@@ -256,25 +266,28 @@ fn a_row_that_no_page_holds_is_refused() {
     assert_eq!(sqlstate(batch.push(&tuple(9000))), "54000");
     batch.push(&largest).unwrap();
     assert_eq!(batch.len(), 2);
-    heap.insert_batch(&mut be, author, &batch, Strategy::Normal).unwrap();
-    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+    heap.insert_batch(&mut backend, author, &batch, Strategy::Normal).unwrap();
+    fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
     assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 3);
 }
 
 #[test]
 fn after_a_start_the_relation_s_end_is_filled_first() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..10);
-    heap.pool.extend(&mut be, TABLE, Fork::Main, 3, Strategy::Normal).unwrap();
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..10);
+    heap.pool.extend(&mut backend, TABLE, Fork::Main, 3, Strategy::Normal).unwrap();
     fixture.space.forget(TABLE);
     let heap = fixture.heap(TABLE);
-    fixture.load(&mut be, &heap, 10..20);
-    assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), (0..20).collect::<Vec<_>>());
+    fixture.load(&mut backend, &heap, 10..20);
+    assert_eq!(
+        fixture.numbers(&mut backend, &heap, &Transaction::new()),
+        (0..20).collect::<Vec<_>>()
+    );
     assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 4);
     let blocks: Vec<u32> = heap.space.rooms().iter().map(|room| room.block).collect();
     assert_eq!(blocks, [3, 2, 1, 0]);
-    fixture.load(&mut be, &heap, 0..(PER_PAGE * 4 - 20) as i64);
+    fixture.load(&mut backend, &heap, 0..(PER_PAGE * 4 - 20) as i64);
     assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 4, "unused pages are used");
 }
 
@@ -305,17 +318,17 @@ fn several_backends_fill_one_table_concurrently() {
             .map(|thread| {
                 let (fixture, heap) = (fixture.clone(), heap.clone());
                 thread::spawn(move || {
-                    let mut be = fixture.backend();
+                    let mut backend = fixture.backend();
                     for batch in 0..BATCHES {
                         let first = (thread * BATCHES + batch) * ROWS;
-                        fixture.load(&mut be, &heap, first..first + ROWS);
+                        fixture.load(&mut backend, &heap, first..first + ROWS);
                     }
                 })
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        let mut be = fixture.backend();
-        let mut numbers = fixture.numbers(&mut be, &heap, &Transaction::new());
+        let mut backend = fixture.backend();
+        let mut numbers = fixture.numbers(&mut backend, &heap, &Transaction::new());
         numbers.sort_unstable();
         assert_eq!(numbers, (0..THREADS * BATCHES * ROWS).collect::<Vec<_>>());
         let needed = (THREADS * BATCHES * ROWS) as usize / PER_PAGE;
@@ -338,34 +351,34 @@ fn a_transaction_is_seen_whole_or_not_at_all() {
             .map(|writer| {
                 let (fixture, heap, done) = (fixture.clone(), heap.clone(), done.clone());
                 thread::spawn(move || {
-                    let mut be = fixture.backend();
+                    let mut backend = fixture.backend();
                     for round in 0..rounds {
                         let mut tx = Transaction::new();
-                        let author = fixture.author(&mut be, &mut tx);
+                        let author = fixture.author(&mut backend, &mut tx);
                         let batch = batch_of(0..ROWS);
-                        heap.insert_batch(&mut be, author, &batch, Strategy::Normal).unwrap();
+                        heap.insert_batch(&mut backend, author, &batch, Strategy::Normal).unwrap();
                         if (round + writer) % 3 == 0 {
-                            fixture.xacts.abort(&mut be.io, &mut tx).unwrap();
+                            fixture.xacts.abort(&mut backend.io, &mut tx).unwrap();
                         } else {
-                            fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+                            fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
                         }
                     }
                     done.fetch_add(1, Ordering::SeqCst);
                 })
             })
             .collect();
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         let mut last = 0;
         while done.load(Ordering::SeqCst) < 2 {
             let snapshot = fixture.xacts.snapshot(&Transaction::new());
             let mut scan = heap.scan(snapshot, ReadAhead::default()).unwrap();
-            let count = scan.count(&mut be, &Interrupt::new()).unwrap() as i64;
+            let count = scan.count(&mut backend, &Interrupt::new()).unwrap() as i64;
             assert_eq!(count % ROWS, 0, "a part of a transaction is seen");
             assert!(count >= last, "committed rows went away");
             last = count;
         }
         writers.into_iter().for_each(|writer| writer.join().unwrap());
-        let total = fixture.numbers(&mut be, &heap, &Transaction::new()).len() as i64;
+        let total = fixture.numbers(&mut backend, &heap, &Transaction::new()).len() as i64;
         assert_eq!(total, 2 * 8 * ROWS);
     });
 }
@@ -378,19 +391,19 @@ fn single_rows_from_several_backends() {
         .map(|thread| {
             let (fixture, heap) = (fixture.clone(), heap.clone());
             thread::spawn(move || {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 for n in 0..100 {
                     let mut tx = Transaction::new();
-                    let author = fixture.author(&mut be, &mut tx);
-                    heap.insert(&mut be, author, &tuple_of(thread * 100 + n)).unwrap();
-                    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+                    let author = fixture.author(&mut backend, &mut tx);
+                    heap.insert(&mut backend, author, &tuple_of(thread * 100 + n)).unwrap();
+                    fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
                 }
             })
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let mut be = fixture.backend();
-    let mut numbers = fixture.numbers(&mut be, &heap, &Transaction::new());
+    let mut backend = fixture.backend();
+    let mut numbers = fixture.numbers(&mut backend, &heap, &Transaction::new());
     numbers.sort_unstable();
     assert_eq!(numbers, (0..300).collect::<Vec<_>>());
     assert!(heap.pool.nblocks(TABLE, Fork::Main).unwrap() <= 4);
@@ -399,116 +412,117 @@ fn single_rows_from_several_backends() {
 #[test]
 fn a_table_larger_than_the_pool_is_scanned_cold() {
     on_every_method(|fixture| {
-        let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+        let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
         let rows = (PER_PAGE * 300) as i64;
-        fixture.load(&mut be, &heap, 0..rows);
-        fixture.write_all(&mut be);
-        fixture.pool.evict_all(&mut be).unwrap();
+        fixture.load(&mut backend, &heap, 0..rows);
+        fixture.write_all(&mut backend);
+        fixture.pool.evict_all(&mut backend).unwrap();
         let tx = Transaction::new();
         let mut scan = heap.scan(fixture.xacts.snapshot(&tx), ReadAhead::default()).unwrap();
         assert_eq!(scan.blocks(), 300);
         let mut expected = 0;
-        while let Some(count) = scan.next_page(&mut be).unwrap() {
+        while let Some(count) = scan.next_page(&mut backend).unwrap() {
             for index in 0..count {
                 assert_eq!(number_of(scan.tuple(index)), expected);
                 expected += 1;
             }
         }
         assert_eq!(expected, rows);
-        assert_eq!(scan.next_page(&mut be).unwrap(), None);
+        assert_eq!(scan.next_page(&mut backend).unwrap(), None);
     });
 }
 
 #[test]
 fn a_count_can_be_interrupted() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..10);
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..10);
     let interrupt = Interrupt::new();
     interrupt.request(InterruptKind::Cancel);
     let mut scan =
         heap.scan(fixture.xacts.snapshot(&Transaction::new()), ReadAhead::default()).unwrap();
-    assert_eq!(sqlstate(scan.count(&mut be, &interrupt)), "57014");
+    assert_eq!(sqlstate(scan.count(&mut backend, &interrupt)), "57014");
 }
 
 #[test]
 fn a_change_clears_all_visible_on_the_page_and_in_the_map() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..3);
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..3);
     heap.pool.smgr().create(TABLE, Fork::Vm, true).unwrap();
-    let promise = |be: &mut Backend| {
-        let map = heap.pool.zero_page(be, PageTag::new(TABLE, Fork::Vm, 0)).unwrap();
+    let promise = |backend: &mut Backend| {
+        let map = heap.pool.zero_page(backend, PageTag::new(TABLE, Fork::Vm, 0)).unwrap();
         let mut guard = map.lock_exclusive();
         guard.page_mut().init(0);
         guard[24] = 0xff;
         guard.mark_dirty();
-        let pin = heap.pool.read(be, heap.tag(0), Strategy::Normal).unwrap();
+        let pin = heap.pool.read(backend, heap.tag(0), Strategy::Normal).unwrap();
         let mut guard = pin.lock_exclusive();
         guard.page_mut().set_all_visible(true);
         guard.mark_dirty();
     };
-    let look = |be: &mut Backend| {
-        let map = heap.pool.read(be, PageTag::new(TABLE, Fork::Vm, 0), Strategy::Normal).unwrap();
+    let look = |backend: &mut Backend| {
+        let map =
+            heap.pool.read(backend, PageTag::new(TABLE, Fork::Vm, 0), Strategy::Normal).unwrap();
         let bits = map.lock_shared().page().bytes(24..25).unwrap()[0];
-        let pin = heap.pool.read(be, heap.tag(0), Strategy::Normal).unwrap();
+        let pin = heap.pool.read(backend, heap.tag(0), Strategy::Normal).unwrap();
         let visible = pin.lock_shared().page().is_all_visible();
         (bits, visible)
     };
-    promise(&mut be);
-    assert_eq!(look(&mut be), (0xff, true));
-    fixture.load(&mut be, &heap, [3]);
-    assert_eq!(look(&mut be), (0xfc, false));
-    promise(&mut be);
+    promise(&mut backend);
+    assert_eq!(look(&mut backend), (0xff, true));
+    fixture.load(&mut backend, &heap, [3]);
+    assert_eq!(look(&mut backend), (0xfc, false));
+    promise(&mut backend);
     let mut tx = Transaction::new();
-    let author = fixture.author(&mut be, &mut tx);
-    heap.delete(&mut be, &fixture.xacts, author, tx.combos(), ItemPointer::new(0, 1)).unwrap();
-    assert_eq!(look(&mut be), (0xfc, false));
-    fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
-    assert_eq!(fixture.numbers(&mut be, &heap, &Transaction::new()), [1, 2, 3]);
+    let author = fixture.author(&mut backend, &mut tx);
+    heap.delete(&mut backend, &fixture.xacts, author, tx.combos(), ItemPointer::new(0, 1)).unwrap();
+    assert_eq!(look(&mut backend), (0xfc, false));
+    fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
+    assert_eq!(fixture.numbers(&mut backend, &heap, &Transaction::new()), [1, 2, 3]);
 }
 
 #[test]
 fn a_line_pointer_that_leaves_the_page_is_reported() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..3);
-    let pin = heap.pool.read(&mut be, heap.tag(0), Strategy::Normal).unwrap();
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..3);
+    let pin = heap.pool.read(&mut backend, heap.tag(0), Strategy::Normal).unwrap();
     let mut guard = pin.lock_exclusive();
     let id = guard.page().item_id(2).unwrap();
     guard.page_mut().set_item_id(2, forebay_format::ItemId { len: 0x7fff, ..id });
     drop(guard);
     let mut scan =
         heap.scan(fixture.xacts.snapshot(&Transaction::new()), ReadAhead::default()).unwrap();
-    assert_eq!(sqlstate(scan.next_page(&mut be)), "XX001");
+    assert_eq!(sqlstate(scan.next_page(&mut backend)), "XX001");
 }
 
 #[test]
 fn relations_do_not_share_blocks_with_room() {
     let fixture = Fixture::new();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let (one, two) = (fixture.heap(TABLE), fixture.heap(RelFileLocator::in_default(5, 16_385)));
-    fixture.load(&mut be, &one, 0..5);
-    fixture.load(&mut be, &two, 5..9);
-    assert_eq!(fixture.numbers(&mut be, &one, &Transaction::new()), [0, 1, 2, 3, 4]);
-    assert_eq!(fixture.numbers(&mut be, &two, &Transaction::new()), [5, 6, 7, 8]);
+    fixture.load(&mut backend, &one, 0..5);
+    fixture.load(&mut backend, &two, 5..9);
+    assert_eq!(fixture.numbers(&mut backend, &one, &Transaction::new()), [0, 1, 2, 3, 4]);
+    assert_eq!(fixture.numbers(&mut backend, &two, &Transaction::new()), [5, 6, 7, 8]);
 }
 
 #[test]
 fn a_page_changed_without_a_record_stops_the_engine() {
     for batch in [false, true] {
         let fixture = Fixture::new();
-        let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-        fixture.load(&mut be, &heap, 0..3);
+        let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+        fixture.load(&mut backend, &heap, 0..3);
         // Damaged memory: the page claims to have room, and has none.
-        let pin = fixture.pool.read(&mut be, heap.tag(0), Strategy::Normal).unwrap();
+        let pin = fixture.pool.read(&mut backend, heap.tag(0), Strategy::Normal).unwrap();
         pin.lock_exclusive()[14..16].copy_from_slice(&9000u16.to_le_bytes());
         drop(pin);
         let mut tx = Transaction::new();
-        let author = fixture.author(&mut be, &mut tx);
+        let author = fixture.author(&mut backend, &mut tx);
         let inserted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match batch {
-            false => heap.insert(&mut be, author, &tuple_of(7)).map(drop),
-            true => heap.insert_batch(&mut be, author, &batch_of(7..9), Strategy::Normal),
+            false => heap.insert(&mut backend, author, &tuple_of(7)).map(drop),
+            true => heap.insert_batch(&mut backend, author, &batch_of(7..9), Strategy::Normal),
         }));
         assert!(!matches!(inserted, Ok(Ok(()))), "inserted");
         assert_eq!(fixture.failures.all().len(), 1, "batch: {batch}");

@@ -54,9 +54,9 @@ fn assert_same(before: &[PageBytes], after: &[PageBytes]) {
 }
 
 /// Replays the log over a copy of the files, once and twice. The pages must equal those in memory.
-fn crash_and_compare(fixture: &Fixture, be: &mut Backend, rel: RelFileLocator) {
-    fixture.wal.flush_all(&mut be.io).unwrap();
-    let before = masked_all(&fixture.pages(be, rel));
+fn crash_and_compare(fixture: &Fixture, backend: &mut Backend, rel: RelFileLocator) {
+    fixture.wal.flush_all(&mut backend.io).unwrap();
+    let before = masked_all(&fixture.pages(backend, rel));
     let (mut once, _dir) = fixture.recover_copy(1);
     let once = once.pages(rel);
     assert_same(&before, &masked_all(&once));
@@ -74,34 +74,34 @@ fn bytes_tuple(len: usize, null: bool) -> Vec<u8> {
 #[test]
 fn what_was_committed_survives_and_the_rest_does_not() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..1000);
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..1000);
     let mut aborted = Transaction::new();
-    let author = fixture.author(&mut be, &mut aborted);
-    heap.insert_batch(&mut be, author, &batch_of(5000..5500), Strategy::Normal).unwrap();
-    fixture.xacts.abort(&mut be.io, &mut aborted).unwrap();
+    let author = fixture.author(&mut backend, &mut aborted);
+    heap.insert_batch(&mut backend, author, &batch_of(5000..5500), Strategy::Normal).unwrap();
+    fixture.xacts.abort(&mut backend.io, &mut aborted).unwrap();
     let mut running = Transaction::new();
-    let author = fixture.author(&mut be, &mut running);
-    heap.insert_batch(&mut be, author, &batch_of(6000..6500), Strategy::Normal).unwrap();
+    let author = fixture.author(&mut backend, &mut running);
+    heap.insert_batch(&mut backend, author, &batch_of(6000..6500), Strategy::Normal).unwrap();
     let gone = ItemPointer::new(0, 4);
-    heap.delete(&mut be, &fixture.xacts, author, running.combos(), gone).unwrap();
-    fixture.load(&mut be, &heap, 1000..1200);
+    heap.delete(&mut backend, &fixture.xacts, author, running.combos(), gone).unwrap();
+    fixture.load(&mut backend, &heap, 1000..1200);
 
     // Only the log was written, as far as commits flushed it.
     let (mut recovered, copy) = fixture.recover_copy(1);
     let next = recovered.replay(copy.path()).unwrap();
     assert_eq!(next, FullXid::new(0, FIRST_XID + 4));
-    recovered.clog.trim(&mut recovered.be.io, next).unwrap();
+    recovered.clog.trim(&mut recovered.backend.io, next).unwrap();
     let mut numbers = recovered_numbers(&mut recovered);
     numbers.sort_unstable();
     assert_eq!(numbers, (0..1200).collect::<Vec<_>>());
-    let Recovered { clog, be: redo, .. } = &mut recovered;
+    let Recovered { clog, backend: redo, .. } = &mut recovered;
     let mut status = |xid| clog.status(&mut redo.io, xid).unwrap();
     assert_eq!(
         [FIRST_XID, FIRST_XID + 1, FIRST_XID + 2, FIRST_XID + 3].map(&mut status),
         [Outcome::Committed, Outcome::Aborted, Outcome::InProgress, Outcome::Committed]
     );
-    fixture.xacts.abort(&mut be.io, &mut running).unwrap();
+    fixture.xacts.abort(&mut backend.io, &mut running).unwrap();
 }
 
 /// What a reader sees after recovery.
@@ -113,7 +113,7 @@ fn recovered_numbers(recovered: &mut Recovered) -> Vec<i64> {
     let mut numbers = Vec::new();
     for item in tuples {
         let tuple = forebay_format::HeapTuple::new(item).unwrap();
-        if visibility.sees(&mut recovered.be.io, tuple).unwrap() {
+        if visibility.sees(&mut recovered.backend.io, tuple).unwrap() {
             numbers.push(number_of(item));
         }
     }
@@ -144,16 +144,16 @@ fn steps() -> impl Strategy2<Value = Vec<Step>> {
 
 use proptest::strategy::Strategy as Strategy2;
 
-fn end(fixture: &Fixture, be: &mut Backend, tx: &mut Transaction, commit: bool) {
+fn end(fixture: &Fixture, backend: &mut Backend, tx: &mut Transaction, commit: bool) {
     match commit {
-        true => fixture.xacts.commit(&mut be.io, tx).unwrap(),
-        false => fixture.xacts.abort(&mut be.io, tx).unwrap(),
+        true => fixture.xacts.commit(&mut backend.io, tx).unwrap(),
+        false => fixture.xacts.abort(&mut backend.io, tx).unwrap(),
     };
 }
 
 fn run(
     fixture: &Fixture,
-    be: &mut Backend,
+    backend: &mut Backend,
     heap: &Heap,
     places: &mut Vec<ItemPointer>,
     step: Step,
@@ -161,35 +161,35 @@ fn run(
     let mut tx = Transaction::new();
     match step {
         Step::Batch { lengths, commit } => {
-            let author = fixture.author(be, &mut tx);
+            let author = fixture.author(backend, &mut tx);
             let mut batch = TupleBatch::new();
             lengths
                 .iter()
                 .try_for_each(|&(len, null)| batch.push(&bytes_tuple(len, null)))
                 .unwrap();
-            heap.insert_batch(be, author, &batch, Strategy::Normal).unwrap();
-            end(fixture, be, &mut tx, commit);
+            heap.insert_batch(backend, author, &batch, Strategy::Normal).unwrap();
+            end(fixture, backend, &mut tx, commit);
         }
         Step::Single { len } => {
-            let author = fixture.author(be, &mut tx);
-            places.push(heap.insert(be, author, &bytes_tuple(len, false)).unwrap());
-            end(fixture, be, &mut tx, true);
+            let author = fixture.author(backend, &mut tx);
+            places.push(heap.insert(backend, author, &bytes_tuple(len, false)).unwrap());
+            end(fixture, backend, &mut tx, true);
         }
         Step::Delete { nth, commit } if !places.is_empty() => {
-            let author = fixture.author(be, &mut tx);
+            let author = fixture.author(backend, &mut tx);
             let place = places[nth % places.len()];
-            heap.delete(be, &fixture.xacts, author, tx.combos(), place).unwrap();
-            end(fixture, be, &mut tx, commit);
+            heap.delete(backend, &fixture.xacts, author, tx.combos(), place).unwrap();
+            end(fixture, backend, &mut tx, commit);
         }
         Step::Delete { .. } => {}
         // From here on the first change of each page logs its image.
         Step::Checkpoint => {
             fixture
                 .wal
-                .begin_checkpoint(&mut be.io, CheckpointKind::Online { wal_level: 1 })
+                .begin_checkpoint(&mut backend.io, CheckpointKind::Online { wal_level: 1 })
                 .unwrap();
         }
-        Step::Write => fixture.write_all(be),
+        Step::Write => fixture.write_all(backend),
     }
 }
 
@@ -199,49 +199,49 @@ proptest! {
     #[test]
     fn redo_restores_the_pages_that_were_lost(steps in steps()) {
         let fixture = Fixture::new();
-        let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
+        let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
         let mut places = Vec::new();
         for step in steps {
-            run(&fixture, &mut be, &heap, &mut places, step);
+            run(&fixture, &mut backend, &heap, &mut places, step);
         }
-        crash_and_compare(&fixture, &mut be, TABLE);
+        crash_and_compare(&fixture, &mut backend, TABLE);
     }
 }
 
 #[test]
 fn images_with_a_hole_are_restored() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..50);
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..50);
     let kind = CheckpointKind::Online { wal_level: 1 };
-    let redo = fixture.wal.begin_checkpoint(&mut be.io, kind).unwrap();
-    fixture.write_all(&mut be);
-    fixture.load(&mut be, &heap, 50..60);
-    fixture.load(&mut be, &heap, 60..70);
+    let redo = fixture.wal.begin_checkpoint(&mut backend.io, kind).unwrap();
+    fixture.write_all(&mut backend);
+    fixture.load(&mut backend, &heap, 50..60);
+    fixture.load(&mut backend, &heap, 60..70);
     // The page is torn on disk: redo needs its image.
     let path = fixture.dir.path().join("base/5/16384");
     let mut file = std::fs::read(&path).unwrap();
     file[4096..8192].fill(0xee);
     std::fs::write(&path, &file).unwrap();
-    let before = masked_all(&fixture.pages(&mut be, TABLE));
+    let before = masked_all(&fixture.pages(&mut backend, TABLE));
     let (mut recovered, _copy) = fixture.recover_copy_from(redo, 1);
     assert_same(&before, &masked_all(&recovered.pages(TABLE)));
 }
 
 /// Begins a checkpoint, and writes `pg_xact`, then the pages. Checks that everything the log says
 /// before the redo pointer is in the files.
-fn check_checkpoint(fixture: &Fixture, be: &mut Backend, from: Lsn) -> Lsn {
+fn check_checkpoint(fixture: &Fixture, backend: &mut Backend, from: Lsn) -> Lsn {
     let kind = CheckpointKind::Online { wal_level: 1 };
-    let redo = fixture.wal.begin_checkpoint(&mut be.io, kind).unwrap();
+    let redo = fixture.wal.begin_checkpoint(&mut backend.io, kind).unwrap();
     fixture.xacts.gate().wait_for_earlier();
-    fixture.write_all(be);
-    fixture.wal.flush_all(&mut be.io).unwrap();
+    fixture.write_all(backend);
+    fixture.wal.flush_all(&mut backend.io).unwrap();
 
     let table = std::fs::read(fixture.dir.path().join("base/5/16384")).unwrap();
     let (pages, _) = table.as_chunks::<8192>();
     let outcomes = std::fs::read(fixture.dir.path().join("pg_xact/0000")).unwrap();
     let mut reader = crate::tests::fixture::reader(&fixture.aio, fixture.dir.path(), from);
-    while let Some(record) = reader.next(&mut be.io).unwrap() {
+    while let Some(record) = reader.next(&mut backend.io).unwrap() {
         if record.start >= redo {
             break;
         }
@@ -273,41 +273,41 @@ fn a_checkpoint_misses_no_concurrent_change() {
         .map(|writer| {
             let (fixture, heap, done) = (fixture.clone(), heap.clone(), done.clone());
             thread::spawn(move || {
-                let mut be = fixture.backend();
+                let mut backend = fixture.backend();
                 for n in 0.. {
                     if done.load(Ordering::SeqCst) {
                         break;
                     }
-                    fixture.load(&mut be, &heap, n..n + 10 * writer + 1);
+                    fixture.load(&mut backend, &heap, n..n + 10 * writer + 1);
                 }
             })
         })
         .collect();
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let mut from = WAL_START;
     for _ in 0..300 {
-        from = check_checkpoint(&fixture, &mut be, from);
+        from = check_checkpoint(&fixture, &mut backend, from);
     }
     done.store(true, Ordering::SeqCst);
     writers.into_iter().for_each(|writer| writer.join().unwrap());
-    check_checkpoint(&fixture, &mut be, from);
+    check_checkpoint(&fixture, &mut backend, from);
 }
 
 #[test]
 fn redo_of_a_drop_removes_files_and_forgets_missing_pages() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..50);
-    fixture.wal.begin_checkpoint(&mut be.io, CheckpointKind::Online { wal_level: 1 }).unwrap();
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..50);
+    fixture.wal.begin_checkpoint(&mut backend.io, CheckpointKind::Online { wal_level: 1 }).unwrap();
     // After a checkpoint: so the log has neither an image of the page nor a record that makes it.
-    fixture.load(&mut be, &heap, 50..60);
-    fixture.load(&mut be, &heap, 60..70);
+    fixture.load(&mut backend, &heap, 50..60);
+    fixture.load(&mut backend, &heap, 60..70);
     let mut tx = Transaction::new();
-    fixture.author(&mut be, &mut tx);
+    fixture.author(&mut backend, &mut tx);
     tx.drop_at_commit(TABLE);
-    let finished = fixture.xacts.commit(&mut be.io, &mut tx).unwrap();
+    let finished = fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
     for rel in finished.drop {
-        fixture.pool.drop_relation(&mut be, rel).unwrap();
+        fixture.pool.drop_relation(&mut backend, rel).unwrap();
     }
     let (recovered, copy) = fixture.recover_copy(2);
     assert!(!recovered.pool.smgr().exists(TABLE, Fork::Main).unwrap());
@@ -345,8 +345,8 @@ impl Feeder {
         first: u64,
         records: &[DecodedRecord<'_>],
     ) -> (Result<(), RedoError>, Counters) {
-        let Recovered { pool, clog, be, .. } = &mut self.recovered;
-        let mut ctx = RedoContext::new(be, pool, clog, &self.checkpoint);
+        let Recovered { pool, clog, backend, .. } = &mut self.recovered;
+        let mut ctx = RedoContext::new(backend, pool, clog, &self.checkpoint);
         let registry = Registry::new();
         let mut result = Ok(());
         for (n, record) in (first..).zip(records) {
@@ -574,8 +574,8 @@ proptest! {
 #[test]
 fn truncation_and_creation_are_redone() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..1000);
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..1000);
     let blocks = fixture.pool.nblocks(TABLE, Fork::Main).unwrap();
     assert!(blocks > 2);
     let cut = forebay_format::wal::smgr::SmgrTruncate { blocks: 2, rel: TABLE, flags: 7 }.encode();
@@ -583,9 +583,9 @@ fn truncation_and_creation_are_redone() {
     let create = forebay_format::wal::smgr::SmgrCreate { rel: new, fork: Fork::Main }.encode();
     for (info, main) in [(0x21, &cut[..]), (0x11, &create[..])] {
         let record = Record { rmgr: Rmgr::SMGR, info, xid: 0, main, blocks: &[] };
-        fixture.wal.insert(&mut be.io, &record).unwrap();
+        fixture.wal.insert(&mut backend.io, &record).unwrap();
     }
-    fixture.wal.flush_all(&mut be.io).unwrap();
+    fixture.wal.flush_all(&mut backend.io).unwrap();
     let (recovered, _copy) = fixture.recover_copy(2);
     assert_eq!(recovered.pool.nblocks(TABLE, Fork::Main).unwrap(), 2);
     assert_eq!(recovered.pool.nblocks(new, Fork::Main).unwrap(), 0);
@@ -594,19 +594,19 @@ fn truncation_and_creation_are_redone() {
 #[test]
 fn full_page_image_records_are_redone() {
     let fixture = Fixture::new();
-    let (mut be, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut be, &heap, 0..10);
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..10);
     let tag = PageTag::new(TABLE, Fork::Main, 0);
-    let pin = fixture.pool.read(&mut be, tag, Strategy::Normal).unwrap();
+    let pin = fixture.pool.read(&mut backend, tag, Strategy::Normal).unwrap();
     let mut guard = pin.lock_exclusive();
     guard.mark_dirty();
     guard.page_mut().set_prune_xid(99);
     let flags = BlockFlags::FORCE_IMAGE | BlockFlags::STANDARD;
     let block = BlockRef { id: 0, tag, page: Some(&guard), flags, data: &[] };
     let record = Record { rmgr: Rmgr::XLOG, info: xlog::FPI, xid: 0, main: &[], blocks: &[block] };
-    let inserted = fixture.wal.insert(&mut be.io, &record).unwrap();
+    let inserted = fixture.wal.insert(&mut backend.io, &record).unwrap();
     guard.set_lsn(inserted.end);
     drop(guard);
     drop(pin);
-    crash_and_compare(&fixture, &mut be, TABLE);
+    crash_and_compare(&fixture, &mut backend, TABLE);
 }

@@ -39,19 +39,19 @@ fn what_the_system_does_not_take_is_executed() {
         let aio = made.unwrap();
         let file =
             aio.namespace().open(&dir.path().join("f"), &OpenOptions::READ_WRITE.create()).unwrap();
-        let mut be = aio.backend(BackendType::Client).unwrap();
+        let mut backend = aio.backend(BackendType::Client).unwrap();
         let region = Region::new(12 * IO_ALIGN).unwrap();
         for n in 0..12 {
             // SAFETY: inside the region, and nothing is in flight.
             unsafe { region.ptr(n * IO_ALIGN).write_bytes(n as u8 + 1, IO_ALIGN) };
         }
         // Two I/Os of six ranges, none adjacent in memory.
-        be.begin_batch();
+        backend.begin_batch();
         let refs: Vec<_> = (0..2)
             .map(|half| {
                 let mut memory = IoMemory::empty(region.clone());
                 (0..6).for_each(|n| memory.push((2 * n + half) * IO_ALIGN, IO_ALIGN));
-                be.start(Io::write(
+                backend.start(Io::write(
                     file.clone(),
                     (half * 6 * IO_ALIGN) as u64,
                     memory,
@@ -59,9 +59,9 @@ fn what_the_system_does_not_take_is_executed() {
                 ))
             })
             .collect();
-        be.end_batch();
+        backend.end_batch();
         for r in refs {
-            assert_eq!(be.wait(r).check().unwrap(), 6 * IO_ALIGN, "in runs of {run}");
+            assert_eq!(backend.wait(r).check().unwrap(), 6 * IO_ALIGN, "in runs of {run}");
         }
         let found = std::fs::read(dir.path().join("f")).unwrap();
         let firsts: Vec<u8> = found.chunks(IO_ALIGN).map(|c| c[0]).collect();

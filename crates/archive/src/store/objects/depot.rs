@@ -1,6 +1,6 @@
 //! The [`Depot`] trait of a bucket.
 
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::list::PaginatedListOptions;
 use object_store::path::Path;
@@ -43,22 +43,22 @@ impl Depot for Bucket {
         self.location.describe(key)
     }
 
-    fn create<'a>(&'a self, _: &mut Backend, key: &str) -> Result<Box<dyn Upload + 'a>> {
+    fn create<'a>(&'a self, _: &mut IoBackend, key: &str) -> Result<Box<dyn Upload + 'a>> {
         Ok(Box::new(ObjectUpload::new(self, key)))
     }
 
-    fn open<'a>(&'a self, _: &mut Backend, key: &str) -> Result<Option<Box<dyn Download + 'a>>> {
+    fn open<'a>(&'a self, _: &mut IoBackend, key: &str) -> Result<Option<Box<dyn Download + 'a>>> {
         let download = ObjectDownload::open(self, key)?;
         Ok(download.map(|download| Box::new(download) as Box<dyn Download + 'a>))
     }
 
-    fn size(&self, _: &mut Backend, key: &str) -> Result<Option<u64>> {
+    fn size(&self, _: &mut IoBackend, key: &str) -> Result<Option<u64>> {
         let path = self.path(key)?;
         let found = self.look("look for", key, self.store.head(&path))?;
         Ok(found.map(|meta| meta.size))
     }
 
-    fn list(&self, _: &mut Backend, prefix: &str) -> Result<Vec<Object>> {
+    fn list(&self, _: &mut IoBackend, prefix: &str) -> Result<Vec<Object>> {
         let path = self.path(prefix)?;
         let listed =
             self.wait(prefix, self.store.list(Some(&path)).try_collect::<Vec<ObjectMeta>>())?;
@@ -66,7 +66,7 @@ impl Depot for Bucket {
         Ok(listed.iter().filter_map(|meta| self.object(meta)).collect())
     }
 
-    fn names(&self, _: &mut Backend, dir: &str) -> Result<Vec<String>> {
+    fn names(&self, _: &mut IoBackend, dir: &str) -> Result<Vec<String>> {
         let path = self.path(dir)?;
         let listed = self.wait(dir, self.store.list_with_delimiter(Some(&path)))?;
         let listed = listed.map_err(|error| self.failed("list", dir, &error))?;
@@ -76,7 +76,7 @@ impl Depot for Bucket {
     }
 
     /// One listing finds all endings.
-    fn find(&self, _: &mut Backend, base: &str, endings: &[&str]) -> Result<Option<String>> {
+    fn find(&self, _: &mut IoBackend, base: &str, endings: &[&str]) -> Result<Option<String>> {
         let prefix = format!("{}{base}", self.location.root);
         let listed = self.wait(base, self.with_prefix(&prefix))?;
         let listed = listed.map_err(|error| self.failed("look for", base, &error))?;
@@ -86,11 +86,11 @@ impl Depot for Bucket {
     }
 
     /// A visible object is durable.
-    fn make_durable(&self, be: &mut Backend, key: &str) -> Result<bool> {
-        Ok(self.size(be, key)?.is_some())
+    fn make_durable(&self, io: &mut IoBackend, key: &str) -> Result<bool> {
+        Ok(self.size(io, key)?.is_some())
     }
 
-    fn remove(&self, _: &mut Backend, key: &str) -> Result<()> {
+    fn remove(&self, _: &mut IoBackend, key: &str) -> Result<()> {
         let path = self.path(key)?;
         self.look("remove", key, self.store.delete(&path)).map(drop)
     }
@@ -99,7 +99,7 @@ impl Depot for Bucket {
         REMOVALS
     }
 
-    fn remove_all(&self, _: &mut Backend, keys: &[&str]) -> Result<()> {
+    fn remove_all(&self, _: &mut IoBackend, keys: &[&str]) -> Result<()> {
         let paths = keys.iter().map(|key| self.path(key)).collect::<Result<Vec<Path>>>()?;
         let gone = self.store.delete_stream(stream::iter(paths.into_iter().map(Ok)).boxed());
         let gone = gone.filter_map(async |one| match one {
@@ -110,16 +110,16 @@ impl Depot for Bucket {
         failures.first().map_or(Ok(()), |error| Err(self.failed("remove objects of", "", error)))
     }
 
-    fn sync_removals(&self, _: &mut Backend, _: &[String]) -> Result<()> {
+    fn sync_removals(&self, _: &mut IoBackend, _: &[String]) -> Result<()> {
         Ok(())
     }
 
     /// An interrupted upload leaves nothing behind.
-    fn clean(&self, _: &mut Backend, _: &str) -> Result<usize> {
+    fn clean(&self, _: &mut IoBackend, _: &str) -> Result<usize> {
         Ok(0)
     }
 
-    fn check_new(&self, _: &mut Backend) -> Result<()> {
+    fn check_new(&self, _: &mut IoBackend) -> Result<()> {
         self.check_exclusive()
     }
 

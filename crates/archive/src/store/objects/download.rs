@@ -1,7 +1,7 @@
 //! Reads an object. The client resumes a download that broke off.
 
 use bytes::{Buf, Bytes};
-use forebay_aio::Backend;
+use forebay_aio::IoBackend;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::ObjectStoreExt;
@@ -52,7 +52,7 @@ impl<'a> ObjectDownload<'a> {
 }
 
 impl Download for ObjectDownload<'_> {
-    fn read(&mut self, _: &mut Backend, buf: &mut [u8]) -> Result<usize> {
+    fn read(&mut self, _: &mut IoBackend, buf: &mut [u8]) -> Result<usize> {
         while self.piece.is_empty() && !buf.is_empty() {
             match self.next()? {
                 Some(piece) => self.piece = piece,
@@ -66,7 +66,7 @@ impl Download for ObjectDownload<'_> {
         Ok(len)
     }
 
-    fn close(&mut self, _: &mut Backend) {
+    fn close(&mut self, _: &mut IoBackend) {
         self.stream = None;
     }
 }

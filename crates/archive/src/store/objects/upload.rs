@@ -10,7 +10,7 @@
 //! | not allowed, no such bucket | | an error |
 
 use forebay_aio::sync::{Duration, Instant};
-use forebay_aio::{AlignedBuf, Backend};
+use forebay_aio::{AlignedBuf, IoBackend};
 use object_store::{
     Error as RemoteError, ObjectStore, ObjectStoreExt, PutMode, PutPayload, PutResult,
 };
@@ -72,7 +72,7 @@ impl<'a> ObjectUpload<'a> {
 }
 
 impl Upload for ObjectUpload<'_> {
-    fn write(&mut self, _: &mut Backend, mut bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, _: &mut IoBackend, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let (now, later) =
                 bytes.split_at(bytes.len().min(CHUNK.saturating_sub(self.fill.len())));
@@ -85,14 +85,14 @@ impl Upload for ObjectUpload<'_> {
         Ok(())
     }
 
-    fn put(&mut self, _: &mut Backend, buf: AlignedBuf, len: usize) -> Result<()> {
+    fn put(&mut self, _: &mut IoBackend, buf: AlignedBuf, len: usize) -> Result<()> {
         self.complete_part();
         let lent = Lent { buf: Some(buf), len, buffers: self.bucket.buffers.clone() };
         self.parts.push(bytes::Bytes::from_owner(lent));
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, _: &mut Backend, written: Result<()>) -> Result<StoreOutcome> {
+    fn finish(mut self: Box<Self>, _: &mut IoBackend, written: Result<()>) -> Result<StoreOutcome> {
         written?;
         self.complete_part();
         let payload: PutPayload = std::mem::take(&mut self.parts).into_iter().collect();

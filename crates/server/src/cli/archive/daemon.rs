@@ -55,7 +55,7 @@ fn stay(args: &DaemonArgs) -> Result<(), String> {
     let location = args.store.location()?;
     let mut opened = args.store.open(Transfers::Many)?;
     check_owner(&opened, &dir)?;
-    match opened.repository.clean(&mut opened.be) {
+    match opened.repository.clean(&mut opened.backend) {
         Ok(0) => {}
         Ok(n) => log::log(format!("removed {n} temporary files that were left in \"{location}\"")),
         // A later request reports the error.

@@ -51,7 +51,7 @@ fn expire(args: &ExpireArgs) -> Result<Expired, String> {
         bar.set_position(done);
     };
     let expired = opened.repository.expire(
-        &mut opened.be,
+        &mut opened.backend,
         before.as_ref(),
         &needed,
         args.dry_run,
@@ -71,7 +71,7 @@ fn needed(args: &ExpireArgs, opened: &mut Opened) -> Result<Vec<NeededFrom>, Str
         Some(_) => return Ok(Vec::new()),
     };
     let needed =
-        backup::needed(&mut opened.be, Path::new(dir)).map_err(|error| error.to_string())?;
+        backup::needed(&mut opened.backend, Path::new(dir)).map_err(|error| error.to_string())?;
     let from = |one: backup::Needed| NeededFrom { first: one.first_segment(), backup: one.backup };
     Ok(needed.into_iter().map(from).collect())
 }

@@ -64,5 +64,5 @@ fn get_file(args: &GetArgs) -> Result<bool, String> {
         Answer::Reply(Reply::Other) | Answer::Nobody(_) => {}
     }
     let mut opened = args.store.open(Transfers::One)?;
-    get::get(&opened.aio, &mut opened.be, &opened.repository, &name, &args.path).map_err(text)
+    get::get(&opened.aio, &mut opened.backend, &opened.repository, &name, &args.path).map_err(text)
 }

@@ -22,7 +22,7 @@ pub(crate) struct ListArgs {
 /// Runs the command.
 pub(crate) fn run(args: &ListArgs) -> u8 {
     let listed = args.store.open(Transfers::One).and_then(|mut opened| {
-        let inventory = opened.repository.inventory(&mut opened.be).map_err(text)?;
+        let inventory = opened.repository.inventory(&mut opened.backend).map_err(text)?;
         Ok((opened.repository.depot().describe(""), inventory))
     });
     match listed {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, AioConfig, Backend, BackendType, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace};
 use forebay_engine::archive::ArchiveError;
 use forebay_engine::archive::resident::{self, Answer};
 use forebay_engine::archive::store::codec::Compression;
@@ -46,7 +46,7 @@ pub(crate) struct StoreArgs {
 /// An open archive, and what it is read and written with.
 pub(super) struct Opened {
     pub(super) aio: Arc<Aio>,
-    pub(super) be: Backend,
+    pub(super) backend: IoBackend,
     pub(super) repository: Repository,
 }
 
@@ -84,7 +84,7 @@ impl StoreArgs {
         Ok(format!("{location}\n{layout}\n{compress}\n{accepts}\n{}", key.display()))
     }
 
-    fn options(&self, be: &mut Backend) -> Result<StoreOptions, String> {
+    fn options(&self, backend: &mut IoBackend) -> Result<StoreOptions, String> {
         let layout =
             match given(self.layout.as_deref(), "FOREBAY_ARCHIVE_LAYOUT") {
                 None => None,
@@ -103,7 +103,8 @@ impl StoreArgs {
                 )
             })?,
         };
-        let key = self.key_file().map(|file| Key::read(be, &file).map_err(text)).transpose()?;
+        let key =
+            self.key_file().map(|file| Key::read(backend, &file).map_err(text)).transpose()?;
         let accept_unencrypted = self.accept_unencrypted;
         Ok(StoreOptions { layout, compression, key, accept_unencrypted, direct: self.direct })
     }
@@ -112,11 +113,12 @@ impl StoreArgs {
     pub(super) fn open(&self, transfers: Transfers) -> Result<Opened, String> {
         let location = self.location()?;
         let aio = transfers.open()?;
-        let mut be = aio.backend(BackendType::Standalone).map_err(|error| error.to_string())?;
-        let options = self.options(&mut be)?;
+        let mut backend =
+            aio.backend(BackendType::Standalone).map_err(|error| error.to_string())?;
+        let options = self.options(&mut backend)?;
         let repository =
             Repository::open(&aio, &location, options).map_err(|error| error.to_string())?;
-        Ok(Opened { aio, be, repository })
+        Ok(Opened { aio, backend, repository })
     }
 }
 

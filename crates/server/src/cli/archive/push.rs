@@ -46,5 +46,5 @@ fn push_file(args: &PushArgs) -> Result<Archived, String> {
     let mut opened = args.store.open(Transfers::One)?;
     let options = SourceOptions { direct: args.store.direct, ..SourceOptions::default() };
     let repository = opened.repository.cleaning_first();
-    push::push(&opened.aio, &mut opened.be, &repository, &args.path, &options).map_err(text)
+    push::push(&opened.aio, &mut opened.backend, &repository, &args.path, &options).map_err(text)
 }

@@ -24,21 +24,24 @@ fn an_error_of_a_write_names_its_offset_and_stays_until_the_file_is_removed() {
     for errno in [Errno::IO, Errno::NOSPC] {
         each_faulty(SPEC, |fixture, plan| {
             let (files, space) = (files(fixture), TempSpace::new());
-            let mut be = fixture.backend();
+            let mut backend = fixture.backend();
             plan.add(Rule::on(Ops::WRITE).path("pgsql_tmp").skip(2).times(1), Effect::Fail(errno));
             let mut writer = files.create(7, &space, TempOptions { combine: 2, depth: 0 }).unwrap();
-            let error = writer.write_all(&mut be.io, &pattern(0, 10 * PIECE)).unwrap_err();
+            let error = writer.write_all(&mut backend.io, &pattern(0, 10 * PIECE)).unwrap_err();
             let text = format!(
                 "could not write to file \"base/pgsql_tmp/pgsql_tmp7.0\" at offset {}: {errno}",
                 2 * PIECE
             );
             assert_eq!(error.to_string(), text);
             assert_eq!(error.sqlstate(), if errno == Errno::NOSPC { "53100" } else { "58030" });
-            assert_eq!(writer.room(&mut be.io).unwrap_err().to_string(), text);
-            assert_eq!(writer.finish(&mut be.io).unwrap_err().to_string(), text);
+            assert_eq!(writer.room(&mut backend.io).unwrap_err().to_string(), text);
+            assert_eq!(writer.finish(&mut backend.io).unwrap_err().to_string(), text);
             assert_eq!((names(fixture).len(), space.used()), (0, 0));
-            let file = filled(&files, &space, &mut be.io, 10 * PIECE);
-            assert_eq!(read_all(&mut file.reader(SMALL), &mut be.io, 5000), pattern(0, 10 * PIECE));
+            let file = filled(&files, &space, &mut backend.io, 10 * PIECE);
+            assert_eq!(
+                read_all(&mut file.reader(SMALL), &mut backend.io, 5000),
+                pattern(0, 10 * PIECE)
+            );
         });
     }
 }
@@ -47,21 +50,21 @@ fn an_error_of_a_write_names_its_offset_and_stays_until_the_file_is_removed() {
 fn a_disk_that_fails_permanently_fails_each_file_and_nothing_else() {
     each_faulty(SPEC, |fixture, plan| {
         let (files, space) = (files(fixture), TempSpace::new());
-        let mut be = fixture.backend();
-        let kept = filled(&files, &space, &mut be.io, 5 * PIECE);
+        let mut backend = fixture.backend();
+        let kept = filled(&files, &space, &mut backend.io, 5 * PIECE);
         plan.add(Rule::on(Ops::TRANSFERS).path("pgsql_tmp"), Effect::Fail(Errno::IO));
         for depth in 0..4 {
             let mut writer = files.create(7, &space, TempOptions { combine: 1, depth }).unwrap();
-            let written = writer.write_all(&mut be.io, &pattern(0, 5 * PIECE));
-            assert!(written.and_then(|()| writer.finish(&mut be.io)).is_err());
+            let written = writer.write_all(&mut backend.io, &pattern(0, 5 * PIECE));
+            assert!(written.and_then(|()| writer.finish(&mut backend.io)).is_err());
             let mut reader = kept.reader(TempOptions { combine: 1, depth });
             for _ in 0..3 {
-                assert!(reader.fill(&mut be.io).is_err());
+                assert!(reader.fill(&mut backend.io).is_err());
             }
         }
         assert_eq!(names(fixture), ["pgsql_tmp7.0"]);
         plan.mend();
-        assert_eq!(read_all(&mut kept.reader(SMALL), &mut be.io, 5000), pattern(0, 5 * PIECE));
+        assert_eq!(read_all(&mut kept.reader(SMALL), &mut backend.io, 5000), pattern(0, 5 * PIECE));
         drop(kept);
         assert_eq!((names(fixture).len(), space.used()), (0, 0));
     });
@@ -87,9 +90,9 @@ fn random_faults_never_give_wrong_bytes_and_leave_nothing() {
                     let (files, whole, failed) = (&files, &whole, &failed);
                     scope.spawn(move || {
                         let mut rng = StdRng::seed_from_u64(seed << 8 | thread);
-                        let (mut be, space) = (fixture.backend(), TempSpace::new());
+                        let (mut backend, space) = (fixture.backend(), TempSpace::new());
                         for _ in 0..12 {
-                            match round_trip(&mut rng, files, &space, &mut be.io) {
+                            match round_trip(&mut rng, files, &space, &mut backend.io) {
                                 Ok(()) => whole.fetch_add(1, Relaxed),
                                 Err(error) => {
                                     assert!(
@@ -115,7 +118,7 @@ fn round_trip(
     rng: &mut StdRng,
     files: &Arc<TempFiles>,
     space: &Arc<TempSpace>,
-    io: &mut aio::Backend,
+    io: &mut aio::IoBackend,
 ) -> Result<(), StorageError> {
     let len = rng.random_range(1..12 * PIECE);
     let mut writer = files.create(3, space, random_options(rng))?;
@@ -146,8 +149,8 @@ fn round_trip(
 fn an_error_of_a_read_names_its_offset_and_the_read_can_be_repeated() {
     each_faulty(SPEC, |fixture, plan| {
         let (files, space) = (files(fixture), TempSpace::new());
-        let mut be = fixture.backend();
-        let file = filled(&files, &space, &mut be.io, 10 * PIECE + 5);
+        let mut backend = fixture.backend();
+        let file = filled(&files, &space, &mut backend.io, 10 * PIECE + 5);
         let bad = 5 * PIECE as u64;
         let rule = Rule::on(Ops::READ).path("pgsql_tmp").bytes(bad..bad + 1);
         plan.add(rule.times(2), Effect::Fail(Errno::IO));
@@ -156,7 +159,7 @@ fn an_error_of_a_read_names_its_offset_and_the_read_can_be_repeated() {
         loop {
             // In pieces that do not divide a block evenly. Some are interrupted by the error, and
             // continue there.
-            match reader.fill(&mut be.io) {
+            match reader.fill(&mut backend.io) {
                 Ok([]) => break,
                 Ok(bytes) => {
                     let n = bytes.len().min(piece.len());
@@ -186,11 +189,11 @@ fn an_error_of_a_read_names_its_offset_and_the_read_can_be_repeated() {
 fn short_transfers_are_continued() {
     each_faulty(SPEC, |fixture, plan| {
         let (files, space) = (files(fixture), TempSpace::new());
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         plan.add(Rule::on(Ops::TRANSFERS).path("pgsql_tmp"), Effect::Cut);
         for len in [1, 4095, 4097, 3 * PIECE + 1, 12 * PIECE] {
-            let file = filled(&files, &space, &mut be.io, len);
-            assert_eq!(read_all(&mut file.reader(SMALL), &mut be.io, 5000), pattern(0, len));
+            let file = filled(&files, &space, &mut backend.io, len);
+            assert_eq!(read_all(&mut file.reader(SMALL), &mut backend.io, 5000), pattern(0, len));
         }
     });
 }
@@ -199,8 +202,8 @@ fn short_transfers_are_continued() {
 fn an_error_about_a_truncated_file_names_offset_and_bytes() {
     each(SPEC, |fixture| {
         let (files, space) = (files(fixture), TempSpace::new());
-        let mut be = fixture.backend();
-        let file = filled(&files, &space, &mut be.io, 4 * PIECE);
+        let mut backend = fixture.backend();
+        let file = filled(&files, &space, &mut backend.io, 4 * PIECE);
         let path = fixture.dir().join(file.name());
         let opened = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         opened.set_len(3 * PIECE as u64 + 4096).unwrap();
@@ -208,7 +211,7 @@ fn an_error_about_a_truncated_file_names_offset_and_bytes() {
             file.reader_of(3 * PIECE as u64..u64::MAX, TempOptions { combine: 8, depth: 2 });
         let mut into = [0; PIECE];
         // The first read is one block, of which half exists.
-        let error = reader.read_exact(&mut be.io, &mut into).unwrap_err();
+        let error = reader.read_exact(&mut backend.io, &mut into).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
@@ -220,12 +223,12 @@ fn an_error_about_a_truncated_file_names_offset_and_bytes() {
         assert_eq!(error.sqlstate(), "58030");
         // The bytes that still exist can be read.
         let mut reader = file.reader(SMALL);
-        reader.read_exact(&mut be.io, &mut into).unwrap();
+        reader.read_exact(&mut backend.io, &mut into).unwrap();
         assert_eq!(into[..], pattern(0, PIECE));
         // The file was removed by someone else: dropping it does no harm.
         std::fs::remove_file(&path).unwrap();
         drop((file, reader));
-        assert_eq!(filled(&files, &space, &mut be.io, PIECE).len(), PIECE as u64);
+        assert_eq!(filled(&files, &space, &mut backend.io, PIECE).len(), PIECE as u64);
         assert!(names(fixture).is_empty());
     });
 }
@@ -265,16 +268,16 @@ fn a_directory_without_direct_io_is_used_with_buffered_io() {
         );
         return;
     }
-    let mut be = fixture.backend();
+    let mut backend = fixture.backend();
     let files = files(&fixture);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         for len in [100_001, 5] {
-            let file = filled(&files, &TempSpace::new(), &mut be.io, len);
+            let file = filled(&files, &TempSpace::new(), &mut backend.io, len);
             assert_eq!(
                 std::fs::metadata(fixture.dir().join(file.name())).unwrap().len(),
                 len as u64
             );
-            assert_eq!(read_all(&mut file.reader(SMALL), &mut be.io, 5000), pattern(0, len));
+            assert_eq!(read_all(&mut file.reader(SMALL), &mut backend.io, 5000), pattern(0, len));
         }
         assert!(names(&fixture).is_empty());
     }));

@@ -54,7 +54,7 @@ fn pattern(from: usize, len: usize) -> Vec<u8> {
 fn filled(
     files: &Arc<TempFiles>,
     space: &Arc<TempSpace>,
-    io: &mut aio::Backend,
+    io: &mut aio::IoBackend,
     len: usize,
 ) -> TempFile {
     let mut writer = files.create(7, space, SMALL).unwrap();
@@ -63,7 +63,7 @@ fn filled(
 }
 
 /// Reads up to the end, in pieces of `at_once` bytes.
-fn read_all(reader: &mut TempReader, io: &mut aio::Backend, at_once: usize) -> Vec<u8> {
+fn read_all(reader: &mut TempReader, io: &mut aio::IoBackend, at_once: usize) -> Vec<u8> {
     let mut all = Vec::new();
     let mut piece = vec![0; at_once];
     loop {
@@ -82,7 +82,7 @@ fn random_options(rng: &mut StdRng) -> TempOptions {
 /// Appends random bytes, in both ways of writing, to the file and to the model.
 fn write_random(
     rng: &mut StdRng,
-    io: &mut aio::Backend,
+    io: &mut aio::IoBackend,
     writer: &mut TempWriter,
     model: &mut Vec<u8>,
     most: usize,
@@ -109,7 +109,7 @@ fn write_random(
 /// Does something random with a reader, and compares with the model of its part.
 fn read_random(
     rng: &mut StdRng,
-    io: &mut aio::Backend,
+    io: &mut aio::IoBackend,
     reader: &mut TempReader,
     (model, start, end): (&[u8], usize, usize),
 ) {
@@ -149,19 +149,19 @@ fn read_random(
 fn random_bytes_can_be_read_at_any_position() {
     each(SPEC, |fixture| {
         let (files, space) = (files(fixture), TempSpace::new());
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         for seed in 0..6 {
             let mut rng = StdRng::seed_from_u64(seed);
             let mut model = Vec::new();
             let mut writer = files.create(7, &space, random_options(&mut rng)).unwrap();
             let most = [10, 3000, 200_000][seed as usize % 3];
             for _ in 0..rng.random_range(0..20) {
-                write_random(&mut rng, &mut be.io, &mut writer, &mut model, most);
+                write_random(&mut rng, &mut backend.io, &mut writer, &mut model, most);
                 if rng.random_bool(0.1) {
-                    writer.rest(&mut be.io).unwrap();
+                    writer.rest(&mut backend.io).unwrap();
                 }
             }
-            let file = writer.finish(&mut be.io).unwrap();
+            let file = writer.finish(&mut backend.io).unwrap();
             assert_eq!(file.len(), model.len() as u64);
             let on_disk = std::fs::metadata(fixture.dir().join(file.name())).unwrap().len();
             let unit = if fixture.spec.direct { 4096 } else { 1 };
@@ -178,7 +178,7 @@ fn random_bytes_can_be_read_at_any_position() {
             for _ in 0..100 {
                 let n = rng.random_range(0..readers.len());
                 let (reader, start, end) = &mut readers[n];
-                read_random(&mut rng, &mut be.io, reader, (&model, *start, *end));
+                read_random(&mut rng, &mut backend.io, reader, (&model, *start, *end));
             }
             assert_eq!(names(fixture).len(), 1);
             drop(readers);
@@ -191,10 +191,10 @@ fn random_bytes_can_be_read_at_any_position() {
 fn files_are_private_created_when_needed_and_removed_when_dropped() {
     each(SPEC, |fixture| {
         let (files, space) = (files(fixture), TempSpace::new());
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         assert!(!dir(fixture).exists());
         let mut writer = files.create(42, &space, SMALL).unwrap();
-        writer.write_all(&mut be.io, &pattern(0, 100_000)).unwrap();
+        writer.write_all(&mut backend.io, &pattern(0, 100_000)).unwrap();
         let second = files.create(42, &space, SMALL).unwrap();
         assert_eq!(names(fixture), ["pgsql_tmp42.0", "pgsql_tmp42.1"]);
         let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
@@ -204,13 +204,13 @@ fn files_are_private_created_when_needed_and_removed_when_dropped() {
         assert_eq!(names(fixture), ["pgsql_tmp42.0"]);
         assert_eq!(files.stats(), TempStats { files: 1, bytes: 0 });
 
-        let file = writer.finish(&mut be.io).unwrap();
+        let file = writer.finish(&mut backend.io).unwrap();
         assert_eq!(space.used(), 100_000);
         let (mut one, mut two) = (file.reader(SMALL), file.reader(SMALL));
         drop(file);
-        assert_eq!(read_all(&mut one, &mut be.io, 999), pattern(0, 100_000));
+        assert_eq!(read_all(&mut one, &mut backend.io, 999), pattern(0, 100_000));
         drop(one);
-        assert_eq!(read_all(&mut two, &mut be.io, PIECE), pattern(0, 100_000));
+        assert_eq!(read_all(&mut two, &mut backend.io, PIECE), pattern(0, 100_000));
         drop(two);
         assert!(names(fixture).is_empty());
         assert_eq!(files.stats(), TempStats { files: 2, bytes: 100_000 });
@@ -264,17 +264,17 @@ fn only_leftovers_of_a_crash_are_removed_at_the_start() {
 fn closing_removes_all_files_and_touches_none_afterwards() {
     let fixture = Fixture::new(SPEC);
     let (files, space) = (files(&fixture), TempSpace::new());
-    let mut be = fixture.backend();
-    let kept = filled(&files, &space, &mut be.io, 100_000);
+    let mut backend = fixture.backend();
+    let kept = filled(&files, &space, &mut backend.io, 100_000);
     let mut writer = files.create(7, &space, SMALL).unwrap();
     assert_eq!(files.close().removed, 2);
     assert!(names(&fixture).is_empty());
     let error = files.create(7, &space, SMALL).unwrap_err();
     assert!(matches!(error, StorageError::File { operation: "create", .. }), "{error}");
     // The next engine creates files of the same names.
-    let next = filled(&TempFiles::new(&fixture.smgr), &space, &mut be.io, 10);
+    let next = filled(&TempFiles::new(&fixture.smgr), &space, &mut backend.io, 10);
     assert_eq!(next.name(), kept.name());
-    writer.write_all(&mut be.io, &[1; PIECE]).unwrap();
+    writer.write_all(&mut backend.io, &[1; PIECE]).unwrap();
     drop((kept, writer));
     assert_eq!(names(&fixture), ["pgsql_tmp7.0"]);
     assert_eq!((files.close().removed, space.used()), (0, 10));
@@ -288,24 +288,24 @@ fn files_are_read_while_others_are_written_in_many_threads() {
             for owner in 0..4 {
                 let files = &files;
                 scope.spawn(move || {
-                    let (mut be, space) = (fixture.backend(), TempSpace::new());
+                    let (mut backend, space) = (fixture.backend(), TempSpace::new());
                     let len = 100_000 + owner * 1111;
-                    let mut before = filled(files, &space, &mut be.io, len);
+                    let mut before = filled(files, &space, &mut backend.io, len);
                     for _ in 0..4 {
                         let mut reader = before.reader(SMALL);
                         let mut writer = files.create(owner as i32, &space, SMALL).unwrap();
                         loop {
-                            let bytes = reader.fill(&mut be.io).unwrap().to_vec();
+                            let bytes = reader.fill(&mut backend.io).unwrap().to_vec();
                             if bytes.is_empty() {
                                 break;
                             }
-                            writer.write_all(&mut be.io, &bytes).unwrap();
+                            writer.write_all(&mut backend.io, &bytes).unwrap();
                             reader.consume(bytes.len());
                         }
-                        before = writer.finish(&mut be.io).unwrap();
+                        before = writer.finish(&mut backend.io).unwrap();
                     }
                     assert_eq!(
-                        read_all(&mut before.reader(SMALL), &mut be.io, 5000),
+                        read_all(&mut before.reader(SMALL), &mut backend.io, 5000),
                         pattern(0, len)
                     );
                 });
@@ -323,22 +323,22 @@ fn more_files_than_may_be_open() {
             SmgrConfig { direct: fixture.spec.direct, max_open_files: 4, ..SmgrConfig::default() };
         let smgr = Smgr::new(Arc::clone(&fixture.aio), fixture.dir(), config);
         let (files, space) = (TempFiles::new(&smgr), TempSpace::new());
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         let mut writers: Vec<_> =
             (0..40).map(|_| files.create(1, &space, SMALL).unwrap()).collect();
         for part in 0..5 {
             for writer in &mut writers {
-                writer.write_all(&mut be.io, &pattern(part * 9000, 9000)).unwrap();
+                writer.write_all(&mut backend.io, &pattern(part * 9000, 9000)).unwrap();
             }
         }
         let mut readers: Vec<_> = writers
             .into_iter()
-            .map(|writer| writer.finish(&mut be.io).unwrap().reader(SMALL))
+            .map(|writer| writer.finish(&mut backend.io).unwrap().reader(SMALL))
             .collect();
         let mut piece = [0; 9000];
         for part in 0..5 {
             for reader in &mut readers {
-                reader.read_exact(&mut be.io, &mut piece).unwrap();
+                reader.read_exact(&mut backend.io, &mut piece).unwrap();
                 assert_eq!(piece[..], pattern(part * 9000, 9000));
             }
         }
@@ -351,33 +351,33 @@ fn more_files_than_may_be_open() {
 fn the_limit_holds_for_all_files_of_a_session_and_removed_files_free_space() {
     each(SPEC, |fixture| {
         let (files, space) = (files(fixture), TempSpace::new());
-        let mut be = fixture.backend();
+        let mut backend = fixture.backend();
         space.set_limit(100);
-        let first = filled(&files, &space, &mut be.io, 60_000);
+        let first = filled(&files, &space, &mut backend.io, 60_000);
         let mut writer = files.create(7, &space, SMALL).unwrap();
-        let error = writer.write_all(&mut be.io, &pattern(0, 60_000)).unwrap_err();
+        let error = writer.write_all(&mut backend.io, &pattern(0, 60_000)).unwrap_err();
         assert_eq!(error.to_string(), "temporary file size exceeds \"temp_file_limit\" (100kB)");
         assert_eq!(error.sqlstate(), "53400");
         assert!(
-            writer.write_all(&mut be.io, &[1]).is_err(),
+            writer.write_all(&mut backend.io, &[1]).is_err(),
             "nothing may be missing in the middle"
         );
-        assert!(writer.finish(&mut be.io).is_err());
+        assert!(writer.finish(&mut backend.io).is_err());
         assert_eq!(space.used(), 60_000);
-        let others = filled(&files, &TempSpace::new(), &mut be.io, 200_000);
-        assert_eq!(read_all(&mut first.reader(SMALL), &mut be.io, 7000), pattern(0, 60_000));
+        let others = filled(&files, &TempSpace::new(), &mut backend.io, 200_000);
+        assert_eq!(read_all(&mut first.reader(SMALL), &mut backend.io, 7000), pattern(0, 60_000));
         drop(first);
         assert_eq!(space.used(), 0);
         // To the last byte.
-        assert_eq!(filled(&files, &space, &mut be.io, 102_400).len(), 102_400);
+        assert_eq!(filled(&files, &space, &mut backend.io, 102_400).len(), 102_400);
         let mut writer = files.create(7, &space, SMALL).unwrap();
-        writer.write_all(&mut be.io, &pattern(0, 102_401)).unwrap();
+        writer.write_all(&mut backend.io, &pattern(0, 102_401)).unwrap();
         assert!(matches!(
-            writer.finish(&mut be.io),
+            writer.finish(&mut backend.io),
             Err(StorageError::TempLimit { kilobytes: 100 })
         ));
         space.set_limit(-1);
-        drop(filled(&files, &space, &mut be.io, 200_000));
+        drop(filled(&files, &space, &mut backend.io, 200_000));
         drop(others);
         assert_eq!((names(fixture).len(), space.used()), (0, 0));
     });
