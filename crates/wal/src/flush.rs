@@ -325,8 +325,8 @@ impl Wal {
         })
     }
 
-    /// Ends the log: it is unknown what is on disk.
-    fn fail(
+    /// Ends the log: it is unknown what is on disk, or in the buffers.
+    pub(crate) fn fail(
         &self,
         file: &Path,
         operation: &'static str,
@@ -335,13 +335,9 @@ impl Wal {
         source: AioError,
     ) -> WalError {
         let file = file.to_owned();
-        self.poison_with(Arc::new(FatalError {
-            file,
-            operation,
-            offset,
-            len,
-            source: Arc::new(source),
-        }))
+        let source = Arc::new(source);
+        let fatal = FatalError { file, operation, offset, len, source };
+        self.end_with(WalError::Fatal(Arc::new(fatal)))
     }
 }
 
