@@ -193,7 +193,7 @@ impl Wal {
         }
     }
 
-    /// Does a write or sync of the byte at `at` and reports it to the pipeline. Unless both succeed,
+    /// Has `io` write or sync the byte at `at` and report that to the pipeline. If either fails,
     /// the log ends. Returns what to do next.
     fn complete(
         &self,

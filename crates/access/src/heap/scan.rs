@@ -2,8 +2,8 @@
 //!
 //! Blocks come from a read stream, which reads ahead and combines neighbours. A table larger than a
 //! quarter of the pool goes through a ring of buffers. Under a page's content lock, the scan finds
-//! the visible tuples and copies them; it returns tuples of the copy. So it holds no lock and no pin
-//! between calls, and may rest for as long as its reader likes. Counting needs no copy.
+//! the visible tuples and copies them; it returns tuples of the copy. So it holds no lock and no
+//! pin between calls, and may rest for as long as its reader likes. Counting needs no copy.
 
 use std::sync::Arc;
 
