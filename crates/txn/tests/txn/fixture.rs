@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, BackendType, HugePages, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, BackendType, HugePages, MethodKind};
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_format::{FullXid, Lsn, RelFileLocator, SegmentSize};
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig};
+use forebay_testkit::io::open;
 use forebay_txn::{Clog, XactManager};
 use forebay_wal::{ReaderConfig, Resume, SyncMethod, Wal, WalConfig, WalReader};
 use tempfile::TempDir;
@@ -28,10 +29,6 @@ pub(crate) struct Fixture {
     pub(crate) dir: Arc<TempDir>,
 }
 
-pub(crate) fn aio(method: MethodKind) -> Arc<Aio> {
-    Aio::new(Arc::new(PosixNamespace), method, AioConfig::default()).unwrap()
-}
-
 pub(crate) fn pool(aio: &Arc<Aio>, dir: &Path, buffers: usize) -> Arc<BufferPool> {
     let smgr = Smgr::new(aio.clone(), dir, SmgrConfig::default());
     let config = PoolConfig { buffers, huge_pages: HugePages::Off, ..PoolConfig::default() };
@@ -49,7 +46,7 @@ impl Fixture {
         for name in ["base/5", "global", "pg_wal", "pg_xact"] {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
         }
-        let aio = aio(method);
+        let aio = open(method);
         let mut io = aio.backend(BackendType::Client).unwrap();
         let config = WalConfig {
             dir: dir.path().join("pg_wal"),
