@@ -12,8 +12,8 @@ use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, Namespace,
 use forebay_format::{Lsn, SegmentSize, wal::Rmgr};
 use forebay_wal::position::Positions;
 use forebay_wal::{
-    EndOfWal, Inserted, ReaderConfig, Record, Resume, SyncMethod, Wal, WalConfig, WalReadError,
-    WalReader, WalRecord,
+    EndOfWal, Inserted, ReaderConfig, Record, Resume, Wal, WalConfig, WalReadError, WalReader,
+    WalRecord,
 };
 
 pub use forebay_testkit::Dice;
@@ -58,19 +58,9 @@ impl Rig {
 
     pub fn in_dir(aio: Arc<Aio>, dir: tempfile::TempDir) -> Rig {
         let io = aio.backend(BackendType::Client).expect("backend");
-        let config = WalConfig {
-            dir: dir.path().to_owned(),
-            segment_size: segment_size(),
-            timeline: 1,
-            system_id: SYSTEM_ID,
-            sync_method: SyncMethod::Fdatasync,
-            direct: false,
-            init_direct: false,
-            buffers: 16,
-            full_page_writes: true,
-            gather: true,
-            writes_in_flight: WalConfig::WRITES_IN_FLIGHT,
-        };
+        let dir_path = dir.path().to_owned();
+        let config =
+            WalConfig { buffers: 16, ..WalConfig::new(dir_path, segment_size(), SYSTEM_ID) };
         Rig { dir, aio, io, config }
     }
 
