@@ -34,7 +34,8 @@ pub fn has_io_uring() -> bool {
     probe_io_uring().inspect_err(say).is_ok()
 }
 
-/// Whether files in a directory can be opened for direct I/O. If not, says once that it was skipped.
+/// Whether files in a directory can be opened for direct I/O. If not, says once that it was
+/// skipped.
 pub fn has_direct(dir: &Path) -> bool {
     static SAID: Once = Once::new();
     let say = |why: &DirectRefusal| {

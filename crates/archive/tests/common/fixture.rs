@@ -111,7 +111,9 @@ impl Fixture {
 
     /// The files in the archive, with their contents.
     pub fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        files::contents(&self.archive())
+        let archive = self.archive();
+        let files = files::contents(&archive).into_iter();
+        files.map(|(path, bytes)| (archive.join(path), bytes)).collect()
     }
 
     /// The only file whose name has this ending.
@@ -122,7 +124,7 @@ impl Fixture {
             .filter(|path| path.to_string_lossy().ends_with(ending))
             .collect();
         assert_eq!(found.len(), 1, "{ending}: {found:?}");
-        self.archive().join(&found[0])
+        found[0].clone()
     }
 
     /// Checks that no temporary file is left in the archive or in pg_wal.

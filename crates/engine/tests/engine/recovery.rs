@@ -177,7 +177,8 @@ fn a_damaged_log_is_refused_and_nothing_changes() {
         let name = segment(&dir, number).display().to_string();
         assert!(text.contains(&name) && text.contains("LSN 0/"), "{what}: {text}");
         assert_unchanged(&damaged, &dir, what);
-        let bytes = before.get(&segment(&dir, number)).expect("segment");
+        let below = segment(&dir, number).strip_prefix(&dir).expect("below").to_owned();
+        let bytes = before.get(&below).expect("segment");
         std::fs::write(segment(&dir, number), bytes).expect("restored");
     }
     // One that can't be read.

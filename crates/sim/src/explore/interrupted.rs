@@ -9,9 +9,9 @@ use crate::disk::{Ending, SimDisk};
 /// How many recoveries in a row are interrupted.
 const DEPTH: u32 = 3;
 
-/// Tries to recover: the disk ends during `call` of the first attempt, and somewhere during the next
-/// ones. The disk on which the last attempt has ended undisturbed, or that the last interruption
-/// has left, and the calls of the interruptions.
+/// Tries to recover. The disk ends during `call` of the first attempt, and somewhere during the
+/// next ones. Returns the disk on which an attempt was not interrupted, or that the last
+/// interruption has left, and the calls of the interruptions.
 ///
 /// # Errors
 /// What an attempt complains of, with the interruptions before it.
