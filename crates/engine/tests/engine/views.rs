@@ -31,9 +31,7 @@ fn line(r: &IoStatRow) -> String {
 
 #[test]
 fn pg_stat_io_has_postgresqls_rows_and_nulls() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let engine = open(&dir, &config(IoMethod::Sync, false));
     let golden = include_str!("../golden/pg_stat_io.csv");
     let golden: Vec<&str> = golden.lines().filter(|l| !l.starts_with('#')).collect();

@@ -1,9 +1,9 @@
 //! Directories that PostgreSQL 18 made: Forebay refuses by name what it does not understand.
 
 use super::harness::{Server, failure, refused, value};
-use super::peer::Peer;
-use super::ports::free_port;
 use forebay_server::client::Client;
+use forebay_testkit::free_port;
+use forebay_testkit::peer::Peer;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
