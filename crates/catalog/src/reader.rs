@@ -12,7 +12,7 @@ use forebay_format::tuple::{Deform, deform};
 use forebay_format::{Align, AttrLayout, HeapTuple, ItemPointer, RelFileLocator};
 use forebay_storage::Backend;
 use forebay_txn::Snapshot;
-use forebay_types::{Datum, Oid, Repr, oids};
+use forebay_types::{Datum, Oid, Repr};
 
 use crate::database::Database;
 use crate::error::CatalogError;
@@ -404,7 +404,7 @@ fn column(row: &Row<'_, '_>) -> Result<Column, CatalogError> {
     let layout =
         AttrLayout { len: row.int2(3)?, align, by_val: row.bool(7)?, plain: row.char(9)? == b'p' };
     let repr = Repr::of(type_oid);
-    if type_oid != 0 && repr != Repr::Raw {
+    if !matches!(repr, Repr::Carried(_)) {
         let expected = layout_of(type_oid)?;
         if (expected.len, expected.align) != (layout.len, layout.align) {
             return Err(bad("a length or an alignment that is not its type's"));
@@ -421,7 +421,7 @@ fn column(row: &Row<'_, '_>) -> Result<Column, CatalogError> {
         always_identity: row.char(14)? == b'a',
         missing: None,
         layout,
-        repr: if type_oid == oids::UNKNOWN { Repr::Raw } else { repr },
+        repr,
     })
 }
 

@@ -26,6 +26,14 @@ fn unsupported_statements_are_named() {
         ),
         ("select sum(x) over () from generate_series(1,2) x", "a window function is not supported"),
         ("select array[1]", "an array is not supported"),
+        (
+            "select pg_table_size(c) from (select '1'::regclass as c) s",
+            "a regclass that comes out of a subquery is not supported",
+        ),
+        (
+            "select 1 from (select '1'::regclass as c) s where c = 1",
+            "a regclass that comes out of a subquery is not supported",
+        ),
         ("select 'x' similar to 'y'", "SIMILAR TO is not supported"),
         ("select 1 into t", "SELECT INTO is not supported"),
         ("update t set a = 1", "UPDATE is not supported"),
