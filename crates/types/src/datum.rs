@@ -32,8 +32,8 @@ pub enum Datum<'a> {
     Numeric(Box<Numeric>),
     /// bytea
     Bytes(Cow<'a, [u8]>),
-    /// A value of a type that is only carried: the type, and the stored bytes without a length word.
-    /// It comes out of a table and goes into one; nothing here can compare or compute with it.
+    /// A value of a type that is only carried: the type, and the stored bytes without a length
+    /// word. It comes out of a table and goes into one; nothing can compare or compute with it.
     Carried(Oid, Cow<'a, [u8]>),
     /// timestamptz, in microseconds since 2000-01-01
     Timestamptz(i64),
