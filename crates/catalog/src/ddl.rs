@@ -246,7 +246,7 @@ pub fn drop_rows(
     let mut reader = Reader::new(database, backend, snapshot);
     let gone = || CatalogError::UndefinedTable { name: name.to_owned() };
     let class = reader.class(oid)?.ok_or_else(gone)?;
-    let (_, attributes) = reader.attributes(oid)?;
+    let (_, attributes) = reader.attributes(&class)?;
     let author = Author { xid, command: tx.use_command() };
     let rows = [(&database.class, class.tid)]
         .into_iter()

@@ -251,7 +251,9 @@ fn rows_are_checked_before_they_are_taken() {
         (oids::VARCHAR, Datum::text("grün")),
         (oids::INT8, Datum::Null),
         (oids::TEXT, Datum::text("")),
-        (oids::NUMERIC, Datum::bytes(&[0, 128])),
+        (oids::TIMESTAMPTZ, Datum::Timestamptz(i64::MIN)),
+        (oids::BYTEA, Datum::bytes(&[0, 128])),
+        (oids::PG_LSN, Datum::Carried(oids::PG_LSN, vec![0; 8].into())),
     ];
     let columns: Vec<ColumnDef> = all
         .iter()

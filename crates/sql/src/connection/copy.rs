@@ -103,7 +103,7 @@ impl Connection {
         for target in targets {
             let Some(index) = live.get(target) else { continue };
             let Some(column) = table.columns.get(*index) else { continue };
-            let ty = SqlType::from_oid(column.type_oid).unwrap_or(SqlType::AnyArray);
+            let ty = SqlType::of(column.type_oid);
             output.push(Expr::Column(*index));
             descs.push(ColumnDesc {
                 name: column.name.clone(),

@@ -8,7 +8,7 @@ use crate::plan::Function;
 use crate::settings::SetScope;
 use forebay_aio::sync::Duration;
 use forebay_engine::{BlockRange, Fork, PrewarmMode};
-use forebay_types::{Datum, Numeric, SqlType};
+use forebay_types::{Datum, Numeric, SqlType, ValueError};
 
 fn count(n: usize) -> Datum<'static> {
     Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
@@ -79,11 +79,12 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
 
 /// The name of a relation, by its OID.
 fn regclass_name<'a>(args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
-    // The output of a subquery is a name already.
-    if let Some(name @ Datum::Text(_)) = args.first() {
-        return Ok(name.clone());
-    }
-    let oid = oid(args, 0)?;
+    let oid = match args.first() {
+        // The output of a subquery is a name already.
+        Some(name @ Datum::Text(_)) => return Ok(name.clone()),
+        Some(Datum::Carried(ty, _)) => return Err(ValueError::carried("output", *ty).into()),
+        _ => oid(args, 0)?,
+    };
     Ok(match host.table_by_oid(oid)? {
         Some(table) => Datum::string(table.name.clone()),
         None if oid == 0 => Datum::text("-"),
@@ -222,9 +223,9 @@ fn fork(name: &str) -> Result<Fork> {
 /// last two perhaps NULL.
 fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let null = |i: usize| matches!(args.get(i), Some(Datum::Null));
-    let Some(Datum::Oid(oid)) = args.first() else {
+    if null(0) {
         return Err(invalid("relation cannot be null"));
-    };
+    }
     if null(1) {
         return Err(invalid("prewarm type cannot be null"));
     }
@@ -246,7 +247,7 @@ fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
         _ => None,
     };
     let blocks = BlockRange { first: block(3), last: block(4) };
-    let table = host.open_by_oid(*oid)?;
+    let table = host.open_by_oid(oid(args, 0)?)?;
     let blocks = host.session()?.prewarm_range(&table, mode, fork, blocks)?;
     Ok(Datum::Int8(i64::try_from(blocks).unwrap_or(i64::MAX)))
 }

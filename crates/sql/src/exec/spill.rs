@@ -28,7 +28,7 @@ pub(super) fn write(
     Ok(writer.write_all(host.session()?.io(), scratch).map_err(EngineError::from)?)
 }
 
-/// The next row; None at the end. `columns` is how many it probably has.
+/// The next row, which has so many columns; None at the end.
 pub(super) fn read(
     reader: &mut TempReader,
     columns: usize,
@@ -79,13 +79,13 @@ fn length(prefix: [u8; PREFIX]) -> usize {
     u32::from_ne_bytes(prefix) as usize
 }
 
-/// A row from what follows its length. None: those are not the bytes of a row.
+/// A row of so many columns from what follows its length. None: those are not its bytes.
 fn decode(mut bytes: &[u8], columns: usize) -> Option<OwnedRow> {
     let mut row = Vec::with_capacity(columns);
-    while !bytes.is_empty() {
+    for _ in 0..columns {
         row.push(unpack(&mut bytes)?);
     }
-    Some(row)
+    bytes.is_empty().then_some(row)
 }
 
 #[cfg(test)]
@@ -103,5 +103,8 @@ mod tests {
         assert_eq!(back, row);
         assert!(memory(&back) > payload.len());
         assert!(decode(&payload[..payload.len() - 1], row.len()).is_none());
+        // Rows of other columns.
+        assert!(decode(payload, 2).is_none() && decode(payload, 4).is_none());
+        assert!(decode(payload, 0).is_none() && decode(&[], 1).is_none());
     }
 }

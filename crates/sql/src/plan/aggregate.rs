@@ -95,7 +95,7 @@ pub fn choose(name: &str, ty: SqlType) -> std::result::Result<Chosen, bool> {
                 _ if category(ty).0 == b'S' => T::Text,
                 T::Regclass | T::Regproc | T::Regtype => T::Oid,
                 T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 | T::Numeric => ty,
-                T::Oid | T::Bytea | T::Tid | T::Timestamptz | T::PgLsn => ty,
+                T::Oid | T::Bytea | T::Timestamptz | T::PgLsn => ty,
                 _ => return Err(false),
             };
             (kind, argument, argument)

@@ -386,6 +386,10 @@ impl Binder<'_> {
         position: u32,
     ) -> Result<Typed> {
         let shown = || format!("{} {name} {}", a.ty.sql_name(), b.ty.sql_name());
+        for ty in [a.ty, b.ty] {
+            resolve::check_computed(format_args!("operator {name}"), ty, 0)
+                .map_err(|e| e.at(self.source.operator_after(place::end(left))))?;
+        }
         let found = match resolve::operator(kind, a.ty, b.ty) {
             Choice::One(found) => found,
             Choice::None => {
@@ -510,7 +514,8 @@ impl Binder<'_> {
         // PostgreSQL makes an array of the list if it has a common type with the operand, or else a
         // chain of comparisons: then each item resolves its own operator.
         if coerce::common_type(&items, "IN").is_ok() {
-            let (mut exprs, _) = coerce::coerce_all(items, "IN", self.params)?;
+            let (mut exprs, ty) = coerce::coerce_all(items, "IN", self.params)?;
+            resolve::check_computed("IN", ty, position)?;
             let operand = exprs.remove(0);
             let expr = Expr::InList { expr: Box::new(operand), list: exprs, negated };
             return Ok(Typed::new(expr, SqlType::Bool, position));

@@ -101,9 +101,7 @@ pub fn table_scope(table: &Table) -> Result<Scope> {
     let mut scope =
         Scope { alias: Some(table.name.clone()), table_oid: table.oid, ..Scope::default() };
     for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.dropped) {
-        let ty = SqlType::from_oid(column.type_oid);
-        // A column of a type not known here is carried, and refused when it is shown.
-        let ty = ty.unwrap_or(SqlType::AnyArray);
+        let ty = SqlType::of(column.type_oid);
         let name = column.name.clone();
         scope.columns.push(ScopeColumn {
             name,

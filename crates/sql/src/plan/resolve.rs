@@ -3,6 +3,7 @@
 
 use super::expr::{Arithmetic, Comparison, Function};
 use super::rowsets::RowFunction;
+use crate::error::{Result, SqlError};
 use SqlType::*;
 use forebay_aio::sync::LazyLock;
 use forebay_types::SqlType;
@@ -11,6 +12,17 @@ use forebay_types::SqlType;
 pub fn category(ty: SqlType) -> (u8, bool) {
     let info = ty.info();
     (info.category, info.preferred)
+}
+
+/// Refuses an operation on values of a type that are only carried: they come out of tables, and
+/// nothing is computed with them.
+pub fn check_computed(what: impl std::fmt::Display, ty: SqlType, position: u32) -> Result<()> {
+    let info = ty.info();
+    let carried = matches!(ty, Other(_) | Tid) || info.elem != 0 && info.len == -1;
+    if carried {
+        return Err(SqlError::unsupported(format!("{what} of type {ty}")).at(position));
+    }
+    Ok(())
 }
 
 /// Whether there is an implicit cast.
@@ -174,7 +186,7 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
     for t in [Int2, Int4, Int8, Numeric] {
         arith(Arithmetic::Rem, t, t);
     }
-    let compared = [Bool, Oid, Text, Name, Bpchar, Char, Bytea, Tid, Timestamptz, PgLsn];
+    let compared = [Bool, Oid, Text, Name, Bpchar, Char, Bytea, Timestamptz, PgLsn];
     let mut compared_pairs: Vec<(SqlType, SqlType, SqlType)> =
         compared.iter().map(|t| (*t, *t, *t)).collect();
     compared_pairs.extend(pairs.iter().map(|(a, b)| (*a, *b, ladder(*a, *b))));

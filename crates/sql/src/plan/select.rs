@@ -9,6 +9,7 @@ use super::names::column_name;
 use super::place;
 use super::planner::Planner;
 use super::query::Query;
+use super::resolve::check_computed;
 use super::scope::Scope;
 use super::tree::{Grouping, Node, SelectPlan, SortKey};
 use crate::column::ColumnDesc;
@@ -241,17 +242,19 @@ impl Planner<'_> {
                 }
                 _ => None,
             };
-            let key = match (by_name, integer_literal(e)) {
-                (Some(item), _) => self.params.copy(&item.expr)?,
+            let (key, ty) = match (by_name, integer_literal(e)) {
+                (Some(item), _) => (self.params.copy(&item.expr)?, item.ty),
                 (None, Some(n)) => {
                     let item = self.by_position(items, n, "GROUP BY", position)?;
-                    self.params.copy(&item.expr)?
+                    (self.params.copy(&item.expr)?, item.ty)
                 }
                 (None, None) => {
                     let typed = self.binder(scope, "GROUP BY").bind(e)?;
-                    self.binder(scope, "GROUP BY").settle(typed)?.expr
+                    let typed = self.binder(scope, "GROUP BY").settle(typed)?;
+                    (typed.expr, typed.ty)
                 }
             };
+            check_computed("GROUP BY", ty, position)?;
             if key.any(&|e| matches!(e, Expr::Aggregate(_))) {
                 let message = "aggregate functions are not allowed in GROUP BY";
                 return Err(SqlError::new(state::GROUPING_ERROR, message).at(position));
@@ -496,7 +499,7 @@ fn sortable(ty: SqlType, position: u32) -> Result<()> {
         let hint = "Use an explicit ordering operator or modify the query.";
         return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(hint).at(position));
     }
-    Ok(())
+    check_computed("ORDER BY", ty, position)
 }
 
 /// Refuses a target list that is longer than PostgreSQL's may be; the protocol counts columns in

@@ -14,6 +14,8 @@ pub(in crate::exec) struct Merge {
     keys: Vec<SortKey>,
     /// Runs that have rows left, as a binary heap.
     runs: Vec<Run>,
+    /// How many columns a row has.
+    columns: usize,
     scratch: Vec<u8>,
     /// Rows given out.
     given: usize,
@@ -31,12 +33,13 @@ impl Merge {
     /// Merges runs that are given in the order in which their rows arrived.
     pub(super) fn new(
         keys: Vec<SortKey>,
+        columns: usize,
         readers: Vec<TempReader>,
         host: &mut Host,
     ) -> Result<Merge> {
-        let mut merge = Merge { keys, runs: Vec::new(), scratch: Vec::new(), given: 0 };
+        let mut merge = Merge { keys, runs: Vec::new(), columns, scratch: Vec::new(), given: 0 };
         for (number, mut reader) in readers.into_iter().enumerate() {
-            if let Some(next) = spill::read(&mut reader, 0, &mut merge.scratch, host)? {
+            if let Some(next) = spill::read(&mut reader, columns, &mut merge.scratch, host)? {
                 merge.runs.push(Run { reader, next, number });
             }
         }
@@ -53,8 +56,7 @@ impl Merge {
             host.check_cancel()?;
         }
         let Some(first) = self.runs.first_mut() else { return Ok(None) };
-        let columns = first.next.len();
-        let row = match spill::read(&mut first.reader, columns, &mut self.scratch, host)? {
+        let row = match spill::read(&mut first.reader, self.columns, &mut self.scratch, host)? {
             Some(next) => std::mem::replace(&mut first.next, next),
             None => self.runs.swap_remove(0).next,
         };

@@ -122,10 +122,11 @@ impl Sorter {
 
     /// Writes the rows in memory as a run.
     fn spill(&mut self, host: &mut Host) -> Result<()> {
+        let columns = self.rows.first().expect("there are rows to write").len();
         self.sort()?;
         let runs = match &mut self.runs {
             Some(runs) => runs,
-            none => none.insert(Runs::new(self.keys.clone(), host)?),
+            none => none.insert(Runs::new(self.keys.clone(), columns, host)?),
         };
         runs.add(self.rows.drain(..), host)?;
         self.bytes = 0;

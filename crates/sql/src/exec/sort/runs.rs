@@ -33,6 +33,8 @@ const BLOCK: usize = 8192;
 /// The runs of a sort.
 pub(super) struct Runs {
     keys: Vec<SortKey>,
+    /// How many columns a row has.
+    columns: usize,
     memory: usize,
     options: TempOptions,
     /// The rows of a level arrived before those of the levels below it.
@@ -46,10 +48,11 @@ struct Level {
 }
 
 impl Runs {
-    pub(super) fn new(keys: Vec<SortKey>, host: &mut Host) -> Result<Runs> {
+    pub(super) fn new(keys: Vec<SortKey>, columns: usize, host: &mut Host) -> Result<Runs> {
         let session = host.session()?;
         Ok(Runs {
             keys,
+            columns,
             memory: session.work_memory(),
             options: session.temp_options(),
             levels: Vec::new(),
@@ -87,7 +90,7 @@ impl Runs {
         for level in (0..self.levels.len()).rev() {
             readers.extend(self.readers(level, count, host)?);
         }
-        Merge::new(self.keys, readers, host)
+        Merge::new(self.keys, self.columns, readers, host)
     }
 
     /// Makes sure that a level can take one more run.
@@ -109,7 +112,7 @@ impl Runs {
             return Ok(());
         }
         let readers = self.readers(level, count, host)?;
-        let mut merge = Merge::new(self.keys.clone(), readers, host)?;
+        let mut merge = Merge::new(self.keys.clone(), self.columns, readers, host)?;
         self.write(level + 1, host, |host| merge.next(host))?;
         // Long idle, it needs no buffers.
         if let Some(writer) = self.levels.get_mut(level + 1).and_then(|l| l.writer.as_mut()) {
