@@ -8,7 +8,6 @@ use forebay_aio::{Aio, BackendType};
 use forebay_format::RelFileLocator;
 use forebay_storage::{Backend, Cleaner};
 use forebay_txn::locks::InterruptKind;
-use forebay_wal::SegmentStats;
 
 use crate::background::{self, Threads};
 use crate::checkpoint;
@@ -186,11 +185,6 @@ impl Engine {
         self.core.wal.config().sync_method.name()
     }
 
-    /// What became of segment files of the log since the engine was opened.
-    pub fn wal_segments(&self) -> SegmentStats {
-        self.core.wal.segment_stats()
-    }
-
     /// The name of the I/O method in use.
     pub fn io_method_name(&self) -> &'static str {
         self.core.aio.method_name()
@@ -198,12 +192,12 @@ impl Engine {
 
     /// Rows of pg_stat_io.
     pub fn io_stats(&self) -> Vec<IoStatRow> {
-        views::io_rows(&self.core.aio.stats().snapshot())
+        self.core.aio.stats().snapshot()
     }
 
     /// Rows of pg_aios: the I/O handles in use.
     pub fn aios(&self) -> Vec<AioRow> {
-        self.core.aio.snapshot().into_iter().map(views::aio_row).collect()
+        self.core.aio.snapshot()
     }
 
     /// Whether the buffer pool uses the system's large pages.

@@ -58,7 +58,6 @@ pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
 pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
 pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
-pub use forebay_wal::SegmentStats;
 pub use io::IoSettings;
 pub use session::{
     BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Scan, Session,
