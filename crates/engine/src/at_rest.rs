@@ -8,7 +8,6 @@ use forebay_format::control::{self, DbState};
 use forebay_format::{BLOCK_SIZE, RELSEG_BLOCKS};
 
 use crate::checksums::read_outline;
-use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::lockfile;
 
@@ -38,7 +37,7 @@ impl ClusterAtRest {
         if !matches!(outline.state, DbState::ShutDown | DbState::ShutDownInRecovery) {
             return refuse("belongs to a cluster that was not shut down");
         }
-        let lock = lockfile::hold_still(&mut Disk::new(&mut io), dir)?;
+        let lock = lockfile::hold_still(&mut io, dir)?;
         Ok(ClusterAtRest { has_checksums: outline.checksum_version == 1, _lock: lock })
     }
 

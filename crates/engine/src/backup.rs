@@ -17,7 +17,6 @@ use forebay_archive::backup::{
 };
 
 use crate::config::IoMethod;
-use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::io;
 use crate::lockfile;
@@ -71,7 +70,7 @@ fn small(io_method: IoMethod) -> Result<IoBackend, EngineError> {
 
 /// The server that runs on a data directory, Forebay or PostgreSQL, if one does.
 pub fn running_server(data: &Path) -> Result<Option<RunningServer>, EngineError> {
-    lockfile::running(&mut Disk::new(&mut small(IoMethod::Sync)?), data)
+    lockfile::running(&mut small(IoMethod::Sync)?, data)
 }
 
 /// Copies a data directory into an archive: that of the running `server`, or of none. A cluster at
@@ -87,7 +86,7 @@ pub fn backup(
     let aio = open(io_method, options.jobs)?;
     let Some(server) = server else {
         let mut io = aio.backend(BackendType::Standalone)?;
-        let _still = lockfile::hold_still(&mut Disk::new(&mut io), data)?;
+        let _still = lockfile::hold_still(&mut io, data)?;
         return archive::backup(&aio, data, directory, Origin::Still, options, observer)
             .map_err(backup_error);
     };

@@ -15,7 +15,6 @@ use crate::checkpointer::Causes;
 use crate::config::{ArchiveSettings, Background, EngineConfig, InitOptions, WritingSettings};
 use crate::core::{Core, Phase};
 use crate::directory;
-use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::init;
 use crate::io::{self, IoSettings};
@@ -84,16 +83,16 @@ impl Engine {
             )
         })?;
         let mut backend = Backend::new(aio.backend(BackendType::Startup)?);
-        directory::check(&mut Disk::new(&mut backend.io), &dir)?;
+        directory::check(&mut backend.io, &dir)?;
         let told = Told {
             port: config.port,
             socket_dir: config.socket_dir.clone(),
             listen_addr: config.listen_addr.clone(),
         };
-        let lock = LockFile::take(&mut Disk::new(&mut backend.io), &dir, &told)?;
+        let lock = LockFile::take(&mut backend.io, &dir, &told)?;
         match open::start(&dir, config, &aio, &mut backend) {
             Ok((core, threads)) => {
-                let ready = lock.set_status(&mut Disk::new(&mut backend.io), ServerStatus::Ready);
+                let ready = lock.set_status(&mut backend.io, ServerStatus::Ready);
                 let running = Mutex::new(Some(Running {
                     threads,
                     cleaner: Cleaner::default(),
@@ -314,7 +313,7 @@ fn stop_fast(
     core.enter(Phase::Stopping);
     // Only for those who look on: no reason to leave threads running and the log without its
     // checkpoint.
-    if let Err(error) = lock.set_status(&mut Disk::new(&mut backend.io), ServerStatus::Stopping) {
+    if let Err(error) = lock.set_status(&mut backend.io, ServerStatus::Stopping) {
         tracing::warn!("{error}");
     }
     core.sessions.terminate_all();

@@ -155,7 +155,8 @@ mod tests {
         let aio = open(&EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() })
             .expect("aio");
         let refused = |config| match check_direct(&aio, &dir, &config) {
-            Err(EngineError::Statement { message, detail, .. }) => {
+            Err(EngineError::Refused(refusal)) => {
+                let forebay_catalog::Refusal { message, detail, .. } = *refusal;
                 assert!(message.starts_with("direct I/O is not possible in"), "{message}");
                 detail.expect("a detail")
             }

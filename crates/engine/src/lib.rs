@@ -30,6 +30,7 @@ mod running_backups;
 mod session;
 mod stats;
 mod sums;
+mod sync_tree;
 pub mod views;
 mod walsync;
 mod walwriter;

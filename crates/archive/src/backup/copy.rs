@@ -15,7 +15,9 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{AioError, AlignedBuf, File, Io, IoBackend, Op, OpenOptions, Target, WaitRef};
+use forebay_aio::{
+    AioError, AlignedBuf, File, IfFound, Io, IoBackend, Op, OpenOptions, Target, WaitRef,
+};
 use forebay_format::Lsn;
 use forebay_format::checksum::{checksum_pages, page_checksum};
 use forebay_format::ids::BLOCK_SIZE;
@@ -275,11 +277,8 @@ pub(super) fn look_again(
     start: Lsn,
 ) -> Result<Option<DamagedPage>> {
     let names = Arc::clone(io.aio().namespace());
-    let file = match names.open(&data.join(&suspect.path), &OpenOptions::READ) {
-        Ok(file) => file,
-        Err(error) if error.is_not_found() => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
+    let opened = names.open(&data.join(&suspect.path), &OpenOptions::READ).if_found()?;
+    let Some(file) = opened else { return Ok(None) };
     let offset = u64::from(suspect.block % segment_blocks.max(1)) * BLOCK_SIZE as u64;
     let mut page: PageBytes = [0; BLOCK_SIZE];
     if !read_page(io, &file, offset, &mut page)? || is_all_zeros(&page) {

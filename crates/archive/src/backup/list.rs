@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{Errno, File, FileKind, IoBackend, Namespace, OpenOptions};
+use forebay_aio::{Errno, File, FileKind, IfFound, IoBackend, Namespace, OpenOptions};
 
 use super::about::{self, About};
 use crate::error::{ArchiveError, Result};
@@ -58,11 +58,7 @@ impl Backup {
 pub fn list(io: &mut IoBackend, archive: &Path) -> Result<Vec<Backup>> {
     let names = Arc::clone(io.aio().namespace());
     let dir = archive.join(DIRECTORY);
-    let entries = match names.list(&dir) {
-        Ok(entries) => entries,
-        Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
+    let entries = names.list(&dir).if_found()?.unwrap_or_default();
     let mut all = Vec::new();
     for entry in entries.iter().filter(|entry| entry.kind == FileKind::Directory) {
         let path = dir.join(&entry.name);
@@ -142,10 +138,8 @@ pub(super) fn begin(names: &dyn Namespace, dir: &Path, name: &str) -> Result<(Pa
 
 /// Locks a directory. None: another process has the lock, or there is no such directory.
 fn lock(names: &dyn Namespace, path: &Path) -> Result<Option<File>> {
-    let directory = match names.open(path, &OpenOptions::READ) {
-        Ok(directory) => directory,
-        Err(error) if error.is_not_found() => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let Some(directory) = names.open(path, &OpenOptions::READ).if_found()? else {
+        return Ok(None);
     };
     Ok(names.try_lock(&directory)?.then_some(directory))
 }

@@ -12,7 +12,6 @@ use super::scan::Scan;
 use super::sync::sync_cluster;
 use super::walk::Tree;
 use crate::clock::unix_seconds;
-use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::io;
 use crate::lockfile;
@@ -34,7 +33,7 @@ pub fn checksums(
     let path = dir.join(control::PATH);
     let outline = read_outline(&mut io, &path)?;
     check_outline(&outline, options.mode)?;
-    let _still = lockfile::hold_still(&mut Disk::new(&mut io), dir)
+    let _still = lockfile::hold_still(&mut io, dir)
         .map_err(|error| not_shut_down(error.hint().or_else(|| Some(error.to_string()))))?;
 
     let mut counts =

@@ -180,7 +180,7 @@ impl RestoreSettings {
 }
 
 /// How far recovery has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryProgress {
     /// Where redo began.
     pub redo: Lsn,
