@@ -1,14 +1,15 @@
 //! A cluster at rest, for programs that read its files without opening it.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, BackendType, File, MethodKind, PosixNamespace};
+use forebay_aio::{BackendType, File};
 use forebay_format::control::{self, DbState};
 use forebay_format::{BLOCK_SIZE, RELSEG_BLOCKS};
 
 use crate::checksums::read_outline;
+use crate::config::IoMethod;
 use crate::error::EngineError;
+use crate::io;
 use crate::lockfile;
 
 /// A cluster that was shut down, locked until this is dropped. Forebay heeds the lock, PostgreSQL
@@ -27,9 +28,7 @@ impl ClusterAtRest {
             let message = format!("\"{}\" {reason}", dir.display());
             Err(EngineError::statement("22023", message))
         };
-        let config = AioConfig { max_backends: 1, ..AioConfig::default() };
-        let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, config)?;
-        let mut io = aio.backend(BackendType::Standalone)?;
+        let mut io = io::standalone(IoMethod::Sync, 1)?.backend(BackendType::Standalone)?;
         let outline = read_outline(&mut io, &dir.join(control::PATH))?;
         if outline.block_size as usize != BLOCK_SIZE || outline.segment_blocks != RELSEG_BLOCKS {
             return refuse("has blocks or segments of another size");

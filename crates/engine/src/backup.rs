@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::sync::SystemTime;
-use forebay_aio::{
-    Aio, AioConfig, BackendType, IoBackend, Namespace, PosixNamespace, WorkerLimits,
-};
+use forebay_aio::{Aio, BackendType, IoBackend};
 use forebay_archive::ArchiveError;
 use forebay_archive::backup::{
     self as archive, About, Backup, BackupObserver, BackupOptions, BackupSource, Origin,
@@ -54,14 +52,7 @@ pub struct ControlSystem {
 }
 
 fn open(io_method: IoMethod, threads: usize) -> Result<Arc<Aio>, EngineError> {
-    let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
-    // Reads are started in their full size, so nothing is merged.
-    let sizes = AioConfig {
-        max_backends: threads.max(1) + OTHER_BACKENDS,
-        combine_limit: 0,
-        ..AioConfig::default()
-    };
-    io::open_with(namespace, io_method, WorkerLimits::default(), sizes)
+    io::standalone(io_method, threads.max(1) + OTHER_BACKENDS)
 }
 
 fn small(io_method: IoMethod) -> Result<IoBackend, EngineError> {

@@ -23,13 +23,15 @@ pub enum Target {
 }
 
 /// What happens when the target is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetAction {
-    /// The server pauses.
+    /// The server waits for an administrator. Without hot standby this is `Shutdown`, as in
+    /// PostgreSQL.
+    #[default]
     Pause,
     /// The server continues on a new timeline.
     Promote,
-    /// The server shuts down.
+    /// The server shuts down. The next start continues recovery.
     Shutdown,
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{AioConfig, BackendType, Namespace, OpenOptions, PosixNamespace, WorkerLimits};
+use forebay_aio::{BackendType, OpenOptions};
 use forebay_format::control;
 
 use super::cluster::{check_outline, not_shut_down, overwrite, read_outline};
@@ -23,11 +23,8 @@ pub fn checksums(
     options: &ChecksumOptions,
     observer: &mut dyn ChecksumObserver,
 ) -> Result<ChecksumCounts, EngineError> {
-    // Reads are started in their full size, so nothing is merged.
-    let config = AioConfig { max_backends: 1, combine_limit: 0, ..AioConfig::default() };
-    let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
-    let workers = WorkerLimits::default();
-    let aio = io::open_with(Arc::clone(&namespace), options.io_method, workers, config)?;
+    let aio = io::standalone(options.io_method, 1)?;
+    let namespace = Arc::clone(aio.namespace());
     let mut io = aio.backend(BackendType::Standalone)?;
 
     let path = dir.join(control::PATH);

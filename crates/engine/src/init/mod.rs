@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
-use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, BackendType, IoBackend};
 use forebay_catalog::MAP_FILE;
 use forebay_catalog::bootstrap;
 use forebay_catalog::schema::{CATALOGS, CatalogTable, POSTGRES_DB};
@@ -28,18 +28,18 @@ use forebay_format::{BLOCK_SIZE, FullXid, Lsn, SegmentSize};
 use layout::Made;
 
 use crate::clock::unix_seconds;
-use crate::config::InitOptions;
+use crate::config::{InitOptions, IoMethod};
 use crate::control::WAL_LEVEL;
 use crate::directory::VERSION;
 use crate::error::EngineError;
+use crate::io::standalone;
 
 /// First value of the counter for LSNs of unlogged pages.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);
 
 /// Makes a data directory on the operating system's file systems.
 pub(crate) fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError> {
-    let config = AioConfig { max_backends: 1, ..AioConfig::default() };
-    init_on(dir, options, &Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, config)?)
+    init_on(dir, options, &standalone(IoMethod::Sync, 1)?)
 }
 
 /// Makes a data directory over an I/O layer of the caller's.
