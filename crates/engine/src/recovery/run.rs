@@ -39,18 +39,9 @@ impl Startup<'_> {
                     redo: checkpoint.point.redo,
                     aborted: None,
                 };
-                let counters = Counters::at(&checkpoint.point);
-                let timeline = checkpoint.point.timeline;
-                Ok(Started {
-                    resume,
-                    counters,
-                    recovered: false,
-                    checkpoint_end: checkpoint.end,
-                    timeline,
-                    came_from: timeline,
-                    floor: None,
-                    ended: None,
-                })
+                let point = &checkpoint.point;
+                let counters = Counters::at(point);
+                Ok(Started::new(resume, counters, false, &checkpoint, point.timeline))
             }
             // Those of a recovery from an archive, which is always gone on with.
             DbState::ShutDownInRecovery | DbState::ArchiveRecovery => {

@@ -270,14 +270,17 @@ mod tests {
 
     #[test]
     fn every_method_of_the_engine_has_a_name_in_the_table() {
+        fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Vec<&'static str> {
+            all.iter().map(|value| name(*value)).collect()
+        }
         let words = |key: Key<Text>| match key.setting().kind {
             Kind::Enum(words) => words.to_vec(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(words(key!("io_method")), IoMethod::NAMES.map(|(name, _)| name));
-        assert_eq!(words(key!("file_extend_method")), ExtendMethod::NAMES.map(|(name, _)| name));
-        assert_eq!(words(key!("wal_sync_method")), WalSyncMethod::NAMES.map(|(name, _)| name));
-        assert_eq!(words(key!("archive_mode")), ArchiveMode::NAMES.map(|(name, _)| name));
+        assert_eq!(words(key!("io_method")), names(IoMethod::ALL, IoMethod::name));
+        assert_eq!(words(key!("file_extend_method")), names(ExtendMethod::ALL, ExtendMethod::name));
+        assert_eq!(words(key!("wal_sync_method")), names(WalSyncMethod::ALL, WalSyncMethod::name));
+        assert_eq!(words(key!("archive_mode")), names(ArchiveMode::ALL, ArchiveMode::name));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::host::Host;
 use super::statistics::{self, timestamp};
 use crate::error::Result;
 use crate::plan::View;
+use forebay_engine::views::{AioRow, Counts, IoOp, IoStatRow};
 use forebay_types::{Datum, Numeric};
 
 type RowOf = Vec<Datum<'static>>;
@@ -15,7 +16,7 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<RowOf>> {
         View::StatIo => {
             let engine = host.session()?.engine();
             let since = timestamp(engine.io_stats_reset_at());
-            Ok(engine.io_stats().into_iter().map(|r| stat_row(r, &since)).collect())
+            Ok(engine.io_stats().iter().map(|r| stat_row(r, &since)).collect())
         }
         View::StatAioBackends => {
             Ok(host.session()?.engine().aio_backends().into_iter().map(backend_row).collect())
@@ -38,18 +39,20 @@ fn opt<T>(v: Option<T>, make: impl Fn(T) -> Datum<'static>) -> Datum<'static> {
     v.map_or(Datum::Null, make)
 }
 
-fn aio_row(r: forebay_engine::views::AioRow) -> RowOf {
+fn aio_row(r: AioRow) -> RowOf {
+    let int4 = |v: i64| Datum::Int4(i32::try_from(v).unwrap_or(i32::MAX));
+    let int8 = |v: u64| Datum::Int8(i64::try_from(v).unwrap_or(i64::MAX));
     vec![
-        Datum::Int4(r.pid),
-        Datum::Int4(r.io_id),
-        Datum::Int8(r.io_generation),
-        text(r.state),
-        text(r.operation),
-        opt(r.off, Datum::Int8),
-        opt(r.length, Datum::Int8),
-        opt(r.target, Datum::string),
-        Datum::Int2(r.handle_data_len),
-        opt(r.raw_result, Datum::Int4),
+        Datum::Int4(r.backend_id),
+        int4(i64::from(r.io_id)),
+        int8(r.generation),
+        text(r.state.name()),
+        text(r.operation.name()),
+        opt(r.offset, int8),
+        opt(r.length, int8),
+        opt(r.target, text),
+        Datum::Int2(i16::try_from(r.handle_data_len).unwrap_or(i16::MAX)),
+        opt(r.raw_result, int4),
         text(r.result),
         opt(r.target_desc, Datum::string),
         Datum::Bool(r.f_sync),
@@ -95,30 +98,30 @@ fn backend_row(r: forebay_engine::views::AioBackendRow) -> RowOf {
     ]
 }
 
-fn stat_row(r: forebay_engine::views::IoStatRow, since: &Datum<'static>) -> RowOf {
-    let count = |v: Option<u64>| opt(v, |v| Datum::Int8(v as i64));
-    let bytes = |v: Option<u64>| opt(v, |v| Datum::numeric(Numeric::from_int(v)));
-    let time = |v: Option<f64>| opt(v, Datum::Float8);
+fn stat_row(r: &IoStatRow, since: &Datum<'static>) -> RowOf {
+    let count = |op| opt(r.shown(op), |c: Counts| Datum::Int8(c.count as i64));
+    let bytes = |op| opt(r.shown(op), |c: Counts| Datum::numeric(Numeric::from_int(c.bytes)));
+    let time = |op| opt(r.shown(op), |c: Counts| Datum::Float8(c.time_ns as f64 / 1e6));
     vec![
-        text(r.backend_type),
-        text(r.object),
-        text(r.context),
-        count(r.reads),
-        bytes(r.read_bytes),
-        time(r.read_time),
-        count(r.writes),
-        bytes(r.write_bytes),
-        time(r.write_time),
-        count(r.writebacks),
-        time(r.writeback_time),
-        count(r.extends),
-        bytes(r.extend_bytes),
-        time(r.extend_time),
-        count(r.hits),
-        count(r.evictions),
-        count(r.reuses),
-        count(r.fsyncs),
-        time(r.fsync_time),
+        text(r.backend_type.name()),
+        text(r.object.name()),
+        text(r.context.name()),
+        count(IoOp::Read),
+        bytes(IoOp::Read),
+        time(IoOp::Read),
+        count(IoOp::Write),
+        bytes(IoOp::Write),
+        time(IoOp::Write),
+        count(IoOp::Writeback),
+        time(IoOp::Writeback),
+        count(IoOp::Extend),
+        bytes(IoOp::Extend),
+        time(IoOp::Extend),
+        count(IoOp::Hit),
+        count(IoOp::Evict),
+        count(IoOp::Reuse),
+        count(IoOp::Fsync),
+        time(IoOp::Fsync),
         since.clone(),
     ]
 }
