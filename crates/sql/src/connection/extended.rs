@@ -10,7 +10,7 @@ use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;
 use crate::parse::{Kind, estimated_memory, parse_script};
-use forebay_engine::StatementSnapshot;
+use forebay_engine::{Session, StatementSnapshot};
 use forebay_types::{Datum, SqlType, binary_in, checked_utf8, text_in};
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ impl Connection {
             for (i, (bytes, ty)) in params.iter().zip(&prepared.params).enumerate() {
                 let format = Format::from_code(pick(param_formats, i))?;
                 values.push(parameter(*bytes, *ty, format, i, portal)?);
-                conn.host.plan_step()?;
+                conn.host.step()?;
             }
             let bytes: usize = params.iter().flatten().map(|bytes| bytes.len()).sum();
             let weight = bytes + params.len() * size_of::<Datum<'static>>();
@@ -155,8 +155,8 @@ impl Connection {
     /// The snapshot of Bind. As in PostgreSQL, a query uses it; other statements take theirs when
     /// they are executed.
     fn portal_snapshot(&mut self, plan: &Plan) -> Result<Option<StatementSnapshot>> {
-        match (plan, self.host.session_if_any()) {
-            (Plan::Select(_), Some(session)) => Ok(Some(session.statement_snapshot()?)),
+        match plan {
+            Plan::Select(_) => self.host.call_if_any(Session::statement_snapshot),
             _ => Ok(None),
         }
     }
@@ -217,9 +217,8 @@ impl Connection {
             }
             match &portal.plan {
                 Plan::Select(plan) => {
-                    if let (Some(snapshot), Some(session)) = (snapshot, self.host.session_if_any())
-                    {
-                        session.use_snapshot(&snapshot)?;
+                    if let Some(snapshot) = snapshot {
+                        self.host.call(|session| session.use_snapshot(&snapshot))?;
                     }
                     let cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
                     portal.progress = Progress::Running(Box::new(cursor));
@@ -256,9 +255,7 @@ impl Connection {
     /// Refuses to insert into what the transaction itself has dropped since Bind. Others can't
     /// have: the tables are locked.
     fn check_still_there(&mut self, plan: &Plan, oid: forebay_engine::Oid) -> Result<()> {
-        let changed =
-            self.host.session_if_any().is_some_and(|session| session.has_changed_catalogs());
-        if !changed || self.lock_tables(plan)? {
+        if !self.host.session()?.has_changed_catalogs() || self.lock_tables(plan)? {
             return Ok(());
         }
         let message = format!("could not open relation with OID {oid}");

@@ -27,6 +27,6 @@ impl Catalog for Host {
     }
 
     fn plan_step(&self) -> Result<()> {
-        Host::plan_step(self)
+        self.step()
     }
 }

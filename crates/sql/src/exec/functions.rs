@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
 use crate::settings::SetScope;
 use forebay_aio::sync::Duration;
-use forebay_engine::{BlockRange, Fork, PrewarmMode};
+use forebay_engine::{BlockRange, Fork, PrewarmMode, Session};
 use forebay_types::{Datum, Numeric, SqlType};
 
 fn count(n: usize) -> Datum<'static> {
@@ -57,14 +57,14 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::PgSizePretty => size_pretty(args),
         Function::PgSleep => sleep(args, host)?,
         Function::TxidIfAssigned => {
-            let id = host.session_if_any().and_then(|s| s.transaction_id());
+            let id = host.session().ok().and_then(Session::transaction_id);
             id.map_or(Datum::Null, |id| Datum::Int8(i64::from(id)))
         }
         Function::PgPrewarm => prewarm(args, host)?,
         Function::PgRelationSize => relation_size(args, host)?,
         Function::PgTableSize => table_size(args, host)?,
         Function::PgReloadConf => Datum::Bool(host.settings.reload_server()),
-        Function::PgStatResetShared => super::statistics::reset(args, host)?,
+        Function::PgStatResetShared => super::views::reset(args, host)?,
         Function::PgCreateRestorePoint
         | Function::PgCurrentWalLsn
         | Function::PgCurrentWalFlushLsn
@@ -247,7 +247,7 @@ fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     };
     let blocks = BlockRange { first: block(3), last: block(4) };
     let table = host.open_by_oid(*oid)?;
-    let blocks = host.session()?.prewarm_range(&table, mode, fork, blocks)?;
+    let blocks = host.call(|s| s.prewarm_range(&table, mode, fork, blocks))?;
     Ok(Datum::Int8(i64::try_from(blocks).unwrap_or(i64::MAX)))
 }
 
@@ -266,7 +266,7 @@ fn size_of<'a>(oid: u32, forks: &[Fork], host: &mut Host) -> Result<Datum<'a>> {
     let Some(table) = host.table_by_oid(oid)? else { return Ok(Datum::Null) };
     let mut blocks = 0;
     for fork in forks {
-        blocks += i64::from(host.session()?.fork_blocks(&table, *fork)?.unwrap_or(0));
+        blocks += i64::from(host.call(|s| s.fork_blocks(&table, *fork))?.unwrap_or(0));
     }
     Ok(Datum::Int8(blocks * BLOCK_SIZE))
 }

@@ -2,8 +2,9 @@
 
 use crate::error::{Result, SqlError, state};
 use crate::settings::{SetScope, Settings};
+use forebay_aio::IoBackend;
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::{Interrupt, LockMode, Session, Table};
+use forebay_engine::{Engine, EngineError, Interrupt, LockMode, Session, Table, TempOptions};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -29,11 +30,11 @@ pub struct Host {
     /// Who is connected.
     pub identity: Identity,
     random: u64,
-    /// Steps of planning since the last test for a cancel.
+    /// Steps since the last test for a cancel.
     steps: Cell<u32>,
 }
 
-/// Steps of planning between two tests for a cancel.
+/// Steps between two tests for a cancel.
 const STEPS: u32 = 256;
 
 impl Host {
@@ -47,16 +48,58 @@ impl Host {
         Host { session, settings, identity, random, steps: Cell::new(0) }
     }
 
-    /// The session.
-    pub fn session(&mut self) -> Result<&mut Session> {
-        let none =
-            || SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, "no data directory is open");
-        self.session.as_mut().ok_or_else(none)
+    /// Calls the engine: a statement's way to all that reads or changes data. The session refuses
+    /// the call after a cancel or a stop, and counts it as in progress; here its error becomes a
+    /// report.
+    pub fn call<T, E>(&mut self, body: impl FnOnce(&mut Session) -> Result<T, E>) -> Result<T>
+    where
+        SqlError: From<E>,
+    {
+        self.call_if_any(body)?.ok_or_else(no_session)
     }
 
-    /// The session, if there is one.
+    /// The same where there may be no session; None: there is none.
+    pub fn call_if_any<T, E>(
+        &mut self,
+        body: impl FnOnce(&mut Session) -> Result<T, E>,
+    ) -> Result<Option<T>>
+    where
+        SqlError: From<E>,
+    {
+        Ok(self.session.as_mut().map(body).transpose()?)
+    }
+
+    /// Calls the engine for I/O on temporary files.
+    pub fn io<T, E: Into<EngineError>>(
+        &mut self,
+        body: impl FnOnce(&mut IoBackend) -> Result<T, E>,
+    ) -> Result<T> {
+        self.call(|session| body(session.io()).map_err(Into::into))
+    }
+
+    /// How temporary files are read and written.
+    pub fn temp_options(&mut self) -> Result<TempOptions> {
+        self.call(|session| Ok::<_, EngineError>(session.temp_options()))
+    }
+
+    /// The session, to be asked for what it knows.
+    pub fn session(&self) -> Result<&Session> {
+        self.session.as_ref().ok_or_else(no_session)
+    }
+
+    /// The session, if there is one, for what a connection does between calls.
     pub fn session_if_any(&mut self) -> Option<&mut Session> {
         self.session.as_mut()
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> Result<&Arc<Engine>> {
+        self.session().map(Session::engine)
+    }
+
+    /// Bytes that a sort or groups may take. Without an engine there are no files to go to.
+    pub fn work_memory(&self) -> usize {
+        self.session.as_ref().map_or(usize::MAX, Session::work_memory)
     }
 
     /// Whether reads may accept damaged pages.
@@ -84,10 +127,7 @@ impl Host {
 
     /// The table of that name, without a lock.
     pub fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
-        match &mut self.session {
-            Some(session) => Ok(session.table(schema, name)?),
-            None => Ok(None),
-        }
+        Ok(self.call_if_any(|session| session.table(schema, name))?.flatten())
     }
 
     /// The table of that name, locked: while its lock is held the name keeps its meaning.
@@ -97,18 +137,14 @@ impl Host {
         name: &str,
         mode: LockMode,
     ) -> Result<Option<Arc<Table>>> {
-        match &mut self.session {
-            Some(session) => Ok(session.open_table_if_exists(schema, name, mode)?),
-            None => Ok(None),
-        }
+        let open = |session: &mut Session| session.open_table_if_exists(schema, name, mode);
+        Ok(self.call_if_any(open)?.flatten())
     }
 
     /// The table with that OID.
     pub fn table_by_oid(&mut self, oid: u32) -> Result<Option<Arc<Table>>> {
-        match &mut self.session {
-            Some(session) => Ok(session.tables()?.into_iter().find(|t| t.oid == oid)),
-            None => Ok(None),
-        }
+        let tables = self.call_if_any(Session::tables)?.unwrap_or_default();
+        Ok(tables.into_iter().find(|t| t.oid == oid))
     }
 
     /// The table with that OID, or PostgreSQL's error.
@@ -137,8 +173,9 @@ impl Host {
         })
     }
 
-    /// A step of planning; every 256th tests for a cancel.
-    pub fn plan_step(&self) -> Result<()> {
+    /// A step of planning, or a row that needs no call of the engine; every 256th tests for a
+    /// cancel.
+    pub fn step(&self) -> Result<()> {
         let steps = self.steps.get() + 1;
         if steps < STEPS {
             self.steps.set(steps);
@@ -155,10 +192,7 @@ impl Host {
 
     /// Fails if a cancel was asked for.
     pub fn check_cancel(&self) -> Result<()> {
-        match &self.session {
-            Some(session) => Ok(session.check_cancel()?),
-            None => Ok(()),
-        }
+        Ok(self.session.as_ref().map_or(Ok(()), Session::check_cancel)?)
     }
 
     /// Sleeps; a cancel ends it with an error.
@@ -183,6 +217,10 @@ impl Host {
         let bits = self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11;
         bits as f64 / (1u64 << 53) as f64
     }
+}
+
+fn no_session() -> SqlError {
+    SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, "no data directory is open")
 }
 
 /// Splits `a."B".c` at its dots, folding what is not quoted.

@@ -4,6 +4,7 @@ use super::arguments::{int, oid};
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::RowFunction;
+use forebay_engine::Session;
 use forebay_types::{Datum, to_text};
 
 type RowOf = Vec<Datum<'static>>;
@@ -20,7 +21,7 @@ fn int64(n: u64) -> Datum<'static> {
 fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Vec<RowOf>> {
     Ok(match function {
         RowFunction::Summary => {
-            let sum = host.session()?.engine().pool_summary();
+            let sum = host.engine()?.pool_summary();
             let usage = sum.usage.map_or(Datum::Null, Datum::Float8);
             vec![vec![
                 int32(sum.used),
@@ -31,7 +32,7 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
             ]]
         }
         RowFunction::UsageCounts => {
-            let counts = host.session()?.engine().usage_counts();
+            let counts = host.engine()?.usage_counts();
             let row = |(n, c): (u32, _)| {
                 let forebay_engine::views::UsageCount { buffers, dirty, pinned } = c;
                 vec![int32(n), int32(buffers), int32(dirty), int32(pinned)]
@@ -39,7 +40,7 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
             (0..).zip(counts).map(row).collect()
         }
         RowFunction::Checksums => {
-            let found = host.session()?.verify_memory()?;
+            let found = host.call(Session::verify_memory)?;
             let millis = found.time.as_secs_f64() * 1e3;
             vec![vec![
                 int64(found.computed),
@@ -50,21 +51,21 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
         }
         RowFunction::BackupStop => {
             let wait = !matches!(args.first(), Some(Datum::Bool(false)));
-            let end = host.session()?.stop_backup(wait)?;
+            let end = host.call(|s| s.stop_backup(wait))?;
             vec![vec![Datum::Int8(end.lsn.0 as i64), Datum::string(end.label), Datum::text("")]]
         }
         RowFunction::ControlSystem => {
-            let control = host.session()?.engine().control_system();
+            let control = host.engine()?.control_system();
             vec![vec![
                 int32(control.version),
                 int32(control.catalog_version),
                 Datum::Int8(control.system_id as i64),
-                super::statistics::timestamp(control.modified),
+                crate::views::timestamp(control.modified),
             ]]
         }
         RowFunction::KernelCache => {
             let table = host.open_by_oid(oid(args, 0)?)?;
-            let files = host.session()?.kernel_cache(&table)?;
+            let files = host.call(|s| s.kernel_cache(&table))?;
             files
                 .into_iter()
                 .map(|f| {
@@ -91,30 +92,31 @@ fn change_buffers(function: RowFunction, args: &[Datum<'_>], host: &mut Host) ->
     Ok(match function {
         RowFunction::Evict => {
             let (number, buffer) = buffer(args)?;
-            let evicted = host.session()?.evict_buffer(buffer)?.ok_or_else(|| no_buffer(number))?;
+            let evicted =
+                host.call(|s| s.evict_buffer(buffer))?.ok_or_else(|| no_buffer(number))?;
             vec![Datum::Bool(evicted.evicted), Datum::Bool(evicted.flushed)]
         }
         RowFunction::EvictRelation => {
             let table = host.open_by_oid(oid(args, 0)?)?;
-            let report = host.session()?.evict_table(&table)?;
+            let report = host.call(|s| s.evict_table(&table))?;
             vec![int32(report.evicted), int32(report.flushed), int32(report.skipped)]
         }
         RowFunction::EvictAll => {
-            let report = host.session()?.evict_all()?;
+            let report = host.call(Session::evict_all)?;
             vec![int32(report.evicted), int32(report.flushed), int32(report.skipped)]
         }
         RowFunction::MarkDirty => {
             let (number, buffer) = buffer(args)?;
-            let done = host.session()?.dirty_buffer(buffer)?.ok_or_else(|| no_buffer(number))?;
+            let done = host.call(|s| s.dirty_buffer(buffer))?.ok_or_else(|| no_buffer(number))?;
             vec![Datum::Bool(done.dirtied), Datum::Bool(done.already)]
         }
         RowFunction::MarkDirtyRelation => {
             let table = host.open_by_oid(oid(args, 0)?)?;
-            let report = host.session()?.dirty_table(&table)?;
+            let report = host.call(|s| s.dirty_table(&table))?;
             vec![int32(report.dirtied), int32(report.already), int32(report.skipped)]
         }
         RowFunction::MarkDirtyAll => {
-            let report = host.session()?.dirty_all()?;
+            let report = host.call(Session::dirty_all)?;
             vec![int32(report.dirtied), int32(report.already), int32(report.skipped)]
         }
         other => unreachable!("{other:?} changes no buffers"),

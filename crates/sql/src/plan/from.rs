@@ -127,7 +127,7 @@ fn relation(
             let scope = table_scope(&table)?;
             (Node::Scan { table, schema: name.schema.clone(), decode: 0 }, scope)
         }
-        Relation::View(view) => (Node::View(view), computed_scope(view.columns())),
+        Relation::View(view) => (Node::View(view), computed_scope(&view.columns())),
     };
     apply_alias(&mut scope, name.name, alias)?;
     Ok(FromItem { source, scope })

@@ -1,6 +1,6 @@
 //! Merging runs: a heap of runs, ordered by their next rows.
 
-use super::order::{CANCEL_INTERVAL, order};
+use super::order::order;
 use crate::error::Result;
 use crate::exec::host::Host;
 use crate::exec::row::OwnedRow;
@@ -15,8 +15,6 @@ pub(in crate::exec) struct Merge {
     /// Runs that have rows left, as a binary heap.
     runs: Vec<Run>,
     scratch: Vec<u8>,
-    /// Rows given out.
-    given: usize,
 }
 
 struct Run {
@@ -34,7 +32,7 @@ impl Merge {
         readers: Vec<TempReader>,
         host: &mut Host,
     ) -> Result<Merge> {
-        let mut merge = Merge { keys, runs: Vec::new(), scratch: Vec::new(), given: 0 };
+        let mut merge = Merge { keys, runs: Vec::new(), scratch: Vec::new() };
         for (number, mut reader) in readers.into_iter().enumerate() {
             if let Some(next) = spill::read(&mut reader, 0, &mut merge.scratch, host)? {
                 merge.runs.push(Run { reader, next, number });
@@ -48,10 +46,7 @@ impl Merge {
 
     /// The next row of all.
     pub(in crate::exec) fn next(&mut self, host: &mut Host) -> Result<Option<OwnedRow>> {
-        self.given += 1;
-        if self.given.is_multiple_of(CANCEL_INTERVAL) {
-            host.check_cancel()?;
-        }
+        host.step()?;
         let Some(first) = self.runs.first_mut() else { return Ok(None) };
         let columns = first.next.len();
         let row = match spill::read(&mut first.reader, columns, &mut self.scratch, host)? {

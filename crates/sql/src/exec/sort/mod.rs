@@ -50,15 +50,13 @@ pub(super) enum Sorted {
 impl Sorter {
     /// A sort by these keys; without keys, rows keep their order.
     pub(super) fn new(keys: &[SortKey], keep: Option<u64>, host: &mut Host) -> Sorter {
-        // Without an engine there are no temporary files.
-        let most = host.session_if_any().map_or(usize::MAX, |session| session.work_memory());
         Sorter {
             keys: keys.to_vec(),
             keep: keep.and_then(|n| usize::try_from(n).ok()),
             rows: Vec::new(),
             samples: vec![None; keys.len()],
             bytes: 0,
-            most,
+            most: host.work_memory(),
             runs: None,
         }
     }

@@ -5,9 +5,6 @@ use crate::plan::SortKey;
 use forebay_types::{Datum, compare};
 use std::cmp::Ordering;
 
-/// Rows between two tests for a cancel.
-pub(super) const CANCEL_INTERVAL: usize = 4096;
-
 /// Which of two rows comes first.
 ///
 /// # Panics
