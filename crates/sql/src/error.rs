@@ -123,6 +123,22 @@ impl SqlError {
         self
     }
 
+    /// Sets detail and hint, where there are.
+    pub fn explained(
+        mut self,
+        detail: Option<impl Into<String>>,
+        hint: Option<impl Into<String>>,
+    ) -> SqlError {
+        (self.0.detail, self.0.hint) = (detail.map(Into::into), hint.map(Into::into));
+        self
+    }
+
+    /// The same report with another severity.
+    pub fn severity(mut self, severity: Severity) -> SqlError {
+        self.0.severity = severity;
+        self
+    }
+
     /// Sets the position unless there is one already: the innermost caller knows it best. 0 sets
     /// nothing.
     pub fn at(mut self, position: u32) -> SqlError {
@@ -178,11 +194,7 @@ impl std::error::Error for SqlError {}
 
 impl From<ValueError> for SqlError {
     fn from(e: ValueError) -> SqlError {
-        let error = SqlError::new(e.sqlstate(), e.to_string());
-        match e.detail() {
-            Some(detail) => error.detail(detail),
-            None => error,
-        }
+        SqlError::new(e.sqlstate(), e.to_string()).explained(e.detail(), None::<String>)
     }
 }
 
@@ -191,14 +203,7 @@ impl From<EngineError> for SqlError {
         let sqlstate = e.sqlstate();
         let severity =
             if matches!(sqlstate, "57P01" | "57P02") { Severity::Fatal } else { Severity::Error };
-        let mut error = SqlError::report(severity, sqlstate, e.to_string());
-        if let Some(detail) = e.detail() {
-            error = error.detail(detail);
-        }
-        if let Some(hint) = e.hint() {
-            error = error.hint(hint);
-        }
-        error
+        SqlError::report(severity, sqlstate, e.to_string()).explained(e.detail(), e.hint())
     }
 }
 

@@ -28,5 +28,5 @@ pub use connection::{
     Script, Step, TransactionStatus,
 };
 pub use error::{ColumnName, Report, Severity, SqlError};
-pub use forebay_types::{Datum, SqlType};
+pub use forebay_types::{Datum, SqlType, checked_utf8};
 pub use settings::{SessionSettings, SetScope, SettingRow, Settings, Shown};

@@ -4,12 +4,13 @@ mod report;
 mod source;
 
 use crate::serve::DEFAULT_DIR;
+use crate::terminal::{say, tell, tell_error};
 use clap::Args;
 use forebay_engine::archive::backup::{
     BackupOptions, BackupState, ChecksumKind, RecoveryTarget, RestoreOptions, Target, TargetAction,
 };
 use forebay_engine::{EngineError, IoMethod, Lsn, backup};
-use report::{Report, say, tell, tell_error};
+use report::Report;
 use source::{Address, Server};
 use std::path::{Path, PathBuf};
 

@@ -2,16 +2,16 @@
 
 mod progress;
 
+use crate::terminal::{self, say};
 use clap::{ArgAction, Args};
 use forebay_engine::checksums::{
     BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, SyncMethod,
     checksums,
 };
-use forebay_engine::{EngineError, IoDirect, IoMethod};
+use forebay_engine::{IoDirect, IoMethod};
 use progress::Progress;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -181,28 +181,14 @@ pub(super) fn run(args: &ChecksumsArgs) -> u8 {
         }
         Err(error) => {
             report.progress.end();
-            tell_error(&error);
+            terminal::tell_error("checksums", &error);
             1
         }
     }
 }
 
-/// Writes a line to stdout. A write that fails is ignored: the work goes on.
 fn tell(kind: &str, message: impl Display) {
-    let _ = writeln!(std::io::stderr(), "forebay checksums: {kind}{message}");
-}
-
-fn say(message: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{message}");
-}
-
-fn tell_error(error: &EngineError) {
-    tell("error: ", error);
-    for (kind, text) in [("detail: ", error.detail()), ("hint: ", error.hint())] {
-        if let Some(text) = text {
-            tell(kind, text);
-        }
-    }
+    terminal::tell("checksums", kind, message);
 }
 
 /// Prints progress.

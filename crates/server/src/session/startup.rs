@@ -272,16 +272,7 @@ fn check_identity(startup: &Startup) -> Result<(), SqlError> {
 
 /// Applies the settings of the startup packet, those in its `options` first.
 fn apply_startup(settings: &SessionValues, startup: &Startup) -> Result<(), SqlError> {
-    let as_fatal = |e: SqlError| {
-        let mut f = fatal(e.sqlstate, e.message.clone());
-        if let Some(detail) = &e.detail {
-            f = f.detail(detail.clone());
-        }
-        if let Some(hint) = &e.hint {
-            f = f.hint(hint.clone());
-        }
-        f
-    };
+    let as_fatal = |e: SqlError| e.severity(Severity::Fatal);
     for (name, value) in command_options(startup.get("options").unwrap_or_default())? {
         settings.at_startup(&name, &value).map_err(as_fatal)?;
     }
@@ -333,16 +324,8 @@ fn command_options(options: &str) -> Result<Vec<(String, String)>, SqlError> {
 /// Random bytes for cancel requests, which nobody can guess.
 fn secret_key(len: usize) -> Result<Vec<u8>, SqlError> {
     let mut key = vec![0; len];
-    let mut filled = 0;
-    while let Some(rest) = key.get_mut(filled..).filter(|r| !r.is_empty()) {
-        match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
-            Ok(n) => filled += n,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(e) => {
-                return Err(fatal("XX000", format!("could not generate random cancel key: {e}")));
-            }
-        }
-    }
+    getrandom::fill(&mut key)
+        .map_err(|e| fatal("XX000", format!("could not generate random cancel key: {e}")))?;
     Ok(key)
 }
 

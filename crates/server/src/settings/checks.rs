@@ -16,61 +16,47 @@ fn text(value: Value) -> String {
     }
 }
 
+/// Accepts a value if it is good, else refuses it with the detail.
+fn only(good: bool, value: Value, detail: &str) -> Result<Value, String> {
+    if good { Ok(value) } else { Err(detail.to_owned()) }
+}
+
 /// fsync: on.
 pub fn fsync(value: Value) -> Result<Value, String> {
-    match value {
-        Value::Bool(true) => Ok(value),
-        _ => Err("Nothing is acknowledged here before it is durable.".to_owned()),
-    }
+    let why = "Nothing is acknowledged here before it is durable.";
+    only(value == Value::Bool(true), value, why)
 }
 
 /// A boolean that can only be on.
 pub fn always_on(value: Value) -> Result<Value, String> {
-    if value == Value::Bool(true) { Ok(value) } else { Err("Only \"on\" is supported.".to_owned()) }
+    only(value == Value::Bool(true), value, "Only \"on\" is supported.")
 }
 
 /// A boolean that can only be off.
 pub fn always_off(value: Value) -> Result<Value, String> {
-    if value == Value::Bool(false) {
-        Ok(value)
-    } else {
-        Err("Only \"off\" is supported.".to_owned())
-    }
+    only(value == Value::Bool(false), value, "Only \"off\" is supported.")
 }
 
 /// A name that can only be absent.
 pub fn empty(value: Value) -> Result<Value, String> {
-    if text(value).is_empty() {
-        Ok(Value::Text(String::new()))
-    } else {
-        Err("It does not exist.".to_owned())
-    }
+    empty_or(value, |_| false, "It does not exist.")
 }
 
 /// A timeout that can only be disabled.
 pub fn disabled(value: Value) -> Result<Value, String> {
-    if value == Value::Int(0) {
-        Ok(value)
-    } else {
-        Err("Only 0, which disables the timeout, is supported.".to_owned())
-    }
+    let why = "Only 0, which disables the timeout, is supported.";
+    only(value == Value::Int(0), value, why)
 }
 
 /// Isolation levels: the one that this server has.
 pub fn isolation(value: Value) -> Result<Value, String> {
-    match text(value) {
-        s if s == "read committed" => Ok(Value::Text(s)),
-        _ => Err("Only \"read committed\" is supported.".to_owned()),
-    }
+    let good = value == Value::Text("read committed".to_owned());
+    only(good, value, "Only \"read committed\" is supported.")
 }
 
 /// io_max_concurrency: -1, or at least 1.
 pub fn not_zero(value: Value) -> Result<Value, String> {
-    if value == Value::Int(0) {
-        Err("Only -1 or values greater than 0 are valid.".to_owned())
-    } else {
-        Ok(value)
-    }
+    only(value != Value::Int(0), value, "Only -1 or values greater than 0 are valid.")
 }
 
 /// Accepts a text that is empty or passes a test, else refuses it with the detail.

@@ -2,7 +2,7 @@
 //! bytes.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-use forebay_sql::{Severity, SqlError};
+use forebay_sql::{Severity, SqlError, checked_utf8};
 
 /// Largest message of the kinds that carry data (Query, Parse, Bind, CopyData, password), its own
 /// length included.
@@ -227,24 +227,8 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| violation("invalid string in message"))?;
         let bytes = self.take(end)?;
         self.take(1)?;
-        utf8(bytes)
+        Ok(checked_utf8(bytes)?)
     }
-}
-
-/// The bytes as text, or PostgreSQL's error for bytes that are not UTF-8.
-pub fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
-    std::str::from_utf8(bytes).map_err(|e| {
-        let bad: Vec<String> = bytes
-            .iter()
-            .skip(e.valid_up_to())
-            .take(e.error_len().unwrap_or(4))
-            .map(|b| format!("0x{b:02x}"))
-            .collect();
-        SqlError::new(
-            "22021",
-            format!("invalid byte sequence for encoding \"UTF8\": {}", bad.join(" ")),
-        )
-    })
 }
 
 #[cfg(test)]

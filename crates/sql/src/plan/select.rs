@@ -138,17 +138,7 @@ impl Planner<'_> {
             (None, None, output)
         };
         let columns = visible.into_iter().flatten().collect();
-        Ok(Query {
-            source,
-            filter,
-            grouping,
-            having,
-            output,
-            columns,
-            order: sort,
-            limit: None,
-            offset: None,
-        })
+        Ok(Query { filter, grouping, having, ..Query::of(source, output, columns, sort) })
     }
 
     /// Output expressions with their columns.
@@ -318,12 +308,8 @@ impl Planner<'_> {
                     match items.iter().position(|i| i.expr == typed.expr) {
                         Some(index) => index,
                         None => {
-                            items.push(OutputItem {
-                                expr: typed.expr,
-                                ty: typed.ty,
-                                position,
-                                column: None,
-                            });
+                            let (expr, ty) = (typed.expr, typed.ty);
+                            items.push(OutputItem { expr, ty, position, column: None });
                             check_entries(items.len())?;
                             items.len() - 1
                         }
@@ -395,17 +381,8 @@ impl Planner<'_> {
         let order = self.sort_keys(order, &scope, &mut Aggregates::default(), &mut items)?;
         let (columns, output): (Vec<_>, Vec<_>) =
             items.into_iter().map(|i| (i.column, i.expr)).unzip();
-        Ok(Query {
-            source: Node::Values(rows),
-            filter: None,
-            grouping: None,
-            having: None,
-            output,
-            columns: columns.into_iter().flatten().collect(),
-            order,
-            limit: None,
-            offset: None,
-        })
+        let columns = columns.into_iter().flatten().collect();
+        Ok(Query::of(Node::Values(rows), output, columns, order))
     }
 
     /// The rows of VALUES, all of one length.

@@ -1,9 +1,9 @@
 //! What the commands share: reading options, and running a bench behind a progress bar.
 
+use crate::terminal::{self, Unit};
 use forebay_aio::MethodKind;
 use forebay_aio::sync::Duration;
 use forebay_bench::{BenchError, Report, all_methods};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -15,12 +15,8 @@ pub(super) fn measure(
     json: bool,
     bench: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<Report, BenchError>,
 ) -> Result<String, String> {
-    let style = ProgressStyle::with_template("measuring [{bar:40}] {pos}/{len} {eta}");
-    let bar = ProgressBar::new(0).with_style(style.expect("the template is sound"));
-    let report = bench(&mut |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    });
+    let bar = terminal::bar("measuring", Unit::Steps, 0);
+    let report = bench(&mut |done, total| terminal::advance(&bar, done, total));
     bar.finish_and_clear();
     let report = report.map_err(|error| error.to_string())?;
     Ok(if json { report.json() } else { report.text() }.to_owned())
