@@ -11,8 +11,8 @@ pub use forebay_archive::ArchiverStats;
 pub use crate::sums::{BgwriterRow, CheckpointerRow, SharedStats, WalRow};
 pub use forebay_aio::BackendStatsRow as AioBackendRow;
 pub use forebay_storage::{
-    BufferInfo, BufferPage, ChecksumFailures, KernelCached, MemoryChecksums, PoolSummary,
-    UsageCount,
+    BufferInfo, BufferPage, ChecksumFailures, Dirtied, DirtyReport, EvictReport, Evicted,
+    KernelCached, MemoryChecksums, PoolSummary, UsageCount,
 };
 
 /// A row of pg_stat_io. None where PostgreSQL shows NULL (the combination cannot happen).

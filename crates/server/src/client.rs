@@ -187,10 +187,7 @@ impl Client {
         loop {
             let (kind, body) = self.receive()?;
             match kind {
-                b'S' => {
-                    let (name, value) = cstr_pair(&body);
-                    self.parameters.insert(name, value);
-                }
+                b'S' => self.parameters.extend([cstr_pair(&body)]),
                 b'K' => {
                     let (pid, key) =
                         body.split_first_chunk::<4>().ok_or(ClientError::Unexpected(kind))?;
@@ -235,10 +232,7 @@ impl Client {
                 b'd' => answer.copied.extend_from_slice(&body),
                 b'N' => answer.notices.push(Fields::read(&body)),
                 b'E' => error = error.or(Some(Fields::read(&body))),
-                b'S' => {
-                    let (name, value) = cstr_pair(&body);
-                    self.parameters.insert(name, value);
-                }
+                b'S' => self.parameters.extend([cstr_pair(&body)]),
                 b'Z' => {
                     self.status = body.first().copied().unwrap_or(b'?');
                     return error.map_or(Ok(answer), |e| Err(ClientError::Server(e)));

@@ -170,11 +170,6 @@ impl SqlError {
         self.0.column = Some(column);
         self
     }
-
-    /// The fields.
-    pub fn fields(&self) -> &Report {
-        &self.0
-    }
 }
 
 impl std::ops::Deref for SqlError {
@@ -224,13 +219,11 @@ pub mod state {
     pub const WARNING: &str = "01000";
     pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
     pub const PROTOCOL_VIOLATION: &str = "08P01";
-    pub const STRING_DATA_RIGHT_TRUNCATION: &str = "22001";
     pub const NUMERIC_VALUE_OUT_OF_RANGE: &str = "22003";
     pub const DIVISION_BY_ZERO: &str = "22012";
     pub const CHARACTER_NOT_IN_REPERTOIRE: &str = "22021";
     pub const INVALID_PARAMETER_VALUE: &str = "22023";
     pub const INVALID_ESCAPE_SEQUENCE: &str = "22025";
-    pub const INVALID_TEXT_REPRESENTATION: &str = "22P02";
     pub const INVALID_BINARY_REPRESENTATION: &str = "22P03";
     pub const BAD_COPY_FILE_FORMAT: &str = "22P04";
     pub const NOT_NULL_VIOLATION: &str = "23502";

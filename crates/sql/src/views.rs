@@ -84,7 +84,8 @@ impl View {
 /// Columns over rows of a type: name, type, and what makes the value.
 pub type Columns<R> = &'static [(&'static str, SqlType, fn(&R) -> Datum<'static>)];
 
-fn described<R>(columns: Columns<R>) -> Vec<(&'static str, SqlType)> {
+/// Names and types.
+pub fn described<R>(columns: Columns<R>) -> Vec<(&'static str, SqlType)> {
     columns.iter().map(|(name, ty, _)| (*name, *ty)).collect()
 }
 

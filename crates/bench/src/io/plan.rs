@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use forebay_aio::sync::Duration;
 use forebay_aio::{IoBackend, MethodKind};
 use forebay_format::BLOCK_SIZE;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::error::BenchError;
-use crate::methods::{MAX_COMBINE, MAX_DEPTH, all_methods};
+use crate::methods::{MAX_COMBINE, MAX_DEPTH, all_methods, method_name};
 
 /// A table of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -218,10 +218,6 @@ pub(super) struct Case {
     pub(super) depth: u32,
     /// Checksums are verified after reading, or set before writing.
     pub(super) checksums: bool,
-}
-
-fn method_name<S: Serializer>(method: &MethodKind, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_str(method.name())
 }
 
 impl Case {

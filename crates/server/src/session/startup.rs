@@ -30,12 +30,8 @@ fn fatal(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
 
 /// Serves a connection from its first byte to its last. A panic ends only the session.
 pub fn serve(shared: Arc<Shared>, registration: Registration, stream: Stream) {
-    let connection = Arc::clone(&registration.connection);
     let last_words = stream.try_clone();
-    let end = catch_unwind(AssertUnwindSafe(|| {
-        let mut registration = Some(registration);
-        run(&shared, &mut registration, stream)
-    }));
+    let end = catch_unwind(AssertUnwindSafe(|| run(&shared, registration, stream)));
     let end = end.unwrap_or_else(|_| {
         End::Fatal(fatal("XX000", "internal error: the session has ended; the server goes on"))
     });
@@ -46,26 +42,17 @@ pub fn serve(shared: Arc<Shared>, registration: Registration, stream: Stream) {
         let _ = stream.set_write_timeout(Some(LAST_WORDS));
         let _ = (&stream).write_all(&out);
     }
-    drop(connection);
 }
 
 /// Runs the whole session, and returns its end. The registration ends before the client is told.
-fn run(shared: &Arc<Shared>, registration: &mut Option<Registration>, stream: Stream) -> End {
+fn run(shared: &Arc<Shared>, registration: Registration, stream: Stream) -> End {
     let (Ok(()), Ok(writer)) = (stream.prepare(), stream.try_clone()) else { return End::Gone };
     let peer = stream.peer();
-    let connection = match registration {
-        Some(registration) => {
-            registration.set_deadline(authentication_timeout(shared));
-            Arc::clone(&registration.connection)
-        }
-        None => return End::Gone,
-    };
+    registration.set_deadline(authentication_timeout(shared));
+    let connection = Arc::clone(&registration.connection);
     let mut reader = FrameReader::new(stream);
     let opened = match first_packets(&mut reader, shared) {
-        Ok(Some(startup)) => {
-            let Some(registration) = registration.take() else { return End::Gone };
-            open(shared, registration, reader, Output::new(writer), &startup)
-        }
+        Ok(Some(startup)) => open(shared, registration, reader, Output::new(writer), &startup),
         Ok(None) => Err(End::Gone),
         Err(e) => Err(End::Fatal(e)),
     };
@@ -80,7 +67,7 @@ fn run(shared: &Arc<Shared>, registration: &mut Option<Registration>, stream: St
                 })
             });
             if let Some(line) = logged {
-                log::line("LOG", Some(session.pid), &line);
+                log::session(session.pid, line);
             }
             let end = session.run();
             finish(session, &end, &peer);
@@ -118,7 +105,7 @@ fn finish(mut session: Session, end: &End, peer: &str) {
         let _ = session.flush();
     }
     if session.settings.read(|values| values.bool(key!("log_disconnections"))) {
-        log::line("LOG", Some(session.pid), &format!("disconnection: user={ROLE} host={peer}"));
+        log::session(session.pid, format!("disconnection: user={ROLE} host={peer}"));
     }
     session.conn.close();
 }

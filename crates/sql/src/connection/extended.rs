@@ -3,7 +3,7 @@
 use super::outcome::Executed;
 use super::portal::{Portal, Progress};
 use super::run::run_cursor;
-use super::sink::{CommandTag, Format, RowSink};
+use super::sink::{Format, RowSink};
 use super::state::Connection;
 use super::statement::{Plan, Prepared};
 use crate::column::ColumnDesc;
@@ -226,7 +226,7 @@ impl Connection {
                 Plan::Insert(plan) => {
                     self.check_still_there(&portal.plan, plan.table.oid)?;
                     let rows = self.run_insert(plan, &portal.params)?;
-                    return Ok(Executed::Completed(CommandTag(format!("INSERT 0 {rows}"))));
+                    return Ok(Executed::tagged(format!("INSERT 0 {rows}")));
                 }
                 Plan::Utility => return self.run_utility(&prepared, &portal.formats, false, sink),
             }
@@ -240,10 +240,10 @@ impl Connection {
                     return Ok(Executed::Suspended);
                 }
                 portal.progress = Progress::Done;
-                Ok(Executed::Completed(CommandTag(format!("SELECT {rows}"))))
+                Ok(Executed::tagged(format!("SELECT {rows}")))
             }
             _ if matches!(portal.plan, Plan::Select(_)) => {
-                Ok(Executed::Completed(CommandTag("SELECT 0".into())))
+                Ok(Executed::tagged("SELECT 0".to_owned()))
             }
             _ => {
                 let message = format!("portal \"{name}\" cannot be run");

@@ -117,17 +117,15 @@ fn substr<'a>(whole: &str, start: i32, length: Option<i32>) -> Result<Datum<'a>>
     Ok(Datum::string(whole.chars().skip(skip as usize).take(take as usize).collect()))
 }
 
+fn fits<'a>(result: Option<Datum<'a>>, ty: SqlType) -> Result<Datum<'a>> {
+    result.ok_or_else(|| out_of_range(ty))
+}
+
 fn abs<'a>(args: &[Datum<'a>]) -> Result<Datum<'a>> {
     match args.first() {
-        Some(Datum::Int2(v)) => {
-            v.checked_abs().map(Datum::Int2).ok_or_else(|| out_of_range(SqlType::Int2))
-        }
-        Some(Datum::Int4(v)) => {
-            v.checked_abs().map(Datum::Int4).ok_or_else(|| out_of_range(SqlType::Int4))
-        }
-        Some(Datum::Int8(v)) => {
-            v.checked_abs().map(Datum::Int8).ok_or_else(|| out_of_range(SqlType::Int8))
-        }
+        Some(Datum::Int2(v)) => fits(v.checked_abs().map(Datum::Int2), SqlType::Int2),
+        Some(Datum::Int4(v)) => fits(v.checked_abs().map(Datum::Int4), SqlType::Int4),
+        Some(Datum::Int8(v)) => fits(v.checked_abs().map(Datum::Int8), SqlType::Int8),
         Some(Datum::Float4(v)) => Ok(Datum::Float4(v.abs())),
         Some(Datum::Float8(v)) => Ok(Datum::Float8(v.abs())),
         Some(Datum::Numeric(v)) => Ok(Datum::numeric(v.abs())),

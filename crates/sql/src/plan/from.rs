@@ -88,8 +88,7 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
             };
             let columns = plan.columns.iter().enumerate().map(column).collect();
             let mut scope = Scope { columns, ..Scope::default() };
-            let default = "unnamed_subquery".to_owned();
-            apply_alias(&mut scope, default, alias.as_ref())?;
+            apply_alias(&mut scope, "unnamed_subquery".to_owned(), alias.as_ref())?;
             Ok(FromItem { source: Arc::unwrap_or_clone(plan.root), scope })
         }
         _ => Err(SqlError::unsupported("this item in FROM")),
@@ -187,7 +186,7 @@ fn function(
     // A scalar function's column is named as the function, or as the alias.
     let column = alias.map_or_else(|| call.name.clone(), |a| ident_name(&a.name));
     let mut scope = Scope::default();
-    scope.columns.push(ScopeColumn { name: column, ty, typmod: -1, attnum: 0, index: 0 });
+    scope.push(column, ty, -1);
     apply_alias(&mut scope, call.name, alias)?;
     Ok(FromItem { source, scope })
 }
@@ -199,21 +198,18 @@ fn rows(
     name: String,
     alias: Option<&ast::TableAlias>,
 ) -> Result<FromItem> {
-    let mut scope = computed_scope(function.columns());
+    let mut scope = computed_scope(&function.columns());
     apply_alias(&mut scope, name, alias)?;
     Ok(FromItem { source: Node::Rows { function, args }, scope })
 }
 
 /// The columns of a computed relation as names.
 fn computed_scope(columns: &[(&str, SqlType)]) -> Scope {
-    let column = |(index, (name, ty)): (usize, &(&str, SqlType))| ScopeColumn {
-        name: (*name).to_owned(),
-        ty: *ty,
-        typmod: -1,
-        attnum: 0,
-        index,
-    };
-    Scope { columns: columns.iter().enumerate().map(column).collect(), ..Scope::default() }
+    let mut scope = Scope::default();
+    for (name, ty) in columns {
+        scope.push((*name).to_owned(), *ty, -1);
+    }
+    scope
 }
 
 fn series(

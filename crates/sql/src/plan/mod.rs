@@ -35,7 +35,7 @@ mod place;
 mod planner;
 mod query;
 mod resolve;
-mod rowsets;
+pub mod rowsets;
 mod scope;
 mod select;
 mod tree;

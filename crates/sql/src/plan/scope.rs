@@ -35,6 +35,12 @@ pub struct Scope {
 const SYSTEM_COLUMNS: &[&str] = &["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"];
 
 impl Scope {
+    /// Adds a column that belongs to no table.
+    pub fn push(&mut self, name: String, ty: SqlType, typmod: i32) {
+        let index = self.columns.len();
+        self.columns.push(ScopeColumn { name, ty, typmod, attnum: 0, index });
+    }
+
     /// A column by its name alone.
     pub fn column(&self, name: &str, position: u32) -> Result<Typed> {
         if let Some(found) = self.find(name) {

@@ -154,31 +154,22 @@ impl Planner<'_> {
                 ast::SelectItem::UnnamedExpr(e) => (e, None),
                 ast::SelectItem::ExprWithAlias { expr, alias } => (expr, Some(ident_name(alias))),
                 ast::SelectItem::Wildcard(options) => {
-                    plain_wildcard(options)?;
                     let position = self.source.position(options.wildcard_token.0.span.start);
                     if scope.columns.is_empty() && scope.alias.is_none() {
                         let message = "SELECT * with no tables specified is not valid";
                         return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
                     }
-                    list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
-                    check_entries(list.len())?;
+                    wildcard(options, scope, &mut list)?;
                     continue;
                 }
                 ast::SelectItem::QualifiedWildcard(kind, options) => {
-                    plain_wildcard(options)?;
                     let ast::SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
                         return Err(SqlError::unsupported("this form of *"));
                     };
-                    let position = self.source.position(name.span().start);
-                    let last = name
-                        .0
-                        .last()
-                        .and_then(|p| p.as_ident())
-                        .map(ident_name)
-                        .unwrap_or_default();
-                    scope.check_table(&last, position)?;
-                    list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
-                    check_entries(list.len())?;
+                    let last = name.0.last().and_then(|p| p.as_ident());
+                    let last = last.map(ident_name).unwrap_or_default();
+                    scope.check_table(&last, self.source.position(name.span().start))?;
+                    wildcard(options, scope, &mut list)?;
                     continue;
                 }
                 ast::SelectItem::ExprWithAliases { .. } => {
@@ -363,14 +354,7 @@ impl Planner<'_> {
         let mut rows: Vec<Vec<Expr>> = Vec::new();
         for (i, column) in columns.into_iter().enumerate() {
             let (exprs, ty) = coerce::coerce_all(column, "VALUES", self.params)?;
-            let name = format!("column{}", i + 1);
-            scope.columns.push(super::scope::ScopeColumn {
-                name,
-                ty,
-                typmod: -1,
-                attnum: 0,
-                index: i,
-            });
+            scope.push(format!("column{}", i + 1), ty, -1);
             rows.resize_with(exprs.len(), Vec::new);
             for (row, e) in rows.iter_mut().zip(exprs) {
                 row.push(e);
@@ -507,7 +491,12 @@ fn order_expressions(order_by: Option<&ast::OrderBy>) -> Result<&[ast::OrderByEx
     }
 }
 
-fn plain_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<()> {
+/// Adds all columns; refuses what may follow `*`.
+fn wildcard(
+    options: &ast::WildcardAdditionalOptions,
+    scope: &Scope,
+    list: &mut Vec<OutputItem>,
+) -> Result<()> {
     let ast::WildcardAdditionalOptions {
         wildcard_token: _,
         opt_ilike,
@@ -526,7 +515,8 @@ fn plain_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<()> {
     {
         return Err(SqlError::unsupported("an option of *"));
     }
-    Ok(())
+    list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
+    check_entries(list.len())
 }
 
 /// Refuses each clause of SELECT that is not planned; exhaustive, so that a new parser cannot add

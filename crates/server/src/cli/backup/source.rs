@@ -5,7 +5,7 @@ use crate::client::{Client, ClientError};
 use crate::wire::stream::Stream;
 use forebay_engine::archive::backup::{BackupSource, Stopped};
 use forebay_engine::backup::RunningServer;
-use forebay_engine::{EngineError, Lsn};
+use forebay_engine::{EngineError, Lsn, ParseLsnError};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -138,23 +138,18 @@ impl Server {
 impl BackupSource for Server {
     fn start(&mut self, label: &str, fast: bool) -> Result<Lsn, String> {
         let lsn = self.value(&format!("SELECT pg_backup_start({}, {fast})", literal(label)))?;
-        lsn.parse().map_err(|error: forebay_engine::ParseLsnError| error.to_string())
+        lsn.parse().map_err(|error: ParseLsnError| error.to_string())
     }
 
     fn stop(&mut self, wait: bool) -> Result<Stopped, String> {
         let sql = format!("SELECT lsn, labelfile FROM pg_backup_stop({wait})");
         let answer = self.client.query(&sql).map_err(|error| error.to_string())?;
-        match answer.rows.as_slice() {
-            [row] => match row.as_slice() {
-                [Some(lsn), Some(label)] => {
-                    let lsn: Result<Lsn, forebay_engine::ParseLsnError> = lsn.parse();
-                    Ok(Stopped {
-                        lsn: lsn.map_err(|error| error.to_string())?,
-                        label: label.clone(),
-                    })
-                }
-                _ => Err("it gave something else than a position and a label".to_owned()),
-            },
+        match answer.rows.iter().map(Vec::as_slice).collect::<Vec<_>>().as_slice() {
+            [[Some(lsn), Some(label)]] => {
+                let lsn = lsn.parse().map_err(|error: ParseLsnError| error.to_string())?;
+                Ok(Stopped { lsn, label: label.clone() })
+            }
+            [_] => Err("it gave something else than a position and a label".to_owned()),
             rows => Err(format!("it gave {} rows", rows.len())),
         }
     }

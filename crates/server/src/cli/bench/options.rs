@@ -22,16 +22,38 @@ pub(super) fn measure(
     Ok(if json { report.json() } else { report.text() }.to_owned())
 }
 
-/// Reads an option that is given into `to`.
-pub(super) fn set<T>(
-    to: &mut T,
-    given: &Option<String>,
-    read: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<(), String> {
-    if let Some(text) = given {
-        *to = read(text)?;
-    }
-    Ok(())
+/// Declares the options of a bench that are read as texts: each with its value's name, the field of
+/// the plan that it changes, and what reads it.
+macro_rules! options {
+    (struct $name:ident for $plan:ty {
+        $($(#[$what:meta])* $option:ident: $value:literal => $field:ident by $read:expr;)*
+    }) => {
+        #[derive(Debug, clap::Args)]
+        struct $name {
+            $($(#[$what])*
+            #[arg(long, value_name = $value)]
+            $option: Option<String>,)*
+        }
+
+        impl $name {
+            /// Changes what options are given for.
+            fn apply(&self, plan: &mut $plan) -> Result<(), String> {
+                $(if let Some(text) = &self.$option {
+                    plan.$field = $read(text)?;
+                })*
+                Ok(())
+            }
+        }
+    };
+}
+
+pub(super) use options;
+
+/// Reads the value of an option that has no default.
+pub(super) fn some<T>(
+    read: impl Fn(&str) -> Result<T, String>,
+) -> impl Fn(&str) -> Result<Option<T>, String> {
+    move |text| read(text).map(Some)
 }
 
 /// Reads a list with commas between its items.
