@@ -29,7 +29,7 @@ enum Command {
     /// Run the server; makes the data directory if there is none
     Serve(ServeArgs),
     /// Show what the server does: load, cold scans by every I/O method, kill -9, recovery
-    Demo(DemoArgs),
+    Demo(DemoOptions),
     /// Check, enable or disable the page checksums of a cluster that is shut down
     Checksums(checksums::ChecksumsArgs),
     /// Copy a data directory into an archive: a base backup
@@ -79,20 +79,6 @@ struct ServeArgs {
     settings: Vec<(String, String)>,
 }
 
-#[derive(Debug, Args)]
-struct DemoArgs {
-    /// Leave the data directory for a look around
-    #[arg(long)]
-    keep: bool,
-    /// Where to make the data directory: a real file system, for direct I/O
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Megabytes to load
-    #[arg(long, value_name = "MB", default_value_t = 256)]
-    #[arg(value_parser = clap::value_parser!(u32).range(8..))]
-    size: u32,
-}
-
 fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it must be of the form NAME=VALUE")?;
     Ok((name.trim().replace('-', "_"), value.to_owned()))
@@ -131,11 +117,7 @@ pub fn run() -> ExitCode {
             settings.extend(args.port.map(|port| ("port".to_owned(), port)));
             serve::serve(&ServeOptions { data_dir: args.data_dir, settings })
         }
-        Command::Demo(args) => demo::run(&DemoOptions {
-            keep: args.keep,
-            dir: args.dir,
-            megabytes: u64::from(args.size),
-        }),
+        Command::Demo(options) => demo::run(&options),
     })
 }
 

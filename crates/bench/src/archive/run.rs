@@ -97,11 +97,10 @@ impl Stores<'_> {
             // Each round begins with another way.
             let n = (n + round) % ways;
             files.mark_all(self.bench.segments)?;
-            let Time { seconds, cpu } =
-                self.run(&files, self.ways[n], (round * ways + n) as u64)?;
+            let time = self.run(&files, self.ways[n], (round * ways + n) as u64)?;
             let after = self.ask(&files, fio)?;
             let device = before.zip(after).map(|(before, after)| f64::midpoint(before, after));
-            self.samples[n].push(StoreSample { seconds, cpu, device });
+            self.samples[n].push(StoreSample { time, device });
             before = after;
             progress.step();
         }

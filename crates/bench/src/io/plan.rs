@@ -41,24 +41,28 @@ impl IoTable {
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            IoTable::Read => "read",
-            IoTable::ReadDepth => "read-depth",
-            IoTable::Checksums => "checksums",
-            IoTable::Write => "write",
-            IoTable::WriteDepth => "write-depth",
-            IoTable::Alignment => "alignment",
-        }
+        self.words().0
     }
 
     pub(super) fn title(self) -> &'static str {
+        self.words().1
+    }
+
+    /// Name and title.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            IoTable::Read => "Sequential reads, by combine limit",
-            IoTable::ReadDepth => "Random reads of single blocks, by depth",
-            IoTable::Checksums => "Sequential reads without and with verification of checksums",
-            IoTable::Write => "Sequential writes, by combine limit, to durable",
-            IoTable::WriteDepth => "Random writes of single blocks, by depth, to durable",
-            IoTable::Alignment => "Reads of single blocks into memory at an offset, one at a time",
+            IoTable::Read => ("read", "Sequential reads, by combine limit"),
+            IoTable::ReadDepth => ("read-depth", "Random reads of single blocks, by depth"),
+            IoTable::Checksums => {
+                ("checksums", "Sequential reads without and with verification of checksums")
+            }
+            IoTable::Write => ("write", "Sequential writes, by combine limit, to durable"),
+            IoTable::WriteDepth => {
+                ("write-depth", "Random writes of single blocks, by depth, to durable")
+            }
+            IoTable::Alignment => {
+                ("alignment", "Reads of single blocks into memory at an offset, one at a time")
+            }
         }
     }
 

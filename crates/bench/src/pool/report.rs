@@ -76,7 +76,7 @@ impl Figures {
             bench: bench.task.name(),
             version: 1,
             relation: relation.name(),
-            relation_bytes: u64::from(relation.blocks()) * BLOCK_SIZE as u64,
+            relation_bytes: u64::from(relation.blocks) * BLOCK_SIZE as u64,
             depth: bench.depth,
             random: bench.random,
             warm: bench.warm,

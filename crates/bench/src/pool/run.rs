@@ -38,7 +38,7 @@ pub fn bench_pool(
 /// The methods and modes that are wanted and possible, and why others are not.
 fn setups(bench: &PoolBench, relation: &Relation) -> (Vec<IoSetup>, Vec<String>) {
     let mut notes = Vec::new();
-    let modes = usable_modes(&bench.direct, relation.dir(), &mut notes);
+    let modes = usable_modes(&bench.direct, &relation.dir, &mut notes);
     let mut setups = Vec::new();
     for &method in &bench.methods {
         if method == MethodKind::IoUring

@@ -44,7 +44,7 @@ fn task(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
 /// Reads every page through a stream, and counts live tuples.
 fn scan(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
     let (live, sample) = lane.measured(|lane| {
-        let blocks = lane.relation.blocks();
+        let blocks = lane.relation.blocks;
         let most = bench.most_blocks.unwrap_or(blocks).min(blocks) as usize;
         let mut order = Order::new(blocks, bench.random).take(most);
         let large = blocks as usize > lane.pool.buffers() / 4;
@@ -52,7 +52,7 @@ fn scan(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
         let flags = if bench.random { StreamFlags::DEFAULT } else { StreamFlags::SEQUENTIAL };
         let mut stream = ReadStream::new(
             &lane.pool,
-            lane.relation.rel(),
+            lane.relation.rel,
             Fork::Main,
             || order.next(),
             flags,
@@ -71,7 +71,7 @@ fn scan(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
 /// Reads the relation into memory.
 fn read_all(lane: &mut Lane<'_>, mode: PrewarmMode) -> Result<Sample, BenchError> {
     let (_, sample) = lane.measured(|lane| {
-        let (rel, blocks) = (lane.relation.rel(), lane.relation.blocks());
+        let (rel, blocks) = (lane.relation.rel, lane.relation.blocks);
         Ok(prewarm(&lane.pool, &mut lane.backend, rel, Fork::Main, 0..blocks, mode)?)
     })?;
     Ok(sample)
@@ -140,7 +140,7 @@ fn change_pages(
     mut backend: Backend,
     stop: &AtomicBool,
 ) -> Result<(), BenchError> {
-    let blocks = lane.relation.blocks();
+    let blocks = lane.relation.blocks;
     let mut noise = Noise::new(seed + 1);
     let mut left = BETWEEN_LOOKS;
     let next = || {
@@ -161,7 +161,7 @@ fn change(
 ) -> Result<(), BenchError> {
     let mut stream = ReadStream::new(
         &lane.pool,
-        lane.relation.rel(),
+        lane.relation.rel,
         Fork::Main,
         blocks,
         StreamFlags::FULL,
@@ -179,7 +179,7 @@ fn change(
 
 /// Fills the pool with dirty pages, and measures writing them, without the sync.
 fn checkpoint(lane: &mut Lane<'_>) -> Result<Sample, BenchError> {
-    let most = (lane.pool.buffers() as u32).min(lane.relation.blocks());
+    let most = (lane.pool.buffers() as u32).min(lane.relation.blocks);
     let mut blocks = 0..most;
     let mut backend = lane.backend()?;
     change(lane, &mut backend, || blocks.next(), 32)?;

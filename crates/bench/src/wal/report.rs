@@ -280,38 +280,24 @@ impl Figures {
     }
 
     fn bulk_table(&self) -> String {
-        let mut table = TextTable::new([
-            "sync method",
-            "mode",
-            "gather",
-            "threads",
-            "MB/s",
-            "of device",
-            "kB a write",
-            "in flight",
-            "CPU s/GB",
-            "waits for a segment",
-        ]);
-        for row in &self.device {
-            if let Some(rate) = row.bytes_per_second {
-                let name = "fio, O_DSYNC, 128 KiB, 16 in flight";
-                table.row([name, "direct", "", "", &rate.per(1e6).text()]);
-            }
-        }
-        for row in &self.bulk {
-            let [sync, mode, gather] = row.setup.cells();
-            table.row([
-                sync,
-                mode,
-                gather,
-                row.threads.to_string(),
-                row.bytes_per_second.per(1e6).text(),
-                maybe(row.part_of_device),
-                short(row.mean_write_bytes.median / 1024.0),
-                short(row.mean_in_flight.median),
-                short(row.cpu_seconds_per_gb.median),
-                row.segment_waits.to_string(),
-            ]);
+        let mut table = TextTable::of(
+            &self.bulk,
+            &[
+                ("sync method", &|row| row.setup.name()),
+                ("mode", &|row| mode(row.setup.direct).to_owned()),
+                ("gather", &|row| row.setup.gathers()),
+                ("threads", &|row| row.threads.to_string()),
+                ("MB/s", &|row| row.bytes_per_second.per(1e6).text()),
+                ("of device", &|row| maybe(row.part_of_device)),
+                ("kB a write", &|row| short(row.mean_write_bytes.median / 1024.0)),
+                ("in flight", &|row| short(row.mean_in_flight.median)),
+                ("CPU s/GB", &|row| short(row.cpu_seconds_per_gb.median)),
+                ("waits for a segment", &|row| row.segment_waits.to_string()),
+            ],
+        );
+        for rate in self.device.iter().filter_map(|row| row.bytes_per_second) {
+            let name = "fio, O_DSYNC, 128 KiB, 16 in flight";
+            table.first([name, "direct", "", "", &rate.per(1e6).text()]);
         }
         table.text()
     }

@@ -14,27 +14,32 @@ mod load;
 
 use crate::terminal::{Unit, bar};
 use child::{Child, Failure, Guard};
+use clap::Args;
 use directory::DemoDir;
 use forebay_aio::sync::{Duration, Instant};
 use load::Loader;
 use std::path::PathBuf;
 
 /// Options of a demonstration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct DemoOptions {
-    /// Leave the data directory.
+    /// Leave the data directory for a look around
+    #[arg(long)]
     pub keep: bool,
-    /// Where to make it.
+    /// Where to make the data directory: a real file system, for direct I/O
+    #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Megabytes to load.
-    pub megabytes: u64,
+    /// Megabytes to load
+    #[arg(long, value_name = "MB", default_value_t = 256)]
+    #[arg(value_parser = clap::value_parser!(u32).range(8..))]
+    pub size: u32,
 }
 
 const METHODS: [&str; 3] = ["sync", "worker", "io_uring"];
 
 /// Runs the demonstration; the process's exit code.
 pub fn run(options: &DemoOptions) -> u8 {
-    let directory = match DemoDir::find(options.dir.as_deref(), options.megabytes) {
+    let directory = match DemoDir::find(options.dir.as_deref(), u64::from(options.size)) {
         Ok(directory) => directory,
         Err(message) => {
             eprintln!("forebay demo: {message}");
@@ -65,7 +70,7 @@ fn show(options: &DemoOptions, directory: &DemoDir, guard: &Guard) -> Result<(),
         println!("Direct I/O is left out: {why}.");
     }
     let server = Child::start(guard, &[])?;
-    let mut loader = Loader::new(server.client()?, options.megabytes)?;
+    let mut loader = Loader::new(server.client()?, u64::from(options.size))?;
     let loading = loader.load(&bar("loading by COPY", Unit::Bytes, loader.total_bytes()))?;
     println!(
         "Loaded {} rows, {} MB of COPY data, in {:.1} s ({:.0} MB/s).",

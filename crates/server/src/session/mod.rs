@@ -216,12 +216,9 @@ impl Session {
         if self.out.is_broken() {
             return Err(End::Gone);
         }
-        if e.sqlstate == "57014" && self.registration.connection.take_timed_out() {
-            let e = SqlError::new("57014", "canceling statement due to statement timeout");
-            self.report_error(&e, statement);
-        } else {
-            self.report_error(e, statement);
-        }
+        let timed_out = e.sqlstate == "57014" && self.registration.connection.take_timed_out();
+        let timeout = SqlError::new("57014", "canceling statement due to statement timeout");
+        self.report_error(if timed_out { &timeout } else { e }, statement);
         Ok(())
     }
 

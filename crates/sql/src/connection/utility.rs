@@ -5,6 +5,7 @@ use super::state::Connection;
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{CreateTable, DropTable, Kind, QualifiedName, ShowTarget};
+use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
 use forebay_engine::{ColumnDef, LockMode, Session};

@@ -1,10 +1,11 @@
 //! What running statements use: the engine's session, the settings, who is connected.
 
 use crate::error::{Result, SqlError, state};
+use crate::plan::Catalog;
 use crate::settings::{SetScope, Settings};
 use forebay_aio::IoBackend;
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::{Engine, EngineError, Interrupt, LockMode, Session, Table, TempOptions};
+use forebay_engine::{Engine, EngineError, Interrupt, Session, Table, TempOptions};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -31,11 +32,8 @@ pub struct Host {
     pub identity: Identity,
     random: u64,
     /// Steps since the last test for a cancel.
-    steps: Cell<u32>,
+    pub(super) steps: Cell<u32>,
 }
-
-/// Steps between two tests for a cancel.
-const STEPS: u32 = 256;
 
 impl Host {
     /// A host over an engine session.
@@ -125,22 +123,6 @@ impl Host {
         Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).detail(detail))
     }
 
-    /// The table of that name, without a lock.
-    pub fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
-        Ok(self.call_if_any(|session| session.table(schema, name))?.flatten())
-    }
-
-    /// The table of that name, locked: while its lock is held the name keeps its meaning.
-    pub fn open_table(
-        &mut self,
-        schema: Option<&str>,
-        name: &str,
-        mode: LockMode,
-    ) -> Result<Option<Arc<Table>>> {
-        let open = |session: &mut Session| session.open_table_if_exists(schema, name, mode);
-        Ok(self.call_if_any(open)?.flatten())
-    }
-
     /// The table with that OID.
     pub fn table_by_oid(&mut self, oid: u32) -> Result<Option<Arc<Table>>> {
         let tables = self.call_if_any(Session::tables)?.unwrap_or_default();
@@ -171,18 +153,6 @@ impl Host {
             let shown = schema.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
             SqlError::new(state::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"))
         })
-    }
-
-    /// A step of planning, or a row that needs no call of the engine; every 256th tests for a
-    /// cancel.
-    pub fn step(&self) -> Result<()> {
-        let steps = self.steps.get() + 1;
-        if steps < STEPS {
-            self.steps.set(steps);
-            return Ok(());
-        }
-        self.steps.set(0);
-        self.check_cancel()
     }
 
     /// What interrupts the session's work.

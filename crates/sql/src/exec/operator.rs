@@ -12,7 +12,7 @@ use super::host::Host;
 use super::row::{Flow, OwnedRow, Row};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Expr, Grouping, Node};
+use crate::plan::{Catalog, Expr, Grouping, Node};
 use forebay_engine::HeapScan;
 use forebay_types::Datum;
 

@@ -54,7 +54,7 @@ impl Binder<'_> {
 
     /// Binds an expression.
     pub fn bind(&mut self, e: &ast::Expr) -> Result<Typed> {
-        self.catalog.plan_step()?;
+        self.catalog.step()?;
         if self.depth >= MAX_DEPTH {
             return Err(too_complex());
         }

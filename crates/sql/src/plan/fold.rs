@@ -1,44 +1,17 @@
 //! Constant expressions are evaluated once, during planning, and raise their errors then.
 
 use super::catalog::Catalog;
-use super::expr::{Expr, Function};
+use super::expr::Expr;
 use super::query::Query;
+use super::resolve::is_immutable;
 use super::tree::{Grouping, Node};
 use crate::error::Result;
 use forebay_types::SqlType;
 
-/// Does a function always give the same result for the same arguments?
-fn immutable(function: Function) -> bool {
-    use Function as F;
-    matches!(
-        function,
-        F::Abs
-            | F::Ceil
-            | F::CharLength
-            | F::Concat
-            | F::Floor
-            | F::Left
-            | F::Lower
-            | F::OctetLength
-            | F::PgSizePretty
-            | F::Repeat
-            | F::Replace
-            | F::Right
-            | F::Round
-            | F::RoundTo
-            | F::Sqrt
-            | F::StartsWith
-            | F::Strpos
-            | F::Substr
-            | F::Trim
-            | F::Upper
-    )
-}
-
 fn varies(e: &Expr) -> bool {
     match e {
         Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_) => true,
-        Expr::Call(function, _) => !immutable(*function),
+        Expr::Call(function, _) => !is_immutable(*function),
         Expr::Cast { to, .. } => *to == SqlType::Regclass,
         _ => false,
     }
@@ -46,7 +19,7 @@ fn varies(e: &Expr) -> bool {
 
 /// Replaces the constant parts of an expression by their values.
 pub fn fold(e: &mut Expr, catalog: &mut dyn Catalog) -> Result<()> {
-    catalog.plan_step()?;
+    catalog.step()?;
     if matches!(e, Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) {
         return Ok(());
     }

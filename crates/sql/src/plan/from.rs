@@ -96,23 +96,16 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
 }
 
 /// The columns of a table as names.
-pub fn table_scope(table: &Table) -> Result<Scope> {
+pub fn table_scope(table: &Table) -> Scope {
     let mut scope =
         Scope { alias: Some(table.name.clone()), table_oid: table.oid, ..Scope::default() };
     for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.dropped) {
-        let ty = SqlType::from_oid(column.type_oid);
         // A column of a type not known here is carried, and refused when it is shown.
-        let ty = ty.unwrap_or(SqlType::AnyArray);
-        let name = column.name.clone();
-        scope.columns.push(ScopeColumn {
-            name,
-            ty,
-            typmod: column.typmod,
-            attnum: column.attnum,
-            index,
-        });
+        let ty = SqlType::from_oid(column.type_oid).unwrap_or(SqlType::AnyArray);
+        let (name, typmod, attnum) = (column.name.clone(), column.typmod, column.attnum);
+        scope.columns.push(ScopeColumn { name, ty, typmod, attnum, index });
     }
-    Ok(scope)
+    scope
 }
 
 fn relation(
@@ -123,7 +116,7 @@ fn relation(
     let name = qualified_name(name, planner.source)?;
     let (source, mut scope) = match planner.relation(&name, LockMode::AccessShare)? {
         Relation::Table(table) => {
-            let scope = table_scope(&table)?;
+            let scope = table_scope(&table);
             (Node::Scan { table, schema: name.schema.clone(), decode: 0 }, scope)
         }
         Relation::View(view) => (Node::View(view), computed_scope(&view.columns())),
@@ -230,17 +223,13 @@ fn series(
             return Err(SqlError::unsupported("generate_series of numeric").at(position));
         }
         let shown: Vec<&str> = types.iter().map(|t| t.sql_name()).collect();
-        let (state, what) = if known || types.len() < 2 {
-            (state::UNDEFINED_FUNCTION, "does not exist")
+        let (state, what, hint) = if known || types.len() < 2 {
+            (state::UNDEFINED_FUNCTION, "does not exist", NO_FUNCTION)
         } else {
-            (state::AMBIGUOUS_FUNCTION, "is not unique")
+            (state::AMBIGUOUS_FUNCTION, "is not unique", NOT_UNIQUE)
         };
         let message = format!("function generate_series({}) {what}", shown.join(", "));
-        let error = SqlError::new(state, message).at(position);
-        return Err(match state {
-            state::AMBIGUOUS_FUNCTION => error.hint(NOT_UNIQUE),
-            _ => error.hint(NO_FUNCTION),
-        });
+        return Err(SqlError::new(state, message).hint(hint).at(position));
     }
     let wide = types.contains(&SqlType::Int8);
     let ty = if wide { SqlType::Int8 } else { SqlType::Int4 };

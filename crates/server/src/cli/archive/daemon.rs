@@ -80,7 +80,7 @@ fn stay(args: &DaemonArgs) -> Result<(), String> {
 
 /// Refuses a data directory of another user, who would own the restored files.
 fn check_owner(opened: &Opened, dir: &Path) -> Result<(), String> {
-    let stat = opened.aio.namespace().stat(dir).map_err(|error| error.to_string())?;
+    let stat = opened.aio.namespace().stat(dir).map_err(text)?;
     let stat =
         stat.ok_or_else(|| format!("data directory \"{}\" does not exist", dir.display()))?;
     let ours = rustix::process::geteuid().as_raw();

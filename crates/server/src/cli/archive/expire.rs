@@ -61,8 +61,7 @@ fn needed(args: &ExpireArgs, opened: &mut Opened) -> Result<Vec<NeededFrom>, Str
         // Base backups exist only in directories.
         Some(_) => return Ok(Vec::new()),
     };
-    let needed =
-        backup::needed(&mut opened.backend, Path::new(dir)).map_err(|error| error.to_string())?;
+    let needed = backup::needed(&mut opened.backend, Path::new(dir)).map_err(text)?;
     let from = |one: backup::Needed| NeededFrom { first: one.first_segment(), backup: one.backup };
     Ok(needed.into_iter().map(from).collect())
 }

@@ -4,12 +4,12 @@ use crate::terminal::tell;
 use clap::Args;
 use forebay_aio::sync::Arc;
 use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace};
-use forebay_engine::archive::ArchiveError;
 use forebay_engine::archive::resident::{self, Answer};
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::archive::store::seal::Key;
 use forebay_engine::archive::store::{Repository, StoreOptions};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// Which archive, and how to use it.
@@ -107,11 +107,9 @@ impl StoreArgs {
     pub(super) fn open(&self, transfers: Transfers) -> Result<Opened, String> {
         let location = self.location()?;
         let aio = transfers.open()?;
-        let mut backend =
-            aio.backend(BackendType::Standalone).map_err(|error| error.to_string())?;
+        let mut backend = aio.backend(BackendType::Standalone).map_err(text)?;
         let options = self.options(&mut backend)?;
-        let repository =
-            Repository::open(&aio, &location, options).map_err(|error| error.to_string())?;
+        let repository = Repository::open(&aio, &location, options).map_err(text)?;
         Ok(Opened { aio, backend, repository })
     }
 }
@@ -134,7 +132,7 @@ impl Transfers {
         let config = AioConfig { max_backends, handles_per_backend, ..AioConfig::default() };
         // Without io_uring a transfer waits for its own I/O; several transfers run at once.
         let (method, _) = MethodKind::choose(max_backends, MethodKind::Sync);
-        Aio::new(Arc::new(PosixNamespace::new()), method, config).map_err(|error| error.to_string())
+        Aio::new(Arc::new(PosixNamespace::new()), method, config).map_err(text)
     }
 }
 
@@ -183,7 +181,7 @@ pub(super) fn exit_code(command: &str, failed: u8, done: Result<u8, String>) -> 
     })
 }
 
-pub(super) fn text(error: ArchiveError) -> String {
+pub(super) fn text(error: impl Display) -> String {
     error.to_string()
 }
 

@@ -1,12 +1,12 @@
 //! Merging runs: a heap of runs, ordered by their next rows.
 
-use super::order::order;
 use crate::error::Result;
 use crate::exec::host::Host;
 use crate::exec::row::OwnedRow;
 use crate::exec::spill;
-use crate::plan::SortKey;
+use crate::plan::{Catalog, SortKey};
 use forebay_engine::TempReader;
+use forebay_types::{Datum, compare};
 use std::cmp::Ordering;
 
 /// Runs being merged.
@@ -80,4 +80,27 @@ impl Merge {
             at = first;
         }
     }
+}
+
+/// Which of two rows comes first.
+///
+/// # Panics
+/// If a row has no column of a key.
+pub(super) fn order(keys: &[SortKey], a: &[Datum<'_>], b: &[Datum<'_>]) -> Result<Ordering> {
+    for key in keys {
+        let (a, b) = (&a[key.column], &b[key.column]);
+        let order = match (a.is_null(), b.is_null()) {
+            (true, true) => Ordering::Equal,
+            (true, false) if key.nulls_first => Ordering::Less,
+            (true, false) => Ordering::Greater,
+            (false, true) if key.nulls_first => Ordering::Greater,
+            (false, true) => Ordering::Less,
+            (false, false) if key.descending => compare(b, a)?,
+            (false, false) => compare(a, b)?,
+        };
+        if order != Ordering::Equal {
+            return Ok(order);
+        }
+    }
+    Ok(Ordering::Equal)
 }

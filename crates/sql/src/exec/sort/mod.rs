@@ -1,7 +1,6 @@
 //! ORDER BY: in memory up to work_mem, beyond that as sorted runs in temporary files that are
 //! merged.
 //!
-//! - `order.rs`: which of two rows comes first
 //! - `runs.rs`: sorted runs in files
 //! - `merge.rs`: merging runs
 //!
@@ -12,7 +11,6 @@
 //! The sort is stable, spilled or not.
 
 mod merge;
-mod order;
 mod runs;
 
 use super::host::Host;
@@ -21,8 +19,7 @@ use super::spill;
 use crate::error::Result;
 use crate::plan::SortKey;
 use forebay_types::{Datum, compare};
-use merge::Merge;
-use order::order;
+use merge::{Merge, order};
 use runs::Runs;
 use std::cmp::Ordering;
 use std::mem::discriminant;

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::exec::host::Host;
 use crate::exec::row::OwnedRow;
 use crate::exec::spill;
-use crate::plan::SortKey;
+use crate::plan::{Catalog, SortKey};
 use forebay_engine::{TempOptions, TempReader, TempWriter};
 use std::ops::Range;
 
