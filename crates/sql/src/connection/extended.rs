@@ -1,11 +1,10 @@
 //! The extended protocol: prepared statements and portals.
 
 use super::outcome::Executed;
-use super::portal::{Portal, Progress};
 use super::run::run_cursor;
 use super::sink::{Format, RowSink};
 use super::state::Connection;
-use super::statement::{Plan, Prepared};
+use super::statement::{Plan, Portal, Prepared, Progress};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;

@@ -2,9 +2,8 @@
 
 use super::block::{Transaction, TransactionStatus};
 use super::held::{self, Held};
-use super::portal::Portal;
 use super::sink::RowSink;
-use super::statement::Prepared;
+use super::statement::{Portal, Prepared};
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Host, Identity};
 use crate::settings::Settings;

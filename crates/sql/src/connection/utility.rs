@@ -104,19 +104,15 @@ impl Connection {
             return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message));
         }
         if let Some(other) = schema.as_deref().filter(|s| temporary && *s != PG_TEMP) {
-            let error = if self.host.call(|session| session.schema_exists(other))? {
+            let (sqlstate, message) = if self.host.call(|session| session.schema_exists(other))? {
                 let message = "cannot create temporary relation in non-temporary schema";
-                SqlError::new(state::INVALID_TABLE_DEFINITION, message)
+                (state::INVALID_TABLE_DEFINITION, message.to_owned())
             } else {
-                SqlError::new(
-                    state::INVALID_SCHEMA_NAME,
-                    format!("schema \"{other}\" does not exist"),
-                )
+                (state::INVALID_SCHEMA_NAME, format!("schema \"{other}\" does not exist"))
             };
-            return Err(error.at(*position));
+            return Err(SqlError::new(sqlstate, message).at(*position));
         }
-        let catalog = schema.as_deref() == Some("pg_catalog");
-        if catalog {
+        if schema.as_deref() == Some("pg_catalog") {
             let message = format!("permission denied to create \"pg_catalog.{name}\"");
             let detail = "System catalog modifications are currently disallowed.";
             return Err(SqlError::new("42501", message).detail(detail));

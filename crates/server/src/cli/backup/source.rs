@@ -24,12 +24,7 @@ impl Address {
     /// Reads words like `host=/run/postgresql port=5433 user=postgres dbname=postgres`.
     pub(super) fn parse(text: &str) -> Result<Address, EngineError> {
         let bad = |why: String| EngineError::statement("22023", why);
-        let mut address = Address {
-            host: "localhost".to_owned(),
-            port: 5432,
-            user: "postgres".to_owned(),
-            database: "postgres".to_owned(),
-        };
+        let mut address = Address::at("localhost", 5432);
         for word in text.split_whitespace() {
             let (name, value) = word.split_once('=').ok_or_else(|| {
                 bad(format!("\"{word}\" in the connection is not of the form NAME=VALUE"))
@@ -56,12 +51,12 @@ impl Address {
             ("", address) => address,
             (directory, _) => directory,
         };
-        Address {
-            host: host.to_owned(),
-            port: server.port,
-            user: "postgres".to_owned(),
-            database: "postgres".to_owned(),
-        }
+        Address::at(host, server.port)
+    }
+
+    fn at(host: &str, port: u16) -> Address {
+        let postgres = || "postgres".to_owned();
+        Address { host: host.to_owned(), port, user: postgres(), database: postgres() }
     }
 
     fn stream(&self) -> Result<Stream, ClientError> {
