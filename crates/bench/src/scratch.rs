@@ -118,8 +118,17 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.dir) {
+        if let Err(error) = remove(&self.dir) {
             tracing::warn!("could not remove directory \"{}\": {error}", self.dir.display());
         }
     }
+}
+
+fn remove(dir: &Path) -> Result<(), AioError> {
+    let names = PosixNamespace::new();
+    for entry in names.list(dir)? {
+        let path = dir.join(&entry.name);
+        if entry.kind == FileKind::Directory { remove(&path)? } else { names.unlink(&path)? }
+    }
+    names.rmdir(dir)
 }

@@ -85,7 +85,7 @@ fn other_nesting_without_end_is_refused() {
     }
 }
 
-/// A query of so many subqueries in FROM, each with every clause, around one with a deep expression.
+/// A query of so many subqueries in FROM, each with every clause, around a deep expression.
 fn nested(levels: usize) -> String {
     let deep = " + 0".repeat(900);
     let mut sql = format!("select g * 0 + 1{deep} as a, 2 as b from generate_series(1, 3) g");

@@ -13,9 +13,10 @@ options! {
         /// How many segments of 16 MB are stored; 0: none [default: 64]
         segments: "N" => segments by segments;
         /// How many of them at a time [default: 1,2,4]
-        transfers: "LIST" => transfers by counts("--transfers", ArchiveBench::MOST_TRANSFERS);
-        /// Store them in an object store instead: s3://BUCKET/PREFIX, gs:// or az://; what is stored is
-        /// removed again
+        transfers: "LIST" => transfers by
+            counts("--transfers", ArchiveBench::MOST_TRANSFERS);
+        /// Store them in an object store instead: s3://BUCKET/PREFIX, gs:// or az://; what is
+        /// stored is removed again
         archive: "URL" => archive by some(url);
         /// "wal": only past the kernel's page cache; "": only through it [default: both]
         io_direct: "LIST" => direct by direct("wal");

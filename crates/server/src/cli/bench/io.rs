@@ -27,7 +27,8 @@ options! {
         /// Depth of the other tables [default: 32]
         depth: "N" => depth by count("--depth", MAX_DEPTH);
         /// Tables: read, read-depth, checksums, write, write-depth, alignment [default: all]
-        tables: "LIST" => tables by list(known("--tables", IoTable::ALL.map(|table| (table.name(), table))));
+        tables: "LIST" => tables by
+            list(known("--tables", IoTable::ALL.map(|table| (table.name(), table))));
     }
 }
 

@@ -11,9 +11,11 @@ use std::path::PathBuf;
 options! {
     struct WalOptions for WalBench {
         /// Tables: commit, insert, bulk [default: all]
-        tables: "LIST" => tables by list(known("--tables", WalTable::ALL.map(|table| (table.name(), table))));
+        tables: "LIST" => tables by
+            list(known("--tables", WalTable::ALL.map(|table| (table.name(), table))));
         /// Sync methods [default: fdatasync,open_datasync,fsync,open_sync]
-        wal_sync_method: "LIST" => sync_methods by list(known("--wal-sync-method", WAL_SYNC_METHODS));
+        wal_sync_method: "LIST" => sync_methods by
+            list(known("--wal-sync-method", WAL_SYNC_METHODS));
         /// "wal": only past the kernel's page cache; "": only through it [default: both]
         io_direct: "LIST" => direct by direct("wal");
         /// Whether one write takes all blocks that are ready: on, off or both [default: on,off]
@@ -29,8 +31,8 @@ options! {
         inserters: "LIST" => inserters by counts("--inserters", WalBench::MOST_THREADS);
         /// Bytes of their records [default: 64,256,1024,8168]
         insert_sizes: "LIST" => insert_sizes by counts("--insert-sizes", WalBench::MOST_BYTES);
-        /// Most pieces on their way at once, each written by one committer [default: 2, or as many as
-        /// commit where each block is durable by a write of its own]
+        /// Most pieces on their way at once, each written by one committer [default: 2, or as many
+        /// as commit where each block is durable by a write of its own]
         writes_in_flight: "N" => in_flight by some(count("--writes-in-flight", MAX_DEPTH));
         /// Size of the log's buffers [default: 16MB]
         wal_buffers: "SIZE" => wal_buffers by size("--wal-buffers");
