@@ -228,7 +228,7 @@ impl Client {
             let (kind, body) = self.receive()?;
             match kind {
                 b'D' => answer.rows.push(row(&body)),
-                b'C' => answer.tags.push(cstr(&body)),
+                b'C' => answer.tags.push(cstr_pair(&body).0),
                 b'd' => answer.copied.extend_from_slice(&body),
                 b'N' => answer.notices.push(Fields::read(&body)),
                 b'E' => error = error.or(Some(Fields::read(&body))),
@@ -293,10 +293,6 @@ impl Drop for Client {
         // A write that fails means that the server has gone.
         let _ = self.send(b'X', &[]);
     }
-}
-
-fn cstr(body: &[u8]) -> String {
-    cstr_pair(body).0
 }
 
 fn cstr_pair(body: &[u8]) -> (String, String) {

@@ -184,14 +184,9 @@ impl Registry {
         true
     }
 
-    /// How many connections there are.
-    pub fn len(&self) -> usize {
-        self.inner.lock().connections.len()
-    }
-
-    /// Whether there are none.
+    /// Whether there is no connection.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.inner.lock().connections.is_empty()
     }
 
     /// The timer: ends start-ups and statements at their deadlines, until [`Registry::stop`].

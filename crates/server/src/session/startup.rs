@@ -48,7 +48,9 @@ pub fn serve(shared: Arc<Shared>, registration: Registration, stream: Stream) {
 fn run(shared: &Arc<Shared>, registration: Registration, stream: Stream) -> End {
     let (Ok(()), Ok(writer)) = (stream.prepare(), stream.try_clone()) else { return End::Gone };
     let peer = stream.peer();
-    registration.set_deadline(authentication_timeout(shared));
+    // From accept to the first ReadyForQuery.
+    let limit = shared.settings().count(key!("authentication_timeout"));
+    registration.set_deadline(Duration::from_secs(limit));
     let connection = Arc::clone(&registration.connection);
     let mut reader = FrameReader::new(stream);
     let opened = match first_packets(&mut reader, shared) {
@@ -89,11 +91,6 @@ fn run(shared: &Arc<Shared>, registration: Registration, stream: Stream) -> End 
             end
         }
     }
-}
-
-/// How long a start-up may take, from accept to the first ReadyForQuery.
-fn authentication_timeout(shared: &Shared) -> Duration {
-    Duration::from_secs(shared.settings().count(key!("authentication_timeout")))
 }
 
 /// Ends a session: aborts its transaction.
