@@ -12,8 +12,8 @@ pub use forebay_aio::{
     BackendStatsRow as AioBackendRow, Counts, HandleInfo as AioRow, IoOp, IoStatsRow as IoStatRow,
 };
 pub use forebay_storage::{
-    BufferInfo, BufferPage, ChecksumFailures, KernelCached, MemoryChecksums, PoolSummary,
-    UsageCount,
+    BufferInfo, BufferPage, ChecksumFailures, Dirtied, DirtyReport, EvictReport, Evicted,
+    KernelCached, MemoryChecksums, PoolSummary, UsageCount,
 };
 
 /// The row of pg_stat_database, as far as it is counted, since the engine was opened.

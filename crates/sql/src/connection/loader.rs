@@ -74,7 +74,7 @@ impl Loader {
     /// Inserts what there is.
     pub(super) fn flush(&mut self, host: &mut Host) -> Result<()> {
         if !self.batch.is_empty() {
-            self.inserted += host.session()?.insert_batch(&self.table, &mut self.batch)?;
+            self.inserted += host.call(|s| s.insert_batch(&self.table, &mut self.batch))?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub fn cast<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a
     match to {
         T::Text | T::Varchar | T::Bpchar | T::Name => to_string_type(value, from, to),
         _ if from == T::Regclass => cast(regclass_oid(value)?, T::Oid, to),
-        _ if matches!(value, Datum::Text(_)) => from_string(value, to),
+        _ if let Datum::Text(text) = &value => Ok(text_in(text, to)?.into_owned()),
         T::Int2 | T::Int4 | T::Int8 => to_integer(value, to),
         T::Oid | T::Regclass | T::Regproc | T::Regtype => match value {
             Datum::Oid(v) => Ok(Datum::Oid(v)),
@@ -100,13 +100,6 @@ fn to_string_type<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Da
         other => to_text(&other, from)?,
     };
     Ok(Datum::string(text))
-}
-
-fn from_string<'a>(value: Datum<'a>, to: SqlType) -> Result<Datum<'a>> {
-    match value {
-        Datum::Text(text) => Ok(text_in(&text, to)?.into_owned()),
-        other => Ok(other),
-    }
 }
 
 fn to_integer<'a>(value: Datum<'_>, to: SqlType) -> Result<Datum<'a>> {

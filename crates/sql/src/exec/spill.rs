@@ -4,7 +4,7 @@
 use super::host::Host;
 use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
-use forebay_engine::{EngineError, TempReader, TempWriter};
+use forebay_engine::{TempReader, TempWriter};
 use forebay_types::{Datum, pack, unpack};
 
 /// Bytes of a row's length.
@@ -25,7 +25,7 @@ pub(super) fn write(
     host: &mut Host,
 ) -> Result<()> {
     encode(row, scratch)?;
-    Ok(writer.write_all(host.session()?.io(), scratch).map_err(EngineError::from)?)
+    host.io(|io| writer.write_all(io, scratch))
 }
 
 /// The next row, which has so many columns; None at the end.
@@ -38,8 +38,7 @@ pub(super) fn read(
     if reader.left() == 0 {
         return Ok(None);
     }
-    let io = host.session()?.io();
-    let bytes = reader.fill(io).map_err(EngineError::from)?;
+    let bytes = host.io(|io| reader.fill(io))?;
     // A row that lies in the buffer as a whole need not be copied first.
     let here = bytes.split_first_chunk().and_then(|(len, rest)| rest.get(..length(*len)));
     if let Some(payload) = here {
@@ -48,13 +47,13 @@ pub(super) fn read(
         return row.ok_or_else(damaged).map(Some);
     }
     let mut prefix = [0; PREFIX];
-    reader.read_exact(io, &mut prefix).map_err(EngineError::from)?;
+    host.io(|io| reader.read_exact(io, &mut prefix))?;
     let len = length(prefix);
     if len as u64 > reader.left() {
         return Err(damaged());
     }
     scratch.resize(len, 0);
-    reader.read_exact(io, scratch).map_err(EngineError::from)?;
+    host.io(|io| reader.read_exact(io, scratch))?;
     decode(scratch, columns).ok_or_else(damaged).map(Some)
 }
 
