@@ -26,7 +26,7 @@ fn run(
         }
         Err(failed) => panic!(
             "seed {}: {}\nagain: FOREBAY_SIM_SEED={} {runs}=1 FOREBAY_SIM_ARCHIVE_STRIDE={} \
-             cargo test --profile battery -p forebay-sim --test battery {test}",
+             cargo test --profile battery -p forebay-sim --test simulated {test}",
             failed.seed,
             failed.wrong,
             failed.seed,
