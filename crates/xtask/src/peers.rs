@@ -40,7 +40,7 @@ pub fn prepare(root: &Path) -> Result<Peer, String> {
         bootstrap(&peer)?;
         fs::write(&complete, "").map_err(text)?;
     }
-    fs::write(&peer.runner, runner_script(&peers)).map_err(text)?;
+    fs::write(&peer.runner, RUNNER_SCRIPT).map_err(text)?;
     fs::set_permissions(&peer.runner, fs::Permissions::from_mode(0o755)).map_err(text)?;
     let mut version = Command::new(&peer.runner);
     run(version.args(["postgres", "/usr/lib/postgresql/18/bin/postgres", "--version"]))?;
@@ -90,23 +90,19 @@ fn mirror_of_line(line: &str) -> Option<String> {
         .map(|word| word.trim_end_matches('/').to_string())
 }
 
-fn runner_script(peers: &Path) -> String {
-    let peers = peers.display();
-    format!(
-        r#"#!/bin/sh
-# Runs a program inside the PostgreSQL 18 tree: run USER PROGRAM ARGUMENT...
-# The folder {peers}/x is /x in there.
+/// The script finds its folder by itself, so that the checkout may be moved or linked to.
+const RUNNER_SCRIPT: &str = r#"#!/bin/sh
+# Runs a program inside the PostgreSQL 18 tree beside this file: run USER PROGRAM ARGUMENT...
+# The folder x beside it is /x in there.
+peers=$(dirname "$(readlink -f "$0")") || exit 125
 exec unshare --mount --propagation private sh -c '
-  tree={peers}/sid
-  user=$1; shift
+  peers=$1 tree=$1/sid user=$2; shift 2
   mount --rbind /proc "$tree/proc" && mount --rbind /dev "$tree/dev" || exit 125
   mount --rbind /sys "$tree/sys" || exit 125
-  mkdir -p "$tree/x" && mount --bind {peers}/x "$tree/x" || exit 125
+  mkdir -p "$tree/x" && mount --bind "$peers/x" "$tree/x" || exit 125
   exec chroot --userspec="$user:$user" "$tree" "$@"
-' sh "$@"
-"#
-    )
-}
+' sh "$peers" "$@"
+"#;
 
 #[cfg(test)]
 mod tests {
