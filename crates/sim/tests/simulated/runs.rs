@@ -41,6 +41,6 @@ fn again(test: &str, runs: &str, seed: u64) -> String {
     let sizes = sizes.concat();
     format!(
         "FOREBAY_SIM_SEED={seed} {runs}=1 {sizes}\
-         cargo test --profile battery -p forebay-sim --test battery {filter}"
+         cargo test --profile battery -p forebay-sim --test simulated {filter}"
     )
 }
