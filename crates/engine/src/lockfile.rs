@@ -119,8 +119,8 @@ impl LockFile {
         Ok(())
     }
 
-    /// Writes the server's state in place. The new contents are never shorter, so a reader finds old
-    /// or new lines.
+    /// Writes the server's state in place. The new contents are never shorter, so a reader finds
+    /// old or new lines.
     pub(crate) fn set_status(
         &self,
         io: &mut IoBackend,

@@ -12,7 +12,8 @@ named_enum! {
     /// What is archived: PostgreSQL's archive_mode.
     #[derive(Default)]
     ArchiveMode {
-        /// The log that this server has written, and what it fetched from an archive during recovery.
+        /// The log that this server has written, and what it fetched from an archive during
+        /// recovery.
         Always = "always",
         /// The log that this server has written.
         On = "on",
