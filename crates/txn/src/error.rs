@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_aio::AioError;
+use forebay_format::Xid;
 use forebay_storage::sqlstate_of;
 use forebay_wal::WalError;
 
@@ -19,18 +20,34 @@ pub enum TxnError {
     /// 54000
     #[error("cannot have more than 2^32-2 commands in a transaction")]
     OutOfCommands,
-    /// XX001: a file of `pg_xact` ends before a page that must be there.
+    /// XX001: a file of `pg_xact` or its like ends before a page that must be there.
     #[error(
-        "could not access status of transactions: page {page} of pg_xact has only {got} bytes \
+        "could not access status of transactions: page {page} of {dir} has only {got} bytes \
          in file \"{}\"", .file.display()
     )]
-    ShortClogPage {
+    ShortStatusPage {
+        /// The directory, below the data directory.
+        dir: &'static str,
         /// The page's number.
         page: i64,
         /// Bytes of it that the file has.
         got: usize,
         /// The file.
         file: PathBuf,
+    },
+    /// XX001: `pg_subtrans` is damaged.
+    #[error("pg_subtrans contains invalid entry: xid {xid} points to parent xid {parent}")]
+    ParentNotOlder {
+        /// The subtransaction.
+        xid: Xid,
+        /// What stands as its parent.
+        parent: Xid,
+    },
+    /// XX001: files were to be removed up to a page that is newer than the newest one.
+    #[error("could not truncate directory \"{dir}\": apparent wraparound")]
+    ApparentWraparound {
+        /// The directory, below the data directory.
+        dir: &'static str,
     },
     /// XX001: a write that was synced is not on the disk.
     #[error(
@@ -58,7 +75,10 @@ impl TxnError {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             TxnError::OutOfXids | TxnError::OutOfCommands => "54000",
-            TxnError::ShortClogPage { .. } | TxnError::LostWrite { .. } => "XX001",
+            TxnError::ShortStatusPage { .. }
+            | TxnError::ParentNotOlder { .. }
+            | TxnError::ApparentWraparound { .. }
+            | TxnError::LostWrite { .. } => "XX001",
             TxnError::Disk(error) => disk_sqlstate(error),
             TxnError::Wal(error) => wal_sqlstate(error),
         }
