@@ -133,12 +133,12 @@ impl XactManager {
         if let Some(xid) = tx.current_xid() {
             return Ok(xid);
         }
-        let database = tx.database();
+        let (database, backend) = (tx.database(), tx.backend());
         let (mut top, mut parent) = (None, None);
         let mut subxacts = Vec::new();
         let assigned: Result<(), TxnError> = tx.levels_mut().try_for_each(|level| {
             if level.xid.is_none() {
-                let xid = self.assign_next(io, database, top, parent)?;
+                let xid = self.assign_next(io, (database, backend), top, parent)?;
                 if parent.is_some() {
                     subxacts.push(xid.xid());
                 }
@@ -156,12 +156,12 @@ impl XactManager {
         Ok(parent.expect("the transaction is a level itself").xid())
     }
 
-    /// Assigns the next id: to a transaction in `database`, or to a subtransaction of `top` whose
-    /// parent is `parent`.
+    /// Assigns the next id: to a transaction in a database and of a backend, or to a subtransaction
+    /// of `top` whose parent is `parent`.
     fn assign_next(
         &self,
         io: &mut aio::IoBackend,
-        database: Oid,
+        (database, backend): (Oid, u32),
         top: Option<FullXid>,
         parent: Option<FullXid>,
     ) -> Result<FullXid, TxnError> {
@@ -178,7 +178,7 @@ impl XactManager {
                 self.subtrans.set_parent(io, xid.xid(), parent.xid())?;
                 self.procs.enter_sub(top, xid);
             }
-            _ => self.procs.enter(xid, database),
+            _ => self.procs.enter(xid, database, backend),
         }
         *next = xid.next();
         Ok(xid)
@@ -200,15 +200,15 @@ impl XactManager {
             let drop = self.created.lock().remove(&xid).unwrap_or_default();
             self.log_end(io, xact::ABORT, xid.xid(), &[], &drop)?;
             self.clog.set_aborted(io, xid.xid(), &[]);
-            self.leave(xid, xid);
+            self.leave(xid);
             files.extend(drop);
         }
         Ok(files)
     }
 
-    fn leave(&self, xid: FullXid, latest: FullXid) {
+    fn leave(&self, xid: FullXid) {
         self.created.lock().remove(&xid);
-        self.procs.leave(xid, latest);
+        self.procs.leave(xid);
     }
 
     /// These files of a subtransaction of `top` are removed by its abort, not by that of `top`.
@@ -244,14 +244,14 @@ impl XactManager {
     ) -> Result<Finished, TxnError> {
         let drop = tx.drops_at(true);
         let Some(xid) = tx.full_xid() else {
-            *tx = Transaction::in_database(tx.database());
+            *tx = tx.another();
             return Ok(Finished { lsn: None, drop });
         };
-        let (subxacts, latest) = ids_of(tx, xid);
+        let subxacts = tx.subxacts();
         let outcome = self.clog.prepare_tree(io, xid.xid(), &subxacts)?;
         let pass = self.gate.enter();
         let inserted = self.log_end(io, xact::COMMIT, xid.xid(), &subxacts, &drop)?;
-        *tx = Transaction::in_database(tx.database());
+        *tx = tx.another();
         if options.wait || !drop.is_empty() {
             // This transaction is counted too.
             let others = !options.delay.is_zero() && self.procs.count() > options.siblings;
@@ -274,7 +274,7 @@ impl XactManager {
         }
         outcome.set(Outcome::Committed);
         std::mem::drop(pass);
-        self.leave(xid, latest);
+        self.leave(xid);
         Ok(Finished { lsn: Some(inserted.end), drop })
     }
 
@@ -287,14 +287,14 @@ impl XactManager {
         tx: &mut Transaction,
     ) -> Result<Finished, TxnError> {
         let drop = tx.drops_at(false);
-        let ended = std::mem::replace(tx, Transaction::in_database(tx.database()));
+        let ended = std::mem::replace(tx, tx.another());
         if let Some(xid) = ended.full_xid() {
-            let (subxacts, latest) = ids_of(&ended, xid);
+            let subxacts = ended.subxacts();
             let pass = self.gate.enter();
             let logged = self.log_end(io, xact::ABORT, xid.xid(), &subxacts, &drop);
             self.clog.set_aborted(io, xid.xid(), &subxacts);
             std::mem::drop(pass);
-            self.leave(xid, latest);
+            self.leave(xid);
             let logged = logged?;
             if !drop.is_empty() {
                 self.wal.flush(io, logged.end)?;
@@ -321,13 +321,6 @@ impl XactManager {
             .wal
             .insert(io, &Record { rmgr: Rmgr::XACT, info, xid, main: &main, blocks: &[] })?)
     }
-}
-
-/// The subtransactions with which the transaction `xid` ends, and the youngest id of all.
-fn ids_of(tx: &Transaction, xid: FullXid) -> (Vec<Xid>, FullXid) {
-    let subxacts = tx.subxacts();
-    let latest = subxacts.last().copied().unwrap_or(xid);
-    (subxacts.iter().map(|xid| xid.xid()).collect(), latest)
 }
 
 /// Now, as PostgreSQL counts: microseconds since 2000-01-01.

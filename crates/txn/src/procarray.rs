@@ -16,7 +16,8 @@ use forebay_format::{FullXid, Oid, Xid};
 use crate::error::TxnError;
 use crate::subtrans::Subtrans;
 
-/// Subtransactions of one transaction that are listed. With more, it has overflowed.
+/// Subtransactions of one transaction that a snapshot lists. With more, it has overflowed: a
+/// snapshot must not grow with what one transaction does.
 pub(crate) const MAX_CACHED_SUBXIDS: usize = 64;
 
 /// The transactions that were running at one moment.
@@ -28,9 +29,9 @@ pub struct Running {
     pub xmax: Xid,
     /// Those between that were running, without subtransactions, oldest first.
     pub xids: Arc<[Xid]>,
-    /// Their subtransactions, oldest first.
+    /// Their subtransactions, oldest first, without those of transactions that have overflowed.
     pub subxids: Arc<[Xid]>,
-    /// Whether a transaction had more subtransactions than are listed.
+    /// Whether a transaction had more subtransactions than a snapshot lists.
     pub overflowed: bool,
     /// The database in which this is used; 0 if it may be any.
     pub database: Oid,
@@ -146,9 +147,16 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     database: Oid,
-    /// Its subtransactions that have not aborted, oldest first; complete unless it has overflowed.
+    /// The backend that runs it.
+    backend: u32,
+    /// Its subtransactions that have not aborted, oldest first.
     subxids: Vec<FullXid>,
-    overflowed: bool,
+}
+
+impl Entry {
+    fn has_overflowed(&self) -> bool {
+        self.subxids.len() > MAX_CACHED_SUBXIDS
+    }
 }
 
 /// Entries of `in_use` that are not worth a search.
@@ -182,29 +190,26 @@ impl ProcArray {
 
     /// Adds a transaction. The caller holds the lock under which ids are assigned, so ids come in
     /// order, and no younger transaction can end before this one is added.
-    pub(crate) fn enter(&self, xid: FullXid, database: Oid) {
+    pub(crate) fn enter(&self, xid: FullXid, database: Oid, backend: u32) {
         let mut state = self.state.lock();
         debug_assert!(state.xids.last().is_none_or(|last| *last < xid));
         state.xids.push(xid);
-        state.entries.push(Entry { database, subxids: Vec::new(), overflowed: false });
+        state.entries.push(Entry { database, backend, subxids: Vec::new() });
     }
 
     /// Adds a subtransaction of `top`, under the same lock. Its parent is in `pg_subtrans`.
     pub(crate) fn enter_sub(&self, top: FullXid, xid: FullXid) {
         let mut state = self.state.lock();
         let Some(entry) = state.entry(top) else { return };
-        if entry.subxids.len() < MAX_CACHED_SUBXIDS {
-            entry.subxids.push(xid);
-        } else {
-            entry.overflowed = true;
-        }
+        debug_assert!(entry.subxids.last().is_none_or(|last| *last < xid));
+        entry.subxids.push(xid);
     }
 
-    /// Removes a transaction with its subtransactions, of which `latest` is the youngest: from now
-    /// on their outcomes in `pg_xact` count.
-    pub(crate) fn leave(&self, xid: FullXid, latest: FullXid) {
+    /// Removes a transaction with its subtransactions: from now on their outcomes in `pg_xact`
+    /// count.
+    pub(crate) fn leave(&self, xid: FullXid) {
         let mut state = self.state.lock();
-        let mut latest = latest.max(xid);
+        let mut latest = xid;
         match state.xids.binary_search(&xid) {
             Ok(index) => {
                 state.xids.remove(index);
@@ -216,14 +221,15 @@ impl ProcArray {
         self.note_end(&mut state, latest);
     }
 
-    /// Removes subtransactions of `top` that have aborted.
-    pub(crate) fn leave_subs(&self, top: FullXid, aborted: &[FullXid]) {
+    /// Removes a subtransaction of `top` that has aborted, and all that began in it: those are the
+    /// later ones.
+    pub(crate) fn leave_sub(&self, top: FullXid, aborted: FullXid) {
         let mut state = self.state.lock();
         let Some(entry) = state.entry(top) else { return };
-        entry.subxids.retain(|xid| !aborted.contains(xid));
-        if let Some(latest) = aborted.iter().max() {
-            self.note_end(&mut state, *latest);
-        }
+        let latest = entry.subxids.last().copied().unwrap_or(aborted);
+        let kept = entry.subxids.partition_point(|xid| *xid < aborted);
+        entry.subxids.truncate(kept);
+        self.note_end(&mut state, latest);
     }
 
     fn note_end(&self, state: &mut State, latest: FullXid) {
@@ -301,22 +307,20 @@ impl ProcArray {
         let old = |xid: &&FullXid| **xid < next;
         AllRunning {
             xids: state.xids.iter().filter(old).map(|xid| xid.xid()).collect(),
-            subxids: state.subxids().filter(old).map(|xid| xid.xid()).collect(),
-            overflowed: state.entries.iter().any(|entry| entry.overflowed),
+            subxids: state.listed_subxids().filter(old).map(|xid| xid.xid()).collect(),
+            overflowed: state.entries.iter().any(Entry::has_overflowed),
             latest_completed: state.latest_completed,
         }
     }
 
-    /// Whether a transaction runs. Finds subtransactions only as long as their transaction has not
-    /// overflowed: [`XactManager::is_in_progress`](crate::XactManager::is_in_progress) finds all.
+    /// Whether a transaction or subtransaction runs.
     pub fn is_running(&self, xid: Xid) -> bool {
-        let state = self.state.lock();
-        state.xids.iter().chain(state.subxids()).any(|x| x.xid() == xid)
+        self.state.lock().entry_of(xid).is_some()
     }
 
-    /// Whether a running transaction has more subtransactions than are listed.
-    pub(crate) fn has_overflowed(&self) -> bool {
-        self.state.lock().entries.iter().any(|entry| entry.overflowed)
+    /// The backend that runs a transaction or subtransaction; None if it is over.
+    pub fn runner(&self, xid: Xid) -> Option<u32> {
+        self.state.lock().entry_of(xid).map(|entry| entry.backend)
     }
 }
 
@@ -336,8 +340,23 @@ impl State {
         self.entries.get_mut(index?)
     }
 
-    fn subxids(&self) -> impl Iterator<Item = &FullXid> {
-        self.entries.iter().flat_map(|entry| &entry.subxids)
+    fn listed_subxids(&self) -> impl Iterator<Item = &FullXid> {
+        self.entries.iter().filter(|entry| !entry.has_overflowed()).flat_map(|e| &e.subxids)
+    }
+
+    /// What is known of the transaction that `xid` is, or is a subtransaction of.
+    fn entry_of(&self, xid: Xid) -> Option<&Entry> {
+        let base = self.xids.first()?.xid();
+        // All that run lie within 2^31 of the oldest.
+        let distance = |x: Xid| x.wrapping_sub(base);
+        let place =
+            |xids: &[FullXid]| xids.binary_search_by_key(&distance(xid), |x| distance(x.xid()));
+        // A subtransaction is younger than its transaction.
+        let older = match place(&self.xids) {
+            Ok(index) => return self.entries.get(index),
+            Err(index) => self.entries.get(..index)?,
+        };
+        older.iter().find(|entry| place(&entry.subxids).is_ok())
     }
 
     /// The oldest transaction that runs in `database`, or that a snapshot in use there counts as
@@ -382,14 +401,14 @@ impl State {
         let xmax = self.latest_completed.next();
         let older = |xid: &&FullXid| **xid < xmax;
         let xids: Arc<[Xid]> = self.xids.iter().take_while(older).map(|xid| xid.xid()).collect();
-        let mut subxids: Vec<FullXid> = self.subxids().filter(older).copied().collect();
+        let mut subxids: Vec<FullXid> = self.listed_subxids().filter(older).copied().collect();
         subxids.sort_unstable();
         Running {
             xmin: xids.first().copied().unwrap_or(xmax.xid()),
             xmax: xmax.xid(),
             xids,
             subxids: subxids.iter().map(|xid| xid.xid()).collect(),
-            overflowed: self.entries.iter().any(|entry| entry.overflowed),
+            overflowed: self.entries.iter().any(Entry::has_overflowed),
             database,
         }
     }

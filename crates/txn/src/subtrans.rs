@@ -5,29 +5,19 @@
 
 use forebay_aio as aio;
 use forebay_format::ids::{INVALID_XID, xid_is_normal, xid_precedes, xid_previous};
-use forebay_format::{BLOCK_SIZE, FullXid, PageBytes, Xid};
+use forebay_format::subtrans::{self, XACTS_PER_PAGE, page_of};
+use forebay_format::{FullXid, Xid};
 
 use crate::clog::{Clog, is_first_on_page, xid_page_precedes};
 use crate::error::TxnError;
 use crate::slru::{Slru, SlruKind};
 
-const XIDS_PER_PAGE: u32 = BLOCK_SIZE as u32 / 4;
 /// Number of pages until transaction ids wrap around.
 const PAGES: i64 = page_of(u32::MAX) + 1;
 const KIND: SlruKind = SlruKind { dir: "pg_subtrans", durable: false, precedes: page_precedes };
 
 fn page_precedes(a: i64, b: i64) -> bool {
-    xid_page_precedes(a, b, XIDS_PER_PAGE)
-}
-
-const fn page_of(xid: Xid) -> i64 {
-    (xid / XIDS_PER_PAGE) as i64
-}
-
-/// The four bytes of a transaction in its page.
-fn entry(bytes: &PageBytes, xid: Xid) -> Xid {
-    let (entries, _) = bytes.as_chunks::<4>();
-    u32::from_le_bytes(entries[(xid % XIDS_PER_PAGE) as usize])
+    xid_page_precedes(a, b, XACTS_PER_PAGE)
 }
 
 /// The parents of subtransactions.
@@ -56,7 +46,7 @@ impl Subtrans {
     /// Adds the page of `xid` if `xid` is the first on it, and forgets the pages of transactions
     /// that are older than `oldest()`.
     pub(crate) fn extend(&self, xid: Xid, oldest: impl FnOnce() -> Xid) {
-        if is_first_on_page(xid, XIDS_PER_PAGE) {
+        if is_first_on_page(xid, XACTS_PER_PAGE) {
             self.slru.zero_page(page_of(xid));
             self.slru.forget_before(page_of(oldest()));
         }
@@ -71,10 +61,9 @@ impl Subtrans {
     ) -> Result<(), TxnError> {
         debug_assert!(xid_is_normal(parent) && xid_precedes(parent, xid));
         self.slru.change(io, page_of(xid), |bytes| {
-            let was = entry(bytes, xid);
+            let was = subtrans::parent(bytes, xid);
             debug_assert!(was == INVALID_XID || was == parent, "{xid} has parents {was}, {parent}");
-            let (entries, _) = bytes.as_chunks_mut::<4>();
-            entries[(xid % XIDS_PER_PAGE) as usize] = parent.to_le_bytes();
+            subtrans::set_parent(bytes, xid, parent);
             was != parent
         })
     }
@@ -84,7 +73,7 @@ impl Subtrans {
         if !xid_is_normal(xid) {
             return Ok(None);
         }
-        let parent = self.slru.read(io, page_of(xid), |bytes| entry(bytes, xid))?;
+        let parent = self.slru.read(io, page_of(xid), |bytes| subtrans::parent(bytes, xid))?;
         Ok(Some(parent).filter(|parent| *parent != INVALID_XID))
     }
 

@@ -33,9 +33,7 @@ impl XactManager {
             let logged = self.log_end(io, xact::ABORT, xid.xid(), &children, &drop);
             self.clog.set_aborted(io, xid.xid(), &children);
             std::mem::drop(pass);
-            let mut aborted = level.children;
-            aborted.push(xid);
-            self.procs.leave_subs(top, &aborted);
+            self.procs.leave_sub(top, xid);
             self.forget_created(top, &drop);
             let logged = logged?;
             if !drop.is_empty() {
@@ -56,34 +54,12 @@ impl XactManager {
         if tx.unreported.len() < MAX_CACHED_SUBXIDS {
             return Ok(());
         }
-        let mut main = Vec::with_capacity(8 + 4 * tx.unreported.len());
-        for number in [top, tx.unreported.len() as u32].iter().chain(&tx.unreported) {
-            main.extend_from_slice(&number.to_le_bytes());
-        }
+        let subxacts = tx.unreported.clone();
+        let main = xact::Assignment { top_xid: top, subxacts }.encode();
         let info = xact::ASSIGNMENT;
         self.wal.insert(io, &Record { rmgr: Rmgr::XACT, info, xid, main: &main, blocks: &[] })?;
         tx.unreported.clear();
         Ok(())
-    }
-
-    /// Whether a transaction or subtransaction runs, in any session.
-    pub fn is_in_progress(&self, io: &mut aio::IoBackend, xid: Xid) -> Result<bool, TxnError> {
-        if self.procs.is_running(xid) {
-            return Ok(true);
-        }
-        let oldest = self.procs.horizon();
-        if !self.procs.has_overflowed()
-            || xid_precedes(xid, oldest)
-            || !xid_precedes(xid, self.next_xid().xid())
-        {
-            return Ok(false);
-        }
-        // What has aborted does not run, even if its parent does.
-        if self.clog.status(io, xid)? == Outcome::Aborted {
-            return Ok(false);
-        }
-        let top = self.subtrans.topmost(io, xid, oldest)?;
-        Ok(top != xid && self.procs.is_running(top))
     }
 
     /// Whether a transaction or subtransaction has committed. `xmin` is that of a snapshot in use,

@@ -63,6 +63,7 @@ fn search(xids: &[Xid], xid: Xid) -> bool {
 #[derive(Debug)]
 pub struct Transaction {
     database: Oid,
+    backend: u32,
     /// The transaction itself.
     top: Level,
     /// The subtransactions that are open in it, outermost first. Where one has an id, all around it
@@ -94,6 +95,7 @@ impl Transaction {
     pub fn in_database(database: Oid) -> Transaction {
         Transaction {
             database,
+            backend: 0,
             top: Level::default(),
             open: Vec::new(),
             own: OwnSubxacts::default(),
@@ -103,6 +105,22 @@ impl Transaction {
             combos: ComboCommands::default(),
             drops: Vec::new(),
         }
+    }
+
+    /// The same, of a backend: others that wait for it wait for that backend.
+    #[must_use]
+    pub fn of_backend(self, backend: u32) -> Transaction {
+        Transaction { backend, ..self }
+    }
+
+    /// A transaction that has done nothing yet, where this one is.
+    pub(crate) fn another(&self) -> Transaction {
+        Transaction::in_database(self.database).of_backend(self.backend)
+    }
+
+    /// The backend that it is of; 0 if nobody ever waits for it.
+    pub fn backend(&self) -> u32 {
+        self.backend
     }
 
     /// The database in which it runs; 0 if it may be any.
@@ -175,14 +193,14 @@ impl Transaction {
     }
 
     /// All subtransactions with an id that have not aborted, oldest first.
-    pub(crate) fn subxacts(&self) -> Vec<FullXid> {
+    pub fn subxacts(&self) -> Vec<Xid> {
         let mut all = self.top.children.clone();
         for level in &self.open {
             all.extend(level.xid);
             all.extend(&level.children);
         }
         all.sort_unstable();
-        all
+        all.into_iter().map(FullXid::xid).collect()
     }
 
     /// The running command, for reading.
