@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use forebay_aio::AioError;
 use forebay_format::Xid;
+use forebay_format::multixact::MultiXactId;
 use forebay_storage::sqlstate_of;
 use forebay_wal::WalError;
 
@@ -20,6 +21,29 @@ pub enum TxnError {
     /// 54000
     #[error("cannot have more than 2^32-2 commands in a transaction")]
     OutOfCommands,
+    /// 54000: the next MultiXact would be too far from the oldest one in use.
+    #[error(
+        "database is not accepting commands that assign new MultiXactIds to avoid wraparound \
+         data loss"
+    )]
+    OutOfMultiXacts,
+    /// 54000: the next members would reach the oldest ones in use.
+    #[error("multixact \"members\" limit exceeded")]
+    OutOfMembers,
+    /// XX000: a row has a MultiXact that was removed.
+    #[error("MultiXactId {0} does no longer exist -- apparent wraparound")]
+    MultiXactGone(MultiXactId),
+    /// XX000: a row has a MultiXact that does not exist yet.
+    #[error("MultiXactId {0} has not been created yet -- apparent wraparound")]
+    MultiXactNotYet(MultiXactId),
+    /// XX001: what `pg_multixact` has of a MultiXact is impossible.
+    #[error("MultiXact {multi} {problem}")]
+    MultiXactDamaged {
+        /// The MultiXact.
+        multi: MultiXactId,
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// XX001: a file of `pg_xact` or its like ends before a page that must be there.
     #[error(
         "could not access status of transactions: page {page} of {dir} has only {got} bytes \
@@ -74,8 +98,13 @@ impl TxnError {
     /// PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            TxnError::OutOfXids | TxnError::OutOfCommands => "54000",
+            TxnError::OutOfXids
+            | TxnError::OutOfCommands
+            | TxnError::OutOfMultiXacts
+            | TxnError::OutOfMembers => "54000",
+            TxnError::MultiXactGone(_) | TxnError::MultiXactNotYet(_) => "XX000",
             TxnError::ShortStatusPage { .. }
+            | TxnError::MultiXactDamaged { .. }
             | TxnError::ParentNotOlder { .. }
             | TxnError::ApparentWraparound { .. }
             | TxnError::LostWrite { .. } => "XX001",

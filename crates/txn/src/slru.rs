@@ -256,6 +256,22 @@ impl Slru {
         Ok(segments.len() as u64)
     }
 
+    /// Removes the files from that of page `first` up to that of page `end`, which is kept, around
+    /// the circle whose last page is `last`.
+    pub(crate) fn remove_segments(&self, first: i64, end: i64, last: i64) -> Result<(), TxnError> {
+        let _flushing = self.flushing.lock();
+        let [mut segment, end, last] = [first, end, last].map(slru::segment);
+        while segment != end {
+            self.forget(|page| slru::segment(page) == segment);
+            let path = self.segment_path(segment);
+            if self.aio.namespace().exists(&path)? {
+                self.aio.namespace().unlink(&path)?;
+            }
+            segment = if segment == last { 0 } else { segment + 1 };
+        }
+        Ok(())
+    }
+
     /// Drops cached pages older than `cutoff`, with their changes: nobody reads them any more.
     pub(crate) fn forget_before(&self, cutoff: i64) {
         self.forget(|page| (self.kind.precedes)(page, cutoff));

@@ -1,6 +1,7 @@
 //! Transactions over the real log, pool and files.
 
 mod fixture;
+mod multixact;
 mod slru;
 mod subxacts;
 
