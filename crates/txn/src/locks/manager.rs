@@ -91,7 +91,8 @@ impl LockManager {
         interrupt: Option<&Interrupt>,
     ) -> Result<(), LockError> {
         let fast = tag.has_fast_path() && mode.is_weak();
-        if !owner.holds(tag, mode) && !(fast && owner.note(&self.strong, tag, mode)) {
+        let had = owner.holds(tag, mode) || fast && owner.note(&self.strong, tag, mode);
+        if !had {
             // Before the request: it may be granted at the moment in which the wait is given up.
             owner.use_table();
             match interrupt {

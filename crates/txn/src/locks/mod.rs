@@ -14,9 +14,9 @@
 //! | `info.rs` | [`LockInfo`]: what is held and waited for |
 //!
 //! A backend holds a lock to the end of its transaction, or to the rollback of the subtransaction
-//! that took it; advisory locks also to the end of the session. A request that conflicts with a holder, or
-//! with an earlier waiter, waits in a queue. Before a backend waits it searches for a deadlock, so
-//! no timer is needed. The request that would complete the cycle fails.
+//! that took it; advisory locks also to the end of the session. A request that conflicts with a
+//! holder, or with an earlier waiter, waits in a queue. Before a backend waits it searches for a
+//! deadlock, so no timer is needed. The request that would complete the cycle fails.
 
 mod deadlock;
 mod error;

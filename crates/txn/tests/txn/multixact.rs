@@ -324,3 +324,39 @@ fn old_sets_are_removed_and_logged() {
     assert!(it.multis.truncate(&mut it.backend.io, &xacts, next, 7).unwrap());
     assert_eq!(it.create(lockers([3, 4])).unwrap(), next);
 }
+
+#[test]
+fn many_make_sets_while_pages_are_written() {
+    let it = Multis::at(2000, 1600, 2000);
+    let makers: Vec<_> = (1..4u32)
+        .map(|maker| {
+            let (multis, xacts) = (it.multis.clone(), it.fixture.xacts.clone());
+            let mut backend = it.fixture.backend();
+            thread::spawn(move || {
+                let io = &mut backend.io;
+                for round in 0..200u32 {
+                    let set = lockers((0..1 + round % 7).map(|n| maker * 1000 + round + n));
+                    let mut of_one = MultiUse::begin(multis.clone());
+                    let multi = of_one.create(io, &xacts, maker * 1000, set.clone()).unwrap();
+                    let mut of_another = MultiUse::begin(multis.clone());
+                    assert_eq!(of_another.members(io, multi, false).unwrap(), set);
+                    if round % 50 == 0 {
+                        multis.flush(io).unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    for maker in makers {
+        maker.join().unwrap();
+    }
+    let mut it = it;
+    assert_eq!(it.multis.counters().next, 2600);
+    assert_eq!(it.multis.oldest_in_use(), 2600, "nobody uses sets any more");
+    let expected: Vec<_> = (2000..2600).map(|multi| it.members(multi).unwrap()).collect();
+    it.multis.flush(&mut it.backend.io).unwrap();
+    it.multis = it.reopened(it.multis.counters());
+    for (multi, set) in (2000..).zip(&expected) {
+        assert_eq!(it.members(multi).unwrap(), *set);
+    }
+}

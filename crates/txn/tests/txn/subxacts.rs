@@ -327,3 +327,74 @@ fn a_removable_row_is_found_after_the_snapshot_is_gone() {
     assert!(test.is_over_for_all(xacts.procs(), xid));
     assert_eq!(test.horizon(), xacts.next_xid());
 }
+
+/// Whoever is not in a snapshot has an outcome, and a transaction has that of its children.
+#[test]
+fn snapshots_agree_with_outcomes_while_transactions_end() {
+    let fixture = Fixture::new();
+    // Ids soon reach the next pages of pg_xact and pg_subtrans.
+    let start = FullXid::new(0, 32_768 - 300);
+    let xacts = Arc::new(manager_at(&fixture, start, 3));
+    let done = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..3)
+        .map(|writer| {
+            let (xacts, mut backend) = (xacts.clone(), fixture.backend());
+            thread::spawn(move || {
+                let io = &mut backend.io;
+                for round in 0..60 {
+                    let mut tx = Transaction::in_database(5);
+                    for depth in 0..(round + writer) % 5 {
+                        xacts.assign(io, &mut tx).unwrap();
+                        if depth > 1 {
+                            xacts.abort_sub(io, &mut tx).unwrap();
+                        }
+                        tx.begin_sub();
+                    }
+                    xacts.assign(io, &mut tx).unwrap();
+                    match round % 3 {
+                        0 => drop(xacts.abort(io, &mut tx).unwrap()),
+                        _ => drop(xacts.commit(io, &mut tx).unwrap()),
+                    }
+                }
+            })
+        })
+        .collect();
+    let reader = thread::spawn({
+        let (xacts, mut backend, done) = (xacts.clone(), fixture.backend(), done.clone());
+        move || {
+            let (io, mut last) = (&mut backend.io, LastRunning::default());
+            let mut looks = 0;
+            while !done.load(Ordering::SeqCst) || looks == 0 {
+                let snapshot = xacts.snapshot_since(&Transaction::in_database(5), &mut last);
+                assert!(xacts.procs().horizon() <= snapshot.xmin());
+                for xid in start.xid()..snapshot.xmax() {
+                    let parent = xacts.subtrans().parent(io, xid);
+                    if snapshot.is_running(xid) {
+                        let parent = parent.unwrap();
+                        assert!(parent.is_none_or(|parent| snapshot.is_running(parent)), "{xid}");
+                        continue;
+                    }
+                    let outcome = xacts.clog().status(io, xid).unwrap();
+                    assert!(
+                        matches!(outcome, Outcome::Committed | Outcome::Aborted),
+                        "{xid} is over, and {outcome:?}"
+                    );
+                }
+                looks += 1;
+            }
+        }
+    });
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    done.store(true, Ordering::SeqCst);
+    reader.join().unwrap();
+    assert_eq!(xacts.procs().count(), 0);
+    let mut io = fixture.aio.backend(BackendType::Startup).unwrap();
+    fixture.wal.flush_all(&mut io).unwrap();
+    let replayed = replayed_clog(fixture.dir.path());
+    for xid in start.xid()..xacts.next_xid().xid() {
+        let live = fixture.clog.status(&mut io, xid).unwrap();
+        assert_eq!(replayed.status(&mut io, xid).unwrap(), live, "{xid}");
+    }
+}
