@@ -230,9 +230,9 @@ impl XactManager {
     }
 
     /// Commits, with the subtransactions that are open. On return everyone sees the transaction,
-    /// and it is durable, unless `options` say that it does not wait for that. A transaction without
-    /// an id writes nothing. One that drops files always waits: they must not be removed before it
-    /// is durable.
+    /// and it is durable, unless `options` say that it does not wait for that. A transaction
+    /// without an id writes nothing. One that drops files always waits: they must not be removed
+    /// before it is durable.
     ///
     /// After an error that leaves the transaction alive it must be aborted. If the commit record
     /// was inserted and could not be made durable, the outcome is unknown. The transaction then
