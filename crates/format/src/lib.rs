@@ -6,6 +6,7 @@ pub mod checksum;
 pub mod control;
 pub mod crc;
 pub mod ids;
+pub mod line_pointers;
 pub mod lsn;
 pub mod multixact;
 pub mod page;
