@@ -5,6 +5,7 @@ mod bytes;
 pub mod checksum;
 pub mod control;
 pub mod crc;
+pub mod free_space_map;
 pub mod ids;
 pub mod line_pointers;
 pub mod lsn;
@@ -16,6 +17,7 @@ pub mod subtrans;
 pub mod timeline;
 pub mod tuple;
 pub mod varlena;
+pub mod visibility_map;
 pub mod wal;
 
 pub use ids::{

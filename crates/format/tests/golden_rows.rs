@@ -6,10 +6,13 @@ mod support;
 use std::collections::BTreeMap;
 
 use forebay_format::{
-    HeapTuple, ItemPointer, Page, PageBytes, PageMut, line_pointers,
+    HeapTuple, ItemPointer, Page, PageBytes, PageMut,
+    free_space_map::{self as fsm, MapPage},
+    line_pointers,
     multixact::{self, MemberStatus, multi_next},
     subtrans,
     tuple::{self, HeapTupleMut, Xmax, XmaxBits},
+    visibility_map,
     wal::{
         BlockRef, DecodedRecord, RecordBuilder, Rmgr, clog, decode_record, desc, heap,
         heap_logical,
@@ -28,6 +31,9 @@ const PAGE_P_BEFORE: &[u8] = include_bytes!("data/rows_p_before.page");
 const PAGE_P_AFTER: &[u8] = include_bytes!("data/rows_p_after.page");
 const OFFSETS: &[u8] = include_bytes!("data/multixact_offsets_8184");
 const MEMBERS: &[u8] = include_bytes!("data/multixact_members_8152");
+const FSM: &str = include_str!("data/fsm_f.txt");
+const VM_HEAD: &[u8] = include_bytes!("data/vm_f_head");
+const MAPS: &str = include_str!("data/maps_f.txt");
 const SUBTRANS: &[u8] = include_bytes!("data/pg_subtrans_8064");
 
 fn page(bytes: &[u8]) -> PageBytes {
@@ -512,4 +518,60 @@ fn parents_of_subtransactions_are_where_postgresql_put_them() {
     }
     assert_eq!(page[8064..], *SUBTRANS);
     assert_eq!((theirs(2_097_134), theirs(2_097_133), theirs(2_097_137)), (2_097_133, 0, 0));
+}
+
+/// Block, free bytes, all-visible, all-frozen of each block of table f.
+fn told_of_maps() -> Vec<(u32, usize, bool, bool)> {
+    let line = |line: &'static str| {
+        let fields: Vec<_> = line.split('|').collect();
+        let number = |n: usize| fields[n].parse::<u32>().expect("a number");
+        (number(0), number(1) as usize, fields[2] == "t", fields[3] == "t")
+    };
+    MAPS.lines().map(line).collect()
+}
+
+#[test]
+fn the_free_space_map_has_the_bytes_of_postgresql() {
+    let mut theirs = [[0; 8192]; 3];
+    for line in FSM.lines() {
+        let fields: Vec<usize> =
+            line.split(' ').map(|field| field.parse().expect("a number")).collect();
+        theirs[fields[0]][fields[1]] = fields[2] as u8;
+    }
+    let mut ours = [[0; 8192]; 3];
+    ours.iter_mut().for_each(|page| PageMut(page).init(0));
+    for (block, free, ..) in told_of_maps() {
+        let (mut page, mut slot) = MapPage::of_block(block);
+        loop {
+            let category = if page.level() == 0 {
+                fsm::category(free)
+            } else {
+                let child = page.child(slot).expect("a page below");
+                fsm::greatest(Page::new(&ours[child.block() as usize]))
+            };
+            fsm::set(&mut PageMut(&mut ours[page.block() as usize]), slot, category);
+            let Some(parent) = page.parent() else { break };
+            (page, slot) = parent;
+        }
+    }
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(ours[10..], theirs[10..]);
+    }
+}
+
+#[test]
+fn the_visibility_map_has_the_bytes_of_postgresql() {
+    let mut ours = [0; 8192];
+    let mut map = PageMut(&mut ours);
+    map.init(0);
+    let (mut visible, mut frozen) = (0, 0);
+    for (block, _, all_visible, all_frozen) in told_of_maps() {
+        let bits = u8::from(all_visible) | u8::from(all_frozen) << 1;
+        visibility_map::set(&mut map, block, bits);
+        (visible, frozen) = (visible + u32::from(all_visible), frozen + u32::from(all_frozen));
+        assert_eq!(visibility_map::get(map.page(), block), bits);
+    }
+    assert_eq!(visibility_map::count(map.page()), (visible, frozen));
+    assert!(visible > 10);
+    assert_eq!(ours[10..64], VM_HEAD[10..]);
 }
