@@ -11,6 +11,7 @@ pub mod line_pointers;
 pub mod lsn;
 pub mod multixact;
 pub mod page;
+pub mod pglz;
 pub mod relmap;
 pub mod slru;
 pub mod subtrans;

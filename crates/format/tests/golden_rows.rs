@@ -10,7 +10,7 @@ use forebay_format::{
     free_space_map::{self as fsm, MapPage},
     line_pointers,
     multixact::{self, MemberStatus, multi_next},
-    subtrans,
+    pglz, subtrans,
     tuple::{self, HeapTupleMut, Xmax, XmaxBits},
     visibility_map,
     wal::{
@@ -574,4 +574,25 @@ fn the_visibility_map_has_the_bytes_of_postgresql() {
     assert_eq!(visibility_map::count(map.page()), (visible, frozen));
     assert!(visible > 10);
     assert_eq!(ours[10..64], VM_HEAD[10..]);
+}
+
+#[test]
+fn images_are_compressed_to_the_bytes_of_postgresql() {
+    let mut seen = 0;
+    for (record, told) in records() {
+        for image in record.blocks.iter().filter_map(|block| block.image) {
+            let mut page = [0xee; 8192];
+            image.restore(&mut page).expect("a whole page");
+            if !image.is_compressed() {
+                continue;
+            }
+            let view = Page::new(&page);
+            assert!(view.header_is_sane() && view.lsn() < record.header.prev, "{told}");
+            let (hole, len) = (usize::from(image.hole_offset), usize::from(image.hole_len));
+            let stored = [&page[..hole], &page[hole + len..]].concat();
+            assert_eq!(pglz::compress(&stored).as_deref(), Some(image.bytes), "{told}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 3, "{seen}");
 }
