@@ -12,16 +12,17 @@
 //!           3   4   5   6
 //! ```
 //!
-//! The leaves of a bottom page stand for blocks of the relation, in order. Pages form a tree of three
-//! levels: a leaf of an upper page has the root of a page below. Pages lie in the file in the order
-//! of a walk that visits a page before those below it: the root is block 0, the first page of level
-//! 1 block 1, the first bottom page block 2.
+//! The leaves of a bottom page stand for blocks of the relation, in order. Pages form a tree of
+//! three levels: a leaf of an upper page has the root of a page below. Pages lie in the file in the
+//! order of a walk that visits a page before those below it: the root is block 0, the first page of
+//! level 1 block 1, the first bottom page block 2.
 //!
-//! - category: free bytes divided by 32, rounded down; 255 is a block on which the largest tuple fits
+//! - category: free bytes divided by 32, rounded down; 255 is a block on which the largest tuple
+//!   fits
 //! - next slot: where a search begins, so that sessions spread over blocks; a hint
 //!
-//! The map is not logged, so that a page may be torn or old. A search that finds contradictions says
-//! so, and [`rebuild`] computes the inner nodes again.
+//! The map is not logged, so that a page may be torn or old. A search that finds contradictions
+//! says so, and [`rebuild`] computes the inner nodes again.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -247,8 +248,8 @@ pub fn next_slot(page: Page<'_>) -> u16 {
     u16::try_from(stored).ok().filter(|&slot| slot < SLOTS).unwrap_or(0)
 }
 
-/// Sets where the next search begins: at the slot that was found, or behind it. [`SLOTS`] stands for
-/// the first slot.
+/// Sets where the next search begins: at the slot that was found, or behind it. [`SLOTS`] stands
+/// for the first slot.
 pub fn set_next_slot(page: &mut PageMut<'_>, slot: u16) {
     put(page.0, NEXT_SLOT_AT, u32::from(slot).to_le_bytes());
 }

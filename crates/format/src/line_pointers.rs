@@ -96,8 +96,9 @@ pub fn prune(page: &mut PageMut<'_>, changes: Changes<'_>) -> Result<(), LinePoi
     Ok(())
 }
 
-/// The same without moving items, for a page that others may be reading: they have no items any
-/// more, so vacuum's second pass uses this to make dead line pointers unused.
+/// Changes line pointers and truncates their array, but leaves items where they are. An exclusive
+/// lock is enough, as others may hold references to items. Vacuum's second pass makes dead line
+/// pointers unused this way. On an error, the page is as before.
 pub fn prune_in_place(
     page: &mut PageMut<'_>,
     changes: Changes<'_>,

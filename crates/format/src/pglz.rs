@@ -69,7 +69,8 @@ pub fn compress(input: &[u8]) -> Option<Vec<u8>> {
     (out.bytes.len() < limit).then_some(out.bytes)
 }
 
-/// Decompresses all of the input, which must fill `out`.
+/// Decompresses all of the input, which must fill `out`. As in PostgreSQL, the last repetition may
+/// be longer than what is left to fill.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), DamagedPglz> {
     let mut cursor = Cursor::new(input);
     let written = read_items(&mut cursor, out)?;
@@ -161,8 +162,8 @@ impl Output {
     }
 }
 
-/// The positions that may be repeated: a list for each hash value of the four bytes there, the latest
-/// first.
+/// The positions that may be repeated: a list for each hash value of the four bytes there, the
+/// latest first.
 struct History<'a> {
     input: &'a [u8],
     /// The latest position of each hash value, plus 1; 0 if there is none.

@@ -1,17 +1,18 @@
-//! What PostgreSQL wrote about changed rows: each WAL record is decoded as `pg_waldump` does, and its
-//! payload is encoded to the same bytes; applied to pages, records give the same tuples.
+//! What PostgreSQL wrote about changed rows: each WAL record is decoded as `pg_waldump` does, and
+//! its payload is encoded to the same bytes; applied to pages, records give the same tuples.
 
 mod support;
 
 use std::collections::BTreeMap;
 
 use forebay_format::{
-    HeapTuple, ItemPointer, Page, PageBytes, PageMut,
+    AttrLayout, HeapTuple, ItemPointer, Page, PageBytes, PageMut,
     free_space_map::{self as fsm, MapPage},
     line_pointers,
     multixact::{self, MemberStatus, multi_next},
     pglz, subtrans,
-    tuple::{self, HeapTupleMut, Xmax, XmaxBits},
+    tuple::{self, Deform, HeapTupleMut, Xmax, XmaxBits},
+    varlena::{self, Varlena},
     visibility_map,
     wal::{
         BlockRef, DecodedRecord, RecordBuilder, Rmgr, clog, decode_record, desc, heap,
@@ -29,6 +30,7 @@ const PAGE_R: &[u8] = include_bytes!("data/rows_r.page");
 const HEADERS_R: &str = include_str!("data/rows_r.txt");
 const PAGE_P_BEFORE: &[u8] = include_bytes!("data/rows_p_before.page");
 const PAGE_P_AFTER: &[u8] = include_bytes!("data/rows_p_after.page");
+const PAGE_Z: &[u8] = include_bytes!("data/rows_z.page");
 const OFFSETS: &[u8] = include_bytes!("data/multixact_offsets_8184");
 const MEMBERS: &[u8] = include_bytes!("data/multixact_members_8152");
 const FSM: &str = include_str!("data/fsm_f.txt");
@@ -595,4 +597,24 @@ fn images_are_compressed_to_the_bytes_of_postgresql() {
         }
     }
     assert!(seen >= 3, "{seen}");
+}
+
+#[test]
+fn compressed_values_are_those_of_postgresql() {
+    let bytes = page(PAGE_Z);
+    let item = Page::new(&bytes).item(1).expect("a row");
+    let mut walk = Deform::new(HeapTuple::new(item).expect("a tuple")).expect("a good header");
+    let text: Vec<String> = (1..=500).map(|n| format!("value {n}")).collect();
+    let text = text.join(",").into_bytes();
+    for expected in [0, 1] {
+        let value = walk.next(AttrLayout::VARLENA).expect("a good value");
+        let Some(Varlena::Compressed { raw_size, method, data }) = value else {
+            panic!("{value:?} is not compressed");
+        };
+        assert_eq!(method, expected);
+        assert_eq!(varlena::decompress(raw_size, method, data).as_ref(), Ok(&text));
+        if method == 0 {
+            assert_eq!(pglz::compress(&text).as_deref(), Some(data));
+        }
+    }
 }

@@ -231,7 +231,7 @@ mod tests {
         for status in MemberStatus::ALL {
             let mut bytes = tuple();
             let mut tuple = HeapTupleMut::new(&mut bytes).unwrap();
-            tuple.set_infomask(0xffff & !HEAP_XMAX_INVALID);
+            tuple.set_infomask(!HEAP_XMAX_INVALID);
             tuple.set_infomask2(0xffff);
             tuple.set_xmax_bits(XmaxBits::of_one(status));
             assert_eq!(tuple.tuple().xmax_kind(), Xmax::Transaction(status));

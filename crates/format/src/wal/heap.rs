@@ -537,8 +537,8 @@ impl<'a> UpdatedTuple<'a> {
     }
 }
 
-/// Lengths of what two versions' values have in common at the beginning, and behind that at the end.
-/// Less than 3 bytes are not worth their length's two.
+/// Lengths of what two versions' values have in common at the beginning, and behind that at the
+/// end. Less than 3 bytes are not worth their length's two.
 fn shared(old: &[u8], new: &[u8]) -> (usize, usize) {
     let worth = |len: usize| if len < 3 { 0 } else { len.min(usize::from(u16::MAX)) };
     let prefix = worth(old.iter().zip(new).take_while(|(a, b)| a == b).count());

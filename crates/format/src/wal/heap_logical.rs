@@ -66,7 +66,8 @@ impl HeapTruncate {
 pub struct HeapNewCid {
     /// The top-level transaction.
     pub top_xid: Xid,
-    /// The command that inserted the row, or [`INVALID_COMMAND_ID`](crate::ids::INVALID_COMMAND_ID).
+    /// The command that inserted the row, or
+    /// [`INVALID_COMMAND_ID`](crate::ids::INVALID_COMMAND_ID).
     pub cmin: CommandId,
     /// The command that deleted it.
     pub cmax: CommandId,

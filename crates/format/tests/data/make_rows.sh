@@ -185,6 +185,15 @@ VACUUM FULL u;
 SELECT pg_drop_replication_slot('s');
 SQL
 
+# Compressed values.
+run <<SQL
+CREATE TABLE z (p text COMPRESSION pglz, l text COMPRESSION lz4);
+ALTER TABLE z ALTER p SET STORAGE MAIN, ALTER l SET STORAGE MAIN;
+INSERT INTO z SELECT string_agg('value ' || i, ','), string_agg('value ' || i, ',')
+    FROM generate_series(1, 500) i;
+SQL
+page z main 0 >"$out/rows_z.page"
+
 # Compressed images.
 run <<SQL
 ALTER SYSTEM SET full_page_writes = on;
