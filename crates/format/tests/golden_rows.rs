@@ -30,6 +30,7 @@ const PAGE_R: &[u8] = include_bytes!("data/rows_r.page");
 const HEADERS_R: &str = include_str!("data/rows_r.txt");
 const PAGE_P_BEFORE: &[u8] = include_bytes!("data/rows_p_before.page");
 const PAGE_P_AFTER: &[u8] = include_bytes!("data/rows_p_after.page");
+const PAGE_PART1: &[u8] = include_bytes!("data/rows_part1.page");
 const PAGE_Z: &[u8] = include_bytes!("data/rows_z.page");
 const OFFSETS: &[u8] = include_bytes!("data/multixact_offsets_8184");
 const MEMBERS: &[u8] = include_bytes!("data/multixact_members_8152");
@@ -408,6 +409,21 @@ fn flags_of_locked_tuples_are_computed_as_postgresql_does() {
     let lock = heap::HeapDelete::decode(record.main).expect("good");
     let bits = XmaxBits::of_one(MemberStatus::ForKeyShare);
     assert_eq!(heap::flags_of_infobits(lock.infobits), (bits.infomask, bits.infomask2));
+}
+
+#[test]
+fn a_row_that_moved_to_another_partition_says_so() {
+    let bytes = page(PAGE_PART1);
+    let item = Page::new(&bytes).item(1).expect("a row");
+    let tuple = HeapTuple::new(item).expect("a tuple");
+    assert!(tuple.moved_partitions() && tuple.speculative_token().is_none());
+    assert_eq!(tuple.xmax_kind(), Xmax::Transaction(MemberStatus::Update));
+    let mut ours = item.to_vec();
+    let mut header = HeapTupleMut::new(&mut ours).expect("a tuple");
+    header.set_speculative_token(7);
+    assert_eq!(header.tuple().speculative_token(), Some(7));
+    header.set_moved_partitions();
+    assert_eq!(ours, item);
 }
 
 /// Clears what redo does not restore: hints, and xmax and ctid, which later changes replaced.

@@ -9,7 +9,7 @@ use super::header::{
     HeapTupleMut, xmax_is_locked_only,
 };
 use crate::{
-    ids::{INVALID_BLOCK, ItemPointer, OffsetNumber},
+    ids::{CommandId, INVALID_BLOCK, ItemPointer, OffsetNumber},
     multixact::{Member, MemberStatus},
 };
 
@@ -140,6 +140,8 @@ impl HeapTuple<'_> {
         Xmax::Transaction(match (lock_only, mask & HEAP_LOCK_MASK) {
             (true, HEAP_XMAX_KEYSHR_LOCK) => MemberStatus::ForKeyShare,
             (true, HEAP_XMAX_SHR_LOCK) => MemberStatus::ForShare,
+            // Stored by PostgreSQL before 9.3, which did not tell strengths apart.
+            (true, 0) => MemberStatus::ForUpdate,
             (true, _) if keys_updated => MemberStatus::ForUpdate,
             (true, _) => MemberStatus::ForNoKeyUpdate,
             (false, _) if keys_updated => MemberStatus::Update,
@@ -196,6 +198,13 @@ impl HeapTupleMut<'_> {
     /// Marks that its newer version is in another partition.
     pub fn set_moved_partitions(&mut self) {
         self.set_ctid(ItemPointer::new(INVALID_BLOCK, MOVED_PARTITIONS_OFFSET));
+    }
+
+    /// Stores the command that deleted or locked it, or a pair of commands.
+    pub fn set_cmax(&mut self, cid: CommandId, is_combo: bool) {
+        let mask = self.tuple().infomask() & !HEAP_COMBOCID;
+        self.set_infomask(if is_combo { mask | HEAP_COMBOCID } else { mask });
+        self.set_cid(cid);
     }
 
     /// Replaces the flags about xmax, and clears those of an earlier move.
@@ -264,9 +273,21 @@ mod tests {
         assert_eq!(tuple.tuple().xmax_kind(), Xmax::None);
         tuple.set_infomask(HEAP_XMAX_IS_MULTI | HEAP_XMAX_LOCK_ONLY);
         assert_eq!(tuple.tuple().xmax_kind(), Xmax::UpgradedLockers);
+        tuple.set_infomask(HEAP_XMAX_LOCK_ONLY);
+        assert_eq!(tuple.tuple().xmax_kind(), Xmax::Transaction(MemberStatus::ForUpdate));
         // FOR UPDATE before 9.3.
         tuple.set_infomask(HEAP_XMAX_EXCL_LOCK);
         assert_eq!(tuple.tuple().xmax_kind(), Xmax::Transaction(MemberStatus::ForNoKeyUpdate));
+    }
+
+    #[test]
+    fn commands() {
+        let mut bytes = tuple();
+        let mut tuple = HeapTupleMut::new(&mut bytes).unwrap();
+        tuple.set_cmax(5, true);
+        assert_eq!((tuple.tuple().cid(), tuple.tuple().has_combo_cid()), (5, true));
+        tuple.set_cmax(6, false);
+        assert_eq!((tuple.tuple().cid(), tuple.tuple().has_combo_cid()), (6, false));
     }
 
     #[test]

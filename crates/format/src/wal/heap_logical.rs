@@ -12,6 +12,9 @@ use crate::{
     wal::error::{PayloadError, damaged},
 };
 
+const _: () = assert!(HeapNewCid::SIZE == 4 * 4 + RelFileLocator::SIZE + ItemPointer::SIZE);
+const _: () = assert!(RewrittenRow::SIZE == 2 * (RelFileLocator::SIZE + ItemPointer::SIZE));
+
 /// Flag of TRUNCATE: `CASCADE`.
 pub const TRUNCATE_CASCADE: u8 = 1;
 /// Flag of TRUNCATE: `RESTART IDENTITY`.

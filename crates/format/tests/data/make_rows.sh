@@ -83,6 +83,7 @@ BEGIN; SELECT FROM k WHERE i = 2 FOR UPDATE; SAVEPOINT a; DELETE FROM k WHERE i 
 DELETE FROM k WHERE i = 3; INSERT INTO k VALUES (22, 'a'); DELETE FROM k WHERE i = 22; COMMIT;
 SQL
 page r main 0 >"$out/rows_r.page"
+page part1 main 0 >"$out/rows_part1.page"
 run -c "SELECT lp, t_xmin, t_xmax, t_field3, t_ctid, t_infomask2, t_infomask, t_hoff,
     raw_flags, combined_flags FROM heap_page_items(get_raw_page('r', 0)),
     heap_tuple_infomask_flags(t_infomask, t_infomask2)" >"$out/rows_r.txt"
