@@ -34,7 +34,7 @@ fn open_on(
         ..config.writing
     };
     let config = EngineConfig { on_fatal: Some(action), writing, ..config };
-    let aio = io::open_faulty(&plan, method);
+    let aio = io::open_faulty(plan, method);
     (Engine::open_on(dir, config, aio).expect("open"), reasons)
 }
 

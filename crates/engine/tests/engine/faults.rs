@@ -39,7 +39,7 @@ fn open_on(
     config: &EngineConfig,
 ) -> Result<Arc<Engine>, EngineError> {
     let workers = MethodKind::Worker(WorkerLimits::fixed(2));
-    let aio = io::open_faulty(&plan, workers);
+    let aio = io::open_faulty(plan, workers);
     Engine::open_on(dir, config.clone(), aio)
 }
 

@@ -71,7 +71,7 @@ fn open_on(
     plan: &Arc<FaultPlan>,
     config: &EngineConfig,
 ) -> Result<Arc<Engine>, EngineError> {
-    let aio = io::open_faulty(&plan, MethodKind::Sync);
+    let aio = io::open_faulty(plan, MethodKind::Sync);
     Engine::open_on(dir, config.clone(), aio)
 }
 
