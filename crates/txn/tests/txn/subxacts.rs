@@ -270,6 +270,15 @@ fn subtransactions_across_the_wraparound() {
 }
 
 #[test]
+fn the_youngest_id_that_is_over_is_a_normal_one() {
+    let fixture = Fixture::new();
+    let xacts = manager_at(&fixture, FullXid::new(7, 3), u32::MAX - 1000);
+    let running = xacts.running_xacts();
+    assert_eq!((running.next_xid, running.latest_completed), (3, u32::MAX));
+    assert_eq!(xacts.procs().horizon(), 3);
+}
+
+#[test]
 fn each_database_has_a_horizon() {
     let fixture = Fixture::new();
     let mut backend = fixture.backend();
