@@ -1,5 +1,6 @@
 //! Subtransactions: ids, visibility, outcomes, records; horizons by database.
 
+use forebay_aio::sync::atomic::AtomicU32;
 use forebay_format::wal::xact::{ABORT, ASSIGNMENT, COMMIT, OPMASK, XactEnd};
 use forebay_format::wal::{Rmgr, clog};
 use forebay_txn::{HorizonKind, RemovableTest};
@@ -156,6 +157,42 @@ fn children_on_other_pages_commit_with_the_parent_s_page() {
         assert!(xacts.did_commit(io, xid, xmin).unwrap());
     }
     xacts.commit(io, &mut tx).unwrap();
+}
+
+/// A reader at any moment: children have committed, or will with their parent, from the moment at
+/// which it has, and not before.
+#[test]
+fn a_tree_on_two_pages_commits_at_one_moment() {
+    let fixture = Fixture::new();
+    fixture.clog.zero_page(1);
+    let now = Arc::new(AtomicU32::new(0));
+    const TREES: u32 = 30_000;
+    let writer = thread::spawn({
+        let (clog, now, mut backend) = (fixture.clog.clone(), now.clone(), fixture.backend());
+        move || {
+            for tree in 0..TREES {
+                now.store(tree, Ordering::SeqCst);
+                let outcome = Outcome::Committed;
+                clog.set_tree(&mut backend.io, 10 + tree, &[32_768 + tree], outcome).unwrap();
+            }
+            now.store(TREES, Ordering::SeqCst);
+        }
+    });
+    let mut backend = fixture.backend();
+    let mut status = |xid| fixture.clog.status(&mut backend.io, xid).unwrap();
+    loop {
+        let tree = now.load(Ordering::SeqCst);
+        if tree == TREES {
+            break;
+        }
+        let (parent, child) = (10 + tree, 32_768 + tree);
+        if status(parent) == Outcome::Committed {
+            assert!(matches!(status(child), Outcome::SubCommitted | Outcome::Committed));
+        } else if status(child) == Outcome::Committed {
+            assert_eq!(status(parent), Outcome::Committed);
+        }
+    }
+    writer.join().unwrap();
 }
 
 #[test]
