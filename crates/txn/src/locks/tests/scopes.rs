@@ -263,12 +263,18 @@ fn waits_that_are_given_up_do_not_end_others() {
 #[test]
 fn a_backend_that_leaves_leaves_nothing() {
     let locks = Arc::new(LockManager::new());
-    let (xacts, owner) = (Xacts::default(), locks.enter(B));
+    let (xacts, mut owner) = (Xacts::default(), locks.enter(B));
+    locks.lock_session(&mut owner, KEY, LockMode::Exclusive, None).unwrap();
+    locks.try_lock(&mut owner, TABLE, LockMode::AccessShare).unwrap();
     xacts.start(100, A);
-    let waiting = xacts.wait(&locks, B, 100, &Interrupt::new());
+    let waiting = xacts.wait(&locks, C, 100, &Interrupt::new());
     xacts.end(&locks, 100);
     waiting.join().unwrap().unwrap();
-    locks.leave(&owner);
+    assert!(!is_free(&locks, KEY) && !is_free(&locks, TABLE));
+    for owner in [owner, locks.enter(C)] {
+        locks.leave(&owner);
+    }
+    assert!(is_free(&locks, KEY) && is_free(&locks, TABLE));
     let table = locks.table.lock();
     assert!(table.held.is_empty() && table.lists.is_empty() && table.waiting.is_empty());
 }
