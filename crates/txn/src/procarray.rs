@@ -347,6 +347,9 @@ impl State {
     /// What is known of the transaction that `xid` is, or is a subtransaction of.
     fn entry_of(&self, xid: Xid) -> Option<&Entry> {
         let base = self.xids.first()?.xid();
+        if xid_precedes(xid, base) {
+            return None;
+        }
         // All that run lie within 2^31 of the oldest.
         let distance = |x: Xid| x.wrapping_sub(base);
         let place =

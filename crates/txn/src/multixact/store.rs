@@ -30,6 +30,8 @@ const MEMBERS: SlruKind =
 
 /// Sets kept back before new ones could be confused with the oldest ones.
 const STOP_MARGIN: u32 = 3_000_000;
+/// Members of one set: PostgreSQL reads no more than a gigabyte of them, of 8 bytes each.
+const MAX_MEMBERS: u32 = (1 << 30) / 8 - 1;
 /// Members in a file.
 pub(super) const SEGMENT_MEMBERS: u32 = MEMBERS_PER_PAGE * 32;
 
@@ -279,6 +281,9 @@ impl MultiXacts {
         let count = end.wrapping_sub(start);
         if count == 0 || count > next_offset.wrapping_sub(start) {
             return Err(damaged("has members beyond the newest one"));
+        }
+        if count > MAX_MEMBERS {
+            return Err(damaged("has too many members"));
         }
         let mut members: Vec<Member> = Vec::new();
         for page in member_pages(start, count) {

@@ -431,6 +431,19 @@ fn two_updates_in_a_set_are_damage() {
 }
 
 #[test]
+fn a_damaged_length_allocates_no_more_than_a_set_can_have() {
+    let counters = MultiCounters { next: 7, next_offset: 200_000_000, oldest: 5, oldest_db: 1 };
+    let mut it = Multis::at(7, 200_000_000, 5);
+    let mut bytes = vec![0; 8192];
+    bytes[20..24].copy_from_slice(&1u32.to_le_bytes());
+    bytes[24..28].copy_from_slice(&199_999_998u32.to_le_bytes());
+    fs::write(it.fixture.dir.path().join("pg_multixact/offsets/0000"), &bytes).unwrap();
+    it.multis = it.reopened(counters);
+    it.multis.finish_recovery(&mut it.backend.io, counters).unwrap();
+    assert_eq!(it.members(5).unwrap_err().to_string(), "MultiXact 5 has too many members");
+}
+
+#[test]
 fn no_set_is_made_while_the_oldest_members_are_unknown() {
     // The file has zeros for 90.
     let mut it = Multis::at(100, 50, 90);
