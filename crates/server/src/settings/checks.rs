@@ -54,6 +54,11 @@ pub fn isolation(value: Value) -> Result<Value, String> {
     only(good, value, "Only \"read committed\" is supported.")
 }
 
+/// wal_compression: `on` is pglz.
+pub fn wal_compression(value: Value) -> Result<Value, String> {
+    Ok(if value == Value::Text("on".to_owned()) { Value::Text("pglz".to_owned()) } else { value })
+}
+
 /// io_max_concurrency: -1, or at least 1.
 pub fn not_zero(value: Value) -> Result<Value, String> {
     only(value != Value::Int(0), value, "Only -1 or values greater than 0 are valid.")

@@ -508,8 +508,9 @@ pub static TABLE: &[Setting] = &[
         "Sets the directories where Unix-domain sockets will be created."),
     setting("wal_buffers", Postmaster, int(-1, 262_143, Unit::Blocks), "-1", WAL,
         "Sets the number of disk-page buffers for WAL."),
-    setting("wal_compression", Sighup, Enum(&["off", "lz4", "zstd"]), "off", WAL,
-        "Compresses full-page writes written in WAL file with specified method."),
+    setting("wal_compression", Sighup, Enum(&["pglz", "lz4", "zstd", "on", "off"]), "off", WAL,
+        "Compresses full-page writes written in WAL file with specified method.")
+        .checked(checks::wal_compression),
     setting("wal_decode_buffer_size", Postmaster, int(65_536, 1_073_741_823, Unit::Bytes),
         "512kB", WAL_RECOVERY,
         "Buffer size for reading ahead in the WAL during recovery."),
