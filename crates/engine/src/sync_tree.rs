@@ -101,5 +101,6 @@ fn is_denied(error: &AioError) -> bool {
 }
 
 fn is_directory(names: &dyn Namespace, path: &Path) -> Result<bool, EngineError> {
-    Ok(names.stat(path)?.is_some_and(|stat| stat.kind == FileKind::Directory))
+    let target = unless_denied(names.stat(path))?.flatten();
+    Ok(target.is_some_and(|stat| stat.kind == FileKind::Directory))
 }
