@@ -45,7 +45,8 @@ pub(super) fn truncate(
     let mut below = 0;
     loop {
         if page.block() < size {
-            let pin = maps::read(ctx.pool, ctx.backend, PageTag::new(rel, Fork::Fsm, page.block()))?;
+            let pin =
+                maps::read(ctx.pool, ctx.backend, PageTag::new(rel, Fork::Fsm, page.block()))?;
             let mut guard = pin.lock_exclusive();
             if !guard.page().is_new() {
                 guard.mark_dirty();

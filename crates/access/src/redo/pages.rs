@@ -136,7 +136,10 @@ pub(super) fn change_map_page(
 }
 
 /// A block reference.
-pub(super) fn reference<'a>(record: &'a RedoRecord<'_>, id: u8) -> Result<&'a BlockRef<'a>, RedoError> {
+pub(super) fn reference<'a>(
+    record: &'a RedoRecord<'_>,
+    id: u8,
+) -> Result<&'a BlockRef<'a>, RedoError> {
     let block = record.record.block(id);
     block.ok_or_else(|| record.damaged(format!("there is no block reference {id}")))
 }

@@ -6,9 +6,7 @@ use forebay_format::visibility_map::ALL_FROZEN;
 use forebay_format::wal::heap;
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::{
-    clear_map, clear_visible, payload, set_hot_updated, set_xmax, tuple_at,
-};
+use super::{clear_map, clear_visible, payload, set_hot_updated, set_xmax, tuple_at};
 use crate::heap::mark_deleted;
 use crate::redo::pages::{change_page, reference};
 
@@ -50,7 +48,8 @@ fn decode_lock(
 ) -> Result<heap::HeapDelete, RedoError> {
     let lock = payload(record, heap::HeapDelete::decode(record.record.main))?;
     let cleared = lock.flags & heap::LOCK_ALL_FROZEN_CLEARED != 0;
-    clear_map(record, ctx, reference(record, 0)?.tag, ALL_FROZEN, cleared)?;
+    let tag = reference(record, 0)?.tag;
+    clear_map(record, ctx, cleared.then_some(tag).as_slice(), ALL_FROZEN)?;
     Ok(lock)
 }
 

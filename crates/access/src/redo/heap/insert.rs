@@ -18,10 +18,7 @@ fn set_page_flags(page: &mut PageMut<'_>, flags: u8) {
     }
 }
 
-pub(super) fn insert(
-    record: &RedoRecord<'_>,
-    ctx: &mut RedoContext<'_>,
-) -> Result<(), RedoError> {
+pub(super) fn insert(record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
     let header = &record.record.header;
     let insert = payload(record, heap::HeapInsert::decode(record.record.main))?;
     let target = reference(record, 0)?;
