@@ -36,8 +36,9 @@ pub struct WriterPace {
     pub last_flush: Option<Instant>,
 }
 
-/// Ends the log if it is dropped: a write or sync of the byte at this position has started and not
-/// completed. That happens after an error, which has ended the log already, or in a panic.
+/// Ends the log if it is dropped: a write or sync of the byte at this position has started, and the
+/// pipeline does not know of its end. That happens after an error, which has ended the log already,
+/// or in a panic.
 struct UnfinishedIo<'a>(&'a Wal, Lsn);
 
 impl Drop for UnfinishedIo<'_> {
@@ -180,20 +181,30 @@ impl Wal {
                     thread::yield_now();
                     self.pipeline.delayed(goal, || self.copied())
                 }
-                Step::Write(claim) => {
+                Step::Write(claim) => self.complete(claim.from, || {
                     self.write(io, &claim)?;
-                    let next = self.pipeline.wrote(&claim, goal, || self.copied());
-                    self.segments.note_flushed(self.flushed_lsn());
-                    next
-                }
-                Step::Sync(upto) => {
+                    Ok(self.pipeline.wrote(&claim, goal, || self.copied()))
+                })?,
+                Step::Sync(upto) => self.complete(Lsn(upto.0 - 1), || {
                     self.sync(io, upto)?;
-                    let next = self.pipeline.synced(upto, goal, || self.copied());
-                    self.segments.note_flushed(self.flushed_lsn());
-                    next
-                }
+                    Ok(self.pipeline.synced(upto, goal, || self.copied()))
+                })?,
             };
         }
+    }
+
+    /// Has `io` write or sync the byte at `at` and report that to the pipeline. If either fails,
+    /// the log ends. Returns what to do next.
+    fn complete(
+        &self,
+        at: Lsn,
+        io: impl FnOnce() -> Result<Step, WalError>,
+    ) -> Result<Step, WalError> {
+        let unfinished = UnfinishedIo(self, at);
+        let next = io()?;
+        self.segments.note_flushed(self.flushed_lsn());
+        std::mem::forget(unfinished);
+        Ok(next)
     }
 
     fn is_reached(&self, goal: Goal) -> bool {
@@ -209,7 +220,6 @@ impl Wal {
     /// [`WalConfig::gather`]: crate::WalConfig::gather
     fn write(&self, io: &mut IoBackend, claim: &Claim) -> Result<(), WalError> {
         let size = self.config.segment_size;
-        let unfinished = UnfinishedIo(self, claim.from);
         let file = self.segment_file(size.number(claim.from))?;
         if size.offset(claim.from) == 0 {
             // The segments before are complete and durable, or this could not have been claimed.
@@ -226,7 +236,6 @@ impl Wal {
         if let Err((at, len, e)) = written {
             return Err(self.fail(file.path(), "write", size.offset(at.page_start()), len, e));
         }
-        std::mem::forget(unfinished);
         let counters = &self.counters;
         WalCounters::add(&counters.writes, writes);
         WalCounters::add(&counters.written_bytes, len);
@@ -288,7 +297,6 @@ impl Wal {
     /// earlier segments durable. An error ends the log.
     fn sync(&self, io: &mut IoBackend, upto: Lsn) -> Result<(), WalError> {
         forebay_aio::planted_bug!(io.aio(), WalFlushNotSynced, return Ok(()));
-        let unfinished = UnfinishedIo(self, Lsn(upto.0 - 1));
         let file = self.segment_file(self.config.segment_size.number_before(upto))?;
         let op = self.config.sync_method.sync_op().expect("a method with syncs");
         let sync = || Io::new(file.clone(), op.clone(), Target::File);
@@ -303,7 +311,6 @@ impl Wal {
         if let Err(e) = result {
             return Err(self.fail(file.path(), "sync", 0, 0, e));
         }
-        std::mem::forget(unfinished);
         WalCounters::add(&self.counters.syncs, 1);
         WalCounters::add(&self.counters.flushes, 1);
         Ok(())
@@ -318,8 +325,8 @@ impl Wal {
         })
     }
 
-    /// Ends the log: it is unknown what is on disk.
-    fn fail(
+    /// Ends the log: it is unknown what is on disk, or in the buffers.
+    pub(crate) fn fail(
         &self,
         file: &Path,
         operation: &'static str,
@@ -328,12 +335,45 @@ impl Wal {
         source: AioError,
     ) -> WalError {
         let file = file.to_owned();
-        self.poison_with(Arc::new(FatalError {
-            file,
-            operation,
-            offset,
-            len,
-            source: Arc::new(source),
-        }))
+        let source = Arc::new(source);
+        let fatal = FatalError { file, operation, offset, len, source };
+        self.end_with(WalError::Fatal(Arc::new(fatal)))
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
+    use forebay_format::{
+        SegmentSize,
+        wal::{Rmgr, xlog},
+    };
+
+    use super::*;
+    use crate::{Record, Resume, WalConfig};
+
+    #[test]
+    fn a_panic_of_the_pipeline_ends_the_log() {
+        let dir = tempfile::tempdir().expect("directory");
+        let names = Arc::new(PosixNamespace::new());
+        let aio = Aio::new(names, MethodKind::Sync, AioConfig::default()).expect("aio");
+        let mut io = aio.backend(BackendType::Standalone).expect("backend");
+        let size = SegmentSize::new(1 << 20).expect("size");
+        let config = WalConfig::new(dir.path().to_owned(), size, 1);
+        let at = Resume { insert_at: Lsn(1 << 20), prev: Lsn(0), redo: Lsn(0), aborted: None };
+        let wal = Wal::start(Arc::clone(&aio), &mut io, config, at).expect("log");
+        let record = Record { rmgr: Rmgr::XLOG, info: xlog::NOOP, xid: 0, main: b"a", blocks: &[] };
+        let end = wal.insert(&mut io, &record).expect("insert").end;
+        let goal = Goal::Flushed(end);
+        let Step::Write(claim) = wal.pipeline.step(goal, || end) else { panic!("no write") };
+        let report = || Ok(wal.pipeline.wrote(&claim, goal, || end));
+        assert!(matches!(wal.complete(claim.from, report), Ok(Step::Sync(_))));
+        assert!(wal.poisoned().is_none());
+        // No claim is written twice.
+        let again = catch_unwind(AssertUnwindSafe(|| wal.complete(claim.from, report)));
+        assert!(again.is_err() && wal.poisoned().is_some());
+        wal.flush(&mut io, end).expect_err("the log has ended");
     }
 }

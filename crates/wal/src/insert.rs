@@ -15,10 +15,7 @@
 //! An inserter that finds no free buffer writes out older ones. Before it waits for that, it
 //! reports what it has copied, so that no two inserters wait for each other.
 
-use forebay_aio::{
-    AioError, Errno, IoBackend,
-    sync::{Arc, atomic::Ordering},
-};
+use forebay_aio::{AioError, Errno, IoBackend, sync::atomic::Ordering};
 use forebay_format::{
     Lsn,
     wal::{
@@ -31,7 +28,7 @@ use forebay_format::{
 };
 
 use crate::{
-    error::{FatalError, WalError},
+    error::WalError,
     position::{WAL_BLOCK, align_record},
     record::{Assembled, ImagePolicy, Inserted, Record, assemble},
     reserve::Head,
@@ -75,10 +72,9 @@ struct UnfinishedInsert<'a>(&'a Wal);
 
 impl Drop for UnfinishedInsert<'_> {
     fn drop(&mut self) {
-        let file = self.0.config.dir.clone();
-        let source = Arc::new(AioError::os("finish a record in", &file, Errno::IO));
-        let fatal = FatalError { file, operation: "insert into", offset: 0, len: 0, source };
-        self.0.poison_with(Arc::new(fatal));
+        let dir = &self.0.config.dir;
+        let source = AioError::os("finish a record in", dir, Errno::IO);
+        self.0.fail(dir, "insert into", 0, 0, source);
     }
 }
 

@@ -108,6 +108,7 @@ impl Assembled<'_> {
 }
 
 /// Assembles `record`, with the full-page images that `policy` and the block flags ask for.
+#[inline]
 pub(crate) fn assemble<'a>(
     record: &Record<'a>,
     policy: ImagePolicy,

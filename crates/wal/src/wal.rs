@@ -11,7 +11,7 @@ use forebay_format::{Lsn, wal::ImageCompression};
 
 use crate::{
     config::WalConfig,
-    error::{FatalError, WalError},
+    error::WalError,
     pipeline::{FlushPipeline, Progress},
     poison::Poison,
     position::Positions,
@@ -132,12 +132,8 @@ impl Wal {
         self.poison.check()
     }
 
-    /// Ends the log with `fatal`, unless it has ended before. Returns the first failure.
-    pub(crate) fn poison_with(&self, fatal: Arc<FatalError>) -> WalError {
-        self.end_with(WalError::Fatal(fatal))
-    }
-
-    fn end_with(&self, error: WalError) -> WalError {
+    /// Ends the log with `error`, unless it has ended before. Returns the first failure.
+    pub(crate) fn end_with(&self, error: WalError) -> WalError {
         let first = self.poison.set(error);
         // After that, so that a woken waiter sees the reason.
         self.pipeline.fail();

@@ -1,15 +1,15 @@
 //! Sequential scan.
 //!
 //! Blocks come from a read stream, which reads ahead and combines neighbours. A table larger than a
-//! quarter of the pool goes through a ring of buffers. The scan copies each page under its content
-//! lock and returns tuples of the copy. So it holds no lock and no pin between calls, and may rest
-//! for as long as its reader likes. Counting needs no copy.
+//! quarter of the pool goes through a ring of buffers. Under a page's content lock, the scan finds
+//! the visible tuples and copies them; it returns tuples of the copy. So it holds no lock and no
+//! pin between calls, and may rest for as long as its reader likes. Counting needs no copy.
 
 use std::sync::Arc;
 
 use forebay_format::{
-    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageBytes,
-    RelFileLocator, tuple::HeapTuple,
+    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, RelFileLocator,
+    tuple::HeapTuple,
 };
 use forebay_storage::{Backend, BufferPool, ReadStream, Strategy, StreamFlags, StreamSettings};
 use forebay_txn::Snapshot;
@@ -37,7 +37,7 @@ impl Default for ReadAhead {
 /// Gives the stream its block numbers.
 type NextBlock = Box<dyn FnMut() -> Option<BlockNumber> + Send>;
 
-/// A visible tuple on the scan's page.
+/// A visible tuple, by its bytes on the page.
 #[derive(Debug, Clone, Copy)]
 struct Visible {
     number: OffsetNumber,
@@ -49,7 +49,9 @@ struct Visible {
 pub struct HeapScan {
     stream: ReadStream<NextBlock>,
     visibility: Visibility,
-    page: Box<PageBytes>,
+    /// The current page from its first visible tuple to its end, and where that begins.
+    tuples: Vec<u8>,
+    first: u16,
     block: BlockNumber,
     visible: Vec<Visible>,
     /// Index of the tuple that [`HeapScan::next`] returns next.
@@ -91,7 +93,8 @@ impl HeapScan {
         Ok(HeapScan {
             stream,
             visibility,
-            page: Box::new([0; BLOCK_SIZE]),
+            tuples: Vec::new(),
+            first: 0,
             block: 0,
             visible: Vec::new(),
             next: 0,
@@ -106,19 +109,17 @@ impl HeapScan {
             self.next = 0;
             let Some(pin) = self.stream.next(backend)? else { return Ok(None) };
             self.block = pin.tag().block;
-            pin.lock_shared().copy_to(&mut self.page);
-            drop(pin);
-            self.collect(backend)?;
-            if !self.visible.is_empty() {
+            let guard = pin.lock_shared();
+            let HeapScan { visibility, visible, block, .. } = self;
+            each_visible(visibility, backend, guard.page(), *block, |found| visible.push(found))?;
+            if let Some(first) = visible.iter().map(|tuple| tuple.start).min() {
+                let tuples = guard.page().bytes(usize::from(first)..BLOCK_SIZE);
+                self.tuples.clear();
+                self.tuples.extend_from_slice(tuples.expect("visible tuples are on the page"));
+                self.first = first;
                 return Ok(Some(self.visible.len()));
             }
         }
-    }
-
-    /// Finds the visible tuples of the copied page.
-    fn collect(&mut self, backend: &mut Backend) -> Result<(), AccessError> {
-        let HeapScan { visibility, page, block, visible, .. } = self;
-        each_visible(visibility, backend, Page::new(page), *block, |found| visible.push(found))
     }
 
     /// A tuple of the current page, by its index among the visible ones.
@@ -127,7 +128,7 @@ impl HeapScan {
     /// If the page has no visible tuple of this index.
     pub fn tuple(&self, index: usize) -> &[u8] {
         let Visible { start, len, .. } = self.visible[index];
-        &self.page[usize::from(start)..usize::from(start) + usize::from(len)]
+        &self.tuples[usize::from(start - self.first)..][..usize::from(len)]
     }
 
     /// The place of a tuple of the current page.

@@ -107,6 +107,7 @@ pub struct RecordBuilder<'a> {
 
 impl<'a> RecordBuilder<'a> {
     /// Starts a record of this kind.
+    #[inline]
     pub fn new(rmgr: Rmgr, info: u8, xid: Xid) -> Self {
         let header = RecordHeader { total_len: 0, xid, prev: Lsn::INVALID, info, rmgr, crc: 0 };
         Self {
@@ -119,12 +120,14 @@ impl<'a> RecordBuilder<'a> {
     }
 
     /// Appends main data.
+    #[inline]
     pub fn main(mut self, data: &'a [u8]) -> Self {
         self.main.push(data);
         self
     }
 
     /// Adds a block reference. Following calls of [`data`](Self::data) add to it. Ids must ascend.
+    #[inline]
     pub fn block(
         mut self,
         id: u8,
@@ -176,6 +179,7 @@ impl<'a> RecordBuilder<'a> {
     ///
     /// # Panics
     /// If there is none.
+    #[inline]
     pub fn data(mut self, data: &'a [u8]) -> Self {
         match self.blocks.last_mut() {
             Some(block) => block.data.push(data),
@@ -222,19 +226,19 @@ impl<'a> RecordBuilder<'a> {
     }
 
     /// Writes the headers, and computes the length and the checksum of the body.
-    pub fn finish(self) -> Result<EncodedRecord<'a>, BuildError> {
-        let mut head: SmallVec<[u8; 96]> = SmallVec::new();
-        head.resize(HEADER_SIZE, 0);
+    #[inline]
+    pub fn finish(mut self) -> Result<EncodedRecord<'a>, BuildError> {
+        let mut head: SmallVec<[u8; 96]> = SmallVec::from_slice(&[0; HEADER_SIZE]);
         let mut parts: SmallVec<[Cow<'a, [u8]>; 8]> = SmallVec::new();
         let (mut last_id, mut last_rel) = (None, None);
-        for block in self.blocks {
+        for block in &mut self.blocks {
             if block.id > MAX_BLOCK_ID || last_id.is_some_and(|last| last >= block.id) {
                 return Err(BuildError::BadBlockId(block.id));
             }
-            push_block_header(&mut head, &block, last_rel)?;
+            push_block_header(&mut head, block, last_rel)?;
             last_id = Some(block.id);
             last_rel = Some(block.tag.rel);
-            if let Some(image) = block.image {
+            if let Some(image) = block.image.take() {
                 parts.extend(
                     [image.head, image.tail.into()].into_iter().filter(|part| !part.is_empty()),
                 );

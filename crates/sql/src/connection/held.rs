@@ -1,7 +1,7 @@
 //! Prepared statements and portals by name, within a limit of memory.
 
 use crate::error::{Result, SqlError, state};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Most bytes of a session's statements, and of its portals.
 pub(super) const MOST: usize = 2 << 30;
@@ -23,10 +23,12 @@ impl<T> Held<T> {
 
     /// Adds an entry of so many bytes, or replaces the one with its name.
     pub fn insert(&mut self, name: &str, thing: T, bytes: usize) -> Result<()> {
-        self.remove(name);
         let bytes = bytes.saturating_add(name.len()).saturating_add(ENTRY);
+        let replaced = self.entries.insert(name.to_owned(), (thing, bytes));
+        self.weight -= replaced.map_or(0, |(_, bytes)| bytes);
         let weight = self.weight.saturating_add(bytes);
         if weight > self.most {
+            self.entries.remove(name);
             let detail = format!(
                 "The session keeps {} bytes of statements or portals, and cannot keep {bytes} \
                  more.",
@@ -35,7 +37,6 @@ impl<T> Held<T> {
             return Err(SqlError::new(state::OUT_OF_MEMORY, "out of memory").detail(detail));
         }
         self.weight = weight;
-        self.entries.insert(name.to_owned(), (thing, bytes));
         Ok(())
     }
 

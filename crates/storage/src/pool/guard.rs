@@ -166,16 +166,11 @@ impl PageReadGuard<'_> {
     /// it was read or written.
     pub fn copy(&self) -> Box<PageBytes> {
         let mut bytes = Box::new([0; BLOCK_SIZE]);
-        self.copy_to(&mut bytes);
-        bytes
-    }
-
-    /// As [`Self::copy`], into the caller's memory.
-    pub fn copy_to(&self, bytes: &mut PageBytes) {
-        self.page().copy_to(bytes);
+        self.page().copy_to(&mut bytes);
         // SAFETY: as in `page`.
         let checksum = unsafe { self.pin.core().checksum_field(self.pin.buf) };
-        PageMut(bytes).set_checksum(u16::from_le(checksum.load(Ordering::Relaxed)));
+        PageMut(&mut bytes).set_checksum(u16::from_le(checksum.load(Ordering::Relaxed)));
+        bytes
     }
 }
 
