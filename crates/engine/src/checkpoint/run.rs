@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! online:   CHECKPOINT_REDO ─ wait for commits in progress ─┐
-//! shutdown: ───────────────────────────────────────────────┴─ pg_xact, buffers, syncs ─┐
-//!           ┌─────────────────────────────────────────────────────────────────────────┘
-//!           └─ CHECKPOINT_ONLINE or CHECKPOINT_SHUTDOWN ─ pg_control ─ old WAL removed
+//! shutdown: ───────────────────────────────────────────────┴─ pg_xact, pg_multixact, buffers ─┐
+//!           ┌─────────────────────────────────────────────────────────────────────────────────┘
+//!           └─ syncs ─ CHECKPOINT_ONLINE or CHECKPOINT_SHUTDOWN ─ pg_control ─ old WAL removed
 //! ```
 //!
 //! The counters are read after the redo pointer is set: ids assigned earlier may appear only in WAL

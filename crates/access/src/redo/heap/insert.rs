@@ -5,7 +5,7 @@ use forebay_format::page::PageMut;
 use forebay_format::wal::heap;
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::{clear_visible, note_filled, payload, put};
+use super::steps::{clear_visible, note_filled, payload, put};
 use crate::redo::pages::{change_page, reference};
 
 /// Sets the page's flags as the flags of an insertion say.

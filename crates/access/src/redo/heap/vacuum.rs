@@ -6,7 +6,7 @@ use forebay_format::wal::heap::HeapVisible;
 use forebay_format::wal::prune::HeapPrune;
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::payload;
+use super::steps::payload;
 use crate::redo::free_space;
 use crate::redo::pages::{change_map_page, change_page, mark_page, reference};
 
