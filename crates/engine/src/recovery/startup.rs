@@ -155,8 +155,8 @@ impl Startup<'_> {
         registry
     }
 
-    /// What redo works on, from a checkpoint on. Pages of pg_xact and pg_multixact that do not exist
-    /// count as empty until [`Startup::end_redo`].
+    /// What redo works on, from a checkpoint on. Pages of pg_xact and pg_multixact that do not
+    /// exist count as empty until [`Startup::end_redo`].
     pub(super) fn redo_context<'b>(
         &'b self,
         backend: &'b mut Backend,

@@ -66,7 +66,8 @@ impl Statements {
         match self.dice.below(20) {
             0 | 1 => format!("insert into t values ({id}, 0, repeat('i', {len}))"),
             2 => format!(
-                "insert into t select g, 1, repeat('j', {len}) from generate_series({id}, {id} + 20) g"
+                "insert into t select g, 1, repeat('j', {len}) \
+                 from generate_series({id}, {id} + 20) g"
             ),
             3 => format!("copy t from '{}'", self.copied),
             4..=6 => format!("update t set n = n + 1 where id = {id}"),

@@ -18,8 +18,8 @@ pub(super) fn payload<T>(
     decoded.map_err(|error| record.damaged(error.to_string()))
 }
 
-/// Clears bits of the visibility map for the pages of `cleared`, which are of one table. The LSNs of
-/// those pages do not matter: the map's page may be older. Since 18.5 PostgreSQL's records refer to
+/// Clears bits of the visibility map for the pages of `cleared`, which are of one table. The LSNs
+/// of those pages do not matter: the map's page may be older. Since 18.5 PostgreSQL's records refer to
 /// that page, so that it has an image and an LSN; older ones only say that bits were cleared.
 pub(super) fn clear_map(
     record: &RedoRecord<'_>,
