@@ -61,9 +61,8 @@ fn append(
         Datum::Text(v) => tuple.value(layout, v.as_bytes()),
         Datum::Timestamptz(v) => tuple.fixed(layout, v.to_le_bytes()),
         Datum::Bytes(v) | Datum::Carried(_, v) => tuple.value(layout, v),
-        Datum::Numeric(_) | Datum::Toasted(_) => {
-            unreachable!("{value:?} has no stored form")
-        }
+        Datum::Numeric(v) => tuple.value(layout, &v.to_stored()),
+        Datum::Toasted(_) => unreachable!("{value:?} has no stored form"),
     }
 }
 

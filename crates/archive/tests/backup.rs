@@ -146,8 +146,9 @@ fn complete(archive: &Path) -> usize {
     all.iter().filter(|backup| backup.state == BackupState::Complete).count()
 }
 
-/// The contents of every file in a directory.
+/// The contents of every file in a directory, which is no running server's.
 fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    assert!(!dir.join("postmaster.pid").exists(), "{} has a lock file", dir.display());
     let mut found = files::contents(dir);
     // The manifest is not in the cluster; the last segment is not needed.
     found.retain(|name, _| {

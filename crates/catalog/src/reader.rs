@@ -208,6 +208,12 @@ impl<'a> Reader<'a> {
         Ok(self.classes_where(true, &|_, _, o| o == oid)?.into_iter().next())
     }
 
+    /// A table by its OID. None if there is none, or it is another kind of relation.
+    pub fn table_by_oid(&mut self, oid: Oid) -> Result<Option<Table>, CatalogError> {
+        let class = self.class(oid)?.filter(Class::is_table);
+        class.map(|class| self.table(&class)).transpose()
+    }
+
     /// All tables, with their columns.
     pub fn tables(&mut self) -> Result<Vec<Table>, CatalogError> {
         let mut classes = self.classes_where(false, &|_, _, _| true)?;

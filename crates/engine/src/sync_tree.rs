@@ -19,22 +19,35 @@ use crate::error::EngineError;
 /// Most syncs in flight.
 const DEPTH: usize = 32;
 
-/// Syncs every file and directory below `dir`, and may `forget` what the kernel has of them.
-/// Returns the number of files.
-pub(crate) fn sync_tree(io: &mut IoBackend, dir: &Path, forget: bool) -> Result<u64, EngineError> {
+/// Who syncs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Recovery forgets what the kernel has cached, and logs what it passes over.
+    Recovery,
+    /// Like pg_checksums, says nothing of what it passes over.
+    Checksums,
+}
+
+/// Syncs every file and directory below `dir`. Returns the number of files.
+pub(crate) fn sync_tree(
+    io: &mut IoBackend,
+    dir: &Path,
+    purpose: Purpose,
+) -> Result<u64, EngineError> {
     let namespace = Arc::clone(io.aio().namespace());
     let names = namespace.as_ref();
-    let mut syncs = Syncs { names, forget, under_way: VecDeque::new(), files: 0 };
+    let mut syncs = Syncs { names, purpose, under_way: VecDeque::new(), files: 0 };
     let mut directories: Vec<PathBuf> = vec![dir.to_path_buf()];
     while let Some(directory) = directories.pop() {
-        let Some(entries) = unless_denied(names.list(&directory))? else { continue };
+        let Some(entries) = purpose.unless_denied(names.list(&directory))? else { continue };
         for entry in entries {
             let path = directory.join(&entry.name);
             match entry.kind {
                 FileKind::Directory => directories.push(path),
                 FileKind::File => syncs.start(io, &path)?,
                 FileKind::Symlink
-                    if follows(dir, &directory, &entry) && is_directory(names, &path)? =>
+                    if follows(dir, &directory, &entry)
+                        && purpose.is_directory(names, &path)? =>
                 {
                     directories.push(path);
                 }
@@ -50,7 +63,7 @@ pub(crate) fn sync_tree(io: &mut IoBackend, dir: &Path, forget: bool) -> Result<
 /// Syncs in flight, the oldest first. If this is dropped after an error, they end by themselves.
 struct Syncs<'a> {
     names: &'a dyn Namespace,
-    forget: bool,
+    purpose: Purpose,
     under_way: VecDeque<(WaitRef, File)>,
     files: u64,
 }
@@ -62,7 +75,7 @@ impl Syncs<'_> {
             Err(error) if is_denied(&error) => self.names.open(path, &OpenOptions::READ),
             opened => opened,
         };
-        let Some(file) = unless_denied(opened)? else { return Ok(()) };
+        let Some(file) = self.purpose.unless_denied(opened)? else { return Ok(()) };
         if self.under_way.len() >= DEPTH {
             self.finish_oldest(io)?;
         }
@@ -76,7 +89,7 @@ impl Syncs<'_> {
     fn finish_oldest(&mut self, io: &mut IoBackend) -> Result<bool, EngineError> {
         let Some((wait, file)) = self.under_way.pop_front() else { return Ok(false) };
         io.wait(wait).check()?;
-        if self.forget {
+        if self.purpose == Purpose::Recovery {
             forebay_aio::planted_bug!(io.aio(), RecoveryTrustsKernelCache, return Ok(true));
             self.names.forget_cached(&file)?;
         }
@@ -84,22 +97,27 @@ impl Syncs<'_> {
     }
 }
 
-/// None if the file or directory has gone, or is one that this user may not open: no server of this
-/// user's has written it. PostgreSQL passes over it too.
-fn unless_denied<T>(opened: Result<T, AioError>) -> Result<Option<T>, EngineError> {
-    match opened.if_found() {
-        Err(error) if is_denied(&error) => {
-            tracing::info!("could not sync: {error}");
-            Ok(None)
+impl Purpose {
+    /// None if the file or directory has gone, or is one that this user may not open: no server of
+    /// this user's has written it. PostgreSQL passes over it too.
+    fn unless_denied<T>(self, opened: Result<T, AioError>) -> Result<Option<T>, EngineError> {
+        match opened.if_found() {
+            Err(error) if is_denied(&error) => {
+                if self == Purpose::Recovery {
+                    tracing::info!("could not sync: {error}");
+                }
+                Ok(None)
+            }
+            opened => Ok(opened?),
         }
-        opened => Ok(opened?),
+    }
+
+    fn is_directory(self, names: &dyn Namespace, path: &Path) -> Result<bool, EngineError> {
+        let target = self.unless_denied(names.stat(path))?.flatten();
+        Ok(target.is_some_and(|stat| stat.kind == FileKind::Directory))
     }
 }
 
 fn is_denied(error: &AioError) -> bool {
     error.errno() == Some(Errno::ACCES)
-}
-
-fn is_directory(names: &dyn Namespace, path: &Path) -> Result<bool, EngineError> {
-    Ok(names.stat(path)?.is_some_and(|stat| stat.kind == FileKind::Directory))
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::free_port;
@@ -160,12 +161,13 @@ impl Peer {
 
     /// Makes a fresh cluster with checksums.
     pub fn init(&self, name: &str) {
-        self.init_with(name, &[]);
+        self.init_with(name, &["-k"]);
     }
 
-    /// Like [`Peer::init`], with more options of initdb.
+    /// Makes a fresh cluster; with checksums if these options of initdb, or PostgreSQL's version,
+    /// ask for them.
     pub fn init_with(&self, name: &str, options: &[&str]) {
-        let usual = ["-k", "-U", "postgres", "-A", "trust", "--no-sync", "--no-locale", "-EUTF8"];
+        let usual = ["-U", "postgres", "-A", "trust", "--no-sync", "--no-locale", "-EUTF8"];
         must(self.command("initdb").args(["-D", &self.inside(name)]).args(usual).args(options));
     }
 
@@ -238,8 +240,8 @@ impl Postgres<'_> {
 
     /// Stops it as a crash of its processes does.
     pub fn crash(mut self) {
-        self.end("immediate");
         self.running = false;
+        self.end("immediate");
     }
 
     /// Returns when its last process has ended: pg_ctl by itself returns before the log says that
@@ -251,9 +253,9 @@ impl Postgres<'_> {
         let mut pg_ctl = self.peer.command("pg_ctl");
         pg_ctl.args(["-D", &self.peer.inside(&self.name), "-s", "-m", mode, "stop"]);
         let stopped = pg_ctl.status().is_ok_and(|status| status.success());
-        if !stopped || !server.is_some_and(|server| ends_in_time(&server)) {
-            println!("PostgreSQL in {} could not be stopped", self.name);
-        }
+        let ended = server.is_some_and(|server| ends_in_time(&server));
+        let done = thread::panicking() || (stopped && ended);
+        assert!(done, "PostgreSQL in {} could not be stopped", self.name);
     }
 }
 

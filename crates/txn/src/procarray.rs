@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use forebay_aio as aio;
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
-use forebay_format::ids::{INVALID_OID, xid_precedes};
+use forebay_format::ids::{INVALID_OID, xid_precedes, xid_previous};
 use forebay_format::{FullXid, Oid, Xid};
 
 use crate::error::TxnError;
@@ -179,7 +179,7 @@ impl ProcArray {
             state: Mutex::new(State {
                 xids: Vec::new(),
                 entries: Vec::new(),
-                latest_completed: FullXid(next.0.saturating_sub(1)),
+                latest_completed: full_before(next, xid_previous(next.xid())),
                 current: Vec::new(),
                 in_use: Vec::new(),
                 prune_at: PRUNE_MIN,
@@ -347,6 +347,9 @@ impl State {
     /// What is known of the transaction that `xid` is, or is a subtransaction of.
     fn entry_of(&self, xid: Xid) -> Option<&Entry> {
         let base = self.xids.first()?.xid();
+        if xid_precedes(xid, base) {
+            return None;
+        }
         // All that run lie within 2^31 of the oldest.
         let distance = |x: Xid| x.wrapping_sub(base);
         let place =

@@ -88,14 +88,7 @@ impl Numeric {
     }
 
     fn checked(digits: BigInt, scale: u32) -> Result<Numeric> {
-        // A quick bound by bits (log2(10) < 3.33) before the exact count.
-        if digits.bits() as i64 > (MAX_INTEGER_DIGITS + i64::from(scale)) * 3 {
-            let count = decimal_len(&digits) as i64;
-            if count - i64::from(scale) > MAX_INTEGER_DIGITS {
-                return Err(overflow());
-            }
-        }
-        Ok(Finite { digits, scale })
+        if has_room(&digits, scale) { Ok(Finite { digits, scale }) } else { Err(overflow()) }
     }
 
     /// Rounded to `scale` digits behind the point (more digits: zeros are added).
@@ -304,33 +297,10 @@ impl Numeric {
             NegInfinity => return out.extend_from_slice(&[0, 0, 0, 0, 0xf0, 0, 0, 0x20]),
             Finite { digits, scale } => (digits, *scale),
         };
-        let mut text = digits.magnitude().to_string();
-        let fraction_pad = (4 - scale % 4) % 4;
-        text.extend(std::iter::repeat_n('0', fraction_pad as usize));
-        let fraction_groups = i64::from((scale + fraction_pad) / 4);
-        let lead = (4 - text.len() % 4) % 4;
-        text.insert_str(0, &"000"[..lead]);
-        let groups: Vec<i16> = text
-            .as_bytes()
-            .chunks(4)
-            .map(|c| c.iter().fold(0, |n, d| n * 10 + i16::from(d - b'0')))
-            .collect();
-        let mut weight = groups.len() as i64 - fraction_groups - 1;
-        let first = groups.iter().position(|g| *g != 0);
-        let last = groups.iter().rposition(|g| *g != 0);
-        let kept = match (first, last) {
-            (Some(f), Some(l)) => {
-                weight -= f as i64;
-                &groups[f..=l]
-            }
-            _ => {
-                weight = 0;
-                &[]
-            }
-        };
+        let (kept, weight) = groups(digits, scale);
         let sign: u16 = if digits.sign() == Sign::Minus { 0x4000 } else { 0 };
         out.extend_from_slice(&(kept.len() as i16).to_be_bytes());
-        out.extend_from_slice(&(weight as i16).to_be_bytes());
+        out.extend_from_slice(&weight.to_be_bytes());
         out.extend_from_slice(&sign.to_be_bytes());
         out.extend_from_slice(&(scale as i16).to_be_bytes());
         for group in kept {
@@ -389,6 +359,67 @@ impl Numeric {
         let (digits, exact) = from_groups(words, negative, weight, scale)?;
         exact.then_some(Finite { digits, scale: u32::from(scale) })
     }
+
+    /// The stored form, with the header that PostgreSQL chooses.
+    ///
+    /// # Panics
+    /// If the number does not fit the type ([`crate::Repr::accepts`]).
+    pub fn to_stored(&self) -> Vec<u8> {
+        let (digits, scale) = match self {
+            NaN => return vec![0, 0xc0],
+            Infinity => return vec![0, 0xd0],
+            NegInfinity => return vec![0, 0xf0],
+            Finite { digits, scale } => (digits, *scale),
+        };
+        assert!(fits(digits, scale), "a number beyond the limits of numeric");
+        let negative = u16::from(digits.sign() == Sign::Minus);
+        let (groups, weight) = groups(digits, scale);
+        let scale = scale as u16;
+        let header = if scale <= 0x3f && (-0x40..=0x3f).contains(&weight) {
+            vec![0x8000 | negative << 13 | scale << 7 | (weight as u16 & 0x7f)]
+        } else {
+            vec![negative << 14 | scale, weight as u16]
+        };
+        header.into_iter().chain(groups).flat_map(u16::to_le_bytes).collect()
+    }
+
+    /// Whether the number is within the limits of the type.
+    pub(crate) fn is_in_range(&self) -> bool {
+        !matches!(self, Finite { digits, scale } if !fits(digits, *scale))
+    }
+}
+
+/// Whether digits / 10^scale is within the limits of the type.
+fn fits(digits: &BigInt, scale: u32) -> bool {
+    scale <= MAX_SCALE && has_room(digits, scale)
+}
+
+/// Whether digits / 10^scale has no more digits before the point than it may have.
+fn has_room(digits: &BigInt, scale: u32) -> bool {
+    let most = MAX_INTEGER_DIGITS + i64::from(scale);
+    // A quick bound by bits (log2(10) > 3) before the exact count.
+    digits.bits() as i64 <= most * 3 || decimal_len(digits) as i64 <= most
+}
+
+/// The groups of four digits, without those that are zero at either end, and the weight of the
+/// first: it counts 10000^weight. Zero has no groups.
+fn groups(digits: &BigInt, scale: u32) -> (Vec<u16>, i16) {
+    let mut text = digits.magnitude().to_string();
+    let fraction_pad = (4 - scale % 4) % 4;
+    text.extend(std::iter::repeat_n('0', fraction_pad as usize));
+    let fraction_groups = i64::from((scale + fraction_pad) / 4);
+    let lead = (4 - text.len() % 4) % 4;
+    text.insert_str(0, &"000"[..lead]);
+    let mut groups: Vec<u16> = text
+        .as_bytes()
+        .chunks(4)
+        .map(|c| c.iter().fold(0, |n, d| n * 10 + u16::from(d - b'0')))
+        .collect();
+    let Some(first) = groups.iter().position(|g| *g != 0) else { return (Vec::new(), 0) };
+    let weight = groups.len() as i64 - fraction_groups - 1 - first as i64;
+    groups.truncate(groups.iter().rposition(|g| *g != 0).map_or(0, |last| last + 1));
+    groups.drain(..first);
+    (groups, weight as i16)
 }
 
 /// The digits of a number with this scale, of groups of four digits of which the first counts
@@ -606,7 +637,7 @@ mod tests {
 
     /// Stored forms that PostgreSQL 18 wrote.
     #[test]
-    fn stored_forms_are_read() {
+    fn stored_forms_are_read_and_written() {
         for (hex, text) in [
             ("0080", "0"),
             ("00800100", "1"),
@@ -633,6 +664,7 @@ mod tests {
             let number = Numeric::read_stored(&bytes).expect("a number");
             // The scale is part of the number.
             assert_eq!(number.to_string(), n(text).to_string());
+            assert_eq!(n(text).to_stored(), bytes, "{text}");
         }
         for damaged in [
             &b""[..],
@@ -702,6 +734,20 @@ mod tests {
             value.write_binary(&mut bytes);
             let back = Numeric::read_binary(&bytes).unwrap();
             prop_assert_eq!(value.to_string(), back.to_string());
+        }
+
+        #[test]
+        fn stored_round_trip(
+            digits in prop_oneof![-20_000..20_000i128, any::<i128>()],
+            zeros in 0u32..300,
+            scale in prop_oneof![0u32..70, 0..=MAX_SCALE],
+        ) {
+            let digits = BigInt::from(digits) * pow10(zeros);
+            let bytes = Finite { digits: digits.clone(), scale }.to_stored();
+            let Some(Finite { digits: back, scale: same }) = Numeric::read_stored(&bytes) else {
+                panic!("{bytes:x?}")
+            };
+            prop_assert_eq!((back, same), (digits, scale));
         }
 
         #[test]

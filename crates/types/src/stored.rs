@@ -45,6 +45,9 @@ impl Repr {
         if let (Repr::Carried(ty), Datum::Carried(of, _)) = (self, value) {
             return ty == *of;
         }
+        if let (Repr::Numeric, Datum::Numeric(number)) = (self, value) {
+            return number.is_in_range();
+        }
         matches!(
             (self, value),
             (_, Datum::Null)
@@ -103,8 +106,11 @@ mod tests {
     fn columns_take_values_of_their_type_alone() {
         assert!(Repr::of(oids::INT4).accepts(&Datum::Int4(1)));
         assert!(!Repr::of(oids::INT4).accepts(&Datum::Int8(1)));
-        // There is no stored form of a numeric to write.
-        assert!(!Repr::of(oids::NUMERIC).accepts(&Datum::numeric(Numeric::NaN)));
+        let number = |scale| Datum::numeric(Numeric::Finite { digits: 1.into(), scale });
+        assert!(Repr::of(oids::NUMERIC).accepts(&Datum::numeric(Numeric::NaN)));
+        assert!(Repr::of(oids::NUMERIC).accepts(&number(16_383)));
+        assert!(!Repr::of(oids::NUMERIC).accepts(&number(16_384)), "beyond the limits of the type");
+        assert!(!Repr::of(oids::INT4).accepts(&number(0)));
         assert!(!Repr::Bytes.accepts(&Datum::Toasted(b"pointer".into())));
         // A type of PostgreSQL's that is not in the table.
         const JSONB: Oid = 3802;

@@ -111,7 +111,8 @@ impl HeapScan {
             self.block = pin.tag().block;
             let guard = pin.lock_shared();
             let HeapScan { visibility, visible, block, .. } = self;
-            each_visible(visibility, backend, guard.page(), *block, |found| visible.push(found))?;
+            each_visible(visibility, backend, guard.page(), *block, |found| visible.push(found))
+                .inspect_err(|_| visible.clear())?;
             if let Some(first) = visible.iter().map(|tuple| tuple.start).min() {
                 let tuples = guard.page().bytes(usize::from(first)..BLOCK_SIZE);
                 self.tuples.clear();

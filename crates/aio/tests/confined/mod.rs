@@ -56,7 +56,9 @@ pub fn confined(test: &str, how: Confined, body: impl FnOnce()) {
         out.status.success() && said.contains("1 passed"),
         "in the child:\n{said}\n{complained}"
     );
-    said.lines().filter(|line| line.starts_with("skipped")).for_each(|line| println!("{line}"));
+    // The harness has begun the line with the test's name.
+    let skipped = said.lines().filter_map(|line| Some(&line[line.find("skipped: ")?..]));
+    skipped.for_each(|line| println!("{line}"));
 }
 
 fn restrict(how: Confined) -> std::io::Result<()> {

@@ -77,6 +77,15 @@ pub struct Manifest {
     pub wal: Vec<WalRange>,
 }
 
+/// What is read first: it explains what else is wrong.
+#[derive(Deserialize)]
+struct SealJson {
+    #[serde(rename = "PostgreSQL-Backup-Manifest-Version", default)]
+    version: Value,
+    #[serde(rename = "Manifest-Checksum", default)]
+    checksum: Value,
+}
+
 /// The file as JSON.
 #[derive(Deserialize)]
 struct ManifestJson {
@@ -144,17 +153,14 @@ impl Manifest {
             .ok_or_else(|| bad("expected at least 2 lines"))?;
         let (covered, _) = text.split_at(at + 1);
         let unparsable = |error| ManifestError::syntax(format!("could not parse: {error}"));
-        // The checksum comes first, and then the version: they explain what else is wrong.
-        let all: Value = serde_json::from_slice(text).map_err(unparsable)?;
-        let stated = all.get("Manifest-Checksum").and_then(Value::as_str);
-        let stated = stated.ok_or_else(|| bad("manifest has no checksum"))?;
+        let seal: SealJson = serde_json::from_slice(text).map_err(unparsable)?;
+        let stated = seal.checksum.as_str().ok_or_else(|| bad("manifest has no checksum"))?;
         if !stated.eq_ignore_ascii_case(&Digest::of(covered).to_string()) {
             return Err(ManifestError::Check);
         }
-        let version = all.get("PostgreSQL-Backup-Manifest-Version").and_then(Value::as_u64);
-        let version = version.filter(|version| [1, 2].contains(version));
+        let version = seal.version.as_u64().filter(|version| [1, 2].contains(version));
         let version = version.ok_or_else(|| bad("unexpected manifest version"))?;
-        let all = ManifestJson::deserialize(all).map_err(unparsable)?;
+        let all: ManifestJson = serde_json::from_slice(text).map_err(unparsable)?;
         let system_id = all.system_id.filter(|_| version == 2);
         if version == 2 && system_id.is_none() {
             return Err(bad("missing system identifier"));
@@ -283,6 +289,8 @@ mod tests {
             let sum = Digest::of(covered.as_bytes());
             format!("{covered}\"Manifest-Checksum\": \"{sum}\"}}\n")
         };
+        let twice = refusal(&sealed(&text.replace("\"Files\"", "\"Files\": [],\n\"Files\"")));
+        assert!(twice.to_string().contains("duplicate field `Files`"), "{twice}");
         let later = sealed(&damaged.replace("Version\": 2", "Version\": 3"));
         assert_eq!(refusal(&later), ManifestError::syntax("unexpected manifest version"));
         let other = refusal(&sealed(&damaged)).to_string();

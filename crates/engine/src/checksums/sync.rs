@@ -8,7 +8,7 @@ use forebay_aio::{AioError, Errno, IoBackend};
 use super::options::SyncMethod;
 use crate::disk::{TABLESPACES, WAL};
 use crate::error::EngineError;
-use crate::sync_tree::sync_tree;
+use crate::sync_tree::{Purpose, sync_tree};
 
 /// Syncs every file and directory, or the file systems they are on.
 pub(super) fn sync_cluster(
@@ -18,7 +18,7 @@ pub(super) fn sync_cluster(
 ) -> Result<(), EngineError> {
     let names = Arc::clone(io.aio().namespace());
     match how {
-        SyncMethod::Fsync => sync_tree(io, dir, false).map(drop),
+        SyncMethod::Fsync => sync_tree(io, dir, Purpose::Checksums).map(drop),
         SyncMethod::SyncFs => {
             names.sync_file_system(dir)?;
             let links = may_fail(names.list(&dir.join(TABLESPACES)))?.unwrap_or_default();

@@ -22,7 +22,7 @@ use super::scan;
 use crate::config::{EngineConfig, RecoveryProgress};
 use crate::control::Control;
 use crate::error::EngineError;
-use crate::sync_tree::sync_tree;
+use crate::sync_tree::{Purpose, sync_tree};
 
 /// Number of records between two reports.
 const REPORT_EVERY: u64 = 20_000;
@@ -140,7 +140,7 @@ impl Startup<'_> {
     pub(super) fn sync_everything(&self, backend: &mut Backend) -> Result<(), EngineError> {
         forebay_aio::planted_bug!(self.aio, RecoveryFilesNotSyncedFirst, return Ok(()));
         let started = Instant::now();
-        let files = sync_tree(&mut backend.io, self.dir, true)?;
+        let files = sync_tree(&mut backend.io, self.dir, Purpose::Recovery)?;
         let elapsed = started.elapsed().as_secs_f64();
         tracing::info!("synced {files} files of the data directory in {elapsed:.2} s");
         Ok(())

@@ -103,6 +103,24 @@ impl<'a> RowView<'a> {
     /// Decodes the first `upto` columns into `out`, which is cleared first. Dropped columns are
     /// NULL, so that indexes are those of the table's columns.
     pub fn decode_into(&self, upto: usize, out: &mut Vec<Datum<'a>>) -> Result<(), EngineError> {
+        self.decode_some(upto, |_| true, out)
+    }
+
+    /// Like [`RowView::decode_into`], for the wanted columns: the other ones are NULL.
+    pub fn decode_wanted(
+        &self,
+        wanted: &[bool],
+        out: &mut Vec<Datum<'a>>,
+    ) -> Result<(), EngineError> {
+        self.decode_some(wanted.len(), |column| wanted.get(column) == Some(&true), out)
+    }
+
+    fn decode_some(
+        &self,
+        upto: usize,
+        wanted: impl Fn(usize) -> bool,
+        out: &mut Vec<Datum<'a>>,
+    ) -> Result<(), EngineError> {
         out.clear();
         let upto = upto.min(self.table.columns.len());
         let layouts = self.table.layouts.get(..upto).unwrap_or_default();
@@ -115,6 +133,7 @@ impl<'a> RowView<'a> {
             .map_err(|error| self.unreadable(error))?;
         for (index, (field, column)) in fields.iter().zip(&self.table.columns).enumerate() {
             out.push(match (field, &column.missing) {
+                _ if !wanted(index) => Datum::Null,
                 (Some(bytes), _) if !column.dropped => column.repr.decode(bytes)?,
                 // The row is older than the column.
                 (None, Some(bytes)) if index >= stored => column.repr.decode(bytes)?,

@@ -205,6 +205,15 @@ impl Session {
         })
     }
 
+    /// A table by its OID, as the transaction sees it now.
+    pub fn table_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<Table>>, EngineError> {
+        self.call(|session, core| {
+            let snapshot = core.xacts.snapshot(&session.running()?.tx);
+            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+            Ok(reader.table_by_oid(oid)?.map(Arc::new))
+        })
+    }
+
     /// The tables of the database as the transaction sees them now, catalogs included.
     pub fn tables(&mut self) -> Result<Vec<Arc<Table>>, EngineError> {
         self.call(|session, core| {

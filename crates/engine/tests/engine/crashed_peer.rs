@@ -249,7 +249,7 @@ fn insert_ids(
 
 /// A PostgreSQL with a vacuumed database.
 fn peer_with<'p>(peer: &'p Peer, options: &str, statements: &[&str]) -> Postgres<'p> {
-    peer.init_with("data", &["--wal-segsize=1"]);
+    peer.init_with("data", &["-k", "--wal-segsize=1"]);
     let server = peer.start("data", &format!("-c autovacuum=off {options}"));
     statements.iter().for_each(|statement| drop(server.query(statement)));
     server.query("vacuum (freeze)");

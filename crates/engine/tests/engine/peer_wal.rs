@@ -103,7 +103,7 @@ const LOAD: &str = "create table t as select g as id, 'row number ' || g as note
 #[test]
 fn images_compressed_by_postgresql_are_read() {
     let Some(peer) = Peer::find("images_compressed_by_postgresql_are_read") else { return };
-    peer.init_with("data", &["--wal-segsize=1"]);
+    peer.init_with("data", &["-k", "--wal-segsize=1"]);
     let scratch = scratch();
     for method in ["off", "lz4", "zstd", "pglz"] {
         let server = peer.start(
@@ -204,7 +204,7 @@ fn a_directory_on_a_later_timeline_goes_on_there() {
     let Some(peer) = Peer::find("a_directory_on_a_later_timeline_goes_on_there") else {
         return;
     };
-    peer.init_with("data", &["--wal-segsize=1"]);
+    peer.init_with("data", &["-k", "--wal-segsize=1"]);
     let server = peer.start("data", "-c autovacuum=off");
     // Made here, so that it has no type or index of its own that this engine can't write.
     server.query("create table t as select g::int8 as id from generate_series(0, 999) g");

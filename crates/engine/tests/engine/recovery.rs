@@ -25,6 +25,8 @@ fn all_of_a_directory_is_synced_before_redo_wherever_it_lies() {
     std::fs::rename(dir.join("pg_wal"), &elsewhere).expect("rename");
     std::os::unix::fs::symlink(&elsewhere, dir.join("pg_wal")).expect("link");
     std::os::unix::fs::symlink("/nowhere", dir.join("dangling")).expect("link");
+    // A tablespace that an administrator has locked away.
+    std::os::unix::fs::symlink("/nowhere", dir.join("pg_tblspc/16600")).expect("link");
     let config = config(IoMethod::Sync, false);
     let (engine, mut session) = open_session(&dir, &config);
     create(&mut session, "t");
@@ -37,6 +39,7 @@ fn all_of_a_directory_is_synced_before_redo_wherever_it_lies() {
     let plan = FaultPlan::new();
     let to_change = |call: &Call| call.write || call.direct;
     plan.add(Rule::on(Ops::OPEN).path("/server.crt").when(to_change), Effect::Fail(Errno(13)));
+    let hidden = plan.add(Rule::on(Ops::STAT).path("/16600"), Effect::Fail(Errno(13)));
     plan.record();
     let aio = io::open_faulty(&plan, MethodKind::Sync);
     let engine = Engine::open_on(&dir, config, aio).expect("open");
@@ -56,6 +59,7 @@ fn all_of_a_directory_is_synced_before_redo_wherever_it_lies() {
         assert!(has_synced(&path), "{name}");
     }
     assert!(has_synced(&foreign));
+    assert!(plan.fired(hidden) > 0);
     // After a failed sync the kernel's cache holds what the disk does not: it is not asked what the
     // log says.
     let segment = dir.join("pg_wal/000000010000000000000001");

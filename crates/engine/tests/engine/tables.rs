@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::common::*;
-use forebay_engine::types::oids;
+use forebay_engine::types::{Numeric, oids};
 use forebay_engine::{
     ColumnDef, Datum, Engine, InterruptKind, IoMethod, LockMode, OnCommit, Session, ShutdownMode,
 };
@@ -253,6 +253,7 @@ fn rows_are_checked_before_they_are_taken() {
         (oids::TEXT, Datum::text("")),
         (oids::TIMESTAMPTZ, Datum::Timestamptz(i64::MIN)),
         (oids::BYTEA, Datum::bytes(&[0, 128])),
+        (oids::NUMERIC, Datum::numeric(Numeric::from_int(-12_345_678))),
         (oids::PG_LSN, Datum::Carried(oids::PG_LSN, vec![0; 8].into())),
     ];
     let columns: Vec<ColumnDef> = all
@@ -269,7 +270,11 @@ fn rows_are_checked_before_they_are_taken() {
         s.insert_batch(&table, &mut batch)?;
         s.start_command()?;
         let mut scan = s.scan(&table)?;
-        assert_eq!(scan.next(s)?.expect("row").decode()?, row);
+        let view = scan.next(s)?.expect("row");
+        assert_eq!(view.decode()?, row);
+        let mut wanted = Vec::new();
+        view.decode_wanted(&[false, true, false], &mut wanted)?;
+        assert_eq!(wanted, [Datum::Null, Datum::Int2(-7), Datum::Null]);
         Ok(())
     })
     .expect("transaction");

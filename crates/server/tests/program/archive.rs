@@ -255,6 +255,10 @@ fn an_archive_is_listed_verified_and_expired() {
         text(&listed)
     );
     let json = fixture.run(&["archive-list", "--json", "--long"]);
+    let (said, begun) = (text(&json), "{\"archive\": \"");
+    let ordered = "\", \"layout\": \"hashed\", \"system\": \"";
+    assert!(said.starts_with(begun) && said.contains(ordered), "{said}");
+    assert!(said.contains("\"manifest\": true}, {\"name\": \"0"), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("it is JSON");
     assert_eq!(json["ranges"].as_array().map(Vec::len), Some(2));
     assert_eq!(json["files"].as_array().map(Vec::len), Some(4));

@@ -110,7 +110,8 @@ impl Connection {
                 typmod: column.typmod,
             });
         }
-        let decode = output.iter().map(Expr::columns_needed).max().unwrap_or(0);
+        let mut decode = Vec::new();
+        output.iter().for_each(|column| column.mark_columns(&mut decode));
         let scan = Node::Scan { table, schema: name.schema.clone(), decode };
         let root = Arc::new(Node::Project { input: Box::new(scan), output });
         Ok(SelectPlan { root, columns: descs })

@@ -125,8 +125,7 @@ impl Host {
 
     /// The table with that OID.
     pub fn table_by_oid(&mut self, oid: u32) -> Result<Option<Arc<Table>>> {
-        let tables = self.call_if_any(Session::tables)?.unwrap_or_default();
-        Ok(tables.into_iter().find(|t| t.oid == oid))
+        Ok(self.call_if_any(|session| session.table_by_oid(oid))?.flatten())
     }
 
     /// The table with that OID, or PostgreSQL's error.

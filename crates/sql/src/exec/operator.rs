@@ -125,7 +125,7 @@ impl Operator {
                 Ok(Flow::Continue)
             }
             (Operator::Series(series), Node::Series { wide, .. }) => series.run(*wide, host, visit),
-            (Operator::Scan(scan), Node::Scan { decode, .. }) => scan.run(*decode, host, visit),
+            (Operator::Scan(scan), Node::Scan { decode, .. }) => scan.run(decode, host, visit),
             (Operator::Filter(input), Node::Filter { input: below, condition }) => {
                 input.run(below, params, host, &mut |row, host| {
                     if is_true(condition, row.values, params, host)? {
@@ -313,7 +313,7 @@ impl Series {
 }
 
 impl Scan {
-    fn run(&mut self, decode: usize, host: &mut Host, visit: Visit<'_>) -> Result<Flow> {
+    fn run(&mut self, decode: &[bool], host: &mut Host, visit: Visit<'_>) -> Result<Flow> {
         let Scan { heap, on_page, next } = self;
         loop {
             if *next >= *on_page {
@@ -326,11 +326,11 @@ impl Scan {
                 }
                 host.check_cancel()?;
             }
-            let mut values: Vec<Datum<'_>> = Vec::with_capacity(decode);
+            let mut values: Vec<Datum<'_>> = Vec::with_capacity(decode.len());
             while *next < *on_page {
                 let row = heap.row(*next);
-                if decode > 0 {
-                    row.decode_into(decode, &mut values)?;
+                if !decode.is_empty() {
+                    row.decode_wanted(decode, &mut values)?;
                 }
                 *next += 1;
                 let ctid = Some(row.place());

@@ -399,6 +399,11 @@ impl Binder<'_> {
     }
 
     fn no_operator(&self, a: &Typed, name: &str, b: &Typed, left: &ast::Expr) -> SqlError {
+        let is_array = |value: &&Typed| value.ty.info().elem != 0 && value.ty.info().len == -1;
+        if let Some(array) = [a, b].into_iter().find(is_array) {
+            let what = format!("operator {name} of type {}", array.ty);
+            return SqlError::unsupported(what).at(self.source.operator_after(place::end(left)));
+        }
         let (a, b) = (a.ty.sql_name(), b.ty.sql_name());
         SqlError::new(state::UNDEFINED_FUNCTION, format!("operator does not exist: {a} {name} {b}"))
             .hint(NO_OPERATOR)

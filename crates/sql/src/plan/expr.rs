@@ -225,14 +225,13 @@ impl Expr {
         each_operand!(self, f, iter_mut, mut);
     }
 
-    /// One more than the highest column it reads.
-    pub fn columns_needed(&self) -> usize {
-        let mut needed = match self {
-            Expr::Column(i) => i + 1,
-            _ => 0,
-        };
-        self.for_each_child(&mut |child| needed = needed.max(child.columns_needed()));
-        needed
+    /// Marks the columns it reads.
+    pub fn mark_columns(&self, read: &mut Vec<bool>) {
+        if let Expr::Column(i) = self {
+            read.resize(read.len().max(i + 1), false);
+            read[*i] = true;
+        }
+        self.for_each_child(&mut |child| child.mark_columns(read));
     }
 
     /// How many expressions it is made of.

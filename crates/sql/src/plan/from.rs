@@ -116,7 +116,7 @@ fn relation(
     let (source, mut scope) = match planner.relation(&name, LockMode::AccessShare)? {
         Relation::Table(table) => {
             let scope = table_scope(&table);
-            (Node::Scan { table, schema: name.schema.clone(), decode: 0 }, scope)
+            (Node::Scan { table, schema: name.schema.clone(), decode: Vec::new() }, scope)
         }
         Relation::View(view) => (Node::View(view), computed_scope(&view.columns())),
     };

@@ -1,6 +1,5 @@
 //! An analyzed query, and its conversion to a tree of operators.
 
-use super::aggregate::AggregateCall;
 use super::expr::Expr;
 use super::tree::{Grouping, Node, SelectPlan, SortKey};
 use crate::column::ColumnDesc;
@@ -42,9 +41,9 @@ impl Query {
 
     /// The query's plan.
     pub(super) fn plan(mut self) -> SelectPlan {
-        let needed = self.columns_needed();
+        let read = self.columns_read();
         if let Node::Scan { decode, .. } = &mut self.source {
-            *decode = needed;
+            *decode = read;
         }
         let mut node = filtered(self.source, self.filter);
         if let Some(grouping) = self.grouping {
@@ -62,19 +61,19 @@ impl Query {
         SelectPlan { root: Arc::new(node), columns: self.columns }
     }
 
-    /// How many leading columns of the source the expressions read.
-    fn columns_needed(&self) -> usize {
-        let inputs = |call: &AggregateCall| {
-            call.arg.iter().chain(&call.filter).map(Expr::columns_needed).max().unwrap_or(0)
-        };
-        let of = |list: &[Expr]| list.iter().map(Expr::columns_needed).max().unwrap_or(0);
-        let filter = self.filter.as_ref().map_or(0, Expr::columns_needed);
-        filter.max(match &self.grouping {
+    /// The columns of the source that the expressions read.
+    fn columns_read(&self) -> Vec<bool> {
+        let mut read = Vec::new();
+        let mut mark = |expr: &Expr| expr.mark_columns(&mut read);
+        self.filter.iter().for_each(&mut mark);
+        match &self.grouping {
             Some(Grouping { keys, calls }) => {
-                of(keys).max(calls.iter().map(inputs).max().unwrap_or(0))
+                keys.iter().for_each(&mut mark);
+                calls.iter().flat_map(|c| c.arg.iter().chain(&c.filter)).for_each(mark);
             }
-            None => of(&self.output),
-        })
+            None => self.output.iter().for_each(mark),
+        }
+        read
     }
 }
 

@@ -26,8 +26,8 @@ pub enum Node {
         table: Arc<Table>,
         /// Its schema as written.
         schema: Option<String>,
-        /// Number of leading columns that are decoded; no expression reads one behind them.
-        decode: usize,
+        /// The columns that are decoded, which are those that expressions read.
+        decode: Vec<bool>,
     },
     /// generate_series.
     Series {

@@ -3,24 +3,36 @@
 //! A waiting owner waits for every holder of a conflicting mode, and for every earlier request of
 //! the queue for such a mode. An owner waits for one lock at a time, so the graph follows from the
 //! table and is not stored.
+//!
+//! An owner of a cycle that conflicts with no holder waits only because of the order of a queue. It
+//! may overtake, and that ends the cycle.
+
+use std::collections::HashSet;
 
 use super::mode::LockMode;
 use super::table::Table;
 use super::tag::{LockTag, OwnerId};
 
 /// A wait of the path that is searched.
-struct Wait {
-    owner: OwnerId,
-    tag: LockTag,
+pub(super) struct Wait {
+    pub(super) owner: OwnerId,
+    pub(super) tag: LockTag,
     mode: LockMode,
 }
 
-/// Searches for a cycle of waits through `start`, which must be queued. Returns its description, a
-/// line for each wait.
-pub(super) fn find_cycle(table: &Table, start: OwnerId) -> Option<String> {
+impl Wait {
+    /// Whether only earlier requests of the queue keep it waiting.
+    pub(super) fn is_soft(&self, table: &Table) -> bool {
+        let lock = table.locks.get(&self.tag);
+        lock.is_some_and(|lock| !lock.conflicts_with_holder(self.owner, self.mode))
+    }
+}
+
+/// Searches for a cycle of waits through `start`. Returns it, with `start` first. None if `start`
+/// does not wait.
+pub(super) fn find_cycle(table: &Table, start: OwnerId) -> Option<Vec<Wait>> {
     let mut path = Vec::new();
-    let mut seen = Vec::new();
-    search(table, start, start, &mut path, &mut seen).then(|| describe(&path))
+    search(table, start, start, &mut path, &mut HashSet::new()).then_some(path)
 }
 
 /// Depth first. `path` holds the waits from `start` to `owner`.
@@ -29,7 +41,7 @@ fn search(
     start: OwnerId,
     owner: OwnerId,
     path: &mut Vec<Wait>,
-    seen: &mut Vec<OwnerId>,
+    seen: &mut HashSet<OwnerId>,
 ) -> bool {
     let Some((wait, blockers)) = blockers(table, owner) else { return false };
     path.push(wait);
@@ -37,11 +49,8 @@ fn search(
         if next == start {
             return true;
         }
-        if !seen.contains(&next) {
-            seen.push(next);
-            if search(table, start, next, path, seen) {
-                return true;
-            }
+        if seen.insert(next) && search(table, start, next, path, seen) {
+            return true;
         }
     }
     path.pop();
@@ -70,7 +79,8 @@ pub(super) fn blocked_by(table: &Table, owner: OwnerId) -> Vec<OwnerId> {
     owners
 }
 
-fn describe(path: &[Wait]) -> String {
+/// A line for each wait of a cycle.
+pub(super) fn describe(path: &[Wait]) -> String {
     let mut lines = Vec::with_capacity(path.len());
     for (index, wait) in path.iter().enumerate() {
         let blocker = path.get(index + 1).or(path.first()).map_or(wait.owner, |next| next.owner);

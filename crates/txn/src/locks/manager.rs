@@ -22,8 +22,16 @@ pub struct LockManager {
     pub(super) xid_waits: AtomicUsize,
 }
 
+/// A request for a lock in the table.
+pub(super) struct Request<'a> {
+    pub(super) owner: OwnerId,
+    pub(super) tag: LockTag,
+    pub(super) mode: LockMode,
+    pub(super) interrupt: &'a Interrupt,
+}
+
 /// A request that has to wait.
-struct Queued {
+pub(super) struct Queued {
     /// Set when it is granted.
     granted: Arc<AtomicBool>,
     /// Whether it was counted as a strong one.
@@ -43,9 +51,10 @@ impl LockManager {
         LockOwner::new(id, list)
     }
 
-    /// Removes a backend that holds nothing.
+    /// Removes a backend, with all locks that its session still has.
     pub fn leave(&self, owner: &LockOwner) {
         self.table.lock().lists.remove(&owner.id());
+        self.release_all(owner.id());
     }
 
     /// Takes a lock for a registered backend to the end of its transaction, waiting if it must, as
@@ -172,13 +181,26 @@ impl LockManager {
         interrupt: &Interrupt,
         timeout: Option<Duration>,
     ) -> Result<(), LockError> {
-        let Some(queued) = self.request(owner, tag, mode, interrupt)? else { return Ok(()) };
+        let request = Request { owner, tag, mode, interrupt };
+        let queued = self.request(&mut self.table.lock(), &request)?;
+        self.wait(&request, queued, timeout)
+    }
+
+    /// Waits for the grant of a request that was queued.
+    pub(super) fn wait(
+        &self,
+        request: &Request<'_>,
+        queued: Option<Queued>,
+        timeout: Option<Duration>,
+    ) -> Result<(), LockError> {
+        let Some(queued) = queued else { return Ok(()) };
+        let Request { owner, tag, mode, interrupt } = *request;
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let granted = || queued.granted.load(Ordering::Acquire);
         interrupt.wait_until(granted, end).map_err(|error| {
             let mut table = self.table.lock();
             // A request that has left the queue was granted, and its lock is held.
-            if table.withdraw(owner, tag) {
+            if table.withdraw(owner, tag).is_some() {
                 if queued.counted {
                     self.strong.leave(tag);
                 }
@@ -192,35 +214,31 @@ impl LockManager {
     }
 
     /// Grants a request, or puts it into the queue. Fails if waiting would be a deadlock.
-    fn request(
+    pub(super) fn request(
         &self,
-        owner: OwnerId,
-        tag: LockTag,
-        mode: LockMode,
-        interrupt: &Interrupt,
+        table: &mut Table,
+        request: &Request<'_>,
     ) -> Result<Option<Queued>, LockError> {
-        let mut table = self.table.lock();
+        let Request { owner, tag, mode, interrupt } = *request;
         let counted = table.enter_strong(&self.strong, owner, tag, mode);
         let Err(position) = table.try_grant(owner, tag, mode) else { return Ok(None) };
         let granted = Arc::new(AtomicBool::new(false));
         let interrupt = interrupt.clone();
         let waiter = Waiter { owner, mode, granted: Arc::clone(&granted), interrupt };
         table.enqueue(tag, position, waiter);
-        let Some(detail) = deadlock::find_cycle(&table, owner) else {
-            return Ok(Some(Queued { granted, counted }));
-        };
-        table.withdraw(owner, tag);
-        let lock = table.locks.get(&tag);
-        if !lock.is_some_and(|lock| lock.conflicts_with_holder(owner, mode)) {
-            // Only the order of the queue makes the cycle: overtake the waiters.
-            table.grant(owner, tag, mode);
-            return Ok(None);
+        while let Some(cycle) = deadlock::find_cycle(table, owner) {
+            if let Some(soft) = cycle.iter().find(|wait| wait.is_soft(table)) {
+                table.grant_waiting(soft.owner, soft.tag);
+                continue;
+            }
+            table.withdraw(owner, tag);
+            table.grant_waiters(tag);
+            if counted {
+                self.strong.leave(tag);
+            }
+            return Err(LockError::Deadlock { detail: deadlock::describe(&cycle) });
         }
-        table.grant_waiters(tag);
-        if counted {
-            self.strong.leave(tag);
-        }
-        Err(LockError::Deadlock { detail })
+        Ok(Some(Queued { granted, counted }))
     }
 
     /// Takes a lock if it need not wait.

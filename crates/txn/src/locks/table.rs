@@ -151,33 +151,29 @@ impl Table {
 
     /// Grants every waiting request that conflicts with no holder and with no earlier waiter.
     pub(super) fn grant_waiters(&mut self, tag: LockTag) {
-        let Some(lock) = self.locks.get_mut(&tag) else { return };
-        let mut ready = Vec::new();
         let mut ahead = 0u16;
         let mut index = 0;
-        while let Some(waiter) = lock.queue.get(index) {
+        while let Some(lock) = self.locks.get(&tag)
+            && let Some(waiter) = lock.queue.get(index)
+        {
             let (owner, mode) = (waiter.owner, waiter.mode);
             if mode.conflicts() & ahead == 0 && !lock.conflicts_with_holder(owner, mode) {
                 // The next waiter must already see this one among the holders.
-                let fresh = lock.held_by(owner) == 0;
-                lock.grant(owner, mode);
-                if let Some(waiter) = lock.queue.remove(index) {
-                    ready.push((waiter, fresh));
-                }
+                self.grant_waiting(owner, tag);
             } else {
                 ahead |= mode.bit();
                 index += 1;
             }
         }
-        for (waiter, fresh) in ready {
-            if fresh {
-                self.held.entry(waiter.owner).or_default().push(tag);
-            }
-            self.waiting.remove(&waiter.owner);
-            waiter.granted.store(true, Ordering::Release);
-            waiter.interrupt.notify();
-        }
         self.forget_if_unused(tag);
+    }
+
+    /// Grants a waiting request that conflicts with no holder.
+    pub(super) fn grant_waiting(&mut self, owner: OwnerId, tag: LockTag) {
+        let Some(waiter) = self.withdraw(owner, tag) else { return };
+        self.grant(owner, tag, waiter.mode);
+        waiter.granted.store(true, Ordering::Release);
+        waiter.interrupt.notify();
     }
 
     pub(super) fn forget_if_unused(&mut self, tag: LockTag) {
@@ -187,13 +183,12 @@ impl Table {
         }
     }
 
-    /// Removes `owner`'s request from the queue. False if it is not there: it was granted.
-    pub(super) fn withdraw(&mut self, owner: OwnerId, tag: LockTag) -> bool {
-        let Some(lock) = self.locks.get_mut(&tag) else { return false };
-        let Some(index) = lock.queue.iter().position(|w| w.owner == owner) else { return false };
-        lock.queue.remove(index);
+    /// Removes `owner`'s request from the queue. None if it is not there: it was granted.
+    pub(super) fn withdraw(&mut self, owner: OwnerId, tag: LockTag) -> Option<Waiter> {
+        let lock = self.locks.get_mut(&tag)?;
+        let index = lock.queue.iter().position(|w| w.owner == owner)?;
         self.waiting.remove(&owner);
-        true
+        lock.queue.remove(index)
     }
 
     /// Grants a request that need not wait. Otherwise returns its place in the queue.

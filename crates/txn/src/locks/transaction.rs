@@ -16,7 +16,7 @@ use forebay_format::Xid;
 use super::error::LockError;
 use super::fast::LockOwner;
 use super::interrupt::Interrupt;
-use super::manager::LockManager;
+use super::manager::{LockManager, Request};
 use super::mode::LockMode;
 use super::tag::{LockTag, OwnerId};
 
@@ -47,14 +47,17 @@ impl LockManager {
         interrupt: &Interrupt,
     ) -> Result<(), LockError> {
         let (tag, mode) = (LockTag::Transaction(xid), LockMode::Share);
-        {
+        let request = Request { owner: owner.id(), tag, mode, interrupt };
+        let queued = {
             let mut table = self.table.lock();
             // Under the table's mutex: an end from now on waits for it, and releases the lock.
             let Some(runner) = runner() else { return Ok(()) };
             debug_assert_ne!(runner, owner.id(), "transaction {xid} would wait for itself");
             table.hold_for(runner, tag, LockMode::Exclusive);
-        }
-        let waited = self.acquire_within(owner.id(), tag, mode, interrupt, owner.timeout);
+            // Still under it: a waiter that gives up takes the lock back if the queue is empty.
+            self.request(&mut table, &request)
+        };
+        let waited = queued.and_then(|queued| self.wait(&request, queued, owner.timeout));
         match waited {
             Ok(()) => self.release_one(owner.id(), tag, mode),
             // The last one that waited takes back what the first one put into the table.

@@ -30,6 +30,8 @@ const MEMBERS: SlruKind =
 
 /// Sets kept back before new ones could be confused with the oldest ones.
 const STOP_MARGIN: u32 = 3_000_000;
+/// Members of one set: PostgreSQL reads no more than a gigabyte of them, of 8 bytes each.
+const MAX_MEMBERS: u32 = (1 << 30) / 8 - 1;
 /// Members in a file.
 pub(super) const SEGMENT_MEMBERS: u32 = MEMBERS_PER_PAGE * 32;
 
@@ -64,12 +66,14 @@ pub struct MultiCounters {
 pub(super) struct State {
     pub(super) counters: MultiCounters,
     /// Members from here on are not assigned: they could be confused with the oldest ones. None if
-    /// those are not known yet.
+    /// those are not known.
     pub(super) stop_offset: Option<MemberOffset>,
     /// For each transaction that uses sets: the first set of which it can become a member.
     pub(super) members: Marks,
     /// For each of them: the oldest set with members that ran when it began.
     pub(super) visible: Marks,
+    /// The page of offsets into which redo of a set wrote where the next one begins.
+    reached: Option<i64>,
 }
 
 /// The sets of transactions of an engine.
@@ -101,6 +105,7 @@ impl MultiXacts {
             stop_offset: None,
             members: Marks::default(),
             visible: Marks::default(),
+            reached: None,
         };
         MultiXacts {
             offsets: clog.slru().sibling(OFFSETS),
@@ -223,12 +228,33 @@ impl MultiXacts {
     ) -> Result<(), TxnError> {
         let count = create.members.len() as u32;
         self.pin(io, create.multi, create.offset, count)?.write(&create.members);
+        let page = offsets_page(multi_next(create.multi));
+        if page != offsets_page(create.multi) {
+            self.state.lock().reached = Some(page);
+        }
         Ok(())
     }
 
-    /// A page that the log adds.
-    pub(crate) fn redo_zero_page(&self, of_members: bool, page: i64) {
-        if of_members { &self.members } else { &self.offsets }.zero_page(page);
+    /// A page of members that the log adds.
+    pub(crate) fn redo_members_page(&self, page: i64) {
+        self.members.zero_page(page);
+    }
+
+    /// A page of offsets that the log adds. Logs of older minor versions add it after the set that
+    /// writes where the first one on it begins: that stays.
+    pub(crate) fn redo_offsets_page(
+        &self,
+        io: &mut aio::IoBackend,
+        page: i64,
+    ) -> Result<(), TxnError> {
+        let first = (page as u32).wrapping_mul(OFFSETS_PER_PAGE).max(FIRST_MULTI);
+        let reached = self.state.lock().reached == Some(page);
+        let begins = if reached { self.start_of(io, first)? } else { 0 };
+        self.offsets.zero_page(page);
+        self.offsets.change(io, page, |bytes| {
+            pages::set_offset(bytes, first, begins);
+            true
+        })
     }
 
     /// The members of a set.
@@ -256,7 +282,10 @@ impl MultiXacts {
         if count == 0 || count > next_offset.wrapping_sub(start) {
             return Err(damaged("has members beyond the newest one"));
         }
-        let mut members = Vec::new();
+        if count > MAX_MEMBERS {
+            return Err(damaged("has too many members"));
+        }
+        let mut members: Vec<Member> = Vec::new();
         for page in member_pages(start, count) {
             self.members.read(io, page, |bytes| {
                 for offset in offsets_in(page, start, count) {
@@ -272,6 +301,9 @@ impl MultiXacts {
         }
         if members.is_empty() {
             return Err(damaged("has no members"));
+        }
+        if members.iter().filter(|member| member.status.is_update()).count() > 1 {
+            return Err(damaged("has more than one updating member"));
         }
         Ok(members)
     }

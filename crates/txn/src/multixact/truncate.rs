@@ -65,7 +65,9 @@ impl MultiXacts {
         let start = if oldest == next { next_offset } else { self.start_of(io, oldest)? };
         // One file is kept free between the newest members and the oldest ones.
         let stop = (start - start % SEGMENT_MEMBERS).wrapping_sub(SEGMENT_MEMBERS);
-        self.state.lock().stop_offset = Some(stop);
+        // No set begins at 0: the page is damaged.
+        let known = oldest == next || start != 0;
+        self.state.lock().stop_offset = known.then_some(stop);
         Ok(())
     }
 

@@ -86,6 +86,10 @@ impl MultiUse {
                 members.push(member);
             }
         }
+        if new.status.is_update() && members.iter().any(|member| member.status.is_update()) {
+            let problem = "has an updating member already";
+            return Err(TxnError::MultiXactDamaged { multi, problem });
+        }
         members.push(new);
         self.create(io, xacts, new.xid, members)
     }

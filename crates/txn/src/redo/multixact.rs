@@ -37,8 +37,12 @@ impl ResourceManager for MultiXactRedo {
                 if !(0..=last).contains(&page) {
                     return Err(record.damaged(format!("pg_multixact has no page {page}")));
                 }
-                multis.redo_zero_page(of_members, page);
-                Ok(())
+                if of_members {
+                    multis.redo_members_page(page);
+                    return Ok(());
+                }
+                let added = multis.redo_offsets_page(&mut ctx.backend.io, page);
+                added.map_err(|error| record.failed(error))
             }
             CREATE_ID => {
                 let create =

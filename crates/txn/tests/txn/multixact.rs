@@ -2,7 +2,10 @@
 
 use std::fs;
 
+use forebay_format::Lsn;
 use forebay_format::multixact::{Member, MemberStatus};
+use forebay_format::wal::multixact::{CREATE_ID, MultiXactCreate, ZERO_OFF_PAGE, encode_zero_page};
+use forebay_format::wal::{DecodedRecord, RecordHeader, Rmgr};
 use forebay_txn::redo::MultiXactRedo;
 use forebay_txn::{MultiCounters, MultiUse, MultiXacts};
 
@@ -359,4 +362,96 @@ fn many_make_sets_while_pages_are_written() {
     for (multi, set) in (2000..).zip(&expected) {
         assert_eq!(it.members(multi).unwrap(), *set);
     }
+}
+
+/// Older minor versions add a page of offsets with the first set on it, after the set that writes
+/// where that one begins.
+#[test]
+fn a_page_that_an_older_log_adds_late_keeps_its_first_entry() {
+    let mut it = Multis::at(2047, 5, 2047);
+    it.multis.set_recovering(true);
+    let create = |multi, offset, xid| {
+        let main = MultiXactCreate { multi, offset, members: lockers([xid, xid + 1]) }.encode();
+        (CREATE_ID, main)
+    };
+    let page = (ZERO_OFF_PAGE, encode_zero_page(1).to_vec());
+    // The record of 2048 was lost in a crash.
+    let log = [create(2047, 5, 10), page, create(2049, 9, 30)];
+    let point = checkpoint();
+    let mut ctx = RedoContext::new(&mut it.backend, &it.fixture.pool, &it.fixture.clog, &point)
+        .with_multis(&it.multis);
+    for (info, main) in &log {
+        let header = RecordHeader {
+            total_len: 24,
+            xid: 0,
+            prev: Lsn(0),
+            info: *info,
+            rmgr: Rmgr::MULTIXACT,
+            crc: 0,
+        };
+        let (blocks, origin) = (Vec::new(), None);
+        let record = DecodedRecord { header, blocks, main, origin, toplevel_xid: None };
+        let record = RedoRecord { start: Lsn(8), end: Lsn(16), record: &record };
+        MultiXactRedo.redo(&record, &mut ctx).unwrap();
+    }
+    let (next, next_offset) = (ctx.counters.next_multi, ctx.counters.next_multi_offset);
+    let counters = MultiCounters { next, next_offset, ..it.multis.counters() };
+    it.multis.set_recovering(false);
+    it.multis.finish_recovery(&mut it.backend.io, counters).unwrap();
+    assert_eq!(it.members(2047).unwrap(), lockers([10, 11]));
+    assert_eq!(it.members(2049).unwrap(), lockers([30, 31]));
+}
+
+#[test]
+fn two_updates_in_a_set_are_damage() {
+    let mut it = Multis::at(1, 1, 1);
+    let (xacts, io) = (&it.fixture.xacts, &mut it.backend.io);
+    let (mut a, mut b) = (Transaction::new(), Transaction::new());
+    let [xa, xb] = [&mut a, &mut b].map(|tx| xacts.assign(io, tx).unwrap());
+    let mut of_b = MultiUse::begin(it.multis.clone());
+    let (share, update) = (MemberStatus::ForShare, MemberStatus::Update);
+    let multi = of_b.create(io, xacts, xa, vec![member(xa, update), member(xb, share)]).unwrap();
+    xacts.commit(io, &mut a).unwrap();
+    let error = of_b.expand(io, xacts, multi, member(xb, update));
+    let message = error.as_ref().unwrap_err().to_string();
+    assert_eq!(message, "MultiXact 1 has an updating member already");
+    assert_eq!(sqlstate(error), "XX001");
+
+    // The second member is damaged on the disk.
+    it.multis.flush(io).unwrap();
+    let path = it.fixture.dir.path().join("pg_multixact/members/0000");
+    let mut bytes = fs::read(&path).unwrap();
+    assert_eq!(bytes[1..3], [update as u8, share as u8]);
+    bytes[2] = update as u8;
+    fs::write(&path, &bytes).unwrap();
+    drop(of_b);
+    it.multis = it.reopened(it.multis.counters());
+    let message = it.members(multi).unwrap_err().to_string();
+    assert_eq!(message, "MultiXact 1 has more than one updating member");
+}
+
+#[test]
+fn a_damaged_length_allocates_no_more_than_a_set_can_have() {
+    let counters = MultiCounters { next: 7, next_offset: 200_000_000, oldest: 5, oldest_db: 1 };
+    let mut it = Multis::at(7, 200_000_000, 5);
+    let mut bytes = vec![0; 8192];
+    bytes[20..24].copy_from_slice(&1u32.to_le_bytes());
+    bytes[24..28].copy_from_slice(&199_999_998u32.to_le_bytes());
+    fs::write(it.fixture.dir.path().join("pg_multixact/offsets/0000"), &bytes).unwrap();
+    it.multis = it.reopened(counters);
+    it.multis.finish_recovery(&mut it.backend.io, counters).unwrap();
+    assert_eq!(it.members(5).unwrap_err().to_string(), "MultiXact 5 has too many members");
+}
+
+#[test]
+fn no_set_is_made_while_the_oldest_members_are_unknown() {
+    // The file has zeros for 90.
+    let mut it = Multis::at(100, 50, 90);
+    let before = it.multis.counters();
+    assert_eq!(sqlstate(it.create(lockers([3, 4]))), "54000");
+    assert_eq!(it.multis.counters(), before);
+    // Once 90 is not in use any more, it does not matter.
+    let counters = MultiCounters { oldest: 100, ..before };
+    it.multis.finish_recovery(&mut it.backend.io, counters).unwrap();
+    assert_eq!(it.create(lockers([3, 4])).unwrap(), 100);
 }

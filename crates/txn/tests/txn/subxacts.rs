@@ -1,5 +1,6 @@
 //! Subtransactions: ids, visibility, outcomes, records; horizons by database.
 
+use forebay_aio::sync::atomic::AtomicU32;
 use forebay_format::wal::xact::{ABORT, ASSIGNMENT, COMMIT, OPMASK, XactEnd};
 use forebay_format::wal::{Rmgr, clog};
 use forebay_txn::{HorizonKind, RemovableTest};
@@ -158,6 +159,42 @@ fn children_on_other_pages_commit_with_the_parent_s_page() {
     xacts.commit(io, &mut tx).unwrap();
 }
 
+/// A reader at any moment: children have committed, or will with their parent, from the moment at
+/// which it has, and not before.
+#[test]
+fn a_tree_on_two_pages_commits_at_one_moment() {
+    let fixture = Fixture::new();
+    fixture.clog.zero_page(1);
+    let now = Arc::new(AtomicU32::new(0));
+    const TREES: u32 = 30_000;
+    let writer = thread::spawn({
+        let (clog, now, mut backend) = (fixture.clog.clone(), now.clone(), fixture.backend());
+        move || {
+            for tree in 0..TREES {
+                now.store(tree, Ordering::SeqCst);
+                let outcome = Outcome::Committed;
+                clog.set_tree(&mut backend.io, 10 + tree, &[32_768 + tree], outcome).unwrap();
+            }
+            now.store(TREES, Ordering::SeqCst);
+        }
+    });
+    let mut backend = fixture.backend();
+    let mut status = |xid| fixture.clog.status(&mut backend.io, xid).unwrap();
+    loop {
+        let tree = now.load(Ordering::SeqCst);
+        if tree == TREES {
+            break;
+        }
+        let (parent, child) = (10 + tree, 32_768 + tree);
+        if status(parent) == Outcome::Committed {
+            assert!(matches!(status(child), Outcome::SubCommitted | Outcome::Committed));
+        } else if status(child) == Outcome::Committed {
+            assert_eq!(status(parent), Outcome::Committed);
+        }
+    }
+    writer.join().unwrap();
+}
+
 #[test]
 fn a_commit_fails_whole_while_a_child_s_page_cannot_be_read() {
     let fixture = Fixture::new();
@@ -267,6 +304,15 @@ fn subtransactions_across_the_wraparound() {
         assert_eq!(fixture.clog.status(io, *xid).unwrap(), outcome);
     }
     assert_eq!(fixture.clog.status(io, 5).unwrap(), Outcome::Aborted);
+}
+
+#[test]
+fn the_youngest_id_that_is_over_is_a_normal_one() {
+    let fixture = Fixture::new();
+    let xacts = manager_at(&fixture, FullXid::new(7, 3), u32::MAX - 1000);
+    let running = xacts.running_xacts();
+    assert_eq!((running.next_xid, running.latest_completed), (3, u32::MAX));
+    assert_eq!(xacts.procs().horizon(), 3);
 }
 
 #[test]

@@ -5,6 +5,9 @@ use crate::terminal::say;
 use clap::Args;
 use forebay_engine::archive::Kind;
 use forebay_engine::archive::store::{Inventory, Stored, TimelineRange};
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
+use std::io::{Result, Write};
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
@@ -66,32 +69,75 @@ fn table(place: &str, inventory: &Inventory, long: bool) {
     }
 }
 
-fn json(place: &str, inventory: &Inventory, long: bool) -> serde_json::Value {
+/// The archive as JSON.
+#[derive(Serialize)]
+struct ListJson<'a> {
+    archive: &'a str,
+    layout: &'a str,
+    system: Option<String>,
+    segment_bytes: Option<u64>,
+    ranges: Vec<RangeJson>,
+    files: Vec<FileJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct RangeJson {
+    timeline: u32,
+    first: String,
+    last: String,
+    stored_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct FileJson<'a> {
+    name: &'a str,
+    stored_bytes: u64,
+    manifest: bool,
+}
+
+fn json<'a>(place: &'a str, inventory: &'a Inventory, long: bool) -> String {
     let segment = |timeline, number| {
         inventory.segment_size.map_or_else(String::new, |size| size.file_name(timeline, number))
     };
-    let range = |range: &TimelineRange| {
-        serde_json::json!({
-            "timeline": range.timeline,
-            "first": segment(range.timeline, range.first),
-            "last": segment(range.timeline, range.last),
-            "stored_bytes": range.bytes,
-        })
+    let range = |range: &TimelineRange| RangeJson {
+        timeline: range.timeline,
+        first: segment(range.timeline, range.first),
+        last: segment(range.timeline, range.last),
+        stored_bytes: range.bytes,
     };
     let shown = |stored: &&Stored| long || stored.name.kind() != Kind::Segment;
-    let file = |stored: &Stored| {
-        serde_json::json!({
-            "name": stored.name.as_str(),
-            "stored_bytes": stored.bytes(),
-            "manifest": stored.manifest.is_some(),
-        })
+    let file = |stored: &'a Stored| FileJson {
+        name: stored.name.as_str(),
+        stored_bytes: stored.bytes(),
+        manifest: stored.manifest.is_some(),
     };
-    serde_json::json!({
-        "archive": place,
-        "layout": inventory.layout.name(),
-        "system": inventory.system.map(|system| system.to_string()),
-        "segment_bytes": inventory.segment_size.map(|size| size.bytes()),
-        "ranges": inventory.ranges().iter().map(range).collect::<Vec<_>>(),
-        "files": inventory.files.iter().filter(shown).map(file).collect::<Vec<_>>(),
-    })
+    let list = ListJson {
+        archive: place,
+        layout: inventory.layout.name(),
+        system: inventory.system.map(|system| system.to_string()),
+        segment_bytes: inventory.segment_size.map(|size| size.bytes()),
+        ranges: inventory.ranges().iter().map(range).collect(),
+        files: inventory.files.iter().filter(shown).map(file).collect(),
+    };
+    let mut out = Vec::new();
+    list.serialize(&mut Serializer::with_formatter(&mut out, OneLine))
+        .expect("strings and numbers can be written");
+    String::from_utf8(out).expect("JSON is UTF-8")
+}
+
+/// All on one line, with a space after each comma and colon.
+struct OneLine;
+
+impl Formatter for OneLine {
+    fn begin_array_value<W: Write + ?Sized>(&mut self, out: &mut W, first: bool) -> Result<()> {
+        out.write_all(if first { b"" } else { b", " })
+    }
+
+    fn begin_object_key<W: Write + ?Sized>(&mut self, out: &mut W, first: bool) -> Result<()> {
+        self.begin_array_value(out, first)
+    }
+
+    fn begin_object_value<W: Write + ?Sized>(&mut self, out: &mut W) -> Result<()> {
+        out.write_all(b": ")
+    }
 }

@@ -70,6 +70,7 @@ fn queue(
         }
     });
     while locks.waiters(tag) == before {
+        assert!(!handle.is_finished(), "{owner:?} does not wait for {tag}");
         thread::yield_now();
     }
     handle
@@ -187,6 +188,28 @@ fn a_cycle_through_queue_order_alone_is_no_deadlock() {
     assert_eq!(receive.recv().unwrap(), (B, Ok(())));
     writer.join().unwrap();
     reader.join().unwrap();
+}
+
+#[test]
+fn a_waiter_overtakes_if_only_the_order_of_its_queue_makes_the_cycle() {
+    let locks = Arc::new(LockManager::new());
+    let (send, receive) = mpsc::channel();
+    let calm = Interrupt::new();
+    locks.try_acquire(A, TABLE, LockMode::AccessShare).unwrap();
+    locks.try_acquire(B, OTHER, LockMode::AccessExclusive).unwrap();
+    let writer = queue(&locks, D, TABLE, LockMode::AccessExclusive, &calm, &send);
+    let reader = queue(&locks, B, TABLE, LockMode::AccessShare, &calm, &send);
+    // A waits for B, which waits behind D, which waits for A. But B may read beside A.
+    let last = queue(&locks, A, OTHER, LockMode::AccessShare, &calm, &send);
+    assert_eq!(receive.recv().unwrap(), (B, Ok(())));
+    assert_eq!(locks.waiters(TABLE), 1);
+    locks.release_all(B);
+    assert_eq!(receive.recv().unwrap(), (A, Ok(())));
+    locks.release_all(A);
+    assert_eq!(receive.recv().unwrap(), (D, Ok(())));
+    for waiting in [writer, reader, last] {
+        waiting.join().unwrap();
+    }
 }
 
 #[test]

@@ -232,6 +232,53 @@ fn ends_and_waits_cross() {
     assert!(locks.list().is_empty());
 }
 
+/// Who gives up waiting for a transaction takes no lock away from who goes on waiting.
+#[test]
+fn waits_that_are_given_up_do_not_end_others() {
+    let locks = Arc::new(LockManager::new());
+    let (xacts, cancelled) = (Xacts::default(), Interrupt::new());
+    cancelled.request(InterruptKind::Cancel);
+    for xid in 10..200 {
+        xacts.start(xid, A);
+        let patient = thread::spawn({
+            let (locks, xacts) = (locks.clone(), xacts.clone());
+            move || {
+                let owner = locks.enter(B);
+                let runner = || xacts.0.lock().get(&xid).copied();
+                locks.wait_for_transaction(&owner, xid, runner, &Interrupt::new()).unwrap();
+                assert_eq!(runner(), None, "transaction {xid} still runs");
+            }
+        });
+        let hasty = locks.enter(C);
+        while locks.waiters(LockTag::Transaction(xid)) == 0 && !patient.is_finished() {
+            locks.wait_for_transaction(&hasty, xid, || Some(A), &cancelled).unwrap_err();
+        }
+        assert!(!patient.is_finished());
+        xacts.end(&locks, xid);
+        patient.join().unwrap();
+    }
+    assert!(locks.list().is_empty());
+}
+
+#[test]
+fn a_backend_that_leaves_leaves_nothing() {
+    let locks = Arc::new(LockManager::new());
+    let (xacts, mut owner) = (Xacts::default(), locks.enter(B));
+    locks.lock_session(&mut owner, KEY, LockMode::Exclusive, None).unwrap();
+    locks.try_lock(&mut owner, TABLE, LockMode::AccessShare).unwrap();
+    xacts.start(100, A);
+    let waiting = xacts.wait(&locks, C, 100, &Interrupt::new());
+    xacts.end(&locks, 100);
+    waiting.join().unwrap().unwrap();
+    assert!(!is_free(&locks, KEY) && !is_free(&locks, TABLE));
+    for owner in [owner, locks.enter(C)] {
+        locks.leave(&owner);
+    }
+    assert!(is_free(&locks, KEY) && is_free(&locks, TABLE));
+    let table = locks.table.lock();
+    assert!(table.held.is_empty() && table.lists.is_empty() && table.waiting.is_empty());
+}
+
 #[test]
 fn the_list_tells_where_each_lock_is() {
     let locks = Arc::new(LockManager::new());
