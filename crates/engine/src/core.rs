@@ -12,8 +12,8 @@ use forebay_catalog::OidCounter;
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
 use forebay_storage::{BufferPool, Smgr, TempFiles};
-use forebay_txn::XactManager;
 use forebay_txn::locks::LockManager;
+use forebay_txn::{MultiXacts, XactManager};
 use forebay_wal::{Inserted, Record, Wal};
 
 use crate::activity::Activity;
@@ -51,6 +51,7 @@ pub(crate) struct Core {
     pub(crate) temp_files: Arc<TempFiles>,
     pub(crate) wal: Arc<Wal>,
     pub(crate) xacts: Arc<XactManager>,
+    pub(crate) multis: Arc<MultiXacts>,
     pub(crate) heaps: Arc<Heaps>,
     pub(crate) locks: LockManager,
     pub(crate) control: Arc<Control>,

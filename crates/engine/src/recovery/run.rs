@@ -41,6 +41,7 @@ impl Startup<'_> {
                 };
                 let point = &checkpoint.point;
                 let counters = Counters::at(point);
+                self.trim_multis(backend, &counters)?;
                 Ok(Started::new(resume, counters, false, &checkpoint, point.timeline))
             }
             // Those of a recovery from an archive, which is always gone on with.

@@ -31,10 +31,11 @@ impl MultiXacts {
             self.offsets.zero_page(page);
         }
         self.offsets.change(io, page, |bytes| {
+            let before = *bytes;
             pages::set_offset(bytes, next, next_offset.max(1));
             let last = next | (OFFSETS_PER_PAGE - 1);
             (next..=last).skip(1).for_each(|multi| pages::set_offset(bytes, multi, 0));
-            true
+            *bytes != before
         })?;
         self.members.set_latest(members_page(next_offset));
         if !next_offset.is_multiple_of(MEMBERS_PER_PAGE) {
@@ -42,11 +43,20 @@ impl MultiXacts {
             let first = next_offset - next_offset % MEMBERS_PER_PAGE;
             let end = first.saturating_add(MEMBERS_PER_PAGE - 1);
             self.members.change(io, members_page(next_offset), |bytes| {
+                let before = *bytes;
                 (next_offset..=end).for_each(|offset| pages::set_member(bytes, offset, none));
-                true
+                *bytes != before
             })?;
         }
         self.find_stop(io)
+    }
+
+    /// What a checkpoint record says of the oldest set. A later record may know better.
+    pub fn redo_oldest(&self, oldest: MultiXactId, oldest_db: Oid) {
+        let mut state = self.state.lock();
+        if multi_precedes(state.counters.oldest, oldest) {
+            (state.counters.oldest, state.counters.oldest_db) = (oldest, oldest_db);
+        }
     }
 
     /// Finds out up to where members can be assigned.
