@@ -10,8 +10,10 @@ use forebay_format::{
     timeline::{TimelineHistory, parse_history_file_name},
     tuple::{Deform, deform, form_tuple},
     wal::{
-        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, heap, prune, smgr,
-        standby, verify_crc, xact, xlog,
+        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, heap, heap_logical,
+        invalidation::Invalidation,
+        multixact::{MultiXactCreate, MultiXactTruncate},
+        prune, smgr, standby, verify_crc, xact, xlog,
     },
 };
 
@@ -116,8 +118,11 @@ fn payloads(record: &DecodedRecord<'_>) {
             if let Ok(end) = xact::XactEnd::decode(info, main) {
                 let mut again = Vec::new();
                 let has_info = end.encode(&mut again);
+                let messages = end.invalidations.iter().copied();
+                let _ = messages.filter_map(Invalidation::decode).map(|one| one.encode()).count();
                 assert_eq!(xact::XactEnd::decode(has_info, &again), Ok(end));
             }
+            let _ = (xact::Assignment::decode(main), xact::decode_invalidations(main));
         }
         Rmgr::XLOG => {
             let _ = (xlog::CheckPoint::decode(main), xlog::ParameterChange::decode(main));
@@ -129,6 +134,12 @@ fn payloads(record: &DecodedRecord<'_>) {
         }
         Rmgr::CLOG => {
             let _ = (clog::decode_zero_page(main), clog::ClogTruncate::decode(main));
+        }
+        Rmgr::MULTIXACT => {
+            let _ = MultiXactTruncate::decode(main);
+            if let Ok(create) = MultiXactCreate::decode(main) {
+                assert_eq!(MultiXactCreate::decode(&create.encode()), Ok(create));
+            }
         }
         Rmgr::STANDBY => {
             let _ = (standby::decode_locks(main), standby::Invalidations::decode(main));
@@ -147,10 +158,16 @@ fn heap_payloads(info: u8, main: &[u8], data: &[u8]) {
         heap::HeapInplace::decode(main),
     );
     let _ = (
-        heap::HeapUpdate::decode(main),
+        heap::HeapUpdate::decode(main).map(|update| update.old_tuple(main).is_ok()),
+        heap::HeapDelete::decode(main).map(|delete| delete.old_tuple(main).is_ok()),
         heap::HeapVisible::decode(main),
         heap::decode_confirm(main),
+        heap_logical::HeapTruncate::decode(main),
+        heap_logical::HeapNewCid::decode(main),
     );
+    if let Ok(rewrite) = heap_logical::HeapRewrite::decode(main) {
+        assert_eq!(heap_logical::HeapRewrite::decode(&rewrite.encode()), Ok(rewrite));
+    }
     let _ = heap::UpdatedTuple::decode(info, data);
     if let Ok(pruned) = prune::HeapPrune::decode(main, Some(data)) {
         let (mut main, mut data) = (Vec::new(), Vec::new());

@@ -4,7 +4,7 @@
 mod entry;
 mod support;
 
-use support::{WAL, records};
+use support::{WAL, records, row_records};
 
 const HEAP: &[u8] = include_bytes!("data/heap_t_after.page");
 const INDEX: &[u8] = include_bytes!("data/pg_class_oid_index.block1");
@@ -66,7 +66,7 @@ fn tuples() {
 
 #[test]
 fn wal_records() {
-    for (_, record) in records() {
+    for record in records().into_iter().map(|(_, record)| record).chain(row_records()) {
         damage(entry::wal_record, &record[4..], 120, 600);
     }
 }

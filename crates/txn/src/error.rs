@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use forebay_aio::AioError;
+use forebay_format::Xid;
+use forebay_format::multixact::MultiXactId;
 use forebay_storage::sqlstate_of;
 use forebay_wal::WalError;
 
@@ -19,18 +21,57 @@ pub enum TxnError {
     /// 54000
     #[error("cannot have more than 2^32-2 commands in a transaction")]
     OutOfCommands,
-    /// XX001: a file of `pg_xact` ends before a page that must be there.
+    /// 54000: the next MultiXact would be too far from the oldest one in use.
     #[error(
-        "could not access status of transactions: page {page} of pg_xact has only {got} bytes \
+        "database is not accepting commands that assign new MultiXactIds to avoid wraparound \
+         data loss"
+    )]
+    OutOfMultiXacts,
+    /// 54000: the next members would reach the oldest ones in use.
+    #[error("multixact \"members\" limit exceeded")]
+    OutOfMembers,
+    /// XX000: a row has a MultiXact that was removed.
+    #[error("MultiXactId {0} does no longer exist -- apparent wraparound")]
+    MultiXactGone(MultiXactId),
+    /// XX000: a row has a MultiXact that does not exist yet.
+    #[error("MultiXactId {0} has not been created yet -- apparent wraparound")]
+    MultiXactNotYet(MultiXactId),
+    /// XX001: what `pg_multixact` has of a MultiXact is impossible.
+    #[error("MultiXact {multi} {problem}")]
+    MultiXactDamaged {
+        /// The MultiXact.
+        multi: MultiXactId,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// XX001: a file of `pg_xact` or its like ends before a page that must be there.
+    #[error(
+        "could not access status of transactions: page {page} of {dir} has only {got} bytes \
          in file \"{}\"", .file.display()
     )]
-    ShortClogPage {
+    ShortStatusPage {
+        /// The directory, below the data directory.
+        dir: &'static str,
         /// The page's number.
         page: i64,
         /// Bytes of it that the file has.
         got: usize,
         /// The file.
         file: PathBuf,
+    },
+    /// XX001: `pg_subtrans` is damaged.
+    #[error("pg_subtrans contains invalid entry: xid {xid} points to parent xid {parent}")]
+    ParentNotOlder {
+        /// The subtransaction.
+        xid: Xid,
+        /// What stands as its parent.
+        parent: Xid,
+    },
+    /// XX001: files were to be removed up to a page that is newer than the newest one.
+    #[error("could not truncate directory \"{dir}\": apparent wraparound")]
+    ApparentWraparound {
+        /// The directory, below the data directory.
+        dir: &'static str,
     },
     /// XX001: a write that was synced is not on the disk.
     #[error(
@@ -57,8 +98,16 @@ impl TxnError {
     /// PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            TxnError::OutOfXids | TxnError::OutOfCommands => "54000",
-            TxnError::ShortClogPage { .. } | TxnError::LostWrite { .. } => "XX001",
+            TxnError::OutOfXids
+            | TxnError::OutOfCommands
+            | TxnError::OutOfMultiXacts
+            | TxnError::OutOfMembers => "54000",
+            TxnError::MultiXactGone(_) | TxnError::MultiXactNotYet(_) => "XX000",
+            TxnError::ShortStatusPage { .. }
+            | TxnError::MultiXactDamaged { .. }
+            | TxnError::ParentNotOlder { .. }
+            | TxnError::ApparentWraparound { .. }
+            | TxnError::LostWrite { .. } => "XX001",
             TxnError::Disk(error) => disk_sqlstate(error),
             TxnError::Wal(error) => wal_sqlstate(error),
         }

@@ -1,4 +1,5 @@
-//! Assigns transaction ids; commits and aborts.
+//! Assigns transaction ids; commits and aborts. `subxact.rs` has what only concerns
+//! subtransactions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use forebay_aio as aio;
 use forebay_aio::sync::{Duration, Mutex, SystemTime, UNIX_EPOCH};
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::{Rmgr, xact, xact::XactEnd};
-use forebay_format::{FullXid, Lsn, RelFileLocator, Xid, ids::xid_precedes};
+use forebay_format::{FullXid, Lsn, Oid, RelFileLocator, Xid, ids::xid_precedes};
 use forebay_wal::{Inserted, Record, Wal};
 
 use crate::clog::{Clog, Outcome};
@@ -15,6 +16,7 @@ use crate::error::TxnError;
 use crate::gate::CommitGate;
 use crate::procarray::{LastRunning, ProcArray};
 use crate::snapshot::Snapshot;
+use crate::subtrans::Subtrans;
 use crate::transaction::Transaction;
 
 /// Number of ids kept back before new ids could be confused with the oldest ones.
@@ -53,10 +55,11 @@ pub struct Finished {
 /// Transactions of an engine.
 #[derive(Debug)]
 pub struct XactManager {
-    clog: Arc<Clog>,
-    wal: Arc<Wal>,
-    procs: ProcArray,
-    gate: CommitGate,
+    pub(crate) clog: Arc<Clog>,
+    pub(crate) subtrans: Subtrans,
+    pub(crate) wal: Arc<Wal>,
+    pub(crate) procs: ProcArray,
+    pub(crate) gate: CommitGate,
     /// The next id. Held while one is assigned.
     next: Mutex<FullXid>,
     /// Files to be removed if their transaction aborts: a stop of the engine aborts transactions in
@@ -71,6 +74,7 @@ impl XactManager {
     pub fn new(clog: Arc<Clog>, wal: Arc<Wal>, next: FullXid, oldest: Xid) -> XactManager {
         let stop_at = oldest.wrapping_add(u32::MAX >> 1).wrapping_sub(STOP_MARGIN);
         XactManager {
+            subtrans: Subtrans::start(&clog, next, next),
             clog,
             wal,
             procs: ProcArray::new(next),
@@ -84,6 +88,11 @@ impl XactManager {
     /// Outcomes of transactions.
     pub fn clog(&self) -> &Arc<Clog> {
         &self.clog
+    }
+
+    /// Parents of subtransactions.
+    pub fn subtrans(&self) -> &Subtrans {
+        &self.subtrans
     }
 
     /// Running transactions.
@@ -109,35 +118,76 @@ impl XactManager {
 
     /// A snapshot for the running command of a transaction.
     pub fn snapshot(&self, tx: &Transaction) -> Snapshot {
-        Snapshot::new(self.procs.running(), tx.xid(), tx.command(), tx.combos().clone())
+        Snapshot::new(self.procs.running(tx.database()), tx)
     }
 
     /// The same for a session that remembers its last snapshot.
     pub fn snapshot_since(&self, tx: &Transaction, last: &mut LastRunning) -> Snapshot {
-        Snapshot::new(self.procs.running_since(last), tx.xid(), tx.command(), tx.combos().clone())
+        Snapshot::new(self.procs.running_since(last, tx.database()), tx)
     }
 
-    /// The id of a transaction that is about to write. Assigned at the first call.
+    /// The id with which a transaction is about to write: that of the innermost open
+    /// subtransaction, or its own if none is open. Assigned at the first call, and before it those
+    /// of all around it.
     pub fn assign(&self, io: &mut aio::IoBackend, tx: &mut Transaction) -> Result<Xid, TxnError> {
-        if let Some(xid) = tx.xid() {
+        if let Some(xid) = tx.current_xid() {
             return Ok(xid);
         }
+        let (database, backend) = (tx.database(), tx.backend());
+        let (mut top, mut parent) = (None, None);
+        let mut subxacts = Vec::new();
+        let assigned: Result<(), TxnError> = tx.levels_mut().try_for_each(|level| {
+            if level.xid.is_none() {
+                let xid = self.assign_next(io, (database, backend), top, parent)?;
+                if parent.is_some() {
+                    subxacts.push(xid.xid());
+                }
+                level.xid = Some(xid);
+            }
+            (top, parent) = (top.or(level.xid), level.xid);
+            Ok(())
+        });
+        for xid in subxacts {
+            tx.own.add(xid);
+            tx.unreported.push(xid);
+        }
+        assigned?;
+        self.report_subxacts(io, tx)?;
+        Ok(parent.expect("the transaction is a level itself").xid())
+    }
+
+    /// Assigns the next id: to a transaction in a database and of a backend, or to a subtransaction
+    /// of `top` whose parent is `parent`.
+    fn assign_next(
+        &self,
+        io: &mut aio::IoBackend,
+        (database, backend): (Oid, u32),
+        top: Option<FullXid>,
+        parent: Option<FullXid>,
+    ) -> Result<FullXid, TxnError> {
         let mut next = self.next.lock();
         let xid = *next;
         if !xid_precedes(xid.xid(), self.stop_at) {
             return Err(TxnError::OutOfXids);
         }
         self.clog.extend(io, &self.wal, xid.xid())?;
-        self.procs.enter(xid);
+        self.subtrans.extend(xid.xid(), || self.procs.horizon());
+        match (top, parent) {
+            (Some(top), Some(parent)) => {
+                // Before anyone can find the id where its parent is not listed.
+                self.subtrans.set_parent(io, xid.xid(), parent.xid())?;
+                self.procs.enter_sub(top, xid);
+            }
+            _ => self.procs.enter(xid, database, backend),
+        }
         *next = xid.next();
-        tx.xid = Some(xid);
-        Ok(xid.xid())
+        Ok(xid)
     }
 
     /// A file is about to be created. It is removed if the transaction, which has an id, aborts.
     pub fn drop_at_abort(&self, tx: &mut Transaction, rel: RelFileLocator) {
         tx.drop_at_abort(rel);
-        if let Some(xid) = tx.xid {
+        if let Some(xid) = tx.full_xid() {
             self.created.lock().entry(xid).or_default().push(rel);
         }
     }
@@ -148,8 +198,8 @@ impl XactManager {
         let mut files = Vec::new();
         for xid in self.procs.all() {
             let drop = self.created.lock().remove(&xid).unwrap_or_default();
-            self.log_end(io, xact::ABORT, xid.xid(), &drop)?;
-            self.clog.set_aborted(io, xid.xid());
+            self.log_end(io, xact::ABORT, xid.xid(), &[], &drop)?;
+            self.clog.set_aborted(io, xid.xid(), &[]);
             self.leave(xid);
             files.extend(drop);
         }
@@ -161,6 +211,15 @@ impl XactManager {
         self.procs.leave(xid);
     }
 
+    /// These files of a subtransaction of `top` are removed by its abort, not by that of `top`.
+    pub(crate) fn forget_created(&self, top: FullXid, rels: &[RelFileLocator]) {
+        if !rels.is_empty()
+            && let Some(created) = self.created.lock().get_mut(&top)
+        {
+            created.retain(|rel| !rels.contains(rel));
+        }
+    }
+
     /// Commits with the default options: waits until the commit is durable.
     pub fn commit(
         &self,
@@ -170,9 +229,10 @@ impl XactManager {
         self.commit_with(io, tx, &CommitOptions::default())
     }
 
-    /// Commits. On return everyone sees the transaction, and it is durable, unless `options` say
-    /// that it does not wait for that. A transaction without an id writes nothing. One that drops
-    /// files always waits: they must not be removed before it is durable.
+    /// Commits, with the subtransactions that are open. On return everyone sees the transaction,
+    /// and it is durable, unless `options` say that it does not wait for that. A transaction
+    /// without an id writes nothing. One that drops files always waits: they must not be removed
+    /// before it is durable.
     ///
     /// After an error that leaves the transaction alive it must be aborted. If the commit record
     /// was inserted and could not be made durable, the outcome is unknown. The transaction then
@@ -184,14 +244,15 @@ impl XactManager {
         options: &CommitOptions,
     ) -> Result<Finished, TxnError> {
         let drop = tx.drops_at(true);
-        let Some(xid) = tx.xid else {
-            *tx = Transaction::new();
+        let Some(xid) = tx.full_xid() else {
+            *tx = tx.another();
             return Ok(Finished { lsn: None, drop });
         };
-        let outcome = self.clog.prepare(io, xid.xid())?;
+        let subxacts = tx.subxacts();
+        let outcome = self.clog.prepare_tree(io, xid.xid(), &subxacts)?;
         let pass = self.gate.enter();
-        let inserted = self.log_end(io, xact::COMMIT, xid.xid(), &drop)?;
-        *tx = Transaction::new();
+        let inserted = self.log_end(io, xact::COMMIT, xid.xid(), &subxacts, &drop)?;
+        *tx = tx.another();
         if options.wait || !drop.is_empty() {
             // This transaction is counted too.
             let others = !options.delay.is_zero() && self.procs.count() > options.siblings;
@@ -227,12 +288,12 @@ impl XactManager {
         tx: &mut Transaction,
     ) -> Result<Finished, TxnError> {
         let drop = tx.drops_at(false);
-        let xid = tx.xid;
-        *tx = Transaction::new();
-        if let Some(xid) = xid {
+        let ended = std::mem::replace(tx, tx.another());
+        if let Some(xid) = ended.full_xid() {
+            let subxacts = ended.subxacts();
             let pass = self.gate.enter();
-            let logged = self.log_end(io, xact::ABORT, xid.xid(), &drop);
-            self.clog.set_aborted(io, xid.xid());
+            let logged = self.log_end(io, xact::ABORT, xid.xid(), &subxacts, &drop);
+            self.clog.set_aborted(io, xid.xid(), &subxacts);
             std::mem::drop(pass);
             self.leave(xid);
             let logged = logged?;
@@ -244,15 +305,17 @@ impl XactManager {
     }
 
     /// Inserts a commit or abort record.
-    fn log_end(
+    pub(crate) fn log_end(
         &self,
         io: &mut aio::IoBackend,
         kind: u8,
         xid: Xid,
+        subxacts: &[Xid],
         drop: &[RelFileLocator],
     ) -> Result<Inserted, TxnError> {
-        let end = XactEnd { rels: drop.to_vec(), ..XactEnd::at(timestamp()) };
-        let mut main = Vec::with_capacity(8 + 12 * drop.len());
+        let (subxacts, rels) = (subxacts.to_vec(), drop.to_vec());
+        let end = XactEnd { subxacts, rels, ..XactEnd::at(timestamp()) };
+        let mut main = Vec::with_capacity(8);
         let special = if drop.is_empty() { 0 } else { INFO_SPECIAL_REL_UPDATE };
         let info = kind | end.encode(&mut main) | special;
         Ok(self

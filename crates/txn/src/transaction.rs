@@ -1,6 +1,8 @@
 //! What a session carries from begin to commit.
 
-use forebay_format::{CommandId, FullXid, RelFileLocator, Xid, ids::INVALID_COMMAND_ID};
+use forebay_aio::sync::{Arc, RwLock};
+use forebay_format::ids::{INVALID_COMMAND_ID, INVALID_OID};
+use forebay_format::{CommandId, FullXid, Oid, RelFileLocator, Xid};
 
 use crate::combo::ComboCommands;
 use crate::error::TxnError;
@@ -12,33 +14,193 @@ pub(crate) struct PendingDrop {
     pub(crate) at_commit: bool,
 }
 
+/// The transaction itself, or a subtransaction in it.
+#[derive(Debug, Default)]
+pub(crate) struct Level {
+    pub(crate) xid: Option<FullXid>,
+    /// Subtransactions that were released into this one, oldest first.
+    pub(crate) children: Vec<FullXid>,
+    /// Number of pending drops when it began.
+    drops: usize,
+}
+
+/// The subtransactions of the own transaction that have not aborted, oldest first. Clones share
+/// them: a snapshot sees no row of a subtransaction that was rolled back after it was taken. None
+/// if there was none yet: later ones lie beyond the snapshot anyway.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OwnSubxacts(Option<Arc<RwLock<Vec<Xid>>>>);
+
+impl OwnSubxacts {
+    #[inline]
+    pub(crate) fn contains(&self, xid: Xid) -> bool {
+        self.0.as_ref().is_some_and(|xids| search(&xids.read(), xid))
+    }
+
+    pub(crate) fn add(&mut self, xid: Xid) {
+        self.0.get_or_insert_default().write().push(xid);
+    }
+
+    /// A subtransaction aborted. All later ids are those of its own subtransactions.
+    fn remove_from(&self, xid: Xid) {
+        let mut xids = self.0.as_ref().expect("a subtransaction with an id is noted").write();
+        let at =
+            xids.iter().rposition(|x| *x == xid).expect("a subtransaction with an id is noted");
+        xids.truncate(at);
+    }
+}
+
+fn search(xids: &[Xid], xid: Xid) -> bool {
+    let Some(&first) = xids.first() else { return false };
+    // They lie within 2^31 of each other, so the distance from the oldest orders them.
+    let distance = |x: Xid| x.wrapping_sub(first);
+    xids.binary_search_by_key(&distance(xid), |&x| distance(x)).is_ok()
+}
+
 /// A running transaction. It has an id only once it has written.
 ///
 /// It must be given to [`commit`](crate::XactManager::commit) or
 /// [`abort`](crate::XactManager::abort). Dropped, its id would count as running forever.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Transaction {
-    pub(crate) xid: Option<FullXid>,
+    database: Oid,
+    backend: u32,
+    /// The transaction itself.
+    top: Level,
+    /// The subtransactions that are open in it, outermost first. Where one has an id, all around it
+    /// have older ones.
+    open: Vec<Level>,
+    pub(crate) own: OwnSubxacts,
+    /// Ids of subtransactions that no assignment record has named yet.
+    pub(crate) unreported: Vec<Xid>,
     command: CommandId,
     command_used: bool,
     combos: ComboCommands,
-    pub(crate) drops: Vec<PendingDrop>,
+    drops: Vec<PendingDrop>,
+}
+
+impl Default for Transaction {
+    fn default() -> Transaction {
+        Transaction::in_database(INVALID_OID)
+    }
 }
 
 impl Transaction {
-    /// A transaction that has done nothing yet.
+    /// A transaction that has done nothing yet, and may read any database.
     pub fn new() -> Transaction {
         Transaction::default()
     }
 
+    /// A transaction that has done nothing yet. It reads only `database` and what all databases
+    /// share, so it does not hold back the horizons of others.
+    pub fn in_database(database: Oid) -> Transaction {
+        Transaction {
+            database,
+            backend: 0,
+            top: Level::default(),
+            open: Vec::new(),
+            own: OwnSubxacts::default(),
+            unreported: Vec::new(),
+            command: 0,
+            command_used: false,
+            combos: ComboCommands::default(),
+            drops: Vec::new(),
+        }
+    }
+
+    /// The same, of a backend: others that wait for it wait for that backend.
+    #[must_use]
+    pub fn of_backend(self, backend: u32) -> Transaction {
+        Transaction { backend, ..self }
+    }
+
+    /// A transaction that has done nothing yet, where this one is.
+    pub(crate) fn another(&self) -> Transaction {
+        Transaction::in_database(self.database).of_backend(self.backend)
+    }
+
+    /// The backend that it is of; 0 if nobody ever waits for it.
+    pub fn backend(&self) -> u32 {
+        self.backend
+    }
+
+    /// The database in which it runs; 0 if it may be any.
+    pub fn database(&self) -> Oid {
+        self.database
+    }
+
     /// Its id, if it has written.
     pub fn xid(&self) -> Option<Xid> {
-        self.xid.map(FullXid::xid)
+        self.full_xid().map(FullXid::xid)
     }
 
     /// Its id with the epoch, if it has written.
     pub fn full_xid(&self) -> Option<FullXid> {
-        self.xid
+        self.top.xid
+    }
+
+    /// The id of the innermost open subtransaction, or of the transaction if none is open, if it
+    /// has written.
+    pub fn current_xid(&self) -> Option<Xid> {
+        self.innermost().xid.map(FullXid::xid)
+    }
+
+    /// Number of open subtransactions.
+    pub fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    fn innermost(&self) -> &Level {
+        self.open.last().unwrap_or(&self.top)
+    }
+
+    /// All levels, the transaction itself first.
+    pub(crate) fn levels_mut(&mut self) -> impl Iterator<Item = &mut Level> {
+        std::iter::once(&mut self.top).chain(&mut self.open)
+    }
+
+    /// Opens a subtransaction (SAVEPOINT).
+    pub fn begin_sub(&mut self) {
+        self.open.push(Level { drops: self.drops.len(), ..Level::default() });
+    }
+
+    /// Commits the innermost subtransaction into the one around it (RELEASE SAVEPOINT). Its outcome
+    /// is that of the whole transaction.
+    ///
+    /// # Panics
+    /// If no subtransaction is open.
+    pub fn release_sub(&mut self) {
+        let level = self.pop();
+        let parent = self.open.last_mut().unwrap_or(&mut self.top);
+        debug_assert!(level.xid.is_none() || parent.xid.is_some());
+        parent.children.extend(level.xid);
+        parent.children.extend(level.children);
+    }
+
+    fn pop(&mut self) -> Level {
+        self.open.pop().expect("a subtransaction is open")
+    }
+
+    /// Removes the innermost subtransaction, which has aborted. Returns it, with the files that are
+    /// to be removed.
+    pub(crate) fn pop_aborted(&mut self) -> (Level, Vec<RelFileLocator>) {
+        let level = self.pop();
+        let drops = self.drops.split_off(level.drops);
+        if let Some(xid) = level.xid {
+            self.own.remove_from(xid.xid());
+            self.unreported.retain(|x| *x != xid.xid() && !has_xid(&level.children, *x));
+        }
+        (level, rels(&drops, false))
+    }
+
+    /// All subtransactions with an id that have not aborted, oldest first.
+    pub fn subxacts(&self) -> Vec<Xid> {
+        let mut all = self.top.children.clone();
+        for level in &self.open {
+            all.extend(level.xid);
+            all.extend(&level.children);
+        }
+        all.sort_unstable();
+        all.into_iter().map(FullXid::xid).collect()
     }
 
     /// The running command, for reading.
@@ -83,6 +245,14 @@ impl Transaction {
 
     /// The files to be removed at a commit, or at an abort.
     pub(crate) fn drops_at(&self, commit: bool) -> Vec<RelFileLocator> {
-        self.drops.iter().filter(|d| d.at_commit == commit).map(|d| d.rel).collect()
+        rels(&self.drops, commit)
     }
+}
+
+fn rels(drops: &[PendingDrop], commit: bool) -> Vec<RelFileLocator> {
+    drops.iter().filter(|d| d.at_commit == commit).map(|d| d.rel).collect()
+}
+
+fn has_xid(xids: &[FullXid], xid: Xid) -> bool {
+    xids.iter().any(|x| x.xid() == xid)
 }

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use crate::wal::{clog, heap, record::DecodedRecord, rmgr::Rmgr, smgr, standby, xact, xlog};
+use crate::wal::{
+    clog, heap, multixact, record::DecodedRecord, rmgr::Rmgr, smgr, standby, xact, xlog,
+};
 
 /// The kind of a record as `pg_waldump` names it; `None` for resource managers whose records are
 /// not known here.
@@ -15,6 +17,7 @@ pub fn kind_name(rmgr: Rmgr, info: u8) -> Option<&'static str> {
         Rmgr::XACT => Some(xact::name(kind)),
         Rmgr::SMGR => Some(smgr::name(kind)),
         Rmgr::CLOG => Some(clog::name(kind)),
+        Rmgr::MULTIXACT => Some(multixact::name(kind)),
         Rmgr::STANDBY => Some(standby::name(kind)),
         Rmgr::HEAP2 => Some(heap::heap2_name(kind)),
         Rmgr::HEAP => Some(heap::heap_name(kind)),

@@ -75,6 +75,10 @@ pub const INSERT_ALL_FROZEN_SET: u8 = 1 << 5;
 
 /// Flag of deletes: the page is no longer all-visible.
 pub const DELETE_ALL_VISIBLE_CLEARED: u8 = 1;
+/// Flag of deletes: the deleted tuple follows the main data, for logical decoding.
+pub const DELETE_CONTAINS_OLD_TUPLE: u8 = 1 << 1;
+/// Flag of deletes: the same, with only its key columns.
+pub const DELETE_CONTAINS_OLD_KEY: u8 = 1 << 2;
 /// Flag of deletes: a speculative insertion was undone.
 pub const DELETE_IS_SUPER: u8 = 1 << 3;
 /// Flag of deletes: the row moved to another partition.
@@ -84,10 +88,19 @@ pub const DELETE_IS_PARTITION_MOVE: u8 = 1 << 4;
 pub const UPDATE_OLD_ALL_VISIBLE_CLEARED: u8 = 1;
 /// Flag of updates: the new page is no longer all-visible.
 pub const UPDATE_NEW_ALL_VISIBLE_CLEARED: u8 = 1 << 1;
+/// Flag of updates: the old version follows the main data, for logical decoding.
+pub const UPDATE_CONTAINS_OLD_TUPLE: u8 = 1 << 2;
+/// Flag of updates: the same, with only its key columns.
+pub const UPDATE_CONTAINS_OLD_KEY: u8 = 1 << 3;
+/// Flag of updates: the record has the new version even with a full-page image.
+pub const UPDATE_CONTAINS_NEW_TUPLE: u8 = 1 << 4;
 /// Flag of updates: the record leaves out the prefix that both versions share.
 pub const UPDATE_PREFIX_FROM_OLD: u8 = 1 << 5;
 /// Flag of updates: the record leaves out the suffix that both versions share.
 pub const UPDATE_SUFFIX_FROM_OLD: u8 = 1 << 6;
+
+/// Flag of locks: the page is no longer all-frozen.
+pub const LOCK_ALL_FROZEN_CLEARED: u8 = 1;
 
 /// Name of a Heap record's kind.
 pub fn heap_name(info: u8) -> &'static str {
@@ -342,7 +355,7 @@ pub struct HeapDelete {
     pub offset: OffsetNumber,
     /// See [`infobits`].
     pub infobits: u8,
-    /// `DELETE_` flags.
+    /// `DELETE_` flags, or [`LOCK_ALL_FROZEN_CLEARED`].
     pub flags: u8,
 }
 
@@ -359,7 +372,7 @@ impl HeapDelete {
         out
     }
 
-    /// Decodes it. (With wal_level logical the old tuple follows.)
+    /// Decodes it. [`old_tuple`](Self::old_tuple) decodes what may follow.
     pub fn decode(main: &[u8]) -> Result<Self, PayloadError> {
         let mut cursor = Cursor::new(main);
         let read = |cursor: &mut Cursor<'_>| {
@@ -367,6 +380,13 @@ impl HeapDelete {
             Some(Self { xmax, offset, infobits: cursor.u8()?, flags: cursor.u8()? })
         };
         read(&mut cursor).ok_or(damaged("DELETE"))
+    }
+
+    /// The deleted tuple in the main data, if the flags announce one: header fields, and bytes from
+    /// the null bitmap on.
+    pub fn old_tuple<'a>(&self, main: &'a [u8]) -> OldTuple<'a> {
+        let flags = DELETE_CONTAINS_OLD_TUPLE | DELETE_CONTAINS_OLD_KEY;
+        old_tuple(self.flags & flags, main, Self::SIZE, "DELETE")
     }
 }
 
@@ -413,6 +433,24 @@ impl HeapUpdate {
         };
         read(&mut cursor).ok_or(damaged("UPDATE"))
     }
+
+    /// The old version in the main data, if the flags announce one: header fields, and bytes from
+    /// the null bitmap on.
+    pub fn old_tuple<'a>(&self, main: &'a [u8]) -> OldTuple<'a> {
+        let flags = UPDATE_CONTAINS_OLD_TUPLE | UPDATE_CONTAINS_OLD_KEY;
+        old_tuple(self.flags & flags, main, Self::SIZE, "UPDATE")
+    }
+}
+
+/// A tuple behind the main data of a delete or an update, or none.
+pub type OldTuple<'a> = Result<Option<(HeapHeader, &'a [u8])>, PayloadError>;
+
+fn old_tuple<'a>(flags: u8, main: &'a [u8], at: usize, record: &'static str) -> OldTuple<'a> {
+    if flags == 0 {
+        return Ok(None);
+    }
+    let tuple = main.get(at..).ok_or(damaged(record))?;
+    HeapHeader::decode(tuple).map(Some).map_err(|_| damaged(record))
 }
 
 /// The new version in an update's block data: the lengths of the shared prefix and suffix, which
@@ -528,6 +566,11 @@ impl HeapVisible {
         };
         read(&mut cursor).ok_or(damaged("VISIBLE"))
     }
+}
+
+/// Main data of [`CONFIRM`]: the tuple's line pointer.
+pub const fn encode_confirm(offset: OffsetNumber) -> [u8; 2] {
+    offset.to_le_bytes()
 }
 
 /// Decodes the main data of [`CONFIRM`]: the tuple's line pointer.

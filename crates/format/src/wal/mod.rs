@@ -5,7 +5,8 @@
 //! - [`build`]: building a record; [`RecordBuilder`]
 //! - [`compress`]: compressed page images
 //! - [`rmgr`]: resource managers and their info bits
-//! - [`heap`], [`prune`], [`xact`], [`xlog`], [`smgr`], [`clog`], [`standby`]: payloads
+//! - [`heap`], [`heap_logical`], [`prune`], [`xact`], [`xlog`], [`smgr`], [`clog`], [`multixact`],
+//!   [`standby`], [`invalidation`]: payloads
 //! - [`desc`]: descriptions of records, for messages
 
 pub mod build;
@@ -14,6 +15,9 @@ pub mod compress;
 pub mod desc;
 mod error;
 pub mod heap;
+pub mod heap_logical;
+pub mod invalidation;
+pub mod multixact;
 pub mod page_header;
 pub mod prune;
 pub mod record;

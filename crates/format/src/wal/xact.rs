@@ -1,4 +1,4 @@
-//! Commit and abort records.
+//! Commit and abort records, and records about subtransactions and catalogs of one that runs.
 //!
 //! ```text
 //!   time i64 | [xinfo u32, if the info bit is set]
@@ -57,6 +57,17 @@ const FREE_FLAGS: u32 = XINFO_HAS_AE_LOCKS
     | XINFO_APPLY_FEEDBACK
     | XINFO_UPDATE_RELCACHE_FILE
     | XINFO_FORCE_SYNC_COMMIT;
+
+/// All flags of xinfo that exist.
+const KNOWN_FLAGS: u32 = FREE_FLAGS
+    | HAS_DBINFO
+    | HAS_SUBXACTS
+    | HAS_RELFILELOCATORS
+    | HAS_INVALS
+    | HAS_TWOPHASE
+    | HAS_ORIGIN
+    | HAS_GID
+    | HAS_DROPPED_STATS;
 
 /// Name of a record's kind.
 pub const fn name(kind: u8) -> &'static str {
@@ -171,7 +182,7 @@ impl XactEnd {
         if info & HAS_INFO == 0 {
             return Some(end);
         }
-        let xinfo = cursor.u32()?;
+        let xinfo = cursor.u32().filter(|xinfo| xinfo & !KNOWN_FLAGS == 0)?;
         end.flags = xinfo & FREE_FLAGS;
         if xinfo & HAS_DBINFO != 0 {
             end.db = Some((cursor.u32()?, cursor.u32()?));
@@ -203,6 +214,49 @@ impl XactEnd {
         }
         Some(end)
     }
+}
+
+/// Payload of [`ASSIGNMENT`]: the top-level transaction, a count, its subtransactions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The top-level transaction.
+    pub top_xid: Xid,
+    /// Its subtransactions.
+    pub subxacts: Vec<Xid>,
+}
+
+impl Assignment {
+    /// Encodes it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(8 + 4 * self.subxacts.len());
+        for number in [self.top_xid, self.subxacts.len() as u32].iter().chain(&self.subxacts) {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out
+    }
+
+    /// Decodes it.
+    pub fn decode(main: &[u8]) -> Result<Self, PayloadError> {
+        let mut cursor = Cursor::new(main);
+        let read = |cursor: &mut Cursor<'_>| {
+            let (top_xid, count) = (cursor.u32()?, cursor.count()?);
+            Some(Self { top_xid, subxacts: cursor.u32s(count)? })
+        };
+        read(&mut cursor).ok_or(damaged("ASSIGNMENT"))
+    }
+}
+
+/// Encodes the payload of [`INVALIDATIONS`]: a count, then the messages.
+pub fn encode_invalidations(messages: &[[u8; 16]]) -> Vec<u8> {
+    let mut out = (messages.len() as u32).to_le_bytes().to_vec();
+    messages.iter().for_each(|message| out.extend_from_slice(message));
+    out
+}
+
+/// Decodes the payload of [`INVALIDATIONS`]. The messages are as stored; see
+/// [`Invalidation`](super::invalidation::Invalidation).
+pub fn decode_invalidations(main: &[u8]) -> Result<Vec<[u8; 16]>, PayloadError> {
+    read_list(&mut Cursor::new(main)).ok_or(damaged("INVALIDATION"))
 }
 
 fn read_stats(bytes: [u8; 16]) -> Option<DroppedStats> {
@@ -246,6 +300,15 @@ mod tests {
         assert_eq!(end.encode(&mut out), HAS_INFO);
         assert_eq!(out[8..12], [5, 0, 0, 0]);
         assert_eq!(out[20..], [1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
+    }
+
+    #[test]
+    fn unknown_flags_and_absurd_counts_are_refused() {
+        let mut bytes = 5_i64.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&(1_u32 << 9).to_le_bytes());
+        assert!(XactEnd::decode(COMMIT | HAS_INFO, &bytes).is_err());
+        assert!(Assignment::decode(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f]).is_err());
+        assert!(decode_invalidations(&[0xff, 0xff, 0xff, 0x7f]).is_err());
     }
 
     proptest! {

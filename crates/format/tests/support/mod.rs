@@ -1,4 +1,6 @@
-//! The WAL sample, split into records.
+//! The WAL samples, split into records.
+
+#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use forebay_format::{Lsn, wal::PageHeader};
 
@@ -39,4 +41,18 @@ pub fn records() -> Vec<(Lsn, Vec<u8>)> {
 
 fn header_size(at: usize) -> usize {
     PageHeader::decode(&WAL[at..]).expect("a good page header").size()
+}
+
+/// Records about changed rows, one behind the other.
+const ROWS: &[u8] = include_bytes!("../data/rows.records");
+
+/// The records of that sample.
+pub fn row_records() -> Vec<Vec<u8>> {
+    let (mut rest, mut found) = (ROWS, Vec::new());
+    while let Some(len) = rest.first_chunk::<4>() {
+        let (record, behind) = rest.split_at(u32::from_le_bytes(*len) as usize);
+        found.push(record.to_vec());
+        rest = behind;
+    }
+    found
 }

@@ -31,16 +31,9 @@ fn search(
     path: &mut Vec<Wait>,
     seen: &mut Vec<OwnerId>,
 ) -> bool {
-    let Some(tag) = table.waiting.get(&owner).copied() else { return false };
-    let Some(lock) = table.locks.get(&tag) else { return false };
-    let Some(position) = lock.queue.iter().position(|w| w.owner == owner) else { return false };
-    let Some(mode) = lock.queue.get(position).map(|w| w.mode) else { return false };
-
-    path.push(Wait { owner, tag, mode });
-    let holders =
-        lock.granted.iter().filter(|(o, modes)| *o != owner && modes & mode.conflicts() != 0);
-    let ahead = lock.queue.iter().take(position).filter(|w| w.mode.conflicts_with(mode));
-    for next in holders.map(|(o, _)| *o).chain(ahead.map(|w| w.owner)) {
+    let Some((wait, blockers)) = blockers(table, owner) else { return false };
+    path.push(wait);
+    for next in blockers {
         if next == start {
             return true;
         }
@@ -53,6 +46,28 @@ fn search(
     }
     path.pop();
     false
+}
+
+/// What `owner` waits for, and whom: the holders of conflicting modes, then the earlier requests
+/// for such modes. None if it does not wait.
+fn blockers(table: &Table, owner: OwnerId) -> Option<(Wait, Vec<OwnerId>)> {
+    let tag = table.waiting.get(&owner).copied()?;
+    let lock = table.locks.get(&tag)?;
+    let position = lock.queue.iter().position(|w| w.owner == owner)?;
+    let mode = lock.queue.get(position)?.mode;
+    let holders =
+        lock.granted.iter().filter(|(o, modes)| *o != owner && modes & mode.conflicts() != 0);
+    let ahead = lock.queue.iter().take(position).filter(|w| w.mode.conflicts_with(mode));
+    let blockers = holders.map(|(o, _)| *o).chain(ahead.map(|w| w.owner)).collect();
+    Some((Wait { owner, tag, mode }, blockers))
+}
+
+/// The owners for which `owner` waits directly, each once.
+pub(super) fn blocked_by(table: &Table, owner: OwnerId) -> Vec<OwnerId> {
+    let mut owners = blockers(table, owner).map_or_else(Vec::new, |(_, blockers)| blockers);
+    owners.sort_unstable();
+    owners.dedup();
+    owners
 }
 
 fn describe(path: &[Wait]) -> String {

@@ -1,6 +1,6 @@
 //! Why a lock was not granted.
 
-use super::interrupt::InterruptKind;
+use super::interrupt::{InterruptKind, WaitEnd};
 use super::tag::LockTag;
 
 /// Why a lock was not granted.
@@ -15,6 +15,9 @@ pub enum LockError {
     /// A cancel or terminate request ended the wait.
     #[error("{}", .0.message())]
     Interrupted(InterruptKind),
+    /// The wait took longer than lock_timeout.
+    #[error("canceling statement due to lock timeout")]
+    Timeout,
     /// The caller did not want to wait.
     #[error("could not obtain lock on {tag}")]
     NotAvailable {
@@ -23,13 +26,22 @@ pub enum LockError {
     },
 }
 
+impl From<WaitEnd> for LockError {
+    fn from(end: WaitEnd) -> LockError {
+        match end {
+            WaitEnd::Interrupted(kind) => LockError::Interrupted(kind),
+            WaitEnd::TimedOut => LockError::Timeout,
+        }
+    }
+}
+
 impl LockError {
     /// PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             LockError::Deadlock { .. } => "40P01",
             LockError::Interrupted(kind) => kind.sqlstate(),
-            LockError::NotAvailable { .. } => "55P03",
+            LockError::Timeout | LockError::NotAvailable { .. } => "55P03",
         }
     }
 }

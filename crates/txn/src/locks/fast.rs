@@ -20,8 +20,8 @@
 
 use std::sync::Arc;
 
-use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU32, Ordering};
+use forebay_aio::sync::{Duration, Mutex};
 
 use super::mode::LockMode;
 use super::tag::{LockTag, OwnerId};
@@ -67,6 +67,11 @@ pub(super) struct FastList {
 }
 
 impl FastList {
+    /// All entries.
+    pub(super) fn entries(&self) -> Vec<(LockTag, LockMode)> {
+        self.entries.lock().clone()
+    }
+
     /// Removes the entries of an object, and shows each to `taken`.
     pub(super) fn take(&self, tag: LockTag, mut taken: impl FnMut(LockMode)) {
         self.entries.lock().retain(|(noted, mode)| {
@@ -83,43 +88,132 @@ impl FastList {
 pub struct LockOwner {
     id: OwnerId,
     list: Arc<FastList>,
-    /// All that it holds, in the list or the table: the set of modes of each object.
-    held: Vec<(LockTag, u16)>,
+    /// All that it holds, in the list or the table, in the order in which it was taken.
+    held: Vec<Held>,
     /// Entries that it has made in the list. Strong requests may have moved some to the table.
     noted: usize,
     /// Whether it has asked the table for a lock.
     in_table: bool,
+    /// Number of open subtransactions.
+    depth: usize,
+    /// How long it waits for a lock (lock_timeout); None: forever.
+    pub timeout: Option<Duration>,
+}
+
+/// A lock that a backend holds, for one or two reasons.
+#[derive(Debug)]
+struct Held {
+    tag: LockTag,
+    mode: LockMode,
+    /// How deep in subtransactions its transaction took it, if it did. 0: not in one.
+    transaction: Option<usize>,
+    /// How often its session took it.
+    session: u32,
+}
+
+/// For how long a lock is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// To the end of the transaction, or to the rollback of the subtransaction.
+    Transaction,
+    /// Until the session releases it as often as it took it, or ends.
+    Session,
 }
 
 impl LockOwner {
     pub(super) fn new(id: OwnerId, list: Arc<FastList>) -> LockOwner {
-        LockOwner { id, list, held: Vec::new(), noted: 0, in_table: false }
+        let held = Vec::new();
+        LockOwner { id, list, held, noted: 0, in_table: false, depth: 0, timeout: None }
     }
 
     pub(super) fn id(&self) -> OwnerId {
         self.id
     }
 
-    /// The set of modes in which it holds an object.
-    fn modes(&self, tag: LockTag) -> u16 {
-        self.held.iter().find(|(held, _)| *held == tag).map_or(0, |(_, modes)| *modes)
+    fn entry(&mut self, tag: LockTag, mode: LockMode) -> Option<&mut Held> {
+        self.held.iter_mut().find(|held| held.tag == tag && held.mode == mode)
     }
 
     /// Whether it holds an object in this mode.
     pub(super) fn holds(&self, tag: LockTag, mode: LockMode) -> bool {
-        self.modes(tag) & mode.bit() != 0
+        self.held.iter().any(|held| held.tag == tag && held.mode == mode)
     }
 
     /// Whether it holds an object in this mode, or one with a higher number.
     pub fn holds_at_least(&self, tag: LockTag, mode: LockMode) -> bool {
-        self.modes(tag) >= mode.bit()
+        self.held.iter().any(|held| held.tag == tag && held.mode >= mode)
     }
 
-    pub(super) fn remember(&mut self, tag: LockTag, mode: LockMode) {
-        match self.held.iter_mut().find(|(held, _)| *held == tag) {
-            Some((_, modes)) => *modes |= mode.bit(),
-            None => self.held.push((tag, mode.bit())),
+    /// A subtransaction begins: locks taken from now on end with its rollback.
+    pub fn begin_sub(&mut self) {
+        self.depth += 1;
+    }
+
+    /// The innermost subtransaction was released: its locks are those of the one around it.
+    pub fn release_sub(&mut self) {
+        let around = self.depth.checked_sub(1).expect("a subtransaction is open");
+        self.depth = around;
+        for taken in self.held.iter_mut().filter_map(|held| held.transaction.as_mut()) {
+            *taken = around.min(*taken);
         }
+    }
+
+    pub(super) fn remember(&mut self, tag: LockTag, mode: LockMode, scope: Scope) {
+        let depth = self.depth;
+        if self.entry(tag, mode).is_none() {
+            self.held.push(Held { tag, mode, transaction: None, session: 0 });
+        }
+        let held = self.entry(tag, mode).expect("just made, if it was not there");
+        match scope {
+            Scope::Transaction => held.transaction = held.transaction.or(Some(depth)),
+            Scope::Session => held.session += 1,
+        }
+    }
+
+    /// Gives up one reason for a lock. False if it was not held for that reason.
+    pub(super) fn give_up(&mut self, tag: LockTag, mode: LockMode, scope: Scope) -> bool {
+        let Some(held) = self.entry(tag, mode) else { return false };
+        match scope {
+            Scope::Transaction => held.transaction.take().is_some(),
+            Scope::Session => {
+                let was = held.session;
+                held.session = was.saturating_sub(1);
+                was > 0
+            }
+        }
+    }
+
+    /// Removes what is held for no reason any more. Returns it.
+    pub(super) fn take_given_up(&mut self) -> Vec<(LockTag, LockMode)> {
+        let gone = |held: &mut Held| held.transaction.is_none() && held.session == 0;
+        self.held.extract_if(.., gone).map(|held| (held.tag, held.mode)).collect()
+    }
+
+    /// Gives up what the innermost subtransaction took.
+    pub(super) fn give_up_sub(&mut self) {
+        let depth = self.depth;
+        self.depth = depth.checked_sub(1).expect("a subtransaction is open");
+        for held in self.held.iter_mut().filter(|held| held.transaction == Some(depth)) {
+            held.transaction = None;
+        }
+    }
+
+    /// Gives up all that the transaction took, or all that the session took.
+    pub(super) fn give_up_all(&mut self, scope: Scope) {
+        for held in &mut self.held {
+            match scope {
+                Scope::Transaction => held.transaction = None,
+                Scope::Session => held.session = 0,
+            }
+        }
+        if scope == Scope::Transaction {
+            self.depth = 0;
+        }
+    }
+
+    /// Whether its session holds locks that do not end with the transaction.
+    pub(super) fn has_session_locks(&self) -> bool {
+        self.held.iter().any(|held| held.session > 0)
     }
 
     /// Notes a weak lock in the list. False if there may be a strong lock on the object.
@@ -131,6 +225,15 @@ impl LockOwner {
             self.noted += 1;
         }
         free
+    }
+
+    /// Removes a weak lock from the list. False if it is not there: it is in the table.
+    pub(super) fn unnote(&mut self, tag: LockTag, mode: LockMode) -> bool {
+        let mut entries = self.list.entries.lock();
+        let Some(at) = entries.iter().position(|entry| *entry == (tag, mode)) else { return false };
+        entries.swap_remove(at);
+        self.noted -= 1;
+        true
     }
 
     /// It is about to ask the table for a lock.
@@ -147,6 +250,7 @@ impl LockOwner {
             self.noted = 0;
         }
         self.held.clear();
+        self.depth = 0;
         std::mem::take(&mut self.in_table)
     }
 }

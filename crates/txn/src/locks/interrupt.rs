@@ -33,6 +33,15 @@ impl InterruptKind {
     }
 }
 
+/// Why a wait ended before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WaitEnd {
+    /// A stop was requested.
+    Interrupted(InterruptKind),
+    /// It took too long.
+    TimedOut,
+}
+
 const NONE: u8 = 0;
 const CANCEL: u8 = 1;
 const TERMINATE: u8 = 2;
@@ -88,18 +97,28 @@ impl Interrupt {
         self.inner.wake.notify_all();
     }
 
-    /// Waits until `ready`, or until a stop is requested. `ready` must not take a lock that a
-    /// notifier holds.
-    pub(super) fn wait_until(&self, ready: impl Fn() -> bool) -> Result<(), InterruptKind> {
+    /// Waits until `ready`, or until a stop is requested, or until `end`. `ready` must not take a
+    /// lock that a notifier holds.
+    pub(super) fn wait_until(
+        &self,
+        ready: impl Fn() -> bool,
+        end: Option<Instant>,
+    ) -> Result<(), WaitEnd> {
         let mut gate = self.inner.gate.lock();
         loop {
             if ready() {
                 return Ok(());
             }
             if let Some(kind) = self.pending() {
-                return Err(kind);
+                return Err(WaitEnd::Interrupted(kind));
             }
-            self.inner.wake.wait(&mut gate);
+            match end {
+                None => self.inner.wake.wait(&mut gate),
+                Some(end) if self.inner.wake.wait_until(&mut gate, end).timed_out() => {
+                    return if ready() { Ok(()) } else { Err(WaitEnd::TimedOut) };
+                }
+                Some(_) => {}
+            }
         }
     }
 

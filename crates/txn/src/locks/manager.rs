@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use forebay_aio::sync::Mutex;
-use forebay_aio::sync::atomic::{AtomicBool, Ordering};
+use forebay_aio::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use forebay_aio::sync::{Duration, Instant, Mutex};
 
 use super::deadlock;
 use super::error::LockError;
-use super::fast::{FastList, LockOwner, StrongCounts};
+use super::fast::{FastList, LockOwner, Scope, StrongCounts};
 use super::interrupt::Interrupt;
 use super::mode::LockMode;
 use super::table::{Table, Waiter};
@@ -16,8 +16,10 @@ use super::tag::{LockTag, OwnerId};
 /// All locks of an engine.
 #[derive(Debug, Default)]
 pub struct LockManager {
-    table: Mutex<Table>,
+    pub(super) table: Mutex<Table>,
     strong: StrongCounts,
+    /// Number of backends that wait for the end of a transaction, or are about to.
+    pub(super) xid_waits: AtomicUsize,
 }
 
 /// A request that has to wait.
@@ -46,7 +48,8 @@ impl LockManager {
         self.table.lock().lists.remove(&owner.id());
     }
 
-    /// Takes a lock for a registered backend, waiting if it must, as [`LockManager::acquire`] does.
+    /// Takes a lock for a registered backend to the end of its transaction, waiting if it must, as
+    /// [`LockManager::acquire`] does, for as long as the owner's timeout says.
     pub fn lock(
         &self,
         owner: &mut LockOwner,
@@ -54,22 +57,96 @@ impl LockManager {
         mode: LockMode,
         interrupt: &Interrupt,
     ) -> Result<(), LockError> {
-        if owner.holds(tag, mode) {
-            return Ok(());
-        }
-        if !mode.is_weak() || !owner.note(&self.strong, tag, mode) {
+        self.take(owner, tag, mode, Scope::Transaction, Some(interrupt))
+    }
+
+    /// Takes a lock to the end of the transaction, if it need not wait.
+    pub fn try_lock(
+        &self,
+        owner: &mut LockOwner,
+        tag: LockTag,
+        mode: LockMode,
+    ) -> Result<(), LockError> {
+        self.take(owner, tag, mode, Scope::Transaction, None)
+    }
+
+    /// Takes a lock that ends with the session, or with as many calls of
+    /// [`LockManager::unlock_session`]. Waits if there is an `interrupt` for that.
+    pub fn lock_session(
+        &self,
+        owner: &mut LockOwner,
+        tag: LockTag,
+        mode: LockMode,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<(), LockError> {
+        self.take(owner, tag, mode, Scope::Session, interrupt)
+    }
+
+    fn take(
+        &self,
+        owner: &mut LockOwner,
+        tag: LockTag,
+        mode: LockMode,
+        scope: Scope,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<(), LockError> {
+        let fast = tag.has_fast_path() && mode.is_weak();
+        let had = owner.holds(tag, mode) || fast && owner.note(&self.strong, tag, mode);
+        if !had {
             // Before the request: it may be granted at the moment in which the wait is given up.
             owner.use_table();
-            self.acquire(owner.id(), tag, mode, interrupt)?;
+            match interrupt {
+                Some(interrupt) => {
+                    self.acquire_within(owner.id(), tag, mode, interrupt, owner.timeout)?;
+                }
+                None => self.try_acquire(owner.id(), tag, mode)?,
+            }
         }
-        owner.remember(tag, mode);
+        owner.remember(tag, mode, scope);
         Ok(())
     }
 
-    /// Releases all locks of a registered backend, at the end of its transaction.
+    /// Releases a lock before the transaction ends, unless the session holds it too.
+    pub fn unlock(&self, owner: &mut LockOwner, tag: LockTag, mode: LockMode) {
+        owner.give_up(tag, mode, Scope::Transaction);
+        self.release_given_up(owner);
+    }
+
+    /// Releases a lock of the session once. False if the session does not hold it.
+    pub fn unlock_session(&self, owner: &mut LockOwner, tag: LockTag, mode: LockMode) -> bool {
+        let held = owner.give_up(tag, mode, Scope::Session);
+        self.release_given_up(owner);
+        held
+    }
+
+    /// Releases what the innermost subtransaction took, at its rollback.
+    pub fn unlock_sub(&self, owner: &mut LockOwner) {
+        owner.give_up_sub();
+        self.release_given_up(owner);
+    }
+
+    /// Releases all locks of a registered backend's transaction, at its end.
     pub fn unlock_all(&self, owner: &mut LockOwner) {
-        if owner.forget_all() {
+        if owner.has_session_locks() {
+            owner.give_up_all(Scope::Transaction);
+            self.release_given_up(owner);
+        } else if owner.forget_all() {
             self.release_all(owner.id());
+        }
+    }
+
+    /// Releases all locks of a registered backend's session.
+    pub fn unlock_all_session(&self, owner: &mut LockOwner) {
+        owner.give_up_all(Scope::Session);
+        self.release_given_up(owner);
+    }
+
+    fn release_given_up(&self, owner: &mut LockOwner) {
+        for (tag, mode) in owner.take_given_up() {
+            let fast = tag.has_fast_path() && mode.is_weak();
+            if !(fast && owner.unnote(tag, mode)) {
+                self.table.lock().release(&self.strong, owner.id(), tag, mode);
+            }
         }
     }
 
@@ -83,17 +160,34 @@ impl LockManager {
         mode: LockMode,
         interrupt: &Interrupt,
     ) -> Result<(), LockError> {
-        let Some(Queued { granted, counted }) = self.request(owner, tag, mode, interrupt)? else {
-            return Ok(());
-        };
-        interrupt.wait_until(|| granted.load(Ordering::Acquire)).map_err(|kind| {
+        self.acquire_within(owner, tag, mode, interrupt, None)
+    }
+
+    /// [`LockManager::acquire`] that waits no longer than `timeout`.
+    pub(super) fn acquire_within(
+        &self,
+        owner: OwnerId,
+        tag: LockTag,
+        mode: LockMode,
+        interrupt: &Interrupt,
+        timeout: Option<Duration>,
+    ) -> Result<(), LockError> {
+        let Some(queued) = self.request(owner, tag, mode, interrupt)? else { return Ok(()) };
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let granted = || queued.granted.load(Ordering::Acquire);
+        interrupt.wait_until(granted, end).map_err(|error| {
             let mut table = self.table.lock();
             // A request that has left the queue was granted, and its lock is held.
-            if table.withdraw(owner, tag) && counted {
-                self.strong.leave(tag);
+            if table.withdraw(owner, tag) {
+                if queued.counted {
+                    self.strong.leave(tag);
+                }
+            } else {
+                // Its owner does not know of it, so nothing else would release it.
+                table.release(&self.strong, owner, tag, mode);
             }
             table.grant_waiters(tag);
-            LockError::Interrupted(kind)
+            error.into()
         })
     }
 
@@ -153,13 +247,18 @@ impl LockManager {
         let Some(tags) = table.held.remove(&owner) else { return };
         for tag in tags {
             if let Some(lock) = table.locks.get_mut(&tag) {
-                if lock.held_by(owner) & LockMode::STRONG != 0 {
+                if tag.has_fast_path() && lock.held_by(owner) & LockMode::STRONG != 0 {
                     self.strong.leave(tag);
                 }
                 lock.granted.retain(|(o, _)| *o != owner);
             }
             table.grant_waiters(tag);
         }
+    }
+
+    /// Releases one mode in the table.
+    pub(super) fn release_one(&self, owner: OwnerId, tag: LockTag, mode: LockMode) {
+        self.table.lock().release(&self.strong, owner, tag, mode);
     }
 
     /// Whether `owner` holds `tag` in `mode`, in the table.

@@ -10,14 +10,18 @@
 //! | `deadlock.rs` | the search for a cycle of waits |
 //! | `fast.rs` | [`LockOwner`]: a backend's own list of weak locks, outside the table |
 //! | `manager.rs` | [`LockManager`]: takes and releases locks |
+//! | `transaction.rs` | waiting for the end of a transaction |
+//! | `info.rs` | [`LockInfo`]: what is held and waited for |
 //!
-//! A backend holds a lock to the end of its transaction. A request that conflicts with a holder, or
-//! with an earlier waiter, waits in a queue. Before a backend waits it searches for a deadlock, so
-//! no timer is needed. The request that would complete the cycle fails.
+//! A backend holds a lock to the end of its transaction, or to the rollback of the subtransaction
+//! that took it; advisory locks also to the end of the session. A request that conflicts with a
+//! holder, or with an earlier waiter, waits in a queue. Before a backend waits it searches for a
+//! deadlock, so no timer is needed. The request that would complete the cycle fails.
 
 mod deadlock;
 mod error;
 mod fast;
+mod info;
 mod interrupt;
 mod manager;
 mod mode;
@@ -25,9 +29,11 @@ mod table;
 mod tag;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 pub use error::LockError;
 pub use fast::LockOwner;
+pub use info::LockInfo;
 pub use interrupt::{Interrupt, InterruptKind};
 pub use manager::LockManager;
 pub use mode::LockMode;

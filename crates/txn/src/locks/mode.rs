@@ -48,6 +48,11 @@ impl LockMode {
         | LockMode::Exclusive.bit()
         | LockMode::AccessExclusive.bit();
 
+    /// Whether it conflicts with a weak mode.
+    pub(super) const fn is_strong(self) -> bool {
+        self.bit() & LockMode::STRONG != 0
+    }
+
     /// Whether it conflicts with none of the modes up to `RowExclusive`, and is one of them.
     pub const fn is_weak(self) -> bool {
         matches!(self, LockMode::AccessShare | LockMode::RowShare | LockMode::RowExclusive)

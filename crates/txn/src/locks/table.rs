@@ -75,7 +75,8 @@ impl Table {
     }
 
     /// Counts a request for a strong mode, and moves all weak locks on the object into the table.
-    /// False if the mode is weak, or the owner holds a strong mode already.
+    /// False if the mode is weak, or the owner holds a strong mode already, or weak locks on it are
+    /// always in the table.
     pub(super) fn enter_strong(
         &mut self,
         strong: &StrongCounts,
@@ -84,7 +85,8 @@ impl Table {
         mode: LockMode,
     ) -> bool {
         let held = self.locks.get(&tag).map_or(0, |lock| lock.held_by(owner));
-        if mode.bit() & LockMode::STRONG == 0 || held & LockMode::STRONG != 0 {
+        let counted = tag.has_fast_path() && mode.is_strong();
+        if !counted || held & LockMode::STRONG != 0 {
             return false;
         }
         strong.enter(tag);
@@ -96,6 +98,55 @@ impl Table {
             self.grant(owner, tag, mode);
         }
         true
+    }
+
+    /// Grants a lock without noting it for its owner, who knows nothing of it.
+    pub(super) fn hold_for(&mut self, owner: OwnerId, tag: LockTag, mode: LockMode) {
+        self.locks.entry(tag).or_default().grant(owner, mode);
+    }
+
+    /// Releases a lock that was granted by [`Table::hold_for`], if there is one.
+    pub(super) fn drop_held_for(&mut self, tag: LockTag, mode: LockMode) {
+        if let Some(lock) = self.locks.get_mut(&tag) {
+            lock.granted.retain(|(_, modes)| *modes != mode.bit());
+            self.grant_waiters(tag);
+        }
+    }
+
+    /// The same, if nobody waits for it.
+    pub(super) fn drop_if_unwanted(&mut self, tag: LockTag, mode: LockMode) {
+        if self.locks.get(&tag).is_some_and(|lock| lock.queue.is_empty()) {
+            self.drop_held_for(tag, mode);
+        }
+    }
+
+    /// Releases one mode. The next requests are granted.
+    pub(super) fn release(
+        &mut self,
+        strong: &StrongCounts,
+        owner: OwnerId,
+        tag: LockTag,
+        mode: LockMode,
+    ) {
+        let Some(lock) = self.locks.get_mut(&tag) else { return };
+        let held = lock.held_by(owner);
+        let kept = held & !mode.bit();
+        if tag.has_fast_path() && held & LockMode::STRONG != 0 && kept & LockMode::STRONG == 0 {
+            strong.leave(tag);
+        }
+        lock.granted.retain_mut(|(o, modes)| {
+            if *o == owner {
+                *modes = kept;
+            }
+            *modes != 0
+        });
+        if held != 0
+            && kept == 0
+            && let Some(tags) = self.held.get_mut(&owner)
+        {
+            tags.retain(|held| *held != tag);
+        }
+        self.grant_waiters(tag);
     }
 
     /// Grants every waiting request that conflicts with no holder and with no earlier waiter.

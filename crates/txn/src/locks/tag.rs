@@ -40,6 +40,13 @@ pub enum LockTag {
     },
     /// A transaction, which holds its own lock exclusively until it ends.
     Transaction(Xid),
+    /// A transaction that may have no id: its backend's own lock until it ends.
+    VirtualTransaction {
+        /// The backend.
+        backend: u32,
+        /// The transaction's number in that backend.
+        local: u32,
+    },
     /// Any other object of a database.
     Object {
         /// pg_database.oid
@@ -53,12 +60,33 @@ pub enum LockTag {
     Advisory {
         /// pg_database.oid
         database: Oid,
-        /// The application's key.
+        /// The application's key: one number, or the first of two in the high half.
         key: u64,
+        /// Whether the key is two numbers.
+        two: bool,
     },
 }
 
 impl LockTag {
+    /// Whether weak locks on it may be noted outside of the table: they are frequent only on
+    /// relations.
+    pub(super) const fn has_fast_path(self) -> bool {
+        matches!(self, LockTag::Relation { .. })
+    }
+
+    /// Its kind, as in `pg_locks.locktype`.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            LockTag::Relation { .. } => "relation",
+            LockTag::Page { .. } => "page",
+            LockTag::Tuple { .. } => "tuple",
+            LockTag::Transaction(_) => "transactionid",
+            LockTag::VirtualTransaction { .. } => "virtualxid",
+            LockTag::Object { .. } => "object",
+            LockTag::Advisory { .. } => "advisory",
+        }
+    }
+
     /// A number that spreads tags evenly. Neighbouring OIDs get different numbers.
     pub(super) fn spread(self) -> usize {
         let number = match self {
@@ -68,6 +96,7 @@ impl LockTag {
                 relation.wrapping_add(block).wrapping_add(u32::from(offset))
             }
             LockTag::Transaction(xid) => xid,
+            LockTag::VirtualTransaction { backend, local } => backend.wrapping_add(local),
             LockTag::Object { object, .. } => object,
             LockTag::Advisory { key, .. } => (key ^ (key >> 32)) as u32,
         };
@@ -89,11 +118,15 @@ impl fmt::Display for LockTag {
                 write!(f, "tuple ({block},{offset}) of relation {relation} of database {database}")
             }
             LockTag::Transaction(xid) => write!(f, "transaction {xid}"),
+            LockTag::VirtualTransaction { backend, local } => {
+                write!(f, "virtual transaction {backend}/{local}")
+            }
             LockTag::Object { database, class, object } => {
                 write!(f, "object {object} of class {class} of database {database}")
             }
-            LockTag::Advisory { database, key } => {
-                write!(f, "advisory lock [{database},{},{},1]", key >> 32, key & 0xffff_ffff)
+            LockTag::Advisory { database, key, two } => {
+                let (high, low, class) = (key >> 32, key & 0xffff_ffff, u8::from(two) + 1);
+                write!(f, "advisory lock [{database},{high},{low},{class}]")
             }
         }
     }

@@ -11,6 +11,7 @@ use forebay_storage::{Backend, BufferPool};
 use super::error::RedoError;
 use super::record::RedoRecord;
 use crate::clog::Clog;
+use crate::multixact::MultiXacts;
 
 /// Counters that recovery carries forward, from the checkpoint at which it starts, record by
 /// record.
@@ -58,6 +59,8 @@ pub struct RedoContext<'a> {
     pub pool: &'a Arc<BufferPool>,
     /// Outcomes of transactions.
     pub clog: &'a Clog,
+    /// Sets of transactions, if records about them can be redone.
+    pub multis: Option<&'a MultiXacts>,
     /// Counters.
     pub counters: Counters,
     /// Pages that records change and that do not exist.
@@ -76,9 +79,16 @@ impl<'a> RedoContext<'a> {
             backend,
             pool,
             clog,
+            multis: None,
             counters: Counters::at(checkpoint),
             missing: BTreeSet::new(),
         }
+    }
+
+    /// The same, with sets of transactions.
+    #[must_use]
+    pub fn with_multis(self, multis: &'a MultiXacts) -> RedoContext<'a> {
+        RedoContext { multis: Some(multis), ..self }
     }
 
     /// Called after the whole log was replayed. Fails if a page stayed missing.

@@ -9,12 +9,14 @@
 //! | `manager.rs` | [`ResourceManager`]: redoes the records of one resource manager number |
 //! | `xact.rs` | commit and abort |
 //! | `clog.rs` | pages of `pg_xact` |
+//! | `multixact.rs` | sets of transactions |
 //! | `standby.rs` | records for standbys, which change nothing |
 
 mod clog;
 mod context;
 mod error;
 mod manager;
+mod multixact;
 mod record;
 mod standby;
 mod xact;
@@ -23,6 +25,7 @@ pub use clog::ClogRedo;
 pub use context::{Counters, RedoContext};
 pub use error::RedoError;
 pub use manager::ResourceManager;
+pub use multixact::MultiXactRedo;
 pub use record::RedoRecord;
 pub use standby::StandbyRedo;
 pub use xact::XactRedo;

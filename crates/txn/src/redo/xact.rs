@@ -1,5 +1,7 @@
 //! Commit and abort.
 
+use forebay_format::Xid;
+use forebay_format::ids::xid_is_normal;
 use forebay_format::wal::{Rmgr, xact};
 
 use super::context::RedoContext;
@@ -46,10 +48,8 @@ fn end(
     }
     for &xid in end.subxacts.iter().chain([&header.xid]) {
         ctx.counters.advance_past(xid);
-        forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoIgnoresTransactionEnds, continue);
-        let set = ctx.clog.set(&mut ctx.backend.io, xid, outcome);
-        set.map_err(|error| record.failed(error))?;
     }
+    note_end(record, ctx, &end.subxacts, outcome)?;
     if !end.rels.is_empty() {
         ctx.before_files_go(record)?;
     }
@@ -59,4 +59,19 @@ fn end(
         dropped.map_err(|source| RedoError::Storage { lsn: record.start, source })?;
     }
     Ok(())
+}
+
+/// Sets the outcomes of a transaction and its subtransactions.
+fn note_end(
+    record: &RedoRecord<'_>,
+    ctx: &mut RedoContext<'_>,
+    subxacts: &[Xid],
+    outcome: Outcome,
+) -> Result<(), RedoError> {
+    forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoIgnoresTransactionEnds, return Ok(()));
+    if let Some(xid) = subxacts.iter().find(|xid| !xid_is_normal(**xid)) {
+        return Err(record.damaged(format!("transaction {xid} can not end")));
+    }
+    let set = ctx.clog.set_tree(&mut ctx.backend.io, record.record.header.xid, subxacts, outcome);
+    set.map_err(|error| record.failed(error))
 }

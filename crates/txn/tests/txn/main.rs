@@ -1,6 +1,9 @@
 //! Transactions over the real log, pool and files.
 
 mod fixture;
+mod multixact;
+mod slru;
+mod subxacts;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -110,7 +113,17 @@ proptest! {
             distance += step + 1;
             xids.push(at(distance));
         }
-        let running = Running { xmin: xids[0], xmax: at(distance + 1), xids: xids.clone().into() };
+        let (mut tops, mut subs) = (Vec::new(), Vec::new());
+        for (index, &xid) in xids.iter().enumerate() {
+            if index % 3 == 2 { subs.push(xid) } else { tops.push(xid) }
+        }
+        let running = Running {
+            xmin: xids[0],
+            xmax: at(distance + 1),
+            xids: tops.into(),
+            subxids: subs.into(),
+            ..Running::none(3)
+        };
         let xid = at(probe);
         let expected = if probe > distance { true } else { xids.contains(&xid) };
         prop_assert_eq!(running.contains(xid), expected);

@@ -1,4 +1,5 @@
 mod fast;
+mod scopes;
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -229,7 +230,9 @@ fn tags_of_different_kinds_do_not_conflict() {
         LockTag::Tuple { database: 5, relation: 7, block: 3, offset: 2 },
         LockTag::Transaction(7),
         LockTag::Object { database: 5, class: 1259, object: 7 },
-        LockTag::Advisory { database: 5, key: (9 << 32) | 7 },
+        LockTag::Advisory { database: 5, key: (9 << 32) | 7, two: false },
+        LockTag::Advisory { database: 5, key: (9 << 32) | 7, two: true },
+        LockTag::VirtualTransaction { backend: 7, local: 9 },
     ];
     let locks = LockManager::new();
     for (owner, tag) in (1..).map(OwnerId).zip(tags) {
@@ -245,6 +248,8 @@ fn tags_of_different_kinds_do_not_conflict() {
             "transaction 7",
             "object 7 of class 1259 of database 5",
             "advisory lock [5,9,7,1]",
+            "advisory lock [5,9,7,2]",
+            "virtual transaction 7/9",
         ]
     );
 }

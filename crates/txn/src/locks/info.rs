@@ -1,0 +1,64 @@
+//! What the lock table shows (pg_locks, pg_blocking_pids).
+
+use super::deadlock;
+use super::manager::LockManager;
+use super::mode::LockMode;
+use super::tag::{LockTag, OwnerId};
+
+/// A lock that is held or waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockInfo {
+    /// What is locked.
+    pub tag: LockTag,
+    /// Who holds it, or waits for it.
+    pub owner: OwnerId,
+    /// How.
+    pub mode: LockMode,
+    /// Whether it is held.
+    pub granted: bool,
+    /// Whether it is in a backend's list of weak locks, not in the table.
+    pub fast: bool,
+}
+
+impl LockManager {
+    /// All locks that are held or waited for, as of one moment but for weak locks that backends
+    /// take meanwhile. Ids of running transactions are locks too, which the caller adds: here are
+    /// only those that somebody waits for.
+    pub fn list(&self) -> Vec<LockInfo> {
+        let table = self.table.lock();
+        let mut all = Vec::new();
+        for (&tag, lock) in &table.locks {
+            for &(owner, modes) in &lock.granted {
+                let held = LockMode::ALL.into_iter().filter(|mode| modes & mode.bit() != 0);
+                all.extend(held.map(|mode| LockInfo {
+                    tag,
+                    owner,
+                    mode,
+                    granted: true,
+                    fast: false,
+                }));
+            }
+            all.extend(lock.queue.iter().map(|waiter| {
+                let (owner, mode) = (waiter.owner, waiter.mode);
+                LockInfo { tag, owner, mode, granted: false, fast: false }
+            }));
+        }
+        for (&owner, list) in &table.lists {
+            let noted = list.entries().into_iter();
+            all.extend(noted.map(|(tag, mode)| LockInfo {
+                tag,
+                owner,
+                mode,
+                granted: true,
+                fast: true,
+            }));
+        }
+        all
+    }
+
+    /// The backends for which `owner` waits: holders of conflicting modes, and those that asked for
+    /// such modes before. Empty if it does not wait.
+    pub fn blocked_by(&self, owner: OwnerId) -> Vec<OwnerId> {
+        deadlock::blocked_by(&self.table.lock(), owner)
+    }
+}

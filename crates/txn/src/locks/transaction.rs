@@ -1,0 +1,77 @@
+//! Waiting for the end of a transaction.
+//!
+//! A transaction does not lock its own id: most ids are never waited for. A backend that waits puts
+//! the lock into the table on behalf of the transaction's backend, after it has counted itself, and
+//! asks then whether the transaction runs. The end of a transaction leaves the running set first,
+//! and looks at the count then. So one of the two finds the other.
+//!
+//! ```text
+//! wait: count + 1 -- runs? -- lock granted to its backend -- queue     (over: count - 1)
+//! end:  leaves the running set -- count is 0? -- nothing to do         (otherwise: the table)
+//! ```
+
+use forebay_aio::sync::atomic::Ordering;
+use forebay_format::Xid;
+
+use super::error::LockError;
+use super::fast::LockOwner;
+use super::interrupt::Interrupt;
+use super::manager::LockManager;
+use super::mode::LockMode;
+use super::tag::{LockTag, OwnerId};
+
+impl LockManager {
+    /// Waits until a transaction or subtransaction of another backend has left the running set.
+    /// `runner` tells which backend runs it, and None once it is over. It asks under the mutex of
+    /// the running set, which orders the two sides.
+    ///
+    /// Waiting for a row is this. The wait is part of the graph in which deadlocks are searched.
+    pub fn wait_for_transaction(
+        &self,
+        owner: &LockOwner,
+        xid: Xid,
+        runner: impl Fn() -> Option<OwnerId>,
+        interrupt: &Interrupt,
+    ) -> Result<(), LockError> {
+        self.xid_waits.fetch_add(1, Ordering::SeqCst);
+        let result = self.wait_counted(owner, xid, runner, interrupt);
+        self.xid_waits.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    fn wait_counted(
+        &self,
+        owner: &LockOwner,
+        xid: Xid,
+        runner: impl Fn() -> Option<OwnerId>,
+        interrupt: &Interrupt,
+    ) -> Result<(), LockError> {
+        let (tag, mode) = (LockTag::Transaction(xid), LockMode::Share);
+        {
+            let mut table = self.table.lock();
+            // Under the table's mutex: an end from now on waits for it, and releases the lock.
+            let Some(runner) = runner() else { return Ok(()) };
+            debug_assert_ne!(runner, owner.id(), "transaction {xid} would wait for itself");
+            table.hold_for(runner, tag, LockMode::Exclusive);
+        }
+        let waited = self.acquire_within(owner.id(), tag, mode, interrupt, owner.timeout);
+        match waited {
+            Ok(()) => self.release_one(owner.id(), tag, mode),
+            // The last one that waited takes back what the first one put into the table.
+            Err(_) => self.table.lock().drop_if_unwanted(tag, LockMode::Exclusive),
+        }
+        waited
+    }
+
+    /// Wakes those who wait for transactions or subtransactions that have left the running set:
+    /// committed, aborted, or rolled back to a savepoint.
+    pub fn transactions_ended(&self, xids: &[Xid]) {
+        if self.xid_waits.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut table = self.table.lock();
+        for xid in xids {
+            table.drop_held_for(LockTag::Transaction(*xid), LockMode::Exclusive);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! `pg_multixact`: sets of transactions that hold one row at the same time.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `store.rs` | [`MultiXacts`]: the pages, the counters, new sets, their members |
+//! | `truncate.rs` | removal of old sets, and the end of recovery |
+//! | `in_use.rs` | which sets running transactions may still look at |
+//! | `usage.rs` | [`MultiUse`]: what one transaction does with sets |
+
+mod in_use;
+mod store;
+mod truncate;
+mod usage;
+
+pub use store::{MultiCounters, MultiXacts};
+pub use usage::MultiUse;

@@ -1,0 +1,352 @@
+//! The pages of `pg_multixact`, and the counters of sets and members.
+//!
+//! A new set writes where its members begin, and where those of the next set will: so the length of
+//! the newest set can be read from the pages alone, also by a standby that knows no counters.
+
+use forebay_aio as aio;
+use forebay_aio::sync::Mutex;
+use forebay_format::ids::xid_is_normal;
+use forebay_format::multixact::{
+    self as pages, FIRST_MULTI, MEMBERS_PER_PAGE, Member, MemberOffset, MultiXactId,
+    OFFSETS_PER_PAGE, members_page, multi_next, multi_precedes, offsets_page,
+};
+use forebay_format::wal::Rmgr;
+use forebay_format::wal::multixact::{
+    CREATE_ID, MultiXactCreate, ZERO_MEM_PAGE, ZERO_OFF_PAGE, encode_zero_page,
+};
+use forebay_format::{Oid, Xid};
+use forebay_wal::{Inserted, Record, Wal};
+
+use super::in_use::Marks;
+use crate::clog::Clog;
+use crate::error::TxnError;
+use crate::manager::XactManager;
+use crate::slru::{Pinned, Slru, SlruKind};
+
+const OFFSETS: SlruKind =
+    SlruKind { dir: "pg_multixact/offsets", durable: true, precedes: offsets_page_precedes };
+const MEMBERS: SlruKind =
+    SlruKind { dir: "pg_multixact/members", durable: true, precedes: members_page_precedes };
+
+/// Sets kept back before new ones could be confused with the oldest ones.
+const STOP_MARGIN: u32 = 3_000_000;
+/// Members in a file.
+pub(super) const SEGMENT_MEMBERS: u32 = MEMBERS_PER_PAGE * 32;
+
+fn offsets_page_precedes(a: i64, b: i64) -> bool {
+    let first =
+        |page: i64| (page as u32).wrapping_mul(OFFSETS_PER_PAGE).wrapping_add(FIRST_MULTI + 1);
+    let (a, b) = (first(a), first(b));
+    multi_precedes(a, b) && multi_precedes(a, b.wrapping_add(OFFSETS_PER_PAGE - 1))
+}
+
+fn members_page_precedes(a: i64, b: i64) -> bool {
+    let first = |page: i64| (page as u32).wrapping_mul(MEMBERS_PER_PAGE);
+    let older = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
+    let (a, b) = (first(a), first(b));
+    older(a, b) && older(a, b.wrapping_add(MEMBERS_PER_PAGE - 1))
+}
+
+/// What a checkpoint records of MultiXacts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MultiCounters {
+    /// The next set.
+    pub next: MultiXactId,
+    /// Where its members will begin.
+    pub next_offset: MemberOffset,
+    /// The oldest set that a row of any database may have.
+    pub oldest: MultiXactId,
+    /// A database that has it.
+    pub oldest_db: Oid,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) counters: MultiCounters,
+    /// Members from here on are not assigned: they could be confused with the oldest ones. None if
+    /// those are not known yet.
+    pub(super) stop_offset: Option<MemberOffset>,
+    /// For each transaction that uses sets: the first set of which it can become a member.
+    pub(super) members: Marks,
+    /// For each of them: the oldest set with members that ran when it began.
+    pub(super) visible: Marks,
+}
+
+/// The sets of transactions of an engine.
+#[derive(Debug)]
+pub struct MultiXacts {
+    pub(super) offsets: Slru,
+    pub(super) members: Slru,
+    /// Held while a set gets its id and the place of its members.
+    pub(super) state: Mutex<State>,
+    /// One truncation at a time.
+    pub(super) truncating: Mutex<()>,
+}
+
+/// A set that has its id and place, and pages that stay in the cache, so that writing it cannot
+/// fail.
+struct Reserved<'a> {
+    multi: MultiXactId,
+    offset: MemberOffset,
+    offsets: Vec<Pinned<'a>>,
+    members: Vec<Pinned<'a>>,
+}
+
+impl MultiXacts {
+    /// `pg_multixact` of the data directory that `clog` is of. Reads nothing.
+    /// [`MultiXacts::finish_recovery`] must be called before there can be a new set.
+    pub fn beside(clog: &Clog, counters: MultiCounters) -> MultiXacts {
+        let state = State {
+            counters,
+            stop_offset: None,
+            members: Marks::default(),
+            visible: Marks::default(),
+        };
+        MultiXacts {
+            offsets: clog.slru().sibling(OFFSETS),
+            members: clog.slru().sibling(MEMBERS),
+            state: Mutex::new(state),
+            truncating: Mutex::new(()),
+        }
+    }
+
+    /// Whether a page that does not exist reads as zeros.
+    pub fn set_recovering(&self, on: bool) {
+        self.offsets.set_recovering(on);
+        self.members.set_recovering(on);
+    }
+
+    /// The counters, for a checkpoint.
+    pub fn counters(&self) -> MultiCounters {
+        self.state.lock().counters
+    }
+
+    /// The oldest set that a running transaction may still look at: rows with older ones can be
+    /// frozen.
+    pub fn oldest_in_use(&self) -> MultiXactId {
+        let state = self.state.lock();
+        let marks = [state.members.oldest(), state.visible.oldest()];
+        let older = |a, b| if multi_precedes(b, a) { b } else { a };
+        marks.into_iter().flatten().fold(state.counters.next, older)
+    }
+
+    /// Writes all changed pages and makes them durable. Called by checkpoints. Returns their
+    /// number.
+    pub fn flush(&self, io: &mut aio::IoBackend) -> Result<u64, TxnError> {
+        // A row refers to a set only after the log does, so no log has to be flushed before.
+        let offsets = self.offsets.flush_behind(io, |_| Ok::<(), TxnError>(()))?;
+        let members = self.members.flush_behind(io, |_| Ok::<(), TxnError>(()))?;
+        Ok(offsets + members)
+    }
+
+    /// Makes a set of members, which are sorted, and logs it in the name of `xid`.
+    pub(super) fn create(
+        &self,
+        io: &mut aio::IoBackend,
+        xacts: &XactManager,
+        xid: Xid,
+        members: &[Member],
+    ) -> Result<MultiXactId, TxnError> {
+        let reserved = self.reserve(io, &xacts.wal, members.len() as u32)?;
+        // A checkpoint must write the pages if its redo pointer lies behind the record.
+        let pass = xacts.gate.enter();
+        let (multi, offset) = (reserved.multi, reserved.offset);
+        let main = MultiXactCreate { multi, offset, members: members.to_vec() }.encode();
+        insert(io, &xacts.wal, CREATE_ID, xid, &main)?;
+        reserved.write(members);
+        drop(pass);
+        Ok(multi)
+    }
+
+    /// Assigns the next id and the place of its members, with new pages if they need any.
+    fn reserve(
+        &self,
+        io: &mut aio::IoBackend,
+        wal: &Wal,
+        count: u32,
+    ) -> Result<Reserved<'_>, TxnError> {
+        let mut state = self.state.lock();
+        let MultiCounters { next: multi, next_offset, oldest, .. } = state.counters;
+        let stop = oldest.wrapping_add(u32::MAX >> 1).wrapping_sub(STOP_MARGIN);
+        if !multi_precedes(multi, stop) {
+            return Err(TxnError::OutOfMultiXacts);
+        }
+        // Offset 0 stands for none, so no set begins there.
+        let skipped = u32::from(next_offset == 0);
+        let taken = count + skipped;
+        if state.stop_offset.is_none_or(|stop| would_wrap(stop, next_offset, taken)) {
+            return Err(TxnError::OutOfMembers);
+        }
+        let next = multi_next(multi);
+        if next.is_multiple_of(OFFSETS_PER_PAGE) || next == FIRST_MULTI {
+            let page = offsets_page(next);
+            self.offsets.zero_page(page);
+            insert(io, wal, ZERO_OFF_PAGE, 0, &encode_zero_page(page))?;
+        }
+        for page in member_pages(next_offset, taken) {
+            let first = (page as u32).wrapping_mul(MEMBERS_PER_PAGE);
+            if first.wrapping_sub(next_offset) < taken {
+                self.members.zero_page(page);
+                insert(io, wal, ZERO_MEM_PAGE, 0, &encode_zero_page(page))?;
+            }
+        }
+        let reserved = self.pin(io, multi, next_offset.wrapping_add(skipped), count)?;
+        state.counters.next = next;
+        state.counters.next_offset = next_offset.wrapping_add(taken);
+        Ok(reserved)
+    }
+
+    fn pin(
+        &self,
+        io: &mut aio::IoBackend,
+        multi: MultiXactId,
+        offset: MemberOffset,
+        count: u32,
+    ) -> Result<Reserved<'_>, TxnError> {
+        let mut offsets = vec![self.offsets.pin(io, offsets_page(multi))?];
+        let next = offsets_page(multi_next(multi));
+        if next != offsets_page(multi) {
+            offsets.push(self.offsets.pin(io, next)?);
+        }
+        let mut members = Vec::new();
+        for page in member_pages(offset, count) {
+            members.push(self.members.pin(io, page)?);
+        }
+        Ok(Reserved { multi, offset, offsets, members })
+    }
+
+    /// Writes a set that the log has.
+    pub(crate) fn redo_create(
+        &self,
+        io: &mut aio::IoBackend,
+        create: &MultiXactCreate,
+    ) -> Result<(), TxnError> {
+        let count = create.members.len() as u32;
+        self.pin(io, create.multi, create.offset, count)?.write(&create.members);
+        Ok(())
+    }
+
+    /// A page that the log adds.
+    pub(crate) fn redo_zero_page(&self, of_members: bool, page: i64) {
+        if of_members { &self.members } else { &self.offsets }.zero_page(page);
+    }
+
+    /// The members of a set.
+    pub(super) fn members_of(
+        &self,
+        io: &mut aio::IoBackend,
+        multi: MultiXactId,
+    ) -> Result<Vec<Member>, TxnError> {
+        let MultiCounters { next, next_offset, oldest, .. } = self.counters();
+        if multi_precedes(multi, oldest) {
+            return Err(TxnError::MultiXactGone(multi));
+        }
+        if !multi_precedes(multi, next) {
+            return Err(TxnError::MultiXactNotYet(multi));
+        }
+        let damaged = |problem| TxnError::MultiXactDamaged { multi, problem };
+        let stored =
+            |offset| if offset == 0 { Err(damaged("has invalid offset")) } else { Ok(offset) };
+        let start = stored(self.start_of(io, multi)?)?;
+        let end = match multi_next(multi) {
+            after if after == next => next_offset,
+            after => stored(self.start_of(io, after)?)?,
+        };
+        let count = end.wrapping_sub(start);
+        if count == 0 || count > next_offset.wrapping_sub(start) {
+            return Err(damaged("has members beyond the newest one"));
+        }
+        let mut members = Vec::new();
+        for page in member_pages(start, count) {
+            self.members.read(io, page, |bytes| {
+                for offset in offsets_in(page, start, count) {
+                    match pages::member(bytes, offset) {
+                        Ok(Some(member)) if xid_is_normal(member.xid) => members.push(member),
+                        // Offset 0 may have been skipped.
+                        Ok(None) if offset == 0 => {}
+                        Ok(_) | Err(_) => return Err(damaged("has an invalid member")),
+                    }
+                }
+                Ok(())
+            })??;
+        }
+        if members.is_empty() {
+            return Err(damaged("has no members"));
+        }
+        Ok(members)
+    }
+
+    /// Where the members of a set begin.
+    pub(super) fn start_of(
+        &self,
+        io: &mut aio::IoBackend,
+        multi: MultiXactId,
+    ) -> Result<MemberOffset, TxnError> {
+        self.offsets.read(io, offsets_page(multi), |bytes| pages::offset(bytes, multi))
+    }
+}
+
+impl Reserved<'_> {
+    fn write(self, members: &[Member]) {
+        let set = |multi: MultiXactId, offset: MemberOffset| {
+            let pin = self.offsets.iter().find(|pin| pin.page() == offsets_page(multi));
+            pin.expect("the page is pinned").change(|bytes| {
+                let was = pages::offset(bytes, multi);
+                debug_assert!(was == 0 || was == offset, "MultiXact {multi}: {was}, {offset}");
+                pages::set_offset(bytes, multi, offset);
+            });
+        };
+        set(self.multi, self.offset);
+        let end = self.offset.wrapping_add(members.len() as u32);
+        // No set begins at 0.
+        set(multi_next(self.multi), end.max(1));
+        for pin in &self.members {
+            pin.change(|bytes| {
+                for offset in offsets_in(pin.page(), self.offset, members.len() as u32) {
+                    let index = offset.wrapping_sub(self.offset) as usize;
+                    let member = members.get(index).expect("an offset of this set");
+                    pages::set_member(bytes, offset, *member);
+                }
+            });
+        }
+    }
+}
+
+/// The pages of `count` members from `start` on, in order.
+fn member_pages(start: MemberOffset, count: u32) -> impl Iterator<Item = i64> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = start.wrapping_add(done);
+        let page = members_page(at);
+        // The last page of all ends early, where offsets wrap around.
+        let room =
+            (MEMBERS_PER_PAGE - at % MEMBERS_PER_PAGE).min((u32::MAX - at).saturating_add(1));
+        let more = done < count;
+        done = done.saturating_add(room);
+        more.then_some(page)
+    })
+}
+
+/// Those of `count` members from `start` on that lie on a page which has some of them, in order.
+fn offsets_in(page: i64, start: MemberOffset, count: u32) -> impl Iterator<Item = MemberOffset> {
+    let first = (page as u32).wrapping_mul(MEMBERS_PER_PAGE);
+    let last = first.saturating_add(MEMBERS_PER_PAGE - 1);
+    let begin = if members_page(start) == page { start } else { first };
+    let left = count.saturating_sub(begin.wrapping_sub(start));
+    (begin..=last).take(left as usize)
+}
+
+/// Whether `count` offsets from `start` on reach `stop`.
+fn would_wrap(stop: MemberOffset, start: MemberOffset, count: u32) -> bool {
+    stop.wrapping_sub(start) <= count
+}
+
+fn insert(
+    io: &mut aio::IoBackend,
+    wal: &Wal,
+    info: u8,
+    xid: Xid,
+    main: &[u8],
+) -> Result<Inserted, TxnError> {
+    Ok(wal.insert(io, &Record { rmgr: Rmgr::MULTIXACT, info, xid, main, blocks: &[] })?)
+}
