@@ -6,9 +6,14 @@ use forebay_format::{
     SegmentSize,
     checksum::{set_checksum, verify_header, verify_page},
     control::ControlFile,
+    free_space_map as fsm,
+    line_pointers::{self, Changes},
+    multixact, pglz,
     relmap::RelMap,
+    slru, subtrans,
     timeline::{TimelineHistory, parse_history_file_name},
     tuple::{Deform, deform, form_tuple},
+    varlena, visibility_map,
     wal::{
         DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, heap, heap_logical,
         invalidation::Invalidation,
@@ -51,8 +56,68 @@ pub fn page(data: &[u8]) {
     let _ = page
         .item_mut(1)
         .map(|item| HeapTupleMut::new(item).map(|mut tuple| tuple.stamp_insert(7, 0)));
+    let mut page = PageMut(&mut bytes);
+    pruned(page.0, line_pointers::prune);
+    pruned(page.0, line_pointers::prune_in_place);
+    line_pointers::truncate(&mut page);
     set_checksum(&mut bytes, 3);
     assert!(verify_header(&bytes).is_err() || verify_page(&bytes, 3).is_ok());
+}
+
+type Prune = fn(&mut PageMut<'_>, Changes<'_>) -> Result<(), line_pointers::LinePointerError>;
+
+/// Prunes a copy of a page. It is a good page afterwards, or was damaged before.
+fn pruned(bytes: &PageBytes, prune: Prune) {
+    let mut copy = *bytes;
+    let check = line_pointers::check(Page::new(bytes));
+    let mut page = PageMut(&mut copy);
+    let changes = Changes { dead: &[1], unused: &[2], ..Changes::default() };
+    match prune(&mut page, changes) {
+        Ok(()) => assert_eq!(line_pointers::check(page.page()), Ok(())),
+        Err(_) => assert_eq!(&copy, bytes),
+    }
+    let mut page = PageMut(&mut copy);
+    if check.is_ok() && line_pointers::check(page.page()).is_ok() {
+        assert_eq!(prune(&mut page, Changes::default()), Ok(()));
+    }
+}
+
+/// A page of a map or of transaction data.
+pub fn map_page(data: &[u8]) {
+    let mut bytes = page_of(data);
+    let _ = (multixact::member(&bytes, 7), multixact::offset(&bytes, 7));
+    let _ = (subtrans::parent(&bytes, 7), slru::status(&bytes, 7));
+    let mut page = PageMut(&mut bytes);
+    for least in [0, 1, 100, 255] {
+        if fsm::search(page.page(), least).is_err() {
+            assert!(fsm::rebuild(&mut page));
+            assert!(fsm::search(page.page(), least).is_ok());
+        }
+    }
+    fsm::rebuild(&mut page);
+    fsm::set(&mut page, 9, 255);
+    assert!(matches!(fsm::search(page.page(), 255), Ok(Some(_))));
+    let (visible, frozen) = visibility_map::count(page.page());
+    visibility_map::set(&mut page, 9, visibility_map::VALID_BITS);
+    assert!(visibility_map::count(page.page()) >= (visible, frozen));
+    visibility_map::truncate(&mut page, 9);
+    assert_eq!(visibility_map::get(page.page(), 9), 0);
+}
+
+/// Compressed bytes: the first two are the length that they should have.
+pub fn compressed(data: &[u8]) {
+    let Some((len, rest)) = data.split_first_chunk::<2>() else { return };
+    let len = u16::from_le_bytes(*len);
+    let mut out = vec![0; usize::from(len)];
+    if pglz::decompress(rest, &mut out).is_ok() {
+        assert_eq!(varlena::decompress(u32::from(len), 0, rest), Ok(out));
+    }
+    let _ = varlena::decompress(u32::from(len), 1, rest);
+    if let Some(compressed) = pglz::compress(rest) {
+        let mut again = vec![0; rest.len()];
+        assert_eq!(pglz::decompress(&compressed, &mut again), Ok(()));
+        assert_eq!(again, rest);
+    }
 }
 
 /// A column's layout chosen by a byte.
@@ -119,7 +184,9 @@ fn payloads(record: &DecodedRecord<'_>) {
                 let mut again = Vec::new();
                 let has_info = end.encode(&mut again);
                 let messages = end.invalidations.iter().copied();
-                let _ = messages.filter_map(Invalidation::decode).map(|one| one.encode()).count();
+                for message in messages.filter_map(Invalidation::decode) {
+                    assert_eq!(Invalidation::decode(message.encode()), Some(message));
+                }
                 assert_eq!(xact::XactEnd::decode(has_info, &again), Ok(end));
             }
             let _ = (xact::Assignment::decode(main), xact::decode_invalidations(main));
@@ -168,11 +235,18 @@ fn heap_payloads(info: u8, main: &[u8], data: &[u8]) {
     if let Ok(rewrite) = heap_logical::HeapRewrite::decode(main) {
         assert_eq!(heap_logical::HeapRewrite::decode(&rewrite.encode()), Ok(rewrite));
     }
-    let _ = heap::UpdatedTuple::decode(info, data);
+    if let (Ok(new), Ok(update)) =
+        (heap::UpdatedTuple::decode(info, data), heap::HeapUpdate::decode(main))
+    {
+        let (old, at) = (HeapTuple::new(main).ok(), ItemPointer::new(1, 1));
+        let _ = new.rebuild(old, &update, 7, at, &mut Vec::new());
+    }
     if let Ok(pruned) = prune::HeapPrune::decode(main, Some(data)) {
         let (mut main, mut data) = (Vec::new(), Vec::new());
         pruned.encode(&mut main, &mut data);
         let _ = prune::HeapPrune::decode(&main, Some(&data)).expect("what was just encoded");
+        let mut page = page_of(&data);
+        let _ = pruned.apply(&mut PageMut(&mut page));
     }
     let mut tuple = Vec::new();
     if let Ok((header, bytes)) = heap::HeapHeader::decode(data) {

@@ -5,16 +5,20 @@ mod bytes;
 pub mod checksum;
 pub mod control;
 pub mod crc;
+pub mod free_space_map;
 pub mod ids;
+pub mod line_pointers;
 pub mod lsn;
 pub mod multixact;
 pub mod page;
+pub mod pglz;
 pub mod relmap;
 pub mod slru;
 pub mod subtrans;
 pub mod timeline;
 pub mod tuple;
 pub mod varlena;
+pub mod visibility_map;
 pub mod wal;
 
 pub use ids::{

@@ -231,6 +231,12 @@ impl<'a> Page<'a> {
         self.flags() & PD_ALL_VISIBLE != 0
     }
 
+    /// Whether an update found no space (a hint).
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.flags() & PD_PAGE_FULL != 0
+    }
+
     /// Whether it was never initialized: `upper` is zero.
     #[inline]
     pub fn is_new(&self) -> bool {
@@ -386,10 +392,15 @@ impl<'a> PageMut<'a> {
         self.set_field(FLAGS_AT, flags);
     }
 
+    /// Sets or clears one flag.
+    pub fn set_flag(&mut self, flag: u16, on: bool) {
+        let flags = self.page().flags();
+        self.set_flags(if on { flags | flag } else { flags & !flag });
+    }
+
     /// Sets or clears the flag [`PD_ALL_VISIBLE`].
     pub fn set_all_visible(&mut self, on: bool) {
-        let flags = self.page().flags();
-        self.set_flags(if on { flags | PD_ALL_VISIBLE } else { flags & !PD_ALL_VISIBLE });
+        self.set_flag(PD_ALL_VISIBLE, on);
     }
 
     /// Sets the end of the line pointers.
@@ -460,7 +471,7 @@ impl<'a> PageMut<'a> {
             None if page.flags() & PD_HAS_FREE_LINES != 0 => match page.find_unused() {
                 Some(n) => n,
                 None => {
-                    self.set_flags(self.page().flags() & !PD_HAS_FREE_LINES);
+                    self.set_flag(PD_HAS_FREE_LINES, false);
                     limit
                 }
             },

@@ -1,4 +1,5 @@
-//! `pg_xact`: the status of each transaction, in two bits.
+//! `pg_xact`: the status of each transaction, in two bits. Segment files of this and of similar
+//! directories: `pg_multixact/offsets`, `pg_multixact/members`, `pg_subtrans`.
 //!
 //! ```text
 //!   bit      7   6   5   4   3   2   1   0
@@ -16,8 +17,8 @@ use crate::{
 
 /// Transactions in a page.
 pub const XACTS_PER_PAGE: u32 = BLOCK_SIZE as u32 * 4;
-/// Pages in a segment file.
-const PAGES_PER_SEGMENT: i64 = 32;
+/// Pages in a segment file, in all of these directories.
+pub const PAGES_PER_SEGMENT: i64 = 32;
 /// Number of pages until transaction ids wrap around.
 pub const XACT_PAGES: i64 = (1 << 32) / XACTS_PER_PAGE as i64;
 
@@ -74,6 +75,28 @@ pub fn segment_name(segment: i64) -> String {
     format!("{segment:04X}")
 }
 
+/// The segment that a file's name stands for; `None` for names of other files.
+pub fn parse_segment_name(name: &str) -> Option<i64> {
+    let digits = name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F'));
+    let segment = i64::from_str_radix(name, 16).ok().filter(|_| digits && name.len() <= 6)?;
+    (segment_name(segment) == name).then_some(segment)
+}
+
+/// Whether page `a` is older than page `b`, and than all of it. Pages have `per_page` ids of 32
+/// bits, which wrap around.
+pub const fn page_precedes(a: i64, b: i64, per_page: u32) -> bool {
+    let (a, b) = ((a as u32).wrapping_mul(per_page), (b as u32).wrapping_mul(per_page));
+    let last = b.wrapping_add(per_page - 1);
+    (a.wrapping_sub(b) as i32) < 0 && (a.wrapping_sub(last) as i32) < 0
+}
+
+/// Whether a segment consists of pages older than `cutoff`, the first page to keep.
+pub const fn segment_precedes(segment: i64, cutoff: i64, per_page: u32) -> bool {
+    let first = segment * PAGES_PER_SEGMENT;
+    let last = first + PAGES_PER_SEGMENT - 1;
+    page_precedes(first, cutoff, per_page) && page_precedes(last, cutoff, per_page)
+}
+
 /// Offset in its page of the byte that holds a transaction's status, and the shift in that byte.
 const fn position(xid: Xid) -> (usize, u32) {
     let index = xid % XACTS_PER_PAGE;
@@ -106,6 +129,27 @@ mod tests {
             (first_xid(2), segment_name(0), segment_name(0x12345)),
             (65_536, "0000".into(), "12345".into())
         );
+    }
+
+    #[test]
+    fn segment_names_are_read_back() {
+        for segment in [0, 0xfff, 0x1_0000, 0x14_077] {
+            assert_eq!(parse_segment_name(&segment_name(segment)), Some(segment));
+        }
+        for name in ["", "000", "00000", "000g", "000a", "+001", "0001 ", "1234567"] {
+            assert_eq!(parse_segment_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn pages_wrap_around() {
+        let precedes = |a, b| page_precedes(a, b, XACTS_PER_PAGE);
+        assert!(precedes(0, 1) && !precedes(1, 1) && !precedes(2, 1));
+        assert!(precedes(XACT_PAGES - 1, 0) && !precedes(0, XACT_PAGES - 1));
+        assert!(precedes(0, XACT_PAGES / 2 - 1) && !precedes(0, XACT_PAGES / 2));
+        let segment = |segment, cutoff| segment_precedes(segment, cutoff, XACTS_PER_PAGE);
+        assert!(segment(0, 32) && !segment(0, 31) && !segment(1, 32));
+        assert!(segment(XACT_PAGES / 32 - 1, 0) && !segment(0, XACT_PAGES - 32));
     }
 
     #[test]

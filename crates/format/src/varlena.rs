@@ -13,7 +13,7 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use crate::bytes::u32_at;
+use crate::{bytes::u32_at, pglz};
 
 /// Bytes of the long header.
 pub const HEADER_SIZE: usize = 4;
@@ -27,6 +27,25 @@ pub const MAX_PAYLOAD: usize = (1 << 30) - 1 - HEADER_SIZE;
 /// Tag of a pointer to a TOAST table; 18 bytes with header and tag.
 const TAG_ON_DISK: u8 = 18;
 const ON_DISK_POINTER: usize = 16;
+
+/// Most bytes that a compressed byte can stand for, by any method.
+const MAX_EXPANSION: usize = 255;
+
+/// Why a compressed value can't be decompressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DecompressError {
+    /// The method does not exist.
+    #[error("value is compressed by unknown method {0}")]
+    UnknownMethod(u8),
+    /// The bytes do not decompress to the announced size.
+    #[error("compressed value of {len} bytes is damaged: it does not have {raw_size} bytes")]
+    Damaged {
+        /// Compressed bytes.
+        len: usize,
+        /// The announced size.
+        raw_size: u32,
+    },
+}
 
 /// A stored value of variable length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +115,23 @@ fn decode_external(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
     Some((value, 2 + ON_DISK_POINTER))
 }
 
+/// Decompresses a value; the arguments are those of [`Varlena::Compressed`]. Allocates no more than
+/// the compressed bytes can stand for.
+pub fn decompress(raw_size: u32, method: u8, data: &[u8]) -> Result<Vec<u8>, DecompressError> {
+    let damaged = DecompressError::Damaged { len: data.len(), raw_size };
+    let len = raw_size as usize;
+    if len > MAX_PAYLOAD.min(data.len().saturating_mul(MAX_EXPANSION)) {
+        return Err(damaged);
+    }
+    let mut out = vec![0; len];
+    let whole = match method {
+        0 => pglz::decompress(data, &mut out).is_ok(),
+        1 => lz4_flex::block::decompress_into(data, &mut out).is_ok_and(|written| written == len),
+        _ => return Err(DecompressError::UnknownMethod(method)),
+    };
+    if whole { Ok(out) } else { Err(damaged) }
+}
+
 /// Whether a value that begins with this byte has a header without alignment. (A zero byte is
 /// padding or the beginning of a long header.)
 #[inline]
@@ -131,6 +167,21 @@ mod tests {
     fn encode_short(payload: &[u8], out: &mut Vec<u8>) {
         out.push(short_header(payload.len()));
         out.extend_from_slice(payload);
+    }
+
+    #[test]
+    fn compressed_values_come_back() {
+        let value: Vec<u8> = (0..3000).map(|n| (n % 7 + n / 500) as u8).collect();
+        let pglz = pglz::compress(&value).unwrap();
+        let lz4 = lz4_flex::block::compress(&value);
+        for (method, data) in [(0, &pglz), (1, &lz4)] {
+            assert_eq!(decompress(3000, method, data).as_ref(), Ok(&value));
+            for raw_size in [0, 2000, 3001, 1 << 29] {
+                let error = DecompressError::Damaged { len: data.len(), raw_size };
+                assert!(decompress(raw_size, method, data) == Err(error), "{raw_size}");
+            }
+        }
+        assert_eq!(decompress(3000, 2, &pglz), Err(DecompressError::UnknownMethod(2)));
     }
 
     #[test]

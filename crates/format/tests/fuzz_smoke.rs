@@ -8,6 +8,12 @@ use support::{WAL, records, row_records};
 
 const HEAP: &[u8] = include_bytes!("data/heap_t_after.page");
 const INDEX: &[u8] = include_bytes!("data/pg_class_oid_index.block1");
+const MAP_PAGE: &[u8] = include_bytes!("data/pg_xact_block1_head");
+const ROWS: [&[u8]; 3] = [
+    include_bytes!("data/rows_r.page"),
+    include_bytes!("data/rows_p_before.page"),
+    include_bytes!("data/rows_z.page"),
+];
 const CONTROL: &[u8] = include_bytes!("data/pg_control");
 const MAP: &[u8] = include_bytes!("data/shared_filenode.map");
 
@@ -48,9 +54,25 @@ fn damage(target: fn(&[u8]), sample: &[u8], within: usize, times: usize) {
 
 #[test]
 fn pages() {
-    for sample in [HEAP, INDEX, &[0; 8192]] {
+    for sample in [HEAP, INDEX, &[0; 8192]].into_iter().chain(ROWS) {
         damage(entry::page, sample, 80, 1500);
         damage(entry::page, sample, 8192, 500);
+    }
+}
+
+#[test]
+fn pages_of_maps_and_transactions() {
+    for sample in [HEAP, MAP_PAGE] {
+        damage(entry::map_page, sample, sample.len(), 1000);
+    }
+}
+
+#[test]
+fn compressed_values() {
+    for sample in ROWS {
+        let compressed = forebay_format::pglz::compress(sample).expect("a page gets shorter");
+        let sample = [&8192_u16.to_le_bytes()[..], &compressed].concat();
+        damage(entry::compressed, &sample, sample.len(), 1000);
     }
 }
 

@@ -1,17 +1,47 @@
-//! WAL about changed rows that PostgreSQL wrote: each record is decoded as `pg_waldump` does, and
-//! its payload is encoded to the same bytes.
+//! What PostgreSQL wrote about changed rows: each WAL record is decoded as `pg_waldump` does, and
+//! its payload is encoded to the same bytes; applied to pages, records give the same tuples.
 
 mod support;
 
-use forebay_format::wal::{
-    BlockRef, DecodedRecord, RecordBuilder, Rmgr, clog, decode_record, desc, heap, heap_logical,
-    invalidation::Invalidation,
-    multixact::{self, MultiXactCreate, MultiXactTruncate},
-    prune, standby, verify_crc, xact,
+use std::collections::BTreeMap;
+
+use forebay_format::{
+    AttrLayout, HeapTuple, ItemPointer, Page, PageBytes, PageMut,
+    free_space_map::{self as fsm, MapPage},
+    line_pointers,
+    multixact::{self, MemberStatus, multi_next},
+    pglz, subtrans,
+    tuple::{self, Deform, HeapTupleMut, Xmax, XmaxBits},
+    varlena::{self, Varlena},
+    visibility_map,
+    wal::{
+        BlockRef, DecodedRecord, RecordBuilder, Rmgr, clog, decode_record, desc, heap,
+        heap_logical,
+        invalidation::Invalidation,
+        multixact::{MultiXactCreate, MultiXactTruncate, decode_zero_page, encode_zero_page},
+        prune, standby, verify_crc, xact,
+    },
 };
 use support::row_records;
 
 const WALDUMP: &str = include_str!("data/rows.waldump.txt");
+
+const PAGE_R: &[u8] = include_bytes!("data/rows_r.page");
+const HEADERS_R: &str = include_str!("data/rows_r.txt");
+const PAGE_P_BEFORE: &[u8] = include_bytes!("data/rows_p_before.page");
+const PAGE_P_AFTER: &[u8] = include_bytes!("data/rows_p_after.page");
+const PAGE_PART1: &[u8] = include_bytes!("data/rows_part1.page");
+const PAGE_Z: &[u8] = include_bytes!("data/rows_z.page");
+const OFFSETS: &[u8] = include_bytes!("data/multixact_offsets_8184");
+const MEMBERS: &[u8] = include_bytes!("data/multixact_members_8152");
+const FSM: &str = include_str!("data/fsm_f.txt");
+const VM_HEAD: &[u8] = include_bytes!("data/vm_f_head");
+const MAPS: &str = include_str!("data/maps_f.txt");
+const SUBTRANS: &[u8] = include_bytes!("data/pg_subtrans_8064");
+
+fn page(bytes: &[u8]) -> PageBytes {
+    bytes.try_into().expect("a page")
+}
 
 /// A record with the description that `pg_waldump` gives of it, cut off after 400 bytes.
 type Told = (DecodedRecord<'static>, &'static str);
@@ -109,7 +139,7 @@ fn multixact_again(kind: &str, main: &[u8]) -> Again {
     match kind {
         "CREATE_ID" => plain(MultiXactCreate::decode(main).expect("good").encode()),
         "TRUNCATE_ID" => plain(MultiXactTruncate::decode(main).expect("good").encode()),
-        _ => plain(multixact::encode_zero_page(multixact::decode_zero_page(main).expect("good"))),
+        _ => plain(encode_zero_page(decode_zero_page(main).expect("good"))),
     }
 }
 
@@ -241,7 +271,7 @@ fn multixacts_have_the_members_that_pg_waldump_tells() {
     );
     assert_eq!((ours.as_str(), oldest_db), (told, 5));
     for kind in ["ZERO_OFF_PAGE", "ZERO_MEM_PAGE"] {
-        assert_eq!(multixact::decode_zero_page(find(Rmgr::MULTIXACT, kind)[0].0.main), Ok(1));
+        assert_eq!(decode_zero_page(find(Rmgr::MULTIXACT, kind)[0].0.main), Ok(1));
     }
 }
 
@@ -308,4 +338,299 @@ fn records_for_logical_decoding_have_the_expected_values() {
     let (record, _) = find(Rmgr::CLOG, "TRUNCATE").remove(0);
     let truncate = clog::ClogTruncate::decode(record.main).expect("good");
     assert_eq!((truncate.page, truncate.oldest_xid_db), (64, 5));
+}
+
+/// MultiXacts with their members, from the records that created them.
+fn multixacts() -> BTreeMap<u32, MultiXactCreate> {
+    find(Rmgr::MULTIXACT, "CREATE_ID")
+        .iter()
+        .map(|(record, _)| MultiXactCreate::decode(record.main).expect("good"))
+        .map(|create| (create.multi, create))
+        .collect()
+}
+
+#[test]
+fn headers_of_tuples_are_those_that_pageinspect_tells() {
+    let bytes = page(PAGE_R);
+    let view = Page::new(&bytes);
+    assert_eq!(line_pointers::check(view), Ok(()));
+    assert_eq!(HEADERS_R.lines().count(), usize::from(view.item_count()));
+    for line in HEADERS_R.lines() {
+        let fields: Vec<_> = line.split('|').collect();
+        let number = |n: usize| fields[n].parse::<u32>().expect("a number");
+        let tuple = HeapTuple::new(view.item(number(0) as u16).expect("an item")).expect("one");
+        assert_eq!((tuple.xmin(), tuple.xmax(), tuple.cid()), (number(1), number(2), number(3)));
+        let ctid = format!("({},{})", tuple.ctid().block, tuple.ctid().offset);
+        assert_eq!((ctid.as_str(), tuple.hoff() as u32), (fields[4], number(7)));
+        assert_eq!(u32::from(tuple.infomask2()), number(5));
+        assert_eq!(u32::from(tuple.infomask()), number(6));
+        let (raw, combined) = (fields[8], fields[9]);
+        let has = |flag: &str| raw.trim_matches(['{', '}']).split(',').any(|name| name == flag);
+        assert_eq!(tuple.is_heap_only(), has("HEAP_ONLY_TUPLE"));
+        assert_eq!(tuple.is_hot_updated(), has("HEAP_HOT_UPDATED"));
+        assert_eq!(tuple.is_updated(), has("HEAP_UPDATED"));
+        assert_eq!(tuple.has_combo_cid(), has("HEAP_COMBOCID"));
+        let expected = match number(0) {
+            1..=3 | 10 | 18 => Xmax::Transaction(MemberStatus::NoKeyUpdate),
+            4 => Xmax::Transaction(MemberStatus::Update),
+            5 | 9 => Xmax::Multi { lock_only: false },
+            6 | 7 | 16 => Xmax::Multi { lock_only: true },
+            8 => Xmax::Transaction(MemberStatus::ForUpdate),
+            17 => Xmax::Transaction(MemberStatus::ForKeyShare),
+            _ => Xmax::None,
+        };
+        assert_eq!(tuple.xmax_kind(), expected, "{line}");
+        assert_eq!(combined.contains("SHR_LOCK"), number(0) == 6);
+    }
+}
+
+#[test]
+fn flags_of_locked_tuples_are_computed_as_postgresql_does() {
+    let bytes = page(PAGE_R);
+    let all = multixacts();
+    let mut seen = 0;
+    for (_, item) in Page::new(&bytes).items() {
+        let tuple = HeapTuple::new(item).expect("a tuple");
+        let bits = match tuple.xmax_kind() {
+            Xmax::Multi { .. } => {
+                seen += 1;
+                XmaxBits::of_multi(&all[&tuple.xmax()].members)
+            }
+            Xmax::Transaction(status) => XmaxBits::of_one(status),
+            _ => continue,
+        };
+        // Whether the updater committed is a hint.
+        let stored = tuple.infomask() & tuple::HEAP_XMAX_BITS & !tuple::HEAP_XMAX_COMMITTED;
+        assert_eq!(stored, bits.infomask);
+        assert_eq!(tuple.infomask2() & tuple::HEAP_KEYS_UPDATED, bits.infomask2);
+    }
+    assert!(seen >= 5);
+    let (record, _) = find(Rmgr::HEAP, "LOCK").remove(0);
+    let lock = heap::HeapDelete::decode(record.main).expect("good");
+    let bits = XmaxBits::of_one(MemberStatus::ForKeyShare);
+    assert_eq!(heap::flags_of_infobits(lock.infobits), (bits.infomask, bits.infomask2));
+}
+
+#[test]
+fn a_row_that_moved_to_another_partition_says_so() {
+    let bytes = page(PAGE_PART1);
+    let item = Page::new(&bytes).item(1).expect("a row");
+    let tuple = HeapTuple::new(item).expect("a tuple");
+    assert!(tuple.moved_partitions() && tuple.speculative_token().is_none());
+    assert_eq!(tuple.xmax_kind(), Xmax::Transaction(MemberStatus::Update));
+    let mut ours = item.to_vec();
+    let mut header = HeapTupleMut::new(&mut ours).expect("a tuple");
+    header.set_speculative_token(7);
+    assert_eq!(header.tuple().speculative_token(), Some(7));
+    header.set_moved_partitions();
+    assert_eq!(ours, item);
+}
+
+/// Clears what redo does not restore: hints, and xmax and ctid, which later changes replaced.
+fn without_later_changes(bytes: &mut [u8]) {
+    let mut tuple = HeapTupleMut::new(bytes).expect("a tuple");
+    let (mask, mask2) = (tuple.tuple().infomask(), tuple.tuple().infomask2());
+    let gone = tuple::HEAP_XMAX_BITS | tuple::HEAP_XMIN_FROZEN | tuple::HEAP_COMBOCID;
+    tuple.set_infomask(mask & !gone);
+    tuple.set_infomask2(mask2 & !(tuple::HEAP_KEYS_UPDATED | tuple::HEAP_HOT_UPDATED));
+    tuple.set_ctid(ItemPointer::new(0, 0));
+    tuple.set_cid(0);
+    tuple.set_xmax(0);
+}
+
+#[test]
+fn updated_tuples_are_rebuilt_from_the_old_ones() {
+    let bytes = page(PAGE_R);
+    let view = Page::new(&bytes);
+    let rel = find(Rmgr::HEAP, "HOT_UPDATE")[0].0.blocks[0].tag.rel;
+    let (mut compressed, mut rebuilt, mut again) = (0, Vec::new(), Vec::new());
+    for (record, told) in find(Rmgr::HEAP, "HOT_UPDATE") {
+        let update = heap::HeapUpdate::decode(record.main).expect("good");
+        let data = record.blocks[0].data;
+        let later = update.new_offset > view.item_count();
+        if record.blocks[0].tag.rel != rel || data.is_empty() || later {
+            continue;
+        }
+        let new = heap::UpdatedTuple::decode(update.flags, data).expect("good");
+        let old = HeapTuple::new(view.item(update.old_offset).expect("an item")).expect("one");
+        let at = ItemPointer::new(0, update.new_offset);
+        new.rebuild(Some(old), &update, record.header.xid, at, &mut rebuilt).expect("good");
+        let mut item = view.item(update.new_offset).expect("an item").to_vec();
+        again.clear();
+        let theirs = HeapTuple::new(&rebuilt).expect("a tuple");
+        assert_eq!(theirs.xmax(), update.new_xmax);
+        let flags = heap::UpdatedTuple::encode_new(theirs, Some(old), &mut again);
+        assert_eq!((flags, again.as_slice()), (update.flags, data), "{told}");
+        compressed += usize::from(new.prefix > 0 && new.suffix > 0);
+        without_later_changes(&mut rebuilt);
+        without_later_changes(&mut item);
+        assert_eq!(rebuilt, item, "{told}");
+        assert!(new.rebuild(None, &update, 7, at, &mut rebuilt).is_err());
+    }
+    assert!(compressed >= 3, "{compressed}");
+}
+
+#[test]
+fn a_pruned_and_frozen_page_is_that_of_postgresql() {
+    let mut ours = page(PAGE_P_BEFORE);
+    let theirs = page(PAGE_P_AFTER);
+    let (record, told) = find(Rmgr::HEAP2, "PRUNE_VACUUM_SCAN")
+        .into_iter()
+        .find(|(_, told)| told.contains("nredirected: 11"))
+        .expect("the record of table p");
+    let prune = prune::HeapPrune::decode(record.main, Some(record.blocks[0].data)).expect("good");
+    assert!(prune.plans.len() == 2 && prune.unused.len() > 10, "{told}");
+    prune.apply(&mut PageMut(&mut ours)).expect("a page that can be pruned");
+    let mut view = PageMut(&mut ours);
+    view.set_prune_xid(0);
+    view.set_all_visible(true);
+    let (view, after) = (Page::new(&ours), Page::new(&theirs));
+    assert_eq!(
+        (view.flags(), view.lower(), view.upper()),
+        (after.flags(), after.lower(), after.upper())
+    );
+    assert_eq!(view.line_pointers(), after.line_pointers());
+    assert_eq!(ours[view.upper()..], theirs[view.upper()..]);
+    // The same freezing, as one plan for each tuple.
+    let single = prune.plans.iter().flat_map(|plan| {
+        plan.offsets.iter().rev().map(|&n| prune::FreezePlan { offsets: vec![n], ..plan.clone() })
+    });
+    assert_eq!(prune::FreezePlan::group(single.collect()), prune.plans);
+}
+
+#[test]
+fn multixact_files_have_the_created_members() {
+    let (mut offsets, mut members) = ([[0; 8192]; 2], [[0; 8192]; 2]);
+    for create in multixacts().values() {
+        let next = multi_next(create.multi);
+        let end = create.offset + create.members.len() as u32;
+        for (multi, offset) in [(create.multi, create.offset), (next, end)] {
+            let page = &mut offsets[multixact::offsets_page(multi) as usize];
+            multixact::set_offset(page, multi, offset);
+            assert_eq!(multixact::offset(page, multi), offset);
+        }
+        for (at, &member) in (create.offset..).zip(&create.members) {
+            let page = &mut members[multixact::members_page(at) as usize];
+            multixact::set_member(page, at, member);
+            assert_eq!(multixact::member(page, at), Ok(Some(member)));
+        }
+    }
+    assert_eq!([&offsets[0][8184..], &offsets[1][..64]].concat(), OFFSETS);
+    assert_eq!([&members[0][8152..], &members[1][..64]].concat(), MEMBERS);
+}
+
+#[test]
+fn parents_of_subtransactions_are_where_postgresql_put_them() {
+    let mut page = [0; 8192];
+    let theirs = |xid: u32| {
+        let mut theirs = [0; 8192];
+        theirs[8064..].copy_from_slice(SUBTRANS);
+        subtrans::parent(&theirs, xid)
+    };
+    assert_eq!(subtrans::page_of(2_097_151), 1023);
+    // Prepared transactions keep their children's parents only directly.
+    for xid in 2_097_134..=2_097_151 {
+        if theirs(xid) != 0 {
+            subtrans::set_parent(&mut page, xid, theirs(xid));
+        }
+    }
+    assert_eq!(page[8064..], *SUBTRANS);
+    assert_eq!((theirs(2_097_134), theirs(2_097_133), theirs(2_097_137)), (2_097_133, 0, 0));
+}
+
+/// Block, free bytes, all-visible, all-frozen of each block of table f.
+fn told_of_maps() -> Vec<(u32, usize, bool, bool)> {
+    let line = |line: &'static str| {
+        let fields: Vec<_> = line.split('|').collect();
+        let number = |n: usize| fields[n].parse::<u32>().expect("a number");
+        (number(0), number(1) as usize, fields[2] == "t", fields[3] == "t")
+    };
+    MAPS.lines().map(line).collect()
+}
+
+#[test]
+fn the_free_space_map_has_the_bytes_of_postgresql() {
+    let mut theirs = [[0; 8192]; 3];
+    for line in FSM.lines() {
+        let fields: Vec<usize> =
+            line.split(' ').map(|field| field.parse().expect("a number")).collect();
+        theirs[fields[0]][fields[1]] = fields[2] as u8;
+    }
+    let mut ours = [[0; 8192]; 3];
+    ours.iter_mut().for_each(|page| PageMut(page).init(0));
+    for (block, free, ..) in told_of_maps() {
+        let (mut page, mut slot) = MapPage::of_block(block);
+        loop {
+            let category = if page.level() == 0 {
+                fsm::category(free)
+            } else {
+                let child = page.child(slot).expect("a page below");
+                fsm::greatest(Page::new(&ours[child.block() as usize]))
+            };
+            fsm::set(&mut PageMut(&mut ours[page.block() as usize]), slot, category);
+            let Some(parent) = page.parent() else { break };
+            (page, slot) = parent;
+        }
+    }
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(ours[10..], theirs[10..]);
+    }
+}
+
+#[test]
+fn the_visibility_map_has_the_bytes_of_postgresql() {
+    let mut ours = [0; 8192];
+    let mut map = PageMut(&mut ours);
+    map.init(0);
+    let (mut visible, mut frozen) = (0, 0);
+    for (block, _, all_visible, all_frozen) in told_of_maps() {
+        let bits = u8::from(all_visible) | u8::from(all_frozen) << 1;
+        visibility_map::set(&mut map, block, bits);
+        (visible, frozen) = (visible + u32::from(all_visible), frozen + u32::from(all_frozen));
+        assert_eq!(visibility_map::get(map.page(), block), bits);
+    }
+    assert_eq!(visibility_map::count(map.page()), (visible, frozen));
+    assert!(visible > 10);
+    assert_eq!(ours[10..64], VM_HEAD[10..]);
+}
+
+#[test]
+fn images_are_compressed_to_the_bytes_of_postgresql() {
+    let mut seen = 0;
+    for (record, told) in records() {
+        for image in record.blocks.iter().filter_map(|block| block.image) {
+            let mut page = [0xee; 8192];
+            image.restore(&mut page).expect("a whole page");
+            if !image.is_compressed() {
+                continue;
+            }
+            let view = Page::new(&page);
+            assert!(view.header_is_sane() && view.lsn() < record.header.prev, "{told}");
+            let (hole, len) = (usize::from(image.hole_offset), usize::from(image.hole_len));
+            let stored = [&page[..hole], &page[hole + len..]].concat();
+            assert_eq!(pglz::compress(&stored).as_deref(), Some(image.bytes), "{told}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 3, "{seen}");
+}
+
+#[test]
+fn compressed_values_are_those_of_postgresql() {
+    let bytes = page(PAGE_Z);
+    let item = Page::new(&bytes).item(1).expect("a row");
+    let mut walk = Deform::new(HeapTuple::new(item).expect("a tuple")).expect("a good header");
+    let text: Vec<String> = (1..=500).map(|n| format!("value {n}")).collect();
+    let text = text.join(",").into_bytes();
+    for expected in [0, 1] {
+        let value = walk.next(AttrLayout::VARLENA).expect("a good value");
+        let Some(Varlena::Compressed { raw_size, method, data }) = value else {
+            panic!("{value:?} is not compressed");
+        };
+        assert_eq!(method, expected);
+        assert_eq!(varlena::decompress(raw_size, method, data).as_ref(), Ok(&text));
+        if method == 0 {
+            assert_eq!(pglz::compress(&text).as_deref(), Some(data));
+        }
+    }
 }

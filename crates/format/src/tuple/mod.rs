@@ -16,10 +16,13 @@
 //! - null bitmap, if a value is NULL: one bit a value, set if it is not NULL
 //! - values: each aligned to its type; NULLs take no bytes
 //!
-//! Modules: `header` reads and changes the header, `values` forms and deforms tuples.
+//! Modules: `header` reads and changes the header, `locks` says what it means for lockers and newer
+//! versions, `values` forms and deforms tuples.
 
 mod header;
+mod locks;
 mod values;
 
 pub use header::*;
+pub use locks::*;
 pub use values::{Align, AttrLayout, Deform, TupleBuilder, deform, form_tuple, form_tuple_into};

@@ -4,14 +4,14 @@
 //! |---|---|---|
 //! | 8 | one LZ4 block, without its size | reading and writing |
 //! | 16 | one Zstandard frame | reading and writing, at PostgreSQL's default level |
-//! | 4 | pglz | no: refused by name |
+//! | 4 | pglz | reading and writing, PostgreSQL's default strategy |
 //!
 //! The page is compressed without its hole. A compressed image must store the length of the hole,
 //! which otherwise follows from the image's length. It is used only if it is shorter even so.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use crate::{ids::BLOCK_SIZE, wal::error::RecordError};
+use crate::{ids::BLOCK_SIZE, pglz, wal::error::RecordError};
 
 pub(crate) const IMAGE_PGLZ: u8 = 4;
 pub(crate) const IMAGE_LZ4: u8 = 8;
@@ -25,6 +25,8 @@ const ZSTD_LEVEL: i32 = 3;
 /// How page images are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ImageCompression {
+    /// PostgreSQL's own method.
+    Pglz,
     /// LZ4.
     Lz4,
     /// Zstandard.
@@ -33,8 +35,8 @@ pub enum ImageCompression {
 
 impl ImageCompression {
     /// All methods with their names in `wal_compression`.
-    pub const NAMES: [(&'static str, ImageCompression); 2] =
-        [("lz4", Self::Lz4), ("zstd", Self::Zstd)];
+    pub const NAMES: [(&'static str, ImageCompression); 3] =
+        [("pglz", Self::Pglz), ("lz4", Self::Lz4), ("zstd", Self::Zstd)];
 
     /// The method with a name.
     pub fn by_name(name: &str) -> Option<Self> {
@@ -43,6 +45,7 @@ impl ImageCompression {
 
     pub(crate) const fn flag(self) -> u8 {
         match self {
+            Self::Pglz => IMAGE_PGLZ,
             Self::Lz4 => IMAGE_LZ4,
             Self::Zstd => IMAGE_ZSTD,
         }
@@ -64,6 +67,7 @@ impl ImageCompression {
         };
         let mut out = Vec::new();
         match self {
+            Self::Pglz => out = pglz::compress(bytes)?,
             Self::Lz4 => {
                 out.resize(lz4_flex::block::get_maximum_output_size(len), 0);
                 let written = lz4_flex::block::compress_into(bytes, &mut out).ok()?;
@@ -81,13 +85,22 @@ impl ImageCompression {
     }
 }
 
+/// Fails if there are several methods; none is fine.
+pub(crate) fn check_method(method: u8) -> Result<(), RecordError> {
+    match method {
+        0 | IMAGE_PGLZ | IMAGE_LZ4 | IMAGE_ZSTD => Ok(()),
+        _ => Err(RecordError::Malformed("image compressed by several methods")),
+    }
+}
+
 /// Decompresses an image, which must fill `page`.
 pub(crate) fn decompress(method: u8, bytes: &[u8], page: &mut [u8]) -> Result<(), RecordError> {
+    check_method(method)?;
     let written = match method {
-        IMAGE_PGLZ => return Err(RecordError::Compressed("pglz")),
+        IMAGE_PGLZ => pglz::decompress(bytes, page).ok().map(|()| page.len()),
         IMAGE_LZ4 => lz4_flex::block::decompress_into(bytes, page).ok(),
         IMAGE_ZSTD => zstd::bulk::decompress_to_buffer(bytes, page).ok(),
-        _ => return Err(RecordError::Malformed("image compressed by several methods")),
+        _ => unreachable!("uncompressed images are not decompressed"),
     };
     match written {
         Some(written) if written == page.len() => Ok(()),
@@ -108,7 +121,8 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    const METHODS: [ImageCompression; 2] = [ImageCompression::Lz4, ImageCompression::Zstd];
+    const METHODS: [ImageCompression; 3] =
+        [ImageCompression::Pglz, ImageCompression::Lz4, ImageCompression::Zstd];
 
     /// A page of text-like items and a hole.
     fn page(items: usize) -> PageBytes {
@@ -182,14 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn pglz_is_refused_by_name() {
+    fn an_image_has_one_method() {
         let bytes = record(&page(10), true, ImageCompression::Lz4);
         let decoded = decode_record(&bytes).unwrap();
         let mut image = decoded.blocks[0].image.unwrap();
-        image.flags = image.flags & !IMAGE_LZ4 | IMAGE_PGLZ;
-        assert_eq!(image.check_method(), Err(RecordError::Compressed("pglz")));
-        assert_eq!(image.restore(&mut [0; BLOCK_SIZE]), Err(RecordError::Compressed("pglz")));
+        assert_eq!(image.check_method(), Ok(()));
         image.flags |= IMAGE_ZSTD;
+        assert!(image.check_method().is_err());
         assert!(matches!(image.restore(&mut [0; BLOCK_SIZE]), Err(RecordError::Malformed(_))));
     }
 

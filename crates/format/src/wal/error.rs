@@ -20,9 +20,6 @@ pub enum RecordError {
     /// The block references are inconsistent, or do not match the length.
     #[error("invalid WAL record: {0}")]
     Malformed(&'static str),
-    /// The image is compressed by a method that is not supported.
-    #[error("full-page image in WAL record is compressed by {0}, which is not supported")]
-    Compressed(&'static str),
 }
 
 /// A payload is shorter than its record's kind requires, or inconsistent.

@@ -481,6 +481,50 @@ impl<'a> UpdatedTuple<'a> {
         out.extend_from_slice(self.data);
     }
 
+    /// Appends a new version to `out`, without what it shares with `old`; returns the flags for the
+    /// main data. `old` must be given only if redo will find the old version on the same page.
+    pub fn encode_new(new: HeapTuple<'_>, old: Option<HeapTuple<'_>>, out: &mut Vec<u8>) -> u8 {
+        let old = old.and_then(|old| old.bytes().get(old.hoff()..)).unwrap_or_default();
+        let ours = new.bytes().get(new.hoff()..).unwrap_or_default();
+        let (prefix, suffix) = shared(old, ours);
+        let mut flags = 0;
+        for (flag, len) in [(UPDATE_PREFIX_FROM_OLD, prefix), (UPDATE_SUFFIX_FROM_OLD, suffix)] {
+            if len > 0 {
+                flags |= flag;
+                out.extend_from_slice(&(len as u16).to_le_bytes());
+            }
+        }
+        out.extend_from_slice(&HeapHeader::of(new).encode());
+        let bitmap = new.bytes().len() - ours.len();
+        out.extend_from_slice(new.bytes().get(tuple::HEADER_SIZE..bitmap).unwrap_or_default());
+        out.extend_from_slice(ours.get(prefix..ours.len() - suffix).unwrap_or_default());
+        flags
+    }
+
+    /// Rebuilds the new version in `out`, whose contents it replaces: with command 0, the updater's
+    /// `xid`, and its own position as ctid. `old` is the old version.
+    pub fn rebuild(
+        &self,
+        old: Option<HeapTuple<'_>>,
+        update: &HeapUpdate,
+        xid: Xid,
+        at: ItemPointer,
+        out: &mut Vec<u8>,
+    ) -> Result<(), PayloadError> {
+        let values = old.and_then(|old| old.bytes().get(old.hoff()..)).unwrap_or_default();
+        let (prefix, suffix) = (usize::from(self.prefix), usize::from(self.suffix));
+        let suffix_at = values.len().checked_sub(suffix);
+        let parts = usize::from(self.header.hoff)
+            .checked_sub(tuple::HEADER_SIZE)
+            .and_then(|bitmap| self.data.split_at_checked(bitmap))
+            .zip(values.get(..prefix).zip(suffix_at.and_then(|at| values.get(at..))));
+        let ((bitmap, middle), (first, last)) = parts.ok_or(damaged("UPDATE"))?;
+        let data = [bitmap, first, middle, last].concat();
+        self.header.rebuild(&data, xid, at, out);
+        HeapTupleMut::new(out).map_err(|_| damaged("UPDATE"))?.set_xmax(update.new_xmax);
+        Ok(())
+    }
+
     /// Decodes it; `flags` are those of the main data.
     pub fn decode(flags: u8, data: &'a [u8]) -> Result<Self, PayloadError> {
         let mut cursor = Cursor::new(data);
@@ -491,6 +535,17 @@ impl<'a> UpdatedTuple<'a> {
         };
         read(&mut cursor).ok_or(damaged("UPDATE"))
     }
+}
+
+/// Lengths of what two versions' values have in common at the beginning, and behind that at the
+/// end. Less than 3 bytes are not worth their length's two.
+fn shared(old: &[u8], new: &[u8]) -> (usize, usize) {
+    let worth = |len: usize| if len < 3 { 0 } else { len.min(usize::from(u16::MAX)) };
+    let prefix = worth(old.iter().zip(new).take_while(|(a, b)| a == b).count());
+    let left = old.len().min(new.len()) - prefix;
+    let (old, new) = (old.iter().rev(), new.iter().rev());
+    let suffix = worth(old.zip(new).take(left).take_while(|(a, b)| a == b).count());
+    (prefix, suffix)
 }
 
 /// Main data of [`INPLACE`]: offset u16, padding, database, tablespace, relation cache flag,

@@ -12,6 +12,9 @@ use crate::{
     wal::error::{PayloadError, damaged},
 };
 
+const _: () = assert!(HeapNewCid::SIZE == 4 * 4 + RelFileLocator::SIZE + ItemPointer::SIZE);
+const _: () = assert!(RewrittenRow::SIZE == 2 * (RelFileLocator::SIZE + ItemPointer::SIZE));
+
 /// Flag of TRUNCATE: `CASCADE`.
 pub const TRUNCATE_CASCADE: u8 = 1;
 /// Flag of TRUNCATE: `RESTART IDENTITY`.
@@ -66,7 +69,8 @@ impl HeapTruncate {
 pub struct HeapNewCid {
     /// The top-level transaction.
     pub top_xid: Xid,
-    /// The command that inserted the row, or [`INVALID_COMMAND_ID`](crate::ids::INVALID_COMMAND_ID).
+    /// The command that inserted the row, or
+    /// [`INVALID_COMMAND_ID`](crate::ids::INVALID_COMMAND_ID).
     pub cmin: CommandId,
     /// The command that deleted it.
     pub cmax: CommandId,

@@ -14,7 +14,10 @@
 
 use crate::{
     bytes::Cursor,
-    ids::{OffsetNumber, Xid},
+    ids::{FROZEN_XID, INVALID_XID, OffsetNumber, Xid},
+    line_pointers::{self, Changes, LinePointerError},
+    page::PageMut,
+    tuple::HeapTupleMut,
     wal::error::{PayloadError, damaged},
 };
 
@@ -48,6 +51,35 @@ pub struct FreezePlan {
     pub flags: u8,
     /// The tuples.
     pub offsets: Vec<OffsetNumber>,
+}
+
+impl FreezePlan {
+    /// Freezes a tuple.
+    pub fn apply(&self, tuple: &mut HeapTupleMut<'_>) {
+        tuple.set_xmax(self.xmax);
+        if self.flags & FREEZE_XVAC != 0 {
+            tuple.set_cid(FROZEN_XID);
+        }
+        if self.flags & INVALID_XVAC != 0 {
+            tuple.set_cid(INVALID_XID);
+        }
+        tuple.set_infomask(self.infomask);
+        tuple.set_infomask2(self.infomask2);
+    }
+
+    /// Groups tuples, each with a plan of its own, by equal plans, in PostgreSQL's order.
+    pub fn group(mut tuples: Vec<Self>) -> Vec<Self> {
+        let key = |plan: &Self| (plan.xmax, plan.infomask2, plan.infomask, plan.flags);
+        tuples.sort_by_key(|plan| (key(plan), plan.offsets.first().copied()));
+        tuples.dedup_by(|plan, before| {
+            let same = key(plan) == key(before);
+            if same {
+                before.offsets.append(&mut plan.offsets);
+            }
+            same
+        });
+        tuples
+    }
 }
 
 /// Bytes of a plan as stored.
@@ -105,6 +137,27 @@ impl HeapPrune {
             }
         }
         self.plans.iter().for_each(|plan| push_u16s(data, plan.offsets.iter().copied()));
+    }
+
+    /// Changes the page as the record says: prunes, then freezes. The caller must hold a cleanup
+    /// lock if the flag [`CLEANUP_LOCK`] says so. If pruning fails, the page is as before.
+    pub fn apply(&self, page: &mut PageMut<'_>) -> Result<(), LinePointerError> {
+        let Self { redirected, dead, unused, .. } = self;
+        if !redirected.is_empty() || !dead.is_empty() || !unused.is_empty() {
+            let changes = Changes { redirected, dead, unused };
+            if self.flags & CLEANUP_LOCK != 0 {
+                line_pointers::prune(page, changes)?;
+            } else {
+                line_pointers::prune_in_place(page, changes)?;
+            }
+        }
+        for plan in &self.plans {
+            for &item in &plan.offsets {
+                let tuple = page.item_mut(item).and_then(|bytes| HeapTupleMut::new(bytes).ok());
+                plan.apply(&mut tuple.ok_or(LinePointerError::NoTuple { item })?);
+            }
+        }
+        Ok(())
     }
 
     /// Decodes main data and block 0's data. A record with an image of the page has no block data;

@@ -28,7 +28,7 @@ use crate::{
     lsn::Lsn,
     page::PageBytes,
     wal::{
-        compress::{IMAGE_COMPRESSED, IMAGE_PGLZ, decompress},
+        compress::{IMAGE_COMPRESSED, check_method, decompress},
         error::RecordError,
         rmgr::{INFO_RMGR_MASK, Rmgr},
     },
@@ -152,13 +152,9 @@ impl BlockImage<'_> {
         Ok(())
     }
 
-    /// Fails if the image is compressed by a method that [`Self::restore`] does not support.
+    /// Fails if the image's flags name several methods of compression.
     pub fn check_method(&self) -> Result<(), RecordError> {
-        if self.flags & IMAGE_COMPRESSED == IMAGE_PGLZ {
-            Err(RecordError::Compressed("pglz"))
-        } else {
-            Ok(())
-        }
+        check_method(self.flags & IMAGE_COMPRESSED)
     }
 }
 

@@ -83,6 +83,7 @@ BEGIN; SELECT FROM k WHERE i = 2 FOR UPDATE; SAVEPOINT a; DELETE FROM k WHERE i 
 DELETE FROM k WHERE i = 3; INSERT INTO k VALUES (22, 'a'); DELETE FROM k WHERE i = 22; COMMIT;
 SQL
 page r main 0 >"$out/rows_r.page"
+page part1 main 0 >"$out/rows_part1.page"
 run -c "SELECT lp, t_xmin, t_xmax, t_field3, t_ctid, t_infomask2, t_infomask, t_hoff,
     raw_flags, combined_flags FROM heap_page_items(get_raw_page('r', 0)),
     heap_tuple_infomask_flags(t_infomask, t_infomask2)" >"$out/rows_r.txt"
@@ -184,6 +185,15 @@ BEGIN; INSERT INTO u VALUES (1); UPDATE u SET i = 2; DELETE FROM u; INSERT INTO 
 VACUUM FULL u;
 SELECT pg_drop_replication_slot('s');
 SQL
+
+# Compressed values.
+run <<SQL
+CREATE TABLE z (p text COMPRESSION pglz, l text COMPRESSION lz4);
+ALTER TABLE z ALTER p SET STORAGE MAIN, ALTER l SET STORAGE MAIN;
+INSERT INTO z SELECT string_agg('value ' || i, ','), string_agg('value ' || i, ',')
+    FROM generate_series(1, 500) i;
+SQL
+page z main 0 >"$out/rows_z.page"
 
 # Compressed images.
 run <<SQL

@@ -38,7 +38,8 @@ while (<$in>) {
     my $flags = m{flags: (\w+)} ? $1 : '';
     $flags .= " $1" while m{(origin|rels|subxacts|inval|dropped)}g;
     my $key = "$rmgr $kind $image" . ($catalog ? ' catalog' : " $flags");
-    next if $seen{$key}++ >= ($catalog ? 1 : $image ? 2 : 6) || $image && $catalog;
+    my $limit = $rmgr eq 'MultiXact' ? 20 : $catalog ? 1 : $image ? 2 : 6;
+    next if $seen{$key}++ >= $limit || $image && $catalog;
     print $out bytes_at(hex($high) * 2**32 + hex($low), $total);
     chomp;
     print $told substr($_, 0, 400), "\n";
