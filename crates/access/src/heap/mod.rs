@@ -5,10 +5,14 @@
 //! | `relation.rs` | [`Heap`]: a relation with what is needed to work on it |
 //! | `critical.rs` | [`PageFailure`]: a page change that fails halfway stops the engine |
 //! | `space.rs` | [`SpaceMap`]: blocks with room, so that inserters do not meet on one page |
+//! | `outcomes.rs` | [`Outcomes`], [`RowSets`]: outcomes of transactions, MultiXacts |
 //! | `status.rs` | a tuple's status, for a snapshot or for now |
 //! | `visibility.rs` | [`Visibility`]: which tuples a snapshot sees |
 //! | `batch.rs` | [`TupleBatch`]: formed tuples to be inserted |
 //! | `insert.rs` | inserting one tuple, or a batch page by page, with their WAL |
+//! | `changer.rs` | [`Changer`]: who changes rows; [`Attempt`], [`Refusal`] |
+//! | `xmax.rs` | the new xmax of a row that is locked or updated |
+//! | `map_pin.rs` | a page's part of the visibility map, pinned before the page is locked |
 //! | `delete.rs` | marking a tuple deleted |
 //! | `scan.rs` | [`HeapScan`]: reading a table from its first block to its last |
 //!
@@ -18,9 +22,12 @@
 //! first changed byte to the page's LSN nothing may fail: an error or a panic stops the engine.
 
 mod batch;
+mod changer;
 mod critical;
 mod delete;
 mod insert;
+mod map_pin;
+mod outcomes;
 mod relation;
 mod scan;
 mod space;
@@ -28,12 +35,14 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod visibility;
+mod xmax;
 
 pub use batch::TupleBatch;
+pub use changer::{Attempt, Changer, Refusal};
 pub use critical::PageFailure;
-pub use delete::DeleteOutcome;
 pub(crate) use delete::mark_deleted;
 pub use insert::Author;
+pub use outcomes::{Outcomes, RowSets};
 pub use relation::{Heap, Heaps};
 pub use scan::{HeapScan, ReadAhead};
 pub use space::{RelationSpace, SpaceMap};

@@ -8,6 +8,7 @@ use forebay_txn::Clog;
 use forebay_wal::Wal;
 
 use super::critical::PageFailure;
+use super::outcomes::Outcomes;
 use super::space::{RelationSpace, SpaceMap};
 use crate::error::AccessError;
 
@@ -26,7 +27,7 @@ pub struct Heap {
     /// Whether changes are logged: not those of a temporary table.
     pub logged: bool,
     /// Outcomes of transactions.
-    pub clog: Arc<Clog>,
+    pub outcomes: Outcomes,
     /// Blocks with room.
     pub space: Arc<RelationSpace>,
     /// Stops the engine if a page was changed and the change could not be logged.
@@ -56,7 +57,7 @@ impl Heaps {
             pool: Arc::clone(&self.pool),
             wal: Arc::clone(&self.wal),
             logged,
-            clog: Arc::clone(&self.clog),
+            outcomes: Arc::clone(&self.clog).into(),
             space: self.spaces.relation(locator),
             failure: Arc::clone(&self.failure),
         }
@@ -64,6 +65,12 @@ impl Heaps {
 }
 
 impl Heap {
+    /// The same heap, with all that a running engine knows of transactions.
+    #[must_use]
+    pub fn with_outcomes(self, outcomes: Outcomes) -> Heap {
+        Heap { outcomes, ..self }
+    }
+
     /// Makes sure, before a page is locked, that the log has room for a new row.
     pub(super) fn ensure_log_room(&self, backend: &mut Backend) -> Result<(), AccessError> {
         if self.logged {

@@ -62,7 +62,7 @@ pub struct HeapScan {
 impl Heap {
     /// Begins a scan of the tuples that `snapshot` sees.
     pub fn scan(&self, snapshot: Snapshot, ahead: ReadAhead) -> Result<HeapScan, AccessError> {
-        let visibility = Visibility::new(snapshot, Arc::clone(&self.clog));
+        let visibility = Visibility::new(snapshot, self.outcomes.clone());
         HeapScan::begin(&self.pool, self.locator, visibility, ahead)
     }
 }
