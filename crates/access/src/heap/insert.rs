@@ -100,7 +100,7 @@ impl Heap {
 
     /// A page that no other backend fills, probably with `need` bytes of room. If the relation must
     /// be extended, it is extended for `remaining` bytes.
-    fn page_with_room(
+    pub(super) fn page_with_room(
         &self,
         backend: &mut Backend,
         need: usize,
@@ -335,7 +335,7 @@ fn open_page(guard: &mut PageWriteGuard<'_>, opened: Opened) {
 }
 
 /// Room for another tuple. A page that was never used counts as empty.
-fn room_on(guard: &PageWriteGuard<'_>) -> usize {
+pub(super) fn room_on(guard: &PageWriteGuard<'_>) -> usize {
     let page = guard.page();
     if page.is_new() { EMPTY } else { page.heap_free_space() }
 }

@@ -14,6 +14,9 @@
 //! | `xmax.rs` | the new xmax of a row that is locked or updated |
 //! | `map_pin.rs` | a page's part of the visibility map, pinned before the page is locked |
 //! | `delete.rs` | marking a tuple deleted |
+//! | `lock.rs` | locking a row, and its newer versions |
+//! | `update.rs` | [`Columns`]: putting a newer version on the same page, or on another |
+//! | `wait.rs` | [`RowWaiter`]: waiting for those who hold a row |
 //! | `scan.rs` | [`HeapScan`]: reading a table from its first block to its last |
 //!
 //! Every change follows one order: lock the page exclusively, mark the buffer dirty, change the
@@ -26,6 +29,7 @@ mod changer;
 mod critical;
 mod delete;
 mod insert;
+mod lock;
 mod map_pin;
 mod outcomes;
 mod relation;
@@ -34,7 +38,9 @@ mod space;
 mod status;
 #[cfg(test)]
 mod tests;
+mod update;
 mod visibility;
+mod wait;
 mod xmax;
 
 pub use batch::TupleBatch;
@@ -46,4 +52,6 @@ pub use outcomes::{Outcomes, RowSets};
 pub use relation::{Heap, Heaps};
 pub use scan::{HeapScan, ReadAhead};
 pub use space::{RelationSpace, SpaceMap};
+pub use update::Columns;
 pub use visibility::Visibility;
+pub use wait::RowWaiter;

@@ -7,30 +7,30 @@ use forebay_txn::MultiUse;
 
 use super::*;
 
-const ROW: ItemPointer = ItemPointer::new(0, 1);
+pub(super) const ROW: ItemPointer = ItemPointer::new(0, 1);
 
 /// A table with one row, and what tests do with it.
-struct OneRow {
-    fixture: Fixture,
-    heap: Heap,
-    backend: Backend,
+pub(super) struct OneRow {
+    pub(super) fixture: Fixture,
+    pub(super) heap: Heap,
+    pub(super) backend: Backend,
 }
 
 impl OneRow {
-    fn new() -> OneRow {
+    pub(super) fn new() -> OneRow {
         let fixture = Fixture::new();
         let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
         fixture.load(&mut backend, &heap, [5]);
         OneRow { fixture, heap, backend }
     }
 
-    fn begin(&mut self) -> (Transaction, Xid) {
+    pub(super) fn begin(&mut self) -> (Transaction, Xid) {
         let mut tx = Transaction::new();
         let xid = self.fixture.author(&mut self.backend, &mut tx).xid;
         (tx, xid)
     }
 
-    fn end(&mut self, mut tx: Transaction, commit: bool) {
+    pub(super) fn end(&mut self, mut tx: Transaction, commit: bool) {
         let io = &mut self.backend.io;
         match commit {
             true => self.fixture.xacts.commit(io, &mut tx).unwrap(),
@@ -38,12 +38,12 @@ impl OneRow {
         };
     }
 
-    fn delete(&mut self, tx: &mut Transaction) -> Attempt<()> {
+    pub(super) fn delete(&mut self, tx: &mut Transaction) -> Attempt<()> {
         self.fixture.delete(&mut self.backend, &self.heap, tx, ROW)
     }
 
     /// Gives the row a MultiXact, as PostgreSQL may have left it.
-    fn hold(&mut self, members: &[(Xid, MemberStatus)]) {
+    pub(super) fn hold(&mut self, members: &[(Xid, MemberStatus)]) {
         let members: Vec<Member> =
             members.iter().map(|&(xid, status)| Member { xid, status }).collect();
         let bits = XmaxBits::of_multi(&members);
@@ -56,15 +56,26 @@ impl OneRow {
         });
     }
 
+    /// Looks at a version.
+    pub(super) fn at<T>(
+        &mut self,
+        tid: ItemPointer,
+        look: impl FnOnce(HeapTuple<'_>, forebay_format::Page<'_>) -> T,
+    ) -> T {
+        let tag = self.heap.tag(tid.block);
+        let pin = self.heap.pool.read(&mut self.backend, tag, Strategy::Normal).unwrap();
+        let guard = pin.lock_shared();
+        look(HeapTuple::new(guard.page().item(tid.offset).unwrap()).unwrap(), guard.page())
+    }
+
     /// The row's xmax: its kind, and the members.
-    fn xmax(&mut self) -> (Xmax, Vec<(Xid, MemberStatus)>) {
-        let pin =
-            self.heap.pool.read(&mut self.backend, self.heap.tag(0), Strategy::Normal).unwrap();
-        let (kind, xmax) = {
-            let guard = pin.lock_shared();
-            let tuple = HeapTuple::new(guard.page().item(ROW.offset).unwrap()).unwrap();
-            (tuple.xmax_kind(), tuple.xmax())
-        };
+    pub(super) fn xmax(&mut self) -> (Xmax, Vec<(Xid, MemberStatus)>) {
+        self.xmax_at(ROW)
+    }
+
+    /// The same of a version.
+    pub(super) fn xmax_at(&mut self, tid: ItemPointer) -> (Xmax, Vec<(Xid, MemberStatus)>) {
+        let (kind, xmax) = self.at(tid, |tuple, _| (tuple.xmax_kind(), tuple.xmax()));
         let mut members = match kind {
             Xmax::Multi { .. } => {
                 let mut of_one = MultiUse::begin(self.fixture.multis.clone());
@@ -78,7 +89,7 @@ impl OneRow {
     }
 
     /// How many rows a new transaction sees.
-    fn seen(&mut self) -> usize {
+    pub(super) fn seen(&mut self) -> usize {
         self.fixture.numbers(&mut self.backend, &self.heap, &Transaction::new()).len()
     }
 }

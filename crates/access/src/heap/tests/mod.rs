@@ -1,4 +1,6 @@
 mod changes;
+mod locks;
+mod updates;
 
 use std::sync::Arc;
 
@@ -80,12 +82,18 @@ fn a_deleted_row_disappears_for_later_commands_and_after_the_commit() {
     assert_eq!(delete(&mut backend, &mut tx, place), Attempt::Refused(Refusal::Invisible));
     assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0, 1, 2]);
     let xid = tx.xid().unwrap();
-    assert_eq!(delete(&mut backend, &mut other, place), Attempt::Refused(Refusal::BeingModified(vec![xid])));
+    assert_eq!(
+        delete(&mut backend, &mut other, place),
+        Attempt::Refused(Refusal::BeingModified(vec![xid]))
+    );
     let before = fixture.xacts.snapshot(&other);
     fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
     assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0, 2]);
     assert_eq!(delete(&mut backend, &mut other, place), Attempt::Refused(Refusal::Deleted));
-    assert_eq!(delete(&mut backend, &mut other, ItemPointer::new(0, 9)), Attempt::Refused(Refusal::Invisible));
+    assert_eq!(
+        delete(&mut backend, &mut other, ItemPointer::new(0, 9)),
+        Attempt::Refused(Refusal::Invisible)
+    );
     let mut old = heap.scan(before, ReadAhead::default()).unwrap();
     assert_eq!(
         old.count(&mut backend, &Interrupt::new()).unwrap(),
