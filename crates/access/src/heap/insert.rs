@@ -110,7 +110,7 @@ impl Heap {
         if self.space.first_look() {
             self.list_last_blocks(backend)?;
         }
-        if let Some(block) = self.space.take(need) {
+        if let Some(block) = self.space.take((need + self.kept_free()).min(EMPTY)) {
             return Ok(self.pool.read(backend, self.tag(block), strategy)?);
         }
         let want = remaining.div_ceil(EMPTY).clamp(1, MOST_BLOCKS);
@@ -150,7 +150,7 @@ impl Heap {
     ) -> Result<Option<ItemPointer>, AccessError> {
         self.ensure_log_room(backend)?;
         let mut guard = pin.lock_exclusive();
-        if room_on(&guard) < aligned(tuple.len()) {
+        if !self.takes(&guard, aligned(tuple.len())) {
             return Ok(None);
         }
         let opened = self.prepare_page(backend, &guard)?;
@@ -196,9 +196,8 @@ impl Heap {
     ) -> Result<Filled, AccessError> {
         self.ensure_log_room(backend)?;
         let mut guard = pin.lock_exclusive();
-        let free = room_on(&guard);
-        if free < aligned(batch.get(from).len()) {
-            return Ok(Filled { tuples: 0, free });
+        if !self.takes(&guard, aligned(batch.get(from).len())) {
+            return Ok(Filled { tuples: 0, free: room_on(&guard) });
         }
         let opened = self.prepare_page(backend, &guard)?;
         critical(self.failure.as_ref(), "could not insert into a page", || {
@@ -227,7 +226,8 @@ impl Heap {
         let mut count = 0;
         while from + count < batch.len() {
             let tuple = batch.get(from + count);
-            if guard.page().heap_free_space() < aligned(tuple.len()) {
+            let kept = if count == 0 { 0 } else { self.kept_free() };
+            if guard.page().heap_free_space() < aligned(tuple.len()) + kept {
                 break;
             }
             let Some(offset) = place(guard, block, author, tuple) else { break };
@@ -253,6 +253,13 @@ impl Heap {
         let change = Change { rmgr: Rmgr::HEAP2, info: heap::MULTI_INSERT, main, data };
         self.log_change(backend, guard, author.xid, opened, change)?;
         Ok(Filled { tuples: count, free: guard.page().heap_free_space() })
+    }
+
+    /// Whether a page takes a new row of `need` bytes: it has room beside what is left to updates,
+    /// or has no rows.
+    pub(super) fn takes(&self, guard: &PageWriteGuard<'_>, need: usize) -> bool {
+        let empty = guard.page().is_new() || guard.page().item_count() == 0;
+        room_on(guard) >= if empty { need } else { need + self.kept_free() }
     }
 
     /// Prepares the change of a page: does all that can fail. Clears the page's bits in the

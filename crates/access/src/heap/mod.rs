@@ -16,6 +16,8 @@
 //! | `delete.rs` | marking a tuple deleted |
 //! | `lock.rs` | locking a row, and its newer versions |
 //! | `update.rs` | [`Columns`]: putting a newer version on the same page, or on another |
+//! | `prune_plan.rs` | which versions of a page's rows go |
+//! | `prune.rs` | [`Pruner`]: removing versions that nobody sees any more |
 //! | `wait.rs` | [`RowWaiter`]: waiting for those who hold a row |
 //! | `scan.rs` | [`HeapScan`]: reading a table from its first block to its last |
 //!
@@ -32,6 +34,8 @@ mod insert;
 mod lock;
 mod map_pin;
 mod outcomes;
+mod prune;
+mod prune_plan;
 mod relation;
 mod scan;
 mod space;
@@ -49,6 +53,7 @@ pub use critical::PageFailure;
 pub(crate) use delete::mark_deleted;
 pub use insert::Author;
 pub use outcomes::{Outcomes, RowSets};
+pub use prune::Pruner;
 pub use relation::{Heap, Heaps};
 pub use scan::{HeapScan, ReadAhead};
 pub use space::{RelationSpace, SpaceMap};

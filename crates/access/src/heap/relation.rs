@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
+use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use forebay_storage::{Backend, BufferPool};
 use forebay_txn::Clog;
 use forebay_wal::Wal;
@@ -30,6 +30,8 @@ pub struct Heap {
     pub outcomes: Outcomes,
     /// Blocks with room.
     pub space: Arc<RelationSpace>,
+    /// How full insertions make a page, in percent (fillfactor).
+    pub fill_factor: usize,
     /// Stops the engine if a page was changed and the change could not be logged.
     pub failure: Arc<dyn PageFailure>,
 }
@@ -59,6 +61,7 @@ impl Heaps {
             logged,
             outcomes: Arc::clone(&self.clog).into(),
             space: self.spaces.relation(locator),
+            fill_factor: 100,
             failure: Arc::clone(&self.failure),
         }
     }
@@ -89,6 +92,12 @@ impl Heap {
             self.wal.ensure_room_to_free_space(&mut backend.io, RECORD_ROOM)?;
         }
         Ok(())
+    }
+
+    /// Bytes of a page that insertions leave to updates of its rows.
+    pub(super) fn kept_free(&self) -> usize {
+        assert!((10..=100).contains(&self.fill_factor), "fill factor {}", self.fill_factor);
+        BLOCK_SIZE * (100 - self.fill_factor) / 100
     }
 
     pub(super) fn tag(&self, block: BlockNumber) -> PageTag {

@@ -141,8 +141,8 @@ impl Heap {
             let mut other = Side { pin, map: MapPin::default() };
             let maps = (&mut old.map, &mut other.map);
             let (mut guard, mut target) = self.lock_both(backend, &old.pin, &other.pin, maps)?;
-            let free = room_on(&target);
-            if free < need {
+            if !self.takes(&target, need) {
+                let free = room_on(&target);
                 drop((guard, target));
                 self.space.give(block, free);
                 continue;

@@ -94,6 +94,7 @@ impl Fixture {
             wal: self.wal.clone(),
             outcomes: self.outcomes(),
             space: self.space.relation(locator),
+            fill_factor: 100,
             failure: self.failures.clone(),
         }
     }

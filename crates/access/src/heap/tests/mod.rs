@@ -1,5 +1,6 @@
 mod changes;
 mod locks;
+mod pruning;
 mod updates;
 
 use std::sync::Arc;
