@@ -4,6 +4,7 @@
 mod codec;
 mod error;
 pub mod heap;
+mod maps;
 pub mod redo;
 #[cfg(test)]
 mod tests;

@@ -6,23 +6,9 @@
 use std::sync::Arc;
 
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator, visibility_map as map};
-use forebay_storage::{Backend, BufferPool, Pinned, StorageError, Strategy};
+use forebay_storage::{Backend, BufferPool, Pinned, StorageError};
 
-/// Reads a page of the map. A damaged page reads as zeros, which is always safe. A crash of
-/// PostgreSQL may tear such a page: clearing bits has no record, so the log may have no image of
-/// it.
-fn read(
-    pool: &Arc<BufferPool>,
-    backend: &mut Backend,
-    rel: RelFileLocator,
-    map_block: BlockNumber,
-) -> Result<Pinned, StorageError> {
-    let policy = backend.policy;
-    backend.policy.zero_on_error = true;
-    let page = pool.read(backend, PageTag::new(rel, Fork::Vm, map_block), Strategy::Normal);
-    backend.policy = policy;
-    page
-}
+use crate::maps;
 
 /// Pins the page of the map that has a block's bits. None if the map does not have that page: then
 /// no bits are set.
@@ -36,7 +22,7 @@ pub(crate) fn pin(
     if !pool.smgr().exists(rel, Fork::Vm)? || map_block >= pool.nblocks(rel, Fork::Vm)? {
         return Ok(None);
     }
-    read(pool, backend, rel, map_block).map(Some)
+    maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map_block)).map(Some)
 }
 
 /// Clears bits of a block in its page of the map. Returns whether one was set.
@@ -56,8 +42,19 @@ pub(crate) fn clear(
     rel: RelFileLocator,
     block: BlockNumber,
 ) -> Result<(), StorageError> {
+    clear_bits(pool, backend, rel, block, map::VALID_BITS)
+}
+
+/// Clears bits of a block, if they are set.
+pub(crate) fn clear_bits(
+    pool: &Arc<BufferPool>,
+    backend: &mut Backend,
+    rel: RelFileLocator,
+    block: BlockNumber,
+    bits: u8,
+) -> Result<(), StorageError> {
     if let Some(pin) = pin(pool, backend, rel, block)? {
-        clear_pinned(&pin, block, map::VALID_BITS);
+        clear_pinned(&pin, block, bits);
     }
     Ok(())
 }
@@ -75,7 +72,7 @@ pub(crate) fn clear_from(
         return Ok(map_block);
     }
     if pool.smgr().exists(rel, Fork::Vm)? && map_block < pool.nblocks(rel, Fork::Vm)? {
-        let pin = read(pool, backend, rel, map_block)?;
+        let pin = maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map_block))?;
         let mut guard = pin.lock_exclusive();
         if !guard.page().is_new() {
             guard.mark_dirty();

@@ -78,12 +78,6 @@ impl Control {
         self.current.lock().checkpoint_copy
     }
 
-    /// Stores the MultiXact counters that recovery found, for the next checkpoint record.
-    pub(crate) fn carry_multixacts(&self, next_multi: u32, next_offset: u32) {
-        let point = &mut self.current.lock().checkpoint_copy;
-        (point.next_multi, point.next_multi_offset) = (next_multi, next_offset);
-    }
-
     /// Notes the state of the cluster.
     pub(crate) fn set_state(&self, io: &mut IoBackend, state: DbState) -> Result<(), EngineError> {
         self.update(io, |control| control.state = state)

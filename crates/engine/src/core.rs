@@ -10,8 +10,8 @@ use forebay_aio::sync::atomic::{AtomicU8, Ordering};
 use forebay_catalog::Database;
 use forebay_catalog::OidCounter;
 use forebay_storage::{BufferPool, Smgr, TempFiles};
-use forebay_txn::XactManager;
 use forebay_txn::locks::LockManager;
+use forebay_txn::{MultiXacts, XactManager};
 use forebay_wal::Wal;
 
 use crate::activity::Activity;
@@ -49,6 +49,7 @@ pub(crate) struct Core {
     pub(crate) temp_files: Arc<TempFiles>,
     pub(crate) wal: Arc<Wal>,
     pub(crate) xacts: Arc<XactManager>,
+    pub(crate) multis: Arc<MultiXacts>,
     pub(crate) heaps: Arc<Heaps>,
     pub(crate) locks: LockManager,
     pub(crate) control: Arc<Control>,

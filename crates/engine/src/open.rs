@@ -9,9 +9,10 @@ use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::AtomicU8;
 use forebay_catalog::{Database, OidCounter, RelationMaps};
 use forebay_format::control::{ControlFile, DbState};
+use forebay_format::wal::xlog::CheckPoint;
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig, TempFiles};
 use forebay_txn::locks::LockManager;
-use forebay_txn::{Clog, XactManager};
+use forebay_txn::{Clog, MultiCounters, MultiXacts, XactManager};
 use forebay_wal::{Resume, SyncMethod, Wal, WalConfig};
 
 use crate::activity::Activity;
@@ -68,8 +69,16 @@ fn open_core(
     let (smgr, temp_files) = open_files(dir, &config, aio);
     let pool = open_pool(&config, aio, &smgr, control.get().checksum_version == 1)?;
     let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));
-    let startup =
-        Startup { dir, config: &config, aio, pool: &pool, clog: &clog, control: &control };
+    let multis = Arc::new(MultiXacts::beside(&clog, multi_counters(&control.checkpoint())));
+    let startup = Startup {
+        dir,
+        config: &config,
+        aio,
+        pool: &pool,
+        clog: &clog,
+        multis: &multis,
+        control: &control,
+    };
     let started = startup.run(backend)?;
     let Started { resume, counters, checkpoint_end, timeline, came_from, .. } = started;
     let redo = resume.redo;
@@ -103,6 +112,7 @@ fn open_core(
         temp_files,
         wal,
         xacts,
+        multis,
         heaps,
         locks: LockManager::new(),
         control,
@@ -117,9 +127,17 @@ fn open_core(
         wal_writer: WalWriterLatch::default(),
         backups: RunningBackups::default(),
     });
-    core.control.carry_multixacts(counters.next_multi, counters.next_multi_offset);
     complete(&core, backend, started.recovered, started.ended.is_some())?;
     Ok(core)
+}
+
+fn multi_counters(point: &CheckPoint) -> MultiCounters {
+    MultiCounters {
+        next: point.next_multi,
+        next_offset: point.next_multi_offset,
+        oldest: point.oldest_multi,
+        oldest_db: point.oldest_multi_db,
+    }
 }
 
 /// Checks the database, ends a recovery with a checkpoint, and removes what sessions of an earlier

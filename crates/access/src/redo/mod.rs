@@ -6,7 +6,8 @@
 //! | `pages.rs` | bringing a record's page to its state after the record |
 //! | `xlog.rs` | checkpoints, the OID counter, full-page images |
 //! | `smgr.rs` | relation files created and cut |
-//! | `heap.rs` | the heap's two resource managers |
+//! | `heap/` | the heap's two resource managers |
+//! | `free_space.rs` | the free-space map, which has no records |
 //!
 //! Redo can be repeated from any point at or after the redo pointer: a page that is newer than a
 //! record is left alone. [`Registry::check`] finds a record that cannot be redone before recovery
@@ -15,6 +16,7 @@
 //! A page that a record changes and that does not exist is noted. A later record must
 //! drop or cut its relation, or the log does not belong to these files.
 
+mod free_space;
 mod heap;
 mod pages;
 mod registry;

@@ -8,23 +8,66 @@
 //! | neither | as new as the record, or newer | nothing |
 //! | neither | older | the change |
 
+use std::borrow::Cow;
+
 use forebay_format::wal::BlockRef;
 use forebay_format::{Lsn, PageTag, page::PageMut};
 use forebay_storage::{Pinned, StorageError, Strategy};
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
+use crate::maps;
+
+/// Why a record does not apply to a page.
+pub(super) type Problem = Cow<'static, str>;
+
+/// A page after a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Redone {
+    /// Whether the change was applied. If not, the record has an image of the page, or the page was
+    /// new enough.
+    pub(super) changed: bool,
+    /// Space for one more heap tuple.
+    pub(super) free: usize,
+}
+
 /// Applies a record to the page of its block reference `id`. `change` gets the page, which is all
-/// zeros if the record initializes it. If `change` fails the page counts as unchanged.
+/// zeros if the record initializes it. If `change` fails the page counts as unchanged. None if the
+/// page does not exist.
 pub(super) fn change_page(
     ctx: &mut RedoContext<'_>,
     record: &RedoRecord<'_>,
     id: u8,
-    change: impl FnOnce(&mut PageMut<'_>, PageTag) -> Result<(), &'static str>,
-) -> Result<(), RedoError> {
-    let block = record.record.block(id);
-    let block = block.ok_or_else(|| record.damaged(format!("there is no block reference {id}")))?;
+    change: impl FnOnce(&mut PageMut<'_>, PageTag) -> Result<(), Problem>,
+) -> Result<Option<Redone>, RedoError> {
+    apply(ctx, record, id, true, change)
+}
+
+/// Sets a hint on the page of a record's block reference `id`. Without checksums a hint leaves the
+/// page its LSN.
+pub(super) fn mark_page(
+    ctx: &mut RedoContext<'_>,
+    record: &RedoRecord<'_>,
+    id: u8,
+    mark: impl FnOnce(&mut PageMut<'_>),
+) -> Result<Option<Redone>, RedoError> {
+    let sets_lsn = ctx.pool.has_checksums();
+    apply(ctx, record, id, sets_lsn, |page, _| {
+        mark(page);
+        Ok(())
+    })
+}
+
+fn apply(
+    ctx: &mut RedoContext<'_>,
+    record: &RedoRecord<'_>,
+    id: u8,
+    sets_lsn: bool,
+    change: impl FnOnce(&mut PageMut<'_>, PageTag) -> Result<(), Problem>,
+) -> Result<Option<Redone>, RedoError> {
+    let block = reference(record, id)?;
     if block.image.is_some_and(|image| image.apply()) {
-        return restore_image(ctx, record, block);
+        let free = restore_image(ctx, record, block)?;
+        return Ok(Some(Redone { changed: false, free }));
     }
     let tag = block.tag;
     let storage = |source: StorageError| RedoError::Storage { lsn: record.start, source };
@@ -35,7 +78,7 @@ pub(super) fn change_page(
             Some(pin) => pin,
             None => {
                 ctx.note_missing(tag);
-                return Ok(());
+                return Ok(None);
             }
         }
     };
@@ -43,37 +86,74 @@ pub(super) fn change_page(
     if !block.will_init {
         if guard.page().is_new() {
             ctx.note_missing(tag);
-            return Ok(());
+            return Ok(None);
         }
         let mut limit = record.end;
         forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoSkipsLastRecord, limit = record.start);
         forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoIgnoresPageLsn, limit = Lsn(u64::MAX));
         if guard.page().lsn() >= limit {
-            return Ok(());
+            return Ok(Some(Redone { changed: false, free: guard.page().heap_free_space() }));
         }
     }
     change(&mut guard.page_mut(), tag).map_err(|problem| RedoError::Page {
         lsn: record.start,
         tag,
-        problem,
+        problem: problem.into_owned(),
     })?;
-    let mut lsn = record.end;
+    let mut lsn = if sets_lsn { record.end } else { guard.page().lsn() };
     forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoKeepsOldPageLsn, lsn = guard.page().lsn());
     guard.set_lsn(lsn);
     guard.mark_dirty();
+    Ok(Some(Redone { changed: true, free: guard.page().heap_free_space() }))
+}
+
+/// Applies a record to a page of the visibility map. A page that is missing, or damaged, begins
+/// empty. `change` tells whether it changed something.
+pub(super) fn change_map_page(
+    ctx: &mut RedoContext<'_>,
+    record: &RedoRecord<'_>,
+    id: u8,
+    change: impl FnOnce(&mut PageMut<'_>) -> bool,
+) -> Result<(), RedoError> {
+    let block = reference(record, id)?;
+    if block.image.is_some_and(|image| image.apply()) {
+        return restore_image(ctx, record, block).map(drop);
+    }
+    let pin = maps::read_for_redo(ctx.pool, ctx.backend, block.tag)
+        .map_err(|source| RedoError::Storage { lsn: record.start, source })?;
+    let mut guard = pin.lock_exclusive();
+    if guard.page().lsn() >= record.end {
+        return Ok(());
+    }
+    if guard.page().is_new() {
+        guard.page_mut().init(0);
+    }
+    if change(&mut guard.page_mut()) {
+        guard.set_lsn(record.end);
+        guard.mark_dirty();
+    }
     Ok(())
 }
 
-/// Replaces a page by its image in a record.
+/// A block reference.
+pub(super) fn reference<'a>(
+    record: &'a RedoRecord<'_>,
+    id: u8,
+) -> Result<&'a BlockRef<'a>, RedoError> {
+    let block = record.record.block(id);
+    block.ok_or_else(|| record.damaged(format!("there is no block reference {id}")))
+}
+
+/// Replaces a page by its image in a record. Returns its space for one more heap tuple.
 pub(super) fn restore_image(
     ctx: &mut RedoContext<'_>,
     record: &RedoRecord<'_>,
     block: &BlockRef<'_>,
-) -> Result<(), RedoError> {
+) -> Result<usize, RedoError> {
     let Some(image) = block.image else {
         return Err(record.damaged("there is no image"));
     };
-    forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoIgnoresImages, return Ok(()));
+    forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoIgnoresImages, return Ok(0));
     let mut bytes = Box::new([0; forebay_format::BLOCK_SIZE]);
     image.restore(&mut bytes).map_err(|error| record.damaged(error.to_string()))?;
     let pin = zeroed(ctx, block.tag)
@@ -84,7 +164,7 @@ pub(super) fn restore_image(
         guard.set_lsn(record.end);
     }
     guard.mark_dirty();
-    Ok(())
+    Ok(guard.page().heap_free_space())
 }
 
 /// The page as zeros. Creates its file, and the page, if they do not exist.

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_txn::redo::{
-    ClogRedo, RedoContext, RedoError, RedoRecord, ResourceManager, StandbyRedo, XactRedo,
+    ClogRedo, MultiXactRedo, RedoContext, RedoError, RedoRecord, ResourceManager, StandbyRedo,
+    XactRedo,
 };
 
 use super::heap::{Heap2Redo, HeapRedo};
@@ -23,6 +24,7 @@ impl Registry {
         registry.add(Arc::new(XlogRedo));
         registry.add(Arc::new(XactRedo));
         registry.add(Arc::new(ClogRedo));
+        registry.add(Arc::new(MultiXactRedo));
         registry.add(Arc::new(SmgrRedo));
         registry.add(Arc::new(StandbyRedo));
         registry.add(Arc::new(HeapRedo));

@@ -30,12 +30,15 @@ impl ResourceManager for XlogRedo {
                 ctx.counters.next_oid = checkpoint.next_oid;
                 ctx.counters.next_multi = checkpoint.next_multi;
                 ctx.counters.next_multi_offset = checkpoint.next_multi_offset;
+                note_oldest_multi(ctx, &checkpoint);
             }
             xlog::CHECKPOINT_ONLINE => {
                 // Its OID counter may be older than NEXTOID records after its redo pointer.
                 let checkpoint = xlog::CheckPoint::decode(main).map_err(damaged)?;
                 let counters = &mut ctx.counters;
                 counters.next_xid = counters.next_xid.max(checkpoint.next_xid);
+                counters.advance_multis(checkpoint.next_multi, checkpoint.next_multi_offset);
+                note_oldest_multi(ctx, &checkpoint);
             }
             xlog::NEXTOID => {
                 ctx.counters.next_oid = xlog::decode_next_oid(main).map_err(damaged)?
@@ -63,5 +66,11 @@ impl ResourceManager for XlogRedo {
             _ => return Err(record.unsupported()),
         }
         Ok(())
+    }
+}
+
+fn note_oldest_multi(ctx: &RedoContext<'_>, checkpoint: &xlog::CheckPoint) {
+    if let Some(multis) = ctx.multis {
+        multis.redo_oldest(checkpoint.oldest_multi, checkpoint.oldest_multi_db);
     }
 }

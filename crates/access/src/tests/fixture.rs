@@ -22,6 +22,9 @@ use crate::heap::{
 };
 use crate::redo::Registry;
 
+/// The counters of MultiXacts before the first one.
+const NO_SETS: MultiCounters = MultiCounters { next: 1, next_offset: 0, oldest: 1, oldest_db: 1 };
+
 /// The layers below the heap, and what the heap needs beside them.
 pub(crate) struct Fixture {
     layers: super::layers::Fixture,
@@ -61,6 +64,7 @@ impl PageFailure for Failures {
 pub(crate) struct Recovered {
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) clog: Arc<Clog>,
+    pub(crate) multis: Arc<MultiXacts>,
     pub(crate) backend: Backend,
     pub(crate) aio: Arc<Aio>,
 }
@@ -75,10 +79,9 @@ impl Fixture {
         for name in ["pg_multixact/offsets", "pg_multixact/members"] {
             std::fs::create_dir_all(layers.dir.path().join(name)).unwrap();
         }
-        let counters = MultiCounters { next: 1, next_offset: 0, oldest: 1, oldest_db: 1 };
-        let multis = Arc::new(MultiXacts::beside(&layers.clog, counters));
+        let multis = Arc::new(MultiXacts::beside(&layers.clog, NO_SETS));
         multis.set_recovering(true);
-        multis.finish_recovery(&mut layers.backend().io, counters).unwrap();
+        multis.finish_recovery(&mut layers.backend().io, NO_SETS).unwrap();
         multis.set_recovering(false);
         let _sets = MultiUse::begin(multis.clone());
         Fixture { layers, multis, _sets, space: SpaceMap::new(), failures: Arc::default() }
@@ -193,8 +196,10 @@ impl Recovered {
         let pool = pool(&aio, dir, 256);
         let clog = Arc::new(Clog::new(aio.clone(), dir, false));
         clog.set_recovering(true);
+        let multis = Arc::new(MultiXacts::beside(&clog, NO_SETS));
+        multis.set_recovering(true);
         let backend = Backend::new(aio.backend(BackendType::Startup).unwrap());
-        Recovered { pool, clog, backend, aio }
+        Recovered { pool, clog, multis, backend, aio }
     }
 
     /// Replays the whole log; the next transaction id.
@@ -208,7 +213,8 @@ impl Recovered {
         let mut reader = reader(&self.aio, dir, redo);
         let registry = Registry::new();
         let checkpoint = checkpoint();
-        let mut ctx = RedoContext::new(&mut self.backend, &self.pool, &self.clog, &checkpoint);
+        let ctx = RedoContext::new(&mut self.backend, &self.pool, &self.clog, &checkpoint);
+        let mut ctx = ctx.with_multis(&self.multis);
         while let Some(record) = reader.next(&mut io).unwrap() {
             let decoded = record.decode().unwrap();
             let record = RedoRecord { start: record.start, end: record.end, record: &decoded };

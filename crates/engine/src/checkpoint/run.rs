@@ -108,7 +108,7 @@ fn begin(
     };
     let redo = core.wal.begin_checkpoint(&mut backend.io, kind)?;
     let timeline = core.wal.config().timeline;
-    let point = CheckPoint {
+    let mut point = CheckPoint {
         redo,
         timeline,
         // For readers that follow the log from timeline to timeline.
@@ -125,6 +125,10 @@ fn begin(
         core.xacts.gate().wait_for_earlier();
         log_running(core, backend)?;
     }
+    // Behind the gate: a removal of MultiXacts that is logged before the redo pointer counts.
+    let multis = core.multis.counters();
+    (point.next_multi, point.next_multi_offset) = (multis.next, multis.next_offset);
+    (point.oldest_multi, point.oldest_multi_db) = (multis.oldest, multis.oldest_db);
     Ok((redo, point))
 }
 
@@ -169,6 +173,7 @@ fn write_everything(
         core.wal.flush_async_commits(io)?;
         core.fatal.check_alive()
     })?;
+    report.slru_pages += core.multis.flush(&mut backend.io)?;
     write_pages(core, backend, causes, redo, report)?;
     report.write = started.elapsed();
     tell(core, CheckpointStep::Written)?;

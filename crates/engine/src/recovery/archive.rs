@@ -339,8 +339,7 @@ impl Startup<'_> {
             return Err(EngineError::StoppedAtTarget { at: replayed.at });
         }
         self.empty_unlogged(backend)?;
-        self.clog.set_recovering(false);
-        self.clog.trim(&mut backend.io, replayed.counters.next_xid)?;
+        self.redo_is_done(backend, &replayed.counters)?;
         let mut started = Started {
             resume: Resume { insert_at: replayed.at, prev: replayed.last, redo, aborted: None },
             counters: replayed.counters,

@@ -45,8 +45,7 @@ impl Startup<'_> {
         Ok(scan)
     }
 
-    /// Replays the log up to its end, empties unlogged tables, and clears pg_xact of ids that the
-    /// log does not know.
+    /// Replays the log up to its end, and empties unlogged tables.
     pub(super) fn replay(
         &self,
         backend: &mut Backend,
@@ -59,7 +58,6 @@ impl Startup<'_> {
         let redo = checkpoint.point.redo;
         let reader = self.reader(control, history, redo);
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
-        self.clog.set_recovering(true);
         let mut progress = RecoveryProgress {
             redo,
             at: redo,
@@ -68,7 +66,7 @@ impl Startup<'_> {
             prefetch: PrefetchStats::default(),
             done: false,
         };
-        let mut ctx = RedoContext::new(backend, self.pool, self.clog, &checkpoint.point);
+        let mut ctx = self.redo_context(backend, &checkpoint.point);
         let end = self.redo_all(&mut ahead, registry, &mut ctx, &mut progress)?;
         ctx.check_missing()?;
         let mut counters = ctx.counters;
@@ -76,8 +74,7 @@ impl Startup<'_> {
             counters.next_xid = checkpoint.point.next_xid
         });
         self.empty_unlogged(backend)?;
-        self.clog.set_recovering(false);
-        self.clog.trim(&mut backend.io, counters.next_xid)?;
+        self.redo_is_done(backend, &counters)?;
         progress.done = true;
         self.report(&progress);
         let timeline = scan.timeline;

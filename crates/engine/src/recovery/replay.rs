@@ -108,7 +108,7 @@ impl Startup<'_> {
         let reader =
             self.reader(&control, course.history, point.redo).with_fetch(course.restore.clone());
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
-        let mut ctx = RedoContext::new(backend, self.pool, self.clog, point);
+        let mut ctx = self.redo_context(backend, point);
         let prefetch = PrefetchStats::default();
         let mut replay = Replay {
             startup: self,
@@ -129,7 +129,6 @@ impl Startup<'_> {
             started: Instant::now(),
             restart: Restart { redo: point.redo, at: Instant::now() },
         };
-        self.clog.set_recovering(true);
         tracing::info!("redo starts at {}", point.redo);
         let end = loop {
             let Some(record) = ahead.next(ctx.backend)? else {
@@ -239,6 +238,7 @@ impl Replay<'_, '_> {
             forebay_aio::planted_bug!(io.aio(), RecoveryWritesClogEarly, return Ok(()));
             self.course.floor.raise(io, record.end)
         })?;
+        self.startup.multis.flush(&mut io.io)?;
         pool.write_paced(io, WriteScope::All, WriteOptions::checkpoint(pool), &mut FullSpeed)?;
         pool.sync_pending(io)?;
         let timeline = self.follower.timeline();

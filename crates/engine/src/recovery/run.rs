@@ -40,6 +40,7 @@ impl Startup<'_> {
                     aborted: None,
                 };
                 let counters = Counters::at(&checkpoint.point);
+                self.trim_multis(backend, &counters)?;
                 let timeline = checkpoint.point.timeline;
                 Ok(Started {
                     resume,

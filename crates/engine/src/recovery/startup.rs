@@ -12,8 +12,8 @@ use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_storage::{Backend, BufferPool};
-use forebay_txn::Clog;
 use forebay_txn::redo::{Counters, RedoContext, RedoRecord};
+use forebay_txn::{Clog, MultiCounters, MultiXacts};
 use forebay_wal::{ReaderConfig, Resume, WalReader, WalRecord};
 
 use super::branch::Ended;
@@ -61,6 +61,7 @@ pub(crate) struct Startup<'a> {
     pub(crate) aio: &'a Arc<Aio>,
     pub(crate) pool: &'a Arc<BufferPool>,
     pub(crate) clog: &'a Clog,
+    pub(crate) multis: &'a MultiXacts,
     pub(crate) control: &'a Arc<Control>,
 }
 
@@ -136,6 +137,42 @@ impl Startup<'_> {
             registry.add(Arc::clone(manager));
         }
         registry
+    }
+
+    /// What redo works on, from a checkpoint on. Pages of pg_xact and pg_multixact that do not exist
+    /// count as empty until [`Startup::redo_is_done`].
+    pub(super) fn redo_context<'b>(
+        &'b self,
+        backend: &'b mut Backend,
+        point: &CheckPoint,
+    ) -> RedoContext<'b> {
+        self.clog.set_recovering(true);
+        self.multis.set_recovering(true);
+        self.multis.redo_oldest(point.oldest_multi, point.oldest_multi_db);
+        RedoContext::new(backend, self.pool, self.clog, point).with_multis(self.multis)
+    }
+
+    /// Clears pg_xact and pg_multixact of ids that the log does not know.
+    pub(super) fn redo_is_done(
+        &self,
+        backend: &mut Backend,
+        counters: &Counters,
+    ) -> Result<(), EngineError> {
+        self.clog.set_recovering(false);
+        self.clog.trim(&mut backend.io, counters.next_xid)?;
+        self.trim_multis(backend, counters)?;
+        self.multis.set_recovering(false);
+        Ok(())
+    }
+
+    pub(super) fn trim_multis(
+        &self,
+        backend: &mut Backend,
+        counters: &Counters,
+    ) -> Result<(), EngineError> {
+        let Counters { next_multi: next, next_multi_offset: next_offset, .. } = *counters;
+        let found = MultiCounters { next, next_offset, ..self.multis.counters() };
+        Ok(self.multis.finish_recovery(&mut backend.io, found)?)
     }
 
     pub(super) fn report(&self, progress: &RecoveryProgress) {

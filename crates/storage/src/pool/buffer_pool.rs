@@ -121,6 +121,11 @@ impl BufferPool {
         self.config.buffers
     }
 
+    /// Whether pages have checksums.
+    pub fn has_checksums(&self) -> bool {
+        self.config.checksums
+    }
+
     /// Returns the number of blocks of a fork, as all backends see it now.
     pub fn nblocks(&self, rel: RelFileLocator, fork: Fork) -> Result<BlockNumber, StorageError> {
         self.smgr.nblocks(rel, fork)

@@ -49,6 +49,14 @@ impl MultiXacts {
         self.find_stop(io)
     }
 
+    /// What a checkpoint record says of the oldest set. A later record may know better.
+    pub fn redo_oldest(&self, oldest: MultiXactId, oldest_db: Oid) {
+        let mut state = self.state.lock();
+        if multi_precedes(state.counters.oldest, oldest) {
+            (state.counters.oldest, state.counters.oldest_db) = (oldest, oldest_db);
+        }
+    }
+
     /// Finds out up to where members can be assigned.
     fn find_stop(&self, io: &mut aio::IoBackend) -> Result<(), TxnError> {
         let MultiCounters { next, next_offset, oldest, .. } = self.counters();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_format::ids::{xid_is_normal, xid_next, xid_precedes};
+use forebay_format::multixact::{MemberOffset, MultiXactId, multi_precedes};
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_format::{BlockNumber, Fork, FullXid, Oid, PageTag, RelFileLocator, Xid};
 use forebay_storage::{Backend, BufferPool};
@@ -35,6 +36,17 @@ impl Counters {
             next_oid: checkpoint.next_oid,
             next_multi: checkpoint.next_multi,
             next_multi_offset: checkpoint.next_multi_offset,
+        }
+    }
+
+    /// Moves the counters of MultiXacts up to those of a set that was made, or of a checkpoint.
+    pub fn advance_multis(&mut self, next: MultiXactId, next_offset: MemberOffset) {
+        if multi_precedes(self.next_multi, next) {
+            self.next_multi = next;
+        }
+        // Offsets wrap around.
+        if (self.next_multi_offset.wrapping_sub(next_offset) as i32) < 0 {
+            self.next_multi_offset = next_offset;
         }
     }
 

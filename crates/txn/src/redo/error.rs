@@ -38,7 +38,7 @@ pub enum RedoError {
         /// The page.
         tag: PageTag,
         /// What is wrong.
-        problem: &'static str,
+        problem: String,
     },
     /// Records change pages that do not exist, and no later record drops them.
     #[error("WAL contains references to {count} invalid pages, the first of them {first}")]

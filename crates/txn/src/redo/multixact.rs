@@ -1,6 +1,6 @@
 //! Sets of transactions.
 
-use forebay_format::multixact::{members_page, multi_next, multi_precedes, offsets_page};
+use forebay_format::multixact::{members_page, multi_next, offsets_page};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::multixact::{
     CREATE_ID, MultiXactCreate, MultiXactTruncate, TRUNCATE_ID, ZERO_MEM_PAGE, ZERO_OFF_PAGE,
@@ -68,14 +68,8 @@ fn redo_create(
     let written = multis.redo_create(&mut ctx.backend.io, create);
     written.map_err(|error| record.failed(error))?;
     let counters = &mut ctx.counters;
-    let next = multi_next(create.multi);
-    if multi_precedes(counters.next_multi, next) {
-        counters.next_multi = next;
-    }
     let end = create.offset.wrapping_add(create.members.len() as u32);
-    if (counters.next_multi_offset.wrapping_sub(end) as i32) < 0 {
-        counters.next_multi_offset = end;
-    }
+    counters.advance_multis(multi_next(create.multi), end);
     for member in &create.members {
         counters.advance_past(member.xid);
     }

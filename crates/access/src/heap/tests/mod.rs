@@ -1,6 +1,7 @@
 mod changes;
 mod locks;
 mod pruning;
+mod recovery;
 mod updates;
 
 use std::sync::Arc;

@@ -1,0 +1,148 @@
+//! Redo of heap records.
+//!
+//! | file | redoes |
+//! |---|---|
+//! | `insert.rs` | INSERT, MULTI_INSERT |
+//! | `update.rs` | UPDATE, HOT_UPDATE |
+//! | `header.rs` | DELETE, LOCK, LOCK_UPDATED, CONFIRM, and INPLACE: one tuple stays where it is |
+//! | `vacuum.rs` | PRUNE, VISIBLE |
+//!
+//! Three kinds serve logical decoding only, and change nothing here. Other records do what TRUNCATE
+//! and NEW_CID tell. REWRITE has a piece of a mapping file, which only replication slots need; a
+//! directory with slots is refused.
+//!
+//! Nobody reads during redo, so a page that is pruned needs no cleanup lock.
+
+mod header;
+mod insert;
+mod update;
+mod vacuum;
+
+use forebay_format::page::PageMut;
+use forebay_format::tuple::{self as ht, HeapTupleMut, XmaxBits};
+use forebay_format::visibility_map::VALID_BITS;
+use forebay_format::wal::{PayloadError, Rmgr, heap};
+use forebay_format::{BLOCK_SIZE, OffsetNumber, PageTag, Xid};
+use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
+
+use super::free_space;
+use super::pages::{Problem, Redone};
+use crate::vm;
+
+/// Redoes changes of single tuples.
+pub(super) struct HeapRedo;
+/// Redoes insertions of many tuples, and what vacuum does.
+pub(super) struct Heap2Redo;
+
+impl ResourceManager for HeapRedo {
+    fn id(&self) -> Rmgr {
+        Rmgr::HEAP
+    }
+
+    fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
+        match record.kind() & heap::OPMASK {
+            heap::INSERT => insert::insert(record, ctx),
+            heap::DELETE => header::delete(record, ctx),
+            heap::UPDATE => update::update(record, ctx, false),
+            heap::HOT_UPDATE => update::update(record, ctx, true),
+            heap::CONFIRM => header::confirm(record, ctx),
+            heap::LOCK => header::lock(record, ctx),
+            heap::INPLACE => header::overwrite(record, ctx),
+            heap::TRUNCATE => Ok(()),
+            _ => Err(record.unsupported()),
+        }
+    }
+}
+
+impl ResourceManager for Heap2Redo {
+    fn id(&self) -> Rmgr {
+        Rmgr::HEAP2
+    }
+
+    fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
+        match record.kind() & heap::OPMASK {
+            heap::PRUNE_ON_ACCESS | heap::PRUNE_VACUUM_SCAN | heap::PRUNE_VACUUM_CLEANUP => {
+                vacuum::prune(record, ctx)
+            }
+            heap::VISIBLE => vacuum::set_visible(record, ctx),
+            heap::MULTI_INSERT => insert::multi_insert(record, ctx),
+            heap::LOCK_UPDATED => header::lock_updated(record, ctx),
+            heap::NEW_CID | heap::REWRITE => Ok(()),
+            _ => Err(record.unsupported()),
+        }
+    }
+}
+
+fn payload<T>(record: &RedoRecord<'_>, decoded: Result<T, PayloadError>) -> Result<T, RedoError> {
+    decoded.map_err(|error| record.damaged(error.to_string()))
+}
+
+/// Clears bits of the visibility map for a page, if the record says so. The LSN of that page does
+/// not matter: the map's page may be older.
+fn clear_map(
+    record: &RedoRecord<'_>,
+    ctx: &mut RedoContext<'_>,
+    tag: PageTag,
+    bits: u8,
+    cleared: bool,
+) -> Result<(), RedoError> {
+    if !cleared {
+        return Ok(());
+    }
+    vm::clear_bits(ctx.pool, ctx.backend, tag.rel, tag.block, bits)
+        .map_err(|error| record.failed(error))
+}
+
+/// The same for both bits.
+fn clear_visible(
+    record: &RedoRecord<'_>,
+    ctx: &mut RedoContext<'_>,
+    tag: PageTag,
+    cleared: bool,
+) -> Result<(), RedoError> {
+    clear_map(record, ctx, tag, VALID_BITS, cleared)
+}
+
+/// Tells the free-space map of a page that was filled by more than four fifths.
+fn note_filled(
+    record: &RedoRecord<'_>,
+    ctx: &mut RedoContext<'_>,
+    tag: PageTag,
+    page: Option<Redone>,
+) -> Result<(), RedoError> {
+    match page {
+        Some(Redone { changed: true, free }) if free < BLOCK_SIZE / 5 => {
+            free_space::note(record, ctx, tag, free)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds a tuple at its place.
+fn put(page: &mut PageMut<'_>, tuple: &[u8], offset: OffsetNumber) -> Result<(), Problem> {
+    match page.add_item(tuple, Some(offset)) {
+        Some(_) => Ok(()),
+        None => Err("the tuple's place is taken or there is no room".into()),
+    }
+}
+
+/// A tuple of the page.
+fn tuple_at<'a>(
+    page: &'a mut PageMut<'_>,
+    offset: OffsetNumber,
+) -> Result<HeapTupleMut<'a>, Problem> {
+    let item = page.item_mut(offset).ok_or("there is no such tuple")?;
+    HeapTupleMut::new(item).map_err(|_| "the tuple is damaged".into())
+}
+
+/// Sets xmax with its flags, which the record stores as `infobits`.
+fn set_xmax(tuple: &mut HeapTupleMut<'_>, xmax: Xid, infobits: u8) {
+    let (infomask, infomask2) = heap::flags_of_infobits(infobits);
+    tuple.set_xmax_bits(XmaxBits { infomask, infomask2 });
+    tuple.set_xmax(xmax);
+}
+
+fn set_hot_updated(tuple: &mut HeapTupleMut<'_>, on: bool) {
+    let mask = tuple.tuple().infomask2() & !ht::HEAP_HOT_UPDATED;
+    tuple.set_infomask2(if on { mask | ht::HEAP_HOT_UPDATED } else { mask });
+}
