@@ -60,8 +60,8 @@ impl Observer for Changer<'_> {
         self.author.command
     }
 
-    fn combos(&self) -> Option<&ComboCommands> {
-        Some(self.tx.combos())
+    fn combos(&self) -> &ComboCommands {
+        self.tx.combos()
     }
 
     fn fate(

@@ -18,6 +18,16 @@ use super::status::{Fate, Observer, TupleStatus, holders, tuple_status, updater}
 use super::xmax::NewXmax;
 use crate::error::AccessError;
 
+/// A lock to be written into a version.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lock {
+    pub(super) xid: Xid,
+    pub(super) tid: ItemPointer,
+    pub(super) xmax: NewXmax,
+    /// Whether it is a newer version of the one that is wanted: its own chain goes on.
+    pub(super) newer: bool,
+}
+
 /// What becomes of the lock of a version.
 enum Step {
     /// It is held already.
@@ -66,7 +76,8 @@ impl Heap {
                 continue;
             }
             let xmax = changer.new_xmax(&mut backend.io, tuple, strength.locker())?;
-            self.mark_locked(backend, &mut guard, &map, changer.author.xid, tid, xmax)?;
+            let lock = Lock { xid: changer.author.xid, tid, xmax, newer: false };
+            self.mark_locked(backend, &mut guard, &map, lock)?;
             return Ok(Attempt::Done(()));
         }
     }
@@ -142,7 +153,8 @@ impl Heap {
             let next = updater(&mut backend.io, changer, tuple)?.map(|by| (by, tuple.ctid()));
             if !held {
                 let xmax = changer.new_xmax(&mut backend.io, tuple, strength.locker())?;
-                self.mark_newer(backend, &mut guard, &map, changer.author.xid, tid, xmax)?;
+                let lock = Lock { xid: changer.author.xid, tid, xmax, newer: true };
+                self.mark_locked(backend, &mut guard, &map, lock)?;
             }
             match next {
                 Some((by, ctid)) if ctid != tid => (inserter, tid) = (by, ctid),
@@ -177,55 +189,28 @@ impl Heap {
         Ok((false, (!blockers.is_empty()).then_some(Refusal::BeingModified(blockers))))
     }
 
-    /// Writes a lock into the version that a command wants.
+    /// Writes a lock, with its record.
     pub(super) fn mark_locked(
         &self,
         backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
         map: &MapPin,
-        xid: Xid,
-        tid: ItemPointer,
-        xmax: NewXmax,
+        lock: Lock,
     ) -> Result<(), AccessError> {
-        let unchain = xmax.is_lock_only();
-        self.mark_held(backend, guard, map, (Rmgr::HEAP, heap::LOCK), xid, tid, xmax, unchain)
-    }
-
-    /// Writes a lock into a newer version of a row that is locked.
-    fn mark_newer(
-        &self,
-        backend: &mut Backend,
-        guard: &mut PageWriteGuard<'_>,
-        map: &MapPin,
-        xid: Xid,
-        tid: ItemPointer,
-        xmax: NewXmax,
-    ) -> Result<(), AccessError> {
-        let kind = (Rmgr::HEAP2, heap::LOCK_UPDATED);
-        self.mark_held(backend, guard, map, kind, xid, tid, xmax, false)
-    }
-
-    /// Writes a lock, with its record. `unchain`: no newer version counts.
-    #[expect(clippy::too_many_arguments, reason = "what both kinds of records have in common")]
-    fn mark_held(
-        &self,
-        backend: &mut Backend,
-        guard: &mut PageWriteGuard<'_>,
-        map: &MapPin,
-        kind: (Rmgr, u8),
-        xid: Xid,
-        tid: ItemPointer,
-        xmax: NewXmax,
-        unchain: bool,
-    ) -> Result<(), AccessError> {
+        let Lock { xid, tid, xmax, newer } = lock;
         let flags = if map.clear_frozen(guard) { heap::LOCK_ALL_FROZEN_CLEARED } else { 0 };
+        let kind = match newer {
+            true => (Rmgr::HEAP2, heap::LOCK_UPDATED),
+            false => (Rmgr::HEAP, heap::LOCK),
+        };
         critical(self.failure.as_ref(), "could not lock a row", || {
             guard.mark_dirty();
             let mut page = guard.page_mut();
             let item = page.item_mut(tid.offset).expect("the tuple was read under this lock");
             let mut tuple = HeapTupleMut::new(item)?;
             xmax.store(&mut tuple);
-            if unchain {
+            if !newer && xmax.is_lock_only() {
+                // An update that was there has aborted.
                 tuple.set_infomask2(tuple.tuple().infomask2() & !HEAP_HOT_UPDATED);
                 tuple.set_ctid(tid);
             }

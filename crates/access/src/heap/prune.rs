@@ -8,22 +8,23 @@
 use std::sync::Arc;
 
 use forebay_aio as aio;
-use forebay_format::multixact::{Member, MultiXactId};
+use forebay_format::ids::INVALID_XID;
 use forebay_format::page::{ItemState, PD_PAGE_FULL, Page, PageMut};
 use forebay_format::tuple::HeapTuple;
 use forebay_format::wal::prune::{CLEANUP_LOCK, HeapPrune};
 use forebay_format::wal::{Rmgr, heap};
-use forebay_format::{BLOCK_SIZE, BlockNumber, CommandId, FullXid, OffsetNumber, Oid, Xid};
+use forebay_format::{BLOCK_SIZE, BlockNumber, FullXid, OffsetNumber, Oid};
 use forebay_storage::{Backend, PageWriteGuard, Pinned};
-use forebay_txn::{ComboCommands, HorizonKind, RemovableTest, XactManager};
+use forebay_txn::{HorizonKind, RemovableTest, Transaction, XactManager};
 use forebay_wal::{BlockFlags, BlockRef, Record};
 
-use super::changer::fate_now;
+use super::changer::Changer;
 use super::critical::critical;
+use super::insert::Author;
 use super::outcomes::RowSets;
 use super::prune_plan::{Fact, Item, Plan, State, plan};
 use super::relation::Heap;
-use super::status::{Fate, Observer, Role, TupleStatus, tuple_status, updater};
+use super::status::{Fate, TupleStatus, tuple_status, updater};
 use crate::error::AccessError;
 
 /// Bytes of room below which a page is worth pruning, at least.
@@ -36,6 +37,8 @@ const ON_ACCESS: u8 = 0;
 pub struct Pruner {
     heap: Heap,
     xacts: Arc<XactManager>,
+    /// Pruning sees all transactions alike, also that of the reader.
+    nobody: Transaction,
     removable: RemovableTest,
     sets: RowSets,
 }
@@ -46,7 +49,8 @@ impl Heap {
     pub fn pruner(&self, kind: HorizonKind, database: Oid, own: Option<FullXid>) -> Option<Pruner> {
         let xacts = Arc::clone(self.outcomes.xacts()?);
         let removable = RemovableTest::new(xacts.procs(), kind, database, own);
-        Some(Pruner { heap: self.clone(), xacts, removable, sets: self.outcomes.sets() })
+        let (nobody, sets) = (Transaction::new(), self.outcomes.sets());
+        Some(Pruner { heap: self.clone(), xacts, nobody, removable, sets })
     }
 }
 
@@ -111,64 +115,26 @@ impl Pruner {
                         "line pointer {number} of block {block} of {rel} leads out of the page"
                     ))
                 })?;
-                let Pruner { xacts, removable, sets, .. } = self;
-                let mut everybody = Everybody { xacts, sets };
+                let Pruner { xacts, nobody: tx, removable, sets, .. } = self;
+                let author = Author { xid: INVALID_XID, command: 0 };
+                let mut nobody = Changer { xacts, tx, author, sets };
                 let tuple = HeapTuple::new(bytes)?;
-                Item::Tuple(fact(&mut backend.io, &mut everybody, removable, tuple, block)?)
+                Item::Tuple(fact(&mut backend.io, &mut nobody, removable, tuple, block)?)
             }
         })
-    }
-}
-
-/// One who belongs to no transaction.
-struct Everybody<'a> {
-    xacts: &'a XactManager,
-    sets: &'a mut RowSets,
-}
-
-impl Observer for Everybody<'_> {
-    fn is_own(&self, _xid: Xid) -> bool {
-        false
-    }
-
-    fn command(&self) -> CommandId {
-        0
-    }
-
-    fn combos(&self) -> Option<&ComboCommands> {
-        None
-    }
-
-    fn fate(
-        &mut self,
-        io: &mut aio::IoBackend,
-        _role: Role,
-        xid: Xid,
-        hinted: bool,
-    ) -> Result<Fate, AccessError> {
-        fate_now(io, self.xacts, xid, hinted)
-    }
-
-    fn members(
-        &mut self,
-        io: &mut aio::IoBackend,
-        multi: MultiXactId,
-        lock_only: bool,
-    ) -> Result<Vec<Member>, AccessError> {
-        self.sets.members(io, multi, lock_only)
     }
 }
 
 /// What pruning needs to know of a tuple.
 fn fact(
     io: &mut aio::IoBackend,
-    everybody: &mut Everybody<'_>,
+    nobody: &mut Changer<'_>,
     removable: &mut RemovableTest,
     tuple: HeapTuple<'_>,
     block: BlockNumber,
 ) -> Result<Fact, AccessError> {
-    let status = tuple_status(io, everybody, tuple)?;
-    let procs = everybody.xacts.procs();
+    let status = tuple_status(io, nobody, tuple)?;
+    let procs = nobody.xacts.procs();
     let (state, updated) = match status {
         TupleStatus::NotInserted(Fate::Aborted) => (State::Dead, false),
         TupleStatus::NotInserted(_) | TupleStatus::Live | TupleStatus::Locked => {
@@ -180,7 +146,7 @@ fn fact(
         TupleStatus::Updated(_) => (State::RecentlyDead, true),
     };
     let updater = match updated {
-        true => updater(io, everybody, tuple)?,
+        true => updater(io, nobody, tuple)?,
         false => None,
     };
     let ctid = tuple.ctid();
@@ -194,8 +160,8 @@ fn fact(
 }
 
 impl Plan {
-    /// Stores what a look at a page has shown, if nothing else changes. Only in a page that is to be
-    /// written anyway: a write for a hint could be torn, and the log has no image.
+    /// Stores what a look at a page has shown, if nothing else changes. Only in a page that is to
+    /// be written anyway: a write for a hint could be torn, and the log has no image.
     fn set_hints(&self, guard: &mut PageWriteGuard<'_>, pin: &Pinned) {
         if pin.is_dirty() {
             self.store_hints(&mut guard.page_mut());

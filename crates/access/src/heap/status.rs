@@ -53,8 +53,8 @@ pub(super) trait Observer {
     /// The observer's command: it does not see its own effects.
     fn command(&self) -> CommandId;
 
-    /// The combined command ids of the own transaction. None if it has none.
-    fn combos(&self) -> Option<&ComboCommands>;
+    /// The combined command ids of the own transaction.
+    fn combos(&self) -> &ComboCommands;
 
     /// What became of another transaction. `hinted`: the tuple says that it committed.
     fn fate(
@@ -160,14 +160,14 @@ pub(super) fn holders(
 /// The inserting and the updating command of a tuple that the own transaction inserted or updated.
 /// If it did only one of these, both are that command.
 pub(super) fn commands(
-    combos: Option<&ComboCommands>,
+    combos: &ComboCommands,
     tuple: HeapTuple<'_>,
 ) -> Result<(CommandId, CommandId), AccessError> {
     let cid = tuple.cid();
     if !tuple.has_combo_cid() {
         return Ok((cid, cid));
     }
-    combos.and_then(|combos| combos.resolve(cid)).ok_or_else(|| {
+    combos.resolve(cid).ok_or_else(|| {
         AccessError::Internal(format!("tuple has unknown combined command id {cid}"))
     })
 }

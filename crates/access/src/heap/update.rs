@@ -17,6 +17,7 @@ use super::batch::{aligned, check_size};
 use super::changer::{Attempt, Changer, Refusal};
 use super::critical::critical;
 use super::insert::room_on;
+use super::lock::Lock;
 use super::map_pin::MapPin;
 use super::relation::Heap;
 use super::xmax::{NewXmax, status_of};
@@ -57,6 +58,17 @@ impl Columns<'_> {
 struct Side {
     pin: Pinned,
     map: MapPin,
+}
+
+/// What an update is to do, once it is known that nobody stands in its way.
+#[derive(Debug, Clone, Copy)]
+struct Wanted<'a> {
+    /// The old version.
+    tid: ItemPointer,
+    /// The new one.
+    new: &'a [u8],
+    /// How the old one is locked.
+    strength: LockStrength,
 }
 
 /// What an update writes.
@@ -104,19 +116,20 @@ impl Heap {
         if let Some(refusal) = changer.refusal(&mut backend.io, tuple, tid, strength)? {
             return Ok(Attempt::Refused(refusal));
         }
+        let wanted = Wanted { tid, new, strength };
         if guard.page().heap_free_space() >= aligned(new.len()) {
-            let prepared = self.prepare(backend, changer, tuple, tid, new, strength, false)?;
+            let prepared = self.prepare(backend, changer, tuple, wanted, false)?;
             let old_visible = old.map.clear(&guard);
             let change = Change { hot, old_visible, ..prepared };
             let place = self.write(backend, &mut guard, None, change)?;
             return Ok(Attempt::Done(place));
         }
         // Nobody may update it while the lock of the page is released.
-        let wanted = strength.locker();
-        let xmax = changer.new_xmax(&mut backend.io, tuple, wanted)?;
-        self.mark_locked(backend, &mut guard, &old.map, changer.author.xid, tid, xmax)?;
+        let xmax = changer.new_xmax(&mut backend.io, tuple, strength.locker())?;
+        let lock = Lock { xid: changer.author.xid, tid, xmax, newer: false };
+        self.mark_locked(backend, &mut guard, &old.map, lock)?;
         drop(guard);
-        self.update_elsewhere(backend, changer, old, tid, new, strength)
+        self.update_elsewhere(backend, changer, old, wanted)
     }
 
     /// Puts the new version on another page. The old version is locked by the author.
@@ -125,10 +138,9 @@ impl Heap {
         backend: &mut Backend,
         changer: &mut Changer<'_>,
         mut old: Side,
-        tid: ItemPointer,
-        new: &[u8],
-        strength: LockStrength,
+        wanted: Wanted<'_>,
     ) -> Result<Attempt<ItemPointer>, AccessError> {
+        let Wanted { tid, new, strength } = wanted;
         let need = aligned(new.len());
         loop {
             self.ensure_log_room(backend)?;
@@ -152,7 +164,7 @@ impl Heap {
             if let Some(refusal) = changer.refusal(&mut backend.io, tuple, tid, strength)? {
                 return Ok(Attempt::Refused(refusal));
             }
-            let prepared = self.prepare(backend, changer, tuple, tid, new, strength, true)?;
+            let prepared = self.prepare(backend, changer, tuple, wanted, true)?;
             let old_visible = old.map.clear(&guard);
             let new_visible = !target.page().is_new() && other.map.clear(&target);
             let change = Change { old_visible, new_visible, ..prepared };
@@ -196,17 +208,15 @@ impl Heap {
 
     /// Does all that can fail before the pages are changed. `temporary`: the author has locked the
     /// old version only for this.
-    #[expect(clippy::too_many_arguments, reason = "one step of `update`, which has them all")]
     fn prepare(
         &self,
         backend: &mut Backend,
         changer: &mut Changer<'_>,
         tuple: HeapTuple<'_>,
-        tid: ItemPointer,
-        new: &[u8],
-        strength: LockStrength,
+        wanted: Wanted<'_>,
         temporary: bool,
     ) -> Result<Change, AccessError> {
+        let Wanted { tid, new, strength } = wanted;
         let io = &mut backend.io;
         let cmax = changer.cmax(tuple)?;
         let kept = changer.kept_lockers(io, tuple, temporary)?;

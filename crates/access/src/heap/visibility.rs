@@ -95,8 +95,8 @@ impl Observer for Visibility {
         self.snapshot.command()
     }
 
-    fn combos(&self) -> Option<&ComboCommands> {
-        Some(self.snapshot.combos())
+    fn combos(&self) -> &ComboCommands {
+        self.snapshot.combos()
     }
 
     /// Everything that the snapshot does not see counts as aborted.
