@@ -43,8 +43,13 @@ pub enum Refusal {
     SelfModified(CommandId),
     /// These transactions hold it, and still run: the caller may wait for them and try again.
     BeingModified(Vec<Xid>),
-    /// Another transaction has updated it and has committed. With the place of the newer version.
-    Updated(ItemPointer),
+    /// Another transaction has updated it and has committed.
+    Updated {
+        /// The place of the newer version.
+        newer: ItemPointer,
+        /// Who made that, for [`Heap::newer_version`](super::Heap::newer_version).
+        by: Xid,
+    },
     /// Another transaction has deleted it and has committed.
     Deleted,
     /// The caller did not want to wait.
@@ -116,8 +121,8 @@ impl Changer<'_> {
         if let Some(refusal) = self.final_refusal(status) {
             return Ok(Some(refusal));
         }
-        if let TupleStatus::Updated(_) = status {
-            return Ok(Some(newer(tuple, tid)));
+        if let TupleStatus::Updated(by) = status {
+            return Ok(Some(newer(tuple, tid, by)));
         }
         self.blocked(io, tuple, status, strength)
     }
@@ -169,9 +174,9 @@ impl Changer<'_> {
 }
 
 /// A version that another transaction has updated or deleted.
-pub(super) fn newer(tuple: HeapTuple<'_>, tid: ItemPointer) -> Refusal {
+pub(super) fn newer(tuple: HeapTuple<'_>, tid: ItemPointer, by: Xid) -> Refusal {
     match tuple.ctid() {
         ctid if ctid == tid || tuple.moved_partitions() => Refusal::Deleted,
-        ctid => Refusal::Updated(ctid),
+        newer => Refusal::Updated { newer, by },
     }
 }

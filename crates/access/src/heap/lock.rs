@@ -104,8 +104,10 @@ impl Heap {
         let conflicts = |member: &Member| {
             member.status.is_update() && strength.conflicts_with(member.status.into())
         };
-        if matches!(status, TupleStatus::Updated(_)) && members.iter().any(conflicts) {
-            return Ok(Step::Refused(newer(tuple, tid)));
+        if let TupleStatus::Updated(by) = status
+            && members.iter().any(conflicts)
+        {
+            return Ok(Step::Refused(newer(tuple, tid, by)));
         }
         if let Some(refusal) = changer.blocked(io, tuple, status, strength)? {
             return Ok(Step::Refused(refusal));
@@ -181,7 +183,7 @@ impl Heap {
             match fate_now(&mut backend.io, changer.xacts, xid, false)? {
                 Fate::Running if conflicts => blockers.push(xid),
                 Fate::Committed if conflicts && status.is_update() => {
-                    return Ok((false, Some(newer(tuple, tid))));
+                    return Ok((false, Some(newer(tuple, tid, xid))));
                 }
                 Fate::Running | Fate::Committed | Fate::Aborted => {}
             }

@@ -19,6 +19,7 @@
 //! | `prune_plan.rs` | which versions of a page's rows go |
 //! | `prune.rs` | [`Pruner`]: removing versions that nobody sees any more |
 //! | `wait.rs` | [`RowWaiter`]: waiting for those who hold a row |
+//! | `fetch.rs` | single versions by their place |
 //! | `scan.rs` | [`HeapScan`]: reading a table from its first block to its last |
 //!
 //! Every change follows one order: lock the page exclusively, mark the buffer dirty, change the
@@ -30,6 +31,7 @@ mod batch;
 mod changer;
 mod critical;
 mod delete;
+mod fetch;
 mod insert;
 mod lock;
 mod map_pin;

@@ -141,7 +141,7 @@ fn a_row_that_a_member_has_updated_is_not_deleted() {
     let (mut tx, _) = row.begin();
     assert_eq!(row.delete(&mut tx), Attempt::Refused(Refusal::Deleted));
     with_header(&mut row.backend, &row.heap, |tuple| tuple.set_ctid(ItemPointer::new(3, 4)));
-    let newer = Refusal::Updated(ItemPointer::new(3, 4));
+    let newer = Refusal::Updated { newer: ItemPointer::new(3, 4), by: b };
     assert_eq!(row.delete(&mut tx), Attempt::Refused(newer));
     row.end(tx, false);
     row.end(locker, true);

@@ -96,7 +96,7 @@ fn a_key_share_lock_follows_an_update_that_leaves_keys_as_they_are() {
         }
         assert_eq!(row.numbers(&Transaction::new()), [6]);
         let refusal = row.lock(&mut tx, Exclusive);
-        assert_eq!(refusal, Attempt::Refused(Refusal::Updated(place)));
+        assert_eq!(refusal, Attempt::Refused(Refusal::Updated { newer: place, by: a }));
         row.end(tx, true);
     }
 }

@@ -89,7 +89,11 @@ fn the_newer_version_is_seen_from_the_next_command_on() {
     assert_eq!(row.update(&mut other, 8), waits);
     row.end(tx, true);
     assert_eq!(row.numbers(&other), [6]);
-    assert_eq!(row.update(&mut other, 8), Attempt::Refused(Refusal::Updated(place)));
+    let newer = Refusal::Updated { newer: place, by: xid };
+    assert_eq!(row.update(&mut other, 8), Attempt::Refused(newer));
+    let version = row.heap.newer_version(&mut row.backend, place, xid).unwrap();
+    assert_eq!(version.map(|tuple| number_of(&tuple)), Some(6));
+    assert_eq!(row.heap.newer_version(&mut row.backend, place, xid + 1).unwrap(), None);
     let place = done(row.update_at(&mut other, place, &tuple_of(9), &PLAIN));
     row.end(other, true);
     assert_eq!((place.offset, row.numbers(&Transaction::new())), (3, vec![9]));
@@ -281,4 +285,24 @@ fn concurrent_updates_of_a_full_table_lose_nothing() {
     numbers.sort_unstable();
     let last = (1..=THREADS).map(|thread| 1000 * thread + ROUNDS - 1);
     assert_eq!(numbers, last.collect::<Vec<_>>());
+}
+
+#[test]
+fn single_versions_are_found_by_their_place() {
+    let mut row = OneRow::new();
+    let (mut tx, xid) = row.begin();
+    let place = done(row.update(&mut tx, 6));
+    let found = |row: &mut OneRow, tid| {
+        let snapshot = row.fixture.xacts.snapshot(&Transaction::new());
+        let mut visibility = Visibility::new(snapshot, row.fixture.outcomes());
+        let found = row.heap.fetch(&mut row.backend, &mut visibility, tid).unwrap();
+        found.map(|tuple| number_of(&tuple))
+    };
+    assert_eq!((found(&mut row, ROW), found(&mut row, place)), (Some(5), None));
+    row.end(tx, true);
+    assert_eq!((found(&mut row, ROW), found(&mut row, place)), (None, Some(6)));
+    for nowhere in [ItemPointer::new(0, 3), ItemPointer::new(0, 0), ItemPointer::new(9, 1)] {
+        assert_eq!(found(&mut row, nowhere), None);
+        assert_eq!(row.heap.newer_version(&mut row.backend, nowhere, xid).unwrap(), None);
+    }
 }
