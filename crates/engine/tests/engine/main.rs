@@ -11,6 +11,8 @@
 //! - [`checksums`]: Checking, enabling and disabling the checksums of a directory at rest
 //! - [`crashed_peer`]: What a crash of PostgreSQL's can leave in a directory: damaged visibility
 //!   maps, prepared transactions, unlogged tables
+//! - [`crashed_rows`]: Rows that PostgreSQL changed before a crash: both recoveries give the same
+//!   pages
 //! - [`end_of_wal`]: Recovery of a log behind whose end something stands that is none: the defects
 //!   of crates/wal's tests, through the whole engine
 //! - [`examples`]: The programs of `examples/`
@@ -47,6 +49,7 @@ mod archiving;
 mod backup;
 mod checksums;
 mod crashed_peer;
+mod crashed_rows;
 mod end_of_wal;
 mod examples;
 mod faults;

@@ -48,7 +48,8 @@ fn decode_lock(
 ) -> Result<heap::HeapDelete, RedoError> {
     let lock = payload(record, heap::HeapDelete::decode(record.record.main))?;
     let cleared = lock.flags & heap::LOCK_ALL_FROZEN_CLEARED != 0;
-    clear_map(record, ctx, reference(record, 0)?.tag, ALL_FROZEN, cleared)?;
+    let tag = reference(record, 0)?.tag;
+    clear_map(record, ctx, cleared.then_some(tag).as_slice(), ALL_FROZEN)?;
     Ok(lock)
 }
 

@@ -20,13 +20,13 @@ mod vacuum;
 
 use forebay_format::page::PageMut;
 use forebay_format::tuple::{self as ht, HeapTupleMut, XmaxBits};
-use forebay_format::visibility_map::VALID_BITS;
+use forebay_format::visibility_map as map;
 use forebay_format::wal::{PayloadError, Rmgr, heap};
-use forebay_format::{BLOCK_SIZE, OffsetNumber, PageTag, Xid};
+use forebay_format::{BLOCK_SIZE, Fork, OffsetNumber, PageTag, Xid};
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
 
 use super::free_space;
-use super::pages::{Problem, Redone};
+use super::pages::{Problem, Redone, change_map_page};
 use crate::vm;
 
 /// Redoes changes of single tuples.
@@ -77,30 +77,41 @@ fn payload<T>(record: &RedoRecord<'_>, decoded: Result<T, PayloadError>) -> Resu
     decoded.map_err(|error| record.damaged(error.to_string()))
 }
 
-/// Clears bits of the visibility map for a page, if the record says so. The LSN of that page does
-/// not matter: the map's page may be older.
+/// Clears bits of the visibility map for the pages of `cleared`, which are of one table. The LSNs of
+/// those pages do not matter: the map's page may be older. Since 18.5 PostgreSQL's records refer to
+/// that page, so that it has an image and an LSN; older ones only say that bits were cleared.
 fn clear_map(
     record: &RedoRecord<'_>,
     ctx: &mut RedoContext<'_>,
-    tag: PageTag,
+    cleared: &[PageTag],
     bits: u8,
-    cleared: bool,
 ) -> Result<(), RedoError> {
-    if !cleared {
-        return Ok(());
+    let map_tag = |tag: &PageTag| PageTag::new(tag.rel, Fork::Vm, map::map_block(tag.block));
+    let mut maps: Vec<_> = cleared.iter().map(map_tag).collect();
+    maps.dedup();
+    for map_page in maps {
+        let mut here = cleared.iter().filter(|tag| map_tag(tag) == map_page);
+        match record.record.blocks.iter().find(|block| block.tag == map_page) {
+            Some(page) => change_map_page(ctx, record, page.id, |page| {
+                here.fold(false, |changed, tag| map::clear(page, tag.block, bits) | changed)
+            })?,
+            None => here.try_for_each(|tag| {
+                let clear = vm::clear_bits(ctx.pool, ctx.backend, tag.rel, tag.block, bits);
+                clear.map_err(|error| record.failed(error))
+            })?,
+        }
     }
-    vm::clear_bits(ctx.pool, ctx.backend, tag.rel, tag.block, bits)
-        .map_err(|error| record.failed(error))
+    Ok(())
 }
 
-/// The same for both bits.
+/// Clears both bits for a page, if the record says so.
 fn clear_visible(
     record: &RedoRecord<'_>,
     ctx: &mut RedoContext<'_>,
     tag: PageTag,
     cleared: bool,
 ) -> Result<(), RedoError> {
-    clear_map(record, ctx, tag, VALID_BITS, cleared)
+    clear_map(record, ctx, cleared.then_some(tag).as_slice(), map::VALID_BITS)
 }
 
 /// Tells the free-space map of a page that was filled by more than four fifths.

@@ -3,10 +3,11 @@
 use forebay_format::ItemPointer;
 use forebay_format::page::PageMut;
 use forebay_format::tuple::HeapTuple;
+use forebay_format::visibility_map::VALID_BITS;
 use forebay_format::wal::heap::{self, HeapUpdate, UpdatedTuple};
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::{clear_visible, note_filled, payload, put, set_hot_updated, set_xmax, tuple_at};
+use super::{clear_map, note_filled, payload, put, set_hot_updated, set_xmax, tuple_at};
 use crate::redo::pages::{Problem, change_page, reference};
 
 /// Block reference 0 is the new version's page; the old version's is block reference 1, or the
@@ -18,11 +19,15 @@ pub(super) fn update(
 ) -> Result<(), RedoError> {
     let update = payload(record, HeapUpdate::decode(record.record.main))?;
     let target = reference(record, 0)?;
-    let old = record.record.block(1).filter(|old| old.tag != target.tag);
-    let has = |flag: u8| update.flags & flag != 0;
-    let old_tag = old.unwrap_or(target).tag;
-    clear_visible(record, ctx, old_tag, has(heap::UPDATE_OLD_ALL_VISIBLE_CLEARED))?;
-    clear_visible(record, ctx, target.tag, has(heap::UPDATE_NEW_ALL_VISIBLE_CLEARED))?;
+    let old = record.record.block(1);
+    let cleared: Vec<_> = [
+        (heap::UPDATE_OLD_ALL_VISIBLE_CLEARED, old.unwrap_or(target).tag),
+        (heap::UPDATE_NEW_ALL_VISIBLE_CLEARED, target.tag),
+    ]
+    .into_iter()
+    .filter_map(|(flag, tag)| (update.flags & flag != 0).then_some(tag))
+    .collect();
+    clear_map(record, ctx, &cleared, VALID_BITS)?;
     let change = Change { record, update, hot, data: target.data };
     let at = ItemPointer::new(target.tag.block, update.new_offset);
     let page = match old {
