@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator, visibility_map as map};
-use forebay_storage::{Backend, BufferPool, Pinned, StorageError};
+use forebay_storage::{Backend, BufferPool, PageWriteGuard, Pinned, StorageError};
 
 use crate::maps;
 
@@ -25,24 +25,13 @@ pub(crate) fn pin(
     maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map_block)).map(Some)
 }
 
-/// Clears bits of a block in its page of the map. Returns whether one was set.
-pub(crate) fn clear_pinned(pin: &Pinned, block: BlockNumber, bits: u8) -> bool {
-    let mut guard = pin.lock_exclusive();
+/// Clears bits of a block in its locked page of the map. Returns whether one was set.
+pub(crate) fn clear_locked(guard: &mut PageWriteGuard<'_>, block: BlockNumber, bits: u8) -> bool {
     if guard.page().is_new() || map::get(guard.page(), block) & bits == 0 {
         return false;
     }
     guard.mark_dirty();
     map::clear(&mut guard.page_mut(), block, bits)
-}
-
-/// Clears both bits of a block, if they are set.
-pub(crate) fn clear(
-    pool: &Arc<BufferPool>,
-    backend: &mut Backend,
-    rel: RelFileLocator,
-    block: BlockNumber,
-) -> Result<(), StorageError> {
-    clear_bits(pool, backend, rel, block, map::VALID_BITS)
 }
 
 /// Clears bits of a block, if they are set.
@@ -54,7 +43,7 @@ pub(crate) fn clear_bits(
     bits: u8,
 ) -> Result<(), StorageError> {
     if let Some(pin) = pin(pool, backend, rel, block)? {
-        clear_pinned(&pin, block, bits);
+        clear_locked(&mut pin.lock_exclusive(), block, bits);
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use forebay_wal::{BlockFlags, BlockRef, Record};
 
 use super::changer::{Attempt, Changer, Refusal};
 use super::critical::critical;
-use super::map_pin::MapPin;
+use super::map_pin::{Cleared, MapPin};
 use super::relation::Heap;
 use super::xmax::{NewXmax, status_of};
 use crate::error::AccessError;
@@ -23,8 +23,6 @@ struct Mark {
     xmax: NewXmax,
     /// The command, and whether it is a combined one.
     cmax: (CommandId, bool),
-    /// Whether the page was all-visible.
-    visible: bool,
 }
 
 impl Heap {
@@ -50,10 +48,10 @@ impl Heap {
         }
         let cmax = changer.cmax(tuple)?;
         let xmax = changer.new_xmax(&mut backend.io, tuple, status_of(strength, true))?;
-        let visible = map.clear(&guard);
-        let mark = Mark { xid: changer.author.xid, tid, xmax, cmax, visible };
+        let cleared = map.clear(&guard);
+        let mark = Mark { xid: changer.author.xid, tid, xmax, cmax };
         critical(self.failure.as_ref(), "could not delete from a page", || {
-            self.mark(backend, &mut guard, mark)
+            self.mark(backend, &mut guard, cleared, mark)
         })?;
         Ok(Attempt::Done(()))
     }
@@ -63,14 +61,15 @@ impl Heap {
         &self,
         backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
+        cleared: Cleared<'_>,
         mark: Mark,
     ) -> Result<(), AccessError> {
-        let Mark { xid, tid, xmax, cmax: (cid, is_combo), visible } = mark;
+        let Mark { xid, tid, xmax, cmax: (cid, is_combo) } = mark;
         let infobits = xmax.infobits();
         guard.mark_dirty();
         let mut page = guard.page_mut();
         page.note_prunable(xid);
-        if visible {
+        if cleared.visible {
             page.set_all_visible(false);
         }
         let item = page.item_mut(tid.offset).expect("the tuple was read under this lock");
@@ -81,9 +80,10 @@ impl Heap {
         if !self.logged {
             return Ok(());
         }
-        let flags = if visible { heap::DELETE_ALL_VISIBLE_CLEARED } else { 0 };
+        let flags = if cleared.visible { heap::DELETE_ALL_VISIBLE_CLEARED } else { 0 };
         let main = heap::HeapDelete { xmax: xmax.xmax, offset: tid.offset, infobits, flags };
-        self.log_header_change(backend, guard, (Rmgr::HEAP, heap::DELETE), xid, &main.encode())
+        let kind = (Rmgr::HEAP, heap::DELETE);
+        self.log_header_change(backend, guard, cleared, kind, xid, &main.encode())
     }
 
     /// Logs a change of a tuple's header, and sets the page's LSN.
@@ -91,15 +91,19 @@ impl Heap {
         &self,
         backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
+        mut cleared: Cleared<'_>,
         (rmgr, info): (Rmgr, u8),
         xid: Xid,
         main: &[u8],
     ) -> Result<(), AccessError> {
         let (tag, flags) = (guard.tag(), BlockFlags::STANDARD);
         let block = BlockRef { id: 0, tag, page: Some(guard), flags, data: &[] };
-        let record = Record { rmgr, info, xid, main, blocks: &[block] };
+        let both = [block, cleared.block(1).unwrap_or(block)];
+        let blocks = if cleared.changed() { &both[..] } else { &both[..1] };
+        let record = Record { rmgr, info, xid, main, blocks };
         let inserted = self.wal.insert(&mut backend.io, &record)?;
         guard.set_lsn(inserted.end);
+        cleared.set_lsn(inserted.end);
         Ok(())
     }
 }

@@ -200,7 +200,8 @@ impl Heap {
         lock: Lock,
     ) -> Result<(), AccessError> {
         let Lock { xid, tid, xmax, newer } = lock;
-        let flags = if map.clear_frozen(guard) { heap::LOCK_ALL_FROZEN_CLEARED } else { 0 };
+        let cleared = map.clear_frozen(guard);
+        let flags = if cleared.changed() { heap::LOCK_ALL_FROZEN_CLEARED } else { 0 };
         let kind = match newer {
             true => (Rmgr::HEAP2, heap::LOCK_UPDATED),
             false => (Rmgr::HEAP, heap::LOCK),
@@ -221,7 +222,7 @@ impl Heap {
             }
             let infobits = xmax.infobits();
             let main = heap::HeapDelete { xmax: xmax.xmax, offset: tid.offset, infobits, flags };
-            self.log_header_change(backend, guard, kind, xid, &main.encode())
+            self.log_header_change(backend, guard, cleared, kind, xid, &main.encode())
         })
     }
 }

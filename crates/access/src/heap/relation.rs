@@ -12,8 +12,8 @@ use super::outcomes::Outcomes;
 use super::space::{RelationSpace, SpaceMap};
 use crate::error::AccessError;
 
-/// More than any heap record takes in the log: a page's tuples and the page's image.
-const RECORD_ROOM: u64 = 3 * 8192;
+/// More than any heap record takes in the log: images of two pages and of their pages of the map.
+const RECORD_ROOM: u64 = 5 * 8192;
 
 /// A relation's main fork with what is needed to work on it. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -4,12 +4,13 @@
 //! no indexed column changes. Otherwise the old version is locked, its page is released, and the
 //! new one goes to a page from the space list. Two pages are locked in the order of their blocks.
 
+use forebay_format::page::PD_PAGE_FULL;
 use forebay_format::tuple::{
     AttrLayout, HEAP_HOT_UPDATED, HEAP_ONLY_TUPLE, HEAP_UPDATED, HeapTuple, HeapTupleMut,
     LockStrength, deform,
 };
 use forebay_format::wal::{Rmgr, heap};
-use forebay_format::{CommandId, ItemPointer, Xid, page};
+use forebay_format::{CommandId, ItemPointer, Lsn, Xid};
 use forebay_storage::{Backend, PageWriteGuard, Pinned, Strategy};
 use forebay_wal::{BlockFlags, BlockRef, Record};
 
@@ -18,7 +19,7 @@ use super::changer::{Attempt, Changer, Refusal};
 use super::critical::critical;
 use super::insert::room_on;
 use super::lock::Lock;
-use super::map_pin::MapPin;
+use super::map_pin::{Cleared, MapPin};
 use super::relation::Heap;
 use super::xmax::{NewXmax, status_of};
 use crate::error::AccessError;
@@ -83,9 +84,14 @@ struct Change {
     /// The command, and whether it is a combined one.
     cmax: (CommandId, bool),
     hot: bool,
-    /// Whether the pages were all-visible.
-    old_visible: bool,
-    new_visible: bool,
+}
+
+/// The pages of an update, locked. The bits of the map are cleared.
+struct Pages<'p, 'g, 'm> {
+    old: &'p mut PageWriteGuard<'g>,
+    old_cleared: Cleared<'m>,
+    /// The page of the new version, if it is another.
+    new: Option<(&'p mut PageWriteGuard<'g>, Cleared<'m>)>,
 }
 
 impl Heap {
@@ -119,9 +125,9 @@ impl Heap {
         let wanted = Wanted { tid, new, strength };
         if guard.page().heap_free_space() >= aligned(new.len()) {
             let prepared = self.prepare(backend, changer, tuple, wanted, false)?;
-            let old_visible = old.map.clear(&guard);
-            let change = Change { hot, old_visible, ..prepared };
-            let place = self.write(backend, &mut guard, None, change)?;
+            let old_cleared = old.map.clear(&guard);
+            let pages = Pages { old: &mut guard, old_cleared, new: None };
+            let place = self.write(backend, pages, Change { hot, ..prepared })?;
             return Ok(Attempt::Done(place));
         }
         // Nobody may update it while the lock of the page is released.
@@ -164,11 +170,11 @@ impl Heap {
             if let Some(refusal) = changer.refusal(&mut backend.io, tuple, tid, strength)? {
                 return Ok(Attempt::Refused(refusal));
             }
-            let prepared = self.prepare(backend, changer, tuple, wanted, true)?;
-            let old_visible = old.map.clear(&guard);
-            let new_visible = !target.page().is_new() && other.map.clear(&target);
-            let change = Change { old_visible, new_visible, ..prepared };
-            let place = self.write(backend, &mut guard, Some(&mut target), change)?;
+            let change = self.prepare(backend, changer, tuple, wanted, true)?;
+            let (old_cleared, cleared) =
+                MapPin::clear_both((&old.map, &guard), (&other.map, &target));
+            let new = Some((&mut target, cleared));
+            let place = self.write(backend, Pages { old: &mut guard, old_cleared, new }, change)?;
             let free = target.page().heap_free_space();
             drop((guard, target));
             self.space.give(block, free);
@@ -229,101 +235,47 @@ impl Heap {
             kept.store(&mut version);
         }
         let xid = changer.author.xid;
-        let (hot, old_visible, new_visible) = (false, false, false);
-        Ok(Change { xid, old: tid, tuple: bytes, xmax, cmax, hot, old_visible, new_visible })
+        Ok(Change { xid, old: tid, tuple: bytes, xmax, cmax, hot: false })
     }
 
     /// Changes the page of the old version, and that of the new one if it is another.
-    fn write<'g>(
+    fn write(
         &self,
         backend: &mut Backend,
-        old: &mut PageWriteGuard<'g>,
-        new: Option<&mut PageWriteGuard<'g>>,
-        change: Change,
-    ) -> Result<ItemPointer, AccessError> {
-        critical(self.failure.as_ref(), "could not update a row", || {
-            self.write_opened(backend, old, new, change)
-        })
-    }
-
-    /// The change itself, with its record.
-    fn write_opened<'g>(
-        &self,
-        backend: &mut Backend,
-        old: &mut PageWriteGuard<'g>,
-        mut new: Option<&mut PageWriteGuard<'g>>,
+        mut pages: Pages<'_, '_, '_>,
         mut change: Change,
     ) -> Result<ItemPointer, AccessError> {
-        old.mark_dirty();
-        let target = match &mut new {
-            Some(new) => &mut **new,
-            None => &mut *old,
-        };
-        target.mark_dirty();
-        let empty = target.page().is_new() || target.page().item_count() == 0;
-        if empty {
-            target.page_mut().init(0);
-        }
-        if change.new_visible {
-            target.page_mut().set_all_visible(false);
-        }
-        let (tag, tuple) = (target.tag(), &mut change.tuple);
-        let mut version = HeapTupleMut::new(tuple)?;
-        if change.hot {
-            version.set_infomask2(version.tuple().infomask2() | HEAP_ONLY_TUPLE);
-        }
-        let Some(offset) = target.page_mut().add_item(tuple, None) else {
-            return Err(AccessError::Corrupt(format!("{tag} takes no tuple")));
-        };
-        let place = ItemPointer::new(tag.block, offset);
-        let mut page = target.page_mut();
-        let item = page.item_mut(offset).expect("the tuple was just added");
-        HeapTupleMut::new(item)?.set_ctid(place);
-
-        let elsewhere = new.is_some();
-        let mut page = old.page_mut();
-        page.note_prunable(change.xid);
-        if change.old_visible {
-            page.set_all_visible(false);
-        }
-        if elsewhere {
-            page.set_flag(page::PD_PAGE_FULL, true);
-        }
-        let item = page.item_mut(change.old.offset).expect("the tuple was read under this lock");
-        let mut replaced = HeapTupleMut::new(item)?;
-        change.xmax.store(&mut replaced);
-        replaced.set_cmax(change.cmax.0, change.cmax.1);
-        let others = replaced.tuple().infomask2() & !HEAP_HOT_UPDATED;
-        replaced.set_infomask2(if change.hot { others | HEAP_HOT_UPDATED } else { others });
-        replaced.set_ctid(place);
-        if self.logged {
-            self.log_update(backend, old, new, &change, place, empty)?;
-        }
-        Ok(place)
+        critical(self.failure.as_ref(), "could not update a row", || {
+            let (place, empty) = add_version(&mut pages, &mut change)?;
+            end_version(&mut pages, &change, place)?;
+            if self.logged {
+                self.log_update(backend, &mut pages, &change, place, empty)?;
+            }
+            Ok(place)
+        })
     }
 
     /// Logs an update, and sets the pages' LSNs.
     fn log_update(
         &self,
         backend: &mut Backend,
-        old: &mut PageWriteGuard<'_>,
-        new: Option<&mut PageWriteGuard<'_>>,
+        pages: &mut Pages<'_, '_, '_>,
         change: &Change,
         place: ItemPointer,
         empty: bool,
     ) -> Result<(), AccessError> {
         let version = HeapTuple::new(&change.tuple)?;
         // Redo may not find the old version if it is on another page.
-        let base = match &new {
+        let base = match &pages.new {
             Some(_) => None,
-            None => old.page().item(change.old.offset).map(HeapTuple::new).transpose()?,
+            None => pages.old.page().item(change.old.offset).map(HeapTuple::new).transpose()?,
         };
         let mut data = Vec::with_capacity(change.tuple.len());
         let mut flags = heap::UpdatedTuple::encode_new(version, base, &mut data);
-        if change.old_visible {
+        if pages.old_cleared.visible {
             flags |= heap::UPDATE_OLD_ALL_VISIBLE_CLEARED;
         }
-        if change.new_visible {
+        if pages.new.as_ref().is_some_and(|(_, cleared)| cleared.visible) {
             flags |= heap::UPDATE_NEW_ALL_VISIBLE_CLEARED;
         }
         let main = heap::HeapUpdate {
@@ -334,36 +286,13 @@ impl Heap {
             new_xmax: version.xmax(),
             new_offset: place.offset,
         };
-        let main = main.encode();
-        let (init, will_init) = match empty {
-            true => (heap::INIT_PAGE, BlockFlags::WILL_INIT),
-            false => (0, BlockFlags::NONE),
-        };
-        let kind = if change.hot { heap::HOT_UPDATE } else { heap::UPDATE };
-        let target = new.as_deref().unwrap_or(old);
-        let first = BlockRef {
-            id: 0,
-            tag: target.tag(),
-            page: Some(target),
-            flags: BlockFlags::STANDARD | will_init,
-            data: &data,
-        };
-        let second = BlockRef {
-            id: 1,
-            tag: old.tag(),
-            page: Some(old),
-            flags: BlockFlags::STANDARD,
-            data: &[],
-        };
-        let both = [first, second];
-        let blocks = if new.is_some() { &both[..] } else { &both[..1] };
-        let (rmgr, info) = (Rmgr::HEAP, kind | init);
-        let record = Record { rmgr, info, xid: change.xid, main: &main, blocks };
+        let (main, init) = (main.encode(), if empty { heap::INIT_PAGE } else { 0 });
+        let info = init | if change.hot { heap::HOT_UPDATE } else { heap::UPDATE };
+        let blocks: Vec<BlockRef<'_>> = pages.blocks(empty, &data).into_iter().flatten().collect();
+        let (rmgr, xid) = (Rmgr::HEAP, change.xid);
+        let record = Record { rmgr, info, xid, main: &main, blocks: &blocks };
         let inserted = self.wal.insert(&mut backend.io, &record)?;
-        old.set_lsn(inserted.end);
-        if let Some(new) = new {
-            new.set_lsn(inserted.end);
-        }
+        pages.set_lsn(inserted.end);
         Ok(())
     }
 
@@ -371,4 +300,95 @@ impl Heap {
     fn lost(&self, tid: ItemPointer) -> AccessError {
         AccessError::Corrupt(format!("the locked row {tid} of {} is gone", self.locator))
     }
+}
+
+impl<'g> Pages<'_, 'g, '_> {
+    /// The page of the new version.
+    fn target(&mut self) -> &mut PageWriteGuard<'g> {
+        match &mut self.new {
+            Some((new, _)) => new,
+            None => self.old,
+        }
+    }
+
+    /// The references of the record: the new version's page, the old one's if it is another, and
+    /// those of the map. `data` is the new version, which goes to an `empty` page.
+    fn blocks<'a>(&'a self, empty: bool, data: &'a [u8]) -> [Option<BlockRef<'a>>; 4] {
+        let will_init = if empty { BlockFlags::WILL_INIT } else { BlockFlags::NONE };
+        let block = |id, guard: &'a PageWriteGuard<'g>, flags, data| {
+            let flags = BlockFlags::STANDARD | flags;
+            Some(BlockRef { id, tag: guard.tag(), page: Some(guard), flags, data })
+        };
+        let (target, old, new_map) = match &self.new {
+            Some((new, cleared)) => {
+                (&**new, block(1, self.old, BlockFlags::NONE, &[]), cleared.block(2))
+            }
+            None => (&*self.old, None, None),
+        };
+        [block(0, target, will_init, data), old, new_map, self.old_cleared.block(3)]
+    }
+
+    fn set_lsn(&mut self, lsn: Lsn) {
+        self.old.set_lsn(lsn);
+        self.old_cleared.set_lsn(lsn);
+        if let Some((new, cleared)) = &mut self.new {
+            new.set_lsn(lsn);
+            cleared.set_lsn(lsn);
+        }
+    }
+}
+
+/// Adds the new version. Returns its place, and whether its page had no rows.
+fn add_version(
+    pages: &mut Pages<'_, '_, '_>,
+    change: &mut Change,
+) -> Result<(ItemPointer, bool), AccessError> {
+    let was_visible = pages.new.as_ref().is_some_and(|(_, cleared)| cleared.visible);
+    let target = pages.target();
+    target.mark_dirty();
+    let tag = target.tag();
+    let empty = target.page().is_new() || target.page().item_count() == 0;
+    let mut page = target.page_mut();
+    if empty {
+        page.init(0);
+    }
+    if was_visible {
+        page.set_all_visible(false);
+    }
+    if change.hot {
+        let mut version = HeapTupleMut::new(&mut change.tuple)?;
+        version.set_infomask2(version.tuple().infomask2() | HEAP_ONLY_TUPLE);
+    }
+    let Some(offset) = page.add_item(&change.tuple, None) else {
+        return Err(AccessError::Corrupt(format!("{tag} takes no tuple")));
+    };
+    let place = ItemPointer::new(tag.block, offset);
+    let item = page.item_mut(offset).expect("the tuple was just added");
+    HeapTupleMut::new(item)?.set_ctid(place);
+    Ok((place, empty))
+}
+
+/// Ends the old version, whose newer one is at `place`.
+fn end_version(
+    pages: &mut Pages<'_, '_, '_>,
+    change: &Change,
+    place: ItemPointer,
+) -> Result<(), AccessError> {
+    pages.old.mark_dirty();
+    let mut page = pages.old.page_mut();
+    page.note_prunable(change.xid);
+    if pages.old_cleared.visible {
+        page.set_all_visible(false);
+    }
+    if pages.new.is_some() {
+        page.set_flag(PD_PAGE_FULL, true);
+    }
+    let item = page.item_mut(change.old.offset).expect("the tuple was read under this lock");
+    let mut replaced = HeapTupleMut::new(item)?;
+    change.xmax.store(&mut replaced);
+    replaced.set_cmax(change.cmax.0, change.cmax.1);
+    let others = replaced.tuple().infomask2() & !HEAP_HOT_UPDATED;
+    replaced.set_infomask2(if change.hot { others | HEAP_HOT_UPDATED } else { others });
+    replaced.set_ctid(place);
+    Ok(())
 }

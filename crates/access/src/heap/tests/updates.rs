@@ -5,6 +5,8 @@ use forebay_format::page::PD_PAGE_FULL;
 use forebay_format::tuple::Xmax;
 use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{Lsn, Xid};
+use forebay_storage::BufferPool;
+use forebay_wal::CheckpointKind;
 
 use super::changes::{OneRow, ROW};
 use super::*;
@@ -184,30 +186,124 @@ fn what_versions_share_is_not_logged() {
     row.end(tx, true);
 }
 
+impl OneRow {
+    /// Marks the first pages all-visible and all-frozen, as vacuum does, and begins a checkpoint
+    /// that writes them. Returns its redo pointer.
+    fn promise(&mut self) -> Lsn {
+        let (heap, backend) = (&self.heap, &mut self.backend);
+        heap.pool.smgr().create(TABLE, Fork::Vm, true).unwrap();
+        let map = heap.pool.zero_page(backend, PageTag::new(TABLE, Fork::Vm, 0)).unwrap();
+        let mut guard = map.lock_exclusive();
+        guard.page_mut().init(0);
+        guard[24] = 0xff;
+        guard.mark_dirty();
+        drop(guard);
+        for block in 0..heap.pool.nblocks(TABLE, Fork::Main).unwrap() {
+            let pin = heap.pool.read(backend, heap.tag(block), Strategy::Normal).unwrap();
+            let mut guard = pin.lock_exclusive();
+            guard.page_mut().set_all_visible(true);
+            guard.mark_dirty();
+        }
+        let kind = CheckpointKind::Online { wal_level: 1 };
+        let redo = self.fixture.wal.begin_checkpoint(&mut backend.io, kind).unwrap();
+        self.fixture.write_all(backend);
+        redo
+    }
+
+    /// The map's bits of the first four blocks, with the map's LSN.
+    fn map(&mut self) -> (u8, Lsn) {
+        map_of(&self.fixture.pool, &mut self.backend)
+    }
+
+    /// The block references of the heap's records since `from`: numbers and forks.
+    fn references(&mut self, from: Lsn) -> Vec<Vec<(u8, Fork)>> {
+        let fixture = &self.fixture;
+        fixture.wal.flush_all(&mut self.backend.io).unwrap();
+        let mut reader = reader(&fixture.aio, fixture.dir.path(), from);
+        let mut records = Vec::new();
+        while let Some(record) = reader.next(&mut self.backend.io).unwrap() {
+            let decoded = record.decode().unwrap();
+            if matches!(decoded.header.rmgr, Rmgr::HEAP | Rmgr::HEAP2) {
+                let blocks = decoded.blocks.iter();
+                records.push(blocks.map(|block| (block.id, block.tag.fork)).collect());
+            }
+        }
+        records
+    }
+}
+
+fn map_of(pool: &Arc<BufferPool>, backend: &mut Backend) -> (u8, Lsn) {
+    let map = pool.read(backend, PageTag::new(TABLE, Fork::Vm, 0), Strategy::Normal).unwrap();
+    let guard = map.lock_shared();
+    (guard.page().bytes(24..25).unwrap()[0], guard.page().lsn())
+}
+
+#[test]
+fn changes_clear_bits_of_the_map_and_their_records_refer_to_it() {
+    type Change = fn(&mut OneRow, &mut Transaction);
+    use Fork::{Main, Vm};
+    // The numbers of references are PostgreSQL 18.6's.
+    let cases: [(&str, Change, u8, Vec<Vec<(u8, Fork)>>); 4] = [
+        (
+            "insertion",
+            |row, tx| {
+                let author = row.fixture.author(&mut row.backend, tx);
+                row.heap.insert(&mut row.backend, author, &tuple_of(1)).unwrap();
+            },
+            0xfc,
+            vec![vec![(0, Main), (1, Vm)]],
+        ),
+        (
+            "deletion",
+            |row, tx| assert_eq!(row.delete(tx), Attempt::Done(())),
+            0xfc,
+            vec![vec![(0, Main), (1, Vm)]],
+        ),
+        (
+            "update on the page",
+            |row, tx| assert_eq!(done(row.update(tx, 6)), ItemPointer::new(0, 2)),
+            0xfc,
+            vec![vec![(0, Main), (3, Vm)]],
+        ),
+        (
+            "update to another page",
+            |row, tx| {
+                row.fill_page();
+                row.fixture.load(&mut row.backend, &row.heap, [7]);
+                row.promise();
+                assert_eq!(done(row.update(tx, 6)), ItemPointer::new(1, 2));
+            },
+            0xf0,
+            vec![vec![(0, Main), (1, Vm)], vec![(0, Main), (1, Main), (2, Vm)]],
+        ),
+    ];
+    for (what, change, bits, expected) in cases {
+        let mut row = OneRow::new();
+        let redo = row.promise();
+        let (mut tx, _) = row.begin();
+        change(&mut row, &mut tx);
+        let references = row.references(redo);
+        let last = &references[references.len() - expected.len()..];
+        assert_eq!(last, expected, "{what}");
+        let (found, lsn) = row.map();
+        assert_eq!(found, bits, "{what}");
+        assert_eq!(lsn, row.at(ROW, |_, page| page.lsn()), "{what}");
+        row.end(tx, true);
+        let (mut recovered, _dir) = row.fixture.recover_copy_from(redo, 1);
+        let pool = recovered.pool.clone();
+        assert_eq!(map_of(&pool, &mut recovered.backend), (bits, lsn), "{what}");
+    }
+}
+
 #[test]
 fn both_pages_cease_to_be_all_visible() {
     let mut row = OneRow::new();
     row.fill_page();
     row.fixture.load(&mut row.backend, &row.heap, [7]);
-    let (heap, backend) = (&row.heap, &mut row.backend);
-    heap.pool.smgr().create(TABLE, Fork::Vm, true).unwrap();
-    let map = heap.pool.zero_page(backend, PageTag::new(TABLE, Fork::Vm, 0)).unwrap();
-    let mut guard = map.lock_exclusive();
-    guard.page_mut().init(0);
-    guard[24] = 0xff;
-    guard.mark_dirty();
-    drop(guard);
-    for block in [0, 1] {
-        let pin = heap.pool.read(backend, heap.tag(block), Strategy::Normal).unwrap();
-        let mut guard = pin.lock_exclusive();
-        guard.page_mut().set_all_visible(true);
-        guard.mark_dirty();
-    }
+    row.promise();
     let before = row.records(WAL_START).len();
     let (mut tx, _) = row.begin();
     let place = done(row.update(&mut tx, 6));
-    assert_eq!(place, ItemPointer::new(1, 2));
-    assert_eq!(map.lock_shared().page().bytes(24..25).unwrap(), [0xf0]);
     assert!(!row.at(ROW, |_, page| page.is_all_visible()));
     assert!(!row.at(place, |_, page| page.is_all_visible()));
     let records = row.records(WAL_START).split_off(before);
