@@ -59,8 +59,9 @@ fn append(
         Datum::Char(v) => tuple.fixed(layout, [*v]),
         Datum::Text(v) if layout.len == NAME_LEN as i16 => tuple.fixed(layout, padded_name(v)),
         Datum::Text(v) => tuple.value(layout, v.as_bytes()),
-        Datum::Bytes(v) => tuple.value(layout, v),
-        Datum::Numeric(_) | Datum::Timestamptz(_) | Datum::Toasted(_) => {
+        Datum::Timestamptz(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Bytes(v) | Datum::Carried(_, v) => tuple.value(layout, v),
+        Datum::Numeric(_) | Datum::Toasted(_) => {
             unreachable!("{value:?} has no stored form")
         }
     }
@@ -95,7 +96,9 @@ mod tests {
             (oids::CHAR, Datum::Char(b'r')),
             (oids::NAME, Datum::text("relname")),
             (oids::TEXT, Datum::text("grün")),
-            (oids::TID, Datum::bytes(b"\0\0\x01\0\x02\0")),
+            (oids::TIMESTAMPTZ, Datum::Timestamptz(-1)),
+            (oids::BYTEA, Datum::bytes(&[0, 255])),
+            (oids::TID, Datum::Carried(oids::TID, b"\0\0\x01\0\x02\0".into())),
             (oids::TEXT, Datum::Null),
         ];
         let datums: Vec<Datum<'_>> = values.iter().map(|v| v.1.clone()).collect();

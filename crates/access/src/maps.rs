@@ -12,22 +12,23 @@ pub(crate) fn read(
     backend: &mut Backend,
     tag: PageTag,
 ) -> Result<Pinned, StorageError> {
-    zero_on_error(backend, |backend| pool.read(backend, tag, Strategy::Normal))
+    let policy = backend.policy;
+    backend.policy.zero_on_error = true;
+    let page = pool.read(backend, tag, Strategy::Normal);
+    backend.policy = policy;
+    page
 }
 
-/// Reads a page of a map in recovery. A file that is missing or too short is extended by zeros.
+/// Reads a page of a map in recovery. A page that does not exist is added as zeros.
 pub(crate) fn read_for_redo(
     pool: &Arc<BufferPool>,
     backend: &mut Backend,
     tag: PageTag,
 ) -> Result<Pinned, StorageError> {
-    zero_on_error(backend, |backend| pool.read_for_redo(backend, tag))
-}
-
-fn zero_on_error<T>(backend: &mut Backend, read: impl FnOnce(&mut Backend) -> T) -> T {
-    let policy = backend.policy;
-    backend.policy.zero_on_error = true;
-    let page = read(backend);
-    backend.policy = policy;
-    page
+    let smgr = pool.smgr();
+    if smgr.exists(tag.rel, tag.fork)? && tag.block < smgr.nblocks(tag.rel, tag.fork)? {
+        return read(pool, backend, tag);
+    }
+    smgr.create(tag.rel, tag.fork, true)?;
+    pool.zero_page(backend, tag)
 }

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use crate::aio::Aio;
 use crate::completion::{IoReport, IoResult};
 use crate::counters::Own;
-use crate::error::AioError;
+use crate::error::{AioError, IfFound};
 use crate::file::{File, OpenOptions};
 use crate::handle::{HandleState, WaitRef};
 use crate::io::{Io, IoFlags, Issuer, Op};
@@ -581,10 +581,32 @@ impl IoBackend {
         Ok(buf[..got].to_vec())
     }
 
+    /// The same; None if there is no such file.
+    pub fn read_file_if_there(&mut self, path: &Path) -> Result<Option<Vec<u8>>, AioError> {
+        self.read_file(path).if_found()
+    }
+
     /// Creates a small file or replaces its contents, and syncs it, but not its directory.
     pub fn write_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), AioError> {
-        let file = self.aio.namespace().open(path, &OpenOptions::READ_WRITE.create().truncate())?;
-        self.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes)?)?;
+        self.write_file_as(path, &OpenOptions::READ_WRITE.create().truncate(), bytes)
+    }
+
+    /// Creates a small file, which must not exist, and syncs it, but not its directory.
+    pub fn write_new_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), AioError> {
+        self.write_file_as(path, &OpenOptions::READ_WRITE.create_new(), bytes)
+    }
+
+    /// Opens a file, writes its first bytes and syncs it.
+    pub fn write_file_as(
+        &mut self,
+        path: &Path,
+        options: &OpenOptions,
+        bytes: &[u8],
+    ) -> Result<(), AioError> {
+        let file = self.aio.namespace().open(path, options)?;
+        if !bytes.is_empty() {
+            self.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes)?)?;
+        }
         self.fsync(&file)
     }
 

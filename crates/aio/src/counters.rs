@@ -91,41 +91,6 @@ pub struct BackendStatsRow {
     pub stats_reset: SystemTime,
 }
 
-impl BackendStatsRow {
-    /// The columns' names, in order.
-    pub const COLUMNS: [&str; 29] = [
-        "pid",
-        "backend_type",
-        "io_method",
-        "acquired",
-        "acquire_waits",
-        "staged",
-        "immediate",
-        "submissions",
-        "issued",
-        "merged",
-        "completed_self",
-        "completed_other",
-        "in_flight",
-        "in_flight_max",
-        "reads",
-        "read_bytes",
-        "writes",
-        "write_bytes",
-        "syncs",
-        "others",
-        "waits",
-        "wait_time",
-        "latency_count",
-        "latency_sum",
-        "latency_max",
-        "latency_histogram",
-        "errors",
-        "retries",
-        "stats_reset",
-    ];
-}
-
 /// Counters of the backend's own thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]

@@ -146,3 +146,18 @@ impl AioError {
         self.errno() == Some(Errno::NOENT)
     }
 }
+
+/// Looks for what may be missing.
+pub trait IfFound<T> {
+    /// None if the file or directory did not exist.
+    fn if_found(self) -> Result<Option<T>, AioError>;
+}
+
+impl<T> IfFound<T> for Result<T, AioError> {
+    fn if_found(self) -> Result<Option<T>, AioError> {
+        match self {
+            Err(error) if error.is_not_found() => Ok(None),
+            done => done.map(Some),
+        }
+    }
+}

@@ -75,7 +75,7 @@ pub use completion::{Completed, IoReport, IoResult, Outcome, SharedCompletion, S
 pub use config::AioConfig;
 pub use counters::{BackendStatsRow, LATENCY_CLASSES};
 pub use direct::{BadIoDirect, DirectAlignment, IoDirect, PROBE, probe_direct};
-pub use error::{AioError, Errno};
+pub use error::{AioError, Errno, IfFound};
 pub use file::{File, FileFlags, OpenOptions};
 pub use files::{FileCache, VirtualFile};
 pub use handle::{HandleInfo, HandleState, WaitRef};

@@ -1,6 +1,7 @@
-//! Enums whose values have names that PostgreSQL's views show.
+//! Enums whose values have names, which PostgreSQL's views show and its settings take.
 
-/// Defines an enum with `ALL` and `name()`.
+/// Defines an enum whose values have names: `ALL`, `name()` and `by_name()`.
+#[macro_export]
 macro_rules! named_enum {
     ($(#[$attr:meta])* $type:ident { $($(#[$vattr:meta])* $variant:ident = $name:literal,)* }) => {
         $(#[$attr])*
@@ -9,9 +10,13 @@ macro_rules! named_enum {
         impl $type {
             /// All values, in order.
             pub const ALL: &[$type] = &[$($type::$variant),*];
-            /// The name that PostgreSQL's views show.
+            /// Its name.
             pub fn name(self) -> &'static str {
                 match self { $($type::$variant => $name,)* }
+            }
+            /// The value of that name.
+            pub fn by_name(name: &str) -> Option<$type> {
+                $type::ALL.iter().copied().find(|value| value.name() == name)
             }
         }
     };

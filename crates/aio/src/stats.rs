@@ -6,23 +6,7 @@
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, SystemTime};
 
-macro_rules! names {
-    ($(#[$doc:meta])* $type:ident { $($(#[$vdoc:meta])* $variant:ident = $name:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $type { $($(#[$vdoc])* $variant,)* }
-        impl $type {
-            /// All values, in order.
-            pub const ALL: &[$type] = &[$($type::$variant),*];
-            /// The name PostgreSQL's views show.
-            pub fn name(self) -> &'static str {
-                match self { $($type::$variant => $name,)* }
-            }
-        }
-    };
-}
-
-names! {
+named_enum! {
     /// Who does the I/O, as PostgreSQL 18 names it, in its order.
     BackendType {
         /// A connection.
@@ -56,7 +40,7 @@ names! {
     }
 }
 
-names! {
+named_enum! {
     /// What the I/O is on.
     IoObject {
         /// A permanent relation.
@@ -68,7 +52,7 @@ names! {
     }
 }
 
-names! {
+named_enum! {
     /// In which context.
     IoContext {
         /// Large sequential reads through a small ring.
@@ -84,7 +68,7 @@ names! {
     }
 }
 
-names! {
+named_enum! {
     /// What is counted.
     IoOp {
         /// Reads, with bytes and time.
@@ -194,6 +178,12 @@ impl IoStatsRow {
     /// The counters of one operation.
     pub fn get(&self, op: IoOp) -> Counts {
         self.counts[op as usize]
+    }
+
+    /// The counters of one operation; None if PostgreSQL shows NULL, since the operation does not
+    /// happen in such a row.
+    pub fn shown(&self, op: IoOp) -> Option<Counts> {
+        counts(self.backend_type, self.object, self.context, op).then(|| self.get(op))
     }
 
     fn add(&mut self, m: &Matrix) {
@@ -346,4 +336,41 @@ pub fn tracks(who: BackendType, object: IoObject, context: IoContext) -> bool {
             _ => true,
         },
     }
+}
+
+/// Which operations PostgreSQL counts for a row that it shows.
+fn counts(who: BackendType, object: IoObject, context: IoContext, op: IoOp) -> bool {
+    let ring = matches!(context, IoContext::BulkRead | IoContext::BulkWrite | IoContext::Vacuum);
+    let temp = object == IoObject::TempRelation;
+    let writer = matches!(who, BackendType::Checkpointer | BackendType::BackgroundWriter);
+    if object == IoObject::Wal {
+        return match op {
+            IoOp::Write | IoOp::Fsync => true,
+            IoOp::Read => context == IoContext::Normal && reads_wal(who),
+            _ => false,
+        };
+    }
+    match op {
+        IoOp::Read | IoOp::Hit | IoOp::Evict => !writer,
+        IoOp::Extend => {
+            !writer && who != BackendType::AutovacuumLauncher && context != IoContext::BulkRead
+        }
+        IoOp::Reuse => ring,
+        IoOp::Fsync => !ring && !temp,
+        IoOp::Writeback => !temp,
+        IoOp::Write => true,
+    }
+}
+
+/// Backend types that may read WAL.
+fn reads_wal(who: BackendType) -> bool {
+    use BackendType as B;
+    !matches!(
+        who,
+        B::AutovacuumLauncher
+            | B::AutovacuumWorker
+            | B::BackgroundWriter
+            | B::WalReceiver
+            | B::WalWriter
+    )
 }

@@ -126,7 +126,7 @@ fn seed() -> u64 {
 }
 
 fn rounds() -> usize {
-    std::env::var("FOREBAY_SHUTTLE_ROUNDS").map_or(300, |n| n.parse().expect("a number"))
+    forebay_testkit::env::shuttle_rounds(300)
 }
 
 /// Runs a scenario over each method, in random interleavings and in ones with few, well-placed

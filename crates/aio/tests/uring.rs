@@ -7,16 +7,14 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use forebay_aio::*;
+use forebay_testkit::io::has_io_uring;
 
 mod common;
 use common::{Case, Setup, config};
 
 fn setup() -> Option<Setup> {
-    if let Err(e) = probe_io_uring() {
-        eprintln!("skipped: {e} ({})", e.hint());
-        return None;
-    }
-    Some(Setup::new(Case { method: MethodKind::IoUring, direct: false }, config()))
+    let case = Case { method: MethodKind::IoUring, direct: false };
+    has_io_uring().then(|| Setup::new(case, config()))
 }
 
 fn pipe() -> (File, std::io::PipeWriter) {

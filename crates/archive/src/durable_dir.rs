@@ -22,7 +22,9 @@ use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use forebay_aio::sync::{Arc, Mutex};
-use forebay_aio::{Aio, AioError, AlignedBuf, Errno, File, FileKind, IoBackend, OpenOptions};
+use forebay_aio::{
+    Aio, AioError, AlignedBuf, Errno, File, FileKind, IfFound, IoBackend, OpenOptions,
+};
 
 use crate::digest::{Digest, Hasher};
 use crate::error::{ArchiveError, Result};
@@ -224,9 +226,9 @@ impl DurableDir {
         buffers: &Buffers,
     ) -> Result<Option<Archived>> {
         let path = self.path(name);
-        let stored = match self.read_back(io, &path, buffers) {
-            Err(e) if e.is_not_found() => return Ok(None),
-            read => read.map_err(ArchiveError::io("compare", &path))?,
+        let read = self.read_back(io, &path, buffers).if_found();
+        let Some(stored) = read.map_err(ArchiveError::io("compare", &path))? else {
+            return Ok(None);
         };
         if stored != offered {
             return Err(ArchiveError::Different {
@@ -342,11 +344,8 @@ impl DurableDir {
                 let unlocked = names.try_lock(&file).unwrap_or(false);
                 if unlocked { names.unlink(&path).map(|()| 1) } else { Ok(0) }
             });
-            match cleaned {
-                Ok(n) => removed += n,
-                Err(e) if e.is_not_found() => {}
-                Err(e) => return Err(ArchiveError::io("remove", &path)(e)),
-            }
+            let cleaned = cleaned.if_found().map_err(ArchiveError::io("remove", &path))?;
+            removed += cleaned.unwrap_or(0);
         }
         Ok(removed)
     }
@@ -457,8 +456,7 @@ impl NewFile<'_> {
 
     fn remove(&mut self) {
         if let Some(temporary) = self.temporary.take()
-            && let Err(e) = self.dir.aio.namespace().unlink(&temporary)
-            && !e.is_not_found()
+            && let Err(e) = self.dir.aio.namespace().unlink(&temporary).if_found()
         {
             tracing::warn!("could not remove a temporary file: {e}");
         }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, IoBackend, OpenOptions};
+use forebay_aio::{Aio, IfFound, IoBackend, OpenOptions};
 
 use crate::error::{ArchiveError, Result};
 use crate::names::WalName;
@@ -110,9 +110,7 @@ impl<'a> RestoredFile<'a> {
 
     fn abandon(&mut self, io: &mut IoBackend) {
         self.writer.abandon(io);
-        if let Err(error) = self.aio.namespace().unlink(&self.temporary)
-            && !error.is_not_found()
-        {
+        if let Err(error) = self.aio.namespace().unlink(&self.temporary).if_found() {
             tracing::warn!("could not remove \"{}\": {error}", self.temporary.display());
         }
     }

@@ -10,14 +10,24 @@ use forebay_aio::{
 
 /// Length of a transfer, in bytes.
 pub const CHUNK: usize = 512 << 10;
-/// Transfers of one file that are in flight at a time.
+/// Transfers of one file that are in flight at a time, if nothing else is said.
 const DEPTH: usize = 4;
 /// How many unused buffers are kept.
 const MOST_SPARE: usize = 64;
 
 /// A pool of buffers of [`CHUNK`] bytes, so that not every file maps memory of its own.
-#[derive(Clone, Debug, Default)]
-pub struct Buffers(Arc<Mutex<Vec<AlignedBuf>>>);
+#[derive(Clone, Debug)]
+pub struct Buffers {
+    spare: Arc<Mutex<Vec<AlignedBuf>>>,
+    /// Most transfers in flight of a file that is read, or written, with them.
+    depth: usize,
+}
+
+impl Default for Buffers {
+    fn default() -> Buffers {
+        Buffers::with_depth(DEPTH)
+    }
+}
 
 impl Buffers {
     /// An empty pool.
@@ -25,15 +35,20 @@ impl Buffers {
         Buffers::default()
     }
 
+    /// An empty pool, for files of which up to `depth` reads or writes are in flight.
+    pub(crate) fn with_depth(depth: usize) -> Buffers {
+        Buffers { spare: Arc::default(), depth }
+    }
+
     /// A buffer with arbitrary contents.
     pub(crate) fn take(&self) -> Result<AlignedBuf, AioError> {
-        let spare = self.0.lock().pop();
+        let spare = self.spare.lock().pop();
         spare.map_or_else(|| AlignedBuf::zeroed(CHUNK), Ok)
     }
 
     /// Returns a buffer to the pool; one of another length is freed.
     pub fn give_back(&self, buf: AlignedBuf) {
-        let mut spare = self.0.lock();
+        let mut spare = self.spare.lock();
         if buf.len() == CHUNK && spare.len() < MOST_SPARE {
             spare.push(buf);
         }
@@ -67,6 +82,8 @@ pub(crate) struct Reader {
     next_read: u64,
     /// Where the next piece begins.
     next_piece: u64,
+    /// The file may become shorter meanwhile, and then ends there.
+    shrinks: bool,
     in_flight: VecDeque<(OwnedIo, usize)>,
     buffers: Buffers,
 }
@@ -89,8 +106,13 @@ impl Reader {
     ) -> Result<Reader, AioError> {
         let file = open(aio, path, direct)?;
         let len = aio.namespace().file_len(&file)?;
+        Ok(Reader { shrinks: false, ..Reader::of_changing(file, len, buffers) })
+    }
+
+    /// Reads the first `len` bytes of a file, or what there is of them.
+    pub fn of_changing(file: File, len: u64, buffers: &Buffers) -> Reader {
         let (in_flight, buffers) = (VecDeque::new(), buffers.clone());
-        Ok(Reader { file, len, next_read: 0, next_piece: 0, in_flight, buffers })
+        Reader { file, len, next_read: 0, next_piece: 0, shrinks: true, in_flight, buffers }
     }
 
     pub fn file(&self) -> &File {
@@ -109,19 +131,22 @@ impl Reader {
         let (buf, got) = io.finish_owned(read);
         // A direct read asks for whole blocks, so the last one may extend beyond the file.
         let got = match got {
-            Err(AioError::Short { got, .. }) if got >= len => got,
+            Err(AioError::Short { got, .. }) if got >= len || self.shrinks => got,
             other => other?,
         };
         if got < len {
-            return Err(AioError::os("read all of file", self.file.path(), Errno::IO));
+            if !self.shrinks {
+                return Err(AioError::os("read all of file", self.file.path(), Errno::IO));
+            }
+            self.close(io);
         }
-        let piece = Piece { offset: self.next_piece, buf, len };
+        let piece = Piece { offset: self.next_piece, buf, len: got.min(len) };
         self.next_piece += len as u64;
         Ok(Some(piece))
     }
 
     fn read_ahead(&mut self, io: &mut IoBackend) -> Result<(), AioError> {
-        while self.next_read < self.len && self.in_flight.len() < DEPTH {
+        while self.next_read < self.len && self.in_flight.len() < self.buffers.depth {
             let len = (self.len - self.next_read).min(CHUNK as u64) as usize;
             let asked = if self.file.is_direct() { len.next_multiple_of(IO_ALIGN) } else { len };
             let buf = self.buffers.take()?;
@@ -218,7 +243,7 @@ impl Writer {
             buf[len..end].fill(0);
             self.padded = true;
         }
-        if self.in_flight.len() >= DEPTH {
+        if self.in_flight.len() >= self.buffers.depth {
             self.finish_oldest(io)?;
         }
         let write = io.start_write(&self.file, self.started, buf, 0..end, Target::File);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, AlignedBuf, IoBackend, OpenOptions};
+use forebay_aio::{Aio, AlignedBuf, IfFound, IoBackend, OpenOptions};
 
 use crate::error::{ArchiveError, Result};
 use crate::module::Archived;
@@ -51,9 +51,9 @@ fn data_dir(path: &Path) -> PathBuf {
 /// The system identifier in the control file. None: the file `path` is in no data directory.
 pub(crate) fn system_of(aio: &Arc<Aio>, io: &mut IoBackend, path: &Path) -> Result<Option<u64>> {
     let control = data_dir(path).join("global").join("pg_control");
-    let file = match aio.namespace().open(&control, &OpenOptions::READ) {
-        Err(e) if e.is_not_found() => return Ok(None),
-        file => file.map_err(ArchiveError::io("open", &control))?,
+    let opened = aio.namespace().open(&control, &OpenOptions::READ).if_found();
+    let Some(file) = opened.map_err(ArchiveError::io("open", &control))? else {
+        return Ok(None);
     };
     let read = AlignedBuf::zeroed(HEAD)
         .and_then(|mut buf| io.read_at(&file, 0, &mut buf).map(|got| (buf, got)));

@@ -337,11 +337,8 @@ impl Source {
             return Err(wrong(""));
         }
         let path = self.dir.join(history_file_name(expected));
-        let bytes = match io.read_file(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.is_not_found() => return Err(wrong(", and there is no history file")),
-            Err(e) => return Err(ArchiveError::io("read", &path)(e)),
-        };
+        let read = io.read_file_if_there(&path).map_err(ArchiveError::io("read", &path))?;
+        let bytes = read.ok_or_else(|| wrong(", and there is no history file"))?;
         let parsed = TimelineHistory::parse(expected, &String::from_utf8_lossy(&bytes));
         let history = parsed.map_err(|source| ArchiveError::History { file: path, source })?;
         if history.at(facts.start) != found {

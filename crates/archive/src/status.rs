@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
-use forebay_aio::{Aio, OpenOptions};
+use forebay_aio::{Aio, IfFound, OpenOptions};
 
 use crate::error::{ArchiveError, Result};
 use crate::names::{Mark, WalName};
@@ -133,10 +133,8 @@ impl Status {
     /// Removes the `.ready` of a file.
     pub fn remove(&self, name: &WalName) -> Result<()> {
         let path = self.dir.join(name.ready());
-        match self.aio.namespace().unlink(&path) {
-            Err(e) if !e.is_not_found() => Err(ArchiveError::io("remove", &path)(e)),
-            _ => Ok(()),
-        }
+        let removed = self.aio.namespace().unlink(&path).if_found();
+        removed.map(drop).map_err(ArchiveError::io("remove", &path))
     }
 
     /// Renames the status files of `names` to `.done`, in this order, up to the first failure, and

@@ -17,6 +17,7 @@ use forebay_format::control::{ControlFile, DbState};
 use forebay_format::page::{PageBytes, PageMut};
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_format::{FullXid, Lsn, SegmentSize};
+use forebay_testkit::files;
 
 const SEGMENT: u32 = 1 << 20;
 const CHECKPOINT: Lsn = Lsn(0x100_0028);
@@ -147,25 +148,12 @@ fn complete(archive: &Path) -> usize {
 
 /// The contents of every file in a directory.
 fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    fn walk(root: &Path, dir: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
-        for entry in std::fs::read_dir(dir).expect("a directory") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                walk(root, &path, found);
-            } else {
-                let name = path.strip_prefix(root).expect("within").to_path_buf();
-                found.push((name, std::fs::read(&path).expect("a file")));
-            }
-        }
-    }
-    let mut found = Vec::new();
-    walk(dir, dir, &mut found);
+    let mut found = files::contents(dir);
     // The manifest is not in the cluster; the last segment is not needed.
-    found.retain(|(name, _)| {
+    found.retain(|name, _| {
         name != Path::new("backup_manifest") && !name.ends_with("000000010000000000000011")
     });
-    found.sort();
-    found
+    found.into_iter().collect()
 }
 
 /// Checks that both have the same files with the same contents.

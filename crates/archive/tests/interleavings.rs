@@ -172,7 +172,7 @@ fn all(numbers: std::ops::RangeInclusive<u64>) -> Vec<String> {
 }
 
 fn rounds() -> usize {
-    std::env::var("FOREBAY_SHUTTLE_ROUNDS").map_or(150, |n| n.parse().expect("a number"))
+    forebay_testkit::env::shuttle_rounds(150)
 }
 
 /// In random interleavings, and in ones with few, well-placed preemptions.

@@ -17,7 +17,7 @@ use forebay_format::{BLOCK_SIZE, PageBytes};
 use serde::Serialize;
 
 use crate::error::BenchError;
-use crate::measure::{Noise, thread_seconds};
+use crate::measure::{Noise, rate};
 use crate::report::Report;
 use crate::stats::Spread;
 use crate::table::{TextTable, short};
@@ -124,21 +124,6 @@ impl Work {
                 variant.checksum_pages(black_box(pages), 0, sums, side_by_side);
                 black_box(sums);
             }
-        }
-    }
-}
-
-/// Repeats `work`, which handles `bytes` each time, for at least `at_least` seconds of processor
-/// time; bytes a second.
-fn rate(bytes: usize, at_least: f64, mut work: impl FnMut()) -> f64 {
-    let begun = thread_seconds();
-    let mut done = 0_u64;
-    loop {
-        work();
-        done += bytes as u64;
-        let taken = thread_seconds() - begun;
-        if taken > at_least {
-            return done as f64 / taken;
         }
     }
 }

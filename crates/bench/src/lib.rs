@@ -13,6 +13,7 @@ mod report;
 mod scratch;
 mod stats;
 mod table;
+mod threads;
 mod wal;
 
 pub use archive::{ArchiveBench, bench_archive};

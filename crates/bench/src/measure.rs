@@ -13,6 +13,21 @@ pub(crate) fn thread_seconds() -> f64 {
     seconds(ClockId::ThreadCPUTime)
 }
 
+/// Repeats `work`, which handles `bytes` each time, for at least `at_least` seconds of processor
+/// time; bytes a second.
+pub(crate) fn rate(bytes: usize, at_least: f64, mut work: impl FnMut()) -> f64 {
+    let begun = thread_seconds();
+    let mut done = 0_u64;
+    loop {
+        work();
+        done += bytes as u64;
+        let taken = thread_seconds() - begun;
+        if taken > at_least {
+            return done as f64 / taken;
+        }
+    }
+}
+
 /// Times a run: by the clock, and by the processor time (user and system) of all threads of the
 /// process, the kernel's io_uring threads among them.
 pub(crate) struct Stopwatch {

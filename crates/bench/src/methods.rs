@@ -1,6 +1,9 @@
 //! I/O methods and modes: which there are, and which can be used here.
 
-use forebay_aio::{MethodKind, WorkerLimits, probe_io_uring};
+use std::path::Path;
+
+use forebay_aio::{MethodKind, Namespace, PosixNamespace, WorkerLimits, probe_io_uring};
+use serde::Serializer;
 
 /// Most blocks in one I/O.
 pub const MAX_COMBINE: u32 = 128;
@@ -13,6 +16,11 @@ pub fn all_methods() -> Vec<MethodKind> {
     vec![MethodKind::Sync, worker, MethodKind::IoUring, MethodKind::PosixAio]
 }
 
+/// Writes a method as its name.
+pub(crate) fn method_name<S: Serializer>(method: &MethodKind, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(method.name())
+}
+
 /// `io_uring`, or `worker` where the kernel refuses it.
 pub(crate) fn best_method() -> MethodKind {
     match probe_io_uring() {
@@ -21,8 +29,13 @@ pub(crate) fn best_method() -> MethodKind {
     }
 }
 
-/// The modes that are wanted and possible: buffered, direct or both.
-pub(crate) fn usable_modes(wanted: &[bool], can_direct: bool) -> Vec<bool> {
+/// The modes that are wanted and possible in a directory: buffered, direct or both. A note tells
+/// why there is no direct I/O, if it is wanted.
+pub(crate) fn usable_modes(wanted: &[bool], dir: &Path, notes: &mut Vec<String>) -> Vec<bool> {
+    let refusal = PosixNamespace::new().probe_direct(dir).err();
+    let can_direct = refusal.is_none();
+    let refusal = refusal.filter(|_| wanted.contains(&true));
+    notes.extend(refusal.map(|why| format!("No direct I/O: {why}.")));
     wanted.iter().copied().filter(|direct| !direct || can_direct).collect()
 }
 

@@ -26,6 +26,11 @@ impl TextTable {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
+    /// Adds a row before all others.
+    pub(crate) fn first(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
+        self.rows.insert(1, cells.into_iter().map(Into::into).collect());
+    }
+
     pub(crate) fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

@@ -244,9 +244,9 @@ pub fn drop_rows(
     tx.next_command()?;
     let snapshot = database.xacts.snapshot(tx);
     let mut reader = Reader::new(database, backend, snapshot);
-    let gone = || CatalogError::UndefinedTable { name: name.to_owned() };
+    let gone = || CatalogError::refused("42P01", format!("relation \"{name}\" does not exist"));
     let class = reader.class(oid)?.ok_or_else(gone)?;
-    let (_, attributes) = reader.attributes(oid)?;
+    let (_, attributes) = reader.attributes(&class)?;
     let author = Author { xid, command: tx.use_command() };
     let rows = [(&database.class, class.tid)]
         .into_iter()

@@ -15,12 +15,6 @@ pub enum CatalogError {
     /// A refusal in PostgreSQL's words, or damaged catalogs.
     #[error("{}", .0.message)]
     Refused(Box<Refusal>),
-    /// 42P01
-    #[error("relation \"{name}\" does not exist")]
-    UndefinedTable {
-        /// The name as the user wrote it.
-        name: String,
-    },
     /// A file operation failed.
     #[error(transparent)]
     Disk(#[from] AioError),
@@ -57,10 +51,16 @@ pub struct Refusal {
     pub hint: Option<String>,
 }
 
+impl Refusal {
+    /// A refusal without details.
+    pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Box<Refusal> {
+        Box::new(Refusal { sqlstate, message: message.into(), detail: None, hint: None })
+    }
+}
+
 impl CatalogError {
     pub(crate) fn refused(sqlstate: &'static str, message: impl Into<String>) -> CatalogError {
-        let message = message.into();
-        CatalogError::Refused(Box::new(Refusal { sqlstate, message, detail: None, hint: None }))
+        CatalogError::Refused(Refusal::new(sqlstate, message))
     }
 
     /// Damaged data (XX001).
@@ -86,7 +86,6 @@ impl CatalogError {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             CatalogError::Refused(refusal) => refusal.sqlstate,
-            CatalogError::UndefinedTable { .. } => "42P01",
             CatalogError::Disk(error) => disk_sqlstate(error),
             CatalogError::Wal(error) => wal_sqlstate(error),
             CatalogError::Storage(error) => error.sqlstate(),

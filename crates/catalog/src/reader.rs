@@ -5,6 +5,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use forebay_access::heap::{HeapScan, ReadAhead, Visibility};
@@ -12,7 +13,7 @@ use forebay_format::tuple::{Deform, deform};
 use forebay_format::{Align, AttrLayout, HeapTuple, ItemPointer, RelFileLocator};
 use forebay_storage::Backend;
 use forebay_txn::Snapshot;
-use forebay_types::{Datum, Oid, Repr, oids};
+use forebay_types::{Datum, Oid, Repr};
 
 use crate::database::Database;
 use crate::error::CatalogError;
@@ -43,6 +44,8 @@ pub struct Class {
     indexed: bool,
     shared: bool,
     persistence: u8,
+    /// pg_class.relnatts
+    columns: i16,
     /// pg_class.relkind
     pub kind: u8,
     traits: ClassTraits,
@@ -57,6 +60,37 @@ impl Class {
     /// Whether it is a session's temporary relation.
     pub(crate) fn is_temporary(&self) -> bool {
         self.persistence == b't'
+    }
+
+    /// Takes its columns out of those of all relations.
+    fn take_columns(
+        &self,
+        all: &mut HashMap<Oid, Vec<Attribute>>,
+    ) -> Result<Vec<Attribute>, CatalogError> {
+        let again = || self.corrupt("pg_class has it twice");
+        self.in_order(all.remove(&self.oid).ok_or_else(again)?)
+    }
+
+    /// Orders its columns by number. There must be as many as pg_class says.
+    fn in_order(&self, mut columns: Vec<Attribute>) -> Result<Vec<Attribute>, CatalogError> {
+        columns.sort_by_key(|a| a.column.attnum);
+        let numbers = columns.iter().map(|a| a.column.attnum);
+        if numbers.eq(1..=self.columns) {
+            return Ok(columns);
+        }
+        let (found, said) = (columns.len(), self.columns);
+        Err(self.corrupt(format!("pg_attribute has {found} columns, and pg_class {said}")))
+    }
+
+    /// The name that was found of its namespace.
+    fn in_namespace(&self, name: Option<String>) -> Result<String, CatalogError> {
+        let missing = || format!("there is no namespace with OID {}", self.namespace);
+        name.ok_or_else(|| self.corrupt(missing()))
+    }
+
+    fn corrupt(&self, what: impl Display) -> CatalogError {
+        let Class { name, oid, .. } = self;
+        CatalogError::corrupt(format!("catalog rows of relation \"{name}\" ({oid}): {what}"))
     }
 }
 
@@ -134,6 +168,7 @@ impl<'a> Reader<'a> {
                     shared: class.bool(15)?,
                     persistence: class.char(16)?,
                     kind: class.char(17)?,
+                    columns: class.int2(18)?,
                     traits: ClassTraits {
                         access_method: class.oid(6)?,
                         unlogged: class.char(16)? == b'u',
@@ -196,12 +231,9 @@ impl<'a> Reader<'a> {
         })?;
         let mut tables = Vec::with_capacity(classes.len());
         for class in &classes {
-            let columns = columns.remove(&class.oid).ok_or_else(|| {
-                CatalogError::corrupt(format!("pg_class has relation {} twice", class.oid))
-            })?;
-            let columns = in_order(class.oid, columns)?;
-            let schema = schemas.get(&class.namespace).cloned().unwrap_or_default();
-            tables.push(self.assemble(class, columns, schema)?);
+            let columns = class.take_columns(&mut columns)?;
+            let schema = schemas.get(&class.namespace).cloned();
+            tables.push(self.assemble(class, columns, class.in_namespace(schema)?)?);
         }
         Ok(tables)
     }
@@ -209,13 +241,13 @@ impl<'a> Reader<'a> {
     /// The columns of a relation, and the places of their rows, including those of system columns.
     pub(crate) fn attributes(
         &mut self,
-        relation: Oid,
+        class: &Class,
     ) -> Result<(Vec<Attribute>, Vec<ItemPointer>), CatalogError> {
         let (mut columns, mut places) = (Vec::new(), Vec::new());
         let database = self.database;
         self.scan(&database.attribute, ATTRIBUTE_COLUMNS, &mut |tid, row| {
             let row = Row(row, "pg_attribute");
-            if row.oid(0)? == relation {
+            if row.oid(0)? == class.oid {
                 places.push(tid);
                 if row.int2(4)? > 0 {
                     columns.push(Attribute::read(&row)?);
@@ -223,7 +255,7 @@ impl<'a> Reader<'a> {
             }
             Ok(true)
         })?;
-        Ok((in_order(relation, columns)?, places))
+        Ok((class.in_order(columns)?, places))
     }
 
     /// A namespace by its name.
@@ -237,20 +269,20 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// The name of a namespace. Empty if it was dropped.
-    fn namespace_name(&mut self, oid: Oid) -> Result<String, CatalogError> {
-        match oid {
+    /// The name of a relation's namespace.
+    fn namespace_name(&mut self, class: &Class) -> Result<String, CatalogError> {
+        match class.namespace {
             crate::schema::PG_CATALOG => return Ok("pg_catalog".to_owned()),
             crate::schema::PG_TOAST => return Ok("pg_toast".to_owned()),
             _ => {}
         }
-        let mut found = String::new();
-        self.scan_namespaces(&mut |o, name| {
-            if o == oid {
-                name.clone_into(&mut found);
+        let mut found = None;
+        self.scan_namespaces(&mut |oid, name| {
+            if oid == class.namespace {
+                found = Some(name.to_owned());
             }
         })?;
-        Ok(found)
+        class.in_namespace(found)
     }
 
     /// The table pg_namespace.
@@ -272,8 +304,8 @@ impl<'a> Reader<'a> {
 
     /// The table of a pg_class row.
     pub fn table(&mut self, class: &Class) -> Result<Table, CatalogError> {
-        let (columns, _) = self.attributes(class.oid)?;
-        let schema = self.namespace_name(class.namespace)?;
+        let (columns, _) = self.attributes(class)?;
+        let schema = self.namespace_name(class)?;
         self.assemble(class, columns, schema)
     }
 
@@ -375,17 +407,6 @@ fn temp_slot(namespace: &str) -> Option<u32> {
     namespace.strip_prefix("pg_temp_")?.parse().ok()
 }
 
-/// Orders a relation's columns by number. All must be there.
-fn in_order(relation: Oid, mut columns: Vec<Attribute>) -> Result<Vec<Attribute>, CatalogError> {
-    columns.sort_by_key(|a| a.column.attnum);
-    if !columns.iter().zip(1..).all(|(a, n)| a.column.attnum == n) {
-        return Err(CatalogError::corrupt(format!(
-            "pg_attribute does not have all columns of relation {relation}"
-        )));
-    }
-    Ok(columns)
-}
-
 impl Attribute {
     fn read(row: &Row<'_, '_>) -> Result<Attribute, CatalogError> {
         Ok(Attribute {
@@ -404,7 +425,7 @@ fn column(row: &Row<'_, '_>) -> Result<Column, CatalogError> {
     let layout =
         AttrLayout { len: row.int2(3)?, align, by_val: row.bool(7)?, plain: row.char(9)? == b'p' };
     let repr = Repr::of(type_oid);
-    if type_oid != 0 && repr != Repr::Raw {
+    if !matches!(repr, Repr::Carried(_)) {
         let expected = layout_of(type_oid)?;
         if (expected.len, expected.align) != (layout.len, layout.align) {
             return Err(bad("a length or an alignment that is not its type's"));
@@ -421,7 +442,7 @@ fn column(row: &Row<'_, '_>) -> Result<Column, CatalogError> {
         always_identity: row.char(14)? == b'a',
         missing: None,
         layout,
-        repr: if type_oid == oids::UNKNOWN { Repr::Raw } else { repr },
+        repr,
     })
 }
 
@@ -462,5 +483,92 @@ impl<'a> Row<'a, '_> {
 
     fn lacks(&self, index: usize) -> CatalogError {
         CatalogError::corrupt(format!("a row of {} has no column {}", self.1, index + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(columns: i16) -> Class {
+        Class {
+            tid: ItemPointer { block: 0, offset: 1 },
+            oid: 16384,
+            name: "t".to_owned(),
+            namespace: 2200,
+            filenode: 16384,
+            tablespace: 0,
+            indexed: false,
+            shared: false,
+            persistence: b'p',
+            columns,
+            kind: b'r',
+            traits: ClassTraits {
+                access_method: 2,
+                unlogged: false,
+                checks: false,
+                rules: false,
+                triggers: false,
+                children: false,
+                populated: true,
+                partition: false,
+            },
+        }
+    }
+
+    fn columns(numbers: &[i16]) -> Vec<Attribute> {
+        let column = |attnum: &i16| Attribute {
+            column: Column {
+                name: format!("c{attnum}"),
+                type_oid: 23,
+                typmod: -1,
+                not_null: false,
+                attnum: *attnum,
+                dropped: false,
+                has_default: false,
+                always_identity: false,
+                missing: None,
+                layout: AttrLayout::INT4,
+                repr: Repr::Int4,
+            },
+            has_missing: false,
+            generated: 0,
+            collation: 0,
+        };
+        numbers.iter().map(column).collect()
+    }
+
+    fn refusal<T>(result: Result<T, CatalogError>) -> String {
+        let error = result.map(drop).expect_err("the catalogs contradict each other");
+        assert_eq!(error.sqlstate(), "XX001");
+        error.to_string()
+    }
+
+    #[test]
+    fn a_relation_that_is_there_twice_is_refused() {
+        let mut all = HashMap::from([(16384, columns(&[2, 1]))]);
+        let found = class(2).take_columns(&mut all).expect("the first time");
+        assert!(found.iter().map(|a| a.column.attnum).eq([1, 2]));
+        let message = "catalog rows of relation \"t\" (16384): pg_class has it twice";
+        assert_eq!(refusal(class(2).take_columns(&mut all)), message);
+    }
+
+    #[test]
+    fn columns_are_as_many_as_pg_class_says() {
+        for (said, numbers) in [(3, &[1, 2][..]), (1, &[1, 2]), (2, &[1, 3]), (2, &[1, 1])] {
+            let message = format!(
+                "catalog rows of relation \"t\" (16384): pg_attribute has {} columns, and pg_class \
+                 {said}",
+                numbers.len()
+            );
+            assert_eq!(refusal(class(said).in_order(columns(numbers))), message);
+        }
+        class(0).in_order(Vec::new()).expect("a table without columns");
+    }
+
+    #[test]
+    fn a_namespace_that_is_missing_is_refused() {
+        let message = "catalog rows of relation \"t\" (16384): there is no namespace with OID 2200";
+        assert_eq!(refusal(class(1).in_namespace(None)), message);
     }
 }

@@ -1,15 +1,15 @@
 //! A cluster at rest, for programs that read its files without opening it.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, BackendType, File, MethodKind, PosixNamespace};
+use forebay_aio::{BackendType, File};
 use forebay_format::control::{self, DbState};
 use forebay_format::{BLOCK_SIZE, RELSEG_BLOCKS};
 
 use crate::checksums::read_outline;
-use crate::disk::Disk;
+use crate::config::IoMethod;
 use crate::error::EngineError;
+use crate::io;
 use crate::lockfile;
 
 /// A cluster that was shut down, locked until this is dropped. Forebay heeds the lock, PostgreSQL
@@ -28,9 +28,7 @@ impl ClusterAtRest {
             let message = format!("\"{}\" {reason}", dir.display());
             Err(EngineError::statement("22023", message))
         };
-        let config = AioConfig { max_backends: 1, ..AioConfig::default() };
-        let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, config)?;
-        let mut io = aio.backend(BackendType::Standalone)?;
+        let mut io = io::standalone(IoMethod::Sync, 1)?.backend(BackendType::Standalone)?;
         let outline = read_outline(&mut io, &dir.join(control::PATH))?;
         if outline.block_size as usize != BLOCK_SIZE || outline.segment_blocks != RELSEG_BLOCKS {
             return refuse("has blocks or segments of another size");
@@ -38,7 +36,7 @@ impl ClusterAtRest {
         if !matches!(outline.state, DbState::ShutDown | DbState::ShutDownInRecovery) {
             return refuse("belongs to a cluster that was not shut down");
         }
-        let lock = lockfile::hold_still(&mut Disk::new(&mut io), dir)?;
+        let lock = lockfile::hold_still(&mut io, dir)?;
         Ok(ClusterAtRest { has_checksums: outline.checksum_version == 1, _lock: lock })
     }
 

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::sync::SystemTime;
-use forebay_aio::{
-    Aio, AioConfig, BackendType, IoBackend, Namespace, PosixNamespace, WorkerLimits,
-};
+use forebay_aio::{Aio, BackendType, IoBackend};
 use forebay_archive::ArchiveError;
 use forebay_archive::backup::{
     self as archive, About, Backup, BackupObserver, BackupOptions, BackupSource, Origin,
@@ -17,7 +15,6 @@ use forebay_archive::backup::{
 };
 
 use crate::config::IoMethod;
-use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::io;
 use crate::lockfile;
@@ -55,14 +52,7 @@ pub struct ControlSystem {
 }
 
 fn open(io_method: IoMethod, threads: usize) -> Result<Arc<Aio>, EngineError> {
-    let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
-    // Reads are started in their full size, so nothing is merged.
-    let sizes = AioConfig {
-        max_backends: threads.max(1) + OTHER_BACKENDS,
-        combine_limit: 0,
-        ..AioConfig::default()
-    };
-    io::open_with(namespace, io_method, WorkerLimits::default(), sizes)
+    io::standalone(io_method, threads.max(1) + OTHER_BACKENDS)
 }
 
 fn small(io_method: IoMethod) -> Result<IoBackend, EngineError> {
@@ -71,7 +61,7 @@ fn small(io_method: IoMethod) -> Result<IoBackend, EngineError> {
 
 /// The server that runs on a data directory, Forebay or PostgreSQL, if one does.
 pub fn running_server(data: &Path) -> Result<Option<RunningServer>, EngineError> {
-    lockfile::running(&mut Disk::new(&mut small(IoMethod::Sync)?), data)
+    lockfile::running(&mut small(IoMethod::Sync)?, data)
 }
 
 /// Copies a data directory into an archive: that of the running `server`, or of none. A cluster at
@@ -87,7 +77,7 @@ pub fn backup(
     let aio = open(io_method, options.jobs)?;
     let Some(server) = server else {
         let mut io = aio.backend(BackendType::Standalone)?;
-        let _still = lockfile::hold_still(&mut Disk::new(&mut io), data)?;
+        let _still = lockfile::hold_still(&mut io, data)?;
         return archive::backup(&aio, data, directory, Origin::Still, options, observer)
             .map_err(backup_error);
     };

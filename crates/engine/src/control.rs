@@ -15,7 +15,6 @@ use forebay_txn::ReadBack;
 
 use crate::clock::unix_seconds;
 use crate::config::EngineConfig;
-use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::failure::Failure;
 use crate::fatal::Fatal;
@@ -36,13 +35,13 @@ pub(crate) struct Control {
 impl Control {
     /// Reads a data directory's control file, or says why it cannot be used.
     pub(crate) fn open(
-        disk: &mut Disk<'_>,
+        io: &mut IoBackend,
         dir: &Path,
         config: &EngineConfig,
         fatal: std::sync::Arc<Fatal>,
     ) -> Result<Control, EngineError> {
         let path = dir.join(PATH);
-        let bytes = disk.read(&path)?.ok_or_else(|| {
+        let bytes = io.read_file_if_there(&path)?.ok_or_else(|| {
             let detail = format!(
                 "Expected to find it in the directory \"{}\", but could not open file \"{}\": \
                  No such file or directory",
@@ -63,8 +62,8 @@ impl Control {
                 ),
             ));
         }
-        let file = disk.namespace().open(&path, &OpenOptions::READ_WRITE)?;
-        let read_back = ReadBack::open(config.verify_writes, disk.namespace().as_ref(), &path)?;
+        let file = io.aio().namespace().open(&path, &OpenOptions::READ_WRITE)?;
+        let read_back = ReadBack::open(config.verify_writes, io.aio().namespace().as_ref(), &path)?;
         Ok(Control { path, file, read_back, current: Mutex::new(current), fatal })
     }
 

@@ -4,15 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_access::heap::Heaps;
-use forebay_aio::Aio;
 use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicU8, Ordering};
+use forebay_aio::{Aio, IoBackend};
 use forebay_catalog::Database;
 use forebay_catalog::OidCounter;
+use forebay_format::ids::INVALID_XID;
+use forebay_format::wal::Rmgr;
 use forebay_storage::{BufferPool, Smgr, TempFiles};
 use forebay_txn::locks::LockManager;
 use forebay_txn::{MultiXacts, XactManager};
-use forebay_wal::Wal;
+use forebay_wal::{Inserted, Record, Wal};
 
 use crate::activity::Activity;
 use crate::archiver::Archiving;
@@ -95,6 +97,27 @@ impl Core {
     pub(crate) fn check_running(&self) -> Result<(), EngineError> {
         self.fatal.check_alive()?;
         if self.phase() == Phase::Running { Ok(()) } else { Err(EngineError::ShuttingDown) }
+    }
+
+    /// Logs a record of the log's own, which belongs to no transaction and changes no page.
+    pub(crate) fn log(
+        &self,
+        io: &mut IoBackend,
+        info: u8,
+        main: &[u8],
+    ) -> Result<Inserted, EngineError> {
+        self.log_as(io, Rmgr::XLOG, info, main)
+    }
+
+    /// The same, of another resource manager.
+    pub(crate) fn log_as(
+        &self,
+        io: &mut IoBackend,
+        rmgr: Rmgr,
+        info: u8,
+        main: &[u8],
+    ) -> Result<Inserted, EngineError> {
+        Ok(self.wal.insert(io, &Record { rmgr, info, xid: INVALID_XID, main, blocks: &[] })?)
     }
 
     /// The current settings for background writes.

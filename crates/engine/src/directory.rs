@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use forebay_aio::{FileKind, FileStat};
+use forebay_aio::{FileKind, FileStat, IoBackend};
 
-use crate::disk::Disk;
 use crate::error::EngineError;
 
 /// The contents of PG_VERSION.
@@ -13,8 +12,8 @@ pub(crate) const VERSION: &str = "18";
 const TOO_OPEN: u32 = 0o027;
 
 /// Refuses what others own or can get at, and what is not PostgreSQL 18's. Changes nothing.
-pub(crate) fn check(disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
-    let Some(stat) = disk.namespace().stat(dir)? else {
+pub(crate) fn check(io: &mut IoBackend, dir: &Path) -> Result<(), EngineError> {
+    let Some(stat) = io.aio().namespace().stat(dir)? else {
         return Err(EngineError::statement(
             "58P01",
             format!("data directory \"{}\" does not exist", dir.display()),
@@ -26,7 +25,7 @@ pub(crate) fn check(disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> 
         return Err(EngineError::statement("55000", message)
             .with_detail("Permissions should be u=rwx (0700) or u=rwx,g=rx (0750)."));
     }
-    check_version(disk, dir)
+    check_version(io, dir)
 }
 
 /// Refuses what is no directory, or belongs to someone else.
@@ -43,9 +42,9 @@ pub(crate) fn check_kind_and_owner(dir: &Path, stat: &FileStat) -> Result<(), En
     Ok(())
 }
 
-fn check_version(disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
+fn check_version(io: &mut IoBackend, dir: &Path) -> Result<(), EngineError> {
     let path = dir.join("PG_VERSION");
-    let Some(version) = disk.read(&path)? else {
+    let Some(version) = io.read_file_if_there(&path)? else {
         let error = EngineError::statement(
             "F0001",
             format!("\"{}\" is not a valid data directory", dir.display()),

@@ -8,7 +8,6 @@ use forebay_aio::{Aio, BackendType};
 use forebay_format::RelFileLocator;
 use forebay_storage::{Backend, Cleaner};
 use forebay_txn::locks::InterruptKind;
-use forebay_wal::SegmentStats;
 
 use crate::background::{self, Threads};
 use crate::checkpoint;
@@ -16,7 +15,6 @@ use crate::checkpointer::Causes;
 use crate::config::{ArchiveSettings, Background, EngineConfig, InitOptions, WritingSettings};
 use crate::core::{Core, Phase};
 use crate::directory;
-use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::init;
 use crate::io::{self, IoSettings};
@@ -85,16 +83,16 @@ impl Engine {
             )
         })?;
         let mut backend = Backend::new(aio.backend(BackendType::Startup)?);
-        directory::check(&mut Disk::new(&mut backend.io), &dir)?;
+        directory::check(&mut backend.io, &dir)?;
         let told = Told {
             port: config.port,
             socket_dir: config.socket_dir.clone(),
             listen_addr: config.listen_addr.clone(),
         };
-        let lock = LockFile::take(&mut Disk::new(&mut backend.io), &dir, &told)?;
+        let lock = LockFile::take(&mut backend.io, &dir, &told)?;
         match open::start(&dir, config, &aio, &mut backend) {
             Ok((core, threads)) => {
-                let ready = lock.set_status(&mut Disk::new(&mut backend.io), ServerStatus::Ready);
+                let ready = lock.set_status(&mut backend.io, ServerStatus::Ready);
                 let running = Mutex::new(Some(Running {
                     threads,
                     cleaner: Cleaner::default(),
@@ -186,11 +184,6 @@ impl Engine {
         self.core.wal.config().sync_method.name()
     }
 
-    /// What became of segment files of the log since the engine was opened.
-    pub fn wal_segments(&self) -> SegmentStats {
-        self.core.wal.segment_stats()
-    }
-
     /// The name of the I/O method in use.
     pub fn io_method_name(&self) -> &'static str {
         self.core.aio.method_name()
@@ -198,12 +191,12 @@ impl Engine {
 
     /// Rows of pg_stat_io.
     pub fn io_stats(&self) -> Vec<IoStatRow> {
-        views::io_rows(&self.core.aio.stats().snapshot())
+        self.core.aio.stats().snapshot()
     }
 
     /// Rows of pg_aios: the I/O handles in use.
     pub fn aios(&self) -> Vec<AioRow> {
-        self.core.aio.snapshot().into_iter().map(views::aio_row).collect()
+        self.core.aio.snapshot()
     }
 
     /// Whether the buffer pool uses the system's large pages.
@@ -320,7 +313,7 @@ fn stop_fast(
     core.enter(Phase::Stopping);
     // Only for those who look on: no reason to leave threads running and the log without its
     // checkpoint.
-    if let Err(error) = lock.set_status(&mut Disk::new(&mut backend.io), ServerStatus::Stopping) {
+    if let Err(error) = lock.set_status(&mut backend.io, ServerStatus::Stopping) {
         tracing::warn!("{error}");
     }
     core.sessions.terminate_all();

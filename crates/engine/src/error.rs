@@ -8,7 +8,7 @@ use forebay_access::AccessError;
 use forebay_aio::AioError;
 use forebay_catalog::{CatalogError, Refusal};
 use forebay_storage::StorageError;
-use forebay_txn::locks::{LockError, LockMode};
+use forebay_txn::locks::LockError;
 use forebay_txn::redo::RedoError;
 use forebay_txn::{TxnError, disk_sqlstate, wal_sqlstate};
 use forebay_types::ValueError;
@@ -20,30 +20,9 @@ use crate::failure::Failure;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// 42P07
-    #[error("relation \"{name}\" already exists")]
-    DuplicateTable {
-        /// The name that is taken.
-        name: String,
-    },
-    /// 42P01
-    #[error("relation \"{name}\" does not exist")]
-    UndefinedTable {
-        /// The name as the user wrote it.
-        name: String,
-    },
-    /// Any other refusal of a statement, with the SQLSTATE in the first field.
-    #[error("{message}")]
-    Statement {
-        /// SQLSTATE
-        sqlstate: &'static str,
-        /// PostgreSQL's message.
-        message: String,
-        /// PostgreSQL's detail.
-        detail: Option<String>,
-        /// PostgreSQL's hint.
-        hint: Option<String>,
-    },
+    /// A refusal of a statement, or damaged data, in PostgreSQL's words.
+    #[error("{}", .0.message)]
+    Refused(Box<Refusal>),
     /// A lock was not had: deadlock, cancel.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -75,23 +54,6 @@ pub enum EngineError {
         /// The end of the record replayed last.
         at: forebay_format::Lsn,
     },
-    /// 24000: a scan or a snapshot is used after the end of its transaction.
-    #[error("{what} cannot be used after its transaction has ended")]
-    TransactionEnded {
-        /// What is used.
-        what: String,
-    },
-    /// 55000: a table is used that the transaction has not locked as this use demands.
-    #[error("relation \"{name}\" is not locked in mode {mode} by the transaction")]
-    NotLocked {
-        /// The table's name.
-        name: String,
-        /// The weakest mode that would do.
-        mode: LockMode,
-    },
-    /// 57014
-    #[error("canceling statement due to user request")]
-    Canceled,
     /// 57P01
     #[error("terminating connection due to administrator command")]
     ShuttingDown,
@@ -115,7 +77,7 @@ pub enum EngineError {
 impl EngineError {
     /// A refusal with its SQLSTATE and PostgreSQL's message.
     pub fn statement(sqlstate: &'static str, message: impl Into<String>) -> EngineError {
-        EngineError::Statement { sqlstate, message: message.into(), detail: None, hint: None }
+        EngineError::Refused(Refusal::new(sqlstate, message))
     }
 
     /// Damaged data (XX001).
@@ -130,16 +92,16 @@ impl EngineError {
 
     /// The same error with PostgreSQL's detail.
     pub fn with_detail(mut self, text: impl Into<String>) -> EngineError {
-        if let EngineError::Statement { detail, .. } = &mut self {
-            *detail = Some(text.into());
+        if let EngineError::Refused(refusal) = &mut self {
+            refusal.detail = Some(text.into());
         }
         self
     }
 
     /// The same error with PostgreSQL's hint.
     pub fn with_hint(mut self, text: impl Into<String>) -> EngineError {
-        if let EngineError::Statement { hint, .. } = &mut self {
-            *hint = Some(text.into());
+        if let EngineError::Refused(refusal) = &mut self {
+            refusal.hint = Some(text.into());
         }
         self
     }
@@ -147,9 +109,7 @@ impl EngineError {
     /// The five characters of PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            EngineError::DuplicateTable { .. } => "42P07",
-            EngineError::UndefinedTable { .. } => "42P01",
-            EngineError::Statement { sqlstate, .. } => sqlstate,
+            EngineError::Refused(refusal) => refusal.sqlstate,
             EngineError::Lock(error) => error.sqlstate(),
             EngineError::Disk(error) => disk_sqlstate(error),
             EngineError::Wal(error) => wal_sqlstate(error),
@@ -160,9 +120,6 @@ impl EngineError {
             EngineError::Storage(error) => error.sqlstate(),
             EngineError::Redo(RedoError::Unsupported { .. }) => "0A000",
             EngineError::Redo(_) | EngineError::Tuple(_) | EngineError::LostWrite { .. } => "XX001",
-            EngineError::TransactionEnded { .. } => "24000",
-            EngineError::NotLocked { .. } => "55000",
-            EngineError::Canceled => "57014",
             EngineError::ShuttingDown | EngineError::StoppedAtTarget { .. } => "57P01",
             EngineError::Poisoned(_) => "57P02",
         }
@@ -183,7 +140,7 @@ impl EngineError {
     /// PostgreSQL's DETAIL line.
     pub fn detail(&self) -> Option<String> {
         match self {
-            EngineError::Statement { detail, .. } => detail.clone(),
+            EngineError::Refused(refusal) => refusal.detail.clone(),
             EngineError::Lock(LockError::Deadlock { detail }) => Some(detail.clone()),
             EngineError::Storage(error) => error.detail(),
             _ => None,
@@ -193,7 +150,7 @@ impl EngineError {
     /// PostgreSQL's HINT line.
     pub fn hint(&self) -> Option<String> {
         match self {
-            EngineError::Statement { hint, .. } => hint.clone(),
+            EngineError::Refused(refusal) => refusal.hint.clone(),
             EngineError::Storage(error) => error.hint(),
             EngineError::Disk(AioError::IoUring(refusal)) => Some(refusal.hint().to_owned()),
             EngineError::Poisoned(_) => Some(
@@ -234,11 +191,7 @@ impl From<AccessError> for EngineError {
 impl From<CatalogError> for EngineError {
     fn from(error: CatalogError) -> EngineError {
         match error {
-            CatalogError::Refused(refusal) => {
-                let Refusal { sqlstate, message, detail, hint } = *refusal;
-                EngineError::Statement { sqlstate, message, detail, hint }
-            }
-            CatalogError::UndefinedTable { name } => EngineError::UndefinedTable { name },
+            CatalogError::Refused(refusal) => EngineError::Refused(refusal),
             CatalogError::Disk(error) => error.into(),
             CatalogError::Wal(error) => error.into(),
             CatalogError::Storage(error) => error.into(),
@@ -253,7 +206,7 @@ impl From<CatalogError> for EngineError {
 
 impl From<ValueError> for EngineError {
     fn from(error: ValueError) -> EngineError {
-        let (sqlstate, message) = (error.sqlstate(), error.to_string());
-        EngineError::Statement { sqlstate, message, detail: error.detail(), hint: None }
+        let refused = EngineError::statement(error.sqlstate(), error.to_string());
+        error.detail().into_iter().fold(refused, EngineError::with_detail)
     }
 }

@@ -102,6 +102,13 @@ pub(crate) fn open_with(
     Ok(open(kind)?)
 }
 
+/// Opens the I/O layer for a program that opens no engine. Reads are started in their full size, so
+/// nothing is merged.
+pub(crate) fn standalone(method: IoMethod, max_backends: usize) -> Result<Arc<Aio>, EngineError> {
+    let sizes = AioConfig { max_backends, combine_limit: 0, ..AioConfig::default() };
+    open_with(Arc::new(PosixNamespace::new()), method, WorkerLimits::default(), sizes)
+}
+
 /// Changes settings while the engine runs.
 pub(crate) fn change(aio: &Aio, to: &IoSettings) -> Result<(), EngineError> {
     aio.set_track_io_timing(to.track_io_timing);
@@ -155,7 +162,8 @@ mod tests {
         let aio = open(&EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() })
             .expect("aio");
         let refused = |config| match check_direct(&aio, &dir, &config) {
-            Err(EngineError::Statement { message, detail, .. }) => {
+            Err(EngineError::Refused(refusal)) => {
+                let forebay_catalog::Refusal { message, detail, .. } = *refusal;
                 assert!(message.starts_with("direct I/O is not possible in"), "{message}");
                 detail.expect("a detail")
             }

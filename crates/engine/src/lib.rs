@@ -30,6 +30,7 @@ mod running_backups;
 mod session;
 mod stats;
 mod sums;
+mod sync_tree;
 pub mod views;
 mod walsync;
 mod walwriter;
@@ -58,7 +59,6 @@ pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
 pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
 pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
-pub use forebay_wal::SegmentStats;
 pub use io::IoSettings;
 pub use session::{
     BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Scan, Session,

@@ -19,9 +19,8 @@
 
 use std::path::{Path, PathBuf};
 
-use forebay_aio::{File, Namespace, OpenOptions};
+use forebay_aio::{File, IfFound, IoBackend, Namespace, OpenOptions};
 
-use crate::disk::Disk;
 use crate::error::EngineError;
 
 const NAME: &str = "postmaster.pid";
@@ -66,19 +65,19 @@ impl ServerStatus {
 impl LockFile {
     /// Locks a data directory, or says who has it.
     pub(crate) fn take(
-        disk: &mut Disk<'_>,
+        io: &mut IoBackend,
         dir: &Path,
         told: &Told,
     ) -> Result<LockFile, EngineError> {
         let path = dir.join(NAME);
-        let directory = disk.namespace().open(dir, &OpenOptions::READ)?;
-        if !disk.namespace().try_lock(&directory)? {
-            let holder = disk.read(&path)?.and_then(|text| parse_pid(&text));
+        let directory = io.aio().namespace().open(dir, &OpenOptions::READ)?;
+        if !io.aio().namespace().try_lock(&directory)? {
+            let holder = io.read_file_if_there(&path)?.and_then(|text| parse_pid(&text));
             return Err(taken(dir, holder));
         }
-        if let Some(text) = disk.read(&path)? {
+        if let Some(text) = io.read_file_if_there(&path)? {
             refuse_if_alive(dir, &text)?;
-            disk.namespace().unlink(&path)?;
+            io.aio().namespace().unlink(&path)?;
         }
         let started = forebay_aio::sync::SystemTime::now()
             .duration_since(forebay_aio::sync::UNIX_EPOCH)
@@ -93,51 +92,48 @@ impl LockFile {
             String::new(),
         ];
         let lock = LockFile { path, lines, _directory: directory };
-        lock.appear(disk, dir)?;
+        lock.appear(io, dir)?;
         Ok(lock)
     }
 
     /// Writes the file. It gets its name when it is complete and synced.
-    fn appear(&self, disk: &mut Disk<'_>, dir: &Path) -> Result<(), EngineError> {
+    fn appear(&self, io: &mut IoBackend, dir: &Path) -> Result<(), EngineError> {
         let unfinished = dir.join(UNFINISHED);
-        match disk.namespace().unlink(&unfinished) {
-            Err(error) if !error.is_not_found() => return Err(error.into()),
-            _ => {}
-        }
-        let written = disk
-            .write_new(&unfinished, self.text(ServerStatus::Starting).as_bytes())
-            .and_then(|()| Ok(disk.namespace().rename_noreplace(&unfinished, &self.path)?));
+        io.aio().namespace().unlink(&unfinished).if_found()?;
+        let written = io
+            .write_new_file(&unfinished, self.text(ServerStatus::Starting).as_bytes())
+            .and_then(|()| io.aio().namespace().rename_noreplace(&unfinished, &self.path));
         if let Err(error) = written {
             // If this fails, the file does no harm.
-            let _ = disk.namespace().unlink(&unfinished);
-            return Err(if disk.namespace().exists(&self.path)? {
+            let _ = io.aio().namespace().unlink(&unfinished);
+            return Err(if io.aio().namespace().exists(&self.path)? {
                 taken(dir, None)
             } else {
-                error
+                error.into()
             });
         }
-        if let Err(error) = disk.namespace().sync_dir(dir) {
-            let _ = disk.namespace().unlink(&self.path);
+        if let Err(error) = io.aio().namespace().sync_dir(dir) {
+            let _ = io.aio().namespace().unlink(&self.path);
             return Err(error.into());
         }
         Ok(())
     }
 
-    /// Writes the server's state.
+    /// Writes the server's state in place. The new contents are never shorter, so a reader finds
+    /// old or new lines.
     pub(crate) fn set_status(
         &self,
-        disk: &mut Disk<'_>,
+        io: &mut IoBackend,
         status: ServerStatus,
     ) -> Result<(), EngineError> {
-        disk.overwrite(&self.path, self.text(status).as_bytes())
+        let text = self.text(status);
+        Ok(io.write_file_as(&self.path, &OpenOptions::READ_WRITE, text.as_bytes())?)
     }
 
     /// Removes the file, and unlocks the directory.
     pub(crate) fn release(self, namespace: &dyn Namespace) -> Result<(), EngineError> {
-        match namespace.unlink(&self.path) {
-            Err(error) if error.is_not_found() => Ok(()),
-            removed => Ok(removed?),
-        }
+        namespace.unlink(&self.path).if_found()?;
+        Ok(())
     }
 
     fn text(&self, status: ServerStatus) -> String {
@@ -164,10 +160,10 @@ pub struct RunningServer {
 
 /// The server that runs on a data directory, Forebay or PostgreSQL.
 pub(crate) fn running(
-    disk: &mut Disk<'_>,
+    io: &mut IoBackend,
     dir: &Path,
 ) -> Result<Option<RunningServer>, EngineError> {
-    let Some(text) = disk.read(&dir.join(NAME))? else { return Ok(None) };
+    let Some(text) = io.read_file_if_there(&dir.join(NAME))? else { return Ok(None) };
     Ok(parse_running(&text).filter(|server| is_alive(server.pid)))
 }
 
@@ -186,11 +182,11 @@ fn parse_running(text: &[u8]) -> Option<RunningServer> {
 
 /// Locks a data directory without a lock file, for work on a cluster at rest, or says which server
 /// has it. Forebay respects this lock; PostgreSQL does not.
-pub(crate) fn hold_still(disk: &mut Disk<'_>, dir: &Path) -> Result<File, EngineError> {
+pub(crate) fn hold_still(io: &mut IoBackend, dir: &Path) -> Result<File, EngineError> {
     let path = dir.join(NAME);
-    let directory = disk.namespace().open(dir, &OpenOptions::READ)?;
-    let held = disk.namespace().try_lock(&directory)?;
-    let text = disk.read(&path)?;
+    let directory = io.aio().namespace().open(dir, &OpenOptions::READ)?;
+    let held = io.aio().namespace().try_lock(&directory)?;
+    let text = io.read_file_if_there(&path)?;
     if !held {
         return Err(taken(dir, text.and_then(|text| parse_pid(&text))));
     }

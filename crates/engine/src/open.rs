@@ -25,7 +25,6 @@ use crate::config::EngineConfig;
 use crate::control::Control;
 use crate::core::{Core, Phase};
 use crate::counters::Counters;
-use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 use crate::io;
@@ -63,8 +62,7 @@ fn open_core(
     io::check_direct(aio, dir, &config)?;
     backend.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
-    let control =
-        Arc::new(Control::open(&mut Disk::new(&mut backend.io), dir, &config, Arc::clone(&fatal))?);
+    let control = Arc::new(Control::open(&mut backend.io, dir, &config, Arc::clone(&fatal))?);
     let maps = RelationMaps::read(&mut backend.io, dir)?;
     let (smgr, temp_files) = open_files(dir, &config, aio);
     let pool = open_pool(&config, aio, &smgr, control.get().checksum_version == 1)?;

@@ -12,7 +12,6 @@ use forebay_wal::SyncMethod;
 use forebay_wal::probe::{Choice, Conditions, probe};
 
 use crate::config::{EngineConfig, WalSyncMethod};
-use crate::disk::Disk;
 use crate::error::EngineError;
 
 /// The file in `pg_wal`.
@@ -78,8 +77,7 @@ fn automatic(
 
 fn recorded(backend: &mut Backend, wal: &Path) -> Option<Choice> {
     let path = wal.join(FILE);
-    let mut disk = Disk::new(&mut backend.io);
-    match disk.read(&path) {
+    match backend.io.read_file_if_there(&path) {
         Ok(bytes) => {
             let choice = Choice::from_text(std::str::from_utf8(&bytes?).ok()?);
             if choice.is_none() {
@@ -101,7 +99,7 @@ fn recorded(backend: &mut Backend, wal: &Path) -> Option<Choice> {
 fn record(backend: &mut Backend, wal: &Path, choice: &Choice) -> Result<(), EngineError> {
     let (temporary, path) = (wal.join(TEMPORARY), wal.join(FILE));
     backend.io.write_file(&temporary, choice.to_text().as_bytes())?;
-    let namespace = Disk::new(&mut backend.io).namespace();
+    let namespace = backend.io.aio().namespace();
     namespace.rename(&temporary, &path)?;
     Ok(namespace.sync_dir(wal)?)
 }

@@ -4,15 +4,14 @@
 mod common;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::*;
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
-use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace, WorkerLimits, probe_io_uring};
+use forebay_aio::{Errno, MethodKind};
 use forebay_engine::{
-    CleanerOptions, Engine, EngineConfig, FatalAction, IoMethod, Session, ShutdownMode,
-    WritingSettings,
+    CleanerOptions, Engine, EngineConfig, IoMethod, Session, ShutdownMode, WritingSettings,
 };
 
 const EIO: Effect = Effect::Fail(Errno::IO);
@@ -20,8 +19,6 @@ const EIO: Effect = Effect::Fail(Errno::IO);
 /// more than a fast one.
 const MANY: u64 = 700;
 const SOON: Duration = Duration::from_secs(60);
-
-type Reasons = Arc<Mutex<Vec<String>>>;
 
 /// An engine over a disk that fails by plan, without a background writer; what would have stopped
 /// the process.
@@ -31,36 +28,25 @@ fn open_on(
     method: MethodKind,
     config: EngineConfig,
 ) -> (Arc<Engine>, Reasons) {
-    let reasons = Reasons::default();
-    let seen = Arc::clone(&reasons);
-    let action = FatalAction(Arc::new(move |reason: &str| {
-        seen.lock().expect("reasons").push(reason.to_owned())
-    }));
+    let (action, reasons) = noting();
     let writing = WritingSettings {
         cleaner: CleanerOptions { max_pages: 0, ..CleanerOptions::default() },
         ..config.writing
     };
     let config = EngineConfig { on_fatal: Some(action), writing, ..config };
-    let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
-    let aio = plan.open(Arc::new(PosixNamespace::new()), method, sizes).expect("aio");
+    let aio = io::open_faulty(plan, method);
     (Engine::open_on(dir, config, aio).expect("open"), reasons)
 }
 
 /// Runs a test over every method, buffered and direct, in a new directory with a table of 4000
 /// rows, none of them on disk.
 fn each(test: impl Fn(&Path, &Arc<FaultPlan>, &Arc<Engine>, Session, &Reasons)) {
-    let mut methods =
-        vec![MethodKind::Sync, MethodKind::Worker(WorkerLimits::fixed(2)), MethodKind::PosixAio];
-    match probe_io_uring() {
-        Ok(()) => methods.push(MethodKind::IoUring),
-        Err(why) => eprintln!("io_uring is left out: {why}"),
-    }
-    for method in methods {
+    let methods = io::methods().into_iter();
+    let real = |method: &MethodKind| !matches!(method, MethodKind::Deferred { .. });
+    for method in methods.filter(real) {
         for direct in [false, true] {
             eprintln!("method {}, direct {direct}", method.name());
-            let scratch = scratch();
-            let dir = scratch.path().join("data");
-            init(&dir);
+            let (_scratch, dir) = new_dir();
             let plan = FaultPlan::new();
             let (engine, reasons) = open_on(&dir, &plan, method, config(IoMethod::Sync, direct));
             let mut session = engine.session().expect("session");
@@ -72,8 +58,7 @@ fn each(test: impl Fn(&Path, &Arc<FaultPlan>, &Arc<Engine>, Session, &Reasons)) 
 }
 
 fn rows_after_reopening(dir: &Path) -> u64 {
-    let engine = open(dir, &config(IoMethod::Sync, false));
-    let mut session = engine.session().expect("session");
+    let (_engine, mut session) = open_session(dir, &config(IoMethod::Sync, false));
     let (rows, _) = count_and_sum(&mut session, "t");
     rows
 }
@@ -172,16 +157,13 @@ fn begin_spread(engine: &Arc<Engine>, session: &mut Session, next: &mut i64) {
 
 #[test]
 fn who_is_in_a_hurry_speeds_up_a_checkpoint_that_takes_its_time() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let config = EngineConfig {
         writing: much_wal(),
         shared_buffers: 4096,
         ..config(IoMethod::Worker, false)
     };
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     create(&mut session, "t");
     let mut next = 0;
     let mut done = 0;
@@ -220,9 +202,7 @@ fn who_is_in_a_hurry_speeds_up_a_checkpoint_that_takes_its_time() {
 
 #[test]
 fn a_checkpoint_by_time_that_failed_is_made_again() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let plan = FaultPlan::new();
     let writing = WritingSettings {
         checkpoint_timeout: Duration::from_millis(20),

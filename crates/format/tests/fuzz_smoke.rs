@@ -4,6 +4,7 @@
 mod entry;
 mod support;
 
+use forebay_testkit::Dice;
 use support::{WAL, records, row_records};
 
 const HEAP: &[u8] = include_bytes!("data/heap_t_after.page");
@@ -17,36 +18,24 @@ const ROWS: [&[u8]; 3] = [
 const CONTROL: &[u8] = include_bytes!("data/pg_control");
 const MAP: &[u8] = include_bytes!("data/shared_filenode.map");
 
-/// A generator of pseudo-random numbers (xorshift).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-}
-
 /// Runs a target on a sample: once unchanged, and `times` times with up to four of the first
 /// `within` bytes changed, sometimes truncated.
 fn damage(target: fn(&[u8]), sample: &[u8], within: usize, times: usize) {
     target(sample);
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut numbers = Dice::new(1);
     for _ in 0..times {
         let mut bytes = sample.to_vec();
-        for _ in 0..=numbers.below(4) {
-            let at = numbers.below(within.min(bytes.len()));
-            bytes[at] = match numbers.below(4) {
+        for _ in 0..=numbers.index(4) {
+            let at = numbers.index(within.min(bytes.len()));
+            bytes[at] = match numbers.index(4) {
                 0 => 0,
                 1 => 0xff,
-                2 => bytes[at] ^ 1 << numbers.below(8),
-                _ => numbers.below(256) as u8,
+                2 => bytes[at] ^ 1 << numbers.index(8),
+                _ => numbers.index(256) as u8,
             };
         }
-        if numbers.below(4) == 0 {
-            bytes.truncate(numbers.below(bytes.len()));
+        if numbers.index(4) == 0 {
+            bytes.truncate(numbers.index(bytes.len()));
         }
         target(&bytes);
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use forebay_aio::sync::{Arc, Condvar, Duration, Instant, Mutex, MutexGuard, SystemTime};
-use forebay_sim::{Dice, InFlight, Names, Node, SimFile, Survival};
+use forebay_sim::{InFlight, Names, Node, SimFile, Survival};
+use forebay_testkit::Dice;
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 
 /// When a name is durable.

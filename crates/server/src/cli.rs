@@ -10,6 +10,7 @@ use crate::log;
 use crate::serve::{self, DEFAULT_DIR, ServeOptions};
 use clap::{Args, Parser, Subcommand};
 use forebay_engine::InitOptions;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,7 +29,7 @@ enum Command {
     /// Run the server; makes the data directory if there is none
     Serve(ServeArgs),
     /// Show what the server does: load, cold scans by every I/O method, kill -9, recovery
-    Demo(DemoArgs),
+    Demo(DemoOptions),
     /// Check, enable or disable the page checksums of a cluster that is shut down
     Checksums(checksums::ChecksumsArgs),
     /// Copy a data directory into an archive: a base backup
@@ -78,20 +79,6 @@ struct ServeArgs {
     settings: Vec<(String, String)>,
 }
 
-#[derive(Debug, Args)]
-struct DemoArgs {
-    /// Leave the data directory for a look around
-    #[arg(long)]
-    keep: bool,
-    /// Where to make the data directory: a real file system, for direct I/O
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Megabytes to load
-    #[arg(long, value_name = "MB", default_value_t = 256)]
-    #[arg(value_parser = clap::value_parser!(u32).range(8..))]
-    size: u32,
-}
-
 fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it must be of the form NAME=VALUE")?;
     Ok((name.trim().replace('-', "_"), value.to_owned()))
@@ -101,19 +88,14 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 pub fn run() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
-        // pg_checksums' exit code, which is not clap's.
-        Err(error)
-            if error.use_stderr()
-                && std::env::args_os().nth(1).is_some_and(|it| it == "checksums") =>
-        {
-            return ExitCode::from(checksums::refuse(&error));
-        }
-        // A small exit code would tell a server that recovers that the file does not exist.
-        Err(error)
-            if error.use_stderr()
-                && std::env::args_os().nth(1).is_some_and(|it| it == "archive-get") =>
-        {
-            return ExitCode::from(archive::refuse_get(&error));
+        Err(error) if error.use_stderr() => {
+            match std::env::args_os().nth(1).as_deref().and_then(OsStr::to_str) {
+                // pg_checksums' exit code, which is not clap's.
+                Some("checksums") => return ExitCode::from(checksums::refuse(&error)),
+                // A small exit code would tell a server that recovers that the file does not exist.
+                Some("archive-get") => return ExitCode::from(archive::refuse_get(&error)),
+                _ => error.exit(),
+            }
         }
         Err(error) => error.exit(),
     };
@@ -135,38 +117,25 @@ pub fn run() -> ExitCode {
             settings.extend(args.port.map(|port| ("port".to_owned(), port)));
             serve::serve(&ServeOptions { data_dir: args.data_dir, settings })
         }
-        Command::Demo(args) => demo::run(&DemoOptions {
-            keep: args.keep,
-            dir: args.dir,
-            megabytes: u64::from(args.size),
-        }),
+        Command::Demo(options) => demo::run(&options),
     })
 }
 
 fn init(args: &InitArgs) -> u8 {
-    if !args.wal_segsize.is_power_of_two() || args.wal_segsize > 1024 {
-        log::line(
-            "FATAL",
-            None,
-            "argument of --wal-segsize must be a power of two between 1 and 1024",
-        );
+    let options = InitOptions { wal_segment_size: args.wal_segsize << 20, sync: !args.no_sync };
+    let made = match args.wal_segsize {
+        1..=1024 if args.wal_segsize.is_power_of_two() => serve::init(&args.data_dir, &options),
+        _ => Err("argument of --wal-segsize must be a power of two between 1 and 1024".to_owned()),
+    };
+    if let Err(message) = made {
+        log::line("FATAL", None, &message);
         return 1;
     }
-    let options = InitOptions { wal_segment_size: args.wal_segsize << 20, sync: !args.no_sync };
-    match serve::init(&args.data_dir, &options) {
-        Ok(()) => {
-            let dir = args.data_dir.display();
-            println!(
-                "The data directory is in {dir}. Start the server with:\n\n    \
-                 forebay serve -D {dir}\n"
-            );
-            0
-        }
-        Err(message) => {
-            log::line("FATAL", None, &message);
-            1
-        }
-    }
+    let dir = args.data_dir.display();
+    println!(
+        "The data directory is in {dir}. Start the server with:\n\n    forebay serve -D {dir}\n"
+    );
+    0
 }
 
 #[cfg(test)]

@@ -187,10 +187,7 @@ impl Client {
         loop {
             let (kind, body) = self.receive()?;
             match kind {
-                b'S' => {
-                    let (name, value) = cstr_pair(&body);
-                    self.parameters.insert(name, value);
-                }
+                b'S' => self.parameters.extend([cstr_pair(&body)]),
                 b'K' => {
                     let (pid, key) =
                         body.split_first_chunk::<4>().ok_or(ClientError::Unexpected(kind))?;
@@ -231,14 +228,11 @@ impl Client {
             let (kind, body) = self.receive()?;
             match kind {
                 b'D' => answer.rows.push(row(&body)),
-                b'C' => answer.tags.push(cstr(&body)),
+                b'C' => answer.tags.push(cstr_pair(&body).0),
                 b'd' => answer.copied.extend_from_slice(&body),
                 b'N' => answer.notices.push(Fields::read(&body)),
                 b'E' => error = error.or(Some(Fields::read(&body))),
-                b'S' => {
-                    let (name, value) = cstr_pair(&body);
-                    self.parameters.insert(name, value);
-                }
+                b'S' => self.parameters.extend([cstr_pair(&body)]),
                 b'Z' => {
                     self.status = body.first().copied().unwrap_or(b'?');
                     return error.map_or(Ok(answer), |e| Err(ClientError::Server(e)));
@@ -299,10 +293,6 @@ impl Drop for Client {
         // A write that fails means that the server has gone.
         let _ = self.send(b'X', &[]);
     }
-}
-
-fn cstr(body: &[u8]) -> String {
-    cstr_pair(body).0
 }
 
 fn cstr_pair(body: &[u8]) -> (String, String) {

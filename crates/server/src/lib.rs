@@ -23,4 +23,5 @@ mod serve;
 mod session;
 mod settings;
 mod shared;
+mod terminal;
 pub mod wire;

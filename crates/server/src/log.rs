@@ -5,6 +5,7 @@
 
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use forebay_engine::time::date_and_time;
+use forebay_sql::SqlError;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use tracing::field::{Field, Visit};
@@ -14,6 +15,27 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 /// A LOG line of the server as a whole.
 pub fn log(message: impl AsRef<str>) {
     line("LOG", None, message.as_ref());
+}
+
+/// A LOG line of a session.
+pub fn session(pid: i32, message: impl AsRef<str>) {
+    line("LOG", Some(pid), message.as_ref());
+}
+
+/// A report as lines of the log: its message, `place` behind it, then detail and hint.
+pub fn described(e: &SqlError, place: &str) -> String {
+    let mut text = format!("{}{place}", e.message);
+    for (word, line) in [("DETAIL", &e.detail), ("HINT", &e.hint)] {
+        if let Some(line) = line {
+            text.push_str(&format!("\n{word}:  {line}"));
+        }
+    }
+    text
+}
+
+/// A WARNING line of the server as a whole.
+pub fn warning(message: impl AsRef<str>) {
+    line("WARNING", None, message.as_ref());
 }
 
 /// A line of any kind, of a session (its number) or of the whole server.

@@ -184,14 +184,9 @@ impl Registry {
         true
     }
 
-    /// How many connections there are.
-    pub fn len(&self) -> usize {
-        self.inner.lock().connections.len()
-    }
-
-    /// Whether there are none.
+    /// Whether there is no connection.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.inner.lock().connections.is_empty()
     }
 
     /// The timer: ends start-ups and statements at their deadlines, until [`Registry::stop`].
@@ -305,12 +300,19 @@ mod tests {
         Stream::Unix(UnixStream::pair().expect("a pair").0)
     }
 
+    /// A session that has started, with its interrupt.
+    fn session(registry: &Arc<Registry>) -> (Registration, Interrupt) {
+        let (registration, interrupt) =
+            (registry.enter(stream(), 2).expect("room"), Interrupt::new());
+        registration.publish(7, vec![1, 2, 3, 4], interrupt.clone());
+        assert!(registration.started());
+        (registration, interrupt)
+    }
+
     #[test]
     fn cancel_needs_number_and_key() {
         let registry = Arc::new(Registry::default());
-        let registration = registry.enter(stream(), 10).expect("room");
-        let interrupt = Interrupt::new();
-        registration.publish(7, vec![1, 2, 3, 4], interrupt.clone());
+        let (_registration, interrupt) = session(&registry);
         assert!(!registry.cancel(7, &[1, 2, 3, 5]) && !registry.cancel(8, &[1, 2, 3, 4]));
         assert!(!registry.cancel(7, &[1, 2, 3]) && interrupt.pending().is_none());
         assert!(registry.cancel(7, &[1, 2, 3, 4]));
@@ -343,10 +345,7 @@ mod tests {
     #[test]
     fn a_deadline_interrupts() {
         let registry = Arc::new(Registry::default());
-        let registration = registry.enter(stream(), 2).expect("room");
-        let interrupt = Interrupt::new();
-        registration.publish(1, vec![0], interrupt.clone());
-        assert!(registration.started());
+        let (registration, interrupt) = session(&registry);
         with_timer(&registry, || {
             // The timer sleeps until a later deadline, and is woken for an earlier one.
             let other = registry.enter(stream(), 2).expect("room");
@@ -372,10 +371,7 @@ mod tests {
     #[test]
     fn a_deadline_that_is_cleared_ends_nothing() {
         let registry = Arc::new(Registry::default());
-        let registration = registry.enter(stream(), 2).expect("room");
-        let interrupt = Interrupt::new();
-        registration.publish(1, vec![0], interrupt.clone());
-        assert!(registration.started());
+        let (registration, interrupt) = session(&registry);
         with_timer(&registry, || {
             for round in 0..10_000 {
                 registration.set_deadline(Duration::from_nanos(round % 20_000));

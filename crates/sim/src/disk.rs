@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use forebay_aio::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_aio::{Aio, AioConfig, AioError, Deferred, Errno, PlantedBug};
+use forebay_testkit::Dice;
 
-use crate::dice::Dice;
 use crate::faults::{CallKind, Failure, FaultClass, FaultRates, Faults, FileKind, Fired, Strike};
 use crate::file::{InFlight, SimFile};
 use crate::names::{Names, Node};
@@ -23,6 +23,13 @@ pub enum Ending {
     /// The process that uses the disk is killed. The system keeps what it was given, and carries
     /// out what was submitted.
     Kill,
+}
+
+impl Ending {
+    /// One of both: a kill so many times in a thousand.
+    pub(crate) fn random(dice: &mut Dice, kills: u32) -> Ending {
+        if dice.chance(kills) { Ending::Kill } else { Ending::Crash }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use forebay_aio::Errno;
 
-use crate::dice::Dice;
+use forebay_testkit::Dice;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

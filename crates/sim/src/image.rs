@@ -80,7 +80,7 @@ fn pieces(offset: u64, n: usize) -> impl Iterator<Item = (u64, usize, std::ops::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Dice;
+    use forebay_testkit::Dice;
 
     #[test]
     fn it_behaves_as_a_plain_row_of_bytes() {

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod dice;
 mod disk;
 pub mod explore;
 mod faults;
@@ -13,7 +12,6 @@ mod names;
 mod survival;
 pub mod workload;
 
-pub use dice::Dice;
 pub use disk::{Ending, Forgotten, SimDisk};
 pub use faults::{CallKind, Failure, FaultClass, FaultRates, Fired};
 pub use file::{InFlight, SimFile};

@@ -1,6 +1,7 @@
 //! Which unsynced changes survive a crash.
 
-use crate::dice::Dice;
+use forebay_testkit::Dice;
+
 use crate::faults::{FaultClass, Fired};
 
 /// The unit that a medium writes whole or not at all.

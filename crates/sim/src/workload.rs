@@ -13,8 +13,8 @@ use forebay_engine::{
     EngineConfig, EngineError, FatalAction, InitOptions, IoDirect, LockMode, RowBatch, Session,
     ShutdownMode, WalSyncMethod, WritingSettings,
 };
+use forebay_testkit::Dice;
 
-use crate::dice::Dice;
 use crate::disk::SimDisk;
 use crate::model::{Fate, Model};
 
@@ -224,7 +224,7 @@ impl Life {
 
     fn step(&mut self, model: &mut Model, script: &mut Script) {
         let present = model.present();
-        let some = |dice: &mut Dice| present[dice.below(present.len() as u64) as usize].clone();
+        let some = |dice: &mut Dice| present[dice.index(present.len())].clone();
         match script.dice.below(100) {
             _ if present.is_empty() => self.make(model, script.name()),
             0..8 => self.make(model, script.name()),
@@ -276,7 +276,7 @@ impl Life {
         if present.is_empty() || script.dice.chance(100) {
             return self.make(model, script.name());
         }
-        let name = &present[script.dice.below(present.len() as u64) as usize];
+        let name = &present[script.dice.index(present.len())];
         let from = script.ids;
         script.ids += 1 + script.dice.below(3) as i64;
         self.put(model, name, from..script.ids, true);

@@ -123,6 +123,22 @@ impl SqlError {
         self
     }
 
+    /// Sets detail and hint, where there are.
+    pub fn explained(
+        mut self,
+        detail: Option<impl Into<String>>,
+        hint: Option<impl Into<String>>,
+    ) -> SqlError {
+        (self.0.detail, self.0.hint) = (detail.map(Into::into), hint.map(Into::into));
+        self
+    }
+
+    /// The same report with another severity.
+    pub fn severity(mut self, severity: Severity) -> SqlError {
+        self.0.severity = severity;
+        self
+    }
+
     /// Sets the position unless there is one already: the innermost caller knows it best. 0 sets
     /// nothing.
     pub fn at(mut self, position: u32) -> SqlError {
@@ -154,11 +170,6 @@ impl SqlError {
         self.0.column = Some(column);
         self
     }
-
-    /// The fields.
-    pub fn fields(&self) -> &Report {
-        &self.0
-    }
 }
 
 impl std::ops::Deref for SqlError {
@@ -178,11 +189,7 @@ impl std::error::Error for SqlError {}
 
 impl From<ValueError> for SqlError {
     fn from(e: ValueError) -> SqlError {
-        let error = SqlError::new(e.sqlstate(), e.to_string());
-        match e.detail() {
-            Some(detail) => error.detail(detail),
-            None => error,
-        }
+        SqlError::new(e.sqlstate(), e.to_string()).explained(e.detail(), None::<String>)
     }
 }
 
@@ -191,14 +198,7 @@ impl From<EngineError> for SqlError {
         let sqlstate = e.sqlstate();
         let severity =
             if matches!(sqlstate, "57P01" | "57P02") { Severity::Fatal } else { Severity::Error };
-        let mut error = SqlError::report(severity, sqlstate, e.to_string());
-        if let Some(detail) = e.detail() {
-            error = error.detail(detail);
-        }
-        if let Some(hint) = e.hint() {
-            error = error.hint(hint);
-        }
-        error
+        SqlError::report(severity, sqlstate, e.to_string()).explained(e.detail(), e.hint())
     }
 }
 
@@ -219,13 +219,11 @@ pub mod state {
     pub const WARNING: &str = "01000";
     pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
     pub const PROTOCOL_VIOLATION: &str = "08P01";
-    pub const STRING_DATA_RIGHT_TRUNCATION: &str = "22001";
     pub const NUMERIC_VALUE_OUT_OF_RANGE: &str = "22003";
     pub const DIVISION_BY_ZERO: &str = "22012";
     pub const CHARACTER_NOT_IN_REPERTOIRE: &str = "22021";
     pub const INVALID_PARAMETER_VALUE: &str = "22023";
     pub const INVALID_ESCAPE_SEQUENCE: &str = "22025";
-    pub const INVALID_TEXT_REPRESENTATION: &str = "22P02";
     pub const INVALID_BINARY_REPRESENTATION: &str = "22P03";
     pub const BAD_COPY_FILE_FORMAT: &str = "22P04";
     pub const NOT_NULL_VIOLATION: &str = "23502";

@@ -4,6 +4,7 @@
 //!   transactions
 //! - `plan/`: names looked up, types settled: a plan
 //! - `exec/`: plans run
+//! - `views.rs`: computed views: their columns
 //! - `copy/`: COPY's formats
 //! - `parse/`: query strings to statements
 //! - `column.rs`: columns of results
@@ -20,11 +21,12 @@ mod exec;
 mod parse;
 mod plan;
 pub mod settings;
+mod views;
 
 pub use connection::{
     ColumnDesc, CommandTag, Connection, CopyIn, Executed, Format, Identity, RowRef, RowSink,
     Script, Step, TransactionStatus,
 };
 pub use error::{ColumnName, Report, Severity, SqlError};
-pub use forebay_types::{Datum, SqlType};
+pub use forebay_types::{Datum, SqlType, checked_utf8};
 pub use settings::{SessionSettings, SetScope, SettingRow, Settings, Shown};

@@ -83,12 +83,12 @@ impl BufferPool {
         backend: &mut Backend,
         rel: RelFileLocator,
     ) -> Result<EvictReport, StorageError> {
-        self.evict_pages(backend, WriteScope::Relation(rel), |tag| tag.rel == rel)
+        self.evict_pages(backend, Some(rel))
     }
 
     /// Evicts all unused buffers. Dirty pages are written first, together.
     pub fn evict_unused(&self, backend: &mut Backend) -> Result<EvictReport, StorageError> {
-        self.evict_pages(backend, WriteScope::All, |_| true)
+        self.evict_pages(backend, None)
     }
 
     /// Writes all dirty pages and evicts all pages, for tests and measurements. Returns how many
@@ -108,30 +108,45 @@ impl BufferPool {
     fn evict_pages(
         &self,
         backend: &mut Backend,
-        scope: WriteScope,
-        wanted: impl Fn(&PageTag) -> bool,
+        of: Option<RelFileLocator>,
     ) -> Result<EvictReport, StorageError> {
-        let flushed = self.write_dirty(backend, scope)?.buffers as u32;
-        let mut report = EvictReport { flushed, ..EvictReport::default() };
+        let flushed =
+            self.write_dirty(backend, of.map_or(WriteScope::All, WriteScope::Relation))?.buffers;
+        let mut report = EvictReport { flushed: flushed as u32, ..EvictReport::default() };
+        report.skipped = self.each_unused(of, TAG_VALID, |buf| {
+            let done = self.evict_pinned(backend, buf)?;
+            report.flushed += u32::from(done.flushed);
+            report.evicted += u32::from(done.evicted);
+            Ok::<bool, StorageError>(done.evicted)
+        })?;
+        Ok(report)
+    }
+
+    /// Pins, one after the other, the unused buffers with a `flag` that have pages of a relation,
+    /// or of any. `act` releases the pin; false: somebody else uses the buffer by then. Returns the
+    /// number of buffers in use.
+    fn each_unused<E>(
+        &self,
+        of: Option<RelFileLocator>,
+        flag: u64,
+        mut act: impl FnMut(u32) -> Result<bool, E>,
+    ) -> Result<u32, E> {
+        let wanted = |tag: PageTag| of.is_none_or(|rel| tag.rel == rel);
+        let mut skipped = 0;
         for buf in 0..self.core.descs.len() as u32 {
             let desc = self.desc(buf);
             // Without a pin the tag is only a hint, so it is checked again below.
-            if desc.load() & TAG_VALID == 0 || !wanted(&desc.tag()) {
+            if desc.load() & flag == 0 || !wanted(desc.tag()) {
                 continue;
             }
             match self.reach(buf) {
                 Reach::Free => {}
-                Reach::InUse => report.skipped += 1,
-                Reach::Pinned if !wanted(&desc.tag()) => self.core.unpin(buf),
-                Reach::Pinned => {
-                    let done = self.evict_pinned(backend, buf)?;
-                    report.flushed += u32::from(done.flushed);
-                    report.evicted += u32::from(done.evicted);
-                    report.skipped += u32::from(!done.evicted);
-                }
+                Reach::InUse => skipped += 1,
+                Reach::Pinned if !wanted(desc.tag()) => self.core.unpin(buf),
+                Reach::Pinned => skipped += u32::from(!act(buf)?),
             }
         }
-        Ok(report)
+        Ok(skipped)
     }
 
     /// Pins a buffer if it contains a page and nobody uses it.
@@ -175,26 +190,15 @@ impl BufferPool {
     /// Marks all unused pages dirty: those of a relation, of all forks, or of all relations.
     pub fn dirty_pages(&self, of: Option<RelFileLocator>) -> DirtyReport {
         let mut report = DirtyReport::default();
-        let wanted = |tag: PageTag| of.is_none_or(|rel| tag.rel == rel);
-        for buf in 0..self.core.descs.len() as u32 {
-            let desc = self.desc(buf);
-            if desc.load() & VALID == 0 || !wanted(desc.tag()) {
-                continue;
+        let Ok(skipped) = self.each_unused(of, VALID, |buf| {
+            let done = self.dirty_pinned(buf);
+            if let Some(done) = &done {
+                report.dirtied += u32::from(done.dirtied);
+                report.already += u32::from(done.already);
             }
-            match self.reach(buf) {
-                Reach::Free => {}
-                Reach::InUse => report.skipped += 1,
-                Reach::Pinned if !wanted(desc.tag()) => self.core.unpin(buf),
-                Reach::Pinned => match self.dirty_pinned(buf) {
-                    Some(done) => {
-                        report.dirtied += u32::from(done.dirtied);
-                        report.already += u32::from(done.already);
-                    }
-                    None => report.skipped += 1,
-                },
-            }
-        }
-        report
+            Ok::<bool, std::convert::Infallible>(done.is_some())
+        });
+        DirtyReport { skipped, ..report }
     }
 
     /// Marks a page dirty that the caller has pinned, and releases the pin. None if the page is

@@ -36,8 +36,8 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         }
         Datum::Text(v) => out.extend_from_slice(v.as_bytes()),
         Datum::Numeric(v) => v.write_binary(out),
-        Datum::Bytes(v) if ty == SqlType::Bytea => out.extend_from_slice(v),
-        Datum::Bytes(_) => return Err(no_function("output", ty)),
+        Datum::Bytes(v) => out.extend_from_slice(v),
+        Datum::Carried(of, _) => return Err(ValueError::carried("output", *of)),
         Datum::Toasted(_) => return Err(Problem::NotFetched.into()),
     }
     Ok(())

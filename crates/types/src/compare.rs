@@ -3,13 +3,14 @@
 use std::cmp::Ordering;
 
 use crate::datum::Datum;
-use crate::error::{Problem, Result};
+use crate::error::{Problem, Result, ValueError};
 
 /// Orders two values of the same type as a btree does; NaN is greater than all numbers and equal to
 /// itself.
 ///
 /// # Errors
-/// If the values have different representations, or one of them is NULL or was not fetched.
+/// If the values have different representations, or one of them is NULL, was not fetched or is only
+/// carried.
 pub fn compare(a: &Datum<'_>, b: &Datum<'_>) -> Result<Ordering> {
     Ok(match (a, b) {
         (Datum::Bool(a), Datum::Bool(b)) => a.cmp(b),
@@ -26,10 +27,8 @@ pub fn compare(a: &Datum<'_>, b: &Datum<'_>) -> Result<Ordering> {
         (Datum::Numeric(a), Datum::Numeric(b)) => a.cmp(b),
         (Datum::Bytes(a), Datum::Bytes(b)) => a.cmp(b),
         (Datum::Toasted(_), _) | (_, Datum::Toasted(_)) => return Err(Problem::NotFetched.into()),
-        // A stored value of a type that is only carried, beside a computed one.
-        (Datum::Bytes(_), other) | (other, Datum::Bytes(_)) => {
-            let ty = representation(other);
-            return Err(Problem::Unsupported { what: "comparison with a stored value", ty }.into());
+        (Datum::Carried(ty, _), _) | (_, Datum::Carried(ty, _)) => {
+            return Err(ValueError::carried("comparison", *ty));
         }
         (a, b) => {
             let values = format!("{} and {}", representation(a), representation(b));
@@ -57,6 +56,7 @@ fn representation(value: &Datum<'_>) -> &'static str {
         Datum::Text(_) => "text",
         Datum::Numeric(_) => "numeric",
         Datum::Bytes(_) => "bytes",
+        Datum::Carried(..) => "carried",
         Datum::Timestamptz(_) => "timestamptz",
         Datum::Toasted(_) => "out of line",
     }
@@ -81,11 +81,28 @@ mod tests {
         let error = compare(&Datum::Int4(1), &Datum::Int8(1)).expect_err("two types");
         assert_eq!(error.sqlstate(), "XX000");
         assert!(compare(&Datum::Null, &Datum::Null).is_err());
-        let stored = Datum::Bytes(b"numeric".into());
-        let error = compare(&stored, &Datum::Int4(1)).expect_err("only carried");
-        assert_eq!(error.sqlstate(), "0A000");
         let pointer = Datum::Toasted(b"pointer".into());
         let error = compare(&pointer, &pointer).expect_err("not fetched");
         assert_eq!(error.sqlstate(), "0A000");
+    }
+
+    #[test]
+    fn what_is_only_carried_has_no_order() {
+        let date = |bytes: &'static [u8]| Datum::Carried(1082, bytes.into());
+        for (a, b) in [
+            (date(b"\0\0\0\0"), date(b"\0\0\0\0")),
+            (date(b"\0\0\0\0"), Datum::Int4(0)),
+            (Datum::bytes(b"\0\0\0\0"), date(b"\0\0\0\0")),
+        ] {
+            let error = compare(&a, &b).expect_err("only carried");
+            assert_eq!(error.sqlstate(), "0A000");
+            assert_eq!(error.to_string(), "comparison of type date is not supported");
+        }
+        let jsonb = Datum::Carried(3802, b"{}".into());
+        let error = compare(&jsonb, &jsonb).expect_err("only carried");
+        assert_eq!(error.to_string(), "comparison of type with OID 3802 is not supported");
+        // bytea is compared by its bytes.
+        let order = compare(&Datum::bytes(b"a\xff"), &Datum::bytes(b"b")).expect("an order");
+        assert_eq!(order, Ordering::Less);
     }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::numeric::Numeric;
+use crate::oid::Oid;
 
 /// Bytes that an allocation costs beside its content, about.
 const ALLOCATION: usize = 16;
@@ -29,8 +30,11 @@ pub enum Datum<'a> {
     /// text, varchar, name, unknown
     Text(Cow<'a, str>),
     Numeric(Box<Numeric>),
-    /// bytea, and types that are only carried: the stored bytes without a length word.
+    /// bytea
     Bytes(Cow<'a, [u8]>),
+    /// A value of a type that is only carried: the type, and the stored bytes without a length
+    /// word. It comes out of a table and goes into one; nothing can compare or compute with it.
+    Carried(Oid, Cow<'a, [u8]>),
     /// timestamptz, in microseconds since 2000-01-01
     Timestamptz(i64),
     /// A value that is stored out of line: its TOAST pointer. Whoever has the session fetches the
@@ -89,6 +93,7 @@ impl<'a> Datum<'a> {
             Datum::Text(v) => Datum::Text(Cow::Owned(v.into_owned())),
             Datum::Numeric(v) => Datum::Numeric(v),
             Datum::Bytes(v) => Datum::Bytes(Cow::Owned(v.into_owned())),
+            Datum::Carried(ty, v) => Datum::Carried(ty, Cow::Owned(v.into_owned())),
             Datum::Timestamptz(v) => Datum::Timestamptz(v),
             Datum::Toasted(v) => Datum::Toasted(Cow::Owned(v.into_owned())),
         }
@@ -99,6 +104,7 @@ impl<'a> Datum<'a> {
         match self {
             Datum::Text(v) => Datum::Text(Cow::Borrowed(v)),
             Datum::Bytes(v) => Datum::Bytes(Cow::Borrowed(v)),
+            Datum::Carried(ty, v) => Datum::Carried(*ty, Cow::Borrowed(v)),
             Datum::Toasted(v) => Datum::Toasted(Cow::Borrowed(v)),
             other => other.clone(),
         }
@@ -108,9 +114,9 @@ impl<'a> Datum<'a> {
     pub fn allocated(&self) -> usize {
         match self {
             Datum::Text(Cow::Owned(text)) => text.len() + ALLOCATION,
-            Datum::Bytes(Cow::Owned(bytes)) | Datum::Toasted(Cow::Owned(bytes)) => {
-                bytes.len() + ALLOCATION
-            }
+            Datum::Bytes(Cow::Owned(bytes))
+            | Datum::Carried(_, Cow::Owned(bytes))
+            | Datum::Toasted(Cow::Owned(bytes)) => bytes.len() + ALLOCATION,
             Datum::Numeric(number) => size_of::<Numeric>() + ALLOCATION + number.allocated(),
             _ => 0,
         }

@@ -1,5 +1,10 @@
 //! Why a value can't be read, written, compared or computed.
 
+use std::borrow::Cow;
+
+use crate::facts::type_name;
+use crate::oid::Oid;
+
 /// Result of anything that can fail with a [`ValueError`].
 pub(crate) type Result<T, E = ValueError> = std::result::Result<T, E>;
 
@@ -38,7 +43,7 @@ pub(crate) enum Problem {
     #[error("no binary {what} function available for type {ty}")]
     NoBinary { what: &'static str, ty: &'static str },
     #[error("{what} of type {ty} is not supported")]
-    Unsupported { what: &'static str, ty: &'static str },
+    Unsupported { what: &'static str, ty: Cow<'static, str> },
     #[error("string buffer exceeds maximum allowed length ({most} bytes)")]
     TooLong { len: usize, by: usize, most: usize },
     #[error("out of memory")]
@@ -46,6 +51,8 @@ pub(crate) enum Problem {
     /// Stored bytes that are no value of their type.
     #[error("a value has {len} bytes instead of {expected}")]
     StoredLength { len: usize, expected: usize },
+    #[error("{len} stored bytes are no numeric value")]
+    StoredNumeric { len: usize },
     #[error("values of different types cannot be compared: {values}")]
     Incomparable { values: String },
     #[error("a value that is stored out of line was not fetched")]
@@ -59,6 +66,11 @@ impl From<Problem> for ValueError {
 }
 
 impl ValueError {
+    /// The refusal (0A000) of what can't be done with a value of a type that is only carried.
+    pub fn carried(what: &'static str, ty: Oid) -> ValueError {
+        Problem::Unsupported { what, ty: type_name(ty) }.into()
+    }
+
     /// The five characters of PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match *self.0 {
@@ -75,7 +87,7 @@ impl ValueError {
             Problem::Unsupported { .. } | Problem::NotFetched => "0A000",
             Problem::TooLong { .. } => "54000",
             Problem::OutOfMemory { .. } => "53200",
-            Problem::StoredLength { .. } => "XX001",
+            Problem::StoredLength { .. } | Problem::StoredNumeric { .. } => "XX001",
             Problem::Incomparable { .. } => "XX000",
         }
     }

@@ -1,8 +1,10 @@
 //! The facts about every type that Forebay knows: one table, which pg_type's rows are written from.
 
+use std::borrow::Cow;
+
 use crate::oid::Oid;
 
-/// What the stored bytes of a type's values are. Types that are only carried are `Raw`.
+/// What the stored bytes of a type's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants are the types")]
 pub enum Repr {
@@ -20,7 +22,12 @@ pub enum Repr {
     Name,
     /// Text in UTF-8.
     Text,
-    Raw,
+    Numeric,
+    Timestamptz,
+    /// bytea
+    Bytes,
+    /// Values of this type are only carried.
+    Carried(Oid),
 }
 
 /// A type: its row of pg_type, and how its values are stored.
@@ -76,6 +83,14 @@ pub fn type_info(oid: Oid) -> Option<&'static TypeInfo> {
     TYPES.binary_search_by_key(&oid, |t| t.oid).ok().and_then(|i| TYPES.get(i))
 }
 
+/// The name of a type in messages.
+pub fn type_name(oid: Oid) -> Cow<'static, str> {
+    match type_info(oid) {
+        Some(info) => info.sql_name.into(),
+        None => format!("with OID {oid}").into(),
+    }
+}
+
 /// The type with this name (PostgreSQL's internal name, such as `int4`).
 pub fn type_by_name(name: &str) -> Option<&'static TypeInfo> {
     TYPES.iter().find(|t| t.name == name)
@@ -85,9 +100,12 @@ impl Repr {
     /// The representation of a type's values.
     pub fn of(type_oid: Oid) -> Repr {
         // Types that are not in the table are carried, as a table of PostgreSQL's may have them.
-        type_info(type_oid).map_or(Repr::Raw, |info| info.repr)
+        type_info(type_oid).map_or(Repr::Carried(type_oid), |info| info.repr)
     }
 }
+
+/// What stands for a type that is not in the table.
+pub(crate) const OTHER: &TypeInfo = &base(0, "???", -1, b"pXip", [0; 4]);
 
 /// The row of a type that is known to be there, while constants are computed.
 ///
@@ -111,7 +129,7 @@ const fn base(oid: Oid, name: &'static str, len: i16, codes: &[u8; 4], io: [Oid;
         oid,
         name,
         sql_name: name,
-        repr: Repr::Raw,
+        repr: Repr::Carried(oid),
         len,
         by_val: matches!(len, 1 | 2 | 4 | 8),
         kind,
@@ -181,7 +199,7 @@ impl TypeInfo {
 const TYPES: &[TypeInfo] = &[
     base(16, "bool", 1, b"bBcp", [1242, 1243, 2436, 2437]).called("boolean").stored_as(Repr::Bool)
         .with_array(1000).preferred(),
-    base(17, "bytea", -1, b"bUix", [1244, 31, 2412, 2413]).with_array(1001),
+    base(17, "bytea", -1, b"bUix", [1244, 31, 2412, 2413]).stored_as(Repr::Bytes).with_array(1001),
     base(18, "char", 1, b"bZcp", [1245, 33, 2434, 2435]).called("\"char\"").stored_as(Repr::Char)
         .with_array(1002),
     base(19, "name", 64, b"bScp", [34, 35, 2422, 2423]).stored_as(Repr::Name).with_array(1003)
@@ -250,12 +268,13 @@ const TYPES: &[TypeInfo] = &[
     array(1182, 1082, "_date", "date[]", b"bAix"),
     array(1183, 1083, "_time", "time without time zone[]", b"bAdx").typmod(2909, 2910),
     base(1184, "timestamptz", 8, b"bDdp", [1150, 1151, 2476, 2477])
-        .called("timestamp with time zone").with_array(1185).preferred().typmod(2907, 2908),
+        .called("timestamp with time zone").stored_as(Repr::Timestamptz).with_array(1185)
+        .preferred().typmod(2907, 2908),
     array(1185, 1184, "_timestamptz", "timestamp with time zone[]", b"bAdx").typmod(2907, 2908),
     array(1231, 1700, "_numeric", "numeric[]", b"bAix").typmod(2917, 2918),
     base(1248, "pg_database", -1, b"cCdx", [2290, 2291, 2402, 2403]).row_of(1262),
-    base(1700, "numeric", -1, b"bNim", [1701, 1702, 2460, 2461]).with_array(1231)
-        .typmod(2917, 2918),
+    base(1700, "numeric", -1, b"bNim", [1701, 1702, 2460, 2461]).stored_as(Repr::Numeric)
+        .with_array(1231).typmod(2917, 2918),
     base(2205, "regclass", 4, b"bNip", [2218, 2219, 2452, 2453]).with_array(2210),
     base(2206, "regtype", 4, b"bNip", [2220, 2221, 2454, 2455]).with_array(2211),
     array(2210, 2205, "_regclass", "regclass[]", b"bAix"),

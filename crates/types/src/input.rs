@@ -36,7 +36,7 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
         SqlType::Char => Datum::Char(char_in(text)),
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
         SqlType::PgLsn => Datum::Int8(pg_lsn_in(text)?),
-        _ => return Err(Problem::Unsupported { what: "input", ty: ty.sql_name() }.into()),
+        _ => return Err(ValueError::carried("input", ty.oid())),
     })
 }
 

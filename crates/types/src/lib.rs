@@ -22,7 +22,7 @@ pub use binary::{binary_in, binary_out, checked_utf8};
 pub use compare::compare;
 pub use datum::Datum;
 pub use error::ValueError;
-pub use facts::{Repr, TypeInfo, all_types, type_by_name, type_info};
+pub use facts::{Repr, TypeInfo, all_types, type_by_name, type_info, type_name};
 pub use input::{float4_in, float8_in, int_in, text_in, truncate_name};
 pub use length::{HEADER, MAX_ALLOC, check_enlarge, enlarge, out_of_memory, text_of};
 pub use numeric::Numeric;

@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::io::Write;
 
 use crate::datum::Datum;
-use crate::error::{Problem, Result};
+use crate::error::{Problem, Result, ValueError};
 use crate::float;
+use crate::oid::{Oid, oids};
 use crate::sqltype::SqlType;
 use crate::time::timestamp;
 
@@ -44,7 +45,11 @@ pub fn text_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()>
         Datum::Text(v) => out.extend_from_slice(v.as_bytes()),
         Datum::Numeric(v) => show(v, out),
         Datum::Timestamptz(v) => out.extend_from_slice(timestamp(*v).as_bytes()),
-        Datum::Bytes(v) => return bytes_out(v, ty, out),
+        Datum::Bytes(v) => {
+            out.extend_from_slice(b"\\x");
+            v.iter().for_each(|b| show(format_args!("{b:02x}"), out));
+        }
+        Datum::Carried(of, v) => return carried_out(*of, v, out),
         Datum::Toasted(_) => return Err(Problem::NotFetched.into()),
     }
     Ok(())
@@ -57,22 +62,15 @@ pub fn to_text(value: &Datum<'_>, ty: SqlType) -> Result<String> {
     Ok(String::from_utf8(out).expect("output functions write UTF-8"))
 }
 
-fn bytes_out(bytes: &[u8], ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
+fn carried_out(ty: Oid, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     match ty {
-        SqlType::Bytea => {
-            out.extend_from_slice(b"\\x");
-            for b in bytes {
-                show(format_args!("{b:02x}"), out);
-            }
-            Ok(())
-        }
-        SqlType::Int2Vector => vector_out(bytes, out, |element, out| {
+        oids::INT2VECTOR => vector_out(bytes, out, |element, out| {
             write_i64(i64::from(i16::from_le_bytes(element)), out);
         }),
-        SqlType::OidVector => vector_out(bytes, out, |element, out| {
+        oids::OIDVECTOR => vector_out(bytes, out, |element, out| {
             float::write_u64(u64::from(u32::from_le_bytes(element)), out);
         }),
-        _ => Err(Problem::Unsupported { what: "output", ty: ty.sql_name() }.into()),
+        _ => Err(ValueError::carried("output", ty)),
     }
 }
 
@@ -109,8 +107,13 @@ mod tests {
         assert_eq!(text(Datum::bytes(&[0, 255]), SqlType::Bytea), "\\x00ff");
         let mut vector = vec![0; 20];
         vector.extend_from_slice(&[1, 0, 254, 255]);
-        assert_eq!(text(Datum::bytes(&vector), SqlType::Int2Vector), "1 -2");
-        assert!(to_text(&Datum::bytes(b"short"), SqlType::OidVector).is_err());
+        let vector = Datum::Carried(oids::INT2VECTOR, vector.into());
+        assert_eq!(text(vector, SqlType::Int2Vector), "1 -2");
+        let short = Datum::Carried(oids::OIDVECTOR, b"short".into());
+        assert_eq!(to_text(&short, SqlType::OidVector).expect_err("short").sqlstate(), "XX001");
+        let uuid = to_text(&Datum::Carried(2950, vec![0; 16].into()), SqlType::of(2950));
+        let error = uuid.expect_err("only carried");
+        assert_eq!(error.to_string(), "output of type uuid is not supported");
         let pointer = Datum::Toasted(b"pointer".into());
         assert_eq!(to_text(&pointer, SqlType::Text).expect_err("pointer").sqlstate(), "0A000");
     }

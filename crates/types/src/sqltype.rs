@@ -1,6 +1,6 @@
 //! The types that SQL understands: a name in Rust for each of their OIDs.
 
-use crate::facts::{TypeInfo, row};
+use crate::facts::{OTHER, TypeInfo, row, type_info, type_name};
 use crate::oid::{Oid, oids};
 
 macro_rules! types {
@@ -8,20 +8,27 @@ macro_rules! types {
         /// A type that SQL understands. [`TypeInfo`] has its facts.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "the variants are the types")]
-        pub enum SqlType { $($variant,)* }
+        pub enum SqlType {
+            $($variant,)*
+            /// Any other type, by its OID: columns may have it, and nothing is computed with it.
+            Other(Oid),
+        }
 
         impl SqlType {
-            /// Every type.
+            /// Every type that has a name here.
             pub const ALL: &'static [SqlType] = &[$(SqlType::$variant,)*];
 
-            /// The type of an OID, if it is one of these.
+            /// The type of an OID, if it is one of [`SqlType::ALL`].
             pub fn from_oid(oid: Oid) -> Option<SqlType> {
                 match oid { $(oids::$oid => Some(SqlType::$variant),)* _ => None }
             }
 
-            /// The type's row of the table.
-            pub const fn info(self) -> &'static TypeInfo {
-                match self { $(SqlType::$variant => const { row(oids::$oid) },)* }
+            /// The type's row of the table, or one that stands for a type that is not in it.
+            pub fn info(self) -> &'static TypeInfo {
+                match self {
+                    $(SqlType::$variant => const { row(oids::$oid) },)*
+                    SqlType::Other(oid) => type_info(oid).unwrap_or(OTHER),
+                }
             }
         }
     };
@@ -63,9 +70,17 @@ types! {
 }
 
 impl SqlType {
+    /// The type of a column, by its OID.
+    pub fn of(oid: Oid) -> SqlType {
+        SqlType::from_oid(oid).unwrap_or(SqlType::Other(oid))
+    }
+
     /// OID in pg_type.
     pub fn oid(self) -> Oid {
-        self.info().oid
+        match self {
+            SqlType::Other(oid) => oid,
+            known => known.info().oid,
+        }
     }
 
     /// `typlen`: bytes, -1 for a value with a length word, -2 for a C string.
@@ -86,6 +101,6 @@ impl SqlType {
 
 impl std::fmt::Display for SqlType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.sql_name())
+        f.write_str(&type_name(self.oid()))
     }
 }

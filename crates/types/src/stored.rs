@@ -7,6 +7,7 @@
 use crate::datum::Datum;
 use crate::error::{Problem, Result};
 use crate::facts::Repr;
+use crate::numeric::Numeric;
 
 /// Bytes of a stored name, its terminating zero included.
 pub const NAME_LEN: usize = 64;
@@ -29,12 +30,21 @@ impl Repr {
                 Datum::text(utf8(bytes.get(..end).unwrap_or(bytes))?)
             }
             Repr::Text => Datum::text(utf8(bytes)?),
-            Repr::Raw => Datum::bytes(bytes),
+            Repr::Numeric => {
+                let damaged = || Problem::StoredNumeric { len: bytes.len() };
+                Datum::numeric(Numeric::read_stored(bytes).ok_or_else(damaged)?)
+            }
+            Repr::Timestamptz => Datum::Timestamptz(i64::from_le_bytes(fixed(bytes)?)),
+            Repr::Bytes => Datum::bytes(bytes),
+            Repr::Carried(ty) => Datum::Carried(ty, bytes.into()),
         })
     }
 
     /// Whether a value may be stored in a column of this representation.
     pub fn accepts(self, value: &Datum<'_>) -> bool {
+        if let (Repr::Carried(ty), Datum::Carried(of, _)) = (self, value) {
+            return ty == *of;
+        }
         matches!(
             (self, value),
             (_, Datum::Null)
@@ -48,7 +58,8 @@ impl Repr {
                 | (Repr::Xid, Datum::Xid(_))
                 | (Repr::Char, Datum::Char(_))
                 | (Repr::Name | Repr::Text, Datum::Text(_))
-                | (Repr::Raw, Datum::Bytes(_))
+                | (Repr::Timestamptz, Datum::Timestamptz(_))
+                | (Repr::Bytes, Datum::Bytes(_))
         )
     }
 }
@@ -72,7 +83,7 @@ fn utf8(bytes: &[u8]) -> Result<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oid::oids;
+    use crate::oid::{Oid, oids};
 
     #[test]
     fn bad_bytes_are_errors() {
@@ -92,10 +103,13 @@ mod tests {
     fn columns_take_values_of_their_type_alone() {
         assert!(Repr::of(oids::INT4).accepts(&Datum::Int4(1)));
         assert!(!Repr::of(oids::INT4).accepts(&Datum::Int8(1)));
-        assert!(Repr::of(oids::NUMERIC).accepts(&Datum::bytes(b"\0\x80")));
-        assert!(!Repr::of(oids::NUMERIC).accepts(&Datum::numeric(crate::Numeric::NaN)));
-        assert!(!Repr::Raw.accepts(&Datum::Toasted(b"pointer".into())));
+        // There is no stored form of a numeric to write.
+        assert!(!Repr::of(oids::NUMERIC).accepts(&Datum::numeric(Numeric::NaN)));
+        assert!(!Repr::Bytes.accepts(&Datum::Toasted(b"pointer".into())));
         // A type of PostgreSQL's that is not in the table.
-        assert!(Repr::of(3802).accepts(&Datum::bytes(b"{}")));
+        const JSONB: Oid = 3802;
+        let carried = Repr::of(JSONB).decode(b"{}").expect("carried");
+        assert!(Repr::of(JSONB).accepts(&carried));
+        assert!(!Repr::of(oids::PG_LSN).accepts(&carried) && !Repr::Bytes.accepts(&carried));
     }
 }

@@ -74,12 +74,14 @@ impl Date {
     }
 }
 
-/// Formats seconds since 1970 as "2026-11-21 01:21:39", without a time zone.
+/// Formats seconds since 1970 as "2026-11-21 01:21:39", without a time zone and an era.
 pub fn date_and_time(seconds: i64) -> String {
     let Date { year, month, day } = Date::of_unix_day(seconds.div_euclid(DAY));
     let rest = seconds.rem_euclid(DAY);
+    // The year 0 is 1 BC.
+    let shown = if year > 0 { year } else { 1 - year };
     format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        "{shown:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
         rest / 3600,
         rest / 60 % 60,
         rest % 60
@@ -99,11 +101,15 @@ pub fn timestamp(micros: i64) -> String {
         _ => {}
     }
     let (seconds, fraction) = (micros.div_euclid(SECOND), micros.rem_euclid(SECOND));
-    let mut text = date_and_time(seconds + POSTGRES_EPOCH);
+    let seconds = seconds + POSTGRES_EPOCH;
+    let mut text = date_and_time(seconds);
     if fraction > 0 {
         text.push_str(format!(".{fraction:06}").trim_end_matches('0'));
     }
     text.push_str("+00");
+    if Date::of_unix_day(seconds.div_euclid(DAY)).year <= 0 {
+        text.push_str(" BC");
+    }
     text
 }
 
@@ -200,6 +206,9 @@ mod tests {
             (timestamp(i64::MAX), timestamp(i64::MIN)),
             ("infinity".into(), "-infinity".into())
         );
+        assert_eq!(timestamp(-63_082_281_600 * SECOND), "0001-01-01 00:00:00+00");
+        assert_eq!(timestamp(-63_082_281_600 * SECOND - 1), "0001-12-31 23:59:59.999999+00 BC");
+        assert_eq!(timestamp(-211_813_488_000 * SECOND), "4714-11-24 00:00:00+00 BC");
         // No number is too large.
         for seconds in [i64::MAX, i64::MIN] {
             assert!(date_and_time(seconds).len() > 19);

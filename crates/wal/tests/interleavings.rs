@@ -267,7 +267,7 @@ fn plain(main: &[u8]) -> Record<'_> {
 }
 
 fn rounds() -> usize {
-    std::env::var("FOREBAY_SHUTTLE_ROUNDS").map_or(150, |n| n.parse().expect("a number"))
+    forebay_testkit::env::shuttle_rounds(150)
 }
 
 /// Runs a scenario with each kind of durability, in random interleavings and in ones with few

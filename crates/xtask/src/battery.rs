@@ -8,7 +8,9 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::harness::Counts;
-use crate::suite::{TESTS, cargo_test};
+use crate::suite::{Suite, TESTS, WORKSPACE};
+use crate::watch::Bounds;
+use crate::watch::steps::stage;
 
 /// Random lives in a usual run.
 pub const SEEDS: u64 = 10_000;
@@ -38,27 +40,57 @@ const PARTS: [(&str, u64); 11] = [
     ("FOREBAY_SIM_BUG_SEEDS", 10),
 ];
 
-/// Runs the battery with `seeds` random lives, from seed `first` on, and the other parts in
-/// proportion.
-///
-/// # Errors
-/// As [`cargo_test`].
-pub fn run(root: &Path, seeds: u64, first: u64, counts: &mut Counts) -> Result<(), String> {
-    let mut set = vec![
-        ("FOREBAY_SIM_SEED", OsString::from(first.to_string())),
-        ("FOREBAY_SIM_RUNS", OsString::from(seeds.to_string())),
-        ("FOREBAY_SIM_SUBSETS", OsString::from("8")),
-        ("FOREBAY_SIM_STRIDE", OsString::from("1")),
-        ("FOREBAY_SIM_ARCHIVE_STRIDE", OsString::from("5")),
-        ("FOREBAY_SIM_BYTES", OsString::from("1")),
-    ];
-    set.extend(PARTS.map(|(name, per)| (name, OsString::from((seeds / per).max(1).to_string()))));
-    let sim = ["test", "--profile", "battery", "-p", "forebay-sim"];
-    let bounds = TESTS.times(seeds.div_ceil(SEEDS));
-    // One test at a time: each starts threads of its own.
-    let alone = ["--", "--test-threads=1"];
-    let battery = ["--test", "battery", "--no-fail-fast"];
-    cargo_test(root, &set, &[&sim[..], &battery, &alone].concat(), &bounds, counts)?;
-    let planted = ["--features", "planted-bugs", "--test", "planted"];
-    cargo_test(root, &set[2..], &[&sim[..], &planted, &alone].concat(), &bounds, counts)
+/// The battery, and the planted bugs.
+pub struct Battery {
+    simulated: Suite<'static>,
+    planted: Suite<'static>,
+    bounds: Bounds,
+}
+
+impl Battery {
+    /// With `seeds` random lives, from seed `first` on, and the other parts in proportion.
+    pub fn new(seeds: u64, first: u64) -> Battery {
+        let own = [("FOREBAY_SIM_SEED", first), ("FOREBAY_SIM_RUNS", seeds)];
+        let shared = [
+            ("FOREBAY_SIM_SUBSETS", 8),
+            ("FOREBAY_SIM_STRIDE", 1),
+            ("FOREBAY_SIM_ARCHIVE_STRIDE", 5),
+            ("FOREBAY_SIM_BYTES", 1),
+        ];
+        let parts = PARTS.map(|(name, per)| (name, (seeds / per).max(1)));
+        let shared = shared.into_iter().chain(parts);
+        let text = |(name, value): (&'static str, u64)| (name, OsString::from(value.to_string()));
+        // One test at a time: each starts threads of its own.
+        let of_tests = vec!["--test-threads=1"];
+        let simulated = Suite {
+            set: own.into_iter().chain(shared.clone()).map(text).collect(),
+            of_cargo: [&WORKSPACE[..], &["--test", "simulated"]].concat(),
+            of_tests: of_tests.clone(),
+        };
+        let planted = ["--features", "forebay-sim/planted-bugs", "--test", "planted"];
+        let planted = Suite {
+            set: shared.map(text).collect(),
+            of_cargo: [&WORKSPACE[..], &planted].concat(),
+            of_tests,
+        };
+        Battery { simulated, planted, bounds: TESTS.times(seeds.div_ceil(SEEDS)) }
+    }
+
+    /// Builds both.
+    ///
+    /// # Errors
+    /// As [`Suite::build`].
+    pub fn build(&self, root: &Path) -> Result<(), String> {
+        self.simulated.build(root)?;
+        self.planted.build(root)
+    }
+
+    /// Runs both.
+    ///
+    /// # Errors
+    /// As [`Suite::run`].
+    pub fn run(&self, root: &Path, counts: &mut Counts) -> Result<(), String> {
+        stage("simulated disk", || self.simulated.run(root, &self.bounds, counts))?;
+        stage("planted bugs", || self.planted.run(root, &self.bounds, counts))
+    }
 }

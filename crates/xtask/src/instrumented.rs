@@ -7,59 +7,44 @@ use std::process::Command;
 
 use crate::harness::Counts;
 use crate::run::output;
-use crate::suite::{TESTS, cargo_test};
+use crate::suite::{Suite, TESTS};
 
-/// Runs the tests of what threads share, in interleavings that shuttle chooses.
-///
-/// # Errors
-/// As [`cargo_test`].
-pub fn interleavings(root: &Path, counts: &mut Counts) -> Result<(), String> {
-    let flags = ("RUSTFLAGS", OsString::from("--cfg shuttle"));
-    let suite = [
-        "test",
-        "-p",
-        "forebay-aio",
-        "-p",
-        "forebay-storage",
-        "-p",
-        "forebay-wal",
-        "-p",
-        "forebay-archive",
-        "--test",
-        "interleavings",
-        "--target-dir",
-        "target/shuttle",
-    ];
-    cargo_test(root, &[flags], &suite, &TESTS, counts)
+/// The tests of what threads share, in interleavings that shuttle chooses.
+pub fn interleavings(root: &Path) -> Suite<'static> {
+    let compiler = root.join("crates/xtask/shuttle").into_os_string();
+    // These packages alone: shuttle gives object stores' dependencies other features.
+    let words = "test --profile battery -p forebay-aio -p forebay-storage -p forebay-wal \
+                 -p forebay-archive --test interleavings";
+    Suite {
+        set: vec![("RUSTC_WORKSPACE_WRAPPER", compiler)],
+        of_cargo: words.split(' ').collect(),
+        of_tests: Vec::new(),
+    }
 }
 
 /// Runs the tests of I/O memory under Miri, where it can be had: it comes with most nightly
 /// toolchains and no others.
 ///
 /// # Errors
-/// As [`cargo_test`].
+/// As [`Suite::build`] and [`Suite::run`].
 pub fn miri(root: &Path, counts: &mut Counts) -> Result<(), String> {
     if !has_miri() && !install_miri() {
         println!("without Miri: rustup has no nightly toolchain with it here");
         return Ok(());
     }
-    // Files and the clock are the system's. Miri knows no assembly: system calls go through libc.
-    let set = [
-        ("MIRIFLAGS", OsString::from("-Zmiri-disable-isolation")),
-        ("RUSTFLAGS", OsString::from("--cfg rustix_use_libc")),
-    ];
-    let suite = [
-        "+nightly",
-        "miri",
-        "test",
-        "-p",
-        "forebay-aio",
-        "--test",
-        "memory",
-        "--target-dir",
-        "target/miri",
-    ];
-    cargo_test(root, &set, &suite, &TESTS, counts)
+    let words = "+nightly miri test -p forebay-aio --test memory --target-dir target/miri";
+    let suite = Suite {
+        // Files and the clock are the system's. Miri knows no assembly: system calls go through
+        // libc.
+        set: vec![
+            ("MIRIFLAGS", OsString::from("-Zmiri-disable-isolation")),
+            ("RUSTFLAGS", OsString::from("--cfg rustix_use_libc")),
+        ],
+        of_cargo: words.split(' ').collect(),
+        of_tests: Vec::new(),
+    };
+    suite.build(root)?;
+    suite.run(root, &TESTS, counts)
 }
 
 fn has_miri() -> bool {

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::peers;
 use crate::run::run_within;
-use crate::suite::TESTS;
+use crate::suite::{TESTS, WORKSPACE};
 
 /// What to run.
 #[derive(Args)]
@@ -31,16 +31,7 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     let peer = peers::prepare(root)?;
     let mut tests = Command::new("cargo");
     tests.current_dir(root);
-    tests.args([
-        "test",
-        "--profile",
-        "battery",
-        "-p",
-        "forebay-server",
-        "--test",
-        "battery",
-        &options.only,
-    ]);
+    tests.args(WORKSPACE).args(["--test", "battery", &options.only]);
     tests.args(["--", "--include-ignored", "--nocapture", "--test-threads=1"]);
     tests.env("FOREBAY_PG18_RUN", &peer.runner).env("FOREBAY_PG18_ROOT", &peer.tree);
     tests.env("FOREBAY_POWERCUT_ROUNDS", options.rounds.to_string());

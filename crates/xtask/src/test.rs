@@ -1,31 +1,35 @@
 //! `cargo xtask test`: everything that must hold, in order of what fails fastest.
 //!
 //! 1. Style, layering, lints and licences, while PostgreSQL 18 and moto are fetched
-//! 2. The crates' tests
-//! 3. The battery on the simulated disk, beside the tests that shuttle or Miri runs
-//! 4. The batteries that run an optimized build of the real program beside PostgreSQL 18
+//! 2. One optimized build of all tests, beside Miri
+//! 3. The crates' tests, then the batteries that run the real program beside PostgreSQL 18
+//! 4. Beside 3: the tests that shuttle runs, the battery on the simulated disk and the planted bugs
+//!
+//! 3 waits for disks and processes much of the time, and 4 does not depend on the clock.
 //!
 //! A test that needs something this machine can't have prints `skipped: NAME needs ...`. Skipped
 //! tests are counted and named at the end, and are an error in CI. Every program runs under watch
-//! ([`crate::watch`]), and the last lines tell how long each took.
+//! ([`crate::watch`]), and the last lines tell how long each took, and each stage.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::Instant;
 
 use clap::Args;
 
-use crate::battery;
+use crate::battery::{self, Battery};
 use crate::harness::Counts;
 use crate::instrumented;
 use crate::moto;
 use crate::packages::{self, Needed};
 use crate::peers;
 use crate::run::{in_ci, output, run as command, run_within};
-use crate::suite::{BUILD, TESTS, cargo_test};
+use crate::suite::{BUILD, Suite, TESTS, WORKSPACE};
 use crate::tidy;
-use crate::watch::steps;
+use crate::watch::steps::{self, stage};
 
 /// What to leave out of a run.
 #[derive(Args)]
@@ -49,8 +53,10 @@ pub struct Options {
 
 fn run_all(root: &Path, options: &Options) -> Result<(), String> {
     let mut counts = Counts::default();
+    let battery = Battery::new(options.seeds, options.first_seed);
     if options.only_battery {
-        battery::run(root, options.seeds, options.first_seed, &mut counts)?;
+        stage("build", || battery.build(root))?;
+        battery.run(root, &mut counts)?;
         return report(&counts);
     }
     packages::ensure(&[
@@ -62,29 +68,64 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
         println!("without stacks of what hangs: {why}");
     }
     if !options.only_tests {
-        quick_checks(root)?;
+        stage("formatting, tidy", || quick_checks(root))?;
     }
-    // Downloads run while the checks compile.
-    let (peer, moto) = thread::scope(|scope| {
-        let fetched = scope.spawn(|| (peers::prepare(root), moto::prepare(root)));
-        let checked = if options.only_tests { Ok(()) } else { checks(root) };
-        let fetched =
-            fetched.join().map_err(|_| "preparing PostgreSQL 18 and moto panicked".to_owned());
-        checked.and(fetched)
-    })?;
-    let peer = match peer {
-        Ok(peer) => Some(peer),
+    let environment = checks_and_downloads(root, options)?;
+    let suites = Suites {
+        crates: Suite {
+            set: environment.clone(),
+            of_cargo: WORKSPACE.to_vec(),
+            of_tests: Vec::new(),
+        },
+        server: Suite {
+            set: environment,
+            of_cargo: [&WORKSPACE[..], &["--test", "battery"]].concat(),
+            of_tests: vec!["--include-ignored"],
+        },
+        interleavings: instrumented::interleavings(root),
+        simulated: battery,
+    };
+    suites.build(root, options, &mut counts)?;
+    suites.run(root, options, &mut counts)?;
+    report(&counts)
+}
+
+/// Runs `work` while another thread runs `other`, to the end of both.
+fn beside<T: Send, U>(
+    other: impl FnOnce() -> T + Send,
+    work: impl FnOnce() -> U,
+) -> Result<(T, U), String> {
+    thread::scope(|scope| {
+        let other = scope.spawn(other);
+        let result = work();
+        let other = other.join().map_err(|_| "a stage panicked".to_owned())?;
+        Ok((other, result))
+    })
+}
+
+/// Checks while PostgreSQL 18 and moto are fetched; the variables by which tests find both.
+fn checks_and_downloads(
+    root: &Path,
+    options: &Options,
+) -> Result<Vec<(&'static str, OsString)>, String> {
+    let fetch = || stage("PostgreSQL 18, moto", || (peers::prepare(root), moto::prepare(root)));
+    let check = || match options.only_tests {
+        true => Ok(()),
+        false => checks(root),
+    };
+    let ((peer, moto), checked) = beside(fetch, check)?;
+    checked?;
+    let mut environment = Vec::new();
+    match peer {
+        Ok(peer) => {
+            environment.push(("FOREBAY_PG18_RUN", peer.runner.into_os_string()));
+            environment.push(("FOREBAY_PG18_ROOT", peer.tree.into_os_string()));
+        }
         Err(why) if in_ci() => return Err(format!("PostgreSQL 18 must be there in CI: {why}")),
         Err(why) => {
-            println!("PostgreSQL 18 can't be had here ({why}); the tests that need it are skipped");
-            None
+            println!("PostgreSQL 18 can't be had here ({why}); the tests that need it are skipped")
         }
-    };
-    let paths = |peer: &peers::Peer| {
-        let known = [("FOREBAY_PG18_RUN", &peer.runner), ("FOREBAY_PG18_ROOT", &peer.tree)];
-        known.map(|(name, path)| (name, path.clone().into_os_string())).to_vec()
-    };
-    let mut environment = peer.as_ref().map(paths).unwrap_or_default();
+    }
     match moto {
         Ok(python) => environment.push(("FOREBAY_MOTO", python.into_os_string())),
         Err(why) if in_ci() => return Err(format!("moto must be there in CI: {why}")),
@@ -92,56 +133,51 @@ fn run_all(root: &Path, options: &Options) -> Result<(), String> {
             println!("moto can't be had here ({why}); the tests that need an S3 server are skipped")
         }
     }
-    cargo_test(
-        root,
-        &environment,
-        &["test", "--workspace", "--no-fail-fast"],
-        &TESTS,
-        &mut counts,
-    )?;
-    instrumented_and_simulated(root, options, &mut counts)?;
-    if !options.quick {
-        let batteries = [
-            "test",
-            "--profile",
-            "battery",
-            "-p",
-            "forebay-server",
-            "--test",
-            "battery",
-            "--no-fail-fast",
-        ];
-        let arguments = [&batteries[..], &["--", "--include-ignored"]].concat();
-        cargo_test(root, &environment, &arguments, &TESTS, &mut counts)?;
-    }
-    report(&counts)
+    Ok(environment)
 }
 
-/// Runs the tests of shuttle and Miri, which use one processor, beside the battery on the simulated
-/// disk, which does not depend on the clock.
-fn instrumented_and_simulated(
-    root: &Path,
-    options: &Options,
-    counts: &mut Counts,
-) -> Result<(), String> {
-    let mut beside = Counts::default();
-    let outcome = thread::scope(|scope| {
-        let instrumented = scope.spawn(|| {
-            instrumented::interleavings(root, &mut beside)?;
-            instrumented::miri(root, &mut beside)
-        });
-        let simulated = match options.quick {
-            true => Ok(()),
-            false => battery::run(root, options.seeds, options.first_seed, counts),
+/// All tests but Miri's.
+struct Suites {
+    crates: Suite<'static>,
+    server: Suite<'static>,
+    interleavings: Suite<'static>,
+    simulated: Battery,
+}
+
+impl Suites {
+    /// Builds the tests, one suite at a time: cargo locks the directory. Miri has its own.
+    fn build(&self, root: &Path, options: &Options, counts: &mut Counts) -> Result<(), String> {
+        let miri = || stage("Miri", || instrumented::miri(root, counts));
+        let builds = || {
+            self.crates.build(root)?;
+            if !options.quick {
+                self.simulated.build(root)?;
+            }
+            self.interleavings.build(root)
         };
-        instrumented
-            .join()
-            .map_err(|_| "shuttle's and Miri's runs panicked".to_owned())
-            .flatten()
-            .and(simulated)
-    });
-    counts.add(beside);
-    outcome
+        let (miri, built) = beside(miri, || stage("build", builds))?;
+        miri.and(built)
+    }
+
+    /// Runs the tests, in two threads.
+    fn run(&self, root: &Path, options: &Options, counts: &mut Counts) -> Result<(), String> {
+        let mut second = Counts::default();
+        let simulated = || {
+            let interleavings = || self.interleavings.run(root, &TESTS, &mut second);
+            stage("shuttle", interleavings)?;
+            if options.quick { Ok(()) } else { self.simulated.run(root, &mut second) }
+        };
+        let real = || {
+            stage("the crates' tests", || self.crates.run(root, &TESTS, counts))?;
+            if options.quick {
+                return Ok(());
+            }
+            stage("the server's batteries", || self.server.run(root, &TESTS, counts))
+        };
+        let (simulated, real) = beside(simulated, real)?;
+        counts.add(second);
+        real.and(simulated)
+    }
 }
 
 fn quick_checks(root: &Path) -> Result<(), String> {
@@ -149,13 +185,25 @@ fn quick_checks(root: &Path) -> Result<(), String> {
     tidy::run(root, &tidy::Options::default())
 }
 
+/// Lints, while cargo-deny is built and run.
 fn checks(root: &Path) -> Result<(), String> {
+    let allowed = || stage("licences", || licences(root));
+    let (allowed, linted) = beside(allowed, || {
+        stage("clippy", || {
+            let mut clippy = Command::new("cargo");
+            clippy.current_dir(root).args(["clippy", "--profile", "battery", "--workspace"]);
+            clippy.args(["--all-targets", "--quiet", "--", "-D", "warnings"]);
+            run_within(&mut clippy, &BUILD)
+        })?;
+        stage("other systems", || other_systems(root))
+    })?;
+    linted.and(allowed)
+}
+
+fn licences(root: &Path) -> Result<(), String> {
     let deny = packages::cargo_deny(root)?;
     command(Command::new(&deny).current_dir(root).args(["check", "licenses", "bans", "sources"]))?;
-    advisories(root, &deny)?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
-    run_within(Command::new("cargo").current_dir(root).args(clippy), &BUILD)?;
-    other_systems(root)
+    advisories(root, &deny)
 }
 
 /// Compiles the file layer for other Unixes, as far as their targets can be installed here.
@@ -212,8 +260,9 @@ fn report(counts: &Counts) -> Result<(), String> {
 /// # Errors
 /// The first check that failed, or the number of failed tests.
 pub fn run(root: &Path, options: &Options) -> Result<(), String> {
+    let begun = Instant::now();
     let outcome = run_all(root, options);
-    println!("{}", steps::table());
+    println!("{}", steps::table(begun.elapsed()));
     let shared = root.join("target/peers/x");
     for entry in fs::read_dir(&shared).into_iter().flatten().flatten() {
         // The next run tries again.

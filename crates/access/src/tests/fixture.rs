@@ -9,13 +9,15 @@ use forebay_aio::{Aio, BackendType, MethodKind};
 use forebay_format::tuple::{AttrLayout, deform, form_tuple};
 use forebay_format::{Fork, FullXid, ItemPointer, Lsn, PageBytes, RelFileLocator};
 use forebay_storage::{Backend, BufferPool, WriteScope};
+use forebay_testkit::files::copy_tree;
+use forebay_testkit::io::open;
 use forebay_txn::locks::Interrupt;
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 use forebay_txn::{Clog, MultiCounters, MultiUse, MultiXacts, Transaction};
 use tempfile::TempDir;
 
+use super::layers::pool;
 pub(crate) use super::layers::{FIRST_XID, TABLE, WAL_START, checkpoint, reader};
-use super::layers::{aio, pool};
 use crate::error::AccessError;
 use crate::heap::{
     Attempt, Author, Changer, Heap, Outcomes, PageFailure, ReadAhead, SpaceMap, TupleBatch,
@@ -192,7 +194,7 @@ impl Fixture {
 
 impl Recovered {
     pub(crate) fn open(dir: &Path) -> Recovered {
-        let aio = aio(MethodKind::Sync);
+        let aio = open(MethodKind::Sync);
         let pool = pool(&aio, dir, 256);
         let clog = Arc::new(Clog::new(aio.clone(), dir, false));
         clog.set_recovering(true);
@@ -258,19 +260,6 @@ pub(crate) fn number_of(tuple: &[u8]) -> i64 {
     let mut values = [None];
     deform(tuple, &[AttrLayout::INT8], &mut values).unwrap();
     i64::from_le_bytes(values[0].unwrap().try_into().unwrap())
-}
-
-pub(crate) fn copy_tree(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            std::fs::create_dir_all(&target).unwrap();
-            copy_tree(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), &target).unwrap();
-        }
-    }
 }
 
 /// For `map_err` of results that tests look at.

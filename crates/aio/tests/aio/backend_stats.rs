@@ -162,23 +162,3 @@ fn completions_by_another_thread_are_told_apart() {
         }
     });
 }
-
-#[test]
-fn the_columns_are_the_fields() {
-    let text = format!(
-        "{:?}",
-        Aio::new(std::sync::Arc::new(PosixNamespace), MethodKind::Sync, AioConfig::default())
-            .map(|aio| {
-                let _be = aio.backend(BackendType::Checkpointer).unwrap();
-                aio.backend_stats()
-            })
-            .unwrap()
-    );
-    let mut rest = text.as_str();
-    for name in BackendStatsRow::COLUMNS {
-        let at = rest
-            .find(&format!("{name}: "))
-            .unwrap_or_else(|| panic!("{name} in its place in {text}"));
-        rest = &rest[at + name.len()..];
-    }
-}

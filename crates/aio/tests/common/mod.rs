@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use forebay_aio::fault::FaultPlan;
 use forebay_aio::*;
+use forebay_testkit::io::ways;
 use tempfile::TempDir;
 
 /// One method on one kind of file.
@@ -24,28 +25,7 @@ pub struct Setup {
 }
 
 pub fn cases() -> Vec<Case> {
-    let mut methods = vec![
-        MethodKind::Sync,
-        MethodKind::Worker(WorkerLimits::fixed(3)),
-        MethodKind::PosixAio,
-        MethodKind::Deferred { seed: 0xF0B },
-    ];
-    match probe_io_uring() {
-        Ok(()) => methods.push(MethodKind::IoUring),
-        Err(e) => eprintln!("without io_uring: {e}"),
-    }
-    let here = TempDir::new().unwrap();
-    let direct = match probe_direct(here.path()) {
-        Ok(_) => vec![false, true],
-        Err(e) => {
-            eprintln!("without direct I/O: {e}");
-            vec![false]
-        }
-    };
-    methods
-        .iter()
-        .flat_map(|&method| direct.iter().map(move |&direct| Case { method, direct }))
-        .collect()
+    ways().into_iter().map(|(method, direct)| Case { method, direct }).collect()
 }
 
 pub fn config() -> AioConfig {

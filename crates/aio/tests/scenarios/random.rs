@@ -11,6 +11,7 @@ use std::thread;
 
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
 use forebay_aio::*;
+use forebay_testkit::env::number;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use crate::common::{Setup, bytes, cases, config, naming};
@@ -21,7 +22,6 @@ const BLOCKS: usize = 48;
 const STEPS: usize = 700;
 
 fn seeds() -> Vec<u64> {
-    let number = |name: &str| std::env::var(name).ok().map(|v| v.parse::<u64>().expect("a number"));
     match number("FOREBAY_FAULT_SEED") {
         Some(seed) => vec![seed],
         None => (1..=2 + number("FOREBAY_FAULT_RUNS").unwrap_or(0)).collect(),

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use forebay_aio::*;
+use forebay_testkit::io::has_io_uring;
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -28,11 +29,8 @@ const NEVER: Duration = Duration::from_secs(20);
 const DEPTH: usize = 6;
 
 fn setup() -> Option<Setup> {
-    if let Err(e) = probe_io_uring() {
-        eprintln!("skipped: {e} ({})", e.hint());
-        return None;
-    }
-    Some(Setup::new(Case { method: MethodKind::IoUring, direct: false }, config()))
+    let case = Case { method: MethodKind::IoUring, direct: false };
+    has_io_uring().then(|| Setup::new(case, config()))
 }
 
 /// A file whose read ends when the pipe is fed.

@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::{
-    AioError, AlignedBuf, File, HugePages, IO_ALIGN, Io, IoBackend, Op, OpenOptions, OwnedIo,
-    Target, WaitRef,
+    AioError, AlignedBuf, File, IfFound, Io, IoBackend, Op, OpenOptions, Target, WaitRef,
 };
 use forebay_format::Lsn;
 use forebay_format::checksum::{checksum_pages, page_checksum};
@@ -27,13 +26,10 @@ use forebay_format::page::{Page, PageBytes, is_all_zeros, stored_checksum};
 use super::walk::Contents;
 use crate::digest::{ChecksumKind, FileChecksum};
 use crate::error::{ArchiveError, DamagedPage, Result};
+use crate::pipe::{Buffers, CHUNK, Piece, Reader, Writer};
 
-/// Length of a read in bytes.
-const CHUNK: usize = 1 << 20;
-const CHUNK_BLOCKS: usize = CHUNK / BLOCK_SIZE;
-/// Reads in flight of one thread, and its buffers: the rest is for writes.
-const READS: usize = 6;
-const BUFFERS: usize = 12;
+/// Reads in flight of one thread, and writes.
+const DEPTH: usize = 12;
 /// Syncs in flight of one thread.
 const SYNCS: usize = 16;
 /// Smaller files are written without direct I/O, since most of their length would not be aligned.
@@ -85,65 +81,32 @@ pub(super) struct Copied {
     pub suspects: Vec<DamagedPage>,
 }
 
-/// A read in flight.
-struct Reading {
-    offset: u64,
-    want: usize,
-    io: OwnedIo,
-}
-
-/// A file that is being copied.
-struct FileCopy<'j> {
-    job: &'j Job,
-    from: File,
-    to: File,
-    /// Where the next read begins.
-    next: u64,
-    /// Where the last read ends.
-    len: u64,
-    reads: VecDeque<Reading>,
-    writes: VecDeque<OwnedIo>,
-    checksum: FileChecksum,
-    copied: Copied,
-    /// The file was truncated.
-    ended: bool,
-    /// The last direct write was extended to whole blocks, so the copy must be cut.
-    padded: bool,
-}
-
 /// Copies one file after another.
 pub(super) struct Copier {
     io: IoBackend,
     options: CopyOptions,
-    spare: Vec<AlignedBuf>,
+    buffers: Buffers,
     syncs: VecDeque<WaitRef>,
     sums: Vec<u16>,
 }
 
 impl Copier {
-    pub(super) fn new(io: IoBackend, options: CopyOptions) -> Result<Copier> {
-        let spare = AlignedBuf::several(BUFFERS, CHUNK, HugePages::Transparent)?;
-        Ok(Copier { io, options, spare, syncs: VecDeque::new(), sums: vec![0; CHUNK_BLOCKS] })
+    pub(super) fn new(io: IoBackend, options: CopyOptions) -> Copier {
+        let (buffers, sums) = (Buffers::with_depth(DEPTH), vec![0; CHUNK / BLOCK_SIZE]);
+        Copier { io, options, buffers, syncs: VecDeque::new(), sums }
     }
 
     /// Copies a file, which must not exist at its destination. None: a running server removed it.
     /// `seen` is called with the length of each read.
     pub(super) fn copy(&mut self, job: &Job, seen: &dyn Fn(u64)) -> Result<Option<Copied>> {
-        let Some(mut copy) = self.open(job)? else { return Ok(None) };
-        let result = self.pump(&mut copy, seen);
-        if let Err(error) = result {
-            self.abandon(copy);
-            return Err(error);
-        }
-        let FileCopy { to, checksum, mut copied, padded, .. } = copy;
-        if padded {
-            self.io.aio().namespace().set_len(&to, copied.size)?;
-        }
-        copied.checksum = checksum.finish();
+        let Some((mut reader, mut writer)) = self.open(job)? else { return Ok(None) };
+        let copied = self.pump(job, &mut reader, &mut writer, seen);
+        reader.close(&mut self.io);
+        let copied = copied.inspect_err(|_| writer.abandon(&mut self.io))?;
         if let Some(expected) = &job.expected {
             compare(job, expected, &copied)?;
         }
-        self.sync(to)?;
+        self.sync(writer.file().clone())?;
         Ok(Some(copied))
     }
 
@@ -155,7 +118,7 @@ impl Copier {
         Ok(())
     }
 
-    fn open<'j>(&self, job: &'j Job) -> Result<Option<FileCopy<'j>>> {
+    fn open(&self, job: &Job) -> Result<Option<(Reader, Writer)>> {
         let names = Arc::clone(self.io.aio().namespace());
         let from = match names.open(&job.from, &OpenOptions::READ.direct(self.options.direct_read))
         {
@@ -170,117 +133,62 @@ impl Copier {
         }
         let direct = self.options.direct_write && len >= DIRECT_FROM;
         let to = names.open(&job.to, &OpenOptions::READ_WRITE.create_new().direct(direct))?;
-        let kind = job.expected.as_ref().map_or(self.options.checksums, |expected| expected.kind);
-        Ok(Some(FileCopy {
-            job,
-            from,
-            to,
-            next: 0,
-            len,
-            reads: VecDeque::with_capacity(READS),
-            writes: VecDeque::with_capacity(BUFFERS),
-            checksum: FileChecksum::new(kind),
-            copied: Copied::default(),
-            ended: false,
-            padded: false,
-        }))
+        let reader = Reader::of_changing(from, len, &self.buffers);
+        Ok(Some((reader, Writer::new(to, &self.buffers))))
     }
 
-    fn pump(&mut self, copy: &mut FileCopy<'_>, seen: &dyn Fn(u64)) -> Result<()> {
-        loop {
-            self.start_reads(copy);
-            if let Some(reading) = copy.reads.pop_front() {
-                self.take(copy, reading, seen)?;
-            } else if copy.writes.is_empty() {
-                return Ok(());
-            }
-            let enough = copy.reads.is_empty() || self.spare.is_empty();
-            if enough && let Some(oldest) = copy.writes.pop_front() {
-                let (buf, result) = self.io.finish_owned(oldest);
-                self.spare.push(buf);
-                result?;
-            }
-        }
-    }
-
-    fn start_reads(&mut self, copy: &mut FileCopy<'_>) {
-        while copy.reads.len() < READS && copy.next < copy.len && !copy.ended {
-            let Some(buf) = self.spare.pop() else { return };
-            let want = (copy.len - copy.next).min(CHUNK as u64) as usize;
-            let part = 0..want.next_multiple_of(IO_ALIGN);
-            let io = self.io.start_read(&copy.from, copy.next, buf, part, Target::File);
-            copy.reads.push_back(Reading { offset: copy.next, want, io });
-            copy.next += want as u64;
-        }
-    }
-
-    /// Finishes the oldest read, and starts to write its bytes.
-    fn take(
+    fn pump(
         &mut self,
-        copy: &mut FileCopy<'_>,
-        reading: Reading,
+        job: &Job,
+        reader: &mut Reader,
+        writer: &mut Writer,
         seen: &dyn Fn(u64),
-    ) -> Result<()> {
-        let Reading { offset, want, io } = reading;
-        let (mut buf, result) = self.io.finish_owned(io);
-        let got = match result {
-            Ok(got) | Err(AioError::Short { got, .. }) => got.min(want),
-            Err(error) => {
-                self.spare.push(buf);
-                return Err(error.into());
+    ) -> Result<Copied> {
+        let kind = job.expected.as_ref().map_or(self.options.checksums, |expected| expected.kind);
+        let (mut copied, mut checksum) = (Copied::default(), FileChecksum::new(kind));
+        while let Some(mut piece) = reader.next(&mut self.io)? {
+            seen(piece.len as u64);
+            if let (Some(segment_blocks), Contents::Pages { segment }) =
+                (self.options.pages, job.contents)
+            {
+                let before = u64::from(segment) * u64::from(segment_blocks);
+                // A relation can't be longer than u32 blocks, so anything after that is no page.
+                if let Ok(first) = u32::try_from(before + piece.offset / BLOCK_SIZE as u64) {
+                    self.verify(job, reader.file(), first, &mut piece, &mut copied)?;
+                }
             }
-        };
-        seen(want as u64);
-        let got = if copy.ended { 0 } else { got };
-        copy.ended |= got < want;
-        if got == 0 {
-            self.spare.push(buf);
-            return Ok(());
+            checksum.update(piece.bytes());
+            copied.size += piece.len as u64;
+            writer.put(&mut self.io, piece.buf, piece.len)?;
         }
-        if let (Some(segment_blocks), Contents::Pages { segment }) =
-            (self.options.pages, copy.job.contents)
-        {
-            let first = u64::from(segment) * u64::from(segment_blocks) + offset / BLOCK_SIZE as u64;
-            // A relation can't be longer than u32 blocks, so anything after that is no page.
-            if let Ok(first) = u32::try_from(first) {
-                self.verify(copy, offset, first, &mut buf[..got])?;
-            }
-        }
-        let data = &buf[..got];
-        copy.checksum.update(data);
-        copy.copied.size += got as u64;
-        let mut end = got;
-        if copy.to.is_direct() && !got.is_multiple_of(IO_ALIGN) {
-            end = got.next_multiple_of(IO_ALIGN);
-            buf[got..end].fill(0);
-            copy.padded = true;
-        }
-        copy.writes.push_back(self.io.start_write(&copy.to, offset, buf, 0..end, Target::File));
-        Ok(())
+        writer.finish(&mut self.io)?;
+        copied.checksum = checksum.finish();
+        Ok(copied)
     }
 
-    /// Verifies the pages in `bytes`, of which `first` is the first. A page that changed meanwhile
+    /// Verifies the pages of a piece, of which `first` is the first. A page that changed meanwhile
     /// is replaced by its last read.
     fn verify(
         &mut self,
-        copy: &mut FileCopy<'_>,
-        offset: u64,
+        job: &Job,
+        from: &File,
         first: u32,
-        bytes: &mut [u8],
+        piece: &mut Piece,
+        copied: &mut Copied,
     ) -> Result<()> {
-        let (pages, _) = bytes.as_chunks_mut::<BLOCK_SIZE>();
+        let (pages, _) = piece.buf[..piece.len].as_chunks_mut::<BLOCK_SIZE>();
         let sums = &mut self.sums[..pages.len()];
         checksum_pages(pages, first, sums);
-        copy.copied.pages += pages.len() as u64;
+        copied.pages += pages.len() as u64;
         let judged = pages.iter().zip(sums.iter()).enumerate();
         let wrong: Vec<usize> =
             judged.filter(|(_, (page, sum))| !is_good(page, **sum)).map(|(n, _)| n).collect();
         for n in wrong {
             let page = &mut pages[n];
-            let at = offset + (n * BLOCK_SIZE) as u64;
+            let at = piece.offset + (n * BLOCK_SIZE) as u64;
             let block = first.saturating_add(n as u32);
-            if !self.until_still(&copy.from, at, block, page)? {
-                copy.copied.suspects.push(describe(&copy.job.name, block, page));
+            if !self.until_still(from, at, block, page)? {
+                copied.suspects.push(describe(&job.name, block, page));
             }
         }
         Ok(())
@@ -322,15 +230,6 @@ impl Copier {
         }
         self.syncs.push_back(self.io.start(Io::new(file, Op::Fsync, Target::File)));
         Ok(())
-    }
-
-    /// Waits for the transfers in flight.
-    fn abandon(&mut self, copy: FileCopy<'_>) {
-        let reads = copy.reads.into_iter().map(|reading| reading.io);
-        for io in reads.chain(copy.writes) {
-            let (buf, _) = self.io.finish_owned(io);
-            self.spare.push(buf);
-        }
     }
 }
 
@@ -378,11 +277,8 @@ pub(super) fn look_again(
     start: Lsn,
 ) -> Result<Option<DamagedPage>> {
     let names = Arc::clone(io.aio().namespace());
-    let file = match names.open(&data.join(&suspect.path), &OpenOptions::READ) {
-        Ok(file) => file,
-        Err(error) if error.is_not_found() => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
+    let opened = names.open(&data.join(&suspect.path), &OpenOptions::READ).if_found()?;
+    let Some(file) = opened else { return Ok(None) };
     let offset = u64::from(suspect.block % segment_blocks.max(1)) * BLOCK_SIZE as u64;
     let mut page: PageBytes = [0; BLOCK_SIZE];
     if !read_page(io, &file, offset, &mut page)? || is_all_zeros(&page) {

@@ -1,5 +1,8 @@
 //! How values are written in `backup.json` and `backup_manifest`, for `#[serde(with)]`.
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
 /// Values that are written as text.
 pub(super) mod text {
     use std::fmt::Display;
@@ -79,22 +82,13 @@ pub(super) mod checksum_kind {
     }
 }
 
-/// OIDs, as text of decimal digits.
-pub(super) mod oid {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(oid: &str, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(oid)
+/// For `#[serde(deserialize_with)]`: an OID, as text of decimal digits.
+pub(super) fn oid<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let oid = String::deserialize(from)?;
+    if oid.is_empty() || !oid.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(D::Error::custom(format_args!("invalid OID \"{oid}\"")));
     }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-        let oid = String::deserialize(from)?;
-        if oid.is_empty() || !oid.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(D::Error::custom(format_args!("invalid OID \"{oid}\"")));
-        }
-        Ok(oid)
-    }
+    Ok(oid)
 }
 
 /// Optional paths, as arrays of bytes, since a path need not be UTF-8.

@@ -12,12 +12,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{Errno, File, FileKind, IoBackend, Namespace, OpenOptions};
-use forebay_format::ids::TimelineId;
-use forebay_format::{Lsn, SegmentSize};
+use forebay_aio::{Errno, File, FileKind, IfFound, IoBackend, Namespace, OpenOptions};
 
 use super::about::{self, About};
 use crate::error::{ArchiveError, Result};
+use crate::store::expire::NeededFrom;
 
 /// The directory of an archive that holds its base backups. Nothing else is kept there.
 pub const DIRECTORY: &str = "backups";
@@ -59,11 +58,7 @@ impl Backup {
 pub fn list(io: &mut IoBackend, archive: &Path) -> Result<Vec<Backup>> {
     let names = Arc::clone(io.aio().namespace());
     let dir = archive.join(DIRECTORY);
-    let entries = match names.list(&dir) {
-        Ok(entries) => entries,
-        Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
+    let entries = names.list(&dir).if_found()?.unwrap_or_default();
     let mut all = Vec::new();
     for entry in entries.iter().filter(|entry| entry.kind == FileKind::Directory) {
         let path = dir.join(&entry.name);
@@ -143,65 +138,19 @@ pub(super) fn begin(names: &dyn Namespace, dir: &Path, name: &str) -> Result<(Pa
 
 /// Locks a directory. None: another process has the lock, or there is no such directory.
 fn lock(names: &dyn Namespace, path: &Path) -> Result<Option<File>> {
-    let directory = match names.open(path, &OpenOptions::READ) {
-        Ok(directory) => directory,
-        Err(error) if error.is_not_found() => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let Some(directory) = names.open(path, &OpenOptions::READ).if_found()? else {
+        return Ok(None);
     };
     Ok(names.try_lock(&directory)?.then_some(directory))
 }
 
-/// The WAL that a backup needs, complete or not. It needs the segments of `start` to `stop` to
-/// become consistent, and all later ones to recover beyond its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Needed {
-    /// The backup.
-    pub backup: String,
-    /// System identifier of the cluster.
-    pub system_id: u64,
-    /// The timeline that `start` is on.
-    pub timeline: TimelineId,
-    /// Where recovery begins.
-    pub start: Lsn,
-    /// Where the backup is consistent. None while it is being made.
-    pub stop: Option<Lsn>,
-    /// Length of WAL segments.
-    pub segment_size: SegmentSize,
-}
-
-impl Needed {
-    /// Name of the first segment that is needed.
-    pub fn first_segment(&self) -> String {
-        self.segment_size.file_name(self.timeline, self.segment_size.number(self.start))
-    }
-}
-
 /// The WAL that the backups of an archive need, including those that are being made. A backup that
 /// can't be read is an error, so that nobody removes what it needs.
-pub fn needed(io: &mut IoBackend, archive: &Path) -> Result<Vec<Needed>> {
+pub fn needed(io: &mut IoBackend, archive: &Path) -> Result<Vec<NeededFrom>> {
     let backups =
         list(io, archive)?.into_iter().filter(|backup| backup.state != BackupState::Abandoned);
-    let of = |about: About| Needed {
-        backup: about.name,
-        system_id: about.system_id,
-        timeline: about.timeline,
-        start: about.start,
-        stop: about.stop,
-        segment_size: about.segment_size,
-    };
-    Ok(backups.filter_map(|backup| backup.about).map(of).collect())
-}
-
-/// Removes a complete backup. It is renamed first, so that after a crash the rest is no backup.
-pub fn remove(io: &mut IoBackend, archive: &Path, name: &str) -> Result<()> {
-    let names = Arc::clone(io.aio().namespace());
-    let dir = archive.join(DIRECTORY);
-    check_name(name)?;
-    let (whole, partial) = (dir.join(name), dir.join(format!("{name}{PARTIAL}")));
-    names.rename_noreplace(&whole, &partial)?;
-    names.sync_dir(&dir)?;
-    remove_tree(&*names, &partial)?;
-    Ok(names.sync_dir(&dir)?)
+    let from = |about: About| NeededFrom { first: about.first_segment(), backup: about.name };
+    Ok(backups.filter_map(|backup| backup.about).map(from).collect())
 }
 
 /// Removes abandoned backups. Returns how many.
@@ -286,21 +235,17 @@ mod tests {
         use BackupState::{Abandoned, Complete, InProgress};
         assert_eq!(states, [Complete, Complete, Abandoned, InProgress, Abandoned]);
         let all = needed(&mut io, dir.path()).expect("all");
-        let shown: Vec<_> = all.iter().map(|n| (n.backup.as_str(), n.stop.is_some())).collect();
-        assert_eq!(shown, [("a", true), ("b", true), ("d", false)]);
-        assert_eq!(
-            all.first().map(Needed::first_segment).as_deref(),
-            Some("000000030000000000000002")
-        );
+        let shown: Vec<_> = all.iter().map(|n| n.backup.as_str()).collect();
+        assert_eq!(shown, ["a", "b", "d"]);
+        assert_eq!(all.first().map(|n| n.first.as_str()), Some("000000030000000000000002"));
 
         assert_eq!(remove_abandoned(&mut io, dir.path()).expect("removed"), 2);
-        remove(&mut io, dir.path(), "a").expect("removed");
         assert!(making.exists());
         drop(held);
         assert_eq!(remove_abandoned(&mut io, dir.path()).expect("removed"), 1);
         let left: Vec<_> =
             list(&mut io, dir.path()).expect("all").into_iter().map(|b| b.path).collect();
-        assert_eq!(left, [dir.path().join(DIRECTORY).join("b")]);
+        assert_eq!(left, ["a", "b"].map(|name| dir.path().join(DIRECTORY).join(name)));
     }
 
     #[test]

@@ -80,16 +80,12 @@ pub struct Manifest {
 /// The file as JSON.
 #[derive(Deserialize)]
 struct ManifestJson {
-    #[serde(rename = "PostgreSQL-Backup-Manifest-Version")]
-    version: u64,
     #[serde(rename = "System-Identifier")]
     system_id: Option<u64>,
     #[serde(rename = "Files")]
     files: Vec<FileJson>,
     #[serde(rename = "WAL-Ranges")]
     wal: Vec<WalRange>,
-    #[serde(rename = "Manifest-Checksum")]
-    checksum: String,
 }
 
 #[derive(Deserialize)]
@@ -147,17 +143,22 @@ impl Manifest {
             .rposition(|byte| *byte == b'\n')
             .ok_or_else(|| bad("expected at least 2 lines"))?;
         let (covered, _) = text.split_at(at + 1);
-        let all: ManifestJson = serde_json::from_slice(text)
-            .map_err(|error| ManifestError::syntax(format!("could not parse: {error}")))?;
-        if !all.checksum.eq_ignore_ascii_case(&Digest::of(covered).to_string()) {
+        let unparsable = |error| ManifestError::syntax(format!("could not parse: {error}"));
+        // The checksum comes first, and then the version: they explain what else is wrong.
+        let all: Value = serde_json::from_slice(text).map_err(unparsable)?;
+        let stated = all.get("Manifest-Checksum").and_then(Value::as_str);
+        let stated = stated.ok_or_else(|| bad("manifest has no checksum"))?;
+        if !stated.eq_ignore_ascii_case(&Digest::of(covered).to_string()) {
             return Err(ManifestError::Check);
         }
-        let system_id = match (all.version, all.system_id) {
-            (1, _) => None,
-            (2, Some(id)) => Some(id),
-            (2, None) => return Err(bad("missing system identifier")),
-            _ => return Err(bad("unexpected manifest version")),
-        };
+        let version = all.get("PostgreSQL-Backup-Manifest-Version").and_then(Value::as_u64);
+        let version = version.filter(|version| [1, 2].contains(version));
+        let version = version.ok_or_else(|| bad("unexpected manifest version"))?;
+        let all = ManifestJson::deserialize(all).map_err(unparsable)?;
+        let system_id = all.system_id.filter(|_| version == 2);
+        if version == 2 && system_id.is_none() {
+            return Err(bad("missing system identifier"));
+        }
         let files = all.files.into_iter().map(read_file).collect::<Result<_, _>>()?;
         Ok(Manifest { system_id, files, wal: all.wal })
     }
@@ -267,6 +268,25 @@ mod tests {
         for len in 0..text.len() {
             assert!(Manifest::parse(&text[..len]).is_err(), "cut to {len}");
         }
+    }
+
+    #[test]
+    fn the_checksum_is_checked_first_and_then_the_version() {
+        let text = sample().to_text();
+        let refusal = |text: &str| Manifest::parse(text.as_bytes()).unwrap_err();
+        let damaged = text.replace("\"Size\": 17", "\"Sizf\": 17").replace("0/2000028", "x");
+        assert_eq!(refusal(&damaged), ManifestError::Check);
+        let none = text.replace("Manifest-Checksum", "Manifest-Chequesum");
+        assert_eq!(refusal(&none), ManifestError::syntax("manifest has no checksum"));
+        let sealed = |text: &str| {
+            let covered = &text[..text.trim_end().rfind('\n').unwrap() + 1];
+            let sum = Digest::of(covered.as_bytes());
+            format!("{covered}\"Manifest-Checksum\": \"{sum}\"}}\n")
+        };
+        let later = sealed(&damaged.replace("Version\": 2", "Version\": 3"));
+        assert_eq!(refusal(&later), ManifestError::syntax("unexpected manifest version"));
+        let other = refusal(&sealed(&damaged)).to_string();
+        assert!(other.starts_with("could not parse: missing field"), "{other}");
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod workers;
 pub use crate::digest::ChecksumKind;
 pub use crate::error::DamagedPage;
 pub use about::About;
-pub use list::{Backup, BackupState, DIRECTORY, Needed, list, needed, remove, remove_abandoned};
+pub use list::{Backup, BackupState, DIRECTORY, list, needed, remove_abandoned};
 pub use observer::{BackupObserver, Silent};
 pub use restore::{RestoreOptions, Restored, restore};
 pub use server::{BackupSource, Origin, Stopped};

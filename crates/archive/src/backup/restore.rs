@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{
-    Aio, AlignedBuf, BackendType, Errno, FileKind, IoBackend, Namespace, OpenOptions,
-};
+use forebay_aio::{Aio, BackendType, Errno, FileKind, IoBackend, Namespace};
 use forebay_format::control;
 use forebay_types::time;
 
@@ -366,7 +364,7 @@ impl Restore<'_> {
         }
         forebay_aio::planted_bug!(self.aio, RestoreControlNotLast, {
             let contents = self.io.read_file(&plan.from.join(control::PATH))?;
-            self.write(&plan.to.join(control::PATH), &contents)?
+            self.io.write_new_file(&plan.to.join(control::PATH), &contents)?
         });
         self.observer.step("copying files");
         let mut bytes = self.copy(plan)?;
@@ -386,9 +384,9 @@ impl Restore<'_> {
         self.observer.step("syncing");
         if let Some(recovery) = &self.options.recovery {
             auto_conf = recovery.amend(&auto_conf);
-            self.write(&plan.to.join(RECOVERY_SIGNAL), b"")?;
+            self.io.write_new_file(&plan.to.join(RECOVERY_SIGNAL), b"")?;
         }
-        self.write(&plan.to.join(AUTO_CONF), &auto_conf)?;
+        self.io.write_new_file(&plan.to.join(AUTO_CONF), &auto_conf)?;
         for dir in plan.directories.iter().map(PathBuf::as_path).chain([Path::new("")]) {
             self.names.sync_dir(&plan.target(dir))?;
         }
@@ -399,7 +397,7 @@ impl Restore<'_> {
         }
         let path = plan.to.join(control::PATH);
         forebay_aio::planted_bug!(self.aio, RestoreControlNotLast, self.names.unlink(&path)?);
-        self.write(&path, &control.expect("the plan has a pg_control"))?;
+        self.io.write_new_file(&path, &control.expect("the plan has a pg_control"))?;
         if let Some(dir) = path.parent() {
             self.names.sync_dir(dir)?;
         }
@@ -434,13 +432,6 @@ impl Restore<'_> {
             return Err(copy::mismatch(&file.path, found, expected));
         }
         Ok(bytes)
-    }
-
-    /// Writes and syncs a small file.
-    fn write(&mut self, path: &Path, bytes: &[u8]) -> Result<()> {
-        let file = self.names.open(path, &OpenOptions::READ_WRITE.create_new())?;
-        self.io.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes)?)?;
-        Ok(self.io.fsync(&file)?)
     }
 
     fn sync_parent(&self, path: &Path) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use forebay_aio::named_enum;
 use forebay_format::Lsn;
 
 /// How far a recovery goes.
@@ -22,32 +23,18 @@ pub enum Target {
     Xid(u64),
 }
 
-/// What happens when the target is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetAction {
-    /// The server pauses.
-    Pause,
-    /// The server continues on a new timeline.
-    Promote,
-    /// The server shuts down.
-    Shutdown,
-}
-
-impl TargetAction {
-    /// PostgreSQL's name of it.
-    pub fn name(self) -> &'static str {
-        match self {
-            TargetAction::Pause => "pause",
-            TargetAction::Promote => "promote",
-            TargetAction::Shutdown => "shutdown",
-        }
-    }
-
-    /// Parses PostgreSQL's name.
-    pub fn by_name(name: &str) -> Option<TargetAction> {
-        [TargetAction::Pause, TargetAction::Promote, TargetAction::Shutdown]
-            .into_iter()
-            .find(|action| action.name() == name)
+named_enum! {
+    /// What happens when the target is reached.
+    #[derive(Default)]
+    TargetAction {
+        /// The server waits for an administrator. Without hot standby this is `Shutdown`, as in
+        /// PostgreSQL.
+        #[default]
+        Pause = "pause",
+        /// The server continues on a new timeline.
+        Promote = "promote",
+        /// The server shuts down. The next start continues recovery.
+        Shutdown = "shutdown",
     }
 }
 

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_aio::sync::SystemTime;
-use forebay_aio::{Aio, AlignedBuf, BackendType, Errno, IoBackend, Namespace, OpenOptions};
+use forebay_aio::{Aio, BackendType, Errno, IoBackend, Namespace};
 use forebay_format::Lsn;
 use forebay_format::backup_label::{self, BackupLabel};
 use forebay_format::control::{self, DbState, Outline};
@@ -458,10 +458,7 @@ impl Take<'_> {
     fn write_about(&mut self, about: &About) -> Result<()> {
         let (path, new) =
             (self.path.join(about::FILE_NAME), self.path.join(format!("{}.new", about::FILE_NAME)));
-        let file = self.names.open(&new, &OpenOptions::READ_WRITE.create_new())?;
-        let text = AlignedBuf::copy_of(about.to_text().as_bytes())?;
-        self.io.write_all_at(&file, 0, &text)?;
-        self.io.fsync(&file)?;
+        self.io.write_new_file(&new, about.to_text().as_bytes())?;
         self.names.rename(&new, &path)?;
         Ok(self.names.sync_dir(&self.path)?)
     }

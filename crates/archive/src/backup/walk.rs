@@ -74,7 +74,7 @@ pub(super) struct TreeFile {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Tablespace {
     /// Its OID, which is the name of the link.
-    #[serde(with = "json::oid")]
+    #[serde(deserialize_with = "json::oid")]
     pub oid: String,
     /// The target of the link; none for a directory.
     #[serde(default, with = "json::path_bytes")]

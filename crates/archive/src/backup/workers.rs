@@ -41,7 +41,7 @@ impl Drop for WorkerGuard<'_> {
 
 impl Shared<'_> {
     fn work(&self, aio: &Arc<Aio>) -> Result<()> {
-        let mut copier = Copier::new(aio.backend(BackendType::Standalone)?, self.options)?;
+        let mut copier = Copier::new(aio.backend(BackendType::Standalone)?, self.options);
         let count = |bytes| {
             self.read.fetch_add(bytes, Ordering::Relaxed);
         };

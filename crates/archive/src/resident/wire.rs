@@ -1,25 +1,29 @@
 //! The messages on archiverd's socket: one request and one reply for each connection. A message is
-//! its length (4 bytes) and its fields, each with a length of its own.
+//! its length (4 bytes) and JSON.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// The protocol's version.
-const VERSION: &[u8] = b"forebay-archiverd 1";
+const VERSION: u32 = 2;
 /// Length limit of a message.
 const LONGEST: u32 = 64 << 10;
 
 /// A request to archiverd.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Request {
     /// Is archiverd running?
     Ping,
     /// Store a file.
     Push {
         /// Its absolute path.
+        #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
         path: PathBuf,
     },
     /// Restore a file.
@@ -27,12 +31,13 @@ pub enum Request {
         /// Its name.
         name: String,
         /// The absolute path to restore it as.
+        #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
         path: PathBuf,
     },
 }
 
 /// archiverd's reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Reply {
     /// The file was stored or restored.
     Done,
@@ -46,99 +51,71 @@ pub enum Reply {
     Other,
 }
 
-/// Writes a request for an archive, which is named by its location and options.
+/// A request with the protocol's version and the archive that it is for, which is named by its
+/// location and options.
+#[derive(Deserialize, Serialize)]
+struct Addressed<R> {
+    version: u32,
+    archive: String,
+    request: R,
+}
+
+/// Writes a request for an archive.
 pub(super) fn write_request(
     to: &mut impl Write,
     archive: &str,
     request: &Request,
 ) -> io::Result<()> {
-    let archive = archive.as_bytes();
-    match request {
-        Request::Ping => write(to, &[VERSION, archive, b"ping"]),
-        Request::Push { path } => write(to, &[VERSION, archive, b"push", bytes_of(path)]),
-        Request::Get { name, path } => {
-            write(to, &[VERSION, archive, b"get", name.as_bytes(), bytes_of(path)])
-        }
-    }
+    write(to, &Addressed { version: VERSION, archive: archive.to_owned(), request })
 }
 
 /// Reads a request, and the archive that it is for.
 pub(super) fn read_request(from: &mut impl Read) -> io::Result<(String, Request)> {
-    let fields = read(from)?;
-    let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
-    let (archive, request) = match fields.as_slice() {
-        [VERSION, archive, b"ping"] => (archive, Request::Ping),
-        [VERSION, archive, b"push", path] => (archive, Request::Push { path: path_of(path) }),
-        [VERSION, archive, b"get", name, path] => {
-            let name = String::from_utf8_lossy(name).into_owned();
-            (archive, Request::Get { name, path: path_of(path) })
-        }
-        _ => return Err(invalid("it is not a known request")),
-    };
-    Ok((String::from_utf8_lossy(archive).into_owned(), request))
+    let Addressed { version, archive, request } = read(from)?;
+    if version != VERSION {
+        return Err(invalid("it is of another version of the protocol"));
+    }
+    Ok((archive, request))
 }
 
-/// Writes a reply.
+/// Writes a reply. A reason is cut to what surely fits.
 pub(super) fn write_reply(to: &mut impl Write, reply: &Reply) -> io::Result<()> {
     match reply {
-        Reply::Done => write(to, &[b"done"]),
-        Reply::Identical => write(to, &[b"identical"]),
-        Reply::Absent => write(to, &[b"absent"]),
         Reply::Failed(reason) => {
-            let reason = reason.as_bytes();
-            write(
-                to,
-                &[
-                    b"failed",
-                    reason.get(..reason.len().min(LONGEST as usize / 2)).unwrap_or_default(),
-                ],
-            )
+            write(to, &Reply::Failed(reason.chars().take(LONGEST as usize / 8).collect()))
         }
-        Reply::Other => write(to, &[b"other"]),
+        other => write(to, other),
     }
 }
 
 /// Reads a reply.
 pub(super) fn read_reply(from: &mut impl Read) -> io::Result<Reply> {
-    let fields = read(from)?;
-    let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
-    match fields.as_slice() {
-        [b"done"] => Ok(Reply::Done),
-        [b"identical"] => Ok(Reply::Identical),
-        [b"absent"] => Ok(Reply::Absent),
-        [b"failed", reason] => Ok(Reply::Failed(String::from_utf8_lossy(reason).into_owned())),
-        [b"other"] => Ok(Reply::Other),
-        _ => Err(invalid("it is not a known reply")),
-    }
+    read(from)
 }
 
-fn bytes_of(path: &Path) -> &[u8] {
-    path.as_os_str().as_bytes()
+/// A path need not be UTF-8.
+fn write_path<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    path.as_os_str().serialize(to)
 }
 
-fn path_of(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec()))
+fn read_path<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    OsString::deserialize(from).map(PathBuf::from)
 }
 
 fn invalid(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-fn write(to: &mut impl Write, fields: &[&[u8]]) -> io::Result<()> {
-    let mut body = Vec::new();
-    for field in fields {
-        let len = u32::try_from(field.len()).map_err(|_| invalid("it is too long"))?;
-        body.extend_from_slice(&len.to_be_bytes());
-        body.extend_from_slice(field);
-    }
+fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let body = serde_json::to_vec(message)?;
     let len = u32::try_from(body.len()).ok().filter(|len| *len <= LONGEST);
     let len = len.ok_or_else(|| invalid("it is too long"))?;
-    let message = [&len.to_be_bytes(), body.as_slice()].concat();
-    to.write_all(&message)?;
+    // A single write, so that most messages are one packet.
+    to.write_all(&[&len.to_be_bytes(), body.as_slice()].concat())?;
     to.flush()
 }
 
-fn read(from: &mut impl Read) -> io::Result<Vec<Vec<u8>>> {
+fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
     let mut len = [0; 4];
     from.read_exact(&mut len)?;
     let len = u32::from_be_bytes(len);
@@ -150,17 +127,7 @@ fn read(from: &mut impl Read) -> io::Result<Vec<Vec<u8>>> {
     if body.len() != len as usize {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let mut rest = body.as_slice();
-    let mut fields = Vec::new();
-    while !rest.is_empty() {
-        let cut = || invalid("a field is cut off");
-        let (len, after) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
-        let (field, after) =
-            after.split_at_checked(u32::from_be_bytes(*len) as usize).ok_or_else(cut)?;
-        fields.push(field.to_vec());
-        rest = after;
-    }
-    Ok(fields)
+    Ok(serde_json::from_slice(&body)?)
 }
 
 #[cfg(test)]

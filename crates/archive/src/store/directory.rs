@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, AlignedBuf, FileKind, IoBackend, OpenOptions};
+use forebay_aio::{Aio, AlignedBuf, FileKind, IfFound, IoBackend, OpenOptions};
 
 use super::depot::{BACKUPS, Depot, Download, Object, Upload};
 use crate::durable_dir::{DurableDir, NewFile, StoreOutcome};
@@ -33,9 +33,9 @@ impl Directory {
     /// Appends all files below a directory to `found`. False: the directory does not exist.
     fn walk(&self, dir: &str, found: &mut Vec<Object>) -> Result<bool> {
         let path = self.path(dir.trim_end_matches('/'));
-        let entries = match self.aio.namespace().list(&path) {
-            Err(e) if e.is_not_found() => return Ok(false),
-            entries => entries.map_err(ArchiveError::io("list", &path))?,
+        let listed = self.aio.namespace().list(&path).if_found();
+        let Some(entries) = listed.map_err(ArchiveError::io("list", &path))? else {
+            return Ok(false);
         };
         for entry in entries {
             // The names of an archive's files are valid UTF-8.
@@ -87,14 +87,12 @@ impl Depot for Directory {
 
     fn open<'a>(&'a self, _: &mut IoBackend, key: &str) -> Result<Option<Box<dyn Download + 'a>>> {
         let path = self.path(key);
-        match Reader::open(&self.aio, &path, self.direct, &self.buffers) {
-            Ok(reader) => {
-                let buffers = &self.buffers;
-                Ok(Some(Box::new(DirDownload { path, reader, piece: None, at: 0, buffers })))
-            }
-            Err(e) if e.is_not_found() => Ok(None),
-            Err(e) => Err(ArchiveError::io("open", &path)(e)),
-        }
+        let buffers = &self.buffers;
+        let opened = Reader::open(&self.aio, &path, self.direct, buffers).if_found();
+        let Some(reader) = opened.map_err(ArchiveError::io("open", &path))? else {
+            return Ok(None);
+        };
+        Ok(Some(Box::new(DirDownload { path, reader, piece: None, at: 0, buffers })))
     }
 
     fn size(&self, _: &mut IoBackend, key: &str) -> Result<Option<u64>> {
@@ -118,9 +116,9 @@ impl Depot for Directory {
 
     fn make_durable(&self, io: &mut IoBackend, key: &str) -> Result<bool> {
         let path = self.path(key);
-        let file = match self.aio.namespace().open(&path, &OpenOptions::READ) {
-            Err(e) if e.is_not_found() => return Ok(false),
-            file => file.map_err(ArchiveError::io("sync", &path))?,
+        let opened = self.aio.namespace().open(&path, &OpenOptions::READ).if_found();
+        let Some(file) = opened.map_err(ArchiveError::io("sync", &path))? else {
+            return Ok(false);
         };
         let synced = io.fsync(&file).and_then(|()| {
             // The next reader should read what the medium has. This is only advice.
@@ -132,10 +130,8 @@ impl Depot for Directory {
 
     fn remove(&self, _: &mut IoBackend, key: &str) -> Result<()> {
         let path = self.path(key);
-        match self.aio.namespace().unlink(&path) {
-            Err(e) if !e.is_not_found() => Err(ArchiveError::io("remove", &path)(e)),
-            _ => Ok(()),
-        }
+        let removed = self.aio.namespace().unlink(&path).if_found();
+        removed.map(drop).map_err(ArchiveError::io("remove", &path))
     }
 
     fn sync_removals(&self, _: &mut IoBackend, dirs: &[String]) -> Result<()> {

@@ -21,7 +21,8 @@ use super::repository::Repository;
 use crate::error::{ArchiveError, Result};
 use crate::names::{Kind, WalName};
 
-/// A base backup, and the first segment that it needs.
+/// A base backup, complete or not, and the first segment that it needs: the segments up to its end
+/// to become consistent, and all later ones to recover beyond that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NeededFrom {
     /// The backup.

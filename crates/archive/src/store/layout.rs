@@ -9,6 +9,8 @@
 //! spreads the files over 256 directories: `HH` is the first byte of the name's SHA-256. The marker
 //! file and the base backups under `backups/` have the same place in both.
 
+use forebay_aio::named_enum;
+
 use super::codec::Codec;
 use crate::digest::Digest;
 use crate::durable_dir::TEMPORARY;
@@ -19,30 +21,19 @@ pub(super) const MANIFEST: &str = ".manifest";
 /// Directory of the WAL files in the hashed layout.
 const WAL: &str = "wal/";
 
-/// The layouts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LayoutKind {
-    /// All files in one directory, under their own names.
-    #[default]
-    Plain,
-    /// Files spread over 256 directories.
-    Hashed,
+named_enum! {
+    /// The layouts.
+    #[derive(Default)]
+    LayoutKind {
+        /// All files in one directory, under their own names.
+        #[default]
+        Plain = "plain",
+        /// Files spread over 256 directories.
+        Hashed = "hashed",
+    }
 }
 
 impl LayoutKind {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            LayoutKind::Plain => "plain",
-            LayoutKind::Hashed => "hashed",
-        }
-    }
-
-    /// Parses a name.
-    pub fn by_name(name: &str) -> Option<LayoutKind> {
-        [LayoutKind::Plain, LayoutKind::Hashed].into_iter().find(|kind| kind.name() == name)
-    }
-
     /// The directory of a WAL file and its manifest: empty, or with a slash at the end.
     pub(super) fn dir(self, name: &str) -> String {
         match self {

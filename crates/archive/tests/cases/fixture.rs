@@ -1,19 +1,18 @@
 //! A log, an archive, and a disk with planned faults.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use forebay_aio::fault::FaultPlan;
 use forebay_aio::sync::{Arc, Instant};
-use forebay_aio::{
-    Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace, WorkerLimits, probe_direct,
-    probe_io_uring,
-};
+use forebay_aio::{Aio, BackendType, IoBackend, MethodKind};
 use forebay_archive::modules::Basic;
 use forebay_archive::{
     Archiver, ArchiverConfig, DurableDir, Expected, Next, Source, SourceOptions, WalName,
 };
 use forebay_format::Lsn;
+use forebay_testkit::files::names;
+use forebay_testkit::io::{each_way, open_faulty};
 use tempfile::TempDir;
 
 use crate::common::segments::segment_bytes_of;
@@ -45,24 +44,7 @@ pub struct Fixture {
 
 /// Runs a test with every I/O method, with and without direct I/O.
 pub fn each(test: impl Fn(&mut Fixture)) {
-    let mut methods = vec![
-        MethodKind::Sync,
-        MethodKind::Worker(WorkerLimits::fixed(2)),
-        MethodKind::PosixAio,
-        MethodKind::Deferred { seed: 1 },
-    ];
-    match probe_io_uring() {
-        Ok(()) => methods.push(MethodKind::IoUring),
-        Err(why) => eprintln!("io_uring is left out: {why}"),
-    }
-    let direct = probe_direct(tempfile::tempdir().unwrap().path());
-    for method in methods {
-        test(&mut Fixture::new(method, false));
-        match &direct {
-            Ok(_) => test(&mut Fixture::new(method, true)),
-            Err(why) => eprintln!("direct I/O is left out: {why}"),
-        }
-    }
+    each_way(|method, direct| test(&mut Fixture::new(method, direct)));
 }
 
 impl Fixture {
@@ -75,9 +57,7 @@ impl Fixture {
         fs::create_dir_all(dir.path().join("pg_wal/archive_status")).unwrap();
         fs::create_dir(dir.path().join("archive")).unwrap();
         let plan = FaultPlan::new();
-        let config =
-            AioConfig { max_backends: 24, handles_per_backend: 16, ..AioConfig::default() };
-        let aio = plan.open(Arc::new(PosixNamespace), method, config).unwrap();
+        let aio = open_faulty(&plan, method);
         let io = aio.backend(BackendType::Standalone).unwrap();
         Fixture { io, aio, plan, direct, dir }
     }
@@ -109,12 +89,12 @@ impl Fixture {
 
     /// The status files, sorted.
     pub fn marks(&self) -> Vec<String> {
-        list(&self.wal().join("archive_status"))
+        names(&self.wal().join("archive_status"))
     }
 
     /// The names in the archive, sorted.
     pub fn stored(&self) -> Vec<String> {
-        list(&self.archive())
+        names(&self.archive())
     }
 
     pub fn options(&self) -> SourceOptions {
@@ -151,13 +131,4 @@ impl Fixture {
 
 pub fn expected() -> Expected {
     Expected { system_id: Some(SYSTEM), segment_size: Some(SIZE), magic: None }
-}
-
-/// The names in a directory, sorted.
-pub fn list(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, BackendType, IoBackend, MethodKind};
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::layout::LayoutKind;
 use forebay_archive::store::seal::Key;
 use forebay_archive::store::{Repository, StoreOptions};
 use forebay_archive::{ArchiveError, Archived, SourceOptions, get, push};
+use forebay_testkit::files;
+use forebay_testkit::io::open;
 
 use super::segments::{SIZE, SYSTEM, segment_bytes, wal_name};
 
@@ -18,11 +20,6 @@ pub struct Fixture {
     pub dir: tempfile::TempDir,
     pub aio: Arc<Aio>,
     pub io: IoBackend,
-}
-
-pub fn open_aio() -> Arc<Aio> {
-    let config = AioConfig { max_backends: 64, handles_per_backend: 16, ..AioConfig::default() };
-    Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, config).expect("an Aio")
 }
 
 /// All ways to store.
@@ -52,7 +49,7 @@ impl Fixture {
         for name in ["data/pg_wal/archive_status", "data/global", "archive"] {
             fs::create_dir_all(dir.path().join(name)).expect("a directory");
         }
-        let aio = open_aio();
+        let aio = open(MethodKind::Sync);
         let io = aio.backend(BackendType::Standalone).expect("a backend");
         let fixture = Fixture { dir, aio, io };
         fixture.set_system(SYSTEM);
@@ -112,11 +109,11 @@ impl Fixture {
         Ok(found.then(|| fs::read(&path).expect("it can be read")))
     }
 
-    /// The contents of all files in the archive.
+    /// The files in the archive, with their contents.
     pub fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let mut found = BTreeMap::new();
-        walk(&self.archive(), &mut found);
-        found
+        let archive = self.archive();
+        let files = files::contents(&archive).into_iter();
+        files.map(|(path, bytes)| (archive.join(path), bytes)).collect()
     }
 
     /// The only file whose name has this ending.
@@ -156,22 +153,4 @@ pub fn is_of_stored_file(error: &ArchiveError) -> bool {
             | ArchiveError::Forged { .. }
             | ArchiveError::Store { .. }
     )
-}
-
-/// Changes one byte of a file.
-pub fn flip(path: &Path, at: usize) {
-    let mut bytes = fs::read(path).expect("it can be read");
-    bytes[at] ^= 1;
-    fs::write(path, bytes).expect("written");
-}
-
-fn walk(dir: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
-    for entry in fs::read_dir(dir).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            walk(&path, found);
-        } else {
-            found.insert(path.clone(), fs::read(&path).expect("it can be read"));
-        }
-    }
 }

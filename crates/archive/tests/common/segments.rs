@@ -3,6 +3,7 @@
 use forebay_archive::WalName;
 use forebay_format::SegmentSize;
 use forebay_format::wal::page_header::{LongHeader, PageHeader};
+use forebay_testkit::Dice;
 
 /// The cluster of the tests.
 pub const SYSTEM: u64 = 7_418_000_000_000_000_001;
@@ -26,14 +27,7 @@ pub fn segment_bytes(timeline: u32, number: u64, system: u64) -> Vec<u8> {
 
 /// Contents of a segment of some size, which do not compress.
 pub fn segment_bytes_of(size: SegmentSize, timeline: u32, number: u64, system: u64) -> Vec<u8> {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (u64::from(timeline) << 32) | 1;
-    let mut bytes: Vec<u8> = Vec::with_capacity(size.bytes() as usize);
-    while bytes.len() < size.bytes() as usize {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend(state.to_le_bytes());
-    }
+    let mut bytes = Dice::new(u64::from(timeline) << 32 ^ number).bytes(size.bytes() as usize);
     write_header(&mut bytes, size, timeline, number, system);
     bytes
 }

@@ -8,8 +8,10 @@ use forebay_archive::store::codec::Compression;
 use forebay_archive::store::{Repository, StoreOptions};
 use forebay_archive::{ArchiveError, Archived, SourceOptions, push};
 
-use super::fixture::{Fixture, open_aio};
+use super::fixture::Fixture;
 use super::segments::{SYSTEM, segment_bytes};
+use forebay_aio::MethodKind;
+use forebay_testkit::io;
 
 pub const WRITERS: usize = 16;
 
@@ -31,7 +33,7 @@ pub fn race(
                     fs::create_dir_all(&wal).unwrap();
                     let path = wal.join(name);
                     fs::write(&path, &contents[n % contents.len()]).unwrap();
-                    let aio = open_aio();
+                    let aio = io::open(MethodKind::Sync);
                     let mut io = aio.backend(BackendType::Standalone).unwrap();
                     let repository = open(n, &aio);
                     barrier.wait();

@@ -1,6 +1,6 @@
 //! Archives in an object store, behind a proxy that injects faults.
 //!
-//! - `moto`, `proxy`, `store`: an S3 server, the proxy in front of it, a bucket for each test
+//! - `proxy`, `store`: the proxy in front of an S3 server, a bucket for each test
 //! - `put`: a file is stored, whatever the store answers
 //! - `get`: a file is fetched; what counts as absence
 //! - `races`: many writers at once
@@ -9,7 +9,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod get;
-mod moto;
 mod proxy;
 mod put;
 mod races;

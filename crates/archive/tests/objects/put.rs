@@ -6,7 +6,9 @@ use forebay_archive::ArchiveError;
 use forebay_archive::Archived;
 use forebay_archive::store::{Bucket, Depot, Repository, StoreOptions};
 
-use crate::common::fixture::{Fixture, all_options, flip};
+use forebay_testkit::files::flip;
+
+use crate::common::fixture::{Fixture, all_options};
 use crate::common::segments::{SIZE, SYSTEM, segment_bytes};
 use crate::proxy::{ALWAYS, Fault};
 use crate::store::{LONG, SHORT, Store};

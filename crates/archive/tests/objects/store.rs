@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use forebay_archive::store::{Bucket, Repository, StoreOptions};
+use forebay_testkit::moto;
 
-use crate::moto;
 use crate::proxy::Proxy;
 
 /// A timeout in seconds that no request exceeds, however busy the machine is.
@@ -21,10 +21,7 @@ pub struct Store {
 impl Store {
     /// Creates a bucket. None, with a message, if there is no S3 server.
     pub fn new(test: &str) -> Option<Store> {
-        let Some(moto) = moto::port() else {
-            println!("skipped: {test} needs moto, which cargo xtask test installs");
-            return None;
-        };
+        let moto = moto::shared(test)?;
         let bucket = moto::make_bucket(moto);
         Some(Store { proxy: Proxy::new(moto), bucket, moto })
     }

@@ -5,7 +5,9 @@ use std::fs;
 use forebay_archive::ArchiveError;
 use forebay_archive::store::StoreOptions;
 
-use crate::common::fixture::{Fixture, all_options, flip, is_of_stored_file};
+use forebay_testkit::files::flip;
+
+use crate::common::fixture::{Fixture, all_options, is_of_stored_file};
 use crate::common::segments::{SYSTEM, segment_bytes};
 
 #[test]

@@ -8,7 +8,9 @@ use forebay_archive::store::StoreOptions;
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::layout::LayoutKind;
 
-use crate::common::fixture::{Fixture, all_options, flip};
+use forebay_testkit::files::flip;
+
+use crate::common::fixture::{Fixture, all_options};
 use crate::common::segments::{SYSTEM, segment_bytes};
 
 const HISTORY: &[u8] = b"1\t0/3000000\tno recovery target specified\n";

@@ -10,7 +10,9 @@ use forebay_archive::resident::wire::{Reply, Request};
 use forebay_archive::resident::{Answer, ResidentOptions, Server, ask, serve};
 use forebay_archive::store::StoreOptions;
 
-use crate::common::fixture::{Fixture, flip};
+use forebay_testkit::files::flip;
+
+use crate::common::fixture::Fixture;
 use crate::common::segments::{SIZE, SYSTEM, segment_bytes};
 
 const NAME: &str = "the archive";

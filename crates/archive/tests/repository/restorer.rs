@@ -7,7 +7,9 @@ use forebay_archive::ArchiveError;
 use forebay_archive::store::{Repository, StoreOptions};
 use forebay_archive::{Restorer, RestorerOptions};
 
-use crate::common::fixture::{Fixture, all_options, flip};
+use forebay_testkit::files::flip;
+
+use crate::common::fixture::{Fixture, all_options};
 use crate::common::segments::{SIZE, SYSTEM, segment_bytes, wal_name};
 
 const AHEAD: RestorerOptions = RestorerOptions { threads: 2, files: 4, bytes: 64 << 20 };

@@ -5,7 +5,9 @@ use std::fs;
 use forebay_archive::store::StoreOptions;
 use forebay_archive::store::verify::{Problem, Verification, VerifyOptions};
 
-use crate::common::fixture::{Fixture, all_options, flip};
+use forebay_testkit::files::flip;
+
+use crate::common::fixture::{Fixture, all_options};
 use crate::common::segments::{SIZE, SYSTEM, segment_bytes, wal_name};
 
 fn verify(fixture: &Fixture, options: &StoreOptions, quick: bool) -> Verification {

@@ -3,15 +3,14 @@
 use serde::Serialize;
 
 use super::files::SEGMENT;
-use super::store::MarksSample;
+use super::store::{MarksSample, Time};
 use crate::stats::Spread;
 use crate::table::TextTable;
 
 /// A run that stores segments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreSample {
-    pub(super) seconds: f64,
-    pub(super) cpu: f64,
+    pub(super) time: Time,
     /// Bytes a second that the device stores: the mean of fio's rates before and after the run.
     pub(super) device: Option<f64>,
 }
@@ -59,13 +58,13 @@ impl StoreRow {
         samples: &[StoreSample],
     ) -> StoreRow {
         let bytes = (segments * SEGMENT.bytes()) as f64;
-        let parts = samples.iter().filter_map(|s| Some(bytes / s.seconds / s.device?));
+        let parts = samples.iter().filter_map(|s| Some(bytes / s.time.seconds / s.device?));
         StoreRow {
             direct,
             transfers,
-            bytes_per_second: Spread::of(samples.iter().map(|s| bytes / s.seconds)),
+            bytes_per_second: Spread::of(samples.iter().map(|s| bytes / s.time.seconds)),
             part_of_device: Spread::of_some(parts),
-            cpu_seconds_per_gb: Spread::of(samples.iter().map(|s| s.cpu / (bytes / 1e9))),
+            cpu_seconds_per_gb: Spread::of(samples.iter().map(|s| s.time.cpu / (bytes / 1e9))),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Makes all runs, round after round, and asks the device beside them.
 
 use forebay_aio::sync::Arc;
-use forebay_aio::{Aio, AioConfig, Namespace, PosixNamespace};
+use forebay_aio::{Aio, AioConfig, PosixNamespace};
 use forebay_archive::modules::Basic;
 
 use super::files::{Files, SEGMENT};
@@ -61,11 +61,7 @@ pub fn bench_archive(
 
 /// All ways to store: direct or not, and transfers at a time.
 fn ways(bench: &ArchiveBench, notes: &mut Vec<String>) -> Vec<(bool, usize)> {
-    let refusal = PosixNamespace::new().probe_direct(&bench.dir).err();
-    let mut modes = usable_modes(&bench.direct, refusal.is_none());
-    if let Some(refusal) = refusal.filter(|_| bench.direct.contains(&true)) {
-        notes.push(format!("Direct I/O is left out: {refusal}."));
-    }
+    let mut modes = usable_modes(&bench.direct, &bench.dir, notes);
     if bench.segments == 0 {
         return Vec::new();
     }
@@ -101,11 +97,10 @@ impl Stores<'_> {
             // Each round begins with another way.
             let n = (n + round) % ways;
             files.mark_all(self.bench.segments)?;
-            let Time { seconds, cpu } =
-                self.run(&files, self.ways[n], (round * ways + n) as u64)?;
+            let time = self.run(&files, self.ways[n], (round * ways + n) as u64)?;
             let after = self.ask(&files, fio)?;
             let device = before.zip(after).map(|(before, after)| f64::midpoint(before, after));
-            self.samples[n].push(StoreSample { seconds, cpu, device });
+            self.samples[n].push(StoreSample { time, device });
             before = after;
             progress.step();
         }

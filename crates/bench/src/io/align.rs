@@ -13,7 +13,7 @@ use rustix::io::pread;
 use serde::Serialize;
 
 use crate::error::BenchError;
-use crate::measure::thread_seconds;
+use crate::measure::{rate, thread_seconds};
 use crate::stats::Spread;
 
 /// The offsets that are measured, in bytes from a multiple of 2 MiB.
@@ -121,15 +121,9 @@ fn reads(
 
 /// Bytes a second of processor time.
 fn sums(page: &PageBytes, run_time: Duration) -> f64 {
-    let (wall, cpu) = (Instant::now(), thread_seconds());
-    let mut done = 0_u64;
-    loop {
+    rate(64 * BLOCK_SIZE, run_time.as_secs_f64().min(0.02), || {
         for block in 0..64 {
             std::hint::black_box(page_checksum(std::hint::black_box(page), block));
         }
-        done += 64 * BLOCK_SIZE as u64;
-        if wall.elapsed() >= run_time.min(Duration::from_millis(20)) {
-            return done as f64 / (thread_seconds() - cpu);
-        }
-    }
+    })
 }

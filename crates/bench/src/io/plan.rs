@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use forebay_aio::sync::Duration;
 use forebay_aio::{IoBackend, MethodKind};
 use forebay_format::BLOCK_SIZE;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::error::BenchError;
-use crate::methods::{MAX_COMBINE, MAX_DEPTH, all_methods};
+use crate::methods::{MAX_COMBINE, MAX_DEPTH, all_methods, method_name};
 
 /// A table of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,24 +41,28 @@ impl IoTable {
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            IoTable::Read => "read",
-            IoTable::ReadDepth => "read-depth",
-            IoTable::Checksums => "checksums",
-            IoTable::Write => "write",
-            IoTable::WriteDepth => "write-depth",
-            IoTable::Alignment => "alignment",
-        }
+        self.words().0
     }
 
     pub(super) fn title(self) -> &'static str {
+        self.words().1
+    }
+
+    /// Name and title.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            IoTable::Read => "Sequential reads, by combine limit",
-            IoTable::ReadDepth => "Random reads of single blocks, by depth",
-            IoTable::Checksums => "Sequential reads without and with verification of checksums",
-            IoTable::Write => "Sequential writes, by combine limit, to durable",
-            IoTable::WriteDepth => "Random writes of single blocks, by depth, to durable",
-            IoTable::Alignment => "Reads of single blocks into memory at an offset, one at a time",
+            IoTable::Read => ("read", "Sequential reads, by combine limit"),
+            IoTable::ReadDepth => ("read-depth", "Random reads of single blocks, by depth"),
+            IoTable::Checksums => {
+                ("checksums", "Sequential reads without and with verification of checksums")
+            }
+            IoTable::Write => ("write", "Sequential writes, by combine limit, to durable"),
+            IoTable::WriteDepth => {
+                ("write-depth", "Random writes of single blocks, by depth, to durable")
+            }
+            IoTable::Alignment => {
+                ("alignment", "Reads of single blocks into memory at an offset, one at a time")
+            }
         }
     }
 
@@ -218,10 +222,6 @@ pub(super) struct Case {
     pub(super) depth: u32,
     /// Checksums are verified after reading, or set before writing.
     pub(super) checksums: bool,
-}
-
-fn method_name<S: Serializer>(method: &MethodKind, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_str(method.name())
 }
 
 impl Case {

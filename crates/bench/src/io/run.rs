@@ -56,7 +56,7 @@ pub fn bench_io(bench: &IoBench, progress: &mut dyn FnMut(u64, u64)) -> Result<R
     {
         fill(lane, blocks)?;
     }
-    let modes = usable_modes(&bench.direct, direct.is_ok());
+    let modes = usable_modes(&bench.direct, target.directory(), &mut Vec::new());
     let usable: Vec<MethodKind> = lanes.iter().map(|lane| lane.method).collect();
     let mut cases = bench.cases(&usable, &modes, !target.is_private());
     cases.retain(|case| u64::from(case.combine) <= blocks);

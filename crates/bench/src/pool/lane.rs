@@ -56,11 +56,11 @@ impl<'a> Lane<'a> {
         };
         let aio = Aio::new(Arc::new(PosixNamespace::new()), setup.method, config)?;
         let files = SmgrConfig { direct: setup.direct, ..SmgrConfig::default() };
-        let smgr = Smgr::new(Arc::clone(&aio), relation.dir(), files);
+        let smgr = Smgr::new(Arc::clone(&aio), &relation.dir, files);
         let config = PoolConfig {
             buffers: buffers(bench, relation),
             combine_limit: setup.combine,
-            checksums: relation.checksums(),
+            checksums: relation.checksums,
             write_depth: if bench.task == PoolTask::Checkpoint { bench.depth as usize } else { 16 },
             huge_pages: HugePages::Transparent,
         };
@@ -71,7 +71,7 @@ impl<'a> Lane<'a> {
 
     /// Uses each buffer once, and empties the pool.
     pub(super) fn touch(&mut self) -> Result<(), BenchError> {
-        let (rel, blocks) = (self.relation.rel(), self.relation.blocks());
+        let (rel, blocks) = (self.relation.rel, self.relation.blocks);
         let mut used = 0;
         while used < self.pool.buffers() {
             let end = blocks.min((self.pool.buffers() - used) as u32);
@@ -157,9 +157,9 @@ fn buffers(bench: &PoolBench, relation: &Relation) -> usize {
     let suits = match bench.task {
         // All of the relation, with room for the buffers that are being read.
         PoolTask::Prewarm(PrewarmMode::Buffer) => {
-            u64::from(relation.blocks()) * 9 / 8 * BLOCK_SIZE as u64
+            u64::from(relation.blocks) * 9 / 8 * BLOCK_SIZE as u64
         }
-        PoolTask::Checkpoint => u64::from(relation.blocks()) * BLOCK_SIZE as u64,
+        PoolTask::Checkpoint => u64::from(relation.blocks) * BLOCK_SIZE as u64,
         _ => DEFAULT_POOL,
     };
     (bench.shared_buffers.unwrap_or(suits) as usize / BLOCK_SIZE).max(16)

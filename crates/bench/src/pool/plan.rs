@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use forebay_aio::MethodKind;
 use forebay_aio::sync::Duration;
 use forebay_storage::PrewarmMode;
+use serde::Serialize;
 
 use crate::error::BenchError;
-use crate::methods::{MAX_COMBINE, MAX_DEPTH, all_methods};
+use crate::methods::{MAX_COMBINE, MAX_DEPTH, all_methods, method_name};
 
 /// What a run does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,11 +118,13 @@ impl PoolBench {
 }
 
 /// How a run does its I/O.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct IoSetup {
+    #[serde(serialize_with = "method_name")]
     pub(super) method: MethodKind,
     /// Without the kernel's page cache.
     pub(super) direct: bool,
     /// Most blocks in one I/O.
+    #[serde(rename = "blocks")]
     pub(super) combine: u32,
 }

@@ -28,10 +28,10 @@ pub(super) const DEFAULT_POOL: u64 = 128 << 20;
 
 /// The relation, and what keeps it in place.
 pub(super) struct Relation {
-    dir: PathBuf,
-    rel: RelFileLocator,
-    blocks: BlockNumber,
-    checksums: bool,
+    pub(super) dir: PathBuf,
+    pub(super) rel: RelFileLocator,
+    pub(super) blocks: BlockNumber,
+    pub(super) checksums: bool,
     /// The cluster's lock.
     _cluster: Option<ClusterAtRest>,
     /// The private relation's directory.
@@ -142,22 +142,6 @@ impl Relation {
         pool.write_dirty(&mut backend, WriteScope::All)?;
         pool.sync_pending(&mut backend)?;
         Ok(())
-    }
-
-    pub(super) fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    pub(super) fn rel(&self) -> RelFileLocator {
-        self.rel
-    }
-
-    pub(super) fn blocks(&self) -> BlockNumber {
-        self.blocks
-    }
-
-    pub(super) fn checksums(&self) -> bool {
-        self.checksums
     }
 
     /// The path of its first file.

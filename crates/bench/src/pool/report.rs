@@ -13,10 +13,8 @@ use crate::table::{TextTable, short};
 /// The runs of one setup. The fields from `mean_io_bytes` on are those of the last run.
 #[derive(Serialize)]
 pub(super) struct Row {
-    method: &'static str,
-    direct: bool,
-    /// Most blocks in one I/O.
-    blocks: u32,
+    #[serde(flatten)]
+    setup: IoSetup,
     seconds: Spread,
     #[serde(flatten)]
     rates: Rates,
@@ -36,9 +34,7 @@ impl Row {
     pub(super) fn of(setup: IoSetup, samples: &[Sample]) -> Row {
         let last = samples.last().expect("there is at least one round");
         Row {
-            method: setup.method.name(),
-            direct: setup.direct,
-            blocks: setup.combine,
+            setup,
             seconds: Spread::of(samples.iter().map(|s| s.moved.seconds)),
             rates: Rates::of(samples.iter().map(|s| s.moved)),
             sync_seconds: Spread::of(samples.iter().map(|s| s.sync_seconds)),
@@ -80,7 +76,7 @@ impl Figures {
             bench: bench.task.name(),
             version: 1,
             relation: relation.name(),
-            relation_bytes: u64::from(relation.blocks()) * BLOCK_SIZE as u64,
+            relation_bytes: u64::from(relation.blocks) * BLOCK_SIZE as u64,
             depth: bench.depth,
             random: bench.random,
             warm: bench.warm,
@@ -119,8 +115,9 @@ impl Figures {
         heading.push("kernel's cache, MB");
         let mut table = TextTable::new(heading);
         for row in &self.results {
-            let mut cells = vec![row.method.to_owned(), mode(row.direct).to_owned()];
-            cells.push(row.blocks.to_string());
+            let mut cells =
+                vec![row.setup.method.name().to_owned(), mode(row.setup.direct).to_owned()];
+            cells.push(row.setup.combine.to_string());
             cells.extend(row.rates.cells());
             cells.push(format!("{:.0}", row.mean_io_bytes / 1024.0));
             cells.push(row.waits.to_string());

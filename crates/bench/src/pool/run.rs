@@ -1,6 +1,6 @@
 //! Makes all runs, round after round.
 
-use forebay_aio::{MethodKind, Namespace, PosixNamespace, probe_io_uring};
+use forebay_aio::{MethodKind, probe_io_uring};
 
 use super::lane::Lane;
 use super::plan::{IoSetup, PoolBench};
@@ -9,6 +9,7 @@ use super::report::{Figures, Row};
 use super::tasks;
 use crate::error::BenchError;
 use crate::measure::Progress;
+use crate::methods::usable_modes;
 use crate::report::Report;
 
 /// Measures the buffer pool. `progress` is told how many runs of how many are done.
@@ -36,8 +37,8 @@ pub fn bench_pool(
 
 /// The methods and modes that are wanted and possible, and why others are not.
 fn setups(bench: &PoolBench, relation: &Relation) -> (Vec<IoSetup>, Vec<String>) {
-    let can_direct = PosixNamespace::new().probe_direct(relation.dir());
     let mut notes = Vec::new();
+    let modes = usable_modes(&bench.direct, &relation.dir, &mut notes);
     let mut setups = Vec::new();
     for &method in &bench.methods {
         if method == MethodKind::IoUring
@@ -46,17 +47,10 @@ fn setups(bench: &PoolBench, relation: &Relation) -> (Vec<IoSetup>, Vec<String>)
             notes.push(format!("No io_uring: {why}."));
             continue;
         }
-        for &direct in &bench.direct {
-            match &can_direct {
-                Err(why) if direct => notes.push(format!("No direct I/O: {why}.")),
-                _ => setups.extend(bench.combine.iter().map(|&combine| IoSetup {
-                    method,
-                    direct,
-                    combine,
-                })),
-            }
+        for &direct in &modes {
+            let setup = |&combine: &u32| IoSetup { method, direct, combine };
+            setups.extend(bench.combine.iter().map(setup));
         }
     }
-    notes.dedup();
     (setups, notes)
 }

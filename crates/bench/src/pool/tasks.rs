@@ -1,7 +1,7 @@
 //! What runs do.
 
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
-use forebay_aio::sync::{Condvar, Duration, Instant, Mutex, thread};
+use forebay_aio::sync::{Instant, thread};
 use forebay_format::{BlockNumber, Fork};
 use forebay_storage::{
     Backend, Cleaner, CleanerOptions, PrewarmMode, ReadStream, Strategy, StreamFlags,
@@ -13,6 +13,7 @@ use super::live::live_tuples;
 use super::plan::{PoolBench, PoolTask};
 use crate::error::BenchError;
 use crate::measure::{Noise, Stopwatch};
+use crate::threads::{Gate, Leaving, joined};
 
 /// Pages that are changed between two looks at the clock.
 const BETWEEN_LOOKS: u32 = 256;
@@ -43,7 +44,7 @@ fn task(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
 /// Reads every page through a stream, and counts live tuples.
 fn scan(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
     let (live, sample) = lane.measured(|lane| {
-        let blocks = lane.relation.blocks();
+        let blocks = lane.relation.blocks;
         let most = bench.most_blocks.unwrap_or(blocks).min(blocks) as usize;
         let mut order = Order::new(blocks, bench.random).take(most);
         let large = blocks as usize > lane.pool.buffers() / 4;
@@ -51,7 +52,7 @@ fn scan(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
         let flags = if bench.random { StreamFlags::DEFAULT } else { StreamFlags::SEQUENTIAL };
         let mut stream = ReadStream::new(
             &lane.pool,
-            lane.relation.rel(),
+            lane.relation.rel,
             Fork::Main,
             || order.next(),
             flags,
@@ -70,7 +71,7 @@ fn scan(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
 /// Reads the relation into memory.
 fn read_all(lane: &mut Lane<'_>, mode: PrewarmMode) -> Result<Sample, BenchError> {
     let (_, sample) = lane.measured(|lane| {
-        let (rel, blocks) = (lane.relation.rel(), lane.relation.blocks());
+        let (rel, blocks) = (lane.relation.rel, lane.relation.blocks);
         Ok(prewarm(&lane.pool, &mut lane.backend, rel, Fork::Main, 0..blocks, mode)?)
     })?;
     Ok(sample)
@@ -81,7 +82,8 @@ fn read_all(lane: &mut Lane<'_>, mode: PrewarmMode) -> Result<Sample, BenchError
 fn evict(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
     let shared = &*lane;
     let stop = AtomicBool::new(false);
-    let failure = Failure::default();
+    // A changer leaves early only if it fails.
+    let gate = Gate::default();
     let sample = thread::scope(|scope| -> Result<Sample, BenchError> {
         let cleaner = {
             let (backend, stop) = (shared.backend()?, &stop);
@@ -92,15 +94,16 @@ fn evict(lane: &mut Lane<'_>, bench: &PoolBench) -> Result<Sample, BenchError> {
         let users: Vec<_> = (0..)
             .zip(backends?)
             .map(|(seed, backend)| {
-                let (stop, failure) = (&stop, &failure);
+                let (stop, gate) = (&stop, &gate);
                 scope.spawn(move || {
-                    change_pages(shared, bench, seed, backend, stop).inspect_err(|_| failure.tell())
+                    let _leaving = Leaving(gate);
+                    change_pages(shared, bench, seed, backend, stop)
                 })
             })
             .collect();
-        failure.wait(bench.run_time / 5);
+        gate.left(1, bench.run_time / 5);
         let (before, watch) = (shared.counts(), Stopwatch::start());
-        failure.wait(bench.run_time);
+        gate.left(1, bench.run_time);
         let sample = shared.since(&before, &watch);
         stop.store(true, Ordering::SeqCst);
         for user in users {
@@ -137,7 +140,7 @@ fn change_pages(
     mut backend: Backend,
     stop: &AtomicBool,
 ) -> Result<(), BenchError> {
-    let blocks = lane.relation.blocks();
+    let blocks = lane.relation.blocks;
     let mut noise = Noise::new(seed + 1);
     let mut left = BETWEEN_LOOKS;
     let next = || {
@@ -158,7 +161,7 @@ fn change(
 ) -> Result<(), BenchError> {
     let mut stream = ReadStream::new(
         &lane.pool,
-        lane.relation.rel(),
+        lane.relation.rel,
         Fork::Main,
         blocks,
         StreamFlags::FULL,
@@ -176,7 +179,7 @@ fn change(
 
 /// Fills the pool with dirty pages, and measures writing them, without the sync.
 fn checkpoint(lane: &mut Lane<'_>) -> Result<Sample, BenchError> {
-    let most = (lane.pool.buffers() as u32).min(lane.relation.blocks());
+    let most = (lane.pool.buffers() as u32).min(lane.relation.blocks);
     let mut blocks = 0..most;
     let mut backend = lane.backend()?;
     change(lane, &mut backend, || blocks.next(), 32)?;
@@ -186,31 +189,6 @@ fn checkpoint(lane: &mut Lane<'_>) -> Result<Sample, BenchError> {
     let begun = Instant::now();
     lane.pool.sync_pending(&mut lane.backend)?;
     Ok(Sample { sync_seconds: begun.elapsed().as_secs_f64(), ..sample })
-}
-
-/// Tells the waiting thread that another thread has failed.
-#[derive(Default)]
-struct Failure {
-    told: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Failure {
-    fn tell(&self) {
-        *self.told.lock() = true;
-        self.changed.notify_all();
-    }
-
-    /// Returns when the time is over, or a thread has failed.
-    fn wait(&self, time: Duration) {
-        let until = Instant::now() + time;
-        let mut told = self.told.lock();
-        while !*told && !self.changed.wait_until(&mut told, until).timed_out() {}
-    }
-}
-
-fn joined(result: thread::Result<Result<(), BenchError>>) -> Result<(), BenchError> {
-    result.unwrap_or_else(|_| Err(BenchError::Failed("a thread of the bench panicked".to_owned())))
 }
 
 /// The order in which a scan takes its blocks.

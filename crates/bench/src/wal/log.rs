@@ -13,12 +13,12 @@ use forebay_format::{Lsn, SegmentSize};
 use forebay_wal::position::WAL_BLOCK;
 use forebay_wal::{CheckpointKind, Record, Resume, Wal, WalConfig, WalError};
 
-use super::gate::{Gate, Leaving};
 use super::plan::WalSetup;
 use crate::error::BenchError;
 use crate::measure::Stopwatch;
 use crate::scratch::Scratch;
 use crate::stats::Latencies;
+use crate::threads::{Gate, Leaving, joined};
 
 const SEGMENT: SegmentSize = SegmentSize::DEFAULT;
 const SYSTEM_ID: u64 = 0x0f0e_0b0a_0123_4567;
@@ -163,8 +163,7 @@ impl Run<'_> {
             let recycled = self.recycle_behind(&mut own, &gate, count);
             let mut latencies = Latencies::default();
             for thread in threads {
-                let panicked = |_| BenchError::Failed("a thread of the bench panicked".to_owned());
-                latencies.merge(&thread.join().map_err(panicked)??);
+                latencies.merge(&joined(thread.join())?);
             }
             recycled?;
             let seconds = gate.ended().saturating_duration_since(begun).as_secs_f64();

@@ -11,7 +11,6 @@
 //! The log's segments are made before the clock starts, and full ones are recycled during a run.
 
 mod commit;
-mod gate;
 mod insert;
 mod log;
 mod plan;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use forebay_aio::MethodKind;
 use forebay_aio::sync::Duration;
 use forebay_wal::{SyncMethod, WalConfig};
+use serde::{Serialize, Serializer};
 
 use crate::error::BenchError;
-use crate::methods::{MAX_DEPTH, best_method};
+use crate::methods::{MAX_DEPTH, best_method, method_name, mode};
 
 /// A table of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,16 +154,37 @@ const LEAST_SIZE: u64 = 64 << 20;
 pub const WAL_SYNC_METHODS: [(&str, SyncMethod); 4] = SyncMethod::NAMES;
 
 /// How a run makes the log durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct WalSetup {
+    #[serde(serialize_with = "method_name")]
     pub(super) method: MethodKind,
+    #[serde(rename = "wal_sync_method", serialize_with = "sync_name")]
     pub(super) sync: SyncMethod,
     /// Without the kernel's page cache.
     pub(super) direct: bool,
     /// One write takes all blocks that are ready.
     pub(super) gather: bool,
     /// Most log writes in flight.
+    #[serde(rename = "most_in_flight")]
     pub(super) in_flight: u32,
+}
+
+fn sync_name<S: Serializer>(sync: &SyncMethod, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(sync.name())
+}
+
+impl WalSetup {
+    pub(super) fn name(&self) -> String {
+        format!("{}, {}", self.sync.name(), self.method.name())
+    }
+
+    pub(super) fn gathers(&self) -> String {
+        if self.gather { "yes" } else { "no" }.to_owned()
+    }
+
+    pub(super) fn cells(&self) -> [String; 3] {
+        [self.name(), mode(self.direct).to_owned(), self.gathers()]
+    }
 }
 
 /// A run: of the table of commits, or of the others.

@@ -67,45 +67,11 @@ impl FsyncRow {
     }
 }
 
-/// How the log was made durable.
-#[derive(Serialize)]
-struct Setup {
-    method: &'static str,
-    wal_sync_method: &'static str,
-    direct: bool,
-    gather: bool,
-    most_in_flight: u32,
-}
-
-impl Setup {
-    fn of(setup: WalSetup) -> Setup {
-        Setup {
-            method: setup.method.name(),
-            wal_sync_method: setup.sync.name(),
-            direct: setup.direct,
-            gather: setup.gather,
-            most_in_flight: setup.in_flight,
-        }
-    }
-
-    fn name(&self) -> String {
-        format!("{}, {}", self.wal_sync_method, self.method)
-    }
-
-    fn gathers(&self) -> String {
-        if self.gather { "yes" } else { "no" }.to_owned()
-    }
-
-    fn cells(&self) -> [String; 3] {
-        [self.name(), mode(self.direct).to_owned(), self.gathers()]
-    }
-}
-
 /// Commits with one setup.
 #[derive(Serialize)]
 pub(super) struct CommitRow {
     #[serde(flatten)]
-    setup: Setup,
+    setup: WalSetup,
     record_bytes: u32,
     committers: u32,
     commits_per_second: Spread,
@@ -153,7 +119,7 @@ impl CommitRow {
         let latency = |part: f64| latencies.percentile(part) as f64 / 1e3;
         let each = |value: fn(&Sample) -> f64| spread(samples, value);
         CommitRow {
-            setup: Setup::of(case.setup),
+            setup: case.setup,
             record_bytes: case.record_size,
             committers: case.threads,
             commits_per_second: each(commits_per_second),
@@ -198,7 +164,7 @@ impl InsertRow {
 #[derive(Serialize)]
 pub(super) struct BulkRow {
     #[serde(flatten)]
-    setup: Setup,
+    setup: WalSetup,
     record_bytes: u32,
     threads: u32,
     bytes_per_second: Spread,
@@ -217,7 +183,7 @@ impl BulkRow {
         let each = |value: fn(&Sample) -> f64| spread(samples, value);
         let rate = |s: &Sample| s.record_bytes as f64 / s.seconds;
         BulkRow {
-            setup: Setup::of(case.setup),
+            setup: case.setup,
             record_bytes: case.record_size,
             threads: case.threads,
             bytes_per_second: each(rate),
@@ -314,38 +280,24 @@ impl Figures {
     }
 
     fn bulk_table(&self) -> String {
-        let mut table = TextTable::new([
-            "sync method",
-            "mode",
-            "gather",
-            "threads",
-            "MB/s",
-            "of device",
-            "kB a write",
-            "in flight",
-            "CPU s/GB",
-            "waits for a segment",
-        ]);
-        for row in &self.device {
-            if let Some(rate) = row.bytes_per_second {
-                let name = "fio, O_DSYNC, 128 KiB, 16 in flight";
-                table.row([name, "direct", "", "", &rate.per(1e6).text()]);
-            }
-        }
-        for row in &self.bulk {
-            let [sync, mode, gather] = row.setup.cells();
-            table.row([
-                sync,
-                mode,
-                gather,
-                row.threads.to_string(),
-                row.bytes_per_second.per(1e6).text(),
-                maybe(row.part_of_device),
-                short(row.mean_write_bytes.median / 1024.0),
-                short(row.mean_in_flight.median),
-                short(row.cpu_seconds_per_gb.median),
-                row.segment_waits.to_string(),
-            ]);
+        let mut table = TextTable::of(
+            &self.bulk,
+            &[
+                ("sync method", &|row| row.setup.name()),
+                ("mode", &|row| mode(row.setup.direct).to_owned()),
+                ("gather", &|row| row.setup.gathers()),
+                ("threads", &|row| row.threads.to_string()),
+                ("MB/s", &|row| row.bytes_per_second.per(1e6).text()),
+                ("of device", &|row| maybe(row.part_of_device)),
+                ("kB a write", &|row| short(row.mean_write_bytes.median / 1024.0)),
+                ("in flight", &|row| short(row.mean_in_flight.median)),
+                ("CPU s/GB", &|row| short(row.cpu_seconds_per_gb.median)),
+                ("waits for a segment", &|row| row.segment_waits.to_string()),
+            ],
+        );
+        for rate in self.device.iter().filter_map(|row| row.bytes_per_second) {
+            let name = "fio, O_DSYNC, 128 KiB, 16 in flight";
+            table.first([name, "direct", "", "", &rate.per(1e6).text()]);
         }
         table.text()
     }

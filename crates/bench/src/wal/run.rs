@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, MethodKind, Namespace, PosixNamespace};
+use forebay_aio::{Aio, AioConfig, MethodKind, PosixNamespace};
 
 use super::log::{Log, Sample};
 use super::plan::{Case, WalBench, WalTable};
@@ -25,11 +25,7 @@ pub fn bench_wal(
     Target::check_directory(&bench.dir, bench.size.saturating_mul(3))?;
     let mut notes = Vec::new();
     let methods = open_methods(bench, &mut notes)?;
-    let refusal = PosixNamespace::new().probe_direct(&bench.dir).err();
-    let modes = usable_modes(&bench.direct, refusal.is_none());
-    if let Some(why) = refusal.filter(|_| bench.direct.contains(&true)) {
-        notes.push(format!("No direct I/O: {why}."));
-    }
+    let modes = usable_modes(&bench.direct, &bench.dir, &mut notes);
     let mut plan = Plan::new(bench, methods, &modes);
     let mut log = Log::make(&bench.dir, bench.size)?;
     let mut progress = Progress::new(plan.runs() * bench.rounds, progress);

@@ -18,7 +18,7 @@ use forebay_format::wal::standby::{self, RunningXacts};
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_format::{Lsn, SegmentSize, Xid};
 use forebay_storage::{Backend, WriteOptions, WriteScope};
-use forebay_wal::{CheckpointKind, Inserted, Record};
+use forebay_wal::{CheckpointKind, Inserted};
 
 use super::pace::Schedule;
 use crate::checkpointer::Causes;
@@ -149,14 +149,7 @@ fn log_running(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
         subxids: Vec::new(),
     };
     let main = payload.encode();
-    let record = Record {
-        rmgr: Rmgr::STANDBY,
-        info: standby::RUNNING_XACTS,
-        xid: INVALID_XID,
-        main: &main,
-        blocks: &[],
-    };
-    core.wal.insert(&mut backend.io, &record)?;
+    core.log_as(&mut backend.io, Rmgr::STANDBY, standby::RUNNING_XACTS, &main)?;
     Ok(())
 }
 
@@ -222,8 +215,7 @@ fn log_checkpoint(
 ) -> Result<Inserted, EngineError> {
     let info = if quiet { xlog::CHECKPOINT_SHUTDOWN } else { xlog::CHECKPOINT_ONLINE };
     let main = point.encode();
-    let record = Record { rmgr: Rmgr::XLOG, info, xid: INVALID_XID, main: &main, blocks: &[] };
-    let inserted = core.wal.insert(&mut backend.io, &record)?;
+    let inserted = core.log(&mut backend.io, info, &main)?;
     let mut flush_to = inserted.end;
     forebay_aio::planted_bug!(core.aio, CheckpointRecordNotFlushed, flush_to = Lsn(0));
     core.wal.flush(&mut backend.io, flush_to)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{AioConfig, BackendType, Namespace, OpenOptions, PosixNamespace, WorkerLimits};
+use forebay_aio::{BackendType, OpenOptions};
 use forebay_format::control;
 
 use super::cluster::{check_outline, not_shut_down, overwrite, read_outline};
@@ -12,7 +12,6 @@ use super::scan::Scan;
 use super::sync::sync_cluster;
 use super::walk::Tree;
 use crate::clock::unix_seconds;
-use crate::disk::Disk;
 use crate::error::EngineError;
 use crate::io;
 use crate::lockfile;
@@ -24,17 +23,14 @@ pub fn checksums(
     options: &ChecksumOptions,
     observer: &mut dyn ChecksumObserver,
 ) -> Result<ChecksumCounts, EngineError> {
-    // Reads are started in their full size, so nothing is merged.
-    let config = AioConfig { max_backends: 1, combine_limit: 0, ..AioConfig::default() };
-    let namespace: Arc<dyn Namespace> = Arc::new(PosixNamespace::new());
-    let workers = WorkerLimits::default();
-    let aio = io::open_with(Arc::clone(&namespace), options.io_method, workers, config)?;
+    let aio = io::standalone(options.io_method, 1)?;
+    let namespace = Arc::clone(aio.namespace());
     let mut io = aio.backend(BackendType::Standalone)?;
 
     let path = dir.join(control::PATH);
     let outline = read_outline(&mut io, &path)?;
     check_outline(&outline, options.mode)?;
-    let _still = lockfile::hold_still(&mut Disk::new(&mut io), dir)
+    let _still = lockfile::hold_still(&mut io, dir)
         .map_err(|error| not_shut_down(error.hint().or_else(|| Some(error.to_string()))))?;
 
     let mut counts =

@@ -1,19 +1,14 @@
 //! Makes a whole data directory durable: an interrupted run may have written without a sync.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{
-    AioError, Errno, FileKind, Io, IoBackend, Namespace, Op, OpenOptions, Target, WaitRef,
-};
+use forebay_aio::{AioError, Errno, IoBackend};
 
 use super::options::SyncMethod;
-use crate::disk::{TABLESPACES, WAL, follows};
+use crate::disk::{TABLESPACES, WAL};
 use crate::error::EngineError;
-
-/// Most syncs in flight.
-const DEPTH: usize = 32;
+use crate::sync_tree::sync_tree;
 
 /// Syncs every file and directory, or the file systems they are on.
 pub(super) fn sync_cluster(
@@ -23,7 +18,7 @@ pub(super) fn sync_cluster(
 ) -> Result<(), EngineError> {
     let names = Arc::clone(io.aio().namespace());
     match how {
-        SyncMethod::Fsync => sync_files(io, &*names, dir),
+        SyncMethod::Fsync => sync_tree(io, dir, false).map(drop),
         SyncMethod::SyncFs => {
             names.sync_file_system(dir)?;
             let links = may_fail(names.list(&dir.join(TABLESPACES)))?.unwrap_or_default();
@@ -36,39 +31,7 @@ pub(super) fn sync_cluster(
     }
 }
 
-fn sync_files(io: &mut IoBackend, names: &dyn Namespace, dir: &Path) -> Result<(), EngineError> {
-    let mut directories = vec![dir.to_path_buf()];
-    let mut under_way: VecDeque<WaitRef> = VecDeque::new();
-    while let Some(directory) = directories.pop() {
-        let Some(entries) = may_fail(names.list(&directory))? else { continue };
-        for entry in entries {
-            let path = directory.join(&entry.name);
-            match entry.kind {
-                FileKind::File => {
-                    let Some(file) = may_fail(names.open(&path, &OpenOptions::READ_WRITE))? else {
-                        continue;
-                    };
-                    if under_way.len() == DEPTH
-                        && let Some(oldest) = under_way.pop_front()
-                    {
-                        io.wait(oldest).check()?;
-                    }
-                    under_way.push_back(io.start(Io::new(file, Op::Fsync, Target::File)));
-                }
-                FileKind::Directory => directories.push(path),
-                FileKind::Symlink if follows(dir, &directory, &entry) => directories.push(path),
-                FileKind::Symlink | FileKind::Other => {}
-            }
-        }
-        names.sync_dir(&directory)?;
-    }
-    for sync in under_way {
-        io.wait(sync).check()?;
-    }
-    Ok(())
-}
-
-/// Whether the error means that the file was not written: all files with pages were opened for
+/// None if the file system has nothing of the cluster, since all files with pages were opened for
 /// writing before. A failed sync never means that.
 fn may_fail<T>(result: Result<T, AioError>) -> Result<Option<T>, EngineError> {
     match result {

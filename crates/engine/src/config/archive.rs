@@ -3,30 +3,23 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_aio::named_enum;
 use forebay_aio::sync::Duration;
 use forebay_archive::store::codec::Compression;
 use forebay_archive::store::layout::LayoutKind;
 
-/// What is archived: PostgreSQL's archive_mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum ArchiveMode {
-    /// Nothing.
-    #[default]
-    Off,
-    /// The log that this server has written.
-    On,
-    /// Also the log that it fetched from an archive during recovery.
-    Always,
-}
-
-impl ArchiveMode {
-    /// Every mode, by its name.
-    pub const NAMES: [(&'static str, ArchiveMode); 3] =
-        [("always", ArchiveMode::Always), ("on", ArchiveMode::On), ("off", ArchiveMode::Off)];
-
-    /// The mode of that name.
-    pub fn by_name(name: &str) -> Option<ArchiveMode> {
-        ArchiveMode::NAMES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode)
+named_enum! {
+    /// What is archived: PostgreSQL's archive_mode.
+    #[derive(Default)]
+    ArchiveMode {
+        /// The log that this server has written, and what it fetched from an archive during
+        /// recovery.
+        Always = "always",
+        /// The log that this server has written.
+        On = "on",
+        /// Nothing.
+        #[default]
+        Off = "off",
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use forebay_access::redo::ResourceManagers;
+use forebay_aio::named_enum;
 use forebay_aio::sync::Duration;
 use forebay_storage::ReadPolicy;
 use forebay_txn::CommitOptions;
@@ -16,67 +17,39 @@ use super::archive::{ArchiveMode, ArchiveModules, ArchiveSettings};
 use super::recovery::{RecoveryReport, RecoverySettings, RestoreFrom, RestoreSettings};
 use super::stop::RecoveryStop;
 
-/// How I/O is executed: PostgreSQL's io_method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum IoMethod {
-    /// By the thread that wants it, at once.
-    Sync,
-    /// By I/O worker threads.
-    #[default]
-    Worker,
-    /// By the kernel, with a ring for each backend.
-    IoUring,
-    /// By the system's POSIX AIO.
-    PosixAio,
-    /// By the kernel if io_uring is available, else by workers, with a warning that says why.
-    Auto,
-}
-
-impl IoMethod {
-    /// Every method, by its name.
-    pub const NAMES: [(&'static str, IoMethod); 5] = [
-        ("sync", IoMethod::Sync),
-        ("worker", IoMethod::Worker),
-        ("io_uring", IoMethod::IoUring),
-        ("posix_aio", IoMethod::PosixAio),
-        ("auto", IoMethod::Auto),
-    ];
-
-    /// The method of that name.
-    pub fn by_name(name: &str) -> Option<IoMethod> {
-        IoMethod::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+named_enum! {
+    /// How I/O is executed: PostgreSQL's io_method.
+    #[derive(Default)]
+    IoMethod {
+        /// By the thread that wants it, at once.
+        Sync = "sync",
+        /// By I/O worker threads.
+        #[default]
+        Worker = "worker",
+        /// By the kernel, with a ring for each backend.
+        IoUring = "io_uring",
+        /// By the system's POSIX AIO.
+        PosixAio = "posix_aio",
+        /// By the kernel if io_uring is available, else by workers, with a warning that says why.
+        Auto = "auto",
     }
 }
 
-/// How WAL is made durable: PostgreSQL's wal_sync_method, and `auto`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum WalSyncMethod {
-    /// fdatasync after the writes.
-    #[default]
-    Fdatasync,
-    /// fsync after the writes.
-    Fsync,
-    /// Segments opened with O_DSYNC.
-    OpenDatasync,
-    /// Segments opened with O_SYNC.
-    OpenSync,
-    /// The fastest of these on the log's disk, as measured at the first start.
-    Auto,
-}
-
-impl WalSyncMethod {
-    /// Every method, by its name.
-    pub const NAMES: [(&'static str, WalSyncMethod); 5] = [
-        ("fsync", WalSyncMethod::Fsync),
-        ("fdatasync", WalSyncMethod::Fdatasync),
-        ("open_sync", WalSyncMethod::OpenSync),
-        ("open_datasync", WalSyncMethod::OpenDatasync),
-        ("auto", WalSyncMethod::Auto),
-    ];
-
-    /// The method of that name.
-    pub fn by_name(name: &str) -> Option<WalSyncMethod> {
-        WalSyncMethod::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+named_enum! {
+    /// How WAL is made durable: PostgreSQL's wal_sync_method, and `auto`.
+    #[derive(Default)]
+    WalSyncMethod {
+        /// fsync after the writes.
+        Fsync = "fsync",
+        /// fdatasync after the writes.
+        #[default]
+        Fdatasync = "fdatasync",
+        /// Segments opened with O_SYNC.
+        OpenSync = "open_sync",
+        /// Segments opened with O_DSYNC.
+        OpenDatasync = "open_datasync",
+        /// The fastest of these on the log's disk, as measured at the first start.
+        Auto = "auto",
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::IoBackend;
+pub use forebay_archive::backup::TargetAction;
 use forebay_format::{Lsn, Xid};
 
 use super::archive::ArchiveStore;
@@ -102,18 +103,6 @@ pub enum TargetTimeline {
     Number(u32),
 }
 
-/// What happens when the target is reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TargetAction {
-    /// Waits for an administrator. Without hot standby this is `Shutdown`, as in PostgreSQL.
-    #[default]
-    Pause,
-    /// Continues with a new timeline.
-    Promote,
-    /// Stops the engine. The next start continues recovery.
-    Shutdown,
-}
-
 /// How a directory is recovered from an archive: PostgreSQL's settings. They count where there is a
 /// file recovery.signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +169,7 @@ impl RestoreSettings {
 }
 
 /// How far recovery has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryProgress {
     /// Where redo began.
     pub redo: Lsn,

@@ -4,10 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{FileKind, Namespace};
+use forebay_aio::{AlignedBuf, FileKind, IfFound, IoBackend, Namespace, OpenOptions};
 
 use crate::directory;
-use crate::disk::Disk;
 use crate::error::EngineError;
 
 /// Every directory below the data directory, parents first.
@@ -116,24 +115,38 @@ impl Made {
     /// Makes a file below the data directory and syncs it.
     pub(super) fn file(
         &mut self,
-        disk: &mut Disk<'_>,
+        io: &mut IoBackend,
         name: &str,
         bytes: &[u8],
     ) -> Result<(), EngineError> {
         let path = self.root.join(name);
         self.files.push(path.clone());
-        disk.write_new(&path, bytes)
+        Ok(io.write_new_file(&path, bytes)?)
     }
 
-    /// Extends a file from `from` to `to` bytes with zeros, and syncs it.
+    /// Extends a file from `from` to `to` bytes with zeros, and syncs it, so that its blocks are
+    /// written and not merely allocated.
     pub(super) fn fill(
         &mut self,
-        disk: &mut Disk<'_>,
+        io: &mut IoBackend,
         name: &str,
         from: u64,
         to: u64,
     ) -> Result<(), EngineError> {
-        disk.write_zeros(&self.root.join(name), from, to)
+        const CHUNK: usize = 1 << 20;
+        let file = self.namespace.open(&self.root.join(name), &OpenOptions::READ_WRITE)?;
+        let zeros = AlignedBuf::zeroed(CHUNK)?;
+        let mut at = from;
+        while at < to {
+            let left = usize::try_from(to - at).unwrap_or(CHUNK).min(CHUNK);
+            if left == CHUNK {
+                io.write_all_at(&file, at, &zeros)?;
+            } else {
+                io.write_all_at(&file, at, &AlignedBuf::zeroed(left)?)?;
+            }
+            at += left as u64;
+        }
+        Ok(io.fsync(&file)?)
     }
 
     /// Makes every name durable, innermost first, and keeps what was made.
@@ -159,9 +172,7 @@ impl Drop for Made {
             return;
         }
         for path in self.files.drain(..).rev() {
-            if let Err(error) = self.namespace.unlink(&path)
-                && !error.is_not_found()
-            {
+            if let Err(error) = self.namespace.unlink(&path).if_found() {
                 tracing::warn!("{error}");
             }
         }

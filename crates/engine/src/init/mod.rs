@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
-use forebay_aio::{Aio, AioConfig, BackendType, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, BackendType, IoBackend};
 use forebay_catalog::MAP_FILE;
 use forebay_catalog::bootstrap;
 use forebay_catalog::schema::{CATALOGS, CatalogTable, POSTGRES_DB};
@@ -28,19 +28,18 @@ use forebay_format::{BLOCK_SIZE, FullXid, Lsn, SegmentSize};
 use layout::Made;
 
 use crate::clock::unix_seconds;
-use crate::config::InitOptions;
+use crate::config::{InitOptions, IoMethod};
 use crate::control::WAL_LEVEL;
 use crate::directory::VERSION;
-use crate::disk::Disk;
 use crate::error::EngineError;
+use crate::io::standalone;
 
 /// First value of the counter for LSNs of unlogged pages.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);
 
 /// Makes a data directory on the operating system's file systems.
 pub(crate) fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError> {
-    let config = AioConfig { max_backends: 1, ..AioConfig::default() };
-    init_on(dir, options, &Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, config)?)
+    init_on(dir, options, &standalone(IoMethod::Sync, 1)?)
 }
 
 /// Makes a data directory over an I/O layer of the caller's.
@@ -59,44 +58,43 @@ pub(crate) fn init_on(
         )
     })?;
     let mut backend = aio.backend(BackendType::Standalone)?;
-    let mut disk = Disk::new(&mut backend);
     let mut made = Made::start(Arc::clone(aio.namespace()), dir)?;
     for name in layout::DIRECTORIES {
         made.directory(name)?;
     }
-    write_files(&mut made, &mut disk, segments)?;
+    write_files(&mut made, &mut backend, segments)?;
     made.keep()
 }
 
 fn write_files(
     made: &mut Made,
-    disk: &mut Disk<'_>,
+    io: &mut IoBackend,
     segments: SegmentSize,
 ) -> Result<(), EngineError> {
     let version = format!("{VERSION}\n");
     let database = format!("base/{POSTGRES_DB}");
-    made.file(disk, "postgresql.conf", texts::POSTGRESQL_CONF.as_bytes())?;
-    made.file(disk, "postgresql.auto.conf", texts::POSTGRESQL_AUTO_CONF.as_bytes())?;
-    made.file(disk, "pg_hba.conf", texts::PG_HBA_CONF.as_bytes())?;
-    made.file(disk, "pg_ident.conf", texts::PG_IDENT_CONF.as_bytes())?;
-    made.file(disk, &format!("{database}/PG_VERSION"), version.as_bytes())?;
+    made.file(io, "postgresql.conf", texts::POSTGRESQL_CONF.as_bytes())?;
+    made.file(io, "postgresql.auto.conf", texts::POSTGRESQL_AUTO_CONF.as_bytes())?;
+    made.file(io, "pg_hba.conf", texts::PG_HBA_CONF.as_bytes())?;
+    made.file(io, "pg_ident.conf", texts::PG_IDENT_CONF.as_bytes())?;
+    made.file(io, &format!("{database}/PG_VERSION"), version.as_bytes())?;
     for slru in ["pg_xact", "pg_subtrans", "pg_multixact/offsets", "pg_multixact/members"] {
-        made.file(disk, &format!("{slru}/0000"), &[0; BLOCK_SIZE])?;
+        made.file(io, &format!("{slru}/0000"), &[0; BLOCK_SIZE])?;
     }
     for (catalog, rows) in bootstrap::contents()? {
         let path = format!("{}/{}", if catalog.shared { "global" } else { &database }, catalog.oid);
-        made.file(disk, &path, &pages::heap_file(catalog, &rows)?)?;
+        made.file(io, &path, &pages::heap_file(catalog, &rows)?)?;
     }
-    made.file(disk, &format!("global/{MAP_FILE}"), &map_of(|c| c.shared)?)?;
-    made.file(disk, &format!("{database}/{MAP_FILE}"), &map_of(|c| !c.shared)?)?;
+    made.file(io, &format!("global/{MAP_FILE}"), &map_of(|c| c.shared)?)?;
+    made.file(io, &format!("{database}/{MAP_FILE}"), &map_of(|c| !c.shared)?)?;
     let (checkpoint, control) = control_file(segments);
     let (segment, first_page) = wal::first_segment(segments, control.system_id, &checkpoint)?;
     let segment = format!("pg_wal/{segment}");
-    made.file(disk, &segment, &first_page)?;
-    made.fill(disk, &segment, WAL_BLOCK_SIZE as u64, segments.bytes())?;
-    made.file(disk, PATH, &control.encode())?;
+    made.file(io, &segment, &first_page)?;
+    made.fill(io, &segment, WAL_BLOCK_SIZE as u64, segments.bytes())?;
+    made.file(io, PATH, &control.encode())?;
     // The last file: without it the directory is not a database.
-    made.file(disk, "PG_VERSION", version.as_bytes())
+    made.file(io, "PG_VERSION", version.as_bytes())
 }
 
 fn map_of(wanted: impl Fn(&CatalogTable) -> bool) -> Result<Vec<u8>, EngineError> {

@@ -28,7 +28,7 @@ shared_buffers = 128MB
 # Write-ahead log
 #wal_sync_method = fdatasync             # fsync, fdatasync, open_sync, open_datasync; Forebay: auto
 #full_page_writes = on
-#wal_compression = off                   # off, lz4, zstd
+#wal_compression = off                   # off, pglz, lz4, zstd
 #wal_buffers = -1
 max_wal_size = 1GB
 min_wal_size = 80MB

@@ -26,7 +26,7 @@ use forebay_format::wal::{BlockRef, rmgr::INFO_SPECIAL_REL_UPDATE};
 use forebay_storage::{Backend, BufferPool, Prefetched, Strategy};
 use forebay_wal::{EndOfWal, WalReader, WalRecord};
 
-use super::scan::decode;
+use super::scan::{decode, end_of};
 use crate::config::{PrefetchStats, RecoverySettings};
 use crate::error::EngineError;
 
@@ -96,18 +96,14 @@ impl<'a> ReadAhead<'a> {
     }
 
     /// Where the log ended, once there are no more records.
-    pub(super) fn end(&self) -> Option<&EndOfWal> {
-        self.reader.end()
+    pub(super) fn end(&self) -> Result<EndOfWal, EngineError> {
+        end_of(&self.reader)
     }
 
     /// Where the log ended, once there are no more records. Fails if the log is damaged there or
     /// lacks a segment.
     pub(super) fn check_end(&mut self, backend: &mut Backend) -> Result<EndOfWal, EngineError> {
-        let end = self
-            .reader
-            .end()
-            .cloned()
-            .ok_or_else(|| EngineError::internal("the log has no end"))?;
+        let end = self.end()?;
         self.reader.check_end(&mut backend.io).map_err(|error| match error.is_damage() {
             true => EngineError::corrupt(error.to_string()).with_hint(
                 "Bring the segment back from an archive or a backup, and begin again; or recover \

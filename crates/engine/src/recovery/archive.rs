@@ -230,7 +230,7 @@ impl Startup<'_> {
         };
         let dir = self.dir.display();
         let found = self.last_checkpoint(backend, reader, at).map_err(|error| match error {
-            EngineError::Statement { detail, .. } => {
+            EngineError::Refused(refusal) => {
                 let message = format!("could not locate required checkpoint record at {at}");
                 let error = EngineError::statement("55000", message).with_hint(format!(
                     "If you are restoring from a backup, touch \"{dir}/recovery.signal\" and add \
@@ -239,7 +239,7 @@ impl Startup<'_> {
                      \"{dir}/backup_label\" will result in a corrupt cluster if restoring from a \
                      backup."
                 ));
-                detail.into_iter().fold(error, EngineError::with_detail)
+                refusal.detail.into_iter().fold(error, EngineError::with_detail)
             }
             other => other,
         })?;
@@ -338,18 +338,10 @@ impl Startup<'_> {
             }
             return Err(EngineError::StoppedAtTarget { at: replayed.at });
         }
-        self.empty_unlogged(backend)?;
-        self.redo_is_done(backend, &replayed.counters)?;
-        let mut started = Started {
-            resume: Resume { insert_at: replayed.at, prev: replayed.last, redo, aborted: None },
-            counters: replayed.counters,
-            recovered: true,
-            checkpoint_end: course.checkpoint.end,
-            timeline: replayed.timeline,
-            came_from: replayed.timeline,
-            floor: None,
-            ended: None,
-        };
+        let (counters, timeline) = (replayed.counters, replayed.timeline);
+        self.end_redo(backend, &counters)?;
+        let resume = Resume { insert_at: replayed.at, prev: replayed.last, redo, aborted: None };
+        let mut started = Started::new(resume, counters, true, course.checkpoint, timeline);
         if course.request.from_archive {
             let (timeline, ended) = self.end_archive_recovery(backend, course, &replayed)?;
             started.timeline = timeline;

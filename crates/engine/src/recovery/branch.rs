@@ -21,7 +21,6 @@ use forebay_wal::begin_timeline;
 
 use super::restore::{placeholder, remove};
 use crate::core::Core;
-use crate::disk::Disk;
 use crate::error::EngineError;
 
 /// The file that asks for recovery from an archive.
@@ -88,7 +87,7 @@ impl Branch<'_> {
         begin_timeline(self.aio, io, &wal, self.size, &history)?;
         let ending = self.dir.join(ENDING);
         remove(io, &ending)?;
-        Disk::new(io).write_new(&ending, begun.to_text().as_bytes())?;
+        io.write_new_file(&ending, begun.to_text().as_bytes())?;
         self.aio.namespace().sync_dir(self.dir)?;
         self.write_history(io, &wal, &history, begun)?;
         remove(io, &self.dir.join(SIGNAL))?;
@@ -111,8 +110,8 @@ impl Branch<'_> {
         if let Some(before) = history.stretches().get(parents.saturating_sub(1))
             && before.timeline > 1
         {
-            let old = Disk::new(io)
-                .read(&wal.join(history_file_name(before.timeline)))?
+            let old = io
+                .read_file_if_there(&wal.join(history_file_name(before.timeline)))?
                 .unwrap_or_default();
             text = String::from_utf8_lossy(&old).into_owned();
             if !text.is_empty() && !text.ends_with('\n') {
@@ -126,7 +125,7 @@ impl Branch<'_> {
         if TimelineHistory::parse(begun.timeline, &text).ok().as_ref() != Some(history) {
             text = own;
         }
-        Disk::new(io).write_new(&temporary, text.as_bytes())?;
+        io.write_new_file(&temporary, text.as_bytes())?;
         self.aio.namespace().rename_noreplace(&temporary, &path)?;
         forebay_aio::planted_bug!(self.aio, RecoveryHistoryNameNotSynced, return Ok(()));
         Ok(self.aio.namespace().sync_dir(wal)?)

@@ -10,8 +10,8 @@ use forebay_wal::EndOfWal;
 
 use super::ahead::ReadAhead;
 use super::scan::{self, Scan};
-use super::startup::{Checkpoint, REPORT_EVERY, Started, Startup, redo_one};
-use crate::config::{PrefetchStats, RecoveryProgress};
+use super::startup::{Checkpoint, Started, Startup, redo_one, tell_done};
+use crate::config::RecoveryProgress;
 use crate::error::EngineError;
 
 impl Startup<'_> {
@@ -58,14 +58,8 @@ impl Startup<'_> {
         let redo = checkpoint.point.redo;
         let reader = self.reader(control, history, redo);
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
-        let mut progress = RecoveryProgress {
-            redo,
-            at: redo,
-            end: scan.end.end,
-            records: 0,
-            prefetch: PrefetchStats::default(),
-            done: false,
-        };
+        let end = scan.end.end;
+        let mut progress = RecoveryProgress { redo, at: redo, end, ..RecoveryProgress::default() };
         let mut ctx = self.redo_context(backend, &checkpoint.point);
         let end = self.redo_all(&mut ahead, registry, &mut ctx, &mut progress)?;
         ctx.check_missing()?;
@@ -73,21 +67,10 @@ impl Startup<'_> {
         forebay_aio::planted_bug!(self.aio, RecoveryReusesTransactionIds, {
             counters.next_xid = checkpoint.point.next_xid
         });
-        self.empty_unlogged(backend)?;
-        self.redo_is_done(backend, &counters)?;
+        self.end_redo(backend, &counters)?;
         progress.done = true;
         self.report(&progress);
-        let timeline = scan.timeline;
-        Ok(Started {
-            resume: end.resume(redo),
-            counters,
-            recovered: true,
-            checkpoint_end: checkpoint.end,
-            timeline,
-            came_from: timeline,
-            floor: None,
-            ended: None,
-        })
+        Ok(Started::new(end.resume(redo), counters, true, checkpoint, scan.timeline))
     }
 
     /// Redoes all records. Returns the end of the log.
@@ -106,17 +89,9 @@ impl Startup<'_> {
             progress.at = record.end;
             progress.records += 1;
             progress.prefetch = ahead.stats();
-            if progress.records.is_multiple_of(REPORT_EVERY) {
-                tracing::info!(
-                    "redo in progress, elapsed time: {:.2} s, current LSN: {}",
-                    started.elapsed().as_secs_f64(),
-                    progress.at
-                );
-                self.report(progress);
-            }
+            self.tell_progress(started, progress);
         }
-        let end =
-            ahead.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
+        let end = ahead.end()?;
         if end.end != progress.end {
             let message = format!(
                 "WAL ended at {} and now ends at {}: {}",
@@ -125,14 +100,8 @@ impl Startup<'_> {
             return Err(EngineError::corrupt(message)
                 .with_hint("Somebody else writes to it, or the disk fails."));
         }
-        tracing::info!(
-            "redo done at {}: {} ({} records, {:.2} s; {} pages read ahead)",
-            end.last_record,
-            end.reason,
-            progress.records,
-            started.elapsed().as_secs_f64(),
-            ahead.stats().prefetch
-        );
+        progress.prefetch = ahead.stats();
+        tell_done(started, end.last_record, &end.reason, progress);
         Ok(end)
     }
 }

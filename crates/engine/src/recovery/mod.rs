@@ -16,7 +16,7 @@
 //! Crash recovery:
 //!
 //! 1. every file that may have been written without a sync is synced, so that what redo finds on
-//!    the pages stays there (`sync`);
+//!    the pages stays there (`sync_tree`);
 //! 2. the log is read, past the kernel's cache where that can be done, from the checkpoint's redo
 //!    pointer to its end: one that is damaged in the middle, or that redo can't do all of, is
 //!    refused, and nothing has changed (`scan`, `timeline`);
@@ -42,7 +42,6 @@ mod restore;
 mod run;
 mod scan;
 mod startup;
-mod sync;
 mod target;
 mod timeline;
 mod unlogged;

@@ -27,10 +27,10 @@ use super::floor::Floor;
 use super::request::Request;
 use super::restore::Restore;
 use super::scan;
-use super::startup::{Checkpoint, REPORT_EVERY, Startup};
+use super::startup::{Checkpoint, Startup, tell_done};
 use super::target::{Stop, Stopper};
 use super::timeline::Follower;
-use crate::config::{PrefetchStats, RecoveryProgress};
+use crate::config::RecoveryProgress;
 use crate::error::EngineError;
 
 /// What replay works with.
@@ -109,7 +109,7 @@ impl Startup<'_> {
             self.reader(&control, course.history, point.redo).with_fetch(course.restore.clone());
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
         let mut ctx = self.redo_context(backend, point);
-        let prefetch = PrefetchStats::default();
+        let redo = point.redo;
         let mut replay = Replay {
             startup: self,
             course,
@@ -117,14 +117,7 @@ impl Startup<'_> {
             follower: Follower::new(course.history, course.history.at(point.redo)),
             consistency: Consistency::of(&control, course.checkpoint.end),
             control,
-            progress: RecoveryProgress {
-                redo: point.redo,
-                at: point.redo,
-                end: point.redo,
-                records: 0,
-                prefetch,
-                done: false,
-            },
+            progress: RecoveryProgress { redo, at: redo, end: redo, ..RecoveryProgress::default() },
             last: Lsn::INVALID,
             started: Instant::now(),
             restart: Restart { redo: point.redo, at: Instant::now() },
@@ -138,7 +131,8 @@ impl Startup<'_> {
             if let Some(stop) = replay.step(&record, &mut ctx)? {
                 break End::Target(stop);
             }
-            replay.report(ahead.stats());
+            replay.progress.prefetch = ahead.stats();
+            self.tell_progress(replay.started, &replay.progress);
         };
         replay.progress.prefetch = ahead.stats();
         replay.finish(end, target.is_some(), &ctx)
@@ -259,19 +253,6 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    fn report(&mut self, prefetch: PrefetchStats) {
-        if !self.progress.records.is_multiple_of(REPORT_EVERY) {
-            return;
-        }
-        self.progress.prefetch = prefetch;
-        tracing::info!(
-            "redo in progress, elapsed time: {:.2} s, current LSN: {}",
-            self.started.elapsed().as_secs_f64(),
-            self.progress.at
-        );
-        self.startup.report(&self.progress);
-    }
-
     /// The end of replay, if it may end there.
     fn finish(
         mut self,
@@ -286,13 +267,7 @@ impl Replay<'_, '_> {
             }
             End::Log(end) => end.reason.to_string(),
         };
-        tracing::info!(
-            "redo done at {}: {why} ({} records, {:.2} s; {} pages read ahead)",
-            self.last,
-            self.progress.records,
-            self.started.elapsed().as_secs_f64(),
-            self.progress.prefetch.prefetch
-        );
+        tell_done(self.started, self.last, &why, &self.progress);
         self.consistency.check(&end, self.progress.at)?;
         if let (true, End::Log(end)) = (wanted, &end) {
             let message = "recovery ended before configured recovery target was reached";

@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use forebay_aio::IoBackend;
+use forebay_aio::{IfFound, IoBackend};
 use forebay_format::SegmentSize;
 use forebay_format::control::DbState;
 use forebay_format::timeline::history_file_name;
@@ -20,7 +20,6 @@ use forebay_format::timeline::history_file_name;
 use super::branch::{self, Begun, SIGNAL};
 use super::label::{self, BackupLabel};
 use super::restore::remove;
-use crate::disk::Disk;
 use crate::error::EngineError;
 
 /// Asks for a standby.
@@ -48,10 +47,7 @@ const UNDER_WAY: [(&str, &str, &str); 2] = [
 pub(super) fn refuse_under_way(io: &IoBackend, dir: &Path) -> Result<(), EngineError> {
     for (name, message, hint) in UNDER_WAY {
         let path = dir.join(name);
-        let listed = match io.aio().namespace().list(&path) {
-            Err(error) if error.is_not_found() => continue,
-            listed => listed?,
-        };
+        let Some(listed) = io.aio().namespace().list(&path).if_found()? else { continue };
         if let Some(found) = listed.into_iter().map(|entry| entry.name).min() {
             return Err(EngineError::statement("0A000", message)
                 .with_detail(format!("Found file \"{}\".", path.join(found).display()))
@@ -89,13 +85,13 @@ impl Request {
                          file is \"recovery.signal\".",
                 ));
         }
-        let map = Disk::new(io).read(&dir.join(TABLESPACES))?.unwrap_or_default();
+        let map = io.read_file_if_there(&dir.join(TABLESPACES))?.unwrap_or_default();
         if map.iter().any(|byte| !byte.is_ascii_whitespace()) {
             let message = "recovery of a backup with tablespaces is not supported";
             return Err(EngineError::statement("0A000", message)
                 .with_detail(format!("Found file \"{}\".", dir.join(TABLESPACES).display())));
         }
-        let label = match Disk::new(io).read(&dir.join(label::FILE))? {
+        let label = match io.read_file_if_there(&dir.join(label::FILE))? {
             Some(bytes) => Some(BackupLabel::parse(&String::from_utf8_lossy(&bytes), size)?),
             None => None,
         };
@@ -116,7 +112,7 @@ impl Request {
         recovering: bool,
     ) -> Result<Option<Begun>, EngineError> {
         let path = dir.join(branch::ENDING);
-        let Some(bytes) = Disk::new(io).read(&path)? else { return Ok(None) };
+        let Some(bytes) = io.read_file_if_there(&path)? else { return Ok(None) };
         let begun = Begun::parse(&String::from_utf8_lossy(&bytes));
         if let Some(begun) = begun.filter(|_| recovering) {
             let history = dir.join("pg_wal").join(history_file_name(begun.timeline));

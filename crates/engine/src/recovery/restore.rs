@@ -20,7 +20,7 @@
 use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::{Arc, Mutex};
-use forebay_aio::{AlignedBuf, IoBackend, OpenOptions};
+use forebay_aio::{AlignedBuf, IfFound, IoBackend, OpenOptions};
 use forebay_archive::shell::{PlaceholderError, Shell, substitute};
 use forebay_archive::{Restorer, WalName};
 use forebay_format::timeline::{TimelineHistory, history_file_name};
@@ -388,8 +388,6 @@ pub(super) fn placeholder(error: PlaceholderError) -> EngineError {
 
 /// Removes a file if it exists.
 pub(super) fn remove(io: &IoBackend, path: &Path) -> Result<(), EngineError> {
-    match io.aio().namespace().unlink(path) {
-        Err(error) if !error.is_not_found() => Err(error.into()),
-        _ => Ok(()),
-    }
+    io.aio().namespace().unlink(path).if_found()?;
+    Ok(())
 }

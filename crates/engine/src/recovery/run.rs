@@ -39,19 +39,10 @@ impl Startup<'_> {
                     redo: checkpoint.point.redo,
                     aborted: None,
                 };
-                let counters = Counters::at(&checkpoint.point);
+                let point = &checkpoint.point;
+                let counters = Counters::at(point);
                 self.trim_multis(backend, &counters)?;
-                let timeline = checkpoint.point.timeline;
-                Ok(Started {
-                    resume,
-                    counters,
-                    recovered: false,
-                    checkpoint_end: checkpoint.end,
-                    timeline,
-                    came_from: timeline,
-                    floor: None,
-                    ended: None,
-                })
+                Ok(Started::new(resume, counters, false, &checkpoint, point.timeline))
             }
             // Those of a recovery from an archive, which is always gone on with.
             DbState::ShutDownInRecovery | DbState::ArchiveRecovery => {

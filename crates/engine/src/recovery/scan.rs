@@ -43,7 +43,7 @@ pub(super) fn scan(
         follower.follow(&redo)?;
         records += 1;
     }
-    let end = reader.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))?;
+    let end = end_of(&reader)?;
     reader.check_end(io).map_err(|error| {
         EngineError::corrupt(error.to_string()).with_hint(
             "Nothing was changed. Bring the segment back from an archive or a backup; or, to give \
@@ -56,6 +56,11 @@ pub(super) fn scan(
         return Err(EngineError::corrupt(message));
     }
     Ok(Scan { end, records, timeline: follower.timeline() })
+}
+
+/// Where a log ended that was read to its end.
+pub(super) fn end_of(reader: &WalReader) -> Result<EndOfWal, EngineError> {
+    reader.end().cloned().ok_or_else(|| EngineError::internal("the log has no end"))
 }
 
 /// Decodes a record.

@@ -18,13 +18,14 @@ use forebay_wal::{ReaderConfig, Resume, WalReader, WalRecord};
 
 use super::branch::Ended;
 use super::floor::Floor;
-use super::{scan, sync};
+use super::scan;
 use crate::config::{EngineConfig, RecoveryProgress};
 use crate::control::Control;
 use crate::error::EngineError;
+use crate::sync_tree::sync_tree;
 
 /// Number of records between two reports.
-pub(super) const REPORT_EVERY: u64 = 20_000;
+const REPORT_EVERY: u64 = 20_000;
 
 /// The result of recovery, with which the log goes on.
 #[derive(Debug)]
@@ -43,6 +44,21 @@ pub(crate) struct Started {
     pub(crate) floor: Option<Arc<Floor>>,
     /// What remains to be done if a new timeline was begun.
     pub(crate) ended: Option<Ended>,
+}
+
+impl Started {
+    /// The log goes on where recovery, if there was one, found its end, on the same timeline.
+    pub(super) fn new(
+        resume: Resume,
+        counters: Counters,
+        recovered: bool,
+        checkpoint: &Checkpoint,
+        timeline: u32,
+    ) -> Started {
+        let (checkpoint_end, came_from) = (checkpoint.end, timeline);
+        let (floor, ended) = (None, None);
+        Started { resume, counters, recovered, checkpoint_end, timeline, came_from, floor, ended }
+    }
 }
 
 /// A checkpoint's record.
@@ -124,7 +140,7 @@ impl Startup<'_> {
     pub(super) fn sync_everything(&self, backend: &mut Backend) -> Result<(), EngineError> {
         forebay_aio::planted_bug!(self.aio, RecoveryFilesNotSyncedFirst, return Ok(()));
         let started = Instant::now();
-        let files = sync::sync_everything(&mut backend.io, self.dir)?;
+        let files = sync_tree(&mut backend.io, self.dir, true)?;
         let elapsed = started.elapsed().as_secs_f64();
         tracing::info!("synced {files} files of the data directory in {elapsed:.2} s");
         Ok(())
@@ -140,7 +156,7 @@ impl Startup<'_> {
     }
 
     /// What redo works on, from a checkpoint on. Pages of pg_xact and pg_multixact that do not exist
-    /// count as empty until [`Startup::redo_is_done`].
+    /// count as empty until [`Startup::end_redo`].
     pub(super) fn redo_context<'b>(
         &'b self,
         backend: &'b mut Backend,
@@ -152,19 +168,7 @@ impl Startup<'_> {
         RedoContext::new(backend, self.pool, self.clog, point).with_multis(self.multis)
     }
 
-    /// Clears pg_xact and pg_multixact of ids that the log does not know.
-    pub(super) fn redo_is_done(
-        &self,
-        backend: &mut Backend,
-        counters: &Counters,
-    ) -> Result<(), EngineError> {
-        self.clog.set_recovering(false);
-        self.clog.trim(&mut backend.io, counters.next_xid)?;
-        self.trim_multis(backend, counters)?;
-        self.multis.set_recovering(false);
-        Ok(())
-    }
-
+    /// Sets the counters of MultiXacts, and clears what lies beyond them.
     pub(super) fn trim_multis(
         &self,
         backend: &mut Backend,
@@ -180,6 +184,48 @@ impl Startup<'_> {
             (callback.0)(progress);
         }
     }
+
+    /// Logs and reports every so often how far redo is.
+    pub(super) fn tell_progress(&self, started: Instant, progress: &RecoveryProgress) {
+        if progress.records.is_multiple_of(REPORT_EVERY) {
+            tracing::info!(
+                "redo in progress, elapsed time: {:.2} s, current LSN: {}",
+                started.elapsed().as_secs_f64(),
+                progress.at
+            );
+            self.report(progress);
+        }
+    }
+
+    /// What follows redo: empties unlogged tables, and clears pg_xact and pg_multixact of ids that
+    /// the log does not know.
+    pub(super) fn end_redo(
+        &self,
+        backend: &mut Backend,
+        counters: &Counters,
+    ) -> Result<(), EngineError> {
+        self.empty_unlogged(backend)?;
+        self.clog.set_recovering(false);
+        self.clog.trim(&mut backend.io, counters.next_xid)?;
+        self.trim_multis(backend, counters)?;
+        self.multis.set_recovering(false);
+        Ok(())
+    }
+}
+
+/// Logs that all is redone, up to the record at `last`.
+pub(super) fn tell_done(
+    started: Instant,
+    last: Lsn,
+    why: &dyn std::fmt::Display,
+    progress: &RecoveryProgress,
+) {
+    tracing::info!(
+        "redo done at {last}: {why} ({} records, {:.2} s; {} pages read ahead)",
+        progress.records,
+        started.elapsed().as_secs_f64(),
+        progress.prefetch.prefetch
+    );
 }
 
 pub(super) fn redo_one(

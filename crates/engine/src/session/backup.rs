@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use forebay_aio::sync::{Duration, Instant};
 use forebay_archive::backup::{BackupSource, Stopped};
+use forebay_archive::{Kind, WalName};
+use forebay_format::Lsn;
 use forebay_format::backup_label::BackupLabel;
-use forebay_format::ids::INVALID_XID;
-use forebay_format::wal::{Rmgr, xlog};
-use forebay_format::{Lsn, SegmentSize};
-use forebay_wal::Record;
+use forebay_format::wal::xlog;
 
 use super::state::Session;
 use crate::checkpointer::Causes;
@@ -23,7 +22,6 @@ use crate::clock::at_time;
 use crate::clock::unix_seconds;
 use crate::config::Background;
 use crate::core::Core;
-use crate::disk::Disk;
 use crate::error::EngineError;
 
 /// Most bytes of a label.
@@ -139,15 +137,8 @@ impl Session {
         let _activity = core.activity.enter()?;
         core.check_running()?;
         let main = label.start.0.to_le_bytes();
-        let record = Record {
-            rmgr: Rmgr::XLOG,
-            info: xlog::BACKUP_END,
-            xid: INVALID_XID,
-            main: &main,
-            blocks: &[],
-        };
         let end = core.fatal.watch("backup", || {
-            let inserted = core.wal.insert(&mut self.backend.io, &record)?;
+            let inserted = core.log(&mut self.backend.io, xlog::BACKUP_END, &main)?;
             core.wal.flush(&mut self.backend.io, inserted.end)?;
             core.wal.switch_segment(&mut self.backend.io)?;
             Ok(inserted.end)
@@ -171,29 +162,21 @@ impl Session {
         let size = core.wal.config().segment_size;
         let name = label.history_file_name(size.offset(label.start));
         let wal = core.dir.join("pg_wal");
-        let mut disk = Disk::new(&mut self.backend.io);
-        disk.write_new(
-            &wal.join(&name),
-            history(label, end, last, core.wal.config().timeline).as_bytes(),
-        )?;
-        disk.namespace().sync_dir(&wal)?;
+        let text = history(label, end, last, core.wal.config().timeline);
+        self.backend.io.write_new_file(&wal.join(&name), text.as_bytes())?;
+        core.aio.namespace().sync_dir(&wal)?;
         core.wal.announce(&name);
-        self.remove_old_histories(core, size, &name)?;
+        self.remove_old_histories(core, &name)?;
         Ok(name)
     }
 
     /// Removes history files of earlier backups that the archive has.
-    fn remove_old_histories(
-        &mut self,
-        core: &Core,
-        size: SegmentSize,
-        newest: &str,
-    ) -> Result<(), EngineError> {
+    fn remove_old_histories(&mut self, core: &Core, newest: &str) -> Result<(), EngineError> {
         let names = Arc::clone(core.aio.namespace());
         let wal = core.dir.join("pg_wal");
         for entry in names.list(&wal)? {
             let name = entry.name.to_string_lossy();
-            if name != newest && is_history(size, &name) && self.is_archived(core, &name)? {
+            if name != newest && is_history(&name) && self.is_archived(core, &name)? {
                 names.unlink(&wal.join(&*name))?;
                 if core.wal.is_archiving() {
                     core.wal.forget_archived(&name);
@@ -261,14 +244,8 @@ fn history(label: &BackupLabel, end: Lsn, last: &str, timeline: u32) -> String {
 }
 
 /// "000000010000000000000002.00000028.backup"
-fn is_history(size: SegmentSize, name: &str) -> bool {
-    let Some((segment, offset)) =
-        name.strip_suffix(".backup").and_then(|stem| stem.split_once('.'))
-    else {
-        return false;
-    };
-    let hex = |b: u8| b.is_ascii_digit() || (b'A'..=b'F').contains(&b);
-    size.parse_file_name(segment).is_some() && offset.len() == 8 && offset.bytes().all(hex)
+fn is_history(name: &str) -> bool {
+    WalName::parse(name).is_some_and(|name| name.kind() == Kind::Backup)
 }
 
 /// For [`crate::backup::backup`]: a session begins and ends the backup of its own engine.
@@ -297,12 +274,11 @@ mod tests {
 
     #[test]
     fn names_of_backup_history_files() {
-        let is = |name| is_history(SegmentSize::DEFAULT, name);
-        assert!(is("000000010000000000000002.00000028.backup"));
+        assert!(is_history("000000010000000000000002.00000028.backup"));
         for other in
             ["000000010000000000000002", "000000010000000000000002.backup", "x.00000028.backup"]
         {
-            assert!(!is(other), "{other}");
+            assert!(!is_history(other), "{other}");
         }
     }
 

@@ -43,11 +43,6 @@ impl BlockRange {
 }
 
 impl Session {
-    /// Number of blocks of a table's main fork.
-    pub fn relation_blocks(&mut self, table: &Table) -> Result<u32, EngineError> {
-        Ok(self.fork_blocks(table, Fork::Main)?.unwrap_or(0))
-    }
-
     /// Number of blocks of a fork of a table. None if it does not exist.
     pub fn fork_blocks(&mut self, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
         self.call(|session, core| {

@@ -228,7 +228,8 @@ impl Session {
         if self.open.is_some() && self.mark() == mark {
             return Ok(());
         }
-        Err(EngineError::TransactionEnded { what: what() })
+        let message = format!("{} cannot be used after its transaction has ended", what());
+        Err(EngineError::statement("24000", message))
     }
 
     /// Runs a call into the engine. Checks for a stop or a cancel first, and counts the call as in

@@ -171,8 +171,10 @@ impl Session {
         name: &str,
         mode: LockMode,
     ) -> Result<Arc<Table>, EngineError> {
-        self.open_table_if_exists(schema, name, mode)?.ok_or_else(|| EngineError::UndefinedTable {
-            name: schema.map_or_else(|| name.to_owned(), |schema| format!("{schema}.{name}")),
+        self.open_table_if_exists(schema, name, mode)?.ok_or_else(|| {
+            let schema = schema.map_or_else(String::new, |schema| format!("{schema}."));
+            let message = format!("relation \"{schema}{name}\" does not exist");
+            EngineError::statement("42P01", message)
         })
     }
 
@@ -238,7 +240,10 @@ impl Session {
         if self.locks.holds_at_least(lock_tag(table), mode) {
             return Ok(());
         }
-        Err(EngineError::NotLocked { name: table.name.clone(), mode })
+        let name = &table.name;
+        let message =
+            format!("relation \"{name}\" is not locked in mode {mode} by the transaction");
+        Err(EngineError::statement("55000", message))
     }
 
     /// Creates a table (schema None: public). 42P07 if the name is taken.
@@ -274,7 +279,8 @@ impl Session {
         let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         reader.refuse_indexed_catalogs()?;
         if reader.class_named(namespace, name)?.is_some() {
-            return Err(EngineError::DuplicateTable { name: name.to_owned() });
+            let message = format!("relation \"{name}\" already exists");
+            return Err(EngineError::statement("42P07", message));
         }
         let (tx, backend) = self.changing()?;
         let locator =

@@ -1,10 +1,7 @@
 //! The log through a session's eyes: where it stands, and the switch to its next segment.
 
 use forebay_format::Lsn;
-use forebay_format::ids::INVALID_XID;
-use forebay_format::wal::Rmgr;
 use forebay_format::wal::xlog::{RESTORE_POINT, RestorePoint};
-use forebay_wal::Record;
 
 use super::state::Session;
 use crate::clock;
@@ -21,15 +18,8 @@ impl Session {
     /// record, which is durable with the next commit.
     pub fn create_restore_point(&mut self, name: &str) -> Result<Lsn, EngineError> {
         let main = RestorePoint { time: clock::now(), name: name.into() }.encode();
-        let record = Record {
-            rmgr: Rmgr::XLOG,
-            info: RESTORE_POINT,
-            xid: INVALID_XID,
-            main: &main,
-            blocks: &[],
-        };
         let inserted =
-            self.call(|session, core| Ok(core.wal.insert(&mut session.backend.io, &record)?))?;
+            self.call(|session, core| core.log(&mut session.backend.io, RESTORE_POINT, &main))?;
         tracing::info!("restore point \"{name}\" created at {}", inserted.end);
         Ok(inserted.end)
     }
@@ -53,10 +43,5 @@ impl Session {
     pub fn wal_file_name(&self, lsn: Lsn) -> String {
         let config = self.core.wal.config();
         config.segment_size.file_name(config.timeline, config.segment_size.number(lsn))
-    }
-
-    /// The offset of a position of the log in its file.
-    pub fn wal_file_offset(&self, lsn: Lsn) -> u64 {
-        self.core.wal.config().segment_size.offset(lsn)
     }
 }

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, BackendType, IoBackend, MethodKind};
 use forebay_format::control::{ControlFile, PATH};
+use forebay_testkit::io;
 use forebay_wal::{ReaderConfig, Wal, WalConfig, WalReader};
 
 /// What pg_control says.
@@ -14,8 +15,7 @@ pub fn control(dir: &Path) -> ControlFile {
 
 /// A backend of its own.
 pub fn backend() -> (Arc<Aio>, IoBackend) {
-    let aio = Aio::new(Arc::new(PosixNamespace::new()), MethodKind::Sync, AioConfig::default())
-        .expect("aio");
+    let aio = io::open(MethodKind::Sync);
     let io = aio.backend(BackendType::Client).expect("backend");
     (aio, io)
 }

@@ -2,18 +2,19 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 pub mod log;
-pub mod peer;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use forebay_engine::types::oids;
 use forebay_engine::{
-    ColumnDef, Datum, Engine, EngineConfig, EngineError, InitOptions, IoDirect, IoMethod, LockMode,
-    RowBatch, Session, Table, WritingSettings,
+    ColumnDef, Datum, Engine, EngineConfig, EngineError, FatalAction, InitOptions, IoDirect,
+    IoMethod, LockMode, RowBatch, Session, Table, WritingSettings,
 };
+
+pub use forebay_testkit::files::contents;
+pub use forebay_testkit::io;
 
 /// Every way to do I/O: three methods, buffered and direct.
 pub fn ways() -> Vec<(String, EngineConfig)> {
@@ -50,15 +51,53 @@ pub fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("engine-").tempdir_in(base).expect("scratch directory")
 }
 
-/// Makes a directory that a data directory can be copied into: its owner's alone.
-pub fn private_dir(path: &Path) {
-    std::fs::DirBuilder::new().mode(0o700).create(path).expect("directory");
-}
-
 /// A new data directory.
 pub fn init(dir: &Path) {
     let options = InitOptions { wal_segment_size: 1 << 20, ..InitOptions::default() };
     Engine::init(dir, &options).expect("init");
+}
+
+/// A new data directory, in a scratch directory.
+pub fn new_dir() -> (tempfile::TempDir, PathBuf) {
+    let scratch = scratch();
+    let dir = scratch.path().join("data");
+    init(&dir);
+    (scratch, dir)
+}
+
+/// A small engine on a new directory.
+pub fn fresh() -> (tempfile::TempDir, Arc<Engine>) {
+    let (scratch, dir) = new_dir();
+    (scratch, open(&dir, &config(IoMethod::Sync, false)))
+}
+
+/// What would have stopped the process.
+pub type Reasons = Arc<Mutex<Vec<String>>>;
+
+/// An action that only notes why the process would have been stopped.
+pub fn noting() -> (FatalAction, Reasons) {
+    let reasons = Reasons::default();
+    let seen = Arc::clone(&reasons);
+    let note = move |reason: &str| seen.lock().expect("reasons").push(reason.to_owned());
+    (FatalAction(Arc::new(note)), reasons)
+}
+
+/// The SQLSTATE of a refusal.
+pub fn state<T: std::fmt::Debug>(result: Result<T, EngineError>) -> &'static str {
+    result.expect_err("refused").sqlstate()
+}
+
+/// Opens, with a session.
+pub fn open_session(dir: &Path, config: &EngineConfig) -> (Arc<Engine>, Session) {
+    let engine = open(dir, config);
+    let session = engine.session().expect("session");
+    (engine, session)
+}
+
+/// Begins a transaction and its first command.
+pub fn start(session: &mut Session) {
+    session.begin().expect("begin");
+    session.start_command().expect("command");
 }
 
 /// Opens, or fails the test.
@@ -150,26 +189,9 @@ pub fn count_and_sum(session: &mut Session, name: &str) -> (u64, i64) {
     .expect("scan")
 }
 
-/// Every file and its bytes.
-pub fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    let mut left = vec![dir.to_path_buf()];
-    while let Some(dir) = left.pop() {
-        for entry in std::fs::read_dir(dir).expect("directory") {
-            let path = entry.expect("entry").path();
-            if path.is_dir() {
-                left.push(path);
-            } else if path.file_name().is_some_and(|name| name != "postmaster.pid") {
-                files.insert(path.clone(), std::fs::read(&path).expect("file"));
-            }
-        }
-    }
-    files
-}
-
 /// Fails the test if a file has changed, come or gone since a snapshot.
 pub fn assert_unchanged(before: &BTreeMap<PathBuf, Vec<u8>>, dir: &Path, what: &str) {
-    let after = snapshot(dir);
+    let after = contents(dir);
     for (path, bytes) in before {
         assert!(after.get(path) == Some(bytes), "{what}: {} has changed", path.display());
     }

@@ -8,6 +8,7 @@ use forebay_engine::{
     ArchiveMode, Engine, EngineConfig, EngineError, RecoveryTarget, RestoreSettings, Session,
     ShutdownMode, TargetAction,
 };
+use forebay_testkit::files::copy_tree;
 
 /// A server's directory, its cold backup, and an archive that a test fills itself.
 pub struct Fixture {
@@ -114,18 +115,5 @@ impl Fixture {
         let counted = count(&mut engine.session().expect("session"), "t").expect("count");
         engine.shutdown(ShutdownMode::Immediate).expect("stop");
         counted
-    }
-}
-
-pub fn copy_tree(from: &Path, to: &Path) {
-    private_dir(to);
-    for entry in std::fs::read_dir(from).expect("directory") {
-        let path = entry.expect("entry").path();
-        let target = to.join(path.file_name().expect("a name"));
-        if path.is_dir() {
-            copy_tree(&path, &target);
-        } else if path.file_name().is_some_and(|name| name != "postmaster.pid") {
-            std::fs::copy(&path, &target).expect("copy");
-        }
     }
 }

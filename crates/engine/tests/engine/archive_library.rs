@@ -19,6 +19,7 @@ use forebay_engine::{
     RestoreSource, ShutdownMode, TargetAction,
 };
 use forebay_format::control::DbState;
+use forebay_testkit::files::{copy_tree, names};
 
 const KEY: [u8; 32] = [7; 32];
 
@@ -44,8 +45,7 @@ impl Fixture {
         let fixture =
             Fixture { scratch, config, store: ArchiveStore { location, key_file, ..store } };
         init(&fixture.path("data"));
-        let engine = open(&fixture.path("data"), &fixture.config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&fixture.path("data"), &fixture.config);
         create(&mut session, "t");
         insert(&mut session, "t", 0..100);
         drop(session);
@@ -78,8 +78,7 @@ impl Fixture {
 
     /// Fills several segments, and stops when all is archived. How many rows there are.
     fn fill(&self, config: &EngineConfig) -> u64 {
-        let engine = open(&self.path("data"), config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&self.path("data"), config);
         for first in (100..150_100).step_by(5000) {
             insert(&mut session, "t", first..first + 5000);
             engine.step().expect("step");
@@ -115,28 +114,6 @@ impl Fixture {
     }
 }
 
-fn copy_tree(from: &Path, to: &Path) {
-    private_dir(to);
-    for entry in std::fs::read_dir(from).expect("directory") {
-        let path = entry.expect("entry").path();
-        let target = to.join(path.file_name().expect("a name"));
-        if path.is_dir() {
-            copy_tree(&path, &target);
-        } else if path.file_name().is_some_and(|name| name != "postmaster.pid") {
-            std::fs::copy(&path, &target).expect("copy");
-        }
-    }
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(dir).expect("directory");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
-        .collect();
-    names.sort();
-    names
-}
-
 fn sealed() -> ArchiveStore {
     ArchiveStore {
         location: String::new(),
@@ -163,8 +140,7 @@ fn what_an_engine_archives_comes_back_without_a_command() {
         let rows = fixture.fill(&fixture.archiving());
         assert!(fixture.verify() > 4, "{way}");
         let dir = fixture.restore("new");
-        let engine = open(&dir, &fixture.restoring());
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&dir, &fixture.restoring());
         assert_eq!(count(&mut session, "t").expect("count"), rows, "{way}");
         check_tidy(&dir, &way);
         insert(&mut session, "t", 500_000..500_010);
@@ -333,9 +309,7 @@ impl ArchiveModule for Together {
 
 #[test]
 fn so_many_are_archived_at_a_time_as_the_settings_say() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let module = Arc::new(Together::default());
     let mut config = config(IoMethod::Sync, false);
     config.archive_mode = ArchiveMode::On;

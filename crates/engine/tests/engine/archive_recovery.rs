@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::archive_fixture::{Fixture, copy_tree};
+use crate::archive_fixture::Fixture;
 use crate::common::*;
 use forebay_engine::{
     ArchiveMode, CheckpointStep, CheckpointWatch, Engine, EngineConfig, EngineError, IoMethod,
@@ -13,6 +13,7 @@ use forebay_engine::{
 use forebay_format::control::DbState;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::{Rmgr, smgr, xlog};
+use forebay_testkit::files::copy_tree;
 use forebay_wal::Record;
 
 fn small() -> EngineConfig {
@@ -97,8 +98,7 @@ fn recovery_stops_at_each_kind_of_target() {
         insert_open(s, &table, 101..103)
     })
     .expect("insert");
-    session.begin().expect("begin");
-    session.start_command().expect("command");
+    start(&mut session);
     let table =
         session.open_table(None, "t", forebay_engine::LockMode::RowExclusive).expect("table");
     insert_open(&mut session, &table, 103..106).expect("insert");
@@ -476,8 +476,7 @@ fn a_crash_at_the_end_of_recovery_leads_to_the_same_timeline() {
     let fixture = Fixture::new(small());
     let (engine, mut session) = fixture.session("data");
     insert(&mut session, "t", 100..5000);
-    session.begin().expect("begin");
-    session.start_command().expect("command");
+    start(&mut session);
     let table =
         session.open_table(None, "t", forebay_engine::LockMode::RowExclusive).expect("table");
     insert_open(&mut session, &table, 5000..5010).expect("insert");

@@ -10,6 +10,7 @@ use forebay_engine::{
     ArchiveMode, ArchiveModules, ArchiveSettings, Background, EngineConfig, IoMethod, ShutdownMode,
 };
 use forebay_format::SegmentSize;
+use forebay_testkit::files::names;
 
 fn archiving(store: &Path, config: EngineConfig) -> EngineConfig {
     EngineConfig {
@@ -22,15 +23,6 @@ fn archiving(store: &Path, config: EngineConfig) -> EngineConfig {
         writing: little_wal(),
         ..config
     }
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(dir).expect("directory");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
-        .collect();
-    names.sort();
-    names
 }
 
 fn first_segments(count: usize) -> Vec<String> {
@@ -46,8 +38,7 @@ fn a_fast_stop_leaves_nothing_to_archive() {
         std::fs::create_dir(&store).expect("store");
         init(&dir);
         let config = archiving(&store, config);
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&dir, &config);
         create(&mut session, "t");
         for first in (0..200_000).step_by(5000) {
             insert(&mut session, "t", first..first + 5000);
@@ -82,8 +73,7 @@ fn nothing_goes_that_the_archive_does_not_have() {
     init(&dir);
     // There is no such directory: nothing can be archived.
     let config = archiving(&store, config(IoMethod::Sync, false));
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     create(&mut session, "t");
     for first in (0..200_000).step_by(5000) {
         insert(&mut session, "t", first..first + 5000);
@@ -97,8 +87,7 @@ fn nothing_goes_that_the_archive_does_not_have() {
         "{waiting:?}"
     );
     std::fs::create_dir(&store).expect("store");
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     assert_eq!(count(&mut session, "t").expect("count"), 200_000);
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");
@@ -133,16 +122,13 @@ impl ArchiveModule for Diary {
 #[test]
 fn an_embedders_module_archives_also_without_threads() {
     for background in [Background::Threads, Background::Stepped] {
-        let scratch = scratch();
-        let dir = scratch.path().join("data");
-        init(&dir);
+        let (_scratch, dir) = new_dir();
         let diary = Arc::new(Diary::default());
         let mut config = archiving(Path::new(""), config(IoMethod::Sync, false));
         config.archiving.library = "diary".to_owned();
         config.archive_modules = ArchiveModules(vec![diary.clone()]);
         config.background = background;
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&dir, &config);
         create(&mut session, "t");
         for first in (0..100_000).step_by(5000) {
             insert(&mut session, "t", first..first + 5000);

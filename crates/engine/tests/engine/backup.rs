@@ -1,6 +1,5 @@
 //! Base backups: of a cluster at rest and of a running one, and back.
 
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -13,6 +12,7 @@ use forebay_engine::archive::backup::{
 };
 use forebay_engine::checksums::{ChecksumMode, ChecksumObserver, ChecksumOptions, checksums};
 use forebay_engine::{EngineConfig, EngineError, IoMethod, Lsn, Session, ShutdownMode, backup};
+use forebay_testkit::files::{flip, private_dir};
 
 /// A session as the one who is asked for the begin and the end.
 struct OfSession(Session);
@@ -50,8 +50,7 @@ fn place() -> Place {
     let (data, archive, restored) = (path("data"), path("archive"), path("restored"));
     std::fs::create_dir(&archive).expect("an archive");
     init(&data);
-    let engine = open(&data, &config(IoMethod::Sync, false));
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&data, &config(IoMethod::Sync, false));
     create(&mut session, "t");
     insert(&mut session, "t", 0..30_000);
     drop(session);
@@ -85,8 +84,7 @@ fn restore(place: &Place, options: &RestoreOptions) -> Result<(), EngineError> {
 
 /// Opens a directory, and counts.
 fn rows(dir: &Path, config: &EngineConfig) -> (u64, i64) {
-    let engine = open(dir, config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(dir, config);
     let found = count_and_sum(&mut session, "t");
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("shutdown");
@@ -104,13 +102,6 @@ fn largest(dir: &Path) -> PathBuf {
         .map(|e| e.expect("an entry").path());
     let size = |path: &PathBuf| std::fs::metadata(path).expect("a file").len();
     files.max_by_key(size).expect("files")
-}
-
-fn flip(path: &Path, at: u64) {
-    let file = std::fs::File::options().read(true).write(true).open(path).expect("a file");
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).expect("a byte");
-    file.write_all_at(&[byte[0] ^ 0x40], at).expect("a byte");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use forebay_engine::checksums::{
     checksums,
 };
 use forebay_engine::{Engine, EngineError, InitOptions};
+use forebay_testkit::files::flip;
 
 const BLOCK: usize = 8192;
 
@@ -59,12 +60,6 @@ fn message(dir: &Path, mode: ChecksumMode) -> String {
         Err(error) => error.to_string(),
         Ok((counts, _)) => panic!("it should be refused: {counts:?}"),
     }
-}
-
-fn flip(path: &Path, at: usize) {
-    let mut bytes = fs::read(path).expect("readable");
-    bytes[at] ^= 0x40;
-    fs::write(path, bytes).expect("writable");
 }
 
 #[test]

@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::peer::Peer;
 use crate::common::*;
 use forebay_engine::{
     Datum, Engine, EngineError, IoMethod, LockMode, RowBatch, Session, ShutdownMode,
@@ -12,6 +11,7 @@ use forebay_engine::{
 use forebay_format::page::{self, PageMut};
 use forebay_format::wal::{Rmgr, xact, xlog};
 use forebay_format::{BLOCK_SIZE, Fork, PageTag, RelFileLocator, checksum};
+use forebay_testkit::peer::{Peer, Postgres};
 use forebay_wal::{BlockFlags, BlockRef, Record};
 
 fn small() -> forebay_engine::EngineConfig {
@@ -21,8 +21,7 @@ fn small() -> forebay_engine::EngineConfig {
 /// A directory, stopped, with rows 0 to 99 in table t; and where t is.
 fn stopped(dir: &Path) -> RelFileLocator {
     init(dir);
-    let engine = open(dir, &small());
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(dir, &small());
     create(&mut session, "t");
     insert(&mut session, "t", 0..100);
     let open = |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare).map(|t| t.locator);
@@ -66,8 +65,7 @@ fn a_torn_map_is_no_end_of_insertion() {
     let dir = scratch.path().join("data");
     let rel = stopped(&dir);
     tear(&vacuumed(&dir, rel));
-    let engine = open(&dir, &small());
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &small());
     insert(&mut session, "t", 100..101);
     assert_eq!(count(&mut session, "t").expect("count"), 101);
     drop(session);
@@ -88,8 +86,7 @@ fn a_torn_map_is_no_end_of_recovery() {
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop(engine);
     tear(&map);
-    let engine = open(&dir, &small());
-    let mut session = engine.session().expect("session");
+    let (_engine, mut session) = open_session(&dir, &small());
     assert_eq!(count_and_sum(&mut session, "t"), (200, (0..200).sum()));
 }
 
@@ -106,7 +103,7 @@ fn prepared_transactions_and_slots_are_refused_and_nothing_changes() {
         }
         let file = "pg_twophase/00000000000002E4";
         std::fs::write(dir.join(file), "state").expect("file");
-        let before = snapshot(&dir);
+        let before = contents(&dir);
         let error = Engine::open(&dir, small()).expect_err("prepared");
         assert_eq!(error.sqlstate(), "0A000");
         assert_eq!(error.to_string(), "prepared transactions are not supported");
@@ -140,7 +137,7 @@ fn records_of_prepared_transactions_are_refused_by_name() {
         log.insert(&mut io, &record).expect("insert");
         log.flush_all(&mut io).expect("flush");
         drop(log);
-        let before = snapshot(&dir);
+        let before = contents(&dir);
         let error = Engine::open(&dir, small()).expect_err("prepared").to_string();
         assert!(error.contains(&format!("not supported: Transaction {name}, info")), "{error}");
         assert_unchanged(&before, &dir, name);
@@ -193,7 +190,7 @@ fn unlogged_tables_are_emptied_by_recovery_and_by_nothing_else() {
     let others =
         ["base/5/20000_other", "base/5/200000", "base/5/20003", "base/5/x20000", "base/20000"];
     others.iter().for_each(|name| std::fs::write(dir.join(name), "theirs").expect("file"));
-    let before = snapshot(&dir.join("base/77"));
+    let before = contents(&dir.join("base/77"));
     let engine = open(&dir, &small());
     assert_unchanged(&before, &dir.join("base/77"), "a start after a stop");
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
@@ -251,59 +248,54 @@ fn insert_ids(
 }
 
 /// A PostgreSQL with a vacuumed database.
-fn peer_with(peer: &mut Peer, options: &str, statements: &[&str]) {
-    peer.prints(
-        "initdb",
-        &["-k", "--no-sync", "--no-locale", "-EUTF8", "--wal-segsize=1", "-D", &peer.path("data")],
-    );
-    peer.start("data", &format!("-c autovacuum=off {options}"));
-    statements.iter().for_each(|statement| drop(peer.sql(statement)));
-    peer.sql("vacuum (freeze)");
-    peer.sql("checkpoint");
+fn peer_with<'p>(peer: &'p Peer, options: &str, statements: &[&str]) -> Postgres<'p> {
+    peer.init_with("data", &["--wal-segsize=1"]);
+    let server = peer.start("data", &format!("-c autovacuum=off {options}"));
+    statements.iter().for_each(|statement| drop(server.query(statement)));
+    server.query("vacuum (freeze)");
+    server.query("checkpoint");
+    server
 }
 
 #[test]
 fn a_crash_of_postgresql_after_a_vacuum_is_recovered_with_torn_maps() {
-    let Some(mut peer) = Peer::find("a_crash_of_postgresql_after_a_vacuum") else { return };
-    peer_with(
-        &mut peer,
+    let Some(peer) = Peer::find("a_crash_of_postgresql_after_a_vacuum") else { return };
+    let server = peer_with(
+        &peer,
         "",
         &["create table t as select g::int8 as id from generate_series(0, 999) g"],
     );
-    let path = peer.sql("select pg_relation_filepath('t')");
-    peer.sql("insert into t select g from generate_series(1000, 1009) g");
-    peer.crash();
+    let path = server.query("select pg_relation_filepath('t')");
+    server.query("insert into t select g from generate_series(1000, 1009) g");
+    server.crash();
     let scratch = scratch();
     let dir = scratch.path().join("data");
     peer.fetch("data", &dir);
     let map = dir.join(format!("{}_vm", path.trim()));
     assert!(std::fs::read(&map).expect("map")[page::HEADER_SIZE..].iter().any(|&byte| byte != 0));
     tear(&map);
-    let engine = open(&dir, &small());
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &small());
     assert_eq!(count(&mut session, "t").expect("count"), 1010);
     insert_ids(&mut session, "t", 1010..1020).expect("insertion");
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");
     drop(engine);
-    peer.bring(&dir, "back");
-    peer.start("back", "-c autovacuum=off");
+    peer.adopt(&dir, "back");
+    let server = peer.start("back", "-c autovacuum=off");
     let sum: i64 = (0..1020).sum();
-    assert_eq!(peer.sql("select count(*), sum(id) from t").trim(), format!("1020|{sum}"));
+    assert_eq!(server.query("select count(*), sum(id) from t"), format!("1020|{sum}"));
 }
 
 #[test]
 fn a_crash_of_postgresql_after_changes_of_an_index_is_refused_and_nothing_changes() {
-    let Some(mut peer) = Peer::find("a_crash_of_postgresql_after_changes_of_an_index") else {
-        return;
-    };
-    peer_with(&mut peer, "", &["create table t (id int8 primary key)"]);
-    peer.sql("insert into t values (1)");
-    peer.crash();
+    let Some(peer) = Peer::find("a_crash_after_changes_of_an_index") else { return };
+    let server = peer_with(&peer, "", &["create table t (id int8 primary key)"]);
+    server.query("insert into t values (1)");
+    server.crash();
     let scratch = scratch();
     let dir = scratch.path().join("data");
     peer.fetch("data", &dir);
-    let before = snapshot(&dir);
+    let before = contents(&dir);
     let error = Engine::open(&dir, small()).expect_err("an index").to_string();
     assert!(error.contains("not supported: Btree"), "{error}");
     assert_unchanged(&before, &dir, "an index");
@@ -311,60 +303,57 @@ fn a_crash_of_postgresql_after_changes_of_an_index_is_refused_and_nothing_change
 
 #[test]
 fn a_crash_of_postgresql_after_changes_and_a_vacuum_is_recovered() {
-    let Some(mut peer) = Peer::find("a_crash_of_postgresql_after_changes_and_a_vacuum") else {
-        return;
-    };
-    peer_with(
-        &mut peer,
+    let Some(peer) = Peer::find("a_crash_after_changes_and_a_vacuum") else { return };
+    let server = peer_with(
+        &peer,
         "",
         &["create table t as select g::int8 as id from generate_series(0, 999) g"],
     );
-    peer.sql("delete from t where id % 2 = 0");
-    peer.sql("vacuum (freeze) t");
-    peer.sql("update t set id = id + 1");
-    peer.sql("insert into t values (1)");
-    peer.crash();
+    server.query("delete from t where id % 2 = 0");
+    server.query("vacuum (freeze) t");
+    server.query("update t set id = id + 1");
+    server.query("insert into t values (1)");
+    server.crash();
     let scratch = scratch();
     let dir = scratch.path().join("data");
     peer.fetch("data", &dir);
-    let engine = open(&dir, &small());
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &small());
     assert_eq!(count(&mut session, "t").expect("count"), 501);
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");
     drop(engine);
-    peer.bring(&dir, "back");
-    peer.start("back", "-c autovacuum=off");
-    assert_eq!(peer.sql("select count(*), sum(id) from t where id % 2 = 0").trim(), "500|250500");
+    peer.adopt(&dir, "back");
+    let server = peer.start("back", "-c autovacuum=off");
+    assert_eq!(server.query("select count(*), sum(id) from t where id % 2 = 0"), "500|250500");
 }
 
 #[test]
 fn prepared_transactions_of_postgresql_are_refused() {
-    let Some(mut peer) = Peer::find("prepared_transactions_of_postgresql") else { return };
+    let Some(peer) = Peer::find("prepared_transactions_of_postgresql") else { return };
     let options = "-c max_prepared_transactions=2";
-    peer_with(
-        &mut peer,
+    let server = peer_with(
+        &peer,
         options,
         &["create table t as select g::int8 as id from generate_series(0, 99) g"],
     );
-    peer.sql("begin; insert into t values (100); prepare transaction 'later'");
-    peer.crash();
+    server.query("begin; insert into t values (100); prepare transaction 'later'");
+    server.crash();
     let scratch = scratch();
     let check = |peer: &Peer, name: &str, told: &str| {
         let dir = scratch.path().join(name);
         peer.fetch("data", &dir);
-        let before = snapshot(&dir);
+        let before = contents(&dir);
         let error = Engine::open(&dir, small()).expect_err(name).to_string();
         assert!(error.contains(told), "{name}: {error}");
         assert_unchanged(&before, &dir, name);
     };
     check(&peer, "crashed", "not supported: Transaction PREPARE");
-    peer.start("data", &format!("-c autovacuum=off {options}"));
-    peer.stop();
+    let server = peer.start("data", &format!("-c autovacuum=off {options}"));
+    drop(server);
     check(&peer, "stopped", "prepared transactions are not supported");
-    peer.start("data", &format!("-c autovacuum=off {options}"));
-    peer.sql("commit prepared 'later'");
-    peer.stop();
+    let server = peer.start("data", &format!("-c autovacuum=off {options}"));
+    server.query("commit prepared 'later'");
+    drop(server);
     let dir = scratch.path().join("committed");
     peer.fetch("data", &dir);
     let engine = open(&dir, &small());
@@ -373,24 +362,23 @@ fn prepared_transactions_of_postgresql_are_refused() {
 
 #[test]
 fn unlogged_tables_of_postgresql_are_emptied_after_its_crash() {
-    let Some(mut peer) = Peer::find("unlogged_tables_of_postgresql") else { return };
+    let Some(peer) = Peer::find("unlogged_tables_of_postgresql") else { return };
     let statements = [
         "create table t as select g::int8 as id from generate_series(0, 99) g",
         "create unlogged table u as select g::int8 as id from generate_series(0, 9999) g",
         "create unlogged table keyed (id int8 primary key, note text)",
         "insert into keyed select g, 'note ' || g from generate_series(0, 999) g",
     ];
-    peer_with(&mut peer, "", &statements);
+    let server = peer_with(&peer, "", &statements);
     // With this stop their rows reach their files.
-    peer.stop();
-    peer.start("data", "-c autovacuum=off");
-    peer.sql("insert into t values (100)");
-    peer.crash();
+    drop(server);
+    let server = peer.start("data", "-c autovacuum=off");
+    server.query("insert into t values (100)");
+    server.crash();
     let scratch = scratch();
     let dir = scratch.path().join("data");
     peer.fetch("data", &dir);
-    let engine = open(&dir, &small());
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &small());
     for (table, rows) in [("t", 101), ("u", 0), ("keyed", 0)] {
         assert_eq!(count(&mut session, table).expect(table), rows, "{table}");
     }
@@ -400,12 +388,12 @@ fn unlogged_tables_of_postgresql_are_emptied_after_its_crash() {
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");
     drop(engine);
-    peer.bring(&dir, "back");
-    peer.start("back", "-c autovacuum=off");
-    peer.sql("insert into u values (1); insert into keyed values (1, 'one'), (2, 'two')");
-    assert_eq!(peer.sql("select count(*) from u").trim(), "1");
+    peer.adopt(&dir, "back");
+    let server = peer.start("back", "-c autovacuum=off");
+    server.query("insert into u values (1); insert into keyed values (1, 'one'), (2, 'two')");
+    assert_eq!(server.query("select count(*) from u"), "1");
     assert_eq!(
-        peer.sql("set enable_seqscan = off; select note from keyed where id = 2").trim(),
-        "SET\ntwo"
+        server.query("set enable_seqscan = off; select note from keyed where id = 2"),
+        "two"
     );
 }

@@ -1,15 +1,16 @@
 //! Rows that PostgreSQL 18 changed before a crash: Forebay's recovery and its own give the same
-//! pages (FOREBAY_PG18_ROOT, FOREBAY_PG18_RUN).
+//! pages (FOREBAY_PG18_RUN).
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-use crate::common::peer::Peer;
 use crate::common::*;
 use forebay_engine::{IoMethod, ShutdownMode};
 use forebay_format::page::{ITEM_ID_SIZE, Page};
 use forebay_format::{BLOCK_SIZE, ItemId};
+use forebay_testkit::Dice;
+use forebay_testkit::peer::{Peer, Postgres};
 
 /// A session of psql. It is told statements one by one.
 struct Psql {
@@ -20,9 +21,9 @@ struct Psql {
 }
 
 impl Psql {
-    fn new(peer: &Peer) -> Psql {
-        let mut command = peer.command("psql");
-        command.args(["-h", &peer.path(""), "-U", "postgres", "-qAtX", "postgres"]);
+    fn new(peer: &Peer, server: &Postgres<'_>) -> Psql {
+        let mut command = peer.psql(server.port);
+        command.args(["-v", "ON_ERROR_STOP=0"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("psql");
         let input = child.stdin.take().expect("its input");
@@ -50,25 +51,19 @@ impl Psql {
     }
 }
 
-/// Statements, random by a seed.
+/// Random statements.
 struct Statements {
-    seed: u64,
+    dice: Dice,
     /// A file with rows, as the server names it.
     copied: String,
 }
 
 impl Statements {
-    fn below(&mut self, limit: u64) -> u64 {
-        let next = self.seed.wrapping_mul(6_364_136_223_846_793_005);
-        self.seed = next.wrapping_add(1_442_695_040_888_963_407);
-        (self.seed >> 33) % limit
-    }
-
     fn next(&mut self) -> String {
-        let (id, len) = (self.below(600), self.below(300));
-        let range = format!("id between {id} and {}", id + self.below(12));
-        let lock = ["key share", "share", "no key update", "update"][self.below(4) as usize];
-        match self.below(20) {
+        let (id, len) = (self.dice.below(600), self.dice.below(300));
+        let range = format!("id between {id} and {}", id + self.dice.below(12));
+        let lock = self.dice.pick(&["key share", "share", "no key update", "update"]);
+        match self.dice.below(20) {
             0 | 1 => format!("insert into t values ({id}, 0, repeat('i', {len}))"),
             2 => format!(
                 "insert into t select g, 1, repeat('j', {len}) from generate_series({id}, {id} + 20) g"
@@ -82,29 +77,27 @@ impl Statements {
             13 => format!("select from t where {range} for key share"),
             14 | 15 => "begin".to_owned(),
             16 => "savepoint a".to_owned(),
-            17 => ["rollback to a", "release a"][self.below(2) as usize].to_owned(),
+            17 => self.dice.pick(&["rollback to a", "release a"]).to_owned(),
             18 => "commit".to_owned(),
-            _ => {
-                ["commit", "rollback", "select count(*) from t"][self.below(3) as usize].to_owned()
-            }
+            _ => self.dice.pick(&["commit", "rollback", "select count(*) from t"]).to_owned(),
         }
     }
 }
 
 /// Two sessions change rows; a third one vacuums.
-fn load(peer: &Peer, random: &mut Statements, count: u32) {
-    let mut sessions = [Psql::new(peer), Psql::new(peer)];
+fn load(peer: &Peer, server: &Postgres<'_>, random: &mut Statements, count: u32) {
+    let mut sessions = [Psql::new(peer, server), Psql::new(peer, server)];
     for n in 1..=count {
-        let session = &mut sessions[random.below(2) as usize];
+        let session = &mut sessions[random.dice.index(2)];
         session.tell(&random.next());
         if n % 100 == 0 {
-            let options = ["freeze, truncate false", "truncate false"][random.below(2) as usize];
-            peer.sql(&format!("vacuum ({options}) t"));
+            let options = random.dice.pick(&["freeze, truncate false", "truncate false"]);
+            server.query(&format!("vacuum ({options}) t"));
         }
         // Sets of transactions with an updater: nobody in the way.
         if n % 25 == 0 {
             sessions.iter_mut().for_each(|session| session.tell("rollback"));
-            let id = random.below(600);
+            let id = random.dice.below(600);
             for (session, what) in [
                 (0, format!("begin; select from t where id = {id} for key share")),
                 (1, format!("select from t where id = {id} for key share")),
@@ -165,30 +158,29 @@ fn assert_same_fork(ours: &Path, theirs: &Path, fork: &str) {
 const ROWS: &str = "select id, n, s from t order by 1, 2, 3";
 
 fn crash_and_compare(seed: u64) {
-    let Some(mut peer) = Peer::find("changed_rows_of_a_crashed_postgresql") else { return };
-    peer.prints(
-        "initdb",
-        &["-k", "--no-sync", "--no-locale", "-EUTF8", "--wal-segsize=1", "-D", &peer.path("data")],
-    );
+    let Some(peer) = Peer::find("changed_rows_of_a_crashed_postgresql") else { return };
+    peer.init_with("data", &["--wal-segsize=1"]);
     let options = "-c autovacuum=off -c bgwriter_lru_maxpages=0";
-    peer.start("data", options);
-    peer.sql("create extension amcheck");
-    peer.sql("create table t (id int8, n int8, s text storage plain)");
-    peer.sql("insert into t select g, 0, repeat('a', g::int % 90) from generate_series(0, 499) g");
-    peer.sql("vacuum (freeze)");
-    peer.sql("checkpoint");
-    let path = peer.sql("select pg_relation_filepath('t')").trim().to_owned();
+    let server = peer.start("data", options);
+    server.query("create extension amcheck");
+    server.query("create table t (id int8, n int8, s text storage plain)");
+    server.query(
+        "insert into t select g, 0, repeat('a', g::int % 90) from generate_series(0, 499) g",
+    );
+    server.query("vacuum (freeze)");
+    server.query("checkpoint");
+    let path = server.query("select pg_relation_filepath('t')");
     std::fs::write(peer.outside("rows"), "1\t2\tcopied\n2\t\\N\tcopied too\n").expect("file");
-    peer.own("rows");
-    let mut random = Statements { seed, copied: peer.path("rows") };
-    load(&peer, &mut random, 400);
-    peer.sql("checkpoint");
-    load(&peer, &mut random, 400);
+    peer.give_to_postgres();
+    let mut random = Statements { dice: Dice::new(seed), copied: peer.inside("rows") };
+    load(&peer, &server, &mut random, 400);
+    server.query("checkpoint");
+    load(&peer, &server, &mut random, 400);
     // The tail of the table goes, and its maps' with it.
-    peer.sql("delete from t where ctid > (select max(ctid) from t where id = 0)");
-    peer.sql("vacuum t");
-    load(&peer, &mut random, 100);
-    peer.crash();
+    server.query("delete from t where ctid > (select max(ctid) from t where id = 0)");
+    server.query("vacuum t");
+    load(&peer, &server, &mut random, 100);
+    server.crash();
 
     let scratch = scratch();
     let dir = scratch.path().join("data");
@@ -196,8 +188,7 @@ fn crash_and_compare(seed: u64) {
     let engine = open(&dir, &config(IoMethod::Sync, false));
     engine.shutdown(ShutdownMode::Fast).expect("stop");
     drop(engine);
-    peer.start("data", options);
-    peer.stop();
+    drop(peer.start("data", options));
     let theirs = peer.outside("data");
     assert_same_fork(&dir, &theirs, &path);
     assert_same_fork(&dir, &theirs, &format!("{path}_vm"));
@@ -206,18 +197,22 @@ fn crash_and_compare(seed: u64) {
         let read = |dir: &Path| std::fs::read(dir.join(&file)).expect("file");
         assert!(read(&dir) == read(&theirs), "{file}");
     }
+    compare_rows(&peer, &dir, options);
+}
 
-    peer.start("data", options);
-    let rows = peer.sql(ROWS);
+/// PostgreSQL finds the same rows in both directories, and nothing wrong in ours.
+fn compare_rows(peer: &Peer, ours: &Path, options: &str) {
+    let server = peer.start("data", options);
+    let rows = server.query(ROWS);
     assert!(rows.lines().count() > 100);
-    peer.stop();
-    peer.bring(&dir, "back");
-    peer.prints("pg_checksums", &["--check", "-D", &peer.path("back")]);
-    peer.start("back", options);
-    assert!(peer.sql(ROWS) == rows, "other rows");
-    assert_eq!(peer.sql("select * from verify_heapam('t')"), "");
-    peer.sql("insert into t values (1, 1, 'goes on')");
-    peer.sql("vacuum (freeze) t");
+    drop(server);
+    peer.adopt(ours, "back");
+    peer.run("pg_checksums", &["--check", "-D", &peer.inside("back")]);
+    let server = peer.start("back", options);
+    assert!(server.query(ROWS) == rows, "other rows");
+    assert_eq!(server.query("select * from verify_heapam('t')"), "");
+    server.query("insert into t values (1, 1, 'goes on')");
+    server.query("vacuum (freeze) t");
 }
 
 #[test]

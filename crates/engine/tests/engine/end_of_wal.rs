@@ -33,12 +33,9 @@ fn damage(dir: &Path, defect: &Defect) -> Lsn {
 #[test]
 fn recovery_ends_before_each_defect_and_the_log_goes_on_there() {
     for (n, defect) in DEFECTS.iter().enumerate() {
-        let scratch = scratch();
-        let dir = scratch.path().join("data");
-        init(&dir);
+        let (_scratch, dir) = new_dir();
         let config = config(IoMethod::Sync, n % 2 == 1);
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&dir, &config);
         create(&mut session, "t");
         insert(&mut session, "t", 0..500);
         engine.shutdown(ShutdownMode::Immediate).expect("stop");
@@ -63,8 +60,7 @@ fn recovery_ends_before_each_defect_and_the_log_goes_on_there() {
         insert(&mut session, "t", 500..900);
         engine.shutdown(ShutdownMode::Immediate).expect("stop");
         drop((session, engine));
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (_engine, mut session) = open_session(&dir, &config);
         assert_eq!(count(&mut session, "t").expect("count"), 900, "{}", defect.name);
     }
 }

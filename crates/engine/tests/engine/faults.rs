@@ -2,14 +2,13 @@
 //! acknowledged.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::common::*;
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
-use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace, WorkerLimits};
+use forebay_aio::{Errno, MethodKind, WorkerLimits};
 use forebay_engine::{
-    CleanerOptions, Engine, EngineConfig, EngineError, FatalAction, IoMethod, ShutdownMode,
-    WritingSettings,
+    CleanerOptions, Engine, EngineConfig, EngineError, IoMethod, ShutdownMode, WritingSettings,
 };
 
 const EIO: Effect = Effect::Fail(Errno::IO);
@@ -19,15 +18,9 @@ fn changes() -> Ops {
     Ops::WRITE | Ops::SYNCS
 }
 
-type Reasons = Arc<Mutex<Vec<String>>>;
-
 /// A configuration whose fatal action is to take the reason down.
 fn recording() -> (EngineConfig, Reasons) {
-    let reasons = Reasons::default();
-    let seen = Arc::clone(&reasons);
-    let action = FatalAction(Arc::new(move |reason: &str| {
-        seen.lock().expect("reasons").push(reason.to_owned())
-    }));
+    let (action, reasons) = noting();
     let config = EngineConfig {
         on_fatal: Some(action),
         shared_buffers: 64,
@@ -45,9 +38,8 @@ fn open_on(
     plan: &Arc<FaultPlan>,
     config: &EngineConfig,
 ) -> Result<Arc<Engine>, EngineError> {
-    let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
     let workers = MethodKind::Worker(WorkerLimits::fixed(2));
-    let aio = plan.open(Arc::new(PosixNamespace::new()), workers, sizes).expect("aio");
+    let aio = io::open_faulty(plan, workers);
     Engine::open_on(dir, config.clone(), aio)
 }
 
@@ -63,9 +55,7 @@ fn a_failed_sync_stops_the_engine_and_is_told_with_its_file() {
     ];
     for (ops, part, at_checkpoint) in cases {
         let fault = format!("{ops:?} of {part}");
-        let scratch = scratch();
-        let dir = scratch.path().join("data");
-        init(&dir);
+        let (_scratch, dir) = new_dir();
         let plan = FaultPlan::new();
         let (config, reasons) = recording();
         let engine = open_on(&dir, &plan, &config).expect("open");
@@ -91,8 +81,7 @@ fn a_failed_sync_stops_the_engine_and_is_told_with_its_file() {
         // Even with the disk well again a stop writes nothing more.
         assert!(engine.shutdown(ShutdownMode::Fast).is_err(), "{fault}");
         drop((session, engine));
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (_engine, mut session) = open_session(&dir, &config);
         let rows = count(&mut session, "t").expect("count");
         let allowed: &[u64] = if at_checkpoint { &[500] } else { &[500, 600] };
         assert!(allowed.contains(&rows), "{fault}: {rows} rows");
@@ -157,8 +146,7 @@ fn whichever_write_or_sync_fails_nothing_acknowledged_is_lost() {
         let (acknowledged, perhaps) = life(&dir, &plan);
         fired += plan.fired(fault);
         let (config, _) = recording();
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (_engine, mut session) = open_session(&dir, &config);
         let rows = match count(&mut session, "t") {
             Err(error) if error.sqlstate() == "42P01" => 0,
             rows => rows.expect("count"),

@@ -4,28 +4,25 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::peer::Peer;
 use crate::common::*;
 use forebay_engine::{IoMethod, LockMode, ShutdownMode};
+use forebay_testkit::peer::Peer;
 
 #[test]
 fn postgresql_s_tools_accept_a_stopped_directory() {
     let Some(peer) = Peer::find("postgresql_s_tools_accept_a_stopped_directory") else { return };
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
-    peer.bring(&dir, "fresh");
-    peer.prints("pg_checksums", &["--check", "-D", &peer.path("fresh")]);
+    let (_scratch, dir) = new_dir();
+    peer.adopt(&dir, "fresh");
+    peer.run("pg_checksums", &["--check", "-D", &peer.inside("fresh")]);
 
-    let engine = open(&dir, &config(IoMethod::Sync, false));
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
     create(&mut session, "t");
     insert(&mut session, "t", 0..20_000);
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("shutdown");
-    peer.bring(&dir, "data");
+    peer.adopt(&dir, "data");
 
-    let control = peer.prints("pg_controldata", &["-D", &peer.path("data")]);
+    let control = peer.run("pg_controldata", &["-D", &peer.inside("data")]);
     for line in [
         "shut down",
         "Data page checksum version:           1",
@@ -34,14 +31,14 @@ fn postgresql_s_tools_accept_a_stopped_directory() {
         assert!(control.contains(line), "{control}");
     }
     assert!(!control.contains("WARNING"), "{control}");
-    let checked = peer.prints("pg_checksums", &["--check", "-D", &peer.path("data")]);
+    let checked = peer.run("pg_checksums", &["--check", "-D", &peer.inside("data")]);
     assert!(checked.contains("Bad checksums:  0"), "{checked}");
     let end = control
         .lines()
         .find_map(|l| l.strip_prefix("Latest checkpoint location:"))
         .expect("location");
-    let first = format!("{}/pg_wal/000000010000000000000001", peer.path("data"));
-    let dump = peer.prints("pg_waldump", &["-e", end.trim(), &first]);
+    let first = format!("{}/pg_wal/000000010000000000000001", peer.inside("data"));
+    let dump = peer.run("pg_waldump", &["-e", end.trim(), &first]);
     for kind in ["MULTI_INSERT+INIT", "COMMIT", "CREATE base/5/16384", "NEXTOID"] {
         assert!(
             dump.contains(kind),
@@ -53,16 +50,12 @@ fn postgresql_s_tools_accept_a_stopped_directory() {
 
 #[test]
 fn postgresql_recovers_a_crashed_directory_to_the_same_rows() {
-    let Some(mut peer) = Peer::find("postgresql_recovers_a_crashed_directory_to_the_same_rows")
-    else {
+    let Some(peer) = Peer::find("postgresql_recovers_a_crashed_directory_to_the_same_rows") else {
         return;
     };
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (scratch, dir) = new_dir();
     let config = config(IoMethod::Worker, true);
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     create(&mut session, "t");
     create(&mut session, "gone");
     insert(&mut session, "gone", 0..1_000);
@@ -74,25 +67,24 @@ fn postgresql_recovers_a_crashed_directory_to_the_same_rows() {
         s.drop_table(&table)
     })
     .expect("drop");
-    session.begin().expect("begin");
-    session.start_command().expect("command");
+    start(&mut session);
     let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
     insert_open(&mut session, &table, 50_000..53_000).expect("insert");
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, engine));
 
-    peer.bring(&dir, "data");
-    let log = peer.start("data", "-c autovacuum=off");
+    peer.adopt(&dir, "data");
+    let server = peer.start("data", "-c autovacuum=off");
+    let log = peer.log();
     assert!(log.contains("redo done at"), "{log}");
     assert!(log.contains("ready to accept connections"), "{log}");
-    peer.stop();
+    drop(server);
     let there = scratch.path().join("recovered");
     peer.fetch("data", &there);
 
     let sum: i64 = (0..20_000).sum();
     for dir in [&there, &dir] {
-        let engine = open(dir, &config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(dir, &config);
         assert_eq!(count_and_sum(&mut session, "t"), (20_000, sum), "{}", dir.display());
         assert_eq!(count(&mut session, "gone").expect_err("dropped").sqlstate(), "42P01");
         create(&mut session, "after");
@@ -104,22 +96,21 @@ fn postgresql_recovers_a_crashed_directory_to_the_same_rows() {
 
 #[test]
 fn a_directory_made_by_postgresql_is_read() {
-    let Some(mut peer) = Peer::find("a_directory_made_by_postgresql_is_read") else { return };
-    peer.prints("initdb", &["-k", "--no-sync", "--no-locale", "-EUTF8", "-D", &peer.path("data")]);
-    peer.start("data", "-c autovacuum=off");
-    peer.sql(
+    let Some(peer) = Peer::find("a_directory_made_by_postgresql_is_read") else { return };
+    peer.init("data");
+    let server = peer.start("data", "-c autovacuum=off");
+    server.query(
         "create table t as select g::int8 as id, case when g % 10 <> 0 then 'row number ' || \
               g end as note from generate_series(0, 9999) g",
     );
-    peer.sql("delete from t where id >= 9000");
-    peer.sql("alter table t add column extra int4");
-    peer.stop();
+    server.query("delete from t where id >= 9000");
+    server.query("alter table t add column extra int4");
+    drop(server);
     let scratch = scratch();
     let dir = scratch.path().join("data");
     peer.fetch("data", &dir);
 
-    let engine = open(&dir, &config(IoMethod::IoUring, false));
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config(IoMethod::IoUring, false));
     assert_eq!(count_and_sum(&mut session, "t"), (9_000, (0..9_000).sum()));
     assert_eq!(count(&mut session, "pg_namespace").expect("count"), 4);
     let error =

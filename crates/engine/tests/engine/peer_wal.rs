@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::peer::Peer;
 use crate::common::*;
 use forebay_engine::{Engine, ImageCompression, IoMethod, ShutdownMode};
 use forebay_format::wal::PageHeader;
 use forebay_format::{BLOCK_SIZE, Fork, Lsn, SegmentSize};
+use forebay_testkit::peer::Peer;
 use forebay_wal::{ReaderConfig, WalReader, WalRecord};
 
 /// Where the first record begins in the segments from `number` on: behind the rest of one that
@@ -102,29 +102,26 @@ const LOAD: &str = "create table t as select g as id, 'row number ' || g as note
 
 #[test]
 fn images_compressed_by_postgresql_are_read() {
-    let Some(mut peer) = Peer::find("images_compressed_by_postgresql_are_read") else { return };
-    peer.prints(
-        "initdb",
-        &["-k", "--no-sync", "--no-locale", "-EUTF8", "--wal-segsize=1", "-D", &peer.path("data")],
-    );
+    let Some(peer) = Peer::find("images_compressed_by_postgresql_are_read") else { return };
+    peer.init_with("data", &["--wal-segsize=1"]);
     let scratch = scratch();
     for method in ["off", "lz4", "zstd", "pglz"] {
-        peer.start(
+        let server = peer.start(
             "data",
             &format!("-c autovacuum=off -c wal_keep_size=1GB -c wal_compression={method}"),
         );
-        peer.sql("drop table if exists t");
+        server.query("drop table if exists t");
         for statement in LOAD.split(';') {
-            peer.sql(statement);
+            server.query(statement);
         }
-        peer.stop();
+        drop(server);
         let there = scratch.path().join(method);
         peer.fetch("data/pg_wal", &there);
         let found = records(&there, SegmentSize::new(1 << 20).expect("size"));
         let (first, last) = (found[0].start, found[found.len() - 1].end);
-        let (data, out) = (peer.path("data/pg_wal"), peer.path(&format!("pages-{method}")));
+        let (data, out) = (peer.inside("data/pg_wal"), peer.inside(&format!("pages-{method}")));
         let range = ["--start", &first.to_string(), "--end", &last.to_string()];
-        peer.prints(
+        peer.run(
             "pg_waldump",
             &[
                 "--path",
@@ -156,15 +153,12 @@ fn images_compressed_by_postgresql_are_read() {
 
 #[test]
 fn postgresql_recovers_images_compressed_here() {
-    let Some(mut peer) = Peer::find("postgresql_recovers_images_compressed_here") else { return };
+    let Some(peer) = Peer::find("postgresql_recovers_images_compressed_here") else { return };
     for (name, method) in ImageCompression::NAMES {
-        let scratch = scratch();
-        let dir = scratch.path().join("data");
-        init(&dir);
+        let (scratch, dir) = new_dir();
         let mut config = config(IoMethod::Worker, false);
         config.writing.wal_compression = Some(method);
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&dir, &config);
         create(&mut session, "t");
         insert(&mut session, "t", 0..20_000);
         for round in 0..5 {
@@ -183,16 +177,16 @@ fn postgresql_recovers_images_compressed_here() {
         };
         assert!(found.iter().filter(is_compressed).count() >= 5, "{name}");
         let folder = format!("data-{name}");
-        peer.bring(&dir, &folder);
-        let log = peer.start(&folder, "-c autovacuum=off");
+        peer.adopt(&dir, &folder);
+        let server = peer.start(&folder, "-c autovacuum=off");
+        let log = peer.log();
         assert!(log.contains("redo done at"), "{log}");
-        peer.stop();
+        drop(server);
         let there = scratch.path().join("recovered");
         peer.fetch(&folder, &there);
         let sum: i64 = (0..20_050).sum();
         for dir in [&there, &dir] {
-            let engine = open(dir, &config);
-            let mut session = engine.session().expect("session");
+            let (engine, mut session) = open_session(dir, &config);
             assert_eq!(
                 count_and_sum(&mut session, "t"),
                 (20_050, sum),
@@ -207,23 +201,20 @@ fn postgresql_recovers_images_compressed_here() {
 
 #[test]
 fn a_directory_on_a_later_timeline_goes_on_there() {
-    let Some(mut peer) = Peer::find("a_directory_on_a_later_timeline_goes_on_there") else {
+    let Some(peer) = Peer::find("a_directory_on_a_later_timeline_goes_on_there") else {
         return;
     };
-    peer.prints(
-        "initdb",
-        &["-k", "--no-sync", "--no-locale", "-EUTF8", "--wal-segsize=1", "-D", &peer.path("data")],
-    );
-    peer.start("data", "-c autovacuum=off");
+    peer.init_with("data", &["--wal-segsize=1"]);
+    let server = peer.start("data", "-c autovacuum=off");
     // Made here, so that it has no type or index of its own that this engine can't write.
-    peer.sql("create table t as select g::int8 as id from generate_series(0, 999) g");
-    peer.stop();
+    server.query("create table t as select g::int8 as id from generate_series(0, 999) g");
+    drop(server);
     std::fs::write(peer.outside("data/standby.signal"), "").expect("signal");
-    peer.own("data");
-    peer.start("data", "-c autovacuum=off");
-    peer.prints("pg_ctl", &["promote", "-w", "-D", &peer.path("data")]);
-    peer.sql("insert into t select g from generate_series(1000, 1999) g");
-    peer.stop();
+    peer.give_to_postgres();
+    let server = peer.start("data", "-c autovacuum=off");
+    peer.run("pg_ctl", &["promote", "-w", "-D", &peer.inside("data")]);
+    server.query("insert into t select g from generate_series(1000, 1999) g");
+    drop(server);
     let scratch = scratch();
     let dir = scratch.path().join("data");
     peer.fetch("data", &dir);
@@ -253,11 +244,11 @@ fn a_directory_on_a_later_timeline_goes_on_there() {
     engine.shutdown(ShutdownMode::Fast).expect("stop");
     drop(engine);
     // And PostgreSQL goes on there, too.
-    peer.bring(&dir, "back");
-    peer.start("back", "-c autovacuum=off");
+    peer.adopt(&dir, "back");
+    let server = peer.start("back", "-c autovacuum=off");
     assert_eq!(
-        peer.sql("select count(*), sum(id) from t").trim(),
+        server.query("select count(*), sum(id) from t"),
         format!("2150|{}", (0..2000).sum::<i64>() + 3 * (0..50).sum::<i64>())
     );
-    assert_eq!(peer.sql("select timeline_id from pg_control_checkpoint()").trim(), "2");
+    assert_eq!(server.query("select timeline_id from pg_control_checkpoint()"), "2");
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::*;
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
-use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace};
+use forebay_aio::{Errno, MethodKind};
 use forebay_engine::archive::{ArchiveError, ArchiveModule, Archived, Source};
 use forebay_engine::{
     ArchiveMode, ArchiveModules, ArchiveSettings, Background, CheckpointStep, CheckpointWatch,
@@ -77,13 +77,10 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
-        let scratch = scratch();
-        let dir = scratch.path().join("data");
-        init(&dir);
+        let (scratch, dir) = new_dir();
         let (plan, during) = (FaultPlan::new(), During::default());
         let config = EngineConfig { on_checkpoint: Some(during.watch()), ..stepped() };
-        let sizes = AioConfig { max_backends: 40, handles_per_backend: 16, ..AioConfig::default() };
-        let aio = plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes).expect("aio");
+        let aio = io::open_faulty(&plan, MethodKind::Sync);
         let engine = Engine::open_on(&dir, config, aio).expect("open");
         let mut session = engine.session().expect("session");
         create(&mut session, "t");
@@ -232,12 +229,9 @@ fn a_checkpoint_under_way_does_not_end_after_a_stop() {
 /// With threads: the stop of a poisoned engine ends, writes nothing, and those who wait are told.
 #[test]
 fn a_poisoned_engine_with_threads_stops() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let plan = FaultPlan::new();
-    let sizes = AioConfig { max_backends: 40, handles_per_backend: 16, ..AioConfig::default() };
-    let aio = plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes).expect("aio");
+    let aio = io::open_faulty(&plan, MethodKind::Sync);
     let config = EngineConfig { background: Background::Threads, ..stepped() };
     let engine = Engine::open_on(&dir, config, aio).expect("open");
     let mut session = engine.session().expect("session");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::*;
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
-use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace};
+use forebay_aio::{Errno, MethodKind};
 use forebay_engine::{
     Engine, EngineConfig, EngineError, IoMethod, RecoveryReport, RecoverySettings, ShutdownMode,
 };
@@ -19,17 +19,14 @@ use forebay_wal::Record;
 
 #[test]
 fn all_of_a_directory_is_synced_before_redo_wherever_it_lies() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (scratch, dir) = new_dir();
     // initdb --waldir makes such a link.
     let elsewhere = scratch.path().join("log");
     std::fs::rename(dir.join("pg_wal"), &elsewhere).expect("rename");
     std::os::unix::fs::symlink(&elsewhere, dir.join("pg_wal")).expect("link");
     std::os::unix::fs::symlink("/nowhere", dir.join("dangling")).expect("link");
     let config = config(IoMethod::Sync, false);
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     create(&mut session, "t");
     insert(&mut session, "t", 0..100);
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
@@ -41,8 +38,7 @@ fn all_of_a_directory_is_synced_before_redo_wherever_it_lies() {
     let to_change = |call: &Call| call.write || call.direct;
     plan.add(Rule::on(Ops::OPEN).path("/server.crt").when(to_change), Effect::Fail(Errno(13)));
     plan.record();
-    let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
-    let aio = plan.open(Arc::new(PosixNamespace), MethodKind::Sync, sizes).expect("aio");
+    let aio = io::open_faulty(&plan, MethodKind::Sync);
     let engine = Engine::open_on(&dir, config, aio).expect("open");
     let calls = plan.take_calls();
     let has_synced = |path: &std::path::Path| {
@@ -75,8 +71,7 @@ fn open_on(
     plan: &Arc<FaultPlan>,
     config: &EngineConfig,
 ) -> Result<Arc<Engine>, EngineError> {
-    let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
-    let aio = plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes).expect("aio");
+    let aio = io::open_faulty(plan, MethodKind::Sync);
     Engine::open_on(dir, config.clone(), aio)
 }
 
@@ -118,8 +113,7 @@ fn links_that_are_not_postgresql_s_are_not_followed() {
 /// A directory that crashed with some segments of 1 MB to recover; `rows` rows in t.
 fn crashed(dir: &Path, config: &EngineConfig, rows: i64) {
     init(dir);
-    let engine = open(dir, config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(dir, config);
     create(&mut session, "t");
     for first in (0..rows).step_by(1000) {
         insert(&mut session, "t", first..first + 1000);
@@ -171,19 +165,20 @@ fn a_damaged_log_is_refused_and_nothing_changes() {
     let dir = scratch.path().join("data");
     let config = config(IoMethod::Sync, false);
     crashed(&dir, &config, 120_000);
-    let before = snapshot(&dir);
+    let before = contents(&dir);
     let last = (1..).take_while(|&n| segment(&dir, n).exists()).last().expect("segments");
     assert!(last >= 4, "{last} segments");
     for (what, number, told, damage) in damages(&dir) {
         damage();
-        let damaged = snapshot(&dir);
+        let damaged = contents(&dir);
         let error = Engine::open(&dir, config.clone()).expect_err(what);
         let text = error.to_string();
         assert!(text.contains(told), "{what}: {text}");
         let name = segment(&dir, number).display().to_string();
         assert!(text.contains(&name) && text.contains("LSN 0/"), "{what}: {text}");
         assert_unchanged(&damaged, &dir, what);
-        let bytes = before.get(&segment(&dir, number)).expect("segment");
+        let below = segment(&dir, number).strip_prefix(&dir).expect("below").to_owned();
+        let bytes = before.get(&below).expect("segment");
         std::fs::write(segment(&dir, number), bytes).expect("restored");
     }
     // One that can't be read.
@@ -209,7 +204,7 @@ fn a_relation_map_without_pg_class_is_refused_and_nothing_changes() {
         map.set(oid, file).expect("room");
     }
     std::fs::write(&path, map.encode()).expect("written");
-    let before = snapshot(&dir);
+    let before = contents(&dir);
     let error = Engine::open(&dir, config).expect_err("refused").to_string();
     assert_eq!(error, "could not find relation mapping for relation \"pg_class\"");
     assert_unchanged(&before, &dir, "a map without pg_class");
@@ -237,7 +232,7 @@ fn a_damaged_control_file_is_refused_and_nothing_changes() {
     damaged.push(("zeros".to_owned(), vec![0; 8192]));
     for (what, bytes) in damaged {
         std::fs::write(&path, bytes).expect("pg_control");
-        let before = snapshot(&dir);
+        let before = contents(&dir);
         let error = Engine::open(&dir, config.clone()).expect_err(&what);
         assert!(matches!(error.sqlstate(), "XX001" | "F0001"), "{what}: {error}");
         let detail = error.detail().expect("a detail");
@@ -342,7 +337,7 @@ fn records_of_others_are_redone_by_their_manager_or_refused() {
     crashed(&dir, &config, 1000);
     let mains: [&[u8]; 3] = [b"one", b"two", &[3; 20_000]];
     append(&dir, NOTES, &mains);
-    let before = snapshot(&dir);
+    let before = contents(&dir);
     let error = Engine::open(&dir, config.clone()).expect_err("nobody knows it");
     assert_eq!(error.sqlstate(), "0A000");
     assert!(error.to_string().contains("resource manager 200"), "{error}");
@@ -395,8 +390,7 @@ fn pages_are_read_ahead_of_redo() {
         // Without images redo has to read what it changes.
         let config = EngineConfig { full_page_writes: false, shared_buffers: 128, ..config };
         init(&dir);
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&dir, &config);
         create(&mut session, "t");
         create(&mut session, "gone");
         insert(&mut session, "t", 0..60_000);
@@ -451,8 +445,7 @@ fn torn_pages_that_images_heal_are_not_read_ahead() {
     let dir = scratch.path().join("data");
     let config = config(IoMethod::Sync, false);
     init(&dir);
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     create(&mut session, "t");
     insert(&mut session, "t", 0..2000);
     session.checkpoint().expect("checkpoint");
@@ -474,8 +467,7 @@ fn torn_pages_that_images_heal_are_not_read_ahead() {
             std::fs::write(&path, bytes).expect("file");
         }
     }
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     assert_eq!(count_and_sum(&mut session, "t"), (2002, (0..2002).sum()));
     let failures: u64 =
         engine.checksum_failures().expect("checksums").iter().map(|row| row.count).sum();
@@ -490,9 +482,8 @@ fn files_are_synced_several_at_once() {
     let config = config(IoMethod::Sync, false);
     crashed(&dir, &config, 1000);
     let plan = FaultPlan::new();
-    let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
     let workers = MethodKind::Worker(forebay_aio::WorkerLimits::fixed(4));
-    let aio = plan.open(Arc::new(PosixNamespace::new()), workers, sizes).expect("aio");
+    let aio = io::open_faulty(&plan, workers);
     let held = plan.hold(Rule::on(Ops::FSYNC).path("/base/"));
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| Engine::open_on(&dir, config.clone(), aio));

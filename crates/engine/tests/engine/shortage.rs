@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::*;
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
-use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace};
+use forebay_aio::{Errno, MethodKind};
 use forebay_engine::{
-    Background, CleanerOptions, Engine, EngineConfig, FatalAction, IoMethod, LockMode, Session,
-    ShutdownMode, WritingSettings,
+    Background, CleanerOptions, Engine, EngineConfig, IoMethod, LockMode, Session, ShutdownMode,
+    WritingSettings,
 };
 
 const SHORTAGES: [(&str, Errno); 3] =
@@ -34,11 +34,8 @@ struct Life {
 impl Life {
     fn new(dir: &Path) -> Life {
         init(dir);
-        let (plan, reasons) = (FaultPlan::new(), Arc::new(Mutex::new(Vec::new())));
-        let seen = Arc::clone(&reasons);
-        let action = FatalAction(Arc::new(move |reason: &str| {
-            seen.lock().expect("reasons").push(reason.to_owned())
-        }));
+        let plan = FaultPlan::new();
+        let (action, reasons) = noting();
         let cleaner = CleanerOptions { max_pages: 0, ..CleanerOptions::default() };
         let config = EngineConfig {
             background: Background::Stepped,
@@ -46,8 +43,7 @@ impl Life {
             writing: WritingSettings { cleaner, ..little_wal() },
             ..config(IoMethod::Sync, false)
         };
-        let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
-        let aio = plan.open(Arc::new(PosixNamespace::new()), MethodKind::Sync, sizes).expect("aio");
+        let aio = io::open_faulty(&plan, MethodKind::Sync);
         let engine = Engine::open_on(dir, config, aio).expect("open");
         let mut session = engine.session().expect("session");
         create(&mut session, "t");

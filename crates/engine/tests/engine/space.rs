@@ -43,8 +43,7 @@ fn a_full_file_system_fails_statements_and_loses_nothing() {
         let dir = small.path().join("data");
         init(&dir);
         let config = EngineConfig { writing: little_wal(), ..config(method, false) };
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&dir, &config);
         create(&mut session, "t");
         let mut committed = 0;
         let error = loop {
@@ -69,8 +68,7 @@ fn a_full_file_system_fails_statements_and_loses_nothing() {
         assert!(
             Command::new("mount").args(larger).arg(small.path()).status().expect("mount").success()
         );
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&dir, &config);
         assert_eq!(count(&mut session, "t").expect("count"), committed as u64, "{method:?}");
         insert(&mut session, "t", committed..committed + 10);
         drop((session, engine));

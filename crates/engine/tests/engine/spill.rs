@@ -40,8 +40,8 @@ fn what_a_crash_left_is_gone_after_the_start_and_a_stop_leaves_nothing() {
 fn a_session_has_its_limit_and_the_database_its_counts() {
     let dir = scratch();
     init(dir.path());
-    let engine = open(dir.path(), &config(forebay_engine::IoMethod::Sync, false));
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) =
+        open_session(dir.path(), &config(forebay_engine::IoMethod::Sync, false));
     session.settings_mut().temp_file_limit = 64;
     let mut writer = session.temp_file(TempOptions::default()).expect("file");
     let error = writer.write_all(session.io(), &[1; 200_000]).expect_err("too much");

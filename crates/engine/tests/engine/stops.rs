@@ -8,9 +8,10 @@ use std::thread;
 
 use crate::common::*;
 use forebay_engine::{
-    Engine, EngineConfig, EngineError, FatalAction, InitOptions, InterruptKind, IoMethod, LockMode,
+    Engine, EngineConfig, EngineError, InitOptions, InterruptKind, IoMethod, LockMode,
     RecoveryReport, ShutdownMode, WritingSettings,
 };
+use forebay_testkit::files::private_dir;
 
 fn refusal(dir: &Path) -> EngineError {
     Engine::open(dir, config(IoMethod::Sync, false)).expect_err("refused")
@@ -20,11 +21,8 @@ fn refusal(dir: &Path) -> EngineError {
 fn checkpoints_beside_writers_lose_nothing_in_a_crash() {
     for (way, config) in ways() {
         let config = EngineConfig { shared_buffers: 128, writing: little_wal(), ..config };
-        let scratch = scratch();
-        let dir = scratch.path().join("data");
-        init(&dir);
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (_scratch, dir) = new_dir();
+        let (engine, mut session) = open_session(&dir, &config);
         create(&mut session, "t");
         let committed = Arc::new(AtomicU64::new(0));
         let writers: Vec<_> = (0..3_i64)
@@ -48,8 +46,7 @@ fn checkpoints_beside_writers_lose_nothing_in_a_crash() {
         let done = engine.checkpointer_stats().num_done;
         assert!(done >= 4, "{way}: {done} checkpoints");
         drop((session, engine));
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (_engine, mut session) = open_session(&dir, &config);
         let (rows, _) = count_and_sum(&mut session, "t");
         assert_eq!(rows, committed.load(Ordering::SeqCst), "{way}");
     }
@@ -57,12 +54,9 @@ fn checkpoints_beside_writers_lose_nothing_in_a_crash() {
 
 #[test]
 fn the_log_stays_near_its_size_and_old_segments_go() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let config = EngineConfig { writing: little_wal(), ..config(IoMethod::Worker, false) };
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     create(&mut session, "t");
     for round in 0..40 {
         insert(&mut session, "t", round * 10_000..(round + 1) * 10_000);
@@ -77,16 +71,13 @@ fn the_log_stays_near_its_size_and_old_segments_go() {
     assert!(stats.num_done >= 2 && stats.buffers_written > 0, "{stats:?}");
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("shutdown");
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (_engine, mut session) = open_session(&dir, &config);
     assert_eq!(count(&mut session, "t").expect("count"), 400_000);
 }
 
 #[test]
 fn checkpoints_come_by_time_and_not_when_nothing_happens() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let config = EngineConfig {
         writing: WritingSettings {
             checkpoint_timeout: std::time::Duration::from_millis(20),
@@ -94,8 +85,7 @@ fn checkpoints_come_by_time_and_not_when_nothing_happens() {
         },
         ..config(IoMethod::Worker, false)
     };
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     create(&mut session, "t");
     let mut next = 0;
     while engine.checkpointer_stats().num_done < 3 {
@@ -107,21 +97,17 @@ fn checkpoints_come_by_time_and_not_when_nothing_happens() {
     drop(session);
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop(engine);
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (_engine, mut session) = open_session(&dir, &config);
     assert_eq!(count(&mut session, "t").expect("count"), u64::try_from(next).expect("rows"));
 }
 
 #[test]
 fn a_crash_right_after_recovery_and_again() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let config = config(IoMethod::Sync, true);
     let mut expected = 0;
     for round in 0..6 {
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (engine, mut session) = open_session(&dir, &config);
         if round == 0 {
             create(&mut session, "t");
         }
@@ -137,9 +123,7 @@ fn a_crash_right_after_recovery_and_again() {
 
 #[test]
 fn one_engine_for_one_directory() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let engine = open(&dir, &config(IoMethod::Sync, false));
     let error = refusal(&dir);
     assert_eq!(error.to_string(), "lock file \"postmaster.pid\" already exists");
@@ -167,9 +151,7 @@ fn one_engine_for_one_directory() {
 
 #[test]
 fn a_directory_that_others_own_or_can_get_at_is_refused() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (scratch, dir) = new_dir();
     let mode =
         |bits| std::fs::set_permissions(&dir, PermissionsExt::from_mode(bits)).expect("mode");
     for bits in [0o755, 0o701, 0o770, 0o720, 0o777] {
@@ -285,12 +267,9 @@ fn init_refuses_what_is_not_empty_and_leaves_no_half_directory() {
 
 #[test]
 fn a_damaged_page_is_an_error_that_names_it() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let small = config(IoMethod::Sync, false);
-    let engine = open(&dir, &small);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &small);
     create(&mut session, "t");
     insert(&mut session, "t", 0..10_000);
     drop(session);
@@ -300,8 +279,7 @@ fn a_damaged_page_is_an_error_that_names_it() {
     bytes[3 * 8192 + 5000] ^= 0x10;
     std::fs::write(&file, bytes).expect("write");
     for (way, config) in ways() {
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (_engine, mut session) = open_session(&dir, &config);
         let error = count(&mut session, "t").expect_err("damaged");
         assert_eq!(error.sqlstate(), "XX001", "{way}");
         assert_eq!(
@@ -335,11 +313,9 @@ fn two_engines_with_two_methods_in_one_process() {
 
 #[test]
 fn sessions_are_counted_and_cancelled_and_ended() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
-    let engine = open(&dir, &EngineConfig { max_connections: 2, ..config(IoMethod::Sync, false) });
-    let mut session = engine.session().expect("session");
+    let (_scratch, dir) = new_dir();
+    let (engine, mut session) =
+        open_session(&dir, &EngineConfig { max_connections: 2, ..config(IoMethod::Sync, false) });
     let other = engine.session().expect("session");
     let error = engine.session().expect_err("full");
     assert_eq!(
@@ -363,15 +339,11 @@ fn sessions_are_counted_and_cancelled_and_ended() {
 
 #[test]
 fn a_dropped_session_aborts_and_a_stop_waits_for_it() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let config = config(IoMethod::Worker, false);
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     create(&mut session, "t");
-    session.begin().expect("begin");
-    session.start_command().expect("command");
+    start(&mut session);
     let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
     insert_open(&mut session, &table, 0..100).expect("insert");
     let stopping = Arc::new(AtomicBool::new(false));
@@ -389,24 +361,16 @@ fn a_dropped_session_aborts_and_a_stop_waits_for_it() {
     drop(session);
     stopper.join().expect("join").expect("shutdown");
     drop(engine);
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (_engine, mut session) = open_session(&dir, &config);
     assert_eq!(count(&mut session, "t").expect("count"), 0);
 }
 
 #[test]
 fn a_checkpoint_that_cannot_open_pg_xact_is_made_later() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
-    let reasons = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let seen = Arc::clone(&reasons);
-    let action = FatalAction(Arc::new(move |reason: &str| {
-        seen.lock().expect("lock").push(reason.to_owned())
-    }));
+    let (_scratch, dir) = new_dir();
+    let (action, reasons) = noting();
     let config = EngineConfig { on_fatal: Some(action), ..config(IoMethod::Sync, false) };
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (engine, mut session) = open_session(&dir, &config);
     create(&mut session, "t");
     insert(&mut session, "t", 0..100);
     assert!(reasons.lock().expect("lock").is_empty());
@@ -425,22 +389,17 @@ fn a_checkpoint_that_cannot_open_pg_xact_is_made_later() {
     insert(&mut session, "t", 100..110);
     drop(session);
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (_engine, mut session) = open_session(&dir, &config);
     assert_eq!(count(&mut session, "t").expect("count"), 110);
 }
 
 #[test]
 fn a_fast_stop_rolls_back_what_idle_sessions_left_open() {
     for (way, config) in ways() {
-        let scratch = scratch();
-        let dir = scratch.path().join("data");
-        init(&dir);
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (_scratch, dir) = new_dir();
+        let (engine, mut session) = open_session(&dir, &config);
         create(&mut session, "kept");
-        session.begin().expect("begin");
-        session.start_command().expect("command");
+        start(&mut session);
         session.create_table(None, "t", &columns()).expect("create");
         session.start_command().expect("command");
         let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
@@ -456,8 +415,7 @@ fn a_fast_stop_rolls_back_what_idle_sessions_left_open() {
         assert_eq!(session.commit().expect_err("stopped").sqlstate(), "57P01");
         drop((scan, session, engine));
         assert!(!file.exists(), "{way}");
-        let engine = open(&dir, &config);
-        let mut session = engine.session().expect("session");
+        let (_engine, mut session) = open_session(&dir, &config);
         assert_eq!(count(&mut session, "t").expect_err("rolled back").sqlstate(), "42P01", "{way}");
         insert(&mut session, "kept", 0..10);
         assert_eq!(count(&mut session, "kept").expect("count"), 10);
@@ -466,17 +424,14 @@ fn a_fast_stop_rolls_back_what_idle_sessions_left_open() {
 
 #[test]
 fn files_of_an_aborted_creation_go_only_once_the_log_says_so() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     // Without images redo needs the pages, or a record that explains why they are gone.
     let config = EngineConfig { full_page_writes: false, ..config(IoMethod::Sync, false) };
     let engine = open(&dir, &config);
     let mut other = engine.session().expect("session");
     create(&mut other, "kept");
     let mut session = engine.session().expect("session");
-    session.begin().expect("begin");
-    session.start_command().expect("command");
+    start(&mut session);
     session.create_table(None, "t", &columns()).expect("create");
     session.start_command().expect("command");
     let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
@@ -488,19 +443,15 @@ fn files_of_an_aborted_creation_go_only_once_the_log_says_so() {
     assert!(!dir.join("base/5").join(table.oid.to_string()).exists());
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, other, engine));
-    let engine = open(&dir, &config);
-    let mut session = engine.session().expect("session");
+    let (_engine, mut session) = open_session(&dir, &config);
     assert_eq!(count(&mut session, "kept").expect("count"), 10);
     assert_eq!(count(&mut session, "t").expect_err("aborted").sqlstate(), "42P01");
 }
 
 #[test]
 fn a_stop_goes_through_without_its_lock_file() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
-    let engine = open(&dir, &config(IoMethod::Worker, false));
-    let mut session = engine.session().expect("session");
+    let (_scratch, dir) = new_dir();
+    let (engine, mut session) = open_session(&dir, &config(IoMethod::Worker, false));
     create(&mut session, "t");
     insert(&mut session, "t", 0..100);
     // Somebody tidied up; the server cannot tell there that it is stopping.

@@ -6,21 +6,8 @@ use std::thread;
 use crate::common::*;
 use forebay_engine::types::oids;
 use forebay_engine::{
-    ColumnDef, Datum, Engine, EngineError, InterruptKind, IoMethod, LockMode, OnCommit, Session,
-    ShutdownMode,
+    ColumnDef, Datum, Engine, InterruptKind, IoMethod, LockMode, OnCommit, Session, ShutdownMode,
 };
-
-fn fresh() -> (tempfile::TempDir, Arc<Engine>) {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
-    let engine = open(&dir, &config(IoMethod::Sync, false));
-    (scratch, engine)
-}
-
-fn state<T: std::fmt::Debug>(result: Result<T, EngineError>) -> &'static str {
-    result.expect_err("refused").sqlstate()
-}
 
 /// The relation files of the database, by number.
 fn files(engine: &Engine) -> Vec<u32> {
@@ -60,8 +47,7 @@ fn a_transaction_sees_its_own_tables_and_others_do_not() {
     let (_scratch, engine) = fresh();
     let mut maker = engine.session().expect("session");
     let mut other = engine.session().expect("session");
-    maker.begin().expect("begin");
-    maker.start_command().expect("command");
+    start(&mut maker);
     maker.create_table(None, "t", &columns()).expect("create");
     maker.start_command().expect("command");
     let table = maker.open_table(None, "t", LockMode::RowExclusive).expect("own table");
@@ -77,8 +63,7 @@ fn a_transaction_sees_its_own_tables_and_others_do_not() {
 fn an_aborted_creation_leaves_nothing() {
     let (_scratch, engine) = fresh();
     let mut session = engine.session().expect("session");
-    session.begin().expect("begin");
-    session.start_command().expect("command");
+    start(&mut session);
     session.create_table(None, "t", &columns()).expect("create");
     session.start_command().expect("command");
     let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
@@ -98,8 +83,7 @@ fn a_dropped_table_comes_back_if_the_transaction_aborts() {
     create(&mut session, "t");
     insert(&mut session, "t", 0..100);
     for commit in [false, true] {
-        session.begin().expect("begin");
-        session.start_command().expect("command");
+        start(&mut session);
         let table = session.open_table(None, "t", LockMode::AccessExclusive).expect("table");
         session.drop_table(&table).expect("drop");
         assert!(session.table(None, "t").expect("lookup").is_none());
@@ -122,8 +106,7 @@ fn create_and_drop_in_one_transaction() {
     let (scratch, engine) = fresh();
     let mut session = engine.session().expect("session");
     for commit in [false, true] {
-        session.begin().expect("begin");
-        session.start_command().expect("command");
+        start(&mut session);
         session.create_table(None, "t", &columns()).expect("create");
         session.start_command().expect("command");
         let table = session.open_table(None, "t", LockMode::AccessExclusive).expect("table");
@@ -172,8 +155,7 @@ fn drop_waits_for_readers_and_readers_find_the_table_gone() {
     let mut reader = engine.session().expect("session");
     create(&mut reader, "t");
     insert(&mut reader, "t", 0..10);
-    reader.begin().expect("begin");
-    reader.start_command().expect("command");
+    start(&mut reader);
     let table = reader.open_table(None, "t", LockMode::AccessShare).expect("table");
 
     let mut dropper = engine.session().expect("session");
@@ -269,7 +251,9 @@ fn rows_are_checked_before_they_are_taken() {
         (oids::VARCHAR, Datum::text("grün")),
         (oids::INT8, Datum::Null),
         (oids::TEXT, Datum::text("")),
-        (oids::NUMERIC, Datum::bytes(&[0, 128])),
+        (oids::TIMESTAMPTZ, Datum::Timestamptz(i64::MIN)),
+        (oids::BYTEA, Datum::bytes(&[0, 128])),
+        (oids::PG_LSN, Datum::Carried(oids::PG_LSN, vec![0; 8].into())),
     ];
     let columns: Vec<ColumnDef> = all
         .iter()

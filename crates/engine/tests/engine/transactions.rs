@@ -4,26 +4,12 @@ use std::sync::Arc;
 
 use crate::common::*;
 use forebay_engine::{
-    Datum, Engine, EngineError, IoMethod, LockMode, RowBatch, Session, ShutdownMode, Statement,
-    Table,
+    Datum, EngineError, LockMode, RowBatch, Session, ShutdownMode, Statement, Table,
 };
-
-fn fresh() -> (tempfile::TempDir, Arc<Engine>) {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
-    let engine = open(&dir, &config(IoMethod::Sync, false));
-    (scratch, engine)
-}
-
-fn state<T: std::fmt::Debug>(result: Result<T, EngineError>) -> &'static str {
-    result.expect_err("refused").sqlstate()
-}
 
 /// Opens a table in a new transaction and statement of the lower interface.
 fn begin(session: &mut Session, mode: LockMode) -> Arc<Table> {
-    session.begin().expect("begin");
-    session.start_command().expect("command");
+    start(session);
     session.open_table(None, "t", mode).expect("table")
 }
 
@@ -83,8 +69,7 @@ fn a_table_is_used_only_while_it_is_locked() {
     })
     .expect("drop");
     create(&mut other, "t");
-    session.begin().expect("begin");
-    session.start_command().expect("command");
+    start(&mut session);
     assert_eq!(state(session.scan(&table)), "55000");
     assert_eq!(state(session.count_rows(&table)), "55000");
     assert_eq!(state(insert_open(&mut session, &table, 10..11)), "55000");

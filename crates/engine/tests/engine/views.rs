@@ -1,39 +1,30 @@
 //! Rows of the statistics views.
 
 use crate::common::*;
-use forebay_engine::views::IoStatRow;
+use forebay_engine::views::{IoOp, IoStatRow};
 use forebay_engine::{IoMethod, ShutdownMode};
 
 /// A row in the form of the golden file.
 fn line(r: &IoStatRow) -> String {
-    let null = |is: bool| if is { ",1" } else { ",0" };
-    let nulls = [
-        r.reads.is_none(),
-        r.read_bytes.is_none(),
-        r.read_time.is_none(),
-        r.writes.is_none(),
-        r.write_bytes.is_none(),
-        r.write_time.is_none(),
-        r.writebacks.is_none(),
-        r.writeback_time.is_none(),
-        r.extends.is_none(),
-        r.extend_bytes.is_none(),
-        r.extend_time.is_none(),
-        r.hits.is_none(),
-        r.evictions.is_none(),
-        r.reuses.is_none(),
-        r.fsyncs.is_none(),
-        r.fsync_time.is_none(),
+    // The columns of each operation.
+    let columns = [
+        (IoOp::Read, 3),
+        (IoOp::Write, 3),
+        (IoOp::Writeback, 2),
+        (IoOp::Extend, 3),
+        (IoOp::Hit, 1),
+        (IoOp::Evict, 1),
+        (IoOp::Reuse, 1),
+        (IoOp::Fsync, 2),
     ];
-    let nulls: String = nulls.map(null).concat();
-    format!("{},{},{}{nulls}", r.backend_type, r.object, r.context)
+    let null = |(op, n)| if r.shown(op).is_none() { ",1" } else { ",0" }.repeat(n);
+    let nulls = columns.map(null).concat();
+    format!("{},{},{}{nulls}", r.backend_type.name(), r.object.name(), r.context.name())
 }
 
 #[test]
 fn pg_stat_io_has_postgresqls_rows_and_nulls() {
-    let scratch = scratch();
-    let dir = scratch.path().join("data");
-    init(&dir);
+    let (_scratch, dir) = new_dir();
     let engine = open(&dir, &config(IoMethod::Sync, false));
     let golden = include_str!("../golden/pg_stat_io.csv");
     let golden: Vec<&str> = golden.lines().filter(|l| !l.starts_with('#')).collect();

@@ -4,12 +4,13 @@ mod report;
 mod source;
 
 use crate::serve::DEFAULT_DIR;
+use crate::terminal::{say, tell, tell_error};
 use clap::Args;
 use forebay_engine::archive::backup::{
     BackupOptions, BackupState, ChecksumKind, RecoveryTarget, RestoreOptions, Target, TargetAction,
 };
 use forebay_engine::{EngineError, IoMethod, Lsn, backup};
-use report::{Report, say, tell, tell_error};
+use report::Report;
 use source::{Address, Server};
 use std::path::{Path, PathBuf};
 
@@ -115,7 +116,7 @@ pub(super) struct RestoreArgs {
     #[arg(long, value_name = "TIME", group = "target")]
     target_time: Option<String>,
     /// Up to a position of the log
-    #[arg(long, value_name = "LSN", group = "target", value_parser = lsn)]
+    #[arg(long, value_name = "LSN", group = "target")]
     target_lsn: Option<Lsn>,
     /// Up to a restore point
     #[arg(long, value_name = "NAME", group = "target")]
@@ -153,21 +154,16 @@ pub(super) struct RestoreArgs {
     io: IoArgs,
 }
 
-fn checksum_kind(text: &str) -> Result<ChecksumKind, String> {
-    ChecksumKind::by_name(text).ok_or_else(|| "it must be none, crc32c or sha256".to_owned())
+fn checksum_kind(text: &str) -> Result<ChecksumKind, &'static str> {
+    ChecksumKind::by_name(text).ok_or("it must be none, crc32c or sha256")
 }
 
-fn io_method(text: &str) -> Result<IoMethod, String> {
-    IoMethod::by_name(text)
-        .ok_or_else(|| "it must be sync, worker, io_uring, posix_aio or auto".to_owned())
+fn io_method(text: &str) -> Result<IoMethod, &'static str> {
+    IoMethod::by_name(text).ok_or("it must be sync, worker, io_uring, posix_aio or auto")
 }
 
-fn action(text: &str) -> Result<TargetAction, String> {
-    TargetAction::by_name(text).ok_or_else(|| "it must be pause, promote or shutdown".to_owned())
-}
-
-fn lsn(text: &str) -> Result<Lsn, String> {
-    text.parse().map_err(|error: forebay_engine::ParseLsnError| error.to_string())
+fn action(text: &str) -> Result<TargetAction, &'static str> {
+    TargetAction::by_name(text).ok_or("it must be pause, promote or shutdown")
 }
 
 fn mapping(text: &str) -> Result<(PathBuf, PathBuf), String> {

@@ -2,16 +2,16 @@
 
 mod progress;
 
+use crate::terminal::{self, say};
 use clap::{ArgAction, Args};
 use forebay_engine::checksums::{
     BadBlock, ChecksumCounts, ChecksumMode, ChecksumObserver, ChecksumOptions, SyncMethod,
     checksums,
 };
-use forebay_engine::{EngineError, IoDirect, IoMethod};
+use forebay_engine::{IoDirect, IoMethod};
 use progress::Progress;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -63,10 +63,7 @@ pub(super) struct ChecksumsArgs {
 }
 
 /// What is wrong with the command line, and whether to point at --help.
-struct Misuse {
-    message: String,
-    hint: bool,
-}
+type Misuse = (String, bool);
 
 impl ChecksumsArgs {
     fn mode(&self) -> ChecksumMode {
@@ -79,8 +76,8 @@ impl ChecksumsArgs {
 
     /// Checks in pg_checksums' order: values, the directory, combinations of options.
     fn options(&self) -> Result<(PathBuf, ChecksumOptions), Misuse> {
-        let hinted = |message: String| Misuse { message, hint: true };
-        let mut options = self.values().map_err(|message| Misuse { message, hint: false })?;
+        let hinted = |message: String| (message, true);
+        let mut options = self.values().map_err(|message| (message, false))?;
         let mut given = self.data_dir.iter().chain(&self.positional).cloned();
         let dir = given.next().or_else(|| std::env::var_os("PGDATA"));
         let dir = dir.ok_or_else(|| hinted("no data directory specified".to_owned()))?;
@@ -117,15 +114,9 @@ impl ChecksumsArgs {
             })?;
         let most = ChecksumOptions::MAX_COMBINE;
         let io_combine_limit = number(&self.io_combine_limit, "--io-combine-limit", 1, most)?;
-        let sync = (!self.no_sync).then_some(sync);
-        let (mode, direct) = (self.mode(), direct.data);
-        Ok(ChecksumOptions {
-            io_method,
-            direct,
-            io_combine_limit,
-            sync,
-            ..ChecksumOptions::new(mode)
-        })
+        let (sync, direct) = ((!self.no_sync).then_some(sync), direct.data);
+        let defaults = ChecksumOptions::new(self.mode());
+        Ok(ChecksumOptions { io_method, direct, io_combine_limit, sync, ..defaults })
     }
 }
 
@@ -163,9 +154,9 @@ const HELP: &str = "Try \"forebay checksums --help\" for more information.";
 pub(super) fn run(args: &ChecksumsArgs) -> u8 {
     let (dir, options) = match args.options() {
         Ok(options) => options,
-        Err(misuse) => {
-            tell("error: ", misuse.message);
-            if misuse.hint {
+        Err((message, hint)) => {
+            tell("error: ", message);
+            if hint {
                 tell("hint: ", HELP);
             }
             return 1;
@@ -181,28 +172,14 @@ pub(super) fn run(args: &ChecksumsArgs) -> u8 {
         }
         Err(error) => {
             report.progress.end();
-            tell_error(&error);
+            terminal::tell_error("checksums", &error);
             1
         }
     }
 }
 
-/// Writes a line to stdout. A write that fails is ignored: the work goes on.
 fn tell(kind: &str, message: impl Display) {
-    let _ = writeln!(std::io::stderr(), "forebay checksums: {kind}{message}");
-}
-
-fn say(message: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{message}");
-}
-
-fn tell_error(error: &EngineError) {
-    tell("error: ", error);
-    for (kind, text) in [("detail: ", error.detail()), ("hint: ", error.hint())] {
-        if let Some(text) = text {
-            tell(kind, text);
-        }
-    }
+    terminal::tell("checksums", kind, message);
 }
 
 /// Prints progress.

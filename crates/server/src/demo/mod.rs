@@ -12,29 +12,34 @@ mod child;
 mod directory;
 mod load;
 
+use crate::terminal::{Unit, bar};
 use child::{Child, Failure, Guard};
+use clap::Args;
 use directory::DemoDir;
 use forebay_aio::sync::{Duration, Instant};
-use indicatif::{ProgressBar, ProgressStyle};
 use load::Loader;
 use std::path::PathBuf;
 
 /// Options of a demonstration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct DemoOptions {
-    /// Leave the data directory.
+    /// Leave the data directory for a look around
+    #[arg(long)]
     pub keep: bool,
-    /// Where to make it.
+    /// Where to make the data directory: a real file system, for direct I/O
+    #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Megabytes to load.
-    pub megabytes: u64,
+    /// Megabytes to load
+    #[arg(long, value_name = "MB", default_value_t = 256)]
+    #[arg(value_parser = clap::value_parser!(u32).range(8..))]
+    pub size: u32,
 }
 
 const METHODS: [&str; 3] = ["sync", "worker", "io_uring"];
 
 /// Runs the demonstration; the process's exit code.
 pub fn run(options: &DemoOptions) -> u8 {
-    let directory = match DemoDir::find(options.dir.as_deref(), options.megabytes) {
+    let directory = match DemoDir::find(options.dir.as_deref(), u64::from(options.size)) {
         Ok(directory) => directory,
         Err(message) => {
             eprintln!("forebay demo: {message}");
@@ -65,8 +70,8 @@ fn show(options: &DemoOptions, directory: &DemoDir, guard: &Guard) -> Result<(),
         println!("Direct I/O is left out: {why}.");
     }
     let server = Child::start(guard, &[])?;
-    let mut loader = Loader::new(server.client()?, options.megabytes)?;
-    let loading = loader.load(&bar(loader.total_bytes(), "loading by COPY"))?;
+    let mut loader = Loader::new(server.client()?, u64::from(options.size))?;
+    let loading = loader.load(&bar("loading by COPY", Unit::Bytes, loader.total_bytes()))?;
     println!(
         "Loaded {} rows, {} MB of COPY data, in {:.1} s ({:.0} MB/s).",
         grouped(loading.rows),
@@ -112,7 +117,7 @@ struct Scan {
 
 fn scan_all(directory: &DemoDir, guard: &Guard, rows: u64) -> Result<Vec<Scan>, Failure> {
     let kinds: &[bool] = if directory.no_direct.is_none() { &[false, true] } else { &[false] };
-    let progress = steps(METHODS.len() * kinds.len(), "scanning");
+    let progress = bar("scanning", Unit::Steps, (METHODS.len() * kinds.len()) as u64);
     let mut scans = Vec::new();
     for method in METHODS {
         for &direct in kinds {
@@ -177,7 +182,8 @@ fn crash(guard: &Guard, loader: &mut Loader) -> Result<Crash, Failure> {
     let server = Child::start(guard, &[])?;
     loader.reconnect(server.client()?);
     let before = loader.acknowledged_rows();
-    let acknowledged = loader.load_some_and_half(&steps(load::CRASH_COPIES, "loading"))?;
+    let acknowledged =
+        loader.load_some_and_half(&bar("loading", Unit::Steps, load::CRASH_COPIES as u64))?;
     server.kill()?;
     let started = Instant::now();
     let server = Child::start(guard, &[])?;
@@ -246,24 +252,6 @@ fn grouped(n: u64) -> String {
         out.push(c);
     }
     out
-}
-
-/// A bar of bytes; nothing is drawn where there is no terminal.
-fn bar(bytes: u64, what: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template(
-        "{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
-    );
-    ProgressBar::new(bytes)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        .with_message(what)
-}
-
-/// A bar of steps.
-fn steps(count: usize, what: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len}");
-    ProgressBar::new(count as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        .with_message(what)
 }
 
 #[cfg(test)]

@@ -79,14 +79,10 @@ pub fn make_room(config: &mut EngineConfig, beside_sessions: usize) -> Result<()
         wanted.connections.1, wanted.others.1
     ));
     if files < wanted.files {
-        log::line(
-            "WARNING",
-            None,
-            &format!(
-                "at most {files} data files are kept open, not {} (max_files_per_process)",
-                wanted.files
-            ),
-        );
+        let wanted = wanted.files;
+        log::warning(format!(
+            "at most {files} data files are kept open, not {wanted} (max_files_per_process)"
+        ));
     }
     config.max_files_per_process = usize::try_from(files).unwrap_or(config.max_files_per_process);
     Ok(())

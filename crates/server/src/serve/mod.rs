@@ -30,7 +30,7 @@ use forebay_aio::sync::{Duration, Instant, thread};
 use forebay_engine::{Engine, EngineError, InitOptions, RecoveryStop, ShutdownMode};
 use forebay_sql::{Severity, SqlError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sockets::Listener;
+use sockets::{Listener, StartError};
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -57,53 +57,30 @@ pub struct ServeOptions {
 
 /// Runs a server to its end; the process's exit code.
 pub fn serve(options: &ServeOptions) -> u8 {
-    let fatal = |message: &str| {
-        log::line("FATAL", None, message);
+    start(options).unwrap_or_else(|error| {
+        error.lines.iter().for_each(|(kind, line)| log::line(kind, None, line));
         1
-    };
+    })
+}
+
+fn start(options: &ServeOptions) -> Result<u8, StartError> {
     if rustix::process::geteuid().is_root() {
-        log::line(
-            "WARNING",
-            None,
-            "running as root: anyone who can connect acts with root's access to files",
-        );
+        log::warning("running as root: anyone who can connect acts with root's access to files");
     }
-    if let Err(message) = prepare_directory(&options.data_dir) {
-        return fatal(&message);
-    }
+    prepare_directory(&options.data_dir)?;
     // Lock files name the directory, and other programs read them: a relative path would be
     // useless there.
     let data_dir = options.data_dir.canonicalize().unwrap_or_else(|_| options.data_dir.clone());
-    let settings = match ServerSettings::load(&data_dir, &options.settings) {
-        Ok(settings) => settings,
-        Err(ConfigError { lines }) => {
-            let (last, first) =
-                lines.split_last().map_or(("invalid settings", &[][..]), |(l, f)| (l.as_str(), f));
-            first.iter().for_each(|line| log::line("LOG", None, line));
-            return fatal(last);
-        }
-    };
-    let hba = match Hba::read(Path::new(settings.text(key!("hba_file")))) {
-        Ok(hba) => hba,
-        Err(message) => return fatal(&message),
-    };
-    let events = match Events::new() {
-        Ok(events) => events,
-        Err(e) => return fatal(&format!("could not install signal handlers: {e}")),
-    };
+    let settings = ServerSettings::load(&data_dir, &options.settings)?;
+    let hba = Hba::read(Path::new(settings.text(key!("hba_file"))))?;
+    let events = Events::new().map_err(|e| format!("could not install signal handlers: {e}"))?;
     log::log(format!(
         "starting Forebay {} on {}-{}",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH,
         std::env::consts::OS
     ));
-    let listeners = match listen(&settings, &data_dir) {
-        Ok(listeners) => listeners,
-        Err(e) => {
-            e.lines.iter().for_each(|(kind, line)| log::line(kind, None, line));
-            return 1;
-        }
-    };
+    let listeners = listen(&settings, &data_dir)?;
     let mut server = Server {
         options: options.clone(),
         data_dir,
@@ -115,21 +92,20 @@ pub fn serve(options: &ServeOptions) -> u8 {
     server.run(&listeners, &events)
 }
 
-fn listen(
-    settings: &ServerSettings,
-    data_dir: &Path,
-) -> Result<Vec<Listener>, sockets::ListenError> {
+impl From<ConfigError> for StartError {
+    fn from(ConfigError { mut lines }: ConfigError) -> StartError {
+        let last = lines.pop().map(|line| ("FATAL", line));
+        StartError { lines: lines.into_iter().map(|line| ("LOG", line)).chain(last).collect() }
+    }
+}
+
+fn listen(settings: &ServerSettings, data_dir: &Path) -> Result<Vec<Listener>, StartError> {
     let port = settings.count(key!("port"));
     let mut listeners = sockets::tcp(settings.text(key!("listen_addresses")), port)?;
-    listeners.extend(sockets::unix(
-        settings.text(key!("unix_socket_directories")),
-        port,
-        data_dir,
-    )?);
+    let directories = settings.text(key!("unix_socket_directories"));
+    listeners.extend(sockets::unix(directories, port, data_dir)?);
     if listeners.is_empty() {
-        return Err(sockets::ListenError {
-            lines: vec![("FATAL", "no socket created for listening".to_owned())],
-        });
+        return Err("no socket created for listening".to_owned().into());
     }
     for listener in &listeners {
         log::log(format!("listening on {}", listener.describe()));
@@ -166,20 +142,14 @@ fn prepare_directory(dir: &Path) -> Result<(), String> {
 
 /// Makes a data directory.
 pub fn init(dir: &Path, options: &InitOptions) -> Result<(), String> {
-    Engine::init(dir, options).map_err(|e| describe(&e))
+    Engine::init(dir, options).map_err(describe)
 }
 
-fn describe(e: &EngineError) -> String {
-    let mut text = e.to_string();
-    for (word, line) in [("DETAIL", e.detail()), ("HINT", e.hint())] {
-        if let Some(line) = line {
-            text.push_str(&format!("\n{word}:  {line}"));
-        }
-    }
-    text
+fn describe(e: EngineError) -> String {
+    log::described(&e.into(), "")
 }
 
-fn not_open(e: &EngineError) -> NotOpen {
+fn not_open(e: EngineError) -> NotOpen {
     match e {
         EngineError::StoppedAtTarget { .. } => NotOpen::AtTarget(describe(e)),
         EngineError::ShuttingDown => NotOpen::Stopped,
@@ -198,34 +168,23 @@ struct Server {
 }
 
 impl Server {
-    fn run(&mut self, listeners: &[Listener], events: &Events) -> u8 {
+    fn run(&mut self, listeners: &[Listener], events: &Events) -> Result<u8, StartError> {
         let mut config = engine_config(&self.shared.settings());
         let beside_sessions = connections_at_most(config.max_connections) - config.max_connections;
-        if let Err(message) = descriptors::make_room(&mut config, beside_sessions) {
-            log::line("FATAL", None, &message);
-            return 1;
-        }
-        let watch = {
-            let registry = Arc::clone(&self.shared.registry);
-            let timer = thread::Builder::new().name("timer".to_owned());
-            timer.spawn(move || registry.watch())
-        };
-        let watch = match watch {
-            Ok(watch) => watch,
-            Err(e) => {
-                log::line("FATAL", None, &format!("could not start the timer's thread: {e}"));
-                return 1;
-            }
-        };
+        descriptors::make_room(&mut config, beside_sessions)?;
+        let registry = Arc::clone(&self.shared.registry);
+        let timer = thread::Builder::new().name("timer".to_owned());
+        let watch = timer
+            .spawn(move || registry.watch())
+            .map_err(|e| format!("could not start the timer's thread: {e}"))?;
         config.port = self.shared.settings().count(key!("port"));
         config.socket_dir = self.shared.settings().text(key!("unix_socket_directories")).to_owned();
         config.listen_addr = self.shared.settings().text(key!("listen_addresses")).to_owned();
         config.recovery_stop = self.recovery_stop.clone();
         let (dir, sender) = (self.data_dir.clone(), events.sender());
         thread::spawn(move || {
-            let opened = catch_unwind(AssertUnwindSafe(|| {
-                Engine::open(&dir, config).map_err(|e| not_open(&e))
-            }));
+            let opened =
+                catch_unwind(AssertUnwindSafe(|| Engine::open(&dir, config).map_err(not_open)));
             let panicked = || NotOpen::Failed("the data directory could not be opened".to_owned());
             let opened = opened.unwrap_or_else(|_| Err(panicked()));
             sender.send(Event::Opened(opened));
@@ -234,7 +193,7 @@ impl Server {
         self.shared.registry.stop();
         // The timer ends at once; a panic in it has been logged.
         let _ = watch.join();
-        code
+        Ok(code)
     }
 
     fn main_loop(&mut self, listeners: &[Listener], events: &Events) -> u8 {
@@ -331,7 +290,7 @@ impl Server {
         let limit = rest.and_then(|rest| Timespec::try_from(rest).ok());
         match poll(&mut fds, limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => log::line("WARNING", None, &format!("could not wait for connections: {e}")),
+            Err(e) => log::warning(format!("could not wait for connections: {e}")),
         }
         let ready: Vec<bool> = fds.iter().map(|fd| fd.revents().contains(PollFlags::IN)).collect();
         for (listener, _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
@@ -359,7 +318,7 @@ impl Server {
                 sender.send(Event::Left);
             });
         if let Err(e) = spawned {
-            log::line("WARNING", None, &format!("could not start a thread for a connection: {e}"));
+            log::warning(format!("could not start a thread for a connection: {e}"));
         }
     }
 
@@ -379,14 +338,13 @@ impl Server {
         let stop = move || {
             let stopped = catch_unwind(AssertUnwindSafe(|| stopping.shutdown(ShutdownMode::Fast)));
             let stopped = stopped.map_err(|_| "the stop did not come to its end".to_owned());
-            sender
-                .send(Event::Stopped(stopped.and_then(|result| result.map_err(|e| describe(&e)))));
+            sender.send(Event::Stopped(stopped.and_then(|result| result.map_err(describe))));
         };
         let spawned = thread::Builder::new().name("stop".to_owned()).spawn(stop);
         if let Err(e) = spawned {
             // Then the main thread stops the engine itself, and handles no signals meanwhile.
-            log::line("WARNING", None, &format!("could not start a thread for the stop: {e}"));
-            let stopped = engine.shutdown(ShutdownMode::Fast).map_err(|e| describe(&e));
+            log::warning(format!("could not start a thread for the stop: {e}"));
+            let stopped = engine.shutdown(ShutdownMode::Fast).map_err(describe);
             events.sender().send(Event::Stopped(stopped));
         }
     }
@@ -395,7 +353,7 @@ impl Server {
         if let Phase::Running(engine) = self.shared.phase() {
             self.shared.set_phase(Phase::Stopping(Arc::clone(&engine)));
             if let Err(e) = engine.shutdown(ShutdownMode::Immediate) {
-                log::line("WARNING", None, &describe(&e));
+                log::warning(describe(e));
             }
         }
         log::log("database system is shut down");
@@ -454,7 +412,7 @@ fn change_running(engine: &Engine, settings: &ServerSettings) {
     engine.change_writing(&writing_settings(settings));
     engine.change_archiving(&archive_settings(settings));
     if let Err(e) = engine.change_io(&io_settings(settings)) {
-        log::line("WARNING", None, &describe(&e));
+        log::warning(describe(e));
     }
 }
 

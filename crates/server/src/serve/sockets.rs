@@ -12,20 +12,22 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// Why the server can't listen: lines for the log, each with its kind.
+/// Why the server can't start: lines for the log, each with its kind.
 #[derive(Debug)]
-pub struct ListenError {
+pub struct StartError {
     /// Kind and text.
     pub lines: Vec<(&'static str, String)>,
 }
 
-impl ListenError {
-    fn new(message: String, hint: &str) -> ListenError {
-        let mut lines = vec![("FATAL", message)];
-        if !hint.is_empty() {
-            lines.push(("HINT", hint.to_owned()));
-        }
-        ListenError { lines }
+impl From<String> for StartError {
+    fn from(message: String) -> StartError {
+        StartError { lines: vec![("FATAL", message)] }
+    }
+}
+
+impl StartError {
+    fn new(message: String, hint: &str) -> StartError {
+        StartError { lines: vec![("FATAL", message), ("HINT", hint.to_owned())] }
     }
 }
 
@@ -70,7 +72,7 @@ impl Listener {
 
 /// Binds the addresses of `listen_addresses`. Only loopback ones are accepted: there is no
 /// authentication.
-pub fn tcp(addresses: &str, port: u16) -> Result<Vec<Listener>, ListenError> {
+pub fn tcp(addresses: &str, port: u16) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
     for address in addresses.split(',').map(str::trim).filter(|a| !a.is_empty()) {
         let (ips, optional): (Vec<IpAddr>, bool) = match address {
@@ -78,7 +80,7 @@ pub fn tcp(addresses: &str, port: u16) -> Result<Vec<Listener>, ListenError> {
             other => match other.parse::<IpAddr>() {
                 Ok(ip) if ip.is_loopback() => (vec![ip], false),
                 _ => {
-                    return Err(ListenError::new(
+                    return Err(StartError::new(
                         format!("cannot listen on \"{other}\""),
                         "Connections are trusted, so only loopback addresses are accepted in \
                          listen_addresses.",
@@ -98,7 +100,7 @@ pub fn tcp(addresses: &str, port: u16) -> Result<Vec<Listener>, ListenError> {
     Ok(listeners)
 }
 
-fn bind_error(ip: IpAddr, port: u16, e: &io::Error) -> ListenError {
+fn bind_error(ip: IpAddr, port: u16, e: &io::Error) -> StartError {
     let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
     let mut lines =
         vec![("LOG", format!("could not bind {family} address \"{ip}\": {}", reason(e)))];
@@ -109,11 +111,11 @@ fn bind_error(ip: IpAddr, port: u16, e: &io::Error) -> ListenError {
         lines.push(("HINT", hint));
     }
     lines.push(("FATAL", format!("could not listen on port {port}")));
-    ListenError { lines }
+    StartError { lines }
 }
 
 /// Makes the Unix sockets of `unix_socket_directories`.
-pub fn unix(directories: &str, port: u16, data_dir: &Path) -> Result<Vec<Listener>, ListenError> {
+pub fn unix(directories: &str, port: u16, data_dir: &Path) -> Result<Vec<Listener>, StartError> {
     directories
         .split(',')
         .map(str::trim)
@@ -122,10 +124,10 @@ pub fn unix(directories: &str, port: u16, data_dir: &Path) -> Result<Vec<Listene
         .collect()
 }
 
-fn unix_in(directory: &Path, port: u16, data_dir: &Path) -> Result<Listener, ListenError> {
+fn unix_in(directory: &Path, port: u16, data_dir: &Path) -> Result<Listener, StartError> {
     let socket = directory.join(format!(".s.PGSQL.{port}"));
     if socket.as_os_str().len() > 107 {
-        return Err(ListenError::new(
+        return Err(StartError::new(
             format!(
                 "Unix-domain socket path \"{}\" is too long (maximum 107 bytes)",
                 socket.display()
@@ -135,14 +137,8 @@ fn unix_in(directory: &Path, port: u16, data_dir: &Path) -> Result<Listener, Lis
     }
     let file = SocketFile::lock(socket, port, data_dir, directory)?;
     let failed = |e: io::Error| {
-        ListenError::new(
-            format!(
-                "could not create Unix-domain socket \"{}\": {}",
-                file.socket.display(),
-                reason(&e)
-            ),
-            "",
-        )
+        let path = file.socket.display();
+        StartError::from(format!("could not create Unix-domain socket \"{path}\": {}", reason(&e)))
     };
     // The lock file makes the name ours: a socket there is left over from a server that has ended.
     match fs::remove_file(&file.socket) {
@@ -168,7 +164,7 @@ impl SocketFile {
         port: u16,
         data_dir: &Path,
         directory: &Path,
-    ) -> Result<SocketFile, ListenError> {
+    ) -> Result<SocketFile, StartError> {
         let mut lock = socket.clone().into_os_string();
         lock.push(".lock");
         let lock = PathBuf::from(lock);
@@ -188,7 +184,7 @@ impl SocketFile {
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                     if let Some(pid) = living_owner(&lock) {
-                        return Err(ListenError::new(
+                        return Err(StartError::new(
                             format!("lock file \"{}\" already exists", lock.display()),
                             &format!(
                                 "Is another server (PID {pid}) using socket file \"{}\"? \
@@ -202,15 +198,12 @@ impl SocketFile {
                 Err(e) => return Err(cannot(&lock, &e)),
             }
         }
-        Err(ListenError::new(format!("could not create lock file \"{}\"", lock.display()), ""))
+        Err(format!("could not create lock file \"{}\"", lock.display()).into())
     }
 }
 
-fn cannot(lock: &Path, e: &io::Error) -> ListenError {
-    ListenError::new(
-        format!("could not create lock file \"{}\": {}", lock.display(), reason(e)),
-        "",
-    )
+fn cannot(lock: &Path, e: &io::Error) -> StartError {
+    format!("could not create lock file \"{}\": {}", lock.display(), reason(e)).into()
 }
 
 /// The process that holds a lock file, if it is alive and not this one, whose number it may have

@@ -138,26 +138,17 @@ impl Session {
             }
             Ok(Next::Eof { cut }) => {
                 if cut || self.conn.transaction_status() != forebay_sql::TransactionStatus::Idle {
-                    log::line(
-                        "LOG",
-                        Some(self.pid),
-                        "unexpected EOF on client connection with an open transaction",
-                    );
+                    let what = "unexpected EOF on client connection with an open transaction";
+                    log::session(self.pid, what);
                 }
                 Err(End::Gone)
             }
             Ok(Next::UnknownKind(kind)) => Err(End::Fatal(frontend::unknown_kind(kind))),
-            Ok(Next::BadLength) => Err(End::Fatal(SqlError::report(
-                Severity::Fatal,
-                "08P01",
-                "invalid message length",
-            ))),
+            Ok(Next::BadLength) => {
+                Err(SqlError::report(Severity::Fatal, "08P01", "invalid message length").into())
+            }
             Err(e) => {
-                log::line(
-                    "LOG",
-                    Some(self.pid),
-                    &format!("could not receive data from client: {e}"),
-                );
+                log::session(self.pid, format!("could not receive data from client: {e}"));
                 Err(End::Gone)
             }
         }
@@ -165,12 +156,8 @@ impl Session {
 
     /// Sends all output.
     fn flush(&mut self) -> Flow {
-        self.out.flush().map_err(|_| self.lost())
-    }
-
-    /// How the session ends when the client can't be written to.
-    fn lost(&self) -> End {
-        End::Gone
+        // The client can't be written to.
+        self.out.flush().map_err(|_| End::Gone)
     }
 
     /// Reports changed settings to the client, and that the session is ready for a query.
@@ -227,14 +214,11 @@ impl Session {
             return Err(End::Fatal(leaving()));
         }
         if self.out.is_broken() {
-            return Err(self.lost());
+            return Err(End::Gone);
         }
-        if e.sqlstate == "57014" && self.registration.connection.take_timed_out() {
-            let e = SqlError::new("57014", "canceling statement due to statement timeout");
-            self.report_error(&e, statement);
-        } else {
-            self.report_error(e, statement);
-        }
+        let timed_out = e.sqlstate == "57014" && self.registration.connection.take_timed_out();
+        let timeout = SqlError::new("57014", "canceling statement due to statement timeout");
+        self.report_error(if timed_out { &timeout } else { e }, statement);
         Ok(())
     }
 

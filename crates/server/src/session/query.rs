@@ -11,7 +11,7 @@ impl Session {
     /// Handles a Query message: one or more statements, up to the first error.
     pub(super) fn simple_query(&mut self, sql: &str) -> Flow {
         if self.hot.log_statements {
-            log::line("LOG", Some(self.pid), &format!("statement: {sql}"));
+            log::session(self.pid, format!("statement: {sql}"));
         }
         self.start_clock();
         let result = self.run_script(sql);
@@ -85,7 +85,7 @@ impl Session {
         match message {
             Frontend::Parse(p) => {
                 if self.hot.log_statements {
-                    log::line("LOG", Some(self.pid), &format!("statement: {}", p.query));
+                    log::session(self.pid, format!("statement: {}", p.query));
                 }
                 conn.parse(p.name, p.query, &p.types)?;
                 backend::parse_complete(out.buffer());

@@ -30,12 +30,8 @@ fn fatal(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
 
 /// Serves a connection from its first byte to its last. A panic ends only the session.
 pub fn serve(shared: Arc<Shared>, registration: Registration, stream: Stream) {
-    let connection = Arc::clone(&registration.connection);
     let last_words = stream.try_clone();
-    let end = catch_unwind(AssertUnwindSafe(|| {
-        let mut registration = Some(registration);
-        run(&shared, &mut registration, stream)
-    }));
+    let end = catch_unwind(AssertUnwindSafe(|| run(&shared, registration, stream)));
     let end = end.unwrap_or_else(|_| {
         End::Fatal(fatal("XX000", "internal error: the session has ended; the server goes on"))
     });
@@ -46,26 +42,19 @@ pub fn serve(shared: Arc<Shared>, registration: Registration, stream: Stream) {
         let _ = stream.set_write_timeout(Some(LAST_WORDS));
         let _ = (&stream).write_all(&out);
     }
-    drop(connection);
 }
 
 /// Runs the whole session, and returns its end. The registration ends before the client is told.
-fn run(shared: &Arc<Shared>, registration: &mut Option<Registration>, stream: Stream) -> End {
+fn run(shared: &Arc<Shared>, registration: Registration, stream: Stream) -> End {
     let (Ok(()), Ok(writer)) = (stream.prepare(), stream.try_clone()) else { return End::Gone };
     let peer = stream.peer();
-    let connection = match registration {
-        Some(registration) => {
-            registration.set_deadline(authentication_timeout(shared));
-            Arc::clone(&registration.connection)
-        }
-        None => return End::Gone,
-    };
+    // From accept to the first ReadyForQuery.
+    let limit = shared.settings().count(key!("authentication_timeout"));
+    registration.set_deadline(Duration::from_secs(limit));
+    let connection = Arc::clone(&registration.connection);
     let mut reader = FrameReader::new(stream);
     let opened = match first_packets(&mut reader, shared) {
-        Ok(Some(startup)) => {
-            let Some(registration) = registration.take() else { return End::Gone };
-            open(shared, registration, reader, Output::new(writer), &startup)
-        }
+        Ok(Some(startup)) => open(shared, registration, reader, Output::new(writer), &startup),
         Ok(None) => Err(End::Gone),
         Err(e) => Err(End::Fatal(e)),
     };
@@ -80,7 +69,7 @@ fn run(shared: &Arc<Shared>, registration: &mut Option<Registration>, stream: St
                 })
             });
             if let Some(line) = logged {
-                log::line("LOG", Some(session.pid), &line);
+                log::session(session.pid, line);
             }
             let end = session.run();
             finish(session, &end, &peer);
@@ -104,11 +93,6 @@ fn run(shared: &Arc<Shared>, registration: &mut Option<Registration>, stream: St
     }
 }
 
-/// How long a start-up may take, from accept to the first ReadyForQuery.
-fn authentication_timeout(shared: &Shared) -> Duration {
-    Duration::from_secs(shared.settings().count(key!("authentication_timeout")))
-}
-
 /// Ends a session: aborts its transaction.
 fn finish(mut session: Session, end: &End, peer: &str) {
     if let End::Fatal(e) = end {
@@ -118,7 +102,7 @@ fn finish(mut session: Session, end: &End, peer: &str) {
         let _ = session.flush();
     }
     if session.settings.read(|values| values.bool(key!("log_disconnections"))) {
-        log::line("LOG", Some(session.pid), &format!("disconnection: user={ROLE} host={peer}"));
+        log::session(session.pid, format!("disconnection: user={ROLE} host={peer}"));
     }
     session.conn.close();
 }
@@ -272,16 +256,7 @@ fn check_identity(startup: &Startup) -> Result<(), SqlError> {
 
 /// Applies the settings of the startup packet, those in its `options` first.
 fn apply_startup(settings: &SessionValues, startup: &Startup) -> Result<(), SqlError> {
-    let as_fatal = |e: SqlError| {
-        let mut f = fatal(e.sqlstate, e.message.clone());
-        if let Some(detail) = &e.detail {
-            f = f.detail(detail.clone());
-        }
-        if let Some(hint) = &e.hint {
-            f = f.hint(hint.clone());
-        }
-        f
-    };
+    let as_fatal = |e: SqlError| e.severity(Severity::Fatal);
     for (name, value) in command_options(startup.get("options").unwrap_or_default())? {
         settings.at_startup(&name, &value).map_err(as_fatal)?;
     }
@@ -333,16 +308,8 @@ fn command_options(options: &str) -> Result<Vec<(String, String)>, SqlError> {
 /// Random bytes for cancel requests, which nobody can guess.
 fn secret_key(len: usize) -> Result<Vec<u8>, SqlError> {
     let mut key = vec![0; len];
-    let mut filled = 0;
-    while let Some(rest) = key.get_mut(filled..).filter(|r| !r.is_empty()) {
-        match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
-            Ok(n) => filled += n,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(e) => {
-                return Err(fatal("XX000", format!("could not generate random cancel key: {e}")));
-            }
-        }
-    }
+    getrandom::fill(&mut key)
+        .map_err(|e| fatal("XX000", format!("could not generate random cancel key: {e}")))?;
     Ok(key)
 }
 

@@ -16,61 +16,52 @@ fn text(value: Value) -> String {
     }
 }
 
+/// Accepts a value if it is good, else refuses it with the detail.
+fn only(good: bool, value: Value, detail: &str) -> Result<Value, String> {
+    if good { Ok(value) } else { Err(detail.to_owned()) }
+}
+
 /// fsync: on.
 pub fn fsync(value: Value) -> Result<Value, String> {
-    match value {
-        Value::Bool(true) => Ok(value),
-        _ => Err("Nothing is acknowledged here before it is durable.".to_owned()),
-    }
+    let why = "Nothing is acknowledged here before it is durable.";
+    only(value == Value::Bool(true), value, why)
 }
 
 /// A boolean that can only be on.
 pub fn always_on(value: Value) -> Result<Value, String> {
-    if value == Value::Bool(true) { Ok(value) } else { Err("Only \"on\" is supported.".to_owned()) }
+    only(value == Value::Bool(true), value, "Only \"on\" is supported.")
 }
 
 /// A boolean that can only be off.
 pub fn always_off(value: Value) -> Result<Value, String> {
-    if value == Value::Bool(false) {
-        Ok(value)
-    } else {
-        Err("Only \"off\" is supported.".to_owned())
-    }
+    only(value == Value::Bool(false), value, "Only \"off\" is supported.")
 }
 
 /// A name that can only be absent.
 pub fn empty(value: Value) -> Result<Value, String> {
-    if text(value).is_empty() {
-        Ok(Value::Text(String::new()))
-    } else {
-        Err("It does not exist.".to_owned())
-    }
+    empty_or(value, |_| false, "It does not exist.")
 }
 
 /// A timeout that can only be disabled.
 pub fn disabled(value: Value) -> Result<Value, String> {
-    if value == Value::Int(0) {
-        Ok(value)
-    } else {
-        Err("Only 0, which disables the timeout, is supported.".to_owned())
-    }
+    let why = "Only 0, which disables the timeout, is supported.";
+    only(value == Value::Int(0), value, why)
 }
 
 /// Isolation levels: the one that this server has.
 pub fn isolation(value: Value) -> Result<Value, String> {
-    match text(value) {
-        s if s == "read committed" => Ok(Value::Text(s)),
-        _ => Err("Only \"read committed\" is supported.".to_owned()),
-    }
+    let good = value == Value::Text("read committed".to_owned());
+    only(good, value, "Only \"read committed\" is supported.")
+}
+
+/// wal_compression: `on` is pglz.
+pub fn wal_compression(value: Value) -> Result<Value, String> {
+    Ok(if value == Value::Text("on".to_owned()) { Value::Text("pglz".to_owned()) } else { value })
 }
 
 /// io_max_concurrency: -1, or at least 1.
 pub fn not_zero(value: Value) -> Result<Value, String> {
-    if value == Value::Int(0) {
-        Err("Only -1 or values greater than 0 are valid.".to_owned())
-    } else {
-        Ok(value)
-    }
+    only(value != Value::Int(0), value, "Only -1 or values greater than 0 are valid.")
 }
 
 /// Accepts a text that is empty or passes a test, else refuses it with the detail.
@@ -139,22 +130,6 @@ pub fn recovery_target_xid(value: Value) -> Result<Value, String> {
     )
 }
 
-/// Reads a list of known words.
-fn list(value: Value, known: &[&str]) -> Result<Vec<String>, String> {
-    let value = text(value);
-    let mut words = Vec::new();
-    for word in value.split(',').map(str::trim).filter(|w| !w.is_empty()) {
-        let word = word.to_ascii_lowercase();
-        if !known.contains(&word.as_str()) {
-            return Err(format!("Unrecognized key word: \"{word}\"."));
-        }
-        if !words.contains(&word) {
-            words.push(word);
-        }
-    }
-    Ok(words)
-}
-
 /// io_direct: data, wal, wal_init.
 pub fn io_direct(value: Value) -> Result<Value, String> {
     let direct = IoDirect::parse(&text(value)).map_err(|e| e.to_string())?;
@@ -164,17 +139,13 @@ pub fn io_direct(value: Value) -> Result<Value, String> {
 /// DateStyle: ISO, with any order of day and month.
 pub fn date_style(value: Value) -> Result<Value, String> {
     let mut order = "MDY";
-    for word in list(
-        value,
-        &["iso", "mdy", "dmy", "ymd", "us", "european", "euro", "noneuropean", "default"],
-    )
-    .map_err(|_| "Only the ISO output style is supported.".to_owned())?
-    {
-        order = match word.as_str() {
+    for word in text(value).split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        order = match word.to_ascii_lowercase().as_str() {
             "dmy" | "european" | "euro" => "DMY",
             "ymd" => "YMD",
             "mdy" | "us" | "noneuropean" => "MDY",
-            _ => order,
+            "iso" | "default" => order,
+            _ => return Err("Only the ISO output style is supported.".to_owned()),
         };
     }
     Ok(Value::Text(format!("ISO, {order}")))
@@ -202,11 +173,10 @@ pub fn time_zone(value: Value) -> Result<Value, String> {
     }
     let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "_/+-".contains(c));
-    if well_formed && std::path::Path::new("/usr/share/zoneinfo").join(&name).is_file() {
-        return Ok(Value::Text(name));
-    }
+    let zones = std::path::Path::new("/usr/share/zoneinfo");
     // Without a zone database, every name of its form is accepted.
-    if well_formed && name.contains('/') && !std::path::Path::new("/usr/share/zoneinfo").exists() {
+    let unknowable = name.contains('/') && !zones.exists();
+    if well_formed && (unknowable || zones.join(&name).is_file()) {
         return Ok(Value::Text(name));
     }
     Err("It is not the name of a time zone.".to_owned())

@@ -189,17 +189,21 @@ pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
 #[cfg(test)]
 mod tests {
     use super::super::key::{Key, Text};
+    use super::super::server::ConfigError;
     use super::super::table::Kind;
     use super::*;
 
+    /// The settings of a command line.
+    fn load(settings: &[(&str, &str)]) -> Result<ServerSettings, ConfigError> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let owned = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        ServerSettings::load(dir.path(), &settings.iter().map(owned).collect::<Vec<_>>())
+    }
+
     #[test]
     fn workers_are_fixed_where_their_number_is_set() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let workers = |settings: &[(&str, &str)]| {
-            let settings: Vec<_> =
-                settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
-            io_settings(&ServerSettings::load(dir.path(), &settings).expect("loads")).io_workers
-        };
+        let workers =
+            |settings: &[(&str, &str)]| io_settings(&load(settings).expect("loads")).io_workers;
         assert_eq!(workers(&[]), WorkerLimits::default());
         assert_eq!(workers(&[("io_workers", "3")]), WorkerLimits::fixed(3));
         let pool = workers(&[("io_max_workers", "5"), ("io_worker_idle_timeout", "1s")]);
@@ -208,12 +212,6 @@ mod tests {
 
     #[test]
     fn recovery_targets_are_what_their_settings_say() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let load = |settings: &[(&str, &str)]| {
-            let settings: Vec<_> =
-                settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
-            ServerSettings::load(dir.path(), &settings)
-        };
         let target = |name: &str, text: &str| {
             let restore = engine_config(&load(&[(name, text)]).expect("loads")).restore;
             assert!(restore.targets.len() <= 1);
@@ -258,26 +256,26 @@ mod tests {
 
     #[test]
     fn files_grow_by_the_method_that_is_set() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let method = |settings: &[(String, String)]| {
-            io_settings(&ServerSettings::load(dir.path(), settings).expect("loads"))
-                .file_extend_method
+        let method = |settings: &[(&str, &str)]| {
+            io_settings(&load(settings).expect("loads")).file_extend_method
         };
         assert_eq!(method(&[]), ExtendMethod::PosixFallocate);
-        let zeros = ("file_extend_method".to_owned(), "write_zeros".to_owned());
-        assert_eq!(method(&[zeros]), ExtendMethod::WriteZeros);
+        assert_eq!(method(&[("file_extend_method", "write_zeros")]), ExtendMethod::WriteZeros);
     }
 
     #[test]
     fn every_method_of_the_engine_has_a_name_in_the_table() {
+        fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Vec<&'static str> {
+            all.iter().map(|value| name(*value)).collect()
+        }
         let words = |key: Key<Text>| match key.setting().kind {
             Kind::Enum(words) => words.to_vec(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(words(key!("io_method")), IoMethod::NAMES.map(|(name, _)| name));
-        assert_eq!(words(key!("file_extend_method")), ExtendMethod::NAMES.map(|(name, _)| name));
-        assert_eq!(words(key!("wal_sync_method")), WalSyncMethod::NAMES.map(|(name, _)| name));
-        assert_eq!(words(key!("archive_mode")), ArchiveMode::NAMES.map(|(name, _)| name));
+        assert_eq!(words(key!("io_method")), names(IoMethod::ALL, IoMethod::name));
+        assert_eq!(words(key!("file_extend_method")), names(ExtendMethod::ALL, ExtendMethod::name));
+        assert_eq!(words(key!("wal_sync_method")), names(WalSyncMethod::ALL, WalSyncMethod::name));
+        assert_eq!(words(key!("archive_mode")), names(ArchiveMode::ALL, ArchiveMode::name));
     }
 
     #[test]

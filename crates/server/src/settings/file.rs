@@ -44,9 +44,8 @@ fn read_into(path: &Path, depth: usize, found: &mut Vec<Assignment>) -> Result<(
         };
         let included = || path.parent().unwrap_or(Path::new(".")).join(&value);
         match name.to_ascii_lowercase().as_str() {
-            "include" => read_into(&included(), depth + 1, found)?,
             "include_if_exists" if !included().exists() => {}
-            "include_if_exists" => read_into(&included(), depth + 1, found)?,
+            "include" | "include_if_exists" => read_into(&included(), depth + 1, found)?,
             "include_dir" => {
                 let mut files: Vec<PathBuf> = std::fs::read_dir(included())
                     .map_err(|e| {

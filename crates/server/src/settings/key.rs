@@ -21,41 +21,38 @@ pub struct Key<T> {
     of: PhantomData<T>,
 }
 
-/// A boolean.
-#[derive(Clone, Copy, Debug)]
-pub struct Bool;
-/// An integer.
-#[derive(Clone, Copy, Debug)]
-pub struct Int;
-/// An integer that is never negative.
-#[derive(Clone, Copy, Debug)]
-pub struct Count;
-/// A real number.
-#[derive(Clone, Copy, Debug)]
-pub struct Real;
-/// A string or an enumeration.
-#[derive(Clone, Copy, Debug)]
-pub struct Text;
+/// Types of keys, and a tag for each, which tells them apart when the program is compiled.
+macro_rules! types_of_keys {
+    ($($(#[$what:meta])* $name:ident),* $(,)?) => {
+        $($(#[$what])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
 
-/// Any of these.
-#[derive(Clone, Copy, Debug)]
-pub struct Any;
+        impl KeyType for $name {
+            const TAG: Tag = Tag::$name;
+        })*
 
-/// Tells the types of keys apart.
-#[derive(Clone, Copy, Debug)]
-pub enum Tag {
-    /// [`Any`].
-    Any,
-    /// [`Bool`].
+        /// Tells the types of keys apart.
+        #[derive(Clone, Copy, Debug)]
+        pub enum Tag {
+            $($(#[$what])* $name,)*
+        }
+    };
+}
+
+types_of_keys! {
+    /// A boolean.
     Bool,
-    /// [`Int`].
+    /// An integer.
     Int,
-    /// [`Count`].
+    /// An integer that is never negative.
     Count,
-    /// [`Real`].
+    /// A real number.
     Real,
-    /// [`Text`].
+    /// A string or an enumeration.
     Text,
+    /// Any of these.
+    Any,
 }
 
 impl Tag {
@@ -77,30 +74,6 @@ impl Tag {
 pub trait KeyType {
     /// Its tag.
     const TAG: Tag;
-}
-
-impl KeyType for Any {
-    const TAG: Tag = Tag::Any;
-}
-
-impl KeyType for Bool {
-    const TAG: Tag = Tag::Bool;
-}
-
-impl KeyType for Int {
-    const TAG: Tag = Tag::Int;
-}
-
-impl KeyType for Count {
-    const TAG: Tag = Tag::Count;
-}
-
-impl KeyType for Real {
-    const TAG: Tag = Tag::Real;
-}
-
-impl KeyType for Text {
-    const TAG: Tag = Tag::Text;
 }
 
 impl<T: KeyType> Key<T> {

@@ -5,6 +5,7 @@ use super::key::{Any, Key, Lookup, key};
 use super::table::{self, Context, Setting, TABLE};
 use super::text;
 use super::value::Value;
+use crate::log::described;
 use forebay_sql::SqlError;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -86,7 +87,7 @@ impl ServerSettings {
         for (name, text) in command_line {
             settings
                 .assign(name, text, Source::CommandLine)
-                .map_err(|e| ConfigError { lines: vec![describe(&e, "")] })?;
+                .map_err(|e| ConfigError { lines: vec![described(&e, "")] })?;
         }
         // Like the other files it is in the data directory, unless the setting names a place.
         let hba = match settings.text(key!("hba_file")) {
@@ -106,10 +107,8 @@ impl ServerSettings {
                 for a in assignments {
                     let source = Source::File { path: a.file.clone(), line: a.line };
                     if let Err(e) = self.assign(&a.name, &a.value, source) {
-                        lines.push(describe(
-                            &e,
-                            &format!(" in file \"{}\" line {}", a.file.display(), a.line),
-                        ));
+                        let place = format!(" in file \"{}\" line {}", a.file.display(), a.line);
+                        lines.push(described(&e, &place));
                     }
                 }
             }
@@ -182,16 +181,6 @@ impl Lookup for ServerSettings {
     fn at(&self, index: usize) -> &Value {
         &self.values[index].0
     }
-}
-
-fn describe(e: &SqlError, place: &str) -> String {
-    let mut line = format!("{}{place}", e.message);
-    for (word, text) in [("DETAIL", &e.detail), ("HINT", &e.hint)] {
-        if let Some(text) = text {
-            line.push_str(&format!("\n{word}:  {text}"));
-        }
-    }
-    line
 }
 
 #[cfg(test)]

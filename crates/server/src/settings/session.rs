@@ -286,30 +286,19 @@ mod tests {
     #[test]
     fn contexts_and_names() {
         let mut s = session();
-        let mut refused = |name: &str| {
-            let e = s.set(name, Some("1"), Session).expect_err("refused");
-            (e.sqlstate, e.message.clone())
-        };
-        assert_eq!(
-            refused("SHARED_BUFFERS"),
+        for (name, state, message) in [
             (
+                "SHARED_BUFFERS",
                 "55P02",
-                "parameter \"shared_buffers\" cannot be changed without restarting the server"
-                    .to_owned()
-            )
-        );
-        assert_eq!(
-            refused("block_size"),
-            ("55P02", "parameter \"block_size\" cannot be changed".to_owned())
-        );
-        assert_eq!(
-            refused("track_io_timing"),
-            ("55P02", "parameter \"track_io_timing\" cannot be changed now".to_owned())
-        );
-        assert_eq!(
-            refused("nope"),
-            ("42704", "unrecognized configuration parameter \"nope\"".to_owned())
-        );
+                "parameter \"shared_buffers\" cannot be changed without restarting the server",
+            ),
+            ("block_size", "55P02", "parameter \"block_size\" cannot be changed"),
+            ("track_io_timing", "55P02", "parameter \"track_io_timing\" cannot be changed now"),
+            ("nope", "42704", "unrecognized configuration parameter \"nope\""),
+        ] {
+            let e = s.set(name, Some("1"), Session).expect_err("refused");
+            assert_eq!((e.sqlstate, e.message.as_str()), (state, message));
+        }
         assert_eq!(s.show("timezone").expect("exists").name, "TimeZone");
     }
 

@@ -64,36 +64,28 @@ impl Unit {
     }
 
     /// Units that a value may have, smallest first, and what they are worth in this one.
-    pub fn accepted(self) -> &'static [(&'static str, f64)] {
-        const K: f64 = 1024.0;
-        match self {
-            Unit::None => &[],
-            Unit::Bytes => {
-                &[("B", 1.0), ("kB", K), ("MB", K * K), ("GB", K * K * K), ("TB", K * K * K * K)]
-            }
-            Unit::Kb => &[("B", 1.0 / K), ("kB", 1.0), ("MB", K), ("GB", K * K), ("TB", K * K * K)],
-            Unit::Mb => {
-                &[("B", 1.0 / (K * K)), ("kB", 1.0 / K), ("MB", 1.0), ("GB", K), ("TB", K * K)]
-            }
-            Unit::Blocks => &[
-                ("B", 1.0 / 8192.0),
-                ("kB", 0.125),
-                ("MB", 128.0),
-                ("GB", 128.0 * K),
-                ("TB", 128.0 * K * K),
-            ],
-            Unit::Ms => {
-                &[("us", 0.001), ("ms", 1.0), ("s", 1e3), ("min", 6e4), ("h", 3.6e6), ("d", 8.64e7)]
-            }
-            Unit::Seconds => &[
-                ("us", 1e-6),
-                ("ms", 1e-3),
-                ("s", 1.0),
-                ("min", 60.0),
-                ("h", 3600.0),
-                ("d", 86400.0),
-            ],
-        }
+    pub fn accepted(self) -> impl DoubleEndedIterator<Item = (&'static str, f64)> {
+        /// In bytes.
+        const MEMORY: &[(&str, f64)] = &[
+            ("B", 1.0),
+            ("kB", 1024.0),
+            ("MB", 1_048_576.0),
+            ("GB", 1_073_741_824.0),
+            ("TB", 1_099_511_627_776.0),
+        ];
+        /// In microseconds.
+        const TIME: &[(&str, f64)] =
+            &[("us", 1.0), ("ms", 1e3), ("s", 1e6), ("min", 6e7), ("h", 3.6e9), ("d", 8.64e10)];
+        let (units, own): (&[(&str, f64)], f64) = match self {
+            Unit::None => (&[], 1.0),
+            Unit::Bytes => (MEMORY, 1.0),
+            Unit::Kb => (MEMORY, 1024.0),
+            Unit::Mb => (MEMORY, 1_048_576.0),
+            Unit::Blocks => (MEMORY, 8192.0),
+            Unit::Ms => (TIME, 1e3),
+            Unit::Seconds => (TIME, 1e6),
+        };
+        units.iter().map(move |(name, worth)| (*name, worth / own))
     }
 }
 
@@ -223,6 +215,10 @@ const ISOLATION: &[&str] =
 const UNUSED: &str =
     "Accepted, so that a file written by initdb can be used; nothing depends on it.";
 
+const fn real(min: f64, max: f64) -> Kind {
+    Kind::Real { min, max, unit: Unit::None }
+}
+
 const fn int(min: i64, max: i64, unit: Unit) -> Kind {
     Kind::Int { min, max, unit }
 }
@@ -262,8 +258,7 @@ pub static TABLE: &[Setting] = &[
         "Number of pages after which previously performed writes are flushed to disk."),
     setting("bgwriter_lru_maxpages", Sighup, int(0, INT_MAX / 2, Unit::None), "100", BGWRITER,
         "Background writer maximum number of LRU pages to flush per round."),
-    setting("bgwriter_lru_multiplier", Sighup, Kind::Real { min: 0.0, max: 10.0,
-        unit: Unit::None }, "2", BGWRITER,
+    setting("bgwriter_lru_multiplier", Sighup, real(0.0, 10.0), "2", BGWRITER,
         "Multiple of the average buffer usage to free per round."),
     setting("block_size", Internal, int(8192, 8192, Unit::None), "8192", PRESET,
         "Shows the size of a disk block."),
@@ -271,8 +266,7 @@ pub static TABLE: &[Setting] = &[
         "Sets the output format for bytea."),
     setting("check_function_bodies", User, Bool, "on", CLIENT,
         "Check routine bodies during CREATE FUNCTION. There are no routines."),
-    setting("checkpoint_completion_target", Sighup, Kind::Real { min: 0.0, max: 1.0,
-        unit: Unit::None }, "0.9", CHECKPOINTS,
+    setting("checkpoint_completion_target", Sighup, real(0.0, 1.0), "0.9", CHECKPOINTS,
         "Time spent flushing dirty buffers during checkpoint, as fraction of checkpoint interval."),
     setting("checkpoint_flush_after", Sighup, int(0, 256, Unit::Blocks), "256kB", CHECKPOINTS,
         "Number of pages after which previously performed writes are flushed to disk."),
@@ -514,8 +508,9 @@ pub static TABLE: &[Setting] = &[
         "Sets the directories where Unix-domain sockets will be created."),
     setting("wal_buffers", Postmaster, int(-1, 262_143, Unit::Blocks), "-1", WAL,
         "Sets the number of disk-page buffers for WAL."),
-    setting("wal_compression", Sighup, Enum(&["off", "lz4", "zstd"]), "off", WAL,
-        "Compresses full-page writes written in WAL file with specified method."),
+    setting("wal_compression", Sighup, Enum(&["pglz", "lz4", "zstd", "on", "off"]), "off", WAL,
+        "Compresses full-page writes written in WAL file with specified method.")
+        .checked(checks::wal_compression),
     setting("wal_decode_buffer_size", Postmaster, int(65_536, 1_073_741_823, Unit::Bytes),
         "512kB", WAL_RECOVERY,
         "Buffer size for reading ahead in the WAL during recovery."),

@@ -3,6 +3,7 @@
 use super::table::{Kind, Setting, Unit};
 use super::value::Value;
 use forebay_sql::SqlError;
+use std::fmt::Display;
 
 /// The value as SHOW prints it: with the largest unit in which it is whole.
 pub fn show(value: &Value, setting: &Setting) -> String {
@@ -27,24 +28,14 @@ pub fn parse(setting: &Setting, text: &str) -> Result<Value, SqlError> {
         Kind::Int { min, max, unit } => {
             let n = parse_number(setting, text, unit)?.round_ties_even();
             if n < min as f64 || n > max as f64 {
-                return Err(out_of_range(
-                    setting,
-                    &(n as i64).to_string(),
-                    &min.to_string(),
-                    &max.to_string(),
-                ));
+                return Err(out_of_range(setting, n as i64, min, max));
             }
             Value::Int(n as i64)
         }
         Kind::Real { min, max, unit } => {
             let x = parse_number(setting, text, unit)?;
             if !(min..=max).contains(&x) {
-                return Err(out_of_range(
-                    setting,
-                    &x.to_string(),
-                    &min.to_string(),
-                    &max.to_string(),
-                ));
+                return Err(out_of_range(setting, x, min, max));
             }
             Value::Real(x)
         }
@@ -71,7 +62,7 @@ fn invalid(setting: &Setting, text: &str) -> SqlError {
     SqlError::new("22023", format!("invalid value for parameter \"{}\": \"{text}\"", setting.name))
 }
 
-fn out_of_range(setting: &Setting, value: &str, min: &str, max: &str) -> SqlError {
+fn out_of_range<N: Display>(setting: &Setting, value: N, min: N, max: N) -> SqlError {
     let unit = match setting.kind {
         Kind::Int { unit, .. } | Kind::Real { unit, .. } if unit != Unit::None => {
             format!(" {}", unit.name())
@@ -109,10 +100,9 @@ fn parse_number(setting: &Setting, text: &str, base: Unit) -> Result<f64, SqlErr
     if unit.is_empty() {
         return Ok(number);
     }
-    let units = base.accepted();
-    match units.iter().find(|(name, _)| *name == unit) {
+    match base.accepted().find(|(name, _)| *name == unit) {
         Some((_, factor)) => Ok(number * factor),
-        None if units.is_empty() => Err(invalid(setting, text)),
+        None if base == Unit::None => Err(invalid(setting, text)),
         None => Err(invalid(setting, text).hint(if base.is_memory() {
             "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\"."
         } else {
@@ -147,9 +137,9 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
 }
 
 fn show_with_unit(n: i64, unit: Unit) -> String {
-    for (name, factor) in unit.accepted().iter().rev() {
+    for (name, factor) in unit.accepted().rev() {
         let units = n as f64 / factor;
-        if units >= 1.0 && units.fract() == 0.0 && !(unit == Unit::Blocks && *name == "B") {
+        if units >= 1.0 && units.fract() == 0.0 && !(unit == Unit::Blocks && name == "B") {
             return format!("{units:.0}{name}");
         }
     }
@@ -182,6 +172,9 @@ mod tests {
             ("shared_buffers", " 256 kB ", "256kB"),
             ("shared_buffers", "0x4000", "128MB"),
             ("wal_buffers", "-1", "-1"),
+            ("wal_compression", "on", "pglz"),
+            ("wal_compression", "true", "pglz"),
+            ("wal_compression", "0", "off"),
             ("max_wal_size", "2048", "2GB"),
             ("checkpoint_timeout", "300", "5min"),
             ("checkpoint_timeout", "90s", "90s"),

@@ -98,34 +98,31 @@ pub fn command_complete(out: &mut Vec<u8>, tag: &str) {
     message(out, b'C', |b| cstring(b, tag));
 }
 
-/// EmptyQueryResponse.
-pub fn empty_query(out: &mut Vec<u8>) {
-    message(out, b'I', |_| {});
+/// Messages without a body.
+macro_rules! bare {
+    ($($(#[$what:meta])* $name:ident = $kind:literal;)*) => {
+        $($(#[$what])*
+        pub fn $name(out: &mut Vec<u8>) {
+            message(out, $kind, |_| {});
+        })*
+    };
 }
 
-/// ParseComplete.
-pub fn parse_complete(out: &mut Vec<u8>) {
-    message(out, b'1', |_| {});
-}
-
-/// BindComplete.
-pub fn bind_complete(out: &mut Vec<u8>) {
-    message(out, b'2', |_| {});
-}
-
-/// CloseComplete.
-pub fn close_complete(out: &mut Vec<u8>) {
-    message(out, b'3', |_| {});
-}
-
-/// NoData.
-pub fn no_data(out: &mut Vec<u8>) {
-    message(out, b'n', |_| {});
-}
-
-/// PortalSuspended.
-pub fn portal_suspended(out: &mut Vec<u8>) {
-    message(out, b's', |_| {});
+bare! {
+    /// EmptyQueryResponse.
+    empty_query = b'I';
+    /// ParseComplete.
+    parse_complete = b'1';
+    /// BindComplete.
+    bind_complete = b'2';
+    /// CloseComplete.
+    close_complete = b'3';
+    /// NoData.
+    no_data = b'n';
+    /// PortalSuspended.
+    portal_suspended = b's';
+    /// CopyDone.
+    copy_done = b'c';
 }
 
 /// ParameterDescription.
@@ -180,11 +177,6 @@ pub fn copy_response(out: &mut Vec<u8>, in_direction: bool, binary: bool, column
 /// CopyData.
 pub fn copy_data(out: &mut Vec<u8>, data: &[u8]) {
     message(out, b'd', |b| b.extend_from_slice(data));
-}
-
-/// CopyDone.
-pub fn copy_done(out: &mut Vec<u8>) {
-    message(out, b'c', |_| {});
 }
 
 fn count(out: &mut Vec<u8>, n: usize) {

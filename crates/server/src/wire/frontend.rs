@@ -2,7 +2,7 @@
 //! bytes.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-use forebay_sql::{Severity, SqlError};
+use forebay_sql::{Severity, SqlError, checked_utf8};
 
 /// Largest message of the kinds that carry data (Query, Parse, Bind, CopyData, password), its own
 /// length included.
@@ -120,6 +120,10 @@ fn violation(message: &str) -> SqlError {
     SqlError::new("08P01", message)
 }
 
+fn too_short() -> SqlError {
+    violation("insufficient data left in message")
+}
+
 fn parse<'a>(r: &mut Reader<'a>) -> Result<Parse<'a>, SqlError> {
     let name = r.string()?;
     let query = r.string()?;
@@ -136,19 +140,13 @@ fn bind<'a>(r: &mut Reader<'a>) -> Result<Bind<'a>, SqlError> {
     let statement = r.string()?;
     let param_formats = r.formats()?;
     let count = r.count()?;
-    if param_formats.len() > 1 && param_formats.len() != count {
-        return Err(violation(&format!(
-            "bind message has {} parameter formats but {count} parameters",
-            param_formats.len()
-        )));
-    }
     let mut params = Vec::with_capacity(count.min(r.rest.len() / 4));
     for _ in 0..count {
         let len = r.i32()?;
         params.push(match usize::try_from(len) {
             Ok(len) => Some(r.take(len)?),
             Err(_) if len == -1 => None,
-            Err(_) => return Err(violation("insufficient data left in message")),
+            Err(_) => return Err(too_short()),
         });
     }
     let result_formats = r.formats()?;
@@ -172,19 +170,13 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], SqlError> {
-        let (head, tail) = self
-            .rest
-            .split_at_checked(n)
-            .ok_or_else(|| violation("insufficient data left in message"))?;
+        let (head, tail) = self.rest.split_at_checked(n).ok_or_else(too_short)?;
         self.rest = tail;
         Ok(head)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], SqlError> {
-        let (head, tail) = self
-            .rest
-            .split_first_chunk()
-            .ok_or_else(|| violation("insufficient data left in message"))?;
+        let (head, tail) = self.rest.split_first_chunk().ok_or_else(too_short)?;
         self.rest = tail;
         Ok(*head)
     }
@@ -227,24 +219,8 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| violation("invalid string in message"))?;
         let bytes = self.take(end)?;
         self.take(1)?;
-        utf8(bytes)
+        Ok(checked_utf8(bytes)?)
     }
-}
-
-/// The bytes as text, or PostgreSQL's error for bytes that are not UTF-8.
-pub fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
-    std::str::from_utf8(bytes).map_err(|e| {
-        let bad: Vec<String> = bytes
-            .iter()
-            .skip(e.valid_up_to())
-            .take(e.error_len().unwrap_or(4))
-            .map(|b| format!("0x{b:02x}"))
-            .collect();
-        SqlError::new(
-            "22021",
-            format!("invalid byte sequence for encoding \"UTF8\": {}", bad.join(" ")),
-        )
-    })
 }
 
 #[cfg(test)]

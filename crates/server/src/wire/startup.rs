@@ -2,8 +2,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::PROTOCOL_3_2;
-use super::frontend::utf8;
-use forebay_sql::{Severity, SqlError};
+use forebay_sql::{Severity, SqlError, checked_utf8};
 
 /// Largest startup packet, its length not counted, as in PostgreSQL.
 pub const MAX_STARTUP: u32 = 10_000;
@@ -70,9 +69,9 @@ impl Startup {
 
 /// Decodes what follows the length of a startup packet.
 pub fn decode(body: &[u8]) -> Result<StartupPacket, SqlError> {
-    let (code, rest) = body.split_first_chunk::<4>().ok_or_else(|| {
-        SqlError::report(Severity::Fatal, "08P01", "invalid length of startup packet")
-    })?;
+    let (code, rest) = body
+        .split_first_chunk::<4>()
+        .ok_or_else(|| violation("invalid length of startup packet"))?;
     match u32::from_be_bytes(*code) {
         SSL if rest.is_empty() => Ok(StartupPacket::Ssl),
         GSS if rest.is_empty() => Ok(StartupPacket::Gss),
@@ -80,13 +79,7 @@ pub fn decode(body: &[u8]) -> Result<StartupPacket, SqlError> {
             let (pid, key) = rest
                 .split_first_chunk::<4>()
                 .filter(|(_, key)| !key.is_empty())
-                .ok_or_else(|| {
-                    SqlError::report(
-                        Severity::Fatal,
-                        "08P01",
-                        "invalid length of cancel request packet",
-                    )
-                })?;
+                .ok_or_else(|| violation("invalid length of cancel request packet"))?;
             Ok(StartupPacket::Cancel { pid: u32::from_be_bytes(*pid), key: key.to_vec() })
         }
         version => {
@@ -95,17 +88,15 @@ pub fn decode(body: &[u8]) -> Result<StartupPacket, SqlError> {
     }
 }
 
+fn violation(message: &str) -> SqlError {
+    SqlError::report(Severity::Fatal, "08P01", message)
+}
+
 fn parameters(version: u32, mut rest: &[u8]) -> Result<Vec<(String, String)>, SqlError> {
     if version >> 16 != 3 {
         return Ok(Vec::new());
     }
-    let layout = || {
-        SqlError::report(
-            Severity::Fatal,
-            "08P01",
-            "invalid startup packet layout: expected terminator as last byte",
-        )
-    };
+    let layout = || violation("invalid startup packet layout: expected terminator as last byte");
     let mut found = Vec::new();
     loop {
         let name = cstring(&mut rest).ok_or_else(layout)?;
@@ -113,8 +104,11 @@ fn parameters(version: u32, mut rest: &[u8]) -> Result<Vec<(String, String)>, Sq
             return if rest.is_empty() { Ok(found) } else { Err(layout()) };
         }
         let value = cstring(&mut rest).ok_or_else(layout)?;
-        let fatal = |e: SqlError| SqlError::report(Severity::Fatal, e.sqlstate, e.message.clone());
-        found.push((utf8(name).map_err(fatal)?.to_owned(), utf8(value).map_err(fatal)?.to_owned()));
+        let text = |bytes| match checked_utf8(bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(e) => Err(SqlError::from(e).severity(Severity::Fatal)),
+        };
+        found.push((text(name)?, text(value)?));
     }
 }
 

@@ -14,6 +14,16 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
+/// The same for either kind of socket.
+macro_rules! either {
+    ($stream:expr, $socket:ident => $what:expr) => {
+        match $stream {
+            Stream::Tcp($socket) => $what,
+            Stream::Unix($socket) => $what,
+        }
+    };
+}
+
 impl Stream {
     /// Another handle of the same socket.
     pub fn try_clone(&self) -> io::Result<Stream> {
@@ -25,10 +35,7 @@ impl Stream {
 
     /// Shuts a half or both down; threads blocked in it wake up.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        match self {
-            Stream::Tcp(s) => s.shutdown(how),
-            Stream::Unix(s) => s.shutdown(how),
-        }
+        either!(self, s => s.shutdown(how))
     }
 
     /// Sends small messages at once and notices dead peers.
@@ -42,18 +49,12 @@ impl Stream {
 
     /// Bounds how long a read may block.
     pub fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        match self {
-            Stream::Tcp(s) => s.set_read_timeout(limit),
-            Stream::Unix(s) => s.set_read_timeout(limit),
-        }
+        either!(self, s => s.set_read_timeout(limit))
     }
 
     /// Bounds how long a write may block.
     pub fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        match self {
-            Stream::Tcp(s) => s.set_write_timeout(limit),
-            Stream::Unix(s) => s.set_write_timeout(limit),
-        }
+        either!(self, s => s.set_write_timeout(limit))
     }
 
     /// The peer's address; none over a Unix socket.
@@ -77,19 +78,13 @@ impl Stream {
 
 impl Read for &Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(s) => (&mut &*s).read(buf),
-            Stream::Unix(s) => (&mut &*s).read(buf),
-        }
+        either!(self, s => (&mut &*s).read(buf))
     }
 }
 
 impl Write for &Stream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(s) => (&mut &*s).write(buf),
-            Stream::Unix(s) => (&mut &*s).write(buf),
-        }
+        either!(self, s => (&mut &*s).write(buf))
     }
 
     fn flush(&mut self) -> io::Result<()> {

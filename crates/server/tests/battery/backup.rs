@@ -2,41 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
-use super::forebay::{Forebay, psql_for, scratch};
-use super::peer::{Peer, Postgres};
+use forebay_testkit::peer::Peer;
 
-fn forebay(words: &[&str]) -> Output {
-    let program = env!("CARGO_BIN_EXE_forebay");
-    Command::new(program).args(words).output().expect("forebay runs")
-}
-
-/// Runs a command that must succeed; what it printed.
-fn must(words: &[&str]) -> String {
-    let output = forebay(words);
-    let (said, errors) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{words:?}: {said}{errors}");
-    said.into_owned()
-}
+use super::forebay::{Forebay, forebay, scratch};
 
 fn path(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
-}
-
-fn query(port: u16, sql: &str) -> String {
-    let output = psql_for(port).args(["-c", sql]).output().expect("psql runs");
-    assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
-}
-
-/// Waits until a server that recovers has been promoted.
-fn wait_for_promotion(postgres: &Postgres<'_>) {
-    // A statement that waits inside the server.
-    let wait =
-        "DO $$ BEGIN WHILE pg_is_in_recovery() LOOP PERFORM pg_sleep(0.05); END LOOP; END $$";
-    query(postgres.port, wait);
 }
 
 /// The data directory of the only backup of an archive, as seen from outside and inside.
@@ -62,12 +34,12 @@ fn postgresql_recovers_to_a_restore_point_from_a_backup_of_itself() {
     let archiving =
         format!("-c archive_mode=on -c archive_command='cp %p {}/%f'", peer.inside("wal"));
     let postgres = peer.start("pg", &archiving);
-    query(postgres.port, "CREATE TABLE t (id int8, note text); CREATE UNLOGGED TABLE u (id int8)");
-    query(postgres.port, "INSERT INTO t SELECT g, 'row ' || g FROM generate_series(1, 100000) g");
-    query(postgres.port, "INSERT INTO u SELECT g FROM generate_series(1, 1000) g");
+    postgres.query("CREATE TABLE t (id int8, note text); CREATE UNLOGGED TABLE u (id int8)");
+    postgres.query("INSERT INTO t SELECT g, 'row ' || g FROM generate_series(1, 100000) g");
+    postgres.query("INSERT INTO u SELECT g FROM generate_series(1, 1000) g");
     let (data, archive) = (peer.outside("pg"), peer.outside("archive"));
     let connection = format!("host=127.0.0.1 port={} user=postgres", postgres.port);
-    let said = must(&[
+    let said = forebay(&[
         "backup",
         "-D",
         path(&data),
@@ -79,18 +51,15 @@ fn postgresql_recovers_to_a_restore_point_from_a_backup_of_itself() {
         "3",
     ]);
     assert!(said.contains("WAL from"), "{said}");
-    query(
-        postgres.port,
-        "INSERT INTO t SELECT g, 'row ' || g FROM generate_series(100001, 150000) g",
-    );
-    query(postgres.port, "SELECT pg_create_restore_point('here')");
-    query(postgres.port, "INSERT INTO t SELECT g, 'late ' || g FROM generate_series(1, 1000) g");
-    query(postgres.port, "SELECT pg_switch_wal()");
+    postgres.query("INSERT INTO t SELECT g, 'row ' || g FROM generate_series(100001, 150000) g");
+    postgres.query("SELECT pg_create_restore_point('here')");
+    postgres.query("INSERT INTO t SELECT g, 'late ' || g FROM generate_series(1, 1000) g");
+    postgres.query("SELECT pg_switch_wal()");
     let archived = "DO $$ BEGIN PERFORM pg_switch_wal(); \
         WHILE (SELECT last_archived_wal < pg_walfile_name(pg_current_wal_lsn() - 16777216) FROM \
         pg_stat_archiver) LOOP \
         PERFORM pg_sleep(0.05); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$";
-    query(postgres.port, archived);
+    postgres.query(archived);
     drop(postgres);
 
     let (_, backup) = only_backup(&peer, "archive");
@@ -100,12 +69,12 @@ fn postgresql_recovers_to_a_restore_point_from_a_backup_of_itself() {
     let fetch = format!("cp {}/%f %p", peer.inside("wal"));
     let words =
         ["restore", "-D", path(&restored), "--archive", path(&archive), "--target-name", "here"];
-    must(&[&words[..], &["--restore-command", &fetch]].concat());
+    forebay(&[&words[..], &["--restore-command", &fetch]].concat());
     peer.give_to_postgres();
     let postgres = peer.start("restored", "-c archive_mode=off");
-    wait_for_promotion(&postgres);
-    assert_eq!(query(postgres.port, "SELECT count(*), sum(id) FROM t"), "150000|11250075000");
-    assert_eq!(query(postgres.port, "SELECT count(*) FROM u"), "0");
+    postgres.wait_for("SELECT not pg_is_in_recovery()");
+    assert_eq!(postgres.query("SELECT count(*), sum(id) FROM t"), "150000|11250075000");
+    assert_eq!(postgres.query("SELECT count(*) FROM u"), "0");
     drop(postgres);
     peer.run("pg_checksums", &["--check", "-D", &peer.inside("restored")]);
 }
@@ -128,7 +97,7 @@ fn every_kind_of_manifest_is_verified_by_postgresql() {
             "--manifest-checksums",
             kind,
         ];
-        must(&words);
+        forebay(&words);
         let (outside, inside) = only_backup(&peer, kind);
         peer.give_to_postgres();
         peer.run("pg_verifybackup", &[&inside]);
@@ -158,7 +127,7 @@ fn postgresql_recovers_from_a_backup_of_a_forebay_that_is_written_to() {
     let script = folder.path().join("script");
     fs::write(&script, insert).expect("a file");
     let mut writer = writer.arg("-f").arg(&script).spawn().expect("psql starts");
-    must(&["backup", "-D", path(&data), "--archive", path(&archive), "-j", "2"]);
+    forebay(&["backup", "-D", path(&data), "--archive", path(&archive), "-j", "2"]);
     writer.kill().expect("psql is stopped");
     writer.wait().expect("psql ends");
     let now: u64 = server.query("SELECT count(*) FROM t").parse().expect("a number");
@@ -168,11 +137,11 @@ fn postgresql_recovers_from_a_backup_of_a_forebay_that_is_written_to() {
     peer.give_to_postgres();
     peer.run("pg_verifybackup", &[&inside]);
     let restored = peer.outside("restored");
-    must(&["restore", "-D", path(&restored), "--archive", path(&archive), "--standalone"]);
+    forebay(&["restore", "-D", path(&restored), "--archive", path(&archive), "--standalone"]);
     peer.adopt(&restored, "for-postgres");
     // No session can log in without PostgreSQL's other catalogs, so it only recovers and stops.
     drop(peer.start("for-postgres", "-c autovacuum=off"));
-    let log = fs::read_to_string(peer.outside("log")).expect("PostgreSQL wrote its log");
+    let log = peer.log();
     assert!(log.contains("completed backup recovery"), "{log}");
     assert!(log.contains("database system is shut down"), "{log}");
     peer.run("pg_checksums", &["--check", "-D", &peer.inside("for-postgres")]);

@@ -12,10 +12,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use super::peer::Peer;
+use forebay_testkit::peer::Peer;
+use forebay_testkit::process::must;
+
+use super::forebay::PROGRAM;
 
 fn forebay(data: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let mut command = Command::new(PROGRAM);
     command.arg("checksums").arg("-D").arg(data).args(arguments).output().expect("forebay runs")
 }
 
@@ -38,11 +41,7 @@ fn pg_checksums_and_forebay_agree() {
     peer.init("pg");
     let (outside, inside) = (peer.outside("pg"), peer.inside("pg"));
     let server = peer.start("pg", "");
-    let port = server.port.to_string();
-    peer.run(
-        "pgbench",
-        &["-i", "-q", "-s", "3", "-h", "127.0.0.1", "-p", &port, "-U", "postgres", "postgres"],
-    );
+    must(&mut server.pgbench(&["-i", "-q", "-s", "3"]));
     let refused = forebay(&outside, &["--check"]);
     assert!(text(&refused.stderr).contains("cluster must be shut down"));
     drop(server);
@@ -62,7 +61,7 @@ fn pg_checksums_and_forebay_agree() {
     peer.run("pg_checksums", &["--disable", "-D", &inside]);
     let server = peer.start("pg", "");
     let sql = "UPDATE pgbench_accounts SET abalance = 7 WHERE aid % 3 = 0; CHECKPOINT";
-    assert!(peer.psql(server.port).args(["-c", sql]).status().expect("psql runs").success());
+    server.query(sql);
     drop(server);
     let enabled = forebay(&outside, &["--enable", "--io-direct", "data"]);
     assert!(enabled.status.success(), "{}", text(&enabled.stderr));
@@ -70,9 +69,7 @@ fn pg_checksums_and_forebay_agree() {
     let checked = peer.run("pg_checksums", &["--check", "-D", &inside]);
     assert!(checked.contains("Bad checksums:  0\n"), "{checked}");
     let server = peer.start("pg", "");
-    let sum =
-        peer.psql(server.port).args(["-c", "SELECT sum(abalance) FROM pgbench_accounts"]).output();
-    assert_eq!(text(&sum.expect("psql runs").stdout), "700000\n");
+    assert_eq!(server.query("SELECT sum(abalance) FROM pgbench_accounts"), "700000");
     drop(server);
 
     let mut pages = 0;

@@ -4,12 +4,11 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 
 use forebay_server::client::{Client, ClientError, Fields};
+use forebay_testkit::peer::Peer;
 
 use super::forebay::Forebay;
-use super::peer::Peer;
 
 const BLOCK: u64 = 8192;
 
@@ -74,8 +73,7 @@ fn damaged_pages_are_reported_in_postgresqls_words() {
         overwrite(mixed, 2 * BLOCK + 12, &[0xff; 2]);
     }
     let copy = tempfile::tempdir().expect("a folder");
-    let status = Command::new("cp").arg("-r").arg(&data).arg(copy.path().join("data")).status();
-    assert!(status.expect("cp runs").success());
+    peer.fetch("pg", &copy.path().join("data"));
 
     let statements = [
         "SELECT count(*) FROM a",

@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
+use forebay_testkit::peer::Peer;
+use forebay_testkit::process::must;
+
 use super::forebay::{Forebay, scratch};
-use super::peer::Peer;
 
 const ROWS: u32 = 5_000_000;
 
@@ -37,7 +39,7 @@ fn five_million_rows_go_in_and_come_out_unchanged() {
         "pg",
         "-c max_parallel_workers_per_gather=0 -c synchronize_seqscans=off -c fsync=off",
     );
-    let answer = |sql: &str| run_psql(peer.psql(postgres.port).args(["-c", sql]));
+    let answer = |sql: &str| must(peer.psql(postgres.port).args(["-c", sql]));
     answer(&TABLE.replace("TABLE", "UNLOGGED TABLE"));
     answer(&format!("INSERT INTO t {}", SOURCE.replace("ROWS", &ROWS.to_string())));
     let folder = scratch("exchange");
@@ -60,10 +62,10 @@ fn five_million_rows_go_in_and_come_out_unchanged() {
         let mut load = client();
         load.args(["-c", &format!("COPY t FROM STDIN (FORMAT {format})")])
             .stdin(File::open(file).expect("made above"));
-        run_psql(&mut load);
+        must(&mut load);
         for (question, expected) in QUESTIONS.iter().zip(&expected) {
             assert_eq!(
-                &run_psql(client().args(["-c", question])),
+                &must(client().args(["-c", question])),
                 expected,
                 "{question} after COPY {format}"
             );
@@ -80,12 +82,6 @@ fn copy_out(psql: &mut Command, format: &str, file: &Path) {
     let copy = format!("COPY t TO STDOUT (FORMAT {format})");
     let status = psql.args(["-c", &copy]).stdout(output).status().expect("psql runs");
     assert!(status.success(), "{copy}: {status}");
-}
-
-fn run_psql(psql: &mut Command) -> String {
-    let output = psql.output().expect("psql runs");
-    assert!(output.status.success(), "{psql:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("psql prints UTF-8")
 }
 
 fn same_bytes(a: &Path, b: &Path) -> bool {

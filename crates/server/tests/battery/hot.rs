@@ -3,27 +3,16 @@
 //! start and its end.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::archive::World;
-use super::child::Child;
-use super::forebay::{Forebay, psql_for, scratch};
-use super::peer::Peer;
+use forebay_testkit::peer::{self, Peer};
+use forebay_testkit::process::{Child, feed, must};
+
+use super::forebay::{Forebay, forebay, scratch};
 
 /// Rows of one COPY.
 const ROWS: u64 = 5000;
-
-/// Runs a command of the program's that must succeed.
-fn must(words: &[&str]) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_forebay")).args(words).output().expect("forebay runs");
-    let (said, errors) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{words:?}: {said}{errors}");
-}
 
 /// The data directory of the only backup in an archive.
 fn only_backup(archive: &Path) -> PathBuf {
@@ -40,41 +29,47 @@ fn text(path: &Path) -> &str {
 #[test]
 #[ignore = "run by cargo xtask test"]
 fn postgresql_15_under_pgbench() {
-    if let Some(world) = World::fifteen("hot15") {
-        under_pgbench(&world);
+    if let Some(peer) = Peer::fifteen("hot15") {
+        under_pgbench(&peer);
     }
 }
 
 #[test]
 #[ignore = "run by cargo xtask test"]
 fn postgresql_18_under_pgbench() {
-    if let Some(world) = World::eighteen("hot18") {
-        under_pgbench(&world);
+    if let Some(peer) = Peer::find("hot18") {
+        under_pgbench(&peer);
     }
 }
 
-fn under_pgbench(world: &World) {
+fn under_pgbench(peer: &Peer) {
     for name in ["archive", "wal"] {
-        fs::create_dir(world.outside(name)).expect("a directory");
+        fs::create_dir(peer.outside(name)).expect("a directory");
     }
-    world.give_to_postgres();
-    world.run(
-        "initdb",
-        &["-D", &world.inside("data"), "-k", "-U", "postgres", "-A", "trust", "--no-sync"],
-    );
+    peer.give_to_postgres();
+    peer.init("data");
     let archiving =
-        format!("-c archive_mode=on -c archive_command='cp %p {}/%f'", world.inside("wal"));
+        format!("-c archive_mode=on -c archive_command='cp %p {}/%f'", peer.inside("wal"));
     // Many pages are written from the small pool while files are copied.
-    let postgres =
-        world.start("data", &format!("-c shared_buffers=1MB {archiving}")).expect("it starts");
-    postgres.pgbench(&["-i", "-s", "4", "-q"]);
-    let mut load = Child::spawn(&mut postgres.pgbench_command(&["-T", "600", "-c", "4"]));
+    let postgres = peer.start("data", &format!("-c shared_buffers=1MB {archiving}"));
+    must(&mut postgres.pgbench(&["-i", "-s", "4", "-q"]));
+    let mut load = Child::spawn(&mut postgres.pgbench(&["-T", "600", "-c", "4"]));
     postgres.wait_for("select count(*) > 500 from pgbench_history");
     let before: u64 =
         postgres.query("select count(*) from pgbench_history").parse().expect("a number");
-    let (data, archive) = (world.outside("data"), world.outside("archive"));
+    let (data, archive) = (peer.outside("data"), peer.outside("archive"));
     let connection = format!("host=127.0.0.1 port={} user=postgres", postgres.port);
-    must(&["backup", "-D", text(&data), "-d", &connection, "--archive", text(&archive), "-j", "2"]);
+    forebay(&[
+        "backup",
+        "-D",
+        text(&data),
+        "-d",
+        &connection,
+        "--archive",
+        text(&archive),
+        "-j",
+        "2",
+    ]);
     load.signal("-KILL");
     load.wait();
     let after: u64 =
@@ -82,16 +77,16 @@ fn under_pgbench(world: &World) {
     drop(postgres);
 
     let backup = only_backup(&archive);
-    let below = backup.strip_prefix(world.outside("")).expect("in the world").to_owned();
-    world.give_to_postgres();
-    world.run("pg_verifybackup", &["-w", &world.inside("wal"), &world.inside(text(&below))]);
-    let fetch = format!("cp {}/%f %p", world.inside("wal"));
-    let restored = world.outside("restored");
+    let below = backup.strip_prefix(peer.outside("")).expect("in the shared folder").to_owned();
+    peer.give_to_postgres();
+    peer.run("pg_verifybackup", &["-w", &peer.inside("wal"), &peer.inside(text(&below))]);
+    let fetch = format!("cp {}/%f %p", peer.inside("wal"));
+    let restored = peer.outside("restored");
     let words =
         ["restore", "-D", text(&restored), "--archive", text(&archive), "--target-immediate"];
-    must(&[&words[..], &["--restore-command", &fetch]].concat());
-    world.give_to_postgres();
-    let postgres = world.start("restored", "-c archive_mode=off").expect("it recovers");
+    forebay(&[&words[..], &["--restore-command", &fetch]].concat());
+    peer.give_to_postgres();
+    let postgres = peer.start("restored", "-c archive_mode=off");
     postgres.wait_for("select not pg_is_in_recovery()");
     // Each transaction changes all four alike.
     let sums = postgres.query(
@@ -105,18 +100,14 @@ fn under_pgbench(world: &World) {
         postgres.query("select count(*) from pgbench_history").parse().expect("a number");
     assert!((before..=after).contains(&found), "{found} is not within {before} and {after}");
     drop(postgres);
-    world.run("pg_checksums", &["--check", "-D", &world.inside("restored")]);
+    peer.run("pg_checksums", &["--check", "-D", &peer.inside("restored")]);
 }
 
 /// Loads rows into t, in a transaction of their own.
 fn copy_in(port: u16, rows: &str) {
-    let mut psql = psql_for(port);
-    let mut child =
-        psql.args(["-c", "COPY t FROM STDIN"]).stdin(Stdio::piped()).spawn().expect("psql starts");
-    let mut input = child.stdin.take().expect("stdin is piped");
-    input.write_all(rows.as_bytes()).expect("rows are sent");
-    drop(input);
-    assert!(child.wait().expect("psql ends").success());
+    let mut psql = peer::psql(port);
+    psql.args(["-c", "COPY t FROM STDIN"]);
+    assert!(feed(psql, rows.as_bytes()).status.success());
 }
 
 /// COPYs, one transaction each, run while the backup is made. PostgreSQL 18 and Forebay recover the
@@ -146,7 +137,7 @@ fn forebay_under_copy() {
             }
             copies
         });
-        must(&["backup", "-D", text(&data), "--archive", text(&archive), "-j", "2"]);
+        forebay(&["backup", "-D", text(&data), "--archive", text(&archive), "-j", "2"]);
         done.store(true, Ordering::SeqCst);
         load.join().expect("the load ends")
     });
@@ -157,10 +148,10 @@ fn forebay_under_copy() {
     peer.give_to_postgres();
     peer.run("pg_verifybackup", &[&peer.inside(text(&below))]);
     let restored = peer.outside("restored");
-    must(&["restore", "-D", text(&restored), "--archive", text(&archive), "--standalone"]);
+    forebay(&["restore", "-D", text(&restored), "--archive", text(&archive), "--standalone"]);
     peer.adopt(&restored, "for-postgres");
     drop(peer.start("for-postgres", "-c autovacuum=off"));
-    let log = fs::read_to_string(peer.outside("log")).expect("PostgreSQL wrote its log");
+    let log = peer.log();
     assert!(
         log.contains("completed backup recovery") && log.contains("database system is shut down"),
         "{log}"

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::forebay::{Forebay, feed, scratch};
+use forebay_testkit::process::feed;
+
+use super::forebay::{Forebay, scratch};
 
 const ROWS: u32 = 400_000;
 

@@ -14,7 +14,10 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::forebay::{Forebay, feed, psql_for, scratch};
+use forebay_testkit::peer::psql;
+use forebay_testkit::process::feed;
+
+use super::forebay::{Forebay, scratch};
 
 const CLIENTS: u32 = 4;
 const ROUNDS: u32 = 50;
@@ -121,14 +124,8 @@ fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> 
         let checkpoints = scope.spawn(move || {
             let mut made = 0;
             while !killed.load(Ordering::Acquire) {
-                made += u32::from(
-                    psql_for(port)
-                        .args(["-c", "CHECKPOINT"])
-                        .output()
-                        .expect("psql runs")
-                        .status
-                        .success(),
-                );
+                let checkpoint = psql(port).args(["-c", "CHECKPOINT"]).output();
+                made += u32::from(checkpoint.expect("psql runs").status.success());
             }
             made
         });
@@ -165,7 +162,7 @@ fn load_until_killed(server: Forebay, moment: Duration, batches: &AtomicU32) -> 
 }
 
 fn copy_command(port: u16) -> Command {
-    let mut psql = psql_for(port);
+    let mut psql = psql(port);
     psql.args(["-c", "COPY t FROM STDIN"]);
     psql
 }

@@ -15,24 +15,18 @@
 //! - [`io`]: system calls and page cache: direct opens, combined reads, gathered log writes
 //!
 //! - [`forebay`]: starts, stops and kills the server
-//! - [`peer`]: PostgreSQL 18's programs and server
 //!
 //! They are `#[ignore]`d so that a plain `cargo test` stays quick.
 
 mod archive;
 mod backup;
 mod checksums;
-#[path = "../support/child.rs"]
-mod child;
 mod damage;
 mod exchange;
 mod forebay;
 mod hot;
 mod io;
 mod kill;
-mod peer;
-#[path = "../support/ports.rs"]
-mod ports;
 mod powercut;
 mod scan;
 mod tools;

@@ -6,10 +6,12 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::peer::Peer;
+use forebay_testkit::peer::Peer;
+
+use super::forebay::PROGRAM;
 
 fn bench(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let mut command = Command::new(PROGRAM);
     command.arg("bench").args(arguments).output().expect("forebay runs")
 }
 
@@ -26,11 +28,7 @@ fn a_scan_counts_what_postgresql_counts() {
     let Some(peer) = Peer::find("a_scan_counts_what_postgresql_counts") else { return };
     peer.init("pg");
     let server = peer.start("pg", "-c autovacuum=off");
-    let ask = |sql: &str| {
-        let output = peer.psql(server.port).args(["-At", "-c", sql]).output().expect("psql runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
-    };
+    let ask = |sql: &str| server.query(sql);
     // Rows of all fates: kept, deleted, updated, locked, of a transaction that failed; line
     // pointers dead and redirected.
     ask(

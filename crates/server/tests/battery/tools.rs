@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use super::forebay::{Forebay, feed, scratch};
-use super::peer::Peer;
+use forebay_testkit::peer::Peer;
+use forebay_testkit::process::feed;
+
+use super::forebay::{Forebay, scratch};
 
 const SUMS: &str = "SELECT count(*), sum(id), min(note), max(note) FROM t";
 
@@ -102,7 +104,7 @@ fn postgresql_recovers_a_crashed_copy_and_forebay_finds_the_same_rows_in_it() {
     peer.adopt(&directory, "data");
     // No session can log in without PostgreSQL's other catalogs, so it only reaches this state.
     drop(peer.start("data", "-c autovacuum=off"));
-    let log = fs::read_to_string(peer.outside("log")).expect("PostgreSQL wrote its log");
+    let log = peer.log();
     assert!(log.contains("redo done at"), "{log}");
     assert!(log.contains("database system is shut down"), "{log}");
 
@@ -110,12 +112,7 @@ fn postgresql_recovers_a_crashed_copy_and_forebay_finds_the_same_rows_in_it() {
     assert_eq!(own.query(SUMS), expected, "Forebay's own recovery");
     let all = own.query("SELECT id, note FROM t ORDER BY id");
     own.stop();
-    let copied = Command::new("cp")
-        .arg("-r")
-        .arg(peer.outside("data"))
-        .arg(folder.path().join("copy"))
-        .status();
-    assert!(copied.expect("cp runs").success());
+    peer.fetch("data", &folder.path().join("copy"));
     let copy = Forebay::start(&folder.path().join("copy"), &[]);
     assert_eq!(copy.query(SUMS), expected, "after PostgreSQL's recovery");
     assert!(copy.query("SELECT id, note FROM t ORDER BY id") == all, "the rows differ");

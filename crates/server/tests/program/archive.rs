@@ -9,7 +9,7 @@ use forebay_format::wal::page_header::{LongHeader, PageHeader};
 use forebay_format::{Lsn, SegmentSize};
 use tempfile::TempDir;
 
-use crate::child::Child;
+use forebay_testkit::process::Child;
 
 const SYSTEM: u64 = 7_418_000_000_000_000_001;
 

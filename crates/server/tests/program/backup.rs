@@ -1,19 +1,12 @@
 //! Base backups of a running server: the program, and the functions it uses.
 
-use super::harness::{Server, failure, value};
+use super::harness::{PROGRAM, Server, failure, forebay, value};
+use forebay_testkit::process;
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn forebay(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_forebay")).args(words).output().expect("forebay runs")
-}
+use std::process::Command;
 
 fn must(words: &[&str]) -> String {
-    let output = forebay(words);
-    let (said, errors) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{words:?}: {said}{errors}");
-    said.into_owned()
+    process::must(Command::new(PROGRAM).args(words))
 }
 
 fn refused(words: &[&str]) -> String {
@@ -35,7 +28,7 @@ fn a_backup_of_a_running_server_is_listed_and_restored() {
     let (data, archive) = (text(&data), text(&archive));
     assert!(refused(&["backup", "-D", data, "--archive", archive]).contains("does not exist"));
     std::fs::create_dir(archive).expect("a folder");
-    let mut keyed = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let mut keyed = Command::new(PROGRAM);
     keyed
         .args(["backup", "-D", data, "--archive", archive])
         .env("FOREBAY_ARCHIVE_KEY", "/some/key");

@@ -1,7 +1,7 @@
 //! `forebay checksums` on a directory that a server left.
 
-use crate::child::Child;
 use crate::harness::Server;
+use forebay_testkit::process::Child;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Signal;
 use std::io::Write;

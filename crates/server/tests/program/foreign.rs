@@ -1,9 +1,9 @@
 //! Directories that PostgreSQL 18 made: Forebay refuses by name what it does not understand.
 
 use super::harness::{Server, failure, refused, value};
-use super::peer::Peer;
-use super::ports::free_port;
 use forebay_server::client::Client;
+use forebay_testkit::free_port;
+use forebay_testkit::peer::Peer;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -315,4 +315,145 @@ fn settings_of_the_database_and_its_role_are_honoured_or_refused() {
     peer.run("initdb", &[&["-D", &data][..], &options].concat());
     let log = refusal(&copied(&peer, "alice").path().join("data"));
     assert!(log.contains("FATAL:  role \"postgres\" does not exist"), "{log}");
+}
+
+/// Values of types that have a stored form of their own, and of types that are only carried.
+const VALUES: &[&str] = &[
+    "CREATE TABLE v (id int8 GENERATED ALWAYS AS IDENTITY, n numeric, m numeric, x numeric(12, 3), \
+     at timestamptz, since timestamptz(3), b bytea, c regclass, other regclass)",
+    "INSERT INTO v (n, m, x, at, since, b, c, other) VALUES \
+     (0, 0.00, 1.5, '2026-11-22 12:00:00.5+02', '1999-12-31 23:59:59.999+00', '', 't', 't'), \
+     (1.50, 1.5, -2.125, '-infinity', 'infinity', '\\x00', 'pg_class', 't'), \
+     (-1.5, 256, 12345.678, '0044-03-15 08:00+00 BC', '0001-01-01 00:00+00', '\\xff00', 0, 0), \
+     (256, 1, 256, '4714-11-24 00:00+00 BC', '0001-12-31 23:59:59+00 BC', '\\xff', 4294967295, 1), \
+     (1, 256.000, -0.001, '294276-12-31 23:59:59.999999+00', 'epoch', 'b', 1, 4294967295), \
+     ('NaN', 'NaN', 0, 'infinity', 'infinity', 'a', NULL, 1), \
+     ('Infinity', 'NaN', NULL, '2000-01-01 00:00+00', '2000-01-01 00:00+00', NULL, 1, NULL), \
+     ('-Infinity', 'Infinity', NULL, NULL, 'epoch', '\\x0100', NULL, NULL), \
+     (1e-300, 1e-299, NULL, 'epoch', NULL, NULL, NULL, NULL), \
+     (-123456789012345678901234567890.12, -1e40, NULL, '2000-01-01 00:00+00', NULL, NULL, 2, 10), \
+     (1e1000, 9999, 99.5, NULL, NULL, NULL, 10, 2), \
+     (NULL, 10000, 10000, '1999-12-31 23:59:59.999999+00', NULL, NULL, NULL, NULL), \
+     (65536, 65535.9999, NULL, '2000-01-01 00:00:00.000001+00', NULL, NULL, NULL, NULL)",
+    "ALTER TABLE v ADD late numeric DEFAULT -0.50, ADD later timestamptz DEFAULT '1000-01-01 +00'",
+    "CREATE TABLE carried (id int4, d date, e date, u uuid, j jsonb, l pg_lsn, c regclass, \
+     t regtype, a int4[], p tid)",
+    "INSERT INTO carried VALUES (1, '2026-01-01', '2025-01-01', \
+     '00000000-0000-0000-0000-00000000000a', '1', '0/1', 'pg_class', 'int4', '{1}', '(0,1)'), \
+     (2, '1999-01-01', '2026-01-01', 'ffffffff-0000-0000-0000-000000000000', '{}', '1/0', \
+     'pg_type', 'text', '{2}', '(1,0)')",
+];
+
+/// What both servers must answer in the same way.
+const QUERIES: &[&str] = &[
+    "SELECT * FROM (SELECT id, n, m, x, at, since, b, late, later FROM v) s ORDER BY id",
+    "SELECT id, n FROM v ORDER BY n, id",
+    "SELECT id FROM v ORDER BY m DESC, id LIMIT 5",
+    "SELECT id, x FROM v ORDER BY x DESC NULLS LAST, id",
+    "SELECT id FROM v ORDER BY at, id",
+    "SELECT id FROM v ORDER BY since DESC, at, id",
+    "SELECT id FROM v ORDER BY b, id",
+    "SELECT id FROM v WHERE n < m ORDER BY id",
+    "SELECT id FROM v WHERE n = m OR n = 256 ORDER BY id",
+    "SELECT id FROM v WHERE n IN (m, 1.5, 10) ORDER BY id",
+    "SELECT id FROM v WHERE m NOT BETWEEN n AND 1e30 ORDER BY id",
+    "SELECT id FROM v WHERE n IS DISTINCT FROM m ORDER BY id",
+    "SELECT id, greatest(n, m, 0), least(n, m), nullif(n, m), CASE n WHEN m THEN 'same' END \
+     FROM v ORDER BY id",
+    "SELECT id FROM v WHERE at > since ORDER BY id",
+    "SELECT id FROM v WHERE at = since OR since IN (at, later) ORDER BY id",
+    "SELECT id, greatest(at, since) FROM v ORDER BY id",
+    "SELECT n + m, n - 1, m * 2, -n, abs(n), round(m, 1) FROM v WHERE id < 6 ORDER BY id",
+    "SELECT n::text, n::float8, m::text, at::text FROM v WHERE id <> 11 ORDER BY id",
+    "SELECT n::int8, x::int4 FROM v WHERE id < 6 ORDER BY id",
+    "SELECT min(n), max(n), count(n), sum(x), avg(x), min(x), max(x) FROM v",
+    "SELECT min(m), max(m), sum(m) FROM v WHERE id < 6",
+    "SELECT min(at), max(at), count(at), min(since), max(later) FROM v",
+    "SELECT min(b), max(b) FROM v",
+    "SELECT x, count(*) FROM v GROUP BY x ORDER BY x",
+    "SELECT since, count(*), sum(id) FROM v GROUP BY since ORDER BY since",
+    "SELECT late, later, count(*) FROM v GROUP BY late, later",
+    "SELECT b, count(*) FROM v GROUP BY 1 ORDER BY 1",
+    "SELECT id FROM v WHERE c < other ORDER BY id",
+    "SELECT id FROM v WHERE c = 1259 OR c = 'pg_class'::regclass ORDER BY id",
+    "SELECT id, c::oid, other::oid::int8 FROM v ORDER BY c::oid, id",
+    "SELECT min(c), max(other), count(c) FROM v",
+    "COPY v (id, n, m, x, at, since, b, late, later) TO STDOUT",
+    "COPY v (id, n, at, b) TO STDOUT (FORMAT csv)",
+    "COPY v (id, n, m, x, at, since, b, late, later) TO STDOUT (FORMAT binary)",
+    "SELECT id, d IS NULL, coalesce(d, e) IS NOT NULL FROM carried ORDER BY id",
+    "SELECT count(d), count(u), count(j), count(t) FROM carried",
+];
+
+/// What is refused (0A000), and why.
+const REFUSALS: &[(&str, &str)] = &[
+    ("SELECT d FROM carried", "output of type date"),
+    ("SELECT u::text FROM carried", "output of type uuid"),
+    ("COPY carried TO STDOUT", "output of type date"),
+    ("COPY carried (u) TO STDOUT (FORMAT binary)", "output of type uuid"),
+    ("SELECT j FROM carried", "output of type with OID 3802"),
+    ("SELECT c FROM carried", "output of type regclass"),
+    ("SELECT t FROM carried", "output of type regtype"),
+    ("SELECT id FROM carried ORDER BY d", "ORDER BY of type date"),
+    ("SELECT id, u FROM carried ORDER BY 2", "ORDER BY of type uuid"),
+    ("SELECT id FROM carried ORDER BY j", "ORDER BY of type with OID 3802"),
+    ("SELECT id FROM carried ORDER BY a", "ORDER BY of type integer[]"),
+    ("SELECT id FROM carried ORDER BY p", "ORDER BY of type tid"),
+    ("SELECT id FROM carried ORDER BY l", "comparison of type pg_lsn"),
+    ("SELECT id FROM carried ORDER BY c LIMIT 1", "comparison of type regclass"),
+    ("SELECT id FROM carried WHERE d < e", "operator < of type date"),
+    ("SELECT id FROM carried WHERE d = '2026-01-01'", "operator = of type date"),
+    ("SELECT id FROM carried WHERE d IS DISTINCT FROM e", "operator = of type date"),
+    ("SELECT id FROM carried WHERE d IN (e)", "IN of type date"),
+    ("SELECT id FROM carried WHERE CASE u WHEN u THEN true END", "operator = of type uuid"),
+    ("SELECT id FROM carried WHERE p = p", "operator = of type tid"),
+    ("SELECT id FROM carried WHERE a = a", "operator = of type integer[]"),
+    ("SELECT id FROM carried WHERE l = l", "comparison of type pg_lsn"),
+    ("SELECT id FROM carried WHERE l > '0/1'", "comparison of type pg_lsn"),
+    ("SELECT id FROM carried WHERE t = t", "comparison of type regtype"),
+    ("SELECT id FROM carried WHERE c IN ('v'::regclass)", "comparison of type regclass"),
+    ("SELECT nullif(d, e) IS NULL FROM carried", "NULLIF of type date"),
+    ("SELECT greatest(d, e) IS NULL FROM carried", "GREATEST of type date"),
+    ("SELECT count(*) FROM carried GROUP BY u", "GROUP BY of type uuid"),
+    ("SELECT d, count(*) FROM carried GROUP BY 1", "GROUP BY of type date"),
+    ("SELECT count(*) FROM carried GROUP BY l", "grouping of type pg_lsn"),
+    ("SELECT count(*) FROM carried GROUP BY c", "grouping of type regclass"),
+    ("SELECT min(d) FROM carried", "min of type date"),
+    ("SELECT max(j) FROM carried", "max of type with OID 3802"),
+    ("SELECT max(l) FROM carried WHERE id = 1", "an aggregate of type pg_lsn"),
+    ("SELECT pg_wal_lsn_diff(l, '0/0') FROM carried", "an argument of type pg_lsn"),
+    ("SELECT pg_table_size(c) FROM carried", "an argument of type regclass"),
+    ("SELECT pg_prewarm(c) FROM carried", "an argument of type regclass"),
+    (
+        "SELECT pg_table_size(c) FROM (SELECT 'v'::regclass AS c) s",
+        "a regclass that comes out of a subquery",
+    ),
+    (
+        "SELECT 1 FROM (SELECT 'v'::regclass AS c) s WHERE c = 'v'::regclass",
+        "a regclass that comes out of a subquery",
+    ),
+];
+
+#[test]
+fn stored_values_are_computed_with_as_in_postgresql_or_refused() {
+    let Some(peer) = Peer::find("stored_values_are_computed_with") else { return };
+    peer.init("pg");
+    postgresql(&peer, "pg", &["CREATE TABLE t ()"]);
+    postgresql(&peer, "pg", VALUES);
+    let server = Server::on(copied(&peer, "pg"), &[]);
+    let postgres = peer.start("pg", "-c autovacuum=off -c timezone=UTC");
+    let answer = |port, sql| {
+        let output = peer.psql(port).args(["-c", sql]).output().expect("psql runs");
+        let printed = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        printed(&output.stdout) + &printed(&output.stderr)
+    };
+    for sql in QUERIES {
+        let (ours, theirs) = (answer(server.port, sql), answer(postgres.port, sql));
+        assert!(!theirs.contains("ERROR"), "{sql}: {theirs}");
+        assert_eq!(ours, theirs, "{sql}");
+    }
+    let mut client = server.client();
+    for (sql, what) in REFUSALS {
+        refused_by_name(&mut client, sql, &format!("{what} is not supported"));
+    }
 }

@@ -1,16 +1,23 @@
 //! A server under test.
 
-use super::child::Child;
-use super::ports::free_port;
 use forebay_server::client::{Client, ClientError};
 use forebay_server::wire::stream::Stream;
+use forebay_testkit::free_port;
+use forebay_testkit::process::{Child, serve, under};
 use std::net::TcpStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Output};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_forebay");
+
+/// Runs the program to its end.
+pub fn forebay(words: &[&str]) -> Output {
+    Command::new(PROGRAM).args(words).output().expect("forebay runs")
+}
 
 /// A running server; killed when dropped.
 pub struct Server {
@@ -38,7 +45,7 @@ impl Server {
     /// A server under a resource limit: `ulimit`'s arguments.
     pub fn limited(folder: Arc<TempDir>, ulimit: Option<&str>, settings: &[&str]) -> Server {
         let server = Server::spawned(folder, ulimit, settings);
-        server.wait_for_log("ready to accept connections");
+        server.child.wait_until_ready();
         server
     }
 
@@ -108,17 +115,13 @@ impl Server {
 
     /// Stops cleanly and gives the folder back.
     pub fn stop(mut self) -> Arc<TempDir> {
-        self.signal("-INT");
-        let status = self.wait();
-        assert!(status.success(), "a clean stop exits with 0, not {status}");
+        self.child.stop(&self.pid().to_string());
         Arc::clone(&self.folder)
     }
 
     /// `kill -9`; gives the folder back.
     pub fn kill(mut self) -> Arc<TempDir> {
-        self.signal("-KILL");
-        let status = self.wait();
-        assert_eq!(status.signal(), Some(9), "it had ended by itself: {status}");
+        self.child.kill(&self.pid().to_string());
         Arc::clone(&self.folder)
     }
 }
@@ -137,7 +140,7 @@ pub fn refused_under(
 ) -> (ExitStatus, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut child = spawn(&folder, data, port, ulimit, settings);
-    let log = child.wait_for_line("ready to accept connections").expect_err("it must not start");
+    let log = child.wait_for_refusal();
     (child.wait(), log)
 }
 
@@ -148,18 +151,13 @@ fn spawn(
     ulimit: Option<&str>,
     settings: &[&str],
 ) -> Child {
-    let program = env!("CARGO_BIN_EXE_forebay");
-    let mut command = Command::new(if ulimit.is_some() { "sh" } else { program });
+    let small = ["shared_buffers=4MB", "io_method=sync"];
+    let settings = [&small[..], settings].concat();
+    let mut server = serve(PROGRAM, data, port, folder.path(), &settings);
     if let Some(limit) = ulimit {
-        command.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\"")).arg(program);
+        server = under(&["sh", "-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")], &server);
     }
-    command.arg("serve").arg("-D").arg(data).args(["-p", &port.to_string()]);
-    command.arg("-c").arg(format!("unix_socket_directories={}", folder.path().display()));
-    command.args(["-c", "shared_buffers=4MB", "-c", "io_method=sync"]);
-    for setting in settings {
-        command.args(["-c", setting]);
-    }
-    Child::spawn(command.stdin(Stdio::null()))
+    Child::spawn(&mut server)
 }
 
 /// The single value a query gives.

@@ -1,8 +1,8 @@
 //! The I/O method and its settings, descriptors, the views of I/O.
 
 use super::harness::{Server, failure, refused, refused_under, value};
-use super::ports::free_port;
 use forebay_server::client::Client;
+use forebay_testkit::free_port;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,7 +2,8 @@
 //! server has archived, and stops that don't wait.
 
 use super::harness::{Server, value};
-use super::pitr::{copy_tree, folder, until};
+use super::pitr::{folder, until};
+use forebay_testkit::files::{copy_tree, paths};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -156,7 +157,7 @@ fn a_recovery_that_is_killed_between_segments_goes_on() {
     }
     let server = Server::on(folder, &settings);
     assert_eq!(server.value("SELECT count(*) FROM t"), "6");
-    let left = walk(&server.data_dir().join("pg_wal"));
+    let left = base_names(&server.data_dir().join("pg_wal"));
     let stray = |name: &&String| name.starts_with("RECOVERY") || name.starts_with("xlogtemp");
     assert_eq!(left.iter().find(stray), None, "{left:?}");
 }
@@ -203,21 +204,14 @@ fn its_settings_change_while_the_server_runs() {
     until(&mut other, "SELECT archived_count FROM pg_stat_archiver", |n| n == "1");
     let listed = store.command(&["archive-list", "--long"]);
     assert!(listed.status.success(), "{listed:?}");
-    let stored = walk(&store.archive());
+    let stored = base_names(&store.archive());
     assert!(stored.iter().any(|name| name.ends_with(".lz4.enc")), "{stored:?}");
 }
 
-fn walk(dir: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            found.extend(walk(&path));
-        } else {
-            found.push(path.file_name().expect("a name").to_string_lossy().into_owned());
-        }
-    }
-    found
+/// The names of all files below a directory.
+fn base_names(dir: &Path) -> Vec<String> {
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    paths(dir).iter().map(name).collect()
 }
 
 /// A command that waits forever.
@@ -247,7 +241,7 @@ fn an_immediate_stop_cuts_short_a_fast_one_that_archives() {
     let folder = Arc::clone(&server.folder);
     drop(server);
     let marks = folder.path().join("data/pg_wal/archive_status");
-    assert!(walk(&marks).iter().any(|mark| mark.ends_with(".ready")));
+    assert!(base_names(&marks).iter().any(|mark| mark.ends_with(".ready")));
     // The checkpoint was made, and what was not archived is archived now.
     let store = tempfile::tempdir().expect("a store");
     let directory = format!("basic_archive.archive_directory={}", store.path().display());

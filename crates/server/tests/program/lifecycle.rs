@@ -1,8 +1,8 @@
 //! Start, stop, kill, restart, reload.
 
 use super::harness::{Server, refused, value};
-use super::ports::free_port;
 use forebay_server::client::Client;
+use forebay_testkit::free_port;
 use std::process::Command;
 
 fn fill(client: &mut Client, rows: u32) {

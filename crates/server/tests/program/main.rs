@@ -35,8 +35,6 @@ mod bench_archive;
 mod bench_wal;
 mod cancel;
 mod checksums;
-#[path = "../support/child.rs"]
-mod child;
 mod connections;
 mod copy;
 mod damage;
@@ -52,12 +50,7 @@ mod lifecycle;
 mod log;
 mod objects;
 mod outstanding;
-#[allow(dead_code, reason = "the batteries use more of it")]
-#[path = "../battery/peer.rs"]
-mod peer;
 mod pitr;
-#[path = "../support/ports.rs"]
-mod ports;
 mod simple;
 mod spill;
 mod startup;

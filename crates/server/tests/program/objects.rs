@@ -1,16 +1,16 @@
 //! Archives in an object store: moto's, an S3 server for tests.
 
-#[path = "../../../archive/tests/objects/moto.rs"]
-mod moto;
-
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use forebay_testkit::files::copy_tree;
+use forebay_testkit::moto;
+
 use crate::archive::{Fixture, code, text};
 use crate::harness::{Server, value};
-use crate::pitr::{copy_tree, restored};
+use crate::pitr::restored;
 
 /// A data directory, and a bucket at an endpoint.
 struct Place {
@@ -22,10 +22,7 @@ struct Place {
 impl Place {
     /// With a new bucket; None, with a message, if there is no S3 server.
     fn new(test: &str) -> Option<Place> {
-        let Some(port) = moto::port() else {
-            println!("skipped: {test} needs moto, which cargo xtask test installs");
-            return None;
-        };
+        let port = moto::shared(test)?;
         let url = format!("s3://{}/wal", moto::make_bucket(port));
         Some(Place { fixture: Fixture::new(), port, url })
     }

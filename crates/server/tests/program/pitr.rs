@@ -3,7 +3,7 @@
 
 use super::harness::{Server, refused, value};
 use forebay_server::client::Client;
-use std::os::unix::fs::DirBuilderExt;
+use forebay_testkit::files::{copy_tree, names};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,28 +11,6 @@ use tempfile::TempDir;
 
 pub fn folder() -> Arc<TempDir> {
     Arc::new(tempfile::tempdir().expect("a folder"))
-}
-
-pub fn copy_tree(from: &Path, to: &Path) {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(to).expect("directory");
-    for entry in std::fs::read_dir(from).expect("directory") {
-        let path = entry.expect("entry").path();
-        let target = to.join(path.file_name().expect("a name"));
-        if path.is_dir() {
-            copy_tree(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).expect("copy");
-        }
-    }
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(dir).expect("directory");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
-        .collect();
-    names.sort();
-    names
 }
 
 /// Repeats a query until its result is as expected.
@@ -290,7 +268,7 @@ fn a_store_that_is_down_never_ends_recovery_early() {
             "restore_command=if test %f = {last}; then {failure}; fi; cp {}/%f %p 2>/dev/null",
             store.path().display()
         );
-        let (status, log) = refused(&data, super::ports::free_port(), &[&command]);
+        let (status, log) = refused(&data, forebay_testkit::free_port(), &[&command]);
         assert!(!status.success(), "{log}");
         assert!(log.contains("could not restore file") && log.contains(last), "{log}");
         assert!(data.join("recovery.signal").exists());
@@ -298,7 +276,7 @@ fn a_store_that_is_down_never_ends_recovery_early() {
     let restore = format!("restore_command=cp {}/%f %p 2>/dev/null", store.path().display());
     // It stops at its target, as it was told, and logs it.
     let target = points[0].setting.as_str();
-    let (status, log) = refused(&data, super::ports::free_port(), &[&restore, target]);
+    let (status, log) = refused(&data, forebay_testkit::free_port(), &[&restore, target]);
     assert!(status.success() && log.contains("shutdown at recovery target"), "{log}");
     let server = Server::on(folder, &[&restore]);
     let last = points.last().expect("a point");

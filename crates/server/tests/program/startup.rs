@@ -1,9 +1,9 @@
 //! Identities, protocol versions, pg_hba.conf, and the first messages.
 
 use super::harness::{Server, refused, value};
-use super::ports::free_port;
 use forebay_server::client::Client;
 use forebay_server::wire::{PROTOCOL_3_0, PROTOCOL_3_2};
+use forebay_testkit::free_port;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 

@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use forebay_testkit::Dice;
+
 use super::Tally;
+use super::interrupted::interrupted;
 use super::random::{setup, survival, writes_whole_pages};
-use crate::dice::Dice;
-use crate::disk::SimDisk;
+use crate::disk::{Ending, SimDisk};
 use crate::model::Model;
 use crate::survival::Survival;
 use crate::workload::{Life, Script, Setup, data_dir};
-
-/// How deep.
-const DEPTH: u32 = 3;
 
 /// Files of an unlogged table of PostgreSQL's. Recovery must make the first equal to the last, and
 /// remove the one between.
@@ -55,25 +54,13 @@ pub fn recovery_again(
     let expected = bytes(&alone);
     check_unlogged(&expected, &data_dir(&alone))?;
     for call in (seed % stride as u64..).step_by(stride) {
-        let mut at = Vec::new();
-        let mut left = crashed.copy(seed);
-        for depth in 0..DEPTH {
-            let call = if depth == 0 { call } else { dice.below(call + 20) };
-            left.crash_after(call);
-            let result = Life::begin(&left, Setup { order: dice.any(), ..setup });
-            let wrong = |error| format!("recovery {depth} after crashes at {at:?} failed: {error}");
-            match result {
-                Err(error) if !left.is_off() => return Err(wrong(error)),
-                other => drop(other),
-            }
-            if !left.is_off() {
-                left.go_on();
-                break;
-            }
-            at.push(call);
-            tally.add_fired(&left);
-            left = left.restart(survival(&mut dice), seed);
-        }
+        let recover = |left: &SimDisk, order| match Life::begin(left, Setup { order, ..setup }) {
+            Err(error) if !left.is_off() => Err(error.to_string()),
+            _ => Ok(()),
+        };
+        let left = crashed.copy(seed);
+        let (left, at) =
+            interrupted(left, (seed, call), &mut dice, &mut tally, |_| Ending::Crash, recover)?;
         let wrong =
             |reason: String| format!("after recoveries that crashed at calls {at:?}: {reason}");
         model

@@ -20,9 +20,9 @@ use forebay_archive::{
 };
 use forebay_format::SegmentSize;
 use forebay_format::wal::page_header::{LongHeader, PageHeader};
+use forebay_testkit::Dice;
 
 use super::Tally;
-use crate::dice::Dice;
 use crate::disk::{Ending, SimDisk};
 use crate::faults::FaultRates;
 use crate::survival::Survival;
@@ -48,7 +48,7 @@ pub fn archive_life(seed: u64, bug: Option<PlantedBug>) -> Result<Tally, String>
     let mut tally = Tally::one();
     for life in 0..LIVES {
         let calls = world.dice.below(250);
-        let ending = if world.dice.chance(300) { Ending::Kill } else { Ending::Crash };
+        let ending = Ending::random(&mut world.dice, 300);
         disk.end_after(calls, ending);
         if world.dice.chance(300) {
             disk.set_faults(faults());

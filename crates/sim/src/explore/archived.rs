@@ -8,11 +8,11 @@ use std::path::Path;
 use forebay_aio::PlantedBug;
 use forebay_format::SegmentSize;
 use forebay_format::wal::PageHeader;
+use forebay_testkit::Dice;
 
 use super::Tally;
 use super::pitr::{archive_all, archive_dir, archiving, recovering, restored_dir, told, waiting};
 use super::random::{setup, survival};
-use crate::dice::Dice;
 use crate::disk::{Ending, SimDisk};
 use crate::model::Model;
 use crate::workload::{Life, Script, Setup, data_dir};
@@ -45,7 +45,7 @@ pub fn archived_lives(
         let found = life.contents().map_err(wrong)?;
         model.settle(&found).map_err(|e| wrong(e.into()))?;
         tally.compared += 1;
-        let ending = if dice.chance(400) { Ending::Kill } else { Ending::Crash };
+        let ending = Ending::random(&mut dice, 400);
         if dice.chance(400) {
             // Between the marks that say .done and their sync.
             disk.end_before_sync_of("archive_status", 1 + dice.below(6), Ending::Kill);

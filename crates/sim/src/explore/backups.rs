@@ -10,11 +10,11 @@ use forebay_archive::backup::{
 };
 use forebay_format::Lsn;
 use forebay_format::control::{self, ControlFile};
+use forebay_testkit::Dice;
 
 use super::Tally;
-use super::pitr::{archive_dir, archiving, recovering, restored_dir, told};
-use super::random::{setup, survival};
-use crate::dice::Dice;
+use super::pitr::{Start, archive_dir, begin, recovering, restored_dir, told};
+use super::random::survival;
 use crate::disk::{Ending, SimDisk};
 use crate::model::Model;
 use crate::workload::{Life, Script, Setup, data_dir};
@@ -29,13 +29,8 @@ struct World {
 
 impl World {
     fn new(template: &SimDisk, seed: u64) -> Result<World, String> {
-        let disk = template.copy(seed);
-        disk.put_directory(&archive_dir(&disk));
-        let (mut dice, mut model, mut script) =
-            (Dice::new(seed), Model::default(), Script::new(seed));
-        let setup = setup(&mut dice, false);
-        let mut life =
-            Life::begin_in(&disk, setup, &data_dir(&disk), archiving(&disk)).map_err(told)?;
+        let Start { disk, mut model, mut script, setup, .. } = Start::new(template, seed);
+        let mut life = begin(&disk, setup)?;
         life.work(&disk, &mut model, &mut script, 12);
         model.settle(&life.contents()?).map_err(String::from)?;
         life.end().map_err(told)?;
@@ -45,7 +40,7 @@ impl World {
     /// Backs up the running server, and writes to it meanwhile. Err: no backup was acknowledged.
     fn back_up(&self, disk: &SimDisk, end: (u64, Ending), model: &mut Model) -> Result<(), String> {
         let (data, archive) = (data_dir(disk), archive_dir(disk));
-        let mut life = Life::begin_in(disk, self.setup, &data, archiving(disk)).map_err(told)?;
+        let mut life = begin(disk, self.setup)?;
         disk.end_after(end.0, end.1);
         let aio = Arc::clone(life.aio());
         let mut script = self.script.clone();
@@ -146,8 +141,37 @@ impl BackupSource for Running<'_> {
     }
 }
 
-fn ending(dice: &mut Dice) -> Ending {
-    if dice.chance(250) { Ending::Kill } else { Ending::Crash }
+/// Something that is ended during each call (each `stride`-th), and right after the last one. `act`
+/// tells whether it was acknowledged, and what rows there are; `check` looks at the disk that is
+/// left.
+fn cut_short(
+    template: &SimDisk,
+    (seed, stride): (u64, usize),
+    bug: Option<PlantedBug>,
+    act: impl Fn(&SimDisk, u64, Ending) -> (Result<(), String>, Model),
+    check: impl Fn(&SimDisk, bool, &Model) -> Result<(), String>,
+) -> Result<Tally, String> {
+    let mut tally = Tally::one();
+    for call in (seed % stride as u64..).step_by(stride) {
+        let mut dice = Dice::new(seed ^ call << 20);
+        let disk = template.copy(seed);
+        bug.into_iter().for_each(|bug| disk.plant(bug));
+        let (made, model) = act(&disk, call, Ending::random(&mut dice, 250));
+        let over = !disk.is_off();
+        let wrong =
+            |reason: String| format!("the one that ended at call {call} ({made:?}): {reason}");
+        if over && made.is_err() {
+            return Err(wrong("it failed without a fault".to_owned()));
+        }
+        tally.add_fired(&disk);
+        let left = disk.reborn(survival(&mut dice), seed);
+        check(&left, made.is_ok(), &model).map_err(wrong)?;
+        tally.compared += 1;
+        if over {
+            break;
+        }
+    }
+    Ok(tally)
 }
 
 /// Backups of a running server, ended during each call (each `stride`-th), and right after the last
@@ -162,28 +186,12 @@ pub fn backups_cut_short(
     bug: Option<PlantedBug>,
 ) -> Result<Tally, String> {
     let world = World::new(template, seed)?;
-    let mut tally = Tally::one();
-    for call in (seed % stride as u64..).step_by(stride) {
-        let mut dice = Dice::new(seed ^ call << 20);
-        let disk = world.disk.copy(seed);
-        bug.into_iter().for_each(|bug| disk.plant(bug));
+    let act = |disk: &SimDisk, call, ending| {
         let mut model = world.model.clone();
-        let made = world.back_up(&disk, (call, ending(&mut dice)), &mut model);
-        let over = !disk.is_off();
-        let wrong =
-            |reason: String| format!("a backup that ended at call {call} ({made:?}): {reason}");
-        if over && made.is_err() {
-            return Err(wrong("it failed without a fault".to_owned()));
-        }
-        tally.add_fired(&disk);
-        let left = disk.reborn(survival(&mut dice), seed);
-        world.check(&left, made.is_ok(), &model).map_err(wrong)?;
-        tally.compared += 1;
-        if over {
-            break;
-        }
-    }
-    Ok(tally)
+        (world.back_up(disk, (call, ending), &mut model), model)
+    };
+    let check = |left: &SimDisk, made, model: &Model| world.check(left, made, model);
+    cut_short(&world.disk, (seed, stride), bug, act, check)
 }
 
 /// Restores of a backup, ended during each call (each `stride`-th), and right after the last one.
@@ -200,31 +208,16 @@ pub fn restores_cut_short(
     let mut model = world.model.clone();
     world.back_up(&world.disk, (u64::MAX / 2, Ending::Crash), &mut model)?;
     let template = world.disk.copy(seed);
-    let mut tally = Tally::one();
-    for call in (seed % stride as u64..).step_by(stride) {
-        let mut dice = Dice::new(seed ^ call << 20);
-        let disk = template.copy(seed);
-        bug.into_iter().for_each(|bug| disk.plant(bug));
-        disk.end_after(call, ending(&mut dice));
-        let made = world.restore(&disk);
-        let over = !disk.is_off();
-        let wrong =
-            |reason: String| format!("a restore that ended at call {call} ({made:?}): {reason}");
-        if over && made.is_err() {
-            return Err(wrong("it failed without a fault".to_owned()));
-        }
-        tally.add_fired(&disk);
-        let left = disk.reborn(survival(&mut dice), seed);
-        let control = left.bytes(&restored_dir(&left).join(control::PATH));
+    let act = |disk: &SimDisk, call, ending| {
+        disk.end_after(call, ending);
+        (world.restore(disk), model.clone())
+    };
+    let check = |left: &SimDisk, made, model: &Model| {
+        let control = left.bytes(&restored_dir(left).join(control::PATH));
         if control.is_some_and(|bytes| ControlFile::decode(&bytes).is_ok()) {
-            world.recover(&left, &model).map_err(wrong)?;
-        } else if made.is_ok() {
-            return Err(wrong("it has no pg_control".to_owned()));
+            return world.recover(left, model);
         }
-        tally.compared += 1;
-        if over {
-            break;
-        }
-    }
-    Ok(tally)
+        if made { Err("it has no pg_control".to_owned()) } else { Ok(()) }
+    };
+    cut_short(&template, (seed, stride), bug, act, check)
 }

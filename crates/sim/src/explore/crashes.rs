@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use forebay_testkit::Dice;
+
 use super::Tally;
-use crate::dice::Dice;
 use crate::disk::SimDisk;
 use crate::model::Model;
 use crate::survival::Survival;

@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use forebay_testkit::Dice;
+
 use super::random::survival;
 use super::{Detection, Tally};
-use crate::dice::Dice;
 use crate::disk::SimDisk;
 use crate::faults::FaultRates;
 use crate::model::{Contradiction, Model};

@@ -1,8 +1,9 @@
 //! The i-th call fails, for every i, until a run ends without meeting the failure.
 
+use forebay_testkit::Dice;
+
 use super::Tally;
 use super::random::{setup, survival, writes_whole_pages};
-use crate::dice::Dice;
 use crate::disk::SimDisk;
 use crate::faults::Failure;
 use crate::model::Model;

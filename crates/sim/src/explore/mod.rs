@@ -10,6 +10,7 @@
 //! - `pitr`: recovery from an archive
 //! - `retarget`: recovery from an archive whose target moves back
 //! - `backups`: base backups and restores, cut short
+//! - `interrupted`: what the recoveries of `again`, `pitr` and `retarget` have in common
 //! - `many`: many seeds, by several threads
 //! - `tally`: the outcome of runs
 
@@ -20,6 +21,7 @@ mod backups;
 mod crashes;
 mod damage;
 mod failures;
+mod interrupted;
 mod many;
 mod pitr;
 mod random;

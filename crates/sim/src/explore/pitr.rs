@@ -12,16 +12,15 @@ use forebay_engine::{
     RestoreSource, TargetAction,
 };
 use forebay_format::control::{self, ControlFile};
+use forebay_testkit::Dice;
 
 use super::Tally;
-use super::random::{setup, survival};
-use crate::dice::Dice;
+use super::interrupted::interrupted;
+use super::random::setup;
 use crate::disk::{Ending, SimDisk};
 use crate::model::Model;
 use crate::workload::{Life, Script, Setup, data_dir};
 
-/// How many recoveries in a row are interrupted.
-const DEPTH: u32 = 3;
 /// The number of bytes that are fetched at once.
 const PIECE: usize = 256 << 10;
 /// The restore point.
@@ -47,6 +46,30 @@ impl RestoreSource for FromDirectory {
         };
         bring().map_err(|error| error.to_string())
     }
+}
+
+/// What a server that archives begins with, and the choices for it.
+pub(super) struct Start {
+    pub(super) disk: SimDisk,
+    pub(super) dice: Dice,
+    pub(super) model: Model,
+    pub(super) script: Script,
+    pub(super) setup: Setup,
+}
+
+impl Start {
+    pub(super) fn new(template: &SimDisk, seed: u64) -> Start {
+        let disk = template.copy(seed);
+        disk.put_directory(&archive_dir(&disk));
+        let mut dice = Dice::new(seed);
+        let setup = setup(&mut dice, false);
+        Start { disk, dice, model: Model::default(), script: Script::new(seed), setup }
+    }
+}
+
+/// The life of a server that archives.
+pub(super) fn begin(disk: &SimDisk, setup: Setup) -> Result<Life, String> {
+    Life::begin_in(disk, setup, &data_dir(disk), archiving(disk)).map_err(told)
 }
 
 /// Where a server's segments go.
@@ -121,13 +144,9 @@ struct Past {
 impl Past {
     /// A server writes, is backed up meanwhile, and writes more.
     fn new(template: &SimDisk, seed: u64) -> Result<Past, String> {
-        let disk = template.copy(seed);
-        disk.put_directory(&archive_dir(&disk));
-        let (mut dice, mut model, mut script) =
-            (Dice::new(seed), Model::default(), Script::new(seed));
-        let setup = setup(&mut dice, false);
+        let Start { disk, mut model, mut script, setup, .. } = Start::new(template, seed);
         let (data, restored) = (data_dir(&disk), restored_dir(&disk));
-        let mut life = Life::begin_in(&disk, setup, &data, archiving(&disk)).map_err(told)?;
+        let mut life = begin(&disk, setup)?;
         life.work(&disk, &mut model, &mut script, 12);
         life.session().start_backup("simulated", true).map_err(told)?;
         // Tables first, and the control file after a later checkpoint.
@@ -226,26 +245,12 @@ pub fn archive_recovery(
     let mut tally = Tally::one();
     for call in (seed % stride as u64..).step_by(stride) {
         let mut dice = Dice::new(seed ^ call << 20);
-        let mut left = past.disk.copy(seed);
+        let left = past.disk.copy(seed);
         bug.into_iter().for_each(|bug| left.plant(bug));
         let (mut model, mut script) = (Model::of(&past.expected), past.script.clone());
-        let mut at = Vec::new();
-        for depth in 0..DEPTH {
-            let call = if depth == 0 { call } else { dice.below(call + 20) };
-            let ending = if dice.chance(250) { Ending::Kill } else { Ending::Crash };
-            left.end_after(call, ending);
-            let lived = past.live(&left, dice.any(), &mut model, &mut script);
-            lived.map_err(|reason| {
-                format!("after crashes at {at:?}, before that at {call}: {reason}")
-            })?;
-            if !left.is_off() {
-                left.go_on();
-                break;
-            }
-            at.push(call);
-            tally.add_fired(&left);
-            left = left.reborn(survival(&mut dice), seed);
-        }
+        let live = |left: &SimDisk, order| past.live(left, order, &mut model, &mut script);
+        let ending = |dice: &mut Dice| Ending::random(dice, 250);
+        let (left, at) = interrupted(left, (seed, call), &mut dice, &mut tally, ending, live)?;
         let wrong = |reason: String| format!("after crashes at calls {at:?}: {reason}");
         let mut life = past.begin(&left, dice.any()).map_err(|error| wrong(told(error)))?;
         let found = life.contents().map_err(wrong)?;

@@ -2,9 +2,9 @@
 //! a comparison.
 
 use forebay_aio::PlantedBug;
+use forebay_testkit::Dice;
 
 use super::Tally;
-use crate::dice::Dice;
 use crate::disk::{Ending, Forgotten, SimDisk};
 use crate::faults::FaultRates;
 use crate::model::Model;
@@ -54,7 +54,7 @@ pub fn run_with(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Tal
         let found = life.contents()?;
         model.settle(&found)?;
         tally.compared += 1;
-        disk.end_after(dice.below(600), ending(&mut dice));
+        disk.end_after(dice.below(600), Ending::random(&mut dice, 300));
         disk.set_faults(rates(&mut dice));
         life.work(&disk, &mut model, &mut script, 1 + dice.below(60) as usize);
         if dice.chance(150) {
@@ -76,10 +76,6 @@ pub fn run_with(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Tal
     tally.compared += 1;
     tally.add_fired(&disk);
     Ok(tally)
-}
-
-fn ending(dice: &mut Dice) -> Ending {
-    if dice.chance(300) { Ending::Kill } else { Ending::Crash }
 }
 
 /// Faults of a life. Half of the lives have none but the crash.
@@ -132,7 +128,7 @@ fn revive(
         if dice.chance(600) {
             continue;
         }
-        disk.end_after(dice.below(150), ending(dice));
+        disk.end_after(dice.below(150), Ending::random(dice, 300));
         let result = Life::begin(disk, setup(dice, whole));
         if let (Err(error), false) = (&result, disk.is_off()) {
             return Err(format!("recovery failed without a fault: {error}"));

@@ -6,17 +6,14 @@ use std::collections::BTreeMap;
 
 use forebay_aio::PlantedBug;
 use forebay_engine::{EngineError, Lsn, RecoveryTarget, TargetAction};
+use forebay_testkit::Dice;
 
 use super::Tally;
-use super::pitr::{archive_all, archive_dir, archiving, recovering, restored_dir, told};
-use super::random::{setup, survival};
-use crate::dice::Dice;
+use super::interrupted::interrupted;
+use super::pitr::{Start, archive_all, begin, recovering, restored_dir, told};
 use crate::disk::{Ending, SimDisk};
-use crate::model::Model;
-use crate::workload::{Life, Script, Setup, data_dir};
+use crate::workload::{Life, Setup, data_dir};
 
-/// How many attempts at the first recovery are interrupted, one after the other.
-const DEPTH: u32 = 3;
 /// The later target.
 const LATE: &str = "late";
 /// PostgreSQL's message for a target that is too early.
@@ -43,13 +40,9 @@ impl Past {
     /// running at the target commits before that, and a checkpoint is made at which recovery can
     /// make a restart point.
     fn new(template: &SimDisk, seed: u64) -> Result<Past, String> {
-        let disk = template.copy(seed);
-        disk.put_directory(&archive_dir(&disk));
-        let (mut dice, mut model, mut script) =
-            (Dice::new(seed), Model::default(), Script::new(seed));
-        let setup = setup(&mut dice, false);
+        let Start { disk, mut dice, mut model, mut script, setup } = Start::new(template, seed);
         let (data, restored) = (data_dir(&disk), restored_dir(&disk));
-        let begin = || Life::begin_in(&disk, setup, &data, archiving(&disk)).map_err(told);
+        let begin = || begin(&disk, setup);
         let mut life = begin()?;
         life.work(&disk, &mut model, &mut script, 8);
         // The log that is replayed must not create the dropped table again.
@@ -105,11 +98,11 @@ impl Past {
         })
     }
 
-    /// Recovers to the later target and stops there. False: the disk failed before.
-    fn stop_late(&self, disk: &SimDisk, order: u64) -> Result<bool, String> {
+    /// Recovers to the later target and stops there, as far as the disk allows.
+    fn stop_late(&self, disk: &SimDisk, order: u64) -> Result<(), String> {
         match self.begin(disk, true, TargetAction::Shutdown, order) {
-            Err(EngineError::StoppedAtTarget { .. }) => Ok(true),
-            Err(_) if disk.is_off() => Ok(false),
+            Err(EngineError::StoppedAtTarget { .. }) => Ok(()),
+            Err(_) if disk.is_off() => Ok(()),
             Err(error) => Err(told(error)),
             Ok(_) => Err("it did not stop at its target".to_owned()),
         }
@@ -157,23 +150,11 @@ pub fn recovery_moved_back(
     let mut tally = Tally::one();
     for call in (seed % stride as u64..).step_by(stride) {
         let mut dice = Dice::new(seed ^ call << 20);
-        let mut left = past.disk.copy(seed);
+        let left = past.disk.copy(seed);
         bug.into_iter().for_each(|bug| left.plant(bug));
-        let mut at = Vec::new();
-        for depth in 0..DEPTH {
-            let call = if depth == 0 { call } else { dice.below(call + 20) };
-            let ending = if dice.chance(250) { Ending::Kill } else { Ending::Crash };
-            left.end_after(call, ending);
-            let stopped = past.stop_late(&left, dice.any());
-            let stopped = stopped.map_err(|reason| format!("after crashes at {at:?}: {reason}"))?;
-            if stopped && !left.is_off() {
-                left.go_on();
-                break;
-            }
-            at.push(call);
-            tally.add_fired(&left);
-            left = left.reborn(survival(&mut dice), seed);
-        }
+        let ending = |dice: &mut Dice| Ending::random(dice, 250);
+        let stop = |left: &SimDisk, order| past.stop_late(left, order);
+        let (left, at) = interrupted(left, (seed, call), &mut dice, &mut tally, ending, stop)?;
         let moved = past.move_back(&left, &mut dice);
         tally.moved_back +=
             u64::from(moved.map_err(|reason| format!("after crashes at calls {at:?}: {reason}"))?);

@@ -2,7 +2,7 @@
 
 /// A number from the environment.
 pub fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+    forebay_testkit::env::number(name).unwrap_or(default)
 }
 
 /// One thread for each processor.

@@ -96,20 +96,17 @@ impl Connection {
             Relation::Table(table) => table,
         };
         let targets = self.copy_columns(&table, columns)?;
-        let live: Vec<usize> =
-            table.columns.iter().enumerate().filter(|(_, c)| !c.dropped).map(|(i, _)| i).collect();
+        let live: Vec<_> = table.columns.iter().enumerate().filter(|(_, c)| !c.dropped).collect();
         let mut output = Vec::new();
         let mut descs = Vec::new();
         for target in targets {
-            let Some(index) = live.get(target) else { continue };
-            let Some(column) = table.columns.get(*index) else { continue };
-            let ty = SqlType::from_oid(column.type_oid).unwrap_or(SqlType::AnyArray);
+            let Some((index, column)) = live.get(target) else { continue };
             output.push(Expr::Column(*index));
             descs.push(ColumnDesc {
                 name: column.name.clone(),
                 table_oid: table.oid,
                 attnum: column.attnum,
-                ty,
+                ty: SqlType::of(column.type_oid),
                 typmod: column.typmod,
             });
         }

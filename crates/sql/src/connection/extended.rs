@@ -1,16 +1,16 @@
 //! The extended protocol: prepared statements and portals.
 
 use super::outcome::Executed;
-use super::portal::{Portal, Progress};
 use super::run::run_cursor;
-use super::sink::{CommandTag, Format, RowSink};
+use super::sink::{Format, RowSink};
 use super::state::Connection;
-use super::statement::{Plan, Prepared};
+use super::statement::{Plan, Portal, Prepared, Progress};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;
 use crate::parse::{Kind, estimated_memory, parse_script};
-use forebay_engine::StatementSnapshot;
+use crate::plan::Catalog;
+use forebay_engine::{Session, StatementSnapshot};
 use forebay_types::{Datum, SqlType, binary_in, checked_utf8, text_in};
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ impl Connection {
             for (i, (bytes, ty)) in params.iter().zip(&prepared.params).enumerate() {
                 let format = Format::from_code(pick(param_formats, i))?;
                 values.push(parameter(*bytes, *ty, format, i, portal)?);
-                conn.host.plan_step()?;
+                conn.host.step()?;
             }
             let bytes: usize = params.iter().flatten().map(|bytes| bytes.len()).sum();
             let weight = bytes + params.len() * size_of::<Datum<'static>>();
@@ -155,8 +155,8 @@ impl Connection {
     /// The snapshot of Bind. As in PostgreSQL, a query uses it; other statements take theirs when
     /// they are executed.
     fn portal_snapshot(&mut self, plan: &Plan) -> Result<Option<StatementSnapshot>> {
-        match (plan, self.host.session_if_any()) {
-            (Plan::Select(_), Some(session)) => Ok(Some(session.statement_snapshot()?)),
+        match plan {
+            Plan::Select(_) => self.host.call_if_any(Session::statement_snapshot),
             _ => Ok(None),
         }
     }
@@ -217,9 +217,8 @@ impl Connection {
             }
             match &portal.plan {
                 Plan::Select(plan) => {
-                    if let (Some(snapshot), Some(session)) = (snapshot, self.host.session_if_any())
-                    {
-                        session.use_snapshot(&snapshot)?;
+                    if let Some(snapshot) = snapshot {
+                        self.host.call(|session| session.use_snapshot(&snapshot))?;
                     }
                     let cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
                     portal.progress = Progress::Running(Box::new(cursor));
@@ -227,7 +226,7 @@ impl Connection {
                 Plan::Insert(plan) => {
                     self.check_still_there(&portal.plan, plan.table.oid)?;
                     let rows = self.run_insert(plan, &portal.params)?;
-                    return Ok(Executed::Completed(CommandTag(format!("INSERT 0 {rows}"))));
+                    return Ok(Executed::tagged(format!("INSERT 0 {rows}")));
                 }
                 Plan::Utility => return self.run_utility(&prepared, &portal.formats, false, sink),
             }
@@ -241,10 +240,10 @@ impl Connection {
                     return Ok(Executed::Suspended);
                 }
                 portal.progress = Progress::Done;
-                Ok(Executed::Completed(CommandTag(format!("SELECT {rows}"))))
+                Ok(Executed::tagged(format!("SELECT {rows}")))
             }
             _ if matches!(portal.plan, Plan::Select(_)) => {
-                Ok(Executed::Completed(CommandTag("SELECT 0".into())))
+                Ok(Executed::tagged("SELECT 0".to_owned()))
             }
             _ => {
                 let message = format!("portal \"{name}\" cannot be run");
@@ -256,9 +255,7 @@ impl Connection {
     /// Refuses to insert into what the transaction itself has dropped since Bind. Others can't
     /// have: the tables are locked.
     fn check_still_there(&mut self, plan: &Plan, oid: forebay_engine::Oid) -> Result<()> {
-        let changed =
-            self.host.session_if_any().is_some_and(|session| session.has_changed_catalogs());
-        if !changed || self.lock_tables(plan)? {
+        if !self.host.session()?.has_changed_catalogs() || self.lock_tables(plan)? {
             return Ok(());
         }
         let message = format!("could not open relation with OID {oid}");

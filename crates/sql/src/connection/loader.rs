@@ -55,7 +55,7 @@ impl Loader {
                 shown.push("null".to_owned());
                 continue;
             }
-            let ty = SqlType::from_oid(column.type_oid).unwrap_or(SqlType::Text);
+            let ty = SqlType::of(column.type_oid);
             let mut text = to_text(value, ty)?;
             if text.len() > SHOWN_BYTES {
                 text.truncate(text.floor_char_boundary(SHOWN_BYTES));
@@ -74,7 +74,7 @@ impl Loader {
     /// Inserts what there is.
     pub(super) fn flush(&mut self, host: &mut Host) -> Result<()> {
         if !self.batch.is_empty() {
-            self.inserted += host.session()?.insert_batch(&self.table, &mut self.batch)?;
+            self.inserted += host.call(|s| s.insert_batch(&self.table, &mut self.batch))?;
         }
         Ok(())
     }

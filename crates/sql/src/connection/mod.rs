@@ -3,7 +3,7 @@
 //! - `state.rs`: Connection: its state, and what every operation goes through
 //! - `script.rs`: the simple protocol
 //! - `extended.rs`: the extended protocol: prepared statements and portals
-//! - `statement.rs`, `portal.rs`, `block.rs`: what a connection keeps: planned statements, portals,
+//! - `statement.rs`, `block.rs`: what a connection keeps: planned statements, portals,
 //!   its transaction block
 //! - `held.rs`: statements and portals by name, within a session's memory
 //! - `transaction.rs`: transaction blocks and implicit transactions
@@ -27,7 +27,6 @@ mod extended;
 mod held;
 mod loader;
 mod outcome;
-mod portal;
 mod prepared;
 mod run;
 mod script;

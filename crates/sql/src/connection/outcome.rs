@@ -27,3 +27,9 @@ pub enum Executed {
     /// COPY FROM STDIN: as in [`Step::CopyIn`].
     CopyIn(CopyIn),
 }
+
+impl Executed {
+    pub(super) fn tagged(tag: String) -> Executed {
+        Executed::Completed(CommandTag(tag))
+    }
+}

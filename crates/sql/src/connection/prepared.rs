@@ -5,7 +5,7 @@ use super::statement::{Plan, Prepared};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{Kind, Source, Statement};
-use crate::plan::{Node, ParamTypes, Planner, SelectPlan};
+use crate::plan::{Catalog, Node, ParamTypes, Planner, SelectPlan};
 use forebay_engine::{LockMode, Table};
 use sqlparser::ast;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::loader::Loader;
 use super::outcome::Executed;
-use super::sink::{CommandTag, Format, RowRef, RowSink};
+use super::sink::{Format, RowRef, RowSink};
 use super::state::{Connection, tell_of_damage};
 use super::statement::{Plan, Prepared};
 use crate::column::ColumnDesc;
@@ -34,11 +34,11 @@ impl Connection {
                 let mut cursor = Cursor::new(&plan.root, Arc::from([]));
                 let (rows, _) =
                     run_cursor(&mut cursor, &mut self.host, &plan.columns, &formats, 0, sink)?;
-                Ok(Executed::Completed(CommandTag(format!("SELECT {rows}"))))
+                Ok(Executed::tagged(format!("SELECT {rows}")))
             }
             Plan::Insert(plan) => self
                 .run_insert(plan, &Arc::from([]))
-                .map(|n| Executed::Completed(CommandTag(format!("INSERT 0 {n}")))),
+                .map(|n| Executed::tagged(format!("INSERT 0 {n}"))),
             Plan::Utility => {
                 if let Some(columns) = &prepared.columns {
                     sink.columns(columns, &vec![Format::Text; columns.len()])?;

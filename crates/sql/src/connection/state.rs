@@ -2,9 +2,8 @@
 
 use super::block::{Transaction, TransactionStatus};
 use super::held::{self, Held};
-use super::portal::Portal;
 use super::sink::RowSink;
-use super::statement::Prepared;
+use super::statement::{Portal, Prepared};
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Host, Identity};
 use crate::settings::Settings;
@@ -136,14 +135,8 @@ impl Connection {
 pub(super) fn tell_of_damage(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
     let Some(session) = host.session_if_any() else { return Ok(()) };
     for warning in session.take_read_warnings() {
-        let mut notice = SqlError::warning(state::DATA_CORRUPTED, warning.to_string());
-        if let Some(detail) = warning.detail() {
-            notice = notice.detail(detail);
-        }
-        if let Some(hint) = warning.hint() {
-            notice = notice.hint(hint);
-        }
-        sink.notice(&notice)?;
+        let notice = SqlError::warning(state::DATA_CORRUPTED, warning.to_string());
+        sink.notice(&notice.explained(warning.detail(), warning.hint()))?;
     }
     Ok(())
 }

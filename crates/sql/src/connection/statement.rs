@@ -1,9 +1,12 @@
-//! Planned statements.
+//! Planned statements and portals.
 
+use super::sink::Format;
 use crate::column::ColumnDesc;
+use crate::exec::Cursor;
 use crate::parse::Statement;
 use crate::plan::{InsertPlan, SelectPlan};
-use forebay_types::SqlType;
+use forebay_engine::StatementSnapshot;
+use forebay_types::{Datum, SqlType};
 use std::sync::Arc;
 
 /// A statement's plan.
@@ -27,4 +30,29 @@ pub struct Prepared {
     pub plan: Plan,
     /// The columns it returns.
     pub columns: Option<Vec<ColumnDesc>>,
+}
+
+/// How far a portal is.
+pub(super) enum Progress {
+    /// Its tables are locked. A query's snapshot is from then.
+    Fresh(Option<StatementSnapshot>),
+    Running(Box<Cursor>),
+    Done,
+}
+
+/// A statement bound to parameters.
+pub(super) struct Portal {
+    pub prepared: Arc<Prepared>,
+    pub plan: Plan,
+    pub params: Arc<[Datum<'static>]>,
+    pub formats: Vec<Format>,
+    pub progress: Progress,
+}
+
+impl Portal {
+    /// Does it read this table? Until it is closed, also after its last row.
+    pub(super) fn reads(&self, oid: forebay_engine::Oid) -> bool {
+        let Plan::Select(plan) = &self.plan else { return false };
+        plan.root.scans().any(|(_, table)| table.oid == oid)
+    }
 }

@@ -9,6 +9,7 @@ use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{Modes, TransactionStatement};
+use forebay_engine::Session;
 
 impl Connection {
     /// Refuses all but the end of a failed block.
@@ -29,9 +30,7 @@ impl Connection {
     /// Makes sure that a transaction is running.
     pub(super) fn ensure_transaction(&mut self) -> Result<()> {
         if !self.transaction.running {
-            if let Some(session) = self.host.session_if_any() {
-                session.begin()?;
-            }
+            self.host.call_if_any(Session::begin)?;
             self.transaction.running = true;
             self.transaction.read_only = self.transaction.default_read_only;
         }
@@ -44,12 +43,12 @@ impl Connection {
         let count = self.host.settings.change_count();
         let changed = self.settings_told.replace(count) != Some(count);
         let told = changed.then(|| self.host.settings.engine());
-        if let Some(session) = self.host.session_if_any() {
+        self.host.call_if_any(|session| {
             if let Some(settings) = told {
                 *session.settings_mut() = settings;
             }
-            session.start_command()?;
-        }
+            session.start_command()
+        })?;
         Ok(())
     }
 
@@ -68,13 +67,10 @@ impl Connection {
         self.transaction.block = TransactionStatus::Idle;
         self.transaction.read_only = false;
         let running = std::mem::take(&mut self.transaction.running);
-        let result = match self.host.session_if_any() {
-            Some(session) if running && commit => session.commit(),
-            Some(session) if session.in_transaction() => session.abort(),
-            _ => Ok(()),
-        };
-        self.host.settings.end_transaction(commit && result.is_ok());
-        Ok(result?)
+        let ended =
+            self.host.call_if_any(if running && commit { Session::commit } else { Session::abort });
+        self.host.settings.end_transaction(commit && ended.is_ok());
+        ended.map(drop)
     }
 
     /// Commits the implicit transaction, if one is running outside a block.

@@ -5,9 +5,10 @@ use super::state::Connection;
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{CreateTable, DropTable, Kind, QualifiedName, ShowTarget};
-use crate::plan::View;
+use crate::plan::Catalog;
 use crate::settings::SetScope;
-use forebay_engine::{ColumnDef, LockMode};
+use crate::views::View;
+use forebay_engine::{ColumnDef, LockMode, Session};
 use forebay_types::{Datum, SqlType};
 
 /// The name of a session's own schema.
@@ -35,7 +36,7 @@ impl Connection {
             Kind::DropTable(drop) => self.drop_tables(drop, sink),
             Kind::Transaction(t) => self.transaction_statement(t, sink),
             Kind::Checkpoint => {
-                self.host.session()?.checkpoint()?;
+                self.host.call(Session::checkpoint)?;
                 tag("CHECKPOINT")
             }
             Kind::Show(target) => self.show(target, columns, formats, sink),
@@ -84,10 +85,8 @@ impl Connection {
             self.prepared.clear();
             self.host.settings.reset_all()?;
         }
-        if matches!(what, "DISCARD ALL" | "DISCARD TEMP")
-            && let Some(session) = self.host.session_if_any()
-        {
-            session.discard_temp()?;
+        if matches!(what, "DISCARD ALL" | "DISCARD TEMP") {
+            self.host.call_if_any(Session::discard_temp)?;
         }
         tag(what)
     }
@@ -105,26 +104,22 @@ impl Connection {
             return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message));
         }
         if let Some(other) = schema.as_deref().filter(|s| temporary && *s != PG_TEMP) {
-            let error = if self.host.session()?.schema_exists(other)? {
+            let (sqlstate, message) = if self.host.call(|session| session.schema_exists(other))? {
                 let message = "cannot create temporary relation in non-temporary schema";
-                SqlError::new(state::INVALID_TABLE_DEFINITION, message)
+                (state::INVALID_TABLE_DEFINITION, message.to_owned())
             } else {
-                SqlError::new(
-                    state::INVALID_SCHEMA_NAME,
-                    format!("schema \"{other}\" does not exist"),
-                )
+                (state::INVALID_SCHEMA_NAME, format!("schema \"{other}\" does not exist"))
             };
-            return Err(error.at(*position));
+            return Err(SqlError::new(sqlstate, message).at(*position));
         }
-        let catalog = schema.as_deref() == Some("pg_catalog");
-        if catalog {
+        if schema.as_deref() == Some("pg_catalog") {
             let message = format!("permission denied to create \"pg_catalog.{name}\"");
             let detail = "System catalog modifications are currently disallowed.";
             return Err(SqlError::new("42501", message).detail(detail));
         }
         // Without a schema the new table goes into public, whatever pg_catalog holds.
         let target = if temporary { PG_TEMP } else { schema.as_deref().unwrap_or("public") };
-        if create.if_not_exists && self.host.session()?.table(Some(target), name)?.is_some() {
+        if create.if_not_exists && self.host.table(Some(target), name)?.is_some() {
             let message = format!("relation \"{name}\" already exists, skipping");
             sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
             return tag("CREATE TABLE");
@@ -134,12 +129,10 @@ impl Connection {
             .iter()
             .map(|c| ColumnDef { not_null: c.not_null, ..ColumnDef::new(&c.name, c.ty.oid()) })
             .collect();
-        let session = self.host.session()?;
-        if temporary {
-            session.create_temp_table(name, &columns, create.on_commit.unwrap_or_default())?;
-        } else {
-            session.create_table(schema.as_deref(), name, &columns)?;
-        }
+        self.host.call(|session| match temporary {
+            true => session.create_temp_table(name, &columns, create.on_commit.unwrap_or_default()),
+            false => session.create_table(schema.as_deref(), name, &columns),
+        })?;
         tag("CREATE TABLE")
     }
 
@@ -147,7 +140,7 @@ impl Connection {
         self.check_writable("DROP TABLE")?;
         for name in &drop.names {
             let schema = name.schema.as_deref();
-            let found = self.host.session()?.table(schema, &name.name)?;
+            let found = self.host.table(schema, &name.name)?;
             if let Some(catalog) = found.as_ref().filter(|table| table.is_catalog()) {
                 let message =
                     format!("permission denied: \"{}\" is a system catalog", catalog.name);
@@ -182,7 +175,7 @@ impl Connection {
                 );
                 return Err(SqlError::new(state::OBJECT_IN_USE, message));
             }
-            self.host.session()?.drop_table(&table)?;
+            self.host.call(|session| session.drop_table(&table))?;
         }
         tag("DROP TABLE")
     }

@@ -45,10 +45,7 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
 }
 
 fn short(data: &[u8], at: usize) -> Option<i16> {
-    match data.get(at..at + 2)? {
-        [a, b] => Some(i16::from_be_bytes([*a, *b])),
-        _ => None,
-    }
+    data.get(at..)?.first_chunk().map(|bytes| i16::from_be_bytes(*bytes))
 }
 
 /// A row's extent.

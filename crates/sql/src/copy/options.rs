@@ -83,7 +83,6 @@ impl CopyOptions {
 fn text_of(option: &CopyOption) -> Result<String> {
     match &option.value {
         OptionValue::Text(text) => Ok(text.clone()),
-        OptionValue::None => Err(syntax(format!("{} requires a parameter", option.name))),
         _ => Err(syntax(format!("{} requires a parameter", option.name))),
     }
 }

@@ -44,27 +44,17 @@ impl<'a> LineContext<'a> {
 
     /// With the line's content.
     pub fn raw(&self, line: &[u8]) -> String {
-        format!(
-            "COPY {}, line {}: \"{}\"",
-            self.table,
-            self.line,
-            shortened(&String::from_utf8_lossy(line))
-        )
+        format!("{}: \"{}\"", self.line_only(), shortened(&String::from_utf8_lossy(line)))
     }
 
     /// With a column and its value.
     pub fn column(&self, column: &str, value: &str) -> String {
-        format!(
-            "COPY {}, line {}, column {column}: \"{}\"",
-            self.table,
-            self.line,
-            shortened(value)
-        )
+        format!("{}: \"{}\"", self.column_only(column), shortened(value))
     }
 
     /// With a column only.
     pub fn column_only(&self, column: &str) -> String {
-        format!("COPY {}, line {}, column {column}", self.table, self.line)
+        format!("{}, column {column}", self.line_only())
     }
 
     /// With nothing more.

@@ -3,7 +3,7 @@
 use super::cast::float_overflow;
 use crate::error::{Result, SqlError, state};
 use crate::plan::AggregateKind;
-use forebay_types::{Datum, Numeric, compare};
+use forebay_types::{Datum, Numeric, ValueError, compare};
 use std::cmp::Ordering;
 
 /// The state of one aggregate.
@@ -67,6 +67,9 @@ impl Accumulator {
     pub(super) fn add(&mut self, input: Datum<'_>) -> Result<()> {
         match (self, input) {
             (Accumulator::Count(n), _) => *n += 1,
+            (_, Datum::Carried(ty, _)) => {
+                return Err(ValueError::carried("an aggregate", ty).into());
+            }
             (Accumulator::SumInt(sum), Datum::Int4(v)) => {
                 *sum = Some(sum.unwrap_or(0).wrapping_add(i64::from(v)))
             }
@@ -103,15 +106,13 @@ impl Accumulator {
                 *count += 1;
             }
             (Accumulator::Best { value, wanted }, input) => {
-                if value.is_null() || compare(&input, value)? == *wanted {
+                // Of equal values the last one stays: 1.0 and 1.00 are equal, and look different.
+                if value.is_null() || compare(value, &input)? != *wanted {
                     *value = input.into_owned();
                 }
             }
             (Accumulator::Bool { value, and }, Datum::Bool(v)) => {
                 *value = Some(value.map_or(v, |old| if *and { old && v } else { old || v }));
-            }
-            (_, Datum::Bytes(_)) => {
-                return Err(SqlError::unsupported("an aggregate of stored values of this type"));
             }
             _ => {
                 let message = "an aggregate's input is not of its type";
@@ -144,5 +145,39 @@ impl Accumulator {
             Accumulator::Best { value, .. } => value,
             Accumulator::Bool { value, .. } => value.map_or(Datum::Null, Datum::Bool),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_only_carried_are_counted_and_else_refused() {
+        use AggregateKind as K;
+        let date = || Datum::Carried(1082, vec![0; 4].into());
+        for kind in [K::Min, K::Max, K::SumInt, K::AvgInt, K::SumNumeric, K::SumFloat8, K::BoolOr] {
+            let error = Accumulator::new(kind).add(date()).expect_err("only carried");
+            let message = "an aggregate of type date is not supported";
+            assert_eq!((error.sqlstate, &*error.message), ("0A000", message), "{kind:?}");
+        }
+        let mut count = Accumulator::new(K::Count);
+        count.add(date()).expect("it is not NULL");
+        assert_eq!(count.finish().expect("a number"), Datum::Int8(1));
+    }
+
+    #[test]
+    fn of_equal_values_the_last_one_stays() {
+        for kind in [AggregateKind::Min, AggregateKind::Max] {
+            let mut best = Accumulator::new(kind);
+            for text in ["1.0", "1.00"] {
+                let number = Numeric::parse(text).expect("in range").expect("a number");
+                best.add(Datum::numeric(number)).expect("a number");
+            }
+            let Datum::Numeric(number) = best.finish().expect("a number") else {
+                panic!("numeric")
+            };
+            assert_eq!(number.to_string(), "1.00");
+        }
     }
 }

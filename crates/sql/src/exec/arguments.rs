@@ -1,10 +1,13 @@
 //! Arguments of functions, as the planner has cast them.
 
 use crate::error::{Result, SqlError, state};
-use forebay_types::Datum;
+use forebay_types::{Datum, ValueError};
 
 /// The error of an argument that is not of the type the planner chose.
 pub(super) fn wrong_argument(args: &[Datum<'_>], i: usize) -> SqlError {
+    if let Some(Datum::Carried(ty, _)) = args.get(i) {
+        return ValueError::carried("an argument", *ty).into();
+    }
     let message = format!("argument {} of a function is {:?}", i + 1, args.get(i));
     SqlError::new(state::INTERNAL_ERROR, message)
 }
@@ -24,9 +27,9 @@ pub(super) fn int(args: &[Datum<'_>], i: usize) -> Result<i32> {
 pub(super) fn oid(args: &[Datum<'_>], i: usize) -> Result<u32> {
     match args.get(i) {
         Some(Datum::Oid(v)) => Ok(*v),
-        // The output of a subquery is the relation's name; a stored value is only carried.
-        Some(Datum::Text(_) | Datum::Bytes(_)) => {
-            Err(SqlError::unsupported("a regclass that is stored or comes out of a subquery"))
+        // The output of a subquery is the relation's name.
+        Some(Datum::Text(_)) => {
+            Err(SqlError::unsupported("a regclass that comes out of a subquery"))
         }
         _ => Err(wrong_argument(args, i)),
     }

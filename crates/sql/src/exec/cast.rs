@@ -1,7 +1,7 @@
 //! Casts between types.
 
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, Numeric, SqlType, text_in, to_text, truncate_name};
+use forebay_types::{Datum, Numeric, Repr, SqlType, oids, text_in, to_text, truncate_name};
 
 pub(super) fn out_of_range(ty: SqlType) -> SqlError {
     SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.sql_name()))
@@ -23,7 +23,8 @@ pub fn cast<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a
     }
     match to {
         T::Text | T::Varchar | T::Bpchar | T::Name => to_string_type(value, from, to),
-        _ if matches!(value, Datum::Text(_)) => from_string(value, to),
+        _ if from == T::Regclass => cast(regclass_oid(value)?, T::Oid, to),
+        _ if let Datum::Text(text) = &value => Ok(text_in(text, to)?.into_owned()),
         T::Int2 | T::Int4 | T::Int8 => to_integer(value, to),
         T::Oid | T::Regclass | T::Regproc | T::Regtype => match value {
             Datum::Oid(v) => Ok(Datum::Oid(v)),
@@ -71,6 +72,16 @@ pub fn cast<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a
     }
 }
 
+/// The OID that a regclass is.
+fn regclass_oid(value: Datum<'_>) -> Result<Datum<'_>> {
+    match value {
+        Datum::Carried(oids::REGCLASS, bytes) => Ok(Repr::Oid.decode(&bytes)?.into_owned()),
+        // The output of a subquery is the relation's name.
+        Datum::Text(_) => Err(SqlError::unsupported("a regclass that comes out of a subquery")),
+        other => Ok(other),
+    }
+}
+
 fn no_cast(from: SqlType, to: SqlType) -> SqlError {
     SqlError::new(
         state::CANNOT_COERCE,
@@ -89,13 +100,6 @@ fn to_string_type<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Da
         other => to_text(&other, from)?,
     };
     Ok(Datum::string(text))
-}
-
-fn from_string<'a>(value: Datum<'a>, to: SqlType) -> Result<Datum<'a>> {
-    match value {
-        Datum::Text(text) => Ok(text_in(&text, to)?.into_owned()),
-        other => Ok(other),
-    }
 }
 
 fn to_integer<'a>(value: Datum<'_>, to: SqlType) -> Result<Datum<'a>> {

@@ -4,13 +4,16 @@ use super::eval::eval;
 use super::host::Host;
 use crate::error::Result;
 use crate::plan::{Catalog, Expr};
-use forebay_engine::{LockMode, Table};
+use forebay_engine::{LockMode, Session, Table};
 use forebay_types::Datum;
 use std::sync::Arc;
 
+/// Steps between two tests for a cancel.
+const STEPS: u32 = 256;
+
 impl Catalog for Host {
     fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
-        Host::table(self, schema, name)
+        Ok(self.call_if_any(|session| session.table(schema, name))?.flatten())
     }
 
     fn open_table(
@@ -19,14 +22,17 @@ impl Catalog for Host {
         name: &str,
         mode: LockMode,
     ) -> Result<Option<Arc<Table>>> {
-        Host::open_table(self, schema, name, mode)
+        let open = |session: &mut Session| session.open_table_if_exists(schema, name, mode);
+        Ok(self.call_if_any(open)?.flatten())
     }
 
     fn constant(&mut self, e: &Expr) -> Result<Datum<'static>> {
         Ok(eval(e, &[], &[], self)?.into_owned())
     }
 
-    fn plan_step(&self) -> Result<()> {
-        Host::plan_step(self)
+    fn step(&self) -> Result<()> {
+        let steps = self.steps.get() + 1;
+        self.steps.set(steps % STEPS);
+        if steps < STEPS { Ok(()) } else { self.check_cancel() }
     }
 }

@@ -7,8 +7,8 @@ use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
 use crate::settings::SetScope;
 use forebay_aio::sync::Duration;
-use forebay_engine::{BlockRange, Fork, PrewarmMode};
-use forebay_types::{Datum, Numeric, SqlType};
+use forebay_engine::{BlockRange, Fork, PrewarmMode, Session};
+use forebay_types::{Datum, Numeric, SqlType, ValueError};
 
 fn count(n: usize) -> Datum<'static> {
     Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
@@ -57,14 +57,14 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::PgSizePretty => size_pretty(args),
         Function::PgSleep => sleep(args, host)?,
         Function::TxidIfAssigned => {
-            let id = host.session_if_any().and_then(|s| s.transaction_id());
+            let id = host.session().ok().and_then(Session::transaction_id);
             id.map_or(Datum::Null, |id| Datum::Int8(i64::from(id)))
         }
         Function::PgPrewarm => prewarm(args, host)?,
         Function::PgRelationSize => relation_size(args, host)?,
         Function::PgTableSize => table_size(args, host)?,
         Function::PgReloadConf => Datum::Bool(host.settings.reload_server()),
-        Function::PgStatResetShared => super::statistics::reset(args, host)?,
+        Function::PgStatResetShared => super::views::reset(args, host)?,
         Function::PgCreateRestorePoint
         | Function::PgCurrentWalLsn
         | Function::PgCurrentWalFlushLsn
@@ -79,11 +79,12 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
 
 /// The name of a relation, by its OID.
 fn regclass_name<'a>(args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
-    // The output of a subquery is a name already.
-    if let Some(name @ Datum::Text(_)) = args.first() {
-        return Ok(name.clone());
-    }
-    let oid = oid(args, 0)?;
+    let oid = match args.first() {
+        // The output of a subquery is a name already.
+        Some(name @ Datum::Text(_)) => return Ok(name.clone()),
+        Some(Datum::Carried(ty, _)) => return Err(ValueError::carried("output", *ty).into()),
+        _ => oid(args, 0)?,
+    };
     Ok(match host.table_by_oid(oid)? {
         Some(table) => Datum::string(table.name.clone()),
         None if oid == 0 => Datum::text("-"),
@@ -117,17 +118,15 @@ fn substr<'a>(whole: &str, start: i32, length: Option<i32>) -> Result<Datum<'a>>
     Ok(Datum::string(whole.chars().skip(skip as usize).take(take as usize).collect()))
 }
 
+fn fits<'a>(result: Option<Datum<'a>>, ty: SqlType) -> Result<Datum<'a>> {
+    result.ok_or_else(|| out_of_range(ty))
+}
+
 fn abs<'a>(args: &[Datum<'a>]) -> Result<Datum<'a>> {
     match args.first() {
-        Some(Datum::Int2(v)) => {
-            v.checked_abs().map(Datum::Int2).ok_or_else(|| out_of_range(SqlType::Int2))
-        }
-        Some(Datum::Int4(v)) => {
-            v.checked_abs().map(Datum::Int4).ok_or_else(|| out_of_range(SqlType::Int4))
-        }
-        Some(Datum::Int8(v)) => {
-            v.checked_abs().map(Datum::Int8).ok_or_else(|| out_of_range(SqlType::Int8))
-        }
+        Some(Datum::Int2(v)) => fits(v.checked_abs().map(Datum::Int2), SqlType::Int2),
+        Some(Datum::Int4(v)) => fits(v.checked_abs().map(Datum::Int4), SqlType::Int4),
+        Some(Datum::Int8(v)) => fits(v.checked_abs().map(Datum::Int8), SqlType::Int8),
         Some(Datum::Float4(v)) => Ok(Datum::Float4(v.abs())),
         Some(Datum::Float8(v)) => Ok(Datum::Float8(v.abs())),
         Some(Datum::Numeric(v)) => Ok(Datum::numeric(v.abs())),
@@ -222,9 +221,9 @@ fn fork(name: &str) -> Result<Fork> {
 /// last two perhaps NULL.
 fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let null = |i: usize| matches!(args.get(i), Some(Datum::Null));
-    let Some(Datum::Oid(oid)) = args.first() else {
+    if null(0) {
         return Err(invalid("relation cannot be null"));
-    };
+    }
     if null(1) {
         return Err(invalid("prewarm type cannot be null"));
     }
@@ -246,8 +245,8 @@ fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
         _ => None,
     };
     let blocks = BlockRange { first: block(3), last: block(4) };
-    let table = host.open_by_oid(*oid)?;
-    let blocks = host.session()?.prewarm_range(&table, mode, fork, blocks)?;
+    let table = host.open_by_oid(oid(args, 0)?)?;
+    let blocks = host.call(|s| s.prewarm_range(&table, mode, fork, blocks))?;
     Ok(Datum::Int8(i64::try_from(blocks).unwrap_or(i64::MAX)))
 }
 
@@ -266,7 +265,7 @@ fn size_of<'a>(oid: u32, forks: &[Fork], host: &mut Host) -> Result<Datum<'a>> {
     let Some(table) = host.table_by_oid(oid)? else { return Ok(Datum::Null) };
     let mut blocks = 0;
     for fork in forks {
-        blocks += i64::from(host.session()?.fork_blocks(&table, *fork)?.unwrap_or(0));
+        blocks += i64::from(host.call(|s| s.fork_blocks(&table, *fork))?.unwrap_or(0));
     }
     Ok(Datum::Int8(blocks * BLOCK_SIZE))
 }

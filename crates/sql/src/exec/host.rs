@@ -1,9 +1,11 @@
 //! What running statements use: the engine's session, the settings, who is connected.
 
 use crate::error::{Result, SqlError, state};
+use crate::plan::Catalog;
 use crate::settings::{SetScope, Settings};
+use forebay_aio::IoBackend;
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::{Interrupt, LockMode, Session, Table};
+use forebay_engine::{Engine, EngineError, Interrupt, Session, Table, TempOptions};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -29,12 +31,9 @@ pub struct Host {
     /// Who is connected.
     pub identity: Identity,
     random: u64,
-    /// Steps of planning since the last test for a cancel.
-    steps: Cell<u32>,
+    /// Steps since the last test for a cancel.
+    pub(super) steps: Cell<u32>,
 }
-
-/// Steps of planning between two tests for a cancel.
-const STEPS: u32 = 256;
 
 impl Host {
     /// A host over an engine session.
@@ -47,16 +46,58 @@ impl Host {
         Host { session, settings, identity, random, steps: Cell::new(0) }
     }
 
-    /// The session.
-    pub fn session(&mut self) -> Result<&mut Session> {
-        let none =
-            || SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, "no data directory is open");
-        self.session.as_mut().ok_or_else(none)
+    /// Calls the engine: a statement's way to all that reads or changes data. The session refuses
+    /// the call after a cancel or a stop, and counts it as in progress; here its error becomes a
+    /// report.
+    pub fn call<T, E>(&mut self, body: impl FnOnce(&mut Session) -> Result<T, E>) -> Result<T>
+    where
+        SqlError: From<E>,
+    {
+        self.call_if_any(body)?.ok_or_else(no_session)
     }
 
-    /// The session, if there is one.
+    /// The same where there may be no session; None: there is none.
+    pub fn call_if_any<T, E>(
+        &mut self,
+        body: impl FnOnce(&mut Session) -> Result<T, E>,
+    ) -> Result<Option<T>>
+    where
+        SqlError: From<E>,
+    {
+        Ok(self.session.as_mut().map(body).transpose()?)
+    }
+
+    /// Calls the engine for I/O on temporary files.
+    pub fn io<T, E: Into<EngineError>>(
+        &mut self,
+        body: impl FnOnce(&mut IoBackend) -> Result<T, E>,
+    ) -> Result<T> {
+        self.call(|session| body(session.io()).map_err(Into::into))
+    }
+
+    /// How temporary files are read and written.
+    pub fn temp_options(&mut self) -> Result<TempOptions> {
+        self.call(|session| Ok::<_, EngineError>(session.temp_options()))
+    }
+
+    /// The session, to be asked for what it knows.
+    pub fn session(&self) -> Result<&Session> {
+        self.session.as_ref().ok_or_else(no_session)
+    }
+
+    /// The session, if there is one, for what a connection does between calls.
     pub fn session_if_any(&mut self) -> Option<&mut Session> {
         self.session.as_mut()
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> Result<&Arc<Engine>> {
+        self.session().map(Session::engine)
+    }
+
+    /// Bytes that a sort or groups may take. Without an engine there are no files to go to.
+    pub fn work_memory(&self) -> usize {
+        self.session.as_ref().map_or(usize::MAX, Session::work_memory)
     }
 
     /// Whether reads may accept damaged pages.
@@ -82,33 +123,10 @@ impl Host {
         Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).detail(detail))
     }
 
-    /// The table of that name, without a lock.
-    pub fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
-        match &mut self.session {
-            Some(session) => Ok(session.table(schema, name)?),
-            None => Ok(None),
-        }
-    }
-
-    /// The table of that name, locked: while its lock is held the name keeps its meaning.
-    pub fn open_table(
-        &mut self,
-        schema: Option<&str>,
-        name: &str,
-        mode: LockMode,
-    ) -> Result<Option<Arc<Table>>> {
-        match &mut self.session {
-            Some(session) => Ok(session.open_table_if_exists(schema, name, mode)?),
-            None => Ok(None),
-        }
-    }
-
     /// The table with that OID.
     pub fn table_by_oid(&mut self, oid: u32) -> Result<Option<Arc<Table>>> {
-        match &mut self.session {
-            Some(session) => Ok(session.tables()?.into_iter().find(|t| t.oid == oid)),
-            None => Ok(None),
-        }
+        let tables = self.call_if_any(Session::tables)?.unwrap_or_default();
+        Ok(tables.into_iter().find(|t| t.oid == oid))
     }
 
     /// The table with that OID, or PostgreSQL's error.
@@ -137,17 +155,6 @@ impl Host {
         })
     }
 
-    /// A step of planning; every 256th tests for a cancel.
-    pub fn plan_step(&self) -> Result<()> {
-        let steps = self.steps.get() + 1;
-        if steps < STEPS {
-            self.steps.set(steps);
-            return Ok(());
-        }
-        self.steps.set(0);
-        self.check_cancel()
-    }
-
     /// What interrupts the session's work.
     pub fn interrupt(&self) -> Option<&Interrupt> {
         self.session.as_ref().map(Session::interrupt)
@@ -155,10 +162,7 @@ impl Host {
 
     /// Fails if a cancel was asked for.
     pub fn check_cancel(&self) -> Result<()> {
-        match &self.session {
-            Some(session) => Ok(session.check_cancel()?),
-            None => Ok(()),
-        }
+        Ok(self.session.as_ref().map_or(Ok(()), Session::check_cancel)?)
     }
 
     /// Sleeps; a cancel ends it with an error.
@@ -183,6 +187,10 @@ impl Host {
         let bits = self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11;
         bits as f64 / (1u64 << 53) as f64
     }
+}
+
+fn no_session() -> SqlError {
+    SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, "no data directory is open")
 }
 
 /// Splits `a."B".c` at its dots, folding what is not quoted.

@@ -5,7 +5,7 @@ use super::arguments::{text, wrong_argument};
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
-use forebay_engine::Lsn;
+use forebay_engine::{Lsn, Session};
 use forebay_types::{Datum, Numeric};
 
 /// A position as a value of type pg_lsn.
@@ -28,7 +28,7 @@ fn restore_point(name: &str, host: &mut Host) -> Result<Datum<'static>> {
         let message = format!("value too long for restore point (maximum {MOST} characters)");
         return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message));
     }
-    Ok(position(host.session()?.create_restore_point(name)?))
+    Ok(position(host.call(|s| s.create_restore_point(name))?))
 }
 
 /// Calls one of these functions.
@@ -40,10 +40,10 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::PgBackupStart => {
             let label = text(args, 0)?;
             let fast = matches!(args.get(1), Some(Datum::Bool(true)));
-            position(host.session()?.start_backup(label, fast)?)
+            position(host.call(|s| s.start_backup(label, fast))?)
         }
         Function::PgCreateRestorePoint => restore_point(text(args, 0)?, host)?,
-        Function::PgSwitchWal => position(host.session()?.switch_wal()?),
+        Function::PgSwitchWal => position(host.call(Session::switch_wal)?),
         Function::PgWalfileName => Datum::string(host.session()?.wal_file_name(lsn(args, 0)?)),
         Function::PgWalLsnDiff => Datum::numeric(Numeric::from_int(
             i128::from(lsn(args, 0)?.0) - i128::from(lsn(args, 1)?.0),

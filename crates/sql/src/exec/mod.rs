@@ -8,7 +8,7 @@
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that
 //! - `log.rs`: functions of the write-ahead log
-//! - `views.rs`, `statistics.rs`: rows of the computed views
+//! - `views.rs`: rows of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
 //! - `catalog.rs`: the catalogs, for the planner
 //! - `host.rs`: the engine's session and the settings, as statements reach them
@@ -29,7 +29,6 @@ mod row;
 mod rowsets;
 mod sort;
 mod spill;
-mod statistics;
 mod text;
 mod views;
 

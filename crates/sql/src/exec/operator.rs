@@ -12,15 +12,12 @@ use super::host::Host;
 use super::row::{Flow, OwnedRow, Row};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Expr, Grouping, Node};
+use crate::plan::{Catalog, Expr, Grouping, Node};
 use forebay_engine::HeapScan;
 use forebay_types::Datum;
 
 /// What takes rows.
 pub type Visit<'v> = &'v mut dyn FnMut(Row<'_>, &mut Host) -> Result<Flow>;
-
-/// Rows of a series between two tests for a cancel.
-const CANCEL_INTERVAL: u64 = 4096;
 
 /// Values of a statement's parameters.
 type Params<'p> = &'p [Datum<'static>];
@@ -82,7 +79,7 @@ impl Operator {
             }
             Node::Values(_) => Operator::Values(0),
             Node::Scan { table, .. } => {
-                let heap = host.session()?.scan(table)?;
+                let heap = host.call(|session| session.scan(table))?;
                 Operator::Scan(Box::new(Scan { heap, on_page: 0, next: 0 }))
             }
             Node::Series { args, .. } => match Series::open(args, params, host)? {
@@ -178,7 +175,7 @@ fn aggregated(
     host: &mut Host,
 ) -> Result<GroupRows> {
     if let Some(table) = node.counted_table() {
-        let count = host.session()?.count_rows(table)?;
+        let count = host.call(|session| session.count_rows(table))?;
         return Groups::counted(grouping, count, host).rows(host);
     }
     let mut groups = Groups::new(grouping, host);
@@ -298,7 +295,6 @@ impl Series {
 
     fn run(&mut self, wide: bool, host: &mut Host, visit: Visit<'_>) -> Result<Flow> {
         let Series { next, stop, step } = self;
-        let mut count = 0u64;
         while let Some(v) = *next {
             if (*step > 0 && v > *stop) || (*step < 0 && v < *stop) {
                 break;
@@ -309,10 +305,7 @@ impl Series {
             if visit(Row::computed(&[value]), host)? == Flow::Rest {
                 return Ok(Flow::Rest);
             }
-            count += 1;
-            if count.is_multiple_of(CANCEL_INTERVAL) {
-                host.check_cancel()?;
-            }
+            host.step()?;
         }
         *next = None;
         Ok(Flow::Continue)
@@ -324,7 +317,7 @@ impl Scan {
         let Scan { heap, on_page, next } = self;
         loop {
             if *next >= *on_page {
-                match heap.next_page(host.session()?)? {
+                match host.call(|session| heap.next_page(session))? {
                     Some(rows) => (*on_page, *next) = (rows, 0),
                     None => {
                         (*on_page, *next) = (0, 0);

@@ -2,122 +2,54 @@
 
 use super::arguments::{int, oid};
 use super::host::Host;
+use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
-use crate::plan::RowFunction;
+use crate::plan::{RowFunction, rowsets as columns};
+use crate::views::values;
+use forebay_engine::Session;
 use forebay_types::{Datum, to_text};
 
-type RowOf = Vec<Datum<'static>>;
-
-fn int32(n: u32) -> Datum<'static> {
-    Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
-}
-
-fn int64(n: u64) -> Datum<'static> {
-    Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX))
-}
-
 /// The rows a function returns. No argument is NULL.
-fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Vec<RowOf>> {
+fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Vec<OwnedRow>> {
     Ok(match function {
-        RowFunction::Summary => {
-            let sum = host.session()?.engine().pool_summary();
-            let usage = sum.usage.map_or(Datum::Null, Datum::Float8);
-            vec![vec![
-                int32(sum.used),
-                int32(sum.unused),
-                int32(sum.dirty),
-                int32(sum.pinned),
-                usage,
-            ]]
-        }
+        RowFunction::Summary => values(columns::SUMMARY, [host.engine()?.pool_summary()]),
         RowFunction::UsageCounts => {
-            let counts = host.session()?.engine().usage_counts();
-            let row = |(n, c): (u32, _)| {
-                let forebay_engine::views::UsageCount { buffers, dirty, pinned } = c;
-                vec![int32(n), int32(buffers), int32(dirty), int32(pinned)]
-            };
-            (0..).zip(counts).map(row).collect()
+            values(columns::USAGE_COUNTS, (0..).zip(host.engine()?.usage_counts()))
         }
-        RowFunction::Checksums => {
-            let found = host.session()?.verify_memory()?;
-            let millis = found.time.as_secs_f64() * 1e3;
-            vec![vec![
-                int64(found.computed),
-                int64(found.compared),
-                int64(found.failures),
-                Datum::Float8(millis),
-            ]]
-        }
+        RowFunction::Checksums => values(columns::CHECKSUMS, [host.call(Session::verify_memory)?]),
         RowFunction::BackupStop => {
             let wait = !matches!(args.first(), Some(Datum::Bool(false)));
-            let end = host.session()?.stop_backup(wait)?;
-            vec![vec![Datum::Int8(end.lsn.0 as i64), Datum::string(end.label), Datum::text("")]]
+            values(columns::BACKUP_STOP, [host.call(|s| s.stop_backup(wait))?])
         }
         RowFunction::ControlSystem => {
-            let control = host.session()?.engine().control_system();
-            vec![vec![
-                int32(control.version),
-                int32(control.catalog_version),
-                Datum::Int8(control.system_id as i64),
-                super::statistics::timestamp(control.modified),
-            ]]
+            values(columns::CONTROL_SYSTEM, [host.engine()?.control_system()])
         }
         RowFunction::KernelCache => {
             let table = host.open_by_oid(oid(args, 0)?)?;
-            let files = host.session()?.kernel_cache(&table)?;
-            files
-                .into_iter()
-                .map(|f| {
-                    vec![
-                        Datum::text(f.fork.name()),
-                        int32(f.segment),
-                        int64(f.pages),
-                        int64(f.cached),
-                    ]
-                })
-                .collect()
+            values(columns::KERNEL_CACHE, host.call(|s| s.kernel_cache(&table))?)
         }
-        RowFunction::Evict
-        | RowFunction::EvictRelation
-        | RowFunction::EvictAll
-        | RowFunction::MarkDirty
-        | RowFunction::MarkDirtyRelation
-        | RowFunction::MarkDirtyAll => vec![change_buffers(function, args, host)?],
-    })
-}
-
-/// Evicts buffers or marks them dirty, and counts them.
-fn change_buffers(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<RowOf> {
-    Ok(match function {
         RowFunction::Evict => {
             let (number, buffer) = buffer(args)?;
-            let evicted = host.session()?.evict_buffer(buffer)?.ok_or_else(|| no_buffer(number))?;
-            vec![Datum::Bool(evicted.evicted), Datum::Bool(evicted.flushed)]
+            let done = host.call(|s| s.evict_buffer(buffer))?;
+            values(columns::EVICT, [done.ok_or_else(|| no_buffer(number))?])
         }
         RowFunction::EvictRelation => {
             let table = host.open_by_oid(oid(args, 0)?)?;
-            let report = host.session()?.evict_table(&table)?;
-            vec![int32(report.evicted), int32(report.flushed), int32(report.skipped)]
+            values(columns::EVICT_ALL, [host.call(|s| s.evict_table(&table))?])
         }
-        RowFunction::EvictAll => {
-            let report = host.session()?.evict_all()?;
-            vec![int32(report.evicted), int32(report.flushed), int32(report.skipped)]
-        }
+        RowFunction::EvictAll => values(columns::EVICT_ALL, [host.call(Session::evict_all)?]),
         RowFunction::MarkDirty => {
             let (number, buffer) = buffer(args)?;
-            let done = host.session()?.dirty_buffer(buffer)?.ok_or_else(|| no_buffer(number))?;
-            vec![Datum::Bool(done.dirtied), Datum::Bool(done.already)]
+            let done = host.call(|s| s.dirty_buffer(buffer))?;
+            values(columns::MARK_DIRTY, [done.ok_or_else(|| no_buffer(number))?])
         }
         RowFunction::MarkDirtyRelation => {
             let table = host.open_by_oid(oid(args, 0)?)?;
-            let report = host.session()?.dirty_table(&table)?;
-            vec![int32(report.dirtied), int32(report.already), int32(report.skipped)]
+            values(columns::MARK_DIRTY_ALL, [host.call(|s| s.dirty_table(&table))?])
         }
         RowFunction::MarkDirtyAll => {
-            let report = host.session()?.dirty_all()?;
-            vec![int32(report.dirtied), int32(report.already), int32(report.skipped)]
+            values(columns::MARK_DIRTY_ALL, [host.call(Session::dirty_all)?])
         }
-        other => unreachable!("{other:?} changes no buffers"),
     })
 }
 
@@ -126,7 +58,7 @@ pub fn rows_or_null(
     function: RowFunction,
     args: &[Datum<'_>],
     host: &mut Host,
-) -> Result<Vec<RowOf>> {
+) -> Result<Vec<OwnedRow>> {
     if !args.iter().any(Datum::is_null) {
         return rows(function, args, host);
     }
@@ -147,7 +79,7 @@ pub fn row_value<'a>(
             out.push(',');
         }
         if !value.is_null() {
-            out.push_str(&quoted(to_text(value, *ty)?));
+            out.push_str(&quoted(to_text(value, ty)?));
         }
     }
     out.push(')');

@@ -4,7 +4,7 @@
 use super::host::Host;
 use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
-use forebay_engine::{EngineError, TempReader, TempWriter};
+use forebay_engine::{TempReader, TempWriter};
 use forebay_types::{Datum, pack, unpack};
 
 /// Bytes of a row's length.
@@ -25,10 +25,10 @@ pub(super) fn write(
     host: &mut Host,
 ) -> Result<()> {
     encode(row, scratch)?;
-    Ok(writer.write_all(host.session()?.io(), scratch).map_err(EngineError::from)?)
+    host.io(|io| writer.write_all(io, scratch))
 }
 
-/// The next row; None at the end. `columns` is how many it probably has.
+/// The next row, which has so many columns; None at the end.
 pub(super) fn read(
     reader: &mut TempReader,
     columns: usize,
@@ -38,8 +38,7 @@ pub(super) fn read(
     if reader.left() == 0 {
         return Ok(None);
     }
-    let io = host.session()?.io();
-    let bytes = reader.fill(io).map_err(EngineError::from)?;
+    let bytes = host.io(|io| reader.fill(io))?;
     // A row that lies in the buffer as a whole need not be copied first.
     let here = bytes.split_first_chunk().and_then(|(len, rest)| rest.get(..length(*len)));
     if let Some(payload) = here {
@@ -48,13 +47,13 @@ pub(super) fn read(
         return row.ok_or_else(damaged).map(Some);
     }
     let mut prefix = [0; PREFIX];
-    reader.read_exact(io, &mut prefix).map_err(EngineError::from)?;
+    host.io(|io| reader.read_exact(io, &mut prefix))?;
     let len = length(prefix);
     if len as u64 > reader.left() {
         return Err(damaged());
     }
     scratch.resize(len, 0);
-    reader.read_exact(io, scratch).map_err(EngineError::from)?;
+    host.io(|io| reader.read_exact(io, scratch))?;
     decode(scratch, columns).ok_or_else(damaged).map(Some)
 }
 
@@ -79,13 +78,13 @@ fn length(prefix: [u8; PREFIX]) -> usize {
     u32::from_ne_bytes(prefix) as usize
 }
 
-/// A row from what follows its length. None: those are not the bytes of a row.
+/// A row of so many columns from what follows its length. None: those are not its bytes.
 fn decode(mut bytes: &[u8], columns: usize) -> Option<OwnedRow> {
     let mut row = Vec::with_capacity(columns);
-    while !bytes.is_empty() {
+    for _ in 0..columns {
         row.push(unpack(&mut bytes)?);
     }
-    Some(row)
+    bytes.is_empty().then_some(row)
 }
 
 #[cfg(test)]
@@ -103,5 +102,8 @@ mod tests {
         assert_eq!(back, row);
         assert!(memory(&back) > payload.len());
         assert!(decode(&payload[..payload.len() - 1], row.len()).is_none());
+        // Rows of other columns.
+        assert!(decode(payload, 2).is_none() && decode(payload, 4).is_none());
+        assert!(decode(payload, 0).is_none() && decode(&[], 1).is_none());
     }
 }

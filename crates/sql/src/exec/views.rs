@@ -1,184 +1,96 @@
-//! Rows of the computed views.
+//! Rows of the computed views, and resetting the statistics that they show.
 
 use super::host::Host;
-use super::statistics::{self, timestamp};
-use crate::error::Result;
-use crate::plan::View;
-use forebay_types::{Datum, Numeric};
-
-type RowOf = Vec<Datum<'static>>;
+use super::row::OwnedRow;
+use crate::error::{Result, SqlError, state};
+use crate::views::{self, Database, View, values};
+use forebay_engine::LockMode;
+use forebay_engine::views::{DatabaseRow, SharedStats};
+use forebay_types::Datum;
 
 /// Computes a view.
-pub fn rows(view: View, host: &mut Host) -> Result<Vec<RowOf>> {
-    match view {
-        View::Aios => Ok(host.session()?.engine().aios().into_iter().map(aio_row).collect()),
+pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
+    Ok(match view {
+        View::Aios => values(views::AIOS, host.engine()?.aios()),
         View::StatIo => {
-            let engine = host.session()?.engine();
-            let since = timestamp(engine.io_stats_reset_at());
-            Ok(engine.io_stats().into_iter().map(|r| stat_row(r, &since)).collect())
+            let engine = host.engine()?;
+            let since = engine.io_stats_reset_at();
+            values(views::STAT_IO, engine.io_stats().into_iter().map(|r| (r, since)))
         }
-        View::StatAioBackends => {
-            Ok(host.session()?.engine().aio_backends().into_iter().map(backend_row).collect())
+        View::StatAioBackends => values(views::STAT_AIO_BACKENDS, host.engine()?.aio_backends()),
+        View::StatArchiver => values(views::STAT_ARCHIVER, [host.engine()?.archiver_stats()]),
+        View::StatBgwriter => values(views::STAT_BGWRITER, [host.engine()?.bgwriter_stats()]),
+        View::StatCheckpointer => {
+            values(views::STAT_CHECKPOINTER, [host.engine()?.checkpointer_stats()])
         }
-        View::StatArchiver => statistics::archiver(host),
-        View::StatBgwriter => statistics::bgwriter(host),
-        View::StatCheckpointer => statistics::checkpointer(host),
-        View::StatDatabase => statistics::databases(host),
-        View::StatWal => statistics::wal(host),
-        View::BufferCache => Ok(host.session()?.engine().buffers().map(buffer_row).collect()),
-        View::Settings => Ok(host.settings.all().into_iter().map(setting_row).collect()),
+        View::StatDatabase => values(views::STAT_DATABASE, databases(host)?),
+        View::StatWal => values(views::STAT_WAL, [host.engine()?.wal_stats()]),
+        View::BufferCache => values(views::BUFFERCACHE, host.engine()?.buffers()),
+        View::Settings => values(views::SETTINGS, host.settings.all()),
+    })
+}
+
+/// pg_stat_reset_shared(target): sets statistics to zero; those of everything without a target, or
+/// with NULL.
+pub fn reset<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
+    use SharedStats::{Archiver, Bgwriter, Checkpointer, Io, Wal};
+    let targets: &[SharedStats] = match args.first().and_then(Datum::as_str) {
+        None => &[Archiver, Bgwriter, Checkpointer, Io, Wal],
+        Some("archiver") => &[Archiver],
+        Some("bgwriter") => &[Bgwriter],
+        Some("checkpointer") => &[Checkpointer],
+        Some("io") => &[Io],
+        Some("wal") => &[Wal],
+        // No view shows anything of these.
+        Some("recovery_prefetch" | "slru") => &[],
+        Some(other) => {
+            let message = format!("unrecognized reset target: \"{other}\"");
+            return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).hint(
+                "Target must be \"archiver\", \"bgwriter\", \"checkpointer\", \"io\", \
+                 \"recovery_prefetch\", \"slru\", or \"wal\".",
+            ));
+        }
+    };
+    let engine = host.engine()?;
+    targets.iter().for_each(|target| engine.reset_stats(*target));
+    Ok(Datum::text(""))
+}
+
+/// What pg_stat_database shows: what belongs to no database, and each database. One that nobody can
+/// connect to has nothing to count.
+fn databases(host: &mut Host) -> Result<Vec<Database>> {
+    let engine = host.engine()?;
+    let counted = engine.database_stats();
+    let failures = engine.checksum_failures();
+    let failures = |oid: u32| {
+        let of = failures.as_ref()?.iter().find(|failures| failures.db == oid);
+        Some(of.map_or((0, None), |failures| (failures.count, Some(failures.last))))
+    };
+    let none = DatabaseRow::default();
+    let mut rows = vec![Database { oid: 0, name: None, counted: none, failures: failures(0) }];
+    for (oid, name) in names(host)? {
+        let counted = if name == host.identity.database { counted } else { none };
+        rows.push(Database { oid, name: Some(name), counted, failures: failures(oid) });
     }
+    Ok(rows)
 }
 
-fn text(v: &str) -> Datum<'static> {
-    Datum::string(v.to_owned())
-}
-
-fn opt<T>(v: Option<T>, make: impl Fn(T) -> Datum<'static>) -> Datum<'static> {
-    v.map_or(Datum::Null, make)
-}
-
-fn aio_row(r: forebay_engine::views::AioRow) -> RowOf {
-    vec![
-        Datum::Int4(r.pid),
-        Datum::Int4(r.io_id),
-        Datum::Int8(r.io_generation),
-        text(r.state),
-        text(r.operation),
-        opt(r.off, Datum::Int8),
-        opt(r.length, Datum::Int8),
-        opt(r.target, Datum::string),
-        Datum::Int2(r.handle_data_len),
-        opt(r.raw_result, Datum::Int4),
-        text(r.result),
-        opt(r.target_desc, Datum::string),
-        Datum::Bool(r.f_sync),
-        Datum::Bool(r.f_localmem),
-        Datum::Bool(r.f_buffered),
-    ]
-}
-
-fn backend_row(r: forebay_engine::views::AioBackendRow) -> RowOf {
-    let count = |v: u64| Datum::Int8(i64::try_from(v).unwrap_or(i64::MAX));
-    let bytes = |v: u64| Datum::numeric(Numeric::from_int(v));
-    let millis = |nanos: u64| Datum::Float8(nanos as f64 / 1e6);
-    vec![
-        Datum::Int4(r.pid),
-        text(r.backend_type.name()),
-        text(r.io_method),
-        count(r.acquired),
-        count(r.acquire_waits),
-        count(r.staged),
-        count(r.immediate),
-        count(r.submissions),
-        count(r.issued),
-        count(r.merged),
-        count(r.completed_self),
-        count(r.completed_other),
-        count(r.in_flight),
-        count(r.in_flight_max),
-        count(r.reads),
-        bytes(r.read_bytes),
-        count(r.writes),
-        bytes(r.write_bytes),
-        count(r.syncs),
-        count(r.others),
-        count(r.waits),
-        millis(r.wait_time),
-        count(r.latency_count),
-        millis(r.latency_sum),
-        millis(r.latency_max),
-        Datum::string(array_text(&r.latency_histogram.map(|n| n.to_string()))),
-        count(r.errors),
-        count(r.retries),
-        timestamp(r.stats_reset),
-    ]
-}
-
-fn stat_row(r: forebay_engine::views::IoStatRow, since: &Datum<'static>) -> RowOf {
-    let count = |v: Option<u64>| opt(v, |v| Datum::Int8(v as i64));
-    let bytes = |v: Option<u64>| opt(v, |v| Datum::numeric(Numeric::from_int(v)));
-    let time = |v: Option<f64>| opt(v, Datum::Float8);
-    vec![
-        text(r.backend_type),
-        text(r.object),
-        text(r.context),
-        count(r.reads),
-        bytes(r.read_bytes),
-        time(r.read_time),
-        count(r.writes),
-        bytes(r.write_bytes),
-        time(r.write_time),
-        count(r.writebacks),
-        time(r.writeback_time),
-        count(r.extends),
-        bytes(r.extend_bytes),
-        time(r.extend_time),
-        count(r.hits),
-        count(r.evictions),
-        count(r.reuses),
-        count(r.fsyncs),
-        time(r.fsync_time),
-        since.clone(),
-    ]
-}
-
-/// A row of pg_buffercache: all NULL except the number if the buffer is empty. Buffers count from
-/// 1.
-fn buffer_row(r: forebay_engine::views::BufferInfo) -> RowOf {
-    let mut row = vec![Datum::Int4(i32::try_from(r.buffer + 1).unwrap_or(i32::MAX))];
-    let Some(page) = r.page.filter(|page| page.valid) else {
-        row.resize(View::BufferCache.columns().len(), Datum::Null);
-        return row;
-    };
-    row.extend([
-        Datum::Oid(page.tag.rel.rel),
-        Datum::Oid(page.tag.rel.spc),
-        Datum::Oid(page.tag.rel.db),
-        Datum::Int2(i16::from(page.tag.fork.number())),
-        Datum::Int8(i64::from(page.tag.block)),
-        Datum::Bool(page.dirty),
-        Datum::Int2(i16::from(page.usage)),
-        Datum::Int4(i32::try_from(page.pins).unwrap_or(i32::MAX)),
-    ]);
-    row
-}
-
-fn setting_row(r: crate::settings::SettingRow) -> RowOf {
-    vec![
-        Datum::string(r.name),
-        Datum::string(r.setting),
-        opt(r.unit, Datum::string),
-        Datum::string(r.category),
-        Datum::string(r.short_desc),
-        Datum::Null,
-        Datum::string(r.context),
-        Datum::string(r.vartype),
-        Datum::string(r.source),
-        opt(r.min_val, Datum::string),
-        opt(r.max_val, Datum::string),
-        opt(r.enumvals, |values| Datum::string(array_text(&values))),
-        opt(r.boot_val, Datum::string),
-        opt(r.reset_val, Datum::string),
-        Datum::Null,
-        Datum::Null,
-        Datum::Bool(false),
-    ]
-}
-
-/// An array's text form.
-fn array_text(values: &[String]) -> String {
-    let plain = |v: &String| {
-        !v.is_empty()
-            && !v.eq_ignore_ascii_case("null")
-            && !v.contains(|c: char| matches!(c, '{' | '}' | ',' | '"' | '\\') || c.is_whitespace())
-    };
-    let quoted = |v: &String| {
-        if plain(v) {
-            v.clone()
-        } else {
-            format!("\"{}\"", v.replace('\\', "\\\\").replace('"', "\\\""))
+/// OIDs and names of all databases.
+fn names(host: &mut Host) -> Result<Vec<(u32, String)>> {
+    const COLUMNS: usize = 2;
+    host.call(|session| {
+        let table = session.open_table(Some("pg_catalog"), "pg_database", LockMode::AccessShare)?;
+        let mut scan = session.scan(&table)?;
+        let mut found = Vec::new();
+        while let Some(row) = scan.next(session)? {
+            let mut values = Vec::new();
+            row.decode_into(COLUMNS, &mut values)?;
+            let [Datum::Oid(oid), Datum::Text(name)] = values.as_slice() else {
+                let message = "a row of pg_database has no OID or name";
+                return Err(SqlError::new(state::DATA_CORRUPTED, message));
+            };
+            found.push((*oid, name.to_string()));
         }
-    };
-    format!("{{{}}}", values.iter().map(quoted).collect::<Vec<_>>().join(","))
+        Ok(found)
+    })
 }

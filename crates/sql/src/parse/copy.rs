@@ -171,18 +171,8 @@ fn legacy_option(c: &mut Cursor<'_>) -> Result<Option<CopyOption>> {
         "delimiter" | "null" | "quote" | "escape" | "encoding" => {
             c.advance();
             c.accept("as");
-            let name = match word.as_str() {
-                "delimiter" => "delimiter",
-                "null" => "null",
-                "quote" => "quote",
-                "escape" => "escape",
-                _ => "encoding",
-            };
-            return Ok(Some(CopyOption {
-                name: name.into(),
-                value: OptionValue::Text(c.string()?),
-                position,
-            }));
+            let value = OptionValue::Text(c.string()?);
+            return Ok(Some(CopyOption { name: word, value, position }));
         }
         "force" => return force(c, position).map(Some),
         _ => return Ok(None),

@@ -220,36 +220,45 @@ fn column(c: &mut Cursor<'_>, table: &str) -> Result<NewColumn> {
     Ok(NewColumn { name, ty, not_null })
 }
 
+/// What a word begins that can be written for a table and for a column, and is not supported.
+fn constraint(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "primary" => "a PRIMARY KEY constraint",
+        "unique" => "a UNIQUE constraint",
+        "check" => "a CHECK constraint",
+        "constraint" => "a named constraint",
+        _ => return None,
+    })
+}
+
 /// Refuses constraints of the table.
 fn table_constraint(c: &mut Cursor<'_>) -> Result<()> {
-    let what = match c.peek_word().as_deref() {
-        Some("primary") => "a PRIMARY KEY constraint",
-        Some("unique") => "a UNIQUE constraint",
-        Some("check") => "a CHECK constraint",
-        Some("foreign") => "a FOREIGN KEY constraint",
-        Some("constraint") => "a named constraint",
-        Some("exclude") => "an EXCLUDE constraint",
-        Some("like") => "LIKE in CREATE TABLE",
-        _ => return Ok(()),
-    };
-    Err(SqlError::unsupported(what).at(c.position()))
+    refuse(c, |word| match word {
+        "foreign" => Some("a FOREIGN KEY constraint"),
+        "exclude" => Some("an EXCLUDE constraint"),
+        "like" => Some("LIKE in CREATE TABLE"),
+        other => constraint(other),
+    })
 }
 
 /// Refuses what may follow a column's type besides NULL and NOT NULL.
 fn column_constraint(c: &mut Cursor<'_>) -> Result<()> {
-    let what = match c.peek_word().as_deref() {
-        Some("primary") => "a PRIMARY KEY constraint",
-        Some("unique") => "a UNIQUE constraint",
-        Some("check") => "a CHECK constraint",
-        Some("references") => "a FOREIGN KEY constraint",
-        Some("constraint") => "a named constraint",
-        Some("default") => "a column default",
-        Some("generated") => "a generated column",
-        Some("collate") => "a column collation",
-        Some("storage" | "compression") => "a column storage option",
-        _ => return Ok(()),
-    };
-    Err(SqlError::unsupported(what).at(c.position()))
+    refuse(c, |word| match word {
+        "references" => Some("a FOREIGN KEY constraint"),
+        "default" => Some("a column default"),
+        "generated" => Some("a generated column"),
+        "collate" => Some("a column collation"),
+        "storage" | "compression" => Some("a column storage option"),
+        other => constraint(other),
+    })
+}
+
+/// Refuses what begins with the next word, if it has a name.
+fn refuse(c: &Cursor<'_>, named: impl FnOnce(&str) -> Option<&'static str>) -> Result<()> {
+    match c.peek_word().and_then(|word| named(&word)) {
+        Some(what) => Err(SqlError::unsupported(what).at(c.position())),
+        None => Ok(()),
+    }
 }
 
 fn column_type(c: &mut Cursor<'_>) -> Result<SqlType> {

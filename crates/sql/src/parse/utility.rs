@@ -181,14 +181,14 @@ fn set(c: &mut Cursor<'_>) -> Result<Kind> {
         }
         return Ok(Kind::SetTransaction { modes: modes(c)?, session: false });
     }
-    if c.peek_word().as_deref() == Some("authorization") {
-        return Err(SqlError::unsupported("SET SESSION AUTHORIZATION"));
-    }
-    if c.accept("role") {
-        return Err(SqlError::unsupported("SET ROLE"));
-    }
-    if c.accept("constraints") {
-        return Err(SqlError::unsupported("SET CONSTRAINTS"));
+    for (word, what) in [
+        ("authorization", "SET SESSION AUTHORIZATION"),
+        ("role", "SET ROLE"),
+        ("constraints", "SET CONSTRAINTS"),
+    ] {
+        if c.accept(word) {
+            return Err(SqlError::unsupported(what));
+        }
     }
     if c.accept_all(&["time", "zone"]) {
         let value =

@@ -95,7 +95,7 @@ pub fn choose(name: &str, ty: SqlType) -> std::result::Result<Chosen, bool> {
                 _ if category(ty).0 == b'S' => T::Text,
                 T::Regclass | T::Regproc | T::Regtype => T::Oid,
                 T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 | T::Numeric => ty,
-                T::Oid | T::Bytea | T::Tid | T::Timestamptz | T::PgLsn => ty,
+                T::Oid | T::Bytea | T::Timestamptz | T::PgLsn => ty,
                 _ => return Err(false),
             };
             (kind, argument, argument)
@@ -130,15 +130,15 @@ impl Aggregates {
 /// Rewrites an expression over input rows and aggregates into one over group rows: the group's
 /// keys, then the aggregates' results.
 pub fn over_groups(
-    expr: Expr,
+    mut expr: Expr,
     keys: &[Expr],
     scope: &Scope,
     aggregates: &Aggregates,
 ) -> Result<Expr> {
     let mut ungrouped = None;
-    let rewritten = rewrite(expr, keys, &mut ungrouped);
+    rewrite(&mut expr, keys, &mut ungrouped);
     match ungrouped {
-        None => Ok(rewritten),
+        None => Ok(expr),
         Some(index) => {
             let column = scope.columns.iter().find(|c| c.index == index);
             let column = column.map_or("?", |c| c.name.as_str());
@@ -153,16 +153,16 @@ pub fn over_groups(
     }
 }
 
-fn rewrite(expr: Expr, keys: &[Expr], ungrouped: &mut Option<usize>) -> Expr {
-    if let Some(i) = keys.iter().position(|k| *k == expr) {
-        return Expr::Column(i);
+fn rewrite(expr: &mut Expr, keys: &[Expr], ungrouped: &mut Option<usize>) {
+    if let Some(i) = keys.iter().position(|k| k == expr) {
+        *expr = Expr::Column(i);
+        return;
     }
     match expr {
-        Expr::Aggregate(i) => Expr::Column(keys.len() + i),
+        Expr::Aggregate(i) => *expr = Expr::Column(keys.len() + *i),
         Expr::Column(i) => {
-            ungrouped.get_or_insert(i);
-            Expr::Column(i)
+            ungrouped.get_or_insert(*i);
         }
-        other => other.map_children(&mut |child| rewrite(child, keys, ungrouped)),
+        other => other.for_each_child_mut(&mut |child| rewrite(child, keys, ungrouped)),
     }
 }

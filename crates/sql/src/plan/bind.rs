@@ -54,7 +54,7 @@ impl Binder<'_> {
 
     /// Binds an expression.
     pub fn bind(&mut self, e: &ast::Expr) -> Result<Typed> {
-        self.catalog.plan_step()?;
+        self.catalog.step()?;
         if self.depth >= MAX_DEPTH {
             return Err(too_complex());
         }
@@ -321,15 +321,7 @@ impl Binder<'_> {
             BinaryOperator::GtEq => OperatorKind::Compare(Comparison::Ge),
             BinaryOperator::Custom(_) | BinaryOperator::PGCustomBinaryOperator(_) => {
                 let (a, b) = (self.bind(left)?, self.bind(right)?);
-                let at = self.source.operator_after(place::end(left));
-                let message = format!(
-                    "operator does not exist: {} {op} {}",
-                    a.ty.sql_name(),
-                    b.ty.sql_name()
-                );
-                return Err(SqlError::new(state::UNDEFINED_FUNCTION, message)
-                    .hint(NO_OPERATOR)
-                    .at(at));
+                return Err(self.no_operator(&a, &op.to_string(), &b, left));
             }
             other => {
                 let at = self.source.operator_after(place::end(left));
@@ -338,18 +330,20 @@ impl Binder<'_> {
         };
         let (a, b) = (self.bind(left)?, self.bind(right)?);
         let name = op.to_string();
-        let mut typed =
-            self.operator(kind, if name == "!=" { "<>" } else { &name }, a, b, left, position);
-        if let Err(e) = &mut typed
-            && matches!(e.sqlstate, state::UNDEFINED_FUNCTION | state::AMBIGUOUS_FUNCTION)
-        {
-            e.set_position(self.source.operator_between(
-                &name,
-                place::end(left),
-                place::start(right),
-            ));
-        }
-        typed
+        let shown = if name == "!=" { "<>" } else { &name };
+        let (pair, ty) = self.operands(kind, shown, a, b, left).map_err(|mut e| {
+            if matches!(e.sqlstate, state::UNDEFINED_FUNCTION | state::AMBIGUOUS_FUNCTION) {
+                let between = (place::end(left), place::start(right));
+                e.set_position(self.source.operator_between(&name, between.0, between.1));
+            }
+            e
+        })?;
+        let expr = match kind {
+            OperatorKind::Arith(op) => Expr::Arith(op, pair),
+            OperatorKind::Compare(op) => Expr::Compare(op, pair),
+            OperatorKind::Like => unreachable!("LIKE is no binary operator"),
+        };
+        Ok(Typed::new(expr, ty, position))
     }
 
     /// A chain of AND or of OR: a list, however long, and not one level for each operator.
@@ -375,46 +369,51 @@ impl Binder<'_> {
         Ok(Typed::new(if and { Expr::And(list) } else { Expr::Or(list) }, SqlType::Bool, position))
     }
 
-    /// Finds the operator and casts its operands.
-    fn operator(
+    /// Finds the operator and casts its operands: both, and the type of the result.
+    fn operands(
         &mut self,
         kind: OperatorKind,
         name: &str,
         a: Typed,
         b: Typed,
         left: &ast::Expr,
-        position: u32,
-    ) -> Result<Typed> {
-        let shown = || format!("{} {name} {}", a.ty.sql_name(), b.ty.sql_name());
+    ) -> Result<(Box<(Expr, Expr)>, SqlType)> {
+        for ty in [a.ty, b.ty] {
+            resolve::check_computed(format_args!("operator {name}"), ty, 0)
+                .map_err(|e| e.at(self.source.operator_after(place::end(left))))?;
+        }
         let found = match resolve::operator(kind, a.ty, b.ty) {
             Choice::One(found) => found,
-            Choice::None => {
-                let at = self.source.operator_after(place::end(left));
-                let message = format!("operator does not exist: {}", shown());
-                return Err(SqlError::new(state::UNDEFINED_FUNCTION, message)
-                    .hint(NO_OPERATOR)
-                    .at(at));
-            }
+            Choice::None => return Err(self.no_operator(&a, name, &b, left)),
             Choice::Ambiguous => {
                 let at = self.source.operator_after(place::end(left));
-                let message = format!("operator is not unique: {}", shown());
+                let (a, b) = (a.ty.sql_name(), b.ty.sql_name());
+                let message = format!("operator is not unique: {a} {name} {b}");
                 return Err(SqlError::new(state::AMBIGUOUS_FUNCTION, message)
                     .hint(NOT_UNIQUE)
                     .at(at));
             }
         };
-        let pair = Box::new((self.operand(a, found.common)?, self.operand(b, found.common)?));
-        let expr = match kind {
-            OperatorKind::Compare(op) => Expr::Compare(op, pair),
-            OperatorKind::Arith(op) => Expr::Arith(op, pair),
-            OperatorKind::Like => Expr::Like {
-                operands: pair,
-                escape: Some('\\'),
-                negated: false,
-                ignore_case: false,
-            },
+        let pair = (self.operand(a, found.common)?, self.operand(b, found.common)?);
+        Ok((Box::new(pair), found.result))
+    }
+
+    fn no_operator(&self, a: &Typed, name: &str, b: &Typed, left: &ast::Expr) -> SqlError {
+        let (a, b) = (a.ty.sql_name(), b.ty.sql_name());
+        SqlError::new(state::UNDEFINED_FUNCTION, format!("operator does not exist: {a} {name} {b}"))
+            .hint(NO_OPERATOR)
+            .at(self.source.operator_after(place::end(left)))
+    }
+
+    /// A comparison of values that were bound before.
+    fn compared(&mut self, op: Comparison, a: Typed, b: Typed, left: &ast::Expr) -> Result<Expr> {
+        let name = match op {
+            Comparison::Ge => ">=",
+            Comparison::Le => "<=",
+            _ => "=",
         };
-        Ok(Typed::new(expr, found.result, position))
+        let (pair, _) = self.operands(OperatorKind::Compare(op), name, a, b, left)?;
+        Ok(Expr::Compare(op, pair))
     }
 
     /// An operand cast to the type its operator wants; candidates were chosen so that there is a
@@ -432,10 +431,7 @@ impl Binder<'_> {
         let (a, b) = (self.bind(left)?, self.bind(right)?);
         let string = |t: &Typed| t.ty == SqlType::Unknown || category(t.ty).0 == b'S';
         if !string(&a) && !string(&b) {
-            let at = self.source.operator_after(place::end(left));
-            let message =
-                format!("operator does not exist: {} || {}", a.ty.sql_name(), b.ty.sql_name());
-            return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(NO_OPERATOR).at(at));
+            return Err(self.no_operator(&a, "||", &b, left));
         }
         let pair = Box::new((self.operand(a, SqlType::Text)?, self.operand(b, SqlType::Text)?));
         Ok(Typed::new(Expr::Concat(pair), SqlType::Text, position))
@@ -486,14 +482,9 @@ impl Binder<'_> {
         position: u32,
     ) -> Result<Typed> {
         let (left, right) = (self.bind(a)?, self.bind(b)?);
-        let compared =
-            self.operator(OperatorKind::Compare(Comparison::Eq), "=", left, right, a, position)?;
-        match compared.expr {
-            Expr::Compare(_, operands) => {
-                Ok(Typed::new(Expr::IsDistinct { operands, negated }, SqlType::Bool, position))
-            }
-            _ => Err(SqlError::unsupported("IS DISTINCT FROM of these operands").at(position)),
-        }
+        let equal = OperatorKind::Compare(Comparison::Eq);
+        let (operands, _) = self.operands(equal, "=", left, right, a)?;
+        Ok(Typed::new(Expr::IsDistinct { operands, negated }, SqlType::Bool, position))
     }
 
     fn in_list(
@@ -510,7 +501,8 @@ impl Binder<'_> {
         // PostgreSQL makes an array of the list if it has a common type with the operand, or else a
         // chain of comparisons: then each item resolves its own operator.
         if coerce::common_type(&items, "IN").is_ok() {
-            let (mut exprs, _) = coerce::coerce_all(items, "IN", self.params)?;
+            let (mut exprs, ty) = coerce::coerce_all(items, "IN", self.params)?;
+            resolve::check_computed("IN", ty, position)?;
             let operand = exprs.remove(0);
             let expr = Expr::InList { expr: Box::new(operand), list: exprs, negated };
             return Ok(Typed::new(expr, SqlType::Bool, position));
@@ -518,9 +510,8 @@ impl Binder<'_> {
         let operand = items.remove(0);
         let mut chain = Vec::new();
         for item in items {
-            let kind = OperatorKind::Compare(Comparison::Eq);
             let operand = self.copy(&operand)?;
-            chain.push(self.operator(kind, "=", operand, item, e, position)?.expr);
+            chain.push(self.compared(Comparison::Eq, operand, item, e)?);
         }
         let any = Expr::Or(chain);
         let expr = if negated { Expr::Not(Box::new(any)) } else { any };
@@ -536,11 +527,9 @@ impl Binder<'_> {
         position: u32,
     ) -> Result<Typed> {
         let (value, low, high) = (self.bind(e)?, self.bind(low)?, self.bind(high)?);
-        let ge = OperatorKind::Compare(Comparison::Ge);
-        let le = OperatorKind::Compare(Comparison::Le);
         let again = self.copy(&value)?;
-        let above = self.operator(ge, ">=", again, low, e, position)?.expr;
-        let below = self.operator(le, "<=", value, high, e, position)?.expr;
+        let above = self.compared(Comparison::Ge, again, low, e)?;
+        let below = self.compared(Comparison::Le, value, high, e)?;
         let both = Expr::And(vec![above, below]);
         let expr = if negated { Expr::Not(Box::new(both)) } else { both };
         Ok(Typed::new(expr, SqlType::Bool, position))
@@ -581,14 +570,9 @@ impl Binder<'_> {
             },
             Some(_) => return Err(SqlError::unsupported("ESCAPE of an expression").at(position)),
         };
-        let found = self.operator(OperatorKind::Like, name, value, pattern, e, position)?;
-        match found.expr {
-            Expr::Like { operands, .. } => {
-                let expr = Expr::Like { operands, escape, negated, ignore_case };
-                Ok(Typed::new(expr, SqlType::Bool, position))
-            }
-            _ => Err(SqlError::unsupported("LIKE of these operands").at(position)),
-        }
+        let (operands, _) = self.operands(OperatorKind::Like, name, value, pattern, e)?;
+        let expr = Expr::Like { operands, escape, negated, ignore_case };
+        Ok(Typed::new(expr, SqlType::Bool, position))
     }
 
     fn cast(
@@ -633,10 +617,9 @@ impl Binder<'_> {
             let when = match (&tested, operand) {
                 (Some(tested), Some(e)) => {
                     let value = self.bind(condition)?;
-                    let kind = OperatorKind::Compare(Comparison::Eq);
                     let tested = self.copy(tested)?;
                     let tested = self.settle(tested)?;
-                    self.operator(kind, "=", tested, value, e, position)?.expr
+                    self.compared(Comparison::Eq, tested, value, e)?
                 }
                 _ => self.condition(condition, "CASE/WHEN")?,
             };

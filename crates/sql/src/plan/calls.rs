@@ -116,6 +116,7 @@ impl Binder<'_> {
                             (a, b)
                         };
                         let (exprs, ty) = coerce::coerce_all(vec![a, b], "NULLIF", self.params)?;
+                        resolve::check_computed("NULLIF", ty, position)?;
                         let mut exprs = exprs.into_iter();
                         match (exprs.next(), exprs.next()) {
                             (Some(a), Some(b)) => {
@@ -152,7 +153,11 @@ impl Binder<'_> {
             }
             _ if args.is_empty() => self.call_bound(name, args, position),
             _ => {
-                let (list, ty) = coerce::coerce_all(args, &name.to_uppercase(), self.params)?;
+                let what = name.to_uppercase();
+                let (list, ty) = coerce::coerce_all(args, &what, self.params)?;
+                if name != "coalesce" {
+                    resolve::check_computed(what, ty, position)?;
+                }
                 let expr = match name {
                     "coalesce" => Expr::Coalesce(list),
                     "greatest" => Expr::Extreme { list, greatest: true },
@@ -209,6 +214,9 @@ impl Binder<'_> {
             (None, _) if call.star => AggregateCall::count_star(),
             (Some(arg), true) => {
                 let arg = if call.name == "count" { self.settle(arg)? } else { arg };
+                if call.name != "count" {
+                    resolve::check_computed(&call.name, arg.ty, position)?;
+                }
                 match choose(&call.name, arg.ty) {
                     Ok(chosen) => {
                         let expr = self.operand(arg, chosen.argument)?;

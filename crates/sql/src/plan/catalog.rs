@@ -23,8 +23,9 @@ pub trait Catalog {
     /// The value of an expression that reads no row and no parameter.
     fn constant(&mut self, e: &Expr) -> Result<Datum<'static>>;
 
-    /// Counts a step of planning; now and then it tests for a cancel.
-    fn plan_step(&self) -> Result<()>;
+    /// A step of planning, or a row that needs no call of the engine; every 256th tests for a
+    /// cancel.
+    fn step(&self) -> Result<()>;
 
     /// The type of that name (pg_type.typname).
     fn type_named(&self, name: &str) -> Option<SqlType> {

@@ -186,7 +186,8 @@ fn coerce_unknown(
 fn same_representation(from: SqlType, to: SqlType) -> bool {
     let oid = |t| matches!(t, Oid | Regproc | Regclass | Regtype);
     let string = |t| matches!(t, Text | Varchar | Bpchar);
-    oid(from) && oid(to) || (string(from) || from == Name) && string(to)
+    // A stored regclass is only carried, until it is cast to an OID.
+    oid(from) && oid(to) && from != Regclass || (string(from) || from == Name) && string(to)
 }
 
 /// The type for a list of alternatives (CASE, COALESCE, VALUES): PostgreSQL's select_common_type.

@@ -174,93 +174,55 @@ impl Typed {
     }
 }
 
-impl Expr {
-    /// Calls `f` on each direct operand.
-    pub fn for_each_child<'e>(&'e self, f: &mut dyn FnMut(&'e Expr)) {
-        match self {
+/// Calls a function on each direct operand of an expression, shared or to be changed.
+macro_rules! each_operand {
+    ($of:expr, $f:expr, $iter:ident $(, $change:tt)?) => {
+        match $of {
             Expr::Const(_)
             | Expr::Column(_)
             | Expr::Param(_)
             | Expr::Aggregate(_)
             | Expr::TableOid { .. } => {}
-            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Call(_, list) => {
-                list.iter().for_each(f)
-            }
-            Expr::Extreme { list, .. } => list.iter().for_each(f),
-            Expr::Not(e) | Expr::IsNull(e) | Expr::IsNotNull(e) | Expr::Negate(e) => f(e),
-            Expr::IsBool { expr, .. } | Expr::Cast { expr, .. } => f(expr),
+            Expr::And(list)
+            | Expr::Or(list)
+            | Expr::Coalesce(list)
+            | Expr::Call(_, list)
+            | Expr::Extreme { list, .. } => list.$iter().for_each($f),
+            Expr::Not(e) | Expr::IsNull(e) | Expr::IsNotNull(e) | Expr::Negate(e) => $f(e),
+            Expr::IsBool { expr, .. } | Expr::Cast { expr, .. } => $f(expr),
             Expr::Compare(_, pair)
             | Expr::Arith(_, pair)
             | Expr::Concat(pair)
-            | Expr::NullIf(pair) => {
-                f(&pair.0);
-                f(&pair.1);
-            }
-            Expr::IsDistinct { operands, .. } | Expr::Like { operands, .. } => {
-                f(&operands.0);
-                f(&operands.1);
+            | Expr::NullIf(pair)
+            | Expr::IsDistinct { operands: pair, .. }
+            | Expr::Like { operands: pair, .. } => {
+                $f(& $($change)? pair.0);
+                $f(& $($change)? pair.1);
             }
             Expr::InList { expr, list, .. } => {
-                f(expr);
-                list.iter().for_each(f);
+                $f(expr);
+                list.$iter().for_each($f);
             }
             Expr::Case { whens, otherwise } => {
                 for (when, then) in whens {
-                    f(when);
-                    f(then);
+                    $f(when);
+                    $f(then);
                 }
-                if let Some(e) = otherwise {
-                    f(e);
-                }
+                otherwise.$iter().for_each(|e| $f(e));
             }
         }
+    };
+}
+
+impl Expr {
+    /// Calls `f` on each direct operand.
+    pub fn for_each_child<'e>(&'e self, f: &mut dyn FnMut(&'e Expr)) {
+        each_operand!(self, f, iter);
     }
 
-    /// Replaces each direct operand by what `f` makes of it.
-    pub fn map_children(self, f: &mut dyn FnMut(Expr) -> Expr) -> Expr {
-        fn pair((a, b): (Expr, Expr), f: &mut dyn FnMut(Expr) -> Expr) -> Box<(Expr, Expr)> {
-            Box::new((f(a), f(b)))
-        }
-        fn all(list: Vec<Expr>, f: &mut dyn FnMut(Expr) -> Expr) -> Vec<Expr> {
-            list.into_iter().map(f).collect()
-        }
-        match self {
-            e @ (Expr::Const(_)
-            | Expr::Column(_)
-            | Expr::Param(_)
-            | Expr::Aggregate(_)
-            | Expr::TableOid { .. }) => e,
-            Expr::And(list) => Expr::And(all(list, f)),
-            Expr::Or(list) => Expr::Or(all(list, f)),
-            Expr::Coalesce(list) => Expr::Coalesce(all(list, f)),
-            Expr::Call(function, list) => Expr::Call(function, all(list, f)),
-            Expr::Extreme { list, greatest } => Expr::Extreme { list: all(list, f), greatest },
-            Expr::Not(e) => Expr::Not(Box::new(f(*e))),
-            Expr::IsNull(e) => Expr::IsNull(Box::new(f(*e))),
-            Expr::IsNotNull(e) => Expr::IsNotNull(Box::new(f(*e))),
-            Expr::Negate(e) => Expr::Negate(Box::new(f(*e))),
-            Expr::IsBool { expr, value, negated } => {
-                Expr::IsBool { expr: Box::new(f(*expr)), value, negated }
-            }
-            Expr::Cast { expr, from, to } => Expr::Cast { expr: Box::new(f(*expr)), from, to },
-            Expr::Compare(op, p) => Expr::Compare(op, pair(*p, f)),
-            Expr::Arith(op, p) => Expr::Arith(op, pair(*p, f)),
-            Expr::Concat(p) => Expr::Concat(pair(*p, f)),
-            Expr::NullIf(p) => Expr::NullIf(pair(*p, f)),
-            Expr::IsDistinct { operands, negated } => {
-                Expr::IsDistinct { operands: pair(*operands, f), negated }
-            }
-            Expr::Like { operands, escape, negated, ignore_case } => {
-                Expr::Like { operands: pair(*operands, f), escape, negated, ignore_case }
-            }
-            Expr::InList { expr, list, negated } => {
-                Expr::InList { expr: Box::new(f(*expr)), list: all(list, f), negated }
-            }
-            Expr::Case { whens, otherwise } => Expr::Case {
-                whens: whens.into_iter().map(|(w, t)| (f(w), f(t))).collect(),
-                otherwise: otherwise.map(|e| Box::new(f(*e))),
-            },
-        }
+    /// The same, to change the operands.
+    pub fn for_each_child_mut(&mut self, f: &mut dyn FnMut(&mut Expr)) {
+        each_operand!(self, f, iter_mut, mut);
     }
 
     /// One more than the highest column it reads.

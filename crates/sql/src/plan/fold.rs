@@ -1,69 +1,43 @@
 //! Constant expressions are evaluated once, during planning, and raise their errors then.
 
 use super::catalog::Catalog;
-use super::expr::{Expr, Function};
+use super::expr::Expr;
 use super::query::Query;
+use super::resolve::is_immutable;
 use super::tree::{Grouping, Node};
 use crate::error::Result;
-use forebay_types::{Datum, SqlType};
-
-/// Does a function always give the same result for the same arguments?
-fn immutable(function: Function) -> bool {
-    use Function as F;
-    matches!(
-        function,
-        F::Abs
-            | F::Ceil
-            | F::CharLength
-            | F::Concat
-            | F::Floor
-            | F::Left
-            | F::Lower
-            | F::OctetLength
-            | F::PgSizePretty
-            | F::Repeat
-            | F::Replace
-            | F::Right
-            | F::Round
-            | F::RoundTo
-            | F::Sqrt
-            | F::StartsWith
-            | F::Strpos
-            | F::Substr
-            | F::Trim
-            | F::Upper
-    )
-}
+use forebay_types::SqlType;
 
 fn varies(e: &Expr) -> bool {
     match e {
         Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_) => true,
-        Expr::Call(function, _) => !immutable(*function),
+        Expr::Call(function, _) => !is_immutable(*function),
         Expr::Cast { to, .. } => *to == SqlType::Regclass,
         _ => false,
     }
 }
 
 /// Replaces the constant parts of an expression by their values.
-pub fn fold(e: Expr, catalog: &mut dyn Catalog) -> Result<Expr> {
-    catalog.plan_step()?;
-    match e {
-        e @ (Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) => Ok(e),
-        e if !e.any(&varies) => catalog.constant(&e).map(Expr::Const),
-        // Operands that are not reached at run time must not be evaluated.
-        e @ (Expr::Case { .. } | Expr::Coalesce(_)) => Ok(e),
-        e => {
-            let mut failed = None;
-            let folded = e.map_children(&mut |child| match &failed {
-                None => fold(child, catalog).unwrap_or_else(|e| {
-                    failed = Some(e);
-                    Expr::Const(Datum::Null)
-                }),
-                Some(_) => child,
-            });
-            failed.map_or(Ok(folded), Err)
-        }
+pub fn fold(e: &mut Expr, catalog: &mut dyn Catalog) -> Result<()> {
+    catalog.step()?;
+    if matches!(e, Expr::Const(_) | Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_)) {
+        return Ok(());
     }
+    if !e.any(&varies) {
+        *e = Expr::Const(catalog.constant(e)?);
+        return Ok(());
+    }
+    // Operands that are not reached at run time must not be evaluated.
+    if matches!(e, Expr::Case { .. } | Expr::Coalesce(_)) {
+        return Ok(());
+    }
+    let mut folded = Ok(());
+    e.for_each_child_mut(&mut |child| {
+        if folded.is_ok() {
+            folded = fold(child, catalog);
+        }
+    });
+    folded
 }
 
 /// Replaces the constant parts of several expressions by their values.
@@ -71,11 +45,7 @@ pub(super) fn fold_all<'e>(
     list: impl IntoIterator<Item = &'e mut Expr>,
     catalog: &mut dyn Catalog,
 ) -> Result<()> {
-    for e in list {
-        let taken = std::mem::replace(e, Expr::Const(Datum::Null));
-        *e = fold(taken, catalog)?;
-    }
-    Ok(())
+    list.into_iter().try_for_each(|e| fold(e, catalog))
 }
 
 impl Query {

@@ -88,8 +88,7 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
             };
             let columns = plan.columns.iter().enumerate().map(column).collect();
             let mut scope = Scope { columns, ..Scope::default() };
-            let default = "unnamed_subquery".to_owned();
-            apply_alias(&mut scope, default, alias.as_ref())?;
+            apply_alias(&mut scope, "unnamed_subquery".to_owned(), alias.as_ref())?;
             Ok(FromItem { source: Arc::unwrap_or_clone(plan.root), scope })
         }
         _ => Err(SqlError::unsupported("this item in FROM")),
@@ -97,23 +96,15 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
 }
 
 /// The columns of a table as names.
-pub fn table_scope(table: &Table) -> Result<Scope> {
+pub fn table_scope(table: &Table) -> Scope {
     let mut scope =
         Scope { alias: Some(table.name.clone()), table_oid: table.oid, ..Scope::default() };
     for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.dropped) {
-        let ty = SqlType::from_oid(column.type_oid);
-        // A column of a type not known here is carried, and refused when it is shown.
-        let ty = ty.unwrap_or(SqlType::AnyArray);
-        let name = column.name.clone();
-        scope.columns.push(ScopeColumn {
-            name,
-            ty,
-            typmod: column.typmod,
-            attnum: column.attnum,
-            index,
-        });
+        let ty = SqlType::of(column.type_oid);
+        let (name, typmod, attnum) = (column.name.clone(), column.typmod, column.attnum);
+        scope.columns.push(ScopeColumn { name, ty, typmod, attnum, index });
     }
-    Ok(scope)
+    scope
 }
 
 fn relation(
@@ -124,10 +115,10 @@ fn relation(
     let name = qualified_name(name, planner.source)?;
     let (source, mut scope) = match planner.relation(&name, LockMode::AccessShare)? {
         Relation::Table(table) => {
-            let scope = table_scope(&table)?;
+            let scope = table_scope(&table);
             (Node::Scan { table, schema: name.schema.clone(), decode: 0 }, scope)
         }
-        Relation::View(view) => (Node::View(view), computed_scope(view.columns())),
+        Relation::View(view) => (Node::View(view), computed_scope(&view.columns())),
     };
     apply_alias(&mut scope, name.name, alias)?;
     Ok(FromItem { source, scope })
@@ -187,7 +178,7 @@ fn function(
     // A scalar function's column is named as the function, or as the alias.
     let column = alias.map_or_else(|| call.name.clone(), |a| ident_name(&a.name));
     let mut scope = Scope::default();
-    scope.columns.push(ScopeColumn { name: column, ty, typmod: -1, attnum: 0, index: 0 });
+    scope.push(column, ty, -1);
     apply_alias(&mut scope, call.name, alias)?;
     Ok(FromItem { source, scope })
 }
@@ -199,21 +190,18 @@ fn rows(
     name: String,
     alias: Option<&ast::TableAlias>,
 ) -> Result<FromItem> {
-    let mut scope = computed_scope(function.columns());
+    let mut scope = computed_scope(&function.columns());
     apply_alias(&mut scope, name, alias)?;
     Ok(FromItem { source: Node::Rows { function, args }, scope })
 }
 
 /// The columns of a computed relation as names.
 fn computed_scope(columns: &[(&str, SqlType)]) -> Scope {
-    let column = |(index, (name, ty)): (usize, &(&str, SqlType))| ScopeColumn {
-        name: (*name).to_owned(),
-        ty: *ty,
-        typmod: -1,
-        attnum: 0,
-        index,
-    };
-    Scope { columns: columns.iter().enumerate().map(column).collect(), ..Scope::default() }
+    let mut scope = Scope::default();
+    for (name, ty) in columns {
+        scope.push((*name).to_owned(), *ty, -1);
+    }
+    scope
 }
 
 fn series(
@@ -234,17 +222,13 @@ fn series(
             return Err(SqlError::unsupported("generate_series of numeric").at(position));
         }
         let shown: Vec<&str> = types.iter().map(|t| t.sql_name()).collect();
-        let (state, what) = if known || types.len() < 2 {
-            (state::UNDEFINED_FUNCTION, "does not exist")
+        let (state, what, hint) = if known || types.len() < 2 {
+            (state::UNDEFINED_FUNCTION, "does not exist", NO_FUNCTION)
         } else {
-            (state::AMBIGUOUS_FUNCTION, "is not unique")
+            (state::AMBIGUOUS_FUNCTION, "is not unique", NOT_UNIQUE)
         };
         let message = format!("function generate_series({}) {what}", shown.join(", "));
-        let error = SqlError::new(state, message).at(position);
-        return Err(match state {
-            state::AMBIGUOUS_FUNCTION => error.hint(NOT_UNIQUE),
-            _ => error.hint(NO_FUNCTION),
-        });
+        return Err(SqlError::new(state, message).hint(hint).at(position));
     }
     let wide = types.contains(&SqlType::Int8);
     let ty = if wide { SqlType::Int8 } else { SqlType::Int4 };

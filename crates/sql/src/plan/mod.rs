@@ -35,12 +35,11 @@ mod place;
 mod planner;
 mod query;
 mod resolve;
-mod rowsets;
+pub mod rowsets;
 mod scope;
 mod select;
 mod tree;
 mod types;
-mod views;
 
 pub use aggregate::{AggregateCall, AggregateKind};
 pub use catalog::Catalog;
@@ -50,4 +49,3 @@ pub use insert::{check_left_out, live_columns, stored_type, target_columns, writ
 pub use planner::{Planner, Relation};
 pub use rowsets::RowFunction;
 pub use tree::{Grouping, InsertPlan, Node, SelectPlan, SortKey};
-pub use views::View;

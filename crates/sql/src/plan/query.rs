@@ -29,6 +29,17 @@ pub(super) struct Query {
 }
 
 impl Query {
+    /// Output expressions over a source, in order: no other clause.
+    pub(super) fn of(
+        source: Node,
+        output: Vec<Expr>,
+        columns: Vec<ColumnDesc>,
+        order: Vec<SortKey>,
+    ) -> Query {
+        let (filter, grouping, having, limit, offset) = (None, None, None, None, None);
+        Query { source, filter, grouping, having, output, columns, order, limit, offset }
+    }
+
     /// The query's plan.
     pub(super) fn plan(mut self) -> SelectPlan {
         let needed = self.columns_needed();

@@ -3,6 +3,7 @@
 
 use super::expr::{Arithmetic, Comparison, Function};
 use super::rowsets::RowFunction;
+use crate::error::{Result, SqlError};
 use SqlType::*;
 use forebay_aio::sync::LazyLock;
 use forebay_types::SqlType;
@@ -11,6 +12,17 @@ use forebay_types::SqlType;
 pub fn category(ty: SqlType) -> (u8, bool) {
     let info = ty.info();
     (info.category, info.preferred)
+}
+
+/// Refuses an operation on values of a type that are only carried: they come out of tables, and
+/// nothing is computed with them.
+pub fn check_computed(what: impl std::fmt::Display, ty: SqlType, position: u32) -> Result<()> {
+    let info = ty.info();
+    let carried = matches!(ty, Other(_) | Tid) || info.elem != 0 && info.len == -1;
+    if carried {
+        return Err(SqlError::unsupported(format!("{what} of type {ty}")).at(position));
+    }
+    Ok(())
 }
 
 /// Whether there is an implicit cast.
@@ -174,7 +186,7 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
     for t in [Int2, Int4, Int8, Numeric] {
         arith(Arithmetic::Rem, t, t);
     }
-    let compared = [Bool, Oid, Text, Name, Bpchar, Char, Bytea, Tid, Timestamptz, PgLsn];
+    let compared = [Bool, Oid, Text, Name, Bpchar, Char, Bytea, Timestamptz, PgLsn];
     let mut compared_pairs: Vec<(SqlType, SqlType, SqlType)> =
         compared.iter().map(|t| (*t, *t, *t)).collect();
     compared_pairs.extend(pairs.iter().map(|(a, b)| (*a, *b, ladder(*a, *b))));
@@ -231,6 +243,18 @@ pub struct FunctionDef {
     pub result: SqlType,
     /// What it does.
     pub function: Function,
+    /// It always gives the same result for the same arguments.
+    immutable: bool,
+}
+
+/// An immutable function.
+const fn pure(
+    name: &'static str,
+    args: &'static [SqlType],
+    result: SqlType,
+    function: Function,
+) -> FunctionDef {
+    FunctionDef { name, args, result, function, immutable: true }
 }
 
 const fn def(
@@ -239,7 +263,7 @@ const fn def(
     result: SqlType,
     function: Function,
 ) -> FunctionDef {
-    FunctionDef { name, args, result, function }
+    FunctionDef { immutable: false, ..pure(name, args, result, function) }
 }
 
 const fn rows(name: &'static str, args: &'static [SqlType], function: RowFunction) -> FunctionDef {
@@ -247,19 +271,19 @@ const fn rows(name: &'static str, args: &'static [SqlType], function: RowFunctio
 }
 
 static FUNCTIONS: &[FunctionDef] = &[
-    def("abs", &[Int2], Int2, Function::Abs),
-    def("abs", &[Int4], Int4, Function::Abs),
-    def("abs", &[Int8], Int8, Function::Abs),
-    def("abs", &[Float4], Float4, Function::Abs),
-    def("abs", &[Float8], Float8, Function::Abs),
-    def("abs", &[Numeric], Numeric, Function::Abs),
-    def("btrim", &[Text], Text, Function::Trim),
-    def("ceil", &[Float8], Float8, Function::Ceil),
-    def("ceil", &[Numeric], Numeric, Function::Ceil),
-    def("ceiling", &[Float8], Float8, Function::Ceil),
-    def("ceiling", &[Numeric], Numeric, Function::Ceil),
-    def("char_length", &[Text], Int4, Function::CharLength),
-    def("character_length", &[Text], Int4, Function::CharLength),
+    pure("abs", &[Int2], Int2, Function::Abs),
+    pure("abs", &[Int4], Int4, Function::Abs),
+    pure("abs", &[Int8], Int8, Function::Abs),
+    pure("abs", &[Float4], Float4, Function::Abs),
+    pure("abs", &[Float8], Float8, Function::Abs),
+    pure("abs", &[Numeric], Numeric, Function::Abs),
+    pure("btrim", &[Text], Text, Function::Trim),
+    pure("ceil", &[Float8], Float8, Function::Ceil),
+    pure("ceil", &[Numeric], Numeric, Function::Ceil),
+    pure("ceiling", &[Float8], Float8, Function::Ceil),
+    pure("ceiling", &[Numeric], Numeric, Function::Ceil),
+    pure("char_length", &[Text], Int4, Function::CharLength),
+    pure("character_length", &[Text], Int4, Function::CharLength),
     def("current_database", &[], Name, Function::CurrentDatabase),
     def("current_catalog", &[], Name, Function::CurrentDatabase),
     def("current_role", &[], Name, Function::CurrentUser),
@@ -267,13 +291,13 @@ static FUNCTIONS: &[FunctionDef] = &[
     def("current_setting", &[Text], Text, Function::CurrentSetting),
     def("current_setting", &[Text, Bool], Text, Function::CurrentSetting),
     def("current_user", &[], Name, Function::CurrentUser),
-    def("floor", &[Float8], Float8, Function::Floor),
-    def("floor", &[Numeric], Numeric, Function::Floor),
+    pure("floor", &[Float8], Float8, Function::Floor),
+    pure("floor", &[Numeric], Numeric, Function::Floor),
     def("format_type", &[Oid, Int4], Text, Function::FormatType),
-    def("left", &[Text, Int4], Text, Function::Left),
-    def("length", &[Text], Int4, Function::CharLength),
-    def("lower", &[Text], Text, Function::Lower),
-    def("octet_length", &[Text], Int4, Function::OctetLength),
+    pure("left", &[Text, Int4], Text, Function::Left),
+    pure("length", &[Text], Int4, Function::CharLength),
+    pure("lower", &[Text], Text, Function::Lower),
+    pure("octet_length", &[Text], Int4, Function::OctetLength),
     def("pg_backend_pid", &[], Int4, Function::PgBackendPid),
     def("pg_backup_start", &[Text], PgLsn, Function::PgBackupStart),
     def("pg_backup_start", &[Text, Bool], PgLsn, Function::PgBackupStart),
@@ -301,7 +325,7 @@ static FUNCTIONS: &[FunctionDef] = &[
     rows("pg_relation_kernel_cache", &[Regclass], RowFunction::KernelCache),
     def("pg_relation_size", &[Regclass], Int8, Function::PgRelationSize),
     def("pg_relation_size", &[Regclass, Text], Int8, Function::PgRelationSize),
-    def("pg_size_pretty", &[Int8], Text, Function::PgSizePretty),
+    pure("pg_size_pretty", &[Int8], Text, Function::PgSizePretty),
     def("pg_sleep", &[Float8], Void, Function::PgSleep),
     def("pg_reload_conf", &[], Bool, Function::PgReloadConf),
     def("pg_create_restore_point", &[Text], PgLsn, Function::PgCreateRestorePoint),
@@ -313,26 +337,32 @@ static FUNCTIONS: &[FunctionDef] = &[
     def("pg_wal_lsn_diff", &[PgLsn, PgLsn], Numeric, Function::PgWalLsnDiff),
     def("pg_walfile_name", &[PgLsn], Text, Function::PgWalfileName),
     def("random", &[], Float8, Function::Random),
-    def("repeat", &[Text, Int4], Text, Function::Repeat),
-    def("replace", &[Text, Text, Text], Text, Function::Replace),
-    def("right", &[Text, Int4], Text, Function::Right),
-    def("round", &[Float8], Float8, Function::Round),
-    def("round", &[Numeric], Numeric, Function::Round),
-    def("round", &[Numeric, Int4], Numeric, Function::RoundTo),
+    pure("repeat", &[Text, Int4], Text, Function::Repeat),
+    pure("replace", &[Text, Text, Text], Text, Function::Replace),
+    pure("right", &[Text, Int4], Text, Function::Right),
+    pure("round", &[Float8], Float8, Function::Round),
+    pure("round", &[Numeric], Numeric, Function::Round),
+    pure("round", &[Numeric, Int4], Numeric, Function::RoundTo),
     def("session_user", &[], Name, Function::CurrentUser),
     def("set_config", &[Text, Text, Bool], Text, Function::SetConfig),
-    def("sqrt", &[Float8], Float8, Function::Sqrt),
-    def("starts_with", &[Text, Text], Bool, Function::StartsWith),
-    def("strpos", &[Text, Text], Int4, Function::Strpos),
-    def("substr", &[Text, Int4], Text, Function::Substr),
-    def("substr", &[Text, Int4, Int4], Text, Function::Substr),
-    def("substring", &[Text, Int4], Text, Function::Substr),
-    def("substring", &[Text, Int4, Int4], Text, Function::Substr),
+    pure("sqrt", &[Float8], Float8, Function::Sqrt),
+    pure("starts_with", &[Text, Text], Bool, Function::StartsWith),
+    pure("strpos", &[Text, Text], Int4, Function::Strpos),
+    pure("substr", &[Text, Int4], Text, Function::Substr),
+    pure("substr", &[Text, Int4, Int4], Text, Function::Substr),
+    pure("substring", &[Text, Int4], Text, Function::Substr),
+    pure("substring", &[Text, Int4, Int4], Text, Function::Substr),
     def("txid_current_if_assigned", &[], Int8, Function::TxidIfAssigned),
-    def("upper", &[Text], Text, Function::Upper),
+    pure("upper", &[Text], Text, Function::Upper),
     def("user", &[], Name, Function::CurrentUser),
     def("version", &[], Text, Function::Version),
 ];
+
+/// Does a function always give the same result for the same arguments?
+pub fn is_immutable(function: Function) -> bool {
+    // concat() is called by a name of its own, for arguments of any type.
+    function == Function::Concat || FUNCTIONS.iter().any(|f| f.immutable && f.function == function)
+}
 
 /// The functions of that name that are built in.
 pub fn built_in(name: &str) -> Vec<&'static FunctionDef> {

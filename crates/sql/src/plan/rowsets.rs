@@ -1,6 +1,14 @@
 //! Functions whose result is a row or several rows: those of pg_buffercache 1.6 and of PostgreSQL
 //! 19's, Forebay's own, pg_backup_stop and pg_control_system.
 
+use crate::views::{Columns, described, timestamp};
+use forebay_engine::BackupEnd;
+use forebay_engine::backup::ControlSystem;
+use forebay_engine::views::{
+    Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PoolSummary,
+    UsageCount,
+};
+use forebay_types::Datum;
 use forebay_types::SqlType::{self, Bool, Float8, Int4, Int8, PgLsn, Text, Timestamptz};
 
 /// A function of rows. As PostgreSQL's are, each is NULL, or empty, if an argument is NULL.
@@ -33,45 +41,19 @@ pub enum RowFunction {
 }
 
 impl RowFunction {
-    /// The columns of its rows.
-    pub fn columns(self) -> &'static [(&'static str, SqlType)] {
+    /// Names and types of the columns of its rows.
+    pub fn columns(self) -> Vec<(&'static str, SqlType)> {
         match self {
-            RowFunction::Evict => &[("buffer_evicted", Bool), ("buffer_flushed", Bool)],
-            RowFunction::EvictRelation | RowFunction::EvictAll => {
-                &[("buffers_evicted", Int4), ("buffers_flushed", Int4), ("buffers_skipped", Int4)]
-            }
-            RowFunction::MarkDirty => &[("buffer_dirtied", Bool), ("buffer_already_dirty", Bool)],
-            RowFunction::MarkDirtyRelation | RowFunction::MarkDirtyAll => &[
-                ("buffers_dirtied", Int4),
-                ("buffers_already_dirty", Int4),
-                ("buffers_skipped", Int4),
-            ],
-            RowFunction::Summary => &[
-                ("buffers_used", Int4),
-                ("buffers_unused", Int4),
-                ("buffers_dirty", Int4),
-                ("buffers_pinned", Int4),
-                ("usagecount_avg", Float8),
-            ],
-            RowFunction::UsageCounts => {
-                &[("usage_count", Int4), ("buffers", Int4), ("dirty", Int4), ("pinned", Int4)]
-            }
-            RowFunction::Checksums => &[
-                ("buffers_computed", Int8),
-                ("buffers_compared", Int8),
-                ("failures", Int8),
-                ("total_time", Float8),
-            ],
-            RowFunction::BackupStop => &[("lsn", PgLsn), ("labelfile", Text), ("spcmapfile", Text)],
-            RowFunction::ControlSystem => &[
-                ("pg_control_version", Int4),
-                ("catalog_version_no", Int4),
-                ("system_identifier", Int8),
-                ("pg_control_last_modified", Timestamptz),
-            ],
-            RowFunction::KernelCache => {
-                &[("fork", Text), ("segment", Int4), ("os_pages", Int8), ("os_pages_cached", Int8)]
-            }
+            RowFunction::Evict => described(EVICT),
+            RowFunction::EvictRelation | RowFunction::EvictAll => described(EVICT_ALL),
+            RowFunction::MarkDirty => described(MARK_DIRTY),
+            RowFunction::MarkDirtyRelation | RowFunction::MarkDirtyAll => described(MARK_DIRTY_ALL),
+            RowFunction::Summary => described(SUMMARY),
+            RowFunction::UsageCounts => described(USAGE_COUNTS),
+            RowFunction::Checksums => described(CHECKSUMS),
+            RowFunction::BackupStop => described(BACKUP_STOP),
+            RowFunction::ControlSystem => described(CONTROL_SYSTEM),
+            RowFunction::KernelCache => described(KERNEL_CACHE),
         }
     }
 
@@ -80,3 +62,85 @@ impl RowFunction {
         matches!(self, RowFunction::UsageCounts | RowFunction::KernelCache)
     }
 }
+
+fn int4(n: u32) -> Datum<'static> {
+    Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
+}
+
+fn int8(n: u64) -> Datum<'static> {
+    Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// pg_buffercache_evict.
+pub const EVICT: Columns<Evicted> = &[
+    ("buffer_evicted", Bool, |r| Datum::Bool(r.evicted)),
+    ("buffer_flushed", Bool, |r| Datum::Bool(r.flushed)),
+];
+
+/// pg_buffercache_evict_relation, pg_buffercache_evict_all.
+pub const EVICT_ALL: Columns<EvictReport> = &[
+    ("buffers_evicted", Int4, |r| int4(r.evicted)),
+    ("buffers_flushed", Int4, |r| int4(r.flushed)),
+    ("buffers_skipped", Int4, |r| int4(r.skipped)),
+];
+
+/// pg_buffercache_mark_dirty.
+pub const MARK_DIRTY: Columns<Dirtied> = &[
+    ("buffer_dirtied", Bool, |r| Datum::Bool(r.dirtied)),
+    ("buffer_already_dirty", Bool, |r| Datum::Bool(r.already)),
+];
+
+/// pg_buffercache_mark_dirty_relation, pg_buffercache_mark_dirty_all.
+pub const MARK_DIRTY_ALL: Columns<DirtyReport> = &[
+    ("buffers_dirtied", Int4, |r| int4(r.dirtied)),
+    ("buffers_already_dirty", Int4, |r| int4(r.already)),
+    ("buffers_skipped", Int4, |r| int4(r.skipped)),
+];
+
+/// pg_buffercache_summary.
+pub const SUMMARY: Columns<PoolSummary> = &[
+    ("buffers_used", Int4, |r| int4(r.used)),
+    ("buffers_unused", Int4, |r| int4(r.unused)),
+    ("buffers_dirty", Int4, |r| int4(r.dirty)),
+    ("buffers_pinned", Int4, |r| int4(r.pinned)),
+    ("usagecount_avg", Float8, |r| r.usage.map_or(Datum::Null, Datum::Float8)),
+];
+
+/// pg_buffercache_usage_counts: a usage count and its buffers.
+pub const USAGE_COUNTS: Columns<(u32, UsageCount)> = &[
+    ("usage_count", Int4, |(count, _)| int4(*count)),
+    ("buffers", Int4, |(_, r)| int4(r.buffers)),
+    ("dirty", Int4, |(_, r)| int4(r.dirty)),
+    ("pinned", Int4, |(_, r)| int4(r.pinned)),
+];
+
+/// pg_buffercache_checksums.
+pub const CHECKSUMS: Columns<MemoryChecksums> = &[
+    ("buffers_computed", Int8, |r| int8(r.computed)),
+    ("buffers_compared", Int8, |r| int8(r.compared)),
+    ("failures", Int8, |r| int8(r.failures)),
+    ("total_time", Float8, |r| Datum::Float8(r.time.as_secs_f64() * 1e3)),
+];
+
+/// pg_backup_stop.
+pub const BACKUP_STOP: Columns<BackupEnd> = &[
+    ("lsn", PgLsn, |r| Datum::Int8(r.lsn.0 as i64)),
+    ("labelfile", Text, |r| Datum::string(r.label.clone())),
+    ("spcmapfile", Text, |_| Datum::text("")),
+];
+
+/// pg_control_system.
+pub const CONTROL_SYSTEM: Columns<ControlSystem> = &[
+    ("pg_control_version", Int4, |r| int4(r.version)),
+    ("catalog_version_no", Int4, |r| int4(r.catalog_version)),
+    ("system_identifier", Int8, |r| Datum::Int8(r.system_id as i64)),
+    ("pg_control_last_modified", Timestamptz, |r| timestamp(r.modified)),
+];
+
+/// pg_relation_kernel_cache.
+pub const KERNEL_CACHE: Columns<KernelCached> = &[
+    ("fork", Text, |r| Datum::text(r.fork.name())),
+    ("segment", Int4, |r| int4(r.segment)),
+    ("os_pages", Int8, |r| int8(r.pages)),
+    ("os_pages_cached", Int8, |r| int8(r.cached)),
+];

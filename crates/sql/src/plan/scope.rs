@@ -35,6 +35,12 @@ pub struct Scope {
 const SYSTEM_COLUMNS: &[&str] = &["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"];
 
 impl Scope {
+    /// Adds a column that belongs to no table.
+    pub fn push(&mut self, name: String, ty: SqlType, typmod: i32) {
+        let index = self.columns.len();
+        self.columns.push(ScopeColumn { name, ty, typmod, attnum: 0, index });
+    }
+
     /// A column by its name alone.
     pub fn column(&self, name: &str, position: u32) -> Result<Typed> {
         if let Some(found) = self.find(name) {
@@ -94,14 +100,14 @@ impl Scope {
         const MAX_DISTANCE: usize = 3;
         const MEANT: &str = "Perhaps you meant to reference the column";
         let Some(alias) = &self.alias else { return error };
+        let distance = |c: &&ScopeColumn| strsim::levenshtein(&c.name, name);
         let near = |c: &&ScopeColumn| {
-            let distance = edit_distance(&c.name, name);
-            distance <= MAX_DISTANCE && distance <= c.name.chars().count() / 2 && c.name.len() < 64
+            let most = MAX_DISTANCE.min(c.name.chars().count() / 2);
+            c.name.len() < 64 && distance(c) <= most
         };
         let mut best: Vec<&ScopeColumn> = self.columns.iter().filter(near).collect();
-        best.sort_by_key(|c| edit_distance(&c.name, name));
-        let first = best.first().map(|c| edit_distance(&c.name, name));
-        best.retain(|c| Some(edit_distance(&c.name, name)) == first);
+        let least = best.iter().map(distance).min();
+        best.retain(|c| Some(distance(c)) == least);
         match best.as_slice() {
             [one] => error.hint(format!("{MEANT} \"{alias}.{}\".", one.name)),
             [one, two] => error.hint(format!(
@@ -111,24 +117,4 @@ impl Scope {
             _ => error,
         }
     }
-}
-
-/// Levenshtein's distance.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut previous = i;
-        let mut left = i + 1;
-        for (cell, cb) in row.iter_mut().skip(1).zip(&b) {
-            let above = *cell;
-            left = (above + 1).min(left + 1).min(previous + usize::from(ca != *cb));
-            previous = above;
-            *cell = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }

@@ -9,6 +9,7 @@ use super::names::column_name;
 use super::place;
 use super::planner::Planner;
 use super::query::Query;
+use super::resolve::check_computed;
 use super::scope::Scope;
 use super::tree::{Grouping, Node, SelectPlan, SortKey};
 use crate::column::ColumnDesc;
@@ -138,17 +139,7 @@ impl Planner<'_> {
             (None, None, output)
         };
         let columns = visible.into_iter().flatten().collect();
-        Ok(Query {
-            source,
-            filter,
-            grouping,
-            having,
-            output,
-            columns,
-            order: sort,
-            limit: None,
-            offset: None,
-        })
+        Ok(Query { filter, grouping, having, ..Query::of(source, output, columns, sort) })
     }
 
     /// Output expressions with their columns.
@@ -164,31 +155,22 @@ impl Planner<'_> {
                 ast::SelectItem::UnnamedExpr(e) => (e, None),
                 ast::SelectItem::ExprWithAlias { expr, alias } => (expr, Some(ident_name(alias))),
                 ast::SelectItem::Wildcard(options) => {
-                    plain_wildcard(options)?;
                     let position = self.source.position(options.wildcard_token.0.span.start);
                     if scope.columns.is_empty() && scope.alias.is_none() {
                         let message = "SELECT * with no tables specified is not valid";
                         return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
                     }
-                    list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
-                    check_entries(list.len())?;
+                    wildcard(options, scope, &mut list)?;
                     continue;
                 }
                 ast::SelectItem::QualifiedWildcard(kind, options) => {
-                    plain_wildcard(options)?;
                     let ast::SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
                         return Err(SqlError::unsupported("this form of *"));
                     };
-                    let position = self.source.position(name.span().start);
-                    let last = name
-                        .0
-                        .last()
-                        .and_then(|p| p.as_ident())
-                        .map(ident_name)
-                        .unwrap_or_default();
-                    scope.check_table(&last, position)?;
-                    list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
-                    check_entries(list.len())?;
+                    let last = name.0.last().and_then(|p| p.as_ident());
+                    let last = last.map(ident_name).unwrap_or_default();
+                    scope.check_table(&last, self.source.position(name.span().start))?;
+                    wildcard(options, scope, &mut list)?;
                     continue;
                 }
                 ast::SelectItem::ExprWithAliases { .. } => {
@@ -241,17 +223,19 @@ impl Planner<'_> {
                 }
                 _ => None,
             };
-            let key = match (by_name, integer_literal(e)) {
-                (Some(item), _) => self.params.copy(&item.expr)?,
+            let (key, ty) = match (by_name, integer_literal(e)) {
+                (Some(item), _) => (self.params.copy(&item.expr)?, item.ty),
                 (None, Some(n)) => {
                     let item = self.by_position(items, n, "GROUP BY", position)?;
-                    self.params.copy(&item.expr)?
+                    (self.params.copy(&item.expr)?, item.ty)
                 }
                 (None, None) => {
                     let typed = self.binder(scope, "GROUP BY").bind(e)?;
-                    self.binder(scope, "GROUP BY").settle(typed)?.expr
+                    let typed = self.binder(scope, "GROUP BY").settle(typed)?;
+                    (typed.expr, typed.ty)
                 }
             };
+            check_computed("GROUP BY", ty, position)?;
             if key.any(&|e| matches!(e, Expr::Aggregate(_))) {
                 let message = "aggregate functions are not allowed in GROUP BY";
                 return Err(SqlError::new(state::GROUPING_ERROR, message).at(position));
@@ -318,12 +302,8 @@ impl Planner<'_> {
                     match items.iter().position(|i| i.expr == typed.expr) {
                         Some(index) => index,
                         None => {
-                            items.push(OutputItem {
-                                expr: typed.expr,
-                                ty: typed.ty,
-                                position,
-                                column: None,
-                            });
+                            let (expr, ty) = (typed.expr, typed.ty);
+                            items.push(OutputItem { expr, ty, position, column: None });
                             check_entries(items.len())?;
                             items.len() - 1
                         }
@@ -377,14 +357,7 @@ impl Planner<'_> {
         let mut rows: Vec<Vec<Expr>> = Vec::new();
         for (i, column) in columns.into_iter().enumerate() {
             let (exprs, ty) = coerce::coerce_all(column, "VALUES", self.params)?;
-            let name = format!("column{}", i + 1);
-            scope.columns.push(super::scope::ScopeColumn {
-                name,
-                ty,
-                typmod: -1,
-                attnum: 0,
-                index: i,
-            });
+            scope.push(format!("column{}", i + 1), ty, -1);
             rows.resize_with(exprs.len(), Vec::new);
             for (row, e) in rows.iter_mut().zip(exprs) {
                 row.push(e);
@@ -395,17 +368,8 @@ impl Planner<'_> {
         let order = self.sort_keys(order, &scope, &mut Aggregates::default(), &mut items)?;
         let (columns, output): (Vec<_>, Vec<_>) =
             items.into_iter().map(|i| (i.column, i.expr)).unzip();
-        Ok(Query {
-            source: Node::Values(rows),
-            filter: None,
-            grouping: None,
-            having: None,
-            output,
-            columns: columns.into_iter().flatten().collect(),
-            order,
-            limit: None,
-            offset: None,
-        })
+        let columns = columns.into_iter().flatten().collect();
+        Ok(Query::of(Node::Values(rows), output, columns, order))
     }
 
     /// The rows of VALUES, all of one length.
@@ -496,7 +460,7 @@ fn sortable(ty: SqlType, position: u32) -> Result<()> {
         let hint = "Use an explicit ordering operator or modify the query.";
         return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(hint).at(position));
     }
-    Ok(())
+    check_computed("ORDER BY", ty, position)
 }
 
 /// Refuses a target list that is longer than PostgreSQL's may be; the protocol counts columns in
@@ -530,7 +494,12 @@ fn order_expressions(order_by: Option<&ast::OrderBy>) -> Result<&[ast::OrderByEx
     }
 }
 
-fn plain_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<()> {
+/// Adds all columns; refuses what may follow `*`.
+fn wildcard(
+    options: &ast::WildcardAdditionalOptions,
+    scope: &Scope,
+    list: &mut Vec<OutputItem>,
+) -> Result<()> {
     let ast::WildcardAdditionalOptions {
         wildcard_token: _,
         opt_ilike,
@@ -549,7 +518,8 @@ fn plain_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<()> {
     {
         return Err(SqlError::unsupported("an option of *"));
     }
-    Ok(())
+    list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
+    check_entries(list.len())
 }
 
 /// Refuses each clause of SELECT that is not planned; exhaustive, so that a new parser cannot add

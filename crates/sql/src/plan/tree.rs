@@ -9,9 +9,9 @@
 use super::aggregate::{AggregateCall, AggregateKind};
 use super::expr::Expr;
 use super::rowsets::RowFunction;
-use super::views::View;
 use crate::column::ColumnDesc;
 use crate::parse::QualifiedName;
+use crate::views::View;
 use forebay_engine::Table;
 use std::sync::Arc;
 

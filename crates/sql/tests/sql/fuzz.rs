@@ -4,24 +4,11 @@
 #[path = "../../../../fuzz/src/statements.rs"]
 mod statements;
 
-/// A small generator of numbers (xorshift).
-struct Numbers(u64);
-
-impl Numbers {
-    fn bytes(&mut self, n: usize) -> Vec<u8> {
-        let next = |numbers: &mut Numbers| {
-            numbers.0 ^= numbers.0 << 13;
-            numbers.0 ^= numbers.0 >> 7;
-            numbers.0 ^= numbers.0 << 17;
-            (numbers.0 >> 32) as u8
-        };
-        (0..n).map(|_| next(self)).collect()
-    }
-}
+use forebay_testkit::Dice;
 
 #[test]
 fn statements_that_seek_depth() {
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut numbers = Dice::new(1);
     for round in 0..600 {
         let data = numbers.bytes(4 + 2 * (round % 5));
         statements::bind(&data);

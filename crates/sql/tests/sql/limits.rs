@@ -85,6 +85,47 @@ fn other_nesting_without_end_is_refused() {
     }
 }
 
+/// A query of so many subqueries in FROM, each with every clause, around a deep expression.
+fn nested(levels: usize) -> String {
+    let deep = " + 0".repeat(900);
+    let mut sql = format!("select g * 0 + 1{deep} as a, 2 as b from generate_series(1, 3) g");
+    for _ in 0..levels {
+        sql = format!(
+            "select a, count(*) + max(b) as b from ({sql}) s where a > 0 and b is not null \
+             group by a having count(*) > 0 order by b desc, a limit 10 offset 0"
+        );
+    }
+    sql
+}
+
+#[test]
+fn subqueries_with_all_clauses_nest_as_deep_as_they_are_parsed() {
+    // The stack of a test's thread, and less than a session's.
+    const STACK: usize = 2 << 20;
+    let body = || {
+        let mut conn = open("");
+        let conn = &mut conn.conn;
+        assert_eq!(error(conn, "create table t (a int8, b int8)"), "");
+        for levels in [1, 60, 100, 120] {
+            let sql = nested(levels);
+            assert_eq!(row(conn, &format!("select a from ({sql}) x")), "1", "{levels}");
+            conn.parse("p", &sql, &[]).expect("planned");
+            conn.bind("", "p", &[], &[], &[]).expect("bound");
+            conn.close_statement("p").expect("closed");
+            conn.sync().expect("ended");
+            assert_eq!(error(conn, &format!("insert into t {sql}")), "", "{levels}");
+            assert_eq!(error(conn, &format!("copy ({sql}) to stdout")), "", "{levels}");
+        }
+        assert_eq!(row(conn, "select count(*) from t"), "4");
+        for levels in [130, 400, 3000] {
+            let refused = "! ERROR 54001 stack depth limit exceeded";
+            assert_eq!(error(conn, &nested(levels)), refused, "{levels}");
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(body).expect("a thread");
+    thread.join().expect("no panic");
+}
+
 #[test]
 fn a_statement_that_is_read_again_and_again_is_refused() {
     let mut conn = support::detached();

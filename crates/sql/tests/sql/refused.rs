@@ -67,6 +67,22 @@ fn unsupported_statements_are_named() {
     }
 }
 
+/// The output of a subquery is the relation's name, not its OID.
+#[test]
+fn a_regclass_that_comes_out_of_a_subquery_is_only_shown() {
+    let from = "from (select '1'::regclass as c) s";
+    for query in [
+        format!("select pg_table_size(c) {from}"),
+        format!("select 1 {from} where c = 1"),
+        format!("select min(c) {from}"),
+        format!("select c::oid {from}"),
+    ] {
+        let got = support::run(&mut support::detached(), &query);
+        let message = "! ERROR 0A000 a regclass that comes out of a subquery is not supported";
+        assert!(got.iter().any(|line| line == message), "{query}: {got:?}");
+    }
+}
+
 #[test]
 fn deep_nesting_is_refused_without_harm() {
     let mut conn = support::detached();

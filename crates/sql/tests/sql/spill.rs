@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::support::{self, Recorder};
 use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
-use forebay_aio::{AioConfig, Errno, MethodKind, PosixNamespace, WorkerLimits};
+use forebay_aio::{Errno, MethodKind, WorkerLimits};
 use forebay_engine::{
     Engine, EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, ShutdownMode,
 };
 use forebay_sql::{Connection, Executed, SetScope, SettingRow, Settings, Shown, SqlError};
+use forebay_testkit::io::open_faulty;
 use tempfile::TempDir;
 
 /// Nothing can be set: the session has what it is given.
@@ -252,9 +253,8 @@ fn the_limit_ends_the_statement_and_nothing_more() {
 fn a_disk_that_fails_ends_the_statement_and_the_next_one_works() {
     let dir = Fixture::init();
     let plan = FaultPlan::new();
-    let sizes = AioConfig { max_backends: 20, handles_per_backend: 16, ..AioConfig::default() };
     let workers = MethodKind::Worker(WorkerLimits::fixed(2));
-    let aio = plan.open(Arc::new(PosixNamespace::new()), workers, sizes).expect("aio");
+    let aio = open_faulty(&plan, workers);
     let engine =
         Engine::open_on(dir.path(), Fixture::config(IoMethod::Worker, false), aio).expect("open");
     let fixture = Fixture { dir, engine };

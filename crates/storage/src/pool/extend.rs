@@ -233,17 +233,6 @@ impl BufferPool {
         Ok(pin)
     }
 
-    /// Reads a page for recovery. If the file is missing or too short, it is extended with zeros
-    /// first.
-    pub fn read_for_redo(
-        self: &Arc<Self>,
-        backend: &mut Backend,
-        tag: PageTag,
-    ) -> Result<Pinned, StorageError> {
-        self.make_room_for(backend, &tag)?;
-        self.read(backend, tag, Strategy::Normal)
-    }
-
     /// Extends the file, if necessary, so that it contains the block.
     fn make_room_for(&self, backend: &mut Backend, tag: &PageTag) -> Result<(), StorageError> {
         let entry = self.smgr.fork(tag.rel, tag.fork);

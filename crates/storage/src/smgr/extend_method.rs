@@ -1,27 +1,17 @@
 //! How files grow: the setting, and what the file system supports.
 
+use forebay_aio::named_enum;
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 
-/// How files grow (file_extend_method).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ExtendMethod {
-    /// Allocates space, or writes zeros if the file system cannot allocate.
-    #[default]
-    PosixFallocate,
-    /// Writes zeros.
-    WriteZeros,
-}
-
-impl ExtendMethod {
-    /// All methods with their names.
-    pub const NAMES: [(&'static str, ExtendMethod); 2] = [
-        ("posix_fallocate", ExtendMethod::PosixFallocate),
-        ("write_zeros", ExtendMethod::WriteZeros),
-    ];
-
-    /// Returns the method of that name.
-    pub fn by_name(name: &str) -> Option<ExtendMethod> {
-        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+named_enum! {
+    /// How files grow (file_extend_method).
+    #[derive(Default)]
+    ExtendMethod {
+        /// Allocates space, or writes zeros if the file system cannot allocate.
+        #[default]
+        PosixFallocate = "posix_fallocate",
+        /// Writes zeros.
+        WriteZeros = "write_zeros",
     }
 }
 

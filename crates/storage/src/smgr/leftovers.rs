@@ -2,7 +2,7 @@
 //! them (`base/5/t3_16384`), and are removed at the next start.
 
 use crate::error::{StorageError, file_error};
-use forebay_aio::{FileKind, Namespace};
+use forebay_aio::{FileKind, IfFound, Namespace};
 use forebay_format::{Fork, ids::TABLESPACE_VERSION_DIR};
 use std::path::{Path, PathBuf};
 
@@ -46,10 +46,8 @@ fn list_if_there(
     names: &dyn Namespace,
     dir: &Path,
 ) -> Result<Vec<forebay_aio::DirEntry>, StorageError> {
-    match names.list(dir) {
-        Err(e) if e.is_not_found() => Ok(Vec::new()),
-        listed => listed.map_err(|e| file_error("list", dir, &e)),
-    }
+    let listed = names.list(dir).if_found().map_err(|e| file_error("list", dir, &e))?;
+    Ok(listed.unwrap_or_default())
 }
 
 fn is_number(text: &str) -> bool {

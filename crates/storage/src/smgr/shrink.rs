@@ -12,7 +12,7 @@
 use super::fork::{RelFork, UNKNOWN_SIZE};
 use super::manager::{BLOCK, Smgr};
 use crate::error::{StorageError, file_error};
-use forebay_aio::OpenOptions;
+use forebay_aio::{IfFound, OpenOptions};
 use forebay_format::{BlockNumber, Fork, RelFileLocator};
 use std::path::Path;
 
@@ -117,9 +117,7 @@ impl Smgr {
         // An idle I/O handle keeps its last file open. An empty file takes no space meanwhile; if
         // emptying fails, the space is freed when the handle is reused.
         let _ = self.namespace().open(path, &OpenOptions::READ_WRITE.truncate());
-        match self.namespace().unlink(path) {
-            Err(e) if !e.is_not_found() => Err(file_error("remove", path, &e)),
-            _ => Ok(()),
-        }
+        let removed = self.namespace().unlink(path).if_found();
+        removed.map(drop).map_err(|e| file_error("remove", path, &e))
     }
 }

@@ -3,7 +3,7 @@
 use crate::smgr::Smgr;
 use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use forebay_aio::sync::{Arc, RwLock};
-use forebay_aio::{Aio, AioError, Errno, FileCache, OpenOptions, VirtualFile};
+use forebay_aio::{Aio, AioError, Errno, FileCache, IfFound, OpenOptions, VirtualFile};
 use std::path::PathBuf;
 
 /// The directory of the files, in a database's parent directory or a tablespace's.
@@ -70,8 +70,7 @@ impl TempFiles {
                     tracing::warn!("temporary files are buffered by the kernel: {why}");
                     self.direct.store(false, Relaxed);
                     // The system creates the file before it finds that it cannot open it so.
-                    let removed = self.aio.namespace().unlink(&path);
-                    removed.or_else(|e| if e.is_not_found() { Ok(()) } else { Err(e) })?;
+                    self.aio.namespace().unlink(&path).if_found()?;
                 }
                 Err(error) if error.is_not_found() && !made_directory => {
                     made_directory = true;

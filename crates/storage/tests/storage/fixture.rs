@@ -9,7 +9,7 @@ use forebay_aio::sync::{Condvar, Duration, Mutex};
 use forebay_aio::table::HandleTable;
 use forebay_aio::{
     Aio, AioConfig, BackendType, HugePages, IoContext, IoMemory, IoObject, IoOp, MethodKind,
-    PosixNamespace, WorkerLimits, probe_direct, probe_io_uring,
+    PosixNamespace,
 };
 use forebay_format::{
     BlockNumber, Fork, Lsn, Page, PageBytes, PageMut, PageTag, RelFileLocator, checksum,
@@ -18,6 +18,7 @@ use forebay_storage::{
     Backend, BlockSource, BufferPool, Pinned, PoolConfig, ReadStream, Smgr, SmgrConfig,
     StorageError, Strategy, StreamFlags, StreamSettings,
 };
+use forebay_testkit::io::each_way;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -80,28 +81,7 @@ pub fn each_faulty(base: Spec, test: impl Fn(&Fixture, &Arc<FaultPlan>)) {
 
 /// The same for a test that makes its fixtures itself.
 pub fn each_spec(base: Spec, test: impl Fn(Spec)) {
-    let mut methods = vec![
-        MethodKind::Sync,
-        MethodKind::Worker(WorkerLimits::fixed(2)),
-        MethodKind::PosixAio,
-        MethodKind::Deferred { seed: 1 },
-    ];
-    match probe_io_uring() {
-        Ok(()) => methods.push(MethodKind::IoUring),
-        Err(why) => eprintln!("io_uring is left out: {why}"),
-    }
-    let direct = probe_direct(tempfile::tempdir().unwrap().path());
-    for method in methods {
-        for direct in [Ok(false), direct.as_ref().map(|_| true)] {
-            match direct {
-                Ok(direct) => {
-                    eprintln!("method {}, direct {direct}", method.name());
-                    test(Spec { method, direct, ..base });
-                }
-                Err(why) => eprintln!("direct I/O is left out: {why}"),
-            }
-        }
-    }
+    each_way(|method, direct| test(Spec { method, direct, ..base }));
 }
 
 pub struct Fixture {

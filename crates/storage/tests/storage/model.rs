@@ -20,6 +20,7 @@ use forebay_storage::{
     StorageError, Strategy, StreamFlags, StreamSettings, WalFlush, WriteOptions, WriteScope,
     WriteStream,
 };
+use forebay_testkit::env::number;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -473,10 +474,6 @@ fn on_disk(fixture: &Fixture, rel: RelFileLocator, block: BlockNumber) -> PageBy
     file.read_exact_at(&mut page, u64::from(block % per_segment) * 8192).unwrap();
     checksum::verify_page(&page, block).unwrap();
     page
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
 fn runs(buffers: usize, first_seed: u64) {

@@ -272,10 +272,10 @@ fn recovery_extends_files_for_its_pages() {
         assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 11);
         change(&pin, |page| stamp(page, 10, 4));
         drop(pin);
-        let pin = fixture.pool.read_for_redo(&mut backend, tag(20)).unwrap();
+        let pin = fixture.pool.zero_page(&mut backend, tag(20)).unwrap();
         assert!(pin.lock_shared().page().is_all_zeros());
         assert_eq!(fixture.smgr.nblocks(REL, Fork::Main).unwrap(), 21);
-        let pin = fixture.pool.read_for_redo(&mut backend, tag(10)).unwrap();
+        let pin = fixture.pool.read(&mut backend, tag(10), Strategy::Normal).unwrap();
         assert_eq!(version(&pin.lock_shared().copy(), 10), 4);
         // A page that recovery makes from nothing loses its contents, in memory or not.
         let pin = fixture.pool.zero_page(&mut backend, tag(10)).unwrap();

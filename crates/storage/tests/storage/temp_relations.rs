@@ -10,6 +10,7 @@ use forebay_storage::{
     Backend, ReadStream, StorageError, Strategy, StreamFlags, StreamSettings, TempRelations,
     WriteScope, remove_temp_relations,
 };
+use forebay_testkit::files;
 
 const SMALL: Spec = Spec { segment_blocks: 24, ..Spec::plain() };
 /// 256 kB of buffers.
@@ -55,12 +56,7 @@ fn scan(
 }
 
 fn names(fixture: &Fixture) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(fixture.dir().join("base/5"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
+    files::names(&fixture.dir().join("base/5"))
 }
 
 #[test]

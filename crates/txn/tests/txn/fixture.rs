@@ -4,12 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_aio::{Aio, AioConfig, BackendType, HugePages, MethodKind, PosixNamespace};
+use forebay_aio::{Aio, BackendType, HugePages, MethodKind};
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_format::{FullXid, Lsn, RelFileLocator, SegmentSize};
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig};
+use forebay_testkit::io::open;
 use forebay_txn::{Clog, XactManager};
-use forebay_wal::{ReaderConfig, Resume, SyncMethod, Wal, WalConfig, WalReader};
+use forebay_wal::{ReaderConfig, Resume, Wal, WalConfig, WalReader};
 use tempfile::TempDir;
 
 pub(crate) const SYSTEM_ID: u64 = 77;
@@ -26,10 +27,6 @@ pub(crate) struct Fixture {
     pub(crate) clog: Arc<Clog>,
     pub(crate) xacts: Arc<XactManager>,
     pub(crate) dir: Arc<TempDir>,
-}
-
-pub(crate) fn aio(method: MethodKind) -> Arc<Aio> {
-    Aio::new(Arc::new(PosixNamespace), method, AioConfig::default()).unwrap()
 }
 
 pub(crate) fn pool(aio: &Arc<Aio>, dir: &Path, buffers: usize) -> Arc<BufferPool> {
@@ -49,21 +46,9 @@ impl Fixture {
         for name in ["base/5", "global", "pg_wal", "pg_xact"] {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
         }
-        let aio = aio(method);
+        let aio = open(method);
         let mut io = aio.backend(BackendType::Client).unwrap();
-        let config = WalConfig {
-            dir: dir.path().join("pg_wal"),
-            segment_size: SegmentSize::DEFAULT,
-            timeline: 1,
-            system_id: SYSTEM_ID,
-            sync_method: SyncMethod::Fdatasync,
-            direct: false,
-            init_direct: false,
-            buffers: 64,
-            full_page_writes: true,
-            gather: true,
-            writes_in_flight: WalConfig::WRITES_IN_FLIGHT,
-        };
+        let config = WalConfig::new(dir.path().join("pg_wal"), SegmentSize::DEFAULT, SYSTEM_ID);
         let resume = Resume { insert_at: WAL_START, prev: Lsn(0), redo: WAL_START, aborted: None };
         let wal = Arc::new(Wal::start(aio.clone(), &mut io, config, resume).unwrap());
         let pool = pool(&aio, dir.path(), buffers);

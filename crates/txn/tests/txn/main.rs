@@ -8,12 +8,13 @@ mod subxacts;
 use std::path::Path;
 use std::sync::Arc;
 
-use fixture::{FIRST_XID, Fixture, TABLE, WAL_START, aio, checkpoint, pool, reader};
+use fixture::{FIRST_XID, Fixture, TABLE, WAL_START, checkpoint, pool, reader};
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::thread;
 use forebay_aio::{BackendType, MethodKind};
 use forebay_format::{FullXid, Xid};
 use forebay_storage::Backend;
+use forebay_testkit::io::open;
 use forebay_txn::redo::{ClogRedo, RedoContext, RedoRecord, ResourceManager, XactRedo};
 use forebay_txn::{
     Clog, CommitGate, CommitOptions, Finished, LastRunning, Outcome, Running, Transaction,
@@ -281,7 +282,7 @@ fn commands_count_only_when_used() {
 
 /// Replays the whole log. Returns `pg_xact`, in memory.
 fn replayed_clog(dir: &Path) -> Clog {
-    let aio = aio(MethodKind::Sync);
+    let aio = open(MethodKind::Sync);
     let pool = pool(&aio, dir, 64);
     let clog = Clog::new(aio.clone(), dir, false);
     clog.set_recovering(true);

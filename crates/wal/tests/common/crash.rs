@@ -15,7 +15,7 @@ use forebay_aio::{
     execute::{Executor, PosixExecutor, Request},
 };
 
-use super::{Numbers, SEGMENT};
+use super::{Dice, SEGMENT};
 
 #[derive(Clone)]
 struct Images {
@@ -32,7 +32,7 @@ pub struct Disk {
 impl Disk {
     /// Writes to `dir` what a crash now would leave. Each unsynced sector survives with a
     /// probability of `chance` percent.
-    pub fn crash_into(&self, dir: &Path, numbers: &mut Numbers, chance: u64) {
+    pub fn crash_into(&self, dir: &Path, numbers: &mut Dice, chance: u64) {
         let images = self.images.lock().expect("images").clone();
         for (name, image) in images {
             let mut left = image.durable;

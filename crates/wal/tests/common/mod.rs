@@ -4,20 +4,21 @@
 pub mod crash;
 pub mod defects;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_aio::fault::FaultPlan;
-use forebay_aio::{
-    Aio, AioConfig, BackendType, IoBackend, MethodKind, Namespace, PosixNamespace, WorkerLimits,
-    probe_direct, probe_io_uring,
-};
+use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, Namespace, PosixNamespace};
 use forebay_format::{Lsn, SegmentSize, wal::Rmgr};
 use forebay_wal::position::Positions;
 use forebay_wal::{
-    EndOfWal, Inserted, ReaderConfig, Record, Resume, SyncMethod, Wal, WalConfig, WalReadError,
-    WalReader, WalRecord,
+    EndOfWal, Inserted, ReaderConfig, Record, Resume, Wal, WalConfig, WalReadError, WalReader,
+    WalRecord,
 };
+
+pub use forebay_testkit::Dice;
+pub use forebay_testkit::files::names;
+pub use forebay_testkit::io::{direct_choices, has_direct, methods};
 
 /// The smallest segment size.
 pub const SEGMENT: u64 = 1 << 20;
@@ -57,19 +58,9 @@ impl Rig {
 
     pub fn in_dir(aio: Arc<Aio>, dir: tempfile::TempDir) -> Rig {
         let io = aio.backend(BackendType::Client).expect("backend");
-        let config = WalConfig {
-            dir: dir.path().to_owned(),
-            segment_size: segment_size(),
-            timeline: 1,
-            system_id: SYSTEM_ID,
-            sync_method: SyncMethod::Fdatasync,
-            direct: false,
-            init_direct: false,
-            buffers: 16,
-            full_page_writes: true,
-            gather: true,
-            writes_in_flight: WalConfig::WRITES_IN_FLIGHT,
-        };
+        let dir_path = dir.path().to_owned();
+        let config =
+            WalConfig { buffers: 16, ..WalConfig::new(dir_path, segment_size(), SYSTEM_ID) };
         Rig { dir, aio, io, config }
     }
 
@@ -143,15 +134,6 @@ impl Rig {
     }
 }
 
-pub fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(dir)
-        .expect("directory")
-        .map(|entry| entry.expect("entry").file_name().into_string().expect("name"))
-        .collect();
-    names.sort();
-    names
-}
-
 pub fn segment_size() -> SegmentSize {
     SegmentSize::new(SEGMENT as u32).expect("size")
 }
@@ -187,50 +169,4 @@ pub fn fill_up_to(wal: &Wal, io: &mut IoBackend, end: Lsn, fill: u8) -> Inserted
 
 pub fn mains(records: &[WalRecord]) -> Vec<Vec<u8>> {
     records.iter().map(|record| record.decode().expect("decodable").main.to_vec()).collect()
-}
-
-/// All I/O methods that this machine has.
-pub fn methods() -> Vec<MethodKind> {
-    let mut methods = vec![
-        MethodKind::Sync,
-        MethodKind::Worker(WorkerLimits::fixed(2)),
-        MethodKind::PosixAio,
-        MethodKind::Deferred { seed: 1 },
-    ];
-    match probe_io_uring() {
-        Ok(()) => methods.push(MethodKind::IoUring),
-        Err(refusal) => println!("skipped: io_uring needs a kernel that allows it ({refusal})"),
-    }
-    methods
-}
-
-/// Buffered, and direct if the directory's file system can.
-pub fn direct_choices(dir: &Path) -> Vec<bool> {
-    match probe_direct(dir) {
-        Ok(_) => vec![false, true],
-        Err(refusal) => {
-            println!("skipped: direct WAL needs a file system that can ({refusal})");
-            vec![false]
-        }
-    }
-}
-
-/// A generator of pseudo-random numbers, the same in every run.
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
 }

@@ -14,7 +14,7 @@ const THREADS: u64 = 6;
 /// Inserts and flushes until `stop`. Each record's main data has the thread's number, and a count.
 fn commit_loop(wal: &Wal, rig: &Rig, thread: u64, stop: &AtomicBool, acknowledged: &[AtomicU64]) {
     let mut io = rig.backend();
-    let mut numbers = Numbers(thread + 1);
+    let mut numbers = Dice::new(thread + 1);
     let mut n = 0u64;
     while !stop.load(Ordering::Relaxed) {
         n += 1;
@@ -60,7 +60,7 @@ fn crash_at_any_moment(sync_method: SyncMethod, buffers: usize) {
         for thread in 0..THREADS {
             scope.spawn(move || commit_loop(wal, rig, thread, stop, acknowledged));
         }
-        let mut numbers = Numbers(9);
+        let mut numbers = Dice::new(9);
         for round in 0..25u64 {
             // The next crash is a little later in the log.
             while wal.flushed_lsn().0 < BEGIN.0 + round * 60_000 {

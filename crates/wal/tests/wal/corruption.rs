@@ -26,7 +26,7 @@ impl Victim {
         }
         insert(&wal, &mut rig.io, &[7; 5]);
         fill_up_to(&wal, &mut rig.io, BEGIN.add(2 * 8192 - 104), 8);
-        let last = insert(&wal, &mut rig.io, &Numbers(5).bytes(300));
+        let last = insert(&wal, &mut rig.io, &Dice::new(5).bytes(300));
         assert_eq!((last.start.0 - BEGIN.0) / 8192, 1);
         assert_eq!((last.end.0 - BEGIN.0) / 8192, 2);
         wal.flush_all(&mut rig.io).expect("flush");
@@ -259,7 +259,7 @@ fn a_reader_that_starts_at_an_invalid_position_ends() {
 #[test]
 fn random_damage() {
     let mut victim = Victim::new();
-    let mut numbers = Numbers(1234);
+    let mut numbers = Dice::new(1234);
     for round in 0..2000 {
         for _ in 0..numbers.below(12) + 1 {
             let at = numbers.below(4 * 8192) as usize;

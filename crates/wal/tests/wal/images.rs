@@ -176,7 +176,7 @@ fn images_are_compressed_by_the_set_method() {
     assert_eq!(wal.compression(), None);
     let (rows, noise) = (page(Lsn(0)), {
         let mut bytes = [0; BLOCK_SIZE];
-        bytes.copy_from_slice(&Numbers(7).bytes(BLOCK_SIZE));
+        bytes.copy_from_slice(&Dice::new(7).bytes(BLOCK_SIZE));
         bytes
     });
     let settings = [None, Some(ImageCompression::Lz4), Some(ImageCompression::Zstd), None];

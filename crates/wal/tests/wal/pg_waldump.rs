@@ -1,10 +1,7 @@
 //! PostgreSQL 18's own pg_waldump reads what this crate writes.
-//!
-//! Needs FOREBAY_PG18_ROOT, the root of a tree with PostgreSQL 18, and the right to chroot.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Mutex;
 
 use crate::common::*;
@@ -16,48 +13,19 @@ use forebay_format::{
         xlog::{FPI, SWITCH},
     },
 };
+use forebay_testkit::peer::Peer;
 use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record, Wal, WalRecord};
 
-/// A directory inside PostgreSQL's root, which is removed at the end.
-struct Folder {
-    root: PathBuf,
-    inside: PathBuf,
-}
-
-impl Folder {
-    fn new(test: &str) -> Option<Folder> {
-        let Some(root) = std::env::var_os("FOREBAY_PG18_ROOT") else {
-            println!("skipped: {test} needs PostgreSQL 18 (cargo xtask peers)");
-            return None;
-        };
-        let root = PathBuf::from(root);
-        let inside = PathBuf::from(format!("/tmp/forebay-wal-{}-{test}", std::process::id()));
-        let folder = Folder { root, inside };
-        std::fs::create_dir_all(folder.outside()).expect("folder in the peer's tree");
-        Some(folder)
+/// Runs pg_waldump on the segments of `rig`, from `start` to `end`.
+fn dump(peer: &Peer, rig: &Rig, start: Lsn, end: Lsn, options: &[&str]) -> Output {
+    for name in rig.names() {
+        std::fs::copy(rig.config.dir.join(&name), peer.outside(&name)).expect("copy");
     }
-
-    fn outside(&self) -> PathBuf {
-        self.root.join(self.inside.strip_prefix("/").expect("absolute"))
-    }
-
-    /// Runs pg_waldump on the segments of `rig`, from `start` to `end`.
-    fn dump(&self, rig: &Rig, start: Lsn, end: Lsn, options: &[&str]) -> Output {
-        for name in rig.names() {
-            std::fs::copy(rig.config.dir.join(&name), self.outside().join(&name)).expect("copy");
-        }
-        let mut command = Command::new("chroot");
-        command.arg(&self.root).arg("/usr/lib/postgresql/18/bin/pg_waldump");
-        command.arg("--path").arg(&self.inside);
-        command.args(["--start", &start.to_string(), "--end", &end.to_string()]).args(options);
-        command.output().expect("pg_waldump runs")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(self.outside());
-    }
+    peer.give_to_postgres();
+    let mut command = peer.command("pg_waldump");
+    command.args(["--path", &peer.inside("")]);
+    command.args(["--start", &start.to_string(), "--end", &end.to_string()]).args(options);
+    command.output().expect("pg_waldump runs")
 }
 
 fn lines(output: &Output) -> Vec<String> {
@@ -76,10 +44,10 @@ fn page(fill: u8) -> PageBytes {
 
 #[test]
 fn pg_waldump_reads_segments_of_records() {
-    let Some(folder) = Folder::new("pg_waldump_reads_segments_of_records") else { return };
+    let Some(peer) = Peer::find("pg_waldump_reads_segments_of_records") else { return };
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
-    let mut numbers = Numbers(2026);
+    let mut numbers = Dice::new(2026);
     let mut places = Vec::new();
     let mut last_redo = Lsn(0);
     for n in 0..400u32 {
@@ -108,7 +76,7 @@ fn pg_waldump_reads_segments_of_records() {
     }
     wal.flush_all(&mut rig.io).expect("flush");
     assert!(wal.end_lsn().0 > BEGIN.0 + 2 * SEGMENT);
-    let dumped = lines(&folder.dump(&rig, places[0].start, wal.end_lsn(), &[]));
+    let dumped = lines(&dump(&peer, &rig, places[0].start, wal.end_lsn(), &[]));
     assert_eq!(dumped.len(), places.len());
     let mut prev = Lsn(0);
     for (line, at) in dumped.iter().zip(&places) {
@@ -134,7 +102,7 @@ fn pg_waldump_reads_segments_of_records() {
 #[test]
 fn pg_waldump_reads_past_restarts_and_an_incomplete_record() {
     let test = "pg_waldump_reads_past_restarts_and_an_incomplete_record";
-    let Some(folder) = Folder::new(test) else { return };
+    let Some(peer) = Peer::find(test) else { return };
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     let restart = |rig: &mut Rig, wal: Wal| {
@@ -159,27 +127,27 @@ fn pg_waldump_reads_past_restarts_and_an_incomplete_record() {
     let wal = restart(&mut rig, wal);
     insert(&wal, &mut rig.io, &[6; 700]);
     wal.flush_all(&mut rig.io).expect("flush");
-    let dumped = lines(&folder.dump(&rig, first, wal.end_lsn(), &[]));
+    let dumped = lines(&dump(&peer, &rig, first, wal.end_lsn(), &[]));
     assert_eq!(dumped.len(), 6, "{dumped:#?}");
     assert!(dumped[3].contains("OVERWRITE_CONTRECORD"), "{}", dumped[3]);
 }
 
 /// A page with rows that compress like real ones, filled to a random degree.
-fn rows(numbers: &mut Numbers) -> PageBytes {
+fn rows(numbers: &mut Dice) -> PageBytes {
     let mut bytes = [0; BLOCK_SIZE];
     let mut page = PageMut(&mut bytes);
     page.init(0);
     for n in 0..numbers.below(110) {
-        let text = format!("row {n} of thread {} and more {}", numbers.below(8), numbers.next());
+        let text = format!("row {n} of thread {} and more {}", numbers.below(8), numbers.any());
         page.add_item(text.as_bytes(), None);
     }
     bytes
 }
 
 /// The pages that `pg_waldump --save-fullpage` wrote, by the position of their record.
-fn saved_pages(folder: &Folder, name: &str) -> HashMap<Lsn, Vec<u8>> {
+fn saved_pages(peer: &Peer, name: &str) -> HashMap<Lsn, Vec<u8>> {
     let mut pages = HashMap::new();
-    for entry in std::fs::read_dir(folder.outside().join(name)).expect("saved pages") {
+    for entry in std::fs::read_dir(peer.outside(name)).expect("saved pages") {
         let path = entry.expect("entry").path();
         // TTTTTTTT-HHHHHHHH-LLLLLLLL.tablespace.database.relation.block_fork
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
@@ -193,7 +161,7 @@ fn saved_pages(folder: &Folder, name: &str) -> HashMap<Lsn, Vec<u8>> {
 /// PostgreSQL must find all records in order, and restore each image to the same page.
 #[test]
 fn pg_waldump_reads_what_was_written_under_load() {
-    let Some(folder) = Folder::new("pg_waldump_reads_what_was_written_under_load") else { return };
+    let Some(peer) = Peer::find("pg_waldump_reads_what_was_written_under_load") else { return };
     for compression in [None, Some(ImageCompression::Lz4), Some(ImageCompression::Zstd)] {
         let name = compression.map_or("none".to_owned(), |method| format!("{method:?}"));
         let mut rig = Rig::new(methods().pop().expect("a method"));
@@ -213,29 +181,29 @@ fn pg_waldump_reads_what_was_written_under_load() {
         let (records, found) = rig.read_all(BEGIN);
         assert_eq!(found.end, end, "{name}");
         check_load(&records, compression, &name);
-        let out = folder.inside.join(&name);
-        let save = ["--save-fullpage", out.to_str().expect("a path")];
-        let dumped = lines(&folder.dump(&rig, records[0].start, end, &save));
+        let out = peer.inside(&name);
+        let save = ["--save-fullpage", &out];
+        let dumped = lines(&dump(&peer, &rig, records[0].start, end, &save));
         assert_eq!(dumped.len(), records.len(), "{name}");
         for (line, record) in dumped.iter().zip(&records) {
             let at = format!("lsn: {:X}/{:08X}, ", record.start.0 >> 32, record.start.0 as u32);
             assert!(line.contains(&at), "{name}: {line}");
         }
-        let (saved, pages) = (saved_pages(&folder, &name), pages.into_inner().expect("pages"));
+        let (saved, pages) = (saved_pages(&peer, &name), pages.into_inner().expect("pages"));
         assert_eq!((saved.len(), pages.len()), (400, 400), "{name}");
         for (at, page) in pages {
             let is_same = saved.get(&at).is_some_and(|theirs| theirs[..] == page[..]);
             assert!(is_same, "{name}: the image at {at}");
         }
         for name in rig.names() {
-            std::fs::remove_file(folder.outside().join(name)).expect("removed");
+            std::fs::remove_file(peer.outside(&name)).expect("removed");
         }
     }
 }
 
 /// Inserts the records of one thread, and adds the pages of their images to `pages`.
 fn write_load(wal: &Wal, io: &mut IoBackend, thread: u64, pages: &Mutex<HashMap<Lsn, PageBytes>>) {
-    let mut numbers = Numbers(1000 + thread);
+    let mut numbers = Dice::new(1000 + thread);
     for n in 0..250_u32 {
         let at = if n % 5 == 0 {
             let image = rows(&mut numbers);

@@ -18,7 +18,7 @@ use forebay_wal::{
 /// Writes and flushes records of various sizes over several segments, and returns their main data.
 fn fill(rig: &mut Rig, segments: u64) -> Vec<Vec<u8>> {
     let wal = rig.fresh();
-    let mut numbers = Numbers(99);
+    let mut numbers = Dice::new(99);
     let mut written = Vec::new();
     while wal.end_lsn().0 < BEGIN.0 + segments * SEGMENT - 8192 {
         let limit = match numbers.below(40) {
@@ -96,7 +96,7 @@ fn a_growing_log_is_read_on() {
     let mut rig = Rig::new(MethodKind::Sync);
     let wal = rig.fresh();
     let mut reader = rig.reader(BEGIN).with_look_ahead(LookAhead { chunk: 16_384, depth: 4 });
-    let mut numbers = Numbers(4);
+    let mut numbers = Dice::new(4);
     for _ in 0..300 {
         let main = {
             let len = numbers.below(9000) as usize + 1;

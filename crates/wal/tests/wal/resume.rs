@@ -10,7 +10,7 @@ fn restarts_at_random_positions() {
     for direct in direct_choices(Rig::new(MethodKind::Sync).dir.path()) {
         let mut rig = Rig::new(MethodKind::Sync);
         rig.config.direct = direct;
-        let mut numbers = Numbers(77);
+        let mut numbers = Dice::new(11);
         let mut written = Vec::new();
         let mut wal = rig.fresh();
         for _ in 0..60 {

@@ -12,7 +12,7 @@ const SYNC_METHODS: [SyncMethod; 4] =
 /// Records of random sizes from a byte to some megabytes, with some flushes.
 fn write_and_read(rig: &mut Rig, seed: u64, large: usize) {
     let wal = rig.fresh();
-    let mut numbers = Numbers(seed);
+    let mut numbers = Dice::new(seed);
     let mut written = Vec::new();
     for n in 0..150 {
         let len = match n % 50 {
@@ -126,7 +126,7 @@ fn one_flush_is_one_write() {
         });
         row.expect("row").get(op)
     };
-    let mut numbers = Numbers(3);
+    let mut numbers = Dice::new(3);
     for n in 1..=10 {
         // 40 blocks of 64 buffers: some of these writes wrap around the end of the ring.
         while wal.end_lsn().since(wal.flushed_lsn()) < 40 * 8192 - 3000 {

@@ -1,10 +1,14 @@
 //! The two servers under measurement.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use forebay_testkit::free_port;
+use forebay_testkit::peer::psql;
+use forebay_testkit::process::serve;
 
 use crate::peers::Peer;
 use crate::run::{output, run};
@@ -92,18 +96,15 @@ impl Subject {
     /// # Errors
     /// When it does not start.
     pub fn start(&self, settings: &[&str]) -> Result<Running<'_>, String> {
-        let port = free_port()?;
+        let port = free_port();
         let settings: Vec<&str> = COMMON.iter().chain(settings).copied().collect();
         let child = match self {
             Subject::Forebay { program, data } => {
-                let mut command = Command::new(program);
-                command.arg("serve").arg("-D").arg(data).args(["-p", &port.to_string()]);
-                for setting in &settings {
-                    command.args(["-c", setting]);
-                }
+                let folder = data.parent().unwrap_or(data);
+                let mut command = serve(program, data, port, folder, &settings);
                 let log =
                     fs::File::create(data.with_extension("log")).map_err(|e| e.to_string())?;
-                let child = command.stdin(Stdio::null()).stderr(log).spawn();
+                let child = command.stderr(log).spawn();
                 Some(child.map_err(|e| format!("{}: {e}", program.display()))?)
             }
             Subject::Postgres { inside, .. } => {
@@ -154,20 +155,8 @@ impl Subject {
 impl Running<'_> {
     /// A psql command for this server.
     pub fn psql(&self, sql: &str) -> Command {
-        let mut psql = Command::new("psql");
-        psql.args([
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-h",
-            "127.0.0.1",
-            "-U",
-            "postgres",
-        ]);
-        psql.args(["-p", &self.port.to_string(), "-d", "postgres", "-c", sql]);
+        let mut psql = psql(self.port);
+        psql.args(["-c", sql]);
         psql
     }
 
@@ -236,11 +225,6 @@ fn timing(said: &str) -> Option<(String, f64)> {
     let (output, time) = said.rsplit_once("Time: ")?;
     let milliseconds: f64 = time.split_once(" ms")?.0.parse().ok()?;
     Some((output.trim().to_string(), milliseconds / 1e3))
-}
-
-fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
-    listener.local_addr().map(|address| address.port()).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering};
 use forebay_aio::sync::thread;
-use forebay_aio::{MethodKind, WorkerLimits};
 use forebay_format::{
     Fork, HeapTuple, HeapTupleMut, ItemPointer, PageTag, RelFileLocator, tuple as ht,
     tuple::AttrLayout, tuple::form_tuple,
 };
 use forebay_storage::{Backend, Strategy};
+use forebay_testkit::io::methods;
 use forebay_txn::Transaction;
 use forebay_txn::locks::{Interrupt, InterruptKind};
 
@@ -298,16 +298,7 @@ fn after_a_start_the_relation_s_end_is_filled_first() {
 }
 
 fn on_every_method(test: impl Fn(Fixture)) {
-    let mut methods = vec![
-        MethodKind::Sync,
-        MethodKind::Worker(WorkerLimits::fixed(2)),
-        MethodKind::PosixAio,
-        MethodKind::Deferred { seed: 1 },
-    ];
-    if forebay_aio::probe_io_uring().is_ok() {
-        methods.push(MethodKind::IoUring);
-    }
-    for method in methods {
+    for method in methods() {
         test(Fixture::with(method, 64));
     }
 }

@@ -9,6 +9,7 @@ use forebay_format::{
     tuple::{AttrLayout, form_tuple},
 };
 use forebay_storage::{Backend, Strategy};
+use forebay_testkit::files::copy_tree;
 use forebay_txn::redo::{Counters, RedoContext, RedoError, RedoRecord};
 use forebay_txn::{Outcome, Snapshot, Transaction};
 use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record};
@@ -17,7 +18,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::heap::{Heap, TupleBatch};
 use crate::tests::fixture::{
-    FIRST_XID, Fixture, Recovered, TABLE, WAL_START, batch_of, checkpoint, copy_tree, number_of,
+    FIRST_XID, Fixture, Recovered, TABLE, WAL_START, batch_of, checkpoint, number_of,
 };
 
 /// A page without command ids, which redo does not know.

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use forebay_aio::named_enum;
 use forebay_aio::sync::{Arc, Duration};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
@@ -31,30 +32,15 @@ pub(super) trait Objects: ObjectStore + PaginatedListStore {}
 
 impl<T: ObjectStore + PaginatedListStore> Objects for T {}
 
-/// The kinds of stores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scheme {
-    S3,
-    Google,
-    Azure,
-}
-
-impl Scheme {
-    fn by_name(name: &str) -> Option<Scheme> {
-        match name {
-            "s3" => Some(Scheme::S3),
-            "gs" => Some(Scheme::Google),
-            "az" => Some(Scheme::Azure),
-            _ => None,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Scheme::S3 => "s3",
-            Scheme::Google => "gs",
-            Scheme::Azure => "az",
-        }
+named_enum! {
+    /// The kinds of stores.
+    Scheme {
+        /// Amazon's S3, or what speaks like it.
+        S3 = "s3",
+        /// Google Cloud Storage.
+        Google = "gs",
+        /// Azure Blob Storage.
+        Azure = "az",
     }
 }
 

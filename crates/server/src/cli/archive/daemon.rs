@@ -1,7 +1,7 @@
 //! `forebay archiverd`: a daemon that stores ahead of archive-push and fetches ahead of
 //! archive-get.
 
-use super::options::{Opened, StoreArgs, Transfers, absolute, given, tell, text};
+use super::options::{Opened, StoreArgs, Transfers, absolute, exit_code, given, text};
 use crate::log;
 use clap::Args;
 use forebay_engine::archive::SourceOptions;
@@ -9,8 +9,6 @@ use forebay_engine::archive::resident::{self, ResidentOptions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
-
-const COMMAND: &str = "archiverd";
 
 #[derive(Debug, Args)]
 pub(crate) struct DaemonArgs {
@@ -38,13 +36,7 @@ pub(crate) struct DaemonArgs {
 
 /// Runs until it is told to stop.
 pub(crate) fn run(args: &DaemonArgs) -> u8 {
-    match stay(args) {
-        Ok(()) => 0,
-        Err(message) => {
-            tell(COMMAND, "error: ", message);
-            1
-        }
-    }
+    exit_code("archiverd", 1, stay(args).map(|()| 0))
 }
 
 fn stay(args: &DaemonArgs) -> Result<(), String> {
@@ -88,7 +80,7 @@ fn stay(args: &DaemonArgs) -> Result<(), String> {
 
 /// Refuses a data directory of another user, who would own the restored files.
 fn check_owner(opened: &Opened, dir: &Path) -> Result<(), String> {
-    let stat = opened.aio.namespace().stat(dir).map_err(|error| error.to_string())?;
+    let stat = opened.aio.namespace().stat(dir).map_err(text)?;
     let stat =
         stat.ok_or_else(|| format!("data directory \"{}\" does not exist", dir.display()))?;
     let ours = rustix::process::geteuid().as_raw();

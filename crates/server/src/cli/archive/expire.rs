@@ -1,12 +1,11 @@
 //! `forebay archive-expire`: removes WAL that no base backup needs.
 
-use super::options::{Opened, StoreArgs, Transfers, bar, say, size, tell, text};
+use super::options::{Opened, StoreArgs, Transfers, exit_code, size, text};
+use crate::terminal::{Unit, advance, bar, say};
 use clap::Args;
 use forebay_engine::archive::store::expire::{Expired, NeededFrom};
 use forebay_engine::archive::{WalName, backup};
 use std::path::Path;
-
-const COMMAND: &str = "archive-expire";
 
 #[derive(Debug, Args)]
 pub(crate) struct ExpireArgs {
@@ -23,33 +22,25 @@ pub(crate) struct ExpireArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &ExpireArgs) -> u8 {
-    match expire(args) {
-        Ok(expired) => {
-            let (count, bytes) = (expired.files.len(), size(expired.bytes));
-            let before = if expired.before.is_empty() { "anything" } else { &expired.before };
-            let done = if args.dry_run { "would be removed" } else { "removed" };
-            if args.dry_run {
-                expired.files.iter().for_each(say);
-            }
-            say(format_args!("{count} files, {bytes}, before {before} {done}"));
-            0
+    let done = expire(args).map(|expired| {
+        let (count, bytes) = (expired.files.len(), size(expired.bytes));
+        let before = if expired.before.is_empty() { "anything" } else { &expired.before };
+        let done = if args.dry_run { "would be removed" } else { "removed" };
+        if args.dry_run {
+            expired.files.iter().for_each(say);
         }
-        Err(message) => {
-            tell(COMMAND, "error: ", message);
-            1
-        }
-    }
+        say(format_args!("{count} files, {bytes}, before {before} {done}"));
+        0
+    });
+    exit_code("archive-expire", 1, done)
 }
 
 fn expire(args: &ExpireArgs) -> Result<Expired, String> {
     let before = args.before.as_deref().map(str::parse::<WalName>).transpose().map_err(text)?;
     let mut opened = args.store.open(Transfers::One)?;
     let needed = needed(args, &mut opened)?;
-    let bar = bar("removing", false);
-    let mut progress = |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    };
+    let bar = bar("removing", Unit::Steps, 0);
+    let mut progress = |done, total| advance(&bar, done, total);
     let expired = opened.repository.expire(
         &mut opened.backend,
         before.as_ref(),
@@ -70,8 +61,5 @@ fn needed(args: &ExpireArgs, opened: &mut Opened) -> Result<Vec<NeededFrom>, Str
         // Base backups exist only in directories.
         Some(_) => return Ok(Vec::new()),
     };
-    let needed =
-        backup::needed(&mut opened.backend, Path::new(dir)).map_err(|error| error.to_string())?;
-    let from = |one: backup::Needed| NeededFrom { first: one.first_segment(), backup: one.backup };
-    Ok(needed.into_iter().map(from).collect())
+    backup::needed(&mut opened.backend, Path::new(dir)).map_err(text)
 }

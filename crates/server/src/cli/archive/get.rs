@@ -1,14 +1,12 @@
 //! `forebay archive-get`: a server's restore_command.
 
-use super::options::{AskArgs, StoreArgs, Transfers, absolute, tell, text};
+use super::options::{AskArgs, StoreArgs, Transfers, absolute, exit_code, text};
 use clap::Args;
 use forebay_engine::archive::resident::Answer;
 use forebay_engine::archive::resident::wire::{Reply, Request};
 use forebay_engine::archive::{WalName, get};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-
-const COMMAND: &str = "archive-get";
 
 /// The file has been restored.
 const RESTORED: u8 = 0;
@@ -39,19 +37,15 @@ pub(crate) fn refuse(error: &clap::Error) -> u8 {
 
 /// Runs the command.
 pub(crate) fn run(args: &GetArgs) -> u8 {
-    match catch_unwind(AssertUnwindSafe(|| get_file(args))) {
-        Ok(Ok(true)) => RESTORED,
-        Ok(Ok(false)) => {
+    let got = catch_unwind(AssertUnwindSafe(|| {
+        let found = get_file(args)?;
+        if !found {
             // A server that recovers asks for files that never existed.
             tracing::debug!("\"{}\" is not in the archive", args.name);
-            ABSENT
         }
-        Ok(Err(message)) => {
-            tell(COMMAND, "error: ", message);
-            FAILED
-        }
-        Err(_) => FAILED,
-    }
+        Ok(if found { RESTORED } else { ABSENT })
+    }));
+    got.map_or(FAILED, |done| exit_code("archive-get", FAILED, done))
 }
 
 fn get_file(args: &GetArgs) -> Result<bool, String> {

@@ -1,11 +1,10 @@
 //! `forebay archive-list`: what an archive holds.
 
-use super::options::{StoreArgs, Transfers, say, size, tell, text};
+use super::options::{StoreArgs, Transfers, exit_code, size, text};
+use crate::terminal::say;
 use clap::Args;
 use forebay_engine::archive::Kind;
-use forebay_engine::archive::store::Inventory;
-
-const COMMAND: &str = "archive-list";
+use forebay_engine::archive::store::{Inventory, Stored, TimelineRange};
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
@@ -25,15 +24,14 @@ pub(crate) fn run(args: &ListArgs) -> u8 {
         let inventory = opened.repository.inventory(&mut opened.backend).map_err(text)?;
         Ok((opened.repository.depot().describe(""), inventory))
     });
-    match listed {
-        Ok((place, inventory)) if args.json => say(json(&place, &inventory, args.long)),
-        Ok((place, inventory)) => table(&place, &inventory, args.long),
-        Err(message) => {
-            tell(COMMAND, "error: ", message);
-            return 1;
+    let done = listed.map(|(place, inventory)| {
+        match args.json {
+            true => say(json(&place, &inventory, args.long)),
+            false => table(&place, &inventory, args.long),
         }
-    }
-    0
+        0
+    });
+    exit_code("archive-list", 1, done)
 }
 
 fn table(place: &str, inventory: &Inventory, long: bool) {
@@ -68,45 +66,32 @@ fn table(place: &str, inventory: &Inventory, long: bool) {
     }
 }
 
-fn json(place: &str, inventory: &Inventory, long: bool) -> String {
-    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-    let segment =
-        |timeline, number| inventory.segment_size.map(|size| size.file_name(timeline, number));
-    let ranges: Vec<String> = inventory
-        .ranges()
-        .iter()
-        .map(|range| {
-            let name = |number| quoted(&segment(range.timeline, number).unwrap_or_default());
-            let (first, last) = (name(range.first), name(range.last));
-            let (timeline, bytes) = (range.timeline, range.bytes);
-            format!(
-                "{{\"timeline\": {timeline}, \"first\": {first}, \"last\": {last}, \
-                 \"stored_bytes\": {bytes}}}"
-            )
+fn json(place: &str, inventory: &Inventory, long: bool) -> serde_json::Value {
+    let segment = |timeline, number| {
+        inventory.segment_size.map_or_else(String::new, |size| size.file_name(timeline, number))
+    };
+    let range = |range: &TimelineRange| {
+        serde_json::json!({
+            "timeline": range.timeline,
+            "first": segment(range.timeline, range.first),
+            "last": segment(range.timeline, range.last),
+            "stored_bytes": range.bytes,
         })
-        .collect();
-    let files: Vec<String> = inventory
-        .files
-        .iter()
-        .filter(|stored| long || stored.name.kind() != Kind::Segment)
-        .map(|stored| {
-            let (name, manifest) = (quoted(stored.name.as_str()), stored.manifest.is_some());
-            format!(
-                "{{\"name\": {name}, \"stored_bytes\": {}, \"manifest\": {manifest}}}",
-                stored.bytes()
-            )
+    };
+    let shown = |stored: &&Stored| long || stored.name.kind() != Kind::Segment;
+    let file = |stored: &Stored| {
+        serde_json::json!({
+            "name": stored.name.as_str(),
+            "stored_bytes": stored.bytes(),
+            "manifest": stored.manifest.is_some(),
         })
-        .collect();
-    let system =
-        inventory.system.map_or_else(|| "null".to_owned(), |system| quoted(&system.to_string()));
-    let bytes =
-        inventory.segment_size.map_or_else(|| "null".to_owned(), |size| size.bytes().to_string());
-    format!(
-        "{{\"archive\": {}, \"layout\": {}, \"system\": {system}, \"segment_bytes\": {bytes}, \
-         \"ranges\": [{}], \"files\": [{}]}}",
-        quoted(place),
-        quoted(inventory.layout.name()),
-        ranges.join(", "),
-        files.join(", ")
-    )
+    };
+    serde_json::json!({
+        "archive": place,
+        "layout": inventory.layout.name(),
+        "system": inventory.system.map(|system| system.to_string()),
+        "segment_bytes": inventory.segment_size.map(|size| size.bytes()),
+        "ranges": inventory.ranges().iter().map(range).collect::<Vec<_>>(),
+        "files": inventory.files.iter().filter(shown).map(file).collect::<Vec<_>>(),
+    })
 }

@@ -1,17 +1,15 @@
 //! What the archive's commands share: the options that name an archive, opening it, and output.
 
+use crate::terminal::tell;
 use clap::Args;
 use forebay_aio::sync::Arc;
 use forebay_aio::{Aio, AioConfig, BackendType, IoBackend, MethodKind, PosixNamespace};
-use forebay_engine::archive::ArchiveError;
 use forebay_engine::archive::resident::{self, Answer};
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::archive::store::seal::Key;
 use forebay_engine::archive::store::{Repository, StoreOptions};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Which archive, and how to use it.
@@ -85,16 +83,12 @@ impl StoreArgs {
     }
 
     fn options(&self, backend: &mut IoBackend) -> Result<StoreOptions, String> {
+        let layout = |name: String| {
+            LayoutKind::by_name(&name)
+                .ok_or_else(|| format!("unknown layout \"{name}\": it is plain or hashed"))
+        };
         let layout =
-            match given(self.layout.as_deref(), "FOREBAY_ARCHIVE_LAYOUT") {
-                None => None,
-                Some(name) => {
-                    let kind = LayoutKind::by_name(&name);
-                    Some(kind.ok_or_else(|| {
-                        format!("unknown layout \"{name}\": it is plain or hashed")
-                    })?)
-                }
-            };
+            given(self.layout.as_deref(), "FOREBAY_ARCHIVE_LAYOUT").map(layout).transpose()?;
         let compression = match given(self.compress.as_deref(), "FOREBAY_ARCHIVE_COMPRESS") {
             None => Compression::None,
             Some(name) => Compression::by_name(&name).ok_or_else(|| {
@@ -113,11 +107,9 @@ impl StoreArgs {
     pub(super) fn open(&self, transfers: Transfers) -> Result<Opened, String> {
         let location = self.location()?;
         let aio = transfers.open()?;
-        let mut backend =
-            aio.backend(BackendType::Standalone).map_err(|error| error.to_string())?;
+        let mut backend = aio.backend(BackendType::Standalone).map_err(text)?;
         let options = self.options(&mut backend)?;
-        let repository =
-            Repository::open(&aio, &location, options).map_err(|error| error.to_string())?;
+        let repository = Repository::open(&aio, &location, options).map_err(text)?;
         Ok(Opened { aio, backend, repository })
     }
 }
@@ -140,7 +132,7 @@ impl Transfers {
         let config = AioConfig { max_backends, handles_per_backend, ..AioConfig::default() };
         // Without io_uring a transfer waits for its own I/O; several transfers run at once.
         let (method, _) = MethodKind::choose(max_backends, MethodKind::Sync);
-        Aio::new(Arc::new(PosixNamespace::new()), method, config).map_err(|error| error.to_string())
+        Aio::new(Arc::new(PosixNamespace::new()), method, config).map_err(text)
     }
 }
 
@@ -181,29 +173,16 @@ impl AskArgs {
     }
 }
 
-/// Writes a message to stderr. A write that fails is ignored: the work goes on.
-pub(super) fn tell(command: &str, kind: &str, message: impl Display) {
-    let _ = writeln!(std::io::stderr(), "forebay {command}: {kind}{message}");
+/// A command's exit code; of a command that failed with a message it is `failed`.
+pub(super) fn exit_code(command: &str, failed: u8, done: Result<u8, String>) -> u8 {
+    done.unwrap_or_else(|message| {
+        tell(command, "error: ", message);
+        failed
+    })
 }
 
-/// Writes a line to stdout.
-pub(super) fn say(message: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{message}");
-}
-
-pub(super) fn text(error: ArchiveError) -> String {
+pub(super) fn text(error: impl Display) -> String {
     error.to_string()
-}
-
-/// A progress bar, drawn only on a terminal.
-pub(super) fn bar(what: &'static str, bytes: bool) -> ProgressBar {
-    let template = match bytes {
-        true => "{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
-        false => "{msg} [{bar:40}] {pos}/{len} {eta}",
-    };
-    let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style).with_message(what)
 }
 
 /// A number of bytes for people.

@@ -1,13 +1,11 @@
 //! `forebay archive-push`: a server's archive_command.
 
-use super::options::{AskArgs, StoreArgs, Transfers, absolute, tell, text};
+use super::options::{AskArgs, StoreArgs, Transfers, absolute, exit_code, text};
 use clap::Args;
 use forebay_engine::archive::resident::Answer;
 use forebay_engine::archive::resident::wire::{Reply, Request};
 use forebay_engine::archive::{Archived, SourceOptions, push};
 use std::path::PathBuf;
-
-const COMMAND: &str = "archive-push";
 
 #[derive(Debug, Args)]
 pub(crate) struct PushArgs {
@@ -22,17 +20,13 @@ pub(crate) struct PushArgs {
 
 /// Runs the command. 0: the archive has the file, durably. 1: it does not; the server tries again.
 pub(crate) fn run(args: &PushArgs) -> u8 {
-    match push_file(args) {
-        Ok(Archived::Stored) => 0,
-        Ok(Archived::Identical) => {
+    let done = push_file(args).map(|archived| {
+        if archived == Archived::Identical {
             tracing::debug!("\"{}\" is in the archive already", args.path.display());
-            0
         }
-        Err(message) => {
-            tell(COMMAND, "error: ", message);
-            1
-        }
-    }
+        0
+    });
+    exit_code("archive-push", 1, done)
 }
 
 fn push_file(args: &PushArgs) -> Result<Archived, String> {

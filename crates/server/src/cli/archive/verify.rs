@@ -1,10 +1,9 @@
 //! `forebay archive-verify`: gaps, damage, foreign files.
 
-use super::options::{StoreArgs, Transfers, bar, say, size, tell, text};
+use super::options::{StoreArgs, Transfers, exit_code, size, text};
+use crate::terminal::{Unit, advance, bar, say};
 use clap::Args;
 use forebay_engine::archive::store::verify::VerifyOptions;
-
-const COMMAND: &str = "archive-verify";
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
@@ -21,24 +20,14 @@ pub(crate) struct VerifyArgs {
 
 /// Runs the command. 0: the archive is complete. 1: WAL is missing or damaged. 2: it is unknown.
 pub(crate) fn run(args: &VerifyArgs) -> u8 {
-    match verify(args) {
-        Ok(true) => 0,
-        Ok(false) => 1,
-        Err(message) => {
-            tell(COMMAND, "error: ", message);
-            2
-        }
-    }
+    exit_code("archive-verify", 2, verify(args).map(|complete| u8::from(!complete)))
 }
 
 fn verify(args: &VerifyArgs) -> Result<bool, String> {
     let opened = args.store.open(Transfers::Many)?;
     let options = VerifyOptions { threads: usize::from(args.jobs), quick: args.quick };
-    let bar = bar("verifying", true);
-    let progress = |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    };
+    let bar = bar("verifying", Unit::Bytes, 0);
+    let progress = |done, total| advance(&bar, done, total);
     let found = opened.repository.verify(&opened.aio, &options, &progress);
     bar.finish_and_clear();
     let found = found.map_err(text)?;

@@ -1,33 +1,15 @@
 //! Progress and warnings while files are copied.
 
+use crate::terminal::{self, Unit, tell};
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::EngineError;
 use forebay_engine::archive::backup::{BackupObserver, DamagedPage};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 
 /// Time between two lines without a terminal.
 const PAUSE: Duration = Duration::from_secs(2);
-
-/// Writes a line to stderr. A write that fails is ignored: the work goes on.
-pub(super) fn tell(command: &str, kind: &str, message: impl Display) {
-    let _ = writeln!(std::io::stderr(), "forebay {command}: {kind}{message}");
-}
-
-pub(super) fn say(message: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{message}");
-}
-
-pub(super) fn tell_error(command: &str, error: &EngineError) {
-    tell(command, "error: ", error);
-    for (kind, text) in [("detail: ", error.detail()), ("hint: ", error.hint())] {
-        if let Some(text) = text {
-            tell(command, kind, text);
-        }
-    }
-}
 
 /// Shows progress.
 pub(super) struct Report {
@@ -63,15 +45,8 @@ impl Report {
 
     fn show(&mut self, done: u64, total: u64) {
         if std::io::stderr().is_terminal() {
-            let bar = self.bar.get_or_insert_with(|| {
-                let style = ProgressStyle::with_template(
-                    "[{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
-                );
-                ProgressBar::new(total)
-                    .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-            });
-            bar.set_length(total);
-            bar.set_position(done);
+            let new = || terminal::bar(self.command, Unit::Bytes, total);
+            terminal::advance(self.bar.get_or_insert_with(new), done, total);
         } else if self.last.is_none_or(|last| last.elapsed() >= PAUSE) {
             self.last = Some(Instant::now());
             let percent = (done * 100).checked_div(total).unwrap_or(100);

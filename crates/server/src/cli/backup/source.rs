@@ -5,7 +5,7 @@ use crate::client::{Client, ClientError};
 use crate::wire::stream::Stream;
 use forebay_engine::archive::backup::{BackupSource, Stopped};
 use forebay_engine::backup::RunningServer;
-use forebay_engine::{EngineError, Lsn};
+use forebay_engine::{EngineError, Lsn, ParseLsnError};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -24,12 +24,7 @@ impl Address {
     /// Reads words like `host=/run/postgresql port=5433 user=postgres dbname=postgres`.
     pub(super) fn parse(text: &str) -> Result<Address, EngineError> {
         let bad = |why: String| EngineError::statement("22023", why);
-        let mut address = Address {
-            host: "localhost".to_owned(),
-            port: 5432,
-            user: "postgres".to_owned(),
-            database: "postgres".to_owned(),
-        };
+        let mut address = Address::at("localhost", 5432);
         for word in text.split_whitespace() {
             let (name, value) = word.split_once('=').ok_or_else(|| {
                 bad(format!("\"{word}\" in the connection is not of the form NAME=VALUE"))
@@ -56,12 +51,12 @@ impl Address {
             ("", address) => address,
             (directory, _) => directory,
         };
-        Address {
-            host: host.to_owned(),
-            port: server.port,
-            user: "postgres".to_owned(),
-            database: "postgres".to_owned(),
-        }
+        Address::at(host, server.port)
+    }
+
+    fn at(host: &str, port: u16) -> Address {
+        let postgres = || "postgres".to_owned();
+        Address { host: host.to_owned(), port, user: postgres(), database: postgres() }
     }
 
     fn stream(&self) -> Result<Stream, ClientError> {
@@ -138,23 +133,18 @@ impl Server {
 impl BackupSource for Server {
     fn start(&mut self, label: &str, fast: bool) -> Result<Lsn, String> {
         let lsn = self.value(&format!("SELECT pg_backup_start({}, {fast})", literal(label)))?;
-        lsn.parse().map_err(|error: forebay_engine::ParseLsnError| error.to_string())
+        lsn.parse().map_err(|error: ParseLsnError| error.to_string())
     }
 
     fn stop(&mut self, wait: bool) -> Result<Stopped, String> {
         let sql = format!("SELECT lsn, labelfile FROM pg_backup_stop({wait})");
         let answer = self.client.query(&sql).map_err(|error| error.to_string())?;
-        match answer.rows.as_slice() {
-            [row] => match row.as_slice() {
-                [Some(lsn), Some(label)] => {
-                    let lsn: Result<Lsn, forebay_engine::ParseLsnError> = lsn.parse();
-                    Ok(Stopped {
-                        lsn: lsn.map_err(|error| error.to_string())?,
-                        label: label.clone(),
-                    })
-                }
-                _ => Err("it gave something else than a position and a label".to_owned()),
-            },
+        match answer.rows.iter().map(Vec::as_slice).collect::<Vec<_>>().as_slice() {
+            [[Some(lsn), Some(label)]] => {
+                let lsn = lsn.parse().map_err(|error: ParseLsnError| error.to_string())?;
+                Ok(Stopped { lsn, label: label.clone() })
+            }
+            [_] => Err("it gave something else than a position and a label".to_owned()),
             rows => Err(format!("it gave {} rows", rows.len())),
         }
     }

@@ -1,9 +1,9 @@
 //! What the commands share: reading options, and running a bench behind a progress bar.
 
+use crate::terminal::{self, Unit};
 use forebay_aio::MethodKind;
 use forebay_aio::sync::Duration;
 use forebay_bench::{BenchError, Report, all_methods};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -15,27 +15,45 @@ pub(super) fn measure(
     json: bool,
     bench: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<Report, BenchError>,
 ) -> Result<String, String> {
-    let style = ProgressStyle::with_template("measuring [{bar:40}] {pos}/{len} {eta}");
-    let bar = ProgressBar::new(0).with_style(style.expect("the template is sound"));
-    let report = bench(&mut |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    });
+    let bar = terminal::bar("measuring", Unit::Steps, 0);
+    let report = bench(&mut |done, total| terminal::advance(&bar, done, total));
     bar.finish_and_clear();
     let report = report.map_err(|error| error.to_string())?;
     Ok(if json { report.json() } else { report.text() }.to_owned())
 }
 
-/// Reads an option that is given into `to`.
-pub(super) fn set<T>(
-    to: &mut T,
-    given: &Option<String>,
-    read: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<(), String> {
-    if let Some(text) = given {
-        *to = read(text)?;
-    }
-    Ok(())
+/// Declares the options of a bench that are read as texts: each with its value's name, the field of
+/// the plan that it changes, and what reads it.
+macro_rules! options {
+    (struct $name:ident for $plan:ty {
+        $($(#[$what:meta])* $option:ident: $value:literal => $field:ident by $read:expr;)*
+    }) => {
+        #[derive(Debug, clap::Args)]
+        struct $name {
+            $($(#[$what])*
+            #[arg(long, value_name = $value)]
+            $option: Option<String>,)*
+        }
+
+        impl $name {
+            /// Changes what options are given for.
+            fn apply(&self, plan: &mut $plan) -> Result<(), String> {
+                $(if let Some(text) = &self.$option {
+                    plan.$field = $read(text)?;
+                })*
+                Ok(())
+            }
+        }
+    };
+}
+
+pub(super) use options;
+
+/// Reads the value of an option that has no default.
+pub(super) fn some<T>(
+    read: impl Fn(&str) -> Result<T, String>,
+) -> impl Fn(&str) -> Result<Option<T>, String> {
+    move |text| read(text).map(Some)
 }
 
 /// Reads a list with commas between its items.

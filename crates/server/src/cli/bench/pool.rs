@@ -1,13 +1,48 @@
 //! `forebay bench scan`, `prewarm`, `evict` and `checkpoint`.
 
 use super::options::{
-    ROUNDS, count, counts, direct, known, list, measure, method, seconds, set, size,
+    ROUNDS, count, counts, direct, known, list, measure, method, options, seconds, size, some,
 };
 use clap::Args;
 use forebay_aio::{MethodKind, WorkerLimits};
 use forebay_bench::{MAX_COMBINE, MAX_DEPTH, PoolBench, PoolTask, bench_pool};
 use forebay_engine::PrewarmMode;
 use std::path::PathBuf;
+
+options! {
+    struct PoolOptions for PoolBench {
+        /// Size of a private relation [default: 1GB, or what suits the pool]
+        size: "SIZE" => size by some(size("--size"));
+        /// Size of the pool [default: 128MB, or all of the relation to prewarm or checkpoint]
+        shared_buffers: "SIZE" => shared_buffers by some(size("--shared-buffers"));
+        /// Methods: sync, worker, io_uring, posix_aio [default: all]
+        io_method: "LIST" => methods by list(method);
+        /// "data": only past the kernel's page cache; "": only through it [default: both]
+        io_direct: "LIST" => direct by direct("data");
+        /// Combine limits in blocks [default: 16]
+        io_combine_limit: "LIST" => combine by counts("--io-combine-limit", MAX_COMBINE);
+        /// I/Os in flight [default: 32, for a checkpoint 16]
+        depth: "N" => depth by count("--depth", MAX_DEPTH);
+        /// How often each run is made [default: 3]
+        rounds: "N" => rounds by count("--rounds", ROUNDS);
+    }
+}
+
+options! {
+    struct EvictOptions for PoolBench {
+        /// Length of a run [default: 3]
+        seconds: "SECONDS" => run_time by seconds;
+        /// Threads that change pages [default: 2]
+        threads: "N" => threads by count("--threads", 64);
+    }
+}
+
+options! {
+    struct ScanOptions for PoolBench {
+        /// Read only so many blocks [default: all]
+        blocks: "N" => most_blocks by some(count("--blocks", u32::MAX));
+    }
+}
 
 #[derive(Debug, Args)]
 pub(super) struct PoolArgs {
@@ -18,30 +53,11 @@ pub(super) struct PoolArgs {
     /// Of a data directory, the relation's first file, as base/5/16384 [default: the largest]
     #[arg(long, value_name = "PATH")]
     relation: Option<String>,
-    /// Size of a private relation [default: 1GB, or what suits the pool]
-    #[arg(long, value_name = "SIZE")]
-    size: Option<String>,
-    /// Size of the pool [default: 128MB, or all of the relation to prewarm or checkpoint]
-    #[arg(long, value_name = "SIZE")]
-    shared_buffers: Option<String>,
-    /// Methods: sync, worker, io_uring, posix_aio [default: all]
-    #[arg(long, value_name = "LIST")]
-    io_method: Option<String>,
     /// Threads of method worker from the start on [default: 2, and up to 8 once they are missed]
     #[arg(long, value_name = "N")]
     io_workers: Option<String>,
-    /// "data": only past the kernel's page cache; "": only through it [default: both]
-    #[arg(long, value_name = "LIST")]
-    io_direct: Option<String>,
-    /// Combine limits in blocks [default: 16]
-    #[arg(long, value_name = "LIST")]
-    io_combine_limit: Option<String>,
-    /// I/Os in flight [default: 32, for a checkpoint 16]
-    #[arg(long, value_name = "N")]
-    depth: Option<String>,
-    /// How often each run is made [default: 3]
-    #[arg(long, value_name = "N")]
-    rounds: Option<String>,
+    #[command(flatten)]
+    options: PoolOptions,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -51,12 +67,11 @@ pub(super) struct PoolArgs {
 pub(super) struct ScanArgs {
     #[command(flatten)]
     pool: PoolArgs,
+    #[command(flatten)]
+    options: ScanOptions,
     /// Read the blocks in random order
     #[arg(long)]
     random: bool,
-    /// Read only so many blocks [default: all]
-    #[arg(long, value_name = "N")]
-    blocks: Option<String>,
     /// Leave the kernel's cache and the pool as the scan before left them
     #[arg(long)]
     warm: bool,
@@ -75,22 +90,14 @@ pub(super) struct PrewarmArgs {
 pub(super) struct EvictArgs {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Length of a run [default: 3]
-    #[arg(long, value_name = "SECONDS")]
-    seconds: Option<String>,
-    /// Threads that change pages [default: 2]
-    #[arg(long, value_name = "N")]
-    threads: Option<String>,
+    #[command(flatten)]
+    options: EvictOptions,
 }
 
 pub(super) fn scan(args: &ScanArgs) -> Result<String, String> {
-    let blocks = args.blocks.as_ref();
-    let bench = PoolBench {
-        random: args.random,
-        most_blocks: blocks.map(|text| count("--blocks", u32::MAX)(text)).transpose()?,
-        warm: args.warm,
-        ..args.pool.plan(PoolTask::Scan)?
-    };
+    let mut bench = args.pool.plan(PoolTask::Scan)?;
+    (bench.random, bench.warm) = (args.random, args.warm);
+    args.options.apply(&mut bench)?;
     args.pool.run(&bench)
 }
 
@@ -106,8 +113,7 @@ pub(super) fn prewarm(args: &PrewarmArgs) -> Result<String, String> {
 
 pub(super) fn evict(args: &EvictArgs) -> Result<String, String> {
     let mut bench = args.pool.plan(PoolTask::Evict)?;
-    set(&mut bench.run_time, &args.seconds, seconds)?;
-    set(&mut bench.threads, &args.threads, count("--threads", 64))?;
+    args.options.apply(&mut bench)?;
     args.pool.run(&bench)
 }
 
@@ -119,10 +125,7 @@ impl PoolArgs {
     fn plan(&self, task: PoolTask) -> Result<PoolBench, String> {
         let mut bench = PoolBench::new(task, self.dir.clone());
         bench.relation.clone_from(&self.relation);
-        set(&mut bench.size, &self.size, |text| size("--size")(text).map(Some))?;
-        let buffers = size("--shared-buffers");
-        set(&mut bench.shared_buffers, &self.shared_buffers, |text| buffers(text).map(Some))?;
-        set(&mut bench.methods, &self.io_method, list(method))?;
+        self.options.apply(&mut bench)?;
         if let Some(text) = &self.io_workers {
             let workers = WorkerLimits::fixed(count("--io-workers", WorkerLimits::MOST)(text)?);
             for method in &mut bench.methods {
@@ -131,10 +134,6 @@ impl PoolArgs {
                 }
             }
         }
-        set(&mut bench.direct, &self.io_direct, direct("data"))?;
-        set(&mut bench.combine, &self.io_combine_limit, counts("--io-combine-limit", MAX_COMBINE))?;
-        set(&mut bench.depth, &self.depth, count("--depth", MAX_DEPTH))?;
-        set(&mut bench.rounds, &self.rounds, count("--rounds", ROUNDS))?;
         Ok(bench)
     }
 

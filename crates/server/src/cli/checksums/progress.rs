@@ -1,7 +1,8 @@
 //! Progress: a bar on a terminal, pg_checksums' lines elsewhere.
 
+use crate::terminal::{self, Unit};
 use forebay_aio::sync::{Duration, Instant};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::io::{IsTerminal, Write};
 
 /// Time between two lines.
@@ -29,22 +30,14 @@ impl Progress {
         if !std::io::stderr().is_terminal() {
             return Progress::Lines(Lines::default());
         }
-        let style = ProgressStyle::with_template(
-            "{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
-        );
-        let bar =
-            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Progress::Bar(bar.with_message("computing checksums"))
+        Progress::Bar(terminal::bar("computing checksums", Unit::Bytes, 0))
     }
 
     /// So many bytes of all are done.
     pub(super) fn show(&mut self, done: u64, total: u64) {
         match self {
             Progress::None => {}
-            Progress::Bar(bar) => {
-                bar.set_length(total);
-                bar.set_position(done);
-            }
+            Progress::Bar(bar) => terminal::advance(bar, done, total),
             Progress::Lines(lines) => {
                 (lines.done, lines.total) = (done, total);
                 if lines.last.is_none_or(|last| last.elapsed() >= PAUSE) {

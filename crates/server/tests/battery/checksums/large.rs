@@ -6,12 +6,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use forebay_testkit::peer::Peer;
+use forebay_testkit::process::{Child, must};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{forebay, named, text};
-use crate::child::Child;
-use crate::peer::Peer;
 
 const DIRECT: [&str; 4] = ["--io-method", "io_uring", "--io-direct", "data"];
 const PAGE: u64 = 8192;
@@ -22,10 +22,7 @@ fn make(peer: &Peer) {
     let quick = "-c fsync=off -c wal_level=minimal -c max_wal_senders=0 -c max_wal_size=8GB \
         -c shared_buffers=512MB -c autovacuum=off -c maintenance_work_mem=512MB";
     let server = peer.start("pg", quick);
-    let port = server.port.to_string();
-    let options =
-        ["-i", "-q", "-I", "dtGp", "-s", "150", "-h", "127.0.0.1", "-p", &port, "-U", "postgres"];
-    peer.run("pgbench", &[&options[..], &["postgres"]].concat());
+    must(&mut server.pgbench(&["-i", "-q", "-I", "dtGp", "-s", "150"]));
 }
 
 /// Bytes that were flipped: their places and old values.
@@ -86,11 +83,7 @@ fn restore(flips: &[Flip]) {
 /// Every block of every relation through PostgreSQL's buffers, which verify; and the balances.
 fn read_everything(peer: &Peer, checksums: &str, sum: u64) {
     let server = peer.start("pg", "-c autovacuum=off -c ignore_checksum_failure=off");
-    let ask = |sql: &str| {
-        let output = peer.psql(server.port).args(["-c", sql]).output().expect("psql runs");
-        assert!(output.status.success(), "{sql}: {}", text(&output.stderr));
-        text(&output.stdout).trim().to_owned()
-    };
+    let ask = |sql: &str| server.query(sql);
     assert_eq!(ask("SHOW data_checksums"), checksums);
     assert_eq!(
         ask("SELECT sum(abalance), count(*) FROM pgbench_accounts"),
@@ -110,8 +103,7 @@ fn change(peer: &Peer, round: u64) {
     let sql = format!(
         "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid % 1000 = {round}; CHECKPOINT"
     );
-    let output = peer.psql(server.port).args(["-c", &sql]).output().expect("psql runs");
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    server.query(&sql);
 }
 
 /// Starts to enable, and sends the signal when the program has named so many files. True: it was

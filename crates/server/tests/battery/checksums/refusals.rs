@@ -6,8 +6,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
+use forebay_testkit::peer::Peer;
+use forebay_testkit::process::must;
+
 use super::text;
-use crate::peer::Peer;
 
 type Damage = fn(&Path);
 
@@ -192,8 +194,7 @@ fn command_lines_and_directories_are_refused_alike() {
             if copy.exists() {
                 fs::remove_dir_all(&copy).expect("removed");
             }
-            let copied = Command::new("cp").arg("-a").arg(&original).arg(&copy).status();
-            assert!(copied.expect("cp runs").success());
+            must(Command::new("cp").arg("-a").arg(&original).arg(&copy));
             damage(&copy);
             peer.give_to_postgres();
             outcome(&program(&[&["-D", peer.inside("copy").as_str()], arguments].concat()))

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use forebay_server::client::{Client, ClientError};
-use forebay_sim::Dice;
+use forebay_testkit::Dice;
 
 const CLIENTS: u64 = 8;
 /// A client that gets no answer for so long fails, so that no test hangs.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_powercut::{Disk, Mounted, NamesRule, Rules};
-use forebay_sim::{Dice, Fired, Survival};
+use forebay_sim::{Fired, Survival};
+use forebay_testkit::Dice;
 
 use super::load::Ledger;
 use super::targets::{Process, Target};
@@ -155,7 +156,7 @@ impl Run<'_> {
     }
 
     fn started(&self, dice: &mut Dice) -> Result<Process, String> {
-        let mut server = self.target.start(dice, self.trial.fsync);
+        let server = self.target.start(dice, self.trial.fsync);
         server.ready().map_err(|log| format!("the server does not start:\n{log}"))?;
         Ok(server)
     }
@@ -163,7 +164,7 @@ impl Run<'_> {
     /// Starts the server and cuts the power soon after.
     fn cut_in_recovery(&mut self, dice: &mut Dice) {
         let mounted = mount(&self.disk, self.target.point());
-        let mut server = self.target.start(dice, self.trial.fsync);
+        let server = self.target.start(dice, self.trial.fsync);
         server.ready_within(Duration::from_millis(dice.below(500)));
         let mut survival = survival(dice);
         self.found = self.disk.cut(&mut survival, rules(self.trial, dice));

@@ -1,21 +1,15 @@
 //! The servers whose power is cut, and their processes.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use forebay_sim::Dice;
+use forebay_testkit::peer::Peer;
+use forebay_testkit::process::{Child, must, serve, signal, under};
+use forebay_testkit::{Dice, free_port};
 
-use super::super::forebay::{scratch, signal};
-use super::super::peer::Peer;
-use super::super::ports::free_port;
-
-/// A server that prints nothing for so long, or does not end, fails its test.
-const PATIENCE: Duration = Duration::from_secs(600);
+use super::super::forebay::{PROGRAM, scratch};
 
 /// A server that can run on a mounted file system.
 pub trait Target {
@@ -27,10 +21,6 @@ pub trait Target {
     fn start(&self, dice: &mut Dice, fsync: bool) -> Process;
     /// Checks the checksums of a server at rest; what is wrong with them.
     fn bad_checksums(&self) -> Option<String>;
-}
-
-fn any<'s>(dice: &mut Dice, of: &[&'s str]) -> &'s str {
-    of[dice.below(of.len() as u64) as usize]
 }
 
 const SYNC_METHODS: [&str; 4] = ["fdatasync", "fsync", "open_datasync", "open_sync"];
@@ -50,22 +40,12 @@ impl Own {
         Own { folder, point }
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-        command.args(arguments).arg("-D").arg(self.point.join("data"));
-        command
-    }
-
     fn serve(&self, settings: &[String]) -> Process {
         let port = free_port();
-        let mut command = self.command(&["serve"]);
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         // Sockets are outside the file system under test.
-        let sockets = format!("unix_socket_directories={}", self.folder.path().display());
-        command.args(["-p", &port.to_string(), "-c", &sockets]);
-        settings.iter().for_each(|setting| {
-            command.args(["-c", setting]);
-        });
-        Process::spawn(command, port, false)
+        let (data, sockets) = (self.point.join("data"), self.folder.path());
+        Process::spawn(serve(PROGRAM, &data, port, sockets, &settings), port, false)
     }
 }
 
@@ -75,21 +55,21 @@ impl Target for Own {
     }
 
     fn init(&self) {
-        let mut process = self.serve(&[]);
+        let process = self.serve(&[]);
         process.ready().unwrap_or_else(|log| panic!("forebay makes its directory:\n{log}"));
         process.stop().unwrap_or_else(|log| panic!("forebay stops:\n{log}"));
     }
 
     fn start(&self, dice: &mut Dice, _fsync: bool) -> Process {
         let settings = [
-            format!("io_method={}", any(dice, &["sync", "worker", "io_uring", "posix_aio"])),
-            format!("io_direct={}", any(dice, &["", "data", "data,wal", "data,wal,wal_init"])),
-            format!("wal_sync_method={}", any(dice, &SYNC_METHODS)),
-            format!("shared_buffers={}", any(dice, &BUFFERS)),
-            format!("wal_init_zero={}", any(dice, &["on", "off"])),
-            format!("wal_recycle={}", any(dice, &["on", "off"])),
-            format!("checkpoint_verify_writes={}", any(dice, &["on", "off", "off"])),
-            format!("bgwriter_delay={}", any(dice, &["10ms", "200ms"])),
+            format!("io_method={}", dice.pick(&["sync", "worker", "io_uring", "posix_aio"])),
+            format!("io_direct={}", dice.pick(&["", "data", "data,wal", "data,wal,wal_init"])),
+            format!("wal_sync_method={}", dice.pick(&SYNC_METHODS)),
+            format!("shared_buffers={}", dice.pick(&BUFFERS)),
+            format!("wal_init_zero={}", dice.pick(&["on", "off"])),
+            format!("wal_recycle={}", dice.pick(&["on", "off"])),
+            format!("checkpoint_verify_writes={}", dice.pick(&["on", "off", "off"])),
+            format!("bgwriter_delay={}", dice.pick(&["10ms", "200ms"])),
             "min_wal_size=32MB".into(),
             "max_wal_size=32MB".into(),
         ];
@@ -98,7 +78,9 @@ impl Target for Own {
     }
 
     fn bad_checksums(&self) -> Option<String> {
-        let output = self.command(&["checksums", "--check"]).output().expect("forebay runs");
+        let data = self.point.join("data");
+        let output = Command::new(PROGRAM).args(["checksums", "--check", "-D"]).arg(data).output();
+        let output = output.expect("forebay runs");
         complaint(&output)
     }
 }
@@ -142,8 +124,8 @@ impl Target for Postgres {
     }
 
     fn init(&self) {
-        self.peer
-            .run_as("root", &["install", "-d", "-o", "postgres", "-g", "postgres", &self.data]);
+        let owned = ["install", "-d", "-o", "postgres", "-g", "postgres", &self.data];
+        must(&mut self.peer.command_as("root", &owned));
         self.peer.run(
             "initdb",
             &["-D", &self.data, "-k", "-U", "postgres", "-A", "trust", "-E", "UTF8"],
@@ -153,15 +135,15 @@ impl Target for Postgres {
     fn start(&self, dice: &mut Dice, fsync: bool) -> Process {
         let settings = [
             format!("fsync={}", if fsync { "on" } else { "off" }),
-            format!("io_method={}", any(dice, &["sync", "worker", "io_uring"])),
+            format!("io_method={}", dice.pick(&["sync", "worker", "io_uring"])),
             format!(
                 "debug_io_direct={}",
-                any(dice, &["", "data", "data,wal", "data,wal,wal_init"])
+                dice.pick(&["", "data", "data,wal", "data,wal,wal_init"])
             ),
-            format!("wal_sync_method={}", any(dice, &SYNC_METHODS)),
-            format!("shared_buffers={}", any(dice, &BUFFERS)),
-            format!("wal_init_zero={}", any(dice, &["on", "off"])),
-            format!("wal_recycle={}", any(dice, &["on", "off"])),
+            format!("wal_sync_method={}", dice.pick(&SYNC_METHODS)),
+            format!("shared_buffers={}", dice.pick(&BUFFERS)),
+            format!("wal_init_zero={}", dice.pick(&["on", "off"])),
+            format!("wal_recycle={}", dice.pick(&["on", "off"])),
             "min_wal_size=32MB".into(),
             "max_wal_size=32MB".into(),
             "max_connections=20".into(),
@@ -171,14 +153,10 @@ impl Target for Postgres {
         println!("  {}", settings.join(" "));
         let port = free_port();
         // A process namespace of its own: all of its processes die with the first.
-        let mut command = Command::new("unshare");
-        let server = self.peer.command("postgres");
-        command.args(["--pid", "--fork"]).arg(server.get_program()).args(server.get_args());
-        command.args(["-D", &self.data, "-p", &port.to_string()]);
-        settings.iter().for_each(|setting| {
-            command.args(["-c", setting]);
-        });
-        Process::spawn(command, port, true)
+        let mut server = self.peer.command("postgres");
+        server.args(["-D", &self.data, "-p", &port.to_string()]);
+        server.args(settings.iter().flat_map(|setting| ["-c", setting]));
+        Process::spawn(under(&["unshare", "--pid", "--fork"], &server), port, true)
     }
 
     fn bad_checksums(&self) -> Option<String> {
@@ -194,47 +172,21 @@ pub struct Process {
     pub port: u16,
     /// Whether the server is the child's child.
     wrapped: bool,
-    log: Receiver<String>,
-    said: Vec<String>,
 }
 
 impl Process {
     fn spawn(mut command: Command, port: u16, wrapped: bool) -> Process {
-        let mut child =
-            command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server starts");
-        let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        let (send, log) = channel();
-        thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                // The receiver goes away when the test is done with the server.
-                let _ = send.send(line);
-            }
-        });
-        Process { child, port, wrapped, log, said: Vec::new() }
+        Process { child: Child::spawn(&mut command), port, wrapped }
     }
 
     /// Waits until it accepts connections, or returns its log if it ends first.
-    pub fn ready(&mut self) -> Result<(), String> {
-        while let Ok(line) = self.log.recv_timeout(PATIENCE) {
-            let ready = line.contains("ready to accept connections");
-            self.said.push(line);
-            if ready {
-                return Ok(());
-            }
-        }
-        Err(self.said.join("\n"))
+    pub fn ready(&self) -> Result<(), String> {
+        self.child.wait_for_line("ready to accept connections").map(drop)
     }
 
     /// Waits for as long as given, or until it accepts connections or ends.
-    pub fn ready_within(&mut self, time: Duration) {
-        let until = Instant::now() + time;
-        loop {
-            match self.log.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(line) if line.contains("ready to accept connections") => return,
-                Ok(line) => self.said.push(line),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
-            }
-        }
+    pub fn ready_within(&self, time: Duration) {
+        self.child.wait_for_start(time);
     }
 
     fn signal(&self, which: &str) {
@@ -251,41 +203,24 @@ impl Process {
         }
     }
 
-    /// Waits until no process has the log open any more; all of the log.
-    fn ended(&mut self) -> String {
-        loop {
-            match self.log.recv_timeout(PATIENCE) {
-                Ok(line) => self.said.push(line),
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {
-                    panic!("the server does not end: {}", self.said.join("\n"))
-                }
-            }
-        }
-        self.child.wait().expect("the server can be waited for");
-        self.said.join("\n")
-    }
-
     /// `kill -9` of all of its processes; returns its log when they are gone.
     pub fn kill(mut self) -> String {
         self.signal("-KILL");
-        self.ended()
+        self.child.wait_for_all().1
     }
 
     /// A clean, fast stop, or its log.
     pub fn stop(mut self) -> Result<(), String> {
         self.signal("-INT");
-        let log = self.ended();
-        let status = self.child.wait().expect("it has been waited for");
+        let (status, log) = self.child.wait_for_all();
         if status.success() { Ok(()) } else { Err(format!("{status}\n{log}")) }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
+        if self.child.is_running() {
             self.signal("-KILL");
-            let _ = self.child.wait();
         }
     }
 }

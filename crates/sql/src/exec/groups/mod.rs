@@ -49,9 +49,7 @@ fn states(calls: &[AggregateCall]) -> Vec<Accumulator> {
 impl Groups {
     /// No rows yet; without keys there is one group from the start.
     pub(super) fn new(grouping: &Grouping, host: &mut Host) -> Groups {
-        // Without an engine there are no files to go to.
-        let most = host.session_if_any().map_or(usize::MAX, |session| session.work_memory());
-        let mut groups = Groups::within(most, 0);
+        let mut groups = Groups::within(host.work_memory(), 0);
         if grouping.keys.is_empty() {
             groups.groups.push(Group { keys: Vec::new(), states: states(&grouping.calls) });
         }

@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::exec::host::Host;
 use crate::exec::row::OwnedRow;
 use crate::exec::spill;
-use forebay_engine::{EngineError, TempFile, TempOptions, TempWriter};
+use crate::plan::Catalog;
+use forebay_engine::{TempFile, TempOptions, TempWriter};
 use forebay_types::Datum;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,8 +16,6 @@ const MOST_FILES: usize = 32;
 /// The buffers of all files take at most this part of work_mem, in addition to it.
 const WRITING_SHARE: usize = 4;
 const BLOCK: usize = 8192;
-/// Rows between two tests for a cancel.
-const CANCEL_INTERVAL: usize = 4096;
 
 /// Rows that are written into files.
 pub(super) struct Overflow {
@@ -25,8 +24,6 @@ pub(super) struct Overflow {
     /// How often the rows were in files before; it changes the hash.
     level: u32,
     writing: TempOptions,
-    /// Rows taken.
-    rows: usize,
     scratch: Vec<u8>,
 }
 
@@ -38,8 +35,7 @@ pub(super) struct Waiting {
 
 impl Overflow {
     pub(super) fn new(level: u32, host: &mut Host) -> Result<Overflow> {
-        let session = host.session()?;
-        let (memory, options) = (session.work_memory(), session.temp_options());
+        let (memory, options) = (host.work_memory(), host.temp_options()?);
         let files = (memory / WRITING_SHARE / (4 * BLOCK)).clamp(LEAST_FILES, MOST_FILES);
         // Each file has a buffer that is filled and one that is written.
         let blocks = u32::try_from(memory / WRITING_SHARE / files / 2 / BLOCK).unwrap_or(u32::MAX);
@@ -48,32 +44,29 @@ impl Overflow {
             depth: options.depth.min(1),
         };
         let files = (0..files).map(|_| None).collect();
-        Ok(Overflow { files, level, writing, rows: 0, scratch: Vec::new() })
+        Ok(Overflow { files, level, writing, scratch: Vec::new() })
     }
 
     /// Takes a row; `key` is its packed keys.
     pub(super) fn add(&mut self, key: &[u8], values: &[Datum<'_>], host: &mut Host) -> Result<()> {
-        self.rows += 1;
-        if self.rows.is_multiple_of(CANCEL_INTERVAL) {
-            host.check_cancel()?;
-        }
+        host.step()?;
         let mut hasher = DefaultHasher::new();
         (self.level, key).hash(&mut hasher);
         let at = (hasher.finish() % self.files.len().max(1) as u64) as usize;
         let Some(slot) = self.files.get_mut(at) else { return Ok(()) };
         let writer = match slot {
             Some(writer) => writer,
-            none => none.insert(host.session()?.temp_file(self.writing)?),
+            none => none.insert(host.call(|session| session.temp_file(self.writing))?),
         };
         spill::write(writer, values, &mut self.scratch, host)
     }
 
     /// The files, written.
     pub(super) fn finish(self, host: &mut Host) -> Result<Vec<Waiting>> {
-        let options = host.session()?.temp_options();
+        let options = host.temp_options()?;
         let mut waiting = Vec::new();
         for writer in self.files.into_iter().flatten() {
-            let file = writer.finish(host.session()?.io()).map_err(EngineError::from)?;
+            let file = host.io(|io| writer.finish(io))?;
             waiting.push(Waiting {
                 file,
                 options: TempOptions { depth: options.depth.min(2), ..options },
@@ -94,11 +87,8 @@ impl Waiting {
         let mut reader = self.file.reader(self.options);
         drop(self.file);
         let mut scratch = Vec::new();
-        for n in 1usize.. {
-            let Some(row) = spill::read(&mut reader, columns, &mut scratch, host)? else { break };
-            if n.is_multiple_of(CANCEL_INTERVAL) {
-                host.check_cancel()?;
-            }
+        while let Some(row) = spill::read(&mut reader, columns, &mut scratch, host)? {
+            host.step()?;
             visit(row, host)?;
         }
         Ok(())

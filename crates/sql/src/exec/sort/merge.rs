@@ -1,12 +1,12 @@
 //! Merging runs: a heap of runs, ordered by their next rows.
 
-use super::order::{CANCEL_INTERVAL, order};
 use crate::error::Result;
 use crate::exec::host::Host;
 use crate::exec::row::OwnedRow;
 use crate::exec::spill;
-use crate::plan::SortKey;
+use crate::plan::{Catalog, SortKey};
 use forebay_engine::TempReader;
+use forebay_types::{Datum, compare};
 use std::cmp::Ordering;
 
 /// Runs being merged.
@@ -14,9 +14,9 @@ pub(in crate::exec) struct Merge {
     keys: Vec<SortKey>,
     /// Runs that have rows left, as a binary heap.
     runs: Vec<Run>,
+    /// How many columns a row has.
+    columns: usize,
     scratch: Vec<u8>,
-    /// Rows given out.
-    given: usize,
 }
 
 struct Run {
@@ -31,12 +31,13 @@ impl Merge {
     /// Merges runs that are given in the order in which their rows arrived.
     pub(super) fn new(
         keys: Vec<SortKey>,
+        columns: usize,
         readers: Vec<TempReader>,
         host: &mut Host,
     ) -> Result<Merge> {
-        let mut merge = Merge { keys, runs: Vec::new(), scratch: Vec::new(), given: 0 };
+        let mut merge = Merge { keys, runs: Vec::new(), columns, scratch: Vec::new() };
         for (number, mut reader) in readers.into_iter().enumerate() {
-            if let Some(next) = spill::read(&mut reader, 0, &mut merge.scratch, host)? {
+            if let Some(next) = spill::read(&mut reader, columns, &mut merge.scratch, host)? {
                 merge.runs.push(Run { reader, next, number });
             }
         }
@@ -48,13 +49,9 @@ impl Merge {
 
     /// The next row of all.
     pub(in crate::exec) fn next(&mut self, host: &mut Host) -> Result<Option<OwnedRow>> {
-        self.given += 1;
-        if self.given.is_multiple_of(CANCEL_INTERVAL) {
-            host.check_cancel()?;
-        }
+        host.step()?;
         let Some(first) = self.runs.first_mut() else { return Ok(None) };
-        let columns = first.next.len();
-        let row = match spill::read(&mut first.reader, columns, &mut self.scratch, host)? {
+        let row = match spill::read(&mut first.reader, self.columns, &mut self.scratch, host)? {
             Some(next) => std::mem::replace(&mut first.next, next),
             None => self.runs.swap_remove(0).next,
         };
@@ -85,4 +82,27 @@ impl Merge {
             at = first;
         }
     }
+}
+
+/// Which of two rows comes first.
+///
+/// # Panics
+/// If a row has no column of a key.
+pub(super) fn order(keys: &[SortKey], a: &[Datum<'_>], b: &[Datum<'_>]) -> Result<Ordering> {
+    for key in keys {
+        let (a, b) = (&a[key.column], &b[key.column]);
+        let order = match (a.is_null(), b.is_null()) {
+            (true, true) => Ordering::Equal,
+            (true, false) if key.nulls_first => Ordering::Less,
+            (true, false) => Ordering::Greater,
+            (false, true) if key.nulls_first => Ordering::Greater,
+            (false, true) => Ordering::Less,
+            (false, false) if key.descending => compare(b, a)?,
+            (false, false) => compare(a, b)?,
+        };
+        if order != Ordering::Equal {
+            return Ok(order);
+        }
+    }
+    Ok(Ordering::Equal)
 }

@@ -1,7 +1,6 @@
 //! ORDER BY: in memory up to work_mem, beyond that as sorted runs in temporary files that are
 //! merged.
 //!
-//! - `order.rs`: which of two rows comes first
 //! - `runs.rs`: sorted runs in files
 //! - `merge.rs`: merging runs
 //!
@@ -12,7 +11,6 @@
 //! The sort is stable, spilled or not.
 
 mod merge;
-mod order;
 mod runs;
 
 use super::host::Host;
@@ -21,8 +19,7 @@ use super::spill;
 use crate::error::Result;
 use crate::plan::SortKey;
 use forebay_types::{Datum, compare};
-use merge::Merge;
-use order::order;
+use merge::{Merge, order};
 use runs::Runs;
 use std::cmp::Ordering;
 use std::mem::discriminant;
@@ -50,15 +47,13 @@ pub(super) enum Sorted {
 impl Sorter {
     /// A sort by these keys; without keys, rows keep their order.
     pub(super) fn new(keys: &[SortKey], keep: Option<u64>, host: &mut Host) -> Sorter {
-        // Without an engine there are no temporary files.
-        let most = host.session_if_any().map_or(usize::MAX, |session| session.work_memory());
         Sorter {
             keys: keys.to_vec(),
             keep: keep.and_then(|n| usize::try_from(n).ok()),
             rows: Vec::new(),
             samples: vec![None; keys.len()],
             bytes: 0,
-            most,
+            most: host.work_memory(),
             runs: None,
         }
     }
@@ -122,10 +117,11 @@ impl Sorter {
 
     /// Writes the rows in memory as a run.
     fn spill(&mut self, host: &mut Host) -> Result<()> {
+        let columns = self.rows.first().expect("there are rows to write").len();
         self.sort()?;
         let runs = match &mut self.runs {
             Some(runs) => runs,
-            none => none.insert(Runs::new(self.keys.clone(), host)?),
+            none => none.insert(Runs::new(self.keys.clone(), columns, host)?),
         };
         runs.add(self.rows.drain(..), host)?;
         self.bytes = 0;

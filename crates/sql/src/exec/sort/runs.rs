@@ -10,13 +10,12 @@
 //! ```
 
 use super::merge::Merge;
-use super::order::CANCEL_INTERVAL;
 use crate::error::Result;
 use crate::exec::host::Host;
 use crate::exec::row::OwnedRow;
 use crate::exec::spill;
-use crate::plan::SortKey;
-use forebay_engine::{EngineError, TempOptions, TempReader, TempWriter};
+use crate::plan::{Catalog, SortKey};
+use forebay_engine::{TempOptions, TempReader, TempWriter};
 use std::ops::Range;
 
 /// Bounds of the number of runs that are merged at once.
@@ -33,6 +32,8 @@ const BLOCK: usize = 8192;
 /// The runs of a sort.
 pub(super) struct Runs {
     keys: Vec<SortKey>,
+    /// How many columns a row has.
+    columns: usize,
     memory: usize,
     options: TempOptions,
     /// The rows of a level arrived before those of the levels below it.
@@ -46,14 +47,9 @@ struct Level {
 }
 
 impl Runs {
-    pub(super) fn new(keys: Vec<SortKey>, host: &mut Host) -> Result<Runs> {
-        let session = host.session()?;
-        Ok(Runs {
-            keys,
-            memory: session.work_memory(),
-            options: session.temp_options(),
-            levels: Vec::new(),
-        })
+    pub(super) fn new(keys: Vec<SortKey>, columns: usize, host: &mut Host) -> Result<Runs> {
+        let options = host.temp_options()?;
+        Ok(Runs { keys, columns, memory: host.work_memory(), options, levels: Vec::new() })
     }
 
     /// How many runs are merged at once.
@@ -87,7 +83,7 @@ impl Runs {
         for level in (0..self.levels.len()).rev() {
             readers.extend(self.readers(level, count, host)?);
         }
-        Merge::new(self.keys, readers, host)
+        Merge::new(self.keys, self.columns, readers, host)
     }
 
     /// Makes sure that a level can take one more run.
@@ -109,11 +105,11 @@ impl Runs {
             return Ok(());
         }
         let readers = self.readers(level, count, host)?;
-        let mut merge = Merge::new(self.keys.clone(), readers, host)?;
+        let mut merge = Merge::new(self.keys.clone(), self.columns, readers, host)?;
         self.write(level + 1, host, |host| merge.next(host))?;
         // Long idle, it needs no buffers.
         if let Some(writer) = self.levels.get_mut(level + 1).and_then(|l| l.writer.as_mut()) {
-            writer.rest(host.session()?.io()).map_err(EngineError::from)?;
+            host.io(|io| writer.rest(io))?;
         }
         Ok(())
     }
@@ -129,14 +125,11 @@ impl Runs {
         let Some(level) = self.levels.get_mut(level) else { return Ok(()) };
         let writer = match &mut level.writer {
             Some(writer) => writer,
-            none => none.insert(host.session()?.temp_file(options)?),
+            none => none.insert(host.call(|session| session.temp_file(options))?),
         };
         let (start, mut scratch) = (writer.len(), Vec::new());
-        for n in 1usize.. {
-            let Some(row) = next(host)? else { break };
-            if n.is_multiple_of(CANCEL_INTERVAL) {
-                host.check_cancel()?;
-            }
+        while let Some(row) = next(host)? {
+            host.step()?;
             spill::write(writer, &row, &mut scratch, host)?;
         }
         level.runs.push(start..writer.len());
@@ -150,7 +143,7 @@ impl Runs {
             return Ok(Vec::new());
         };
         let Some(writer) = level.writer else { return Ok(Vec::new()) };
-        let file = writer.finish(host.session()?.io()).map_err(EngineError::from)?;
+        let file = host.io(|io| writer.finish(io))?;
         Ok(level.runs.into_iter().map(|run| file.reader_of(run, options)).collect())
     }
 

@@ -14,6 +14,7 @@ use forebay_storage::{
     Smgr, SmgrConfig, StorageError, TempFile, TempFiles, TempOptions, TempReader, TempSpace,
     TempStats, TempWriter,
 };
+use forebay_testkit::files as files_of;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use std::os::unix::fs::PermissionsExt;
@@ -38,11 +39,7 @@ fn dir(fixture: &Fixture) -> PathBuf {
 
 /// The names of the existing files; none if there is no directory.
 fn names(fixture: &Fixture) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(dir(fixture)) else { return Vec::new() };
-    let mut names: Vec<_> =
-        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
+    if dir(fixture).exists() { files_of::names(&dir(fixture)) } else { Vec::new() }
 }
 
 /// Bytes that depend on their position.

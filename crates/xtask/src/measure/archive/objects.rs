@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use forebay_testkit::moto::{Moto, make_bucket};
+
 use super::super::report::{self, figure};
 use super::super::table::Table;
 use crate::moto;
@@ -13,7 +15,6 @@ use crate::moto;
 const RATE: usize = 0;
 const CPU: usize = 1;
 
-const BUCKET: &str = "forebay-measure";
 const TRANSFERS: &str = "1,2,4,8,16";
 const SEGMENTS: &str = "32";
 
@@ -29,20 +30,21 @@ pub fn run(root: &Path, program: &Path, folder: &Path, rounds: usize) -> Result<
     );
     let python = moto::prepare(root)?;
     for _ in 0..rounds {
-        let server = moto::Server::start(root, &python, BUCKET)?;
+        let server = Moto::start(&python)?;
+        let endpoint = format!("http://127.0.0.1:{}", server.port);
         let mut bench = Command::new(program);
         bench
             .args(["bench", "archive", "--json", "--rounds", "1", "--marks", "", "-D"])
             .arg(folder);
         bench.args([
             "--archive",
-            &format!("s3://{BUCKET}"),
+            &format!("s3://{}", make_bucket(server.port)),
             "--transfers",
             TRANSFERS,
             "--segments",
             SEGMENTS,
         ]);
-        bench.env("AWS_ENDPOINT_URL", &server.endpoint).env("AWS_ALLOW_HTTP", "true");
+        bench.env("AWS_ENDPOINT_URL", endpoint).env("AWS_ALLOW_HTTP", "true");
         bench.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
         let report = report::json(&mut bench)?;
         let rows = report["stores"]

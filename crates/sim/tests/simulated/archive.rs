@@ -2,30 +2,9 @@
 //! crash the archive must hold everything reported as archived. Nothing in an archive may ever
 //! change, and a restart must converge by itself.
 
-use crate::common::{setting, threads};
+use crate::runs::run;
 use forebay_sim::FaultClass;
-use forebay_sim::explore::{Tally, archive_life, every_archive_crash, many};
-
-fn run(
-    test: &str,
-    runs: &str,
-    default: u64,
-    run: impl Fn(u64) -> Result<Tally, String> + Sync,
-) -> (u64, Tally) {
-    let began = std::time::Instant::now();
-    let (first, n) = (setting("FOREBAY_SIM_SEED", 1), setting(runs, default));
-    match many(first..first + n, threads(), run) {
-        Ok(tally) => {
-            println!("battery: {test}: {tally} {:.1} s", began.elapsed().as_secs_f64());
-            (n, tally)
-        }
-        Err(failed) => panic!(
-            "seed {}: {}\nagain: FOREBAY_SIM_SEED={} {runs}=1 \
-             cargo test --profile battery -p forebay-sim --test battery {test}",
-            failed.seed, failed.wrong, failed.seed
-        ),
-    }
-}
+use forebay_sim::explore::{archive_life, every_archive_crash};
 
 /// Power loss before the .done rename persists, with the segment intact, gone or recycled; during
 /// storing, syncing and renaming; unsynced copies; files of other servers; temporary files left

@@ -1,10 +1,12 @@
-//! Threads that begin together.
+//! Threads of a run: they begin together, and the thread that waits for them knows when they end.
 
-use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
+use forebay_aio::sync::{Condvar, Duration, Instant, Mutex, thread};
 
-/// Lets threads begin together, and knows when they are done.
+use crate::error::BenchError;
+
+/// Lets threads begin together, and counts those that have left.
 #[derive(Default)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     state: Mutex<GateState>,
     changed: Condvar,
 }
@@ -18,7 +20,7 @@ struct GateState {
 
 impl Gate {
     /// Waits until the gate opens; the time of that.
-    pub(super) fn enter(&self) -> Instant {
+    pub(crate) fn enter(&self) -> Instant {
         let mut state = self.state.lock();
         loop {
             if let Some(begun) = state.open {
@@ -29,30 +31,29 @@ impl Gate {
     }
 
     /// Opens the gate; the time of that.
-    pub(super) fn open(&self) -> Instant {
+    pub(crate) fn open(&self) -> Instant {
         let now = Instant::now();
         self.state.lock().open = Some(now);
         self.changed.notify_all();
         now
     }
 
-    /// Waits at most `within` until `count` threads have left; whether they have.
-    pub(super) fn left(&self, count: u32, within: Duration) -> bool {
+    /// Waits until `count` threads have left, for at most this time; whether they have.
+    pub(crate) fn left(&self, count: u32, within: Duration) -> bool {
+        let until = Instant::now() + within;
         let mut state = self.state.lock();
-        if state.left < count {
-            self.changed.wait_for(&mut state, within);
-        }
+        while state.left < count && !self.changed.wait_until(&mut state, until).timed_out() {}
         state.left >= count
     }
 
     /// When the last thread left.
-    pub(super) fn ended(&self) -> Instant {
+    pub(crate) fn ended(&self) -> Instant {
         self.state.lock().ended.expect("asked when all have left")
     }
 }
 
 /// Counts its thread as left when it is dropped, also by a panic.
-pub(super) struct Leaving<'a>(pub(super) &'a Gate);
+pub(crate) struct Leaving<'a>(pub(crate) &'a Gate);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
@@ -62,5 +63,16 @@ impl Drop for Leaving<'_> {
         state.ended = Some(now);
         drop(state);
         self.0.changed.notify_all();
+    }
+}
+
+/// A thread's result; an error if it panicked.
+pub(crate) fn joined<T, E>(result: thread::Result<Result<T, E>>) -> Result<T, BenchError>
+where
+    BenchError: From<E>,
+{
+    match result {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(BenchError::Failed("a thread of the bench panicked".to_owned())),
     }
 }

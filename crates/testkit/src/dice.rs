@@ -24,6 +24,24 @@ impl Dice {
         self.any() % n
     }
 
+    /// An index of a list of `len` items, which is not empty.
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// One of these, of which there is at least one.
+    pub fn pick<'s, T: ?Sized>(&mut self, of: &[&'s T]) -> &'s T {
+        of[self.index(of.len())]
+    }
+
+    /// Bytes that do not compress.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> =
+            (0..len.div_ceil(8)).flat_map(|_| self.any().to_le_bytes()).collect();
+        bytes.truncate(len);
+        bytes
+    }
+
     /// True with a probability of `share` in a thousand.
     pub fn chance(&mut self, share: u32) -> bool {
         self.below(1000) < u64::from(share)

@@ -3,6 +3,7 @@
 //! - [`engine`]: the engine's lives and crashes
 //! - [`archive`]: the archiver's
 //! - [`pitr`]: archives, base backups, and recovery from them
+//! - [`runs`]: runs each over its seeds
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,3 +11,4 @@ mod common;
 mod archive;
 mod engine;
 mod pitr;
+mod runs;

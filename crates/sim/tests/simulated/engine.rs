@@ -3,69 +3,21 @@
 //! test makes; docs/reliability.md has the numbers of `cargo xtask test`.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
-use crate::common::{setting, threads};
+use crate::common::setting;
+use crate::runs::run;
 use forebay_sim::explore::{
     Damage, Depth, Detection, Flaw, Tally, control_rot, every_crash, every_failure, lying_writes,
-    many, random_run, recovery_again, run_with, wal_rot,
+    random_run, recovery_again, run_with, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, FaultClass, Forgotten};
 
-/// Seeds from FOREBAY_SIM_SEED on, as many as the variable `runs` says.
-fn seeds(runs: &str, default: u64) -> Range<u64> {
-    let first = setting("FOREBAY_SIM_SEED", 1);
-    first..first + setting(runs, default)
-}
-
-/// Runs the seeds, and prints the result. A failure names the command that repeats it.
-fn run(
-    test: &str,
-    runs: &str,
-    seeds: Range<u64>,
-    run: impl Fn(u64) -> Result<Tally, String> + Sync,
-) -> Tally {
-    let began = std::time::Instant::now();
-    match many(seeds, threads(), run) {
-        Ok(tally) => {
-            println!("battery: {test}: {tally} {:.1} s", began.elapsed().as_secs_f64());
-            tally
-        }
-        Err(failed) => {
-            panic!(
-                "seed {}: {}\nagain: {}",
-                failed.seed,
-                failed.wrong,
-                again(test, runs, failed.seed)
-            )
-        }
-    }
-}
-
-/// The command that repeats one seed of a test as it was run here.
-fn again(test: &str, runs: &str, seed: u64) -> String {
-    let filter = test.split(' ').next().unwrap_or(test);
-    let sizes = std::env::vars().filter(|(name, _)| {
-        name.starts_with("FOREBAY_SIM_")
-            && name != runs
-            && !["FOREBAY_SIM_SEED", "FOREBAY_SIM_THREADS"].contains(&&name[..])
-    });
-    let mut sizes: Vec<String> = sizes.map(|(name, value)| format!("{name}={value} ")).collect();
-    sizes.sort();
-    let sizes = sizes.concat();
-    format!(
-        "FOREBAY_SIM_SEED={seed} {runs}=1 {sizes}\
-         cargo test --profile battery -p forebay-sim --test battery {filter}"
-    )
-}
-
 #[test]
 fn random_lives_and_crashes() {
     let template = fresh_disk().expect("init");
-    let seeds = seeds("FOREBAY_SIM_RUNS", 60);
-    let n = seeds.end - seeds.start;
-    let tally = run("random_lives", "FOREBAY_SIM_RUNS", seeds, |seed| random_run(&template, seed));
+    let (n, tally) =
+        run("random_lives", "FOREBAY_SIM_RUNS", 60, |seed| random_run(&template, seed));
     assert!(tally.compared >= 4 * n);
     if n >= 1000 {
         for class in [
@@ -93,9 +45,7 @@ fn random_lives_and_crashes() {
 fn a_crash_at_every_call() {
     let template = fresh_disk().expect("init");
     let depth = Depth { steps: 6, ways: 2, subsets_of: setting("FOREBAY_SIM_SUBSETS", 5) as usize };
-    let seeds = seeds("FOREBAY_SIM_WORKLOADS", 2);
-    let n = seeds.end - seeds.start;
-    let tally = run("a_crash_at_every_call", "FOREBAY_SIM_WORKLOADS", seeds, |seed| {
+    let (n, tally) = run("a_crash_at_every_call", "FOREBAY_SIM_WORKLOADS", 2, |seed| {
         every_crash(&template, seed, depth)
     });
     assert!(tally.compared > 100 * n);
@@ -105,9 +55,7 @@ fn a_crash_at_every_call() {
 fn recovery_is_cut_short_and_comes_to_the_same_bytes() {
     let template = fresh_disk().expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 7) as usize;
-    let seeds = seeds("FOREBAY_SIM_RECOVERIES", 2);
-    let n = seeds.end - seeds.start;
-    let tally = run("recovery_is_cut_short", "FOREBAY_SIM_RECOVERIES", seeds, |seed| {
+    let (n, tally) = run("recovery_is_cut_short", "FOREBAY_SIM_RECOVERIES", 2, |seed| {
         recovery_again(&template, seed, 30, stride)
     });
     assert!(tally.compared > 5 * n);
@@ -119,7 +67,7 @@ fn each_call_fails_once() {
     let stride = setting("FOREBAY_SIM_STRIDE", 23) as usize;
     for failure in Failure::ALL {
         let test = format!("each_call_fails_once ({failure:?})");
-        let tally = run(&test, "FOREBAY_SIM_FAILING", seeds("FOREBAY_SIM_FAILING", 1), |seed| {
+        let (_, tally) = run(&test, "FOREBAY_SIM_FAILING", 1, |seed| {
             every_failure(&template, seed, failure, 6, stride)
         });
         assert!(tally.compared > 0);
@@ -130,10 +78,9 @@ fn each_call_fails_once() {
 fn rot_in_the_last_page_of_the_log() {
     let template = fresh_disk().expect("init");
     let stride = setting("FOREBAY_SIM_BYTES", 61) as usize;
-    let tally =
-        run("rot_in_the_last_page", "FOREBAY_SIM_ROT", seeds("FOREBAY_SIM_ROT", 1), |seed| {
-            wal_rot(&template, seed, 40, stride)
-        });
+    let (_, tally) = run("rot_in_the_last_page", "FOREBAY_SIM_ROT", 1, |seed| {
+        wal_rot(&template, seed, 40, stride)
+    });
     assert!(tally.detected.contains_key(&Detection::Earlier), "some bytes matter");
     assert!(tally.detected.contains_key(&Detection::Harmless), "some bytes don't");
 }
@@ -142,9 +89,8 @@ fn rot_in_the_last_page_of_the_log() {
 fn rot_in_pg_control() {
     let template = fresh_disk().expect("init");
     let stride = setting("FOREBAY_SIM_BYTES", 61) as usize;
-    let tally = run("rot_in_pg_control", "FOREBAY_SIM_ROT", seeds("FOREBAY_SIM_ROT", 1), |seed| {
-        control_rot(&template, seed, stride)
-    });
+    let (_, tally) =
+        run("rot_in_pg_control", "FOREBAY_SIM_ROT", 1, |seed| control_rot(&template, seed, stride));
     assert!(tally.detected[&Detection::AtOpen] >= 296);
 }
 
@@ -161,7 +107,7 @@ fn writes_that_lie() {
     {
         let verified = if verify { ", verified" } else { "" };
         let test = format!("writes_that_lie ({damage:?}{verified})");
-        let tally = run(&test, "FOREBAY_SIM_LIES", seeds("FOREBAY_SIM_LIES", 30), |seed| {
+        let (_, tally) = run(&test, "FOREBAY_SIM_LIES", 30, |seed| {
             lying_writes(&template, seed, damage, verify)
         });
         assert!(tally.of(class) > 0, "no {class}");

@@ -1,0 +1,371 @@
+//! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
+//! pg_buffercache, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database,
+//! pg_stat_wal. A column stands once, with what makes its value of a row.
+
+use crate::settings::SettingRow;
+use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
+use forebay_engine::views::{
+    AioBackendRow, AioRow, ArchiverStats, BgwriterRow, BufferInfo, BufferPage, CheckpointerRow,
+    Counts, DatabaseRow, IoOp, IoStatRow, WalRow,
+};
+use forebay_types::SqlType::{
+    self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray,
+    Timestamptz,
+};
+use forebay_types::time::POSTGRES_EPOCH;
+use forebay_types::{Datum, Numeric as Number};
+
+/// A view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// I/O handles in use.
+    Aios,
+    /// I/O counters.
+    StatIo,
+    /// What each backend's I/O came to.
+    StatAioBackends,
+    /// Settings.
+    Settings,
+    /// The archiver.
+    StatArchiver,
+    /// Buffers of the pool.
+    BufferCache,
+    /// The background writer.
+    StatBgwriter,
+    /// Checkpoints.
+    StatCheckpointer,
+    /// Databases.
+    StatDatabase,
+    /// The write-ahead log.
+    StatWal,
+}
+
+impl View {
+    /// The view of that name.
+    pub fn by_name(name: &str) -> Option<View> {
+        Some(match name {
+            "pg_aios" => View::Aios,
+            "pg_stat_io" => View::StatIo,
+            "pg_stat_aio_backends" => View::StatAioBackends,
+            "pg_settings" => View::Settings,
+            "pg_buffercache" => View::BufferCache,
+            "pg_stat_archiver" => View::StatArchiver,
+            "pg_stat_bgwriter" => View::StatBgwriter,
+            "pg_stat_checkpointer" => View::StatCheckpointer,
+            "pg_stat_database" => View::StatDatabase,
+            "pg_stat_wal" => View::StatWal,
+            _ => return None,
+        })
+    }
+
+    /// The schema it is in: where PostgreSQL's extension puts pg_buffercache, it is too.
+    pub fn schema(self) -> &'static str {
+        if self == View::BufferCache { "public" } else { "pg_catalog" }
+    }
+
+    /// Names and types of its columns, as PostgreSQL 18 has them; pg_stat_aio_backends is
+    /// Forebay's own.
+    pub fn columns(self) -> Vec<(&'static str, SqlType)> {
+        match self {
+            View::Aios => described(AIOS),
+            View::StatIo => described(STAT_IO),
+            View::StatAioBackends => described(STAT_AIO_BACKENDS),
+            View::StatArchiver => described(STAT_ARCHIVER),
+            View::StatBgwriter => described(STAT_BGWRITER),
+            View::StatCheckpointer => described(STAT_CHECKPOINTER),
+            View::StatDatabase => described(STAT_DATABASE),
+            View::StatWal => described(STAT_WAL),
+            View::BufferCache => described(BUFFERCACHE),
+            View::Settings => described(SETTINGS),
+        }
+    }
+}
+
+/// Columns over rows of a type: name, type, and what makes the value.
+pub type Columns<R> = &'static [(&'static str, SqlType, fn(&R) -> Datum<'static>)];
+
+/// Names and types.
+pub fn described<R>(columns: Columns<R>) -> Vec<(&'static str, SqlType)> {
+    columns.iter().map(|(name, ty, _)| (*name, *ty)).collect()
+}
+
+/// The values of rows.
+pub fn values<R>(
+    columns: Columns<R>,
+    rows: impl IntoIterator<Item = R>,
+) -> Vec<Vec<Datum<'static>>> {
+    rows.into_iter().map(|row| columns.iter().map(|(.., value)| value(&row)).collect()).collect()
+}
+
+fn opt<T>(value: Option<T>, make: impl Fn(T) -> Datum<'static>) -> Datum<'static> {
+    value.map_or(Datum::Null, make)
+}
+
+fn text(value: &str) -> Datum<'static> {
+    Datum::string(value.to_owned())
+}
+
+fn count(n: u64) -> Datum<'static> {
+    Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+fn int4(n: impl TryInto<i32>) -> Datum<'static> {
+    Datum::Int4(n.try_into().unwrap_or(i32::MAX))
+}
+
+fn bytes(n: u64) -> Datum<'static> {
+    Datum::numeric(Number::from_int(n))
+}
+
+fn millis(nanos: u64) -> Datum<'static> {
+    Datum::Float8(nanos as f64 / 1e6)
+}
+
+/// A moment of the system's clock.
+pub fn timestamp(at: SystemTime) -> Datum<'static> {
+    let epoch = UNIX_EPOCH + Duration::from_secs(POSTGRES_EPOCH.unsigned_abs());
+    let micros = |d: Duration| i64::try_from(d.as_micros()).unwrap_or(i64::MAX);
+    Datum::Timestamptz(match at.duration_since(epoch) {
+        Ok(after) => micros(after),
+        Err(before) => -micros(before.duration()),
+    })
+}
+
+/// An array's text form.
+fn array_text(values: &[String]) -> Datum<'static> {
+    let plain = |v: &String| {
+        !v.is_empty()
+            && !v.eq_ignore_ascii_case("null")
+            && !v.contains(|c: char| matches!(c, '{' | '}' | ',' | '"' | '\\') || c.is_whitespace())
+    };
+    let quoted = |v: &String| {
+        if plain(v) {
+            v.clone()
+        } else {
+            format!("\"{}\"", v.replace('\\', "\\\\").replace('"', "\\\""))
+        }
+    };
+    let items: Vec<String> = values.iter().map(quoted).collect();
+    Datum::string(format!("{{{}}}", items.join(",")))
+}
+
+/// pg_aios.
+pub const AIOS: Columns<AioRow> = &[
+    ("pid", Int4, |r| Datum::Int4(r.backend_id)),
+    ("io_id", Int4, |r| int4(r.io_id)),
+    ("io_generation", Int8, |r| count(r.generation)),
+    ("state", Text, |r| text(r.state.name())),
+    ("operation", Text, |r| text(r.operation.name())),
+    ("off", Int8, |r| opt(r.offset, count)),
+    ("length", Int8, |r| opt(r.length, count)),
+    ("target", Text, |r| opt(r.target, text)),
+    ("handle_data_len", Int2, |r| {
+        Datum::Int2(i16::try_from(r.handle_data_len).unwrap_or(i16::MAX))
+    }),
+    ("raw_result", Int4, |r| opt(r.raw_result, int4)),
+    ("result", Text, |r| text(r.result)),
+    ("target_desc", Text, |r| opt(r.target_desc.clone(), Datum::string)),
+    ("f_sync", Bool, |r| Datum::Bool(r.f_sync)),
+    ("f_localmem", Bool, |r| Datum::Bool(r.f_localmem)),
+    ("f_buffered", Bool, |r| Datum::Bool(r.f_buffered)),
+];
+
+/// What pg_stat_io shows of an operation; NULL where there can't be any.
+fn shown(r: &IoStatRow, op: IoOp, value: fn(Counts) -> Datum<'static>) -> Datum<'static> {
+    opt(r.shown(op), value)
+}
+
+/// pg_stat_io: counters, and since when they count.
+pub const STAT_IO: Columns<(IoStatRow, SystemTime)> = &[
+    ("backend_type", Text, |(r, _)| text(r.backend_type.name())),
+    ("object", Text, |(r, _)| text(r.object.name())),
+    ("context", Text, |(r, _)| text(r.context.name())),
+    ("reads", Int8, |(r, _)| shown(r, IoOp::Read, |c| count(c.count))),
+    ("read_bytes", Numeric, |(r, _)| shown(r, IoOp::Read, |c| bytes(c.bytes))),
+    ("read_time", Float8, |(r, _)| shown(r, IoOp::Read, |c| millis(c.time_ns))),
+    ("writes", Int8, |(r, _)| shown(r, IoOp::Write, |c| count(c.count))),
+    ("write_bytes", Numeric, |(r, _)| shown(r, IoOp::Write, |c| bytes(c.bytes))),
+    ("write_time", Float8, |(r, _)| shown(r, IoOp::Write, |c| millis(c.time_ns))),
+    ("writebacks", Int8, |(r, _)| shown(r, IoOp::Writeback, |c| count(c.count))),
+    ("writeback_time", Float8, |(r, _)| shown(r, IoOp::Writeback, |c| millis(c.time_ns))),
+    ("extends", Int8, |(r, _)| shown(r, IoOp::Extend, |c| count(c.count))),
+    ("extend_bytes", Numeric, |(r, _)| shown(r, IoOp::Extend, |c| bytes(c.bytes))),
+    ("extend_time", Float8, |(r, _)| shown(r, IoOp::Extend, |c| millis(c.time_ns))),
+    ("hits", Int8, |(r, _)| shown(r, IoOp::Hit, |c| count(c.count))),
+    ("evictions", Int8, |(r, _)| shown(r, IoOp::Evict, |c| count(c.count))),
+    ("reuses", Int8, |(r, _)| shown(r, IoOp::Reuse, |c| count(c.count))),
+    ("fsyncs", Int8, |(r, _)| shown(r, IoOp::Fsync, |c| count(c.count))),
+    ("fsync_time", Float8, |(r, _)| shown(r, IoOp::Fsync, |c| millis(c.time_ns))),
+    ("stats_reset", Timestamptz, |(_, since)| timestamp(*since)),
+];
+
+/// pg_stat_aio_backends.
+pub const STAT_AIO_BACKENDS: Columns<AioBackendRow> = &[
+    ("pid", Int4, |r| Datum::Int4(r.pid)),
+    ("backend_type", Text, |r| text(r.backend_type.name())),
+    ("io_method", Text, |r| text(r.io_method)),
+    ("acquired", Int8, |r| count(r.acquired)),
+    ("acquire_waits", Int8, |r| count(r.acquire_waits)),
+    ("staged", Int8, |r| count(r.staged)),
+    ("immediate", Int8, |r| count(r.immediate)),
+    ("submissions", Int8, |r| count(r.submissions)),
+    ("issued", Int8, |r| count(r.issued)),
+    ("merged", Int8, |r| count(r.merged)),
+    ("completed_self", Int8, |r| count(r.completed_self)),
+    ("completed_other", Int8, |r| count(r.completed_other)),
+    ("in_flight", Int8, |r| count(r.in_flight)),
+    ("in_flight_max", Int8, |r| count(r.in_flight_max)),
+    ("reads", Int8, |r| count(r.reads)),
+    ("read_bytes", Numeric, |r| bytes(r.read_bytes)),
+    ("writes", Int8, |r| count(r.writes)),
+    ("write_bytes", Numeric, |r| bytes(r.write_bytes)),
+    ("syncs", Int8, |r| count(r.syncs)),
+    ("others", Int8, |r| count(r.others)),
+    ("waits", Int8, |r| count(r.waits)),
+    ("wait_time", Float8, |r| millis(r.wait_time)),
+    ("latency_count", Int8, |r| count(r.latency_count)),
+    ("latency_sum", Float8, |r| millis(r.latency_sum)),
+    ("latency_max", Float8, |r| millis(r.latency_max)),
+    ("latency_histogram", Int8Array, |r| array_text(&r.latency_histogram.map(|n| n.to_string()))),
+    ("errors", Int8, |r| count(r.errors)),
+    ("retries", Int8, |r| count(r.retries)),
+    ("stats_reset", Timestamptz, |r| timestamp(r.stats_reset)),
+];
+
+/// pg_stat_archiver.
+pub const STAT_ARCHIVER: Columns<ArchiverStats> = &[
+    ("archived_count", Int8, |r| count(r.archived_count)),
+    ("last_archived_wal", Text, |r| opt(r.last_archived_wal.clone(), Datum::string)),
+    ("last_archived_time", Timestamptz, |r| opt(r.last_archived_time, timestamp)),
+    ("failed_count", Int8, |r| count(r.failed_count)),
+    ("last_failed_wal", Text, |r| opt(r.last_failed_wal.clone(), Datum::string)),
+    ("last_failed_time", Timestamptz, |r| opt(r.last_failed_time, timestamp)),
+    ("stats_reset", Timestamptz, |r| timestamp(r.stats_reset)),
+];
+
+/// pg_stat_bgwriter.
+pub const STAT_BGWRITER: Columns<BgwriterRow> = &[
+    ("buffers_clean", Int8, |r| count(r.buffers_clean)),
+    ("maxwritten_clean", Int8, |r| count(r.maxwritten_clean)),
+    ("buffers_alloc", Int8, |r| count(r.buffers_alloc)),
+    ("stats_reset", Timestamptz, |r| timestamp(r.stats_reset)),
+];
+
+/// pg_stat_checkpointer. There is no standby, so there are no restart points.
+pub const STAT_CHECKPOINTER: Columns<CheckpointerRow> = &[
+    ("num_timed", Int8, |r| count(r.num_timed)),
+    ("num_requested", Int8, |r| count(r.num_requested)),
+    ("num_done", Int8, |r| count(r.num_done)),
+    ("restartpoints_timed", Int8, |_| count(0)),
+    ("restartpoints_req", Int8, |_| count(0)),
+    ("restartpoints_done", Int8, |_| count(0)),
+    ("write_time", Float8, |r| Datum::Float8(r.write_time)),
+    ("sync_time", Float8, |r| Datum::Float8(r.sync_time)),
+    ("buffers_written", Int8, |r| count(r.buffers_written)),
+    ("slru_written", Int8, |r| count(r.slru_written)),
+    ("stats_reset", Timestamptz, |r| timestamp(r.stats_reset)),
+];
+
+/// pg_stat_wal.
+pub const STAT_WAL: Columns<WalRow> = &[
+    ("wal_records", Int8, |r| count(r.wal_records)),
+    ("wal_fpi", Int8, |r| count(r.wal_fpi)),
+    ("wal_bytes", Numeric, |r| bytes(r.wal_bytes)),
+    ("wal_buffers_full", Int8, |r| count(r.wal_buffers_full)),
+    ("stats_reset", Timestamptz, |r| timestamp(r.stats_reset)),
+];
+
+/// What a buffer's page tells; NULL if the buffer is empty.
+fn page(r: &BufferInfo, value: impl Fn(&BufferPage) -> Datum<'static>) -> Datum<'static> {
+    opt(r.page.as_ref().filter(|page| page.valid), value)
+}
+
+/// pg_buffercache. Buffers count from 1.
+pub const BUFFERCACHE: Columns<BufferInfo> = &[
+    ("bufferid", Int4, |r| Datum::Int4(i32::try_from(r.buffer + 1).unwrap_or(i32::MAX))),
+    ("relfilenode", Oid, |r| page(r, |p| Datum::Oid(p.tag.rel.rel))),
+    ("reltablespace", Oid, |r| page(r, |p| Datum::Oid(p.tag.rel.spc))),
+    ("reldatabase", Oid, |r| page(r, |p| Datum::Oid(p.tag.rel.db))),
+    ("relforknumber", Int2, |r| page(r, |p| Datum::Int2(i16::from(p.tag.fork.number())))),
+    ("relblocknumber", Int8, |r| page(r, |p| Datum::Int8(i64::from(p.tag.block)))),
+    ("isdirty", Bool, |r| page(r, |p| Datum::Bool(p.dirty))),
+    ("usagecount", Int2, |r| page(r, |p| Datum::Int2(i16::from(p.usage)))),
+    ("pinning_backends", Int4, |r| {
+        page(r, |p| Datum::Int4(i32::try_from(p.pins).unwrap_or(i32::MAX)))
+    }),
+];
+
+/// pg_settings.
+pub const SETTINGS: Columns<SettingRow> = &[
+    ("name", Text, |r| text(&r.name)),
+    ("setting", Text, |r| text(&r.setting)),
+    ("unit", Text, |r| opt(r.unit.clone(), Datum::string)),
+    ("category", Text, |r| text(&r.category)),
+    ("short_desc", Text, |r| text(&r.short_desc)),
+    ("extra_desc", Text, |_| Datum::Null),
+    ("context", Text, |r| text(&r.context)),
+    ("vartype", Text, |r| text(&r.vartype)),
+    ("source", Text, |r| text(&r.source)),
+    ("min_val", Text, |r| opt(r.min_val.clone(), Datum::string)),
+    ("max_val", Text, |r| opt(r.max_val.clone(), Datum::string)),
+    ("enumvals", TextArray, |r| opt(r.enumvals.as_deref(), array_text)),
+    ("boot_val", Text, |r| opt(r.boot_val.clone(), Datum::string)),
+    ("reset_val", Text, |r| opt(r.reset_val.clone(), Datum::string)),
+    ("sourcefile", Text, |_| Datum::Null),
+    ("sourceline", Int4, |_| Datum::Null),
+    ("pending_restart", Bool, |_| Datum::Bool(false)),
+];
+
+/// A database, or what belongs to none.
+pub struct Database {
+    /// Its OID, 0 for what belongs to no database.
+    pub oid: u32,
+    /// Its name, if it is a database.
+    pub name: Option<String>,
+    /// What is counted of it.
+    pub counted: DatabaseRow,
+    /// Checksum failures and the last one's time; None: checksums are off.
+    pub failures: Option<(u64, Option<SystemTime>)>,
+}
+
+impl Database {
+    /// NULL for what belongs to no database.
+    fn of(&self, value: impl Fn(&DatabaseRow) -> Datum<'static>) -> Datum<'static> {
+        opt(self.name.as_ref(), |_| value(&self.counted))
+    }
+}
+
+/// pg_stat_database. Counters that are not kept are NULL. There is no standby, and nothing runs in
+/// parallel.
+pub const STAT_DATABASE: Columns<Database> = &[
+    ("datid", Oid, |r| Datum::Oid(r.oid)),
+    ("datname", Name, |r| opt(r.name.clone(), Datum::string)),
+    ("numbackends", Int4, |r| Datum::Int4(i32::try_from(r.counted.backends).unwrap_or(i32::MAX))),
+    ("xact_commit", Int8, |r| r.of(|c| count(c.commits))),
+    ("xact_rollback", Int8, |r| r.of(|c| count(c.rollbacks))),
+    ("blks_read", Int8, |r| r.of(|c| count(c.blocks_read))),
+    ("blks_hit", Int8, |r| r.of(|c| count(c.blocks_hit))),
+    ("tup_returned", Int8, |_| Datum::Null),
+    ("tup_fetched", Int8, |_| Datum::Null),
+    ("tup_inserted", Int8, |_| Datum::Null),
+    ("tup_updated", Int8, |_| Datum::Null),
+    ("tup_deleted", Int8, |_| Datum::Null),
+    ("conflicts", Int8, |r| r.of(|_| count(0))),
+    ("temp_files", Int8, |r| r.of(|c| count(c.temp_files))),
+    ("temp_bytes", Int8, |r| r.of(|c| count(c.temp_bytes))),
+    ("deadlocks", Int8, |r| r.of(|c| count(c.deadlocks))),
+    ("checksum_failures", Int8, |r| opt(r.failures, |(n, _)| count(n))),
+    ("checksum_last_failure", Timestamptz, |r| opt(r.failures.and_then(|(_, at)| at), timestamp)),
+    ("blk_read_time", Float8, |r| r.of(|c| Datum::Float8(c.read_time))),
+    ("blk_write_time", Float8, |r| r.of(|c| Datum::Float8(c.write_time))),
+    ("session_time", Float8, |_| Datum::Null),
+    ("active_time", Float8, |_| Datum::Null),
+    ("idle_in_transaction_time", Float8, |_| Datum::Null),
+    ("sessions", Int8, |r| r.of(|c| count(c.sessions))),
+    ("sessions_abandoned", Int8, |_| Datum::Null),
+    ("sessions_fatal", Int8, |_| Datum::Null),
+    ("sessions_killed", Int8, |_| Datum::Null),
+    ("parallel_workers_to_launch", Int8, |r| r.of(|_| count(0))),
+    ("parallel_workers_launched", Int8, |r| r.of(|_| count(0))),
+    ("stats_reset", Timestamptz, |_| Datum::Null),
+];
