@@ -64,6 +64,15 @@ pub fn page(data: &[u8]) {
     assert!(verify_header(&bytes).is_err() || verify_page(&bytes, 3).is_ok());
 }
 
+/// A good page of items that serve as tuples: each has the header's length in all its bytes.
+fn rows() -> PageBytes {
+    let mut bytes = [0; 8192];
+    let mut page = PageMut(&mut bytes);
+    page.init(0);
+    (0..60).for_each(|_| assert!(page.add_item(&[24; 120], None).is_some()));
+    bytes
+}
+
 type Prune = fn(&mut PageMut<'_>, Changes<'_>) -> Result<(), line_pointers::LinePointerError>;
 
 /// Prunes a copy of a page. It is a good page afterwards, or was damaged before.
@@ -94,7 +103,12 @@ pub fn map_page(data: &[u8]) {
             assert!(fsm::search(page.page(), least).is_ok());
         }
     }
-    fsm::rebuild(&mut page);
+    // A change repairs the way to the root, or all of a page whose root is too small.
+    fsm::set(&mut page, 9, 255);
+    assert_eq!((fsm::get(page.page(), 9), fsm::greatest(page.page())), (255, 255));
+    let changed = fsm::truncate(&mut page, 9);
+    assert!(changed && (9..fsm::SLOTS).all(|slot| fsm::get(page.page(), slot) == 0));
+    assert!(!fsm::rebuild(&mut page));
     fsm::set(&mut page, 9, 255);
     assert!(matches!(fsm::search(page.page(), 255), Ok(Some(_))));
     let (visible, frozen) = visibility_map::count(page.page());
@@ -235,18 +249,27 @@ fn heap_payloads(info: u8, main: &[u8], data: &[u8]) {
     if let Ok(rewrite) = heap_logical::HeapRewrite::decode(main) {
         assert_eq!(heap_logical::HeapRewrite::decode(&rewrite.encode()), Ok(rewrite));
     }
-    if let (Ok(new), Ok(update)) =
-        (heap::UpdatedTuple::decode(info, data), heap::HeapUpdate::decode(main))
-    {
-        let (old, at) = (HeapTuple::new(main).ok(), ItemPointer::new(1, 1));
-        let _ = new.rebuild(old, &update, 7, at, &mut Vec::new());
+    let update = heap::HeapUpdate::decode(main);
+    let new = update.as_ref().map(|update| heap::UpdatedTuple::decode(update.flags, data));
+    if let (Ok(update), Ok(Ok(new))) = (&update, new) {
+        let (page, at) = (rows(), ItemPointer::new(1, 1));
+        let old = Page::new(&page).item(update.old_offset);
+        let old = old.map(|item| HeapTuple::new(item).expect("a whole header"));
+        let mut out = Vec::new();
+        if new.rebuild(old, update, 7, at, &mut out).is_ok() {
+            let stored = usize::from(new.prefix) + new.data.len() + usize::from(new.suffix);
+            assert_eq!(out.len(), 23 + stored);
+        }
     }
     if let Ok(pruned) = prune::HeapPrune::decode(main, Some(data)) {
         let (mut main, mut data) = (Vec::new(), Vec::new());
         pruned.encode(&mut main, &mut data);
-        let _ = prune::HeapPrune::decode(&main, Some(&data)).expect("what was just encoded");
+        assert_eq!(prune::HeapPrune::decode(&main, Some(&data)).as_ref(), Ok(&pruned));
         let mut page = page_of(&data);
         let _ = pruned.apply(&mut PageMut(&mut page));
+        let mut page = rows();
+        let _ = pruned.apply(&mut PageMut(&mut page));
+        assert_eq!(line_pointers::check(Page::new(&page)), Ok(()));
     }
     let mut tuple = Vec::new();
     if let Ok((header, bytes)) = heap::HeapHeader::decode(data) {

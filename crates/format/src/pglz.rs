@@ -44,7 +44,7 @@ pub fn compress(input: &[u8]) -> Option<Vec<u8>> {
     if input.len() < MIN_INPUT {
         return None;
     }
-    let limit = (input.len() as u64 * 75 / 100) as usize;
+    let limit = size_limit(input.len());
     let mut history = History::new(input);
     let mut out = Output { bytes: Vec::with_capacity(limit + 4), control_at: 0, bit: 0 };
     let (mut at, mut found) = (0, false);
@@ -67,6 +67,13 @@ pub fn compress(input: &[u8]) -> Option<Vec<u8>> {
         at += len;
     }
     (out.bytes.len() < limit).then_some(out.bytes)
+}
+
+/// The length that the output must stay below. PostgreSQL, which computes with 32 bits, rounds in
+/// another way from a length on.
+fn size_limit(len: usize) -> usize {
+    const LONG: usize = i32::MAX as usize / 100;
+    if len > LONG { len / 100 * 75 } else { len * 75 / 100 }
 }
 
 /// Decompresses all of the input, which must fill `out`. As in PostgreSQL, the last repetition may
@@ -287,6 +294,12 @@ mod tests {
         assert_eq!((compress(&noise), compress(&noise[..100])), (None, None));
         // Too far back.
         assert_eq!(compress(&[&noise[..1000], &noise[..1000]].concat()), None);
+    }
+
+    #[test]
+    fn limits_are_rounded_as_postgresql_does() {
+        assert_eq!([32, 8192, 21_474_836].map(size_limit), [24, 6144, 16_106_127]);
+        assert_eq!([21_474_837, 21_474_899].map(size_limit), [16_106_100, 16_106_100]);
     }
 
     #[test]

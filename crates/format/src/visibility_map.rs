@@ -60,7 +60,12 @@ pub fn set(page: &mut PageMut<'_>, block: BlockNumber, bits: u8) -> bool {
 }
 
 /// Clears bits of a heap's block; returns whether that changed something.
+///
+/// # Panics
+/// If only all-visible would be cleared.
 pub fn clear(page: &mut PageMut<'_>, block: BlockNumber, bits: u8) -> bool {
+    let visible_only = bits & VALID_BITS == ALL_VISIBLE;
+    assert!(!visible_only, "block {block} can't stay all-frozen without being all-visible");
     store(page, block, get(page.page(), block) & !bits)
 }
 
@@ -122,5 +127,12 @@ mod tests {
     fn frozen_needs_visible() {
         let mut bytes = [0; BLOCK_SIZE];
         set(&mut PageMut(&mut bytes), 3, ALL_FROZEN);
+    }
+
+    #[test]
+    #[should_panic(expected = "can't stay all-frozen")]
+    fn visible_goes_with_frozen() {
+        let mut bytes = [0; BLOCK_SIZE];
+        clear(&mut PageMut(&mut bytes), 3, ALL_VISIBLE);
     }
 }

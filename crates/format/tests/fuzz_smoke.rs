@@ -4,8 +4,9 @@
 mod entry;
 mod support;
 
+use forebay_format::{PageMut, free_space_map as fsm};
 use forebay_testkit::Dice;
-use support::{WAL, records, row_records};
+use support::{WAL, map_clear_records, records, row_records};
 
 const HEAP: &[u8] = include_bytes!("data/heap_t_after.page");
 const INDEX: &[u8] = include_bytes!("data/pg_class_oid_index.block1");
@@ -54,6 +55,14 @@ fn pages_of_maps_and_transactions() {
     for sample in [HEAP, MAP_PAGE] {
         damage(entry::map_page, sample, sample.len(), 1000);
     }
+    let mut space = [0; 8192];
+    let mut page = PageMut::new(&mut space);
+    page.init(0);
+    for slot in (0..fsm::SLOTS).step_by(7) {
+        fsm::set(&mut page, slot, slot as u8);
+    }
+    damage(entry::map_page, &space, 40, 1000);
+    damage(entry::map_page, &space, space.len(), 1000);
 }
 
 #[test]
@@ -77,7 +86,8 @@ fn tuples() {
 
 #[test]
 fn wal_records() {
-    for record in records().into_iter().map(|(_, record)| record).chain(row_records()) {
+    let plain = records().into_iter().map(|(_, record)| record);
+    for record in plain.chain(row_records()).chain(map_clear_records()) {
         damage(entry::wal_record, &record[4..], 120, 600);
     }
 }

@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use forebay_format::{
-    AttrLayout, HeapTuple, ItemPointer, Page, PageBytes, PageMut,
+    AttrLayout, Fork, HeapTuple, ItemPointer, Page, PageBytes, PageMut,
     free_space_map::{self as fsm, MapPage},
     line_pointers,
     multixact::{self, MemberStatus, multi_next},
@@ -22,9 +22,11 @@ use forebay_format::{
         prune, standby, verify_crc, xact,
     },
 };
-use support::row_records;
+use support::{map_clear_records, row_records};
 
 const WALDUMP: &str = include_str!("data/rows.waldump.txt");
+
+const MAP_CLEARS_WALDUMP: &str = include_str!("data/map_clears.waldump.txt");
 
 const PAGE_R: &[u8] = include_bytes!("data/rows_r.page");
 const HEADERS_R: &str = include_str!("data/rows_r.txt");
@@ -47,9 +49,12 @@ fn page(bytes: &[u8]) -> PageBytes {
 type Told = (DecodedRecord<'static>, &'static str);
 
 fn records() -> Vec<Told> {
-    let all = row_records();
-    assert_eq!(all.len(), WALDUMP.lines().count());
-    let told = WALDUMP.lines().map(|line| line.split_once("desc: ").expect("a description").1);
+    told(row_records(), WALDUMP)
+}
+
+fn told(all: Vec<Vec<u8>>, waldump: &'static str) -> Vec<Told> {
+    assert_eq!(all.len(), waldump.lines().count());
+    let told = waldump.lines().map(|line| line.split_once("desc: ").expect("a description").1);
     all.into_iter()
         .map(|bytes| {
             verify_crc(&bytes).expect("an undamaged record");
@@ -245,6 +250,143 @@ fn block_data_is_encoded_to_the_same_bytes() {
         assert_eq!(out, data, "{told}");
     }
     assert!(seen.iter().all(|&seen| seen > 10), "{seen:?}");
+}
+
+/// The names of stored flags about xmax.
+fn infobits(bits: u8) -> String {
+    let (mask, mask2) = heap::flags_of_infobits(bits);
+    let flags = [
+        (mask & tuple::HEAP_XMAX_IS_MULTI, "IS_MULTI"),
+        (mask & tuple::HEAP_XMAX_LOCK_ONLY, "LOCK_ONLY"),
+        (mask & tuple::HEAP_XMAX_EXCL_LOCK, "EXCL_LOCK"),
+        (mask & tuple::HEAP_XMAX_KEYSHR_LOCK, "KEYSHR_LOCK"),
+        (mask2 & tuple::HEAP_KEYS_UPDATED, "KEYS_UPDATED"),
+    ];
+    let names: Vec<_> = flags.iter().filter(|(flag, _)| *flag != 0).map(|flag| flag.1).collect();
+    names.join(", ")
+}
+
+/// What `pg_waldump` tells of a record about rows, up to the block references.
+fn description(record: &DecodedRecord<'_>) -> Option<String> {
+    let (info, main) = (record.header.info, record.main);
+    let kind = desc::kind_name(record.header.rmgr, info).expect("a kind");
+    let fields = match kind.trim_end_matches("+INIT") {
+        "INSERT" => {
+            let insert = heap::HeapInsert::decode(main).expect("good");
+            format!("off: {}, flags: 0x{:02X}", insert.offset, insert.flags)
+        }
+        "MULTI_INSERT" => {
+            let multi = heap::HeapMultiInsert::decode(info, main).expect("good");
+            let offsets = format!(", offsets: {:?}", multi.offsets);
+            let offsets = if kind.ends_with("+INIT") { String::new() } else { offsets };
+            format!("ntuples: {}, flags: 0x{:02X}{offsets}", multi.count, multi.flags)
+        }
+        "DELETE" | "LOCK" | "LOCK_UPDATED" => {
+            let heap::HeapDelete { xmax, offset, infobits: bits, flags } =
+                heap::HeapDelete::decode(main).expect("good");
+            let bits = infobits(bits);
+            format!("xmax: {xmax}, off: {offset}, infobits: [{bits}], flags: 0x{flags:02X}")
+        }
+        "UPDATE" | "HOT_UPDATE" => {
+            let update = heap::HeapUpdate::decode(main).expect("good");
+            let heap::HeapUpdate { old_xmax, old_offset, flags, new_xmax, new_offset, .. } = update;
+            let bits = infobits(update.old_infobits);
+            format!(
+                "old_xmax: {old_xmax}, old_off: {old_offset}, old_infobits: [{bits}], \
+                 flags: 0x{flags:02X}, new_xmax: {new_xmax}, new_off: {new_offset}"
+            )
+        }
+        "HEAP_CONFIRM" => format!("off: {}", heap::decode_confirm(main).expect("good")),
+        "INPLACE" => format!("off: {}", heap::HeapInplace::decode(main).expect("good").offset),
+        "VISIBLE" => {
+            let visible = heap::HeapVisible::decode(main).expect("good");
+            let (xid, flags) = (visible.conflict_horizon, visible.flags);
+            format!("snapshotConflictHorizon: {xid}, flags: 0x{flags:02X}")
+        }
+        kind if kind.starts_with("PRUNE") => prune_description(record),
+        _ => return None,
+    };
+    Some(format!("{kind} {fields}"))
+}
+
+fn prune_description(record: &DecodedRecord<'_>) -> String {
+    let data = Some(record.blocks[0].data).filter(|data| !data.is_empty());
+    let prune = prune::HeapPrune::decode(record.main, data).expect("good");
+    let horizon = prune.conflict_horizon.map(|xid| format!("snapshotConflictHorizon: {xid}"));
+    let catalog = if prune.flags & prune::IS_CATALOG_REL == 0 { 'F' } else { 'T' };
+    let head = format!("{}, isCatalogRel: {catalog}", horizon.unwrap_or_default());
+    let prune::HeapPrune { plans, redirected, dead, unused, .. } = prune;
+    let mut parts = Vec::new();
+    for plan in &plans {
+        let prune::FreezePlan { xmax, infomask, infomask2, offsets, .. } = plan;
+        let n = offsets.len();
+        parts.push(format!(
+            "{{ xmax: {xmax}, infomask: {infomask}, infomask2: {infomask2}, ntuples: {n}, \
+             offsets: {offsets:?} }}"
+        ));
+    }
+    let redirects: Vec<_> = redirected.iter().map(|(from, to)| format!("{from}->{to}")).collect();
+    let lists = [
+        (plans.len(), format!(", plans: [{}]", parts.join(", "))),
+        (redirected.len(), format!(", redirected: [{}]", redirects.join(", "))),
+        (dead.len(), format!(", dead: {dead:?}")),
+        (unused.len(), format!(", unused: {unused:?}")),
+    ];
+    let [nplans, nredirected, ndead, nunused] = lists.each_ref().map(|list| list.0);
+    let counts = format!(
+        ", nplans: {nplans}, nredirected: {nredirected}, ndead: {ndead}, nunused: {nunused}"
+    );
+    let lists = lists.into_iter().filter(|list| list.0 > 0).map(|list| list.1);
+    if data.is_none() { head } else { head + &counts + &lists.collect::<String>() }
+}
+
+#[test]
+fn fields_are_those_that_pg_waldump_tells() {
+    let mut kinds = BTreeMap::new();
+    for (record, told) in records().into_iter().chain(told(map_clear_records(), MAP_CLEARS_WALDUMP))
+    {
+        if !matches!(record.header.rmgr, Rmgr::HEAP | Rmgr::HEAP2) {
+            continue;
+        }
+        if let Some(ours) = description(&record) {
+            let len = ours.len().min(told.len());
+            assert_eq!(ours[..len], told[..len]);
+            *kinds.entry(desc::kind_name(record.header.rmgr, record.header.info)).or_insert(0) += 1;
+        }
+    }
+    assert!(kinds.len() >= 16, "{kinds:?}");
+}
+
+#[test]
+fn pages_of_the_visibility_map_are_referred_to_where_bits_are_cleared() {
+    let mut seen = BTreeMap::new();
+    for (record, told) in told(map_clear_records(), MAP_CLEARS_WALDUMP) {
+        let kind = told.split(' ').next().expect("a kind");
+        let flags = match kind {
+            "INSERT" => heap::HeapInsert::decode(record.main).expect("good").flags,
+            "MULTI_INSERT" => {
+                heap::HeapMultiInsert::decode(record.header.info, record.main).expect("good").flags
+            }
+            "UPDATE" | "HOT_UPDATE" => heap::HeapUpdate::decode(record.main).expect("good").flags,
+            _ => heap::HeapDelete::decode(record.main).expect("good").flags,
+        };
+        let other_page = record.block(heap::UPDATE_OLD_BLOCK).is_some();
+        let expected = match (kind, flags & 3) {
+            ("UPDATE" | "HOT_UPDATE", heap::UPDATE_OLD_ALL_VISIBLE_CLEARED) => {
+                assert_eq!(other_page, kind == "UPDATE");
+                Some(heap::UPDATE_OLD_MAP_BLOCK)
+            }
+            // The map has one page for both pages of the table.
+            ("UPDATE", _) => Some(heap::UPDATE_NEW_MAP_BLOCK),
+            (_, 0) => None,
+            _ => Some(heap::MAP_BLOCK),
+        };
+        let maps: Vec<_> = record.blocks.iter().filter(|b| b.tag.fork == Fork::Vm).collect();
+        assert_eq!(maps.iter().map(|map| map.id).collect::<Vec<_>>(), Vec::from_iter(expected));
+        assert!(maps.iter().all(|map| map.tag.block == 0 && map.data.is_empty()), "{told}");
+        seen.insert((kind, flags & 3), expected);
+    }
+    assert_eq!(seen.len(), 9, "{seen:?}");
 }
 
 #[test]

@@ -89,8 +89,8 @@ impl XmaxBits {
     pub fn of_multi(members: &[Member]) -> Self {
         let strengths = members.iter().map(|member| LockStrength::from(member.status));
         let lock = match strengths.max() {
-            None => 0,
-            Some(LockStrength::KeyShare) => HEAP_XMAX_KEYSHR_LOCK,
+            // Lock-only without a lock's bit is what old versions stored: Xmax::UpgradedLockers.
+            None | Some(LockStrength::KeyShare) => HEAP_XMAX_KEYSHR_LOCK,
             Some(LockStrength::Share) => HEAP_XMAX_SHR_LOCK,
             Some(LockStrength::NoKeyExclusive | LockStrength::Exclusive) => HEAP_XMAX_EXCL_LOCK,
         };
@@ -258,6 +258,7 @@ mod tests {
         };
         use MemberStatus::{ForKeyShare, ForNoKeyUpdate, ForShare, ForUpdate, NoKeyUpdate, Update};
         let of = |infomask, infomask2| XmaxBits { infomask, infomask2 };
+        assert_eq!(bits(&[]), of(0x1090, 0));
         assert_eq!(bits(&[ForKeyShare, ForKeyShare]), of(0x1090, 0));
         assert_eq!(bits(&[ForShare, ForKeyShare]), of(0x10d0, 0));
         assert_eq!(bits(&[ForKeyShare, ForNoKeyUpdate]), of(0x10c0, 0));

@@ -102,6 +102,18 @@ pub const UPDATE_SUFFIX_FROM_OLD: u8 = 1 << 6;
 /// Flag of locks: the page is no longer all-frozen.
 pub const LOCK_ALL_FROZEN_CLEARED: u8 = 1;
 
+/// Block reference of inserts, deletes and locks: the page of the visibility map whose bits the
+/// change cleared. PostgreSQL before 18.6 tells that by flags alone.
+pub const MAP_BLOCK: u8 = 1;
+/// Block reference of updates: the page of the old version, if the new one is on another.
+pub const UPDATE_OLD_BLOCK: u8 = 1;
+/// Block reference of updates to another page: see [`MAP_BLOCK`]; the map's page for the new
+/// version's page.
+pub const UPDATE_NEW_MAP_BLOCK: u8 = 2;
+/// Block reference of updates: see [`MAP_BLOCK`]; the map's page for the old version's page, unless
+/// [`UPDATE_NEW_MAP_BLOCK`] is the same.
+pub const UPDATE_OLD_MAP_BLOCK: u8 = 3;
+
 /// Name of a Heap record's kind.
 pub fn heap_name(info: u8) -> &'static str {
     let init = info & INIT_PAGE != 0;

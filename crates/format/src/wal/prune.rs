@@ -161,7 +161,7 @@ impl HeapPrune {
     }
 
     /// Decodes main data and block 0's data. A record with an image of the page has no block data;
-    /// then only the fields of the main data are set.
+    /// then only the fields of the main data are set. Bytes behind the last part are an error.
     pub fn decode(main: &[u8], data: Option<&[u8]>) -> Result<Self, PayloadError> {
         Self::read(&mut Cursor::new(main), data.map(Cursor::new)).ok_or(damaged("PRUNE"))
     }
@@ -199,7 +199,7 @@ impl HeapPrune {
         for (plan, count) in prune.plans.iter_mut().zip(counts) {
             plan.offsets = read_u16s(&mut data, count)?;
         }
-        Some(prune)
+        (data.remaining() == 0).then_some(prune)
     }
 }
 
@@ -244,6 +244,7 @@ mod tests {
         assert_eq!(data[16..], [1, 0, 1, 0, 2, 0, 1, 0, 3, 0, 2, 0, 4, 0, 5, 0, 7, 0, 8, 0]);
         assert_eq!(HeapPrune::decode(&main, Some(&data)), Ok(prune));
         assert!(HeapPrune::decode(&main, Some(&data[..35])).is_err());
+        assert!(HeapPrune::decode(&main, Some(&[&data[..], &[9, 0]].concat())).is_err());
         assert_eq!(HeapPrune::decode(&main, None).unwrap().conflict_horizon, Some(9));
     }
 

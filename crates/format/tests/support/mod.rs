@@ -46,9 +46,21 @@ fn header_size(at: usize) -> usize {
 /// Records about changed rows, one behind the other.
 const ROWS: &[u8] = include_bytes!("../data/rows.records");
 
-/// The records of that sample.
+/// Records about bits that changes cleared in the visibility map, one behind the other.
+const MAP_CLEARS: &[u8] = include_bytes!("../data/map_clears.records");
+
+/// The records about changed rows.
 pub fn row_records() -> Vec<Vec<u8>> {
-    let (mut rest, mut found) = (ROWS, Vec::new());
+    split(ROWS)
+}
+
+/// The records about cleared bits.
+pub fn map_clear_records() -> Vec<Vec<u8>> {
+    split(MAP_CLEARS)
+}
+
+fn split(mut rest: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
     while let Some(len) = rest.first_chunk::<4>() {
         let (record, behind) = rest.split_at(u32::from_le_bytes(*len) as usize);
         found.push(record.to_vec());
