@@ -98,7 +98,7 @@ impl Heap {
     ) -> Result<(), AccessError> {
         let (tag, flags) = (guard.tag(), BlockFlags::STANDARD);
         let block = BlockRef { id: 0, tag, page: Some(guard), flags, data: &[] };
-        let both = [block, cleared.block(1).unwrap_or(block)];
+        let both = [block, cleared.block(heap::MAP_BLOCK).unwrap_or(block)];
         let blocks = if cleared.changed() { &both[..] } else { &both[..1] };
         let record = Record { rmgr, info, xid, main, blocks };
         let inserted = self.wal.insert(&mut backend.io, &record)?;

@@ -295,7 +295,7 @@ impl Heap {
             flags: BlockFlags::STANDARD | will_init,
             data: change.data,
         };
-        let both = [block, opened.cleared.block(1).unwrap_or(block)];
+        let both = [block, opened.cleared.block(heap::MAP_BLOCK).unwrap_or(block)];
         let record = Record {
             rmgr: change.rmgr,
             info: change.info | init,

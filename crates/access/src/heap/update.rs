@@ -320,12 +320,19 @@ impl<'g> Pages<'_, 'g, '_> {
             Some(BlockRef { id, tag: guard.tag(), page: Some(guard), flags, data })
         };
         let (target, old, new_map) = match &self.new {
-            Some((new, cleared)) => {
-                (&**new, block(1, self.old, BlockFlags::NONE, &[]), cleared.block(2))
-            }
+            Some((new, cleared)) => (
+                &**new,
+                block(heap::UPDATE_OLD_BLOCK, self.old, BlockFlags::NONE, &[]),
+                cleared.block(heap::UPDATE_NEW_MAP_BLOCK),
+            ),
             None => (&*self.old, None, None),
         };
-        [block(0, target, will_init, data), old, new_map, self.old_cleared.block(3)]
+        [
+            block(0, target, will_init, data),
+            old,
+            new_map,
+            self.old_cleared.block(heap::UPDATE_OLD_MAP_BLOCK),
+        ]
     }
 
     fn set_lsn(&mut self, lsn: Lsn) {

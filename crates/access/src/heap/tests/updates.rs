@@ -186,6 +186,9 @@ fn what_versions_share_is_not_logged() {
     row.end(tx, true);
 }
 
+/// Of each record: numbers and forks of its block references.
+type References = Vec<Vec<(u8, Fork)>>;
+
 impl OneRow {
     /// Marks the first pages all-visible and all-frozen, as vacuum does, and begins a checkpoint
     /// that writes them. Returns its redo pointer.
@@ -215,8 +218,8 @@ impl OneRow {
         map_of(&self.fixture.pool, &mut self.backend)
     }
 
-    /// The block references of the heap's records since `from`: numbers and forks.
-    fn references(&mut self, from: Lsn) -> Vec<Vec<(u8, Fork)>> {
+    /// The block references of the heap's records since `from`.
+    fn references(&mut self, from: Lsn) -> References {
         let fixture = &self.fixture;
         fixture.wal.flush_all(&mut self.backend.io).unwrap();
         let mut reader = reader(&fixture.aio, fixture.dir.path(), from);
@@ -243,7 +246,7 @@ fn changes_clear_bits_of_the_map_and_their_records_refer_to_it() {
     type Change = fn(&mut OneRow, &mut Transaction);
     use Fork::{Main, Vm};
     // The numbers of references are PostgreSQL 18.6's.
-    let cases: [(&str, Change, u8, Vec<Vec<(u8, Fork)>>); 4] = [
+    let cases: [(&str, Change, u8, References); 4] = [
         (
             "insertion",
             |row, tx| {
