@@ -19,8 +19,8 @@ pub(super) fn payload<T>(
 }
 
 /// Clears bits of the visibility map for the pages of `cleared`, which are of one table. The LSNs
-/// of those pages do not matter: the map's page may be older. Since 18.5 PostgreSQL's records refer to
-/// that page, so that it has an image and an LSN; older ones only say that bits were cleared.
+/// of those pages do not matter: the map's page may be older. Records of PostgreSQL 18.6 refer to
+/// that page, so that it has an image and an LSN. Older ones only say that bits were cleared.
 pub(super) fn clear_map(
     record: &RedoRecord<'_>,
     ctx: &mut RedoContext<'_>,
