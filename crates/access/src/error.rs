@@ -3,7 +3,7 @@
 use forebay_format::TupleError;
 use forebay_format::page::MAX_HEAP_TUPLE_SIZE;
 use forebay_storage::StorageError;
-use forebay_txn::locks::InterruptKind;
+use forebay_txn::locks::{InterruptKind, LockError};
 use forebay_txn::{TxnError, wal_sqlstate};
 use forebay_wal::WalError;
 
@@ -29,6 +29,9 @@ pub enum AccessError {
     /// A cancel or terminate request ended the call.
     #[error("{}", .0.message())]
     Interrupted(InterruptKind),
+    /// A wait for another transaction failed.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// XX001: the bytes of a row are not a row.
     #[error(transparent)]
     Tuple(#[from] TupleError),
@@ -52,6 +55,7 @@ impl AccessError {
             AccessError::Corrupt(_) | AccessError::Tuple(_) => "XX001",
             AccessError::Internal(_) => "XX000",
             AccessError::Interrupted(kind) => kind.sqlstate(),
+            AccessError::Lock(error) => error.sqlstate(),
             AccessError::Txn(error) => error.sqlstate(),
             AccessError::Storage(error) => error.sqlstate(),
             AccessError::Wal(error) => wal_sqlstate(error),

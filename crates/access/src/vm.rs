@@ -6,18 +6,32 @@
 use std::sync::Arc;
 
 use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator, visibility_map as map};
-use forebay_storage::{Backend, BufferPool, StorageError};
+use forebay_storage::{Backend, BufferPool, PageWriteGuard, Pinned, StorageError};
 
 use crate::maps;
 
-/// Clears both bits of a block, if they are set.
-pub(crate) fn clear(
+/// Pins the page of the map that has a block's bits. None if the map does not have that page: then
+/// no bits are set.
+pub(crate) fn pin(
     pool: &Arc<BufferPool>,
     backend: &mut Backend,
     rel: RelFileLocator,
     block: BlockNumber,
-) -> Result<(), StorageError> {
-    clear_bits(pool, backend, rel, block, map::VALID_BITS)
+) -> Result<Option<Pinned>, StorageError> {
+    let map_block = map::map_block(block);
+    if !pool.smgr().exists(rel, Fork::Vm)? || map_block >= pool.nblocks(rel, Fork::Vm)? {
+        return Ok(None);
+    }
+    maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map_block)).map(Some)
+}
+
+/// Clears bits of a block in its locked page of the map. Returns whether one was set.
+pub(crate) fn clear_locked(guard: &mut PageWriteGuard<'_>, block: BlockNumber, bits: u8) -> bool {
+    if guard.page().is_new() || map::get(guard.page(), block) & bits == 0 {
+        return false;
+    }
+    guard.mark_dirty();
+    map::clear(&mut guard.page_mut(), block, bits)
 }
 
 /// Clears bits of a block, if they are set.
@@ -28,17 +42,9 @@ pub(crate) fn clear_bits(
     block: BlockNumber,
     bits: u8,
 ) -> Result<(), StorageError> {
-    let map_block = map::map_block(block);
-    if !pool.smgr().exists(rel, Fork::Vm)? || map_block >= pool.nblocks(rel, Fork::Vm)? {
-        return Ok(());
+    if let Some(pin) = pin(pool, backend, rel, block)? {
+        clear_locked(&mut pin.lock_exclusive(), block, bits);
     }
-    let pin = maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map_block))?;
-    let mut guard = pin.lock_exclusive();
-    if guard.page().is_new() || map::get(guard.page(), block) & bits == 0 {
-        return Ok(());
-    }
-    guard.mark_dirty();
-    map::clear(&mut guard.page_mut(), block, bits);
     Ok(())
 }
 

@@ -82,7 +82,7 @@ fn open_core(
     let redo = resume.redo;
     let wal = start_wal(dir, &config, aio, backend, &control, &fatal, timeline, resume)?;
     let archiving = Archiving::new(aio, dir, &config, &wal, &fatal)?;
-    hand_over(&started, &wal, &pool);
+    attach_wal(&started, &wal, &pool);
     let oldest = control.checkpoint().oldest_xid;
     let xacts = XactManager::new(Arc::clone(&clog), Arc::clone(&wal), counters.next_xid, oldest);
     let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
@@ -123,14 +123,15 @@ fn open_core(
     Ok(core)
 }
 
-/// Connects the log with what recovery used in its place.
-fn hand_over(started: &Started, wal: &Arc<Wal>, pool: &BufferPool) {
+/// Announces the segments that recovery ended to the archiver, and gives the pool the log that it
+/// flushes from now on.
+fn attach_wal(started: &Started, wal: &Arc<Wal>, pool: &BufferPool) {
     for name in started.ended.iter().flat_map(|ended| &ended.announce) {
         wal.announce(name);
     }
     match &started.floor {
         Some(floor) => floor.hand_over(wal),
-        None => pool.attach_wal(Arc::clone(wal) as _),
+        None => pool.attach_wal(wal.clone()),
     }
 }
 

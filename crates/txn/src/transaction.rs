@@ -144,6 +144,12 @@ impl Transaction {
         self.innermost().xid.map(FullXid::xid)
     }
 
+    /// Whether `xid` is this transaction, or one of its subtransactions that has not aborted.
+    #[inline]
+    pub fn is_own(&self, xid: Xid) -> bool {
+        self.xid() == Some(xid) || self.own.contains(xid)
+    }
+
     /// Number of open subtransactions.
     pub fn depth(&self) -> usize {
         self.open.len()

@@ -1,89 +1,59 @@
 //! Marking a tuple deleted.
 
-use forebay_aio as aio;
 use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{
     CommandId, ItemPointer, Xid, tuple as ht,
-    tuple::{HeapTuple, HeapTupleMut},
+    tuple::{HeapTuple, HeapTupleMut, LockStrength},
 };
 use forebay_storage::{Backend, PageWriteGuard, Strategy};
-use forebay_txn::{ComboCommands, Outcome, XactManager};
 use forebay_wal::{BlockFlags, BlockRef, Record};
 
+use super::changer::{Attempt, Changer, Refusal};
 use super::critical::critical;
-use super::insert::Author;
+use super::map_pin::{Cleared, MapPin};
 use super::relation::Heap;
-use super::status::{Fate, Observer, Role, TupleStatus, commands, tuple_status};
+use super::xmax::{NewXmax, status_of};
 use crate::error::AccessError;
-use crate::vm;
-
-/// What an attempt to delete did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeleteOutcome {
-    /// The tuple is marked deleted.
-    Deleted,
-    /// This command sees no such tuple.
-    Invisible,
-    /// This command or a later one of the same transaction has already deleted it.
-    DeletedBySelf,
-    /// Another transaction, which still runs, has deleted or locked it.
-    BeingDeleted(Xid),
-    /// Another transaction has deleted or updated it and has committed.
-    Gone,
-}
 
 /// What a deletion writes.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
-    author: Author,
+    xid: Xid,
     tid: ItemPointer,
-    infobits: u8,
-    cid: CommandId,
-    /// The bit that says that `cid` is a combined command id, or 0.
-    combo: u16,
-    /// Whether the page was all-visible.
-    visible: bool,
+    xmax: NewXmax,
+    /// The command, and whether it is a combined one.
+    cmax: (CommandId, bool),
 }
 
 impl Heap {
-    /// Marks a tuple deleted by `author`, whose combined command ids are `combos`.
+    /// Marks a tuple deleted.
     pub fn delete(
         &self,
         backend: &mut Backend,
-        xacts: &XactManager,
-        author: Author,
-        combos: &ComboCommands,
+        changer: &mut Changer<'_>,
         tid: ItemPointer,
-    ) -> Result<DeleteOutcome, AccessError> {
+    ) -> Result<Attempt<()>, AccessError> {
         self.ensure_log_room_to_delete(backend)?;
+        changer.sets.begin();
         let pin = self.pool.read(backend, self.tag(tid.block), Strategy::Normal)?;
-        let mut guard = pin.lock_exclusive();
+        let mut map = MapPin::default();
+        let mut guard = map.lock(self, backend, &pin)?;
         let Some(bytes) = guard.page().item(tid.offset) else {
-            return Ok(DeleteOutcome::Invisible);
+            return Ok(Attempt::Refused(Refusal::Invisible));
         };
         let tuple = HeapTuple::new(bytes)?;
-        let mut now = Now { xacts, author, combos };
-        let status = tuple_status(&mut backend.io, &mut now, tuple)?;
-        if let Some(refusal) = now.refusal(status)? {
-            return Ok(refusal);
+        let strength = LockStrength::Exclusive;
+        if let Some(refusal) = changer.refusal(&mut backend.io, tuple, tid, strength)? {
+            return Ok(Attempt::Refused(refusal));
         }
-        let (cid, combo) = if tuple.xmin() == author.xid && !tuple.xmin_committed() {
-            let (cmin, _) = commands(combos, tuple)?;
-            (combos.combine(cmin, author.command), ht::HEAP_COMBOCID)
-        } else {
-            (author.command, 0)
-        };
-        let infobits = heap::infobits(0, ht::HEAP_KEYS_UPDATED);
-        let visible = guard.page().is_all_visible();
-        if visible {
-            vm::clear(&self.pool, backend, self.locator, tid.block)?;
-        }
-
-        let mark = Mark { author, tid, infobits, cid, combo, visible };
+        let cmax = changer.cmax(tuple)?;
+        let xmax = changer.new_xmax(&mut backend.io, tuple, status_of(strength, true))?;
+        let cleared = map.clear(&guard);
+        let mark = Mark { xid: changer.author.xid, tid, xmax, cmax };
         critical(self.failure.as_ref(), "could not delete from a page", || {
-            self.mark(backend, &mut guard, mark)
+            self.mark(backend, &mut guard, cleared, mark)
         })?;
-        Ok(DeleteOutcome::Deleted)
+        Ok(Attempt::Done(()))
     }
 
     /// The change itself, with its record.
@@ -91,107 +61,50 @@ impl Heap {
         &self,
         backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
+        cleared: Cleared<'_>,
         mark: Mark,
     ) -> Result<(), AccessError> {
-        let Mark { author, tid, infobits, cid, combo, visible } = mark;
+        let Mark { xid, tid, xmax, cmax: (cid, is_combo) } = mark;
+        let infobits = xmax.infobits();
         guard.mark_dirty();
         let mut page = guard.page_mut();
-        page.note_prunable(author.xid);
-        if visible {
+        page.note_prunable(xid);
+        if cleared.visible {
             page.set_all_visible(false);
         }
         let item = page.item_mut(tid.offset).expect("the tuple was read under this lock");
         let mut stored = HeapTupleMut::new(item)?;
-        mark_deleted(&mut stored, author.xid, infobits, tid);
-        stored.set_cid(cid);
-        let mask = stored.tuple().infomask() & !ht::HEAP_COMBOCID;
-        stored.set_infomask(mask | combo);
+        mark_deleted(&mut stored, xmax.xmax, infobits, tid);
+        stored.set_cmax(cid, is_combo);
 
         if !self.logged {
             return Ok(());
         }
-        let flags = if visible { heap::DELETE_ALL_VISIBLE_CLEARED } else { 0 };
-        let main =
-            heap::HeapDelete { xmax: author.xid, offset: tid.offset, infobits, flags }.encode();
-        let block = BlockRef {
-            id: 0,
-            tag: guard.tag(),
-            page: Some(guard),
-            flags: BlockFlags::STANDARD,
-            data: &[],
-        };
-        let record = Record {
-            rmgr: Rmgr::HEAP,
-            info: heap::DELETE,
-            xid: author.xid,
-            main: &main,
-            blocks: &[block],
-        };
+        let flags = if cleared.visible { heap::DELETE_ALL_VISIBLE_CLEARED } else { 0 };
+        let main = heap::HeapDelete { xmax: xmax.xmax, offset: tid.offset, infobits, flags };
+        let kind = (Rmgr::HEAP, heap::DELETE);
+        self.log_header_change(backend, guard, cleared, kind, xid, &main.encode())
+    }
+
+    /// Logs a change of a tuple's header, and sets the page's LSN.
+    pub(super) fn log_header_change(
+        &self,
+        backend: &mut Backend,
+        guard: &mut PageWriteGuard<'_>,
+        mut cleared: Cleared<'_>,
+        (rmgr, info): (Rmgr, u8),
+        xid: Xid,
+        main: &[u8],
+    ) -> Result<(), AccessError> {
+        let (tag, flags) = (guard.tag(), BlockFlags::STANDARD);
+        let block = BlockRef { id: 0, tag, page: Some(guard), flags, data: &[] };
+        let both = [block, cleared.block(heap::MAP_BLOCK).unwrap_or(block)];
+        let blocks = if cleared.changed() { &both[..] } else { &both[..1] };
+        let record = Record { rmgr, info, xid, main, blocks };
         let inserted = self.wal.insert(&mut backend.io, &record)?;
         guard.set_lsn(inserted.end);
+        cleared.set_lsn(inserted.end);
         Ok(())
-    }
-}
-
-/// A transaction that wants to change a tuple now.
-struct Now<'a> {
-    xacts: &'a XactManager,
-    author: Author,
-    combos: &'a ComboCommands,
-}
-
-impl Observer for Now<'_> {
-    fn is_own(&self, xid: Xid) -> bool {
-        self.author.xid == xid
-    }
-
-    fn command(&self) -> CommandId {
-        self.author.command
-    }
-
-    fn combos(&self) -> &ComboCommands {
-        self.combos
-    }
-
-    fn fate(
-        &mut self,
-        io: &mut aio::IoBackend,
-        role: Role,
-        xid: Xid,
-        hinted: bool,
-    ) -> Result<Fate, AccessError> {
-        if role == Role::Inserter && hinted {
-            return Ok(Fate::Committed);
-        }
-        // In this order: a transaction leaves the running ones after its outcome is in pg_xact.
-        if self.xacts.procs().is_running(xid) {
-            return Ok(Fate::Running);
-        }
-        let committed = self.xacts.clog().status(io, xid)? == Outcome::Committed;
-        Ok(if committed { Fate::Committed } else { Fate::Aborted })
-    }
-}
-
-impl Now<'_> {
-    /// Why a tuple of this status cannot be deleted; None if it can.
-    fn refusal(&self, status: TupleStatus) -> Result<Option<DeleteOutcome>, AccessError> {
-        Ok(match status {
-            TupleStatus::NotInserted => Some(DeleteOutcome::Invisible),
-            TupleStatus::Live => None,
-            TupleStatus::Locked { multi: true, .. } => {
-                return Err(AccessError::Unsupported("multixacts"));
-            }
-            TupleStatus::Locked { by, .. } => {
-                let other = by != self.author.xid && self.xacts.procs().is_running(by);
-                other.then_some(DeleteOutcome::BeingDeleted(by))
-            }
-            TupleStatus::DeletedByOwn(cmax) if cmax < self.author.command => {
-                Some(DeleteOutcome::Invisible)
-            }
-            TupleStatus::DeletedByOwn(_) => Some(DeleteOutcome::DeletedBySelf),
-            TupleStatus::BeingDeleted(by) => Some(DeleteOutcome::BeingDeleted(by)),
-            TupleStatus::Deleted => Some(DeleteOutcome::Gone),
-        })
     }
 }
 

@@ -14,10 +14,10 @@ use forebay_wal::{BlockFlags, BlockRef, Record};
 
 use super::batch::{TupleBatch, aligned, check_size};
 use super::critical::critical;
+use super::map_pin::{Cleared, MapPin};
 use super::relation::Heap;
 use super::space::EMPTY;
 use crate::error::AccessError;
-use crate::vm;
 
 /// Most blocks by which a relation is extended at once.
 const MOST_BLOCKS: usize = 64;
@@ -100,7 +100,7 @@ impl Heap {
 
     /// A page that no other backend fills, probably with `need` bytes of room. If the relation must
     /// be extended, it is extended for `remaining` bytes.
-    fn page_with_room(
+    pub(super) fn page_with_room(
         &self,
         backend: &mut Backend,
         need: usize,
@@ -110,7 +110,7 @@ impl Heap {
         if self.space.first_look() {
             self.list_last_blocks(backend)?;
         }
-        if let Some(block) = self.space.take(need) {
+        if let Some(block) = self.space.take((need + self.kept_free()).min(EMPTY)) {
             return Ok(self.pool.read(backend, self.tag(block), strategy)?);
         }
         let want = remaining.div_ceil(EMPTY).clamp(1, MOST_BLOCKS);
@@ -149,11 +149,12 @@ impl Heap {
         tuple: &[u8],
     ) -> Result<Option<ItemPointer>, AccessError> {
         self.ensure_log_room(backend)?;
-        let mut guard = pin.lock_exclusive();
-        if room_on(&guard) < aligned(tuple.len()) {
+        let mut map = MapPin::default();
+        let mut guard = map.lock(self, backend, pin)?;
+        if !self.takes(&guard, aligned(tuple.len())) {
             return Ok(None);
         }
-        let opened = self.prepare_page(backend, &guard)?;
+        let opened = Opened::new(&guard, &map);
         let place = critical(self.failure.as_ref(), "could not insert into a page", || {
             self.insert_opened(backend, &mut guard, opened, author, tuple)
         })?;
@@ -165,11 +166,11 @@ impl Heap {
         &self,
         backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
-        opened: Opened,
+        opened: Opened<'_>,
         author: Author,
         tuple: &[u8],
     ) -> Result<ItemPointer, AccessError> {
-        open_page(guard, opened);
+        open_page(guard, &opened);
         let block = guard.tag().block;
         let Some(offset) = place(guard, block, author, tuple) else {
             return Err(AccessError::Corrupt(format!("{} takes no tuple", guard.tag())));
@@ -178,7 +179,7 @@ impl Heap {
         let stored = HeapTuple::new(guard.page().item(offset).expect("the tuple was just added"))?;
         data.extend_from_slice(&heap::HeapHeader::of(stored).encode());
         data.extend_from_slice(heap::tuple_data(stored));
-        let main = heap::HeapInsert { offset, flags: opened.flags }.encode();
+        let main = heap::HeapInsert { offset, flags: opened.flags() }.encode();
         let change = Change { rmgr: Rmgr::HEAP, info: heap::INSERT, main: &main, data: &data };
         self.log_change(backend, guard, author.xid, opened, change)?;
         Ok(ItemPointer::new(block, offset))
@@ -195,12 +196,12 @@ impl Heap {
         scratch: &mut Scratch,
     ) -> Result<Filled, AccessError> {
         self.ensure_log_room(backend)?;
-        let mut guard = pin.lock_exclusive();
-        let free = room_on(&guard);
-        if free < aligned(batch.get(from).len()) {
-            return Ok(Filled { tuples: 0, free });
+        let mut map = MapPin::default();
+        let mut guard = map.lock(self, backend, pin)?;
+        if !self.takes(&guard, aligned(batch.get(from).len())) {
+            return Ok(Filled { tuples: 0, free: room_on(&guard) });
         }
-        let opened = self.prepare_page(backend, &guard)?;
+        let opened = Opened::new(&guard, &map);
         critical(self.failure.as_ref(), "could not insert into a page", || {
             self.fill_opened(backend, &mut guard, opened, author, batch, from, scratch)
         })
@@ -212,13 +213,13 @@ impl Heap {
         &self,
         backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
-        opened: Opened,
+        opened: Opened<'_>,
         author: Author,
         batch: &TupleBatch,
         from: usize,
         scratch: &mut Scratch,
     ) -> Result<Filled, AccessError> {
-        open_page(guard, opened);
+        open_page(guard, &opened);
         let block = guard.tag().block;
         let Scratch { main, offsets, data } = scratch;
         main.clear();
@@ -227,7 +228,8 @@ impl Heap {
         let mut count = 0;
         while from + count < batch.len() {
             let tuple = batch.get(from + count);
-            if guard.page().heap_free_space() < aligned(tuple.len()) {
+            let kept = if count == 0 { 0 } else { self.kept_free() };
+            if guard.page().heap_free_space() < aligned(tuple.len()) + kept {
                 break;
             }
             let Some(offset) = place(guard, block, author, tuple) else { break };
@@ -244,7 +246,7 @@ impl Heap {
         }
         let last = if from + count == batch.len() { heap::INSERT_LAST_IN_MULTI } else { 0 };
         let head = heap::HeapMultiInsert {
-            flags: opened.flags | last,
+            flags: opened.flags() | last,
             count: count as u16,
             offsets: std::mem::take(offsets),
         };
@@ -255,20 +257,11 @@ impl Heap {
         Ok(Filled { tuples: count, free: guard.page().heap_free_space() })
     }
 
-    /// Prepares the change of a page: does all that can fail. Clears the page's bits in the
-    /// visibility map.
-    fn prepare_page(
-        &self,
-        backend: &mut Backend,
-        guard: &PageWriteGuard<'_>,
-    ) -> Result<Opened, AccessError> {
-        let page = guard.page();
-        let empty = page.is_new() || page.item_count() == 0;
-        let visible = !page.is_new() && page.is_all_visible();
-        if visible {
-            vm::clear(&self.pool, backend, self.locator, guard.tag().block)?;
-        }
-        Ok(Opened { empty, flags: if visible { heap::INSERT_ALL_VISIBLE_CLEARED } else { 0 } })
+    /// Whether a page takes a new row of `need` bytes: it has room beside what is left to updates,
+    /// or has no rows.
+    pub(super) fn takes(&self, guard: &PageWriteGuard<'_>, need: usize) -> bool {
+        let empty = guard.page().is_new() || guard.page().item_count() == 0;
+        room_on(guard) >= if empty { need } else { need + self.kept_free() }
     }
 
     /// Logs the change, if the table is logged, and sets the page's LSN.
@@ -277,7 +270,7 @@ impl Heap {
         backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
         xid: Xid,
-        opened: Opened,
+        mut opened: Opened<'_>,
         change: Change<'_>,
     ) -> Result<(), AccessError> {
         if !self.logged {
@@ -302,40 +295,54 @@ impl Heap {
             flags: BlockFlags::STANDARD | will_init,
             data: change.data,
         };
+        let both = [block, opened.cleared.block(heap::MAP_BLOCK).unwrap_or(block)];
         let record = Record {
             rmgr: change.rmgr,
             info: change.info | init,
             xid,
             main: change.main,
-            blocks: &[block],
+            blocks: if opened.cleared.changed() { &both[..] } else { &both[..1] },
         };
         let inserted = self.wal.insert(&mut backend.io, &record)?;
         guard.set_lsn(inserted.end);
+        opened.cleared.set_lsn(inserted.end);
         Ok(())
     }
 }
 
 /// The state of a page before its change.
-#[derive(Debug, Clone, Copy)]
-struct Opened {
+#[derive(Debug)]
+struct Opened<'a> {
     /// It has no tuples, and is initialized.
     empty: bool,
-    /// Flags for the record: whether the page was all-visible.
-    flags: u8,
+    /// Its bits in the visibility map, which are cleared.
+    cleared: Cleared<'a>,
+}
+
+impl<'a> Opened<'a> {
+    fn new(guard: &PageWriteGuard<'_>, map: &'a MapPin) -> Opened<'a> {
+        let empty = guard.page().is_new() || guard.page().item_count() == 0;
+        Opened { empty, cleared: map.clear(guard) }
+    }
+
+    /// Flags for the record.
+    fn flags(&self) -> u8 {
+        if self.cleared.visible { heap::INSERT_ALL_VISIBLE_CLEARED } else { 0 }
+    }
 }
 
 /// Begins the change of a page: marks it dirty, and initializes it if it is empty.
-fn open_page(guard: &mut PageWriteGuard<'_>, opened: Opened) {
+fn open_page(guard: &mut PageWriteGuard<'_>, opened: &Opened<'_>) {
     guard.mark_dirty();
     if opened.empty {
         guard.page_mut().init(0);
-    } else if opened.flags & heap::INSERT_ALL_VISIBLE_CLEARED != 0 {
+    } else if opened.cleared.visible {
         guard.page_mut().set_all_visible(false);
     }
 }
 
 /// Room for another tuple. A page that was never used counts as empty.
-fn room_on(guard: &PageWriteGuard<'_>) -> usize {
+pub(super) fn room_on(guard: &PageWriteGuard<'_>) -> usize {
     let page = guard.page();
     if page.is_new() { EMPTY } else { page.heap_free_space() }
 }

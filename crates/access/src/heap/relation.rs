@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
+use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use forebay_storage::{Backend, BufferPool};
 use forebay_txn::Clog;
 use forebay_wal::Wal;
 
 use super::critical::PageFailure;
+use super::outcomes::Outcomes;
 use super::space::{RelationSpace, SpaceMap};
 use crate::error::AccessError;
 
-/// More than any heap record takes in the log: a page's tuples and the page's image.
-const RECORD_ROOM: u64 = 3 * 8192;
+/// More than any heap record takes in the log: images of two pages and of their pages of the map.
+const RECORD_ROOM: u64 = 5 * 8192;
 
 /// A relation's main fork with what is needed to work on it. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -26,9 +27,11 @@ pub struct Heap {
     /// Whether changes are logged: not those of a temporary table.
     pub logged: bool,
     /// Outcomes of transactions.
-    pub clog: Arc<Clog>,
+    pub outcomes: Outcomes,
     /// Blocks with room.
     pub space: Arc<RelationSpace>,
+    /// How full insertions make a page, in percent (fillfactor).
+    pub fill_factor: usize,
     /// Stops the engine if a page was changed and the change could not be logged.
     pub failure: Arc<dyn PageFailure>,
 }
@@ -56,14 +59,21 @@ impl Heaps {
             pool: Arc::clone(&self.pool),
             wal: Arc::clone(&self.wal),
             logged,
-            clog: Arc::clone(&self.clog),
+            outcomes: Arc::clone(&self.clog).into(),
             space: self.spaces.relation(locator),
+            fill_factor: 100,
             failure: Arc::clone(&self.failure),
         }
     }
 }
 
 impl Heap {
+    /// The same heap, with all that a running engine knows of transactions.
+    #[must_use]
+    pub fn with_outcomes(self, outcomes: Outcomes) -> Heap {
+        Heap { outcomes, ..self }
+    }
+
     /// Makes sure, before a page is locked, that the log has room for a new row.
     pub(super) fn ensure_log_room(&self, backend: &mut Backend) -> Result<(), AccessError> {
         if self.logged {
@@ -82,6 +92,12 @@ impl Heap {
             self.wal.ensure_room_to_free_space(&mut backend.io, RECORD_ROOM)?;
         }
         Ok(())
+    }
+
+    /// Bytes of a page that insertions leave to updates of its rows.
+    pub(super) fn kept_free(&self) -> usize {
+        assert!((10..=100).contains(&self.fill_factor), "fill factor {}", self.fill_factor);
+        BLOCK_SIZE * (100 - self.fill_factor) / 100
     }
 
     pub(super) fn tag(&self, block: BlockNumber) -> PageTag {

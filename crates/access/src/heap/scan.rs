@@ -11,10 +11,13 @@ use forebay_format::{
     BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, RelFileLocator,
     tuple::HeapTuple,
 };
-use forebay_storage::{Backend, BufferPool, ReadStream, Strategy, StreamFlags, StreamSettings};
+use forebay_storage::{
+    Backend, BufferPool, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
+};
 use forebay_txn::Snapshot;
 use forebay_txn::locks::Interrupt;
 
+use super::prune::Pruner;
 use super::relation::Heap;
 use super::visibility::Visibility;
 use crate::error::AccessError;
@@ -49,6 +52,7 @@ struct Visible {
 pub struct HeapScan {
     stream: ReadStream<NextBlock>,
     visibility: Visibility,
+    pruner: Option<Pruner>,
     /// The current page from its first visible tuple to its end, and where that begins.
     tuples: Vec<u8>,
     first: u16,
@@ -62,7 +66,7 @@ pub struct HeapScan {
 impl Heap {
     /// Begins a scan of the tuples that `snapshot` sees.
     pub fn scan(&self, snapshot: Snapshot, ahead: ReadAhead) -> Result<HeapScan, AccessError> {
-        let visibility = Visibility::new(snapshot, Arc::clone(&self.clog));
+        let visibility = Visibility::new(snapshot, self.outcomes.clone());
         HeapScan::begin(&self.pool, self.locator, visibility, ahead)
     }
 }
@@ -93,6 +97,7 @@ impl HeapScan {
         Ok(HeapScan {
             stream,
             visibility,
+            pruner: None,
             tuples: Vec::new(),
             first: 0,
             block: 0,
@@ -102,12 +107,27 @@ impl HeapScan {
         })
     }
 
+    /// The same scan, which prunes the pages that it comes by.
+    #[must_use]
+    pub fn pruning(self, pruner: Option<Pruner>) -> HeapScan {
+        HeapScan { pruner, ..self }
+    }
+
+    /// The next page, pruned.
+    fn next_pin(&mut self, backend: &mut Backend) -> Result<Option<Pinned>, AccessError> {
+        let Some(pin) = self.stream.next(backend)? else { return Ok(None) };
+        if let Some(pruner) = &mut self.pruner {
+            pruner.prune(backend, &pin)?;
+        }
+        Ok(Some(pin))
+    }
+
     /// Moves to the next page with visible tuples. Returns their number, or `None` at the end.
     pub fn next_page(&mut self, backend: &mut Backend) -> Result<Option<usize>, AccessError> {
         loop {
             self.visible.clear();
             self.next = 0;
-            let Some(pin) = self.stream.next(backend)? else { return Ok(None) };
+            let Some(pin) = self.next_pin(backend)? else { return Ok(None) };
             self.block = pin.tag().block;
             let guard = pin.lock_shared();
             let HeapScan { visibility, visible, block, .. } = self;
@@ -162,7 +182,7 @@ impl HeapScan {
     ) -> Result<u64, AccessError> {
         self.visible.clear();
         let mut count = 0;
-        while let Some(pin) = self.stream.next(backend)? {
+        while let Some(pin) = self.next_pin(backend)? {
             if let Some(kind) = interrupt.pending() {
                 return Err(AccessError::Interrupted(kind));
             }

@@ -1,30 +1,32 @@
-//! A tuple's status: whether its insertion counts, and whether its deletion does.
+//! A tuple's status: whether its insertion counts, and whether an update or a deletion does.
 //!
-//! Reading, deleting and locking rows all ask [`tuple_status`]. They differ in the [`Observer`]:
-//! a scan asks as of its snapshot, a change asks as of now.
+//! Reading, changing, locking and pruning rows all ask [`tuple_status`]. They differ in the
+//! [`Observer`]: a scan asks as of its snapshot, the others ask as of now.
 
 use forebay_aio as aio;
-use forebay_format::{CommandId, Xid, tuple as ht, tuple::HeapTuple};
+use forebay_format::multixact::{Member, MultiXactId};
+use forebay_format::tuple::{HeapTuple, Xmax};
+use forebay_format::{CommandId, Xid, tuple as ht};
 use forebay_txn::ComboCommands;
 
 use crate::error::AccessError;
 
-/// A tuple as an observer finds it.
+/// A tuple as an observer finds it. An update here is a deletion too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TupleStatus {
-    /// Its insertion does not count: the inserter aborted, still runs, or is the current or a later
-    /// command of the observer's own transaction.
-    NotInserted,
-    /// No deletion counts.
+    /// Its insertion does not count: the inserter aborted, or still runs, or is the current or a
+    /// later command of the observer's own transaction, which counts as running.
+    NotInserted(Fate),
+    /// No update counts, and nobody has locked it.
     Live,
-    /// No deletion counts; a transaction, or several of them, locked it.
-    Locked { by: Xid, multi: bool },
-    /// The observer's own transaction deleted it in this command.
-    DeletedByOwn(CommandId),
-    /// Another transaction deleted it and still runs.
-    BeingDeleted(Xid),
-    /// Another transaction deleted it and committed.
-    Deleted,
+    /// No update counts. Transactions have locked it, and some of them may still run.
+    Locked,
+    /// The observer's own transaction updated it in this command.
+    UpdatedByOwn(CommandId),
+    /// This transaction updated it and still runs.
+    BeingUpdated(Xid),
+    /// This transaction updated it and committed.
+    Updated(Xid),
 }
 
 /// What became of a transaction, as an observer finds it.
@@ -39,12 +41,13 @@ pub(super) enum Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Inserter,
-    Deleter,
+    Updater,
 }
 
 /// Who asks for a tuple's status.
 pub(super) trait Observer {
-    /// Whether this is the observer's own transaction.
+    /// Whether this is the observer's own transaction, or a subtransaction of it that has not
+    /// aborted.
     fn is_own(&self, xid: Xid) -> bool;
 
     /// The observer's command: it does not see its own effects.
@@ -61,70 +64,107 @@ pub(super) trait Observer {
         xid: Xid,
         hinted: bool,
     ) -> Result<Fate, AccessError>;
+
+    /// The members of a MultiXact.
+    fn members(
+        &mut self,
+        io: &mut aio::IoBackend,
+        multi: MultiXactId,
+        lock_only: bool,
+    ) -> Result<Vec<Member>, AccessError>;
 }
 
-/// The status of a tuple. May read `pg_xact`.
+/// The status of a tuple. May read `pg_xact`, `pg_subtrans` and `pg_multixact`.
 pub(super) fn tuple_status(
     io: &mut aio::IoBackend,
     observer: &mut impl Observer,
     tuple: HeapTuple<'_>,
 ) -> Result<TupleStatus, AccessError> {
-    let mask = tuple.infomask();
-    if mask & (ht::HEAP_MOVED_OFF | ht::HEAP_MOVED_IN) != 0 {
+    if tuple.is_moved() {
         let what = "tuples moved by a VACUUM FULL before version 9.0";
         return Err(AccessError::Unsupported(what));
     }
-    if tuple.xmin_invalid() || !is_inserted(io, observer, tuple)? {
-        return Ok(TupleStatus::NotInserted);
+    if tuple.xmin_invalid() {
+        return Ok(TupleStatus::NotInserted(Fate::Aborted));
     }
-    if mask & ht::HEAP_XMAX_INVALID != 0 {
-        return Ok(TupleStatus::Live);
+    match inserter_fate(io, observer, tuple)? {
+        Fate::Committed => {}
+        fate => return Ok(TupleStatus::NotInserted(fate)),
     }
-    let (xmax, multi) = (tuple.xmax(), mask & ht::HEAP_XMAX_IS_MULTI != 0);
-    if tuple.xmax_is_locked_only() {
-        return Ok(TupleStatus::Locked { by: xmax, multi });
-    }
-    if multi {
-        return Err(AccessError::Unsupported("multixacts"));
-    }
-    if observer.is_own(xmax) {
+    let kind = tuple.xmax_kind();
+    let updater = match kind {
+        Xmax::None | Xmax::UpgradedLockers => return Ok(TupleStatus::Live),
+        _ => updater(io, observer, tuple)?,
+    };
+    let Some(updater) = updater else { return Ok(TupleStatus::Locked) };
+    if observer.is_own(updater) {
         let (_, cmax) = commands(observer.combos(), tuple)?;
-        return Ok(TupleStatus::DeletedByOwn(cmax));
+        return Ok(TupleStatus::UpdatedByOwn(cmax));
     }
-    let hinted = mask & ht::HEAP_XMAX_COMMITTED != 0;
-    Ok(match observer.fate(io, Role::Deleter, xmax, hinted)? {
-        Fate::Running => TupleStatus::BeingDeleted(xmax),
-        Fate::Committed => TupleStatus::Deleted,
+    let hinted = tuple.infomask() & ht::HEAP_XMAX_COMMITTED != 0;
+    Ok(match observer.fate(io, Role::Updater, updater, hinted)? {
+        Fate::Running => TupleStatus::BeingUpdated(updater),
+        Fate::Committed => TupleStatus::Updated(updater),
+        // Others may have locked it.
+        Fate::Aborted if matches!(kind, Xmax::Multi { .. }) => TupleStatus::Locked,
         Fate::Aborted => TupleStatus::Live,
     })
 }
 
-/// Whether a tuple's insertion counts.
-fn is_inserted(
+/// What became of a tuple's inserter.
+fn inserter_fate(
     io: &mut aio::IoBackend,
     observer: &mut impl Observer,
     tuple: HeapTuple<'_>,
-) -> Result<bool, AccessError> {
+) -> Result<Fate, AccessError> {
     if tuple.xmin_frozen() {
-        return Ok(true);
+        return Ok(Fate::Committed);
     }
     let xmin = tuple.xmin();
     if observer.is_own(xmin) {
         let (cmin, _) = commands(observer.combos(), tuple)?;
-        return Ok(cmin < observer.command());
+        return Ok(if cmin < observer.command() { Fate::Committed } else { Fate::Running });
     }
-    let hinted = tuple.infomask() & ht::HEAP_XMIN_COMMITTED != 0;
-    Ok(observer.fate(io, Role::Inserter, xmin, hinted)? == Fate::Committed)
+    observer.fate(io, Role::Inserter, xmin, tuple.xmin_committed())
 }
 
-/// The inserting and the deleting command of a tuple that the own transaction inserted or deleted.
+/// The transaction that updated a tuple, whatever became of it. None if xmax only locked it.
+pub(super) fn updater(
+    io: &mut aio::IoBackend,
+    observer: &mut impl Observer,
+    tuple: HeapTuple<'_>,
+) -> Result<Option<Xid>, AccessError> {
+    Ok(match tuple.xmax_kind() {
+        Xmax::Transaction(status) => status.is_update().then(|| tuple.xmax()),
+        Xmax::Multi { lock_only: false } => {
+            let members = observer.members(io, tuple.xmax(), false)?;
+            members.iter().find(|member| member.status.is_update()).map(|member| member.xid)
+        }
+        Xmax::None | Xmax::UpgradedLockers | Xmax::Multi { lock_only: true } => None,
+    })
+}
+
+/// Those who stand in a tuple's xmax: lockers, and at most one updater. They may be over.
+pub(super) fn holders(
+    io: &mut aio::IoBackend,
+    observer: &mut impl Observer,
+    tuple: HeapTuple<'_>,
+) -> Result<Vec<Member>, AccessError> {
+    match tuple.xmax_kind() {
+        Xmax::None | Xmax::UpgradedLockers => Ok(Vec::new()),
+        Xmax::Transaction(status) => Ok(vec![Member { xid: tuple.xmax(), status }]),
+        Xmax::Multi { lock_only } => observer.members(io, tuple.xmax(), lock_only),
+    }
+}
+
+/// The inserting and the updating command of a tuple that the own transaction inserted or updated.
 /// If it did only one of these, both are that command.
 pub(super) fn commands(
     combos: &ComboCommands,
     tuple: HeapTuple<'_>,
 ) -> Result<(CommandId, CommandId), AccessError> {
     let cid = tuple.cid();
-    if tuple.infomask() & ht::HEAP_COMBOCID == 0 {
+    if !tuple.has_combo_cid() {
         return Ok((cid, cid));
     }
     combos.resolve(cid).ok_or_else(|| {

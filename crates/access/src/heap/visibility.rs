@@ -1,16 +1,16 @@
 //! Which tuples a snapshot sees.
 //!
 //! A scan asks for each tuple, and neighbours mostly come from one transaction. So the last
-//! inserter and the last deleter that were looked up are remembered: for a snapshot the answer does
+//! inserter and the last updater that were looked up are remembered: for a snapshot the answer does
 //! not change. Hint bits found on pages are believed. None are set: with checksums that would have
 //! to be logged.
 
-use std::sync::Arc;
-
 use forebay_aio as aio;
+use forebay_format::multixact::{Member, MultiXactId};
 use forebay_format::{CommandId, Xid, tuple as ht, tuple::HeapTuple};
-use forebay_txn::{Clog, ComboCommands, Outcome, Snapshot};
+use forebay_txn::{ComboCommands, Snapshot};
 
+use super::outcomes::{Outcomes, RowSets};
 use super::status::{Fate, Observer, Role, TupleStatus, tuple_status};
 use crate::error::AccessError;
 
@@ -30,15 +30,19 @@ impl Known {
 #[derive(Debug)]
 pub struct Visibility {
     snapshot: Snapshot,
-    clog: Arc<Clog>,
+    outcomes: Outcomes,
+    sets: RowSets,
     inserter: Known,
-    deleter: Known,
+    updater: Known,
 }
 
 impl Visibility {
-    /// Decides by `snapshot`.
-    pub fn new(snapshot: Snapshot, clog: Arc<Clog>) -> Visibility {
-        Visibility { snapshot, clog, inserter: Known::NOTHING, deleter: Known::NOTHING }
+    /// Decides by `snapshot`. With only a `Clog`, MultiXacts are refused.
+    pub fn new(snapshot: Snapshot, outcomes: impl Into<Outcomes>) -> Visibility {
+        let outcomes = outcomes.into();
+        let sets = outcomes.sets();
+        let (inserter, updater) = (Known::NOTHING, Known::NOTHING);
+        Visibility { snapshot, outcomes, sets, inserter, updater }
     }
 
     /// The snapshot by which it decides.
@@ -58,9 +62,9 @@ impl Visibility {
             return Ok(seen);
         }
         Ok(match tuple_status(io, self, tuple)? {
-            TupleStatus::NotInserted | TupleStatus::Deleted => false,
-            TupleStatus::Live | TupleStatus::Locked { .. } | TupleStatus::BeingDeleted(_) => true,
-            TupleStatus::DeletedByOwn(cmax) => cmax >= self.snapshot.command(),
+            TupleStatus::NotInserted(_) | TupleStatus::Updated(_) => false,
+            TupleStatus::Live | TupleStatus::Locked | TupleStatus::BeingUpdated(_) => true,
+            TupleStatus::UpdatedByOwn(cmax) => cmax >= self.snapshot.command(),
         })
     }
 
@@ -105,13 +109,21 @@ impl Observer for Visibility {
     ) -> Result<Fate, AccessError> {
         let known = match role {
             Role::Inserter => &mut self.inserter,
-            Role::Deleter => &mut self.deleter,
+            Role::Updater => &mut self.updater,
         };
         if known.xid != xid {
-            let seen = !self.snapshot.is_running(xid)
-                && (hinted || self.clog.status(io, xid)? == Outcome::Committed);
+            let seen = self.outcomes.is_seen(io, &self.snapshot, xid, hinted)?;
             *known = Known { xid, seen };
         }
         Ok(if known.seen { Fate::Committed } else { Fate::Aborted })
+    }
+
+    fn members(
+        &mut self,
+        io: &mut aio::IoBackend,
+        multi: MultiXactId,
+        lock_only: bool,
+    ) -> Result<Vec<Member>, AccessError> {
+        self.sets.members(io, multi, lock_only)
     }
 }

@@ -7,24 +7,32 @@ use std::sync::Arc;
 use forebay_aio::sync::Mutex;
 use forebay_aio::{Aio, BackendType, MethodKind};
 use forebay_format::tuple::{AttrLayout, deform, form_tuple};
-use forebay_format::{Fork, FullXid, Lsn, PageBytes, RelFileLocator};
+use forebay_format::{Fork, FullXid, ItemPointer, Lsn, PageBytes, RelFileLocator};
 use forebay_storage::{Backend, BufferPool, WriteScope};
 use forebay_testkit::files::copy_tree;
 use forebay_testkit::io::open;
 use forebay_txn::locks::Interrupt;
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
-use forebay_txn::{Clog, Transaction};
+use forebay_txn::{Clog, MultiCounters, MultiUse, MultiXacts, Transaction};
 use tempfile::TempDir;
 
 use super::layers::pool;
 pub(crate) use super::layers::{FIRST_XID, TABLE, WAL_START, checkpoint, reader};
 use crate::error::AccessError;
-use crate::heap::{Author, Heap, PageFailure, ReadAhead, SpaceMap, TupleBatch};
+use crate::heap::{
+    Attempt, Author, Changer, Heap, Outcomes, PageFailure, ReadAhead, SpaceMap, TupleBatch,
+};
 use crate::redo::Registry;
+
+/// The counters of MultiXacts before the first one.
+const NO_SETS: MultiCounters = MultiCounters { next: 1, next_offset: 0, oldest: 1, oldest_db: 1 };
 
 /// The layers below the heap, and what the heap needs beside them.
 pub(crate) struct Fixture {
     layers: super::layers::Fixture,
+    pub(crate) multis: Arc<MultiXacts>,
+    /// Stands for those of all transactions, which would keep theirs to their end.
+    _sets: MultiUse,
     pub(crate) space: SpaceMap,
     pub(crate) failures: Arc<Failures>,
 }
@@ -58,6 +66,7 @@ impl PageFailure for Failures {
 pub(crate) struct Recovered {
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) clog: Arc<Clog>,
+    pub(crate) multis: Arc<MultiXacts>,
     pub(crate) backend: Backend,
     pub(crate) aio: Arc<Aio>,
 }
@@ -69,7 +78,15 @@ impl Fixture {
 
     pub(crate) fn with(method: MethodKind, buffers: usize) -> Fixture {
         let layers = super::layers::Fixture::with(method, buffers);
-        Fixture { layers, space: SpaceMap::new(), failures: Arc::default() }
+        for name in ["pg_multixact/offsets", "pg_multixact/members"] {
+            std::fs::create_dir_all(layers.dir.path().join(name)).unwrap();
+        }
+        let multis = Arc::new(MultiXacts::beside(&layers.clog, NO_SETS));
+        multis.set_recovering(true);
+        multis.finish_recovery(&mut layers.backend().io, NO_SETS).unwrap();
+        multis.set_recovering(false);
+        let _sets = MultiUse::begin(multis.clone());
+        Fixture { layers, multis, _sets, space: SpaceMap::new(), failures: Arc::default() }
     }
 
     /// The heap of a relation, whose file is made.
@@ -80,10 +97,38 @@ impl Fixture {
             locator,
             pool: self.pool.clone(),
             wal: self.wal.clone(),
-            clog: self.clog.clone(),
+            outcomes: self.outcomes(),
             space: self.space.relation(locator),
+            fill_factor: 100,
             failure: self.failures.clone(),
         }
+    }
+
+    pub(crate) fn outcomes(&self) -> Outcomes {
+        Outcomes::new(self.xacts.clone(), self.multis.clone())
+    }
+
+    /// Lets a transaction change rows.
+    pub(crate) fn change<T>(
+        &self,
+        backend: &mut Backend,
+        tx: &mut Transaction,
+        change: impl FnOnce(&mut Backend, &mut Changer<'_>) -> Result<T, AccessError>,
+    ) -> T {
+        let author = self.author(backend, tx);
+        let sets = &mut self.outcomes().sets();
+        change(backend, &mut Changer { xacts: &self.xacts, tx, author, sets }).unwrap()
+    }
+
+    /// Lets a transaction delete a row.
+    pub(crate) fn delete(
+        &self,
+        backend: &mut Backend,
+        heap: &Heap,
+        tx: &mut Transaction,
+        place: ItemPointer,
+    ) -> Attempt<()> {
+        self.change(backend, tx, |backend, changer| heap.delete(backend, changer, place))
     }
 
     pub(crate) fn author(&self, backend: &mut Backend, tx: &mut Transaction) -> Author {
@@ -153,8 +198,10 @@ impl Recovered {
         let pool = pool(&aio, dir, 256);
         let clog = Arc::new(Clog::new(aio.clone(), dir, false));
         clog.set_recovering(true);
+        let multis = Arc::new(MultiXacts::beside(&clog, NO_SETS));
+        multis.set_recovering(true);
         let backend = Backend::new(aio.backend(BackendType::Startup).unwrap());
-        Recovered { pool, clog, backend, aio }
+        Recovered { pool, clog, multis, backend, aio }
     }
 
     /// Replays the whole log; the next transaction id.
@@ -168,7 +215,8 @@ impl Recovered {
         let mut reader = reader(&self.aio, dir, redo);
         let registry = Registry::new();
         let checkpoint = checkpoint();
-        let mut ctx = RedoContext::new(&mut self.backend, &self.pool, &self.clog, &checkpoint);
+        let ctx = RedoContext::new(&mut self.backend, &self.pool, &self.clog, &checkpoint);
+        let mut ctx = ctx.with_multis(&self.multis);
         while let Some(record) = reader.next(&mut io).unwrap() {
             let decoded = record.decode().unwrap();
             let record = RedoRecord { start: record.start, end: record.end, record: &decoded };

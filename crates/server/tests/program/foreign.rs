@@ -352,7 +352,7 @@ const VALUES: &[&str] = &[
      (65536, 65535.9999, NULL, '2000-01-01 00:00:00.000001+00', NULL, NULL, NULL, NULL)",
     "ALTER TABLE v ADD late numeric DEFAULT -0.50, ADD later timestamptz DEFAULT '1000-01-01 +00'",
     "CREATE TABLE carried (id int4, d date, e date, u uuid, j jsonb, l pg_lsn, c regclass, \
-     t regtype, a int4[], p tid)",
+     t regtype, a int8[], p tid)",
     "INSERT INTO carried VALUES (1, '2026-01-01', '2025-01-01', \
      '00000000-0000-0000-0000-00000000000a', '1', '0/1', 'pg_class', 'int4', '{1}', '(0,1)'), \
      (2, '1999-01-01', '2026-01-01', 'ffffffff-0000-0000-0000-000000000000', '{}', '1/0', \
@@ -412,7 +412,7 @@ const REFUSALS: &[(&str, &str)] = &[
     ("SELECT id FROM carried ORDER BY d", "ORDER BY of type date"),
     ("SELECT id, u FROM carried ORDER BY 2", "ORDER BY of type uuid"),
     ("SELECT id FROM carried ORDER BY j", "ORDER BY of type with OID 3802"),
-    ("SELECT id FROM carried ORDER BY a", "comparison of type integer[]"),
+    ("SELECT id FROM carried ORDER BY a", "comparison of type bigint[]"),
     ("SELECT id FROM carried ORDER BY p", "ORDER BY of type tid"),
     ("SELECT id FROM carried ORDER BY l", "comparison of type pg_lsn"),
     ("SELECT id FROM carried ORDER BY c LIMIT 1", "comparison of type regclass"),
@@ -422,7 +422,7 @@ const REFUSALS: &[(&str, &str)] = &[
     ("SELECT id FROM carried WHERE d IN (e)", "IN of type date"),
     ("SELECT id FROM carried WHERE CASE u WHEN u THEN true END", "operator = of type uuid"),
     ("SELECT id FROM carried WHERE p = p", "operator = of type tid"),
-    ("SELECT id FROM carried WHERE a = a", "operator = of type integer[]"),
+    ("SELECT id FROM carried WHERE a = a", "operator = of type bigint[]"),
     ("SELECT id FROM carried WHERE l = l", "comparison of type pg_lsn"),
     ("SELECT id FROM carried WHERE l > '0/1'", "comparison of type pg_lsn"),
     ("SELECT id FROM carried WHERE t = t", "comparison of type regtype"),
@@ -433,7 +433,7 @@ const REFUSALS: &[(&str, &str)] = &[
     ("SELECT d, count(*) FROM carried GROUP BY 1", "GROUP BY of type date"),
     ("SELECT count(*) FROM carried GROUP BY l", "grouping of type pg_lsn"),
     ("SELECT count(*) FROM carried GROUP BY c", "grouping of type regclass"),
-    ("SELECT count(*) FROM carried GROUP BY a", "grouping of type integer[]"),
+    ("SELECT count(*) FROM carried GROUP BY a", "grouping of type bigint[]"),
     ("SELECT min(d) FROM carried", "min of type date"),
     ("SELECT max(j) FROM carried", "max of type with OID 3802"),
     ("SELECT max(l) FROM carried WHERE id = 1", "an aggregate of type pg_lsn"),

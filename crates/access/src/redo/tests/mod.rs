@@ -88,7 +88,7 @@ fn what_was_committed_survives_and_the_rest_does_not() {
     let author = fixture.author(&mut backend, &mut running);
     heap.insert_batch(&mut backend, author, &batch_of(6000..6500), Strategy::Normal).unwrap();
     let gone = ItemPointer::new(0, 4);
-    heap.delete(&mut backend, &fixture.xacts, author, running.combos(), gone).unwrap();
+    fixture.delete(&mut backend, &heap, &mut running, gone);
     fixture.load(&mut backend, &heap, 1000..1200);
 
     // Only the log was written, as far as commits flushed it.
@@ -180,9 +180,8 @@ fn run(
             end(fixture, backend, &mut tx, true);
         }
         Step::Delete { nth, commit } if !places.is_empty() => {
-            let author = fixture.author(backend, &mut tx);
             let place = places[nth % places.len()];
-            heap.delete(backend, &fixture.xacts, author, tx.combos(), place).unwrap();
+            fixture.delete(backend, heap, &mut tx, place);
             end(fixture, backend, &mut tx, commit);
         }
         Step::Delete { .. } => {}

@@ -1,0 +1,182 @@
+//! Who changes rows, and what stands in the way of a change.
+
+use forebay_aio as aio;
+use forebay_format::multixact::{Member, MultiXactId};
+use forebay_format::tuple::{HeapTuple, LockStrength};
+use forebay_format::{CommandId, ItemPointer, Xid};
+use forebay_txn::{ComboCommands, Outcome, Transaction, XactManager};
+
+use super::insert::Author;
+use super::outcomes::RowSets;
+use super::status::{Fate, Observer, Role, TupleStatus, commands, holders, tuple_status};
+use crate::error::AccessError;
+
+/// A transaction that changes or locks rows in a command.
+#[derive(Debug)]
+pub struct Changer<'a> {
+    /// All transactions.
+    pub xacts: &'a XactManager,
+    /// The transaction.
+    pub tx: &'a Transaction,
+    /// The id of its innermost subtransaction, and its command.
+    pub author: Author,
+    /// Its use of MultiXacts, kept to its end.
+    pub sets: &'a mut RowSets,
+}
+
+/// What an attempt to change or lock a row did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempt<T> {
+    /// It is done.
+    Done(T),
+    /// It is not, and nothing has changed.
+    Refused(Refusal),
+}
+
+/// Why a row was not changed or locked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// The command sees no such row version.
+    Invisible,
+    /// This command or a later one of the same transaction has updated or deleted it. With that
+    /// command.
+    SelfModified(CommandId),
+    /// These transactions hold it, and still run: the caller may wait for them and try again.
+    BeingModified(Vec<Xid>),
+    /// Another transaction has updated it and has committed.
+    Updated {
+        /// The place of the newer version.
+        newer: ItemPointer,
+        /// Who made that, for [`Heap::newer_version`](super::Heap::newer_version).
+        by: Xid,
+    },
+    /// Another transaction has deleted it and has committed.
+    Deleted,
+    /// The caller did not want to wait.
+    WouldWait,
+}
+
+impl Observer for Changer<'_> {
+    fn is_own(&self, xid: Xid) -> bool {
+        self.tx.is_own(xid)
+    }
+
+    fn command(&self) -> CommandId {
+        self.author.command
+    }
+
+    fn combos(&self) -> &ComboCommands {
+        self.tx.combos()
+    }
+
+    fn fate(
+        &mut self,
+        io: &mut aio::IoBackend,
+        _role: Role,
+        xid: Xid,
+        hinted: bool,
+    ) -> Result<Fate, AccessError> {
+        fate_now(io, self.xacts, xid, hinted)
+    }
+
+    fn members(
+        &mut self,
+        io: &mut aio::IoBackend,
+        multi: MultiXactId,
+        lock_only: bool,
+    ) -> Result<Vec<Member>, AccessError> {
+        self.sets.members(io, multi, lock_only)
+    }
+}
+
+/// What has become of a transaction by now.
+pub(super) fn fate_now(
+    io: &mut aio::IoBackend,
+    xacts: &XactManager,
+    xid: Xid,
+    hinted: bool,
+) -> Result<Fate, AccessError> {
+    if hinted {
+        return Ok(Fate::Committed);
+    }
+    // In this order: a transaction leaves the running ones after its outcome is in pg_xact.
+    if xacts.procs().is_running(xid) {
+        return Ok(Fate::Running);
+    }
+    let committed = xacts.clog().status(io, xid)? == Outcome::Committed;
+    Ok(if committed { Fate::Committed } else { Fate::Aborted })
+}
+
+impl Changer<'_> {
+    /// Why the version at `tid` cannot be updated or deleted by one who needs it locked with a
+    /// strength; None if it can.
+    pub(super) fn refusal(
+        &mut self,
+        io: &mut aio::IoBackend,
+        tuple: HeapTuple<'_>,
+        tid: ItemPointer,
+        strength: LockStrength,
+    ) -> Result<Option<Refusal>, AccessError> {
+        let status = tuple_status(io, self, tuple)?;
+        if let Some(refusal) = self.final_refusal(status) {
+            return Ok(Some(refusal));
+        }
+        if let TupleStatus::Updated(by) = status {
+            return Ok(Some(newer(tuple, tid, by)));
+        }
+        self.blocked(io, tuple, status, strength)
+    }
+
+    /// The refusal of those who find their own later change, or nothing.
+    pub(super) fn final_refusal(&self, status: TupleStatus) -> Option<Refusal> {
+        match status {
+            TupleStatus::NotInserted(_) => Some(Refusal::Invisible),
+            TupleStatus::UpdatedByOwn(cmax) if cmax < self.author.command => {
+                Some(Refusal::Invisible)
+            }
+            TupleStatus::UpdatedByOwn(cmax) => Some(Refusal::SelfModified(cmax)),
+            _ => None,
+        }
+    }
+
+    /// The running transactions whose locks or update conflict with a lock of a strength.
+    pub(super) fn blocked(
+        &mut self,
+        io: &mut aio::IoBackend,
+        tuple: HeapTuple<'_>,
+        status: TupleStatus,
+        strength: LockStrength,
+    ) -> Result<Option<Refusal>, AccessError> {
+        if status == TupleStatus::Live {
+            return Ok(None);
+        }
+        let mut blockers: Vec<Xid> = Vec::new();
+        for Member { xid, status: held } in holders(io, self, tuple)? {
+            // An updater that has ended since its status was found may have committed.
+            let runs = status == TupleStatus::BeingUpdated(xid)
+                || !self.is_own(xid) && self.xacts.procs().is_running(xid);
+            if runs && strength.conflicts_with(held.into()) && !blockers.contains(&xid) {
+                blockers.push(xid);
+            }
+        }
+        Ok((!blockers.is_empty()).then_some(Refusal::BeingModified(blockers)))
+    }
+
+    /// The command to be stored in a tuple that is being updated, and whether it is a combined one.
+    pub(super) fn cmax(&self, tuple: HeapTuple<'_>) -> Result<(CommandId, bool), AccessError> {
+        let command = self.author.command;
+        if tuple.xmin_committed() || !self.is_own(tuple.xmin()) {
+            return Ok((command, false));
+        }
+        let (cmin, _) = commands(self.combos(), tuple)?;
+        Ok((self.tx.combos().combine(cmin, command), true))
+    }
+}
+
+/// A version that another transaction has updated or deleted.
+pub(super) fn newer(tuple: HeapTuple<'_>, tid: ItemPointer, by: Xid) -> Refusal {
+    match tuple.ctid() {
+        ctid if ctid == tid || tuple.moved_partitions() => Refusal::Deleted,
+        newer => Refusal::Updated { newer, by },
+    }
+}

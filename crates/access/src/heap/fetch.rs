@@ -1,0 +1,48 @@
+//! Single versions of rows, by their place.
+
+use forebay_format::tuple::HeapTuple;
+use forebay_format::{Fork, ItemPointer, Xid};
+use forebay_storage::{Backend, Strategy};
+
+use super::relation::Heap;
+use super::visibility::Visibility;
+use crate::error::AccessError;
+
+impl Heap {
+    /// The version at `tid`, if there is one and it is seen.
+    pub fn fetch(
+        &self,
+        backend: &mut Backend,
+        visibility: &mut Visibility,
+        tid: ItemPointer,
+    ) -> Result<Option<Vec<u8>>, AccessError> {
+        self.version_where(backend, tid, |backend, tuple| visibility.sees(&mut backend.io, tuple))
+    }
+
+    /// The version at `tid`, if `inserter` has made it. If not, it was the end of a chain and is
+    /// gone, and its place may have been used again.
+    pub fn newer_version(
+        &self,
+        backend: &mut Backend,
+        tid: ItemPointer,
+        inserter: Xid,
+    ) -> Result<Option<Vec<u8>>, AccessError> {
+        self.version_where(backend, tid, |_, tuple| Ok(tuple.xmin() == inserter))
+    }
+
+    fn version_where(
+        &self,
+        backend: &mut Backend,
+        tid: ItemPointer,
+        wanted: impl FnOnce(&mut Backend, HeapTuple<'_>) -> Result<bool, AccessError>,
+    ) -> Result<Option<Vec<u8>>, AccessError> {
+        if tid.block >= self.pool.nblocks(self.locator, Fork::Main)? {
+            return Ok(None);
+        }
+        let pin = self.pool.read(backend, self.tag(tid.block), Strategy::Normal)?;
+        let guard = pin.lock_shared();
+        let Some(bytes) = guard.page().item(tid.offset) else { return Ok(None) };
+        let wanted = wanted(backend, HeapTuple::new(bytes)?)?;
+        Ok(wanted.then(|| bytes.to_vec()))
+    }
+}

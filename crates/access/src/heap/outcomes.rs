@@ -1,0 +1,102 @@
+//! What rows need to know of transactions.
+
+use std::sync::Arc;
+
+use forebay_aio as aio;
+use forebay_format::Xid;
+use forebay_format::multixact::{Member, MultiXactId};
+use forebay_txn::{Clog, MultiUse, MultiXacts, Outcome, Snapshot, XactManager};
+
+use crate::error::AccessError;
+
+/// Outcomes of transactions, parents of subtransactions, members of MultiXacts.
+#[derive(Debug, Clone)]
+pub struct Outcomes {
+    clog: Arc<Clog>,
+    /// None while only outcomes are known. Then MultiXacts are refused.
+    live: Option<Live>,
+}
+
+#[derive(Debug, Clone)]
+struct Live {
+    xacts: Arc<XactManager>,
+    multis: Arc<MultiXacts>,
+}
+
+impl From<Arc<Clog>> for Outcomes {
+    fn from(clog: Arc<Clog>) -> Outcomes {
+        Outcomes { clog, live: None }
+    }
+}
+
+impl Outcomes {
+    /// All that a running engine knows.
+    pub fn new(xacts: Arc<XactManager>, multis: Arc<MultiXacts>) -> Outcomes {
+        Outcomes { clog: Arc::clone(xacts.clog()), live: Some(Live { xacts, multis }) }
+    }
+
+    /// The transactions of the engine, if it runs.
+    pub(super) fn xacts(&self) -> Option<&Arc<XactManager>> {
+        self.live.as_ref().map(|live| &live.xacts)
+    }
+
+    /// A use of MultiXacts that has not begun.
+    pub fn sets(&self) -> RowSets {
+        RowSets { multis: self.live.as_ref().map(|live| live.multis.clone()), in_use: None }
+    }
+
+    /// Whether a transaction had committed when the snapshot was taken. `hinted`: it has committed
+    /// by now.
+    pub(super) fn is_seen(
+        &self,
+        io: &mut aio::IoBackend,
+        snapshot: &Snapshot,
+        xid: Xid,
+        hinted: bool,
+    ) -> Result<bool, AccessError> {
+        let running = match &self.live {
+            Some(live) => snapshot.is_running_in(io, live.xacts.subtrans(), xid)?,
+            None => snapshot.is_running(xid),
+        };
+        Ok(!running && (hinted || self.clog.status(io, xid)? == Outcome::Committed))
+    }
+}
+
+/// A transaction's or a scan's use of MultiXacts. It begins when it is needed.
+#[derive(Debug, Default)]
+pub struct RowSets {
+    /// None: MultiXacts are refused.
+    multis: Option<Arc<MultiXacts>>,
+    in_use: Option<MultiUse>,
+}
+
+impl RowSets {
+    /// Begins the use. A transaction calls this before its id stands in a row: from then on others
+    /// may make it a member.
+    pub(super) fn begin(&mut self) {
+        if let (None, Some(multis)) = (&self.in_use, &self.multis) {
+            self.in_use = Some(MultiUse::begin(Arc::clone(multis)));
+        }
+    }
+
+    /// Ends the use, with the transaction.
+    pub fn end(&mut self) {
+        self.in_use = None;
+    }
+
+    /// The MultiXacts in use.
+    pub(super) fn in_use(&mut self) -> Result<&mut MultiUse, AccessError> {
+        self.begin();
+        self.in_use.as_mut().ok_or(AccessError::Unsupported("multixacts"))
+    }
+
+    /// The members of a MultiXact.
+    pub(super) fn members(
+        &mut self,
+        io: &mut aio::IoBackend,
+        multi: MultiXactId,
+        lock_only: bool,
+    ) -> Result<Vec<Member>, AccessError> {
+        Ok(self.in_use()?.members(io, multi, lock_only)?)
+    }
+}
