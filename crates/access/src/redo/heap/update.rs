@@ -19,7 +19,7 @@ pub(super) fn update(
 ) -> Result<(), RedoError> {
     let update = payload(record, HeapUpdate::decode(record.record.main))?;
     let target = reference(record, 0)?;
-    let old = record.record.block(1);
+    let old = record.record.block(heap::UPDATE_OLD_BLOCK);
     let cleared: Vec<_> = [
         (heap::UPDATE_OLD_ALL_VISIBLE_CLEARED, old.unwrap_or(target).tag),
         (heap::UPDATE_NEW_ALL_VISIBLE_CLEARED, target.tag),
@@ -36,7 +36,7 @@ pub(super) fn update(
             change.put_new(page, at, true)
         })?,
         Some(_) => {
-            change_page(ctx, record, 1, |page, _| change.end_old(page, at))?;
+            change_page(ctx, record, heap::UPDATE_OLD_BLOCK, |page, _| change.end_old(page, at))?;
             change_page(ctx, record, 0, |page, _| change.put_new(page, at, false))?
         }
     };

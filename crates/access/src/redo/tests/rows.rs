@@ -91,7 +91,7 @@ fn bits(feeder: &mut Feeder, block: u32) -> u8 {
 }
 
 /// An update from page 0 to page 1, both of which everybody saw. PostgreSQL's records refer to the
-/// map's page since 18.5.
+/// map's page, those of older minor versions do not.
 #[test]
 fn an_update_across_pages_clears_the_bits_of_both() {
     let update = heap::HeapUpdate {
