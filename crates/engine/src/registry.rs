@@ -1,8 +1,10 @@
 //! The sessions of an engine.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
+use forebay_aio::sync::atomic::{AtomicU32, Ordering};
 use forebay_txn::locks::{Interrupt, InterruptKind};
 
 use crate::error::EngineError;
@@ -23,15 +25,18 @@ struct State {
 struct Member {
     interrupt: Interrupt,
     slot: u32,
+    running: Arc<AtomicU32>,
 }
 
 /// A session's number and slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// Its number, which is not reused soon.
     pub(crate) id: u32,
     /// Its slot: the lowest free one, which is reused at once.
     pub(crate) slot: u32,
+    /// Where it shows the number of its running transaction; 0: none runs.
+    pub(crate) running: Arc<AtomicU32>,
 }
 
 /// The sessions.
@@ -69,8 +74,21 @@ impl Registry {
             None => state.slots.push(true),
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        state.sessions.insert(id, Member { interrupt: interrupt.clone(), slot });
-        Ok(Entry { id, slot })
+        let running = Arc::default();
+        let member =
+            Member { interrupt: interrupt.clone(), slot, running: Arc::clone(&running) };
+        state.sessions.insert(id, member);
+        Ok(Entry { id, slot, running })
+    }
+
+    /// The virtual ids of the running transactions (slot and number), by session.
+    pub(crate) fn transactions(&self) -> HashMap<u32, (u32, u32)> {
+        let state = self.state.lock();
+        let of = |(id, member): (&u32, &Member)| {
+            let number = member.running.load(Ordering::Relaxed);
+            (number != 0).then_some((*id, (member.slot, number)))
+        };
+        state.sessions.iter().filter_map(of).collect()
     }
 
     /// Number of sessions.
@@ -113,10 +131,10 @@ mod tests {
     fn sessions_are_bounded_and_numbers_are_not_reused_at_once() {
         let registry = Registry::new(2);
         let interrupt = Interrupt::new();
-        let Entry { id: first, slot: 0 } = registry.enter(&interrupt).expect("first") else {
+        let Entry { id: first, slot: 0, .. } = registry.enter(&interrupt).expect("first") else {
             panic!("slot")
         };
-        let Entry { id: second, slot: 1 } = registry.enter(&Interrupt::new()).expect("second")
+        let Entry { id: second, slot: 1, .. } = registry.enter(&Interrupt::new()).expect("second")
         else {
             panic!("slot")
         };

@@ -289,6 +289,8 @@ pub struct SessionSettings {
     pub zero_damaged_pages: bool,
     /// A page with a wrong checksum is taken as it is, with a warning.
     pub ignore_checksum_failure: bool,
+    /// How long a statement waits for a lock; None: as long as it takes.
+    pub lock_timeout: Option<Duration>,
 }
 
 impl SessionSettings {
@@ -325,6 +327,7 @@ impl Default for SessionSettings {
             temp_buffers: 1024,
             zero_damaged_pages: false,
             ignore_checksum_failure: false,
+            lock_timeout: None,
         }
     }
 }

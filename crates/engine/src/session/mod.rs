@@ -17,6 +17,7 @@
 //! - `transaction`: transactions and statements as types
 //! - `tables`: finding, locking, creating and dropping tables
 //! - `rows`: inserting rows
+//! - `locks`: locks that statements ask for by name, transaction ids
 //! - `scan`: reading rows
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `pool`: sizes, prewarming, evicting buffers
@@ -28,6 +29,7 @@
 //! error of a statement the transaction still runs: its owner aborts it.
 
 mod backup;
+mod locks;
 mod pool;
 mod rows;
 mod scan;
@@ -41,6 +43,7 @@ mod wal;
 
 pub use backup::BackupEnd;
 pub use forebay_storage::PrewarmMode;
+pub use locks::{AdvisoryKey, AdvisoryScope};
 pub use pool::BlockRange;
 pub use rows::RowBatch;
 pub use scan::{HeapScan, RowView};

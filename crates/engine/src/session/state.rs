@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_access::heap::{Heap, ReadAhead};
 use forebay_aio::sync::Instant;
+use forebay_aio::sync::atomic::{AtomicU32, Ordering};
 use forebay_aio::{self as aio, BackendType, Leftovers};
 use forebay_catalog::KnownTables;
 use forebay_catalog::Table;
@@ -64,6 +65,8 @@ pub struct Session {
     pub(super) open: Option<Open>,
     /// Transactions begun so far.
     pub(super) transactions: u64,
+    /// The number of the running one, for others to see; 0: none runs.
+    pub(super) running_number: Arc<AtomicU32>,
     pub(super) locks: LockOwner,
     pub(super) known: KnownTables,
     pub(super) last_running: LastRunning,
@@ -88,7 +91,7 @@ impl Session {
         let core = Arc::clone(engine.core());
         core.check_running()?;
         let interrupt = Interrupt::new();
-        let Entry { id, slot } = core.sessions.enter(&interrupt)?;
+        let Entry { id, slot, running: running_number } = core.sessions.enter(&interrupt)?;
         let io =
             core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
         let backend = match io {
@@ -111,6 +114,7 @@ impl Session {
             settings,
             open: None,
             transactions: 0,
+            running_number,
             locks,
             known: KnownTables::default(),
             last_running: LastRunning::default(),
@@ -176,6 +180,8 @@ impl Session {
         }
         let tx = txn::Transaction::new();
         self.transactions += 1;
+        // Those who look on are content with the lower half.
+        self.running_number.store(self.transactions as u32, Ordering::Relaxed);
         let own_tables = HashMap::new();
         self.open =
             Some(Open { tx, snapshot: None, changed_catalogs: false, own_tables, found_at: 0 });
@@ -187,6 +193,7 @@ impl Session {
     pub fn start_command(&mut self) -> Result<(), EngineError> {
         self.check_cancel()?;
         self.backend.policy = self.settings.read_policy();
+        self.locks.timeout = self.settings.lock_timeout;
         let open = self.running()?;
         open.tx.next_command()?;
         open.snapshot = None;
@@ -376,6 +383,7 @@ impl Session {
     }
 
     fn end(&mut self) {
+        self.running_number.store(0, Ordering::Relaxed);
         self.core.locks.unlock_all(&mut self.locks);
     }
 

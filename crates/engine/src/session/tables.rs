@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::error::EngineError;
 
 /// The lock tag of a table.
-fn lock_tag(table: &Table) -> LockTag {
+pub(super) fn lock_tag(table: &Table) -> LockTag {
     let database = if table.locator.db == 0 { 0 } else { POSTGRES_DB };
     LockTag::Relation { database, relation: table.oid }
 }
