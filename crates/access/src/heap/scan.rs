@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use forebay_format::{
     BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, RelFileLocator,
-    tuple::HeapTuple,
+    tuple::{HeapTuple, TupleError},
 };
 use forebay_storage::{
     Backend, BufferPool, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
@@ -220,7 +220,10 @@ fn each_visible(
         let known = item.first_chunk().and_then(|header| visibility.sees_at_once(header));
         let seen = match known {
             Some(seen) => seen,
-            None => all_visible || visibility.sees(&mut backend.io, HeapTuple::new(item)?)?,
+            None => {
+                let tuple = HeapTuple::new(item).map_err(|error| damaged(block, number, error))?;
+                all_visible || visibility.sees(&mut backend.io, tuple)?
+            }
         };
         if seen || all_visible {
             found(Visible { number, start: id.offset, len: id.len });
@@ -232,6 +235,11 @@ fn each_visible(
 #[cold]
 fn stray(block: BlockNumber, number: OffsetNumber) -> AccessError {
     AccessError::Corrupt(format!("line pointer {number} of block {block} leads out of the page"))
+}
+
+#[cold]
+fn damaged(block: BlockNumber, number: OffsetNumber, error: TupleError) -> AccessError {
+    AccessError::Corrupt(format!("row ({block},{number}): {error}"))
 }
 
 impl std::fmt::Debug for HeapScan {
