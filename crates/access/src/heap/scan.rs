@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use forebay_format::{
     BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, RelFileLocator,
-    tuple::{HeapTuple, TupleError},
+    tuple::HeapTuple,
 };
 use forebay_storage::{
     Backend, BufferPool, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
@@ -220,10 +220,7 @@ fn each_visible(
         let known = item.first_chunk().and_then(|header| visibility.sees_at_once(header));
         let seen = match known {
             Some(seen) => seen,
-            None => {
-                let tuple = HeapTuple::new(item).map_err(|error| damaged(block, number, error))?;
-                all_visible || visibility.sees(&mut backend.io, tuple)?
-            }
+            None => all_visible || visibility.sees(&mut backend.io, HeapTuple::new(item)?)?,
         };
         if seen || all_visible {
             found(Visible { number, start: id.offset, len: id.len });
@@ -235,11 +232,6 @@ fn each_visible(
 #[cold]
 fn stray(block: BlockNumber, number: OffsetNumber) -> AccessError {
     AccessError::Corrupt(format!("line pointer {number} of block {block} leads out of the page"))
-}
-
-#[cold]
-fn damaged(block: BlockNumber, number: OffsetNumber, error: TupleError) -> AccessError {
-    AccessError::Corrupt(format!("row ({block},{number}): {error}"))
 }
 
 impl std::fmt::Debug for HeapScan {
