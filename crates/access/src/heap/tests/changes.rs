@@ -117,7 +117,7 @@ fn a_deletion_waits_for_those_of_a_multixact_who_run() {
     row.hold(&[(a, ForKeyShare), (b, ForShare), (c, NoKeyUpdate)]);
     let (mut tx, xid) = row.begin();
     let mut blockers = |row: &mut OneRow| match row.delete(&mut tx) {
-        Attempt::Refused(Refusal::BeingModified(xids)) => xids,
+        Attempt::Refused(Refusal::BeingModified(holders)) => holders.xids,
         other => panic!("{other:?}"),
     };
     assert_eq!(blockers(&mut row), [a, b, c]);

@@ -23,6 +23,11 @@ use crate::tests::fixture::{Fixture, TABLE, batch_of, number_of, sqlstate, tuple
 /// Tuples of one int8 that fit a page.
 const PER_PAGE: usize = (8192 - 24) / 36;
 
+/// The refusal of a change, by a transaction that has not locked the row.
+fn held_by<T>(xids: Vec<u32>) -> Attempt<T> {
+    Attempt::Refused(Refusal::BeingModified(Holders { xids, queue: true }))
+}
+
 #[test]
 fn rows_appear_to_later_commands_and_after_the_commit() {
     let fixture = Fixture::new();
@@ -84,10 +89,7 @@ fn a_deleted_row_disappears_for_later_commands_and_after_the_commit() {
     assert_eq!(delete(&mut backend, &mut tx, place), Attempt::Refused(Refusal::Invisible));
     assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0, 1, 2]);
     let xid = tx.xid().unwrap();
-    assert_eq!(
-        delete(&mut backend, &mut other, place),
-        Attempt::Refused(Refusal::BeingModified(vec![xid]))
-    );
+    assert_eq!(delete(&mut backend, &mut other, place), held_by(vec![xid]));
     let before = fixture.xacts.snapshot(&other);
     fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
     assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0, 2]);
