@@ -2,6 +2,7 @@ mod changes;
 mod locks;
 mod pruning;
 mod recovery;
+mod scans;
 mod updates;
 
 use std::sync::Arc;
@@ -478,21 +479,6 @@ fn a_change_clears_all_visible_on_the_page_and_in_the_map() {
     assert_eq!(look(&mut backend), (0xfc, false));
     fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
     assert_eq!(fixture.numbers(&mut backend, &heap, &Transaction::new()), [1, 2, 3]);
-}
-
-#[test]
-fn a_line_pointer_that_leaves_the_page_is_reported() {
-    let fixture = Fixture::new();
-    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
-    fixture.load(&mut backend, &heap, 0..3);
-    let pin = heap.pool.read(&mut backend, heap.tag(0), Strategy::Normal).unwrap();
-    let mut guard = pin.lock_exclusive();
-    let id = guard.page().item_id(2).unwrap();
-    guard.page_mut().set_item_id(2, forebay_format::ItemId { len: 0x7fff, ..id });
-    drop(guard);
-    let mut scan =
-        heap.scan(fixture.xacts.snapshot(&Transaction::new()), ReadAhead::default()).unwrap();
-    assert_eq!(sqlstate(scan.next_page(&mut backend)), "XX001");
 }
 
 #[test]
