@@ -444,41 +444,71 @@ fn a_count_can_be_interrupted() {
     assert_eq!(sqlstate(scan.count(&mut backend, &interrupt)), "57014");
 }
 
+/// Says on the first page and in the map that all its rows are visible, as vacuum does. All other
+/// bits of the map's first byte are set too.
+fn promise(backend: &mut Backend, heap: &Heap) {
+    heap.pool.smgr().create(TABLE, Fork::Vm, true).unwrap();
+    let map = heap.pool.zero_page(backend, PageTag::new(TABLE, Fork::Vm, 0)).unwrap();
+    let mut guard = map.lock_exclusive();
+    guard.page_mut().init(0);
+    guard[24] = 0xff;
+    guard.mark_dirty();
+    let pin = heap.pool.read(backend, heap.tag(0), Strategy::Normal).unwrap();
+    let mut guard = pin.lock_exclusive();
+    guard.page_mut().set_all_visible(true);
+    guard.mark_dirty();
+}
+
+/// The map's first byte, and whether the first page says that all its rows are visible.
+fn promised(backend: &mut Backend, heap: &Heap) -> (u8, bool) {
+    let map = heap.pool.read(backend, PageTag::new(TABLE, Fork::Vm, 0), Strategy::Normal).unwrap();
+    let bits = map.lock_shared().page().bytes(24..25).unwrap()[0];
+    let pin = heap.pool.read(backend, heap.tag(0), Strategy::Normal).unwrap();
+    let visible = pin.lock_shared().page().is_all_visible();
+    (bits, visible)
+}
+
 #[test]
 fn a_change_clears_all_visible_on_the_page_and_in_the_map() {
     let fixture = Fixture::new();
     let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
     fixture.load(&mut backend, &heap, 0..3);
-    heap.pool.smgr().create(TABLE, Fork::Vm, true).unwrap();
-    let promise = |backend: &mut Backend| {
-        let map = heap.pool.zero_page(backend, PageTag::new(TABLE, Fork::Vm, 0)).unwrap();
-        let mut guard = map.lock_exclusive();
-        guard.page_mut().init(0);
-        guard[24] = 0xff;
-        guard.mark_dirty();
-        let pin = heap.pool.read(backend, heap.tag(0), Strategy::Normal).unwrap();
-        let mut guard = pin.lock_exclusive();
-        guard.page_mut().set_all_visible(true);
-        guard.mark_dirty();
-    };
-    let look = |backend: &mut Backend| {
-        let map =
-            heap.pool.read(backend, PageTag::new(TABLE, Fork::Vm, 0), Strategy::Normal).unwrap();
-        let bits = map.lock_shared().page().bytes(24..25).unwrap()[0];
-        let pin = heap.pool.read(backend, heap.tag(0), Strategy::Normal).unwrap();
-        let visible = pin.lock_shared().page().is_all_visible();
-        (bits, visible)
-    };
-    promise(&mut backend);
-    assert_eq!(look(&mut backend), (0xff, true));
+    promise(&mut backend, &heap);
+    assert_eq!(promised(&mut backend, &heap), (0xff, true));
     fixture.load(&mut backend, &heap, [3]);
-    assert_eq!(look(&mut backend), (0xfc, false));
-    promise(&mut backend);
+    assert_eq!(promised(&mut backend, &heap), (0xfc, false));
+    promise(&mut backend, &heap);
     let mut tx = Transaction::new();
     fixture.delete(&mut backend, &heap, &mut tx, ItemPointer::new(0, 1));
-    assert_eq!(look(&mut backend), (0xfc, false));
+    assert_eq!(promised(&mut backend, &heap), (0xfc, false));
     fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
     assert_eq!(fixture.numbers(&mut backend, &heap, &Transaction::new()), [1, 2, 3]);
+}
+
+#[test]
+fn bits_of_a_map_page_that_was_made_meanwhile_are_cleared() {
+    let fixture = Fixture::new();
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..3);
+    let pin = heap.pool.read(&mut backend, heap.tag(0), Strategy::Normal).unwrap();
+    let mut map = map_pin::MapPin::default();
+    map.look(&heap, &mut backend, 0).unwrap();
+    promise(&mut backend, &heap);
+    let guard = map.lock(&heap, &mut backend, &pin).unwrap();
+    assert!(map.clear(&guard).changed());
+    drop(guard);
+    assert_eq!(promised(&mut backend, &heap).0, 0xfc);
+}
+
+#[test]
+fn a_page_without_a_map_is_changed() {
+    let fixture = Fixture::new();
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..3);
+    promise(&mut backend, &heap);
+    heap.pool.truncate(&mut backend, TABLE, Fork::Vm, 0).unwrap();
+    fixture.load(&mut backend, &heap, [3]);
+    assert_eq!(fixture.numbers(&mut backend, &heap, &Transaction::new()), [0, 1, 2, 3]);
 }
 
 #[test]
