@@ -18,7 +18,10 @@ pub(super) struct OneRow {
 
 impl OneRow {
     pub(super) fn new() -> OneRow {
-        let fixture = Fixture::new();
+        OneRow::over(Fixture::new())
+    }
+
+    pub(super) fn over(fixture: Fixture) -> OneRow {
         let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
         fixture.load(&mut backend, &heap, [5]);
         OneRow { fixture, heap, backend }

@@ -1,4 +1,5 @@
 mod changes;
+mod failures;
 mod locks;
 mod pruning;
 mod recovery;
@@ -520,25 +521,4 @@ fn relations_do_not_share_blocks_with_room() {
     fixture.load(&mut backend, &two, 5..9);
     assert_eq!(fixture.numbers(&mut backend, &one, &Transaction::new()), [0, 1, 2, 3, 4]);
     assert_eq!(fixture.numbers(&mut backend, &two, &Transaction::new()), [5, 6, 7, 8]);
-}
-
-#[test]
-fn a_page_changed_without_a_record_stops_the_engine() {
-    for batch in [false, true] {
-        let fixture = Fixture::new();
-        let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
-        fixture.load(&mut backend, &heap, 0..3);
-        // Damaged memory: the page claims to have room, and has none.
-        let pin = fixture.pool.read(&mut backend, heap.tag(0), Strategy::Normal).unwrap();
-        pin.lock_exclusive()[14..16].copy_from_slice(&9000u16.to_le_bytes());
-        drop(pin);
-        let mut tx = Transaction::new();
-        let author = fixture.author(&mut backend, &mut tx);
-        let inserted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match batch {
-            false => heap.insert(&mut backend, author, &tuple_of(7)).map(drop),
-            true => heap.insert_batch(&mut backend, author, &batch_of(7..9), Strategy::Normal),
-        }));
-        assert!(!matches!(inserted, Ok(Ok(()))), "inserted");
-        assert_eq!(fixture.failures.all().len(), 1, "batch: {batch}");
-    }
 }
