@@ -69,7 +69,7 @@ pub struct HeapScan {
     pruner: Option<Pruner>,
     /// The current page behind its header.
     copy: Vec<u8>,
-    block: BlockNumber,
+    tag: PageTag,
     visible: Vec<Visible>,
     /// Index of the tuple that [`HeapScan::next`] returns next.
     next: usize,
@@ -112,7 +112,7 @@ impl HeapScan {
             visibility,
             pruner: None,
             copy: Vec::new(),
-            block: 0,
+            tag: PageTag::new(locator, Fork::Main, 0),
             visible: Vec::new(),
             next: 0,
             blocks,
@@ -141,7 +141,7 @@ impl HeapScan {
             self.visible.clear();
             self.next = 0;
             let Some(pin) = self.next_pin(backend)? else { return Ok(None) };
-            self.block = pin.tag().block;
+            self.tag = pin.tag();
             let found = self.copy_visible(backend, &pin);
             if found.is_err() {
                 self.visible.clear();
@@ -180,9 +180,12 @@ impl HeapScan {
     fn look_up(&mut self, backend: &mut Backend) -> Result<(), AccessError> {
         let mut kept = 0;
         for index in 0..self.visible.len() {
-            let tuple = self.visible[index];
-            if self.visibility.sees(&mut backend.io, HeapTuple::new(tuple.of(&self.copy))?)? {
-                self.visible[kept] = tuple;
+            let found = self.visible[index];
+            let tuple = HeapTuple::new(found.of(&self.copy)).map_err(|error| {
+                AccessError::Corrupt(format!("row {} of {}: {error}", found.number, self.tag))
+            })?;
+            if self.visibility.sees(&mut backend.io, tuple)? {
+                self.visible[kept] = found;
                 kept += 1;
             }
         }
@@ -203,7 +206,7 @@ impl HeapScan {
     /// # Panics
     /// If the page has no visible tuple of this index.
     pub fn tuple_id(&self, index: usize) -> ItemPointer {
-        ItemPointer::new(self.block, self.visible[index].number)
+        ItemPointer::new(self.tag.block, self.visible[index].number)
     }
 
     /// The next visible tuple with its place, from page to page.
@@ -240,6 +243,7 @@ impl HeapScan {
     }
 
     fn count_page(&mut self, backend: &mut Backend, pin: &Pinned) -> Result<u64, AccessError> {
+        self.tag = pin.tag();
         let guard = pin.lock_shared();
         let HeapScan { visibility, visible, .. } = self;
         let mut count = 0;
@@ -305,7 +309,7 @@ fn stray(tag: PageTag, number: OffsetNumber) -> AccessError {
 impl std::fmt::Debug for HeapScan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HeapScan")
-            .field("block", &self.block)
+            .field("tag", &self.tag)
             .field("blocks", &self.blocks)
             .finish_non_exhaustive()
     }
