@@ -24,9 +24,9 @@ use crate::manager::XactManager;
 use crate::slru::{Pinned, Slru, SlruKind};
 
 const OFFSETS: SlruKind =
-    SlruKind { dir: "pg_multixact/offsets", durable: true, precedes: offsets_page_precedes };
+    SlruKind { dir: "pg_multixact/offsets", durable: true, per_page: OFFSETS_PER_PAGE };
 const MEMBERS: SlruKind =
-    SlruKind { dir: "pg_multixact/members", durable: true, precedes: members_page_precedes };
+    SlruKind { dir: "pg_multixact/members", durable: true, per_page: MEMBERS_PER_PAGE };
 
 /// Sets kept back before new ones could be confused with the oldest ones.
 const STOP_MARGIN: u32 = 3_000_000;
@@ -34,20 +34,6 @@ const STOP_MARGIN: u32 = 3_000_000;
 const MAX_MEMBERS: u32 = (1 << 30) / 8 - 1;
 /// Members in a file.
 pub(super) const SEGMENT_MEMBERS: u32 = MEMBERS_PER_PAGE * 32;
-
-fn offsets_page_precedes(a: i64, b: i64) -> bool {
-    let first =
-        |page: i64| (page as u32).wrapping_mul(OFFSETS_PER_PAGE).wrapping_add(FIRST_MULTI + 1);
-    let (a, b) = (first(a), first(b));
-    multi_precedes(a, b) && multi_precedes(a, b.wrapping_add(OFFSETS_PER_PAGE - 1))
-}
-
-fn members_page_precedes(a: i64, b: i64) -> bool {
-    let first = |page: i64| (page as u32).wrapping_mul(MEMBERS_PER_PAGE);
-    let older = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
-    let (a, b) = (first(a), first(b));
-    older(a, b) && older(a, b.wrapping_add(MEMBERS_PER_PAGE - 1))
-}
 
 /// What a checkpoint records of MultiXacts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
