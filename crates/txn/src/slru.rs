@@ -139,6 +139,20 @@ impl Slru {
         Ok(look(&self.load(&mut bank, io, page)?.bytes))
     }
 
+    /// The same for a page that may be missing. None if its file is, or ends before it.
+    pub(crate) fn read_if_there<R>(
+        &self,
+        io: &mut aio::IoBackend,
+        page: i64,
+        look: impl FnOnce(&PageBytes) -> R,
+    ) -> Result<Option<R>, TxnError> {
+        match self.read(io, page, look) {
+            Err(TxnError::ShortStatusPage { .. }) => Ok(None),
+            Err(TxnError::Disk(error)) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     /// Changes a page. `change` tells whether it did.
     pub(crate) fn change(
         &self,
