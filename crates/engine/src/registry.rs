@@ -25,7 +25,31 @@ struct State {
 struct Member {
     interrupt: Interrupt,
     slot: u32,
-    running: Arc<AtomicU32>,
+    shown: Arc<ShownTransaction>,
+}
+
+/// The running transaction of a session, as others see it. Sessions count their transactions.
+#[derive(Debug, Default)]
+pub(crate) struct ShownTransaction {
+    /// Its number, 0 if none runs.
+    running: AtomicU32,
+    /// The last number.
+    last: AtomicU32,
+}
+
+impl ShownTransaction {
+    /// The session begins a transaction.
+    pub(crate) fn begin(&self) {
+        // Only the session itself changes them.
+        let number = self.last.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        self.last.store(number, Ordering::Relaxed);
+        self.running.store(number, Ordering::Relaxed);
+    }
+
+    /// Its transaction ends.
+    pub(crate) fn end(&self) {
+        self.running.store(0, Ordering::Relaxed);
+    }
 }
 
 /// A session's number and slot.
@@ -35,8 +59,8 @@ pub(crate) struct Entry {
     pub(crate) id: u32,
     /// Its slot: the lowest free one, which is reused at once.
     pub(crate) slot: u32,
-    /// Where it shows the number of its running transaction; 0: none runs.
-    pub(crate) running: Arc<AtomicU32>,
+    /// Where it shows its running transaction.
+    pub(crate) shown: Arc<ShownTransaction>,
 }
 
 /// The sessions.
@@ -74,18 +98,17 @@ impl Registry {
             None => state.slots.push(true),
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        let running = Arc::default();
-        let member =
-            Member { interrupt: interrupt.clone(), slot, running: Arc::clone(&running) };
+        let shown = Arc::default();
+        let member = Member { interrupt: interrupt.clone(), slot, shown: Arc::clone(&shown) };
         state.sessions.insert(id, member);
-        Ok(Entry { id, slot, running })
+        Ok(Entry { id, slot, shown })
     }
 
     /// The virtual ids of the running transactions (slot and number), by session.
     pub(crate) fn transactions(&self) -> HashMap<u32, (u32, u32)> {
         let state = self.state.lock();
         let of = |(id, member): (&u32, &Member)| {
-            let number = member.running.load(Ordering::Relaxed);
+            let number = member.shown.running.load(Ordering::Relaxed);
             (number != 0).then_some((*id, (member.slot, number)))
         };
         state.sessions.iter().filter_map(of).collect()

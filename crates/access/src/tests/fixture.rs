@@ -77,7 +77,12 @@ impl Fixture {
     }
 
     pub(crate) fn with(method: MethodKind, buffers: usize) -> Fixture {
-        let layers = super::layers::Fixture::with(method, buffers);
+        Fixture::over(open(method), buffers)
+    }
+
+    /// On an I/O layer of the test's own.
+    pub(crate) fn over(aio: Arc<Aio>, buffers: usize) -> Fixture {
+        let layers = super::layers::Fixture::over(aio, buffers);
         for name in ["pg_multixact/offsets", "pg_multixact/members"] {
             std::fs::create_dir_all(layers.dir.path().join(name)).unwrap();
         }
@@ -215,8 +220,8 @@ impl Recovered {
         let mut reader = reader(&self.aio, dir, redo);
         let registry = Registry::new();
         let checkpoint = checkpoint();
-        let ctx = RedoContext::new(&mut self.backend, &self.pool, &self.clog, &checkpoint);
-        let mut ctx = ctx.with_multis(&self.multis);
+        let (pool, clog, multis) = (&self.pool, &self.clog, &self.multis);
+        let mut ctx = RedoContext::new(&mut self.backend, pool, clog, multis, &checkpoint);
         while let Some(record) = reader.next(&mut io).unwrap() {
             let decoded = record.decode().unwrap();
             let record = RedoRecord { start: record.start, end: record.end, record: &decoded };

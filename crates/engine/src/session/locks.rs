@@ -1,151 +1,116 @@
-//! Locks that statements ask for by name: LOCK TABLE with NOWAIT, advisory locks. Transaction ids.
-
-use std::sync::Arc;
+//! Locks of tables and names, to the end of the transaction or the rollback of the subtransaction.
 
 use forebay_catalog::Table;
 use forebay_catalog::schema::POSTGRES_DB;
+use forebay_format::ids::INVALID_XID;
+use forebay_format::wal::Rmgr;
+use forebay_format::wal::standby::{self, StandbyLock};
 use forebay_txn::locks::{LockError, LockMode, LockTag};
+use forebay_types::Oid;
+use forebay_wal::Record;
 
 use super::state::{Session, no_transaction};
-use super::tables::lock_tag;
 use crate::core::Core;
 use crate::error::EngineError;
 
-/// The key of an advisory lock. The two kinds do not meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdvisoryKey {
-    /// One number.
-    One(i64),
-    /// Two numbers.
-    Two(i32, i32),
+/// The database of a table as locks name it; 0 if all databases share the table.
+pub(super) fn database_of(table: &Table) -> Oid {
+    if table.locator.db == 0 { 0 } else { POSTGRES_DB }
 }
 
-impl AdvisoryKey {
-    fn tag(self) -> LockTag {
-        let (key, two) = match self {
-            AdvisoryKey::One(key) => (key.cast_unsigned(), false),
-            AdvisoryKey::Two(class, object) => {
-                let [high, low] = [class, object].map(|half| u64::from(half.cast_unsigned()));
-                (high << 32 | low, true)
-            }
-        };
-        LockTag::Advisory { database: POSTGRES_DB, key, two }
-    }
+/// The lock tag of a table.
+pub(super) fn lock_tag(table: &Table) -> LockTag {
+    LockTag::Relation { database: database_of(table), relation: table.oid }
 }
 
-/// For how long an advisory lock is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdvisoryScope {
-    /// To the end of the transaction, or to the rollback of the subtransaction.
-    Transaction,
-    /// Until it is given up as often as it was taken, or the session ends.
-    Session,
-}
-
-/// A lock's error, counted if it is a deadlock.
-fn counted(core: &Core, error: LockError) -> EngineError {
-    if matches!(error, LockError::Deadlock { .. }) {
+/// Counts the error if it is a deadlock.
+pub(super) fn count_deadlock(core: &Core, error: EngineError) -> EngineError {
+    if matches!(error, EngineError::Lock(LockError::Deadlock { .. })) {
         core.counters.deadlocks.count();
     }
-    error.into()
+    error
 }
 
-/// Whether a lock was had that was not waited for.
-fn had(taken: Result<(), LockError>) -> Result<bool, EngineError> {
-    match taken {
-        Ok(()) => Ok(true),
-        Err(LockError::NotAvailable { .. }) => Ok(false),
-        Err(error) => Err(error.into()),
+/// The database and the relation of a lock that standbys take too: nobody may read the relation
+/// there either.
+fn standbys_lock(tag: LockTag, mode: LockMode) -> Option<(Oid, Oid)> {
+    match (tag, mode) {
+        (LockTag::Relation { database, relation }, LockMode::AccessExclusive) => {
+            Some((database, relation))
+        }
+        _ => None,
     }
 }
 
 impl Session {
-    /// Finds and locks a table as [`Session::open_table_if_exists`] does. 55P03 if it would have to
-    /// wait.
-    pub fn open_table_nowait(
+    /// Locks a table until the transaction ends.
+    pub(super) fn lock_table(
         &mut self,
-        schema: Option<&str>,
-        name: &str,
+        core: &Core,
+        table: &Table,
         mode: LockMode,
-    ) -> Result<Option<Arc<Table>>, EngineError> {
-        loop {
-            let Some(table) = self.table(schema, name)? else { return Ok(None) };
-            let tag = lock_tag(&table);
-            self.call(|session, core| Ok(core.locks.try_lock(&mut session.locks, tag, mode)?))?;
-            // It is locked: if it still has its name, opening it does not wait.
-            self.running()?.own_tables.clear();
-            if self.table(schema, name)?.is_some_and(|now| now.oid == table.oid) {
-                return self.open_table_if_exists(schema, name, mode);
-            }
-        }
-    }
-
-    /// Takes an advisory lock, waiting if it must. The mode is `Share` or `Exclusive`.
-    pub fn advisory_lock(
-        &mut self,
-        key: AdvisoryKey,
-        mode: LockMode,
-        scope: AdvisoryScope,
     ) -> Result<(), EngineError> {
-        self.call(|session, core| {
-            session.running()?;
-            session.backend.io.submit();
-            let Session { locks, interrupt, .. } = session;
-            let taken = match scope {
-                AdvisoryScope::Transaction => core.locks.lock(locks, key.tag(), mode, interrupt),
-                AdvisoryScope::Session => {
-                    core.locks.lock_session(locks, key.tag(), mode, Some(interrupt))
-                }
-            };
-            taken.map_err(|error| counted(core, error))
-        })
+        self.lock(core, lock_tag(table), mode)
     }
 
-    /// The same without waiting. False if another session holds it.
-    pub fn try_advisory_lock(
+    pub(super) fn lock(
         &mut self,
-        key: AdvisoryKey,
+        core: &Core,
+        tag: LockTag,
         mode: LockMode,
-        scope: AdvisoryScope,
-    ) -> Result<bool, EngineError> {
-        self.call(|session, core| {
-            session.running()?;
-            let locks = &mut session.locks;
-            had(match scope {
-                AdvisoryScope::Transaction => core.locks.try_lock(locks, key.tag(), mode),
-                AdvisoryScope::Session => core.locks.lock_session(locks, key.tag(), mode, None),
-            })
-        })
+    ) -> Result<(), EngineError> {
+        self.take_lock(core, tag, mode, true)
     }
 
-    /// Gives up an advisory lock of the session once. False if the session does not hold it.
-    pub fn advisory_unlock(&mut self, key: AdvisoryKey, mode: LockMode) -> Result<bool, EngineError> {
-        self.call(|session, core| Ok(core.locks.unlock_session(&mut session.locks, key.tag(), mode)))
+    /// The same, but 55P03 if it would have to wait.
+    pub(super) fn try_lock(
+        &mut self,
+        core: &Core,
+        tag: LockTag,
+        mode: LockMode,
+    ) -> Result<(), EngineError> {
+        self.take_lock(core, tag, mode, false)
     }
 
-    /// Gives up all advisory locks of the session.
-    pub fn advisory_unlock_all(&mut self) -> Result<(), EngineError> {
-        self.call(|session, core| {
-            core.locks.unlock_all_session(&mut session.locks);
-            Ok(())
-        })
+    fn take_lock(
+        &mut self,
+        core: &Core,
+        tag: LockTag,
+        mode: LockMode,
+        wait: bool,
+    ) -> Result<(), EngineError> {
+        let Session { open: Some(open), backend, locks, interrupt, .. } = self else {
+            return Err(no_transaction());
+        };
+        let told = standbys_lock(tag, mode).filter(|_| !locks.holds_at_least(tag, mode));
+        let xid = match told {
+            // Before the lock: a checkpoint lists the locks of transactions with an id.
+            Some(_) => core.xacts.assign(&mut backend.io, &mut open.tx)?,
+            None => INVALID_XID,
+        };
+        backend.io.submit();
+        let locked = match wait {
+            true => core.locks.lock(locks, tag, mode, interrupt),
+            false => core.locks.try_lock(locks, tag, mode),
+        };
+        locked.map_err(|error| count_deadlock(core, error.into()))?;
+        if let Some((db, rel)) = told {
+            let main = standby::encode_locks(&[StandbyLock { xid, db, rel }]);
+            let (rmgr, info) = (Rmgr::STANDBY, standby::LOCK);
+            let record = Record { rmgr, info, xid, main: &main, blocks: &[] };
+            core.wal.insert(&mut backend.io, &record)?;
+        }
+        Ok(())
     }
 
-    /// The transaction's id with its epoch, which it now gets if it has none.
-    pub fn assign_transaction_id(&mut self) -> Result<u64, EngineError> {
-        self.call(|session, core| {
-            let Session { open: Some(open), backend, .. } = session else {
-                return Err(no_transaction());
-            };
-            if open.tx.full_xid().is_none() {
-                core.xacts.assign(&mut backend.io, &mut open.tx)?;
-            }
-            open.tx.full_xid().map(|xid| xid.0).ok_or_else(no_transaction)
-        })
-    }
-
-    /// The transaction's id with its epoch, if it has written.
-    pub fn full_transaction_id(&self) -> Option<u64> {
-        self.open.as_ref().and_then(|open| open.tx.full_xid()).map(|xid| xid.0)
+    /// Fails if the transaction has not locked the table in this mode or a stronger one.
+    pub(super) fn check_locked(&self, table: &Table, mode: LockMode) -> Result<(), EngineError> {
+        if self.locks.holds_at_least(lock_tag(table), mode) {
+            return Ok(());
+        }
+        let name = &table.name;
+        let message =
+            format!("relation \"{name}\" is not locked in mode {mode} by the transaction");
+        Err(EngineError::statement("55000", message))
     }
 }
