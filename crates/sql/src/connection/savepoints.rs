@@ -8,14 +8,20 @@ use forebay_engine::Session;
 /// Savepoints of a transaction, beyond which memory counts as exhausted.
 const MOST: usize = 1 << 20;
 
+/// Refuses one more than so many.
+fn check_room(open: usize) -> Result<()> {
+    if open < MOST {
+        return Ok(());
+    }
+    let detail = format!("A transaction can have at most {MOST} savepoints at a time.");
+    Err(SqlError::new(state::OUT_OF_MEMORY, "out of memory").detail(detail))
+}
+
 impl Connection {
     /// SAVEPOINT. Earlier ones of the same name are hidden until this one is released.
     pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
         self.check_in_block("SAVEPOINT")?;
-        if self.transaction.savepoints.len() >= MOST {
-            let detail = format!("A transaction can have at most {MOST} savepoints at a time.");
-            return Err(SqlError::new(state::OUT_OF_MEMORY, "out of memory").detail(detail));
-        }
+        check_room(self.transaction.savepoints.len())?;
         self.begin_subtransaction(name)
     }
 
@@ -100,5 +106,16 @@ impl Connection {
         self.host.settings.end_subtransaction(false);
         self.host.modes.end_subtransaction();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn savepoints_are_bounded() {
+        assert!(check_room(MOST - 1).is_ok());
+        assert_eq!(check_room(MOST).expect_err("too many").sqlstate, "53200");
     }
 }
