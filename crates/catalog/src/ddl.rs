@@ -266,7 +266,7 @@ pub fn drop_rows(
 impl Database {
     /// Removes temporary tables from the catalogs, at a start: their sessions are gone.
     pub fn drop_stale_temporary(&self, backend: &mut Backend) -> Result<(), CatalogError> {
-        let mut tx = Transaction::new();
+        let mut tx = Transaction::in_database(POSTGRES_DB);
         let snapshot = self.xacts.snapshot(&tx);
         let mut reader = Reader::new(self, backend, snapshot);
         // PostgreSQL, whose catalogs have indexes, removes them itself.
