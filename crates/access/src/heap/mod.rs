@@ -10,7 +10,7 @@
 //! | `visibility.rs` | [`Visibility`]: which tuples a snapshot sees |
 //! | `batch.rs` | [`TupleBatch`]: formed tuples to be inserted |
 //! | `insert.rs` | inserting one tuple, or a batch page by page, with their WAL |
-//! | `changer.rs` | [`Changer`]: who changes rows; [`Attempt`], [`Refusal`] |
+//! | `changer.rs` | [`Changer`]: a transaction that changes rows; [`Attempt`], [`Refusal`] |
 //! | `xmax.rs` | the new xmax of a row that is locked or updated |
 //! | `map_pin.rs` | a page's part of the visibility map, pinned before the page is locked |
 //! | `delete.rs` | marking a tuple deleted |

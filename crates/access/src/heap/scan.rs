@@ -134,8 +134,8 @@ impl HeapScan {
         Ok(Some(pin))
     }
 
-    /// Moves to the next page with visible tuples. Returns their number, or `None` at the end. After
-    /// an error it goes on behind the page that has it.
+    /// Moves to the next page with visible tuples. Returns their number, or `None` at the end. A call
+    /// after an error goes on behind the page that has it.
     pub fn next_page(&mut self, backend: &mut Backend) -> Result<Option<usize>, AccessError> {
         loop {
             self.visible.clear();
