@@ -31,6 +31,15 @@ impl Heap {
         self.version_where(backend, tid, |_, tuple| Ok(tuple.xmin() == inserter))
     }
 
+    /// The version at `tid`, whatever became of it.
+    pub fn any_version(
+        &self,
+        backend: &mut Backend,
+        tid: ItemPointer,
+    ) -> Result<Option<Vec<u8>>, AccessError> {
+        self.version_where(backend, tid, |_, _| Ok(true))
+    }
+
     fn version_where(
         &self,
         backend: &mut Backend,
