@@ -11,7 +11,7 @@
 //! | `visibility.rs` | [`Visibility`]: which tuples a snapshot sees |
 //! | `batch.rs` | [`TupleBatch`]: formed tuples to be inserted |
 //! | `insert.rs` | inserting one tuple, or a batch page by page, with their WAL |
-//! | `changer.rs` | [`Changer`]: who changes rows; [`Attempt`], [`Refusal`] |
+//! | `changer.rs` | [`Changer`]: a transaction that changes rows; [`Attempt`], [`Refusal`] |
 //! | `xmax.rs` | the new xmax of a row that is locked or updated |
 //! | `map_pin.rs` | a page's part of the visibility map, pinned before the page is locked |
 //! | `delete.rs` | marking a tuple deleted |
@@ -64,7 +64,7 @@ mod wait;
 mod xmax;
 
 pub use batch::TupleBatch;
-pub use changer::{Attempt, Changer, Refusal};
+pub use changer::{Attempt, Changer, Holders, Refusal};
 pub use critical::PageFailure;
 pub(crate) use delete::mark_deleted;
 pub use freeze::{Cutoffs, Remaining};

@@ -32,7 +32,7 @@ pub(super) enum State {
 pub(super) struct Fact {
     pub(super) state: State,
     pub(super) xmin: Xid,
-    /// Who updated or deleted it, if that counts.
+    /// The transaction that updated or deleted it, if that counts.
     pub(super) updater: Option<Xid>,
     /// Its heap-only successor on the page.
     pub(super) next: Option<OffsetNumber>,
@@ -48,7 +48,7 @@ pub(super) enum Item {
     Tuple(Fact),
 }
 
-/// What is to be done.
+/// The changes of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) redirected: Vec<(OffsetNumber, OffsetNumber)>,

@@ -120,7 +120,7 @@ impl PageVacuum {
         let plans = if freeze { plans } else { Vec::new() };
         outcome.frozen = plans.len() as u32;
         if plan.is_empty() && plans.is_empty() {
-            plan.set_hints(guard, pin);
+            plan.store_hints(&mut guard.page_mut());
             return Ok(outcome);
         }
         let record = HeapPrune {
