@@ -10,6 +10,15 @@ use forebay_storage::{Backend, BufferPool, PageWriteGuard, Pinned, StorageError}
 
 use crate::maps;
 
+/// Whether the map has the page with a block's bits.
+pub(crate) fn exists(
+    pool: &Arc<BufferPool>,
+    rel: RelFileLocator,
+    block: BlockNumber,
+) -> Result<bool, StorageError> {
+    Ok(pool.smgr().exists(rel, Fork::Vm)? && map::map_block(block) < pool.nblocks(rel, Fork::Vm)?)
+}
+
 /// Pins the page of the map that has a block's bits. None if the map does not have that page: then
 /// no bits are set.
 pub(crate) fn pin(
@@ -18,11 +27,10 @@ pub(crate) fn pin(
     rel: RelFileLocator,
     block: BlockNumber,
 ) -> Result<Option<Pinned>, StorageError> {
-    let map_block = map::map_block(block);
-    if !pool.smgr().exists(rel, Fork::Vm)? || map_block >= pool.nblocks(rel, Fork::Vm)? {
+    if !exists(pool, rel, block)? {
         return Ok(None);
     }
-    maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map_block)).map(Some)
+    maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map::map_block(block))).map(Some)
 }
 
 /// Clears bits of a block in its locked page of the map. Returns whether one was set.

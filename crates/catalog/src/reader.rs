@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::Arc;
 
 use forebay_access::heap::{HeapScan, ReadAhead, Visibility};
 use forebay_format::tuple::{Deform, deform};
@@ -41,6 +40,7 @@ pub struct Class {
     pub(crate) namespace: Oid,
     filenode: Oid,
     tablespace: Oid,
+    toast: Oid,
     indexed: bool,
     shared: bool,
     persistence: u8,
@@ -120,8 +120,8 @@ impl<'a> Reader<'a> {
     ) -> Result<(), CatalogError> {
         let layouts = table.layouts.get(..columns).unwrap_or(&table.layouts);
         let reprs: Vec<Repr> = table.columns.iter().take(columns).map(|c| c.repr).collect();
-        let visibility =
-            Visibility::new(self.snapshot.clone(), Arc::clone(&self.database.heaps.clog));
+        let outcomes = self.database.heaps.outcomes.clone();
+        let visibility = Visibility::new(self.snapshot.clone(), outcomes);
         let ahead = ReadAhead::default();
         let mut scan =
             HeapScan::begin(&self.database.heaps.pool, table.locator, visibility, ahead)?;
@@ -164,6 +164,7 @@ impl<'a> Reader<'a> {
                     namespace,
                     filenode: class.oid(7)?,
                     tablespace: class.oid(8)?,
+                    toast: class.oid(13)?,
                     indexed: class.bool(14)?,
                     shared: class.bool(15)?,
                     persistence: class.char(16)?,
@@ -338,6 +339,7 @@ impl<'a> Reader<'a> {
             kind: class.kind,
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
+            has_toast: class.toast != 0,
             limits,
             locator: self.locator(class)?,
         })
@@ -504,6 +506,7 @@ mod tests {
             namespace: 2200,
             filenode: 16384,
             tablespace: 0,
+            toast: 0,
             indexed: false,
             shared: false,
             persistence: b'p',

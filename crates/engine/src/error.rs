@@ -187,6 +187,7 @@ impl From<AccessError> for EngineError {
             AccessError::Storage(error) => error.into(),
             AccessError::Wal(error) => error.into(),
             AccessError::Interrupted(kind) => LockError::Interrupted(kind).into(),
+            AccessError::Lock(error) => error.into(),
             error => EngineError::statement(error.sqlstate(), error.to_string()),
         }
     }

@@ -41,8 +41,8 @@ pub enum Refusal {
     /// This command or a later one of the same transaction has updated or deleted it. With that
     /// command.
     SelfModified(CommandId),
-    /// These transactions hold it, and still run: the caller may wait for them and try again.
-    BeingModified(Vec<Xid>),
+    /// Transactions hold it, and still run: the caller may wait for them and try again.
+    BeingModified(Holders),
     /// Another transaction has updated it and has committed.
     Updated {
         /// The place of the newer version.
@@ -54,6 +54,16 @@ pub enum Refusal {
     Deleted,
     /// The caller did not want to wait.
     WouldWait,
+}
+
+/// The running transactions that hold a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holders {
+    /// Their ids.
+    pub xids: Vec<Xid>,
+    /// Whether the caller queues for the row's lock before it waits for them. It does not if it has
+    /// locked the row itself: the first in the queue may wait for the caller to end.
+    pub queue: bool,
 }
 
 impl Observer for Changer<'_> {
@@ -150,16 +160,17 @@ impl Changer<'_> {
         if status == TupleStatus::Live {
             return Ok(None);
         }
-        let mut blockers: Vec<Xid> = Vec::new();
+        let (mut xids, mut queue) = (Vec::new(), true);
         for Member { xid, status: held } in holders(io, self, tuple)? {
+            queue &= !self.is_own(xid);
             // An updater that has ended since its status was found may have committed.
             let runs = status == TupleStatus::BeingUpdated(xid)
                 || !self.is_own(xid) && self.xacts.procs().is_running(xid);
-            if runs && strength.conflicts_with(held.into()) && !blockers.contains(&xid) {
-                blockers.push(xid);
+            if runs && strength.conflicts_with(held.into()) && !xids.contains(&xid) {
+                xids.push(xid);
             }
         }
-        Ok((!blockers.is_empty()).then_some(Refusal::BeingModified(blockers)))
+        Ok((!xids.is_empty()).then_some(Refusal::BeingModified(Holders { xids, queue })))
     }
 
     /// The command to be stored in a tuple that is being updated, and whether it is a combined one.

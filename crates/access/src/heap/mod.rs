@@ -50,7 +50,7 @@ mod wait;
 mod xmax;
 
 pub use batch::TupleBatch;
-pub use changer::{Attempt, Changer, Refusal};
+pub use changer::{Attempt, Changer, Holders, Refusal};
 pub use critical::PageFailure;
 pub(crate) use delete::mark_deleted;
 pub use insert::Author;

@@ -80,13 +80,15 @@ impl Pruner {
         let plan = plan(&items)
             .map_err(|problem| AccessError::Corrupt(format!("{}: {problem}", pin.tag())))?;
         if plan.is_empty() {
-            plan.set_hints(&mut guard, pin);
+            // Only in memory: the page does not become dirty. A write for a hint could be torn, and
+            // the log has no image. So the next scans do not look again while the page is cached.
+            plan.store_hints(&mut guard.page_mut());
             return Ok(());
         }
         self.heap.write_pruned(backend, &mut guard, &plan)
     }
 
-    /// What is to be known of each line pointer.
+    /// Each line pointer of a page, as far as pruning is concerned.
     fn items(
         &mut self,
         backend: &mut Backend,
@@ -160,14 +162,7 @@ fn fact(
 }
 
 impl Plan {
-    /// Stores what a look at a page has shown, if nothing else changes. Only in a page that is to
-    /// be written anyway: a write for a hint could be torn, and the log has no image.
-    fn set_hints(&self, guard: &mut PageWriteGuard<'_>, pin: &Pinned) {
-        if pin.is_dirty() {
-            self.store_hints(&mut guard.page_mut());
-        }
-    }
-
+    /// Stores what a look at a page has shown.
     fn store_hints(&self, page: &mut PageMut<'_>) {
         page.set_prune_xid(self.prune_xid.unwrap_or(0));
         page.set_flag(PD_PAGE_FULL, false);

@@ -77,7 +77,12 @@ impl Fixture {
     }
 
     pub(crate) fn with(method: MethodKind, buffers: usize) -> Fixture {
-        let layers = super::layers::Fixture::with(method, buffers);
+        Fixture::over(open(method), buffers)
+    }
+
+    /// On an I/O layer of the test's own.
+    pub(crate) fn over(aio: Arc<Aio>, buffers: usize) -> Fixture {
+        let layers = super::layers::Fixture::over(aio, buffers);
         for name in ["pg_multixact/offsets", "pg_multixact/members"] {
             std::fs::create_dir_all(layers.dir.path().join(name)).unwrap();
         }

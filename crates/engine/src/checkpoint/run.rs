@@ -149,7 +149,7 @@ fn write_everything(
 ) -> Result<(), EngineError> {
     let started = Instant::now();
     // After a failure other than a sync's, the next checkpoint writes the pages.
-    report.slru_pages = core.heaps.clog.flush_behind(&mut backend.io, |io| {
+    report.slru_pages = core.xacts.clog().flush_behind(&mut backend.io, |io| {
         core.wal.flush_async_commits(io)?;
         core.fatal.check_alive()
     })?;

@@ -333,7 +333,8 @@ impl Scan {
                     row.decode_wanted(decode, &mut values)?;
                 }
                 *next += 1;
-                let ctid = Some(row.place());
+                let place = row.place();
+                let ctid = Some((place.block, place.offset));
                 if visit(Row { values: &values, ctid }, host)? == Flow::Rest {
                     return Ok(Flow::Rest);
                 }
