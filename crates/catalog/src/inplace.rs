@@ -19,9 +19,6 @@ use crate::reader::{Reader, Row};
 use crate::schema::{CatalogTable, PG_CATALOG, PG_CLASS, PG_DATABASE, POSTGRES_DB};
 use crate::table::Table;
 
-/// pg_database.datconnlimit of a database whose DROP was cut short.
-const INVALID: i32 = -2;
-
 /// What vacuum needs to know of a relation's pg_class row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassFigures {
@@ -63,29 +60,6 @@ pub struct Advanced {
     pub bad_xid: Option<Xid>,
     /// The same of MultiXacts.
     pub bad_multi: Option<MultiXactId>,
-}
-
-/// The oldest ids that rows of a database may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OldestIds {
-    /// The database.
-    pub database: Oid,
-    /// datfrozenxid
-    pub frozen_xid: Xid,
-    /// datminmxid
-    pub min_multi: MultiXactId,
-}
-
-impl OldestIds {
-    /// Moves to older ids.
-    fn include(&mut self, xid: Xid, multi: MultiXactId) {
-        if xid_precedes(xid, self.frozen_xid) {
-            self.frozen_xid = xid;
-        }
-        if multi_precedes(multi, self.min_multi) {
-            self.min_multi = multi;
-        }
-    }
 }
 
 /// The values of a row that is changed in place. All columns up to the changed ones have a fixed
@@ -179,10 +153,10 @@ impl Database {
     pub fn update_database(
         &self,
         backend: &mut Backend,
-        oldest: &OldestIds,
+        oid: Oid,
+        (frozen_xid, min_multi): (Xid, MultiXactId),
         next: NextIds,
     ) -> Result<Advanced, CatalogError> {
-        let oid = oldest.database;
         let table = self.pg_database()?;
         let mut found = None;
         let snapshot = self.xacts.snapshot(&Transaction::new());
@@ -197,8 +171,7 @@ impl Database {
         let message = entry(syscache::DATABASE_BY_OID, 0, syscache::hash_oid(oid));
         let announcement = announce(false, &[message]);
         self.change(backend, (&PG_DATABASE, &table), tid, announcement, |values| {
-            let multi = ("datminmxid", oldest.min_multi);
-            values.advance(("datfrozenxid", oldest.frozen_xid), multi, next)
+            values.advance(("datfrozenxid", frozen_xid), ("datminmxid", min_multi), next)
         })
     }
 
@@ -239,15 +212,16 @@ fn announce(relcache_file: bool, messages: &[Invalidation]) -> Announcement {
 }
 
 impl Reader<'_> {
-    /// Shows each pg_class row: its OID, its kind, and what vacuum needs to know.
-    fn each_class(
-        &mut self,
-        see: &mut dyn FnMut(Oid, u8, ClassFigures),
-    ) -> Result<(), CatalogError> {
+    /// What vacuum needs to know of a relation.
+    pub fn figures(&mut self, oid: Oid) -> Result<Option<ClassFigures>, CatalogError> {
         let table = &self.database().class;
+        let mut found = None;
         self.scan(table, PG_CLASS.columns.len() - 3, &mut |_, row| {
             let row = Row(row, PG_CLASS.name);
-            let figures = ClassFigures {
+            if row.oid(0)? != oid {
+                return Ok(true);
+            }
+            found = Some(ClassFigures {
                 pages: row.int4(9)? as u32,
                 tuples: row.float4(10)?,
                 all_visible: row.int4(11)? as u32,
@@ -256,54 +230,8 @@ impl Reader<'_> {
                 indexed: row.bool(14)?,
                 frozen_xid: row.xid(29)?,
                 min_multi: row.xid(30)?,
-            };
-            see(row.oid(0)?, row.char(17)?, figures);
-            Ok(true)
-        })
-    }
-
-    /// What vacuum needs to know of a relation.
-    pub fn figures(&mut self, oid: Oid) -> Result<Option<ClassFigures>, CatalogError> {
-        let mut found = None;
-        self.each_class(&mut |class, _, figures| {
-            if class == oid {
-                found = Some(figures);
-            }
-        })?;
-        Ok(found)
-    }
-
-    /// The oldest ids that rows of this database may have, but not younger than `horizon`. None if
-    /// a stored one is in the future: then nothing can be told.
-    pub fn oldest_ids(
-        &mut self,
-        horizon: NextIds,
-        next: NextIds,
-    ) -> Result<Option<OldestIds>, CatalogError> {
-        let (frozen_xid, min_multi) = (horizon.xid, horizon.multi);
-        let mut oldest = OldestIds { database: POSTGRES_DB, frozen_xid, min_multi };
-        let mut bad = false;
-        self.each_class(&mut |_, kind, figures| {
-            let ClassFigures { frozen_xid, min_multi, .. } = figures;
-            if matches!(kind, b'r' | b'm' | b't') && frozen_xid != 0 {
-                bad |= xid_precedes(next.xid, frozen_xid) || multi_precedes(next.multi, min_multi);
-                oldest.include(frozen_xid, min_multi);
-            }
-        })?;
-        Ok((!bad).then_some(oldest))
-    }
-
-    /// What pg_database says of the oldest ids of all databases.
-    pub fn database_ids(&mut self) -> Result<Vec<OldestIds>, CatalogError> {
-        let table = self.database().pg_database()?;
-        let mut found = Vec::new();
-        self.scan(&table, 11, &mut |_, row| {
-            let row = Row(row, PG_DATABASE.name);
-            if row.int4(8)? != INVALID {
-                let (frozen_xid, min_multi) = (row.xid(9)?, row.xid(10)?);
-                found.push(OldestIds { database: row.oid(0)?, frozen_xid, min_multi });
-            }
-            Ok(true)
+            });
+            Ok(false)
         })?;
         Ok(found)
     }

@@ -21,7 +21,7 @@ pub use cache::{CatalogCache, Change, KnownTables};
 pub use check::check;
 pub use database::Database;
 pub use error::{CatalogError, Refusal};
-pub use inplace::{Advanced, ClassFigures, NextIds, OldestIds};
+pub use inplace::{Advanced, ClassFigures, NextIds};
 pub use limits::not_a_table;
 pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;
