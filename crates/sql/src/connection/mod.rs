@@ -8,7 +8,7 @@
 //! - `held.rs`: statements and portals by name, within a session's memory
 //! - `transaction.rs`: transaction blocks and implicit transactions
 //! - `prepared.rs`: statements planned, and kept up to date
-//! - `run.rs`: running them; `loader.rs`: rows on their way into a table
+//! - `run.rs`: running them
 //! - `utility.rs`: running those that are no query
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
@@ -25,7 +25,6 @@ mod copy;
 mod copy_in;
 mod extended;
 mod held;
-mod loader;
 mod outcome;
 mod prepared;
 mod run;

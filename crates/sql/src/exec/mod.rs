@@ -1,8 +1,10 @@
 //! Running plans.
 //!
 //! - `cursor.rs`: a running plan, which can rest
-//! - `operator.rs`: operators at work: scan, filter, project, aggregate, sort, limit
-//! - `row.rs`: rows on their way through them
+//! - `operator.rs`: operators at work: filter, project, aggregate, sort, limit
+//! - `scan.rs`: rows of tables; `row.rs`: rows on their way
+//! - `modify.rs`: INSERT, UPDATE and DELETE; `loader.rs`: rows on their way into a table
+//! - `lock.rs`: FOR UPDATE; `recheck.rs`: a row that was changed meanwhile
 //! - `sort/`: ORDER BY, in memory and beyond; `spill.rs`: rows in temporary files
 //! - `groups/`: GROUP BY, in memory and beyond; `aggregate.rs`: accumulators
 //! - `eval.rs`: expressions over a row
@@ -23,10 +25,15 @@ mod functions;
 mod groups;
 mod host;
 mod like;
+mod loader;
+mod lock;
 mod log;
+mod modify;
 mod operator;
+mod recheck;
 mod row;
 mod rowsets;
+mod scan;
 mod sort;
 mod spill;
 mod text;
@@ -34,4 +41,5 @@ mod views;
 
 pub use cursor::Cursor;
 pub use host::{Host, Identity};
+pub use loader::Loader;
 pub use row::Flow;

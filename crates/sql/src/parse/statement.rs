@@ -1,6 +1,7 @@
 //! Parsed statements.
 
 use super::copy::CopyStatement;
+use super::extras::Extras;
 use super::source::Source;
 use super::table::{CreateTable, DropTable};
 use crate::settings::SetScope;
@@ -13,7 +14,7 @@ pub enum Kind {
     /// SELECT or VALUES.
     Query(Box<ast::Query>),
     /// INSERT.
-    Insert(Box<ast::Insert>),
+    Insert(Box<ast::Insert>, Extras),
     /// CREATE TABLE.
     CreateTable(CreateTable),
     /// DROP TABLE.
@@ -48,6 +49,10 @@ pub enum Kind {
     Discard(&'static str),
     /// DEALLOCATE; None is ALL.
     Deallocate(Option<String>),
+    /// UPDATE.
+    Update(Box<ast::Update>, Extras),
+    /// DELETE.
+    Delete(Box<ast::Delete>, Extras),
 }
 
 /// A statement and the query string it came from.

@@ -17,7 +17,6 @@ const UNSUPPORTED: &[&str] = &[
     "cluster",
     "comment",
     "declare",
-    "delete",
     "do",
     "execute",
     "explain",
@@ -40,7 +39,6 @@ const UNSUPPORTED: &[&str] = &[
     "security",
     "truncate",
     "unlisten",
-    "update",
     "vacuum",
 ];
 
