@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use forebay_access::form_row;
-use forebay_access::heap::{Attempt, Author, Changer, RowSets};
+use forebay_access::heap::{Attempt, Author, Changer};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::smgr::{CREATE, SmgrCreate};
@@ -252,8 +252,8 @@ pub fn drop_rows(
         .into_iter()
         .chain(attributes.into_iter().map(|tid| (&database.attribute, tid)));
     for (catalog, tid) in rows {
-        // Nobody shares locks on rows of catalogs, so there are no MultiXacts.
-        let sets = &mut RowSets::default();
+        // Nobody locks rows of catalogs, so nobody makes this transaction a member of a MultiXact.
+        let sets = &mut database.heaps.outcomes.sets();
         let mut changer = Changer { xacts: &database.xacts, tx, author, sets };
         let outcome = database.heap(catalog).delete(backend, &mut changer, tid)?;
         if outcome != Attempt::Done(()) {
@@ -266,7 +266,7 @@ pub fn drop_rows(
 impl Database {
     /// Removes temporary tables from the catalogs, at a start: their sessions are gone.
     pub fn drop_stale_temporary(&self, backend: &mut Backend) -> Result<(), CatalogError> {
-        let mut tx = Transaction::new();
+        let mut tx = Transaction::in_database(POSTGRES_DB);
         let snapshot = self.xacts.snapshot(&tx);
         let mut reader = Reader::new(self, backend, snapshot);
         // PostgreSQL, whose catalogs have indexes, removes them itself.

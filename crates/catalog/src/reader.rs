@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::Arc;
 
 use forebay_access::heap::{HeapScan, ReadAhead, Visibility};
 use forebay_format::tuple::{Deform, deform};
@@ -41,6 +40,7 @@ pub struct Class {
     pub(crate) namespace: Oid,
     filenode: Oid,
     tablespace: Oid,
+    toast: Oid,
     indexed: bool,
     shared: bool,
     persistence: u8,
@@ -55,6 +55,11 @@ impl Class {
     /// Whether it has rows to scan: tables, TOAST tables and materialized views do.
     pub(crate) fn is_table(&self) -> bool {
         matches!(self.kind, b'r' | b't' | b'm')
+    }
+
+    /// Whether all databases share it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
     }
 
     /// Whether it is a session's temporary relation.
@@ -111,6 +116,10 @@ impl<'a> Reader<'a> {
         Reader { database, backend, snapshot }
     }
 
+    pub(crate) fn database(&self) -> &'a Database {
+        self.database
+    }
+
     /// Decodes the first `columns` of every visible row, and shows the row to `row`.
     pub(crate) fn scan(
         &mut self,
@@ -120,8 +129,8 @@ impl<'a> Reader<'a> {
     ) -> Result<(), CatalogError> {
         let layouts = table.layouts.get(..columns).unwrap_or(&table.layouts);
         let reprs: Vec<Repr> = table.columns.iter().take(columns).map(|c| c.repr).collect();
-        let visibility =
-            Visibility::new(self.snapshot.clone(), Arc::clone(&self.database.heaps.clog));
+        let outcomes = self.database.heaps.outcomes.clone();
+        let visibility = Visibility::new(self.snapshot.clone(), outcomes);
         let ahead = ReadAhead::default();
         let mut scan =
             HeapScan::begin(&self.database.heaps.pool, table.locator, visibility, ahead)?;
@@ -164,6 +173,7 @@ impl<'a> Reader<'a> {
                     namespace,
                     filenode: class.oid(7)?,
                     tablespace: class.oid(8)?,
+                    toast: class.oid(13)?,
                     indexed: class.bool(14)?,
                     shared: class.bool(15)?,
                     persistence: class.char(16)?,
@@ -338,6 +348,7 @@ impl<'a> Reader<'a> {
             kind: class.kind,
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
+            has_toast: class.toast != 0,
             limits,
             locator: self.locator(class)?,
         })
@@ -473,6 +484,8 @@ impl<'a> Row<'a, '_> {
     getter!(char, Char, u8);
     getter!(int2, Int2, i16);
     getter!(int4, Int4, i32);
+    getter!(xid, Xid, u32);
+    getter!(float4, Float4, f32);
 
     pub(crate) fn name(&self, index: usize) -> Result<&'a str, CatalogError> {
         self.text(index)?.ok_or_else(|| self.lacks(index))
@@ -504,6 +517,7 @@ mod tests {
             namespace: 2200,
             filenode: 16384,
             tablespace: 0,
+            toast: 0,
             indexed: false,
             shared: false,
             persistence: b'p',

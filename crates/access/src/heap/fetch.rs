@@ -16,6 +16,7 @@ impl Heap {
         visibility: &mut Visibility,
         tid: ItemPointer,
     ) -> Result<Option<Vec<u8>>, AccessError> {
+        visibility.keep_multis();
         self.version_where(backend, tid, |backend, tuple| visibility.sees(&mut backend.io, tuple))
     }
 
@@ -30,6 +31,15 @@ impl Heap {
         self.version_where(backend, tid, |_, tuple| Ok(tuple.xmin() == inserter))
     }
 
+    /// The version at `tid`, whatever became of it.
+    pub fn any_version(
+        &self,
+        backend: &mut Backend,
+        tid: ItemPointer,
+    ) -> Result<Option<Vec<u8>>, AccessError> {
+        self.version_where(backend, tid, |_, _| Ok(true))
+    }
+
     fn version_where(
         &self,
         backend: &mut Backend,
@@ -42,7 +52,10 @@ impl Heap {
         let pin = self.pool.read(backend, self.tag(tid.block), Strategy::Normal)?;
         let guard = pin.lock_shared();
         let Some(bytes) = guard.page().item(tid.offset) else { return Ok(None) };
-        let wanted = wanted(backend, HeapTuple::new(bytes)?)?;
-        Ok(wanted.then(|| bytes.to_vec()))
+        let bytes = bytes.to_vec();
+        // Outcomes may have to be read from files. The pin keeps them, as for a scan.
+        drop(guard);
+        let wanted = wanted(backend, HeapTuple::new(&bytes)?)?;
+        Ok(wanted.then_some(bytes))
     }
 }

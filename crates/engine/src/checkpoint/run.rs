@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! online:   CHECKPOINT_REDO ─ wait for commits in progress ─┐
-//! shutdown: ───────────────────────────────────────────────┴─ pg_xact, pg_multixact, buffers ─┐
-//!           ┌─────────────────────────────────────────────────────────────────────────────────┘
-//!           └─ syncs ─ CHECKPOINT_ONLINE or CHECKPOINT_SHUTDOWN ─ pg_control ─ old WAL removed
+//! shutdown: ───────────────────────────────────────────────┴─ pg_xact, pg_subtrans, pg_multixact ─┐
+//!           ┌─────────────────────────────────────────────────────────────────────────────────────┘
+//!           └─ buffers ─ syncs ─ CHECKPOINT_ONLINE or CHECKPOINT_SHUTDOWN ─ pg_control ─ old WAL goes
 //! ```
 //!
 //! The counters are read after the redo pointer is set: ids assigned earlier may appear only in WAL
@@ -14,9 +14,9 @@ use forebay_aio::sync::Instant;
 use forebay_format::control::DbState;
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
-use forebay_format::wal::standby::{self, RunningXacts};
+use forebay_format::wal::standby;
 use forebay_format::wal::xlog::{self, CheckPoint};
-use forebay_format::{Lsn, SegmentSize, Xid};
+use forebay_format::{Lsn, SegmentSize};
 use forebay_storage::{Backend, WriteOptions, WriteScope};
 use forebay_wal::{CheckpointKind, Inserted};
 
@@ -126,6 +126,7 @@ fn begin(
         log_running(core, backend)?;
     }
     // Behind the gate: a removal of MultiXacts that is logged before the redo pointer counts.
+    (point.oldest_xid, point.oldest_xid_db) = core.xacts.oldest_xid();
     let multis = core.multis.counters();
     (point.next_multi, point.next_multi_offset) = (multis.next, multis.next_offset);
     (point.oldest_multi, point.oldest_multi_db) = (multis.oldest, multis.oldest_db);
@@ -134,21 +135,7 @@ fn begin(
 
 /// Logs what a standby or a base backup needs for its first snapshot.
 fn log_running(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
-    // Ids assigned later are not listed. A transaction that ends meanwhile has its own record
-    // before this one.
-    let next = core.xacts.next_xid();
-    let running: Vec<Xid> =
-        core.xacts.procs().all().iter().filter(|xid| **xid < next).map(|xid| xid.xid()).collect();
-    let next_xid = next.xid();
-    let payload = RunningXacts {
-        subxid_overflow: false,
-        next_xid,
-        oldest_running: running.first().copied().unwrap_or(next_xid),
-        latest_completed: forebay_format::ids::xid_previous(next_xid),
-        xids: running,
-        subxids: Vec::new(),
-    };
-    let main = payload.encode();
+    let main = core.xacts.running_xacts().encode();
     core.log_as(&mut backend.io, Rmgr::STANDBY, standby::RUNNING_XACTS, &main)?;
     Ok(())
 }
@@ -162,10 +149,11 @@ fn write_everything(
 ) -> Result<(), EngineError> {
     let started = Instant::now();
     // After a failure other than a sync's, the next checkpoint writes the pages.
-    report.slru_pages = core.heaps.clog.flush_behind(&mut backend.io, |io| {
+    report.slru_pages = core.xacts.clog().flush_behind(&mut backend.io, |io| {
         core.wal.flush_async_commits(io)?;
         core.fatal.check_alive()
     })?;
+    report.slru_pages += core.xacts.checkpoint_subtrans(&mut backend.io)?;
     report.slru_pages += core.multis.flush(&mut backend.io)?;
     write_pages(core, backend, causes, redo, report)?;
     report.write = started.elapsed();

@@ -27,10 +27,10 @@ pub(super) struct TempTable {
     pub(super) name: String,
     pub(super) locator: RelFileLocator,
     pub(super) on_commit: OnCommit,
-    /// Whether the running transaction created it.
-    pub(super) made: bool,
-    /// Whether the running transaction dropped it.
-    pub(super) dropped: bool,
+    /// How deep in subtransactions the running transaction created it, if it did. 0: not in one.
+    pub(super) made: Option<usize>,
+    /// How deep it dropped it, if it did.
+    pub(super) dropped: Option<usize>,
 }
 
 /// The temporary tables of a session.
@@ -68,18 +68,39 @@ impl TempTables {
         temp_namespace(self.slot)
     }
 
-    /// A table was dropped by the running transaction.
-    pub(super) fn note_dropped(&mut self, oid: Oid) {
+    /// A table was dropped by the running transaction, this deep in subtransactions.
+    pub(super) fn note_dropped(&mut self, oid: Oid, depth: usize) {
         if let Some(table) = self.tables.iter_mut().find(|table| table.oid == oid) {
-            table.dropped = true;
+            table.dropped = Some(depth);
+        }
+    }
+
+    /// The innermost subtransaction was released. `depth` are left.
+    pub(super) fn release_sub(&mut self, depth: usize) {
+        for table in &mut self.tables {
+            for at in [&mut table.made, &mut table.dropped].into_iter().flatten() {
+                *at = depth.min(*at);
+            }
+        }
+    }
+
+    /// The innermost subtransaction was rolled back. `depth` are left.
+    pub(super) fn abort_sub(&mut self, depth: usize) {
+        self.tables.retain(|table| table.made.is_none_or(|at| at <= depth));
+        for table in &mut self.tables {
+            table.dropped = table.dropped.filter(|at| *at <= depth);
         }
     }
 
     /// The transaction is over.
     pub(super) fn end(&mut self, committed: bool) {
-        self.tables.retain(|table| if committed { !table.dropped } else { !table.made });
+        let stays = |table: &TempTable| match committed {
+            true => table.dropped.is_none(),
+            false => table.made.is_none(),
+        };
+        self.tables.retain(stays);
         for table in &mut self.tables {
-            (table.made, table.dropped) = (false, false);
+            (table.made, table.dropped) = (None, None);
         }
     }
 }

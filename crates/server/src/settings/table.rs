@@ -393,7 +393,7 @@ pub static TABLE: &[Setting] = &[
     setting("listen_addresses", Postmaster, Text, "localhost", CONNECT,
         "Sets the host name or IP address(es) to listen to. Only loopback addresses."),
     setting("lock_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT,
-        "Sets the maximum allowed duration of any wait for a lock.").checked(checks::disabled),
+        "Sets the maximum allowed duration of any wait for a lock."),
     setting("log_checkpoints", Sighup, Bool, "on", LOGGING,
         "Logs each checkpoint. Always on.").checked(checks::always_on),
     setting("log_connections", Superuser, Bool, "off", LOGGING, "Logs each successful connection."),
