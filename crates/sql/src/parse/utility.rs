@@ -18,7 +18,6 @@ const UNSUPPORTED: &[&str] = &[
     "cluster",
     "comment",
     "declare",
-    "delete",
     "do",
     "execute",
     "explain",
@@ -38,7 +37,6 @@ const UNSUPPORTED: &[&str] = &[
     "security",
     "truncate",
     "unlisten",
-    "update",
     "vacuum",
 ];
 
