@@ -144,8 +144,8 @@ impl Connection {
     }
 
     /// The server failed outside any call (a protocol error in mid-statement), or an operation did:
-    /// aborts the implicit transaction; or marks the block as failed, and aborts it or its innermost
-    /// subtransaction.
+    /// aborts the implicit transaction; or marks the block as failed, and aborts it or its
+    /// innermost subtransaction.
     pub fn fail(&mut self) {
         let (block, running) = (self.transaction.block, self.transaction.running);
         let aborted = match block {

@@ -355,6 +355,7 @@ static FUNCTIONS: &[FunctionDef] = &[
     pure("substring", &[Text, Int4, Int4], Text, Function::Substr),
     def("pg_advisory_unlock_all", &[], Void, Function::AdvisoryUnlockAll),
     def("pg_blocking_pids", &[Int4], Int4Array, Function::PgBlockingPids),
+    def("pg_cancel_backend", &[Int4], Bool, Function::PgCancelBackend),
     def("pg_current_xact_id", &[], Xid8, Function::CurrentXid),
     def("pg_current_xact_id_if_assigned", &[], Xid8, Function::XidIfAssigned),
     def(

@@ -134,6 +134,32 @@ fn a_wait_is_shown_and_can_be_attributed() {
 }
 
 #[test]
+fn another_session_can_end_a_wait() {
+    let mut fixture = fixture();
+    let mut other = fixture.connect();
+    let waits = pid(&mut other);
+    rows(&mut fixture.conn, "begin; lock t");
+    let engine = fixture.engine.clone();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| answer(&mut other, "select a from t"));
+        wait_for_waits(&engine, 1);
+        assert_eq!(fixture.rows(&format!("select pg_cancel_backend({waits})")), ["t"]);
+        let canceled = "! ERROR 57014 canceling statement due to user request";
+        assert_eq!(waiting.join().expect("join"), [canceled]);
+    });
+    other.close();
+    let expected = [
+        "# pg_cancel_backend:16".to_owned(),
+        format!("~ WARNING 01000 PID {waits} is not a PostgreSQL backend process"),
+        "| f".to_owned(),
+        "= SELECT 1".to_owned(),
+    ];
+    let gone = answer(&mut fixture.conn, &format!("select pg_cancel_backend({waits})"));
+    assert_eq!(gone, expected);
+    fixture.close();
+}
+
+#[test]
 fn ids_of_transactions_are_locks() {
     let mut fixture = fixture();
     let mut writer = fixture.connect();
