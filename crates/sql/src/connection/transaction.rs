@@ -211,7 +211,11 @@ impl Connection {
                 "ROLLBACK"
             }
             TransactionStatement::FinishPrepared { name, commit } => {
-                self.refuse_in_block(if *commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" })?;
+                self.refuse_in_block(if *commit {
+                    "COMMIT PREPARED"
+                } else {
+                    "ROLLBACK PREPARED"
+                })?;
                 let message =
                     format!("prepared transaction with identifier \"{name}\" does not exist");
                 return Err(SqlError::new(state::UNDEFINED_OBJECT, message));
