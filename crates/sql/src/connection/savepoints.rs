@@ -87,16 +87,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Aborts the innermost subtransaction because a statement in it has failed. Its name stays: the
-    /// client may go back to it.
+    /// Aborts the innermost subtransaction because a statement in it has failed. Its name stays:
+    /// the client may go back to it.
     pub(super) fn abort_innermost(&mut self) -> Result<()> {
         let level = self.transaction.savepoints.len();
         self.portals.retain(|portal| portal.level < level);
         self.abort_subtransaction()
     }
 
-    /// Aborts the engine's innermost subtransaction. If that fails, nobody knows what of it is left,
-    /// and the whole transaction ends.
+    /// Aborts the engine's innermost subtransaction. If that fails, nobody knows what of it is
+    /// left, and the whole transaction ends.
     fn abort_subtransaction(&mut self) -> Result<()> {
         if let Err(e) = self.host.call_if_any(Session::abort_subtransaction) {
             let ended = self.end(false);

@@ -60,6 +60,7 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         | Function::AdvisoryUnlock { .. }
         | Function::AdvisoryUnlockAll
         | Function::PgBlockingPids
+        | Function::PgCancelBackend
         | Function::PgSessionIsBlocked
         | Function::CurrentXid
         | Function::XidIfAssigned => super::advisory::call(function, args, host)?,

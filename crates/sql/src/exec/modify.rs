@@ -50,7 +50,9 @@ impl<'m> Modifier<'m> {
             let index = column % version_width(&modify.table);
             let system = index.checked_sub(modify.table.columns.len());
             use SystemColumn::{Ctid, TableOid};
-            system.and_then(|i| SystemColumn::ALL.get(i)).is_some_and(|c| !matches!(c, Ctid | TableOid))
+            system
+                .and_then(|i| SystemColumn::ALL.get(i))
+                .is_some_and(|c| !matches!(c, Ctid | TableOid))
         };
         Modifier {
             modify,

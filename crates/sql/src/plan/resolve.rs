@@ -355,6 +355,7 @@ static FUNCTIONS: &[FunctionDef] = &[
     pure("substring", &[Text, Int4, Int4], Text, Function::Substr),
     def("pg_advisory_unlock_all", &[], Void, Function::AdvisoryUnlockAll),
     def("pg_blocking_pids", &[Int4], Int4Array, Function::PgBlockingPids),
+    def("pg_cancel_backend", &[Int4], Bool, Function::PgCancelBackend),
     def("pg_current_xact_id", &[], Xid8, Function::CurrentXid),
     def("pg_current_xact_id_if_assigned", &[], Xid8, Function::XidIfAssigned),
     def(
@@ -376,7 +377,12 @@ const fn advisory(name: &'static str, result: SqlType, function: Function) -> [F
 }
 
 /// One that takes a lock, and waits for it or not, to the end of the transaction or the session.
-const fn locks(name: &'static str, wait: bool, transaction: bool, shared: bool) -> [FunctionDef; 2] {
+const fn locks(
+    name: &'static str,
+    wait: bool,
+    transaction: bool,
+    shared: bool,
+) -> [FunctionDef; 2] {
     let lock = AdvisoryLock { wait, transaction, shared };
     advisory(name, if wait { Void } else { Bool }, Function::AdvisoryLock(lock))
 }

@@ -116,9 +116,8 @@ fn a_wait_is_shown_and_can_be_attributed() {
         assert_eq!(shown(&mut fixture, of_table), expected);
         let blocking = format!("select pg_blocking_pids({waits}), pg_blocking_pids({held_by})");
         assert_eq!(fixture.rows(&blocking), [format!("{{{held_by}}}\t{{}}")]);
-        let blocked = |by: i32| {
-            format!("select pg_isolation_test_session_is_blocked({waits}, '{{0,{by}}}')")
-        };
+        let blocked =
+            |by: i32| format!("select pg_isolation_test_session_is_blocked({waits}, '{{0,{by}}}')");
         assert_eq!(fixture.rows(&blocked(held_by)), ["t"]);
         assert_eq!(fixture.rows(&blocked(waits)), ["f"]);
         rows(&mut holder, "commit");
@@ -130,6 +129,32 @@ fn a_wait_is_shown_and_can_be_attributed() {
     holder.close();
     assert!(fixture.rows(advisory).is_empty());
     waiter.close();
+    fixture.close();
+}
+
+#[test]
+fn another_session_can_end_a_wait() {
+    let mut fixture = fixture();
+    let mut other = fixture.connect();
+    let waits = pid(&mut other);
+    rows(&mut fixture.conn, "begin; lock t");
+    let engine = fixture.engine.clone();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| answer(&mut other, "select a from t"));
+        wait_for_waits(&engine, 1);
+        assert_eq!(fixture.rows(&format!("select pg_cancel_backend({waits})")), ["t"]);
+        let canceled = "! ERROR 57014 canceling statement due to user request";
+        assert_eq!(waiting.join().expect("join"), [canceled]);
+    });
+    other.close();
+    let expected = [
+        "# pg_cancel_backend:16".to_owned(),
+        format!("~ WARNING 01000 PID {waits} is not a PostgreSQL backend process"),
+        "| f".to_owned(),
+        "= SELECT 1".to_owned(),
+    ];
+    let gone = answer(&mut fixture.conn, &format!("select pg_cancel_backend({waits})"));
+    assert_eq!(gone, expected);
     fixture.close();
 }
 
@@ -203,7 +228,10 @@ fn repeatable_read_sees_what_had_committed_before_its_first_query() {
         assert_eq!(fixture.rows("select count(*) from t"), [sees], "{begin}; {query}");
         rows(&mut fixture.conn, "commit; drop table t; create table t (a int)");
     }
-    rows(&mut fixture.conn, "set session characteristics as transaction isolation level repeatable read");
+    rows(
+        &mut fixture.conn,
+        "set session characteristics as transaction isolation level repeatable read",
+    );
     rows(&mut fixture.conn, "begin; select 1");
     rows(&mut other, "insert into t values (1)");
     assert_eq!(fixture.rows("select count(*) from t"), ["0"]);
