@@ -9,12 +9,15 @@
 //! - `groups/`: GROUP BY, in memory and beyond; `aggregate.rs`: accumulators
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that
-//! - `log.rs`: functions of the write-ahead log
+//! - `log.rs`: functions of the write-ahead log; `advisory.rs`: those of locks and transaction
+//!   ids
 //! - `views.rs`: rows of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
 //! - `catalog.rs`: the catalogs, for the planner
-//! - `host.rs`: the engine's session and the settings, as statements reach them
+//! - `host.rs`: the engine's session and the settings, as statements reach them; `modes.rs`: the
+//!   transaction's modes
 
+mod advisory;
 mod aggregate;
 mod arguments;
 mod cast;
@@ -28,6 +31,7 @@ mod like;
 mod loader;
 mod lock;
 mod log;
+mod modes;
 mod modify;
 mod operator;
 mod recheck;

@@ -8,7 +8,8 @@
 //! - `queries.rs`: sqlparser over a statement's tokens, its errors as PostgreSQL's
 //! - `extras.rs`: what PostgreSQL has and sqlparser does not know
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
-//! - `utility.rs`: transactions, SET and SHOW, and other small statements, parsed by hand
+//! - `transaction.rs`: transactions, savepoints, LOCK TABLE
+//! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE
 //! - `copy.rs`: COPY
 //!
@@ -24,6 +25,7 @@ mod size;
 pub mod source;
 mod statement;
 mod table;
+mod transaction;
 mod utility;
 mod watched;
 
@@ -33,7 +35,7 @@ pub(crate) use depth::too_complex;
 pub use extras::{Extras, VersionNames};
 pub use size::estimated_memory;
 pub use source::Source;
-pub use statement::{Kind, Modes, ShowTarget, Statement, TransactionStatement};
+pub use statement::{Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement};
 pub use table::{CreateTable, DropTable};
 
 use crate::error::{Result, SqlError, state};
