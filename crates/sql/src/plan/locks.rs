@@ -4,7 +4,7 @@ use super::ident::ident_name;
 use super::tree::{LockPolicy, Node, RowLock};
 use crate::error::{Result, SqlError, state};
 use crate::parse::Source;
-use forebay_engine::{LockMode, LockStrength};
+use forebay_engine::{EngineError, LockMode, LockStrength};
 use sqlparser::ast::{self, Spanned};
 
 /// A locking clause.
@@ -106,10 +106,7 @@ impl Locking {
                 }
             }
             match source {
-                Node::Scan(read) if read.table.is_catalog() => {
-                    return Err(SqlError::unsupported("locking rows of a system catalog"));
-                }
-                Node::Scan(_) => {}
+                Node::Scan(read) => read.table.check_lockable().map_err(EngineError::from)?,
                 Node::Function(_) | Node::Rows { .. } | Node::Series { .. }
                     if clause.of.is_some() =>
                 {
