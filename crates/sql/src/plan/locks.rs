@@ -5,7 +5,7 @@ use super::tree::{LockPolicy, Node, RowLock};
 use crate::error::{Result, SqlError, state};
 use crate::parse::Source;
 use forebay_engine::{EngineError, LockMode, LockStrength};
-use sqlparser::ast::{self, Spanned};
+use sqlparser::ast;
 
 /// A locking clause.
 pub(super) struct Locking {
@@ -50,7 +50,7 @@ impl Locking {
                 *KINDS.iter().find(|(words, _)| *words == kind.value).ok_or_else(unknown)?;
             let of = names.first().map(|first| {
                 let names = names.iter().map(|name| ident_name(name)).collect();
-                (names, source.position(first.span().start))
+                (names, source.position(first.span.start))
             });
             all.push(Locking { words, lock: RowLock { strength, policy }, of });
         }

@@ -3,7 +3,6 @@
 
 use crate::fixture::{Fixture, across, open, rows};
 use crate::support::{self, Recorder};
-use forebay_engine::Isolation;
 use forebay_sql::{Connection, Executed};
 
 #[test]
@@ -100,9 +99,7 @@ fn a_query_that_locks_can_be_inserted() {
 fn repeatable_read_refuses_what_has_changed() {
     for (change, what) in [("update t set b = 1", "update"), ("delete from t", "delete")] {
         let (mut fixture, mut conn) = two_sessions();
-        support::run(&mut conn, "begin");
-        let session = conn.session().expect("session");
-        session.set_isolation(Isolation::RepeatableRead).expect("no snapshot yet");
+        rows(&mut conn, "begin isolation level repeatable read");
         assert_eq!(rows(&mut conn, "select count(*) from t"), ["3"]);
         let waits = || support::run(&mut conn, "update t set b = 2 where a = 3");
         let lines = across(&mut fixture, change, waits);
