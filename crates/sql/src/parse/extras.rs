@@ -129,8 +129,8 @@ fn locking_clause(
     } else {
         names.push(Vec::new());
     }
-    let policy = if c.accept("nowait") {
-        &[("nowait", Keyword::NOWAIT)][..]
+    let policy: &[(&str, Keyword)] = if c.accept("nowait") {
+        &[("nowait", Keyword::NOWAIT)]
     } else if c.accept_all(&["skip", "locked"]) {
         &[("skip", Keyword::SKIP), ("locked", Keyword::LOCKED)]
     } else {
