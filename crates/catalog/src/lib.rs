@@ -17,6 +17,7 @@ mod reader;
 mod rows;
 pub mod schema;
 mod table;
+mod truncate;
 
 pub use cache::{CatalogCache, Change, KnownTables};
 pub use check::check;
@@ -28,3 +29,4 @@ pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;
 pub use reader::{Class, Reader, temp_namespace};
 pub use table::{Column, ColumnDef, Table};
+pub use truncate::truncate_table;

@@ -135,6 +135,7 @@ impl Connection {
             sink.copy_data(&message)?;
         }
         let mut rows = 0u64;
+        self.show_cursors(&plan.root, None);
         let mut cursor = Cursor::new(&plan.root, Arc::from([]));
         cursor.run(&mut self.host, &mut |row, _| {
             message.clear();
