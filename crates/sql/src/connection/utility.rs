@@ -69,7 +69,7 @@ impl Connection {
                 tag("DEALLOCATE ALL")
             }
             Kind::Lock(lock) => self.lock_tables_for(lock),
-            Kind::Fetch(fetch) => self.fetch(fetch, columns, formats, sink),
+            Kind::Fetch(fetch) => self.fetch(fetch, columns, formats, false, sink),
             Kind::Close(name) => self.close_cursor(name.as_deref()),
             Kind::Truncate(names) => self.truncate(names),
             Kind::Query(_)
