@@ -149,10 +149,7 @@ pub fn create_table(
 }
 
 /// The commit record says what is out of date.
-pub(crate) fn announce(
-    tx: &mut Transaction,
-    messages: impl IntoIterator<Item = Invalidation>,
-) {
+pub(crate) fn announce(tx: &mut Transaction, messages: impl IntoIterator<Item = Invalidation>) {
     messages.into_iter().for_each(|message| tx.invalidate(message));
 }
 

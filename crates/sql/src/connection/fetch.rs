@@ -25,7 +25,9 @@ impl Connection {
     /// from a cursor that was declared BINARY.
     pub(super) fn simple_format(&self, kind: &Kind) -> Format {
         match kind {
-            Kind::Fetch(fetch) if self.portals.get(&fetch.name).is_some_and(|p| p.traits.binary) => {
+            Kind::Fetch(fetch)
+                if self.portals.get(&fetch.name).is_some_and(|p| p.traits.binary) =>
+            {
                 Format::Binary
             }
             _ => Format::Text,
