@@ -296,8 +296,7 @@ fn check_delete(delete: &ast::Delete) -> Result<&ast::TableWithJoins> {
     if using.is_some() {
         return Err(SqlError::unsupported("DELETE with USING"));
     }
-    let foreign =
-        !tables.is_empty() || output.is_some() || !order_by.is_empty() || limit.is_some();
+    let foreign = !tables.is_empty() || output.is_some() || !order_by.is_empty() || limit.is_some();
     match from {
         ast::FromTable::WithFromKeyword(from) if !foreign => match from.as_slice() {
             [table] => Ok(table),
