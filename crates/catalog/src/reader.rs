@@ -101,7 +101,7 @@ impl Class {
 
 /// A row of pg_attribute, by its key.
 #[derive(Debug)]
-pub(crate) struct AttributeRow {
+pub(crate) struct AttributePlace {
     pub(crate) tid: ItemPointer,
     pub(crate) name: String,
     pub(crate) number: i16,
@@ -266,14 +266,14 @@ impl<'a> Reader<'a> {
     pub(crate) fn attributes(
         &mut self,
         class: &Class,
-    ) -> Result<(Vec<Attribute>, Vec<AttributeRow>), CatalogError> {
+    ) -> Result<(Vec<Attribute>, Vec<AttributePlace>), CatalogError> {
         let (mut columns, mut rows) = (Vec::new(), Vec::new());
         let database = self.database;
         self.scan(&database.attribute, ATTRIBUTE_COLUMNS, &mut |tid, row| {
             let row = Row(row, "pg_attribute");
             if row.oid(0)? == class.oid {
                 let (name, number) = (row.name(1)?.to_owned(), row.int2(4)?);
-                rows.push(AttributeRow { tid, name, number });
+                rows.push(AttributePlace { tid, name, number });
                 if number > 0 {
                     columns.push(Attribute::read(&row)?);
                 }

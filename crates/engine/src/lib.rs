@@ -62,9 +62,9 @@ pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
-    AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome,
-    RowView, RowWait, Savepoint, Scan, Session, Statement, StatementSnapshot, StoredRow,
-    Transaction,
+    AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode,
+    RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, Session, Statement, StatementSnapshot,
+    StoredRow, Transaction,
 };
 
 /// The program of the project's README, compiled and run as a doctest.

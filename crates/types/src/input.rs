@@ -130,7 +130,11 @@ fn int4_array_in(text: &str) -> Result<String> {
             return Err(malformed().into());
         }
         let null = element.eq_ignore_ascii_case("null");
-        elements.push(if null { "NULL".to_owned() } else { int_in(element, SqlType::Int4)?.to_string() });
+        elements.push(if null {
+            "NULL".to_owned()
+        } else {
+            int_in(element, SqlType::Int4)?.to_string()
+        });
     }
     Ok(format!("{{{}}}", elements.join(",")))
 }

@@ -34,15 +34,9 @@ impl Connection {
         let mut planner = Planner { source: &statement.source, catalog: &mut self.host, params };
         Ok(match &*statement.kind {
             Kind::Query(query) => Plan::Select(Arc::new(planner.query(query)?)),
-            Kind::Insert(insert, extras) => {
-                Plan::Change(Arc::new(planner.insert(insert, extras)?))
-            }
-            Kind::Update(update, extras) => {
-                Plan::Change(Arc::new(planner.update(update, extras)?))
-            }
-            Kind::Delete(delete, extras) => {
-                Plan::Change(Arc::new(planner.delete(delete, extras)?))
-            }
+            Kind::Insert(insert, extras) => Plan::Change(Arc::new(planner.insert(insert, extras)?)),
+            Kind::Update(update, extras) => Plan::Change(Arc::new(planner.update(update, extras)?)),
+            Kind::Delete(delete, extras) => Plan::Change(Arc::new(planner.delete(delete, extras)?)),
             _ => Plan::Utility,
         })
     }

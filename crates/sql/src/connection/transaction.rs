@@ -154,7 +154,10 @@ impl Connection {
             TransactionStatus::InBlock if !self.transaction.savepoints.is_empty() => {
                 self.abort_innermost()
             }
-            _ if running => self.end(false),
+            _ if running => {
+                self.host.modes.fail();
+                self.end(false)
+            }
             _ => {
                 self.portals.clear();
                 Ok(())
@@ -211,7 +214,11 @@ impl Connection {
                 "ROLLBACK"
             }
             TransactionStatement::FinishPrepared { name, commit } => {
-                self.refuse_in_block(if *commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" })?;
+                self.refuse_in_block(if *commit {
+                    "COMMIT PREPARED"
+                } else {
+                    "ROLLBACK PREPARED"
+                })?;
                 let message =
                     format!("prepared transaction with identifier \"{name}\" does not exist");
                 return Err(SqlError::new(state::UNDEFINED_OBJECT, message));

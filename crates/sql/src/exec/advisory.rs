@@ -44,14 +44,9 @@ fn mode(shared: bool) -> LockMode {
     if shared { LockMode::Share } else { LockMode::Exclusive }
 }
 
-fn advisory_lock<'a>(
-    lock: AdvisoryLock,
-    args: &[Datum<'_>],
-    host: &mut Host,
-) -> Result<Datum<'a>> {
+fn advisory_lock<'a>(lock: AdvisoryLock, args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let key = key(args)?;
-    let scope =
-        if lock.transaction { AdvisoryScope::Transaction } else { AdvisoryScope::Session };
+    let scope = if lock.transaction { AdvisoryScope::Transaction } else { AdvisoryScope::Session };
     let mode = mode(lock.shared);
     if lock.wait {
         host.call(|session| session.advisory_lock(key, mode, scope))?;

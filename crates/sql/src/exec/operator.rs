@@ -156,10 +156,11 @@ impl Operator {
                 }
                 Ok(Flow::Continue)
             }
-            (Operator::LockRows(input), Node::LockRows { input: below, table, lock }) => input
-                .run(below, params, host, &mut |row, host| {
+            (Operator::LockRows(input), Node::LockRows { input: below, table, lock }) => {
+                input.run(below, params, host, &mut |row, host| {
                     locked(row, below, table, *lock, params, host, visit)
-                }),
+                })
+            }
             (Operator::Modify(modified), _) => {
                 let Some(rows) = &mut modified.returned else { return Ok(Flow::Continue) };
                 while let Some(row) = rows.next(host)? {

@@ -69,8 +69,7 @@ impl Planner<'_> {
             scope.rename(ident_name(&alias.alias));
         }
         let returning = insert.returning.as_deref();
-        let returning =
-            self.returning(returning, &table, scope, Version::New, &extras.versions)?;
+        let returning = self.returning(returning, &table, scope, Version::New, &extras.versions)?;
         let (returning, columns) = returning.unzip();
         let (schema, change) = (name.schema, Change::Insert);
         Ok(ChangePlan::new(Modify { input, table, schema, change, returning }, columns))

@@ -51,10 +51,10 @@ mod types;
 mod update;
 
 pub use aggregate::{AggregateCall, AggregateKind};
+pub use assign::{Verb, check_left_out, live_columns, stored_type, target_columns, writable};
 pub use catalog::Catalog;
 pub use coerce::ParamTypes;
 pub use expr::{AdvisoryLock, Arithmetic, Comparison, Expr, Function};
-pub use assign::{Verb, check_left_out, live_columns, stored_type, target_columns, writable};
 pub use locks::locking_words;
 pub use planner::{Planner, Relation};
 pub use returning::version_width;

@@ -377,7 +377,12 @@ const fn advisory(name: &'static str, result: SqlType, function: Function) -> [F
 }
 
 /// One that takes a lock, and waits for it or not, to the end of the transaction or the session.
-const fn locks(name: &'static str, wait: bool, transaction: bool, shared: bool) -> [FunctionDef; 2] {
+const fn locks(
+    name: &'static str,
+    wait: bool,
+    transaction: bool,
+    shared: bool,
+) -> [FunctionDef; 2] {
     let lock = AdvisoryLock { wait, transaction, shared };
     advisory(name, if wait { Void } else { Bool }, Function::AdvisoryLock(lock))
 }

@@ -1,6 +1,8 @@
 //! UPDATE and DELETE of one table.
 
-use super::assign::{self, Verb, always_identity, assigned, check_left_out, live_columns, writable};
+use super::assign::{
+    self, Verb, always_identity, assigned, check_left_out, live_columns, writable,
+};
 use super::expr::{Expr, Typed};
 use super::fold::{fold, fold_all};
 use super::from::{apply_alias, named};

@@ -116,9 +116,8 @@ fn a_wait_is_shown_and_can_be_attributed() {
         assert_eq!(shown(&mut fixture, of_table), expected);
         let blocking = format!("select pg_blocking_pids({waits}), pg_blocking_pids({held_by})");
         assert_eq!(fixture.rows(&blocking), [format!("{{{held_by}}}\t{{}}")]);
-        let blocked = |by: i32| {
-            format!("select pg_isolation_test_session_is_blocked({waits}, '{{0,{by}}}')")
-        };
+        let blocked =
+            |by: i32| format!("select pg_isolation_test_session_is_blocked({waits}, '{{0,{by}}}')");
         assert_eq!(fixture.rows(&blocked(held_by)), ["t"]);
         assert_eq!(fixture.rows(&blocked(waits)), ["f"]);
         rows(&mut holder, "commit");
@@ -229,7 +228,10 @@ fn repeatable_read_sees_what_had_committed_before_its_first_query() {
         assert_eq!(fixture.rows("select count(*) from t"), [sees], "{begin}; {query}");
         rows(&mut fixture.conn, "commit; drop table t; create table t (a int)");
     }
-    rows(&mut fixture.conn, "set session characteristics as transaction isolation level repeatable read");
+    rows(
+        &mut fixture.conn,
+        "set session characteristics as transaction isolation level repeatable read",
+    );
     rows(&mut fixture.conn, "begin; select 1");
     rows(&mut other, "insert into t values (1)");
     assert_eq!(fixture.rows("select count(*) from t"), ["0"]);
