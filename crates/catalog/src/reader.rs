@@ -111,6 +111,11 @@ impl<'a> Reader<'a> {
         Reader { database, backend, snapshot }
     }
 
+    /// The database that it reads.
+    pub(crate) fn database(&self) -> &'a Database {
+        self.database
+    }
+
     /// Decodes the first `columns` of every visible row, and shows the row to `row`.
     pub(crate) fn scan(
         &mut self,
@@ -475,6 +480,7 @@ impl<'a> Row<'a, '_> {
     getter!(char, Char, u8);
     getter!(int2, Int2, i16);
     getter!(int4, Int4, i32);
+    getter!(xid, Xid, u32);
 
     pub(crate) fn name(&self, index: usize) -> Result<&'a str, CatalogError> {
         self.text(index)?.ok_or_else(|| self.lacks(index))

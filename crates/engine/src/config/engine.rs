@@ -5,6 +5,10 @@ use std::io::Write;
 use forebay_access::redo::ResourceManagers;
 use forebay_aio::named_enum;
 use forebay_aio::sync::Duration;
+use forebay_catalog::OldestIds;
+use forebay_format::FullXid;
+use forebay_format::ids::FIRST_NORMAL_XID;
+use forebay_format::multixact::{FIRST_MULTI, MemberOffset, MultiXactId};
 use forebay_storage::ReadPolicy;
 use forebay_txn::CommitOptions;
 use forebay_wal::SegmentPolicy;
@@ -387,5 +391,29 @@ pub struct InitOptions {
 impl Default for InitOptions {
     fn default() -> Self {
         InitOptions { wal_segment_size: 16 << 20, sync: true }
+    }
+}
+
+/// Where the ids of a new data directory begin.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstIds {
+    /// The next transaction id, with its epoch.
+    pub xid: FullXid,
+    /// The next MultiXact.
+    pub multi: MultiXactId,
+    /// Where its members will begin.
+    pub member: MemberOffset,
+    /// The oldest ids that rows may have.
+    pub oldest: OldestIds,
+}
+
+impl Default for FirstIds {
+    fn default() -> FirstIds {
+        FirstIds {
+            xid: FullXid::new(0, FIRST_NORMAL_XID),
+            multi: FIRST_MULTI,
+            member: 0,
+            oldest: OldestIds { xid: FIRST_NORMAL_XID, multi: FIRST_MULTI },
+        }
     }
 }

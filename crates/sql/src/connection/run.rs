@@ -3,7 +3,7 @@
 use super::loader::Loader;
 use super::outcome::Executed;
 use super::sink::{Format, RowRef, RowSink};
-use super::state::{Connection, tell_of_damage};
+use super::state::{Connection, tell_warnings};
 use super::statement::{Plan, Prepared};
 use crate::column::ColumnDesc;
 use crate::error::Result;
@@ -99,7 +99,7 @@ pub(super) fn run_cursor(
     let mut rows = 0u64;
     let flow = cursor.run(host, &mut |row, host| {
         if host.accepts_damage() {
-            tell_of_damage(host, sink)?;
+            tell_warnings(host, sink)?;
         }
         sink.row(&RowRef { values: row.values, columns, formats })?;
         rows += 1;
