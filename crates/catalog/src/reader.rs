@@ -57,6 +57,11 @@ impl Class {
         matches!(self.kind, b'r' | b't' | b'm')
     }
 
+    /// Whether all databases share it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
     /// Whether it is a session's temporary relation.
     pub(crate) fn is_temporary(&self) -> bool {
         self.persistence == b't'
@@ -481,6 +486,7 @@ impl<'a> Row<'a, '_> {
     getter!(int2, Int2, i16);
     getter!(int4, Int4, i32);
     getter!(xid, Xid, u32);
+    getter!(float4, Float4, f32);
 
     pub(crate) fn name(&self, index: usize) -> Result<&'a str, CatalogError> {
         self.text(index)?.ok_or_else(|| self.lacks(index))

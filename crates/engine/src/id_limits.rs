@@ -5,7 +5,8 @@
 //!     ─▶ pg_xact and pg_multixact: logged, durable, then files go ─▶ limits of new ids
 //! ```
 
-use forebay_catalog::{DatabaseIds, OldestIds, Reader};
+use forebay_catalog::schema::POSTGRES_DB;
+use forebay_catalog::{DatabaseIds, NextIds, OldestIds, Reader};
 use forebay_format::ids::{xid_is_normal, xid_precedes};
 use forebay_format::multixact::{INVALID_MULTI, multi_precedes};
 use forebay_storage::Backend;
@@ -39,12 +40,12 @@ fn named(databases: &[DatabaseIds], oid: u32) -> DatabaseName {
 }
 
 /// The ids that come next: older than those that a row can have.
-fn next_ids(core: &Core) -> OldestIds {
-    OldestIds { xid: core.xacts.next_xid().xid(), multi: core.multis.counters().next }
+fn next_ids(core: &Core) -> NextIds {
+    NextIds { xid: core.xacts.next_xid().xid(), multi: core.multis.counters().next }
 }
 
 /// Whether a table or database claims ids that do not exist yet.
-fn is_bogus(ids: OldestIds, next: OldestIds) -> bool {
+fn is_bogus(ids: OldestIds, next: NextIds) -> bool {
     xid_precedes(next.xid, ids.xid) || multi_precedes(next.multi, ids.multi)
 }
 
@@ -79,7 +80,8 @@ fn oldest_of_database(
 pub(crate) fn advance(core: &Core, backend: &mut Backend) -> Result<Vec<Warning>, EngineError> {
     let _one = core.id_limits.lock();
     let Some(oldest) = oldest_of_database(core, backend)? else { return Ok(Vec::new()) };
-    note_oldest(core, backend, oldest)?;
+    let ids = (oldest.xid, oldest.multi);
+    core.database.update_database(backend, POSTGRES_DB, ids, next_ids(core))?;
     let (next, databases) = (next_ids(core), reader(core, backend).databases()?);
     if databases.iter().any(|database| xid_precedes(next.xid, database.oldest.xid)) {
         let message = "some databases have not been vacuumed in over 2 billion transactions";

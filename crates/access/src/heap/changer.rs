@@ -1,4 +1,4 @@
-//! Who changes rows, and what stands in the way of a change.
+//! [`Changer`], a transaction that changes rows, and the reasons for which it cannot change one.
 
 use forebay_aio as aio;
 use forebay_format::multixact::{Member, MultiXactId};
@@ -47,7 +47,7 @@ pub enum Refusal {
     Updated {
         /// The place of the newer version.
         newer: ItemPointer,
-        /// Who made that, for [`Heap::newer_version`](super::Heap::newer_version).
+        /// The transaction that made it, for [`Heap::newer_version`](super::Heap::newer_version).
         by: Xid,
     },
     /// Another transaction has deleted it and has committed.
@@ -99,7 +99,7 @@ impl Observer for Changer<'_> {
     }
 }
 
-/// What has become of a transaction by now.
+/// The outcome of a transaction as of now.
 pub(super) fn fate_now(
     io: &mut aio::IoBackend,
     xacts: &XactManager,
@@ -118,8 +118,8 @@ pub(super) fn fate_now(
 }
 
 impl Changer<'_> {
-    /// Why the version at `tid` cannot be updated or deleted by one who needs it locked with a
-    /// strength; None if it can.
+    /// Why the author cannot update or delete the version at `tid`, which it needs to lock with a
+    /// strength. None if it can.
     pub(super) fn refusal(
         &mut self,
         io: &mut aio::IoBackend,
@@ -137,7 +137,8 @@ impl Changer<'_> {
         self.blocked(io, tuple, status, strength)
     }
 
-    /// The refusal of those who find their own later change, or nothing.
+    /// The refusal if the author does not see the version, or has changed it in this command or a
+    /// later one.
     pub(super) fn final_refusal(&self, status: TupleStatus) -> Option<Refusal> {
         match status {
             TupleStatus::NotInserted(_) => Some(Refusal::Invisible),

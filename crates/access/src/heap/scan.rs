@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use forebay_format::{
     BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageTag,
-    RelFileLocator, page::HEADER_SIZE, tuple as ht, tuple::HeapTuple,
+    RelFileLocator, TupleError, page::HEADER_SIZE, tuple as ht, tuple::HeapTuple,
 };
 use forebay_storage::{
     Backend, BufferPool, PageReadGuard, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
@@ -134,8 +134,8 @@ impl HeapScan {
         Ok(Some(pin))
     }
 
-    /// Moves to the next page with visible tuples. Returns their number, or `None` at the end. After
-    /// an error it goes on behind the page that has it.
+    /// Moves to the next page with visible tuples. Returns their number, or `None` at the end. A
+    /// call after an error goes on behind the page that has it.
     pub fn next_page(&mut self, backend: &mut Backend) -> Result<Option<usize>, AccessError> {
         loop {
             self.visible.clear();
@@ -181,9 +181,7 @@ impl HeapScan {
         let mut kept = 0;
         for index in 0..self.visible.len() {
             let found = self.visible[index];
-            let tuple = HeapTuple::new(found.of(&self.copy)).map_err(|error| {
-                AccessError::Corrupt(format!("row {} of {}: {error}", found.number, self.tag))
-            })?;
+            let tuple = HeapTuple::new(found.of(&self.copy))?;
             if self.visibility.sees(&mut backend.io, tuple)? {
                 self.visible[kept] = found;
                 kept += 1;
@@ -283,12 +281,13 @@ fn each_tuple(
         let (start, end) = (usize::from(id.offset), usize::from(id.offset) + usize::from(id.len));
         let item = page.bytes(start..end).filter(|_| start >= HEADER_SIZE);
         let item = item.ok_or_else(|| stray(tag, number))?;
+        let tuple = HeapTuple::new(item).map_err(|error| damaged(tag, number, error))?;
         let known = item.first_chunk().and_then(|header| visibility.sees_at_once(header));
         if known == Some(false) && !all_visible {
             continue;
         }
         let seen = all_visible || known.is_some();
-        multis |= !seen && has_multi(item);
+        multis |= !seen && tuple.infomask() & ht::HEAP_XMAX_IS_MULTI != 0;
         found(Visible { number, start: id.offset, len: id.len }, seen);
     }
     if multis {
@@ -297,13 +296,14 @@ fn each_tuple(
     Ok(())
 }
 
-fn has_multi(item: &[u8]) -> bool {
-    HeapTuple::new(item).is_ok_and(|tuple| tuple.infomask() & ht::HEAP_XMAX_IS_MULTI != 0)
-}
-
 #[cold]
 fn stray(tag: PageTag, number: OffsetNumber) -> AccessError {
     AccessError::Corrupt(format!("line pointer {number} of {tag} leads out of the page"))
+}
+
+#[cold]
+fn damaged(tag: PageTag, number: OffsetNumber, error: TupleError) -> AccessError {
+    AccessError::Corrupt(format!("row {number} of {tag}: {error}"))
 }
 
 impl std::fmt::Debug for HeapScan {

@@ -29,9 +29,9 @@ use crate::error::AccessError;
 pub struct Columns<'a> {
     /// How their values lie in a row.
     pub layouts: &'a [AttrLayout],
-    /// Those that a foreign key may refer to, by number from 0.
+    /// The columns that a foreign key may refer to, by number from 0.
     pub keys: &'a [usize],
-    /// Those that an index has, by number from 0.
+    /// The columns that an index has, by number from 0.
     pub indexed: &'a [usize],
 }
 
@@ -61,7 +61,7 @@ struct Side {
     map: MapPin,
 }
 
-/// What an update is to do, once it is known that nobody stands in its way.
+/// An update that no other transaction prevents.
 #[derive(Debug, Clone, Copy)]
 struct Wanted<'a> {
     /// The old version.

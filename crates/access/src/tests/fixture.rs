@@ -170,7 +170,12 @@ impl Fixture {
 
     /// All pages of a relation, as they are in memory.
     pub(crate) fn pages(&self, backend: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
-        pages(&self.pool, backend, rel)
+        pages(&self.pool, backend, rel, Fork::Main)
+    }
+
+    /// The pages of its visibility map.
+    pub(crate) fn map_pages(&self, backend: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
+        pages(&self.pool, backend, rel, Fork::Vm)
     }
 
     /// Writes `pg_xact` and all pages.
@@ -232,14 +237,27 @@ impl Recovered {
     }
 
     pub(crate) fn pages(&mut self, rel: RelFileLocator) -> Vec<PageBytes> {
-        pages(&self.pool, &mut self.backend, rel)
+        pages(&self.pool, &mut self.backend, rel, Fork::Main)
+    }
+
+    pub(crate) fn map_pages(&mut self, rel: RelFileLocator) -> Vec<PageBytes> {
+        pages(&self.pool, &mut self.backend, rel, Fork::Vm)
     }
 }
 
-fn pages(pool: &Arc<BufferPool>, backend: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
-    let blocks = pool.nblocks(rel, Fork::Main).unwrap();
+/// The pages of a fork; none if it does not exist.
+fn pages(
+    pool: &Arc<BufferPool>,
+    backend: &mut Backend,
+    rel: RelFileLocator,
+    fork: Fork,
+) -> Vec<PageBytes> {
+    if !pool.smgr().exists(rel, fork).unwrap() {
+        return Vec::new();
+    }
+    let blocks = pool.nblocks(rel, fork).unwrap();
     let read = |block| {
-        let tag = forebay_format::PageTag::new(rel, Fork::Main, block);
+        let tag = forebay_format::PageTag::new(rel, fork, block);
         let pin = pool.read(backend, tag, forebay_storage::Strategy::Normal).unwrap();
         let mut bytes: PageBytes = *pin.lock_shared().copy();
         forebay_format::PageMut(&mut bytes).set_checksum(0);
