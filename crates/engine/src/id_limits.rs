@@ -44,9 +44,10 @@ fn next_ids(core: &Core) -> NextIds {
     NextIds { xid: core.xacts.next_xid().xid(), multi: core.multis.counters().next }
 }
 
-/// Whether a table or database claims ids that do not exist yet.
+/// Whether a table or database claims ids that do not exist yet. 0 claims nothing.
 fn is_bogus(ids: OldestIds, next: NextIds) -> bool {
-    xid_precedes(next.xid, ids.xid) || multi_precedes(next.multi, ids.multi)
+    xid_precedes(next.xid, ids.xid)
+        || ids.multi != INVALID_MULTI && multi_precedes(next.multi, ids.multi)
 }
 
 /// The oldest ids of the session's database: those of its tables, or of running transactions.
@@ -89,7 +90,10 @@ pub(crate) fn advance(core: &Core, backend: &mut Backend) -> Result<Vec<Warning>
         let warning = Warning { detail: Some(detail.to_owned()), ..Warning::new(message) };
         return Ok(vec![warning]);
     }
-    if databases.iter().any(|database| is_bogus(database.oldest, next)) {
+    let sane = |ids: OldestIds| {
+        xid_is_normal(ids.xid) && ids.multi != INVALID_MULTI && !is_bogus(ids, next)
+    };
+    if !databases.iter().all(|database| sane(database.oldest)) {
         return Ok(Vec::new());
     }
     let older = |a: &DatabaseIds, b: &DatabaseIds| xid_precedes(a.oldest.xid, b.oldest.xid);

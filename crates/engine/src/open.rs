@@ -95,6 +95,7 @@ fn open_core(
     let database = Database::new(maps, Arc::clone(&heaps), Arc::clone(&xacts), Arc::clone(&oids))?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
+        locks: lock_table(&config),
         counters: Counters::default(),
         marks: Marks::default(),
         writing: RwLock::new(config.writing),
@@ -108,7 +109,6 @@ fn open_core(
         xacts,
         multis,
         heaps,
-        locks: LockManager::new(),
         control,
         oids,
         database,
@@ -124,6 +124,15 @@ fn open_core(
     });
     complete(&core, backend, started.recovered, started.ended.is_some())?;
     Ok(core)
+}
+
+/// The lock table has room for as many locks as PostgreSQL's.
+fn lock_table(config: &EngineConfig) -> LockManager {
+    /// Backends beside sessions with which PostgreSQL reckons by default: autovacuum, workers, WAL
+    /// senders.
+    const OTHERS: usize = 36;
+    let backends = config.max_connections.saturating_add(OTHERS);
+    LockManager::with_room(backends, config.max_locks_per_transaction)
 }
 
 /// Announces the segments that recovery ended to the archiver, and gives the pool the log that it

@@ -78,6 +78,8 @@ pub struct EngineConfig {
     pub session: SessionSettings,
     /// Client sessions at a time.
     pub max_connections: usize,
+    /// Objects that each session can lock; one can lock more if others lock fewer.
+    pub max_locks_per_transaction: usize,
     /// Data files kept open at a time.
     pub max_files_per_process: usize,
     /// How data files grow.
@@ -353,6 +355,7 @@ impl Default for EngineConfig {
             io_max_combine_limit: 16,
             session: SessionSettings::default(),
             max_connections: 100,
+            max_locks_per_transaction: 64,
             max_files_per_process: 1000,
             file_extend_method: ExtendMethod::default(),
             wal_sync_method: WalSyncMethod::default(),
