@@ -39,8 +39,8 @@ fn named(databases: &[DatabaseIds], oid: u32) -> DatabaseName {
     DatabaseName { oid, name: database.map(|database| database.name.as_str().into()) }
 }
 
-/// The ids that come next: older than those that a row can have.
-fn next_ids(core: &Core) -> NextIds {
+/// The ids that come next: no row can have them, or later ones.
+pub(crate) fn next_ids(core: &Core) -> NextIds {
     NextIds { xid: core.xacts.next_xid().xid(), multi: core.multis.counters().next }
 }
 

@@ -21,6 +21,7 @@
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `temp`: temporary tables; `temp_tables`: which there are
+//! - `oldest_ids`: how far new ids may go, after a vacuum
 //! - `pool`: sizes, prewarming, evicting buffers
 //! - `spill`: temporary files
 //! - `backup`: beginning and ending a base backup
@@ -35,6 +36,7 @@ mod ending;
 mod isolation;
 mod locks;
 mod marks;
+mod oldest_ids;
 mod pool;
 mod rows;
 mod scan;
