@@ -62,7 +62,7 @@ pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
-    BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome,
+    AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome,
     RowView, RowWait, Savepoint, Scan, Session, Statement, StatementSnapshot, StoredRow,
     Transaction,
 };

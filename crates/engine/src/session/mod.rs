@@ -17,7 +17,8 @@
 //! - `ending`: commit and abort; `subtransactions`: those within a transaction
 //! - `isolation`: isolation levels and snapshots; `marks`: what ends with a subtransaction
 //! - `transaction`: transactions and statements as types
-//! - `tables`: finding, creating and dropping tables; `locks`: locking them
+//! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
+//!   with NOWAIT, advisory locks
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `temp`: temporary tables; `temp_tables`: which there are
@@ -32,6 +33,7 @@
 mod backup;
 mod changes;
 mod ending;
+mod explicit;
 mod isolation;
 mod locks;
 mod marks;
@@ -50,6 +52,7 @@ mod wal;
 
 pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
+pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
 pub use isolation::{Isolation, StatementSnapshot};
 pub use pool::BlockRange;

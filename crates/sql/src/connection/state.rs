@@ -70,7 +70,7 @@ impl Connection {
 
     /// Sends warnings of the engine that arose outside of a statement, such as after `sync`.
     pub fn send_warnings(&mut self, sink: &mut dyn RowSink) -> Result<()> {
-        tell_of_damage(&mut self.host, sink)?;
+        tell(&mut self.host, sink)?;
         let Some(session) = self.host.session_if_any() else { return Ok(()) };
         session
             .take_warnings()
@@ -108,8 +108,7 @@ impl Connection {
         result
     }
 
-    /// Like `guard`, for an operation that reads pages: warnings of damaged pages are sent before
-    /// the error.
+    /// Like `guard`, for an operation that may have warned: warnings are sent before the error.
     pub(super) fn guard_told<T>(
         &mut self,
         sink: &mut dyn RowSink,
@@ -118,7 +117,7 @@ impl Connection {
         let result = self.guard(|conn| operation(conn, &mut *sink));
         if result.is_err() {
             // If it can't be sent, neither can the error.
-            let _ = tell_of_damage(&mut self.host, sink);
+            let _ = tell(&mut self.host, sink);
         }
         result
     }
@@ -131,8 +130,9 @@ impl Connection {
     }
 }
 
-/// Sends warnings of damaged pages that were read nevertheless.
-pub(super) fn tell_of_damage(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
+/// Sends warnings of functions, and of damaged pages that were read nevertheless.
+pub(super) fn tell(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
+    host.take_warnings().iter().try_for_each(|warning| sink.notice(warning))?;
     let Some(session) = host.session_if_any() else { return Ok(()) };
     for warning in session.take_read_warnings() {
         let notice = SqlError::warning(state::DATA_CORRUPTED, warning.to_string());

@@ -7,7 +7,8 @@
 //! - `size.rs`: how much memory its tokens and tree may take
 //! - `queries.rs`: sqlparser over a statement's tokens, its errors as PostgreSQL's
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
-//! - `utility.rs`: transactions, SET and SHOW, and other small statements, parsed by hand
+//! - `transaction.rs`: transactions, savepoints, LOCK TABLE
+//! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE
 //! - `copy.rs`: COPY
 //!
@@ -22,6 +23,7 @@ mod size;
 pub mod source;
 mod statement;
 mod table;
+mod transaction;
 mod utility;
 mod watched;
 
@@ -30,7 +32,7 @@ pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
 pub use size::estimated_memory;
 pub use source::Source;
-pub use statement::{Kind, Modes, ShowTarget, Statement, TransactionStatement};
+pub use statement::{Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement};
 pub use table::{CreateTable, DropTable};
 
 use crate::error::{Result, SqlError, state};
