@@ -291,6 +291,8 @@ pub struct SessionSettings {
     pub ignore_checksum_failure: bool,
     /// How long a statement waits for a lock of a table, a row or a transaction; zero: without end.
     pub lock_timeout: Duration,
+    /// Vacuum.
+    pub vacuum: VacuumSettings,
 }
 
 impl SessionSettings {
@@ -333,6 +335,7 @@ impl Default for SessionSettings {
             zero_damaged_pages: false,
             ignore_checksum_failure: false,
             lock_timeout: Duration::ZERO,
+            vacuum: VacuumSettings::default(),
         }
     }
 }
