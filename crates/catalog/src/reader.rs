@@ -116,6 +116,7 @@ impl<'a> Reader<'a> {
         Reader { database, backend, snapshot }
     }
 
+    /// The database that it reads.
     pub(crate) fn database(&self) -> &'a Database {
         self.database
     }

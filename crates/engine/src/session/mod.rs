@@ -23,6 +23,7 @@
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM
+//! - `oldest_ids`: how far new ids may go, after a vacuum
 //! - `pool`: sizes, prewarming, evicting buffers
 //! - `spill`: temporary files
 //! - `backup`: beginning and ending a base backup
@@ -38,6 +39,7 @@ mod explicit;
 mod isolation;
 mod locks;
 mod marks;
+mod oldest_ids;
 mod pool;
 mod rows;
 mod scan;

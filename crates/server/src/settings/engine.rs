@@ -33,6 +33,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         io_max_combine_limit: s.count(key!("io_max_combine_limit")),
         session: session_settings(s),
         max_connections: s.count(key!("max_connections")),
+        max_locks_per_transaction: s.count(key!("max_locks_per_transaction")),
         max_files_per_process: s.count(key!("max_files_per_process")),
         file_extend_method: file_extend_method(s),
         wal_sync_method: checked(WalSyncMethod::by_name(s.text(key!("wal_sync_method")))),

@@ -421,6 +421,8 @@ pub static TABLE: &[Setting] = &[
         "Sets the maximum number of data files the server keeps open."),
     setting("max_identifier_length", Internal, int(63, 63, Unit::None), "63", PRESET,
         "Shows the maximum identifier length."),
+    setting("max_locks_per_transaction", Postmaster, int(10, INT_MAX, Unit::None), "64",
+        "Lock Management", "Sets the maximum number of locks per transaction."),
     setting("max_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS,
         "Sets the WAL size that triggers a checkpoint."),
     setting("min_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS,
