@@ -66,7 +66,7 @@ pub use io::IoSettings;
 pub use session::{
     AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome,
     RowView, RowWait, Savepoint, Scan, Session, Statement, StatementSnapshot, StoredRow,
-    Transaction,
+    Transaction, VacuumOptions,
 };
 pub use warning::Warning;
 

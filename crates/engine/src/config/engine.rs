@@ -20,6 +20,7 @@ pub use forebay_storage::{CleanerOptions, ExtendMethod};
 use super::archive::{ArchiveMode, ArchiveModules, ArchiveSettings};
 use super::recovery::{RecoveryReport, RecoverySettings, RestoreFrom, RestoreSettings};
 use super::stop::RecoveryStop;
+use super::vacuum::VacuumSettings;
 
 named_enum! {
     /// How I/O is executed: PostgreSQL's io_method.

@@ -66,4 +66,4 @@ pub use state::Session;
 pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;
 pub use transaction::{Savepoint, Scan, Statement, Transaction};
-pub use vacuum::{VacuumNote, VacuumNotes, VacuumOptions};
+pub use vacuum::VacuumOptions;

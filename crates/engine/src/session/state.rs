@@ -276,6 +276,11 @@ impl Session {
         Ok(Heap { pool, ..core.database.heap(table) })
     }
 
+    /// Whether it is not another session's temporary table.
+    pub fn owns(&self, table: &Table) -> bool {
+        self.check_own(table).is_ok()
+    }
+
     /// Refuses another session's temporary table.
     pub(super) fn check_own(&self, table: &Table) -> Result<(), EngineError> {
         match table.temp {

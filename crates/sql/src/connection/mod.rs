@@ -10,7 +10,8 @@
 //!   savepoints
 //! - `prepared.rs`: statements planned, and kept up to date
 //! - `run.rs`: running them; `loader.rs`: rows on their way into a table
-//! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE
+//! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE;
+//!   `vacuum.rs`: VACUUM
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
 //! - `sink.rs`: RowSink and what passes through it
@@ -38,6 +39,7 @@ mod state;
 mod statement;
 mod transaction;
 mod utility;
+mod vacuum;
 
 pub use crate::column::ColumnDesc;
 pub use crate::exec::Identity;

@@ -4,6 +4,7 @@ use super::copy::CopyStatement;
 use super::cursor::QualifiedName;
 use super::source::Source;
 use super::table::{CreateTable, DropTable};
+use super::vacuum::Vacuum;
 use crate::settings::{IsolationLevel, SetScope};
 use forebay_engine::LockMode;
 use sqlparser::ast;
@@ -52,6 +53,8 @@ pub enum Kind {
     Deallocate(Option<String>),
     /// LOCK TABLE.
     Lock(LockTables),
+    /// VACUUM.
+    Vacuum(Vacuum),
 }
 
 /// A statement and the query string it came from.

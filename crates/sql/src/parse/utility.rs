@@ -39,7 +39,6 @@ const UNSUPPORTED: &[&str] = &[
     "truncate",
     "unlisten",
     "update",
-    "vacuum",
 ];
 
 pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {

@@ -53,30 +53,17 @@ impl Default for VacuumOptions {
     }
 }
 
-/// What a vacuum tells while it runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum VacuumNote {
-    /// For VERBOSE.
-    Info(String),
-    /// SQLSTATE, message and hint.
-    Warning(&'static str, String, Option<&'static str>),
-}
-
-/// Gets the notes of a vacuum.
-pub type VacuumNotes<'a> = &'a mut dyn FnMut(VacuumNote) -> Result<(), EngineError>;
-
 impl Session {
-    /// Vacuums a table, in a transaction of its own. There must be none running. `named`: a table
-    /// that cannot be vacuumed is an error; otherwise it is left out. Returns whether it was
-    /// vacuumed.
+    /// Vacuums a table, in a transaction of its own. There must be none running. What it has done
+    /// is added to `told`, if the options ask for that.
     pub fn vacuum(
         &mut self,
         table: &Arc<Table>,
         options: &VacuumOptions,
-        notes: VacuumNotes<'_>,
+        told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         self.begin()?;
-        let done = self.start_command().and_then(|()| self.vacuum_table(table, options, notes));
+        let done = self.start_command().and_then(|()| self.vacuum_table(table, options, told));
         match done {
             Ok(()) => {
                 self.end_command();

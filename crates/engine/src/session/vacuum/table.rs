@@ -15,12 +15,14 @@ use forebay_txn::locks::{Interrupt, LockError, LockMode};
 use super::cutoffs::{Decided, InUse, decide};
 use super::report::VacuumedTable;
 use super::tail::is_worthwhile;
-use super::{VacuumNote, VacuumNotes, VacuumOptions};
+use super::VacuumOptions;
 use crate::config::VacuumSettings;
 use crate::core::Core;
 use crate::error::EngineError;
+use crate::id_limits::next_ids;
 use crate::session::locks::lock_tag;
 use crate::session::state::Session;
+use crate::warning::Warning;
 
 /// The name of the one database.
 const DATABASE: &str = "postgres";
@@ -79,7 +81,7 @@ impl Session {
         &mut self,
         table: &Arc<Table>,
         options: &VacuumOptions,
-        notes: VacuumNotes<'_>,
+        told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         self.check_own(table)?;
         self.call(|session, core| {
@@ -87,7 +89,8 @@ impl Session {
             if options.skip_locked {
                 match session.try_lock(core, tag, mode) {
                     Err(EngineError::Lock(LockError::NotAvailable { .. })) => {
-                        return skip(notes, "55P03", &table.name, "lock not available");
+                        session.skip("55P03", &table.name, "lock not available");
+                        return Ok(());
                     }
                     other => other?,
                 }
@@ -98,7 +101,8 @@ impl Session {
             let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
             let found = reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?);
             let Some((table, figures)) = found else {
-                return skip(notes, "42P01", &table.name, "relation no longer exists");
+                session.skip("42P01", &table.name, "relation no longer exists");
+                return Ok(());
             };
             table.check_vacuumable()?;
             if figures.toast != 0 && options.process_toast {
@@ -107,12 +111,12 @@ impl Session {
                      support",
                     table.name
                 );
-                notes(VacuumNote::Warning("0A000", message, None))?;
+                session.warnings.push(Warning { sqlstate: "0A000", ..Warning::new(message) });
             }
             if !options.process_main {
                 return Ok(());
             }
-            session.vacuum_locked(core, &Arc::new(table), &figures, options, notes)
+            session.vacuum_locked(core, &Arc::new(table), &figures, options, told)
         })
     }
 
@@ -122,7 +126,7 @@ impl Session {
         table: &Arc<Table>,
         figures: &ClassFigures,
         options: &VacuumOptions,
-        notes: VacuumNotes<'_>,
+        told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         let begun = Instant::now();
         let kind = match () {
@@ -139,16 +143,17 @@ impl Session {
         };
         let decided = decide(figures, &in_use, &settings, options.freeze);
         let name = format!("{DATABASE}.{}.{}", table.schema, table.name);
-        warn(notes, &decided, &name)?;
+        self.warn_of_ids(&decided, &name);
+        let aggressive = decided.aggressive || options.disable_page_skipping;
         if options.verbose {
-            let how = if decided.aggressive { "aggressively vacuuming" } else { "vacuuming" };
-            notes(VacuumNote::Info(format!("{how} \"{name}\"")))?;
+            let how = if aggressive { "aggressively vacuuming" } else { "vacuuming" };
+            told.push(format!("{how} \"{name}\""));
         }
         let job = VacuumJob {
             kind,
             database: POSTGRES_DB,
             cutoffs: decided.cutoffs,
-            aggressive: decided.aggressive || options.disable_page_skipping,
+            aggressive,
             skip_pages: !options.disable_page_skipping,
             stream: self.vacuum_stream(),
         };
@@ -166,20 +171,21 @@ impl Session {
                  relation \"{}\"",
                 report.contradictions, table.name
             );
-            notes(VacuumNote::Warning("01000", message, None))?;
+            self.warnings.push(Warning::new(message));
         }
         let mut remain = report.pages;
         let truncate = options.truncate.unwrap_or(settings.truncate) && !decided.failsafe;
         if truncate && is_worthwhile(report.pages, report.with_rows) {
             let cut = (report.pages, report.with_rows);
-            remain = self.cut_tail(core, (table, &heap), cut, options.verbose, &mut *notes)?;
+            let mut cuts = Vec::new();
+            remain = self.cut_tail(core, (table, &heap), cut, &mut cuts)?;
+            told.extend(cuts.into_iter().filter(|_| options.verbose));
         }
-        let (before, oldest_xid) = (figures, in_use.oldest_xid);
-        let done = self.store_figures(core, (table, &heap), before, &report, remain, &mut *notes)?;
+        let oldest_xid = in_use.oldest_xid;
+        let done = self.store_figures(core, (table, &heap), figures, &report, remain)?;
         if options.verbose {
             let elapsed = begun.elapsed();
-            let done = VacuumedTable { name, oldest_xid, elapsed, ..done };
-            notes(VacuumNote::Info(done.to_string()))?;
+            told.push(VacuumedTable { name, oldest_xid, elapsed, ..done }.to_string());
         }
         Ok(())
     }
@@ -192,7 +198,6 @@ impl Session {
         before: &ClassFigures,
         report: &VacuumReport,
         remain: u32,
-        notes: VacuumNotes<'_>,
     ) -> Result<VacuumedTable, EngineError> {
         let (visible, frozen) = heap.marked_pages(&mut self.backend)?;
         let all_visible = visible.min(remain);
@@ -219,7 +224,7 @@ impl Session {
                     "overwrote invalid {what} value {old} with new value {new} for table \"{}\"",
                     table.name
                 );
-                notes(VacuumNote::Warning("01000", message, None))?;
+                self.warnings.push(Warning::new(message));
             }
         }
         Ok(VacuumedTable {
@@ -235,48 +240,38 @@ impl Session {
         })
     }
 
+    /// Tells that a table is left out.
+    fn skip(&mut self, sqlstate: &'static str, name: &str, why: &str) {
+        let message = format!("skipping vacuum of \"{name}\" --- {why}");
+        self.warnings.push(Warning { sqlstate, ..Warning::new(message) });
+    }
+
+    fn warn_of_ids(&mut self, decided: &Decided, name: &str) {
+        const CLOSE: &str = "Close open transactions soon to avoid wraparound problems.\nYou might \
+                             also need to commit or roll back old prepared transactions, or drop \
+                             stale replication slots.";
+        let texts = [
+            "cutoff for removing and freezing tuples is far in the past",
+            "cutoff for freezing multixacts is far in the past",
+        ];
+        for (text, _) in texts.into_iter().zip(decided.held_back).filter(|(_, held)| *held) {
+            let hint = Some(CLOSE.to_owned());
+            self.warnings.push(Warning { hint, ..Warning::new(text) });
+        }
+        if decided.failsafe {
+            let message = format!(
+                "bypassing nonessential maintenance of table \"{name}\" as a failsafe after 0 index \
+                 scans"
+            );
+            self.warnings.push(Warning::new(message));
+        }
+    }
+
     /// How vacuum reads ahead.
     fn vacuum_stream(&mut self) -> StreamSettings {
         let reads = u32::try_from(self.settings.vacuum.io_concurrency).unwrap_or(u32::MAX);
         StreamSettings::new(reads, self.read_ahead().combine_limit)
     }
-}
-
-/// The next ids.
-pub(super) fn next_ids(core: &Core) -> NextIds {
-    NextIds { xid: core.xacts.next_xid().xid(), multi: core.multis.counters().next }
-}
-
-/// Tells that a table is left out.
-fn skip(
-    notes: VacuumNotes<'_>,
-    sqlstate: &'static str,
-    name: &str,
-    why: &str,
-) -> Result<(), EngineError> {
-    let message = format!("skipping vacuum of \"{name}\" --- {why}");
-    notes(VacuumNote::Warning(sqlstate, message, None))
-}
-
-fn warn(notes: VacuumNotes<'_>, decided: &Decided, name: &str) -> Result<(), EngineError> {
-    const CLOSE: &str = "Close open transactions soon to avoid wraparound problems.\nYou might also \
-                         need to commit or roll back old prepared transactions, or drop stale \
-                         replication slots.";
-    let texts = [
-        "cutoff for removing and freezing tuples is far in the past",
-        "cutoff for freezing multixacts is far in the past",
-    ];
-    for (text, _) in texts.into_iter().zip(decided.held_back).filter(|(_, held)| *held) {
-        notes(VacuumNote::Warning("01000", text.to_owned(), Some(CLOSE)))?;
-    }
-    if decided.failsafe {
-        let message = format!(
-            "bypassing nonessential maintenance of table \"{name}\" as a failsafe after 0 index \
-             scans"
-        );
-        notes(VacuumNote::Warning("01000", message, None))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

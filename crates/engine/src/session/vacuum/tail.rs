@@ -12,7 +12,6 @@ use forebay_catalog::Table;
 use forebay_format::{BlockNumber, Fork};
 use forebay_txn::locks::{LockError, LockMode};
 
-use super::{VacuumNote, VacuumNotes};
 use crate::core::Core;
 use crate::error::EngineError;
 use crate::session::locks::lock_tag;
@@ -42,8 +41,7 @@ impl Session {
         core: &Core,
         (table, heap): (&Arc<Table>, &Heap),
         (pages, least): (BlockNumber, BlockNumber),
-        verbose: bool,
-        notes: VacuumNotes<'_>,
+        told: &mut Vec<String>,
     ) -> Result<BlockNumber, EngineError> {
         let (tag, mode) = (lock_tag(table), LockMode::AccessExclusive);
         let end = Instant::now() + PATIENCE;
@@ -53,10 +51,7 @@ impl Session {
             }
             if Instant::now() >= end {
                 let name = &table.name;
-                let text = format!("\"{name}\": stopping truncate due to conflicting lock request");
-                if verbose {
-                    notes(VacuumNote::Info(text))?;
-                }
+                told.push(format!("\"{name}\": stopping truncate due to conflicting lock request"));
                 return Ok(pages);
             }
             self.sleep_until(Instant::now() + PAUSE)?;
@@ -64,9 +59,8 @@ impl Session {
         let cut = self.cut_locked(core, table, heap, (pages, least));
         core.locks.unlock(&mut self.locks, tag, mode);
         let remain = cut?;
-        if remain < pages && verbose {
-            let text = format!("table \"{}\": truncated {pages} to {remain} pages", table.name);
-            notes(VacuumNote::Info(text))?;
+        if remain < pages {
+            told.push(format!("table \"{}\": truncated {pages} to {remain} pages", table.name));
         }
         Ok(remain)
     }
