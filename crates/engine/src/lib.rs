@@ -64,9 +64,9 @@ pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
-    BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome,
+    AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome,
     RowView, RowWait, Savepoint, Scan, Session, Statement, StatementSnapshot, StoredRow,
-    Transaction,
+    Transaction, VacuumOptions,
 };
 pub use warning::Warning;
 

@@ -260,6 +260,13 @@ impl Transaction {
         self.drops.push(PendingDrop { rel, at_commit: false });
     }
 
+    /// Whether the innermost open subtransaction, or the transaction itself if none is open, has
+    /// made the relation's files.
+    pub fn has_made(&self, rel: RelFileLocator) -> bool {
+        let own = self.drops.iter().skip(self.innermost().drops);
+        own.into_iter().any(|drop| !drop.at_commit && drop.rel == rel)
+    }
+
     /// The files to be removed at a commit, or at an abort.
     pub(crate) fn drops_at(&self, commit: bool) -> Vec<RelFileLocator> {
         rels(&self.drops, commit)

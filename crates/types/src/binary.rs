@@ -25,7 +25,8 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         Datum::Text(_)
             if matches!(
                 ty,
-                SqlType::TextArray
+                SqlType::Int4Array
+                    | SqlType::TextArray
                     | SqlType::Int8Array
                     | SqlType::Record
                     | SqlType::Regclass

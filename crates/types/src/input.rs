@@ -36,6 +36,7 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
         SqlType::Char => Datum::Char(char_in(text)),
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
         SqlType::PgLsn => Datum::Int8(pg_lsn_in(text)?),
+        SqlType::Int4Array => Datum::Text(Cow::Owned(int4_array_in(text)?)),
         _ => return Err(ValueError::carried("input", ty.oid())),
     })
 }
@@ -111,6 +112,26 @@ fn short_decimal(bytes: &[u8]) -> Option<i64> {
         value = value * 10 + i64::from(d);
     }
     Some(if negative { -value } else { value })
+}
+
+/// Reads an array of one dimension; the result is its text form as output writes it.
+fn int4_array_in(text: &str) -> Result<String> {
+    let malformed = || Problem::MalformedArray { text: text.to_owned() };
+    let inner = trim(text).strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let inner = trim(inner.ok_or_else(malformed)?);
+    if inner.contains(['{', '}', '"', '\\']) {
+        return Err(malformed().into());
+    }
+    let mut elements = Vec::new();
+    for element in inner.split(',').filter(|_| !inner.is_empty()) {
+        let element = trim(element);
+        if element.is_empty() {
+            return Err(malformed().into());
+        }
+        let null = element.eq_ignore_ascii_case("null");
+        elements.push(if null { "NULL".to_owned() } else { int_in(element, SqlType::Int4)?.to_string() });
+    }
+    Ok(format!("{{{}}}", elements.join(",")))
 }
 
 fn bool_in(text: &str) -> Result<bool> {

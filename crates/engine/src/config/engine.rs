@@ -20,6 +20,7 @@ pub use forebay_storage::{CleanerOptions, ExtendMethod};
 use super::archive::{ArchiveMode, ArchiveModules, ArchiveSettings};
 use super::recovery::{RecoveryReport, RecoverySettings, RestoreFrom, RestoreSettings};
 use super::stop::RecoveryStop;
+use super::vacuum::VacuumSettings;
 
 named_enum! {
     /// How I/O is executed: PostgreSQL's io_method.
@@ -297,6 +298,8 @@ pub struct SessionSettings {
     pub ignore_checksum_failure: bool,
     /// How long a statement waits for a lock of a table, a row or a transaction; zero: without end.
     pub lock_timeout: Duration,
+    /// Vacuum.
+    pub vacuum: VacuumSettings,
 }
 
 impl SessionSettings {
@@ -339,6 +342,7 @@ impl Default for SessionSettings {
             zero_damaged_pages: false,
             ignore_checksum_failure: false,
             lock_timeout: Duration::ZERO,
+            vacuum: VacuumSettings::default(),
         }
     }
 }

@@ -124,6 +124,7 @@ impl Session {
 
     /// Releases the locks of a transaction, and wakes those who wait for its end.
     fn end(&mut self, ids: &[Xid]) {
+        self.shown.end();
         self.core.locks.unlock_all(&mut self.locks);
         self.core.locks.transactions_ended(ids);
     }

@@ -24,7 +24,7 @@ use crate::config::{Background, SessionSettings};
 use crate::core::Core;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::registry::Entry;
+use crate::registry::{Entry, ShownTransaction};
 use crate::warning::Warning;
 
 /// A running transaction with what the session adds to it.
@@ -63,6 +63,8 @@ pub struct Session {
     pub(super) interrupt: Interrupt,
     pub(super) settings: SessionSettings,
     pub(super) open: Option<Open>,
+    /// Where others see which transaction it runs.
+    pub(super) shown: Arc<ShownTransaction>,
     pub(super) locks: LockOwner,
     pub(super) known: KnownTables,
     pub(super) last_running: LastRunning,
@@ -89,7 +91,7 @@ impl Session {
         let core = Arc::clone(engine.core());
         core.check_running()?;
         let interrupt = Interrupt::new();
-        let Entry { id, slot } = core.sessions.enter(&interrupt)?;
+        let Entry { id, slot, shown } = core.sessions.enter(&interrupt)?;
         let io =
             core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
         let backend = match io {
@@ -111,6 +113,7 @@ impl Session {
             interrupt,
             settings,
             open: None,
+            shown,
             locks,
             known: KnownTables::default(),
             last_running: LastRunning::default(),
@@ -175,6 +178,7 @@ impl Session {
                 "there is already a transaction in progress",
             ));
         }
+        self.shown.begin();
         self.open = Some(Open {
             tx: txn::Transaction::in_database(POSTGRES_DB).of_backend(self.id),
             sets: self.core.heaps.outcomes.sets(),
@@ -270,6 +274,11 @@ impl Session {
     pub(super) fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
         let pool = self.pool_of(core, table)?;
         Ok(Heap { pool, ..core.database.heap(table) })
+    }
+
+    /// Whether it is not another session's temporary table.
+    pub fn owns(&self, table: &Table) -> bool {
+        self.check_own(table).is_ok()
     }
 
     /// Refuses another session's temporary table.

@@ -8,7 +8,7 @@ use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
     ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod,
     FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, RecoverySettings,
-    RecoveryTarget, RestoreSettings, SessionSettings, TargetAction, TargetTimeline, WalSyncMethod,
+    RecoveryTarget, RestoreSettings, SessionSettings, TargetAction, TargetTimeline, VacuumSettings, WalSyncMethod,
     WorkerLimits, WritingSettings, parse_timestamp,
 };
 
@@ -185,6 +185,26 @@ pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
         zero_damaged_pages: s.bool(key!("zero_damaged_pages")),
         ignore_checksum_failure: s.bool(key!("ignore_checksum_failure")),
         lock_timeout: Duration::from_millis(s.count(key!("lock_timeout"))),
+        vacuum: vacuum_settings(s),
+    }
+}
+
+fn vacuum_settings(s: &impl Lookup) -> VacuumSettings {
+    VacuumSettings {
+        freeze_min_age: s.count(key!("vacuum_freeze_min_age")),
+        freeze_table_age: s.count(key!("vacuum_freeze_table_age")),
+        multixact_freeze_min_age: s.count(key!("vacuum_multixact_freeze_min_age")),
+        multixact_freeze_table_age: s.count(key!("vacuum_multixact_freeze_table_age")),
+        failsafe_age: s.count(key!("vacuum_failsafe_age")),
+        multixact_failsafe_age: s.count(key!("vacuum_multixact_failsafe_age")),
+        freeze_max_age: s.count(key!("autovacuum_freeze_max_age")),
+        multixact_freeze_max_age: s.count(key!("autovacuum_multixact_freeze_max_age")),
+        truncate: s.bool(key!("vacuum_truncate")),
+        cost_delay: Duration::from_secs_f64(s.real(key!("vacuum_cost_delay")) / 1e3),
+        cost_limit: s.count(key!("vacuum_cost_limit")),
+        cost_page_miss: s.count(key!("vacuum_cost_page_miss")),
+        cost_page_dirty: s.count(key!("vacuum_cost_page_dirty")),
+        io_concurrency: s.count(key!("maintenance_io_concurrency")),
     }
 }
 

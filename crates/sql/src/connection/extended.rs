@@ -31,13 +31,11 @@ fn protocol(message: String) -> SqlError {
     SqlError::new(state::PROTOCOL_VIOLATION, message)
 }
 
-/// Whether the statement ends a transaction: only such statements run in a failed block.
+/// Whether the statement ends a transaction, or goes back to a savepoint: only such statements run
+/// in a failed block.
 fn ends_transaction(prepared: &Prepared) -> bool {
-    use crate::parse::TransactionStatement::{Commit, Rollback};
-    match &prepared.statement {
-        Some(s) => matches!(&*s.kind, Kind::Transaction(Commit { .. } | Rollback { .. })),
-        None => true,
-    }
+    let Some(statement) = &prepared.statement else { return true };
+    matches!(&*statement.kind, Kind::Transaction(statement) if statement.leaves_failed())
 }
 
 impl Connection {
@@ -53,11 +51,11 @@ impl Connection {
             }
             let statement = statements.pop();
             let weight = estimated_memory(sql);
-            let ending =
-                statement.as_ref().is_none_or(|s| matches!(&*s.kind, Kind::Transaction(_)));
-            if !ending {
+            if let Some(statement) = &statement
+                && !matches!(&*statement.kind, Kind::Transaction(_))
+            {
                 conn.check_not_failed()?;
-                conn.start_statement()?;
+                conn.start_statement(&statement.kind)?;
             }
             let prepared = match statement {
                 None => Prepared {
@@ -126,9 +124,11 @@ impl Connection {
                     prepared.params.len()
                 )));
             }
-            if !ends_transaction(&prepared) {
+            if let Some(statement) = &prepared.statement
+                && !ends_transaction(&prepared)
+            {
                 conn.check_not_failed()?;
-                conn.start_statement()?;
+                conn.start_statement(&statement.kind)?;
             }
             if !portal.is_empty() && conn.portals.contains_key(portal) {
                 let message = format!("portal \"{portal}\" already exists");
@@ -145,8 +145,9 @@ impl Connection {
             let plan = conn.lock_plan(&prepared)?;
             let snapshot = conn.portal_snapshot(&plan)?;
             let formats = result_codes(result_formats, prepared.columns.as_deref())?;
-            let progress = Progress::Fresh(snapshot);
-            let portal_state = Portal { prepared, plan, params: values.into(), formats, progress };
+            let (params, progress) = (values.into(), Progress::Fresh(snapshot));
+            let level = conn.transaction.savepoints.len();
+            let portal_state = Portal { prepared, plan, params, formats, progress, level };
             conn.host.check_cancel()?;
             conn.portals.insert(portal, portal_state, weight)
         })
@@ -188,6 +189,9 @@ impl Connection {
             let ends = ends_transaction(&running.prepared);
             let result = conn.execute_portal(&mut running, portal, max_rows, sink);
             if result.is_ok() && !ends {
+                // RELEASE has not found it in the map.
+                running.level = running.level.min(conn.transaction.savepoints.len());
+                conn.transaction.implicit_block |= conn.transaction.running && !conn.in_block();
                 conn.portals.insert(portal, running, weight)?;
             }
             let executed = result?;
@@ -213,7 +217,7 @@ impl Connection {
             let snapshot = snapshot.take();
             portal.progress = Progress::Done;
             if !matches!(&*statement.kind, Kind::Transaction(_)) {
-                self.start_statement()?;
+                self.start_statement(&statement.kind)?;
             }
             match &portal.plan {
                 Plan::Select(plan) => {

@@ -3,7 +3,7 @@
 use super::loader::Loader;
 use super::outcome::Executed;
 use super::sink::{Format, RowRef, RowSink};
-use super::state::{Connection, tell_warnings};
+use super::state::{Connection, tell};
 use super::statement::{Plan, Prepared};
 use crate::column::ColumnDesc;
 use crate::error::Result;
@@ -25,7 +25,7 @@ impl Connection {
             return self.transaction_statement(t, sink).map(Executed::Completed);
         }
         self.check_not_failed()?;
-        self.start_statement()?;
+        self.start_statement(&statement.kind)?;
         let prepared = self.prepare(statement.clone(), None)?;
         match &prepared.plan {
             Plan::Select(plan) => {
@@ -98,8 +98,8 @@ pub(super) fn run_cursor(
 ) -> Result<(u64, bool)> {
     let mut rows = 0u64;
     let flow = cursor.run(host, &mut |row, host| {
-        if host.accepts_damage() {
-            tell_warnings(host, sink)?;
+        if host.may_warn() {
+            tell(host, sink)?;
         }
         sink.row(&RowRef { values: row.values, columns, formats })?;
         rows += 1;

@@ -70,7 +70,7 @@ impl Connection {
 
     /// Sends warnings of the engine that arose outside of a statement, such as after `sync`.
     pub fn send_warnings(&mut self, sink: &mut dyn RowSink) -> Result<()> {
-        tell_warnings(&mut self.host, sink)
+        tell(&mut self.host, sink)
     }
 
     /// Forgets a cancel that came before. With `keep`, none that comes later is forgotten until the
@@ -104,8 +104,7 @@ impl Connection {
         result
     }
 
-    /// Like `guard`, for an operation that reads pages or assigns ids: its warnings are sent before
-    /// the error.
+    /// Like `guard`, for an operation that may have warned: warnings are sent before the error.
     pub(super) fn guard_told<T>(
         &mut self,
         sink: &mut dyn RowSink,
@@ -114,7 +113,7 @@ impl Connection {
         let result = self.guard(|conn| operation(conn, &mut *sink));
         if result.is_err() {
             // If it can't be sent, neither can the error.
-            let _ = tell_warnings(&mut self.host, sink);
+            let _ = tell(&mut self.host, sink);
         }
         result
     }
@@ -127,8 +126,9 @@ impl Connection {
     }
 }
 
-/// Sends the warnings of the engine.
-pub(super) fn tell_warnings(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
+/// Sends warnings of functions, and of damaged pages that were read nevertheless.
+pub(super) fn tell(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
+    host.take_warnings().iter().try_for_each(|warning| sink.notice(warning))?;
     let Some(session) = host.session_if_any() else { return Ok(()) };
     for Warning { sqlstate, message, detail, hint } in session.take_warnings() {
         sink.notice(&SqlError::warning(sqlstate, message).explained(detail, hint))?;

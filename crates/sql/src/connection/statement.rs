@@ -47,6 +47,8 @@ pub(super) struct Portal {
     pub params: Arc<[Datum<'static>]>,
     pub formats: Vec<Format>,
     pub progress: Progress,
+    /// How many savepoints were open around it when it was made.
+    pub level: usize,
 }
 
 impl Portal {

@@ -7,11 +7,12 @@
 //! - `groups/`: GROUP BY, in memory and beyond; `aggregate.rs`: accumulators
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that
-//! - `log.rs`: functions of the write-ahead log
+//! - `log.rs`: functions of the write-ahead log; `locks.rs`: those of locks and transactions
 //! - `views.rs`: rows of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
 //! - `catalog.rs`: the catalogs, for the planner
-//! - `host.rs`: the engine's session and the settings, as statements reach them
+//! - `host.rs`: the engine's session and the settings, as statements reach them; `modes.rs`: the
+//!   transaction's modes
 
 mod aggregate;
 mod arguments;
@@ -23,7 +24,9 @@ mod functions;
 mod groups;
 mod host;
 mod like;
+mod locks;
 mod log;
+mod modes;
 mod operator;
 mod row;
 mod rowsets;

@@ -7,9 +7,11 @@
 //! - `size.rs`: how much memory its tokens and tree may take
 //! - `queries.rs`: sqlparser over a statement's tokens, its errors as PostgreSQL's
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
-//! - `utility.rs`: transactions, SET and SHOW, and other small statements, parsed by hand
+//! - `transaction.rs`: transactions, savepoints, LOCK TABLE
+//! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE
 //! - `copy.rs`: COPY
+//! - `vacuum.rs`: VACUUM
 //!
 //! SELECT, VALUES and INSERT go through sqlparser, which accepts much that PostgreSQL rejects: the
 //! planner takes its tree apart completely, and refuses what it does not know.
@@ -22,7 +24,9 @@ mod size;
 pub mod source;
 mod statement;
 mod table;
+mod transaction;
 mod utility;
+mod vacuum;
 mod watched;
 
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
@@ -30,8 +34,9 @@ pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
 pub use size::estimated_memory;
 pub use source::Source;
-pub use statement::{Kind, Modes, ShowTarget, Statement, TransactionStatement};
+pub use statement::{Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement};
 pub use table::{CreateTable, DropTable};
+pub use vacuum::Vacuum;
 
 use crate::error::{Result, SqlError, state};
 use cursor::Cursor;
@@ -86,6 +91,7 @@ fn parse_statement(
         "select" | "values" | "with" | "table" | "insert" => {
             parse_query_or_insert(tokens, end, source)
         }
+        "vacuum" => vacuum::parse(&mut cursor).map(Kind::Vacuum),
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => table::parse_create(&mut cursor).map(Kind::CreateTable),
         "drop" => table::parse_drop(&mut cursor).map(Kind::DropTable),

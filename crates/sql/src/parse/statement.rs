@@ -1,9 +1,12 @@
 //! Parsed statements.
 
 use super::copy::CopyStatement;
+use super::cursor::QualifiedName;
 use super::source::Source;
 use super::table::{CreateTable, DropTable};
-use crate::settings::SetScope;
+use super::vacuum::Vacuum;
+use crate::settings::{IsolationLevel, SetScope};
+use forebay_engine::LockMode;
 use sqlparser::ast;
 use std::sync::Arc;
 
@@ -48,6 +51,10 @@ pub enum Kind {
     Discard(&'static str),
     /// DEALLOCATE; None is ALL.
     Deallocate(Option<String>),
+    /// LOCK TABLE.
+    Lock(LockTables),
+    /// VACUUM.
+    Vacuum(Vacuum),
 }
 
 /// A statement and the query string it came from.
@@ -62,11 +69,26 @@ pub struct Statement {
 /// Modes of a transaction, as far as they were written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modes {
+    /// ISOLATION LEVEL.
+    pub isolation: Option<IsolationLevel>,
+    /// [NOT] DEFERRABLE.
+    pub deferrable: Option<bool>,
     /// READ ONLY or READ WRITE.
     pub read_only: Option<bool>,
 }
 
-/// BEGIN, COMMIT, ROLLBACK.
+/// LOCK TABLE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockTables {
+    /// The tables, in the order in which they are locked.
+    pub names: Vec<QualifiedName>,
+    /// How.
+    pub mode: LockMode,
+    /// Fail rather than wait.
+    pub nowait: bool,
+}
+
+/// Statements that begin, end or divide transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionStatement {
     /// BEGIN or START TRANSACTION.
@@ -86,6 +108,37 @@ pub enum TransactionStatement {
         /// AND CHAIN.
         chain: bool,
     },
+    /// SAVEPOINT.
+    Savepoint(String),
+    /// RELEASE.
+    Release(String),
+    /// ROLLBACK TO.
+    RollbackTo(String),
+    /// PREPARE TRANSACTION.
+    Prepare,
+    /// COMMIT PREPARED or ROLLBACK PREPARED.
+    FinishPrepared {
+        /// The prepared transaction's name.
+        name: String,
+        /// COMMIT.
+        commit: bool,
+    },
+}
+
+impl TransactionStatement {
+    /// Whether it runs in a failed transaction block.
+    pub fn leaves_failed(&self) -> bool {
+        match self {
+            TransactionStatement::Commit { .. }
+            | TransactionStatement::Rollback { .. }
+            | TransactionStatement::RollbackTo(_)
+            | TransactionStatement::Prepare => true,
+            TransactionStatement::Begin { .. }
+            | TransactionStatement::Savepoint(_)
+            | TransactionStatement::Release(_)
+            | TransactionStatement::FinishPrepared { .. } => false,
+        }
+    }
 }
 
 /// What SHOW shows.

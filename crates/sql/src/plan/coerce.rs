@@ -120,6 +120,7 @@ fn has_input(ty: SqlType) -> bool {
             | Bytea
             | Regclass
             | Regproc
+            | Int4Array
     ) || category(ty).0 == b'S'
 }
 

@@ -44,7 +44,7 @@ mod types;
 pub use aggregate::{AggregateCall, AggregateKind};
 pub use catalog::Catalog;
 pub use coerce::ParamTypes;
-pub use expr::{Arithmetic, Comparison, Expr, Function};
+pub use expr::{AdvisoryLock, Arithmetic, Comparison, Expr, Function};
 pub use insert::{check_left_out, live_columns, stored_type, target_columns, writable};
 pub use planner::{Planner, Relation};
 pub use rowsets::RowFunction;
