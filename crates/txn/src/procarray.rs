@@ -313,15 +313,10 @@ impl ProcArray {
         }
     }
 
-    /// All running transactions and subtransactions, with the backends that run them.
-    pub fn runners(&self) -> Vec<(Xid, u32)> {
+    /// All running transactions with their backends, oldest first.
+    pub fn runners(&self) -> Vec<(FullXid, u32)> {
         let state = self.state.lock();
-        let entries = state.xids.iter().zip(&state.entries);
-        let of = |(xid, entry): (&FullXid, &Entry)| {
-            let all = std::iter::once(*xid).chain(entry.subxids.iter().copied());
-            all.map(|xid| (xid.xid(), entry.backend)).collect::<Vec<_>>()
-        };
-        entries.filter(|(_, entry)| entry.backend != 0).flat_map(of).collect()
+        state.xids.iter().zip(&state.entries).map(|(xid, entry)| (*xid, entry.backend)).collect()
     }
 
     /// Whether a transaction or subtransaction runs.
