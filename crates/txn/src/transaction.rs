@@ -161,6 +161,12 @@ impl Transaction {
         self.open.len()
     }
 
+    /// The ids of the innermost open subtransaction and of those released into it.
+    pub fn innermost_xids(&self) -> Vec<Xid> {
+        let Some(level) = self.open.last() else { return Vec::new() };
+        level.xid.iter().chain(&level.children).map(|xid| xid.xid()).collect()
+    }
+
     fn innermost(&self) -> &Level {
         self.open.last().unwrap_or(&self.top)
     }
