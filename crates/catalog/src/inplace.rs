@@ -15,6 +15,7 @@ use forebay_txn::Transaction;
 
 use crate::database::Database;
 use crate::error::CatalogError;
+use crate::invalidate;
 use crate::reader::{Reader, Row};
 use crate::schema::{CatalogTable, PG_CATALOG, PG_CLASS, PG_DATABASE, POSTGRES_DB};
 use crate::table::Table;
@@ -131,13 +132,7 @@ impl Database {
         let found = Reader::new(self, backend, snapshot).class(oid)?;
         let lost = || CatalogError::corrupt(format!("pg_class has no row of relation {oid}"));
         let class = found.ok_or_else(lost)?;
-        let names = [syscache::hash_name(&class.name), syscache::hash_oid(class.namespace)];
-        let db = if class.is_shared() { 0 } else { POSTGRES_DB };
-        let messages = [
-            entry(syscache::CLASS_BY_OID, POSTGRES_DB, syscache::hash_oid(oid)),
-            entry(syscache::CLASS_BY_NAME, POSTGRES_DB, syscache::hash_key(&names)),
-            Invalidation::Relation { db, rel: oid },
-        ];
+        let messages = invalidate::class(oid, &class.name, class.namespace, class.is_shared());
         let announcement = announce(class.namespace == PG_CATALOG, &messages);
         self.change(backend, (&PG_CLASS, &self.class), class.tid, announcement, |values| {
             values.set("relpages", new.pages)?;

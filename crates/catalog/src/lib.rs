@@ -8,6 +8,7 @@ mod database;
 pub mod ddl;
 mod error;
 mod inplace;
+mod invalidate;
 mod layout;
 mod limits;
 mod maps;

@@ -151,7 +151,9 @@ impl EngineError {
     pub fn hint(&self) -> Option<String> {
         match self {
             EngineError::Refused(refusal) => refusal.hint.clone(),
-            EngineError::Lock(error) => error.hint().map(str::to_owned),
+            EngineError::Lock(LockError::Deadlock { .. }) => {
+                Some("See server log for query details.".to_owned())
+            }
             EngineError::Storage(error) => error.hint(),
             EngineError::Disk(AioError::IoUring(refusal)) => Some(refusal.hint().to_owned()),
             EngineError::Poisoned(_) => Some(

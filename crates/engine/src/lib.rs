@@ -64,9 +64,9 @@ pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
-    AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome,
-    RowView, RowWait, Savepoint, Scan, Session, Statement, StatementSnapshot, StoredRow,
-    Transaction, VacuumOptions,
+    AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode,
+    RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, Session, Statement, StatementSnapshot,
+    StoredRow, Transaction, VacuumOptions,
 };
 pub use warning::Warning;
 

@@ -102,7 +102,7 @@ pub(crate) fn lock_rows(core: &Core) -> Vec<LockRow> {
     let virtual_ids = running.iter().map(|(session, (backend, local))| {
         own(LockTag::VirtualTransaction { backend: *backend, local: *local }, *session)
     });
-    let ids = core.xacts.procs().runners().into_iter();
+    let ids = core.xacts.procs().all_with_backends().into_iter();
     let ids = ids.map(|(xid, session)| own(LockTag::Transaction(xid), session));
     let listed = core.locks.list().into_iter().filter(|lock| {
         // Those that somebody waits for are in the table too.

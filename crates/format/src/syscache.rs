@@ -7,12 +7,20 @@
 
 use crate::ids::Oid;
 
+/// The cache of pg_attribute by attrelid and attname.
+pub const ATTRIBUTE_BY_NAME: i8 = 6;
+/// The cache of pg_attribute by attrelid and attnum.
+pub const ATTRIBUTE_BY_NUMBER: i8 = 7;
 /// The cache of pg_class by relname and relnamespace.
 pub const CLASS_BY_NAME: i8 = 56;
 /// The cache of pg_class by oid.
 pub const CLASS_BY_OID: i8 = 57;
 /// The cache of pg_database by oid.
 pub const DATABASE_BY_OID: i8 = 21;
+/// The cache of pg_namespace by nspname.
+pub const NAMESPACE_BY_NAME: i8 = 37;
+/// The cache of pg_namespace by oid.
+pub const NAMESPACE_BY_OID: i8 = 38;
 
 /// The hash value of a key, from those of its columns.
 pub fn hash_key(columns: &[u32]) -> u32 {
@@ -25,6 +33,11 @@ pub const fn hash_oid(oid: Oid) -> u32 {
     h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
     h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
     h ^ (h >> 16)
+}
+
+/// The hash value of a number of two bytes.
+pub const fn hash_int2(number: i16) -> u32 {
+    hash_oid(number as i32 as u32)
 }
 
 /// The hash value of a name.

@@ -108,7 +108,7 @@ pub trait Settings: Send {
     /// The innermost subtransaction has ended. If it was released, what was SET in it is undone or
     /// kept with the one around it. If it was rolled back, this is undone now.
     fn end_subtransaction(&mut self, released: bool);
-    /// The transaction has ended, and all subtransactions with it: keep what was SET (committed) or undo it; LOCAL values end either
-    /// way.
+    /// The transaction has ended, and all subtransactions with it: keep what was SET (committed) or
+    /// undo it; LOCAL values end either way.
     fn end_transaction(&mut self, committed: bool);
 }

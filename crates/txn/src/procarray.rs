@@ -314,7 +314,7 @@ impl ProcArray {
     }
 
     /// All running transactions and subtransactions, with the backends that run them.
-    pub fn runners(&self) -> Vec<(Xid, u32)> {
+    pub fn all_with_backends(&self) -> Vec<(Xid, u32)> {
         let state = self.state.lock();
         let entries = state.xids.iter().zip(&state.entries);
         let of = |(xid, entry): (&FullXid, &Entry)| {
@@ -322,6 +322,12 @@ impl ProcArray {
             all.map(|xid| (xid.xid(), entry.backend)).collect::<Vec<_>>()
         };
         entries.filter(|(_, entry)| entry.backend != 0).flat_map(of).collect()
+    }
+
+    /// All running transactions with their backends, oldest first.
+    pub fn runners(&self) -> Vec<(FullXid, u32)> {
+        let state = self.state.lock();
+        state.xids.iter().zip(&state.entries).map(|(xid, entry)| (*xid, entry.backend)).collect()
     }
 
     /// Whether a transaction or subtransaction runs.

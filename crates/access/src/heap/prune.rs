@@ -48,7 +48,7 @@ impl Heap {
     /// this table. None if only outcomes of transactions are known.
     pub fn pruner(&self, kind: HorizonKind, database: Oid, own: Option<FullXid>) -> Option<Pruner> {
         let xacts = Arc::clone(self.outcomes.xacts()?);
-        let removable = RemovableTest::new(xacts.procs(), kind, database, own);
+        let removable = RemovableTest::new(kind, database, own);
         let (nobody, sets) = (Transaction::new(), self.outcomes.sets());
         Some(Pruner { heap: self.clone(), xacts, nobody, removable, sets })
     }

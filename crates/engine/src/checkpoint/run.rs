@@ -10,14 +10,17 @@
 //! The counters are read after the redo pointer is set: ids assigned earlier may appear only in WAL
 //! that is not replayed.
 
+use std::collections::HashMap;
+
 use forebay_aio::sync::Instant;
 use forebay_format::control::DbState;
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
-use forebay_format::wal::standby;
+use forebay_format::wal::standby::{self, StandbyLock};
 use forebay_format::wal::xlog::{self, CheckPoint};
-use forebay_format::{Lsn, SegmentSize};
+use forebay_format::{Lsn, SegmentSize, Xid};
 use forebay_storage::{Backend, WriteOptions, WriteScope};
+use forebay_txn::locks::{LockMode, LockTag};
 use forebay_wal::{CheckpointKind, Inserted};
 
 use super::pace::Schedule;
@@ -133,8 +136,36 @@ fn begin(
     Ok((redo, point))
 }
 
+/// The relations that running transactions have locked exclusively.
+fn exclusive_locks(core: &Core) -> Vec<StandbyLock> {
+    let held = core.locks.list();
+    // Afterwards: a transaction gets its id before such a lock, so only ended ones are missing.
+    let runners: HashMap<u32, Xid> = core
+        .xacts
+        .procs()
+        .runners()
+        .into_iter()
+        .map(|(xid, backend)| (backend, xid.xid()))
+        .collect();
+    let exclusive = held.into_iter().filter(|lock| lock.granted);
+    exclusive
+        .filter_map(|lock| match (lock.tag, lock.mode) {
+            (LockTag::Relation { database, relation }, LockMode::AccessExclusive) => {
+                let xid = *runners.get(&lock.owner.0)?;
+                Some(StandbyLock { xid, db: database, rel: relation })
+            }
+            _ => None,
+        })
+        .collect()
+}
+
 /// Logs what a standby or a base backup needs for its first snapshot.
 fn log_running(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
+    let locks = exclusive_locks(core);
+    if !locks.is_empty() {
+        let main = standby::encode_locks(&locks);
+        core.log_as(&mut backend.io, Rmgr::STANDBY, standby::LOCK, &main)?;
+    }
     let main = core.xacts.running_xacts().encode();
     core.log_as(&mut backend.io, Rmgr::STANDBY, standby::RUNNING_XACTS, &main)?;
     Ok(())

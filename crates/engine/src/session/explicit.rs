@@ -6,8 +6,8 @@ use forebay_catalog::Table;
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_txn::locks::{LockError, LockMode, LockTag};
 
-use super::state::{Session, no_transaction};
 use super::locks::{count_deadlock, lock_tag};
+use super::state::{Session, no_transaction};
 use crate::error::EngineError;
 
 /// The key of an advisory lock. The two kinds do not meet.
@@ -110,8 +110,14 @@ impl Session {
     }
 
     /// Gives up an advisory lock of the session once. False if the session does not hold it.
-    pub fn advisory_unlock(&mut self, key: AdvisoryKey, mode: LockMode) -> Result<bool, EngineError> {
-        self.call(|session, core| Ok(core.locks.unlock_session(&mut session.locks, key.tag(), mode)))
+    pub fn advisory_unlock(
+        &mut self,
+        key: AdvisoryKey,
+        mode: LockMode,
+    ) -> Result<bool, EngineError> {
+        self.call(|session, core| {
+            Ok(core.locks.unlock_session(&mut session.locks, key.tag(), mode))
+        })
     }
 
     /// Gives up all advisory locks of the session.

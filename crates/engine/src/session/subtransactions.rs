@@ -85,19 +85,19 @@ impl Session {
     pub fn abort_subtransaction(&mut self) -> Result<(), EngineError> {
         self.running()?.check_subtransaction()?;
         // As at an abort: I/O of a failed statement ends before its locks are released.
-        let left = self.backend.io.settle();
+        let left = self.backend.io.end_of_subtransaction();
         left.warnings().for_each(|warning| tracing::debug!("after an error: {warning}"));
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
         let Session { open: Some(open), backend, .. } = self else { return Ok(()) };
-        let before = open.tx.current_xid().map(|_| open.tx.subxacts());
+        let ended = open.tx.innermost_xids();
         let changed = open.changed_catalogs && !open.innermost().changed_catalogs;
         let change = changed.then(|| core.database.cache.change());
         let aborted =
             core.fatal.watch("abort", || core.xacts.abort_sub(&mut backend.io, &mut open.tx));
         open.snapshots.next_statement();
         open.changed_catalogs = open.pop().changed_catalogs;
-        let (kept, depth) = (open.tx.subxacts().len(), open.tx.depth());
+        let depth = open.tx.depth();
         if let Ok(finished) = &aborted {
             self.remove_files(finished);
         }
@@ -105,7 +105,7 @@ impl Session {
         self.remove_temp_files();
         drop(change);
         core.locks.unlock_sub(&mut self.locks);
-        core.locks.transactions_ended(before.as_deref().and_then(|b| b.get(kept..)).unwrap_or(&[]));
+        core.locks.transactions_ended(&ended);
         aborted.map(|_| ()).map_err(|error| core.fatal.check(error.into()))
     }
 }

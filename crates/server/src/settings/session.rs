@@ -187,7 +187,8 @@ impl Layers {
             if !released {
                 restore(&mut self.in_transaction, noted.index, noted.in_transaction);
                 restore(&mut self.local, noted.index, noted.local);
-            } else if inherits && !self.noted[known..around].iter().any(|n| n.index == noted.index) {
+            } else if inherits && !self.noted[known..around].iter().any(|n| n.index == noted.index)
+            {
                 self.noted_bytes += noted.bytes();
                 self.noted.push(Noted { level, ..noted });
             }

@@ -358,11 +358,9 @@ pub static TABLE: &[Setting] = &[
     setting("huge_pages_status", Internal, Enum(&["off", "on", "unknown"]), "unknown", PRESET,
         "Indicates the status of huge pages."),
     setting("idle_in_transaction_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT,
-        "Sets the maximum allowed idle time between queries, when in a transaction.")
-        .checked(checks::disabled),
+        "Sets the maximum allowed idle time between queries, when in a transaction."),
     setting("idle_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT,
-        "Sets the maximum allowed idle time between queries, when not in a transaction.")
-        .checked(checks::disabled),
+        "Sets the maximum allowed idle time between queries, when not in a transaction."),
     setting("ignore_checksum_failure", Superuser, Bool, "off", DEVELOPER,
         "Continues processing after a checksum failure."),
     setting("in_hot_standby", Internal, Bool, "off", PRESET,

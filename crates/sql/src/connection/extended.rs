@@ -1,7 +1,7 @@
 //! The extended protocol: prepared statements and portals.
 
 use super::outcome::Executed;
-use super::run::run_cursor;
+use super::run::{run_cursor, run_to_end};
 use super::sink::{Format, RowSink};
 use super::state::Connection;
 use super::statement::{Plan, Portal, Prepared, Progress};
@@ -157,7 +157,10 @@ impl Connection {
     /// they are executed.
     fn portal_snapshot(&mut self, plan: &Plan) -> Result<Option<StatementSnapshot>> {
         match plan {
-            Plan::Select(_) => self.host.call_if_any(Session::statement_snapshot),
+            Plan::Select(plan) => {
+                self.check_changes(&plan.root)?;
+                self.host.call_if_any(Session::statement_snapshot)
+            }
             _ => Ok(None),
         }
     }
@@ -227,10 +230,15 @@ impl Connection {
                     let cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
                     portal.progress = Progress::Running(Box::new(cursor));
                 }
-                Plan::Insert(plan) => {
-                    self.check_still_there(&portal.plan, plan.table.oid)?;
-                    let rows = self.run_insert(plan, &portal.params)?;
-                    return Ok(Executed::tagged(format!("INSERT 0 {rows}")));
+                Plan::Change(plan) => {
+                    self.check_still_there(&portal.plan, plan.modify().table.oid)?;
+                    self.check_changes(&plan.root)?;
+                    let mut cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
+                    if plan.columns.is_none() {
+                        let rows = run_to_end(&mut cursor, &mut self.host)?;
+                        return Ok(Executed::tagged(plan.tag(rows)));
+                    }
+                    portal.progress = Progress::Running(Box::new(cursor));
                 }
                 Plan::Utility => return self.run_utility(&prepared, &portal.formats, false, sink),
             }
@@ -244,11 +252,9 @@ impl Connection {
                     return Ok(Executed::Suspended);
                 }
                 portal.progress = Progress::Done;
-                Ok(Executed::tagged(format!("SELECT {rows}")))
+                Ok(Executed::tagged(portal.plan.tag(rows)))
             }
-            _ if matches!(portal.plan, Plan::Select(_)) => {
-                Ok(Executed::tagged("SELECT 0".to_owned()))
-            }
+            _ if portal.plan.columns().is_some() => Ok(Executed::tagged(portal.plan.tag(0))),
             _ => {
                 let message = format!("portal \"{name}\" cannot be run");
                 Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message))

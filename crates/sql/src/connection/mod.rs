@@ -9,9 +9,8 @@
 //! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
 //!   savepoints
 //! - `prepared.rs`: statements planned, and kept up to date
-//! - `run.rs`: running them; `loader.rs`: rows on their way into a table
-//! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE;
-//!   `vacuum.rs`: VACUUM
+//! - `run.rs`: running them
+//! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE; `vacuum.rs`: VACUUM
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
 //! - `sink.rs`: RowSink and what passes through it
@@ -27,7 +26,6 @@ mod copy;
 mod copy_in;
 mod extended;
 mod held;
-mod loader;
 mod lock;
 mod outcome;
 mod prepared;

@@ -8,14 +8,20 @@ use forebay_engine::Session;
 /// Savepoints of a transaction, beyond which memory counts as exhausted.
 const MOST: usize = 1 << 20;
 
+/// Refuses one more than so many.
+fn check_room(open: usize) -> Result<()> {
+    if open < MOST {
+        return Ok(());
+    }
+    let detail = format!("A transaction can have at most {MOST} savepoints at a time.");
+    Err(SqlError::new(state::OUT_OF_MEMORY, "out of memory").detail(detail))
+}
+
 impl Connection {
     /// SAVEPOINT. Earlier ones of the same name are hidden until this one is released.
     pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
         self.check_in_block("SAVEPOINT")?;
-        if self.transaction.savepoints.len() >= MOST {
-            let detail = format!("A transaction can have at most {MOST} savepoints at a time.");
-            return Err(SqlError::new(state::OUT_OF_MEMORY, "out of memory").detail(detail));
-        }
+        check_room(self.transaction.savepoints.len())?;
         self.begin_subtransaction(name)
     }
 
@@ -81,16 +87,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Aborts the innermost subtransaction because a statement in it has failed. Its name stays: the
-    /// client may go back to it.
+    /// Aborts the innermost subtransaction because a statement in it has failed. Its name stays:
+    /// the client may go back to it.
     pub(super) fn abort_innermost(&mut self) -> Result<()> {
         let level = self.transaction.savepoints.len();
         self.portals.retain(|portal| portal.level < level);
         self.abort_subtransaction()
     }
 
-    /// Aborts the engine's innermost subtransaction. If that fails, nobody knows what of it is left,
-    /// and the whole transaction ends.
+    /// Aborts the engine's innermost subtransaction. If that fails, nobody knows what of it is
+    /// left, and the whole transaction ends.
     fn abort_subtransaction(&mut self) -> Result<()> {
         if let Err(e) = self.host.call_if_any(Session::abort_subtransaction) {
             let ended = self.end(false);
@@ -100,5 +106,16 @@ impl Connection {
         self.host.settings.end_subtransaction(false);
         self.host.modes.end_subtransaction();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn savepoints_are_bounded() {
+        assert!(check_room(MOST - 1).is_ok());
+        assert_eq!(check_room(MOST).expect_err("too many").sqlstate, "53200");
     }
 }

@@ -145,8 +145,8 @@ impl Connection {
     }
 
     /// The server failed outside any call (a protocol error in mid-statement), or an operation did:
-    /// aborts the implicit transaction; or marks the block as failed, and aborts it or its innermost
-    /// subtransaction.
+    /// aborts the implicit transaction; or marks the block as failed, and aborts it or its
+    /// innermost subtransaction.
     pub fn fail(&mut self) {
         let (block, running) = (self.transaction.block, self.transaction.running);
         let aborted = match block {
@@ -212,7 +212,11 @@ impl Connection {
                 "ROLLBACK"
             }
             TransactionStatement::FinishPrepared { name, commit } => {
-                self.refuse_in_block(if *commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" })?;
+                self.refuse_in_block(if *commit {
+                    "COMMIT PREPARED"
+                } else {
+                    "ROLLBACK PREPARED"
+                })?;
                 let message =
                     format!("prepared transaction with identifier \"{name}\" does not exist");
                 return Err(SqlError::new(state::UNDEFINED_OBJECT, message));

@@ -70,7 +70,11 @@ impl Connection {
             }
             Kind::Lock(lock) => self.lock_tables_for(lock),
             Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
-            Kind::Query(_) | Kind::Insert(_) | Kind::Copy(_) => {
+            Kind::Query(_)
+            | Kind::Insert(..)
+            | Kind::Update(..)
+            | Kind::Delete(..)
+            | Kind::Copy(_) => {
                 Err(SqlError::new(state::INTERNAL_ERROR, "a query is no utility statement"))
             }
         }

@@ -60,9 +60,10 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         | Function::AdvisoryUnlock { .. }
         | Function::AdvisoryUnlockAll
         | Function::PgBlockingPids
+        | Function::PgCancelBackend
         | Function::PgSessionIsBlocked
         | Function::CurrentXid
-        | Function::XidIfAssigned => super::locks::call(function, args, host)?,
+        | Function::XidIfAssigned => super::advisory::call(function, args, host)?,
         Function::PgPrewarm => prewarm(args, host)?,
         Function::PgRelationSize => relation_size(args, host)?,
         Function::PgTableSize => table_size(args, host)?,

@@ -165,8 +165,8 @@ impl Host {
         }
     }
 
-    /// Sets a setting; None is DEFAULT. temp_buffers is refused once there are such buffers; the failing statement
-    /// takes it back.
+    /// Sets a setting; None is DEFAULT. temp_buffers is refused once there are such buffers; the
+    /// failing statement takes it back.
     pub fn set(&mut self, name: &str, value: Option<&str>, scope: SetScope) -> Result<()> {
         if let Some(mode) = Mode::by_name(name) {
             self.modes.set(mode, value)?;

@@ -2,6 +2,7 @@
 
 use super::copy::CopyStatement;
 use super::cursor::QualifiedName;
+use super::extras::Extras;
 use super::source::Source;
 use super::table::{CreateTable, DropTable};
 use super::vacuum::Vacuum;
@@ -16,7 +17,7 @@ pub enum Kind {
     /// SELECT or VALUES.
     Query(Box<ast::Query>),
     /// INSERT.
-    Insert(Box<ast::Insert>),
+    Insert(Box<ast::Insert>, Extras),
     /// CREATE TABLE.
     CreateTable(CreateTable),
     /// DROP TABLE.
@@ -51,6 +52,10 @@ pub enum Kind {
     Discard(&'static str),
     /// DEALLOCATE; None is ALL.
     Deallocate(Option<String>),
+    /// UPDATE.
+    Update(Box<ast::Update>, Extras),
+    /// DELETE.
+    Delete(Box<ast::Delete>, Extras),
     /// LOCK TABLE.
     Lock(LockTables),
     /// VACUUM.

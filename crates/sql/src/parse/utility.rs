@@ -10,35 +10,9 @@ use sqlparser::tokenizer::Token;
 
 /// First words of the statements PostgreSQL has beyond those parsed elsewhere.
 const UNSUPPORTED: &[&str] = &[
-    "alter",
-    "analyse",
-    "analyze",
-    "call",
-    "close",
-    "cluster",
-    "comment",
-    "declare",
-    "delete",
-    "do",
-    "execute",
-    "explain",
-    "fetch",
-    "grant",
-    "import",
-    "listen",
-    "load",
-    "merge",
-    "move",
-    "notify",
-    "prepare",
-    "reassign",
-    "refresh",
-    "reindex",
-    "revoke",
-    "security",
-    "truncate",
-    "unlisten",
-    "update",
+    "alter", "analyse", "analyze", "call", "close", "cluster", "comment", "declare", "do",
+    "execute", "explain", "fetch", "grant", "import", "listen", "load", "merge", "move", "notify",
+    "prepare", "reassign", "refresh", "reindex", "revoke", "security", "truncate", "unlisten",
 ];
 
 pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {

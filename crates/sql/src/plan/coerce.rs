@@ -114,6 +114,7 @@ fn has_input(ty: SqlType) -> bool {
             | Float8
             | Numeric
             | Oid
+            | Tid
             | Xid
             | Cid
             | Char

@@ -89,6 +89,7 @@ pub enum Function {
     },
     AdvisoryUnlockAll,
     PgBlockingPids,
+    PgCancelBackend,
     /// pg_isolation_test_session_is_blocked
     PgSessionIsBlocked,
     /// txid_current and pg_current_xact_id

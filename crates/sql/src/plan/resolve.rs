@@ -18,7 +18,7 @@ pub fn category(ty: SqlType) -> (u8, bool) {
 /// nothing is computed with them. Arrays of computed views are texts; a stored one is refused when
 /// the plan runs.
 pub fn check_computed(what: impl std::fmt::Display, ty: SqlType, position: u32) -> Result<()> {
-    if matches!(ty, Other(_) | Tid) {
+    if matches!(ty, Other(_)) {
         return Err(SqlError::unsupported(format!("{what} of type {ty}")).at(position));
     }
     Ok(())
@@ -185,7 +185,7 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
     for t in [Int2, Int4, Int8, Numeric] {
         arith(Arithmetic::Rem, t, t);
     }
-    let compared = [Bool, Oid, Text, Name, Bpchar, Char, Bytea, Timestamptz, PgLsn, Xid8];
+    let compared = [Bool, Oid, Tid, Text, Name, Bpchar, Char, Bytea, Timestamptz, PgLsn, Xid8];
     let mut compared_pairs: Vec<(SqlType, SqlType, SqlType)> =
         compared.iter().map(|t| (*t, *t, *t)).collect();
     compared_pairs.extend(pairs.iter().map(|(a, b)| (*a, *b, ladder(*a, *b))));
@@ -202,11 +202,13 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
             all.push(Operator { kind: Compare(op), args: [*a, *b], common: *common, result: Bool });
         }
         if matches!(op, Comparison::Eq | Comparison::Ne) {
-            for (a, b, common) in [(Xid, Xid, Xid), (Xid, Int4, Xid), (Cid, Cid, Cid)] {
+            for (a, b, common) in [(Xid, Xid, Xid), (Xid, Int4, Xid)] {
                 all.push(Operator { kind: Compare(op), args: [a, b], common, result: Bool });
             }
         }
     }
+    let equal = Compare(Comparison::Eq);
+    all.push(Operator { kind: equal, args: [Cid, Cid], common: Cid, result: Bool });
     for t in [Text, Name, Bpchar] {
         all.push(Operator { kind: Like, args: [t, Text], common: Text, result: Bool });
     }
@@ -353,6 +355,7 @@ static FUNCTIONS: &[FunctionDef] = &[
     pure("substring", &[Text, Int4, Int4], Text, Function::Substr),
     def("pg_advisory_unlock_all", &[], Void, Function::AdvisoryUnlockAll),
     def("pg_blocking_pids", &[Int4], Int4Array, Function::PgBlockingPids),
+    def("pg_cancel_backend", &[Int4], Bool, Function::PgCancelBackend),
     def("pg_current_xact_id", &[], Xid8, Function::CurrentXid),
     def("pg_current_xact_id_if_assigned", &[], Xid8, Function::XidIfAssigned),
     def(
@@ -374,7 +377,12 @@ const fn advisory(name: &'static str, result: SqlType, function: Function) -> [F
 }
 
 /// One that takes a lock, and waits for it or not, to the end of the transaction or the session.
-const fn locks(name: &'static str, wait: bool, transaction: bool, shared: bool) -> [FunctionDef; 2] {
+const fn locks(
+    name: &'static str,
+    wait: bool,
+    transaction: bool,
+    shared: bool,
+) -> [FunctionDef; 2] {
     let lock = AdvisoryLock { wait, transaction, shared };
     advisory(name, if wait { Void } else { Bool }, Function::AdvisoryLock(lock))
 }

@@ -1,10 +1,10 @@
-//! Functions of advisory locks, of waits for locks, and of transaction ids.
+//! Functions of advisory locks, of waits and their end, and of transaction ids.
 
 use super::arguments::{int, text, wrong_argument};
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::{AdvisoryLock, Function};
-use forebay_engine::{AdvisoryKey, AdvisoryScope, LockMode, Session};
+use forebay_engine::{AdvisoryKey, AdvisoryScope, InterruptKind, LockMode, Session};
 use forebay_types::{Datum, SqlType};
 
 /// Calls one of these functions.
@@ -17,6 +17,7 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
             Datum::text("")
         }
         Function::PgBlockingPids => Datum::string(array(&blocking(args, host)?)),
+        Function::PgCancelBackend => cancel(int(args, 0)?, host)?,
         Function::PgSessionIsBlocked => {
             let interesting = elements(text(args, 1)?)?;
             Datum::Bool(blocking(args, host)?.iter().any(|pid| interesting.contains(pid)))
@@ -43,14 +44,9 @@ fn mode(shared: bool) -> LockMode {
     if shared { LockMode::Share } else { LockMode::Exclusive }
 }
 
-fn advisory_lock<'a>(
-    lock: AdvisoryLock,
-    args: &[Datum<'_>],
-    host: &mut Host,
-) -> Result<Datum<'a>> {
+fn advisory_lock<'a>(lock: AdvisoryLock, args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let key = key(args)?;
-    let scope =
-        if lock.transaction { AdvisoryScope::Transaction } else { AdvisoryScope::Session };
+    let scope = if lock.transaction { AdvisoryScope::Transaction } else { AdvisoryScope::Session };
     let mode = mode(lock.shared);
     if lock.wait {
         host.call(|session| session.advisory_lock(key, mode, scope))?;
@@ -67,6 +63,16 @@ fn advisory_unlock<'a>(shared: bool, args: &[Datum<'_>], host: &mut Host) -> Res
         host.warn(SqlError::warning(state::WARNING, message));
     }
     Ok(Datum::Bool(held))
+}
+
+/// Cancels the statement of a session. False, with a warning, if there is no such session.
+fn cancel<'a>(session: i32, host: &mut Host) -> Result<Datum<'a>> {
+    let found = host.engine()?.interrupt_session(session, InterruptKind::Cancel);
+    if !found {
+        let message = format!("PID {session} is not a PostgreSQL backend process");
+        host.warn(SqlError::warning(state::WARNING, message));
+    }
+    Ok(Datum::Bool(found))
 }
 
 /// The sessions for which a session waits.
