@@ -371,7 +371,8 @@ impl Life {
         locker.lock_row(&table, place, LockStrength::KeyShare, RowWait::NoWait)?;
         let (_, changed) = transaction(&mut self.session, |session| {
             let table = session.open_table(None, name, LockMode::RowExclusive)?;
-            let row = [Datum::Int8(id), Datum::text(&note_of(id))];
+            let note = note_of(id);
+            let row = [Datum::Int8(id), Datum::text(&note)];
             session.update_row(&table, place, &row).map(drop)
         });
         locker.commit()?;
