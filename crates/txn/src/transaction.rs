@@ -6,6 +6,7 @@ use forebay_format::{CommandId, FullXid, Oid, RelFileLocator, Xid};
 
 use crate::combo::ComboCommands;
 use crate::error::TxnError;
+use crate::shortage::IdWarning;
 
 /// A file that is removed if the transaction ends in this way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub struct Transaction {
     command_used: bool,
     combos: ComboCommands,
     drops: Vec<PendingDrop>,
+    /// What is to be said about ids that it was given, or the one before it.
+    pub(crate) warnings: Vec<IdWarning>,
 }
 
 impl Default for Transaction {
@@ -104,6 +107,7 @@ impl Transaction {
             command_used: false,
             combos: ComboCommands::default(),
             drops: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -113,9 +117,16 @@ impl Transaction {
         Transaction { backend, ..self }
     }
 
-    /// A transaction that has done nothing yet, where this one is.
-    pub(crate) fn another(&self) -> Transaction {
-        Transaction::in_database(self.database).of_backend(self.backend)
+    /// A transaction that has done nothing yet, where this one is. It takes the warnings along.
+    pub(crate) fn another(&mut self) -> Transaction {
+        let warnings = self.take_warnings();
+        let another = Transaction::in_database(self.database).of_backend(self.backend);
+        Transaction { warnings, ..another }
+    }
+
+    /// Takes the warnings about ids that it was given. They outlive its end.
+    pub fn take_warnings(&mut self) -> Vec<IdWarning> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// The backend that it is of; 0 if nobody ever waits for it.

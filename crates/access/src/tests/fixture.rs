@@ -225,8 +225,8 @@ impl Recovered {
         let mut reader = reader(&self.aio, dir, redo);
         let registry = Registry::new();
         let checkpoint = checkpoint();
-        let ctx = RedoContext::new(&mut self.backend, &self.pool, &self.clog, &checkpoint);
-        let mut ctx = ctx.with_multis(&self.multis);
+        let (pool, clog, multis) = (&self.pool, &self.clog, &self.multis);
+        let mut ctx = RedoContext::new(&mut self.backend, pool, clog, multis, &checkpoint);
         while let Some(record) = reader.next(&mut io).unwrap() {
             let decoded = record.decode().unwrap();
             let record = RedoRecord { start: record.start, end: record.end, record: &decoded };
