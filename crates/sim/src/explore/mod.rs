@@ -1,6 +1,7 @@
 //! What the battery runs: random lives, and each fault at each place of short workloads.
 //!
 //! - `random`: lives of an engine, ended by crashes, kills and faults
+//! - `rows`: lives in which rows change
 //! - `crashes`: a crash at every call, with every subset of what was in doubt
 //! - `again`: crashes during recovery, and what recoveries that were cut short come to
 //! - `failures`: the i-th call fails
@@ -26,6 +27,7 @@ mod many;
 mod pitr;
 mod random;
 mod retarget;
+mod rows;
 mod tally;
 
 pub use again::recovery_again;
@@ -39,4 +41,5 @@ pub use many::{Failed, many};
 pub use pitr::archive_recovery;
 pub use random::{Flaw, random_run, run_with};
 pub use retarget::recovery_moved_back;
+pub use rows::{LIVES, row_lives};
 pub use tally::{Detection, Tally};
