@@ -13,7 +13,8 @@ use forebay_access::heap::{Attempt, Author, Changer};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::smgr::{CREATE, SmgrCreate};
-use forebay_format::{Fork, RelFileLocator, Xid};
+use forebay_format::wal::invalidation::Invalidation;
+use forebay_format::{Fork, ItemPointer, RelFileLocator, Xid};
 use forebay_storage::{Backend, TempRelations};
 use forebay_txn::Transaction;
 use forebay_txn::locks::LockTag;
@@ -22,6 +23,7 @@ use forebay_wal::Record;
 
 use crate::database::Database;
 use crate::error::CatalogError;
+use crate::invalidate;
 use crate::reader::Reader;
 use crate::rows::{ClassRow, OWNER, namespace_datums, user_attributes};
 use crate::schema::{PG_CATALOG, PG_CLASS, PG_TOAST, POSTGRES_DB, SYSTEM_COLUMNS};
@@ -144,11 +146,19 @@ pub fn create_table(
         frozen_xid: database.xacts.oldest_running().xid(),
     };
     insert_row(database, backend, author, &database.class, &class.datums())?;
+    tx.note_relation(oid, true);
+    announce(tx, invalidate::class(oid, name, namespace, false));
     for attribute in user_attributes(oid, columns)? {
         insert_row(database, backend, author, &database.attribute, &attribute.datums())?;
+        announce(tx, invalidate::attribute(oid, attribute.name, attribute.number));
     }
     tx.next_command()?;
     Ok(locator)
+}
+
+/// The commit record says what is out of date.
+fn announce(tx: &mut Transaction, messages: impl IntoIterator<Item = Invalidation>) {
+    messages.into_iter().for_each(|message| tx.invalidate(message));
 }
 
 /// Logs that a table's file was created.
@@ -183,6 +193,7 @@ pub fn create_namespace(
     let snapshot = database.xacts.snapshot(tx);
     let catalog = Reader::new(database, backend, snapshot).namespaces()?;
     insert_row(database, backend, author, &catalog, &namespace_datums(oid, name, OWNER))?;
+    announce(tx, invalidate::namespace(oid, name));
     tx.next_command()?;
     Ok(oid)
 }
@@ -248,25 +259,37 @@ pub fn drop_rows(
     let class = reader.class(oid)?.ok_or_else(gone)?;
     let (_, attributes) = reader.attributes(&class)?;
     let author = Author { xid, command: tx.use_command() };
-    let rows = [(&database.class, class.tid)]
-        .into_iter()
-        .chain(attributes.into_iter().map(|tid| (&database.attribute, tid)));
-    for (catalog, tid) in rows {
-        // Nobody locks rows of catalogs, so nobody makes this transaction a member of a MultiXact.
-        let sets = &mut database.heaps.outcomes.sets();
-        let mut changer = Changer { xacts: &database.xacts, tx, author, sets };
-        let outcome = database.heap(catalog).delete(backend, &mut changer, tid)?;
-        if outcome != Attempt::Done(()) {
-            return Err(CatalogError::refused("XX000", "tuple concurrently deleted"));
-        }
+    delete_row(database, backend, tx, author, &database.class, class.tid)?;
+    tx.note_relation(oid, false);
+    announce(tx, invalidate::class(oid, &class.name, class.namespace, false));
+    for row in attributes {
+        delete_row(database, backend, tx, author, &database.attribute, row.tid)?;
+        announce(tx, invalidate::attribute(oid, &row.name, row.number));
     }
     Ok(tx.next_command()?)
+}
+
+fn delete_row(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &Transaction,
+    author: Author,
+    catalog: &Table,
+    tid: ItemPointer,
+) -> Result<(), CatalogError> {
+    // Nobody locks rows of catalogs, so nobody makes this transaction a member of a MultiXact.
+    let sets = &mut database.heaps.outcomes.sets();
+    let mut changer = Changer { xacts: &database.xacts, tx, author, sets };
+    match database.heap(catalog).delete(backend, &mut changer, tid)? {
+        Attempt::Done(()) => Ok(()),
+        Attempt::Refused(_) => Err(CatalogError::refused("XX000", "tuple concurrently deleted")),
+    }
 }
 
 impl Database {
     /// Removes temporary tables from the catalogs, at a start: their sessions are gone.
     pub fn drop_stale_temporary(&self, backend: &mut Backend) -> Result<(), CatalogError> {
-        let mut tx = Transaction::new();
+        let mut tx = Transaction::in_database(POSTGRES_DB);
         let snapshot = self.xacts.snapshot(&tx);
         let mut reader = Reader::new(self, backend, snapshot);
         // PostgreSQL, whose catalogs have indexes, removes them itself.

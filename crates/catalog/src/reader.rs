@@ -57,6 +57,11 @@ impl Class {
         matches!(self.kind, b'r' | b't' | b'm')
     }
 
+    /// Whether all databases share it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
     /// Whether it is a session's temporary relation.
     pub(crate) fn is_temporary(&self) -> bool {
         self.persistence == b't'
@@ -94,6 +99,14 @@ impl Class {
     }
 }
 
+/// A row of pg_attribute, by its key.
+#[derive(Debug)]
+pub(crate) struct AttributePlace {
+    pub(crate) tid: ItemPointer,
+    pub(crate) name: String,
+    pub(crate) number: i16,
+}
+
 /// Gets a row with its place. Returns whether to go on.
 pub(crate) type RowSink<'a> =
     dyn FnMut(ItemPointer, &[Datum<'_>]) -> Result<bool, CatalogError> + 'a;
@@ -109,6 +122,10 @@ impl<'a> Reader<'a> {
     /// A reader that sees what the snapshot sees.
     pub fn new(database: &'a Database, backend: &'a mut Backend, snapshot: Snapshot) -> Reader<'a> {
         Reader { database, backend, snapshot }
+    }
+
+    pub(crate) fn database(&self) -> &'a Database {
+        self.database
     }
 
     /// Decodes the first `columns` of every visible row, and shows the row to `row`.
@@ -245,24 +262,25 @@ impl<'a> Reader<'a> {
         Ok(tables)
     }
 
-    /// The columns of a relation, and the places of their rows, including those of system columns.
+    /// The columns of a relation, and the rows of all its columns, including system columns.
     pub(crate) fn attributes(
         &mut self,
         class: &Class,
-    ) -> Result<(Vec<Attribute>, Vec<ItemPointer>), CatalogError> {
-        let (mut columns, mut places) = (Vec::new(), Vec::new());
+    ) -> Result<(Vec<Attribute>, Vec<AttributePlace>), CatalogError> {
+        let (mut columns, mut rows) = (Vec::new(), Vec::new());
         let database = self.database;
         self.scan(&database.attribute, ATTRIBUTE_COLUMNS, &mut |tid, row| {
             let row = Row(row, "pg_attribute");
             if row.oid(0)? == class.oid {
-                places.push(tid);
-                if row.int2(4)? > 0 {
+                let (name, number) = (row.name(1)?.to_owned(), row.int2(4)?);
+                rows.push(AttributePlace { tid, name, number });
+                if number > 0 {
                     columns.push(Attribute::read(&row)?);
                 }
             }
             Ok(true)
         })?;
-        Ok((class.in_order(columns)?, places))
+        Ok((class.in_order(columns)?, rows))
     }
 
     /// A namespace by its name.
@@ -475,6 +493,8 @@ impl<'a> Row<'a, '_> {
     getter!(char, Char, u8);
     getter!(int2, Int2, i16);
     getter!(int4, Int4, i32);
+    getter!(xid, Xid, u32);
+    getter!(float4, Float4, f32);
 
     pub(crate) fn name(&self, index: usize) -> Result<&'a str, CatalogError> {
         self.text(index)?.ok_or_else(|| self.lacks(index))

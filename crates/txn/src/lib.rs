@@ -10,6 +10,7 @@ mod limits;
 pub mod locks;
 mod manager;
 mod multixact;
+mod notes;
 mod procarray;
 mod readback;
 pub mod redo;

@@ -220,7 +220,8 @@ impl XactManager {
         let mut files = Vec::new();
         for xid in self.procs.all() {
             let drop = self.created.lock().remove(&xid).unwrap_or_default();
-            self.log_end(io, xact::ABORT, xid.xid(), &[], &drop)?;
+            let end = XactEnd { rels: drop.clone(), ..XactEnd::default() };
+            self.log_end(io, xact::ABORT, xid.xid(), end)?;
             self.clog.set_aborted(io, xid.xid(), &[]);
             self.leave(xid);
             files.extend(drop);
@@ -265,7 +266,8 @@ impl XactManager {
         tx: &mut Transaction,
         options: &CommitOptions,
     ) -> Result<Finished, TxnError> {
-        let drop = tx.drops_at(true);
+        let end = tx.notes.end(true, tx.database());
+        let drop = end.rels.clone();
         let Some(xid) = tx.full_xid() else {
             *tx = tx.another();
             return Ok(Finished { lsn: None, drop });
@@ -273,7 +275,7 @@ impl XactManager {
         let subxacts = tx.subxacts();
         let outcome = self.clog.prepare_tree(io, xid.xid(), &subxacts)?;
         let pass = self.gate.enter();
-        let inserted = self.log_end(io, xact::COMMIT, xid.xid(), &subxacts, &drop)?;
+        let inserted = self.log_end(io, xact::COMMIT, xid.xid(), XactEnd { subxacts, ..end })?;
         *tx = tx.another();
         if options.wait || !drop.is_empty() {
             // This transaction is counted too.
@@ -309,13 +311,15 @@ impl XactManager {
         io: &mut aio::IoBackend,
         tx: &mut Transaction,
     ) -> Result<Finished, TxnError> {
-        let drop = tx.drops_at(false);
+        let end = tx.notes.end(false, tx.database());
+        let drop = end.rels.clone();
         let next = tx.another();
         let ended = std::mem::replace(tx, next);
         if let Some(xid) = ended.full_xid() {
             let subxacts = ended.subxacts();
             let pass = self.gate.enter();
-            let logged = self.log_end(io, xact::ABORT, xid.xid(), &subxacts, &drop);
+            let end = XactEnd { subxacts: subxacts.clone(), ..end };
+            let logged = self.log_end(io, xact::ABORT, xid.xid(), end);
             self.clog.set_aborted(io, xid.xid(), &subxacts);
             std::mem::drop(pass);
             self.leave(xid);
@@ -327,19 +331,17 @@ impl XactManager {
         Ok(Finished { lsn: None, drop })
     }
 
-    /// Inserts a commit or abort record.
+    /// Inserts a commit or abort record, of now.
     pub(crate) fn log_end(
         &self,
         io: &mut aio::IoBackend,
         kind: u8,
         xid: Xid,
-        subxacts: &[Xid],
-        drop: &[RelFileLocator],
+        end: XactEnd,
     ) -> Result<Inserted, TxnError> {
-        let (subxacts, rels) = (subxacts.to_vec(), drop.to_vec());
-        let end = XactEnd { subxacts, rels, ..XactEnd::at(timestamp()) };
+        let end = XactEnd { time: timestamp(), ..end };
         let mut main = Vec::with_capacity(8);
-        let special = if drop.is_empty() { 0 } else { INFO_SPECIAL_REL_UPDATE };
+        let special = if end.rels.is_empty() { 0 } else { INFO_SPECIAL_REL_UPDATE };
         let info = kind | end.encode(&mut main) | special;
         Ok(self
             .wal

@@ -313,6 +313,12 @@ impl ProcArray {
         }
     }
 
+    /// All running transactions with their backends, oldest first.
+    pub fn runners(&self) -> Vec<(FullXid, u32)> {
+        let state = self.state.lock();
+        state.xids.iter().zip(&state.entries).map(|(xid, entry)| (*xid, entry.backend)).collect()
+    }
+
     /// Whether a transaction or subtransaction runs.
     pub fn is_running(&self, xid: Xid) -> bool {
         self.state.lock().entry_of(xid).is_some()

@@ -111,8 +111,12 @@ impl Heap {
         if self.space.first_look() {
             self.list_last_blocks(backend)?;
         }
-        if let Some(block) = self.space.take((need + self.kept_free()).min(EMPTY)) {
+        let room = (need + self.kept_free()).min(EMPTY);
+        if let Some(block) = self.space.take(room) {
             return Ok(self.pool.read(backend, self.tag(block), strategy)?);
+        }
+        if let Some(pin) = self.page_by_map(backend, room, strategy)? {
+            return Ok(pin);
         }
         let want = remaining.div_ceil(EMPTY).clamp(1, MOST_BLOCKS);
         let mut pins =

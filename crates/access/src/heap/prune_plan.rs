@@ -21,6 +21,8 @@ pub(super) enum State {
     RecentlyDead,
     /// Its updater runs.
     BeingUpdated,
+    /// Its inserter runs.
+    BeingInserted,
     /// It stays.
     Kept,
 }
@@ -170,7 +172,7 @@ impl Pruning<'_> {
                 }
                 // There may be a dead one behind it.
                 State::RecentlyDead => {}
-                State::BeingUpdated | State::Kept => break,
+                State::BeingUpdated | State::BeingInserted | State::Kept => break,
             }
             let Some(next) = fact.next else { break };
             (at, inserter) = (next, fact.updater);

@@ -76,6 +76,7 @@ impl Session {
             let (rmgr, info) = (Rmgr::STANDBY, standby::LOCK);
             let record = Record { rmgr, info, xid, main: &main, blocks: &[] };
             core.wal.insert(&mut backend.io, &record)?;
+            open.tx.note_exclusive_lock();
         }
         Ok(())
     }

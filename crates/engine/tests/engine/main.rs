@@ -27,11 +27,14 @@
 //!   names the first failure
 //! - [`recovery`]: Crash recovery: what it makes durable before it trusts it, what it refuses
 //!   without changing anything, that it can be begun again, and what it reads ahead
+//! - [`row_changes`]: Rows that sessions update, delete and lock beside each other
+//! - [`row_fixture`]: A small table whose rows sessions change
 //! - [`shortage`]: Room, descriptors or memory are short at any call of a commit or a checkpoint
 //! - [`space`]: A file system that runs full (needs root)
 //! - [`spill`]: Temporary files of an engine's sessions: limits and counts, their end with the
 //!   session, the engine or a crash
 //! - [`stops`]: Checkpoints, crashes, refusals and limits
+//! - [`subtransactions`]: What the rollback of a subtransaction takes with it, and what outlives it
 //! - [`tables`]: Creating and dropping tables, alone and beside others
 //! - [`transactions`]: Transactions as types, and what the interface below them refuses when it
 //!   runs
@@ -58,10 +61,13 @@ mod peer;
 mod peer_wal;
 mod poison;
 mod recovery;
+mod row_changes;
+mod row_fixture;
 mod shortage;
 mod space;
 mod spill;
 mod stops;
+mod subtransactions;
 mod tables;
 mod transactions;
 mod views;
