@@ -13,6 +13,7 @@
 //!   maps, prepared transactions, unlogged tables
 //! - [`crashed_rows`]: Rows that PostgreSQL changed before a crash: both recoveries give the same
 //!   pages
+//! - [`end_records`]: What the log says of a transaction's end
 //! - [`end_of_wal`]: Recovery of a log behind whose end something stands that is none: the defects
 //!   of crates/wal's tests, through the whole engine
 //! - [`examples`]: The programs of `examples/`
@@ -54,6 +55,7 @@ mod checksums;
 mod crashed_peer;
 mod crashed_rows;
 mod end_of_wal;
+mod end_records;
 mod examples;
 mod faults;
 mod lifecycle;
