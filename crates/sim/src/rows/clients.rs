@@ -97,13 +97,13 @@ impl Clients {
         dice: Dice,
         faulty: bool,
     ) -> Result<Clients, EngineError> {
-        let client = |_| {
+        let client = |_| -> Result<Client, EngineError> {
             let mut session = engine.session()?;
             // Nothing should wait. If something does, it is reported.
             session.settings_mut().lock_timeout = Duration::from_secs(20);
             Ok(Client { session, open: None })
         };
-        let clients = (0..CLIENTS).map(client).collect::<Result<_, EngineError>>()?;
+        let clients = (0..CLIENTS).map(client).collect::<Result<_, _>>()?;
         Ok(Clients { clients, committed, dice, faulty, over: false, wrong: None })
     }
 
@@ -238,7 +238,7 @@ impl Clients {
 
     /// Begins a statement that reads the whole table.
     fn read(&mut self, who: usize) -> Result<(), Stop> {
-        let Client { session, open } = &mut self.clients[who];
+        let session = &mut self.clients[who].session;
         session.start_command()?;
         let table = session.open_table(None, TABLE, LockMode::RowExclusive)?;
         let mut scan = session.scan(&table)?;

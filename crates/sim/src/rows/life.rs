@@ -54,7 +54,7 @@ pub(crate) fn table_of(life: &mut Life) -> Result<Arc<Table>, String> {
 
 /// All rows that a new transaction sees.
 pub(crate) fn found(life: &mut Life) -> Result<Vec<(i64, i64)>, String> {
-    let read = |session: &mut Session, table: &Arc<Table>| {
+    let read = |session: &mut Session, table: &Arc<Table>| -> Result<Vec<_>, EngineError> {
         let (mut scan, mut rows) = (session.scan(table)?, Vec::new());
         while let Some(row) = scan.next(session)? {
             rows.push(decoded(row)?);

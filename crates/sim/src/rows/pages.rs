@@ -68,24 +68,28 @@ pub(crate) fn check_pages(disk: &SimDisk, dir: &Path, rel: RelFileLocator) -> Re
     let fork = |fork| disk.bytes(&dir.join(rel.path(fork))).unwrap_or_default();
     let (main, vm) = (fork(Fork::Main), fork(Fork::Vm));
     let (pages, maps) = (main.as_chunks::<BLOCK_SIZE>().0, vm.as_chunks::<BLOCK_SIZE>().0);
+    let maps: Vec<Option<Page<'_>>> = (0..).zip(maps).map(map_page).collect();
     for (block, page) in (0..).zip(pages) {
         cluster
-            .check_page(block, page, bits_of(maps, block))
+            .check_page(block, page, bits_of(&maps, block))
             .map_err(|what| format!("block {block}: {what}"))?;
     }
     let beyond = pages.len() as u32..maps.len() as u32 * BLOCKS_PER_PAGE;
-    match beyond.into_iter().find(|&block| bits_of(maps, block) != 0) {
+    match beyond.into_iter().find(|&block| bits_of(&maps, block) != 0) {
         Some(block) => Err(format!("the visibility map has bits of block {block}, which is not")),
         None => Ok(()),
     }
 }
 
-/// A block's bits in the map. A page of it that is torn reads as empty.
-fn bits_of(maps: &[PageBytes], block: BlockNumber) -> u8 {
-    let number = map::map_block(block);
-    let whole = |bytes: &&PageBytes| page_checksum(bytes, number) == stored_checksum(bytes);
-    let page = maps.get(number as usize).filter(whole);
-    page.map_or(0, |bytes| map::get(Page::new(bytes), block))
+/// A page of the map. One that is torn reads as empty.
+fn map_page((number, bytes): (BlockNumber, &PageBytes)) -> Option<Page<'_>> {
+    (page_checksum(bytes, number) == stored_checksum(bytes)).then(|| Page::new(bytes))
+}
+
+/// A block's bits in the map.
+fn bits_of(maps: &[Option<Page<'_>>], block: BlockNumber) -> u8 {
+    let page = maps.get(map::map_block(block) as usize).copied().flatten();
+    page.map_or(0, |page| map::get(page, block))
 }
 
 impl Cluster<'_> {
