@@ -67,13 +67,13 @@ impl IoBackend {
     /// failed statement started is over before its locks are released. Local halves get no backend,
     /// so they start nothing new.
     pub fn drain(&mut self) -> Leftovers {
-        let settled = self.settle();
-        Leftovers { failed: self.drop_reports(), ..settled }
+        let ended = self.end_of_subtransaction();
+        Leftovers { failed: self.drop_reports(), ..ended }
     }
 
     /// As [`IoBackend::drain`], but keeps reports: for the rollback of a subtransaction, which
     /// scans of the transaction around it outlive.
-    pub fn settle(&mut self) -> Leftovers {
+    pub fn end_of_subtransaction(&mut self) -> Leftovers {
         let open_batch = std::mem::take(&mut self.in_batch);
         let statement = self.end_of_statement();
         self.finish_all();

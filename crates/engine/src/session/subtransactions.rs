@@ -85,7 +85,7 @@ impl Session {
     pub fn abort_subtransaction(&mut self) -> Result<(), EngineError> {
         self.running()?.check_subtransaction()?;
         // As at an abort: I/O of a failed statement ends before its locks are released.
-        let left = self.backend.io.settle();
+        let left = self.backend.io.end_of_subtransaction();
         left.warnings().for_each(|warning| tracing::debug!("after an error: {warning}"));
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
