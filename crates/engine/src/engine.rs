@@ -7,12 +7,14 @@ use forebay_aio::sync::Mutex;
 use forebay_aio::{Aio, BackendType};
 use forebay_format::RelFileLocator;
 use forebay_storage::{Backend, Cleaner};
-use forebay_txn::locks::InterruptKind;
+use forebay_txn::locks::{InterruptKind, OwnerId};
 
 use crate::background::{self, Threads};
 use crate::checkpoint;
 use crate::checkpointer::Causes;
-use crate::config::{ArchiveSettings, Background, EngineConfig, InitOptions, WritingSettings};
+use crate::config::{
+    ArchiveSettings, Background, EngineConfig, FirstIds, InitOptions, WritingSettings,
+};
 use crate::core::{Core, Phase};
 use crate::directory;
 use crate::error::EngineError;
@@ -59,7 +61,18 @@ impl Engine {
     /// Makes a new data directory over a namespace and a method of the caller's: for simulated
     /// disks.
     pub fn init_on(dir: &Path, options: &InitOptions, aio: &Arc<Aio>) -> Result<(), EngineError> {
-        init::init_on(dir, options, aio)
+        init::init_on(dir, options, FirstIds::default(), aio)
+    }
+
+    /// The same for a directory in which the ids before `ids` count as used: for tests of what
+    /// happens when they run out.
+    pub fn init_at(
+        dir: &Path,
+        options: &InitOptions,
+        ids: FirstIds,
+        aio: &Arc<Aio>,
+    ) -> Result<(), EngineError> {
+        init::init_on(dir, options, ids, aio)
     }
 
     /// Opens a data directory, recovering it if it was not shut down cleanly.
@@ -212,6 +225,17 @@ impl Engine {
     /// How many sessions wait for a lock.
     pub fn lock_waits(&self) -> usize {
         self.core.locks.waits()
+    }
+
+    /// Rows of pg_locks.
+    pub fn locks(&self) -> Vec<views::LockRow> {
+        views::lock_rows(&self.core)
+    }
+
+    /// The sessions for which a session waits; empty if it does not wait.
+    pub fn blocking_sessions(&self, session: i32) -> Vec<i32> {
+        let owners = self.core.locks.blocked_by(OwnerId(session.cast_unsigned()));
+        owners.into_iter().map(|owner| owner.0.cast_signed()).collect()
     }
 
     /// Wrong checksums found by reads, by database; None if pages have no checksums.

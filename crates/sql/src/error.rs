@@ -18,6 +18,8 @@ pub enum Severity {
     Warning,
     /// Information the user may want.
     Notice,
+    /// Information the user has asked for.
+    Info,
 }
 
 impl Severity {
@@ -29,6 +31,7 @@ impl Severity {
             Severity::Panic => "PANIC",
             Severity::Warning => "WARNING",
             Severity::Notice => "NOTICE",
+            Severity::Info => "INFO",
         }
     }
 }
@@ -233,6 +236,7 @@ pub mod state {
     pub const READ_ONLY_SQL_TRANSACTION: &str = "25006";
     pub const INVALID_SQL_STATEMENT_NAME: &str = "26000";
     pub const INVALID_CURSOR_NAME: &str = "34000";
+    pub const INVALID_SAVEPOINT: &str = "3B001";
     pub const INVALID_SCHEMA_NAME: &str = "3F000";
     pub const SYNTAX_ERROR: &str = "42601";
     pub const AMBIGUOUS_COLUMN: &str = "42702";
@@ -260,6 +264,7 @@ pub mod state {
     pub const TOO_MANY_ARGUMENTS: &str = "54023";
     pub const OBJECT_NOT_IN_PREREQUISITE_STATE: &str = "55000";
     pub const OBJECT_IN_USE: &str = "55006";
+    pub const LOCK_NOT_AVAILABLE: &str = "55P03";
     pub const QUERY_CANCELED: &str = "57014";
     pub const INTERNAL_ERROR: &str = "XX000";
     pub const DATA_CORRUPTED: &str = "XX001";

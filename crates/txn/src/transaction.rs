@@ -161,6 +161,12 @@ impl Transaction {
         self.open.len()
     }
 
+    /// The ids of the innermost open subtransaction and of those released into it.
+    pub fn innermost_xids(&self) -> Vec<Xid> {
+        let Some(level) = self.open.last() else { return Vec::new() };
+        level.xid.iter().chain(&level.children).map(|xid| xid.xid()).collect()
+    }
+
     fn innermost(&self) -> &Level {
         self.open.last().unwrap_or(&self.top)
     }
@@ -252,6 +258,12 @@ impl Transaction {
     /// The relation was created: its files are removed if the transaction aborts.
     pub fn drop_at_abort(&mut self, rel: RelFileLocator) {
         self.notes.drop_file(rel, false);
+    }
+
+    /// Whether the innermost open subtransaction, or the transaction itself if none is open, has
+    /// made the relation's files.
+    pub fn has_made(&self, rel: RelFileLocator) -> bool {
+        self.notes.has_made(rel, self.innermost().notes)
     }
 
     /// A relation was created, or dropped: its statistics go with it. The record of the end says

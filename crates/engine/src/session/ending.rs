@@ -44,6 +44,7 @@ impl Session {
         let committed = core.fatal.watch("commit", || {
             core.xacts.commit_with(&mut self.backend.io, &mut open.tx, &options)
         });
+        self.warnings.extend(open.take_warnings());
         match committed {
             Ok(finished) => {
                 core.counters.commits.count();
@@ -97,6 +98,7 @@ impl Session {
         let change = open.changed_catalogs.then(|| core.database.cache.change());
         let result =
             core.fatal.watch("abort", || core.xacts.abort(&mut self.backend.io, &mut open.tx));
+        self.warnings.extend(open.take_warnings());
         if let Ok(finished) = &result {
             self.remove_files(finished);
         }
@@ -122,6 +124,7 @@ impl Session {
 
     /// Releases the locks of a transaction, and wakes those who wait for its end.
     fn end(&mut self, ids: &[Xid]) {
+        self.shown.end();
         self.core.locks.unlock_all(&mut self.locks);
         self.core.locks.transactions_ended(ids);
     }

@@ -59,6 +59,26 @@ impl Session {
         tag: LockTag,
         mode: LockMode,
     ) -> Result<(), EngineError> {
+        self.take_lock(core, tag, mode, true)
+    }
+
+    /// The same, but 55P03 if it would have to wait.
+    pub(super) fn try_lock(
+        &mut self,
+        core: &Core,
+        tag: LockTag,
+        mode: LockMode,
+    ) -> Result<(), EngineError> {
+        self.take_lock(core, tag, mode, false)
+    }
+
+    fn take_lock(
+        &mut self,
+        core: &Core,
+        tag: LockTag,
+        mode: LockMode,
+        wait: bool,
+    ) -> Result<(), EngineError> {
         let Session { open: Some(open), backend, locks, interrupt, .. } = self else {
             return Err(no_transaction());
         };
@@ -69,7 +89,10 @@ impl Session {
             None => INVALID_XID,
         };
         backend.io.submit();
-        let locked = core.locks.lock(locks, tag, mode, interrupt);
+        let locked = match wait {
+            true => core.locks.lock(locks, tag, mode, interrupt),
+            false => core.locks.try_lock(locks, tag, mode),
+        };
         locked.map_err(|error| count_deadlock(core, error.into()))?;
         if let Some((db, rel)) = told {
             let main = standby::encode_locks(&[StandbyLock { xid, db, rel }]);

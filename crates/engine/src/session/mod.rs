@@ -17,10 +17,13 @@
 //! - `ending`: commit and abort; `subtransactions`: those within a transaction
 //! - `isolation`: isolation levels and snapshots; `marks`: what ends with a subtransaction
 //! - `transaction`: transactions and statements as types
-//! - `tables`: finding, creating and dropping tables; `locks`: locking them
+//! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
+//!   with NOWAIT, advisory locks
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `temp`: temporary tables; `temp_tables`: which there are
+//! - `vacuum`: VACUUM
+//! - `oldest_ids`: how far new ids may go, after a vacuum
 //! - `pool`: sizes, prewarming, evicting buffers
 //! - `spill`: temporary files
 //! - `backup`: beginning and ending a base backup
@@ -32,9 +35,11 @@
 mod backup;
 mod changes;
 mod ending;
+mod explicit;
 mod isolation;
 mod locks;
 mod marks;
+mod oldest_ids;
 mod pool;
 mod rows;
 mod scan;
@@ -46,10 +51,12 @@ mod tables;
 mod temp;
 mod temp_tables;
 mod transaction;
+mod vacuum;
 mod wal;
 
 pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
+pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
 pub use isolation::{Isolation, StatementSnapshot};
 pub use pool::BlockRange;
@@ -59,3 +66,4 @@ pub use state::Session;
 pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;
 pub use transaction::{Savepoint, Scan, Statement, Transaction};
+pub use vacuum::VacuumOptions;

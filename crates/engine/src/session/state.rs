@@ -11,7 +11,7 @@ use forebay_catalog::Table;
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::backup_label::BackupLabel;
 use forebay_format::ids::BLOCK_SIZE;
-use forebay_storage::{Backend, ReadWarning, TempSpace};
+use forebay_storage::{Backend, TempSpace};
 use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use forebay_txn::{self as txn, LastRunning};
 
@@ -24,7 +24,8 @@ use crate::config::{Background, SessionSettings};
 use crate::core::Core;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::registry::Entry;
+use crate::registry::{Entry, ShownTransaction};
+use crate::warning::Warning;
 
 /// A running transaction with what the session adds to it.
 #[derive(Debug)]
@@ -44,6 +45,14 @@ pub(super) struct Open {
     pub(super) found_at: u64,
 }
 
+impl Open {
+    /// Takes the warnings about ids that it was given.
+    pub(super) fn take_warnings(&mut self) -> impl Iterator<Item = Warning> {
+        let warnings = self.tx.take_warnings().into_iter().chain(self.sets.take_warnings());
+        warnings.map(Warning::from)
+    }
+}
+
 /// A connection's session. Dropping it aborts its transaction.
 #[derive(Debug)]
 pub struct Session {
@@ -54,11 +63,15 @@ pub struct Session {
     pub(super) interrupt: Interrupt,
     pub(super) settings: SessionSettings,
     pub(super) open: Option<Open>,
+    /// Where others see which transaction it runs.
+    pub(super) shown: Arc<ShownTransaction>,
     pub(super) locks: LockOwner,
     pub(super) known: KnownTables,
     pub(super) last_running: LastRunning,
     pub(super) temp: TempTables,
     pub(super) temp_space: Arc<TempSpace>,
+    /// Warnings of transactions that have ended, and of vacuums.
+    pub(super) warnings: Vec<Warning>,
     /// Warnings of I/O that statements left open.
     pub(super) leftovers: Leftovers,
     /// The label of a base backup that it has begun.
@@ -78,7 +91,7 @@ impl Session {
         let core = Arc::clone(engine.core());
         core.check_running()?;
         let interrupt = Interrupt::new();
-        let Entry { id, slot } = core.sessions.enter(&interrupt)?;
+        let Entry { id, slot, shown } = core.sessions.enter(&interrupt)?;
         let io =
             core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
         let backend = match io {
@@ -100,9 +113,11 @@ impl Session {
             interrupt,
             settings,
             open: None,
+            shown,
             locks,
             known: KnownTables::default(),
             last_running: LastRunning::default(),
+            warnings: Vec::new(),
             leftovers,
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
@@ -163,6 +178,7 @@ impl Session {
                 "there is already a transaction in progress",
             ));
         }
+        self.shown.begin();
         self.open = Some(Open {
             tx: txn::Transaction::in_database(POSTGRES_DB).of_backend(self.id),
             sets: self.core.heaps.outcomes.sets(),
@@ -218,19 +234,23 @@ impl Session {
         self.leftovers = self.leftovers.and(left);
     }
 
-    /// Takes the warnings of what statements and commits left open, in PostgreSQL's words.
-    pub fn take_warnings(&mut self) -> impl Iterator<Item = &'static str> + use<> {
-        std::mem::take(&mut self.leftovers).warnings()
+    /// Takes its warnings: of damaged pages that its reads accepted, of ids that run short, of what
+    /// statements and commits left open.
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
+        let mut warnings: Vec<Warning> =
+            self.backend.take_read_warnings().into_iter().map(Warning::from).collect();
+        warnings.append(&mut self.warnings);
+        if let Some(open) = &mut self.open {
+            warnings.extend(open.take_warnings());
+        }
+        let leftovers = std::mem::take(&mut self.leftovers);
+        warnings.extend(leftovers.warnings().map(Warning::new));
+        warnings
     }
 
     /// Whether its reads accept damaged pages, so that there may be warnings.
     pub fn accepts_damage(&self) -> bool {
         self.settings.zero_damaged_pages || self.settings.ignore_checksum_failure
-    }
-
-    /// Takes the warnings of reads that accepted damaged pages.
-    pub fn take_read_warnings(&mut self) -> Vec<ReadWarning> {
-        self.backend.take_read_warnings()
     }
 
     /// Whether a transaction is running.
@@ -254,6 +274,11 @@ impl Session {
     pub(super) fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
         let pool = self.pool_of(core, table)?;
         Ok(Heap { pool, ..core.database.heap(table) })
+    }
+
+    /// Whether it is not another session's temporary table.
+    pub fn owns(&self, table: &Table) -> bool {
+        self.check_own(table).is_ok()
     }
 
     /// Refuses another session's temporary table.

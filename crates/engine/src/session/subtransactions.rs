@@ -90,14 +90,14 @@ impl Session {
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
         let Session { open: Some(open), backend, .. } = self else { return Ok(()) };
-        let before = open.tx.current_xid().map(|_| open.tx.subxacts());
+        let ended = open.tx.innermost_xids();
         let changed = open.changed_catalogs && !open.innermost().changed_catalogs;
         let change = changed.then(|| core.database.cache.change());
         let aborted =
             core.fatal.watch("abort", || core.xacts.abort_sub(&mut backend.io, &mut open.tx));
         open.snapshots.next_statement();
         open.changed_catalogs = open.pop().changed_catalogs;
-        let (kept, depth) = (open.tx.subxacts().len(), open.tx.depth());
+        let depth = open.tx.depth();
         if let Ok(finished) = &aborted {
             self.remove_files(finished);
         }
@@ -105,7 +105,7 @@ impl Session {
         self.remove_temp_files();
         drop(change);
         core.locks.unlock_sub(&mut self.locks);
-        core.locks.transactions_ended(before.as_deref().and_then(|b| b.get(kept..)).unwrap_or(&[]));
+        core.locks.transactions_ended(&ended);
         aborted.map(|_| ()).map_err(|error| core.fatal.check(error.into()))
     }
 }

@@ -198,6 +198,8 @@ const MEMORY: &str = "Resource Usage / Memory";
 const IO: &str = "Resource Usage / I/O";
 const BGWRITER: &str = "Resource Usage / Background Writer";
 const PRESET: &str = "Preset Options";
+const VACUUM_COST: &str = "Vacuuming / Cost-Based Vacuum Delay";
+const VACUUM_FREEZE: &str = "Vacuuming / Freezing";
 const WAL: &str = "Write-Ahead Log / Settings";
 const WAL_RECOVERY: &str = "Write-Ahead Log / Recovery";
 const ARCHIVING: &str = "Write-Ahead Log / Archiving";
@@ -217,6 +219,10 @@ const UNUSED: &str =
 
 const fn real(min: f64, max: f64) -> Kind {
     Kind::Real { min, max, unit: Unit::None }
+}
+
+const fn real_ms(min: f64, max: f64) -> Kind {
+    Kind::Real { min, max, unit: Unit::Ms }
 }
 
 const fn int(min: i64, max: i64, unit: Unit) -> Kind {
@@ -248,6 +254,12 @@ pub static TABLE: &[Setting] = &[
          as suit the module."),
     setting("authentication_timeout", Sighup, int(1, 600, Unit::Seconds), "1min", CONNECT,
         "Sets the maximum allowed time to complete client authentication."),
+    setting("autovacuum_freeze_max_age", Postmaster, int(100_000, 2_000_000_000, Unit::None),
+        "200000000", VACUUM_FREEZE,
+        "Age at which to autovacuum a table to prevent transaction ID wraparound."),
+    setting("autovacuum_multixact_freeze_max_age", Postmaster,
+        int(10_000, 2_000_000_000, Unit::None), "400000000", VACUUM_FREEZE,
+        "Multixact age at which to autovacuum a table to prevent multixact wraparound."),
     setting("autovacuum_worker_slots", Postmaster, int(1, 262_143, Unit::None), "16", "Vacuuming",
         UNUSED),
     setting("basic_archive.archive_directory", Sighup, Text, "", ARCHIVING,
@@ -294,17 +306,21 @@ pub static TABLE: &[Setting] = &[
     setting("data_directory", Internal, Text, "", FILES, "Shows the server's data directory."),
     setting("DateStyle", User, Text, "ISO, MDY", CLIENT,
         "Sets the display format for date and time values.").reported().checked(checks::date_style),
+    setting("deadlock_timeout", Superuser, int(1, INT_MAX, Unit::Ms), "1s", "Lock Management",
+        "Accepted; whether a wait for a lock is a deadlock is found out before it begins."),
     setting("default_table_access_method", User, Enum(&["heap"]), "heap", CLIENT,
         "Sets the default table access method for new tables."),
     setting("default_tablespace", User, Text, "", CLIENT,
         "Sets the default tablespace to create tables in. There is only the database's own.")
         .checked(checks::empty),
     setting("default_text_search_config", User, Text, "pg_catalog.simple", CLIENT, UNUSED),
+    setting("default_transaction_deferrable", User, Bool, "off", CLIENT,
+        "Sets the default deferrable status of new transactions."),
     setting("default_transaction_isolation", User, Enum(ISOLATION), "read committed", CLIENT,
         "Sets the transaction isolation level of each new transaction.").checked(checks::isolation),
     setting("default_transaction_read_only", User, Bool, "off", CLIENT,
         "Sets the default read-only status of new transactions.")
-        .reported().checked(checks::always_off),
+        .reported(),
     setting("dynamic_shared_memory_type", Postmaster, Text, "posix", MEMORY, UNUSED),
     setting("effective_io_concurrency", User, int(0, 1000, Unit::None), "16", IO,
         "Number of simultaneous requests that can be handled efficiently by the disk subsystem."),
@@ -342,11 +358,9 @@ pub static TABLE: &[Setting] = &[
     setting("huge_pages_status", Internal, Enum(&["off", "on", "unknown"]), "unknown", PRESET,
         "Indicates the status of huge pages."),
     setting("idle_in_transaction_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT,
-        "Sets the maximum allowed idle time between queries, when in a transaction.")
-        .checked(checks::disabled),
+        "Sets the maximum allowed idle time between queries, when in a transaction."),
     setting("idle_session_timeout", User, int(0, INT_MAX, Unit::Ms), "0", CLIENT,
-        "Sets the maximum allowed idle time between queries, when not in a transaction.")
-        .checked(checks::disabled),
+        "Sets the maximum allowed idle time between queries, when not in a transaction."),
     setting("ignore_checksum_failure", Superuser, Bool, "off", DEVELOPER,
         "Continues processing after a checksum failure."),
     setting("in_hot_standby", Internal, Bool, "off", PRESET,
@@ -417,6 +431,8 @@ pub static TABLE: &[Setting] = &[
         "Sets the maximum number of data files the server keeps open."),
     setting("max_identifier_length", Internal, int(63, 63, Unit::None), "63", PRESET,
         "Shows the maximum identifier length."),
+    setting("max_locks_per_transaction", Postmaster, int(10, INT_MAX, Unit::None), "64",
+        "Lock Management", "Sets the maximum number of locks per transaction."),
     setting("max_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS,
         "Sets the WAL size that triggers a checkpoint."),
     setting("min_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS,
@@ -506,6 +522,36 @@ pub static TABLE: &[Setting] = &[
         .checked(checks::disabled),
     setting("unix_socket_directories", Postmaster, Text, "/tmp", CONNECT,
         "Sets the directories where Unix-domain sockets will be created."),
+    setting("vacuum_cost_delay", User, real_ms(0.0, 100.0), "0", VACUUM_COST,
+        "Vacuum cost delay in milliseconds."),
+    setting("vacuum_cost_limit", User, int(1, 10_000, Unit::None), "200", VACUUM_COST,
+        "Vacuum cost amount available before napping."),
+    setting("vacuum_cost_page_dirty", User, int(0, 10_000, Unit::None), "20", VACUUM_COST,
+        "Vacuum cost for a page dirtied by vacuum."),
+    setting("vacuum_cost_page_hit", User, int(0, 10_000, Unit::None), "1", VACUUM_COST,
+        UNUSED),
+    setting("vacuum_cost_page_miss", User, int(0, 10_000, Unit::None), "2", VACUUM_COST,
+        "Vacuum cost for a page that is read, in the buffer cache or not."),
+    setting("vacuum_failsafe_age", User, int(0, 2_100_000_000, Unit::None), "1600000000",
+        VACUUM_FREEZE,
+        "Age at which VACUUM should trigger failsafe to avoid a wraparound outage."),
+    setting("vacuum_freeze_min_age", User, int(0, 1_000_000_000, Unit::None), "50000000",
+        VACUUM_FREEZE,
+        "Minimum age at which VACUUM should freeze a table row."),
+    setting("vacuum_freeze_table_age", User, int(0, 2_000_000_000, Unit::None), "150000000",
+        VACUUM_FREEZE,
+        "Age at which VACUUM should scan whole table to freeze tuples."),
+    setting("vacuum_multixact_failsafe_age", User, int(0, 2_100_000_000, Unit::None),
+        "1600000000", VACUUM_FREEZE,
+        "Multixact age at which VACUUM should trigger failsafe to avoid a wraparound outage."),
+    setting("vacuum_multixact_freeze_min_age", User, int(0, 1_000_000_000, Unit::None),
+        "5000000", VACUUM_FREEZE,
+        "Minimum age at which VACUUM should freeze a MultiXactId in a table row."),
+    setting("vacuum_multixact_freeze_table_age", User, int(0, 2_000_000_000, Unit::None),
+        "150000000", VACUUM_FREEZE,
+        "Multixact age at which VACUUM should scan whole table to freeze tuples."),
+    setting("vacuum_truncate", User, Bool, "on", "Vacuuming / Default Behavior",
+        "Enables vacuum to truncate empty pages at the end of the table."),
     setting("wal_buffers", Postmaster, int(-1, 262_143, Unit::Blocks), "-1", WAL,
         "Sets the number of disk-page buffers for WAL."),
     setting("wal_compression", Sighup, Enum(&["pglz", "lz4", "zstd", "on", "off"]), "off", WAL,

@@ -1,18 +1,17 @@
 //! COPY.
 
 use super::copy_in::CopyIn;
-use super::loader::Loader;
 use super::outcome::Executed;
 use super::sink::{CommandTag, Format, RowSink};
 use super::state::Connection;
 use crate::column::ColumnDesc;
 use crate::copy::{CopyColumn, CopyFormat, CopyOptions, CopyParser, CopyShape, CopyWriter};
 use crate::error::{Result, SqlError, state};
-use crate::exec::{Cursor, Flow};
+use crate::exec::{Cursor, Flow, Loader};
 use crate::parse::{CopySource, CopyStatement, CopyTarget, QualifiedName, Source};
 use crate::plan::{
-    Expr, Node, ParamTypes, Planner, Relation, SelectPlan, check_left_out, live_columns,
-    stored_type, target_columns, writable,
+    Expr, Node, ParamTypes, Planner, Relation, SelectPlan, TableRead, Verb, check_left_out,
+    live_columns, stored_type, target_columns, writable,
 };
 use forebay_engine::{LockMode, Table};
 use forebay_types::{MAX_ALLOC, SqlType};
@@ -112,7 +111,8 @@ impl Connection {
         }
         let mut decode = Vec::new();
         output.iter().for_each(|column| column.mark_columns(&mut decode));
-        let scan = Node::Scan { table, schema: name.schema.clone(), decode };
+        let (schema, mode) = (name.schema.clone(), LockMode::AccessShare);
+        let scan = Node::Scan(TableRead { table, schema, mode, decode });
         let root = Arc::new(Node::Project { input: Box::new(scan), output });
         Ok(SelectPlan { root, columns: descs })
     }
@@ -165,9 +165,13 @@ impl Connection {
                 let hint = "To enable copying to a view, provide an INSTEAD OF INSERT trigger.";
                 return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).hint(hint));
             }
-            relation => writable(relation, name, "copy to")?,
+            relation => writable(relation, name, Verb::Copy)?,
         };
         self.check_writable("COPY FROM")?;
+        if options.freeze && !self.portals.is_empty() {
+            let message = "cannot perform COPY FREEZE because of prior transaction activity";
+            return Err(SqlError::new("25000", message));
+        }
         let targets = self.copy_columns(&table, columns)?;
         for (slot, column) in live_columns(&table).enumerate() {
             if !targets.contains(&slot) {
@@ -188,9 +192,14 @@ impl Connection {
             width: live_columns(&table).count(),
             longest: MAX_ALLOC,
         };
+        let mut loader = Loader::new(&table);
+        if options.freeze {
+            self.host.call(|session| session.check_freezable(&table))?;
+            loader.freeze();
+        }
         Ok(CopyIn {
             parser: CopyParser::new(options, shape),
-            loader: Loader::new(&table),
+            loader,
             format,
             columns: count,
             table: table.name.clone(),

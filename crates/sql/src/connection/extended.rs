@@ -1,7 +1,7 @@
 //! The extended protocol: prepared statements and portals.
 
 use super::outcome::Executed;
-use super::run::run_cursor;
+use super::run::{run_cursor, run_to_end};
 use super::sink::{Format, RowSink};
 use super::state::Connection;
 use super::statement::{Plan, Portal, Prepared, Progress};
@@ -31,13 +31,11 @@ fn protocol(message: String) -> SqlError {
     SqlError::new(state::PROTOCOL_VIOLATION, message)
 }
 
-/// Whether the statement ends a transaction: only such statements run in a failed block.
+/// Whether the statement ends a transaction, or goes back to a savepoint: only such statements run
+/// in a failed block.
 fn ends_transaction(prepared: &Prepared) -> bool {
-    use crate::parse::TransactionStatement::{Commit, Rollback};
-    match &prepared.statement {
-        Some(s) => matches!(&*s.kind, Kind::Transaction(Commit { .. } | Rollback { .. })),
-        None => true,
-    }
+    let Some(statement) = &prepared.statement else { return true };
+    matches!(&*statement.kind, Kind::Transaction(statement) if statement.leaves_failed())
 }
 
 impl Connection {
@@ -53,11 +51,11 @@ impl Connection {
             }
             let statement = statements.pop();
             let weight = estimated_memory(sql);
-            let ending =
-                statement.as_ref().is_none_or(|s| matches!(&*s.kind, Kind::Transaction(_)));
-            if !ending {
+            if let Some(statement) = &statement
+                && !matches!(&*statement.kind, Kind::Transaction(_))
+            {
                 conn.check_not_failed()?;
-                conn.start_statement()?;
+                conn.start_statement(&statement.kind)?;
             }
             let prepared = match statement {
                 None => Prepared {
@@ -126,9 +124,11 @@ impl Connection {
                     prepared.params.len()
                 )));
             }
-            if !ends_transaction(&prepared) {
+            if let Some(statement) = &prepared.statement
+                && !ends_transaction(&prepared)
+            {
                 conn.check_not_failed()?;
-                conn.start_statement()?;
+                conn.start_statement(&statement.kind)?;
             }
             if !portal.is_empty() && conn.portals.contains_key(portal) {
                 let message = format!("portal \"{portal}\" already exists");
@@ -145,8 +145,9 @@ impl Connection {
             let plan = conn.lock_plan(&prepared)?;
             let snapshot = conn.portal_snapshot(&plan)?;
             let formats = result_codes(result_formats, prepared.columns.as_deref())?;
-            let progress = Progress::Fresh(snapshot);
-            let portal_state = Portal { prepared, plan, params: values.into(), formats, progress };
+            let (params, progress) = (values.into(), Progress::Fresh(snapshot));
+            let level = conn.transaction.savepoints.len();
+            let portal_state = Portal { prepared, plan, params, formats, progress, level };
             conn.host.check_cancel()?;
             conn.portals.insert(portal, portal_state, weight)
         })
@@ -156,7 +157,10 @@ impl Connection {
     /// they are executed.
     fn portal_snapshot(&mut self, plan: &Plan) -> Result<Option<StatementSnapshot>> {
         match plan {
-            Plan::Select(_) => self.host.call_if_any(Session::statement_snapshot),
+            Plan::Select(plan) => {
+                self.check_changes(&plan.root)?;
+                self.host.call_if_any(Session::statement_snapshot)
+            }
             _ => Ok(None),
         }
     }
@@ -188,6 +192,9 @@ impl Connection {
             let ends = ends_transaction(&running.prepared);
             let result = conn.execute_portal(&mut running, portal, max_rows, sink);
             if result.is_ok() && !ends {
+                // RELEASE has not found it in the map.
+                running.level = running.level.min(conn.transaction.savepoints.len());
+                conn.transaction.implicit_block |= conn.transaction.running && !conn.in_block();
                 conn.portals.insert(portal, running, weight)?;
             }
             let executed = result?;
@@ -213,7 +220,7 @@ impl Connection {
             let snapshot = snapshot.take();
             portal.progress = Progress::Done;
             if !matches!(&*statement.kind, Kind::Transaction(_)) {
-                self.start_statement()?;
+                self.start_statement(&statement.kind)?;
             }
             match &portal.plan {
                 Plan::Select(plan) => {
@@ -223,10 +230,15 @@ impl Connection {
                     let cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
                     portal.progress = Progress::Running(Box::new(cursor));
                 }
-                Plan::Insert(plan) => {
-                    self.check_still_there(&portal.plan, plan.table.oid)?;
-                    let rows = self.run_insert(plan, &portal.params)?;
-                    return Ok(Executed::tagged(format!("INSERT 0 {rows}")));
+                Plan::Change(plan) => {
+                    self.check_still_there(&portal.plan, plan.modify().table.oid)?;
+                    self.check_changes(&plan.root)?;
+                    let mut cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
+                    if plan.columns.is_none() {
+                        let rows = run_to_end(&mut cursor, &mut self.host)?;
+                        return Ok(Executed::tagged(plan.tag(rows)));
+                    }
+                    portal.progress = Progress::Running(Box::new(cursor));
                 }
                 Plan::Utility => return self.run_utility(&prepared, &portal.formats, false, sink),
             }
@@ -240,11 +252,9 @@ impl Connection {
                     return Ok(Executed::Suspended);
                 }
                 portal.progress = Progress::Done;
-                Ok(Executed::tagged(format!("SELECT {rows}")))
+                Ok(Executed::tagged(portal.plan.tag(rows)))
             }
-            _ if matches!(portal.plan, Plan::Select(_)) => {
-                Ok(Executed::tagged("SELECT 0".to_owned()))
-            }
+            _ if portal.plan.columns().is_some() => Ok(Executed::tagged(portal.plan.tag(0))),
             _ => {
                 let message = format!("portal \"{name}\" cannot be run");
                 Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message))

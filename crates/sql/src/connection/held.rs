@@ -47,6 +47,12 @@ impl<T> Held<T> {
         Some((thing, bytes - name.len() - ENTRY))
     }
 
+    /// Forgets those that `keep` does not want.
+    pub fn retain(&mut self, mut keep: impl FnMut(&mut T) -> bool) {
+        let gone = self.entries.extract_if(|_, (thing, _)| !keep(thing));
+        self.weight -= gone.map(|(_, (_, bytes))| bytes).sum::<usize>();
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
         self.entries.clear();
@@ -88,6 +94,11 @@ mod tests {
             held.insert(&i.to_string(), i, 0).expect("fits");
         }
         held.insert("9", 9, 0).expect_err("the names weigh, too");
+        held.retain(|i| {
+            *i += 1;
+            *i != 5
+        });
+        assert_eq!((held.get("3"), held.get("4"), held.weight), (Some(&4), None, 8 * (ENTRY + 1)));
         held.clear();
         held.insert("b", 2, 8 * ENTRY).expect("fits");
         assert!(held.insert("c", 2, usize::MAX).is_err());

@@ -6,10 +6,11 @@
 //! - `statement.rs`, `block.rs`: what a connection keeps: planned statements, portals,
 //!   its transaction block
 //! - `held.rs`: statements and portals by name, within a session's memory
-//! - `transaction.rs`: transaction blocks and implicit transactions
+//! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
+//!   savepoints
 //! - `prepared.rs`: statements planned, and kept up to date
-//! - `run.rs`: running them; `loader.rs`: rows on their way into a table
-//! - `utility.rs`: running those that are no query
+//! - `run.rs`: running them
+//! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE; `vacuum.rs`: VACUUM
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
 //! - `sink.rs`: RowSink and what passes through it
@@ -25,16 +26,18 @@ mod copy;
 mod copy_in;
 mod extended;
 mod held;
-mod loader;
+mod lock;
 mod outcome;
 mod prepared;
 mod run;
+mod savepoints;
 mod script;
 mod sink;
 mod state;
 mod statement;
 mod transaction;
 mod utility;
+mod vacuum;
 
 pub use crate::column::ColumnDesc;
 pub use crate::exec::Identity;

@@ -24,9 +24,8 @@ impl Connection {
         };
         let plan = self.plan(&statement, &mut params)?;
         let columns = match &plan {
-            Plan::Select(plan) => Some(plan.columns.clone()),
-            Plan::Insert(_) => None,
             Plan::Utility => self.utility_columns(&statement.kind)?,
+            plan => plan.columns().map(<[ColumnDesc]>::to_vec),
         };
         Ok(Prepared { params: params.finish()?, statement: Some(statement), plan, columns })
     }
@@ -35,7 +34,9 @@ impl Connection {
         let mut planner = Planner { source: &statement.source, catalog: &mut self.host, params };
         Ok(match &*statement.kind {
             Kind::Query(query) => Plan::Select(Arc::new(planner.query(query)?)),
-            Kind::Insert(insert) => Plan::Insert(Arc::new(planner.insert(insert)?)),
+            Kind::Insert(insert, extras) => Plan::Change(Arc::new(planner.insert(insert, extras)?)),
+            Kind::Update(update, extras) => Plan::Change(Arc::new(planner.update(update, extras)?)),
+            Kind::Delete(delete, extras) => Plan::Change(Arc::new(planner.delete(delete, extras)?)),
             _ => Plan::Utility,
         })
     }
@@ -60,8 +61,8 @@ impl Connection {
         }
         let oids: Vec<u32> = prepared.params.iter().map(|t| t.oid()).collect();
         let plan = self.plan(statement, &mut ParamTypes::new(&oids)?)?;
-        if let (Plan::Select(new), Some(old)) = (&plan, &prepared.columns)
-            && new.columns.iter().map(|c| (&c.name, c.ty)).ne(old.iter().map(|c| (&c.name, c.ty)))
+        if let (Some(new), Some(old)) = (plan.columns(), &prepared.columns)
+            && new.iter().map(|c| (&c.name, c.ty)).ne(old.iter().map(|c| (&c.name, c.ty)))
         {
             let message = "cached plan must not change result type";
             return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
@@ -72,19 +73,15 @@ impl Connection {
     /// Locks the tables of a plan; false if one is no longer the one that was planned for.
     pub(super) fn lock_tables(&mut self, plan: &Plan) -> Result<bool> {
         match plan {
-            Plan::Select(select) => self.lock_scans(&select.root),
-            Plan::Insert(insert) => {
-                let schema = insert.name.schema.as_deref();
-                Ok(self.lock_one(schema, &insert.table, LockMode::RowExclusive)?
-                    && self.lock_scans(&insert.rows)?)
-            }
+            Plan::Select(select) => self.lock_all(&select.root),
+            Plan::Change(change) => self.lock_all(&change.root),
             Plan::Utility => Ok(true),
         }
     }
 
-    fn lock_scans(&mut self, root: &Node) -> Result<bool> {
-        for (schema, table) in root.scans() {
-            if !self.lock_one(schema, table, LockMode::AccessShare)? {
+    fn lock_all(&mut self, root: &Node) -> Result<bool> {
+        for (schema, table, mode) in root.tables() {
+            if !self.lock_one(schema, table, mode)? {
                 return Ok(false);
             }
         }

@@ -137,6 +137,11 @@ impl<'a> Cursor<'a> {
         self.tokens.get(self.next).map(|t| &t.token)
     }
 
+    /// The next token, with its place.
+    pub fn here(&self) -> Option<&'a TokenWithSpan> {
+        self.tokens.get(self.next)
+    }
+
     /// Position of the next token.
     pub fn position(&self) -> u32 {
         self.tokens.get(self.next).map_or(0, |t| self.source.position(t.span.start))

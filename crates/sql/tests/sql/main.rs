@@ -21,6 +21,8 @@
 //!   from PostgreSQL 18
 //! - [`temporary`]: Temporary tables, against answers recorded from PostgreSQL 18; and what other
 //!   sessions and stops make of them
+//! - [`transactions`]: Savepoints, modes, LOCK TABLE and advisory locks, against answers recorded
+//!   from PostgreSQL 18; and what several sessions make of them
 
 #[path = "../support/fixture.rs"]
 mod fixture;
@@ -39,3 +41,4 @@ mod spill;
 mod statistics;
 mod tables;
 mod temporary;
+mod transactions;

@@ -9,7 +9,9 @@ use forebay_aio::{Errno, MethodKind, WorkerLimits};
 use forebay_engine::{
     Engine, EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, ShutdownMode,
 };
-use forebay_sql::{Connection, Executed, SetScope, SettingRow, Settings, Shown, SqlError};
+use forebay_sql::{
+    Connection, Executed, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
+};
 use forebay_testkit::io::open_faulty;
 use tempfile::TempDir;
 
@@ -38,6 +40,11 @@ impl Settings for Fixed {
     fn reload_server(&mut self) -> bool {
         false
     }
+    fn transaction_defaults(&self) -> TransactionModes {
+        TransactionModes::default()
+    }
+    fn begin_subtransaction(&mut self) {}
+    fn end_subtransaction(&mut self, _released: bool) {}
     fn end_transaction(&mut self, _committed: bool) {}
 }
 
