@@ -1,6 +1,8 @@
 //! Lives in which rows change: three on one disk, each ended by a crash, a kill or a fault. After
 //! each recovery the rows, and the pages that they are on, are compared with the model.
 
+use forebay_aio::sync::Arc;
+use forebay_engine::Table;
 use forebay_testkit::Dice;
 
 use super::Tally;
@@ -25,11 +27,11 @@ pub fn row_lives(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Ta
     let (mut committed, mut tally) = (Committed::default(), Tally::one());
     for _ in 0..LIVES {
         let mut life = revive(&mut disk, &mut dice, whole, &mut tally)?;
-        compare(&mut life, &disk, &mut committed, &mut tally)?;
+        let table = compare(&mut life, &disk, &mut committed, &mut tally)?;
         let (rates, calls) = (rates(&mut dice), dice.below(300));
         disk.end_after(calls, Ending::random(&mut dice, 300));
         disk.set_faults(rates);
-        committed = work(life, &disk, committed, rates, &mut dice)?;
+        committed = work((life, table), &disk, committed, rates, &mut dice)?;
         tally.add_fired(&disk);
         disk = disk.reborn(survival(&mut dice), dice.any());
     }
@@ -45,7 +47,7 @@ pub fn row_lives(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Ta
 
 /// Lets clients work until something ends the life. Returns what was committed.
 fn work(
-    life: Life,
+    life: (Life, Arc<Table>),
     disk: &SimDisk,
     committed: Committed,
     rates: FaultRates,
@@ -64,16 +66,17 @@ fn work(
     Ok(committed)
 }
 
-/// Compares the pages on the disk, and the rows that a transaction sees, after recovery.
+/// Compares the pages on the disk, and the rows that a transaction sees, after recovery. Returns the
+/// table.
 fn compare(
     life: &mut Life,
     disk: &SimDisk,
     committed: &mut Committed,
     tally: &mut Tally,
-) -> Result<(), String> {
-    let rel = table_of(life)?.locator;
-    check_pages(disk, &data_dir(disk), rel)?;
+) -> Result<Arc<Table>, String> {
+    let table = table_of(life)?;
+    check_pages(disk, &data_dir(disk), table.locator)?;
     committed.settle(&found(life)?)?;
     tally.compared += 1;
-    Ok(())
+    Ok(table)
 }

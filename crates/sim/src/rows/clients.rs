@@ -112,6 +112,11 @@ impl Clients {
         self.clients.clear();
     }
 
+    /// Whether no transaction is open.
+    pub(super) fn are_idle(&self) -> bool {
+        self.clients.iter().all(|client| client.open.is_none())
+    }
+
     /// One client does something. `off`: tells whether the disk is off, so that calls fail.
     pub(super) fn step(&mut self, off: impl Fn() -> bool) {
         if self.over || self.wrong.is_some() || self.clients.is_empty() {

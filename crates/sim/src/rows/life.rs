@@ -2,7 +2,7 @@
 
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_engine::types::oids;
-use forebay_engine::{ColumnDef, EngineError, LockMode, Session, Table};
+use forebay_engine::{ColumnDef, EngineError, LockMode, Session, Table, VacuumNote, VacuumOptions};
 use forebay_testkit::Dice;
 
 use super::client::decoded;
@@ -69,13 +69,14 @@ pub(crate) fn found(life: &mut Life) -> Result<Vec<(i64, i64)>, String> {
 pub(crate) struct RowLife {
     clients: Arc<Mutex<Clients>>,
     life: Life,
+    table: Arc<Table>,
     disk: SimDisk,
 }
 
 impl RowLife {
     /// Starts clients. `faulty`: calls of the disk may fail at any time.
     pub(crate) fn begin(
-        life: Life,
+        (life, table): (Life, Arc<Table>),
         disk: &SimDisk,
         committed: Committed,
         dice: Dice,
@@ -83,7 +84,7 @@ impl RowLife {
     ) -> Result<RowLife, EngineError> {
         let clients = Clients::new(life.engine(), committed, dice, faulty)?;
         let clients = Arc::new(Mutex::new(clients));
-        Ok(RowLife { clients, life, disk: disk.clone() })
+        Ok(RowLife { clients, life, table, disk: disk.clone() })
     }
 
     /// Does `steps` things, or fewer if the power or the engine fails.
@@ -97,7 +98,8 @@ impl RowLife {
             }
             match dice.below(100) {
                 0..3 => self.checkpoint(dice),
-                3..10 => drop(self.life.engine().step()),
+                3..6 => self.vacuum(dice)?,
+                6..12 => drop(self.life.engine().step()),
                 _ => self.clients.lock().step(|| self.disk.is_off()),
             }
             if let Some(wrong) = &self.clients.lock().wrong {
@@ -105,6 +107,28 @@ impl RowLife {
             }
         }
         Ok(())
+    }
+
+    /// Vacuums the table. Its end is cut off only if no transaction has locked the table.
+    fn vacuum(&mut self, dice: &mut Dice) -> Result<(), String> {
+        let (idle, faulty) = {
+            let clients = self.clients.lock();
+            (clients.are_idle(), clients.faulty)
+        };
+        let options = VacuumOptions {
+            freeze: dice.chance(400),
+            disable_page_skipping: dice.chance(300),
+            truncate: Some(idle),
+            ..VacuumOptions::default()
+        };
+        let vacuumed = self.life.session().vacuum(&self.table, &options, &mut |note| match note {
+            VacuumNote::Info(_) => Ok(()),
+            VacuumNote::Warning(_, what, _) => Err(EngineError::internal(what)),
+        });
+        match vacuumed {
+            Err(error) if !faulty && !self.disk.is_off() => Err(format!("vacuum: {error}")),
+            _ => Ok(()),
+        }
     }
 
     /// A checkpoint, at whose steps clients do something. What was committed before it is durable
