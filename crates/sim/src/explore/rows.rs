@@ -57,7 +57,8 @@ fn work(
     let Ok(mut rows) = RowLife::begin(life, disk, committed, Dice::new(dice.any()), faulty) else {
         return Ok(before);
     };
-    rows.work(dice, 20 + dice.below(150) as usize)?;
+    let steps = 20 + dice.below(150) as usize;
+    rows.work(dice, steps)?;
     let (committed, life) = rows.end();
     if dice.chance(150) {
         // A stop may fail as well; then it was none.

@@ -2,7 +2,7 @@
 
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_engine::types::oids;
-use forebay_engine::{ColumnDef, EngineError, LockMode, Session, Table, VacuumNote, VacuumOptions};
+use forebay_engine::{ColumnDef, EngineError, LockMode, Session, Table, VacuumOptions};
 use forebay_testkit::Dice;
 
 use super::client::decoded;
@@ -121,10 +121,7 @@ impl RowLife {
             truncate: Some(idle),
             ..VacuumOptions::default()
         };
-        let vacuumed = self.life.session().vacuum(&self.table, &options, &mut |note| match note {
-            VacuumNote::Info(_) => Ok(()),
-            VacuumNote::Warning(_, what, _) => Err(EngineError::internal(what)),
-        });
+        let vacuumed = self.life.session().vacuum(&self.table, &options, &mut Vec::new());
         match vacuumed {
             Err(error) if !faulty && !self.disk.is_off() => Err(format!("vacuum: {error}")),
             _ => Ok(()),
