@@ -69,6 +69,7 @@ impl Connection {
                 tag("DEALLOCATE ALL")
             }
             Kind::Lock(lock) => self.lock_tables_for(lock),
+            Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
             Kind::Query(_)
             | Kind::Insert(..)
             | Kind::Update(..)
