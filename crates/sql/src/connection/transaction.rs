@@ -26,6 +26,7 @@ fn needs_snapshot(kind: &Kind) -> bool {
             | Kind::Reset(_)
             | Kind::Lock(_)
             | Kind::Fetch(_)
+            | Kind::Vacuum(_)
     )
 }
 

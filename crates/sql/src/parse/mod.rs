@@ -14,6 +14,7 @@
 //! - `copy.rs`: COPY
 //! - `portals.rs`: DECLARE, FETCH, MOVE and CLOSE
 //! - `truncate.rs`: TRUNCATE
+//! - `vacuum.rs`: VACUUM
 //!
 //! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that PostgreSQL rejects: the
 //! planner takes its tree apart completely, and refuses what it does not know.
@@ -31,6 +32,7 @@ mod table;
 mod transaction;
 mod truncate;
 mod utility;
+mod vacuum;
 mod watched;
 
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
@@ -42,6 +44,7 @@ pub use size::estimated_memory;
 pub use source::Source;
 pub use statement::{Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement};
 pub use table::{CreateTable, DropTable};
+pub use vacuum::Vacuum;
 
 use crate::error::{Result, SqlError, state};
 use cursor::Cursor;
@@ -102,6 +105,7 @@ fn parse_statement(
             cursor.expect("from")?;
             parse_query_or_change(tokens, end, source)
         }
+        "vacuum" => vacuum::parse(&mut cursor).map(Kind::Vacuum),
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => table::parse_create(&mut cursor).map(Kind::CreateTable),
         "drop" => table::parse_drop(&mut cursor).map(Kind::DropTable),

@@ -6,6 +6,7 @@ use super::extras::Extras;
 use super::portals::{Declare, Fetch};
 use super::source::Source;
 use super::table::{CreateTable, DropTable};
+use super::vacuum::Vacuum;
 use crate::settings::{IsolationLevel, SetScope};
 use forebay_engine::LockMode;
 use sqlparser::ast;
@@ -66,6 +67,8 @@ pub enum Kind {
     Close(Option<String>),
     /// TRUNCATE.
     Truncate(Vec<QualifiedName>),
+    /// VACUUM.
+    Vacuum(Vacuum),
 }
 
 /// A statement and the query string it came from.

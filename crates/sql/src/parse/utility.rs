@@ -12,7 +12,7 @@ use sqlparser::tokenizer::Token;
 const UNSUPPORTED: &[&str] = &[
     "alter", "analyse", "analyze", "call", "cluster", "comment", "do", "execute", "explain",
     "grant", "import", "listen", "load", "merge", "notify", "prepare", "reassign", "refresh",
-    "reindex", "revoke", "security", "unlisten", "vacuum",
+    "reindex", "revoke", "security", "unlisten",
 ];
 
 pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {
