@@ -25,7 +25,7 @@ use crate::database::Database;
 use crate::error::CatalogError;
 use crate::invalidate;
 use crate::reader::Reader;
-use crate::rows::{ClassRow, OWNER, namespace_datums, user_attributes};
+use crate::rows::{ClassRow, OWNER, OldestIds, namespace_datums, user_attributes};
 use crate::schema::{PG_CATALOG, PG_CLASS, PG_TOAST, POSTGRES_DB, SYSTEM_COLUMNS};
 use crate::table::{ColumnDef, Table};
 
@@ -143,7 +143,10 @@ pub fn create_table(
         persistence,
         columns: i16::try_from(columns.len()).expect("check_definition allows 1600"),
         replica_identity: b'd',
-        frozen_xid: database.xacts.oldest_running().xid(),
+        oldest: OldestIds {
+            xid: database.xacts.oldest_running().xid(),
+            multi: database.heaps.outcomes.oldest_multi(),
+        },
     };
     insert_row(database, backend, author, &database.class, &class.datums())?;
     tx.note_relation(oid, true);

@@ -22,6 +22,8 @@
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `temp`: temporary tables; `temp_tables`: which there are
+//! - `vacuum`: VACUUM
+//! - `oldest_ids`: how far new ids may go, after a vacuum
 //! - `pool`: sizes, prewarming, evicting buffers
 //! - `spill`: temporary files
 //! - `backup`: beginning and ending a base backup
@@ -37,6 +39,7 @@ mod explicit;
 mod isolation;
 mod locks;
 mod marks;
+mod oldest_ids;
 mod pool;
 mod rows;
 mod scan;
@@ -48,6 +51,7 @@ mod tables;
 mod temp;
 mod temp_tables;
 mod transaction;
+mod vacuum;
 mod wal;
 
 pub use backup::BackupEnd;
@@ -62,3 +66,4 @@ pub use state::Session;
 pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;
 pub use transaction::{Savepoint, Scan, Statement, Transaction};
+pub use vacuum::VacuumOptions;

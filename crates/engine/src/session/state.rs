@@ -11,7 +11,7 @@ use forebay_catalog::Table;
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::backup_label::BackupLabel;
 use forebay_format::ids::BLOCK_SIZE;
-use forebay_storage::{Backend, ReadWarning, TempSpace};
+use forebay_storage::{Backend, TempSpace};
 use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use forebay_txn::{self as txn, LastRunning};
 
@@ -25,6 +25,7 @@ use crate::core::Core;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::registry::{Entry, ShownTransaction};
+use crate::warning::Warning;
 
 /// A running transaction with what the session adds to it.
 #[derive(Debug)]
@@ -44,6 +45,14 @@ pub(super) struct Open {
     pub(super) found_at: u64,
 }
 
+impl Open {
+    /// Takes the warnings about ids that it was given.
+    pub(super) fn take_warnings(&mut self) -> impl Iterator<Item = Warning> {
+        let warnings = self.tx.take_warnings().into_iter().chain(self.sets.take_warnings());
+        warnings.map(Warning::from)
+    }
+}
+
 /// A connection's session. Dropping it aborts its transaction.
 #[derive(Debug)]
 pub struct Session {
@@ -61,6 +70,8 @@ pub struct Session {
     pub(super) last_running: LastRunning,
     pub(super) temp: TempTables,
     pub(super) temp_space: Arc<TempSpace>,
+    /// Warnings of transactions that have ended, and of vacuums.
+    pub(super) warnings: Vec<Warning>,
     /// Warnings of I/O that statements left open.
     pub(super) leftovers: Leftovers,
     /// The label of a base backup that it has begun.
@@ -106,6 +117,7 @@ impl Session {
             locks,
             known: KnownTables::default(),
             last_running: LastRunning::default(),
+            warnings: Vec::new(),
             leftovers,
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
@@ -222,19 +234,23 @@ impl Session {
         self.leftovers = self.leftovers.and(left);
     }
 
-    /// Takes the warnings of what statements and commits left open, in PostgreSQL's words.
-    pub fn take_warnings(&mut self) -> impl Iterator<Item = &'static str> + use<> {
-        std::mem::take(&mut self.leftovers).warnings()
+    /// Takes its warnings: of damaged pages that its reads accepted, of ids that run short, of what
+    /// statements and commits left open.
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
+        let mut warnings: Vec<Warning> =
+            self.backend.take_read_warnings().into_iter().map(Warning::from).collect();
+        warnings.append(&mut self.warnings);
+        if let Some(open) = &mut self.open {
+            warnings.extend(open.take_warnings());
+        }
+        let leftovers = std::mem::take(&mut self.leftovers);
+        warnings.extend(leftovers.warnings().map(Warning::new));
+        warnings
     }
 
     /// Whether its reads accept damaged pages, so that there may be warnings.
     pub fn accepts_damage(&self) -> bool {
         self.settings.zero_damaged_pages || self.settings.ignore_checksum_failure
-    }
-
-    /// Takes the warnings of reads that accepted damaged pages.
-    pub fn take_read_warnings(&mut self) -> Vec<ReadWarning> {
-        self.backend.take_read_warnings()
     }
 
     /// Whether a transaction is running.
@@ -258,6 +274,11 @@ impl Session {
     pub(super) fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
         let pool = self.pool_of(core, table)?;
         Ok(Heap { pool, ..core.database.heap(table) })
+    }
+
+    /// Whether it is not another session's temporary table.
+    pub fn owns(&self, table: &Table) -> bool {
+        self.check_own(table).is_ok()
     }
 
     /// Refuses another session's temporary table.

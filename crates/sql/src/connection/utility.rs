@@ -12,7 +12,7 @@ use forebay_engine::{ColumnDef, LockMode, Session};
 use forebay_types::{Datum, SqlType};
 
 /// The name of a session's own schema.
-const PG_TEMP: &str = "pg_temp";
+pub(super) const PG_TEMP: &str = "pg_temp";
 
 fn tag(text: &str) -> Result<CommandTag> {
     Ok(CommandTag(text.to_owned()))
@@ -69,6 +69,7 @@ impl Connection {
                 tag("DEALLOCATE ALL")
             }
             Kind::Lock(lock) => self.lock_tables_for(lock),
+            Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
             Kind::Query(_)
             | Kind::Insert(..)
             | Kind::Update(..)

@@ -5,6 +5,7 @@ use super::cursor::QualifiedName;
 use super::extras::Extras;
 use super::source::Source;
 use super::table::{CreateTable, DropTable};
+use super::vacuum::Vacuum;
 use crate::settings::{IsolationLevel, SetScope};
 use forebay_engine::LockMode;
 use sqlparser::ast;
@@ -57,6 +58,8 @@ pub enum Kind {
     Delete(Box<ast::Delete>, Extras),
     /// LOCK TABLE.
     Lock(LockTables),
+    /// VACUUM.
+    Vacuum(Vacuum),
 }
 
 /// A statement and the query string it came from.

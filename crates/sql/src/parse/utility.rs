@@ -13,7 +13,6 @@ const UNSUPPORTED: &[&str] = &[
     "alter", "analyse", "analyze", "call", "close", "cluster", "comment", "declare", "do",
     "execute", "explain", "fetch", "grant", "import", "listen", "load", "merge", "move", "notify",
     "prepare", "reassign", "refresh", "reindex", "revoke", "security", "truncate", "unlisten",
-    "vacuum",
 ];
 
 pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {

@@ -5,6 +5,7 @@ mod pruning;
 mod recovery;
 mod scans;
 mod updates;
+mod vacuum;
 
 use std::sync::Arc;
 
