@@ -14,8 +14,9 @@
 //! - `copy.rs`: COPY
 //! - `vacuum.rs`: VACUUM
 //!
-//! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that PostgreSQL rejects: the
-//! planner takes its tree apart completely, and refuses what it does not know.
+//! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that
+//! PostgreSQL rejects: the planner takes its tree apart completely, and refuses what it does not
+//! know.
 
 mod copy;
 pub mod cursor;
