@@ -17,7 +17,7 @@ pub fn make_table(session: &mut Session, ids: std::ops::RangeInclusive<i64>) {
         s.create_table(None, "v", &columns)?;
         s.start_command()?;
         let table = s.open_table(None, "v", LockMode::RowExclusive)?;
-        ids.map(|id| s.insert_row(&table, &row(id, 10 * id)).map(drop)).collect()
+        ids.into_iter().try_for_each(|id| s.insert_row(&table, &row(id, 10 * id)).map(drop))
     })
     .expect("table");
 }
