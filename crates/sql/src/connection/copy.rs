@@ -4,6 +4,7 @@ use super::copy_in::CopyIn;
 use super::outcome::Executed;
 use super::sink::{CommandTag, Format, RowSink};
 use super::state::Connection;
+use super::statement::{Plan, Portal};
 use crate::column::ColumnDesc;
 use crate::copy::{CopyColumn, CopyFormat, CopyOptions, CopyParser, CopyShape, CopyWriter};
 use crate::error::{Result, SqlError, state};
@@ -168,7 +169,8 @@ impl Connection {
             relation => writable(relation, name, Verb::Copy)?,
         };
         self.check_writable("COPY FROM")?;
-        if options.freeze && !self.portals.is_empty() {
+        let reads = |portal: &Portal| matches!(portal.plan, Plan::Select(_));
+        if options.freeze && self.portals.values().any(reads) {
             let message = "cannot perform COPY FREEZE because of prior transaction activity";
             return Err(SqlError::new("25000", message));
         }

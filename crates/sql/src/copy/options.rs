@@ -224,6 +224,7 @@ impl Given {
         }
         let force_quote = self.force_quote;
         Ok(CopyOptions {
+            freeze: self.freeze,
             format,
             delimiter: delimiter_byte,
             null,
