@@ -94,7 +94,8 @@ fn a_vacuumed_table_has_room_after_a_restart() {
     assert!(told[1].contains("tuples: 12500 removed, 7500 remain"), "{}", told[1]);
     let before = blocks(&engine);
     let (pages, tuples, visible, frozen, _) = figures(&mut session);
-    assert_eq!((pages as u64, tuples, visible, frozen), (before, 7500.0, pages, 0));
+    assert_eq!((pages as u64, tuples, visible), (before, 7500.0, pages));
+    assert!((20..40).contains(&frozen), "{frozen}: pages without rows");
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");
     drop(engine);
@@ -194,7 +195,7 @@ fn rows_are_frozen_at_once_only_where_a_rollback_removes_them() {
         s.check_freezable(&table)?;
         let mut batch = RowBatch::new(&table);
         batch.freeze();
-        for id in 0..5_000 {
+        for id in 0..10_000 {
             batch.push(&[Datum::Int8(id), Datum::Null])?;
         }
         s.insert_batch(&table, &mut batch).map(drop)
@@ -209,7 +210,7 @@ fn rows_are_frozen_at_once_only_where_a_rollback_removes_them() {
         s.abort_subtransaction()
     })
     .expect("load");
-    assert_eq!(count(&mut session, "u").expect("count"), 5_000);
+    assert_eq!(count(&mut session, "u").expect("count"), 10_000);
     let table = transaction(&mut session, |s| s.table(None, "u")).expect("find").expect("table");
     let mut told = Vec::new();
     session.vacuum(&table, &PLAIN, &mut told).expect("vacuum");
