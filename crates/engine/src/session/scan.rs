@@ -82,6 +82,22 @@ impl Session {
     }
 }
 
+impl Session {
+    /// The version of a row at a place, whoever sees it: one that this command has made, or has
+    /// deleted.
+    pub fn row_at(
+        &mut self,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+    ) -> Result<Option<StoredRow>, EngineError> {
+        self.call(|session, core| {
+            let heap = session.heap(core, table)?;
+            let found = heap.any_version(&mut session.backend, tid)?;
+            found.map(|tuple| StoredRow::new(table, tuple, tid)).transpose()
+        })
+    }
+}
+
 /// Whose snapshots may see a table's rows.
 fn horizon_of(table: &Table) -> HorizonKind {
     if table.is_temporary() {

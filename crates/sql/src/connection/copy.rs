@@ -124,6 +124,7 @@ impl Connection {
         options: CopyOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
+        self.check_changes(&plan.root)?;
         let format =
             if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
         let columns = plan.columns.clone();

@@ -155,7 +155,10 @@ impl Connection {
             TransactionStatus::InBlock if !self.transaction.savepoints.is_empty() => {
                 self.abort_innermost()
             }
-            _ if running => self.end(false),
+            _ if running => {
+                self.host.modes.fail();
+                self.end(false)
+            }
             _ => {
                 self.portals.clear();
                 Ok(())

@@ -91,7 +91,13 @@ fn parse_statement(
         return Err(cursor.error());
     };
     match first.as_str() {
-        "select" | "values" | "with" | "table" | "insert" | "update" | "delete" => {
+        "select" | "values" | "with" | "table" | "insert" | "update" => {
+            parse_query_or_change(tokens, end, source)
+        }
+        "delete" => {
+            // sqlparser looks for several tables first.
+            cursor.advance();
+            cursor.expect("from")?;
             parse_query_or_change(tokens, end, source)
         }
         "vacuum" => vacuum::parse(&mut cursor).map(Kind::Vacuum),

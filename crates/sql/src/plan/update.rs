@@ -55,7 +55,7 @@ impl Planner<'_> {
 
     /// Plans a DELETE.
     pub fn delete(&mut self, delete: &ast::Delete, extras: &Extras) -> Result<ChangePlan> {
-        let from = self.check_delete(delete)?;
+        let from = check_delete(delete)?;
         check_extras(extras)?;
         let target = self.target(from, Verb::Delete)?;
         let filter = self.filter(delete.selection.as_ref(), &target.scope)?;
@@ -186,38 +186,6 @@ impl Planner<'_> {
         let unknown = || SqlError::unsupported("this kind of target column").at(position);
         Ok((parts.ok_or_else(unknown)?, position))
     }
-
-    /// Refuses each clause of DELETE that is not planned; the table.
-    fn check_delete<'d>(&self, delete: &'d ast::Delete) -> Result<&'d ast::TableWithJoins> {
-        let ast::Delete {
-            delete_token: _,
-            optimizer_hints: _,
-            tables,
-            from,
-            using,
-            selection: _,
-            returning: _,
-            output,
-            order_by,
-            limit,
-        } = delete;
-        if let Some(table) = tables.first() {
-            let message = format!("syntax error at or near \"{table}\"");
-            let position = self.source.position(table.span().start);
-            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
-        }
-        if using.is_some() {
-            return Err(SqlError::unsupported("DELETE with USING"));
-        }
-        let foreign = output.is_some() || !order_by.is_empty() || limit.is_some();
-        match from {
-            ast::FromTable::WithFromKeyword(from) if !foreign => match from.as_slice() {
-                [table] => Ok(table),
-                _ => Err(SqlError::unsupported("this form of DELETE")),
-            },
-            _ => Err(SqlError::unsupported("this form of DELETE")),
-        }
-    }
 }
 
 impl Target {
@@ -309,4 +277,32 @@ fn check_update(update: &ast::Update) -> Result<()> {
     }
     let foreign = output.is_some() || or.is_some() || !order_by.is_empty() || limit.is_some();
     if foreign { Err(SqlError::unsupported("this form of UPDATE")) } else { Ok(()) }
+}
+
+/// The same for DELETE. Returns the table.
+fn check_delete(delete: &ast::Delete) -> Result<&ast::TableWithJoins> {
+    let ast::Delete {
+        delete_token: _,
+        optimizer_hints: _,
+        tables,
+        from,
+        using,
+        selection: _,
+        returning: _,
+        output,
+        order_by,
+        limit,
+    } = delete;
+    if using.is_some() {
+        return Err(SqlError::unsupported("DELETE with USING"));
+    }
+    let foreign =
+        !tables.is_empty() || output.is_some() || !order_by.is_empty() || limit.is_some();
+    match from {
+        ast::FromTable::WithFromKeyword(from) if !foreign => match from.as_slice() {
+            [table] => Ok(table),
+            _ => Err(SqlError::unsupported("this form of DELETE")),
+        },
+        _ => Err(SqlError::unsupported("this form of DELETE")),
+    }
 }

@@ -3,6 +3,8 @@
 //!
 //! - [`buffers`]: pg_prewarm and pg_buffercache, against answers recorded from PostgreSQL 18 with
 //!   both extensions; and what Forebay adds
+//! - [`changes`]: UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded
+//!   from PostgreSQL 18; and what portals and other sessions make of them
 //! - [`expressions`]: Expressions, series, VALUES, names, syntax errors and transactions, against
 //!   answers recorded from PostgreSQL 18
 //! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL
@@ -31,6 +33,7 @@ mod fixture;
 mod support;
 
 mod buffers;
+mod changes;
 mod expressions;
 mod extended;
 mod fuzz;
