@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use forebay_engine::{
-    Datum, Engine, EngineError, ItemPointer, IoMethod, LockMode, RowBatch, Session, ShutdownMode,
+    Datum, Engine, EngineError, IoMethod, ItemPointer, LockMode, RowBatch, Session, ShutdownMode,
     Table, VacuumOptions,
 };
 use forebay_testkit::peer::Peer;

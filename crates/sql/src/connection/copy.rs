@@ -4,7 +4,6 @@ use super::copy_in::CopyIn;
 use super::outcome::Executed;
 use super::sink::{CommandTag, Format, RowSink};
 use super::state::Connection;
-use super::statement::{Plan, Portal};
 use crate::column::ColumnDesc;
 use crate::copy::{CopyColumn, CopyFormat, CopyOptions, CopyParser, CopyShape, CopyWriter};
 use crate::error::{Result, SqlError, state};
@@ -136,6 +135,7 @@ impl Connection {
             sink.copy_data(&message)?;
         }
         let mut rows = 0u64;
+        self.show_cursors(&plan.root, None);
         let mut cursor = Cursor::new(&plan.root, Arc::from([]));
         cursor.run(&mut self.host, &mut |row, _| {
             message.clear();
@@ -170,8 +170,7 @@ impl Connection {
             relation => writable(relation, name, Verb::Copy)?,
         };
         self.check_writable("COPY FROM")?;
-        let reads = |portal: &Portal| matches!(portal.plan, Plan::Select(_));
-        if options.freeze && self.portals.values().any(reads) {
+        if options.freeze && self.portals.has_queries() {
             let message = "cannot perform COPY FREEZE because of prior transaction activity";
             return Err(SqlError::new("25000", message));
         }
