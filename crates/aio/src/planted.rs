@@ -137,6 +137,12 @@ planted_bugs! {
     RedoForgetsHotUpdates,
     /// Redo of a commit forgets the subtransactions.
     RedoForgetsSubtransactions,
+    /// A page of the visibility map whose bits were set may be written before the log.
+    VisibilityMapWithoutLsn,
+    /// The record of a deletion does not say that the page is no longer all-visible.
+    DeletionKeepsAllVisible,
+    /// Redo does not clear bits of the visibility map.
+    RedoKeepsVisibilityMap,
     /// Pages are written before their WAL.
     PagesWrittenBeforeWal,
     /// A written page asks for no sync of its file.

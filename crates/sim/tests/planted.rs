@@ -87,7 +87,10 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::PruneIgnoresSnapshots
         | PlantedBug::MultiXactNotLogged
         | PlantedBug::RedoForgetsHotUpdates
-        | PlantedBug::RedoForgetsSubtransactions => By::Rows,
+        | PlantedBug::RedoForgetsSubtransactions
+        | PlantedBug::VisibilityMapWithoutLsn
+        | PlantedBug::DeletionKeepsAllVisible
+        | PlantedBug::RedoKeepsVisibilityMap => By::Rows,
         PlantedBug::WalFailedSyncRetried
         | PlantedBug::CommitIgnoresWalError
         | PlantedBug::RecoveryTrustsKernelCache

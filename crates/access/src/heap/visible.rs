@@ -58,7 +58,14 @@ impl Heap {
             let blocks = &[of_map, of_table];
             let record = Record { rmgr, info, xid: 0, main: &main, blocks };
             let inserted = self.wal.insert(&mut backend.io, &record)?;
-            map_guard.set_lsn(inserted.end);
+            let mut map_lsn = inserted.end;
+            let aio = backend.io.aio();
+            forebay_aio::planted_bug!(
+                aio,
+                VisibilityMapWithoutLsn,
+                map_lsn = map_guard.page().lsn()
+            );
+            map_guard.set_lsn(map_lsn);
             if checksums {
                 guard.set_lsn(inserted.end);
             }
