@@ -137,8 +137,8 @@ planted_bugs! {
     RedoForgetsHotUpdates,
     /// Redo of a commit forgets the subtransactions.
     RedoForgetsSubtransactions,
-    /// A page of the visibility map whose bits were set may be written before the log.
-    VisibilityMapWithoutLsn,
+    /// Bits that are set in the visibility map are not logged.
+    VisibilityMapNotLogged,
     /// The record of a deletion does not say that the page is no longer all-visible.
     DeletionKeepsAllVisible,
     /// Redo does not clear bits of the visibility map.

@@ -88,7 +88,7 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::MultiXactNotLogged
         | PlantedBug::RedoForgetsHotUpdates
         | PlantedBug::RedoForgetsSubtransactions
-        | PlantedBug::VisibilityMapWithoutLsn
+        | PlantedBug::VisibilityMapNotLogged
         | PlantedBug::DeletionKeepsAllVisible
         | PlantedBug::RedoKeepsVisibilityMap => By::Rows,
         PlantedBug::WalFailedSyncRetried

@@ -40,6 +40,7 @@ impl Heap {
             if !self.logged {
                 return Ok(());
             }
+            forebay_aio::planted_bug!(backend.io.aio(), VisibilityMapNotLogged, return Ok(()));
             let main = HeapVisible { conflict_horizon: horizon, flags: bits }.encode();
             // Without checksums a torn page has the flag, or has not.
             let checksums = self.pool.has_checksums();
@@ -58,14 +59,7 @@ impl Heap {
             let blocks = &[of_map, of_table];
             let record = Record { rmgr, info, xid: 0, main: &main, blocks };
             let inserted = self.wal.insert(&mut backend.io, &record)?;
-            let mut map_lsn = inserted.end;
-            let aio = backend.io.aio();
-            forebay_aio::planted_bug!(
-                aio,
-                VisibilityMapWithoutLsn,
-                map_lsn = map_guard.page().lsn()
-            );
-            map_guard.set_lsn(map_lsn);
+            map_guard.set_lsn(inserted.end);
             if checksums {
                 guard.set_lsn(inserted.end);
             }
