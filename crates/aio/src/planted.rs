@@ -73,6 +73,10 @@ planted_bugs! {
     ClogNotSynced,
     /// Changed pages of pg_xact are not written.
     ClogNotWritten,
+    /// Files of pg_xact are removed before the log says so.
+    ClogTruncatedBeforeLogged,
+    /// Files of pg_multixact are removed before the log says so.
+    MultiXactsTruncatedBeforeLogged,
     /// A checkpoint's redo pointer is its end, not its beginning.
     CheckpointRedoAtItsEnd,
     /// pg_control says "shut down" before the shutdown checkpoint is complete.

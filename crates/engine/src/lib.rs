@@ -56,7 +56,7 @@ pub use forebay_archive as archive;
 pub use forebay_catalog::{Column, ColumnDef, OldestIds, Table};
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
-pub use forebay_format::{CommandId, Fork, ItemPointer, Lsn, Xid};
+pub use forebay_format::{CommandId, Fork, FullXid, ItemPointer, Lsn, Xid};
 pub use forebay_storage::{ReadPolicy, TempFile, TempOptions, TempReader, TempWriter};
 pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
 pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};

@@ -12,8 +12,8 @@ use forebay_aio::PlantedBug;
 use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
-    every_failure, lying_writes, recovery_again, recovery_moved_back, restores_cut_short,
-    row_lives, run_with, wal_rot,
+    every_failure, lying_writes, old_ids_removed, recovery_again, recovery_moved_back,
+    restores_cut_short, row_lives, run_with, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk, rows_disk};
@@ -49,6 +49,8 @@ enum By {
     Backups,
     /// Interrupted restores.
     Restores,
+    /// Crashes while old ids are removed.
+    OldIds,
 }
 
 /// The part that catches each bug. A bug of the list without a case does not compile.
@@ -123,6 +125,9 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::BackupNamesNotSynced
         | PlantedBug::BackupDoesNotWaitForWal => By::Backups,
         PlantedBug::RestoreControlNotLast | PlantedBug::RestoreFilesNotSynced => By::Restores,
+        PlantedBug::ClogTruncatedBeforeLogged | PlantedBug::MultiXactsTruncatedBeforeLogged => {
+            By::OldIds
+        }
     }
 }
 
@@ -170,6 +175,7 @@ fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64,
         By::Retarget => recovery_moved_back(template, seed, stride(seed), Some(bug)),
         By::Backups => backups_cut_short(template, seed, stride(seed), Some(bug)),
         By::Restores => restores_cut_short(template, seed, stride(seed), Some(bug)),
+        By::OldIds => old_ids_removed(seed, stride(seed), Some(bug)),
     };
     for seed in 1..=most {
         // An engine with a bug may also break one of its invariants and panic.
@@ -215,11 +221,17 @@ fn every_planted_bug_is_caught() {
 #[test]
 fn every_planted_bug_is_reached() {
     let templates = Templates::new();
-    // Bugs of archives have their own disks; what is caught there has been reached.
+    // Bugs of archives and of old ids have their own disks; what is caught there has been reached.
     let elsewhere = |by: &By| {
         matches!(
             by,
-            By::Archive | By::Archived | By::Pitr | By::Retarget | By::Backups | By::Restores
+            By::Archive
+                | By::Archived
+                | By::Pitr
+                | By::Retarget
+                | By::Backups
+                | By::Restores
+                | By::OldIds
         )
     };
     let all = PlantedBug::ALL.iter().map(|&bug| (bug, caught_by(bug)));

@@ -7,7 +7,7 @@ use crate::common::*;
 use forebay_aio::MethodKind;
 use forebay_engine::{
     Engine, EngineError, FirstIds, FullXid, InitOptions, IoMethod, LockMode, LockStrength,
-    OldestIds, RowWait, Session, ShutdownMode,
+    OldestIds, RowWait, Session, ShutdownMode, VacuumOptions,
 };
 use forebay_format::control::{ControlFile, PATH};
 use forebay_format::wal::xlog::CheckPoint;
@@ -258,4 +258,133 @@ fn a_directory_without_the_oldest_multixact_is_served() {
     let point = checkpoint_of(&dir);
     assert_eq!((point.next_multi, point.oldest_multi), (131_075, 65_536));
     assert_eq!(files(&dir, "pg_multixact/offsets"), ["0000", "0002"]);
+}
+
+/// VACUUM (FREEZE) of the whole database.
+fn vacuum(session: &mut Session) {
+    let options = VacuumOptions { freeze: true, ..VacuumOptions::default() };
+    for table in transaction(session, |s| s.tables()).expect("tables") {
+        session.vacuum(&table, &options, &mut Vec::new()).expect("vacuum");
+    }
+    session.advance_oldest_ids().expect("advanced");
+}
+
+#[test]
+fn a_vacuum_removes_old_files_once_nobody_needs_them() {
+    let [xids, multis, members] = [32 * 32_768, 32 * 2048, 32 * 1636];
+    let oldest = OldestIds { multi: multis - 3, ..FirstIds::default().oldest };
+    let xid = FullXid::new(0, xids - 9);
+    let (_scratch, dir) = dir_at(FirstIds { xid, multi: multis - 3, member: members - 5, oldest });
+    let (engine, mut session) = opened(&dir);
+    let mut other = engine.session().expect("session");
+    create(&mut session, "t");
+    let mut next = 0;
+    insert_next(&mut session, &mut next);
+    insert_next(&mut session, &mut next);
+    // It sees transactions of the first file as running.
+    let mut old = engine.session().expect("session");
+    start(&mut old);
+    old.open_table(None, "t", LockMode::AccessShare).expect("table");
+    let snapshot = old.statement_snapshot().expect("snapshot");
+    (0..5).for_each(|_| share_first_row(&mut session, &mut other).expect("shared"));
+    (0..8).for_each(|_| insert_next(&mut session, &mut next));
+    session.checkpoint().expect("checkpoint");
+    let found = || {
+        ["pg_xact", "pg_multixact/offsets", "pg_multixact/members"].map(|name| files(&dir, name))
+    };
+    let both = || vec!["0000".to_owned(), "0001".to_owned()];
+    assert_eq!(found(), [both(), both(), both()]);
+    vacuum(&mut session);
+    assert_eq!(found()[0], both(), "a snapshot needs them");
+    drop((snapshot, old));
+    vacuum(&mut session);
+    let second = || vec!["0001".to_owned()];
+    assert_eq!(found(), [second(), second(), second()]);
+    assert_rows(&mut session, next);
+    engine.shutdown(ShutdownMode::Immediate).expect("stop");
+    drop((session, other, engine));
+    // Recovery knows it from the log, later starts from pg_control.
+    for _ in 0..2 {
+        let (engine, mut session) = opened(&dir);
+        assert_rows(&mut session, next);
+        insert_next(&mut session, &mut next);
+        drop(session);
+        engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+        let point = checkpoint_of(&dir);
+        assert!((xids..xids + 100).contains(&point.oldest_xid), "{}", point.oldest_xid);
+        assert_eq!((point.oldest_multi, point.next_multi), (multis + 2, multis + 2));
+        assert_eq!(found(), [second(), second(), second()]);
+    }
+}
+
+#[test]
+fn a_vacuum_lifts_the_refusal_of_ids() {
+    let (_scratch, dir) = dir_at(xid_at(STOP - 3, 3));
+    let (engine, mut session) = opened(&dir);
+    create(&mut session, "t");
+    let mut next = 0;
+    insert_next(&mut session, &mut next);
+    insert_next(&mut session, &mut next);
+    let refused = transaction(&mut session, |s| s.create_table(None, "u", &columns()));
+    assert_eq!(state(refused), "54000");
+    vacuum(&mut session);
+    // Of the ids, and of tables that old.
+    session.take_warnings();
+    (0..5).for_each(|_| insert_next(&mut session, &mut next));
+    assert_eq!(session.take_warnings(), []);
+    assert_rows(&mut session, next);
+    drop(session);
+    engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+    assert_eq!(checkpoint_of(&dir).oldest_xid, STOP);
+}
+
+/// PostgreSQL's pg_resetwal moves the ids of a directory: to 3 million before 2^31, where none are
+/// assigned before a vacuum; to the middle, half of the circle, and the end; and on past each.
+#[test]
+fn ids_never_run_out() {
+    let Some(peer) = Peer::find("ids_never_run_out") else { return };
+    let (_scratch, dir) = new_dir();
+    let (engine, mut session) = opened(&dir);
+    create(&mut session, "t");
+    let mut next = 0;
+    insert_next(&mut session, &mut next);
+    drop(session);
+    engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+    for (xid, epoch) in
+        [((1 << 31) - 3_000_000, 0), ((1 << 31) - 6, 0), (3 << 30, 0), (u32::MAX - 5, 1)]
+    {
+        // As PostgreSQL's manual says, the file must exist.
+        let file = dir.join(format!("pg_xact/{:04X}", xid / (32 * 32_768)));
+        if !file.exists() {
+            std::fs::write(file, vec![0; 32 * 8192]).expect("written");
+        }
+        reset(&peer, &dir, "data", &["-x", &xid.to_string()]);
+        let (engine, mut session) = opened(&dir);
+        assert_rows(&mut session, next);
+        insert_next(&mut session, &mut next);
+        insert_next(&mut session, &mut next);
+        if xid == (1 << 31) - 3_000_000 {
+            let refused = transaction(&mut session, |s| s.create_table(None, "u", &columns()));
+            assert_eq!(state(refused), "54000");
+        } else {
+            (0..8).for_each(|_| insert_next(&mut session, &mut next));
+        }
+        assert_rows(&mut session, next);
+        vacuum(&mut session);
+        session.take_warnings();
+        insert_next(&mut session, &mut next);
+        assert_eq!(session.take_warnings(), []);
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+        drop((session, engine));
+        let (engine, mut session) = opened(&dir);
+        assert_rows(&mut session, next);
+        drop(session);
+        engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+        let point = checkpoint_of(&dir);
+        assert_eq!(point.next_xid.epoch(), epoch);
+        assert!(point.next_xid.xid().wrapping_sub(point.oldest_xid) < 5, "all is frozen");
+    }
+    peer.adopt(&dir, "end");
+    let control = peer.run("pg_controldata", &["-D", &peer.inside("end")]);
+    assert!(control.contains("Latest checkpoint's NextXID:          1:"), "{control}");
 }

@@ -11,6 +11,7 @@
 //! - `pitr`: recovery from an archive
 //! - `retarget`: recovery from an archive whose target moves back
 //! - `backups`: base backups and restores, cut short
+//! - `old_ids`: crashes while a vacuum removes old ids
 //! - `interrupted`: what the recoveries of `again`, `pitr` and `retarget` have in common
 //! - `many`: many seeds, by several threads
 //! - `tally`: the outcome of runs
@@ -24,6 +25,7 @@ mod damage;
 mod failures;
 mod interrupted;
 mod many;
+mod old_ids;
 mod pitr;
 mod random;
 mod retarget;
@@ -38,6 +40,7 @@ pub use crashes::{Depth, every_crash};
 pub use damage::{Damage, control_rot, lying_writes, wal_rot};
 pub use failures::every_failure;
 pub use many::{Failed, many};
+pub use old_ids::old_ids_removed;
 pub use pitr::archive_recovery;
 pub use random::{Flaw, random_run, run_with};
 pub use retarget::recovery_moved_back;

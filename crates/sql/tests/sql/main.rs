@@ -10,6 +10,7 @@
 //! - [`fuzz`]: The entry points of the fuzz targets, over generated statements
 //! - [`garbage`]: Whatever the text, the answer is a result or an error, and the next statement
 //!   works
+//! - [`ids`]: Warnings of transaction ids that run short, and their refusal, as a client gets them
 //! - [`limits`]: What a client can make long, deep or wide has a limit
 //! - [`locked`]: Statements that wait for a table's lock see what is there once they have it
 //! - [`refused`]: What PostgreSQL can and this server cannot is refused by name, with SQLSTATE
@@ -34,6 +35,7 @@ mod expressions;
 mod extended;
 mod fuzz;
 mod garbage;
+mod ids;
 mod limits;
 mod locked;
 mod refused;
