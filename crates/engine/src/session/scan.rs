@@ -17,8 +17,8 @@ use crate::core::Core;
 use crate::error::EngineError;
 
 /// A scan of a table. It keeps its snapshot, and stays valid while other statements of the
-/// transaction run. After the end of its transaction, or the rollback of the subtransaction in which
-/// it began, it returns errors.
+/// transaction run. After the end of its transaction, or the rollback of the subtransaction in
+/// which it began, it returns errors.
 #[derive(Debug)]
 pub struct HeapScan {
     mark: Mark,
@@ -43,12 +43,11 @@ impl Session {
         self.check_locked(table, LockMode::AccessShare)?;
         let (ahead, heap) = (self.read_ahead(), self.heap(core, table)?);
         let own = self.running()?.tx.full_xid();
-        let pruner = match table.is_prunable() {
-            true => heap.pruner(horizon_of(table), POSTGRES_DB, own),
-            false => None,
-        };
         let scan = heap::HeapScan::begin(&heap.pool, table.locator, visibility, ahead)?;
-        Ok(scan.pruning(pruner))
+        Ok(match table.is_prunable() {
+            true => scan.pruning(heap.into_pruner(horizon_of(table), POSTGRES_DB, own)),
+            false => scan,
+        })
     }
 
     /// What the running statement sees.
@@ -78,6 +77,24 @@ impl Session {
             let heap = session.heap(core, table)?;
             let found = heap.fetch(&mut session.backend, &mut visibility, tid)?;
             found.map(|tuple| StoredRow::new(table, tuple, tid)).transpose()
+        })
+    }
+
+    /// The newest version that the statement's snapshot sees of the row whose version is at a
+    /// place: the transaction may have updated it since it was read there. The transaction must
+    /// have locked the table.
+    pub fn newest_row(
+        &mut self,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+    ) -> Result<Option<StoredRow>, EngineError> {
+        self.call(|session, core| {
+            table.check_readable()?;
+            let mut visibility = session.visibility(core)?;
+            session.check_locked(table, LockMode::AccessShare)?;
+            let heap = session.heap(core, table)?;
+            let found = heap.newest_seen(&mut session.backend, &mut visibility, tid)?;
+            found.map(|(place, tuple)| StoredRow::new(table, tuple, place)).transpose()
         })
     }
 }

@@ -24,6 +24,13 @@ pub struct Extras {
     pub current_of: Option<(String, u32)>,
 }
 
+impl Extras {
+    /// The cursor of WHERE CURRENT OF.
+    pub fn cursor(&self) -> Option<&str> {
+        self.current_of.as_ref().map(|(name, _)| name.as_str())
+    }
+}
+
 /// Names for the versions of a row that RETURNING sees, and where they are given.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct VersionNames {

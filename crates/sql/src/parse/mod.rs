@@ -13,6 +13,8 @@
 //! - `table.rs`: CREATE TABLE and DROP TABLE
 //! - `copy.rs`: COPY
 //! - `vacuum.rs`: VACUUM
+//! - `portals.rs`: DECLARE, FETCH, MOVE and CLOSE
+//! - `truncate.rs`: TRUNCATE
 //!
 //! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that
 //! PostgreSQL rejects: the planner takes its tree apart completely, and refuses what it does not
@@ -22,12 +24,14 @@ mod copy;
 pub mod cursor;
 mod depth;
 mod extras;
+mod portals;
 mod queries;
 mod size;
 pub mod source;
 mod statement;
 mod table;
 mod transaction;
+mod truncate;
 mod utility;
 mod vacuum;
 mod watched;
@@ -36,6 +40,7 @@ pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
 pub use extras::{Extras, VersionNames};
+pub use portals::{Declare, Direction, Fetch};
 pub use size::estimated_memory;
 pub use source::Source;
 pub use statement::{Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement};
@@ -105,6 +110,10 @@ fn parse_statement(
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => table::parse_create(&mut cursor).map(Kind::CreateTable),
         "drop" => table::parse_drop(&mut cursor).map(Kind::DropTable),
+        "declare" => portals::declare(&mut cursor, source).map(|d| Kind::Declare(Box::new(d))),
+        "fetch" | "move" => portals::fetch(&mut cursor, first == "move").map(Kind::Fetch),
+        "close" => portals::close(&mut cursor).map(Kind::Close),
+        "truncate" => truncate::parse(&mut cursor).map(Kind::Truncate),
         _ => utility::parse(&first, &mut cursor),
     }
 }
