@@ -25,8 +25,8 @@ fn needs_snapshot(kind: &Kind) -> bool {
             | Kind::SetTransaction { .. }
             | Kind::Reset(_)
             | Kind::Lock(_)
-            | Kind::Fetch(_)
             | Kind::Vacuum(_)
+            | Kind::Fetch(_)
     )
 }
 

@@ -69,10 +69,10 @@ impl Connection {
                 tag("DEALLOCATE ALL")
             }
             Kind::Lock(lock) => self.lock_tables_for(lock),
+            Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
             Kind::Fetch(fetch) => self.fetch(fetch, columns, formats, false, sink),
             Kind::Close(name) => self.close_cursor(name.as_deref()),
             Kind::Truncate(names) => self.truncate(names),
-            Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
             Kind::Query(_)
             | Kind::Insert(..)
             | Kind::Update(..)

@@ -150,7 +150,7 @@ impl Given {
             "freeze" => {
                 self.freeze = boolean(option)?;
                 if self.freeze && !from {
-                    return Err(refused("COPY FREEZE cannot be used with COPY TO"));
+                    return Err(invalid("COPY FREEZE cannot be used with COPY TO"));
                 }
             }
             "default" | "force_not_null" | "force_null" | "on_error" | "reject_limit"
@@ -224,6 +224,7 @@ impl Given {
         }
         let force_quote = self.force_quote;
         Ok(CopyOptions {
+            freeze: self.freeze,
             format,
             delimiter: delimiter_byte,
             null,

@@ -12,12 +12,13 @@
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE
 //! - `copy.rs`: COPY
+//! - `vacuum.rs`: VACUUM
 //! - `portals.rs`: DECLARE, FETCH, MOVE and CLOSE
 //! - `truncate.rs`: TRUNCATE
-//! - `vacuum.rs`: VACUUM
 //!
-//! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that PostgreSQL rejects: the
-//! planner takes its tree apart completely, and refuses what it does not know.
+//! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that
+//! PostgreSQL rejects: the planner takes its tree apart completely, and refuses what it does not
+//! know.
 
 mod copy;
 pub mod cursor;

@@ -59,6 +59,8 @@ pub enum Kind {
     Delete(Box<ast::Delete>, Extras),
     /// LOCK TABLE.
     Lock(LockTables),
+    /// VACUUM.
+    Vacuum(Vacuum),
     /// DECLARE.
     Declare(Box<Declare>),
     /// FETCH or MOVE.
@@ -67,8 +69,6 @@ pub enum Kind {
     Close(Option<String>),
     /// TRUNCATE.
     Truncate(Vec<QualifiedName>),
-    /// VACUUM.
-    Vacuum(Vacuum),
 }
 
 /// A statement and the query string it came from.

@@ -9,7 +9,6 @@ use forebay_txn::HorizonKind;
 
 use super::changes::{OneRow, ROW};
 use super::*;
-use crate::error::AccessError;
 use crate::tests::fixture::{FIRST_XID, Recovered};
 
 impl OneRow {
