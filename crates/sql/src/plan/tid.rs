@@ -14,7 +14,9 @@ pub fn places(condition: &Expr, ctid: usize) -> Option<Vec<Expr>> {
             let found = (is_ctid(a) || is_ctid(b)) && is_fixed(place);
             found.then(|| vec![place.clone()])
         }
-        Expr::InList { expr, list, negated: false } if is_ctid(expr) && list.iter().all(is_fixed) => {
+        Expr::InList { expr, list, negated: false }
+            if is_ctid(expr) && list.iter().all(is_fixed) =>
+        {
             Some(list.clone())
         }
         Expr::And(list) => list.iter().find_map(|e| places(e, ctid)),
