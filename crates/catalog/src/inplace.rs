@@ -240,7 +240,10 @@ mod tests {
     use forebay_access::form_row;
     use forebay_format::{HeapTuple, RelFileLocator};
 
-    fn values_of(catalog: &'static CatalogTable, row: &[forebay_types::Datum<'_>]) -> (Table, Vec<u8>) {
+    fn values_of(
+        catalog: &'static CatalogTable,
+        row: &[forebay_types::Datum<'_>],
+    ) -> (Table, Vec<u8>) {
         let table = Table::of_catalog(catalog, RelFileLocator::in_default(5, 1)).unwrap();
         let mut tuple = Vec::new();
         form_row(&table.layouts, row, &mut tuple).unwrap();
@@ -278,7 +281,10 @@ mod tests {
         let (table, mut bytes) = values_of(&PG_DATABASE, &database(3));
         let mut values =
             Values { catalog: &PG_DATABASE, table: &table, bytes: &mut bytes, changed: false };
-        assert_eq!((values.get("datfrozenxid"), values.get("dattablespace")), (Some(3), Some(1663)));
+        assert_eq!(
+            (values.get("datfrozenxid"), values.get("dattablespace")),
+            (Some(3), Some(1663))
+        );
         assert_eq!(values.get("datcollate"), None, "its length is not fixed");
     }
 

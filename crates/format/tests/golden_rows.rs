@@ -142,7 +142,10 @@ fn check_invalidation(stored: &[u8; 16]) {
 
 #[test]
 fn an_in_place_update_of_pg_class_invalidates_the_keys_of_its_row() {
-    let (record, _) = records().into_iter().find(|(_, told)| told.contains("57 catcache 56 relcache 16430, blkref")).expect("INPLACE");
+    let (record, _) = records()
+        .into_iter()
+        .find(|(_, told)| told.contains("57 catcache 56 relcache 16430, blkref"))
+        .expect("INPLACE");
     let inplace = heap::HeapInplace::decode(record.main).expect("good");
     let values = record.blocks[0].data;
     let word = |at: usize| u32::from_le_bytes(values[at..at + 4].try_into().expect("4 bytes"));

@@ -10,7 +10,7 @@ use forebay_wal::Record;
 
 use super::critical::critical;
 use super::relation::Heap;
-use super::vacuum::{PageCost, Pace};
+use super::vacuum::{Pace, PageCost};
 use crate::error::AccessError;
 use crate::vm;
 

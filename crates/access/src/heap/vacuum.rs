@@ -370,7 +370,8 @@ mod tests {
         assert_eq!(plan(&[(31, true, false), (1, false, false)]), (vec![0..32], false));
         assert_eq!(plan(&[frozen, (1, false, false)]), (vec![32..33], false));
         assert_eq!(plan(&[(32, true, false), (2, false, false)]), (vec![32..34], true));
-        let gaps = [(1, false, false), frozen, (1, false, false), (9, true, false), (1, false, true)];
+        let gaps =
+            [(1, false, false), frozen, (1, false, false), (9, true, false), (1, false, true)];
         assert_eq!(plan(&gaps), (vec![0..1, 33..44], false));
         assert_eq!(plan(&[]), (vec![], false));
     }

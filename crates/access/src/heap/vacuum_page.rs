@@ -195,8 +195,7 @@ impl PageVacuum {
             _ => xid_previous(self.cutoffs.oldest_xid),
         };
         let of_pruning = plan.conflict_horizon.unwrap_or(INVALID_XID);
-        let horizon =
-            if xid_precedes(of_pruning, of_freezing) { of_freezing } else { of_pruning };
+        let horizon = if xid_precedes(of_pruning, of_freezing) { of_freezing } else { of_pruning };
         (horizon != INVALID_XID).then_some(horizon)
     }
 

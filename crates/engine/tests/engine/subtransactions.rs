@@ -147,7 +147,8 @@ fn a_rollback_takes_tables_and_releases_their_locks() {
     assert_eq!(files(&engine), before + 1);
     session.start_command().expect("command");
     assert!(session.has_changed_catalogs());
-    for (name, there) in [("outer", true), ("inner", false), ("temporary", false), ("dropped", true)]
+    for (name, there) in
+        [("outer", true), ("inner", false), ("temporary", false), ("dropped", true)]
     {
         assert_eq!(session.table(None, name).expect("look-up").is_some(), there, "{name}");
     }

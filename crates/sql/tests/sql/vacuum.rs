@@ -88,7 +88,7 @@ fn dead_rows_go_and_it_says_so() {
     }
     let figures = "select reltuples, relpages < 12, relallvisible = relpages from pg_class \
                    where relname = 't'";
-    assert_eq!(fixture.rows(figures), ["1000|t|t"]);
+    assert_eq!(fixture.rows(figures), ["1000\tt\tt"]);
     // An older snapshot keeps what it sees.
     let mut other = fixture.connect();
     rows(&mut other, "begin isolation level repeatable read");
