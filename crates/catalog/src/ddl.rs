@@ -118,19 +118,11 @@ pub fn create_table(
 ) -> Result<RelFileLocator, CatalogError> {
     let xid = database.xacts.assign(&mut backend.io, tx)?;
     let author = Author { xid, command: tx.use_command() };
-    let locator = free_file(database, backend)?;
+    let locator = create_file(database, backend, tx, xid, persistence)?;
     let oid = locator.rel;
     let persistence = match persistence {
-        Persistence::Permanent => {
-            database.xacts.drop_at_abort(tx, locator);
-            database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
-            log_file(database, backend, locator, xid)?;
-            b'p'
-        }
-        Persistence::Temporary(pool) => {
-            pool.create(backend, locator)?;
-            b't'
-        }
+        Persistence::Permanent => b'p',
+        Persistence::Temporary(_) => b't',
     };
     let class = ClassRow {
         oid,
@@ -160,8 +152,28 @@ pub fn create_table(
 }
 
 /// The commit record says what is out of date.
-fn announce(tx: &mut Transaction, messages: impl IntoIterator<Item = Invalidation>) {
+pub(crate) fn announce(tx: &mut Transaction, messages: impl IntoIterator<Item = Invalidation>) {
     messages.into_iter().for_each(|message| tx.invalidate(message));
+}
+
+/// Creates a new table's file.
+pub(crate) fn create_file(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    xid: Xid,
+    persistence: Persistence<'_>,
+) -> Result<RelFileLocator, CatalogError> {
+    let locator = free_file(database, backend)?;
+    match persistence {
+        Persistence::Permanent => {
+            database.xacts.drop_at_abort(tx, locator);
+            database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
+            log_file(database, backend, locator, xid)?;
+        }
+        Persistence::Temporary(pool) => pool.create(backend, locator)?,
+    }
+    Ok(locator)
 }
 
 /// Logs that a table's file was created.

@@ -18,6 +18,7 @@ mod reader;
 mod rows;
 pub mod schema;
 mod table;
+mod truncate;
 
 pub use cache::{CatalogCache, Change, KnownTables};
 pub use check::check;
@@ -31,3 +32,4 @@ pub use oldest::DatabaseIds;
 pub use reader::{Class, Reader, temp_namespace};
 pub use rows::OldestIds;
 pub use table::{Column, ColumnDef, Table};
+pub use truncate::truncate_table;

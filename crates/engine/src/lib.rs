@@ -44,8 +44,8 @@ pub use config::{
     CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod, FatalAction,
     FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, PrefetchStats,
     RecoveryProgress, RecoveryReport, RecoverySettings, RecoveryStop, RecoveryTarget, RestoreFrom,
-    RestoreSettings, RestoreSource, SessionSettings, TargetAction, TargetTimeline, WalSyncMethod,
-    WorkerLimits, WritingSettings,
+    RestoreSettings, RestoreSource, SessionSettings, TargetAction, TargetTimeline, VacuumSettings,
+    WalSyncMethod, WorkerLimits, WritingSettings,
 };
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;

@@ -1,9 +1,10 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
-//! pg_buffercache, pg_locks, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer,
+//! pg_buffercache, pg_cursors, pg_locks, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer,
 //! pg_stat_database, pg_stat_wal. A column stands once, with what makes its value of a row.
 
 use crate::settings::SettingRow;
 use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
+use forebay_engine::ItemPointer;
 use forebay_engine::views::{
     AioBackendRow, AioRow, ArchiverStats, BgwriterRow, BufferInfo, BufferPage, CheckpointerRow,
     Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag, WalRow,
@@ -14,6 +15,7 @@ use forebay_types::SqlType::{
 };
 use forebay_types::time::POSTGRES_EPOCH;
 use forebay_types::{Datum, Numeric as Number};
+use std::sync::Arc;
 
 /// A view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub enum View {
     StatWal,
     /// Locks that are held or waited for.
     Locks,
+    /// The session's cursors.
+    Cursors,
 }
 
 impl View {
@@ -57,6 +61,7 @@ impl View {
             "pg_stat_database" => View::StatDatabase,
             "pg_stat_wal" => View::StatWal,
             "pg_locks" => View::Locks,
+            "pg_cursors" => View::Cursors,
             _ => return None,
         })
     }
@@ -81,6 +86,7 @@ impl View {
             View::BufferCache => described(BUFFERCACHE),
             View::Settings => described(SETTINGS),
             View::Locks => described(LOCKS),
+            View::Cursors => described(CURSORS),
         }
     }
 }
@@ -473,4 +479,41 @@ pub const LOCKS: Columns<LockRow> = &[
     ("granted", Bool, |r| Datum::Bool(r.granted)),
     ("fastpath", Bool, |r| Datum::Bool(r.fast)),
     ("waitstart", Timestamptz, |r| opt(r.wait_start, timestamp)),
+];
+
+/// A portal or cursor.
+#[derive(Clone, Debug)]
+pub struct CursorRow {
+    /// Its name; empty for the unnamed portal.
+    pub name: String,
+    /// The query string that made it.
+    pub statement: Option<Arc<str>>,
+    /// WITH HOLD.
+    pub holdable: bool,
+    /// BINARY.
+    pub binary: bool,
+    /// Whether it can go backward.
+    pub scrollable: bool,
+    /// When it was made.
+    pub created: SystemTime,
+    /// Whether it is over a query.
+    pub is_query: bool,
+    /// Whether it is held from an earlier transaction.
+    pub held: bool,
+    /// Whether it locks the rows (FOR UPDATE).
+    pub locks: bool,
+    /// The table of which each row is a row, if the query locks that row or is simple.
+    pub table: Option<u32>,
+    /// The place of the row it is on.
+    pub ctid: Option<ItemPointer>,
+}
+
+/// pg_cursors.
+pub const CURSORS: Columns<CursorRow> = &[
+    ("name", Text, |r| text(&r.name)),
+    ("statement", Text, |r| opt(r.statement.as_deref(), text)),
+    ("is_holdable", Bool, |r| Datum::Bool(r.holdable)),
+    ("is_binary", Bool, |r| Datum::Bool(r.binary)),
+    ("is_scrollable", Bool, |r| Datum::Bool(r.scrollable)),
+    ("creation_time", Timestamptz, |r| timestamp(r.created)),
 ];

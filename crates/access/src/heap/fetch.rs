@@ -5,6 +5,7 @@ use forebay_format::{Fork, ItemPointer, Xid};
 use forebay_storage::{Backend, Strategy};
 
 use super::relation::Heap;
+use super::status::updater;
 use super::visibility::Visibility;
 use crate::error::AccessError;
 
@@ -18,6 +19,36 @@ impl Heap {
     ) -> Result<Option<Vec<u8>>, AccessError> {
         visibility.keep_multis();
         self.version_where(backend, tid, |backend, tuple| visibility.sees(&mut backend.io, tuple))
+    }
+
+    /// The newest version that is seen of the row whose version is at `tid`, with its place.
+    /// PostgreSQL calls it the latest tid.
+    pub fn newest_seen(
+        &self,
+        backend: &mut Backend,
+        visibility: &mut Visibility,
+        tid: ItemPointer,
+    ) -> Result<Option<(ItemPointer, Vec<u8>)>, AccessError> {
+        visibility.keep_multis();
+        let (mut at, mut by, mut newest) = (tid, None, None);
+        while let Some(bytes) = self.any_version(backend, at)? {
+            let tuple = HeapTuple::new(&bytes)?;
+            if by.is_some_and(|by| tuple.xmin() != by) {
+                // The chain ended before it, and its place was used again.
+                break;
+            }
+            let seen = visibility.sees(&mut backend.io, tuple)?;
+            by = updater(&mut backend.io, visibility, tuple)?;
+            let next = tuple.ctid();
+            if seen {
+                newest = Some((at, bytes));
+            }
+            if by.is_none() || next == at {
+                break;
+            }
+            at = next;
+        }
+        Ok(newest)
     }
 
     /// The version at `tid`, if `inserter` has made it. If not, it was the end of a chain and is

@@ -7,8 +7,8 @@
 use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{
     BlockNumber, CommandId, Fork, ItemPointer, OffsetNumber, Xid,
-    page::HEADER_SIZE,
     ids::INVALID_XID,
+    page::HEADER_SIZE,
     tuple::{HEAP_XMIN_FROZEN, HeapTuple, HeapTupleMut},
     visibility_map::VALID_BITS,
 };

@@ -19,6 +19,7 @@
 //! - `transaction`: transactions and statements as types
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
+//! - `truncate`: emptying tables
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `temp`: temporary tables; `temp_tables`: which there are
@@ -51,6 +52,7 @@ mod tables;
 mod temp;
 mod temp_tables;
 mod transaction;
+mod truncate;
 mod vacuum;
 mod wal;
 

@@ -17,8 +17,8 @@ use crate::core::Core;
 use crate::error::EngineError;
 
 /// A scan of a table. It keeps its snapshot, and stays valid while other statements of the
-/// transaction run. After the end of its transaction, or the rollback of the subtransaction in which
-/// it began, it returns errors.
+/// transaction run. After the end of its transaction, or the rollback of the subtransaction in
+/// which it began, it returns errors.
 #[derive(Debug)]
 pub struct HeapScan {
     mark: Mark,
@@ -77,6 +77,40 @@ impl Session {
             session.check_locked(table, LockMode::AccessShare)?;
             let heap = session.heap(core, table)?;
             let found = heap.fetch(&mut session.backend, &mut visibility, tid)?;
+            found.map(|tuple| StoredRow::new(table, tuple, tid)).transpose()
+        })
+    }
+
+    /// The newest version that the statement's snapshot sees of the row whose version is at a
+    /// place: the transaction may have updated it since it was read there. The transaction must
+    /// have locked the table.
+    pub fn newest_row(
+        &mut self,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+    ) -> Result<Option<StoredRow>, EngineError> {
+        self.call(|session, core| {
+            table.check_readable()?;
+            let mut visibility = session.visibility(core)?;
+            session.check_locked(table, LockMode::AccessShare)?;
+            let heap = session.heap(core, table)?;
+            let found = heap.newest_seen(&mut session.backend, &mut visibility, tid)?;
+            found.map(|(place, tuple)| StoredRow::new(table, tuple, place)).transpose()
+        })
+    }
+}
+
+impl Session {
+    /// The version of a row at a place, whoever sees it: one that this command has made, or has
+    /// deleted.
+    pub fn row_at(
+        &mut self,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+    ) -> Result<Option<StoredRow>, EngineError> {
+        self.call(|session, core| {
+            let heap = session.heap(core, table)?;
+            let found = heap.any_version(&mut session.backend, tid)?;
             found.map(|tuple| StoredRow::new(table, tuple, tid)).transpose()
         })
     }

@@ -41,7 +41,8 @@ impl Session {
             let locator = made?;
             let (name, oid) = (name.to_owned(), locator.rel);
             let made = Some(session.subtransaction_depth());
-            let table = TempTable { oid, name, locator, on_commit, made, dropped: None };
+            let (earlier, dropped) = (Vec::new(), None);
+            let table = TempTable { oid, name, locator, earlier, on_commit, made, dropped };
             session.temp.tables.push(table);
             Ok(oid)
         })
@@ -99,7 +100,7 @@ impl Session {
     }
 
     /// The session's pool for temporary tables. Created if there is none.
-    fn take_temp_pool(&mut self, core: &Core) -> Result<TempRelations, EngineError> {
+    pub(super) fn take_temp_pool(&mut self, core: &Core) -> Result<TempRelations, EngineError> {
         match self.temp.pool.take() {
             Some(pool) => Ok(pool),
             None => Ok(TempRelations::new(
@@ -151,7 +152,7 @@ impl Session {
     pub(super) fn remove_temp_files(&mut self) {
         let TempTables { tables, pool: Some(pool), .. } = &self.temp else { return };
         for rel in pool.relations() {
-            if tables.iter().any(|table| table.locator == rel) {
+            if tables.iter().any(|table| table.has_file(rel)) {
                 continue;
             }
             self.core.heaps.spaces.forget(rel);

@@ -325,6 +325,11 @@ impl Statement<'_> {
         noting(self.failed, self.session.drop_table(table))
     }
 
+    /// Empties a table. It must be locked in mode `AccessExclusive`.
+    pub fn truncate(&mut self, table: &Table) -> Result<(), EngineError> {
+        noting(self.failed, self.session.truncate(table))
+    }
+
     /// Inserts the rows of a batch and empties it; the number of rows. The table must be locked in
     /// mode `RowExclusive`.
     pub fn insert_batch(&mut self, table: &Table, rows: &mut RowBatch) -> Result<u64, EngineError> {

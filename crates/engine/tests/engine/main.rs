@@ -38,9 +38,10 @@
 //!   session, the engine or a crash
 //! - [`stops`]: Checkpoints, crashes, refusals and limits
 //! - [`subtransactions`]: What the rollback of a subtransaction takes with it, and what outlives it
-//! - [`tables`]: Creating and dropping tables, alone and beside others
+//! - [`tables`]: Creating, truncating and dropping tables, alone and beside others
 //! - [`transactions`]: Transactions as types, and what the interface below them refuses when it
 //!   runs
+//! - [`vacuum`]: VACUUM: what it frees and stores, crashes, what PostgreSQL says of its pages
 //! - [`views`]: Rows of the statistics views
 
 #[path = "../common/mod.rs"]
@@ -75,4 +76,5 @@ mod stops;
 mod subtransactions;
 mod tables;
 mod transactions;
+mod vacuum;
 mod views;

@@ -8,8 +8,8 @@ use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
     ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod,
     FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, RecoverySettings,
-    RecoveryTarget, RestoreSettings, SessionSettings, TargetAction, TargetTimeline, VacuumSettings, WalSyncMethod,
-    WorkerLimits, WritingSettings, parse_timestamp,
+    RecoveryTarget, RestoreSettings, SessionSettings, TargetAction, TargetTimeline, VacuumSettings,
+    WalSyncMethod, WorkerLimits, WritingSettings, parse_timestamp,
 };
 
 /// What a word or text stands for, which was checked when the setting was set.

@@ -123,6 +123,7 @@ impl Connection {
         options: CopyOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
+        self.check_changes(&plan.root)?;
         let format =
             if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
         let columns = plan.columns.clone();
@@ -134,6 +135,7 @@ impl Connection {
             sink.copy_data(&message)?;
         }
         let mut rows = 0u64;
+        self.show_cursors(&plan.root, None);
         let mut cursor = Cursor::new(&plan.root, Arc::from([]));
         cursor.run(&mut self.host, &mut |row, _| {
             message.clear();
@@ -168,7 +170,7 @@ impl Connection {
             relation => writable(relation, name, Verb::Copy)?,
         };
         self.check_writable("COPY FROM")?;
-        if options.freeze && !self.portals.is_empty() {
+        if options.freeze && self.portals.has_queries() {
             let message = "cannot perform COPY FREEZE because of prior transaction activity";
             return Err(SqlError::new("25000", message));
         }

@@ -64,6 +64,11 @@ impl<T> Held<T> {
         self.entries.get(name).map(|(thing, _)| thing)
     }
 
+    /// The thing of that name, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+        self.entries.get_mut(name).map(|(thing, _)| thing)
+    }
+
     /// Is there one of that name?
     pub fn contains_key(&self, name: &str) -> bool {
         self.entries.contains_key(name)
@@ -72,6 +77,16 @@ impl<T> Held<T> {
     /// All of them.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.entries.values().map(|(thing, _)| thing)
+    }
+
+    /// All of them, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.values_mut().map(|(thing, _)| thing)
+    }
+
+    /// All of them with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+        self.entries.iter().map(|(name, (thing, _))| (name.as_str(), thing))
     }
 }
 

@@ -21,20 +21,16 @@ impl Connection {
                 self.host.open_table(schema, &name.name, lock.mode)?
             };
             if found.is_none() {
-                return Err(self.no_table(name)?);
+                let view = is_view(name).then(|| SqlError::unsupported("LOCK TABLE of a view"));
+                return Err(view.map_or_else(|| self.no_table(name), Ok)?);
             }
         }
         Ok(CommandTag("LOCK TABLE".to_owned()))
     }
 
-    /// The error of a name that means no table.
-    fn no_table(&mut self, name: &QualifiedName) -> Result<SqlError> {
+    /// The error of a name that means no table, nor anything else.
+    pub(super) fn no_table(&mut self, name: &QualifiedName) -> Result<SqlError> {
         let schema = name.schema.as_deref();
-        let is_view = View::by_name(&name.name)
-            .is_some_and(|view| schema.is_none_or(|schema| schema == view.schema()));
-        if is_view {
-            return Ok(SqlError::unsupported("LOCK TABLE of a view"));
-        }
         if let Some(schema) = schema
             && !self.host.call(|session| session.schema_exists(schema))?
         {
@@ -44,6 +40,13 @@ impl Connection {
         let message = format!("relation \"{}\" does not exist", name.display());
         Ok(SqlError::new(state::UNDEFINED_TABLE, message))
     }
+}
+
+/// Whether a name means a view.
+pub(super) fn is_view(name: &QualifiedName) -> bool {
+    let schema = name.schema.as_deref();
+    View::by_name(&name.name)
+        .is_some_and(|view| schema.is_none_or(|schema| schema == view.schema()))
 }
 
 /// NOWAIT's error names the table.

@@ -5,7 +5,11 @@
 //! - `extended.rs`: the extended protocol: prepared statements and portals
 //! - `statement.rs`, `block.rs`: what a connection keeps: planned statements, portals,
 //!   its transaction block
-//! - `held.rs`: statements and portals by name, within a session's memory
+//! - `held.rs`: statements and portals by name, within a session's memory; `portals.rs`: portals
+//!   and when they end
+//! - `query_rows.rs`: the rows of a query's portal, forward and backward
+//! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
+//! - `truncate.rs`: TRUNCATE
 //! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
 //!   savepoints
 //! - `prepared.rs`: statements planned, and kept up to date
@@ -24,11 +28,15 @@
 mod block;
 mod copy;
 mod copy_in;
+mod declare;
 mod extended;
+mod fetch;
 mod held;
 mod lock;
 mod outcome;
+mod portals;
 mod prepared;
+mod query_rows;
 mod run;
 mod savepoints;
 mod script;
@@ -36,6 +44,7 @@ mod sink;
 mod state;
 mod statement;
 mod transaction;
+mod truncate;
 mod utility;
 mod vacuum;
 

@@ -24,6 +24,7 @@ impl Connection {
         };
         let plan = self.plan(&statement, &mut params)?;
         let columns = match &plan {
+            Plan::Declare(_) => None,
             Plan::Utility => self.utility_columns(&statement.kind)?,
             plan => plan.columns().map(<[ColumnDesc]>::to_vec),
         };
@@ -37,6 +38,7 @@ impl Connection {
             Kind::Insert(insert, extras) => Plan::Change(Arc::new(planner.insert(insert, extras)?)),
             Kind::Update(update, extras) => Plan::Change(Arc::new(planner.update(update, extras)?)),
             Kind::Delete(delete, extras) => Plan::Change(Arc::new(planner.delete(delete, extras)?)),
+            Kind::Declare(declare) => Plan::Declare(Arc::new(planner.cursor(declare)?)),
             _ => Plan::Utility,
         })
     }
@@ -73,7 +75,7 @@ impl Connection {
     /// Locks the tables of a plan; false if one is no longer the one that was planned for.
     pub(super) fn lock_tables(&mut self, plan: &Plan) -> Result<bool> {
         match plan {
-            Plan::Select(select) => self.lock_all(&select.root),
+            Plan::Select(select) | Plan::Declare(select) => self.lock_all(&select.root),
             Plan::Change(change) => self.lock_all(&change.root),
             Plan::Utility => Ok(true),
         }
@@ -88,11 +90,15 @@ impl Connection {
         Ok(true)
     }
 
-    /// Locks a table by name; false if the name means another now or none, or it has other columns.
+    /// Locks a table by name; false if the name means another now or none, or it has other columns
+    /// or another file.
     fn lock_one(&mut self, schema: Option<&str>, table: &Table, mode: LockMode) -> Result<bool> {
         let now = self.host.open_table(schema, &table.name, mode)?;
         Ok(now.is_some_and(|now| {
-            std::ptr::eq(&*now, table) || now.oid == table.oid && now.columns == table.columns
+            std::ptr::eq(&*now, table) || {
+                let same = now.oid == table.oid && now.locator == table.locator;
+                same && now.columns == table.columns
+            }
         }))
     }
 
@@ -100,6 +106,7 @@ impl Connection {
     fn utility_columns(&mut self, kind: &Kind) -> Result<Option<Vec<ColumnDesc>>> {
         match kind {
             Kind::Show(target) => self.show_columns(target).map(Some),
+            Kind::Fetch(fetch) => Ok(self.fetched_columns(fetch)),
             _ => Ok(None),
         }
     }

@@ -25,18 +25,23 @@ impl Connection {
         self.check_not_failed()?;
         self.start_statement(&statement.kind)?;
         let prepared = self.prepare(statement.clone(), None)?;
-        let formats = vec![Format::Text; prepared.columns.as_ref().map_or(0, Vec::len)];
+        let columns = prepared.columns.as_ref().map_or(0, Vec::len);
+        let formats = vec![self.simple_format(&statement.kind); columns];
         let root = match &prepared.plan {
             Plan::Select(plan) => &plan.root,
             Plan::Change(plan) => &plan.root,
+            Plan::Declare(plan) => {
+                return self.declare(&prepared, plan, &Arc::from([])).map(Executed::Completed);
+            }
             Plan::Utility => {
                 if let Some(columns) = &prepared.columns {
                     sink.columns(columns, &formats)?;
                 }
-                return self.run_utility(&prepared, &[], last, sink);
+                return self.run_utility(&prepared, &formats, last, sink);
             }
         };
         self.check_changes(root)?;
+        self.show_cursors(root, None);
         let mut cursor = Cursor::new(root, Arc::from([]));
         let Some(columns) = &prepared.columns else {
             let rows = run_to_end(&mut cursor, &mut self.host)?;

@@ -34,10 +34,7 @@ impl Connection {
             self.host.settings.end_subtransaction(true);
             self.host.modes.end_subtransaction();
         }
-        self.portals.retain(|portal| {
-            portal.level = portal.level.min(kept);
-            true
-        });
+        self.portals.subtransaction_released(kept + 1);
         Ok(())
     }
 
@@ -50,7 +47,7 @@ impl Connection {
             // The innermost has aborted.
             self.transaction.savepoints.pop();
         }
-        self.portals.retain(|portal| portal.level <= kept);
+        self.portals.subtransaction_aborted(kept + 1);
         while self.transaction.savepoints.len() > kept {
             self.abort_subtransaction()?;
             self.transaction.savepoints.pop();
@@ -91,7 +88,7 @@ impl Connection {
     /// the client may go back to it.
     pub(super) fn abort_innermost(&mut self) -> Result<()> {
         let level = self.transaction.savepoints.len();
-        self.portals.retain(|portal| portal.level < level);
+        self.portals.subtransaction_aborted(level);
         self.abort_subtransaction()
     }
 

@@ -2,8 +2,9 @@
 
 use super::block::{Transaction, TransactionStatus};
 use super::held::{self, Held};
+use super::portals::Portals;
 use super::sink::RowSink;
-use super::statement::{Portal, Prepared};
+use super::statement::Prepared;
 use crate::error::{Result, SqlError};
 use crate::exec::{Host, Identity};
 use crate::settings::Settings;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 /// A session of SQL over the engine.
 pub struct Connection {
     // Portals hold scans, which must be dropped before the session.
-    pub(super) portals: Held<Portal>,
+    pub(super) portals: Portals,
     pub(super) prepared: Held<Arc<Prepared>>,
     pub(super) transaction: Transaction,
     /// The settings' change count when they were last handed to the engine's session.
@@ -36,7 +37,7 @@ impl Connection {
 
     fn with_host(host: Host) -> Connection {
         Connection {
-            portals: Held::new(held::MOST),
+            portals: Portals::new(held::MOST),
             prepared: Held::new(held::MOST),
             transaction: Transaction::default(),
             settings_told: None,
@@ -120,6 +121,7 @@ impl Connection {
 
     /// Aborts what is open; the client has gone.
     pub fn close(mut self) {
+        self.portals.clear();
         // So that a failure ends everything.
         self.transaction.block = TransactionStatus::Idle;
         self.fail();

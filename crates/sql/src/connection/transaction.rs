@@ -26,6 +26,7 @@ fn needs_snapshot(kind: &Kind) -> bool {
             | Kind::Reset(_)
             | Kind::Lock(_)
             | Kind::Vacuum(_)
+            | Kind::Fetch(_)
     )
 }
 
@@ -124,15 +125,24 @@ impl Connection {
 
     /// Ends the transaction and the block, whatever subtransactions are open.
     pub(super) fn end(&mut self, commit: bool) -> Result<()> {
-        // Scans must end before their transaction.
-        self.portals.clear();
+        if commit
+            && self.transaction.running
+            && let Err(error) = self.hold_cursors()
+        {
+            // The error is what is told.
+            let _ = self.end(false);
+            return Err(error);
+        }
+        self.portals.end_scans();
         self.transaction.block = TransactionStatus::Idle;
         self.transaction.implicit_block = false;
         self.transaction.savepoints.clear();
         let running = std::mem::take(&mut self.transaction.running);
         let ended =
             self.host.call_if_any(if running && commit { Session::commit } else { Session::abort });
-        self.host.settings.end_transaction(commit && ended.is_ok());
+        let committed = commit && ended.is_ok();
+        self.portals.transaction_ended(committed);
+        self.host.settings.end_transaction(committed);
         ended.map(drop)
     }
 
@@ -155,9 +165,12 @@ impl Connection {
             TransactionStatus::InBlock if !self.transaction.savepoints.is_empty() => {
                 self.abort_innermost()
             }
-            _ if running => self.end(false),
+            _ if running => {
+                self.host.modes.fail();
+                self.end(false)
+            }
             _ => {
-                self.portals.clear();
+                self.portals.transaction_ended(false);
                 Ok(())
             }
         };

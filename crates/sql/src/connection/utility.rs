@@ -70,11 +70,15 @@ impl Connection {
             }
             Kind::Lock(lock) => self.lock_tables_for(lock),
             Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
+            Kind::Fetch(fetch) => self.fetch(fetch, columns, formats, sink),
+            Kind::Close(name) => self.close_cursor(name.as_deref()),
+            Kind::Truncate(names) => self.truncate(names),
             Kind::Query(_)
             | Kind::Insert(..)
             | Kind::Update(..)
             | Kind::Delete(..)
-            | Kind::Copy(_) => {
+            | Kind::Copy(_)
+            | Kind::Declare(_) => {
                 Err(SqlError::new(state::INTERNAL_ERROR, "a query is no utility statement"))
             }
         }
@@ -170,14 +174,7 @@ impl Connection {
                 ))?;
                 continue;
             };
-            if self.portals.values().any(|portal| portal.reads(table.oid)) {
-                let message = format!(
-                    "cannot DROP TABLE \"{}\" because it is being used by active queries in this \
-                     session",
-                    table.name
-                );
-                return Err(SqlError::new(state::OBJECT_IN_USE, message));
-            }
+            self.check_not_in_use("DROP TABLE", &table)?;
             self.host.call(|session| session.drop_table(&table))?;
         }
         tag("DROP TABLE")

@@ -10,11 +10,7 @@ use std::sync::Arc;
 
 impl Connection {
     /// Runs VACUUM.
-    pub(super) fn vacuum(
-        &mut self,
-        vacuum: &Vacuum,
-        sink: &mut dyn RowSink,
-    ) -> Result<CommandTag> {
+    pub(super) fn vacuum(&mut self, vacuum: &Vacuum, sink: &mut dyn RowSink) -> Result<CommandTag> {
         self.refuse_in_block("VACUUM")?;
         let tables = match (vacuum.only_database_stats, vacuum.names.is_empty()) {
             (true, _) => Vec::new(),

@@ -153,8 +153,8 @@ impl Given {
                     return Err(refused("COPY FREEZE cannot be used with COPY TO"));
                 }
             }
-            "default" | "force_not_null" | "force_null" | "on_error"
-            | "reject_limit" | "log_verbosity" => {
+            "default" | "force_not_null" | "force_null" | "on_error" | "reject_limit"
+            | "log_verbosity" => {
                 let name = name.to_uppercase();
                 return Err(SqlError::unsupported(format!("COPY {name}")).at(option.position));
             }
@@ -224,6 +224,7 @@ impl Given {
         }
         let force_quote = self.force_quote;
         Ok(CopyOptions {
+            freeze: self.freeze,
             format,
             delimiter: delimiter_byte,
             null,

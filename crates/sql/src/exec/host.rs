@@ -4,6 +4,7 @@ use super::modes::{Mode, Modes};
 use crate::error::{Result, SqlError, state};
 use crate::plan::Catalog;
 use crate::settings::{IsolationLevel, SetScope, SettingRow, Settings, Shown};
+use crate::views::CursorRow;
 use forebay_aio::IoBackend;
 use forebay_aio::sync::{Duration, Instant};
 use forebay_engine::{Engine, EngineError, Interrupt, Isolation, Session, Table, TempOptions};
@@ -37,6 +38,8 @@ pub struct Host {
     /// The running transaction's modes.
     pub modes: Modes,
     warnings: Vec<SqlError>,
+    /// The session's cursors, when a statement began that looks at them.
+    pub cursors: Vec<CursorRow>,
     random: u64,
     /// Steps since the last test for a cancel.
     pub(super) steps: Cell<u32>,
@@ -50,8 +53,9 @@ impl Host {
             .unwrap_or_default();
         let random =
             (now.as_nanos() as u64 ^ u64::from(identity.pid.unsigned_abs()).rotate_left(32)) | 1;
-        let (modes, warnings) = (Modes::default(), Vec::new());
-        Host { session, settings, identity, modes, warnings, random, steps: Cell::new(0) }
+        let (modes, warnings, cursors) = (Modes::default(), Vec::new(), Vec::new());
+        let steps = Cell::new(0);
+        Host { session, settings, identity, modes, warnings, cursors, random, steps }
     }
 
     /// Calls the engine: a statement's way to all that reads or changes data. The session refuses

@@ -39,6 +39,8 @@ impl Mode {
 #[derive(Debug, Default)]
 pub struct Modes {
     now: TransactionModes,
+    /// What it began with.
+    first: TransactionModes,
     /// Whether a statement of the transaction has needed a snapshot.
     queried: bool,
     /// For each open subtransaction, whether the transaction around it is read only.
@@ -52,7 +54,12 @@ fn too_late(message: &str) -> SqlError {
 impl Modes {
     /// A transaction begins.
     pub fn begin(&mut self, modes: TransactionModes) {
-        *self = Modes { now: modes, ..Modes::default() };
+        *self = Modes { now: modes, first: modes, ..Modes::default() };
+    }
+
+    /// The transaction has failed: a chained one begins as it began.
+    pub fn fail(&mut self) {
+        self.begin(self.first);
     }
 
     /// A subtransaction begins.

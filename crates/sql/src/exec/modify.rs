@@ -49,10 +49,8 @@ impl<'m> Modifier<'m> {
         let header = |column: usize| {
             let index = column % version_width(&modify.table);
             let system = index.checked_sub(modify.table.columns.len());
-            use SystemColumn::{Ctid, TableOid};
-            system
-                .and_then(|i| SystemColumn::ALL.get(i))
-                .is_some_and(|c| !matches!(c, Ctid | TableOid))
+            let column = system.and_then(|i| SystemColumn::ALL.get(i));
+            column.is_some_and(|c| !matches!(c, SystemColumn::Ctid | SystemColumn::TableOid))
         };
         Modifier {
             modify,
@@ -178,7 +176,7 @@ impl<'m> Modifier<'m> {
     ) -> Result<()> {
         let table = &self.modify.table;
         let stored = match self.reads_headers {
-            true => Some(host.call(|session| session.row_at(table, place))?),
+            true => host.call(|session| session.row_at(table, place))?,
             false => None,
         };
         version.extend(SystemColumn::ALL.into_iter().map(|column| match (&stored, column) {

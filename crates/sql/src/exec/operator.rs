@@ -71,6 +71,7 @@ impl Operator {
             Node::Values(_) => Operator::Values(0),
             Node::Scan(read) => Operator::Scan(Box::new(Scan::open(read, host)?)),
             Node::TidScan(_, tids) => Operator::TidScan(TidScan::open(tids, params, host)?),
+            Node::CurrentRow(read, name) => Operator::TidScan(TidScan::at(read, name, host)?),
             Node::Series { args, .. } => match Series::open(args, params, host)? {
                 Some(series) => Operator::Series(series),
                 None => Operator::Rows(Vec::new(), 0),
@@ -122,7 +123,9 @@ impl Operator {
             }
             (Operator::Series(series), Node::Series { wide, .. }) => series.run(*wide, host, visit),
             (Operator::Scan(scan), Node::Scan(read)) => scan.run(read, host, visit),
-            (Operator::TidScan(scan), Node::TidScan(read, _)) => scan.run(read, host, visit),
+            (Operator::TidScan(scan), Node::TidScan(read, _) | Node::CurrentRow(read, _)) => {
+                scan.run(read, host, visit)
+            }
             (Operator::Filter(input), Node::Filter { input: below, condition }) => {
                 input.run(below, params, host, &mut |row, host| {
                     if is_true(condition, row.values, params, host)? {

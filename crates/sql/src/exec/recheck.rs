@@ -20,7 +20,7 @@ pub(super) fn recheck(
     visit: Visit<'_>,
 ) -> Result<Flow> {
     match node {
-        Node::Scan(read) | Node::TidScan(read, _) => {
+        Node::Scan(read) | Node::TidScan(read, _) | Node::CurrentRow(read, _) => {
             let view = row.view();
             let mut values = Vec::with_capacity(read.decode.len());
             decode(&view, read, &mut values)?;

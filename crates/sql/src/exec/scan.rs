@@ -119,6 +119,13 @@ impl TidScan {
         Ok(TidScan { places, next: 0 })
     }
 
+    /// At the row that a cursor is on.
+    pub(super) fn at(read: &TableRead, cursor: &str, host: &mut Host) -> Result<TidScan> {
+        let place = host.current_row(cursor, &read.table)?;
+        let newest = host.call(|session| session.newest_row(&read.table, place))?;
+        Ok(TidScan { places: newest.iter().map(|row| row.place()).collect(), next: 0 })
+    }
+
     pub(super) fn run(
         &mut self,
         read: &TableRead,

@@ -28,6 +28,7 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
         View::Locks => values(views::LOCKS, host.engine()?.locks()),
         View::BufferCache => values(views::BUFFERCACHE, host.engine()?.buffers()),
         View::Settings => values(views::SETTINGS, host.all_settings()),
+        View::Cursors => values(views::CURSORS, host.cursors.iter().cloned()),
     })
 }
 

@@ -177,6 +177,18 @@ impl<'a> Cursor<'a> {
         Ok((inner, self.tokens.get(self.next - 1)))
     }
 
+    /// The tokens not yet taken, which are taken, and what follows them.
+    pub fn rest(&mut self) -> (&'a [TokenWithSpan], Option<&'a TokenWithSpan>) {
+        let rest = self.tokens.get(self.next..).unwrap_or_default();
+        self.next = self.tokens.len();
+        (rest, self.end)
+    }
+
+    /// Is the next token the last one?
+    pub fn is_last(&self) -> bool {
+        self.next + 1 >= self.tokens.len()
+    }
+
     /// The next word in lower case, if it is an unquoted one.
     pub fn peek_word(&self) -> Option<String> {
         self.word_at(self.next)

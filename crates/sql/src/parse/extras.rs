@@ -24,7 +24,14 @@ pub struct Extras {
     pub current_of: Option<(String, u32)>,
 }
 
-/// Names for the versions of a row that RETURNING sees, and where they stand.
+impl Extras {
+    /// The cursor of WHERE CURRENT OF.
+    pub fn cursor(&self) -> Option<&str> {
+        self.current_of.as_ref().map(|(name, _)| name.as_str())
+    }
+}
+
+/// Names for the versions of a row that RETURNING sees, and where they are given.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct VersionNames {
     /// OLD AS
@@ -129,8 +136,8 @@ fn locking_clause(
     } else {
         names.push(Vec::new());
     }
-    let policy = if c.accept("nowait") {
-        &[("nowait", Keyword::NOWAIT)][..]
+    let policy: &[(&str, Keyword)] = if c.accept("nowait") {
+        &[("nowait", Keyword::NOWAIT)]
     } else if c.accept_all(&["skip", "locked"]) {
         &[("skip", Keyword::SKIP), ("locked", Keyword::LOCKED)]
     } else {
@@ -163,9 +170,7 @@ fn version_names(c: &mut Cursor<'_>) -> Result<VersionNames> {
             (&mut names.new, "NEW")
         };
         c.expect("as")?;
-        let at = c.position();
-        let name = c.name()?;
-        if slot.replace((name, at)).is_some() {
+        if slot.replace((c.name()?, position)).is_some() {
             let message = format!("{what} cannot be specified multiple times");
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
         }

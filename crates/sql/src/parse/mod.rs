@@ -13,6 +13,8 @@
 //! - `table.rs`: CREATE TABLE and DROP TABLE
 //! - `copy.rs`: COPY
 //! - `vacuum.rs`: VACUUM
+//! - `portals.rs`: DECLARE, FETCH, MOVE and CLOSE
+//! - `truncate.rs`: TRUNCATE
 //!
 //! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that PostgreSQL rejects: the
 //! planner takes its tree apart completely, and refuses what it does not know.
@@ -21,12 +23,14 @@ mod copy;
 pub mod cursor;
 mod depth;
 mod extras;
+mod portals;
 mod queries;
 mod size;
 pub mod source;
 mod statement;
 mod table;
 mod transaction;
+mod truncate;
 mod utility;
 mod vacuum;
 mod watched;
@@ -35,6 +39,7 @@ pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
 pub use extras::{Extras, VersionNames};
+pub use portals::{Declare, Direction, Fetch};
 pub use size::estimated_memory;
 pub use source::Source;
 pub use statement::{Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement};
@@ -91,13 +96,23 @@ fn parse_statement(
         return Err(cursor.error());
     };
     match first.as_str() {
-        "select" | "values" | "with" | "table" | "insert" | "update" | "delete" => {
+        "select" | "values" | "with" | "table" | "insert" | "update" => {
+            parse_query_or_change(tokens, end, source)
+        }
+        "delete" => {
+            // sqlparser looks for several tables first.
+            cursor.advance();
+            cursor.expect("from")?;
             parse_query_or_change(tokens, end, source)
         }
         "vacuum" => vacuum::parse(&mut cursor).map(Kind::Vacuum),
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => table::parse_create(&mut cursor).map(Kind::CreateTable),
         "drop" => table::parse_drop(&mut cursor).map(Kind::DropTable),
+        "declare" => portals::declare(&mut cursor, source).map(|d| Kind::Declare(Box::new(d))),
+        "fetch" | "move" => portals::fetch(&mut cursor, first == "move").map(Kind::Fetch),
+        "close" => portals::close(&mut cursor).map(Kind::Close),
+        "truncate" => truncate::parse(&mut cursor).map(Kind::Truncate),
         _ => utility::parse(&first, &mut cursor),
     }
 }

@@ -3,6 +3,7 @@
 use super::copy::CopyStatement;
 use super::cursor::QualifiedName;
 use super::extras::Extras;
+use super::portals::{Declare, Fetch};
 use super::source::Source;
 use super::table::{CreateTable, DropTable};
 use super::vacuum::Vacuum;
@@ -60,6 +61,14 @@ pub enum Kind {
     Lock(LockTables),
     /// VACUUM.
     Vacuum(Vacuum),
+    /// DECLARE.
+    Declare(Box<Declare>),
+    /// FETCH or MOVE.
+    Fetch(Fetch),
+    /// CLOSE; None is ALL.
+    Close(Option<String>),
+    /// TRUNCATE.
+    Truncate(Vec<QualifiedName>),
 }
 
 /// A statement and the query string it came from.

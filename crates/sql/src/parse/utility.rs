@@ -10,9 +10,9 @@ use sqlparser::tokenizer::Token;
 
 /// First words of the statements PostgreSQL has beyond those parsed elsewhere.
 const UNSUPPORTED: &[&str] = &[
-    "alter", "analyse", "analyze", "call", "close", "cluster", "comment", "declare", "do",
-    "execute", "explain", "fetch", "grant", "import", "listen", "load", "merge", "move", "notify",
-    "prepare", "reassign", "refresh", "reindex", "revoke", "security", "truncate", "unlisten",
+    "alter", "analyse", "analyze", "call", "cluster", "comment", "do", "execute", "explain",
+    "grant", "import", "listen", "load", "merge", "notify", "prepare", "reassign", "refresh",
+    "reindex", "revoke", "security", "unlisten",
 ];
 
 pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {

@@ -5,7 +5,7 @@ use super::expr::{Expr, Typed};
 use super::planner::Relation;
 use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
-use forebay_engine::{Column, Table};
+use forebay_engine::{Column, EngineError, Table};
 use forebay_types::SqlType;
 use sqlparser::ast;
 use std::sync::Arc;
@@ -69,7 +69,11 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: Verb) -> Result<
             format!("cannot {words} relation \"{}\"", table.name),
         )),
         Relation::Table(table) => {
-            table.check_insertable().map_err(forebay_engine::EngineError::from)?;
+            let checked = match verb {
+                Verb::Insert | Verb::Copy => table.check_insertable(),
+                Verb::Update | Verb::Delete => table.check_changeable(words),
+            };
+            checked.map_err(EngineError::from)?;
             Ok(table)
         }
     }

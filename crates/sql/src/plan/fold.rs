@@ -69,6 +69,7 @@ impl Query {
             Node::Result
             | Node::Scan(_)
             | Node::TidScan(..)
+            | Node::CurrentRow(..)
             | Node::View(_)
             | Node::Filter { .. }
             | Node::Project { .. }

@@ -4,8 +4,8 @@ use super::ident::ident_name;
 use super::tree::{LockPolicy, Node, RowLock};
 use crate::error::{Result, SqlError, state};
 use crate::parse::Source;
-use forebay_engine::{LockMode, LockStrength};
-use sqlparser::ast::{self, Spanned};
+use forebay_engine::{EngineError, LockMode, LockStrength};
+use sqlparser::ast;
 
 /// A locking clause.
 pub(super) struct Locking {
@@ -50,7 +50,7 @@ impl Locking {
                 *KINDS.iter().find(|(words, _)| *words == kind.value).ok_or_else(unknown)?;
             let of = names.first().map(|first| {
                 let names = names.iter().map(|name| ident_name(name)).collect();
-                (names, source.position(first.span().start))
+                (names, source.position(first.span.start))
             });
             all.push(Locking { words, lock: RowLock { strength, policy }, of });
         }
@@ -106,10 +106,7 @@ impl Locking {
                 }
             }
             match source {
-                Node::Scan(read) if read.table.is_catalog() => {
-                    return Err(SqlError::unsupported("locking rows of a system catalog"));
-                }
-                Node::Scan(_) => {}
+                Node::Scan(read) => read.table.check_lockable().map_err(EngineError::from)?,
                 Node::Function(_) | Node::Rows { .. } | Node::Series { .. }
                     if clause.of.is_some() =>
                 {

@@ -18,6 +18,7 @@
 //! - `resolve.rs`: which operator or function is meant
 //! - `function.rs`, `types.rs`: calls and type names as the parser gives them
 //! - `aggregate.rs`: aggregates and GROUP BY
+//! - `scroll.rs`: what a cursor over a plan can do
 //! - `views.rs`: columns of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
 
@@ -43,6 +44,7 @@ mod resolve;
 mod returning;
 pub mod rowsets;
 mod scope;
+mod scroll;
 mod select;
 mod system;
 mod tid;

@@ -9,12 +9,12 @@ pub fn places(condition: &Expr, ctid: usize) -> Option<Vec<Expr>> {
     let is_ctid = |e: &Expr| *e == Expr::Column(ctid);
     let fixed = |e: &Expr| is_stable(e);
     match condition {
-        Expr::Compare(Comparison::Eq, pair) => match &**pair {
-            (column, place) | (place, column) if is_ctid(column) && fixed(place) => {
-                Some(vec![place.clone()])
-            }
-            _ => None,
-        },
+        Expr::Compare(Comparison::Eq, pair) => {
+            let (a, b) = &**pair;
+            let place = if is_ctid(a) { b } else { a };
+            let found = (is_ctid(a) || is_ctid(b)) && fixed(place);
+            found.then(|| vec![place.clone()])
+        }
         Expr::InList { expr, list, negated: false } if is_ctid(expr) && list.iter().all(fixed) => {
             Some(list.clone())
         }

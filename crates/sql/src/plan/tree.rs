@@ -35,6 +35,8 @@ pub enum Node {
     /// The rows of a table at certain places, in their order there. The expressions are tids; they
     /// read no row.
     TidScan(TableRead, Vec<Expr>),
+    /// WHERE CURRENT OF: the newest version of the row of a table that the cursor of that name is on.
+    CurrentRow(TableRead, String),
     /// generate_series.
     Series {
         /// Start, stop and step, cast to int4 or int8.
@@ -208,6 +210,7 @@ impl Node {
             Node::Result
             | Node::Scan(_)
             | Node::TidScan(..)
+            | Node::CurrentRow(..)
             | Node::Series { .. }
             | Node::View(_)
             | Node::Values(_)
@@ -230,7 +233,7 @@ impl Node {
     /// The tables that are used, with their schemas as written, and how they are locked.
     pub fn tables(&self) -> impl Iterator<Item = (Option<&str>, &Arc<Table>, LockMode)> {
         self.nodes().filter_map(|node| match node {
-            Node::Scan(read) | Node::TidScan(read, _) => {
+            Node::Scan(read) | Node::TidScan(read, _) | Node::CurrentRow(read, _) => {
                 Some((read.schema.as_deref(), &read.table, read.mode))
             }
             // UPDATE and DELETE scan their table.

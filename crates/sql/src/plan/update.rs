@@ -37,7 +37,6 @@ impl Planner<'_> {
     /// Plans an UPDATE.
     pub fn update(&mut self, update: &ast::Update, extras: &Extras) -> Result<ChangePlan> {
         check_update(update)?;
-        check_extras(extras)?;
         let target = self.target(&update.table, Verb::Update)?;
         let filter = self.filter(update.selection.as_ref(), &target.scope)?;
         let (returning, columns) = self
@@ -50,13 +49,13 @@ impl Planner<'_> {
             )?
             .unzip();
         let values = self.assignments(&update.assignments, &target)?;
-        Ok(target.plan(filter, Change::Update(values), returning, columns))
+        let change = Change::Update(values);
+        Ok(target.plan(filter, extras.cursor(), change, returning, columns))
     }
 
     /// Plans a DELETE.
     pub fn delete(&mut self, delete: &ast::Delete, extras: &Extras) -> Result<ChangePlan> {
-        let from = self.check_delete(delete)?;
-        check_extras(extras)?;
+        let from = check_delete(delete)?;
         let target = self.target(from, Verb::Delete)?;
         let filter = self.filter(delete.selection.as_ref(), &target.scope)?;
         let (returning, columns) = self
@@ -68,7 +67,7 @@ impl Planner<'_> {
                 &extras.versions,
             )?
             .unzip();
-        Ok(target.plan(filter, Change::Delete, returning, columns))
+        Ok(target.plan(filter, extras.cursor(), Change::Delete, returning, columns))
     }
 
     fn target(&mut self, item: &ast::TableWithJoins, verb: Verb) -> Result<Target> {
@@ -186,38 +185,6 @@ impl Planner<'_> {
         let unknown = || SqlError::unsupported("this kind of target column").at(position);
         Ok((parts.ok_or_else(unknown)?, position))
     }
-
-    /// Refuses each clause of DELETE that is not planned; the table.
-    fn check_delete<'d>(&self, delete: &'d ast::Delete) -> Result<&'d ast::TableWithJoins> {
-        let ast::Delete {
-            delete_token: _,
-            optimizer_hints: _,
-            tables,
-            from,
-            using,
-            selection: _,
-            returning: _,
-            output,
-            order_by,
-            limit,
-        } = delete;
-        if let Some(table) = tables.first() {
-            let message = format!("syntax error at or near \"{table}\"");
-            let position = self.source.position(table.span().start);
-            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
-        }
-        if using.is_some() {
-            return Err(SqlError::unsupported("DELETE with USING"));
-        }
-        let foreign = output.is_some() || !order_by.is_empty() || limit.is_some();
-        match from {
-            ast::FromTable::WithFromKeyword(from) if !foreign => match from.as_slice() {
-                [table] => Ok(table),
-                _ => Err(SqlError::unsupported("this form of DELETE")),
-            },
-            _ => Err(SqlError::unsupported("this form of DELETE")),
-        }
-    }
 }
 
 impl Target {
@@ -247,6 +214,7 @@ impl Target {
     fn plan(
         self,
         filter: Option<Expr>,
+        cursor: Option<&str>,
         change: Change,
         returning: Option<Vec<Expr>>,
         columns: Option<Vec<ColumnDesc>>,
@@ -270,7 +238,10 @@ impl Target {
         let (mode, read_schema) = (LockMode::RowExclusive, schema.clone());
         let read =
             TableRead { table: Arc::clone(&table), schema: read_schema, mode, decode: Vec::new() };
-        let source = source_of(Node::Scan(read), filter.as_ref(), decode);
+        let source = match cursor {
+            Some(name) => Node::CurrentRow(TableRead { decode, ..read }, name.to_owned()),
+            None => source_of(Node::Scan(read), filter.as_ref(), decode),
+        };
         let input = filtered(source, filter);
         ChangePlan::new(Modify { input, table, schema, change, returning }, columns)
     }
@@ -279,13 +250,6 @@ impl Target {
 fn is_row(f: &ast::Function) -> bool {
     matches!(f.name.0.as_slice(), [ast::ObjectNamePart::Identifier(i)]
         if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("row"))
-}
-
-fn check_extras(extras: &Extras) -> Result<()> {
-    match &extras.current_of {
-        Some((_, position)) => Err(SqlError::unsupported("WHERE CURRENT OF").at(*position)),
-        None => Ok(()),
-    }
 }
 
 /// Refuses each clause of UPDATE that is not planned; exhaustive, so that a new parser cannot add
@@ -309,4 +273,31 @@ fn check_update(update: &ast::Update) -> Result<()> {
     }
     let foreign = output.is_some() || or.is_some() || !order_by.is_empty() || limit.is_some();
     if foreign { Err(SqlError::unsupported("this form of UPDATE")) } else { Ok(()) }
+}
+
+/// The same for DELETE. Returns the table.
+fn check_delete(delete: &ast::Delete) -> Result<&ast::TableWithJoins> {
+    let ast::Delete {
+        delete_token: _,
+        optimizer_hints: _,
+        tables,
+        from,
+        using,
+        selection: _,
+        returning: _,
+        output,
+        order_by,
+        limit,
+    } = delete;
+    if using.is_some() {
+        return Err(SqlError::unsupported("DELETE with USING"));
+    }
+    let foreign = !tables.is_empty() || output.is_some() || !order_by.is_empty() || limit.is_some();
+    match from {
+        ast::FromTable::WithFromKeyword(from) if !foreign => match from.as_slice() {
+            [table] => Ok(table),
+            _ => Err(SqlError::unsupported("this form of DELETE")),
+        },
+        _ => Err(SqlError::unsupported("this form of DELETE")),
+    }
 }

@@ -9,7 +9,6 @@ use forebay_txn::HorizonKind;
 
 use super::changes::{OneRow, ROW};
 use super::*;
-use crate::error::AccessError;
 use crate::tests::fixture::{FIRST_XID, Recovered};
 
 impl OneRow {
@@ -228,9 +227,8 @@ fn damaged_ids_are_named_with_their_place() {
     let xmin = row.at(ROW, |tuple, _| tuple.xmin());
     let error = row.vacuum_with(cutoffs, false).unwrap_err();
     let (limit, rel) = (FIRST_XID + 1000, TABLE);
-    let expected = format!(
-        "found xmin {xmin} from before relfrozenxid {limit} (block 0, offset 1 of {rel})"
-    );
+    let expected =
+        format!("found xmin {xmin} from before relfrozenxid {limit} (block 0, offset 1 of {rel})");
     assert_eq!((error.sqlstate(), error.to_string()), ("XX001", expected));
     assert!(row.fixture.failures.all().is_empty());
 }
@@ -269,7 +267,9 @@ fn recovery_gives_the_same_pages_and_maps() {
         for (block, (again, page)) in again.iter().zip(&pages).enumerate() {
             let items = |bytes: &PageBytes| {
                 let page = Page::new(bytes);
-                let item = |n| page.item(n).map(|item| HeapTuple::new(item).unwrap().bytes()[..8].to_vec());
+                let item = |n| {
+                    page.item(n).map(|item| HeapTuple::new(item).unwrap().bytes()[..8].to_vec())
+                };
                 (page.is_all_visible(), (1..=page.item_count()).map(item).collect::<Vec<_>>())
             };
             assert_eq!(items(again), items(page), "block {block}");
@@ -289,11 +289,11 @@ fn the_empty_end_is_cut_off() {
     table.load(0..40 * PER_PAGE as i64);
     table.fixture.write_all(&mut table.backend);
     let blocks = table.blocks();
-    let all = (5..blocks).flat_map(|block| (1..=PER_PAGE as u16).map(move |offset| (block, offset)));
+    let all =
+        (5..blocks).flat_map(|block| (1..=PER_PAGE as u16).map(move |offset| (block, offset)));
     let pages = table.fixture.pages(&mut table.backend, TABLE);
-    let exists = |(block, offset): &(u32, u16)| {
-        Page::new(&pages[*block as usize]).item(*offset).is_some()
-    };
+    let exists =
+        |(block, offset): &(u32, u16)| Page::new(&pages[*block as usize]).item(*offset).is_some();
     table.delete_all(all.filter(exists).collect::<Vec<_>>());
     let report = table.vacuum(false);
     assert_eq!((report.with_rows, report.pages), (5, blocks));

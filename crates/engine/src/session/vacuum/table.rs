@@ -6,16 +6,16 @@ use std::time::Duration;
 use forebay_access::AccessError;
 use forebay_access::heap::{Heap, PageCost, VacuumJob, VacuumReport};
 use forebay_aio::sync::Instant;
-use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
 use forebay_catalog::schema::POSTGRES_DB;
+use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
 use forebay_storage::{Backend, StreamSettings};
 use forebay_txn::HorizonKind;
 use forebay_txn::locks::{Interrupt, LockError, LockMode};
 
+use super::VacuumOptions;
 use super::cutoffs::{Decided, InUse, decide};
 use super::report::VacuumedTable;
 use super::tail::is_worthwhile;
-use super::VacuumOptions;
 use crate::config::VacuumSettings;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -162,9 +162,8 @@ impl Session {
         if decided.failsafe {
             rests.settings.cost_delay = Duration::ZERO;
         }
-        let report = heap.vacuum(&mut self.backend, &job, &mut |backend, page| {
-            rests.after(backend, page)
-        })?;
+        let report =
+            heap.vacuum(&mut self.backend, &job, &mut |backend, page| rests.after(backend, page))?;
         if report.contradictions > 0 {
             let message = format!(
                 "{} pages are not marked all-visible but their visibility map bits were set in \
@@ -213,8 +212,7 @@ impl Session {
             ..*before
         };
         let next = next_ids(core);
-        let advanced =
-            core.database.update_class(&mut self.backend, table.oid, &figures, next)?;
+        let advanced = core.database.update_class(&mut self.backend, table.oid, &figures, next)?;
         for (what, old, new) in [
             ("relfrozenxid", advanced.bad_xid, frozen_xid),
             ("relminmxid", advanced.bad_multi, min_multi),
