@@ -127,6 +127,20 @@ planted_bugs! {
     RecoveryEmptiedDirectoriesNotSynced,
     /// A change of a heap page is not logged.
     HeapChangeNotLogged,
+    /// A row lock is not written into the row.
+    RowLockNotWritten,
+    /// The record of an update leaves out the page of the old version.
+    UpdateOldPageNotLogged,
+    /// Pruning is not logged.
+    PruneNotLogged,
+    /// Pruning removes versions that a snapshot still sees.
+    PruneIgnoresSnapshots,
+    /// A new MultiXact is not logged.
+    MultiXactNotLogged,
+    /// Redo forgets that the newer version of a row is heap-only.
+    RedoForgetsHotUpdates,
+    /// Redo of a commit forgets the subtransactions.
+    RedoForgetsSubtransactions,
     /// Pages are written before their WAL.
     PagesWrittenBeforeWal,
     /// A written page asks for no sync of its file.

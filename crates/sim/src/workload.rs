@@ -90,9 +90,13 @@ struct Long {
     ids: Range<i64>,
 }
 
+/// Called at each step of a checkpoint.
+pub(crate) type Watch = Box<dyn FnMut(CheckpointStep) + Send>;
+
 /// What another session does during a checkpoint.
 #[derive(Default)]
 struct During {
+    watch: Option<Watch>,
     session: Option<Session>,
     /// The steps at which it inserts, and what.
     rows: Vec<(CheckpointStep, String, Range<i64>)>,
@@ -102,6 +106,7 @@ struct During {
 
 impl During {
     fn at(&mut self, step: CheckpointStep) {
+        self.watch.iter_mut().for_each(|watch| watch(step));
         let Some(session) = &mut self.session else { return };
         let (now, later) =
             std::mem::take(&mut self.rows).into_iter().partition(|(at, ..)| *at == step);
@@ -123,8 +128,8 @@ struct Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        let session = self.during.lock().session.take();
-        drop(session);
+        let during = std::mem::take(&mut *self.during.lock());
+        drop(during);
         self.disk.close();
     }
 }
@@ -167,7 +172,7 @@ impl Life {
             on_checkpoint: Some(CheckpointWatch(Arc::new(move |step| meanwhile.lock().at(step)))),
             shared_buffers: setup.buffers,
             io_direct: IoDirect { data: setup.direct, wal: setup.direct, wal_init: setup.direct },
-            max_connections: 4,
+            max_connections: 8,
             background: Background::Stepped,
             wal_sync_method: if setup.open_datasync {
                 WalSyncMethod::OpenDatasync
@@ -204,6 +209,11 @@ impl Life {
 
     pub(crate) fn aio(&self) -> &Arc<Aio> {
         &self.aio
+    }
+
+    /// Has checkpoints call `watch`, or no longer.
+    pub(crate) fn during_checkpoints(&self, watch: Option<Watch>) {
+        self.during.lock().watch = watch;
     }
 
     /// Why the engine stopped itself, if it did.

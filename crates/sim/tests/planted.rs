@@ -13,16 +13,18 @@ use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
     every_failure, lying_writes, old_ids_removed, recovery_again, recovery_moved_back,
-    restores_cut_short, run_with, wal_rot,
+    restores_cut_short, row_lives, run_with, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
-use forebay_sim::{Failure, SimDisk};
+use forebay_sim::{Failure, SimDisk, rows_disk};
 
 /// The part of the battery that must catch a bug.
 #[derive(Clone, Copy, Debug)]
 enum By {
     /// Random lives.
     Lives,
+    /// Lives in which rows change.
+    Rows,
     /// A crash at every call.
     Crashes,
     /// Crashes during recovery.
@@ -81,6 +83,13 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::PagesCleanAfterFailedWrite
         | PlantedBug::SyncRequestForgotten
         | PlantedBug::SyncSkipsDirectories => By::Lives,
+        PlantedBug::RowLockNotWritten
+        | PlantedBug::UpdateOldPageNotLogged
+        | PlantedBug::PruneNotLogged
+        | PlantedBug::PruneIgnoresSnapshots
+        | PlantedBug::MultiXactNotLogged
+        | PlantedBug::RedoForgetsHotUpdates
+        | PlantedBug::RedoForgetsSubtransactions => By::Rows,
         PlantedBug::WalFailedSyncRetried
         | PlantedBug::CommitIgnoresWalError
         | PlantedBug::RecoveryTrustsKernelCache
@@ -124,12 +133,33 @@ fn stride(seed: u64) -> usize {
     if seed < 4 { 17 } else { 1 }
 }
 
+/// The disks from which runs begin.
+struct Templates {
+    /// For all but rows.
+    fresh: SimDisk,
+    rows: SimDisk,
+}
+
+impl Templates {
+    fn new() -> Templates {
+        Templates { fresh: fresh_disk().expect("init"), rows: rows_disk().expect("init") }
+    }
+
+    fn of(&self, by: By) -> &SimDisk {
+        match by {
+            By::Rows => &self.rows,
+            _ => &self.fresh,
+        }
+    }
+}
+
 /// The seed that notices a bug, and what it says.
 fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64, String), String> {
     let rotten = template.copy(0);
     rotten.plant(bug);
     let once = |seed: u64| match by {
         By::Lives => run_with(template, seed, Some(Flaw::Bug(bug))),
+        By::Rows => row_lives(template, seed, Some(Flaw::Bug(bug))),
         By::Crashes => every_crash(&rotten, seed, Depth { steps: 6, ways: 1, subsets_of: 4 }),
         By::Again => recovery_again(&rotten, seed, 30, 1),
         By::Failing(failure) => every_failure(&rotten, seed, failure, 6, 1),
@@ -158,7 +188,7 @@ fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64,
 
 #[test]
 fn every_planted_bug_is_caught() {
-    let template = fresh_disk().expect("init");
+    let templates = Templates::new();
     let only = std::env::var("FOREBAY_SIM_BUG").unwrap_or_default();
     let most = setting("FOREBAY_SIM_BUG_SEEDS", 1000);
     let chosen = |bug: &PlantedBug| format!("{bug:?}").contains(&only);
@@ -169,7 +199,7 @@ fn every_planted_bug_is_caught() {
             scope.spawn(|| {
                 while let Some(&bug) = bugs.get(next.fetch_add(1, Relaxed)) {
                     let by = caught_by(bug);
-                    match catch(&template, bug, by, most) {
+                    match catch(templates.of(by), bug, by, most) {
                         Ok((seed, wrong)) => {
                             println!("battery: {bug:?}: {by:?}, seed {seed}: {wrong}")
                         }
@@ -187,7 +217,7 @@ fn every_planted_bug_is_caught() {
 /// A bug that no place of the program asks for could not be caught.
 #[test]
 fn every_planted_bug_is_reached() {
-    let template = fresh_disk().expect("init");
+    let templates = Templates::new();
     // Bugs of archives and of old ids have their own disks; what is caught there has been reached.
     let elsewhere = |by: &By| {
         matches!(
@@ -203,7 +233,7 @@ fn every_planted_bug_is_reached() {
     };
     let all = PlantedBug::ALL.iter().map(|&bug| (bug, caught_by(bug)));
     for (bug, by) in all.filter(|(_, by)| !elsewhere(by)) {
-        let rotten = template.copy(0);
+        let rotten = templates.of(by).copy(0);
         rotten.plant(bug);
         let mut seed = 0;
         while rotten.bug_reached() == 0 && seed < 100 {
@@ -213,6 +243,7 @@ fn every_planted_bug_is_reached() {
                 By::Again => recovery_again(&rotten, seed, 30, 7).map(drop),
                 By::Lies => lying_writes(&rotten, seed, Damage::Lost, false).map(drop),
                 By::Verified => lying_writes(&rotten, seed, Damage::Lost, true).map(drop),
+                By::Rows => row_lives(&rotten, seed, None).map(drop),
                 _ => run_with(&rotten, seed, None).map(drop),
             };
             // Whether it was caught does not matter here.

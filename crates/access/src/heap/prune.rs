@@ -152,8 +152,11 @@ fn fact(
         TupleStatus::Live | TupleStatus::Locked => (State::Kept, false),
         TupleStatus::UpdatedByOwn(_) => unreachable!("nobody's own transaction"),
         TupleStatus::BeingUpdated(_) => (State::BeingUpdated, true),
-        TupleStatus::Updated(by) if removable.is_xid_over_for_all(procs, by) => (State::Dead, true),
-        TupleStatus::Updated(_) => (State::RecentlyDead, true),
+        TupleStatus::Updated(by) => {
+            let mut over = removable.is_xid_over_for_all(procs, by);
+            forebay_aio::planted_bug!(io.aio(), PruneIgnoresSnapshots, over = true);
+            (if over { State::Dead } else { State::RecentlyDead }, true)
+        }
     };
     let updater = match updated {
         true => updater(io, nobody, tuple)?,
@@ -210,6 +213,7 @@ impl Heap {
             if !self.logged {
                 return Ok(());
             }
+            forebay_aio::planted_bug!(backend.io.aio(), PruneNotLogged, return Ok(()));
             let (tag, flags) = (guard.tag(), BlockFlags::STANDARD);
             let block = BlockRef { id: 0, tag, page: Some(guard), flags, data: &data };
             let rmgr = Rmgr::HEAP2;

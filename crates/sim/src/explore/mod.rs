@@ -1,6 +1,7 @@
 //! What the battery runs: random lives, and each fault at each place of short workloads.
 //!
 //! - `random`: lives of an engine, ended by crashes, kills and faults
+//! - `rows`: lives in which rows change
 //! - `crashes`: a crash at every call, with every subset of what was in doubt
 //! - `again`: crashes during recovery, and what recoveries that were cut short come to
 //! - `failures`: the i-th call fails
@@ -28,6 +29,7 @@ mod old_ids;
 mod pitr;
 mod random;
 mod retarget;
+mod rows;
 mod tally;
 
 pub use again::recovery_again;
@@ -42,4 +44,5 @@ pub use old_ids::old_ids_removed;
 pub use pitr::archive_recovery;
 pub use random::{Flaw, random_run, run_with};
 pub use retarget::recovery_moved_back;
+pub use rows::{LIVES, row_lives};
 pub use tally::{Detection, Tally};
