@@ -141,6 +141,12 @@ planted_bugs! {
     RedoForgetsHotUpdates,
     /// Redo of a commit forgets the subtransactions.
     RedoForgetsSubtransactions,
+    /// Bits that are set in the visibility map are not logged.
+    VisibilityMapNotLogged,
+    /// The record of a deletion does not say that the page is no longer all-visible.
+    DeletionKeepsAllVisible,
+    /// Redo does not clear bits of the visibility map.
+    RedoKeepsVisibilityMap,
     /// Pages are written before their WAL.
     PagesWrittenBeforeWal,
     /// A written page asks for no sync of its file.

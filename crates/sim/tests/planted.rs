@@ -89,7 +89,10 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::PruneIgnoresSnapshots
         | PlantedBug::MultiXactNotLogged
         | PlantedBug::RedoForgetsHotUpdates
-        | PlantedBug::RedoForgetsSubtransactions => By::Rows,
+        | PlantedBug::RedoForgetsSubtransactions
+        | PlantedBug::VisibilityMapNotLogged
+        | PlantedBug::DeletionKeepsAllVisible
+        | PlantedBug::RedoKeepsVisibilityMap => By::Rows,
         PlantedBug::WalFailedSyncRetried
         | PlantedBug::CommitIgnoresWalError
         | PlantedBug::RecoveryTrustsKernelCache

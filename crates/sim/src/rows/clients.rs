@@ -273,29 +273,39 @@ impl Clients {
         Ok(())
     }
 
-    /// What becomes of an action on a row, as the statement of a client has seen it.
-    fn expected(&self, who: usize, seen: Seen, action: Action) -> Expected {
+    /// What may become of an action on a row, as the statement of a client has seen it.
+    ///
+    /// The lock of a key follows the row from version to version, and is done even if others have
+    /// changed the row. But an update by one who had locked the row for update counts as one of the
+    /// key. The model does not know that, so it allows both.
+    fn expected(&self, who: usize, seen: Seen, action: Action) -> Vec<Expected> {
+        use Expected::{Changed, Conflict, Done, Gone, Held};
         let open = self.clients[who].open.as_ref().expect("a transaction");
         if open.statement.as_ref().is_some_and(|statement| statement.changed.contains(&seen.id)) {
-            return Expected::Gone;
+            return match action {
+                Action::Lock(LockStrength::KeyShare) => vec![Gone, Done],
+                _ => vec![Gone],
+            };
         }
         let strength = action.strength();
         let repeatable = open.isolation == Isolation::RepeatableRead;
         let others = self.clients.iter().enumerate().filter(|(other, _)| *other != who);
         let mut others = others.filter_map(|(_, client)| client.open.as_ref());
         let held = others.any(|other| other.conflicts(seen.id, strength));
-        // The lock of a key goes with the row from version to version.
-        let follows = strength == LockStrength::KeyShare;
-        match open.newest(&self.committed, seen.id) {
-            Some(version) if version != seen.version && repeatable && !follows => {
-                Expected::Conflict
-            }
-            None if repeatable => Expected::Conflict,
-            _ if held => Expected::Held,
-            Some(version) if version == seen.version || follows => Expected::Done,
-            Some(version) => Expected::Changed(version),
-            None => Expected::Gone,
+        let newest = open.newest(&self.committed, seen.id);
+        let changed = newest != Some(seen.version);
+        let follows = changed && newest.is_some() && strength == LockStrength::KeyShare;
+        let mut expected = match newest {
+            _ if changed && repeatable => vec![Conflict],
+            _ if held => vec![Held],
+            Some(_) if !changed => vec![Done],
+            Some(version) => vec![Changed(version)],
+            None => vec![Gone],
+        };
+        if follows {
+            expected.insert(0, if held { Held } else { Done });
         }
+        expected
     }
 
     /// The statement of a client changes or locks one of the rows that it has seen.
@@ -309,44 +319,53 @@ impl Clients {
         }
         let seen = statement.seen[self.dice.index(statement.seen.len())];
         let expected = self.expected(who, seen, action);
-        let (asked, wait) = match (expected, action) {
+        let (asked, wait) = match action {
             // The only thread must not wait.
-            (Expected::Held, _) => (Action::Lock(action.strength()), RowWait::NoWait),
-            (_, Action::Lock(_)) if nowait => (action, RowWait::NoWait),
+            _ if expected.contains(&Expected::Held) => {
+                (Action::Lock(action.strength()), RowWait::NoWait)
+            }
+            Action::Lock(_) if nowait => (action, RowWait::NoWait),
             _ => (action, RowWait::Wait),
         };
         let (result, version) = self.call(who, seen.place, seen.id, asked, wait);
-        let outcome = match result {
-            Err(error) if expected == Expected::Conflict && error.sqlstate() == "40001" => {
-                return self.roll_back(who);
-            }
+        let (came, place) = match result {
+            Err(error) if error.sqlstate() == "40001" => (Expected::Conflict, seen.place),
             Err(error) => return Err(error.into()),
-            Ok(outcome) => outcome,
+            Ok(RowOutcome::Done(place)) => (Expected::Done, place),
+            Ok(RowOutcome::Gone) => (Expected::Gone, seen.place),
+            Ok(RowOutcome::Held) => (Expected::Held, seen.place),
+            Ok(RowOutcome::Changed(row)) => {
+                let (id, version) = decoded(row.view())?.map_err(Stop::Wrong)?;
+                let version = if id == seen.id { version } else { -id };
+                (Expected::Changed(version), row.place())
+            }
         };
-        let level = self.clients[who].open.as_mut().expect("a transaction").innermost();
-        match (expected, &outcome) {
-            (Expected::Done, RowOutcome::Done(_)) => {
-                level.hold(seen.id, action.strength());
+        if !expected.contains(&came) {
+            let Seen { id, version, place } = seen;
+            return Err(Stop::Wrong(format!(
+                "{action:?} of row {id}, version {version} at {place}: \
+                 {came:?} instead of {expected:?}"
+            )));
+        }
+        match came {
+            Expected::Done => {
+                self.hold(who, seen.id, action);
                 self.changed(who, seen.id, action, version);
             }
-            (Expected::Gone, RowOutcome::Gone) | (Expected::Held, RowOutcome::Held) => {}
-            (Expected::Changed(newest), RowOutcome::Changed(row)) => {
-                level.hold(seen.id, action.strength());
-                let found = decoded(row.view())?.map_err(Stop::Wrong)?;
-                if found != (seen.id, newest) {
-                    return Err(Stop::Wrong(format!("{found:?} instead of version {newest}")));
-                }
-                return self.try_again(who, seen.id, row.place(), action);
+            Expected::Changed(_) => {
+                self.hold(who, seen.id, action);
+                self.try_again(who, seen.id, place, action)?;
             }
-            _ => {
-                let Seen { id, version, place } = seen;
-                return Err(Stop::Wrong(format!(
-                    "{action:?} of row {id}, version {version} at {place}: \
-                     {outcome:?} instead of {expected:?}"
-                )));
-            }
+            Expected::Conflict => self.roll_back(who)?,
+            Expected::Gone | Expected::Held => {}
         }
         Ok(())
+    }
+
+    /// Notes that a transaction holds a row.
+    fn hold(&mut self, who: usize, id: i64, action: Action) {
+        let open = self.clients[who].open.as_mut().expect("a transaction");
+        open.innermost().hold(id, action.strength());
     }
 
     /// Calls the engine. Returns the version that an update writes, too.

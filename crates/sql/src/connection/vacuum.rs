@@ -35,12 +35,18 @@ impl Connection {
 
     fn named_tables(&mut self, names: &[QualifiedName]) -> Result<Vec<Arc<Table>>> {
         let mut tables = Vec::with_capacity(names.len());
-        for QualifiedName { schema, name, position } in names {
+        for QualifiedName { schema, name, .. } in names {
             let found = self.host.table(schema.as_deref(), name)?;
+            if let (None, Some(schema)) = (&found, schema)
+                && !self.host.call(|session| session.schema_exists(schema))?
+            {
+                let message = format!("schema \"{schema}\" does not exist");
+                return Err(SqlError::new(state::INVALID_SCHEMA_NAME, message));
+            }
             tables.push(found.ok_or_else(|| {
                 let shown = schema.as_ref().map_or(name.clone(), |s| format!("{s}.{name}"));
                 let message = format!("relation \"{shown}\" does not exist");
-                SqlError::new(state::UNDEFINED_TABLE, message).at(*position)
+                SqlError::new(state::UNDEFINED_TABLE, message)
             })?);
         }
         // What cannot be vacuumed is refused before the first table is.

@@ -150,7 +150,7 @@ impl Given {
             "freeze" => {
                 self.freeze = boolean(option)?;
                 if self.freeze && !from {
-                    return Err(refused("COPY FREEZE cannot be used with COPY TO"));
+                    return Err(invalid("COPY FREEZE cannot be used with COPY TO"));
                 }
             }
             "default" | "force_not_null" | "force_null" | "on_error" | "reject_limit"

@@ -30,6 +30,7 @@
 //!   from PostgreSQL 18; and what several sessions make of them
 //! - [`truncate`]: TRUNCATE, against answers recorded from PostgreSQL 18; and what plans and portals
 //!   make of it
+//! - [`vacuum`]: VACUUM and COPY FREEZE, with PostgreSQL 18's answers
 
 #[path = "../support/fixture.rs"]
 mod fixture;
@@ -53,3 +54,4 @@ mod tables;
 mod temporary;
 mod transactions;
 mod truncate;
+mod vacuum;
