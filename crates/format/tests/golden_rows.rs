@@ -10,7 +10,7 @@ use forebay_format::{
     free_space_map::{self as fsm, MapPage},
     line_pointers,
     multixact::{self, MemberStatus, multi_next},
-    pglz, subtrans, syscache,
+    pglz, subtrans,
     tuple::{self, Deform, HeapTupleMut, Xmax, XmaxBits},
     varlena::{self, Varlena},
     visibility_map,
@@ -138,38 +138,6 @@ fn check_invalidation(stored: &[u8; 16]) {
         again[12..].copy_from_slice(&stored[12..]);
     }
     assert_eq!(again, *stored);
-}
-
-#[test]
-fn an_in_place_update_of_pg_class_invalidates_the_keys_of_its_row() {
-    let (record, _) = records()
-        .into_iter()
-        .find(|(_, told)| told.contains("57 catcache 56 relcache 16430, blkref"))
-        .expect("INPLACE");
-    let inplace = heap::HeapInplace::decode(record.main).expect("good");
-    let values = record.blocks[0].data;
-    let word = |at: usize| u32::from_le_bytes(values[at..at + 4].try_into().expect("4 bytes"));
-    let name = values[4..68].split(|byte| *byte == 0).next().expect("a name");
-    let name = std::str::from_utf8(name).expect("text");
-    let (oid, namespace) = (word(0), word(68));
-    let by_name = syscache::hash_key(&[syscache::hash_name(name), syscache::hash_oid(namespace)]);
-    let entry = |cache, hash| Invalidation::Entry { cache, db: 5, hash };
-    let expected = [
-        entry(syscache::CLASS_BY_OID, syscache::hash_oid(oid)),
-        entry(syscache::CLASS_BY_NAME, by_name),
-        Invalidation::Relation { db: 5, rel: oid },
-    ];
-    let stored = inplace.invalidations.iter().map(|m| Invalidation::decode(*m).expect("known"));
-    assert!(stored.eq(expected));
-    assert!((inplace.db, inplace.tablespace, inplace.relcache_file) == (5, 1663, false));
-    // As hashtext() gives them. Names of 12 bytes and more are hashed in parts.
-    let known = [
-        ("", -1_477_818_771),
-        ("pg_class", -267_801_108),
-        ("twelve_bytes", 2_008_336_335),
-        ("a_name_longer_than_twelve_bytes", 1_744_381_629),
-    ];
-    assert!(known.iter().all(|(name, hash)| syscache::hash_name(name).cast_signed() == *hash));
 }
 
 fn multixact_again(kind: &str, main: &[u8]) -> Again {

@@ -12,7 +12,7 @@ use forebay_engine::{ColumnDef, LockMode, Session};
 use forebay_types::{Datum, SqlType};
 
 /// The name of a session's own schema.
-const PG_TEMP: &str = "pg_temp";
+pub(super) const PG_TEMP: &str = "pg_temp";
 
 fn tag(text: &str) -> Result<CommandTag> {
     Ok(CommandTag(text.to_owned()))
