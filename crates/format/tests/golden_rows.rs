@@ -776,24 +776,3 @@ fn compressed_values_are_those_of_postgresql() {
         }
     }
 }
-
-#[test]
-fn a_dropped_table_invalidates_the_keys_of_its_columns() {
-    let dropped = |told: &str| told.contains("dropped stats: 2/5/16469");
-    let all = find(Rmgr::XACT, "COMMIT");
-    let (record, _) = all.iter().find(|(_, told)| dropped(told)).expect("DROP TABLE");
-    let end = xact::XactEnd::decode(record.header.info, record.main).expect("good");
-    let stored: Vec<_> =
-        end.invalidations.iter().map(|m| Invalidation::decode(*m).expect("known")).collect();
-    let table = syscache::hash_oid(16_469);
-    for (name, number) in [("ctid", -1), ("xmin", -2), ("cmin", -3), ("xmax", -4), ("cmax", -5)] {
-        let by_number = syscache::hash_key(&[table, syscache::hash_int2(number)]);
-        let by_name = syscache::hash_key(&[table, syscache::hash_name(name)]);
-        let keys =
-            [(syscache::ATTRIBUTE_BY_NUMBER, by_number), (syscache::ATTRIBUTE_BY_NAME, by_name)];
-        let entries = keys.map(|(cache, hash)| Invalidation::Entry { cache, db: 5, hash });
-        assert!(stored.windows(2).any(|pair| pair == entries), "{name}");
-    }
-    assert_eq!((end.db, end.dropped_stats[0].object), (Some((5, 1663)), 16_469));
-    assert!(stored.contains(&Invalidation::Relation { db: 5, rel: 16_469 }));
-}
