@@ -6,7 +6,7 @@
 //! macro's condition is a constant `false`: the compiler checks the misbehaviour and removes it.
 //!
 //! A bug belongs to one [`Aio`](crate::Aio), so that two engines in a process can have different
-//! ones. The simulator's test (crates/sim/tests/planted.rs) has a case for each bug of the list.
+//! ones. The simulator's test (crates/sim/tests/planted.rs) catches each bug of the list.
 
 #[cfg(feature = "planted-bugs")]
 use crate::sync::{

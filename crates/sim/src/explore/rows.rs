@@ -67,8 +67,8 @@ fn work(
     Ok(committed)
 }
 
-/// Compares the pages on the disk, and the rows that a transaction sees, after recovery. Returns the
-/// table.
+/// Compares the pages on the disk, and the rows that a transaction sees, after recovery. Returns
+/// the table.
 fn compare(
     life: &mut Life,
     disk: &SimDisk,

@@ -1,9 +1,8 @@
 //! All clients of a life: what each does next, and what the model expects of it.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use forebay_aio::sync::Arc;
+use forebay_aio::sync::{Arc, Duration};
 use forebay_engine::{
     Engine, EngineError, Isolation, ItemPointer, LockMode, LockStrength, RowBatch, RowOutcome,
     RowWait,
