@@ -1,4 +1,4 @@
-//! DECLARE and CLOSE.
+//! DECLARE and CLOSE, and what becomes of cursors when a transaction commits.
 
 use super::fetch::no_cursor;
 use super::query_rows::QueryRows;
@@ -7,7 +7,7 @@ use super::state::Connection;
 use super::statement::{CursorTraits, Plan, Portal, Prepared, Progress};
 use crate::error::{Result, SqlError, state};
 use crate::parse::{Kind, estimated_memory};
-use crate::plan::SelectPlan;
+use crate::plan::{Node, SelectPlan};
 use forebay_aio::sync::SystemTime;
 use forebay_engine::Session;
 use forebay_types::Datum;
@@ -61,6 +61,29 @@ impl Connection {
         let weight = estimated_memory(statement.source.text()) + params;
         self.portals.insert(&declare.name, portal, weight)?;
         Ok(CommandTag("DECLARE CURSOR".to_owned()))
+    }
+
+    /// The transaction is about to commit: reads the rows of its cursors WITH HOLD. If that fails
+    /// it must be aborted.
+    pub(super) fn hold_cursors(&mut self) -> Result<()> {
+        for portal in self.portals.values_mut() {
+            if portal.traits.holdable
+                && portal.level.is_some()
+                && let Progress::Query(rows) = &mut portal.progress
+            {
+                rows.hold(&mut self.host)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Called before a plan runs, whose portal may be out of the map: shows it the cursors, if it
+    /// looks at them.
+    pub(super) fn show_cursors(&mut self, plan: &Node, running: Option<(&str, &Portal)>) {
+        if plan.reads_cursors() {
+            let all = self.portals.iter().chain(running);
+            self.host.cursors = all.map(|(name, portal)| portal.shown(name)).collect();
+        }
     }
 
     /// Runs CLOSE; None is ALL.

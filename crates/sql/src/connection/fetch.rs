@@ -34,8 +34,8 @@ impl Connection {
         }
     }
 
-    /// Runs FETCH or MOVE. With `announce`, the sink is told of the columns before the first row, or
-    /// if there is none: as in PostgreSQL, not if it fails at once.
+    /// Runs FETCH or MOVE. With `announce`, the sink is told of the columns before the first row,
+    /// or if there is none: as in PostgreSQL, not if it fails at once.
     pub(super) fn fetch(
         &mut self,
         fetch: &Fetch,

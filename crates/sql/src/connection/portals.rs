@@ -4,10 +4,8 @@
 //! rolled back. A cursor WITH HOLD stays when its transaction commits, with the rows that are left.
 
 use super::held::Held;
-use super::state::Connection;
-use super::statement::{Plan, Portal, Progress};
+use super::statement::{Plan, Portal};
 use crate::error::Result;
-use crate::plan::Node;
 
 /// A session's portals by name.
 pub(super) struct Portals {
@@ -50,6 +48,16 @@ impl Portals {
         self.held.get(name).is_some()
     }
 
+    /// All of them with their names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Portal)> {
+        self.held.iter()
+    }
+
+    /// All of them, to be changed.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Portal> {
+        self.held.values_mut()
+    }
+
     /// Does one read this table?
     pub(super) fn read(&self, oid: forebay_engine::Oid) -> bool {
         self.held.values().any(|portal| portal.reads(oid))
@@ -85,30 +93,5 @@ impl Portals {
     /// cursors end.
     pub(super) fn subtransaction_aborted(&mut self, level: usize) {
         self.held.retain(|portal| portal.level.is_none_or(|made| made < level));
-    }
-}
-
-impl Connection {
-    /// The transaction is about to commit: reads the rows of its cursors WITH HOLD. If that fails
-    /// it must be aborted.
-    pub(super) fn hold_cursors(&mut self) -> Result<()> {
-        for portal in self.portals.held.values_mut() {
-            if portal.traits.holdable
-                && portal.level.is_some()
-                && let Progress::Query(rows) = &mut portal.progress
-            {
-                rows.hold(&mut self.host)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Called before a plan runs, whose portal may be out of the map: shows it the cursors, if it
-    /// looks at them.
-    pub(super) fn show_cursors(&mut self, plan: &Node, running: Option<(&str, &Portal)>) {
-        if plan.reads_cursors() {
-            let all = self.portals.held.iter().chain(running);
-            self.host.cursors = all.map(|(name, portal)| portal.shown(name)).collect();
-        }
     }
 }

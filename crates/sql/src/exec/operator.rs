@@ -137,11 +137,8 @@ impl Operator {
             }
             (Operator::Filter(input), Node::Filter { input: below, condition }) => {
                 input.run(below, params, host, &mut |row, host| {
-                    if is_true(condition, row.values, params, host)? {
-                        visit(row, host)
-                    } else {
-                        Ok(Flow::Continue)
-                    }
+                    let wanted = is_true(condition, row.values, params, host)?;
+                    if wanted { visit(row, host) } else { Ok(Flow::Continue) }
                 })
             }
             (Operator::Project(input), Node::Project { input: below, output }) => {

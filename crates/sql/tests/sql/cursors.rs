@@ -1,5 +1,5 @@
-//! Cursors: DECLARE, FETCH, MOVE, CLOSE against answers recorded from PostgreSQL 18; what they share
-//! with the protocol's portals; rows that are held over the end of a transaction.
+//! Cursors: DECLARE, FETCH, MOVE, CLOSE against answers recorded from PostgreSQL 18; what they
+//! share with the protocol's portals; rows that are held over the end of a transaction.
 
 use crate::fixture::{Fixture, open, rows};
 use crate::support::{self, Recorder};
