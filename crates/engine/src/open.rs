@@ -87,11 +87,8 @@ fn open_core(
     let xacts = XactManager::new(clog, Arc::clone(&wal), counters.next_xid, counters.oldest_xid);
     xacts.set_limit(counters.oldest_xid, DatabaseName { oid: counters.oldest_xid_db, name: None });
     let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
-    let failure = Arc::clone(&fatal) as Arc<dyn PageFailure>;
-    let (pool_of, wal_of) = (Arc::clone(&pool), Arc::clone(&wal));
-    let spaces = SpaceMap::new();
     let outcomes = Outcomes::new(Arc::clone(&xacts), Arc::clone(&multis));
-    let heaps = Arc::new(Heaps { pool: pool_of, wal: wal_of, outcomes, spaces, failure });
+    let heaps = open_heaps(&pool, &wal, outcomes, &fatal);
     let database = Database::new(maps, Arc::clone(&heaps), Arc::clone(&xacts), Arc::clone(&oids))?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
@@ -124,6 +121,21 @@ fn open_core(
     });
     complete(&core, backend, started.recovered, started.ended.is_some())?;
     Ok(core)
+}
+
+fn open_heaps(
+    pool: &Arc<BufferPool>,
+    wal: &Arc<Wal>,
+    outcomes: Outcomes,
+    fatal: &Arc<Fatal>,
+) -> Arc<Heaps> {
+    Arc::new(Heaps {
+        pool: Arc::clone(pool),
+        wal: Arc::clone(wal),
+        outcomes,
+        spaces: SpaceMap::new(),
+        failure: Arc::clone(fatal) as Arc<dyn PageFailure>,
+    })
 }
 
 /// The lock table has room for as many locks as PostgreSQL's.

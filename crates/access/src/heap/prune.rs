@@ -47,10 +47,20 @@ impl Heap {
     /// What a reader in `database`, whose transaction has the id `own`, needs to prune pages of
     /// this table. None if only outcomes of transactions are known.
     pub fn pruner(&self, kind: HorizonKind, database: Oid, own: Option<FullXid>) -> Option<Pruner> {
+        self.clone().into_pruner(kind, database, own)
+    }
+
+    /// The same, of a heap that is not needed for anything else.
+    pub fn into_pruner(
+        self,
+        kind: HorizonKind,
+        database: Oid,
+        own: Option<FullXid>,
+    ) -> Option<Pruner> {
         let xacts = Arc::clone(self.outcomes.xacts()?);
         let removable = RemovableTest::new(kind, database, own);
         let (nobody, sets) = (Transaction::new(), self.outcomes.sets());
-        Some(Pruner { heap: self.clone(), xacts, nobody, removable, sets })
+        Some(Pruner { heap: self, xacts, nobody, removable, sets })
     }
 }
 

@@ -1,13 +1,14 @@
 //! Settings of vacuum.
 
-use std::time::Duration;
+use forebay_aio::sync::Duration;
 
 /// A session's settings of vacuum. Ages are numbers of ids.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VacuumSettings {
     /// Transactions younger than this are left in rows (vacuum_freeze_min_age).
     pub freeze_min_age: u32,
-    /// A table whose oldest transaction is older is vacuumed aggressively (vacuum_freeze_table_age).
+    /// A table whose oldest transaction is older is vacuumed aggressively
+    /// (vacuum_freeze_table_age).
     pub freeze_table_age: u32,
     /// The same of MultiXacts (vacuum_multixact_freeze_min_age).
     pub multixact_freeze_min_age: u32,

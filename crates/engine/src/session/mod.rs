@@ -13,7 +13,7 @@
 //! session.commit()?;                // from here on the scan returns an error
 //! ```
 //!
-//! - `state`: the session itself: begin, calls into the engine
+//! - `state`: the session itself: begin, calls into the engine; `open`: its running transaction
 //! - `ending`: commit and abort; `subtransactions`: those within a transaction
 //! - `isolation`: isolation levels and snapshots; `marks`: what ends with a subtransaction
 //! - `transaction`: transactions and statements as types
@@ -41,6 +41,7 @@ mod isolation;
 mod locks;
 mod marks;
 mod oldest_ids;
+mod open;
 mod pool;
 mod rows;
 mod scan;
@@ -60,7 +61,8 @@ pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
 pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
-pub use isolation::{Isolation, StatementSnapshot};
+pub use isolation::StatementSnapshot;
+pub use open::Isolation;
 pub use pool::BlockRange;
 pub use rows::RowBatch;
 pub use scan::HeapScan;

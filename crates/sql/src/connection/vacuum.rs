@@ -1,5 +1,6 @@
 //! VACUUM: each table in a transaction of its own.
 
+use super::lock::is_view;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, Severity, SqlError, state};
@@ -15,7 +16,7 @@ impl Connection {
         let tables = match (vacuum.only_database_stats, vacuum.names.is_empty()) {
             (true, _) => Vec::new(),
             (false, true) => self.all_tables(sink)?,
-            (false, false) => self.named_tables(&vacuum.names)?,
+            (false, false) => self.named_tables(&vacuum.names, sink)?,
         };
         self.end_implicit()?;
         for table in &tables {
@@ -33,21 +34,24 @@ impl Connection {
         Ok(CommandTag("VACUUM".to_owned()))
     }
 
-    fn named_tables(&mut self, names: &[QualifiedName]) -> Result<Vec<Arc<Table>>> {
+    fn named_tables(
+        &mut self,
+        names: &[QualifiedName],
+        sink: &mut dyn RowSink,
+    ) -> Result<Vec<Arc<Table>>> {
         let mut tables = Vec::with_capacity(names.len());
-        for QualifiedName { schema, name, .. } in names {
-            let found = self.host.table(schema.as_deref(), name)?;
-            if let (None, Some(schema)) = (&found, schema)
-                && !self.host.call(|session| session.schema_exists(schema))?
-            {
-                let message = format!("schema \"{schema}\" does not exist");
-                return Err(SqlError::new(state::INVALID_SCHEMA_NAME, message));
+        for name in names {
+            match self.host.table(name.schema.as_deref(), &name.name)? {
+                Some(table) => tables.push(table),
+                None if is_view(name) => {
+                    let message = format!(
+                        "skipping \"{}\" --- cannot vacuum non-tables or special system tables",
+                        name.name
+                    );
+                    sink.notice(&SqlError::warning(state::WARNING, message))?;
+                }
+                None => return Err(self.no_table(name)?),
             }
-            tables.push(found.ok_or_else(|| {
-                let shown = schema.as_ref().map_or(name.clone(), |s| format!("{s}.{name}"));
-                let message = format!("relation \"{shown}\" does not exist");
-                SqlError::new(state::UNDEFINED_TABLE, message)
-            })?);
         }
         // What cannot be vacuumed is refused before the first table is.
         tables.iter().try_for_each(|table| table.check_vacuumable().map_err(EngineError::from))?;

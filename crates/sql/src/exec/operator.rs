@@ -150,29 +150,17 @@ impl Operator {
                 Ok(Flow::Continue)
             }
             (Operator::Sort(rows), Node::Sort { width, placed, .. }) => {
-                while let Some(row) = rows.next(host)? {
-                    let ctid = if *placed { row.last().and_then(place_of) } else { None };
-                    let (values, _) = row.split_at(*width);
-                    if visit(Row { values, ctid }, host)? == Flow::Rest {
-                        return Ok(Flow::Rest);
-                    }
-                }
-                Ok(Flow::Continue)
+                give_out(rows, Some(*width), *placed, host, visit)
             }
             (Operator::LockRows(input), Node::LockRows { input: below, table, lock }) => {
                 input.run(below, params, host, &mut |row, host| {
                     locked(row, below, table, *lock, params, host, visit)
                 })
             }
-            (Operator::Modify(modified), _) => {
-                let Some(rows) = &mut modified.returned else { return Ok(Flow::Continue) };
-                while let Some(row) = rows.next(host)? {
-                    if visit(Row::computed(&row), host)? == Flow::Rest {
-                        return Ok(Flow::Rest);
-                    }
-                }
-                Ok(Flow::Continue)
-            }
+            (Operator::Modify(modified), _) => match &mut modified.returned {
+                Some(rows) => give_out(rows, None, false, host, visit),
+                None => Ok(Flow::Continue),
+            },
             (Operator::Limit(limit), Node::Limit { input, .. }) => {
                 limit.run(input, params, host, visit)
             }
@@ -225,6 +213,25 @@ fn sorted(node: &Node, keep: Option<u64>, params: Params<'_>, host: &mut Host) -
         Ok(Flow::Continue)
     })?;
     sorter.finish(host)
+}
+
+/// Hands on rows that are kept: of each the first `width` columns, or all; its place is the last
+/// column, if it is `placed`.
+fn give_out(
+    rows: &mut Sorted,
+    width: Option<usize>,
+    placed: bool,
+    host: &mut Host,
+    visit: Visit<'_>,
+) -> Result<Flow> {
+    while let Some(row) = rows.next(host)? {
+        let ctid = if placed { row.last().and_then(place_of) } else { None };
+        let (values, _) = row.split_at(width.unwrap_or(row.len()));
+        if visit(Row { values, ctid }, host)? == Flow::Rest {
+            return Ok(Flow::Rest);
+        }
+    }
+    Ok(Flow::Continue)
 }
 
 /// Changes all rows of the input.

@@ -16,8 +16,9 @@
 //! - `portals.rs`: DECLARE, FETCH, MOVE and CLOSE
 //! - `truncate.rs`: TRUNCATE
 //!
-//! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that PostgreSQL rejects: the
-//! planner takes its tree apart completely, and refuses what it does not know.
+//! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that
+//! PostgreSQL rejects: the planner takes its tree apart completely, and refuses what it does not
+//! know.
 
 mod copy;
 pub mod cursor;

@@ -172,6 +172,7 @@ impl Planner<'_> {
         };
         if row.len() != columns {
             let message = "number of columns does not match number of values";
+            let position = self.source.after_equals(place::start(e));
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
         }
         Ok(row)

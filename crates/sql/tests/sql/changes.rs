@@ -1,5 +1,5 @@
-//! UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded from PostgreSQL
-//! 18; and what portals and other sessions make of them.
+//! UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded from
+//! PostgreSQL 18; and what portals and other sessions make of them.
 
 use crate::fixture::{Fixture, across, open, rows};
 use crate::support::{self, Recorder};

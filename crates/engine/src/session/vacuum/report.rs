@@ -2,9 +2,9 @@
 //! processor time, which are not counted for one statement.
 
 use std::fmt;
-use std::time::Duration;
 
 use forebay_access::heap::VacuumReport;
+use forebay_aio::sync::Duration;
 use forebay_catalog::{Advanced, NextIds};
 use forebay_format::{BlockNumber, Xid};
 

@@ -1,11 +1,10 @@
 //! Vacuum of one table.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_access::AccessError;
 use forebay_access::heap::{Heap, PageCost, VacuumJob, VacuumReport};
-use forebay_aio::sync::Instant;
+use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
 use forebay_storage::{Backend, StreamSettings};
@@ -258,8 +257,8 @@ impl Session {
         }
         if decided.failsafe {
             let message = format!(
-                "bypassing nonessential maintenance of table \"{name}\" as a failsafe after 0 index \
-                 scans"
+                "bypassing nonessential maintenance of table \"{name}\" as a failsafe after 0 \
+                 index scans"
             );
             self.warnings.push(Warning::new(message));
         }
