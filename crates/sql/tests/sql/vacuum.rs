@@ -142,3 +142,28 @@ fn copy_freezes_rows_of_its_own_table_only() {
     rows(conn, "rollback");
     fixture.close();
 }
+
+#[test]
+fn temporary_tables_and_the_extended_protocol() {
+    let mut fixture = open("");
+    fixture.rows("create temp table t (a int8)");
+    fixture.rows("insert into t select g from generate_series(1, 5000) g");
+    fixture.rows("delete from t where a > 100");
+    let report = support::run(&mut fixture.conn, "vacuum verbose t").join("\n");
+    assert!(report.contains("tuples: 4900 removed, 100 remain"), "{report}");
+    assert_eq!(fixture.rows("select count(*) from t"), ["100"]);
+    // Another session leaves it alone.
+    let mut other = fixture.connect();
+    let report = support::run(&mut other, "vacuum verbose").join("\n");
+    assert!(!report.contains("pg_temp"), "{report}");
+    other.close();
+
+    let mut sink = support::Recorder::default();
+    let conn = &mut fixture.conn;
+    conn.parse("", "vacuum t", &[]).expect("parse");
+    conn.bind("", "", &[], &[], &[]).expect("bind");
+    assert!(conn.execute("", 0, &mut sink).is_ok());
+    conn.sync().expect("sync");
+    assert_eq!(rows(conn, "select count(*) from t"), ["100"]);
+    fixture.close();
+}
