@@ -59,6 +59,23 @@ impl Operator {
             Ok::<_, SqlError>(Box::new(Operator::open(input, params, host)?))
         };
         Ok(match node {
+            Node::Filter { input, .. } => Operator::Filter(open(input, host)?),
+            Node::Project { input, .. } => Operator::Project(open(input, host)?),
+            Node::Aggregate { input, grouping } => {
+                Operator::Aggregate(aggregated(node, input, grouping, params, host)?)
+            }
+            Node::Sort { .. } => Operator::Sort(sorted(node, None, params, host)?),
+            Node::LockRows { input, .. } => Operator::LockRows(open(input, host)?),
+            Node::Modify(modify) => Operator::Modify(modified(modify, params, host)?),
+            Node::Limit { .. } => Operator::Limit(Limit::open(node, params, host)?),
+            leaf => return Operator::open_leaf(leaf, params, host),
+        })
+    }
+
+    /// Opens an operator with none below it. The frames of those above it need no room for this.
+    #[inline(never)]
+    fn open_leaf(node: &Node, params: Params<'_>, host: &mut Host) -> Result<Operator> {
+        Ok(match node {
             Node::Result => Operator::Rows(vec![Vec::new()], 0),
             Node::View(view) => Operator::Rows(super::views::rows(*view, host)?, 0),
             Node::Function(e) => {
@@ -76,15 +93,7 @@ impl Operator {
                 Some(series) => Operator::Series(series),
                 None => Operator::Rows(Vec::new(), 0),
             },
-            Node::Filter { input, .. } => Operator::Filter(open(input, host)?),
-            Node::Project { input, .. } => Operator::Project(open(input, host)?),
-            Node::Aggregate { input, grouping } => {
-                Operator::Aggregate(aggregated(node, input, grouping, params, host)?)
-            }
-            Node::Sort { .. } => Operator::Sort(sorted(node, None, params, host)?),
-            Node::LockRows { input, .. } => Operator::LockRows(open(input, host)?),
-            Node::Modify(modify) => Operator::Modify(modified(modify, params, host)?),
-            Node::Limit { .. } => Operator::Limit(Limit::open(node, params, host)?),
+            _ => unreachable!("operators with one below them are opened with it"),
         })
     }
 
@@ -235,6 +244,7 @@ fn give_out(
 }
 
 /// Changes all rows of the input.
+#[inline(never)]
 fn modified(modify: &Modify, params: Params<'_>, host: &mut Host) -> Result<Modified> {
     let mut modifier = Modifier::new(modify, host);
     let mut input = Operator::open(&modify.input, params, host)?;
