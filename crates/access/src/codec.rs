@@ -56,6 +56,11 @@ fn append(
         Datum::Float4(v) => tuple.fixed(layout, v.to_le_bytes()),
         Datum::Float8(v) => tuple.fixed(layout, v.to_le_bytes()),
         Datum::Oid(v) | Datum::Xid(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Tid(block, number) => {
+            // A block's number is stored as two halves, the higher one first.
+            let ([a, b, c, d], [e, f]) = (block.to_le_bytes(), number.to_le_bytes());
+            tuple.fixed(layout, [c, d, a, b, e, f])
+        }
         Datum::Char(v) => tuple.fixed(layout, [*v]),
         Datum::Text(v) if layout.len == NAME_LEN as i16 => tuple.fixed(layout, padded_name(v)),
         Datum::Text(v) => tuple.value(layout, v.as_bytes()),
@@ -97,7 +102,7 @@ mod tests {
             (oids::TEXT, Datum::text("grün")),
             (oids::TIMESTAMPTZ, Datum::Timestamptz(-1)),
             (oids::BYTEA, Datum::bytes(&[0, 255])),
-            (oids::TID, Datum::Carried(oids::TID, b"\0\0\x01\0\x02\0".into())),
+            (oids::TID, Datum::Tid(0x0001_0002, 3)),
             (oids::TEXT, Datum::Null),
         ];
         let datums: Vec<Datum<'_>> = values.iter().map(|v| v.1.clone()).collect();

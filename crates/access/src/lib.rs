@@ -3,6 +3,7 @@
 
 mod codec;
 mod error;
+mod fsm;
 pub mod heap;
 mod maps;
 pub mod redo;

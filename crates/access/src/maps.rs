@@ -19,6 +19,24 @@ pub(crate) fn read(
     page
 }
 
+/// Reads a page of a map, which is made if there is none.
+pub(crate) fn read_or_make(
+    pool: &Arc<BufferPool>,
+    backend: &mut Backend,
+    tag: PageTag,
+) -> Result<Pinned, StorageError> {
+    let PageTag { rel, fork, block } = tag;
+    if !pool.smgr().exists(rel, fork)? {
+        pool.smgr().create(rel, fork, true)?;
+    }
+    loop {
+        match (block + 1).saturating_sub(pool.nblocks(rel, fork)?) {
+            0 => return read(pool, backend, tag),
+            missing => drop(pool.extend(backend, rel, fork, missing, Strategy::Normal)?),
+        }
+    }
+}
+
 /// Reads a page of a map in recovery. A page that does not exist is added as zeros.
 pub(crate) fn read_for_redo(
     pool: &Arc<BufferPool>,

@@ -10,6 +10,15 @@ use forebay_storage::{Backend, BufferPool, PageWriteGuard, Pinned, StorageError}
 
 use crate::maps;
 
+/// Whether the map has the page with a block's bits.
+pub(crate) fn exists(
+    pool: &Arc<BufferPool>,
+    rel: RelFileLocator,
+    block: BlockNumber,
+) -> Result<bool, StorageError> {
+    Ok(pool.smgr().exists(rel, Fork::Vm)? && map::map_block(block) < pool.nblocks(rel, Fork::Vm)?)
+}
+
 /// Pins the page of the map that has a block's bits. None if the map does not have that page: then
 /// no bits are set.
 pub(crate) fn pin(
@@ -18,11 +27,44 @@ pub(crate) fn pin(
     rel: RelFileLocator,
     block: BlockNumber,
 ) -> Result<Option<Pinned>, StorageError> {
-    let map_block = map::map_block(block);
-    if !pool.smgr().exists(rel, Fork::Vm)? || map_block >= pool.nblocks(rel, Fork::Vm)? {
+    if !exists(pool, rel, block)? {
         return Ok(None);
     }
-    maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map_block)).map(Some)
+    maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map::map_block(block))).map(Some)
+}
+
+/// Pins the page of the map that has a block's bits. It is made if there is none.
+pub(crate) fn pin_or_make(
+    pool: &Arc<BufferPool>,
+    backend: &mut Backend,
+    rel: RelFileLocator,
+    block: BlockNumber,
+) -> Result<Pinned, StorageError> {
+    maps::read_or_make(pool, backend, PageTag::new(rel, Fork::Vm, map::map_block(block)))
+}
+
+/// The bits of a block in its page of the map.
+pub(crate) fn bits(pin: &Pinned, block: BlockNumber) -> u8 {
+    let guard = pin.lock_shared();
+    if guard.page().is_new() { 0 } else { map::get(guard.page(), block) }
+}
+
+/// Numbers of all-visible and of all-frozen blocks.
+pub(crate) fn count(
+    pool: &Arc<BufferPool>,
+    backend: &mut Backend,
+    rel: RelFileLocator,
+) -> Result<(u32, u32), StorageError> {
+    if !pool.smgr().exists(rel, Fork::Vm)? {
+        return Ok((0, 0));
+    }
+    let mut counts = (0, 0);
+    for block in 0..pool.nblocks(rel, Fork::Vm)? {
+        let pin = maps::read(pool, backend, PageTag::new(rel, Fork::Vm, block))?;
+        let (visible, frozen) = map::count(pin.lock_shared().page());
+        counts = (counts.0 + visible, counts.1 + frozen);
+    }
+    Ok(counts)
 }
 
 /// Clears bits of a block in its locked page of the map. Returns whether one was set.

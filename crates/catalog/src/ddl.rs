@@ -9,11 +9,12 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use forebay_access::form_row;
-use forebay_access::heap::{Attempt, Author, Changer, RowSets};
+use forebay_access::heap::{Attempt, Author, Changer};
 use forebay_format::wal::Rmgr;
+use forebay_format::wal::invalidation::Invalidation;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::smgr::{CREATE, SmgrCreate};
-use forebay_format::{Fork, RelFileLocator, Xid};
+use forebay_format::{Fork, ItemPointer, RelFileLocator, Xid};
 use forebay_storage::{Backend, TempRelations};
 use forebay_txn::Transaction;
 use forebay_txn::locks::LockTag;
@@ -22,6 +23,7 @@ use forebay_wal::Record;
 
 use crate::database::Database;
 use crate::error::CatalogError;
+use crate::invalidate;
 use crate::reader::Reader;
 use crate::rows::{ClassRow, OWNER, namespace_datums, user_attributes};
 use crate::schema::{PG_CATALOG, PG_CLASS, PG_TOAST, POSTGRES_DB, SYSTEM_COLUMNS};
@@ -116,19 +118,11 @@ pub fn create_table(
 ) -> Result<RelFileLocator, CatalogError> {
     let xid = database.xacts.assign(&mut backend.io, tx)?;
     let author = Author { xid, command: tx.use_command() };
-    let locator = free_file(database, backend)?;
+    let locator = create_file(database, backend, tx, xid, persistence)?;
     let oid = locator.rel;
     let persistence = match persistence {
-        Persistence::Permanent => {
-            database.xacts.drop_at_abort(tx, locator);
-            database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
-            log_file(database, backend, locator, xid)?;
-            b'p'
-        }
-        Persistence::Temporary(pool) => {
-            pool.create(backend, locator)?;
-            b't'
-        }
+        Persistence::Permanent => b'p',
+        Persistence::Temporary(_) => b't',
     };
     let class = ClassRow {
         oid,
@@ -144,10 +138,41 @@ pub fn create_table(
         frozen_xid: database.xacts.oldest_running().xid(),
     };
     insert_row(database, backend, author, &database.class, &class.datums())?;
+    tx.note_relation(oid, true);
+    announce(tx, invalidate::class(oid, name, namespace, false));
     for attribute in user_attributes(oid, columns)? {
         insert_row(database, backend, author, &database.attribute, &attribute.datums())?;
+        announce(tx, invalidate::attribute(oid, attribute.name, attribute.number));
     }
     tx.next_command()?;
+    Ok(locator)
+}
+
+/// The commit record says what is out of date.
+pub(crate) fn announce(
+    tx: &mut Transaction,
+    messages: impl IntoIterator<Item = Invalidation>,
+) {
+    messages.into_iter().for_each(|message| tx.invalidate(message));
+}
+
+/// Creates a new table's file.
+pub(crate) fn create_file(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    xid: Xid,
+    persistence: Persistence<'_>,
+) -> Result<RelFileLocator, CatalogError> {
+    let locator = free_file(database, backend)?;
+    match persistence {
+        Persistence::Permanent => {
+            database.xacts.drop_at_abort(tx, locator);
+            database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
+            log_file(database, backend, locator, xid)?;
+        }
+        Persistence::Temporary(pool) => pool.create(backend, locator)?,
+    }
     Ok(locator)
 }
 
@@ -183,6 +208,7 @@ pub fn create_namespace(
     let snapshot = database.xacts.snapshot(tx);
     let catalog = Reader::new(database, backend, snapshot).namespaces()?;
     insert_row(database, backend, author, &catalog, &namespace_datums(oid, name, OWNER))?;
+    announce(tx, invalidate::namespace(oid, name));
     tx.next_command()?;
     Ok(oid)
 }
@@ -248,25 +274,37 @@ pub fn drop_rows(
     let class = reader.class(oid)?.ok_or_else(gone)?;
     let (_, attributes) = reader.attributes(&class)?;
     let author = Author { xid, command: tx.use_command() };
-    let rows = [(&database.class, class.tid)]
-        .into_iter()
-        .chain(attributes.into_iter().map(|tid| (&database.attribute, tid)));
-    for (catalog, tid) in rows {
-        // Nobody shares locks on rows of catalogs, so there are no MultiXacts.
-        let sets = &mut RowSets::default();
-        let mut changer = Changer { xacts: &database.xacts, tx, author, sets };
-        let outcome = database.heap(catalog).delete(backend, &mut changer, tid)?;
-        if outcome != Attempt::Done(()) {
-            return Err(CatalogError::refused("XX000", "tuple concurrently deleted"));
-        }
+    delete_row(database, backend, tx, author, &database.class, class.tid)?;
+    tx.note_relation(oid, false);
+    announce(tx, invalidate::class(oid, &class.name, class.namespace, false));
+    for row in attributes {
+        delete_row(database, backend, tx, author, &database.attribute, row.tid)?;
+        announce(tx, invalidate::attribute(oid, &row.name, row.number));
     }
     Ok(tx.next_command()?)
+}
+
+fn delete_row(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &Transaction,
+    author: Author,
+    catalog: &Table,
+    tid: ItemPointer,
+) -> Result<(), CatalogError> {
+    // Nobody locks rows of catalogs, so nobody makes this transaction a member of a MultiXact.
+    let sets = &mut database.heaps.outcomes.sets();
+    let mut changer = Changer { xacts: &database.xacts, tx, author, sets };
+    match database.heap(catalog).delete(backend, &mut changer, tid)? {
+        Attempt::Done(()) => Ok(()),
+        Attempt::Refused(_) => Err(CatalogError::refused("XX000", "tuple concurrently deleted")),
+    }
 }
 
 impl Database {
     /// Removes temporary tables from the catalogs, at a start: their sessions are gone.
     pub fn drop_stale_temporary(&self, backend: &mut Backend) -> Result<(), CatalogError> {
-        let mut tx = Transaction::new();
+        let mut tx = Transaction::in_database(POSTGRES_DB);
         let snapshot = self.xacts.snapshot(&tx);
         let mut reader = Reader::new(self, backend, snapshot);
         // PostgreSQL, whose catalogs have indexes, removes them itself.

@@ -44,6 +44,8 @@ pub(crate) struct Attribute {
 /// What cannot be done with a relation. Row security is no limit: the one role is a superuser.
 pub(crate) fn of(kind: u8, indexed: bool, class: &ClassTraits, columns: &[Attribute]) -> Limits {
     let insert = [
+        (kind == b'm', "it is a materialized view"),
+        (kind == b't', "it is a TOAST table"),
         (indexed, "it has indexes"),
         (class.unlogged, "it is unlogged"),
         (class.checks, "it has check constraints"),
@@ -53,7 +55,7 @@ pub(crate) fn of(kind: u8, indexed: bool, class: &ClassTraits, columns: &[Attrib
         (columns.iter().any(|a| a.generated != 0 && !a.column.dropped), "it has generated columns"),
     ];
     let insert = insert.into_iter().find_map(|(has, why)| has.then_some(why));
-    Limits { read: unreadable(kind, class, columns), insert }
+    Limits { read: unreadable(kind, class, columns), insert, unlogged: class.unlogged }
 }
 
 fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<String> {

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::Arc;
 
 use forebay_access::heap::{HeapScan, ReadAhead, Visibility};
 use forebay_format::tuple::{Deform, deform};
@@ -41,6 +40,7 @@ pub struct Class {
     pub(crate) namespace: Oid,
     filenode: Oid,
     tablespace: Oid,
+    toast: Oid,
     indexed: bool,
     shared: bool,
     persistence: u8,
@@ -55,6 +55,11 @@ impl Class {
     /// Whether it has rows to scan: tables, TOAST tables and materialized views do.
     pub(crate) fn is_table(&self) -> bool {
         matches!(self.kind, b'r' | b't' | b'm')
+    }
+
+    /// Whether all databases share it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
     }
 
     /// Whether it is a session's temporary relation.
@@ -94,6 +99,14 @@ impl Class {
     }
 }
 
+/// A row of pg_attribute, by its key.
+#[derive(Debug)]
+pub(crate) struct AttributePlace {
+    pub(crate) tid: ItemPointer,
+    pub(crate) name: String,
+    pub(crate) number: i16,
+}
+
 /// Gets a row with its place. Returns whether to go on.
 pub(crate) type RowSink<'a> =
     dyn FnMut(ItemPointer, &[Datum<'_>]) -> Result<bool, CatalogError> + 'a;
@@ -111,6 +124,10 @@ impl<'a> Reader<'a> {
         Reader { database, backend, snapshot }
     }
 
+    pub(crate) fn database(&self) -> &'a Database {
+        self.database
+    }
+
     /// Decodes the first `columns` of every visible row, and shows the row to `row`.
     pub(crate) fn scan(
         &mut self,
@@ -120,8 +137,8 @@ impl<'a> Reader<'a> {
     ) -> Result<(), CatalogError> {
         let layouts = table.layouts.get(..columns).unwrap_or(&table.layouts);
         let reprs: Vec<Repr> = table.columns.iter().take(columns).map(|c| c.repr).collect();
-        let visibility =
-            Visibility::new(self.snapshot.clone(), Arc::clone(&self.database.heaps.clog));
+        let outcomes = self.database.heaps.outcomes.clone();
+        let visibility = Visibility::new(self.snapshot.clone(), outcomes);
         let ahead = ReadAhead::default();
         let mut scan =
             HeapScan::begin(&self.database.heaps.pool, table.locator, visibility, ahead)?;
@@ -164,6 +181,7 @@ impl<'a> Reader<'a> {
                     namespace,
                     filenode: class.oid(7)?,
                     tablespace: class.oid(8)?,
+                    toast: class.oid(13)?,
                     indexed: class.bool(14)?,
                     shared: class.bool(15)?,
                     persistence: class.char(16)?,
@@ -244,24 +262,25 @@ impl<'a> Reader<'a> {
         Ok(tables)
     }
 
-    /// The columns of a relation, and the places of their rows, including those of system columns.
+    /// The columns of a relation, and the rows of all its columns, including system columns.
     pub(crate) fn attributes(
         &mut self,
         class: &Class,
-    ) -> Result<(Vec<Attribute>, Vec<ItemPointer>), CatalogError> {
-        let (mut columns, mut places) = (Vec::new(), Vec::new());
+    ) -> Result<(Vec<Attribute>, Vec<AttributePlace>), CatalogError> {
+        let (mut columns, mut rows) = (Vec::new(), Vec::new());
         let database = self.database;
         self.scan(&database.attribute, ATTRIBUTE_COLUMNS, &mut |tid, row| {
             let row = Row(row, "pg_attribute");
             if row.oid(0)? == class.oid {
-                places.push(tid);
-                if row.int2(4)? > 0 {
+                let (name, number) = (row.name(1)?.to_owned(), row.int2(4)?);
+                rows.push(AttributePlace { tid, name, number });
+                if number > 0 {
                     columns.push(Attribute::read(&row)?);
                 }
             }
             Ok(true)
         })?;
-        Ok((class.in_order(columns)?, places))
+        Ok((class.in_order(columns)?, rows))
     }
 
     /// A namespace by its name.
@@ -338,6 +357,7 @@ impl<'a> Reader<'a> {
             kind: class.kind,
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
+            has_toast: class.toast != 0,
             limits,
             locator: self.locator(class)?,
         })
@@ -473,6 +493,8 @@ impl<'a> Row<'a, '_> {
     getter!(char, Char, u8);
     getter!(int2, Int2, i16);
     getter!(int4, Int4, i32);
+    getter!(xid, Xid, u32);
+    getter!(float4, Float4, f32);
 
     pub(crate) fn name(&self, index: usize) -> Result<&'a str, CatalogError> {
         self.text(index)?.ok_or_else(|| self.lacks(index))
@@ -504,6 +526,7 @@ mod tests {
             namespace: 2200,
             filenode: 16384,
             tablespace: 0,
+            toast: 0,
             indexed: false,
             shared: false,
             persistence: b'p',

@@ -74,6 +74,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The session slot to which a temporary table belongs.
     pub temp: Option<u32>,
+    /// Whether values of its rows may lie in a TOAST table.
+    pub has_toast: bool,
     /// What cannot be done with it.
     pub(crate) limits: Limits,
     /// Its file.
@@ -89,6 +91,8 @@ pub(crate) struct Limits {
     pub read: Option<String>,
     /// Why new rows would lack something, or break a rule.
     pub insert: Option<&'static str>,
+    /// Whether its changes must not be logged.
+    pub unlogged: bool,
 }
 
 impl Table {
@@ -124,6 +128,7 @@ impl Table {
             temp: None,
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
+            has_toast: false,
             limits: Limits::default(),
             locator,
         })
@@ -144,6 +149,33 @@ impl Table {
             None => Ok(()),
             Some(why) => Err(self.refusal("insert into", why)),
         }
+    }
+
+    /// Fails if its rows cannot be updated, or deleted, as PostgreSQL does that: 42501 for a
+    /// catalog, else 0A000. The verb is the statement's.
+    pub fn check_changeable(&self, verb: &str) -> Result<(), CatalogError> {
+        if self.is_catalog() {
+            let message = format!("permission denied: \"{}\" is a system catalog", self.name);
+            return Err(CatalogError::refused("42501", message));
+        }
+        match self.limits.insert {
+            None => Ok(()),
+            Some(why) => Err(self.refusal(verb, why)),
+        }
+    }
+
+    /// Fails (0A000) if its rows cannot be locked as PostgreSQL locks them.
+    pub fn check_lockable(&self) -> Result<(), CatalogError> {
+        match (self.is_catalog(), self.limits.unlogged) {
+            (true, _) => Err(self.refusal("lock rows of", "it is a system catalog")),
+            (_, true) => Err(self.refusal("lock rows of", "it is unlogged")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a reader may remove versions of its rows that nobody sees any more.
+    pub fn is_prunable(&self) -> bool {
+        !self.limits.unlogged
     }
 
     fn refusal(&self, verb: &str, why: &str) -> CatalogError {
@@ -178,6 +210,7 @@ impl Table {
             kind: b'r',
             temp: None,
             columns: Vec::new(),
+            has_toast: false,
             limits: Limits::default(),
             locator: RelFileLocator::in_default(5, oid),
             layouts: Vec::new(),

@@ -7,7 +7,7 @@ use forebay_aio::sync::Mutex;
 use forebay_aio::{Aio, BackendType};
 use forebay_format::RelFileLocator;
 use forebay_storage::{Backend, Cleaner};
-use forebay_txn::locks::InterruptKind;
+use forebay_txn::locks::{InterruptKind, OwnerId};
 
 use crate::background::{self, Threads};
 use crate::checkpoint;
@@ -212,6 +212,17 @@ impl Engine {
     /// How many sessions wait for a lock.
     pub fn lock_waits(&self) -> usize {
         self.core.locks.waits()
+    }
+
+    /// Rows of pg_locks.
+    pub fn locks(&self) -> Vec<views::LockRow> {
+        views::lock_rows(&self.core)
+    }
+
+    /// The sessions for which a session waits; empty if it does not wait.
+    pub fn blocking_sessions(&self, session: i32) -> Vec<i32> {
+        let owners = self.core.locks.blocked_by(OwnerId(session.cast_unsigned()));
+        owners.into_iter().map(|owner| owner.0.cast_signed()).collect()
     }
 
     /// Wrong checksums found by reads, by database; None if pages have no checksums.

@@ -151,6 +151,9 @@ impl EngineError {
     pub fn hint(&self) -> Option<String> {
         match self {
             EngineError::Refused(refusal) => refusal.hint.clone(),
+            EngineError::Lock(LockError::Deadlock { .. }) => {
+                Some("See server log for query details.".to_owned())
+            }
             EngineError::Storage(error) => error.hint(),
             EngineError::Disk(AioError::IoUring(refusal)) => Some(refusal.hint().to_owned()),
             EngineError::Poisoned(_) => Some(
@@ -170,7 +173,11 @@ impl From<TxnError> for EngineError {
             TxnError::LostWrite { file, offset, len } => {
                 EngineError::LostWrite { file, offset, len }
             }
-            error => EngineError::statement(error.sqlstate(), error.to_string()),
+            error => {
+                let refused = EngineError::statement(error.sqlstate(), error.to_string());
+                let told = error.detail().into_iter().fold(refused, EngineError::with_detail);
+                error.hint().into_iter().fold(told, EngineError::with_hint)
+            }
         }
     }
 }
@@ -183,6 +190,7 @@ impl From<AccessError> for EngineError {
             AccessError::Storage(error) => error.into(),
             AccessError::Wal(error) => error.into(),
             AccessError::Interrupted(kind) => LockError::Interrupted(kind).into(),
+            AccessError::Lock(error) => error.into(),
             error => EngineError::statement(error.sqlstate(), error.to_string()),
         }
     }

@@ -53,7 +53,8 @@ pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit
 pub use forebay_archive as archive;
 pub use forebay_catalog::{Column, ColumnDef, Table};
 pub use forebay_format::lsn::ParseLsnError;
-pub use forebay_format::{Fork, Lsn};
+pub use forebay_format::tuple::LockStrength;
+pub use forebay_format::{CommandId, Fork, ItemPointer, Lsn, Xid};
 pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};
 pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
 pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
@@ -61,8 +62,9 @@ pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
-    BackupEnd, BlockRange, HeapScan, OnCommit, PrewarmMode, RowBatch, RowView, Scan, Session,
-    Statement, StatementSnapshot, Transaction,
+    AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode,
+    RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, Session, Statement, StatementSnapshot,
+    StoredRow, Transaction,
 };
 
 /// The program of the project's README, compiled and run as a doctest.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_access::heap::{Heaps, PageFailure, SpaceMap};
+use forebay_access::heap::{Heaps, Outcomes, PageFailure, SpaceMap};
 use forebay_aio::Aio;
 use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::AtomicU8;
@@ -84,12 +84,13 @@ fn open_core(
     let archiving = Archiving::new(aio, dir, &config, &wal, &fatal)?;
     attach_wal(&started, &wal, &pool);
     let oldest = control.checkpoint().oldest_xid;
-    let xacts = XactManager::new(Arc::clone(&clog), Arc::clone(&wal), counters.next_xid, oldest);
+    let xacts = XactManager::new(clog, Arc::clone(&wal), counters.next_xid, oldest);
     let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
     let failure = Arc::clone(&fatal) as Arc<dyn PageFailure>;
     let (pool_of, wal_of) = (Arc::clone(&pool), Arc::clone(&wal));
     let spaces = SpaceMap::new();
-    let heaps = Arc::new(Heaps { pool: pool_of, wal: wal_of, clog, spaces, failure });
+    let outcomes = Outcomes::new(Arc::clone(&xacts), Arc::clone(&multis));
+    let heaps = Arc::new(Heaps { pool: pool_of, wal: wal_of, outcomes, spaces, failure });
     let database = Database::new(maps, Arc::clone(&heaps), Arc::clone(&xacts), Arc::clone(&oids))?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),

@@ -1,8 +1,10 @@
 //! The sessions of an engine.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
+use forebay_aio::sync::atomic::{AtomicU32, Ordering};
 use forebay_txn::locks::{Interrupt, InterruptKind};
 
 use crate::error::EngineError;
@@ -23,15 +25,42 @@ struct State {
 struct Member {
     interrupt: Interrupt,
     slot: u32,
+    shown: Arc<ShownTransaction>,
+}
+
+/// The running transaction of a session, as others see it. Sessions count their transactions.
+#[derive(Debug, Default)]
+pub(crate) struct ShownTransaction {
+    /// Its number, 0 if none runs.
+    running: AtomicU32,
+    /// The last number.
+    last: AtomicU32,
+}
+
+impl ShownTransaction {
+    /// The session begins a transaction.
+    pub(crate) fn begin(&self) {
+        // Only the session itself changes them.
+        let number = self.last.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        self.last.store(number, Ordering::Relaxed);
+        self.running.store(number, Ordering::Relaxed);
+    }
+
+    /// Its transaction ends.
+    pub(crate) fn end(&self) {
+        self.running.store(0, Ordering::Relaxed);
+    }
 }
 
 /// A session's number and slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// Its number, which is not reused soon.
     pub(crate) id: u32,
     /// Its slot: the lowest free one, which is reused at once.
     pub(crate) slot: u32,
+    /// Where it shows its running transaction.
+    pub(crate) shown: Arc<ShownTransaction>,
 }
 
 /// The sessions.
@@ -69,8 +98,20 @@ impl Registry {
             None => state.slots.push(true),
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        state.sessions.insert(id, Member { interrupt: interrupt.clone(), slot });
-        Ok(Entry { id, slot })
+        let shown = Arc::default();
+        let member = Member { interrupt: interrupt.clone(), slot, shown: Arc::clone(&shown) };
+        state.sessions.insert(id, member);
+        Ok(Entry { id, slot, shown })
+    }
+
+    /// The virtual ids of the running transactions (slot and number), by session.
+    pub(crate) fn transactions(&self) -> HashMap<u32, (u32, u32)> {
+        let state = self.state.lock();
+        let of = |(id, member): (&u32, &Member)| {
+            let number = member.shown.running.load(Ordering::Relaxed);
+            (number != 0).then_some((*id, (member.slot, number)))
+        };
+        state.sessions.iter().filter_map(of).collect()
     }
 
     /// Number of sessions.
@@ -113,10 +154,10 @@ mod tests {
     fn sessions_are_bounded_and_numbers_are_not_reused_at_once() {
         let registry = Registry::new(2);
         let interrupt = Interrupt::new();
-        let Entry { id: first, slot: 0 } = registry.enter(&interrupt).expect("first") else {
+        let Entry { id: first, slot: 0, .. } = registry.enter(&interrupt).expect("first") else {
             panic!("slot")
         };
-        let Entry { id: second, slot: 1 } = registry.enter(&Interrupt::new()).expect("second")
+        let Entry { id: second, slot: 1, .. } = registry.enter(&Interrupt::new()).expect("second")
         else {
             panic!("slot")
         };

@@ -4,8 +4,11 @@ use forebay_aio::IoObject;
 use forebay_format::BLOCK_SIZE;
 
 use crate::core::Core;
+use forebay_aio::sync::SystemTime;
+use forebay_txn::locks::LockMode;
 
 pub use forebay_archive::ArchiverStats;
+pub use forebay_txn::locks::LockTag;
 
 pub use crate::sums::{BgwriterRow, CheckpointerRow, SharedStats, WalRow};
 pub use forebay_aio::{
@@ -62,4 +65,55 @@ pub(crate) fn database_row(core: &Core) -> DatabaseRow {
         temp_files: temp.files,
         temp_bytes: temp.bytes,
     }
+}
+
+/// A row of pg_locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockRow {
+    /// What is locked.
+    pub tag: LockTag,
+    /// The session that holds it, or waits for it.
+    pub session: i32,
+    /// That session's transaction: its slot and the transaction's number. None if it has ended.
+    pub virtual_transaction: Option<(u32, u32)>,
+    /// How it is locked.
+    pub mode: LockMode,
+    /// Whether the session holds it.
+    pub granted: bool,
+    /// Whether it is in the session's list of weak locks, not in the table.
+    pub fast: bool,
+    /// Since when the session waits for it.
+    pub wait_start: Option<SystemTime>,
+}
+
+/// All locks, those of transactions on their own ids included.
+pub(crate) fn lock_rows(core: &Core) -> Vec<LockRow> {
+    let running = core.sessions.transactions();
+    let row = |tag, session: u32, mode, granted| LockRow {
+        tag,
+        session: session.cast_signed(),
+        virtual_transaction: running.get(&session).copied(),
+        mode,
+        granted,
+        fast: false,
+        wait_start: None,
+    };
+    let own = |tag, session| row(tag, session, LockMode::Exclusive, true);
+    let virtual_ids = running.iter().map(|(session, (backend, local))| {
+        own(LockTag::VirtualTransaction { backend: *backend, local: *local }, *session)
+    });
+    let ids = core.xacts.procs().all_with_backends().into_iter();
+    let ids = ids.map(|(xid, session)| own(LockTag::Transaction(xid), session));
+    let listed = core.locks.list().into_iter().filter(|lock| {
+        // Those that somebody waits for are in the table too.
+        !(lock.granted
+            && lock.mode == LockMode::Exclusive
+            && matches!(lock.tag, LockTag::Transaction(_)))
+    });
+    let listed = listed.map(|lock| LockRow {
+        fast: lock.fast,
+        wait_start: lock.wait_start,
+        ..row(lock.tag, lock.owner.0, lock.mode, lock.granted)
+    });
+    listed.chain(virtual_ids).chain(ids).collect()
 }

@@ -15,6 +15,7 @@ pub mod pglz;
 pub mod relmap;
 pub mod slru;
 pub mod subtrans;
+pub mod syscache;
 pub mod timeline;
 pub mod tuple;
 pub mod varlena;

@@ -2,7 +2,7 @@
 //! stop, and ended at their deadlines.
 
 use crate::wire::stream::Stream;
-use forebay_aio::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use forebay_aio::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use forebay_aio::sync::{Condvar, Duration, Instant, Mutex};
 use forebay_engine::{Interrupt, InterruptKind};
 use std::collections::HashMap;
@@ -11,6 +11,13 @@ use std::sync::Arc;
 
 /// No deadline.
 const NEVER: u64 = u64::MAX;
+
+/// Before the first ReadyForQuery.
+const STARTING: u8 = 0;
+/// A statement runs.
+const RUNNING: u8 = 1;
+/// It waits for the client's next statement.
+const IDLE: u8 = 2;
 
 /// A connection, as other threads see it.
 #[derive(Debug)]
@@ -21,9 +28,9 @@ pub struct Connection {
     leaving: AtomicBool,
     /// Its deadline has passed.
     timed_out: AtomicBool,
-    /// It has not reached its first ReadyForQuery.
-    starting: AtomicBool,
-    /// When its start-up or its statement is to end, in nanoseconds since the registry was made.
+    /// What the deadline ends.
+    phase: AtomicU8,
+    /// When that is to end, in nanoseconds since the registry was made.
     deadline: AtomicU64,
     session: Mutex<Option<Session>>,
 }
@@ -60,7 +67,7 @@ impl Connection {
         let _ = self.stream.shutdown(Shutdown::Read);
     }
 
-    /// Ends the start-up or the statement that has reached this deadline.
+    /// Ends what has reached this deadline: the start-up, the statement, or the wait for one.
     fn expire(&self, deadline: u64) {
         let claimed =
             self.deadline.compare_exchange(deadline, NEVER, Ordering::SeqCst, Ordering::SeqCst);
@@ -68,12 +75,15 @@ impl Connection {
             return;
         }
         self.timed_out.store(true, Ordering::SeqCst);
-        if self.starting.load(Ordering::SeqCst) {
-            // Reads and writes end. It fails when the client has gone.
-            let _ = self.stream.shutdown(Shutdown::Both);
-        } else {
-            self.interrupt(InterruptKind::Cancel);
-        }
+        // Where the client has gone, a shutdown fails.
+        let _ = match self.phase.load(Ordering::SeqCst) {
+            STARTING => self.stream.shutdown(Shutdown::Both),
+            IDLE => self.stream.shutdown(Shutdown::Read),
+            _ => {
+                self.interrupt(InterruptKind::Cancel);
+                Ok(())
+            }
+        };
     }
 }
 
@@ -131,7 +141,7 @@ impl Registry {
             stream,
             leaving: AtomicBool::new(false),
             timed_out: AtomicBool::new(false),
-            starting: AtomicBool::new(true),
+            phase: AtomicU8::new(STARTING),
             deadline: AtomicU64::new(NEVER),
             session: Mutex::new(None),
         });
@@ -189,7 +199,8 @@ impl Registry {
         self.inner.lock().connections.is_empty()
     }
 
-    /// The timer: ends start-ups and statements at their deadlines, until [`Registry::stop`].
+    /// The timer: ends start-ups, statements and idle sessions at their deadlines, until
+    /// [`Registry::stop`].
     pub fn watch(&self) {
         let mut inner = self.inner.lock();
         while !inner.stopped {
@@ -251,8 +262,23 @@ impl Registration {
     /// passed.
     pub fn started(&self) -> bool {
         self.clear_deadline();
-        self.connection.starting.store(false, Ordering::SeqCst);
+        self.connection.phase.store(RUNNING, Ordering::SeqCst);
         !self.connection.timed_out.load(Ordering::SeqCst)
+    }
+
+    /// Sets the time at which the session is to end, if the client sends nothing.
+    pub fn set_idle_deadline(&self, after: Duration) {
+        // Clears a timeout of the statement before, which came too late.
+        self.connection.take_timed_out();
+        self.connection.phase.store(IDLE, Ordering::SeqCst);
+        self.set_deadline(after);
+    }
+
+    /// Clears that. False if the deadline has passed: then nothing can be read from the client.
+    pub fn end_idle(&self) -> bool {
+        self.clear_deadline();
+        self.connection.phase.store(RUNNING, Ordering::SeqCst);
+        !self.connection.take_timed_out()
     }
 
     /// Sets the time at which the start-up or the running statement is to end.
@@ -395,5 +421,24 @@ mod tests {
             assert_eq!(Stream::Unix(theirs).read(&mut [0]).expect("closed"), 0);
         });
         assert!(!registration.started());
+    }
+
+    #[test]
+    fn a_client_that_is_idle_too_long_is_not_read_from_any_more() {
+        let registry = Arc::new(Registry::default());
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let reader = Stream::Unix(ours.try_clone().expect("cloned"));
+        let registration = registry.enter(Stream::Unix(ours), 2).expect("room");
+        assert!(registration.started());
+        with_timer(&registry, || {
+            registration.set_idle_deadline(Duration::from_secs(3600));
+            assert!(registration.end_idle());
+            registration.set_idle_deadline(Duration::ZERO);
+            assert_eq!((&reader).read(&mut [0]).expect("ended"), 0);
+            assert!(!registration.end_idle());
+            // It can be told why.
+            std::io::Write::write_all(&mut &reader, b"x").expect("written");
+            assert_eq!(theirs.read(&mut [0]).expect("read"), 1);
+        });
     }
 }

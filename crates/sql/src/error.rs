@@ -231,9 +231,12 @@ pub mod state {
     pub const IN_FAILED_SQL_TRANSACTION: &str = "25P02";
     pub const NO_ACTIVE_SQL_TRANSACTION: &str = "25P01";
     pub const READ_ONLY_SQL_TRANSACTION: &str = "25006";
+    pub const INVALID_CURSOR_STATE: &str = "24000";
     pub const INVALID_SQL_STATEMENT_NAME: &str = "26000";
     pub const INVALID_CURSOR_NAME: &str = "34000";
+    pub const INVALID_SAVEPOINT: &str = "3B001";
     pub const INVALID_SCHEMA_NAME: &str = "3F000";
+    pub const INSUFFICIENT_PRIVILEGE: &str = "42501";
     pub const SYNTAX_ERROR: &str = "42601";
     pub const AMBIGUOUS_COLUMN: &str = "42702";
     pub const UNDEFINED_COLUMN: &str = "42703";
@@ -251,6 +254,7 @@ pub mod state {
     pub const UNDEFINED_PARAMETER: &str = "42P02";
     pub const DUPLICATE_TABLE: &str = "42P07";
     pub const INVALID_COLUMN_REFERENCE: &str = "42P10";
+    pub const INVALID_CURSOR_DEFINITION: &str = "42P11";
     pub const INVALID_TABLE_DEFINITION: &str = "42P16";
     pub const INDETERMINATE_DATATYPE: &str = "42P18";
     pub const OUT_OF_MEMORY: &str = "53200";
@@ -260,6 +264,7 @@ pub mod state {
     pub const TOO_MANY_ARGUMENTS: &str = "54023";
     pub const OBJECT_NOT_IN_PREREQUISITE_STATE: &str = "55000";
     pub const OBJECT_IN_USE: &str = "55006";
+    pub const LOCK_NOT_AVAILABLE: &str = "55P03";
     pub const QUERY_CANCELED: &str = "57014";
     pub const INTERNAL_ERROR: &str = "XX000";
     pub const DATA_CORRUPTED: &str = "XX001";

@@ -13,6 +13,47 @@ pub enum SetScope {
     Local,
 }
 
+/// How much of other transactions a transaction sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IsolationLevel {
+    /// The same as read committed, under its own name.
+    ReadUncommitted,
+    /// Each statement sees what has committed before it began.
+    #[default]
+    ReadCommitted,
+    /// All statements see what had committed before the first of them.
+    RepeatableRead,
+}
+
+impl IsolationLevel {
+    /// All of them.
+    pub const ALL: [IsolationLevel; 3] = [
+        IsolationLevel::ReadUncommitted,
+        IsolationLevel::ReadCommitted,
+        IsolationLevel::RepeatableRead,
+    ];
+
+    /// Its name, as SHOW prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            IsolationLevel::ReadUncommitted => "read uncommitted",
+            IsolationLevel::ReadCommitted => "read committed",
+            IsolationLevel::RepeatableRead => "repeatable read",
+        }
+    }
+}
+
+/// What a transaction may do and see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionModes {
+    /// What it sees of others.
+    pub isolation: IsolationLevel,
+    /// Whether it must not write.
+    pub read_only: bool,
+    /// DEFERRABLE, which has no effect on transactions that are not serializable.
+    pub deferrable: bool,
+}
+
 /// A setting's current value under its canonical spelling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
@@ -56,11 +97,18 @@ pub trait Settings: Send {
     /// A number that grows with every change: while it stays the same, `engine` need not be asked
     /// again.
     fn change_count(&self) -> u64;
+    /// The modes of transactions to come: the settings `default_transaction_*`.
+    fn transaction_defaults(&self) -> TransactionModes;
     /// What the engine's session is to run with; a connection hands it down before a statement.
     fn engine(&self) -> SessionSettings;
     /// Asks the server to read its configuration files again; true if it was asked.
     fn reload_server(&mut self) -> bool;
-    /// The transaction has ended: keep what was SET (committed) or undo it; LOCAL values end either
-    /// way.
+    /// A subtransaction begins.
+    fn begin_subtransaction(&mut self);
+    /// The innermost subtransaction has ended. If it was released, what was SET in it is undone or
+    /// kept with the one around it. If it was rolled back, this is undone now.
+    fn end_subtransaction(&mut self, released: bool);
+    /// The transaction has ended, and all subtransactions with it: keep what was SET (committed) or
+    /// undo it; LOCAL values end either way.
     fn end_transaction(&mut self, committed: bool);
 }

@@ -1,19 +1,21 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
-//! pg_buffercache, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer, pg_stat_database,
-//! pg_stat_wal. A column stands once, with what makes its value of a row.
+//! pg_buffercache, pg_cursors, pg_locks, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer,
+//! pg_stat_database, pg_stat_wal. A column stands once, with what makes its value of a row.
 
 use crate::settings::SettingRow;
 use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
+use forebay_engine::ItemPointer;
 use forebay_engine::views::{
     AioBackendRow, AioRow, ArchiverStats, BgwriterRow, BufferInfo, BufferPage, CheckpointerRow,
-    Counts, DatabaseRow, IoOp, IoStatRow, WalRow,
+    Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag, WalRow,
 };
 use forebay_types::SqlType::{
     self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray,
-    Timestamptz,
+    Timestamptz, Xid,
 };
 use forebay_types::time::POSTGRES_EPOCH;
 use forebay_types::{Datum, Numeric as Number};
+use std::sync::Arc;
 
 /// A view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,10 @@ pub enum View {
     StatDatabase,
     /// The write-ahead log.
     StatWal,
+    /// Locks that are held or waited for.
+    Locks,
+    /// The session's cursors.
+    Cursors,
 }
 
 impl View {
@@ -54,6 +60,8 @@ impl View {
             "pg_stat_checkpointer" => View::StatCheckpointer,
             "pg_stat_database" => View::StatDatabase,
             "pg_stat_wal" => View::StatWal,
+            "pg_locks" => View::Locks,
+            "pg_cursors" => View::Cursors,
             _ => return None,
         })
     }
@@ -77,6 +85,8 @@ impl View {
             View::StatWal => described(STAT_WAL),
             View::BufferCache => described(BUFFERCACHE),
             View::Settings => described(SETTINGS),
+            View::Locks => described(LOCKS),
+            View::Cursors => described(CURSORS),
         }
     }
 }
@@ -368,4 +378,142 @@ pub const STAT_DATABASE: Columns<Database> = &[
     ("parallel_workers_to_launch", Int8, |r| r.of(|_| count(0))),
     ("parallel_workers_launched", Int8, |r| r.of(|_| count(0))),
     ("stats_reset", Timestamptz, |_| Datum::Null),
+];
+
+/// A part of what is locked; NULL if what is locked has no such part.
+fn part<T>(
+    r: &LockRow,
+    of: impl Fn(LockTag) -> Option<T>,
+    make: impl Fn(T) -> Datum<'static>,
+) -> Datum<'static> {
+    opt(of(r.tag), make)
+}
+
+fn virtual_id((slot, number): (u32, u32)) -> Datum<'static> {
+    Datum::string(format!("{slot}/{number}"))
+}
+
+/// The halves of an advisory lock's key.
+fn halves(key: u64) -> (u32, u32) {
+    ((key >> 32) as u32, key as u32)
+}
+
+/// pg_locks.
+pub const LOCKS: Columns<LockRow> = &[
+    ("locktype", Text, |r| text(r.tag.kind())),
+    ("database", Oid, |r| {
+        let database = |tag| match tag {
+            LockTag::Relation { database, .. }
+            | LockTag::Page { database, .. }
+            | LockTag::Tuple { database, .. }
+            | LockTag::Object { database, .. }
+            | LockTag::Advisory { database, .. } => Some(database),
+            LockTag::Transaction(_) | LockTag::VirtualTransaction { .. } => None,
+        };
+        part(r, database, Datum::Oid)
+    }),
+    ("relation", Oid, |r| {
+        let relation = |tag| match tag {
+            LockTag::Relation { relation, .. }
+            | LockTag::Page { relation, .. }
+            | LockTag::Tuple { relation, .. } => Some(relation),
+            _ => None,
+        };
+        part(r, relation, Datum::Oid)
+    }),
+    ("page", Int4, |r| {
+        let block = |tag| match tag {
+            LockTag::Page { block, .. } | LockTag::Tuple { block, .. } => Some(block),
+            _ => None,
+        };
+        part(r, block, |block| Datum::Int4(block.cast_signed()))
+    }),
+    ("tuple", Int2, |r| {
+        let offset = |tag| match tag {
+            LockTag::Tuple { offset, .. } => Some(offset),
+            _ => None,
+        };
+        part(r, offset, |offset| Datum::Int2(offset.cast_signed()))
+    }),
+    ("virtualxid", Text, |r| {
+        let id = |tag| match tag {
+            LockTag::VirtualTransaction { backend, local } => Some((backend, local)),
+            _ => None,
+        };
+        part(r, id, virtual_id)
+    }),
+    ("transactionid", Xid, |r| {
+        let xid = |tag| match tag {
+            LockTag::Transaction(xid) => Some(xid),
+            _ => None,
+        };
+        part(r, xid, Datum::Xid)
+    }),
+    ("classid", Oid, |r| {
+        let class = |tag| match tag {
+            LockTag::Object { class, .. } => Some(class),
+            LockTag::Advisory { key, .. } => Some(halves(key).0),
+            _ => None,
+        };
+        part(r, class, Datum::Oid)
+    }),
+    ("objid", Oid, |r| {
+        let object = |tag| match tag {
+            LockTag::Object { object, .. } => Some(object),
+            LockTag::Advisory { key, .. } => Some(halves(key).1),
+            _ => None,
+        };
+        part(r, object, Datum::Oid)
+    }),
+    ("objsubid", Int2, |r| {
+        let part_of = |tag| match tag {
+            LockTag::Object { .. } => Some(0),
+            LockTag::Advisory { two, .. } => Some(i16::from(two) + 1),
+            _ => None,
+        };
+        part(r, part_of, Datum::Int2)
+    }),
+    ("virtualtransaction", Text, |r| opt(r.virtual_transaction, virtual_id)),
+    ("pid", Int4, |r| Datum::Int4(r.session)),
+    ("mode", Text, |r| text(r.mode.name())),
+    ("granted", Bool, |r| Datum::Bool(r.granted)),
+    ("fastpath", Bool, |r| Datum::Bool(r.fast)),
+    ("waitstart", Timestamptz, |r| opt(r.wait_start, timestamp)),
+];
+
+/// A portal or cursor.
+#[derive(Clone, Debug)]
+pub struct CursorRow {
+    /// Its name; empty for the unnamed portal.
+    pub name: String,
+    /// The query string that made it.
+    pub statement: Option<Arc<str>>,
+    /// WITH HOLD.
+    pub holdable: bool,
+    /// BINARY.
+    pub binary: bool,
+    /// Whether it can go backward.
+    pub scrollable: bool,
+    /// When it was made.
+    pub created: SystemTime,
+    /// Whether it is over a query.
+    pub is_query: bool,
+    /// Whether it is held from an earlier transaction.
+    pub held: bool,
+    /// Whether it locks the rows (FOR UPDATE).
+    pub locks: bool,
+    /// The table of which each row is a row, if the query locks that row or is simple.
+    pub table: Option<u32>,
+    /// The place of the row it is on.
+    pub ctid: Option<ItemPointer>,
+}
+
+/// pg_cursors.
+pub const CURSORS: Columns<CursorRow> = &[
+    ("name", Text, |r| text(&r.name)),
+    ("statement", Text, |r| opt(r.statement.as_deref(), text)),
+    ("is_holdable", Bool, |r| Datum::Bool(r.holdable)),
+    ("is_binary", Bool, |r| Datum::Bool(r.binary)),
+    ("is_scrollable", Bool, |r| Datum::Bool(r.scrollable)),
+    ("creation_time", Timestamptz, |r| timestamp(r.created)),
 ];

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::{self as aio, Aio};
-use forebay_format::ids::{BOOTSTRAP_XID, FIRST_NORMAL_XID, FROZEN_XID, xid_precedes};
+use forebay_format::ids::{BOOTSTRAP_XID, FIRST_NORMAL_XID, FROZEN_XID};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::clog::{self, ClogTruncate, encode_zero_page};
 use forebay_format::{FullXid, Oid, Xid, slru};
@@ -15,20 +15,7 @@ pub use forebay_format::slru::TransactionStatus as Outcome;
 use crate::error::TxnError;
 use crate::slru::{Pinned, Slru, SlruKind};
 
-const KIND: SlruKind = SlruKind { dir: "pg_xact", durable: true, precedes: page_precedes };
-
-/// Whether all transactions of page `a` are older than all of page `b`.
-fn page_precedes(a: i64, b: i64) -> bool {
-    xid_page_precedes(a, b, slru::XACTS_PER_PAGE)
-}
-
-/// The same for pages of `per_page` transactions. Ids below 3 stand on page 0 without being
-/// assigned, so the first id of a page is taken to be a normal one.
-pub(crate) fn xid_page_precedes(a: i64, b: i64, per_page: u32) -> bool {
-    let first = |page: i64| (page as u32).wrapping_mul(per_page).wrapping_add(FIRST_NORMAL_XID + 1);
-    let (a, b) = (first(a), first(b));
-    xid_precedes(a, b) && xid_precedes(a, b.wrapping_add(per_page - 1))
-}
+const KIND: SlruKind = SlruKind { dir: "pg_xact", durable: true, per_page: slru::XACTS_PER_PAGE };
 
 /// A transaction whose outcome can be set without fail: the pages of it and its subtransactions
 /// are in the cache and stay there.
@@ -247,18 +234,6 @@ impl Prepared<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pages_are_ordered_around_the_circle() {
-        assert!(page_precedes(0, 1) && !page_precedes(1, 0) && !page_precedes(1, 1));
-        let last = slru::XACT_PAGES - 1;
-        assert!(page_precedes(last, 0) && page_precedes(last - 5, 3));
-        assert!(!page_precedes(0, last));
-        // Half a circle away nothing is certain, in either direction.
-        let half = slru::XACT_PAGES / 2;
-        assert!(!page_precedes(0, half) && !page_precedes(half, 0));
-        assert!(page_precedes(0, half - 1) && page_precedes(1, half));
-    }
 
     #[test]
     fn the_first_id_of_a_page() {

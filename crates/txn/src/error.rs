@@ -3,33 +3,44 @@
 use std::path::PathBuf;
 
 use forebay_aio::AioError;
-use forebay_format::Xid;
 use forebay_format::multixact::MultiXactId;
+use forebay_format::{Oid, Xid};
 use forebay_storage::sqlstate_of;
 use forebay_wal::WalError;
+
+use crate::shortage::{DatabaseName, IdKind, members_hint, vacuum_hint};
 
 /// Why a transaction could not go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TxnError {
-    /// 54000: the next transaction id would be too far from the oldest one in use.
+    /// 54000: the next id would be too far from the oldest one in use.
     #[error(
-        "database is not accepting commands that assign new transaction IDs to avoid \
-         wraparound data loss"
+        "database is not accepting commands that assign new {} to avoid wraparound data loss in \
+         {database}", .kind.plural()
     )]
-    OutOfXids,
+    OutOfIds {
+        /// Which ids.
+        kind: IdKind,
+        /// A database that has the oldest one.
+        database: DatabaseName,
+    },
     /// 54000
     #[error("cannot have more than 2^32-2 commands in a transaction")]
     OutOfCommands,
-    /// 54000: the next MultiXact would be too far from the oldest one in use.
-    #[error(
-        "database is not accepting commands that assign new MultiXactIds to avoid wraparound \
-         data loss"
-    )]
-    OutOfMultiXacts,
-    /// 54000: the next members would reach the oldest ones in use.
+    /// 54000: the members of a new MultiXact would reach the oldest ones in use.
     #[error("multixact \"members\" limit exceeded")]
-    OutOfMembers,
+    OutOfMembers {
+        /// How many members it would have.
+        count: u32,
+        /// For how many there is room.
+        left: u32,
+        /// A database that has the oldest MultiXact.
+        database: Oid,
+    },
+    /// XX000: there can be no MultiXacts before recovery has ended.
+    #[error("cannot assign MultiXactIds during recovery")]
+    MultiXactsNotReady,
     /// XX000: a row has a MultiXact that was removed.
     #[error("MultiXactId {0} does no longer exist -- apparent wraparound")]
     MultiXactGone(MultiXactId),
@@ -98,11 +109,12 @@ impl TxnError {
     /// PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            TxnError::OutOfXids
-            | TxnError::OutOfCommands
-            | TxnError::OutOfMultiXacts
-            | TxnError::OutOfMembers => "54000",
-            TxnError::MultiXactGone(_) | TxnError::MultiXactNotYet(_) => "XX000",
+            TxnError::OutOfIds { .. } | TxnError::OutOfCommands | TxnError::OutOfMembers { .. } => {
+                "54000"
+            }
+            TxnError::MultiXactGone(_)
+            | TxnError::MultiXactNotYet(_)
+            | TxnError::MultiXactsNotReady => "XX000",
             TxnError::ShortStatusPage { .. }
             | TxnError::MultiXactDamaged { .. }
             | TxnError::ParentNotOlder { .. }
@@ -110,6 +122,27 @@ impl TxnError {
             | TxnError::LostWrite { .. } => "XX001",
             TxnError::Disk(error) => disk_sqlstate(error),
             TxnError::Wal(error) => wal_sqlstate(error),
+        }
+    }
+
+    /// PostgreSQL's DETAIL line.
+    pub fn detail(&self) -> Option<String> {
+        let TxnError::OutOfMembers { count, left, .. } = self else { return None };
+        let members = if *left == 1 { "member" } else { "members" };
+        Some(format!(
+            "This command would create a multixact with {count} members, but the remaining space \
+             is only enough for {left} {members}."
+        ))
+    }
+
+    /// PostgreSQL's HINT lines.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            TxnError::OutOfIds { .. } => Some(vacuum_hint(None)),
+            TxnError::OutOfMembers { database, .. } => {
+                Some(members_hint(&format!("database with OID {database}")))
+            }
+            _ => None,
         }
     }
 }

@@ -29,58 +29,57 @@ impl Horizons {
     }
 }
 
-/// Tells which deleted rows of a relation may be removed. It remembers a horizon, and computes it
-/// anew only for a transaction that lies beyond it, if some transaction has ended meanwhile.
+/// Tells which deleted rows of a relation may be removed. It computes a horizon when it is first
+/// asked, and anew only for a transaction that lies beyond it, if some transaction has ended
+/// meanwhile. Most scans meet no deleted row, and do not ask.
 #[derive(Debug)]
 pub struct RemovableTest {
     kind: HorizonKind,
     database: Oid,
     own: Option<FullXid>,
+    known: Option<Known>,
+}
+
+/// A horizon.
+#[derive(Debug, Clone, Copy)]
+struct Known {
     horizon: FullXid,
-    /// What [`ProcArray::ended`] was before the horizon was computed.
+    /// What [`ProcArray::ended`] was before it was computed.
     ended: u64,
 }
 
 impl RemovableTest {
     /// A test for relations of `kind` in `database`, in a transaction that has the id `own`.
-    pub fn new(
-        procs: &ProcArray,
-        kind: HorizonKind,
-        database: Oid,
-        own: Option<FullXid>,
-    ) -> RemovableTest {
-        let ended = procs.ended();
-        let horizon = procs.horizons(database, own).of(kind);
-        RemovableTest { kind, database, own, horizon, ended }
+    pub fn new(kind: HorizonKind, database: Oid, own: Option<FullXid>) -> RemovableTest {
+        RemovableTest { kind, database, own, known: None }
     }
 
-    /// The horizon, as far as it is known.
-    pub fn horizon(&self) -> FullXid {
-        self.horizon
+    /// The horizon as far as it is known.
+    fn known(&mut self, procs: &ProcArray) -> Known {
+        self.known.unwrap_or_else(|| self.look(procs))
+    }
+
+    fn look(&mut self, procs: &ProcArray) -> Known {
+        let ended = procs.ended();
+        let now = procs.horizons(self.database, self.own).of(self.kind);
+        // A snapshot is dropped, never taken back: a horizon once reached stays valid.
+        let horizon = self.known.map_or(now, |before| before.horizon.max(now));
+        *self.known.insert(Known { horizon, ended })
     }
 
     /// Whether everybody sees the end of a transaction: what it deleted and committed, or inserted
     /// and did not commit, may be removed.
     pub fn is_over_for_all(&mut self, procs: &ProcArray, xid: FullXid) -> bool {
-        if xid < self.horizon {
-            return true;
-        }
-        let ended = procs.ended();
-        if ended == self.ended {
-            return false;
-        }
-        let horizon = procs.horizons(self.database, self.own).of(self.kind);
-        // A snapshot is dropped, never taken back: a horizon once reached stays valid.
-        self.horizon = self.horizon.max(horizon);
-        self.ended = ended;
-        xid < self.horizon
+        let Known { horizon, ended } = self.known(procs);
+        xid < horizon || procs.ended() != ended && xid < self.look(procs).horizon
     }
 
     /// The same for an id from a tuple.
     pub fn is_xid_over_for_all(&mut self, procs: &ProcArray, xid: Xid) -> bool {
         // Ids of tuples lie within 2^31 of the horizon, on either side.
-        let distance = i64::from(xid.wrapping_sub(self.horizon.xid()) as i32);
-        match self.horizon.0.checked_add_signed(distance) {
+        let horizon = self.known(procs).horizon;
+        let distance = i64::from(xid.wrapping_sub(horizon.xid()) as i32);
+        match horizon.0.checked_add_signed(distance) {
             Some(full) => self.is_over_for_all(procs, FullXid(full)),
             // Before the first id: it is frozen.
             None => true,

@@ -8,19 +8,19 @@ use forebay_aio as aio;
 use forebay_aio::sync::{Duration, Mutex, SystemTime, UNIX_EPOCH};
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::{Rmgr, xact, xact::XactEnd};
-use forebay_format::{FullXid, Lsn, Oid, RelFileLocator, Xid, ids::xid_precedes};
+use forebay_format::{FullXid, Lsn, Oid, RelFileLocator, Xid};
 use forebay_wal::{Inserted, Record, Wal};
 
 use crate::clog::{Clog, Outcome};
 use crate::error::TxnError;
 use crate::gate::CommitGate;
+use crate::limits::Limits;
 use crate::procarray::{LastRunning, ProcArray};
+use crate::shortage::{DatabaseName, IdKind, IdWarning};
 use crate::snapshot::Snapshot;
 use crate::subtrans::Subtrans;
 use crate::transaction::Transaction;
 
-/// Number of ids kept back before new ids could be confused with the oldest ones.
-const STOP_MARGIN: u32 = 3_000_000;
 /// Microseconds from 1970 to 2000, PostgreSQL's epoch.
 const EPOCH_OFFSET_MICROS: i64 = 946_684_800 * 1_000_000;
 
@@ -60,28 +60,33 @@ pub struct XactManager {
     pub(crate) wal: Arc<Wal>,
     pub(crate) procs: ProcArray,
     pub(crate) gate: CommitGate,
-    /// The next id. Held while one is assigned.
-    next: Mutex<FullXid>,
+    /// Held while an id is assigned.
+    ids: Mutex<Ids>,
     /// Files to be removed if their transaction aborts: a stop of the engine aborts transactions in
     /// place of their sessions.
     created: Mutex<HashMap<FullXid, Vec<RelFileLocator>>>,
-    /// This id and later ones are not assigned.
-    stop_at: Xid,
+}
+
+/// The next id, and how far ids may go.
+#[derive(Debug)]
+struct Ids {
+    next: FullXid,
+    limits: Limits,
 }
 
 impl XactManager {
-    /// Starts at the id `next`. No tuple refers to an id older than `oldest`.
+    /// Starts at the id `next`. No tuple refers to an id older than `oldest`. The database that
+    /// has it is not known before [`XactManager::set_limit`].
     pub fn new(clog: Arc<Clog>, wal: Arc<Wal>, next: FullXid, oldest: Xid) -> XactManager {
-        let stop_at = oldest.wrapping_add(u32::MAX >> 1).wrapping_sub(STOP_MARGIN);
+        let limits = Limits::new(IdKind::Xid, oldest, DatabaseName::default());
         XactManager {
             subtrans: Subtrans::start(&clog, next, next),
             clog,
             wal,
             procs: ProcArray::new(next),
             gate: CommitGate::new(),
-            next: Mutex::new(next),
+            ids: Mutex::new(Ids { next, limits }),
             created: Mutex::default(),
-            stop_at,
         }
     }
 
@@ -107,13 +112,30 @@ impl XactManager {
 
     /// The next id, for a checkpoint.
     pub fn next_xid(&self) -> FullXid {
-        *self.next.lock()
+        self.ids.lock().next
+    }
+
+    /// The oldest id that a tuple may have, and the OID of a database that has it, for a
+    /// checkpoint.
+    pub fn oldest_xid(&self) -> (Xid, Oid) {
+        let ids = self.ids.lock();
+        (ids.limits.oldest(), ids.limits.database().oid)
+    }
+
+    /// From now on no tuple of any database has an id older than `oldest`, and one of `database`
+    /// may have that. The caller has made it durable. Returns a warning if few ids are left
+    /// nevertheless.
+    pub fn set_limit(&self, oldest: Xid, database: DatabaseName) -> Option<IdWarning> {
+        let limits = Limits::new(IdKind::Xid, oldest, database);
+        let mut ids = self.ids.lock();
+        ids.limits = limits;
+        ids.limits.warning_when_set(ids.next.xid())
     }
 
     /// The oldest running transaction, or the next id if none runs, for a checkpoint.
     pub fn oldest_running(&self) -> FullXid {
-        let next = self.next.lock();
-        self.procs.oldest().unwrap_or(*next)
+        let ids = self.ids.lock();
+        self.procs.oldest().unwrap_or(ids.next)
     }
 
     /// A snapshot for the running command of a transaction.
@@ -135,10 +157,11 @@ impl XactManager {
         }
         let (database, backend) = (tx.database(), tx.backend());
         let (mut top, mut parent) = (None, None);
-        let mut subxacts = Vec::new();
+        let (mut subxacts, mut warnings) = (Vec::new(), Vec::new());
         let assigned: Result<(), TxnError> = tx.levels_mut().try_for_each(|level| {
             if level.xid.is_none() {
-                let xid = self.assign_next(io, (database, backend), top, parent)?;
+                let (xid, warning) = self.assign_next(io, (database, backend), top, parent)?;
+                warnings.extend(warning);
                 if parent.is_some() {
                     subxacts.push(xid.xid());
                 }
@@ -151,25 +174,24 @@ impl XactManager {
             tx.own.add(xid);
             tx.unreported.push(xid);
         }
+        tx.warnings.extend(warnings);
         assigned?;
         self.report_subxacts(io, tx)?;
         Ok(parent.expect("the transaction is a level itself").xid())
     }
 
     /// Assigns the next id: to a transaction in a database and of a backend, or to a subtransaction
-    /// of `top` whose parent is `parent`.
+    /// of `top` whose parent is `parent`. With a warning, if few ids are left.
     fn assign_next(
         &self,
         io: &mut aio::IoBackend,
         (database, backend): (Oid, u32),
         top: Option<FullXid>,
         parent: Option<FullXid>,
-    ) -> Result<FullXid, TxnError> {
-        let mut next = self.next.lock();
-        let xid = *next;
-        if !xid_precedes(xid.xid(), self.stop_at) {
-            return Err(TxnError::OutOfXids);
-        }
+    ) -> Result<(FullXid, Option<IdWarning>), TxnError> {
+        let mut ids = self.ids.lock();
+        let xid = ids.next;
+        let warning = ids.limits.check(xid.xid())?;
         self.clog.extend(io, &self.wal, xid.xid())?;
         self.subtrans.extend(xid.xid(), || self.procs.horizon());
         match (top, parent) {
@@ -180,8 +202,8 @@ impl XactManager {
             }
             _ => self.procs.enter(xid, database, backend),
         }
-        *next = xid.next();
-        Ok(xid)
+        ids.next = xid.next();
+        Ok((xid, warning))
     }
 
     /// A file is about to be created. It is removed if the transaction, which has an id, aborts.
@@ -198,7 +220,8 @@ impl XactManager {
         let mut files = Vec::new();
         for xid in self.procs.all() {
             let drop = self.created.lock().remove(&xid).unwrap_or_default();
-            self.log_end(io, xact::ABORT, xid.xid(), &[], &drop)?;
+            let end = XactEnd { rels: drop.clone(), ..XactEnd::default() };
+            self.log_end(io, xact::ABORT, xid.xid(), end)?;
             self.clog.set_aborted(io, xid.xid(), &[]);
             self.leave(xid);
             files.extend(drop);
@@ -243,7 +266,8 @@ impl XactManager {
         tx: &mut Transaction,
         options: &CommitOptions,
     ) -> Result<Finished, TxnError> {
-        let drop = tx.drops_at(true);
+        let end = tx.notes.end(true, tx.database());
+        let drop = end.rels.clone();
         let Some(xid) = tx.full_xid() else {
             *tx = tx.another();
             return Ok(Finished { lsn: None, drop });
@@ -251,7 +275,7 @@ impl XactManager {
         let subxacts = tx.subxacts();
         let outcome = self.clog.prepare_tree(io, xid.xid(), &subxacts)?;
         let pass = self.gate.enter();
-        let inserted = self.log_end(io, xact::COMMIT, xid.xid(), &subxacts, &drop)?;
+        let inserted = self.log_end(io, xact::COMMIT, xid.xid(), XactEnd { subxacts, ..end })?;
         *tx = tx.another();
         if options.wait || !drop.is_empty() {
             // This transaction is counted too.
@@ -287,12 +311,15 @@ impl XactManager {
         io: &mut aio::IoBackend,
         tx: &mut Transaction,
     ) -> Result<Finished, TxnError> {
-        let drop = tx.drops_at(false);
-        let ended = std::mem::replace(tx, tx.another());
+        let end = tx.notes.end(false, tx.database());
+        let drop = end.rels.clone();
+        let next = tx.another();
+        let ended = std::mem::replace(tx, next);
         if let Some(xid) = ended.full_xid() {
             let subxacts = ended.subxacts();
             let pass = self.gate.enter();
-            let logged = self.log_end(io, xact::ABORT, xid.xid(), &subxacts, &drop);
+            let end = XactEnd { subxacts: subxacts.clone(), ..end };
+            let logged = self.log_end(io, xact::ABORT, xid.xid(), end);
             self.clog.set_aborted(io, xid.xid(), &subxacts);
             std::mem::drop(pass);
             self.leave(xid);
@@ -304,19 +331,17 @@ impl XactManager {
         Ok(Finished { lsn: None, drop })
     }
 
-    /// Inserts a commit or abort record.
+    /// Inserts a commit or abort record, of now.
     pub(crate) fn log_end(
         &self,
         io: &mut aio::IoBackend,
         kind: u8,
         xid: Xid,
-        subxacts: &[Xid],
-        drop: &[RelFileLocator],
+        end: XactEnd,
     ) -> Result<Inserted, TxnError> {
-        let (subxacts, rels) = (subxacts.to_vec(), drop.to_vec());
-        let end = XactEnd { subxacts, rels, ..XactEnd::at(timestamp()) };
+        let end = XactEnd { time: timestamp(), ..end };
         let mut main = Vec::with_capacity(8);
-        let special = if drop.is_empty() { 0 } else { INFO_SPECIAL_REL_UPDATE };
+        let special = if end.rels.is_empty() { 0 } else { INFO_SPECIAL_REL_UPDATE };
         let info = kind | end.encode(&mut main) | special;
         Ok(self
             .wal

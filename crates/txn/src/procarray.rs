@@ -313,6 +313,23 @@ impl ProcArray {
         }
     }
 
+    /// All running transactions and subtransactions, with the backends that run them.
+    pub fn all_with_backends(&self) -> Vec<(Xid, u32)> {
+        let state = self.state.lock();
+        let entries = state.xids.iter().zip(&state.entries);
+        let of = |(xid, entry): (&FullXid, &Entry)| {
+            let all = std::iter::once(*xid).chain(entry.subxids.iter().copied());
+            all.map(|xid| (xid.xid(), entry.backend)).collect::<Vec<_>>()
+        };
+        entries.filter(|(_, entry)| entry.backend != 0).flat_map(of).collect()
+    }
+
+    /// All running transactions with their backends, oldest first.
+    pub fn runners(&self) -> Vec<(FullXid, u32)> {
+        let state = self.state.lock();
+        state.xids.iter().zip(&state.entries).map(|(xid, entry)| (*xid, entry.backend)).collect()
+    }
+
     /// Whether a transaction or subtransaction runs.
     pub fn is_running(&self, xid: Xid) -> bool {
         self.state.lock().entry_of(xid).is_some()

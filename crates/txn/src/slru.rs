@@ -22,8 +22,6 @@ use crate::readback::ReadBack;
 const BANKS: usize = 8;
 /// With more pages than this in a bank, clean ones are evicted.
 const BANK_PAGES: usize = 8;
-/// Pages in a file.
-const SEGMENT_PAGES: i64 = 32;
 
 /// What tells one directory from another.
 #[derive(Debug, Clone, Copy)]
@@ -32,8 +30,8 @@ pub(crate) struct SlruKind {
     pub(crate) dir: &'static str,
     /// Whether its pages survive a crash.
     pub(crate) durable: bool,
-    /// Whether all entries of the first page are older than all of the second.
-    pub(crate) precedes: fn(i64, i64) -> bool,
+    /// Entries of a page. Their ids wrap around at 2^32.
+    pub(crate) per_page: u32,
 }
 
 /// A cached page.
@@ -121,6 +119,11 @@ impl Slru {
         self.latest.store(page, Ordering::SeqCst);
     }
 
+    /// Whether all entries of page `a` are older than all of page `b`.
+    fn precedes(&self, a: i64, b: i64) -> bool {
+        slru::page_precedes(a, b, self.kind.per_page)
+    }
+
     fn bank(&self, page: i64) -> &Mutex<Bank> {
         &self.banks[page.rem_euclid(BANKS as i64) as usize]
     }
@@ -134,6 +137,20 @@ impl Slru {
     ) -> Result<R, TxnError> {
         let mut bank = self.bank(page).lock();
         Ok(look(&self.load(&mut bank, io, page)?.bytes))
+    }
+
+    /// The same for a page that may be missing. None if its file is, or ends before it.
+    pub(crate) fn read_if_there<R>(
+        &self,
+        io: &mut aio::IoBackend,
+        page: i64,
+        look: impl FnOnce(&PageBytes) -> R,
+    ) -> Result<Option<R>, TxnError> {
+        match self.read(io, page, look) {
+            Err(TxnError::ShortStatusPage { .. }) => Ok(None),
+            Err(TxnError::Disk(error)) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
+        }
     }
 
     /// Changes a page. `change` tells whether it did.
@@ -242,13 +259,13 @@ impl Slru {
     pub(crate) fn truncate(&self, cutoff: i64) -> Result<u64, TxnError> {
         // A flush could make a file again that was removed.
         let _flushing = self.flushing.lock();
-        let cutoff = slru::segment(cutoff) * SEGMENT_PAGES;
+        let cutoff = slru::segment(cutoff) * slru::PAGES_PER_SEGMENT;
         let latest = self.latest.load(Ordering::SeqCst);
         let recovering = self.recovering.load(Ordering::SeqCst);
-        if !recovering && latest != NO_PAGE && (self.kind.precedes)(latest, cutoff) {
+        if !recovering && latest != NO_PAGE && self.precedes(latest, cutoff) {
             return Err(TxnError::ApparentWraparound { dir: self.kind.dir });
         }
-        self.forget(|page| (self.kind.precedes)(page, cutoff));
+        self.forget(|page| self.precedes(page, cutoff));
         let segments = self.older_segments(cutoff)?;
         for segment in &segments {
             self.aio.namespace().unlink(&self.segment_path(*segment))?;
@@ -274,7 +291,7 @@ impl Slru {
 
     /// Drops cached pages older than `cutoff`, with their changes: nobody reads them any more.
     pub(crate) fn forget_before(&self, cutoff: i64) {
-        self.forget(|page| (self.kind.precedes)(page, cutoff));
+        self.forget(|page| self.precedes(page, cutoff));
     }
 
     fn forget(&self, gone: impl Fn(i64) -> bool) {
@@ -292,12 +309,8 @@ impl Slru {
         let names = self.aio.namespace().list(&self.dir)?;
         let mut segments: Vec<i64> = names
             .iter()
-            .filter_map(|entry| segment_number(entry.name.to_str()?))
-            .filter(|segment| {
-                let first = segment * SEGMENT_PAGES;
-                let last = first + SEGMENT_PAGES - 1;
-                (self.kind.precedes)(first, cutoff) && (self.kind.precedes)(last, cutoff)
-            })
+            .filter_map(|entry| slru::parse_segment_name(entry.name.to_str()?))
+            .filter(|segment| slru::segment_precedes(*segment, cutoff, self.kind.per_page))
             .collect();
         segments.sort_unstable();
         Ok(segments)
@@ -371,15 +384,6 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// The number in a segment's name. Other files in the directory are not ours.
-fn segment_number(name: &str) -> Option<i64> {
-    let hex = name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
-    if !hex || !(4..=6).contains(&name.len()) {
-        return None;
-    }
-    i64::from_str_radix(name, 16).ok()
-}
-
 /// Appends copies of a bank's changed pages, and marks them as being written. If memory is short
 /// for one of them, none of the bank is marked or appended.
 fn take_changed<T>(
@@ -451,15 +455,5 @@ mod tests {
         copies.sort_unstable();
         assert_eq!(copies, [(0, ()), (1, ()), (2, ())]);
         assert!(bank.pages.values().all(|slot| !slot.dirty && slot.writing));
-    }
-
-    #[test]
-    fn only_names_of_segments_are_segments() {
-        assert_eq!(segment_number("0000"), Some(0));
-        assert_eq!(segment_number("0ABC"), Some(0xABC));
-        assert_eq!(segment_number("12345"), Some(0x12345));
-        for other in ["", "000", "0abc", "0000000", "00G0", "+123", "0000.tmp"] {
-            assert_eq!(segment_number(other), None, "{other}");
-        }
     }
 }

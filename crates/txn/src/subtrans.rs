@@ -8,17 +8,13 @@ use forebay_format::ids::{INVALID_XID, xid_is_normal, xid_precedes, xid_previous
 use forebay_format::subtrans::{self, XACTS_PER_PAGE, page_of};
 use forebay_format::{FullXid, Xid};
 
-use crate::clog::{Clog, is_first_on_page, xid_page_precedes};
+use crate::clog::{Clog, is_first_on_page};
 use crate::error::TxnError;
 use crate::slru::{Slru, SlruKind};
 
 /// Number of pages until transaction ids wrap around.
 const PAGES: i64 = page_of(u32::MAX) + 1;
-const KIND: SlruKind = SlruKind { dir: "pg_subtrans", durable: false, precedes: page_precedes };
-
-fn page_precedes(a: i64, b: i64) -> bool {
-    xid_page_precedes(a, b, XACTS_PER_PAGE)
-}
+const KIND: SlruKind = SlruKind { dir: "pg_subtrans", durable: false, per_page: XACTS_PER_PAGE };
 
 /// The parents of subtransactions.
 #[derive(Debug)]

@@ -26,11 +26,14 @@ impl XactManager {
         tx: &mut Transaction,
     ) -> Result<Finished, TxnError> {
         let top = tx.full_xid();
-        let (level, drop) = tx.pop_aborted();
+        let (level, notes) = tx.pop_aborted();
+        let end = notes.end(false, tx.database());
+        let drop = end.rels.clone();
         if let (Some(xid), Some(top)) = (level.xid, top) {
             let children: Vec<Xid> = level.children.iter().map(|xid| xid.xid()).collect();
             let pass = self.gate.enter();
-            let logged = self.log_end(io, xact::ABORT, xid.xid(), &children, &drop);
+            let end = xact::XactEnd { subxacts: children.clone(), ..end };
+            let logged = self.log_end(io, xact::ABORT, xid.xid(), end);
             self.clog.set_aborted(io, xid.xid(), &children);
             std::mem::drop(pass);
             self.procs.leave_sub(top, xid);

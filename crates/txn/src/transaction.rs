@@ -2,17 +2,13 @@
 
 use forebay_aio::sync::{Arc, RwLock};
 use forebay_format::ids::{INVALID_COMMAND_ID, INVALID_OID};
+use forebay_format::wal::invalidation::Invalidation;
 use forebay_format::{CommandId, FullXid, Oid, RelFileLocator, Xid};
 
 use crate::combo::ComboCommands;
 use crate::error::TxnError;
-
-/// A file that is removed if the transaction ends in this way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PendingDrop {
-    pub(crate) rel: RelFileLocator,
-    pub(crate) at_commit: bool,
-}
+use crate::notes::{Notes, NotesBefore};
+use crate::shortage::IdWarning;
 
 /// The transaction itself, or a subtransaction in it.
 #[derive(Debug, Default)]
@@ -20,8 +16,8 @@ pub(crate) struct Level {
     pub(crate) xid: Option<FullXid>,
     /// Subtransactions that were released into this one, oldest first.
     pub(crate) children: Vec<FullXid>,
-    /// Number of pending drops when it began.
-    drops: usize,
+    /// Where its notes begin.
+    notes: NotesBefore,
 }
 
 /// The subtransactions of the own transaction that have not aborted, oldest first. Clones share
@@ -75,7 +71,9 @@ pub struct Transaction {
     command: CommandId,
     command_used: bool,
     combos: ComboCommands,
-    drops: Vec<PendingDrop>,
+    pub(crate) notes: Notes,
+    /// What is to be said about ids that it was given, or the one before it.
+    pub(crate) warnings: Vec<IdWarning>,
 }
 
 impl Default for Transaction {
@@ -103,7 +101,8 @@ impl Transaction {
             command: 0,
             command_used: false,
             combos: ComboCommands::default(),
-            drops: Vec::new(),
+            notes: Notes::default(),
+            warnings: Vec::new(),
         }
     }
 
@@ -113,9 +112,16 @@ impl Transaction {
         Transaction { backend, ..self }
     }
 
-    /// A transaction that has done nothing yet, where this one is.
-    pub(crate) fn another(&self) -> Transaction {
-        Transaction::in_database(self.database).of_backend(self.backend)
+    /// A transaction that has done nothing yet, where this one is. It takes the warnings along.
+    pub(crate) fn another(&mut self) -> Transaction {
+        let warnings = self.take_warnings();
+        let another = Transaction::in_database(self.database).of_backend(self.backend);
+        Transaction { warnings, ..another }
+    }
+
+    /// Takes the warnings about ids that it was given. They outlive its end.
+    pub fn take_warnings(&mut self) -> Vec<IdWarning> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// The backend that it is of; 0 if nobody ever waits for it.
@@ -155,6 +161,12 @@ impl Transaction {
         self.open.len()
     }
 
+    /// The ids of the innermost open subtransaction and of those released into it.
+    pub fn innermost_xids(&self) -> Vec<Xid> {
+        let Some(level) = self.open.last() else { return Vec::new() };
+        level.xid.iter().chain(&level.children).map(|xid| xid.xid()).collect()
+    }
+
     fn innermost(&self) -> &Level {
         self.open.last().unwrap_or(&self.top)
     }
@@ -166,7 +178,7 @@ impl Transaction {
 
     /// Opens a subtransaction (SAVEPOINT).
     pub fn begin_sub(&mut self) {
-        self.open.push(Level { drops: self.drops.len(), ..Level::default() });
+        self.open.push(Level { notes: self.notes.before(), ..Level::default() });
     }
 
     /// Commits the innermost subtransaction into the one around it (RELEASE SAVEPOINT). Its outcome
@@ -186,16 +198,15 @@ impl Transaction {
         self.open.pop().expect("a subtransaction is open")
     }
 
-    /// Removes the innermost subtransaction, which has aborted. Returns it, with the files that are
-    /// to be removed.
-    pub(crate) fn pop_aborted(&mut self) -> (Level, Vec<RelFileLocator>) {
+    /// Removes the innermost subtransaction, which has aborted. Returns it with its notes.
+    pub(crate) fn pop_aborted(&mut self) -> (Level, Notes) {
         let level = self.pop();
-        let drops = self.drops.split_off(level.drops);
+        let notes = self.notes.split_off(level.notes);
         if let Some(xid) = level.xid {
             self.own.remove_from(xid.xid());
             self.unreported.retain(|x| *x != xid.xid() && !has_xid(&level.children, *x));
         }
-        (level, rels(&drops, false))
+        (level, notes)
     }
 
     /// All subtransactions with an id that have not aborted, oldest first.
@@ -241,22 +252,30 @@ impl Transaction {
 
     /// The relation was dropped: its files are removed if the transaction commits.
     pub fn drop_at_commit(&mut self, rel: RelFileLocator) {
-        self.drops.push(PendingDrop { rel, at_commit: true });
+        self.notes.drop_file(rel, true);
     }
 
     /// The relation was created: its files are removed if the transaction aborts.
     pub fn drop_at_abort(&mut self, rel: RelFileLocator) {
-        self.drops.push(PendingDrop { rel, at_commit: false });
+        self.notes.drop_file(rel, false);
     }
 
-    /// The files to be removed at a commit, or at an abort.
-    pub(crate) fn drops_at(&self, commit: bool) -> Vec<RelFileLocator> {
-        rels(&self.drops, commit)
+    /// A relation was created, or dropped: its statistics go with it. The record of the end says
+    /// so, for standbys.
+    pub fn note_relation(&mut self, oid: Oid, created: bool) {
+        self.notes.drop_stats(oid, !created);
     }
-}
 
-fn rels(drops: &[PendingDrop], commit: bool) -> Vec<RelFileLocator> {
-    drops.iter().filter(|d| d.at_commit == commit).map(|d| d.rel).collect()
+    /// What caches know is out of date once the transaction has committed. Its record says so, for
+    /// standbys.
+    pub fn invalidate(&mut self, message: Invalidation) {
+        self.notes.invalidate(message);
+    }
+
+    /// It has locked a relation exclusively, and that was logged for standbys.
+    pub fn note_exclusive_lock(&mut self) {
+        self.notes.exclusive_locks = true;
+    }
 }
 
 fn has_xid(xids: &[FullXid], xid: Xid) -> bool {

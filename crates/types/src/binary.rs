@@ -20,12 +20,17 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         Datum::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Oid(v) | Datum::Xid(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Tid(block, number) => {
+            out.extend_from_slice(&block.to_be_bytes());
+            out.extend_from_slice(&number.to_be_bytes());
+        }
         Datum::Char(v) => out.push(*v),
         // Types whose values are made as text.
         Datum::Text(_)
             if matches!(
                 ty,
-                SqlType::TextArray
+                SqlType::Int4Array
+                    | SqlType::TextArray
                     | SqlType::Int8Array
                     | SqlType::Record
                     | SqlType::Regclass
@@ -60,6 +65,10 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
             Datum::Oid(u32::from_be_bytes(fixed(bytes)?))
         }
         SqlType::Xid | SqlType::Cid => Datum::Xid(u32::from_be_bytes(fixed(bytes)?)),
+        SqlType::Tid => {
+            let [a, b, c, d, number @ ..] = fixed::<6>(bytes)?;
+            Datum::Tid(u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes(number))
+        }
         SqlType::Char => Datum::Char(u8::from_be_bytes(fixed(bytes)?)),
         SqlType::Timestamptz => Datum::Timestamptz(i64::from_be_bytes(fixed(bytes)?)),
         SqlType::Text | SqlType::Varchar | SqlType::Bpchar | SqlType::Unknown => {
@@ -129,9 +138,18 @@ mod tests {
         assert_eq!(state(b"\0\0\0", SqlType::Int4), "08P01");
         assert_eq!(state(b"\0\0\0\0\0", SqlType::Int4), "22P03");
         assert_eq!(state(b"", SqlType::Bool), "08P01");
-        assert_eq!(state(b"\0", SqlType::Tid), "08P01");
-        assert_eq!(state(b"\0\0\0\0\0\0", SqlType::Tid), "42883");
+        assert_eq!(state(b"\0", SqlType::Regtype), "08P01");
+        assert_eq!(state(b"\0\0\0\0", SqlType::Regtype), "42883");
         assert_eq!(state(b"a\0b", SqlType::Text), "22021");
+    }
+
+    #[test]
+    fn a_tid_is_a_block_and_a_number() {
+        let value = binary_in(b"\0\0\x01\x02\0\x03", SqlType::Tid).expect("six bytes");
+        assert_eq!(value, Datum::Tid(0x102, 3));
+        let mut bytes = Vec::new();
+        binary_out(&value, SqlType::Tid, &mut bytes).expect("it has a binary form");
+        assert_eq!(bytes, b"\0\0\x01\x02\0\x03");
     }
 
     #[test]

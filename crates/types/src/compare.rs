@@ -22,6 +22,7 @@ pub fn compare(a: &Datum<'_>, b: &Datum<'_>) -> Result<Ordering> {
         (Datum::Float4(a), Datum::Float4(b)) => compare_floats(f64::from(*a), f64::from(*b)),
         (Datum::Float8(a), Datum::Float8(b)) => compare_floats(*a, *b),
         (Datum::Oid(a), Datum::Oid(b)) | (Datum::Xid(a), Datum::Xid(b)) => a.cmp(b),
+        (Datum::Tid(a, m), Datum::Tid(b, n)) => (a, m).cmp(&(b, n)),
         (Datum::Char(a), Datum::Char(b)) => a.cmp(b),
         (Datum::Text(a), Datum::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
         (Datum::Numeric(a), Datum::Numeric(b)) => a.cmp(b),
@@ -52,6 +53,7 @@ fn representation(value: &Datum<'_>) -> &'static str {
         Datum::Float8(_) => "float8",
         Datum::Oid(_) => "oid",
         Datum::Xid(_) => "xid",
+        Datum::Tid(..) => "tid",
         Datum::Char(_) => "\"char\"",
         Datum::Text(_) => "text",
         Datum::Numeric(_) => "numeric",
@@ -71,6 +73,7 @@ mod tests {
         let order = |a: Datum<'_>, b: Datum<'_>| compare(&a, &b).expect("comparable");
         assert_eq!(order(Datum::Int4(-1), Datum::Int4(1)), Ordering::Less);
         assert_eq!(order(Datum::text("Z"), Datum::text("a")), Ordering::Less);
+        assert_eq!(order(Datum::Tid(1, 9), Datum::Tid(2, 1)), Ordering::Less);
         assert_eq!(order(Datum::Float8(f64::NAN), Datum::Float8(f64::INFINITY)), Ordering::Greater);
         assert_eq!(order(Datum::Float4(f32::NAN), Datum::Float4(f32::NAN)), Ordering::Equal);
         assert_eq!(order(Datum::Float8(-0.0), Datum::Float8(0.0)), Ordering::Equal);

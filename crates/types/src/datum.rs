@@ -25,6 +25,8 @@ pub enum Datum<'a> {
     Oid(u32),
     /// xid, cid
     Xid(u32),
+    /// tid: the block of a stored row and its number there
+    Tid(u32, u16),
     /// "char"
     Char(u8),
     /// text, varchar, name, unknown
@@ -89,6 +91,7 @@ impl<'a> Datum<'a> {
             Datum::Float8(v) => Datum::Float8(v),
             Datum::Oid(v) => Datum::Oid(v),
             Datum::Xid(v) => Datum::Xid(v),
+            Datum::Tid(block, number) => Datum::Tid(block, number),
             Datum::Char(v) => Datum::Char(v),
             Datum::Text(v) => Datum::Text(Cow::Owned(v.into_owned())),
             Datum::Numeric(v) => Datum::Numeric(v),

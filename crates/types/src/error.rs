@@ -19,6 +19,8 @@ pub struct ValueError(Box<Problem>);
 pub(crate) enum Problem {
     #[error("invalid input syntax for type {ty}: \"{text}\"")]
     InvalidText { ty: &'static str, text: String },
+    #[error("malformed array literal: \"{text}\"")]
+    MalformedArray { text: String },
     #[error("value \"{text}\" is out of range for type {ty}")]
     OutOfRange { ty: &'static str, text: String },
     #[error("\"{text}\" is out of range for type {ty}")]
@@ -74,7 +76,7 @@ impl ValueError {
     /// The five characters of PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match *self.0 {
-            Problem::InvalidText { .. } => "22P02",
+            Problem::InvalidText { .. } | Problem::MalformedArray { .. } => "22P02",
             Problem::OutOfRange { .. }
             | Problem::FloatOutOfRange { .. }
             | Problem::NumericOverflow => "22003",

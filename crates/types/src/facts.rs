@@ -18,6 +18,8 @@ pub enum Repr {
     Oid,
     /// xid, cid
     Xid,
+    /// tid: block and number of a stored row
+    Tid,
     Char,
     Name,
     /// Text in UTF-8.
@@ -216,7 +218,7 @@ const TYPES: &[TypeInfo] = &[
         .preferred().collated(100),
     base(26, "oid", 4, b"bNip", [1798, 1799, 2418, 2419]).stored_as(Repr::Oid).with_array(1028)
         .preferred(),
-    base(27, "tid", 6, b"bUsp", [48, 49, 2438, 2439]).with_array(1010),
+    base(27, "tid", 6, b"bUsp", [48, 49, 2438, 2439]).stored_as(Repr::Tid).with_array(1010),
     base(28, "xid", 4, b"bUip", [50, 51, 2440, 2441]).stored_as(Repr::Xid).with_array(1011),
     base(29, "cid", 4, b"bUip", [52, 53, 2442, 2443]).stored_as(Repr::Xid).with_array(1012),
     base(30, "oidvector", -1, b"bAip", [54, 55, 2420, 2421]).with_array(1013).elements(26, 6179),

@@ -33,9 +33,11 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
         SqlType::Name => Datum::text(truncate_name(text)),
         SqlType::Oid | SqlType::Regproc => Datum::Oid(oid_in(text, SqlType::Oid)?),
         SqlType::Xid | SqlType::Cid => Datum::Xid(oid_in(text, ty)?),
+        SqlType::Tid => tid_in(text)?,
         SqlType::Char => Datum::Char(char_in(text)),
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
         SqlType::PgLsn => Datum::Int8(pg_lsn_in(text)?),
+        SqlType::Int4Array => Datum::Text(Cow::Owned(int4_array_in(text)?)),
         _ => return Err(ValueError::carried("input", ty.oid())),
     })
 }
@@ -111,6 +113,30 @@ fn short_decimal(bytes: &[u8]) -> Option<i64> {
         value = value * 10 + i64::from(d);
     }
     Some(if negative { -value } else { value })
+}
+
+/// Reads an array of one dimension; the result is its text form as output writes it.
+fn int4_array_in(text: &str) -> Result<String> {
+    let malformed = || Problem::MalformedArray { text: text.to_owned() };
+    let inner = trim(text).strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let inner = trim(inner.ok_or_else(malformed)?);
+    if inner.contains(['{', '}', '"', '\\']) {
+        return Err(malformed().into());
+    }
+    let mut elements = Vec::new();
+    for element in inner.split(',').filter(|_| !inner.is_empty()) {
+        let element = trim(element);
+        if element.is_empty() {
+            return Err(malformed().into());
+        }
+        let null = element.eq_ignore_ascii_case("null");
+        elements.push(if null {
+            "NULL".to_owned()
+        } else {
+            int_in(element, SqlType::Int4)?.to_string()
+        });
+    }
+    Ok(format!("{{{}}}", elements.join(",")))
 }
 
 fn bool_in(text: &str) -> Result<bool> {
@@ -213,6 +239,33 @@ fn char_in(text: &str) -> u8 {
         return ((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0');
     }
     bytes.first().copied().unwrap_or(0)
+}
+
+/// A row's place: `(block,number)`. As in PostgreSQL, what stands before the parenthesis and behind
+/// the other one is not looked at, and a small negative block number wraps.
+fn tid_in(text: &str) -> Result<Datum<'static>> {
+    let number = |part: &str| {
+        let part = part.trim_start_matches(|c: char| c.is_ascii() && is_space(c as u8));
+        let (negative, digits) = match part.as_bytes().first() {
+            Some(b'-') => (true, &part[1..]),
+            Some(b'+') => (false, &part[1..]),
+            _ => (false, part),
+        };
+        let value: i64 = Some(digits)
+            .filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()))?
+            .parse()
+            .ok()?;
+        Some(if negative { -value } else { value })
+    };
+    let parsed = || {
+        let (head, _) = text.split_once(')')?;
+        let (_, inside) = head.split_once('(')?;
+        let (block, offset) = inside.split_once(',')?;
+        let block = number(block)?;
+        let block = u32::try_from(block).or_else(|_| i32::try_from(block).map(|b| b as u32));
+        Some(Datum::Tid(block.ok()?, u16::try_from(number(offset)?).ok()?))
+    };
+    parsed().ok_or_else(|| invalid_input(SqlType::Tid, text))
 }
 
 /// A position in the log: two hexadecimal numbers of up to 8 digits.

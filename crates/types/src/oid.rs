@@ -26,6 +26,7 @@ pub mod oids {
     pub const FLOAT8: u32 = 701;
     pub const UNKNOWN: u32 = 705;
     pub const CHAR_ARRAY: u32 = 1002;
+    pub const INT4_ARRAY: u32 = 1007;
     pub const TEXT_ARRAY: u32 = 1009;
     pub const INT8_ARRAY: u32 = 1016;
     pub const OID_ARRAY: u32 = 1028;
@@ -41,4 +42,5 @@ pub mod oids {
     pub const ANYARRAY: u32 = 2277;
     pub const VOID: u32 = 2278;
     pub const PG_LSN: u32 = 3220;
+    pub const XID8: u32 = 5069;
 }

@@ -39,6 +39,7 @@ pub fn text_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()>
         Datum::Float8(v) => float::write_f64(*v, out),
         Datum::Oid(0) if matches!(ty, SqlType::Regclass | SqlType::Regproc) => out.push(b'-'),
         Datum::Oid(v) | Datum::Xid(v) => float::write_u64(u64::from(*v), out),
+        Datum::Tid(block, number) => show(format_args!("({block},{number})"), out),
         Datum::Char(0) => {}
         Datum::Char(v) if *v < 0x80 => out.push(*v),
         Datum::Char(v) => show(format_args!("\\{v:03o}"), out),
@@ -103,6 +104,7 @@ mod tests {
         assert_eq!(text(Datum::Int8(i64::MIN), SqlType::Int8), "-9223372036854775808");
         assert_eq!(text(Datum::Int8(0x1_0000_a0b0), SqlType::PgLsn), "1/A0B0");
         assert_eq!(text(Datum::Oid(0), SqlType::Regclass), "-");
+        assert_eq!(text(Datum::Tid(u32::MAX, 1), SqlType::Tid), "(4294967295,1)");
         assert_eq!(text(Datum::Char(0xff), SqlType::Char), "\\377");
         assert_eq!(text(Datum::bytes(&[0, 255]), SqlType::Bytea), "\\x00ff");
         let mut vector = vec![0; 20];

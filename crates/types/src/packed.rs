@@ -27,6 +27,7 @@ const NAN: u8 = 15;
 const INFINITY: u8 = 16;
 const NEG_INFINITY: u8 = 17;
 const CARRIED: u8 = 18;
+const TID: u8 = 19;
 
 /// Appends a value: a byte for its kind, then its bytes.
 ///
@@ -47,6 +48,10 @@ pub fn pack(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<()> {
         Datum::Float8(v) => put(FLOAT8, &v.to_ne_bytes()),
         Datum::Oid(v) => put(OID, &v.to_ne_bytes()),
         Datum::Xid(v) => put(XID, &v.to_ne_bytes()),
+        Datum::Tid(block, number) => {
+            put(TID, &block.to_ne_bytes());
+            out.extend_from_slice(&number.to_ne_bytes());
+        }
         Datum::Char(v) => put(CHAR, &[*v]),
         Datum::Timestamptz(v) => put(TIMESTAMPTZ, &v.to_ne_bytes()),
         Datum::Text(v) => put_sized(TEXT, v.as_bytes(), out),
@@ -118,6 +123,10 @@ pub fn unpack(bytes: &mut &[u8]) -> Option<Datum<'static>> {
             let ty = u32::from_ne_bytes(take(bytes)?);
             Datum::Carried(ty, sized(bytes)?.to_vec().into())
         }
+        TID => {
+            let block = u32::from_ne_bytes(take(bytes)?);
+            Datum::Tid(block, u16::from_ne_bytes(take(bytes)?))
+        }
         NAN => Datum::numeric(Numeric::NaN),
         INFINITY => Datum::numeric(Numeric::Infinity),
         NEG_INFINITY => Datum::numeric(Numeric::NegInfinity),
@@ -162,6 +171,7 @@ mod tests {
             Datum::Float8(f64::INFINITY),
             Datum::Oid(u32::MAX),
             Datum::Xid(3),
+            Datum::Tid(u32::MAX, 7),
             Datum::Char(0xff),
             Datum::string("Straße".to_owned()),
             Datum::string(String::new()),

@@ -55,6 +55,7 @@ types! {
     Float8 FLOAT8;
     Unknown UNKNOWN;
     AclItemArray ACLITEM_ARRAY;
+    Int4Array INT4_ARRAY;
     TextArray TEXT_ARRAY;
     Int8Array INT8_ARRAY;
     Bpchar BPCHAR;
@@ -67,6 +68,7 @@ types! {
     Void VOID;
     AnyArray ANYARRAY;
     PgLsn PG_LSN;
+    Xid8 XID8;
 }
 
 impl SqlType {

@@ -24,6 +24,11 @@ impl Repr {
             Repr::Float8 => Datum::Float8(f64::from_le_bytes(fixed(bytes)?)),
             Repr::Oid => Datum::Oid(u32::from_le_bytes(fixed(bytes)?)),
             Repr::Xid => Datum::Xid(u32::from_le_bytes(fixed(bytes)?)),
+            Repr::Tid => {
+                // A block's number is stored as two halves, the higher one first.
+                let [a, b, c, d, number @ ..] = fixed::<6>(bytes)?;
+                Datum::Tid(u32::from_le_bytes([c, d, a, b]), u16::from_le_bytes(number))
+            }
             Repr::Char => Datum::Char(u8::from_le_bytes(fixed(bytes)?)),
             Repr::Name => {
                 let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
@@ -59,6 +64,7 @@ impl Repr {
                 | (Repr::Float8, Datum::Float8(_))
                 | (Repr::Oid, Datum::Oid(_))
                 | (Repr::Xid, Datum::Xid(_))
+                | (Repr::Tid, Datum::Tid(..))
                 | (Repr::Char, Datum::Char(_))
                 | (Repr::Name | Repr::Text, Datum::Text(_))
                 | (Repr::Timestamptz, Datum::Timestamptz(_))

@@ -81,6 +81,11 @@ impl Wal {
         Lsn(self.redo.load(Ordering::Acquire))
     }
 
+    /// Whether the next record of a page with this LSN gets an image of it.
+    pub fn needs_image(&self, lsn: Lsn) -> bool {
+        self.full_page_writes.load(Ordering::Acquire) && lsn <= self.redo_lsn()
+    }
+
     /// Turns full-page images on or off.
     pub fn set_full_page_writes(&self, on: bool) {
         let _closed = self.slots.close();

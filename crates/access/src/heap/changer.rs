@@ -1,4 +1,4 @@
-//! Who changes rows, and what stands in the way of a change.
+//! [`Changer`], a transaction that changes rows, and the reasons for which it cannot change one.
 
 use forebay_aio as aio;
 use forebay_format::multixact::{Member, MultiXactId};
@@ -41,19 +41,29 @@ pub enum Refusal {
     /// This command or a later one of the same transaction has updated or deleted it. With that
     /// command.
     SelfModified(CommandId),
-    /// These transactions hold it, and still run: the caller may wait for them and try again.
-    BeingModified(Vec<Xid>),
+    /// Transactions hold it, and still run: the caller may wait for them and try again.
+    BeingModified(Holders),
     /// Another transaction has updated it and has committed.
     Updated {
         /// The place of the newer version.
         newer: ItemPointer,
-        /// Who made that, for [`Heap::newer_version`](super::Heap::newer_version).
+        /// The transaction that made it, for [`Heap::newer_version`](super::Heap::newer_version).
         by: Xid,
     },
     /// Another transaction has deleted it and has committed.
     Deleted,
     /// The caller did not want to wait.
     WouldWait,
+}
+
+/// The running transactions that hold a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holders {
+    /// Their ids.
+    pub xids: Vec<Xid>,
+    /// Whether the caller queues for the row's lock before it waits for them. It does not if it has
+    /// locked the row itself: the first in the queue may wait for the caller to end.
+    pub queue: bool,
 }
 
 impl Observer for Changer<'_> {
@@ -89,7 +99,7 @@ impl Observer for Changer<'_> {
     }
 }
 
-/// What has become of a transaction by now.
+/// The outcome of a transaction as of now.
 pub(super) fn fate_now(
     io: &mut aio::IoBackend,
     xacts: &XactManager,
@@ -108,8 +118,8 @@ pub(super) fn fate_now(
 }
 
 impl Changer<'_> {
-    /// Why the version at `tid` cannot be updated or deleted by one who needs it locked with a
-    /// strength; None if it can.
+    /// Why the author cannot update or delete the version at `tid`, which it needs to lock with a
+    /// strength. None if it can.
     pub(super) fn refusal(
         &mut self,
         io: &mut aio::IoBackend,
@@ -127,7 +137,8 @@ impl Changer<'_> {
         self.blocked(io, tuple, status, strength)
     }
 
-    /// The refusal of those who find their own later change, or nothing.
+    /// The refusal if the author does not see the version, or has changed it in this command or a
+    /// later one.
     pub(super) fn final_refusal(&self, status: TupleStatus) -> Option<Refusal> {
         match status {
             TupleStatus::NotInserted(_) => Some(Refusal::Invisible),
@@ -150,16 +161,17 @@ impl Changer<'_> {
         if status == TupleStatus::Live {
             return Ok(None);
         }
-        let mut blockers: Vec<Xid> = Vec::new();
+        let (mut xids, mut queue) = (Vec::new(), true);
         for Member { xid, status: held } in holders(io, self, tuple)? {
+            queue &= !self.is_own(xid);
             // An updater that has ended since its status was found may have committed.
             let runs = status == TupleStatus::BeingUpdated(xid)
                 || !self.is_own(xid) && self.xacts.procs().is_running(xid);
-            if runs && strength.conflicts_with(held.into()) && !blockers.contains(&xid) {
-                blockers.push(xid);
+            if runs && strength.conflicts_with(held.into()) && !xids.contains(&xid) {
+                xids.push(xid);
             }
         }
-        Ok((!blockers.is_empty()).then_some(Refusal::BeingModified(blockers)))
+        Ok((!xids.is_empty()).then_some(Refusal::BeingModified(Holders { xids, queue })))
     }
 
     /// The command to be stored in a tuple that is being updated, and whether it is a combined one.

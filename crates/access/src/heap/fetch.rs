@@ -5,6 +5,7 @@ use forebay_format::{Fork, ItemPointer, Xid};
 use forebay_storage::{Backend, Strategy};
 
 use super::relation::Heap;
+use super::status::updater;
 use super::visibility::Visibility;
 use crate::error::AccessError;
 
@@ -16,7 +17,38 @@ impl Heap {
         visibility: &mut Visibility,
         tid: ItemPointer,
     ) -> Result<Option<Vec<u8>>, AccessError> {
+        visibility.keep_multis();
         self.version_where(backend, tid, |backend, tuple| visibility.sees(&mut backend.io, tuple))
+    }
+
+    /// The newest version that is seen of the row whose version is at `tid`, with its place.
+    /// PostgreSQL calls it the latest tid.
+    pub fn newest_seen(
+        &self,
+        backend: &mut Backend,
+        visibility: &mut Visibility,
+        tid: ItemPointer,
+    ) -> Result<Option<(ItemPointer, Vec<u8>)>, AccessError> {
+        visibility.keep_multis();
+        let (mut at, mut by, mut newest) = (tid, None, None);
+        while let Some(bytes) = self.any_version(backend, at)? {
+            let tuple = HeapTuple::new(&bytes)?;
+            if by.is_some_and(|by| tuple.xmin() != by) {
+                // The chain ended before it, and its place was used again.
+                break;
+            }
+            let seen = visibility.sees(&mut backend.io, tuple)?;
+            by = updater(&mut backend.io, visibility, tuple)?;
+            let next = tuple.ctid();
+            if seen {
+                newest = Some((at, bytes));
+            }
+            if by.is_none() || next == at {
+                break;
+            }
+            at = next;
+        }
+        Ok(newest)
     }
 
     /// The version at `tid`, if `inserter` has made it. If not, it was the end of a chain and is
@@ -28,6 +60,15 @@ impl Heap {
         inserter: Xid,
     ) -> Result<Option<Vec<u8>>, AccessError> {
         self.version_where(backend, tid, |_, tuple| Ok(tuple.xmin() == inserter))
+    }
+
+    /// The version at `tid`, whatever became of it.
+    pub fn any_version(
+        &self,
+        backend: &mut Backend,
+        tid: ItemPointer,
+    ) -> Result<Option<Vec<u8>>, AccessError> {
+        self.version_where(backend, tid, |_, _| Ok(true))
     }
 
     fn version_where(
@@ -42,7 +83,10 @@ impl Heap {
         let pin = self.pool.read(backend, self.tag(tid.block), Strategy::Normal)?;
         let guard = pin.lock_shared();
         let Some(bytes) = guard.page().item(tid.offset) else { return Ok(None) };
-        let wanted = wanted(backend, HeapTuple::new(bytes)?)?;
-        Ok(wanted.then(|| bytes.to_vec()))
+        let bytes = bytes.to_vec();
+        // Outcomes may have to be read from files. The pin keeps them, as for a scan.
+        drop(guard);
+        let wanted = wanted(backend, HeapTuple::new(&bytes)?)?;
+        Ok(wanted.then_some(bytes))
     }
 }

@@ -7,6 +7,7 @@
 use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{
     BlockNumber, CommandId, Fork, ItemPointer, OffsetNumber, Xid,
+    page::HEADER_SIZE,
     tuple::{HeapTuple, HeapTupleMut},
 };
 use forebay_storage::{Backend, PageWriteGuard, Pinned, Strategy};
@@ -110,8 +111,12 @@ impl Heap {
         if self.space.first_look() {
             self.list_last_blocks(backend)?;
         }
-        if let Some(block) = self.space.take((need + self.kept_free()).min(EMPTY)) {
+        let room = (need + self.kept_free()).min(EMPTY);
+        if let Some(block) = self.space.take(room) {
             return Ok(self.pool.read(backend, self.tag(block), strategy)?);
+        }
+        if let Some(pin) = self.page_by_map(backend, room, strategy)? {
+            return Ok(pin);
         }
         let want = remaining.div_ceil(EMPTY).clamp(1, MOST_BLOCKS);
         let mut pins =
@@ -151,6 +156,7 @@ impl Heap {
         self.ensure_log_room(backend)?;
         let mut map = MapPin::default();
         let mut guard = map.lock(self, backend, pin)?;
+        check_header(&guard)?;
         if !self.takes(&guard, aligned(tuple.len())) {
             return Ok(None);
         }
@@ -198,6 +204,7 @@ impl Heap {
         self.ensure_log_room(backend)?;
         let mut map = MapPin::default();
         let mut guard = map.lock(self, backend, pin)?;
+        check_header(&guard)?;
         if !self.takes(&guard, aligned(batch.get(from).len())) {
             return Ok(Filled { tuples: 0, free: room_on(&guard) });
         }
@@ -339,6 +346,20 @@ fn open_page(guard: &mut PageWriteGuard<'_>, opened: &Opened<'_>) {
     } else if opened.cleared.visible {
         guard.page_mut().set_all_visible(false);
     }
+}
+
+/// Refuses a locked page to which no row can be added because its header is damaged. The check of
+/// pages that are read lets `pd_lower` point into the header, and such a page would look empty.
+pub(super) fn check_header(guard: &PageWriteGuard<'_>) -> Result<(), AccessError> {
+    let page = guard.page();
+    let (lower, upper, special) = (page.lower(), page.upper(), page.special());
+    if page.is_new() || lower >= HEADER_SIZE && page.header_is_sane() {
+        return Ok(());
+    }
+    Err(AccessError::Corrupt(format!(
+        "corrupted page pointers in {}: lower = {lower}, upper = {upper}, special = {special}",
+        guard.tag()
+    )))
 }
 
 /// Room for another tuple. A page that was never used counts as empty.

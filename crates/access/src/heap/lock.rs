@@ -10,7 +10,7 @@ use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{ItemPointer, Xid};
 use forebay_storage::{Backend, PageWriteGuard, Strategy};
 
-use super::changer::{Attempt, Changer, Refusal, fate_now, newer};
+use super::changer::{Attempt, Changer, Holders, Refusal, fate_now, newer};
 use super::critical::critical;
 use super::map_pin::MapPin;
 use super::relation::Heap;
@@ -174,21 +174,24 @@ impl Heap {
         tid: ItemPointer,
         strength: LockStrength,
     ) -> Result<(bool, Option<Refusal>), AccessError> {
-        let mut blockers = Vec::new();
+        let mut xids = Vec::new();
         for Member { xid, status } in holders(&mut backend.io, changer, tuple)? {
             if changer.is_own(xid) {
                 return Ok((true, None));
             }
             let conflicts = strength.conflicts_with(status.into());
             match fate_now(&mut backend.io, changer.xacts, xid, false)? {
-                Fate::Running if conflicts => blockers.push(xid),
+                Fate::Running if conflicts => xids.push(xid),
                 Fate::Committed if conflicts && status.is_update() => {
                     return Ok((false, Some(newer(tuple, tid, xid))));
                 }
                 Fate::Running | Fate::Committed | Fate::Aborted => {}
             }
         }
-        Ok((false, (!blockers.is_empty()).then_some(Refusal::BeingModified(blockers))))
+        // The queue is that of the version where the chain begins, which the author could lock.
+        let waits = !xids.is_empty();
+        let refusal = Refusal::BeingModified(Holders { xids, queue: false });
+        Ok((false, waits.then_some(refusal)))
     }
 
     /// Writes a lock, with its record.

@@ -16,7 +16,7 @@ use crate::vm;
 /// The page of the map that has the bits of a block, if it was needed.
 #[derive(Debug, Default)]
 pub(super) struct MapPin {
-    /// Whether the map was looked at.
+    /// Whether the map was looked at. It may have had no such page then.
     looked: bool,
     page: Option<Pinned>,
 }
@@ -61,7 +61,7 @@ impl MapPin {
     ) -> Result<PageWriteGuard<'a>, AccessError> {
         loop {
             let guard = pin.lock_exclusive();
-            if self.is_enough(&guard) {
+            if self.is_enough(heap, &guard)? {
                 return Ok(guard);
             }
             drop(guard);
@@ -82,8 +82,18 @@ impl MapPin {
     }
 
     /// Whether the locked page's bits can be cleared.
-    pub(super) fn is_enough(&self, guard: &PageWriteGuard<'_>) -> bool {
-        self.looked || guard.page().is_new() || !guard.page().is_all_visible()
+    ///
+    /// If the map had no page for them, vacuum may have made it by now and set them. It sets them
+    /// under the lock of the table's page, so what is found under that lock stays so.
+    pub(super) fn is_enough(
+        &self,
+        heap: &Heap,
+        guard: &PageWriteGuard<'_>,
+    ) -> Result<bool, AccessError> {
+        if self.page.is_some() || guard.page().is_new() || !guard.page().is_all_visible() {
+            return Ok(true);
+        }
+        Ok(self.looked && !vm::exists(&heap.pool, heap.locator, guard.tag().block)?)
     }
 
     /// Clears both bits of the locked page, if it is all-visible.

@@ -79,7 +79,8 @@ impl RowSets {
         }
     }
 
-    /// Ends the use, with the transaction.
+    /// Ends the use. To be called after the transaction has left the running ones: until then
+    /// others may make it a member of a MultiXact, which must be kept.
     pub fn end(&mut self) {
         self.in_use = None;
     }

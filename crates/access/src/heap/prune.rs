@@ -36,11 +36,11 @@ const ON_ACCESS: u8 = 0;
 #[derive(Debug)]
 pub struct Pruner {
     heap: Heap,
-    xacts: Arc<XactManager>,
+    pub(super) xacts: Arc<XactManager>,
     /// Pruning sees all transactions alike, also that of the reader.
     nobody: Transaction,
     removable: RemovableTest,
-    sets: RowSets,
+    pub(super) sets: RowSets,
 }
 
 impl Heap {
@@ -48,7 +48,7 @@ impl Heap {
     /// this table. None if only outcomes of transactions are known.
     pub fn pruner(&self, kind: HorizonKind, database: Oid, own: Option<FullXid>) -> Option<Pruner> {
         let xacts = Arc::clone(self.outcomes.xacts()?);
-        let removable = RemovableTest::new(xacts.procs(), kind, database, own);
+        let removable = RemovableTest::new(kind, database, own);
         let (nobody, sets) = (Transaction::new(), self.outcomes.sets());
         Some(Pruner { heap: self.clone(), xacts, nobody, removable, sets })
     }
@@ -80,14 +80,25 @@ impl Pruner {
         let plan = plan(&items)
             .map_err(|problem| AccessError::Corrupt(format!("{}: {problem}", pin.tag())))?;
         if plan.is_empty() {
-            plan.set_hints(&mut guard, pin);
+            // Only in memory: the page does not become dirty. A write for a hint could be torn, and
+            // the log has no image. So the next scans do not look again while the page is cached.
+            plan.store_hints(&mut guard.page_mut());
             return Ok(());
         }
-        self.heap.write_pruned(backend, &mut guard, &plan)
+        let record = HeapPrune {
+            reason: ON_ACCESS,
+            flags: CLEANUP_LOCK,
+            conflict_horizon: plan.conflict_horizon,
+            plans: Vec::new(),
+            redirected: plan.redirected.clone(),
+            dead: plan.dead.clone(),
+            unused: plan.unused.clone(),
+        };
+        self.heap.write_pruned(backend, &mut guard, &plan, heap::PRUNE_ON_ACCESS, &record)
     }
 
-    /// What is to be known of each line pointer.
-    fn items(
+    /// Each line pointer of a page, as far as pruning is concerned.
+    pub(super) fn items(
         &mut self,
         backend: &mut Backend,
         page: Page<'_>,
@@ -137,9 +148,8 @@ fn fact(
     let procs = nobody.xacts.procs();
     let (state, updated) = match status {
         TupleStatus::NotInserted(Fate::Aborted) => (State::Dead, false),
-        TupleStatus::NotInserted(_) | TupleStatus::Live | TupleStatus::Locked => {
-            (State::Kept, false)
-        }
+        TupleStatus::NotInserted(_) => (State::BeingInserted, false),
+        TupleStatus::Live | TupleStatus::Locked => (State::Kept, false),
         TupleStatus::UpdatedByOwn(_) => unreachable!("nobody's own transaction"),
         TupleStatus::BeingUpdated(_) => (State::BeingUpdated, true),
         TupleStatus::Updated(by) if removable.is_xid_over_for_all(procs, by) => (State::Dead, true),
@@ -160,15 +170,8 @@ fn fact(
 }
 
 impl Plan {
-    /// Stores what a look at a page has shown, if nothing else changes. Only in a page that is to
-    /// be written anyway: a write for a hint could be torn, and the log has no image.
-    fn set_hints(&self, guard: &mut PageWriteGuard<'_>, pin: &Pinned) {
-        if pin.is_dirty() {
-            self.store_hints(&mut guard.page_mut());
-        }
-    }
-
-    fn store_hints(&self, page: &mut PageMut<'_>) {
+    /// Stores what a look at a page has shown.
+    pub(super) fn store_hints(&self, page: &mut PageMut<'_>) {
         page.set_prune_xid(self.prune_xid.unwrap_or(0));
         page.set_flag(PD_PAGE_FULL, false);
     }
@@ -182,22 +185,15 @@ impl Heap {
             && (page.is_full() || page.heap_free_space() < LITTLE_ROOM.max(self.kept_free()))
     }
 
-    /// Prunes a page as planned.
-    fn write_pruned(
+    /// Prunes and freezes a page as planned. `info` is the record's kind.
+    pub(super) fn write_pruned(
         &self,
         backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
         plan: &Plan,
+        info: u8,
+        record: &HeapPrune,
     ) -> Result<(), AccessError> {
-        let record = HeapPrune {
-            reason: ON_ACCESS,
-            flags: CLEANUP_LOCK,
-            conflict_horizon: plan.conflict_horizon,
-            plans: Vec::new(),
-            redirected: plan.redirected.clone(),
-            dead: plan.dead.clone(),
-            unused: plan.unused.clone(),
-        };
         // In a copy: a damaged page must not stop the engine.
         let mut pruned = Box::new([0; BLOCK_SIZE]);
         pruned.copy_from_slice(&guard[..]);
@@ -216,7 +212,7 @@ impl Heap {
             }
             let (tag, flags) = (guard.tag(), BlockFlags::STANDARD);
             let block = BlockRef { id: 0, tag, page: Some(guard), flags, data: &data };
-            let (rmgr, info) = (Rmgr::HEAP2, heap::PRUNE_ON_ACCESS);
+            let rmgr = Rmgr::HEAP2;
             let record = Record { rmgr, info, xid: 0, main: &main, blocks: &[block] };
             let inserted = self.wal.insert(&mut backend.io, &record)?;
             guard.set_lsn(inserted.end);

@@ -21,6 +21,8 @@ pub(super) enum State {
     RecentlyDead,
     /// Its updater runs.
     BeingUpdated,
+    /// Its inserter runs.
+    BeingInserted,
     /// It stays.
     Kept,
 }
@@ -30,7 +32,7 @@ pub(super) enum State {
 pub(super) struct Fact {
     pub(super) state: State,
     pub(super) xmin: Xid,
-    /// Who updated or deleted it, if that counts.
+    /// The transaction that updated or deleted it, if that counts.
     pub(super) updater: Option<Xid>,
     /// Its heap-only successor on the page.
     pub(super) next: Option<OffsetNumber>,
@@ -46,7 +48,7 @@ pub(super) enum Item {
     Tuple(Fact),
 }
 
-/// What is to be done.
+/// The changes of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) redirected: Vec<(OffsetNumber, OffsetNumber)>,
@@ -170,7 +172,7 @@ impl Pruning<'_> {
                 }
                 // There may be a dead one behind it.
                 State::RecentlyDead => {}
-                State::BeingUpdated | State::Kept => break,
+                State::BeingUpdated | State::BeingInserted | State::Kept => break,
             }
             let Some(next) = fact.next else { break };
             (at, inserter) = (next, fact.updater);

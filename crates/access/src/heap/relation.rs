@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, PageTag, RelFileLocator};
 use forebay_storage::{Backend, BufferPool};
-use forebay_txn::Clog;
 use forebay_wal::Wal;
 
 use super::critical::PageFailure;
@@ -44,7 +43,7 @@ pub struct Heaps {
     /// The log of changes.
     pub wal: Arc<Wal>,
     /// Outcomes of transactions.
-    pub clog: Arc<Clog>,
+    pub outcomes: Outcomes,
     /// Blocks with room, by relation.
     pub spaces: SpaceMap,
     /// Stops the engine if a page was changed and the change could not be logged.
@@ -59,7 +58,7 @@ impl Heaps {
             pool: Arc::clone(&self.pool),
             wal: Arc::clone(&self.wal),
             logged,
-            outcomes: Arc::clone(&self.clog).into(),
+            outcomes: self.outcomes.clone(),
             space: self.spaces.relation(locator),
             fill_factor: 100,
             failure: Arc::clone(&self.failure),

@@ -1,18 +1,24 @@
 //! Sequential scan.
 //!
 //! Blocks come from a read stream, which reads ahead and combines neighbours. A table larger than a
-//! quarter of the pool goes through a ring of buffers. Under a page's content lock, the scan finds
-//! the visible tuples and copies them; it returns tuples of the copy. So it holds no lock and no
-//! pin between calls, and may rest for as long as its reader likes. Counting needs no copy.
+//! quarter of the pool goes through a ring of buffers.
+//!
+//! The scan copies a page under its content lock, and returns the visible tuples of the copy. So it
+//! holds no lock and no pin between calls, and may rest for as long as its reader likes. A tuple
+//! that must be looked up, which may read a file, is judged by the copy too, without the lock.
+//! Counting copies only pages with such tuples.
+//!
+//! The page stays pinned until its tuples are judged: vacuum freezes rows only of a page that
+//! nobody has pinned, so it cannot remove the outcomes of their transactions meanwhile.
 
 use std::sync::Arc;
 
 use forebay_format::{
-    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, RelFileLocator,
-    tuple::HeapTuple,
+    BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageTag,
+    RelFileLocator, TupleError, page::HEADER_SIZE, tuple as ht, tuple::HeapTuple,
 };
 use forebay_storage::{
-    Backend, BufferPool, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
+    Backend, BufferPool, PageReadGuard, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
 };
 use forebay_txn::Snapshot;
 use forebay_txn::locks::Interrupt;
@@ -40,7 +46,7 @@ impl Default for ReadAhead {
 /// Gives the stream its block numbers.
 type NextBlock = Box<dyn FnMut() -> Option<BlockNumber> + Send>;
 
-/// A visible tuple, by its bytes on the page.
+/// A tuple that is visible, or may be, by its bytes on the page.
 #[derive(Debug, Clone, Copy)]
 struct Visible {
     number: OffsetNumber,
@@ -48,15 +54,22 @@ struct Visible {
     len: u16,
 }
 
+impl Visible {
+    /// Its bytes in a copy of the page without the header.
+    #[inline]
+    fn of(self, copy: &[u8]) -> &[u8] {
+        &copy[usize::from(self.start) - HEADER_SIZE..][..usize::from(self.len)]
+    }
+}
+
 /// A scan of the blocks that a table had when it began.
 pub struct HeapScan {
     stream: ReadStream<NextBlock>,
     visibility: Visibility,
     pruner: Option<Pruner>,
-    /// The current page from its first visible tuple to its end, and where that begins.
-    tuples: Vec<u8>,
-    first: u16,
-    block: BlockNumber,
+    /// The current page behind its header.
+    copy: Vec<u8>,
+    tag: PageTag,
     visible: Vec<Visible>,
     /// Index of the tuple that [`HeapScan::next`] returns next.
     next: usize,
@@ -98,9 +111,8 @@ impl HeapScan {
             stream,
             visibility,
             pruner: None,
-            tuples: Vec::new(),
-            first: 0,
-            block: 0,
+            copy: Vec::new(),
+            tag: PageTag::new(locator, Fork::Main, 0),
             visible: Vec::new(),
             next: 0,
             blocks,
@@ -122,25 +134,61 @@ impl HeapScan {
         Ok(Some(pin))
     }
 
-    /// Moves to the next page with visible tuples. Returns their number, or `None` at the end.
+    /// Moves to the next page with visible tuples. Returns their number, or `None` at the end. A
+    /// call after an error goes on behind the page that has it.
     pub fn next_page(&mut self, backend: &mut Backend) -> Result<Option<usize>, AccessError> {
         loop {
             self.visible.clear();
             self.next = 0;
             let Some(pin) = self.next_pin(backend)? else { return Ok(None) };
-            self.block = pin.tag().block;
-            let guard = pin.lock_shared();
-            let HeapScan { visibility, visible, block, .. } = self;
-            each_visible(visibility, backend, guard.page(), *block, |found| visible.push(found))
-                .inspect_err(|_| visible.clear())?;
-            if let Some(first) = visible.iter().map(|tuple| tuple.start).min() {
-                let tuples = guard.page().bytes(usize::from(first)..BLOCK_SIZE);
-                self.tuples.clear();
-                self.tuples.extend_from_slice(tuples.expect("visible tuples are on the page"));
-                self.first = first;
+            self.tag = pin.tag();
+            let found = self.copy_visible(backend, &pin);
+            if found.is_err() {
+                self.visible.clear();
+            }
+            found?;
+            if !self.visible.is_empty() {
                 return Ok(Some(self.visible.len()));
             }
         }
+    }
+
+    /// Copies a page, and finds its visible tuples.
+    fn copy_visible(&mut self, backend: &mut Backend, pin: &Pinned) -> Result<(), AccessError> {
+        let guard = pin.lock_shared();
+        let HeapScan { visibility, visible, .. } = self;
+        let mut unsure = false;
+        each_tuple(visibility, guard.page(), guard.tag(), |tuple, seen| {
+            visible.push(tuple);
+            unsure |= !seen;
+        })?;
+        if visible.is_empty() {
+            return Ok(());
+        }
+        self.copy(guard);
+        if unsure { self.look_up(backend) } else { Ok(()) }
+    }
+
+    /// Copies a page, and unlocks it.
+    fn copy(&mut self, guard: PageReadGuard<'_>) {
+        let bytes = guard.page().bytes(HEADER_SIZE..BLOCK_SIZE).expect("a page is that long");
+        self.copy.clear();
+        self.copy.extend_from_slice(bytes);
+    }
+
+    /// Leaves only those of the found tuples that the snapshot sees.
+    fn look_up(&mut self, backend: &mut Backend) -> Result<(), AccessError> {
+        let mut kept = 0;
+        for index in 0..self.visible.len() {
+            let found = self.visible[index];
+            let tuple = HeapTuple::new(found.of(&self.copy))?;
+            if self.visibility.sees(&mut backend.io, tuple)? {
+                self.visible[kept] = found;
+                kept += 1;
+            }
+        }
+        self.visible.truncate(kept);
+        Ok(())
     }
 
     /// A tuple of the current page, by its index among the visible ones.
@@ -148,8 +196,7 @@ impl HeapScan {
     /// # Panics
     /// If the page has no visible tuple of this index.
     pub fn tuple(&self, index: usize) -> &[u8] {
-        let Visible { start, len, .. } = self.visible[index];
-        &self.tuples[usize::from(start - self.first)..][..usize::from(len)]
+        self.visible[index].of(&self.copy)
     }
 
     /// The place of a tuple of the current page.
@@ -157,7 +204,7 @@ impl HeapScan {
     /// # Panics
     /// If the page has no visible tuple of this index.
     pub fn tuple_id(&self, index: usize) -> ItemPointer {
-        ItemPointer::new(self.block, self.visible[index].number)
+        ItemPointer::new(self.tag.block, self.visible[index].number)
     }
 
     /// The next visible tuple with its place, from page to page.
@@ -186,12 +233,27 @@ impl HeapScan {
             if let Some(kind) = interrupt.pending() {
                 return Err(AccessError::Interrupted(kind));
             }
-            let guard = pin.lock_shared();
-            each_visible(&mut self.visibility, backend, guard.page(), pin.tag().block, |_| {
-                count += 1
-            })?;
+            let counted = self.count_page(backend, &pin);
+            self.visible.clear();
+            count += counted?;
         }
         Ok(count)
+    }
+
+    fn count_page(&mut self, backend: &mut Backend, pin: &Pinned) -> Result<u64, AccessError> {
+        self.tag = pin.tag();
+        let guard = pin.lock_shared();
+        let HeapScan { visibility, visible, .. } = self;
+        let mut count = 0;
+        each_tuple(visibility, guard.page(), guard.tag(), |tuple, seen| match seen {
+            true => count += 1,
+            false => visible.push(tuple),
+        })?;
+        if !self.visible.is_empty() {
+            self.copy(guard);
+            self.look_up(backend)?;
+        }
+        Ok(count + self.visible.len() as u64)
     }
 
     /// Number of blocks that the scan covers.
@@ -200,44 +262,54 @@ impl HeapScan {
     }
 }
 
-/// Finds the visible tuples of a page.
+/// Calls `found` for the tuples of a locked page that the snapshot may see, and says whether it
+/// surely does. The others are known to be invisible.
 #[inline]
-fn each_visible(
+fn each_tuple(
     visibility: &mut Visibility,
-    backend: &mut Backend,
     page: Page<'_>,
-    block: BlockNumber,
-    mut found: impl FnMut(Visible),
+    tag: PageTag,
+    mut found: impl FnMut(Visible, bool),
 ) -> Result<(), AccessError> {
     let all_visible = page.is_all_visible();
+    let mut multis = false;
     for (number, pointer) in (1..).zip(page.line_pointers()) {
         let id = ItemId::from_bits(u32::from_le_bytes(*pointer));
         if !id.is_normal() {
             continue;
         }
-        let item = page.bytes(usize::from(id.offset)..usize::from(id.offset) + usize::from(id.len));
-        let item = item.ok_or_else(|| stray(block, number))?;
+        let (start, end) = (usize::from(id.offset), usize::from(id.offset) + usize::from(id.len));
+        let item = page.bytes(start..end).filter(|_| start >= HEADER_SIZE);
+        let item = item.ok_or_else(|| stray(tag, number))?;
+        let tuple = HeapTuple::new(item).map_err(|error| damaged(tag, number, error))?;
         let known = item.first_chunk().and_then(|header| visibility.sees_at_once(header));
-        let seen = match known {
-            Some(seen) => seen,
-            None => all_visible || visibility.sees(&mut backend.io, HeapTuple::new(item)?)?,
-        };
-        if seen || all_visible {
-            found(Visible { number, start: id.offset, len: id.len });
+        if known == Some(false) && !all_visible {
+            continue;
         }
+        let seen = all_visible || known.is_some();
+        multis |= !seen && tuple.infomask() & ht::HEAP_XMAX_IS_MULTI != 0;
+        found(Visible { number, start: id.offset, len: id.len }, seen);
+    }
+    if multis {
+        visibility.keep_multis();
     }
     Ok(())
 }
 
 #[cold]
-fn stray(block: BlockNumber, number: OffsetNumber) -> AccessError {
-    AccessError::Corrupt(format!("line pointer {number} of block {block} leads out of the page"))
+fn stray(tag: PageTag, number: OffsetNumber) -> AccessError {
+    AccessError::Corrupt(format!("line pointer {number} of {tag} leads out of the page"))
+}
+
+#[cold]
+fn damaged(tag: PageTag, number: OffsetNumber, error: TupleError) -> AccessError {
+    AccessError::Corrupt(format!("row {number} of {tag}: {error}"))
 }
 
 impl std::fmt::Debug for HeapScan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HeapScan")
-            .field("block", &self.block)
+            .field("tag", &self.tag)
             .field("blocks", &self.blocks)
             .finish_non_exhaustive()
     }

@@ -4,6 +4,10 @@
 //! block out of the list, so that no other fills the same one, and puts it back when it is done.
 //! The list is a hint: an inserter looks at the page under its lock. The list lives in memory.
 //! After a start it begins with the blocks at the relation's end.
+//!
+//! An inserter that finds nothing there searches the free-space map, into which vacuum has written
+//! what it found. Only if that has nothing either the relation is extended. The new blocks go to the
+//! list, not to the map: after a start they are found at the relation's end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,6 +34,8 @@ struct State {
     rooms: Vec<Room>,
     /// Whether a backend has looked at the relation's end, or is doing so.
     looked: bool,
+    /// Whether there was no free-space map.
+    no_map: bool,
 }
 
 /// The list of one relation.
@@ -71,6 +77,21 @@ impl RelationSpace {
     /// Whether the caller is the first and should look at the relation's end.
     pub(super) fn first_look(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().looked, true)
+    }
+
+    /// Whether a free-space map may be there.
+    pub(super) fn may_have_map(&self) -> bool {
+        !self.state.lock().no_map
+    }
+
+    /// Tells whether there is a free-space map.
+    pub(super) fn note_map(&self, exists: bool) {
+        self.state.lock().no_map = !exists;
+    }
+
+    /// Forgets block `blocks` and later ones, which are gone.
+    pub(super) fn forget_from(&self, blocks: BlockNumber) {
+        self.state.lock().rooms.retain(|room| room.block < blocks);
     }
 
     /// The entries.

@@ -44,7 +44,7 @@ pub(super) enum Role {
     Updater,
 }
 
-/// Who asks for a tuple's status.
+/// Something that asks for a tuple's status.
 pub(super) trait Observer {
     /// Whether this is the observer's own transaction, or a subtransaction of it that has not
     /// aborted.
@@ -144,7 +144,7 @@ pub(super) fn updater(
     })
 }
 
-/// Those who stand in a tuple's xmax: lockers, and at most one updater. They may be over.
+/// The transactions in a tuple's xmax: lockers, and at most one updater. They may have ended.
 pub(super) fn holders(
     io: &mut aio::IoBackend,
     observer: &mut impl Observer,

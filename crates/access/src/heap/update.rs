@@ -17,7 +17,7 @@ use forebay_wal::{BlockFlags, BlockRef, Record};
 use super::batch::{aligned, check_size};
 use super::changer::{Attempt, Changer, Refusal};
 use super::critical::critical;
-use super::insert::room_on;
+use super::insert::{check_header, room_on};
 use super::lock::Lock;
 use super::map_pin::{Cleared, MapPin};
 use super::relation::Heap;
@@ -29,9 +29,9 @@ use crate::error::AccessError;
 pub struct Columns<'a> {
     /// How their values lie in a row.
     pub layouts: &'a [AttrLayout],
-    /// Those that a foreign key may refer to, by number from 0.
+    /// The columns that a foreign key may refer to, by number from 0.
     pub keys: &'a [usize],
-    /// Those that an index has, by number from 0.
+    /// The columns that an index has, by number from 0.
     pub indexed: &'a [usize],
 }
 
@@ -61,7 +61,7 @@ struct Side {
     map: MapPin,
 }
 
-/// What an update is to do, once it is known that nobody stands in its way.
+/// An update that no other transaction prevents.
 #[derive(Debug, Clone, Copy)]
 struct Wanted<'a> {
     /// The old version.
@@ -110,6 +110,7 @@ impl Heap {
         let pin = self.pool.read(backend, self.tag(tid.block), Strategy::Normal)?;
         let mut old = Side { pin, map: MapPin::default() };
         let mut guard = old.map.lock(self, backend, &old.pin)?;
+        check_header(&guard)?;
         let Some(bytes) = guard.page().item(tid.offset) else {
             return Ok(Attempt::Refused(Refusal::Invisible));
         };
@@ -159,6 +160,7 @@ impl Heap {
             let mut other = Side { pin, map: MapPin::default() };
             let maps = (&mut old.map, &mut other.map);
             let (mut guard, mut target) = self.lock_both(backend, &old.pin, &other.pin, maps)?;
+            check_header(&target)?;
             if !self.takes(&target, need) {
                 let free = room_on(&target);
                 drop((guard, target));
@@ -198,7 +200,7 @@ impl Heap {
                 let target = new.lock_exclusive();
                 (old.lock_exclusive(), target)
             };
-            let enough = (old_map.is_enough(&guard), new_map.is_enough(&target));
+            let enough = (old_map.is_enough(self, &guard)?, new_map.is_enough(self, &target)?);
             if enough == (true, true) {
                 return Ok((guard, target));
             }

@@ -50,6 +50,12 @@ impl Visibility {
         &self.snapshot
     }
 
+    /// Keeps MultiXacts from being removed from now on: a tuple is judged later, when its row may
+    /// have another.
+    pub(super) fn keep_multis(&mut self) {
+        self.sets.begin();
+    }
+
     /// Whether the snapshot sees `tuple`. May read `pg_xact`.
     #[inline]
     pub fn sees(

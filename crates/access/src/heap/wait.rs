@@ -2,7 +2,9 @@
 //!
 //! A statement tries. If others hold the row, it queues for the row's lock (a lock tag, not xmax),
 //! waits for the holders' transactions, and tries again. The queue keeps the order of those who
-//! wait: whoever has waited longest is the only one to wait for the holders.
+//! wait: whoever has waited longest is the only one to wait for the holders. A transaction that has
+//! locked the row already, more weakly, does not queue: it would wait for the first in the queue,
+//! which may wait for it.
 
 use forebay_format::tuple::LockStrength;
 use forebay_format::{ItemPointer, Oid, Xid};
@@ -55,20 +57,20 @@ impl RowWaiter<'_> {
                 other => break other,
             };
             if !self.waits {
-                if holders.iter().any(|xid| self.runner(*xid).is_some()) {
+                if holders.xids.iter().any(|xid| self.runner(*xid).is_some()) {
                     break Ok(Attempt::Refused(Refusal::WouldWait));
                 }
                 continue;
             }
             // A holder might wait for this backend's I/O.
             backend.io.submit();
-            if !queued {
+            if holders.queue && !queued {
                 if let Err(error) = self.locks.lock(self.owner, queue, mode, self.interrupt) {
                     break Err(error.into());
                 }
                 queued = true;
             }
-            if let Err(error) = self.wait_for(&holders) {
+            if let Err(error) = self.wait_for(&holders.xids) {
                 break Err(error.into());
             }
         };

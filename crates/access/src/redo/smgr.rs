@@ -6,7 +6,7 @@ use forebay_format::{BlockNumber, Fork, RelFileLocator};
 use forebay_storage::StorageError;
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
 
-use super::free_space;
+use crate::fsm::FreeSpaceMap;
 use crate::vm;
 
 /// Redoes creation and truncation.
@@ -60,7 +60,8 @@ impl SmgrRedo {
             cut(ctx, what.rel, Fork::Vm, keep).map_err(storage)?;
         }
         if what.flags & smgr::TRUNCATE_FSM != 0 {
-            let keep = free_space::truncate(ctx, what.rel, what.blocks).map_err(storage)?;
+            let map = FreeSpaceMap { pool: ctx.pool, rel: what.rel };
+            let keep = map.clear_from(ctx.backend, what.blocks).map_err(storage)?;
             cut(ctx, what.rel, Fork::Fsm, keep).map_err(storage)?;
         }
         Ok(())

@@ -30,7 +30,9 @@ impl ResourceManager for XlogRedo {
                 ctx.counters.next_oid = checkpoint.next_oid;
                 ctx.counters.next_multi = checkpoint.next_multi;
                 ctx.counters.next_multi_offset = checkpoint.next_multi_offset;
-                note_oldest_multi(ctx, &checkpoint);
+                (ctx.counters.oldest_xid, ctx.counters.oldest_xid_db) =
+                    (checkpoint.oldest_xid, checkpoint.oldest_xid_db);
+                ctx.multis.redo_oldest(checkpoint.oldest_multi, checkpoint.oldest_multi_db);
             }
             xlog::CHECKPOINT_ONLINE => {
                 // Its OID counter may be older than NEXTOID records after its redo pointer.
@@ -38,7 +40,8 @@ impl ResourceManager for XlogRedo {
                 let counters = &mut ctx.counters;
                 counters.next_xid = counters.next_xid.max(checkpoint.next_xid);
                 counters.advance_multis(checkpoint.next_multi, checkpoint.next_multi_offset);
-                note_oldest_multi(ctx, &checkpoint);
+                counters.advance_oldest_xid(checkpoint.oldest_xid, checkpoint.oldest_xid_db);
+                ctx.multis.redo_oldest(checkpoint.oldest_multi, checkpoint.oldest_multi_db);
             }
             xlog::NEXTOID => {
                 ctx.counters.next_oid = xlog::decode_next_oid(main).map_err(damaged)?
@@ -66,11 +69,5 @@ impl ResourceManager for XlogRedo {
             _ => return Err(record.unsupported()),
         }
         Ok(())
-    }
-}
-
-fn note_oldest_multi(ctx: &RedoContext<'_>, checkpoint: &xlog::CheckPoint) {
-    if let Some(multis) = ctx.multis {
-        multis.redo_oldest(checkpoint.oldest_multi, checkpoint.oldest_multi_db);
     }
 }

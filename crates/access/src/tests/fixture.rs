@@ -77,7 +77,12 @@ impl Fixture {
     }
 
     pub(crate) fn with(method: MethodKind, buffers: usize) -> Fixture {
-        let layers = super::layers::Fixture::with(method, buffers);
+        Fixture::over(open(method), buffers)
+    }
+
+    /// On an I/O layer of the test's own.
+    pub(crate) fn over(aio: Arc<Aio>, buffers: usize) -> Fixture {
+        let layers = super::layers::Fixture::over(aio, buffers);
         for name in ["pg_multixact/offsets", "pg_multixact/members"] {
             std::fs::create_dir_all(layers.dir.path().join(name)).unwrap();
         }
@@ -165,7 +170,12 @@ impl Fixture {
 
     /// All pages of a relation, as they are in memory.
     pub(crate) fn pages(&self, backend: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
-        pages(&self.pool, backend, rel)
+        pages(&self.pool, backend, rel, Fork::Main)
+    }
+
+    /// The pages of its visibility map.
+    pub(crate) fn map_pages(&self, backend: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
+        pages(&self.pool, backend, rel, Fork::Vm)
     }
 
     /// Writes `pg_xact` and all pages.
@@ -215,8 +225,8 @@ impl Recovered {
         let mut reader = reader(&self.aio, dir, redo);
         let registry = Registry::new();
         let checkpoint = checkpoint();
-        let ctx = RedoContext::new(&mut self.backend, &self.pool, &self.clog, &checkpoint);
-        let mut ctx = ctx.with_multis(&self.multis);
+        let (pool, clog, multis) = (&self.pool, &self.clog, &self.multis);
+        let mut ctx = RedoContext::new(&mut self.backend, pool, clog, multis, &checkpoint);
         while let Some(record) = reader.next(&mut io).unwrap() {
             let decoded = record.decode().unwrap();
             let record = RedoRecord { start: record.start, end: record.end, record: &decoded };
@@ -227,14 +237,27 @@ impl Recovered {
     }
 
     pub(crate) fn pages(&mut self, rel: RelFileLocator) -> Vec<PageBytes> {
-        pages(&self.pool, &mut self.backend, rel)
+        pages(&self.pool, &mut self.backend, rel, Fork::Main)
+    }
+
+    pub(crate) fn map_pages(&mut self, rel: RelFileLocator) -> Vec<PageBytes> {
+        pages(&self.pool, &mut self.backend, rel, Fork::Vm)
     }
 }
 
-fn pages(pool: &Arc<BufferPool>, backend: &mut Backend, rel: RelFileLocator) -> Vec<PageBytes> {
-    let blocks = pool.nblocks(rel, Fork::Main).unwrap();
+/// The pages of a fork; none if it does not exist.
+fn pages(
+    pool: &Arc<BufferPool>,
+    backend: &mut Backend,
+    rel: RelFileLocator,
+    fork: Fork,
+) -> Vec<PageBytes> {
+    if !pool.smgr().exists(rel, fork).unwrap() {
+        return Vec::new();
+    }
+    let blocks = pool.nblocks(rel, fork).unwrap();
     let read = |block| {
-        let tag = forebay_format::PageTag::new(rel, Fork::Main, block);
+        let tag = forebay_format::PageTag::new(rel, fork, block);
         let pin = pool.read(backend, tag, forebay_storage::Strategy::Normal).unwrap();
         let mut bytes: PageBytes = *pin.lock_shared().copy();
         forebay_format::PageMut(&mut bytes).set_checksum(0);

@@ -67,10 +67,17 @@ impl IoBackend {
     /// failed statement started is over before its locks are released. Local halves get no backend,
     /// so they start nothing new.
     pub fn drain(&mut self) -> Leftovers {
+        let ended = self.end_of_subtransaction();
+        Leftovers { failed: self.drop_reports(), ..ended }
+    }
+
+    /// As [`IoBackend::drain`], but keeps reports: for the rollback of a subtransaction, which
+    /// scans of the transaction around it outlive.
+    pub fn end_of_subtransaction(&mut self) -> Leftovers {
         let open_batch = std::mem::take(&mut self.in_batch);
         let statement = self.end_of_statement();
         self.finish_all();
-        Leftovers { open_batch, failed: self.drop_reports(), ..statement }
+        Leftovers { open_batch, ..statement }
     }
 
     fn drop_reports(&mut self) -> usize {

@@ -2,22 +2,25 @@
 //!
 //! ```text
 //! online:   CHECKPOINT_REDO ─ wait for commits in progress ─┐
-//! shutdown: ───────────────────────────────────────────────┴─ pg_xact, pg_multixact, buffers ─┐
-//!           ┌─────────────────────────────────────────────────────────────────────────────────┘
-//!           └─ syncs ─ CHECKPOINT_ONLINE or CHECKPOINT_SHUTDOWN ─ pg_control ─ old WAL removed
+//! shutdown: ───────────────────────────────────────────────┴─ pg_xact, pg_subtrans, pg_multixact ─┐
+//!           ┌─────────────────────────────────────────────────────────────────────────────────────┘
+//!           └─ buffers ─ syncs ─ CHECKPOINT_ONLINE or CHECKPOINT_SHUTDOWN ─ pg_control ─ old WAL goes
 //! ```
 //!
 //! The counters are read after the redo pointer is set: ids assigned earlier may appear only in WAL
 //! that is not replayed.
 
+use std::collections::HashMap;
+
 use forebay_aio::sync::Instant;
 use forebay_format::control::DbState;
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
-use forebay_format::wal::standby::{self, RunningXacts};
+use forebay_format::wal::standby::{self, StandbyLock};
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_format::{Lsn, SegmentSize, Xid};
 use forebay_storage::{Backend, WriteOptions, WriteScope};
+use forebay_txn::locks::{LockMode, LockTag};
 use forebay_wal::{CheckpointKind, Inserted};
 
 use super::pace::Schedule;
@@ -126,29 +129,44 @@ fn begin(
         log_running(core, backend)?;
     }
     // Behind the gate: a removal of MultiXacts that is logged before the redo pointer counts.
+    (point.oldest_xid, point.oldest_xid_db) = core.xacts.oldest_xid();
     let multis = core.multis.counters();
     (point.next_multi, point.next_multi_offset) = (multis.next, multis.next_offset);
     (point.oldest_multi, point.oldest_multi_db) = (multis.oldest, multis.oldest_db);
     Ok((redo, point))
 }
 
+/// The relations that running transactions have locked exclusively.
+fn exclusive_locks(core: &Core) -> Vec<StandbyLock> {
+    let held = core.locks.list();
+    // Afterwards: a transaction gets its id before such a lock, so only ended ones are missing.
+    let runners: HashMap<u32, Xid> = core
+        .xacts
+        .procs()
+        .runners()
+        .into_iter()
+        .map(|(xid, backend)| (backend, xid.xid()))
+        .collect();
+    let exclusive = held.into_iter().filter(|lock| lock.granted);
+    exclusive
+        .filter_map(|lock| match (lock.tag, lock.mode) {
+            (LockTag::Relation { database, relation }, LockMode::AccessExclusive) => {
+                let xid = *runners.get(&lock.owner.0)?;
+                Some(StandbyLock { xid, db: database, rel: relation })
+            }
+            _ => None,
+        })
+        .collect()
+}
+
 /// Logs what a standby or a base backup needs for its first snapshot.
 fn log_running(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
-    // Ids assigned later are not listed. A transaction that ends meanwhile has its own record
-    // before this one.
-    let next = core.xacts.next_xid();
-    let running: Vec<Xid> =
-        core.xacts.procs().all().iter().filter(|xid| **xid < next).map(|xid| xid.xid()).collect();
-    let next_xid = next.xid();
-    let payload = RunningXacts {
-        subxid_overflow: false,
-        next_xid,
-        oldest_running: running.first().copied().unwrap_or(next_xid),
-        latest_completed: forebay_format::ids::xid_previous(next_xid),
-        xids: running,
-        subxids: Vec::new(),
-    };
-    let main = payload.encode();
+    let locks = exclusive_locks(core);
+    if !locks.is_empty() {
+        let main = standby::encode_locks(&locks);
+        core.log_as(&mut backend.io, Rmgr::STANDBY, standby::LOCK, &main)?;
+    }
+    let main = core.xacts.running_xacts().encode();
     core.log_as(&mut backend.io, Rmgr::STANDBY, standby::RUNNING_XACTS, &main)?;
     Ok(())
 }
@@ -162,10 +180,11 @@ fn write_everything(
 ) -> Result<(), EngineError> {
     let started = Instant::now();
     // After a failure other than a sync's, the next checkpoint writes the pages.
-    report.slru_pages = core.heaps.clog.flush_behind(&mut backend.io, |io| {
+    report.slru_pages = core.xacts.clog().flush_behind(&mut backend.io, |io| {
         core.wal.flush_async_commits(io)?;
         core.fatal.check_alive()
     })?;
+    report.slru_pages += core.xacts.checkpoint_subtrans(&mut backend.io)?;
     report.slru_pages += core.multis.flush(&mut backend.io)?;
     write_pages(core, backend, causes, redo, report)?;
     report.write = started.elapsed();

@@ -289,6 +289,8 @@ pub struct SessionSettings {
     pub zero_damaged_pages: bool,
     /// A page with a wrong checksum is taken as it is, with a warning.
     pub ignore_checksum_failure: bool,
+    /// How long a statement waits for a lock of a table, a row or a transaction; zero: without end.
+    pub lock_timeout: Duration,
 }
 
 impl SessionSettings {
@@ -299,6 +301,11 @@ impl SessionSettings {
             delay: self.commit_delay,
             siblings: self.commit_siblings,
         }
+    }
+
+    /// How long a statement waits for a lock. None: without end.
+    pub(crate) fn lock_timeout(&self) -> Option<Duration> {
+        (!self.lock_timeout.is_zero()).then_some(self.lock_timeout)
     }
 
     /// How reads treat damaged pages.
@@ -325,6 +332,7 @@ impl Default for SessionSettings {
             temp_buffers: 1024,
             zero_damaged_pages: false,
             ignore_checksum_failure: false,
+            lock_timeout: Duration::ZERO,
         }
     }
 }

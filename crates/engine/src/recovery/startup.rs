@@ -165,7 +165,7 @@ impl Startup<'_> {
         self.clog.set_recovering(true);
         self.multis.set_recovering(true);
         self.multis.redo_oldest(point.oldest_multi, point.oldest_multi_db);
-        RedoContext::new(backend, self.pool, self.clog, point).with_multis(self.multis)
+        RedoContext::new(backend, self.pool, self.clog, self.multis, point)
     }
 
     /// Sets the counters of MultiXacts, and clears what lies beyond them.

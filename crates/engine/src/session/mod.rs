@@ -13,11 +13,15 @@
 //! session.commit()?;                // from here on the scan returns an error
 //! ```
 //!
-//! - `state`: the session itself: begin, commit, abort, calls into the engine
+//! - `state`: the session itself: begin, calls into the engine
+//! - `ending`: commit and abort; `subtransactions`: those within a transaction
+//! - `isolation`: isolation levels and snapshots; `marks`: what ends with a subtransaction
 //! - `transaction`: transactions and statements as types
-//! - `tables`: finding, locking, creating and dropping tables
-//! - `rows`: inserting rows
-//! - `scan`: reading rows
+//! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
+//!   with NOWAIT, advisory locks
+//! - `truncate`: emptying tables
+//! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
+//! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `pool`: sizes, prewarming, evicting buffers
 //! - `spill`: temporary files
@@ -28,22 +32,35 @@
 //! error of a statement the transaction still runs: its owner aborts it.
 
 mod backup;
+mod changes;
+mod ending;
+mod explicit;
+mod isolation;
+mod locks;
+mod marks;
 mod pool;
 mod rows;
 mod scan;
 mod spill;
 mod state;
+mod stored;
+mod subtransactions;
 mod tables;
 mod temp;
 mod temp_tables;
 mod transaction;
+mod truncate;
 mod wal;
 
 pub use backup::BackupEnd;
+pub use changes::{RowOutcome, RowWait};
+pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
+pub use isolation::{Isolation, StatementSnapshot};
 pub use pool::BlockRange;
 pub use rows::RowBatch;
-pub use scan::{HeapScan, RowView};
-pub use state::{Session, StatementSnapshot};
+pub use scan::HeapScan;
+pub use state::Session;
+pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;
-pub use transaction::{Scan, Statement, Transaction};
+pub use transaction::{Savepoint, Scan, Statement, Transaction};

@@ -5,21 +5,23 @@ use std::sync::Arc;
 
 use forebay_access::heap::{self, Visibility};
 use forebay_catalog::Table;
-use forebay_format::tuple::deform;
-use forebay_format::{HeapTuple, ItemPointer, TupleError};
+use forebay_catalog::schema::POSTGRES_DB;
+use forebay_format::ItemPointer;
+use forebay_txn::HorizonKind;
 use forebay_txn::locks::LockMode;
-use forebay_types::Datum;
-use smallvec::SmallVec;
 
-use super::state::{Session, TransactionMark};
+use super::marks::Mark;
+use super::state::Session;
+use super::stored::{RowView, StoredRow};
 use crate::core::Core;
 use crate::error::EngineError;
 
 /// A scan of a table. It keeps its snapshot, and stays valid while other statements of the
-/// transaction run. After the end of its transaction it returns errors.
+/// transaction run. After the end of its transaction, or the rollback of the subtransaction in
+/// which it began, it returns errors.
 #[derive(Debug)]
 pub struct HeapScan {
-    mark: TransactionMark,
+    mark: Mark,
     table: Arc<Table>,
     scan: heap::HeapScan,
     /// Number of visible rows of the current page.
@@ -29,19 +31,29 @@ pub struct HeapScan {
 
 impl Session {
     /// Starts a scan of the rows that the statement's snapshot sees. The transaction must have
-    /// locked the table.
+    /// locked the table. On its way it removes versions that nobody sees any more.
     pub fn scan(&mut self, table: &Arc<Table>) -> Result<HeapScan, EngineError> {
         let scan = self.call(|session, core| session.begin_scan(core, table))?;
-        Ok(HeapScan { mark: self.mark(), table: Arc::clone(table), scan, rows: 0, next: 0 })
+        Ok(HeapScan { mark: self.mark()?, table: Arc::clone(table), scan, rows: 0, next: 0 })
     }
 
     fn begin_scan(&mut self, core: &Core, table: &Table) -> Result<heap::HeapScan, EngineError> {
         table.check_readable()?;
-        let snapshot = self.snapshot()?;
+        let visibility = self.visibility(core)?;
         self.check_locked(table, LockMode::AccessShare)?;
-        let (ahead, pool) = (self.read_ahead(), self.pool_of(core, table)?);
-        let visibility = Visibility::new(snapshot, Arc::clone(&core.heaps.clog));
-        Ok(heap::HeapScan::begin(&pool, table.locator, visibility, ahead)?)
+        let (ahead, heap) = (self.read_ahead(), self.heap(core, table)?);
+        let own = self.running()?.tx.full_xid();
+        let pruner = match table.is_prunable() {
+            true => heap.pruner(horizon_of(table), POSTGRES_DB, own),
+            false => None,
+        };
+        let scan = heap::HeapScan::begin(&heap.pool, table.locator, visibility, ahead)?;
+        Ok(scan.pruning(pruner))
+    }
+
+    /// What the running statement sees.
+    pub(super) fn visibility(&mut self, core: &Core) -> Result<Visibility, EngineError> {
+        Ok(Visibility::new(self.snapshot()?, core.heaps.outcomes.clone()))
     }
 
     /// Counts the rows that a scan would return, without decoding them.
@@ -50,6 +62,70 @@ impl Session {
             let mut scan = session.begin_scan(core, table)?;
             Ok(scan.count(&mut session.backend, &session.interrupt)?)
         })
+    }
+
+    /// The version of a row at a place, if the statement's snapshot sees it. The transaction must
+    /// have locked the table.
+    pub fn fetch_row(
+        &mut self,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+    ) -> Result<Option<StoredRow>, EngineError> {
+        self.call(|session, core| {
+            table.check_readable()?;
+            let mut visibility = session.visibility(core)?;
+            session.check_locked(table, LockMode::AccessShare)?;
+            let heap = session.heap(core, table)?;
+            let found = heap.fetch(&mut session.backend, &mut visibility, tid)?;
+            found.map(|tuple| StoredRow::new(table, tuple, tid)).transpose()
+        })
+    }
+
+    /// The newest version that the statement's snapshot sees of the row whose version is at a
+    /// place: the transaction may have updated it since it was read there. The transaction must
+    /// have locked the table.
+    pub fn newest_row(
+        &mut self,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+    ) -> Result<Option<StoredRow>, EngineError> {
+        self.call(|session, core| {
+            table.check_readable()?;
+            let mut visibility = session.visibility(core)?;
+            session.check_locked(table, LockMode::AccessShare)?;
+            let heap = session.heap(core, table)?;
+            let found = heap.newest_seen(&mut session.backend, &mut visibility, tid)?;
+            found.map(|(place, tuple)| StoredRow::new(table, tuple, place)).transpose()
+        })
+    }
+}
+
+impl Session {
+    /// The version of a row at a place, whoever sees it: one that this command has made, or has
+    /// deleted.
+    pub fn row_at(
+        &mut self,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+    ) -> Result<Option<StoredRow>, EngineError> {
+        self.call(|session, core| {
+            let heap = session.heap(core, table)?;
+            let found = heap.any_version(&mut session.backend, tid)?;
+            found.map(|tuple| StoredRow::new(table, tuple, tid)).transpose()
+        })
+    }
+}
+
+/// Whose snapshots may see a table's rows.
+fn horizon_of(table: &Table) -> HorizonKind {
+    if table.is_temporary() {
+        HorizonKind::Temporary
+    } else if table.locator.db == 0 {
+        HorizonKind::Shared
+    } else if table.is_catalog() {
+        HorizonKind::Catalog
+    } else {
+        HorizonKind::Data
     }
 }
 
@@ -62,7 +138,7 @@ impl HeapScan {
     /// Moves to the next page with visible rows. Returns their number, or None at the end.
     pub fn next_page(&mut self, session: &mut Session) -> Result<Option<usize>, EngineError> {
         (self.rows, self.next) = (0, 0);
-        session.check_mark(self.mark, || format!("a scan of relation \"{}\"", self.table.name))?;
+        session.check_mark(&self.mark, || format!("a scan of relation \"{}\"", self.table.name))?;
         let rows = session.call(|session, _| Ok(self.scan.next_page(&mut session.backend)?))?;
         self.rows = rows.unwrap_or(0);
         Ok(rows)
@@ -73,11 +149,7 @@ impl HeapScan {
     /// # Panics
     /// If the page has no row of this index.
     pub fn row(&self, index: usize) -> RowView<'_> {
-        RowView {
-            table: &self.table,
-            tuple: self.scan.tuple(index),
-            place: self.scan.tuple_id(index),
-        }
+        RowView::new(&self.table, self.scan.tuple(index), self.scan.tuple_id(index))
     }
 
     /// The next row. Moves to the next page if necessary.
@@ -88,78 +160,5 @@ impl HeapScan {
         let index = self.next;
         self.next += 1;
         Ok(Some(self.row(index)))
-    }
-}
-
-/// A row of a scan's current page.
-#[derive(Clone, Copy, Debug)]
-pub struct RowView<'a> {
-    table: &'a Table,
-    tuple: &'a [u8],
-    place: ItemPointer,
-}
-
-impl<'a> RowView<'a> {
-    /// Decodes the first `upto` columns into `out`, which is cleared first. Dropped columns are
-    /// NULL, so that indexes are those of the table's columns.
-    pub fn decode_into(&self, upto: usize, out: &mut Vec<Datum<'a>>) -> Result<(), EngineError> {
-        self.decode_some(upto, |_| true, out)
-    }
-
-    /// Like [`RowView::decode_into`], for the wanted columns: the other ones are NULL.
-    pub fn decode_wanted(
-        &self,
-        wanted: &[bool],
-        out: &mut Vec<Datum<'a>>,
-    ) -> Result<(), EngineError> {
-        self.decode_some(wanted.len(), |column| wanted.get(column) == Some(&true), out)
-    }
-
-    fn decode_some(
-        &self,
-        upto: usize,
-        wanted: impl Fn(usize) -> bool,
-        out: &mut Vec<Datum<'a>>,
-    ) -> Result<(), EngineError> {
-        out.clear();
-        let upto = upto.min(self.table.columns.len());
-        let layouts = self.table.layouts.get(..upto).unwrap_or_default();
-        let mut fields: SmallVec<[Option<&'a [u8]>; 16]> = SmallVec::from_elem(None, upto);
-        let stored = HeapTuple::new(self.tuple)
-            .and_then(|tuple| {
-                deform(tuple, layouts, &mut fields)?;
-                Ok(tuple.attribute_count())
-            })
-            .map_err(|error| self.unreadable(error))?;
-        for (index, (field, column)) in fields.iter().zip(&self.table.columns).enumerate() {
-            out.push(match (field, &column.missing) {
-                _ if !wanted(index) => Datum::Null,
-                (Some(bytes), _) if !column.dropped => column.repr.decode(bytes)?,
-                // The row is older than the column.
-                (None, Some(bytes)) if index >= stored => column.repr.decode(bytes)?,
-                _ => Datum::Null,
-            });
-        }
-        Ok(())
-    }
-
-    /// All columns.
-    pub fn decode(&self) -> Result<Vec<Datum<'a>>, EngineError> {
-        let mut out = Vec::with_capacity(self.table.columns.len());
-        self.decode_into(self.table.columns.len(), &mut out)?;
-        Ok(out)
-    }
-
-    /// The place of the row, as ctid shows it: block and number.
-    pub fn place(&self) -> (u32, u16) {
-        (self.place.block, self.place.offset)
-    }
-
-    /// An error with the row's place.
-    fn unreadable(&self, error: TupleError) -> EngineError {
-        let (block, number) = self.place();
-        let context =
-            format!("row ({block},{number}) of relation \"{}\": {error}", self.table.name);
-        EngineError::corrupt(context)
     }
 }

@@ -3,32 +3,38 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use forebay_access::heap::{Heap, ReadAhead};
+use forebay_access::heap::{Heap, ReadAhead, RowSets};
 use forebay_aio::sync::Instant;
 use forebay_aio::{self as aio, BackendType, Leftovers};
 use forebay_catalog::KnownTables;
 use forebay_catalog::Table;
+use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::backup_label::BackupLabel;
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::{Backend, ReadWarning, TempSpace};
 use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
-use forebay_txn::{self as txn, Finished, LastRunning, Snapshot};
+use forebay_txn::{self as txn, LastRunning};
 
+use super::isolation::Snapshots;
+use super::subtransactions::Levels;
 use super::temp_tables::TempTables;
 use crate::checkpoint;
 use crate::checkpointer::Causes;
 use crate::config::{Background, SessionSettings};
-use crate::core::{Core, Phase};
+use crate::core::Core;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::registry::Entry;
+use crate::registry::{Entry, ShownTransaction};
 
 /// A running transaction with what the session adds to it.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) tx: txn::Transaction,
-    /// The running statement's, once it has asked for it.
-    pub(super) snapshot: Option<Snapshot>,
+    /// Its use of MultiXacts. It ends when this is dropped, after the transaction has ended.
+    pub(super) sets: RowSets,
+    pub(super) snapshots: Snapshots,
+    /// The transaction itself, then the subtransactions that are open in it.
+    pub(super) levels: Levels,
     /// Whether it has changed the catalogs. If so it looks past the shared cache.
     pub(super) changed_catalogs: bool,
     /// Tables that such a transaction has found since its last change or statement, by schema and
@@ -36,20 +42,6 @@ pub(super) struct Open {
     pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
     /// The cache's version when they were found. Another transaction's change moves it.
     pub(super) found_at: u64,
-}
-
-/// Identifies a transaction: its session, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TransactionMark {
-    session: u32,
-    number: u64,
-}
-
-/// A statement's snapshot, for [`Session::use_snapshot`].
-#[derive(Clone, Debug)]
-pub struct StatementSnapshot {
-    mark: TransactionMark,
-    snapshot: Snapshot,
 }
 
 /// A connection's session. Dropping it aborts its transaction.
@@ -62,8 +54,8 @@ pub struct Session {
     pub(super) interrupt: Interrupt,
     pub(super) settings: SessionSettings,
     pub(super) open: Option<Open>,
-    /// Transactions begun so far.
-    pub(super) transactions: u64,
+    /// Where others see which transaction it runs.
+    pub(super) shown: Arc<ShownTransaction>,
     pub(super) locks: LockOwner,
     pub(super) known: KnownTables,
     pub(super) last_running: LastRunning,
@@ -88,7 +80,7 @@ impl Session {
         let core = Arc::clone(engine.core());
         core.check_running()?;
         let interrupt = Interrupt::new();
-        let Entry { id, slot } = core.sessions.enter(&interrupt)?;
+        let Entry { id, slot, shown } = core.sessions.enter(&interrupt)?;
         let io =
             core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
         let backend = match io {
@@ -110,7 +102,7 @@ impl Session {
             interrupt,
             settings,
             open: None,
-            transactions: 0,
+            shown,
             locks,
             known: KnownTables::default(),
             last_running: LastRunning::default(),
@@ -165,7 +157,7 @@ impl Session {
         self.interrupt.sleep_until(end).map_err(|kind| LockError::Interrupted(kind).into())
     }
 
-    /// Starts a transaction. An error if one is running.
+    /// Starts a transaction, in READ COMMITTED. An error if one is running.
     pub fn begin(&mut self) -> Result<(), EngineError> {
         self.core.check_running()?;
         if self.open.is_some() {
@@ -174,11 +166,16 @@ impl Session {
                 "there is already a transaction in progress",
             ));
         }
-        let tx = txn::Transaction::new();
-        self.transactions += 1;
-        let own_tables = HashMap::new();
-        self.open =
-            Some(Open { tx, snapshot: None, changed_catalogs: false, own_tables, found_at: 0 });
+        self.shown.begin();
+        self.open = Some(Open {
+            tx: txn::Transaction::in_database(POSTGRES_DB).of_backend(self.id),
+            sets: self.core.heaps.outcomes.sets(),
+            snapshots: Snapshots::default(),
+            levels: Levels::default(),
+            changed_catalogs: false,
+            own_tables: HashMap::new(),
+            found_at: 0,
+        });
         Ok(())
     }
 
@@ -187,49 +184,12 @@ impl Session {
     pub fn start_command(&mut self) -> Result<(), EngineError> {
         self.check_cancel()?;
         self.backend.policy = self.settings.read_policy();
+        self.locks.timeout = self.settings.lock_timeout();
         let open = self.running()?;
         open.tx.next_command()?;
-        open.snapshot = None;
+        open.snapshots.next_statement();
         open.own_tables.clear();
         Ok(())
-    }
-
-    /// The running statement's snapshot. Taken now if there is none; the statement must have its
-    /// locks.
-    pub fn statement_snapshot(&mut self) -> Result<StatementSnapshot, EngineError> {
-        Ok(StatementSnapshot { snapshot: self.snapshot()?, mark: self.mark() })
-    }
-
-    /// Gives the running statement the snapshot of an earlier one of the same transaction.
-    pub fn use_snapshot(&mut self, earlier: &StatementSnapshot) -> Result<(), EngineError> {
-        self.check_mark(earlier.mark, || "a snapshot".to_owned())?;
-        self.running()?.snapshot = Some(earlier.snapshot.clone());
-        Ok(())
-    }
-
-    pub(super) fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
-        let Session { open: Some(Open { tx, snapshot, .. }), core, last_running, .. } = self else {
-            return Err(no_transaction());
-        };
-        Ok(snapshot.get_or_insert_with(|| core.xacts.snapshot_since(tx, last_running)).clone())
-    }
-
-    /// The mark of the running transaction, or of the last one.
-    pub(super) fn mark(&self) -> TransactionMark {
-        TransactionMark { session: self.id, number: self.transactions }
-    }
-
-    /// Fails unless this is the running transaction's mark.
-    pub(super) fn check_mark(
-        &self,
-        mark: TransactionMark,
-        what: impl FnOnce() -> String,
-    ) -> Result<(), EngineError> {
-        if self.open.is_some() && self.mark() == mark {
-            return Ok(());
-        }
-        let message = format!("{} cannot be used after its transaction has ended", what());
-        Err(EngineError::statement("24000", message))
     }
 
     /// Runs a call into the engine. Checks for a stop or a cancel first, and counts the call as in
@@ -252,9 +212,12 @@ impl Session {
         body(self, &core).map_err(|error| core.fatal.check(error))
     }
 
-    /// Ends a statement that succeeded: returns I/O handles that it leaked, and submits what it
-    /// staged. I/O of open scans stays in flight.
+    /// Ends a statement that succeeded: gives up its snapshot, returns I/O handles that it leaked,
+    /// and submits what it staged. Open scans keep their snapshots, and their I/O stays in flight.
     pub fn end_command(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.snapshots.next_statement();
+        }
         let left = self.backend.io.end_of_statement();
         self.leftovers = self.leftovers.and(left);
     }
@@ -272,111 +235,6 @@ impl Session {
     /// Takes the warnings of reads that accepted damaged pages.
     pub fn take_read_warnings(&mut self) -> Vec<ReadWarning> {
         self.backend.take_read_warnings()
-    }
-
-    /// Commits. On return the transaction is durable, unless synchronous_commit is off: then the
-    /// WAL writer makes it durable soon. If the commit fails, the transaction is aborted. After a
-    /// failure of the log its outcome is unknown, and the engine stops.
-    pub fn commit(&mut self) -> Result<(), EngineError> {
-        let core = Arc::clone(&self.core);
-        self.running()?;
-        let activity =
-            match core.activity.enter().and_then(|call| core.check_running().map(|()| call)) {
-                Ok(activity) => activity,
-                Err(error) => {
-                    // A cancel does not prevent a commit; a stop of the engine does.
-                    self.abort()?;
-                    return Err(error);
-                }
-            };
-        if let Err(error) = self.before_commit(&core) {
-            drop(activity);
-            self.abort_after(&error);
-            return Err(core.fatal.check(error));
-        }
-        let Some(mut open) = self.open.take() else { return Ok(()) };
-        let change = open.changed_catalogs.then(|| core.database.cache.change());
-        let options = self.settings.commit_options();
-        let committed = core.fatal.watch("commit", || {
-            core.xacts.commit_with(&mut self.backend.io, &mut open.tx, &options)
-        });
-        match committed {
-            Ok(finished) => {
-                core.counters.commits.count();
-                self.remove_files(&finished);
-                self.end_temp(true);
-                drop(change);
-                let left = self.backend.io.end_of_transaction();
-                self.leftovers = self.leftovers.and(left);
-                self.end();
-                if !options.wait {
-                    let flush_after = core.writing().wal_writer_flush_after;
-                    core.wal_writer.wake_if_behind(&core.wal, flush_after);
-                }
-                let since = core.wal.bytes_since_redo();
-                core.checkpointer.note_wal(since, core.wal_trigger());
-                Ok(())
-            }
-            Err(error) => {
-                let error = core.fatal.check(error.into());
-                drop(change);
-                self.open = Some(open);
-                drop(activity);
-                self.abort_after(&error);
-                Err(error)
-            }
-        }
-    }
-
-    /// Aborts because of an error, which the caller reports. A failure of the abort is only logged.
-    fn abort_after(&mut self, error: &EngineError) {
-        if let Err(also) = self.abort() {
-            tracing::warn!("after \"{error}\": {also}");
-        }
-    }
-
-    /// Aborts. Nothing happens if there is no transaction.
-    pub fn abort(&mut self) -> Result<(), EngineError> {
-        let core = Arc::clone(&self.core);
-        let Some(mut open) = self.open.take() else { return Ok(()) };
-        core.counters.rollbacks.count();
-        // I/O of a failed statement must end before its locks are released. There is no warning:
-        // the statement could not close what it had opened.
-        let left = self.backend.io.drain();
-        left.warnings().for_each(|warning| tracing::debug!("after an error: {warning}"));
-        let activity = core.activity.enter();
-        if activity.is_err() || core.phase() == Phase::Stopped || core.fatal.has_stopped() {
-            self.end();
-            return Ok(());
-        }
-        let change = open.changed_catalogs.then(|| core.database.cache.change());
-        let result =
-            core.fatal.watch("abort", || core.xacts.abort(&mut self.backend.io, &mut open.tx));
-        if let Ok(finished) = &result {
-            self.remove_files(finished);
-        }
-        self.end_temp(false);
-        drop(change);
-        self.end();
-        result.map(|_| ()).map_err(|error| core.fatal.check(error.into()))
-    }
-
-    /// Removes the files of dropped relations. A failure does not change the transaction's outcome.
-    fn remove_files(&mut self, finished: &Finished) {
-        for rel in &finished.drop {
-            self.core.heaps.spaces.forget(*rel);
-        }
-        // No other session uses them: the transaction still holds its locks.
-        for rel in &finished.drop {
-            if let Err(error) = self.core.pool.drop_relation(&mut self.backend, *rel) {
-                tracing::warn!("{}", self.core.fatal.check(error.into()));
-                break;
-            }
-        }
-    }
-
-    fn end(&mut self) {
-        self.core.locks.unlock_all(&mut self.locks);
     }
 
     /// Whether a transaction is running.

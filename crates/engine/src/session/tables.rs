@@ -8,19 +8,13 @@ use forebay_catalog::not_a_table;
 use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, PUBLIC};
 use forebay_catalog::{ColumnDef, Table};
 use forebay_format::RelFileLocator;
-use forebay_txn::locks::{LockError, LockMode, LockTag};
+use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
 
 use super::state::Session;
 use super::temp_tables::PG_TEMP;
 use crate::core::Core;
 use crate::error::EngineError;
-
-/// The lock tag of a table.
-fn lock_tag(table: &Table) -> LockTag {
-    let database = if table.locator.db == 0 { 0 } else { POSTGRES_DB };
-    LockTag::Relation { database, relation: table.oid }
-}
 
 impl Session {
     /// Finds a table. Without a schema it looks among the session's temporary tables, then in
@@ -223,38 +217,6 @@ impl Session {
         })
     }
 
-    /// Locks a table until the transaction ends.
-    pub(super) fn lock_table(
-        &mut self,
-        core: &Core,
-        table: &Table,
-        mode: LockMode,
-    ) -> Result<(), EngineError> {
-        self.lock(core, lock_tag(table), mode)
-    }
-
-    fn lock(&mut self, core: &Core, tag: LockTag, mode: LockMode) -> Result<(), EngineError> {
-        self.running()?;
-        self.backend.io.submit();
-        core.locks.lock(&mut self.locks, tag, mode, &self.interrupt).map_err(|error| {
-            if matches!(error, LockError::Deadlock { .. }) {
-                core.counters.deadlocks.count();
-            }
-            error.into()
-        })
-    }
-
-    /// Fails if the transaction has not locked the table in this mode or a stronger one.
-    pub(super) fn check_locked(&self, table: &Table, mode: LockMode) -> Result<(), EngineError> {
-        if self.locks.holds_at_least(lock_tag(table), mode) {
-            return Ok(());
-        }
-        let name = &table.name;
-        let message =
-            format!("relation \"{name}\" is not locked in mode {mode} by the transaction");
-        Err(EngineError::statement("55000", message))
-    }
-
     /// Creates a table (schema None: public). 42P07 if the name is taken.
     pub fn create_table(
         &mut self,
@@ -309,7 +271,7 @@ impl Session {
                 .refuse_indexed_catalogs()?;
             let (tx, backend) = session.changing()?;
             ddl::drop_table(&core.database, backend, tx, table)?;
-            session.temp.note_dropped(table.oid);
+            session.note_temp_dropped(table.oid);
             Ok(())
         })
     }

@@ -40,7 +40,9 @@ impl Session {
             session.temp.pool = Some(pool);
             let locator = made?;
             let (name, oid) = (name.to_owned(), locator.rel);
-            let table = TempTable { oid, name, locator, on_commit, made: true, dropped: false };
+            let made = Some(session.subtransaction_depth());
+            let (earlier, dropped) = (Vec::new(), None);
+            let table = TempTable { oid, name, locator, earlier, on_commit, made, dropped };
             session.temp.tables.push(table);
             Ok(oid)
         })
@@ -61,7 +63,7 @@ impl Session {
     /// Does the ON COMMIT actions of a transaction that is about to commit.
     pub(super) fn before_commit(&mut self, core: &Core) -> Result<(), EngineError> {
         let of = |tables: &[TempTable], what| -> Vec<TempTable> {
-            tables.iter().filter(|t| t.on_commit == what && !t.dropped).cloned().collect()
+            tables.iter().filter(|t| t.on_commit == what && t.dropped.is_none()).cloned().collect()
         };
         let doomed = of(&self.temp.tables, OnCommit::Drop);
         let emptied = of(&self.temp.tables, OnCommit::DeleteRows);
@@ -82,7 +84,7 @@ impl Session {
         for TempTable { oid, name, .. } in doomed {
             let (tx, backend) = self.changing()?;
             ddl::drop_rows(&core.database, backend, tx, oid, &name)?;
-            self.temp.note_dropped(oid);
+            self.note_temp_dropped(oid);
         }
         Ok(())
     }
@@ -91,13 +93,14 @@ impl Session {
     /// cancel prevents it: a session that ends does it too, and whatever ended it is pending then.
     pub fn discard_temp(&mut self) -> Result<(), EngineError> {
         self.call_to_the_end(|session, core| {
-            let doomed = session.temp.tables.iter().filter(|t| !t.dropped).cloned().collect();
+            let doomed = session.temp.tables.iter().filter(|t| t.dropped.is_none());
+            let doomed = doomed.cloned().collect();
             session.drop_temp(core, doomed)
         })
     }
 
     /// The session's pool for temporary tables. Created if there is none.
-    fn take_temp_pool(&mut self, core: &Core) -> Result<TempRelations, EngineError> {
+    pub(super) fn take_temp_pool(&mut self, core: &Core) -> Result<TempRelations, EngineError> {
         match self.temp.pool.take() {
             Some(pool) => Ok(pool),
             None => Ok(TempRelations::new(
@@ -133,12 +136,23 @@ impl Session {
         self.temp.pool.as_ref().filter(|pool| pool.is_used()).map(|pool| pool.pool().buffers())
     }
 
-    /// Removes the files of dropped temporary tables at the end of a transaction.
+    /// Ends what the transaction did with temporary tables, and removes their files.
     pub(super) fn end_temp(&mut self, committed: bool) {
         self.temp.end(committed);
+        self.remove_temp_files();
+    }
+
+    /// Notes that a table is dropped, if it is one of the session's temporary tables.
+    pub(super) fn note_temp_dropped(&mut self, oid: Oid) {
+        let depth = self.subtransaction_depth();
+        self.temp.note_dropped(oid, depth);
+    }
+
+    /// Removes the files of temporary tables that are not in the list any more.
+    pub(super) fn remove_temp_files(&mut self) {
         let TempTables { tables, pool: Some(pool), .. } = &self.temp else { return };
         for rel in pool.relations() {
-            if tables.iter().any(|table| table.locator == rel) {
+            if tables.iter().any(|table| table.has_file(rel)) {
                 continue;
             }
             self.core.heaps.spaces.forget(rel);

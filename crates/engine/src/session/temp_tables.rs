@@ -26,11 +26,28 @@ pub(super) struct TempTable {
     pub(super) oid: Oid,
     pub(super) name: String,
     pub(super) locator: RelFileLocator,
+    /// The files that it had before the running transaction truncated it, oldest first, and how
+    /// deep in subtransactions that was.
+    pub(super) earlier: Vec<(RelFileLocator, usize)>,
     pub(super) on_commit: OnCommit,
-    /// Whether the running transaction created it.
-    pub(super) made: bool,
-    /// Whether the running transaction dropped it.
-    pub(super) dropped: bool,
+    /// How deep in subtransactions the running transaction created it, if it did. 0: not in one.
+    pub(super) made: Option<usize>,
+    /// How deep it dropped it, if it did.
+    pub(super) dropped: Option<usize>,
+}
+
+impl TempTable {
+    /// Whether the table has this file, or would have it again after a rollback.
+    pub(super) fn has_file(&self, file: RelFileLocator) -> bool {
+        self.locator == file || self.earlier.iter().any(|(earlier, _)| *earlier == file)
+    }
+
+    /// What was truncated deeper than this in subtransactions was not.
+    fn go_back(&mut self, depth: usize) {
+        while let Some((file, _)) = self.earlier.pop_if(|(_, at)| *at > depth) {
+            self.locator = file;
+        }
+    }
 }
 
 /// The temporary tables of a session.
@@ -68,18 +85,54 @@ impl TempTables {
         temp_namespace(self.slot)
     }
 
-    /// A table was dropped by the running transaction.
-    pub(super) fn note_dropped(&mut self, oid: Oid) {
+    /// A table was dropped by the running transaction, this deep in subtransactions.
+    pub(super) fn note_dropped(&mut self, oid: Oid, depth: usize) {
         if let Some(table) = self.tables.iter_mut().find(|table| table.oid == oid) {
-            table.dropped = true;
+            table.dropped = Some(depth);
+        }
+    }
+
+    /// A table was truncated by the running transaction, this deep in subtransactions. It has a new
+    /// file.
+    pub(super) fn note_truncated(&mut self, oid: Oid, new: RelFileLocator, depth: usize) {
+        if let Some(table) = self.tables.iter_mut().find(|table| table.oid == oid) {
+            let old = std::mem::replace(&mut table.locator, new);
+            table.earlier.push((old, depth));
+        }
+    }
+
+    /// The innermost subtransaction was released. `depth` are left.
+    pub(super) fn release_sub(&mut self, depth: usize) {
+        for table in &mut self.tables {
+            let ends = [&mut table.made, &mut table.dropped].into_iter().flatten();
+            for at in ends.chain(table.earlier.iter_mut().map(|(_, at)| at)) {
+                *at = depth.min(*at);
+            }
+        }
+    }
+
+    /// The innermost subtransaction was rolled back. `depth` are left.
+    pub(super) fn abort_sub(&mut self, depth: usize) {
+        self.tables.retain(|table| table.made.is_none_or(|at| at <= depth));
+        for table in &mut self.tables {
+            table.dropped = table.dropped.filter(|at| *at <= depth);
+            table.go_back(depth);
         }
     }
 
     /// The transaction is over.
     pub(super) fn end(&mut self, committed: bool) {
-        self.tables.retain(|table| if committed { !table.dropped } else { !table.made });
+        let stays = |table: &TempTable| match committed {
+            true => table.dropped.is_none(),
+            false => table.made.is_none(),
+        };
+        self.tables.retain(stays);
         for table in &mut self.tables {
-            (table.made, table.dropped) = (false, false);
+            (table.made, table.dropped) = (None, None);
+            if !committed && let Some((file, _)) = table.earlier.first() {
+                table.locator = *file;
+            }
+            table.earlier.clear();
         }
     }
 }

@@ -3,21 +3,29 @@
 //! ```text
 //! Session ─ transaction() ─▶ Transaction ─ statement() ─▶ Statement ─ scan() ─▶ Scan ─▶ RowView
 //!                            commit(), abort(); dropped: aborted
+//!                            │
+//!                            └ savepoint() ─▶ Savepoint ─ statement() ─▶ …
+//!                                             release(), rollback(); dropped: rolled back
 //! ```
 //!
 //! Each borrows the one before. So there is one statement at a time, and no row, scan or statement
-//! is left when the transaction ends. A statement that failed leaves nothing but the abort, as in
-//! PostgreSQL.
+//! is left when the transaction or the savepoint ends. A statement that failed leaves nothing but
+//! the abort of the transaction, or the rollback of a savepoint, as in PostgreSQL.
 
 use std::sync::Arc;
 
 use forebay_catalog::{ColumnDef, Table};
+use forebay_format::ItemPointer;
+use forebay_format::tuple::LockStrength;
 use forebay_txn::locks::LockMode;
-use forebay_types::Oid;
+use forebay_types::{Datum, Oid};
 
+use super::changes::{RowOutcome, RowWait};
+use super::isolation::Isolation;
 use super::rows::RowBatch;
-use super::scan::{HeapScan, RowView};
+use super::scan::HeapScan;
 use super::state::Session;
+use super::stored::{RowView, StoredRow};
 use super::temp_tables::OnCommit;
 use crate::error::EngineError;
 
@@ -94,6 +102,49 @@ pub struct Transaction<'s> {
     failed: bool,
 }
 
+/// A savepoint of a transaction: what is done from here on can be rolled back alone. Dropped, it is
+/// rolled back.
+///
+/// ```
+/// # use forebay_engine::types::oids;
+/// # use forebay_engine::{
+/// #     ColumnDef, Datum, Engine, EngineConfig, InitOptions, LockMode, RowBatch, RowOutcome,
+/// # };
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let dir = scratch.path().join("data");
+/// # Engine::init(&dir, &InitOptions::default())?;
+/// # let engine = Engine::open(&dir, EngineConfig::default())?;
+/// # let mut session = engine.session()?;
+/// let mut tx = session.transaction()?;
+/// tx.statement()?.create_table(None, "t", &[ColumnDef::new("a", oids::INT4)])?;
+/// let mut insert = tx.statement()?;
+/// let table = insert.open_table(None, "t", LockMode::RowExclusive)?;
+/// let place = insert.insert_row(&table, &[Datum::Int4(1)])?;
+///
+/// let mut savepoint = tx.savepoint()?;
+/// let outcome = savepoint.statement()?.update_row(&table, place, &[Datum::Int4(2)])?;
+/// assert!(matches!(outcome, RowOutcome::Done(_)));
+/// savepoint.rollback()?;
+///
+/// let mut select = tx.statement()?;
+/// let row = select.fetch_row(&table, place)?.ok_or("it is there")?;
+/// assert_eq!(row.view().decode()?, [Datum::Int4(1)]);
+/// tx.commit()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Savepoint<'t> {
+    session: &'t mut Session,
+    /// A statement since the savepoint has failed.
+    failed: bool,
+    /// Whether it is open.
+    open: bool,
+    /// The transaction, or the savepoint around this one, has failed.
+    around: &'t mut bool,
+}
+
 /// A statement of a transaction: it sees what earlier ones did. Each table is locked before it is
 /// used.
 #[derive(Debug)]
@@ -118,19 +169,56 @@ impl Session {
     }
 }
 
+/// Starts a statement. 25P02 if an earlier one has failed.
+fn statement<'t>(
+    session: &'t mut Session,
+    failed: &'t mut bool,
+) -> Result<Statement<'t>, EngineError> {
+    check_not_failed(*failed)?;
+    session.end_command();
+    session.start_command()?;
+    Ok(Statement { session, failed })
+}
+
+/// Sets a savepoint. 25P02 if a statement has failed.
+fn savepoint<'t>(
+    session: &'t mut Session,
+    around: &'t mut bool,
+) -> Result<Savepoint<'t>, EngineError> {
+    check_not_failed(*around)?;
+    session.end_command();
+    session.begin_subtransaction()?;
+    Ok(Savepoint { session, failed: false, open: true, around })
+}
+
+fn check_not_failed(failed: bool) -> Result<(), EngineError> {
+    if !failed {
+        return Ok(());
+    }
+    let message = "current transaction is aborted, commands ignored until end of transaction block";
+    Err(EngineError::statement("25P02", message))
+}
+
 impl Transaction<'_> {
+    /// Sets the isolation level: READ COMMITTED at first. 25001 after the first read.
+    pub fn set_isolation(&mut self, level: Isolation) -> Result<(), EngineError> {
+        self.session.set_isolation(level)
+    }
+
     /// Starts a statement. 25P02 if an earlier one has failed.
     pub fn statement(&mut self) -> Result<Statement<'_>, EngineError> {
-        self.check_not_failed()?;
-        self.session.end_command();
-        self.session.start_command()?;
-        Ok(Statement { session: self.session, failed: &mut self.failed })
+        statement(self.session, &mut self.failed)
+    }
+
+    /// Sets a savepoint. 25P02 if a statement has failed.
+    pub fn savepoint(&mut self) -> Result<Savepoint<'_>, EngineError> {
+        savepoint(self.session, &mut self.failed)
     }
 
     /// Commits: durable on return. A transaction with a failed statement is aborted instead
     /// (25P02).
     pub fn commit(self) -> Result<(), EngineError> {
-        self.check_not_failed()?;
+        check_not_failed(self.failed)?;
         self.session.commit()
     }
 
@@ -138,21 +226,52 @@ impl Transaction<'_> {
     pub fn abort(self) -> Result<(), EngineError> {
         self.session.abort()
     }
-
-    fn check_not_failed(&self) -> Result<(), EngineError> {
-        if !self.failed {
-            return Ok(());
-        }
-        let message =
-            "current transaction is aborted, commands ignored until end of transaction block";
-        Err(EngineError::statement("25P02", message))
-    }
 }
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         // After commit and abort there is none.
         if let Err(error) = self.session.abort() {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+impl Savepoint<'_> {
+    /// Starts a statement. 25P02 if one since the savepoint has failed.
+    pub fn statement(&mut self) -> Result<Statement<'_>, EngineError> {
+        statement(self.session, &mut self.failed)
+    }
+
+    /// Sets a savepoint within this one. 25P02 if a statement has failed.
+    pub fn savepoint(&mut self) -> Result<Savepoint<'_>, EngineError> {
+        savepoint(self.session, &mut self.failed)
+    }
+
+    /// Ends the savepoint: what was done since is the transaction's, and commits or aborts with it.
+    /// Rolled back instead, with 25P02, if a statement has failed.
+    pub fn release(mut self) -> Result<(), EngineError> {
+        check_not_failed(self.failed)?;
+        self.open = false;
+        noting(self.around, self.session.commit_subtransaction())
+    }
+
+    /// Undoes what was done since the savepoint: rows, tables, locks.
+    pub fn rollback(mut self) -> Result<(), EngineError> {
+        self.undo()
+    }
+
+    fn undo(&mut self) -> Result<(), EngineError> {
+        self.open = false;
+        noting(self.around, self.session.abort_subtransaction())
+    }
+}
+
+impl Drop for Savepoint<'_> {
+    fn drop(&mut self) {
+        if self.open
+            && let Err(error) = self.undo()
+        {
             tracing::warn!("{error}");
         }
     }
@@ -206,10 +325,66 @@ impl Statement<'_> {
         noting(self.failed, self.session.drop_table(table))
     }
 
+    /// Empties a table. It must be locked in mode `AccessExclusive`.
+    pub fn truncate(&mut self, table: &Table) -> Result<(), EngineError> {
+        noting(self.failed, self.session.truncate(table))
+    }
+
     /// Inserts the rows of a batch and empties it; the number of rows. The table must be locked in
     /// mode `RowExclusive`.
     pub fn insert_batch(&mut self, table: &Table, rows: &mut RowBatch) -> Result<u64, EngineError> {
         noting(self.failed, self.session.insert_batch(table, rows))
+    }
+
+    /// Inserts a row, and returns its place. The table must be locked in mode `RowExclusive`.
+    pub fn insert_row(
+        &mut self,
+        table: &Table,
+        values: &[Datum<'_>],
+    ) -> Result<ItemPointer, EngineError> {
+        noting(self.failed, self.session.insert_row(table, values))
+    }
+
+    /// Replaces a version of a row that the statement sees, waiting for whoever holds it. The table
+    /// must be locked in mode `RowExclusive`.
+    pub fn update_row(
+        &mut self,
+        table: &Arc<Table>,
+        place: ItemPointer,
+        values: &[Datum<'_>],
+    ) -> Result<RowOutcome, EngineError> {
+        noting(self.failed, self.session.update_row(table, place, values))
+    }
+
+    /// Deletes a version of a row that the statement sees, waiting for whoever holds it. The table
+    /// must be locked in mode `RowExclusive`.
+    pub fn delete_row(
+        &mut self,
+        table: &Arc<Table>,
+        place: ItemPointer,
+    ) -> Result<RowOutcome, EngineError> {
+        noting(self.failed, self.session.delete_row(table, place))
+    }
+
+    /// Locks a version of a row that the statement sees, to the end of the transaction. The table
+    /// must be locked in mode `RowShare`.
+    pub fn lock_row(
+        &mut self,
+        table: &Arc<Table>,
+        place: ItemPointer,
+        strength: LockStrength,
+        wait: RowWait,
+    ) -> Result<RowOutcome, EngineError> {
+        noting(self.failed, self.session.lock_row(table, place, strength, wait))
+    }
+
+    /// The version of a row at a place, if the statement sees it. The table must be locked.
+    pub fn fetch_row(
+        &mut self,
+        table: &Arc<Table>,
+        place: ItemPointer,
+    ) -> Result<Option<StoredRow>, EngineError> {
+        noting(self.failed, self.session.fetch_row(table, place))
     }
 
     /// The number of rows a scan would return, without looking into them.
@@ -228,5 +403,10 @@ impl Scan<'_> {
     /// The next row.
     pub fn next_row(&mut self) -> Result<Option<RowView<'_>>, EngineError> {
         noting(self.failed, self.scan.next(self.session))
+    }
+
+    /// The statement, to change rows that the scan has found. It does not find their new versions.
+    pub fn statement(&mut self) -> Statement<'_> {
+        Statement { session: self.session, failed: self.failed }
     }
 }

@@ -12,6 +12,9 @@ mod embed;
 #[path = "../../examples/scan.rs"]
 #[expect(dead_code, reason = "main is the program's")]
 mod scan;
+#[path = "../../examples/transfer.rs"]
+#[expect(dead_code, reason = "main is the program's")]
+mod transfer;
 
 use crate::common::scratch;
 
@@ -33,4 +36,9 @@ fn scan_runs() {
 #[test]
 fn backup_and_restore_runs() {
     backup_and_restore::run(scratch().path()).expect("it runs");
+}
+
+#[test]
+fn transfer_runs() {
+    transfer::run(&scratch().path().join("data")).expect("it runs");
 }

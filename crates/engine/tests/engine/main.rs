@@ -13,6 +13,7 @@
 //!   maps, prepared transactions, unlogged tables
 //! - [`crashed_rows`]: Rows that PostgreSQL changed before a crash: both recoveries give the same
 //!   pages
+//! - [`end_records`]: What the log says of a transaction's end
 //! - [`end_of_wal`]: Recovery of a log behind whose end something stands that is none: the defects
 //!   of crates/wal's tests, through the whole engine
 //! - [`examples`]: The programs of `examples/`
@@ -27,12 +28,15 @@
 //!   names the first failure
 //! - [`recovery`]: Crash recovery: what it makes durable before it trusts it, what it refuses
 //!   without changing anything, that it can be begun again, and what it reads ahead
+//! - [`row_changes`]: Rows that sessions update, delete and lock beside each other
+//! - [`row_fixture`]: A small table whose rows sessions change
 //! - [`shortage`]: Room, descriptors or memory are short at any call of a commit or a checkpoint
 //! - [`space`]: A file system that runs full (needs root)
 //! - [`spill`]: Temporary files of an engine's sessions: limits and counts, their end with the
 //!   session, the engine or a crash
 //! - [`stops`]: Checkpoints, crashes, refusals and limits
-//! - [`tables`]: Creating and dropping tables, alone and beside others
+//! - [`subtransactions`]: What the rollback of a subtransaction takes with it, and what outlives it
+//! - [`tables`]: Creating, truncating and dropping tables, alone and beside others
 //! - [`transactions`]: Transactions as types, and what the interface below them refuses when it
 //!   runs
 //! - [`views`]: Rows of the statistics views
@@ -51,6 +55,7 @@ mod checksums;
 mod crashed_peer;
 mod crashed_rows;
 mod end_of_wal;
+mod end_records;
 mod examples;
 mod faults;
 mod lifecycle;
@@ -58,10 +63,13 @@ mod peer;
 mod peer_wal;
 mod poison;
 mod recovery;
+mod row_changes;
+mod row_fixture;
 mod shortage;
 mod space;
 mod spill;
 mod stops;
+mod subtransactions;
 mod tables;
 mod transactions;
 mod views;

@@ -1,9 +1,11 @@
-//! Creating and dropping tables, alone and beside others.
+//! Creating, truncating and dropping tables, alone and beside others.
 
 use std::sync::Arc;
 use std::thread;
 
 use crate::common::*;
+use forebay_aio::fault::{Effect, FaultPlan, Ops, Rule};
+use forebay_aio::{Errno, MethodKind};
 use forebay_engine::types::{Numeric, oids};
 use forebay_engine::{
     ColumnDef, Datum, Engine, InterruptKind, IoMethod, LockMode, OnCommit, Session, ShutdownMode,
@@ -320,4 +322,96 @@ fn a_table_is_looked_up_again_when_it_is_locked() {
     })
     .expect("commit");
     engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+}
+
+/// Empties a table in the running transaction.
+fn truncate(session: &mut Session, name: &str) {
+    session.start_command().expect("command");
+    let table = session.open_table(None, name, LockMode::AccessExclusive).expect("table");
+    session.truncate(&table).expect("truncate");
+}
+
+#[test]
+fn a_truncated_table_has_its_rows_back_if_the_transaction_aborts() {
+    let (_scratch, engine) = fresh();
+    let mut session = engine.session().expect("session");
+    create(&mut session, "t");
+    insert(&mut session, "t", 0..100);
+    let before = files(&engine);
+    start(&mut session);
+    truncate(&mut session, "t");
+    session.start_command().expect("command");
+    let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
+    insert_open(&mut session, &table, 0..7).expect("insert");
+    assert_eq!(files(&engine).len(), 2);
+    // What a subtransaction does is gone with it.
+    session.begin_subtransaction().expect("savepoint");
+    truncate(&mut session, "t");
+    assert_eq!(files(&engine).len(), 3);
+    session.abort_subtransaction().expect("rollback");
+    assert_eq!(files(&engine).len(), 2);
+    session.start_command().expect("command");
+    let table = session.open_table(None, "t", LockMode::AccessShare).expect("table");
+    assert_eq!(session.count_rows(&table).expect("count"), 7);
+    session.abort().expect("abort");
+    assert_eq!(files(&engine), before);
+    assert_eq!(count(&mut session, "t").expect("count"), 100);
+    start(&mut session);
+    truncate(&mut session, "t");
+    session.commit().expect("commit");
+    let after = files(&engine);
+    assert!(after.len() == 1 && after != before);
+    assert_eq!(count(&mut session, "t").expect("count"), 0);
+}
+
+#[test]
+fn truncation_is_checked() {
+    let (_scratch, engine) = fresh();
+    let mut session = engine.session().expect("session");
+    create(&mut session, "t");
+    start(&mut session);
+    let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
+    assert_eq!(state(session.truncate(&table)), "55000");
+    let class = session.open_table(None, "pg_class", LockMode::AccessShare).expect("table");
+    assert_eq!(state(session.truncate(&class)), "42501");
+}
+
+/// The commit's record empties the table, and removes the old file if the crash came before that.
+#[test]
+fn a_truncation_that_committed_outlives_a_crash() {
+    for leftover in [false, true] {
+        let (_scratch, dir) = new_dir();
+        let config = config(IoMethod::Sync, false);
+        let plan = FaultPlan::new();
+        let aio = io::open_faulty(&plan, MethodKind::Sync);
+        let engine = Engine::open_on(&dir, config.clone(), aio).expect("open");
+        let mut session = engine.session().expect("session");
+        create(&mut session, "t");
+        insert(&mut session, "t", 0..1_000);
+        create(&mut session, "u");
+        insert(&mut session, "u", 0..1_000);
+        session.checkpoint().expect("checkpoint");
+        let before = files(&engine);
+        if leftover {
+            let path = format!("/{}", before[0]);
+            for ops in [Ops::UNLINK, Ops::TRUNCATE] {
+                plan.add(Rule::on(ops).path(&path), Effect::Fail(Errno(5)));
+            }
+        }
+        start(&mut session);
+        truncate(&mut session, "t");
+        session.commit().expect("commit");
+        assert_eq!(files(&engine).contains(&before[0]), leftover);
+        insert(&mut session, "t", 0..3);
+        // This one does not commit.
+        start(&mut session);
+        truncate(&mut session, "u");
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+        drop((session, engine));
+        let (engine, mut session) = open_session(&dir, &config);
+        assert_eq!(count_and_sum(&mut session, "t"), (3, 3));
+        assert_eq!(count(&mut session, "u").expect("count"), 1_000);
+        assert!(!files(&engine).contains(&before[0]));
+        engine.shutdown(ShutdownMode::Fast).expect("stop");
+    }
 }

@@ -1,26 +1,13 @@
 #!/bin/sh
-# Makes the samples in this directory with a PostgreSQL 18. See README.md.
+# Makes the samples in this directory with a PostgreSQL 18. See README.md and server.sh.
 #   make.sh <bin directory> <empty work directory> <port>
-# Not as root. The samples are written to <work directory>/samples.
-set -eu
-bin=$1 work=$2 port=$3
-pg=$work/pg out=$work/samples
-mkdir -p "$out"
-"$bin/initdb" -D "$pg" -k -N -U postgres --wal-segsize=1 --no-locale -E UTF8 >/dev/null
+. "$(dirname "$0")/server.sh"
 cat >>"$pg/postgresql.conf" <<CONF
-port = $port
-unix_socket_directories = '$work'
-listen_addresses = ''
-autovacuum = off
-checkpoint_timeout = 1h
 wal_level = replica
 full_page_writes = on
 wal_compression = off
 bgwriter_lru_maxpages = 0
 CONF
-run() { "$bin/psql" -h "$work" -p "$port" -U postgres -d postgres -v ON_ERROR_STOP=1 -qAtX "$@"; }
-start() { "$bin/pg_ctl" -D "$pg" -l "$work/log" -w start >/dev/null; }
-stop() { "$bin/pg_ctl" -D "$pg" -m fast -w stop >/dev/null; }
 
 start
 run <<SQL

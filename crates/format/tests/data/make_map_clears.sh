@@ -1,23 +1,13 @@
 #!/bin/sh
-# Makes the samples about bits that changes clear in the visibility map. See README.md.
+# Makes the samples about bits that changes clear in the visibility map. Wants perl. See README.md
+# and server.sh.
 #   make_map_clears.sh <bin directory> <empty work directory> <port>
-# Not as root; wants perl. The samples are written to <work directory>/samples.
-set -eu
-here=$(cd "$(dirname "$0")" && pwd)
-bin=$1 work=$2 port=$3
-pg=$work/pg out=$work/samples
-mkdir -p "$out"
-"$bin/initdb" -D "$pg" -k -N -U postgres --wal-segsize=1 --no-locale -E UTF8 >/dev/null
+. "$(dirname "$0")/server.sh"
 cat >>"$pg/postgresql.conf" <<CONF
-port = $port
-unix_socket_directories = '$work'
-listen_addresses = ''
-autovacuum = off
 wal_keep_size = 1GB
 full_page_writes = off
 CONF
-run() { "$bin/psql" -h "$work" -p "$port" -U postgres -d postgres -v ON_ERROR_STOP=1 -qAtX "$@"; }
-"$bin/pg_ctl" -D "$pg" -l "$work/log" -w start >/dev/null
+start
 # 58 rows fill a page.
 run <<SQL
 CREATE TABLE roomy (i int4, s text) WITH (fillfactor = 70);
@@ -55,7 +45,7 @@ DELETE FROM full3 WHERE i = 1;
 UPDATE full3 SET s = repeat('y', 100) WHERE i = 2;
 COMMIT;
 SQL
-"$bin/pg_ctl" -D "$pg" -m fast -w stop >/dev/null
+stop
 "$bin/pg_waldump" -p "$pg/pg_wal" -s "$from" -r Heap -r Heap2 2>/dev/null |
     grep -v 'VISIBLE\|PRUNE\|rel [0-9]*/[0-9]*/[1-9][0-9]\{0,3\} ' >"$work/waldump.txt"
 perl "$here/records.pl" "$pg/pg_wal" 1048576 "$work/waldump.txt" "$out/map_clears.records" \

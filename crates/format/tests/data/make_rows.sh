@@ -1,19 +1,9 @@
 #!/bin/sh
-# Makes the samples about changed rows in this directory with a PostgreSQL 18. See README.md.
+# Makes the samples about changed rows in this directory with a PostgreSQL 18. Wants perl. See
+# README.md and server.sh.
 #   make_rows.sh <bin directory> <empty work directory> <port>
-# Not as root; wants perl. The samples are written to <work directory>/samples.
-set -eu
-here=$(cd "$(dirname "$0")" && pwd)
-bin=$1 work=$2 port=$3
-pg=$work/pg out=$work/samples
-mkdir -p "$out"
-"$bin/initdb" -D "$pg" -k -N -U postgres --wal-segsize=1 --no-locale -E UTF8 >/dev/null
+. "$(dirname "$0")/server.sh"
 cat >>"$pg/postgresql.conf" <<CONF
-port = $port
-unix_socket_directories = '$work'
-listen_addresses = ''
-autovacuum = off
-checkpoint_timeout = 1h
 max_wal_size = 1GB
 wal_keep_size = 1GB
 wal_level = replica
@@ -24,9 +14,6 @@ max_prepared_transactions = 10
 vacuum_freeze_min_age = 0
 vacuum_multixact_freeze_min_age = 0
 CONF
-run() { "$bin/psql" -h "$work" -p "$port" -U postgres -d postgres -v ON_ERROR_STOP=1 -qAtX "$@"; }
-start() { "$bin/pg_ctl" -D "$pg" -l "$work/log" -w start >/dev/null; }
-stop() { "$bin/pg_ctl" -D "$pg" -m fast -w stop >/dev/null; }
 page() { # <relation> <fork> <block>: its bytes as the server has them in memory
     run -c "SELECT encode(get_raw_page('$1', '$2', $3), 'hex')" |
         perl -ne 'chomp; print pack("H*", $_)'

@@ -23,7 +23,8 @@ use crate::wire::backend;
 use crate::wire::frames::{FrameReader, Next};
 use crate::wire::frontend::{self, Frontend};
 use crate::wire::stream::Stream;
-use forebay_sql::{Connection, Settings, Severity, SqlError};
+use forebay_aio::sync::Duration;
+use forebay_sql::{Connection, Settings, Severity, SqlError, TransactionStatus};
 use output::Output;
 use std::sync::Arc;
 
@@ -65,6 +66,8 @@ struct Session {
     skipping: bool,
     /// The statement timeout is running.
     clock_runs: bool,
+    /// The client was told that the session waits for a query.
+    idle: bool,
 }
 
 /// Settings that every statement needs, kept until one changes.
@@ -75,6 +78,10 @@ struct Hot {
     log_statements: bool,
     /// In milliseconds; zero: none.
     statement_timeout: u64,
+    /// The same, for the wait for a query outside of transactions.
+    idle_timeout: u64,
+    /// The same, in a transaction.
+    idle_in_transaction_timeout: u64,
 }
 
 /// A message, its bytes still in the read buffer.
@@ -129,15 +136,38 @@ impl Session {
         }
     }
 
+    /// How long the session may wait for a query now, and the error if it waits longer.
+    fn idle_limit(&self) -> Option<(Duration, SqlError)> {
+        let in_transaction = self.conn.transaction_status() != TransactionStatus::Idle;
+        let (millis, sqlstate, what) = if in_transaction {
+            (self.hot.idle_in_transaction_timeout, "25P03", "idle-in-transaction")
+        } else {
+            (self.hot.idle_timeout, "57P05", "idle-session")
+        };
+        let message = || format!("terminating connection due to {what} timeout");
+        let error = || SqlError::report(Severity::Fatal, sqlstate, message());
+        (millis > 0).then(|| (Duration::from_millis(millis), error()))
+    }
+
     /// Waits for a message.
     fn next_message(&mut self) -> Flow<Raw> {
-        match self.reader.next(frontend::length_limit) {
+        let limit = if std::mem::take(&mut self.idle) { self.idle_limit() } else { None };
+        if let Some((after, _)) = &limit {
+            self.registration.set_idle_deadline(*after);
+        }
+        let next = self.reader.next(frontend::length_limit);
+        if let Some((_, error)) = limit
+            && !self.registration.end_idle()
+        {
+            return Err(End::Fatal(error));
+        }
+        match next {
             Ok(Next::Message { kind, body }) => Ok(Raw { kind, body }),
             Ok(Next::Eof { .. }) | Err(_) if self.registration.connection.is_leaving() => {
                 Err(End::Fatal(leaving()))
             }
             Ok(Next::Eof { cut }) => {
-                if cut || self.conn.transaction_status() != forebay_sql::TransactionStatus::Idle {
+                if cut || self.conn.transaction_status() != TransactionStatus::Idle {
                     let what = "unexpected EOF on client connection with an open transaction";
                     log::session(self.pid, what);
                 }
@@ -164,6 +194,9 @@ impl Session {
     fn ready(&mut self) -> Flow {
         self.report_settings();
         backend::ready_for_query(self.out.buffer(), self.conn.transaction_status());
+        // What the statement has set counts for the wait, too.
+        self.follow_settings();
+        self.idle = true;
         self.flush()
     }
 
@@ -198,6 +231,9 @@ impl Session {
                     at: count,
                     log_statements: values.text(key!("log_statement")) == "all",
                     statement_timeout: values.count(key!("statement_timeout")),
+                    idle_timeout: values.count(key!("idle_session_timeout")),
+                    idle_in_transaction_timeout: values
+                        .count(key!("idle_in_transaction_session_timeout")),
                 }
             });
         }

@@ -207,6 +207,7 @@ fn open(
         pid,
         skipping: false,
         clock_runs: false,
+        idle: false,
     };
     // A client that has gone shows at the first read.
     let _ = session.ready();

@@ -48,10 +48,10 @@ pub fn disabled(value: Value) -> Result<Value, String> {
     only(value == Value::Int(0), value, why)
 }
 
-/// Isolation levels: the one that this server has.
+/// Isolation levels: those that this server has.
 pub fn isolation(value: Value) -> Result<Value, String> {
-    let good = value == Value::Text("read committed".to_owned());
-    only(good, value, "Only \"read committed\" is supported.")
+    let good = value != Value::Text("serializable".to_owned());
+    only(good, value, "Serializable transactions are not supported.")
 }
 
 /// wal_compression: `on` is pglz.

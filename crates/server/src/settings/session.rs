@@ -9,22 +9,48 @@
 //! 5. the server's values.
 //!
 //! A commit moves the second layer into the third. The end of the transaction empties the first
-//! two.
+//! two. The first change of a setting in a subtransaction notes what these two held, for its
+//! rollback.
 
 use super::engine::session_settings;
-use super::key::{Key, Lookup, Text};
+use super::key::{Key, Lookup, Text, key};
 use super::server::ServerSettings;
 use super::table::{self, Context, Kind, Setting, TABLE, Unit};
 use super::text;
 use super::value::Value;
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
-use forebay_sql::{SetScope, SettingRow, Settings, Shown, SqlError};
+use forebay_sql::{
+    IsolationLevel, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What SET has set: values, or None for DEFAULT.
 type Layer = BTreeMap<usize, Option<Value>>;
+
+/// Bytes of what subtransactions have noted, beyond which a session may not change settings.
+const MOST_NOTED: usize = 64 << 20;
+
+/// What the transaction had set before a subtransaction set it.
+#[derive(Debug)]
+struct Noted {
+    index: usize,
+    /// How deep the subtransaction is; 1: in no other.
+    level: usize,
+    in_transaction: Option<Option<Value>>,
+    local: Option<Option<Value>>,
+}
+
+impl Noted {
+    fn bytes(&self) -> usize {
+        let text = |set: &Option<Option<Value>>| match set {
+            Some(Some(Value::Text(text))) => text.len(),
+            _ => 0,
+        };
+        size_of::<Noted>() + text(&self.in_transaction) + text(&self.local)
+    }
+}
 
 /// A session's values of all settings. Clones belong to the same session.
 #[derive(Clone, Debug)]
@@ -43,6 +69,12 @@ pub struct Layers {
     committed: Layer,
     in_transaction: Layer,
     local: Layer,
+    /// Number of open subtransactions.
+    depth: usize,
+    /// What they have noted, by ascending level.
+    noted: Vec<Noted>,
+    /// The bytes of that.
+    noted_bytes: usize,
 }
 
 impl SessionValues {
@@ -55,6 +87,9 @@ impl SessionValues {
                 committed: Layer::new(),
                 in_transaction: Layer::new(),
                 local: Layer::new(),
+                depth: 0,
+                noted: Vec::new(),
+                noted_bytes: 0,
             })),
             changes: Arc::new(AtomicU64::new(1)),
         }
@@ -113,6 +148,54 @@ impl Layers {
         self.startup.get(&index).unwrap_or_else(|| self.server.at(index))
     }
 
+    /// Notes what is set, before the innermost subtransaction changes it.
+    fn note(&mut self, index: usize) -> Result<(), SqlError> {
+        let level = self.depth;
+        if level == 0 || self.has_noted(level, index) {
+            return Ok(());
+        }
+        let in_transaction = self.in_transaction.get(&index).cloned();
+        let noted = Noted { index, level, in_transaction, local: self.local.get(&index).cloned() };
+        let bytes = self.noted_bytes.saturating_add(noted.bytes());
+        if bytes > MOST_NOTED {
+            let detail = "The subtransactions have changed too many settings.";
+            return Err(SqlError::new("53200", "out of memory").detail(detail));
+        }
+        self.noted_bytes = bytes;
+        self.noted.push(noted);
+        Ok(())
+    }
+
+    /// Whether a subtransaction at this level, the innermost that has noted anything, has noted it.
+    fn has_noted(&self, level: usize, index: usize) -> bool {
+        self.noted.iter().rev().take_while(|n| n.level == level).any(|n| n.index == index)
+    }
+
+    /// Ends the innermost subtransaction. Whether that has changed anything.
+    fn end_level(&mut self, released: bool) -> bool {
+        self.depth = self.depth.checked_sub(1).expect("a subtransaction is open");
+        let level = self.depth;
+        let first = self.noted.partition_point(|noted| noted.level <= level);
+        let ended = self.noted.split_off(first);
+        self.noted_bytes -= ended.iter().map(Noted::bytes).sum::<usize>();
+        let changed = !released && !ended.is_empty();
+        // At its end the transaction itself knows what to undo.
+        let inherits = released && level > 0;
+        // Those of the level around it, which must not be noted twice.
+        let (around, known) = (first, self.noted.partition_point(|noted| noted.level < level));
+        for noted in ended {
+            if !released {
+                restore(&mut self.in_transaction, noted.index, noted.in_transaction);
+                restore(&mut self.local, noted.index, noted.local);
+            } else if inherits && !self.noted[known..around].iter().any(|n| n.index == noted.index)
+            {
+                self.noted_bytes += noted.bytes();
+                self.noted.push(Noted { level, ..noted });
+            }
+        }
+        changed
+    }
+
     fn source(&self, index: usize) -> &'static str {
         let set = |layer: &Layer| layer.get(&index).is_some_and(Option::is_some);
         if set(&self.local) || set(&self.in_transaction) || set(&self.committed) {
@@ -120,6 +203,14 @@ impl Layers {
         }
         if self.startup.contains_key(&index) { "client" } else { self.server.source(index).word() }
     }
+}
+
+/// Sets a setting of a layer to what it was.
+fn restore(layer: &mut Layer, index: usize, was: Option<Option<Value>>) {
+    match was {
+        Some(value) => layer.insert(index, value),
+        None => layer.remove(&index),
+    };
 }
 
 /// Finds a setting that a session may change.
@@ -145,6 +236,7 @@ impl Settings for SessionValues {
         let (index, setting) = changeable(name)?;
         let value = given.map(|given| text::parse(setting, given)).transpose()?;
         let mut layers = self.layers.lock();
+        layers.note(index)?;
         match scope {
             SetScope::Local => layers.local.insert(index, value),
             SetScope::Session => {
@@ -166,8 +258,9 @@ impl Settings for SessionValues {
             .chain(layers.local.keys())
             .copied()
             .collect();
-        layers.local.clear();
         for index in set {
+            layers.note(index)?;
+            layers.local.remove(&index);
             layers.in_transaction.insert(index, None);
         }
         drop(layers);
@@ -184,6 +277,14 @@ impl Settings for SessionValues {
         self.changes.load(Ordering::Relaxed)
     }
 
+    fn transaction_defaults(&self) -> TransactionModes {
+        self.read(|values| TransactionModes {
+            isolation: isolation_level(values.text(key!("default_transaction_isolation"))),
+            read_only: values.bool(key!("default_transaction_read_only")),
+            deferrable: values.bool(key!("default_transaction_deferrable")),
+        })
+    }
+
     fn engine(&self) -> forebay_engine::SessionSettings {
         self.read(session_settings)
     }
@@ -194,8 +295,20 @@ impl Settings for SessionValues {
             .is_ok()
     }
 
+    fn begin_subtransaction(&mut self) {
+        self.layers.lock().depth += 1;
+    }
+
+    fn end_subtransaction(&mut self, released: bool) {
+        if self.layers.lock().end_level(released) {
+            self.changed();
+        }
+    }
+
     fn end_transaction(&mut self, committed: bool) {
         let mut layers = self.layers.lock();
+        (layers.depth, layers.noted_bytes) = (0, 0);
+        layers.noted.clear();
         if layers.local.is_empty() && layers.in_transaction.is_empty() {
             return;
         }
@@ -208,6 +321,12 @@ impl Settings for SessionValues {
         drop(layers);
         self.changed();
     }
+}
+
+/// The isolation level of that name.
+fn isolation_level(name: &str) -> IsolationLevel {
+    let found = IsolationLevel::ALL.into_iter().find(|level| level.name() == name);
+    found.expect("a setting has a value that was checked")
 }
 
 fn row(layers: &Layers, index: usize, s: &'static Setting) -> SettingRow {
@@ -281,6 +400,62 @@ mod tests {
         assert_eq!(shown(&s, "io_combine_limit"), "8kB");
         s.end_transaction(true);
         assert_eq!(shown(&s, "io_combine_limit"), "8kB");
+    }
+
+    #[test]
+    fn subtransactions_undo_or_inherit_what_was_set_in_them() {
+        let mut s = session();
+        let name = "work_mem";
+        let set = |s: &mut SessionValues, kb: &str, scope| {
+            s.set(name, Some(kb), scope).expect("set");
+        };
+        set(&mut s, "101", Session);
+        s.begin_subtransaction();
+        set(&mut s, "102", Session);
+        set(&mut s, "103", Local);
+        set(&mut s, "104", Local);
+        s.begin_subtransaction();
+        set(&mut s, "105", Session);
+        assert_eq!(shown(&s, name), "105kB");
+        s.end_subtransaction(false);
+        assert_eq!(shown(&s, name), "104kB");
+        s.begin_subtransaction();
+        set(&mut s, "106", Local);
+        s.begin_subtransaction();
+        set(&mut s, "107", Local);
+        s.end_subtransaction(true);
+        assert_eq!((shown(&s, name), s.layers.lock().noted.len()), ("107kB".to_owned(), 2));
+        s.end_subtransaction(true);
+        assert_eq!((shown(&s, name), s.layers.lock().noted.len()), ("107kB".to_owned(), 1));
+        s.begin_subtransaction();
+        s.reset_all().expect("reset");
+        assert_eq!(shown(&s, name), "4MB");
+        s.end_subtransaction(false);
+        assert_eq!(shown(&s, name), "107kB");
+        s.end_subtransaction(false);
+        assert_eq!((shown(&s, name), s.layers.lock().noted_bytes), ("101kB".to_owned(), 0));
+        // SET LOCAL lasts to the end of the transaction, and what it hid is kept then.
+        s.begin_subtransaction();
+        set(&mut s, "108", Session);
+        set(&mut s, "109", Local);
+        s.end_subtransaction(true);
+        assert_eq!(shown(&s, name), "109kB");
+        s.end_transaction(true);
+        assert_eq!(shown(&s, name), "108kB");
+    }
+
+    #[test]
+    fn what_subtransactions_note_is_bounded() {
+        let mut s = session();
+        let long = " ".repeat(1 << 20) + "public";
+        let refused = (0..100).find_map(|_| {
+            s.begin_subtransaction();
+            s.set("search_path", Some(&long), Session).err()
+        });
+        assert_eq!(refused.expect("refused").sqlstate, "53200");
+        s.end_transaction(false);
+        s.begin_subtransaction();
+        s.set("search_path", Some(&long), Session).expect("room again");
     }
 
     #[test]

@@ -70,6 +70,45 @@ fn statement_timeout() {
 }
 
 #[test]
+fn lock_timeout() {
+    let server = Server::new();
+    let (mut holder, mut client) = (server.client(), server.client());
+    holder.query("CREATE TABLE t (i int4)").expect("runs");
+    holder.query("BEGIN; LOCK t").expect("runs");
+    client.query("SET lock_timeout = '10ms'").expect("sets");
+    let (state, message) = failure(&mut client, "INSERT INTO t VALUES (1)");
+    assert_eq!(
+        (state.as_str(), message.as_str()),
+        ("55P03", "canceling statement due to lock timeout")
+    );
+    holder.query("COMMIT").expect("runs");
+    client.query("INSERT INTO t VALUES (1)").expect("runs");
+}
+
+#[test]
+fn sessions_that_are_idle_too_long_are_told_and_ended() {
+    let server = Server::new();
+    for (sql, state, what) in [
+        ("SET idle_session_timeout = 10", "57P05", "idle-session"),
+        ("BEGIN; SET idle_in_transaction_session_timeout = 10", "25P03", "idle-in-transaction"),
+    ] {
+        let mut client = server.client();
+        client.query(sql).expect("sets");
+        match client.receive() {
+            Ok((b'E', body)) => {
+                let fields = Fields::read(&body);
+                let message = format!("terminating connection due to {what} timeout");
+                assert_eq!((fields.get(b'S'), fields.get(b'C')), ("FATAL", state));
+                assert_eq!(fields.get(b'M'), message);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(client.receive().is_err());
+    }
+    assert_eq!(server.value("SELECT count(*) FROM pg_locks WHERE pid <> pg_backend_pid()"), "0");
+}
+
+#[test]
 fn statement_timeout_of_a_statement_that_is_long_to_plan() {
     let server = Server::new();
     let mut client = server.client();

@@ -121,6 +121,39 @@ fn settings_are_shown_set_and_undone() {
 }
 
 #[test]
+fn savepoints_bring_settings_back_and_the_client_is_told() {
+    let server = Server::new();
+    let mut client = server.client();
+    let set = |name| format!("SET application_name = '{name}'");
+    client.query(&format!("BEGIN; {}; SAVEPOINT a; {}", set("outer"), set("inner"))).expect("runs");
+    assert_eq!(client.parameters["application_name"], "inner");
+    failure(&mut client, "SELECT nothing");
+    assert_eq!((client.parameters["application_name"].as_str(), client.status), ("outer", b'E'));
+    assert_eq!(failure(&mut client, "ROLLBACK TO b").0, "3B001");
+    assert_eq!(client.query("ROLLBACK TO a").expect("runs").tags, ["ROLLBACK"]);
+    assert_eq!(client.status, b'T');
+    client.query(&format!("{}; RELEASE a", set("kept"))).expect("runs");
+    client.query("COMMIT").expect("runs");
+    assert_eq!(client.parameters["application_name"], "kept");
+}
+
+#[test]
+fn transactions_begin_in_the_modes_that_are_set() {
+    let server = Server::with(&["default_transaction_isolation=repeatable read"]);
+    let mut client = server.client();
+    assert_eq!(value(&mut client, "SHOW transaction_isolation"), "repeatable read");
+    let shown = "SELECT setting FROM pg_settings WHERE name = 'transaction_read_only'";
+    assert_eq!(value(&mut client, shown), "off");
+    client.query("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY").expect("sets");
+    assert_eq!(client.parameters["default_transaction_read_only"], "on");
+    assert_eq!(value(&mut client, shown), "on");
+    assert_eq!(failure(&mut client, "CREATE TABLE t (i int4)").0, "25006");
+    client.query("BEGIN READ WRITE; CREATE TABLE t (i int4); COMMIT").expect("runs");
+    let serializable = "SET default_transaction_isolation = serializable";
+    assert_eq!(failure(&mut client, serializable).0, "22023");
+}
+
+#[test]
 fn a_large_result_streams() {
     let server = Server::new();
     let mut client = server.client();

@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use forebay_format::checksum::page_checksum;
+use forebay_format::page::stored_checksum;
+use forebay_format::{BLOCK_SIZE, Page, PageBytes, PageMut, free_space_map};
 use forebay_testkit::Dice;
 
 use super::Tally;
@@ -24,8 +27,8 @@ const UNLOGGED: [(&str, &[u8]); 3] = [
 
 /// A crash ends a workload. Recovery then crashes during each of its calls (each `stride`-th), and
 /// so does the next recovery somewhere, and the one after it. The last recovery is compared with an
-/// undisturbed one, by its rows and by the bytes of all files that the log determines (tables, maps
-/// of relations, pg_xact).
+/// undisturbed one, by its rows and by the bytes of all files that the log determines (tables,
+/// visibility maps, pg_xact, pg_multixact). Pages of free-space maps are checked one by one.
 ///
 /// # Errors
 /// What contradicts the model or differs, with the calls at which recovery crashed.
@@ -53,6 +56,7 @@ pub fn recovery_again(
     model.settle(&recovered(&alone, setup)?)?;
     let expected = bytes(&alone);
     check_unlogged(&expected, &data_dir(&alone))?;
+    check_free_space_maps(&expected, whole)?;
     for call in (seed % stride as u64..).step_by(stride) {
         let recover = |left: &SimDisk, order| match Life::begin(left, Setup { order, ..setup }) {
             Err(error) if !left.is_off() => Err(error.to_string()),
@@ -67,7 +71,9 @@ pub fn recovery_again(
             .clone()
             .settle(&recovered(&left, setup).map_err(wrong)?)
             .map_err(|e| wrong(e.into()))?;
-        compare(&expected, &bytes(&left)).map_err(wrong)?;
+        let found = bytes(&left);
+        compare(&expected, &found).map_err(wrong)?;
+        check_free_space_maps(&found, whole).map_err(wrong)?;
         tally.compared += 1;
         if at.is_empty() {
             break;
@@ -98,7 +104,7 @@ fn bytes(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     let disk = &disk.restart(Survival::none(), 0);
     let dir = data_dir(disk);
     let mut files = BTreeMap::new();
-    for part in ["base", "global", "pg_xact"] {
+    for part in ["base", "global", "pg_xact", "pg_multixact"] {
         for path in disk.files_below(&dir.join(part)) {
             // It holds the time, and the log's position.
             if !path.ends_with("global/pg_control")
@@ -115,6 +121,35 @@ fn bytes(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
 /// fewer when a recovery before it has changed some.
 fn is_free_space_map(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"_fsm")
+}
+
+/// Checks that the inner nodes of each page of a free-space map fit its leaves. A page may be torn,
+/// which its checksum shows, unless the disk writes pages whole.
+fn check_free_space_maps(files: &BTreeMap<PathBuf, Vec<u8>>, whole: bool) -> Result<(), String> {
+    for (path, bytes) in files.iter().filter(|(path, _)| is_free_space_map(path)) {
+        let (pages, rest) = bytes.as_chunks::<BLOCK_SIZE>();
+        if !rest.is_empty() {
+            return Err(format!("{} ends within a page", path.display()));
+        }
+        for (block, page) in (0..).zip(pages) {
+            check_free_space_page(page, block, whole)
+                .map_err(|what| format!("page {block} of {} {what}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_free_space_page(bytes: &PageBytes, block: u32, whole: bool) -> Result<(), &'static str> {
+    if Page::new(bytes).is_all_zeros() {
+        return Ok(());
+    }
+    if page_checksum(bytes, block) != stored_checksum(bytes) {
+        return if whole { Err("has a wrong checksum") } else { Ok(()) };
+    }
+    match free_space_map::rebuild(&mut PageMut(&mut bytes.clone())) {
+        true => Err("has an inner node that does not fit its leaves"),
+        false => Ok(()),
+    }
 }
 
 fn compare(

@@ -1,5 +1,7 @@
 //! Where a connection stands: in a transaction block, in an implicit transaction, in none.
 
+use crate::settings::TransactionModes;
+
 /// Transaction status of ReadyForQuery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TransactionStatus {
@@ -30,8 +32,13 @@ pub struct Transaction {
     pub block: TransactionStatus,
     /// The engine's transaction is running (in a block, or implicit).
     pub running: bool,
-    /// READ ONLY of the one that is running.
-    pub read_only: bool,
-    /// READ ONLY of transactions to come.
-    pub default_read_only: bool,
+    /// The implicit transaction has several statements: some that need a block can do with it.
+    pub implicit_block: bool,
+    /// Names of the open savepoints, outermost first: each is a subtransaction of the engine's. In
+    /// a failed block the innermost has aborted there.
+    pub savepoints: Vec<Box<str>>,
+    /// The settings' change count when `defaults` were read.
+    pub defaults_at: Option<u64>,
+    /// Modes of transactions to come.
+    pub defaults: TransactionModes,
 }

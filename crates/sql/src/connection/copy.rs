@@ -1,18 +1,17 @@
 //! COPY.
 
 use super::copy_in::CopyIn;
-use super::loader::Loader;
 use super::outcome::Executed;
 use super::sink::{CommandTag, Format, RowSink};
 use super::state::Connection;
 use crate::column::ColumnDesc;
 use crate::copy::{CopyColumn, CopyFormat, CopyOptions, CopyParser, CopyShape, CopyWriter};
 use crate::error::{Result, SqlError, state};
-use crate::exec::{Cursor, Flow};
+use crate::exec::{Cursor, Flow, Loader};
 use crate::parse::{CopySource, CopyStatement, CopyTarget, QualifiedName, Source};
 use crate::plan::{
-    Expr, Node, ParamTypes, Planner, Relation, SelectPlan, check_left_out, live_columns,
-    stored_type, target_columns, writable,
+    Expr, Node, ParamTypes, Planner, Relation, SelectPlan, TableRead, Verb, check_left_out,
+    live_columns, stored_type, target_columns, writable,
 };
 use forebay_engine::{LockMode, Table};
 use forebay_types::{MAX_ALLOC, SqlType};
@@ -112,7 +111,8 @@ impl Connection {
         }
         let mut decode = Vec::new();
         output.iter().for_each(|column| column.mark_columns(&mut decode));
-        let scan = Node::Scan { table, schema: name.schema.clone(), decode };
+        let (schema, mode) = (name.schema.clone(), LockMode::AccessShare);
+        let scan = Node::Scan(TableRead { table, schema, mode, decode });
         let root = Arc::new(Node::Project { input: Box::new(scan), output });
         Ok(SelectPlan { root, columns: descs })
     }
@@ -123,6 +123,7 @@ impl Connection {
         options: CopyOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
+        self.check_changes(&plan.root)?;
         let format =
             if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
         let columns = plan.columns.clone();
@@ -134,6 +135,7 @@ impl Connection {
             sink.copy_data(&message)?;
         }
         let mut rows = 0u64;
+        self.show_cursors(&plan.root, None);
         let mut cursor = Cursor::new(&plan.root, Arc::from([]));
         cursor.run(&mut self.host, &mut |row, _| {
             message.clear();
@@ -165,7 +167,7 @@ impl Connection {
                 let hint = "To enable copying to a view, provide an INSTEAD OF INSERT trigger.";
                 return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).hint(hint));
             }
-            relation => writable(relation, name, "copy to")?,
+            relation => writable(relation, name, Verb::Copy)?,
         };
         self.check_writable("COPY FROM")?;
         let targets = self.copy_columns(&table, columns)?;

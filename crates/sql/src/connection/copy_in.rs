@@ -1,10 +1,10 @@
 //! COPY FROM STDIN, waiting for data.
 
-use super::loader::Loader;
 use super::sink::{CommandTag, Format};
 use super::state::Connection;
 use crate::copy::{CopyParser, TakeRow};
 use crate::error::{Result, SqlError, state};
+use crate::exec::Loader;
 
 /// Bytes parsed between two looks at whether the batch is full.
 const CHUNK: usize = 64 * 1024;

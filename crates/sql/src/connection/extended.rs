@@ -1,15 +1,17 @@
 //! The extended protocol: prepared statements and portals.
 
 use super::outcome::Executed;
-use super::run::run_cursor;
-use super::sink::{Format, RowSink};
-use super::state::Connection;
-use super::statement::{Plan, Portal, Prepared, Progress};
+use super::query_rows::QueryRows;
+use super::run::run_to_end;
+use super::sink::{Format, RowRef, RowSink};
+use super::state::{Connection, tell};
+use super::statement::{CursorTraits, Plan, Portal, Prepared, Progress};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;
-use crate::parse::{Kind, estimated_memory, parse_script};
-use crate::plan::Catalog;
+use crate::parse::{Kind, Statement, estimated_memory, parse_script};
+use crate::plan::{Catalog, ChangePlan};
+use forebay_aio::sync::SystemTime;
 use forebay_engine::{Session, StatementSnapshot};
 use forebay_types::{Datum, SqlType, binary_in, checked_utf8, text_in};
 use std::sync::Arc;
@@ -31,13 +33,11 @@ fn protocol(message: String) -> SqlError {
     SqlError::new(state::PROTOCOL_VIOLATION, message)
 }
 
-/// Whether the statement ends a transaction: only such statements run in a failed block.
+/// Whether the statement ends a transaction, or goes back to a savepoint: only such statements run
+/// in a failed block.
 fn ends_transaction(prepared: &Prepared) -> bool {
-    use crate::parse::TransactionStatement::{Commit, Rollback};
-    match &prepared.statement {
-        Some(s) => matches!(&*s.kind, Kind::Transaction(Commit { .. } | Rollback { .. })),
-        None => true,
-    }
+    let Some(statement) = &prepared.statement else { return true };
+    matches!(&*statement.kind, Kind::Transaction(statement) if statement.leaves_failed())
 }
 
 impl Connection {
@@ -53,11 +53,11 @@ impl Connection {
             }
             let statement = statements.pop();
             let weight = estimated_memory(sql);
-            let ending =
-                statement.as_ref().is_none_or(|s| matches!(&*s.kind, Kind::Transaction(_)));
-            if !ending {
+            if let Some(statement) = &statement
+                && !matches!(&*statement.kind, Kind::Transaction(_))
+            {
                 conn.check_not_failed()?;
-                conn.start_statement()?;
+                conn.start_statement(&statement.kind)?;
             }
             let prepared = match statement {
                 None => Prepared {
@@ -126,13 +126,14 @@ impl Connection {
                     prepared.params.len()
                 )));
             }
-            if !ends_transaction(&prepared) {
+            if let Some(statement) = &prepared.statement
+                && !ends_transaction(&prepared)
+            {
                 conn.check_not_failed()?;
-                conn.start_statement()?;
+                conn.start_statement(&statement.kind)?;
             }
-            if !portal.is_empty() && conn.portals.contains_key(portal) {
-                let message = format!("portal \"{portal}\" already exists");
-                return Err(SqlError::new(state::DUPLICATE_CURSOR, message));
+            if !portal.is_empty() {
+                conn.check_cursor_is_new(portal)?;
             }
             let mut values = Vec::with_capacity(params.len());
             for (i, (bytes, ty)) in params.iter().zip(&prepared.params).enumerate() {
@@ -143,10 +144,13 @@ impl Connection {
             let bytes: usize = params.iter().flatten().map(|bytes| bytes.len()).sum();
             let weight = bytes + params.len() * size_of::<Datum<'static>>();
             let plan = conn.lock_plan(&prepared)?;
+            let prepared = conn.with_columns_now(prepared)?;
+            if let Plan::Select(plan) = &plan {
+                conn.check_changes(&plan.root)?;
+            }
             let snapshot = conn.portal_snapshot(&plan)?;
             let formats = result_codes(result_formats, prepared.columns.as_deref())?;
-            let progress = Progress::Fresh(snapshot);
-            let portal_state = Portal { prepared, plan, params: values.into(), formats, progress };
+            let portal_state = conn.new_portal(prepared, plan, values.into(), formats, snapshot);
             conn.host.check_cancel()?;
             conn.portals.insert(portal, portal_state, weight)
         })
@@ -156,9 +160,46 @@ impl Connection {
     /// they are executed.
     fn portal_snapshot(&mut self, plan: &Plan) -> Result<Option<StatementSnapshot>> {
         match plan {
-            Plan::Select(_) => self.host.call_if_any(Session::statement_snapshot),
+            Plan::Select(plan) => {
+                self.check_changes(&plan.root)?;
+                self.host.call_if_any(Session::statement_snapshot)
+            }
             _ => Ok(None),
         }
+    }
+
+    /// A portal of the protocol.
+    fn new_portal(
+        &self,
+        prepared: Arc<Prepared>,
+        plan: Plan,
+        params: Arc<[Datum<'static>]>,
+        formats: Vec<Format>,
+        snapshot: Option<StatementSnapshot>,
+    ) -> Portal {
+        let progress = match &plan {
+            Plan::Select(plan) => {
+                let rows = QueryRows::new(&plan.root, &params, snapshot, false, &self.host);
+                Progress::Query(Box::new(rows))
+            }
+            _ => Progress::Fresh,
+        };
+        let (traits, level) = (CursorTraits::default(), Some(self.transaction.savepoints.len()));
+        let created = SystemTime::now();
+        Portal { prepared, plan, params, formats, progress, traits, level, created }
+    }
+
+    /// A statement whose columns are those of a cursor, with the columns that this has now.
+    fn with_columns_now(&mut self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>> {
+        let Some(Kind::Fetch(fetch)) = prepared.statement.as_ref().map(|s| &*s.kind) else {
+            return Ok(prepared);
+        };
+        let columns = self.fetched_columns(fetch);
+        if columns == prepared.columns {
+            return Ok(prepared);
+        }
+        let (statement, params) = (prepared.statement.clone(), prepared.params.clone());
+        Ok(Arc::new(Prepared { statement, params, plan: prepared.plan.clone(), columns }))
     }
 
     /// Describe (portal): columns with the formats the portal was bound with, or none (NoData).
@@ -187,7 +228,14 @@ impl Connection {
                 conn.portals.remove(portal).ok_or_else(|| no_portal(portal))?;
             let ends = ends_transaction(&running.prepared);
             let result = conn.execute_portal(&mut running, portal, max_rows, sink);
-            if result.is_ok() && !ends {
+            if result.is_err() {
+                running.progress = Progress::Failed;
+            }
+            if running.level.is_none() || result.is_ok() && !ends {
+                // RELEASE has not found it in the map.
+                let depth = conn.transaction.savepoints.len();
+                running.level = running.level.map(|level| level.min(depth));
+                conn.transaction.implicit_block |= conn.transaction.running && !conn.in_block();
                 conn.portals.insert(portal, running, weight)?;
             }
             let executed = result?;
@@ -208,58 +256,100 @@ impl Connection {
         if !ends_transaction(&prepared) {
             self.check_not_failed()?;
         }
-        let columns = prepared.columns.as_deref().unwrap_or_default();
-        if let Progress::Fresh(snapshot) = &mut portal.progress {
-            let snapshot = snapshot.take();
-            portal.progress = Progress::Done;
-            if !matches!(&*statement.kind, Kind::Transaction(_)) {
-                self.start_statement()?;
-            }
-            match &portal.plan {
-                Plan::Select(plan) => {
-                    if let Some(snapshot) = snapshot {
-                        self.host.call(|session| session.use_snapshot(&snapshot))?;
-                    }
-                    let cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
-                    portal.progress = Progress::Running(Box::new(cursor));
-                }
-                Plan::Insert(plan) => {
-                    self.check_still_there(&portal.plan, plan.table.oid)?;
-                    let rows = self.run_insert(plan, &portal.params)?;
-                    return Ok(Executed::tagged(format!("INSERT 0 {rows}")));
-                }
-                Plan::Utility => return self.run_utility(&prepared, &portal.formats, false, sink),
-            }
+        if let Progress::Query(_) = &portal.progress {
+            self.start_portal(statement)?;
+            return self.execute_query(portal, name, max_rows, sink);
         }
-        match &mut portal.progress {
-            Progress::Running(cursor) => {
-                let max = u64::from(max_rows);
-                let (rows, ended) =
-                    run_cursor(cursor, &mut self.host, columns, &portal.formats, max, sink)?;
-                if !ended {
-                    return Ok(Executed::Suspended);
+        if !matches!(portal.progress, Progress::Fresh) {
+            return Err(not_runnable(name));
+        }
+        portal.progress = Progress::Done;
+        self.start_portal(statement)?;
+        match &portal.plan {
+            Plan::Change(plan) => {
+                let plan = self.change_plan(&prepared, plan)?;
+                self.check_changes(&plan.root)?;
+                self.show_cursors(&plan.root, Some((name, portal)));
+                if plan.columns.is_none() {
+                    let mut cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
+                    let rows = run_to_end(&mut cursor, &mut self.host)?;
+                    return Ok(Executed::tagged(plan.tag(rows)));
                 }
-                portal.progress = Progress::Done;
-                Ok(Executed::tagged(format!("SELECT {rows}")))
+                let root = &plan.root;
+                let rows = QueryRows::new(root, &portal.params, None, false, &self.host);
+                portal.progress = Progress::Query(Box::new(rows));
+                self.execute_query(portal, name, max_rows, sink)
             }
-            _ if matches!(portal.plan, Plan::Select(_)) => {
-                Ok(Executed::tagged("SELECT 0".to_owned()))
-            }
-            _ => {
-                let message = format!("portal \"{name}\" cannot be run");
-                Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
-            }
+            Plan::Declare(_) => match self.lock_plan(&prepared)? {
+                Plan::Declare(plan) => {
+                    self.declare(&prepared, &plan, &portal.params).map(Executed::Completed)
+                }
+                _ => unreachable!("the statement is a DECLARE"),
+            },
+            Plan::Select(_) => Err(not_runnable(name)),
+            Plan::Utility => self.run_utility(&prepared, &portal.formats, false, sink),
         }
     }
 
-    /// Refuses to insert into what the transaction itself has dropped since Bind. Others can't
-    /// have: the tables are locked.
-    fn check_still_there(&mut self, plan: &Plan, oid: forebay_engine::Oid) -> Result<()> {
-        if !self.host.session()?.has_changed_catalogs() || self.lock_tables(plan)? {
-            return Ok(());
+    /// Begins the execution of a portal, unless its statement begins or ends a transaction.
+    fn start_portal(&mut self, statement: &Statement) -> Result<()> {
+        match &*statement.kind {
+            Kind::Transaction(_) => Ok(()),
+            kind => self.start_statement(kind),
         }
-        let message = format!("could not open relation with OID {oid}");
-        Err(SqlError::new(state::INTERNAL_ERROR, message))
+    }
+
+    /// Sends rows of a query's portal.
+    fn execute_query(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        max_rows: u32,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        if let Plan::Select(plan) = &portal.plan {
+            self.show_cursors(&plan.root, Some((name, portal)));
+        }
+        let Portal { prepared, plan, formats, progress, .. } = portal;
+        let Progress::Query(rows) = progress else { return Err(not_runnable(name)) };
+        let columns = prepared.columns.as_deref().unwrap_or_default();
+        let max = (max_rows > 0).then_some(u64::from(max_rows));
+        let sent = rows.forward(max, &mut self.host, &mut |values, host| {
+            if host.may_warn() {
+                tell(host, sink)?;
+            }
+            sink.row(&RowRef { values, columns, formats })
+        })?;
+        // With the limit reached it is suspended, even if nothing should be left.
+        if max == Some(sent) {
+            return Ok(Executed::Suspended);
+        }
+        Ok(Executed::tagged(plan.tag(sent)))
+    }
+
+    /// The plan of a statement that changes rows. It is made anew if the transaction itself has
+    /// truncated the table since Bind, and refused if it has dropped it. Others can't have: the
+    /// tables are locked.
+    fn change_plan(
+        &mut self,
+        prepared: &Prepared,
+        plan: &Arc<ChangePlan>,
+    ) -> Result<Arc<ChangePlan>> {
+        let same = !self.host.session()?.has_changed_catalogs();
+        if same || self.lock_tables(&Plan::Change(Arc::clone(plan)))? {
+            return Ok(Arc::clone(plan));
+        }
+        let oid = plan.modify().table.oid;
+        match self.host.table_by_oid(oid)? {
+            Some(_) => match self.lock_plan(prepared)? {
+                Plan::Change(plan) => Ok(plan),
+                _ => unreachable!("the statement changes rows"),
+            },
+            None => {
+                let message = format!("could not open relation with OID {oid}");
+                Err(SqlError::new(state::INTERNAL_ERROR, message))
+            }
+        }
     }
 
     /// Close (statement). Closing what is not there is no error.
@@ -279,6 +369,11 @@ impl Connection {
     pub fn sync(&mut self) -> Result<()> {
         self.guard(Connection::end_implicit)
     }
+}
+
+pub(super) fn not_runnable(name: &str) -> SqlError {
+    let message = format!("portal \"{name}\" cannot be run");
+    SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 
 /// The code for one of several: none means 0, one means all.

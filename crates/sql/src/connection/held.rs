@@ -47,6 +47,12 @@ impl<T> Held<T> {
         Some((thing, bytes - name.len() - ENTRY))
     }
 
+    /// Forgets those that `keep` does not want.
+    pub fn retain(&mut self, mut keep: impl FnMut(&mut T) -> bool) {
+        let gone = self.entries.extract_if(|_, (thing, _)| !keep(thing));
+        self.weight -= gone.map(|(_, (_, bytes))| bytes).sum::<usize>();
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
         self.entries.clear();
@@ -58,6 +64,11 @@ impl<T> Held<T> {
         self.entries.get(name).map(|(thing, _)| thing)
     }
 
+    /// The thing of that name, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+        self.entries.get_mut(name).map(|(thing, _)| thing)
+    }
+
     /// Is there one of that name?
     pub fn contains_key(&self, name: &str) -> bool {
         self.entries.contains_key(name)
@@ -66,6 +77,16 @@ impl<T> Held<T> {
     /// All of them.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.entries.values().map(|(thing, _)| thing)
+    }
+
+    /// All of them, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.values_mut().map(|(thing, _)| thing)
+    }
+
+    /// All of them with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+        self.entries.iter().map(|(name, (thing, _))| (name.as_str(), thing))
     }
 }
 
@@ -88,6 +109,11 @@ mod tests {
             held.insert(&i.to_string(), i, 0).expect("fits");
         }
         held.insert("9", 9, 0).expect_err("the names weigh, too");
+        held.retain(|i| {
+            *i += 1;
+            *i != 5
+        });
+        assert_eq!((held.get("3"), held.get("4"), held.weight), (Some(&4), None, 8 * (ENTRY + 1)));
         held.clear();
         held.insert("b", 2, 8 * ENTRY).expect("fits");
         assert!(held.insert("c", 2, usize::MAX).is_err());

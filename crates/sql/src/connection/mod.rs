@@ -5,11 +5,16 @@
 //! - `extended.rs`: the extended protocol: prepared statements and portals
 //! - `statement.rs`, `block.rs`: what a connection keeps: planned statements, portals,
 //!   its transaction block
-//! - `held.rs`: statements and portals by name, within a session's memory
-//! - `transaction.rs`: transaction blocks and implicit transactions
+//! - `held.rs`: statements and portals by name, within a session's memory; `portals.rs`: portals
+//!   and when they end
+//! - `query_rows.rs`: the rows of a query's portal, forward and backward
+//! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
+//! - `truncate.rs`: TRUNCATE
+//! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
+//!   savepoints
 //! - `prepared.rs`: statements planned, and kept up to date
-//! - `run.rs`: running them; `loader.rs`: rows on their way into a table
-//! - `utility.rs`: running those that are no query
+//! - `run.rs`: running them
+//! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
 //! - `sink.rs`: RowSink and what passes through it
@@ -23,17 +28,23 @@
 mod block;
 mod copy;
 mod copy_in;
+mod declare;
 mod extended;
+mod fetch;
 mod held;
-mod loader;
+mod lock;
 mod outcome;
+mod portals;
 mod prepared;
+mod query_rows;
 mod run;
+mod savepoints;
 mod script;
 mod sink;
 mod state;
 mod statement;
 mod transaction;
+mod truncate;
 mod utility;
 
 pub use crate::column::ColumnDesc;

@@ -24,9 +24,9 @@ impl Connection {
         };
         let plan = self.plan(&statement, &mut params)?;
         let columns = match &plan {
-            Plan::Select(plan) => Some(plan.columns.clone()),
-            Plan::Insert(_) => None,
+            Plan::Declare(_) => None,
             Plan::Utility => self.utility_columns(&statement.kind)?,
+            plan => plan.columns().map(<[ColumnDesc]>::to_vec),
         };
         Ok(Prepared { params: params.finish()?, statement: Some(statement), plan, columns })
     }
@@ -35,7 +35,10 @@ impl Connection {
         let mut planner = Planner { source: &statement.source, catalog: &mut self.host, params };
         Ok(match &*statement.kind {
             Kind::Query(query) => Plan::Select(Arc::new(planner.query(query)?)),
-            Kind::Insert(insert) => Plan::Insert(Arc::new(planner.insert(insert)?)),
+            Kind::Insert(insert, extras) => Plan::Change(Arc::new(planner.insert(insert, extras)?)),
+            Kind::Update(update, extras) => Plan::Change(Arc::new(planner.update(update, extras)?)),
+            Kind::Delete(delete, extras) => Plan::Change(Arc::new(planner.delete(delete, extras)?)),
+            Kind::Declare(declare) => Plan::Declare(Arc::new(planner.cursor(declare)?)),
             _ => Plan::Utility,
         })
     }
@@ -60,8 +63,8 @@ impl Connection {
         }
         let oids: Vec<u32> = prepared.params.iter().map(|t| t.oid()).collect();
         let plan = self.plan(statement, &mut ParamTypes::new(&oids)?)?;
-        if let (Plan::Select(new), Some(old)) = (&plan, &prepared.columns)
-            && new.columns.iter().map(|c| (&c.name, c.ty)).ne(old.iter().map(|c| (&c.name, c.ty)))
+        if let (Some(new), Some(old)) = (plan.columns(), &prepared.columns)
+            && new.iter().map(|c| (&c.name, c.ty)).ne(old.iter().map(|c| (&c.name, c.ty)))
         {
             let message = "cached plan must not change result type";
             return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
@@ -72,30 +75,30 @@ impl Connection {
     /// Locks the tables of a plan; false if one is no longer the one that was planned for.
     pub(super) fn lock_tables(&mut self, plan: &Plan) -> Result<bool> {
         match plan {
-            Plan::Select(select) => self.lock_scans(&select.root),
-            Plan::Insert(insert) => {
-                let schema = insert.name.schema.as_deref();
-                Ok(self.lock_one(schema, &insert.table, LockMode::RowExclusive)?
-                    && self.lock_scans(&insert.rows)?)
-            }
+            Plan::Select(select) | Plan::Declare(select) => self.lock_all(&select.root),
+            Plan::Change(change) => self.lock_all(&change.root),
             Plan::Utility => Ok(true),
         }
     }
 
-    fn lock_scans(&mut self, root: &Node) -> Result<bool> {
-        for (schema, table) in root.scans() {
-            if !self.lock_one(schema, table, LockMode::AccessShare)? {
+    fn lock_all(&mut self, root: &Node) -> Result<bool> {
+        for (schema, table, mode) in root.tables() {
+            if !self.lock_one(schema, table, mode)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Locks a table by name; false if the name means another now or none, or it has other columns.
+    /// Locks a table by name; false if the name means another now or none, or it has other columns
+    /// or another file.
     fn lock_one(&mut self, schema: Option<&str>, table: &Table, mode: LockMode) -> Result<bool> {
         let now = self.host.open_table(schema, &table.name, mode)?;
         Ok(now.is_some_and(|now| {
-            std::ptr::eq(&*now, table) || now.oid == table.oid && now.columns == table.columns
+            std::ptr::eq(&*now, table) || {
+                let same = now.oid == table.oid && now.locator == table.locator;
+                same && now.columns == table.columns
+            }
         }))
     }
 
@@ -103,6 +106,7 @@ impl Connection {
     fn utility_columns(&mut self, kind: &Kind) -> Result<Option<Vec<ColumnDesc>>> {
         match kind {
             Kind::Show(target) => self.show_columns(target).map(Some),
+            Kind::Fetch(fetch) => Ok(self.fetched_columns(fetch)),
             _ => Ok(None),
         }
     }

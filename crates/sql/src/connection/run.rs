@@ -1,16 +1,14 @@
 //! Running statements.
 
-use super::loader::Loader;
 use super::outcome::Executed;
 use super::sink::{Format, RowRef, RowSink};
-use super::state::{Connection, tell_of_damage};
+use super::state::{Connection, tell};
 use super::statement::{Plan, Prepared};
 use crate::column::ColumnDesc;
 use crate::error::Result;
 use crate::exec::{Cursor, Flow, Host};
 use crate::parse::{Kind, Statement};
-use crate::plan::InsertPlan;
-use forebay_types::Datum;
+use crate::plan::{Node, locking_words};
 use std::sync::Arc;
 
 impl Connection {
@@ -25,48 +23,53 @@ impl Connection {
             return self.transaction_statement(t, sink).map(Executed::Completed);
         }
         self.check_not_failed()?;
-        self.start_statement()?;
+        self.start_statement(&statement.kind)?;
         let prepared = self.prepare(statement.clone(), None)?;
-        match &prepared.plan {
-            Plan::Select(plan) => {
-                let formats = vec![Format::Text; plan.columns.len()];
-                sink.columns(&plan.columns, &formats)?;
-                let mut cursor = Cursor::new(&plan.root, Arc::from([]));
-                let (rows, _) =
-                    run_cursor(&mut cursor, &mut self.host, &plan.columns, &formats, 0, sink)?;
-                Ok(Executed::tagged(format!("SELECT {rows}")))
+        let columns = prepared.columns.as_ref().map_or(0, Vec::len);
+        let formats = vec![self.simple_format(&statement.kind); columns];
+        let root = match &prepared.plan {
+            Plan::Select(plan) => &plan.root,
+            Plan::Change(plan) => &plan.root,
+            Plan::Declare(plan) => {
+                return self.declare(&prepared, plan, &Arc::from([])).map(Executed::Completed);
             }
-            Plan::Insert(plan) => self
-                .run_insert(plan, &Arc::from([]))
-                .map(|n| Executed::tagged(format!("INSERT 0 {n}"))),
             Plan::Utility => {
                 if let Some(columns) = &prepared.columns {
-                    sink.columns(columns, &vec![Format::Text; columns.len()])?;
+                    sink.columns(columns, &formats)?;
                 }
-                self.run_utility(&prepared, &[], last, sink)
+                return self.run_utility(&prepared, &formats, last, sink);
             }
+        };
+        self.check_changes(root)?;
+        self.show_cursors(root, None);
+        let mut cursor = Cursor::new(root, Arc::from([]));
+        let Some(columns) = &prepared.columns else {
+            let rows = run_to_end(&mut cursor, &mut self.host)?;
+            return Ok(Executed::tagged(prepared.plan.tag(rows)));
+        };
+        if let Plan::Change(_) = &prepared.plan {
+            // All rows are changed before the client hears of the first.
+            cursor.open(&mut self.host)?;
         }
+        sink.columns(columns, &formats)?;
+        let (rows, _) = run_cursor(&mut cursor, &mut self.host, columns, &formats, 0, sink)?;
+        Ok(Executed::tagged(prepared.plan.tag(rows)))
     }
 
-    /// Runs an INSERT; the number of rows.
-    pub(super) fn run_insert(
-        &mut self,
-        plan: &InsertPlan,
-        params: &Arc<[Datum<'static>]>,
-    ) -> Result<u64> {
-        self.check_writable("INSERT")?;
-        let mut loader = Loader::new(&plan.table);
-        let mut cursor = Cursor::new(&plan.rows, Arc::clone(params));
-        // A scan rests while a batch is inserted; its snapshot does not see the new rows.
-        while cursor.run(&mut self.host, &mut |row, _| {
-            loader.push(row.values)?;
-            Ok(if loader.is_full() { Flow::Rest } else { Flow::Continue })
-        })? == Flow::Rest
+    /// Refuses a plan that changes or locks rows in a read-only transaction, but for those of
+    /// temporary tables.
+    pub(super) fn check_changes(&self, root: &Node) -> Result<()> {
+        if let Node::Modify(modify) = root
+            && !modify.table.is_temporary()
         {
-            loader.flush(&mut self.host)?;
+            self.check_writable(modify.change.command())?;
         }
-        loader.flush(&mut self.host)?;
-        Ok(loader.inserted())
+        match root.locked() {
+            Some((table, lock)) if !table.is_temporary() => {
+                self.check_writable(&format!("SELECT {}", locking_words(lock.strength)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Runs a plan that is neither query nor INSERT.
@@ -86,6 +89,12 @@ impl Connection {
     }
 }
 
+/// Runs a plan that returns nothing; the number of rows that it changed.
+pub(super) fn run_to_end(cursor: &mut Cursor, host: &mut Host) -> Result<u64> {
+    cursor.run(host, &mut |_, _| Ok(Flow::Continue))?;
+    Ok(cursor.changed())
+}
+
 /// Sends a cursor's rows, at most `max` if it is not 0. The number sent, and whether the end was
 /// reached.
 pub(super) fn run_cursor(
@@ -98,8 +107,8 @@ pub(super) fn run_cursor(
 ) -> Result<(u64, bool)> {
     let mut rows = 0u64;
     let flow = cursor.run(host, &mut |row, host| {
-        if host.accepts_damage() {
-            tell_of_damage(host, sink)?;
+        if host.may_warn() {
+            tell(host, sink)?;
         }
         sink.row(&RowRef { values: row.values, columns, formats })?;
         rows += 1;

@@ -10,6 +10,8 @@ use crate::parse::{Statement, parse_script};
 pub struct Script {
     statements: std::vec::IntoIter<Statement>,
     empty: bool,
+    /// It has more than one statement.
+    several: bool,
 }
 
 impl Connection {
@@ -20,7 +22,8 @@ impl Connection {
         self.portals.remove("");
         self.guard(|conn| {
             let statements = parse_script(sql, conn.host.interrupt())?;
-            Ok(Script { empty: statements.is_empty(), statements: statements.into_iter() })
+            let (empty, several) = (statements.is_empty(), statements.len() > 1);
+            Ok(Script { statements: statements.into_iter(), empty, several })
         })
     }
 
@@ -36,6 +39,7 @@ impl Connection {
                 return Ok(Step::Finished);
             };
             let last = script.statements.len() == 0;
+            conn.transaction.implicit_block |= script.several && !conn.in_block();
             match conn.run_simple(&statement, last, sink)? {
                 Executed::CopyIn(copy) => Ok(Step::CopyIn(copy)),
                 Executed::Completed(tag) => {

@@ -2,8 +2,9 @@
 
 use super::block::{Transaction, TransactionStatus};
 use super::held::{self, Held};
+use super::portals::Portals;
 use super::sink::RowSink;
-use super::statement::{Portal, Prepared};
+use super::statement::Prepared;
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Host, Identity};
 use crate::settings::Settings;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 /// A session of SQL over the engine.
 pub struct Connection {
     // Portals hold scans, which must be dropped before the session.
-    pub(super) portals: Held<Portal>,
+    pub(super) portals: Portals,
     pub(super) prepared: Held<Arc<Prepared>>,
     pub(super) transaction: Transaction,
     /// The settings' change count when they were last handed to the engine's session.
@@ -36,7 +37,7 @@ impl Connection {
 
     fn with_host(host: Host) -> Connection {
         Connection {
-            portals: Held::new(held::MOST),
+            portals: Portals::new(held::MOST),
             prepared: Held::new(held::MOST),
             transaction: Transaction::default(),
             settings_told: None,
@@ -70,7 +71,7 @@ impl Connection {
 
     /// Sends warnings of the engine that arose outside of a statement, such as after `sync`.
     pub fn send_warnings(&mut self, sink: &mut dyn RowSink) -> Result<()> {
-        tell_of_damage(&mut self.host, sink)?;
+        tell(&mut self.host, sink)?;
         let Some(session) = self.host.session_if_any() else { return Ok(()) };
         session
             .take_warnings()
@@ -108,8 +109,7 @@ impl Connection {
         result
     }
 
-    /// Like `guard`, for an operation that reads pages: warnings of damaged pages are sent before
-    /// the error.
+    /// Like `guard`, for an operation that may have warned: warnings are sent before the error.
     pub(super) fn guard_told<T>(
         &mut self,
         sink: &mut dyn RowSink,
@@ -118,21 +118,23 @@ impl Connection {
         let result = self.guard(|conn| operation(conn, &mut *sink));
         if result.is_err() {
             // If it can't be sent, neither can the error.
-            let _ = tell_of_damage(&mut self.host, sink);
+            let _ = tell(&mut self.host, sink);
         }
         result
     }
 
     /// Aborts what is open; the client has gone.
     pub fn close(mut self) {
+        self.portals.clear();
         // So that a failure ends everything.
         self.transaction.block = TransactionStatus::Idle;
         self.fail();
     }
 }
 
-/// Sends warnings of damaged pages that were read nevertheless.
-pub(super) fn tell_of_damage(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
+/// Sends warnings of functions, and of damaged pages that were read nevertheless.
+pub(super) fn tell(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
+    host.take_warnings().iter().try_for_each(|warning| sink.notice(warning))?;
     let Some(session) = host.session_if_any() else { return Ok(()) };
     for warning in session.take_read_warnings() {
         let notice = SqlError::warning(state::DATA_CORRUPTED, warning.to_string());

@@ -2,14 +2,32 @@
 //!
 //! Outside a block, the statements of a query string (or those up to a Sync) run in one implicit
 //! transaction. BEGIN makes it a block. A failed statement in a block aborts the engine's
-//! transaction at once; the block remains, as failed, until the client ends it.
+//! transaction at once, or its innermost subtransaction if there is a savepoint. The block remains,
+//! as failed, until the client ends it or goes back to a savepoint.
 
 use super::block::TransactionStatus;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
-use crate::parse::{Modes, TransactionStatement};
+use crate::parse::{Kind, Modes, TransactionStatement};
+use crate::settings::{IsolationLevel, SetScope, TransactionModes};
 use forebay_engine::Session;
+
+/// Whether a statement needs a snapshot before it is planned, as most do: then the modes of its
+/// transaction stand, and that of REPEATABLE READ sees what has committed by now.
+fn needs_snapshot(kind: &Kind) -> bool {
+    !matches!(
+        kind,
+        Kind::Transaction(_)
+            | Kind::Checkpoint
+            | Kind::Show(_)
+            | Kind::Set { .. }
+            | Kind::SetTransaction { .. }
+            | Kind::Reset(_)
+            | Kind::Lock(_)
+            | Kind::Fetch(_)
+    )
+}
 
 impl Connection {
     /// Refuses all but the end of a failed block.
@@ -27,49 +45,103 @@ impl Connection {
         self.transaction.block != TransactionStatus::Idle
     }
 
+    /// Is it in a block, or in an implicit transaction of several statements?
+    fn in_any_block(&self) -> bool {
+        self.in_block() || self.transaction.implicit_block
+    }
+
+    /// Refuses a statement that has an effect only in a block.
+    pub(super) fn require_block(&self, what: &str) -> Result<()> {
+        if self.in_any_block() { Ok(()) } else { Err(SqlError::new(NO_BLOCK, only_in_block(what))) }
+    }
+
+    /// Warns of such a statement, which is run nevertheless.
+    pub(super) fn warn_outside_block(&self, what: &str, sink: &mut dyn RowSink) -> Result<()> {
+        if self.in_any_block() {
+            return Ok(());
+        }
+        sink.notice(&SqlError::warning(NO_BLOCK, only_in_block(what)))
+    }
+
+    /// Refuses a statement that commits by itself.
+    pub(super) fn refuse_in_block(&self, what: &str) -> Result<()> {
+        if !self.in_any_block() {
+            return Ok(());
+        }
+        let message = format!("{what} cannot run inside a transaction block");
+        Err(SqlError::new(state::ACTIVE_SQL_TRANSACTION, message))
+    }
+
     /// Makes sure that a transaction is running.
     pub(super) fn ensure_transaction(&mut self) -> Result<()> {
-        if !self.transaction.running {
-            self.host.call_if_any(Session::begin)?;
-            self.transaction.running = true;
-            self.transaction.read_only = self.transaction.default_read_only;
+        if self.transaction.running {
+            return Ok(());
         }
-        Ok(())
+        let count = self.host.settings.change_count();
+        if self.transaction.defaults_at.replace(count) != Some(count) {
+            self.transaction.defaults = self.host.settings.transaction_defaults();
+        }
+        let modes = self.transaction.defaults;
+        self.start_transaction(modes)
+    }
+
+    fn start_transaction(&mut self, modes: TransactionModes) -> Result<()> {
+        self.host.call_if_any(Session::begin)?;
+        self.transaction.running = true;
+        self.host.modes.begin(modes);
+        self.host.apply_isolation()
     }
 
     /// A statement begins: a transaction, and a new snapshot in it.
-    pub(super) fn start_statement(&mut self) -> Result<()> {
+    pub(super) fn start_statement(&mut self, kind: &Kind) -> Result<()> {
         self.ensure_transaction()?;
         let count = self.host.settings.change_count();
         let changed = self.settings_told.replace(count) != Some(count);
         let told = changed.then(|| self.host.settings.engine());
+        let first = needs_snapshot(kind) && self.host.modes.query();
+        let repeatable = self.host.modes.now().isolation == IsolationLevel::RepeatableRead;
         self.host.call_if_any(|session| {
             if let Some(settings) = told {
                 *session.settings_mut() = settings;
             }
-            session.start_command()
+            session.start_command()?;
+            if first && repeatable {
+                session.statement_snapshot()?;
+            }
+            Ok::<_, forebay_engine::EngineError>(())
         })?;
         Ok(())
     }
 
     /// Refuses a statement that writes in a read-only transaction.
     pub(super) fn check_writable(&self, command: &str) -> Result<()> {
-        if !self.transaction.read_only {
+        if !self.host.modes.now().read_only {
             return Ok(());
         }
         let message = format!("cannot execute {command} in a read-only transaction");
         Err(SqlError::new(state::READ_ONLY_SQL_TRANSACTION, message))
     }
 
-    fn end(&mut self, commit: bool) -> Result<()> {
-        // Scans must end before their transaction.
-        self.portals.clear();
+    /// Ends the transaction and the block, whatever subtransactions are open.
+    pub(super) fn end(&mut self, commit: bool) -> Result<()> {
+        if commit
+            && self.transaction.running
+            && let Err(error) = self.hold_cursors()
+        {
+            // The error is what is told.
+            let _ = self.end(false);
+            return Err(error);
+        }
+        self.portals.end_scans();
         self.transaction.block = TransactionStatus::Idle;
-        self.transaction.read_only = false;
+        self.transaction.implicit_block = false;
+        self.transaction.savepoints.clear();
         let running = std::mem::take(&mut self.transaction.running);
         let ended =
             self.host.call_if_any(if running && commit { Session::commit } else { Session::abort });
-        self.host.settings.end_transaction(commit && ended.is_ok());
+        let committed = commit && ended.is_ok();
+        self.portals.transaction_ended(committed);
+        self.host.settings.end_transaction(committed);
         ended.map(drop)
     }
 
@@ -82,52 +154,112 @@ impl Connection {
     }
 
     /// The server failed outside any call (a protocol error in mid-statement), or an operation did:
-    /// aborts the implicit transaction, or marks the block as failed.
+    /// aborts the implicit transaction; or marks the block as failed, and aborts it or its
+    /// innermost subtransaction.
     pub fn fail(&mut self) {
-        let in_block = self.in_block();
-        if self.transaction.running {
-            // If the abort fails too, nothing more can be done here.
-            if let Err(e) = self.end(false) {
-                tracing::error!("abort failed: {e}");
+        let (block, running) = (self.transaction.block, self.transaction.running);
+        let aborted = match block {
+            // Its innermost subtransaction has aborted already.
+            TransactionStatus::Failed if running => Ok(()),
+            TransactionStatus::InBlock if !self.transaction.savepoints.is_empty() => {
+                self.abort_innermost()
             }
-        } else {
-            self.portals.clear();
+            _ if running => {
+                self.host.modes.fail();
+                self.end(false)
+            }
+            _ => {
+                self.portals.transaction_ended(false);
+                Ok(())
+            }
+        };
+        // If the abort fails too, nothing more can be done here.
+        if let Err(e) = aborted {
+            tracing::error!("abort failed: {e}");
         }
-        if in_block {
+        if block != TransactionStatus::Idle {
             self.transaction.block = TransactionStatus::Failed;
         }
     }
 
-    /// BEGIN, COMMIT, ROLLBACK.
+    /// Statements that begin, end or divide transactions.
     pub(super) fn transaction_statement(
         &mut self,
         statement: &TransactionStatement,
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
-        match statement {
+        if !statement.leaves_failed() {
+            self.check_not_failed()?;
+        }
+        let tag = match statement {
             TransactionStatement::Begin { start, modes } => {
-                self.check_not_failed()?;
-                if self.in_block() {
-                    let message = "there is already a transaction in progress";
-                    sink.notice(&SqlError::warning(state::ACTIVE_SQL_TRANSACTION, message))?;
-                }
-                self.ensure_transaction()?;
-                self.transaction.block = TransactionStatus::InBlock;
-                self.set_modes(*modes);
-                Ok(CommandTag(if *start { "START TRANSACTION" } else { "BEGIN" }.into()))
+                self.begin_block(*modes, sink)?;
+                if *start { "START TRANSACTION" } else { "BEGIN" }
             }
             TransactionStatement::Commit { chain } => {
                 let block = self.check_block(*chain, "COMMIT", sink)?;
                 let commit = block != TransactionStatus::Failed;
                 self.finish_block(commit, *chain)?;
-                Ok(CommandTag(if commit { "COMMIT" } else { "ROLLBACK" }.into()))
+                if commit { "COMMIT" } else { "ROLLBACK" }
             }
             TransactionStatement::Rollback { chain } => {
                 self.check_block(*chain, "ROLLBACK", sink)?;
                 self.finish_block(false, *chain)?;
-                Ok(CommandTag("ROLLBACK".into()))
+                "ROLLBACK"
             }
+            TransactionStatement::Savepoint(name) => {
+                self.savepoint(name)?;
+                "SAVEPOINT"
+            }
+            TransactionStatement::Release(name) => {
+                self.release(name)?;
+                "RELEASE"
+            }
+            TransactionStatement::RollbackTo(name) => {
+                self.rollback_to(name)?;
+                "ROLLBACK"
+            }
+            TransactionStatement::Prepare => {
+                self.prepare_transaction(sink)?;
+                "ROLLBACK"
+            }
+            TransactionStatement::FinishPrepared { name, commit } => {
+                self.refuse_in_block(if *commit {
+                    "COMMIT PREPARED"
+                } else {
+                    "ROLLBACK PREPARED"
+                })?;
+                let message =
+                    format!("prepared transaction with identifier \"{name}\" does not exist");
+                return Err(SqlError::new(state::UNDEFINED_OBJECT, message));
+            }
+        };
+        Ok(CommandTag(tag.into()))
+    }
+
+    fn begin_block(&mut self, modes: Modes, sink: &mut dyn RowSink) -> Result<()> {
+        if self.in_block() {
+            let message = "there is already a transaction in progress";
+            sink.notice(&SqlError::warning(state::ACTIVE_SQL_TRANSACTION, message))?;
         }
+        self.ensure_transaction()?;
+        // If they are refused there is no block.
+        self.set_modes(modes)?;
+        self.transaction.block = TransactionStatus::InBlock;
+        Ok(())
+    }
+
+    /// PREPARE TRANSACTION: there are no prepared transactions, so the block ends as PostgreSQL
+    /// ends it without max_prepared_transactions.
+    fn prepare_transaction(&mut self, sink: &mut dyn RowSink) -> Result<()> {
+        let block = self.check_block(false, "PREPARE TRANSACTION", sink)?;
+        self.finish_block(block == TransactionStatus::Idle, false)?;
+        if block != TransactionStatus::InBlock {
+            return Ok(());
+        }
+        let message = "prepared transactions are disabled";
+        let hint = "Set \"max_prepared_transactions\" to a nonzero value.";
+        Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message).hint(hint))
     }
 
     /// Warns if there is no block to end.
@@ -139,8 +271,7 @@ impl Connection {
     ) -> Result<TransactionStatus> {
         if !self.in_block() {
             if chain {
-                let message = format!("{verb} AND CHAIN can only be used in transaction blocks");
-                return Err(SqlError::new(state::NO_ACTIVE_SQL_TRANSACTION, message));
+                return Err(SqlError::new(NO_BLOCK, only_in_block(&format!("{verb} AND CHAIN"))));
             }
             let message = "there is no transaction in progress";
             sink.notice(&SqlError::warning(state::NO_ACTIVE_SQL_TRANSACTION, message))?;
@@ -149,26 +280,33 @@ impl Connection {
     }
 
     fn finish_block(&mut self, commit: bool, chain: bool) -> Result<()> {
-        let read_only = self.transaction.read_only;
-        if self.transaction.block == TransactionStatus::InBlock
-            && let Some(session) = self.host.session_if_any()
-        {
-            // A rollback need not follow an error, so the command may still be open.
-            session.end_command();
+        let modes = self.host.modes.now();
+        if self.transaction.block == TransactionStatus::InBlock {
+            self.end_open_command();
         }
         self.end(commit)?;
         if chain {
-            self.ensure_transaction()?;
+            self.start_transaction(modes)?;
             self.transaction.block = TransactionStatus::InBlock;
-            self.transaction.read_only = read_only;
         }
         Ok(())
     }
 
-    fn set_modes(&mut self, modes: Modes) {
-        if let Some(read_only) = modes.read_only {
-            self.transaction.read_only = read_only;
+    /// A rollback need not follow an error, so the command before it may still be open.
+    pub(super) fn end_open_command(&mut self) {
+        if let Some(session) = self.host.session_if_any() {
+            session.end_command();
         }
+    }
+
+    fn set_modes(&mut self, modes: Modes) -> Result<()> {
+        if let Some(level) = modes.isolation {
+            self.host.set_isolation(level)?;
+        }
+        if let Some(read_only) = modes.read_only {
+            self.host.modes.set_read_only(read_only)?;
+        }
+        modes.deferrable.map_or(Ok(()), |deferrable| self.host.modes.set_deferrable(deferrable))
     }
 
     /// SET TRANSACTION and SET SESSION CHARACTERISTICS.
@@ -178,17 +316,26 @@ impl Connection {
         session: bool,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
-        if session {
-            if let Some(read_only) = modes.read_only {
-                self.transaction.default_read_only = read_only;
+        if !session {
+            self.warn_outside_block("SET TRANSACTION", sink)?;
+            return self.set_modes(modes);
+        }
+        let on = |on| if on { "on" } else { "off" };
+        for (name, value) in [
+            ("default_transaction_isolation", modes.isolation.map(IsolationLevel::name)),
+            ("default_transaction_read_only", modes.read_only.map(on)),
+            ("default_transaction_deferrable", modes.deferrable.map(on)),
+        ] {
+            if value.is_some() {
+                self.host.set(name, value, SetScope::Session)?;
             }
-            return Ok(());
         }
-        if !self.in_block() {
-            let message = "SET TRANSACTION can only be used in transaction blocks";
-            sink.notice(&SqlError::warning(state::NO_ACTIVE_SQL_TRANSACTION, message))?;
-        }
-        self.set_modes(modes);
         Ok(())
     }
+}
+
+const NO_BLOCK: &str = state::NO_ACTIVE_SQL_TRANSACTION;
+
+fn only_in_block(what: &str) -> String {
+    format!("{what} can only be used in transaction blocks")
 }

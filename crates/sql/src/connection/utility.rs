@@ -41,9 +41,8 @@ impl Connection {
             }
             Kind::Show(target) => self.show(target, columns, formats, sink),
             Kind::Set { name, value, scope } => {
-                if *scope == SetScope::Local && !self.in_block() {
-                    let message = "SET LOCAL can only be used in transaction blocks";
-                    sink.notice(&SqlError::warning(state::NO_ACTIVE_SQL_TRANSACTION, message))?;
+                if *scope == SetScope::Local {
+                    self.warn_outside_block("SET LOCAL", sink)?;
                 }
                 self.host.set(name, value.as_deref(), *scope)?;
                 tag("SET")
@@ -53,7 +52,7 @@ impl Connection {
                 tag("SET")
             }
             Kind::Reset(Some(name)) => {
-                self.host.settings.set(name, None, SetScope::Session)?;
+                self.host.set(name, None, SetScope::Session)?;
                 tag("RESET")
             }
             Kind::Reset(None) => {
@@ -69,7 +68,16 @@ impl Connection {
                 self.prepared.clear();
                 tag("DEALLOCATE ALL")
             }
-            Kind::Query(_) | Kind::Insert(_) | Kind::Copy(_) => {
+            Kind::Lock(lock) => self.lock_tables_for(lock),
+            Kind::Fetch(fetch) => self.fetch(fetch, columns, formats, sink),
+            Kind::Close(name) => self.close_cursor(name.as_deref()),
+            Kind::Truncate(names) => self.truncate(names),
+            Kind::Query(_)
+            | Kind::Insert(..)
+            | Kind::Update(..)
+            | Kind::Delete(..)
+            | Kind::Copy(_)
+            | Kind::Declare(_) => {
                 Err(SqlError::new(state::INTERNAL_ERROR, "a query is no utility statement"))
             }
         }
@@ -77,13 +85,11 @@ impl Connection {
 
     fn discard(&mut self, what: &'static str) -> Result<CommandTag> {
         if what == "DISCARD ALL" {
-            if self.in_block() {
-                let message = "DISCARD ALL cannot run inside a transaction block";
-                return Err(SqlError::new(state::ACTIVE_SQL_TRANSACTION, message));
-            }
+            self.refuse_in_block("DISCARD ALL")?;
             self.portals.clear();
             self.prepared.clear();
             self.host.settings.reset_all()?;
+            self.host.call_if_any(Session::advisory_unlock_all)?;
         }
         if matches!(what, "DISCARD ALL" | "DISCARD TEMP") {
             self.host.call_if_any(Session::discard_temp)?;
@@ -167,14 +173,7 @@ impl Connection {
                 ))?;
                 continue;
             };
-            if self.portals.values().any(|portal| portal.reads(table.oid)) {
-                let message = format!(
-                    "cannot DROP TABLE \"{}\" because it is being used by active queries in this \
-                     session",
-                    table.name
-                );
-                return Err(SqlError::new(state::OBJECT_IN_USE, message));
-            }
+            self.check_not_in_use("DROP TABLE", &table)?;
             self.host.call(|session| session.drop_table(&table))?;
         }
         tag("DROP TABLE")
@@ -184,7 +183,7 @@ impl Connection {
     pub(super) fn show_columns(&mut self, target: &ShowTarget) -> Result<Vec<ColumnDesc>> {
         match target {
             ShowTarget::All => Ok(["name", "setting", "description"].map(text_column).to_vec()),
-            ShowTarget::One(name) => Ok(vec![text_column(&self.host.settings.show(name)?.name)]),
+            ShowTarget::One(name) => Ok(vec![text_column(&self.host.show(name)?.name)]),
         }
     }
 
@@ -197,11 +196,11 @@ impl Connection {
     ) -> Result<CommandTag> {
         match target {
             ShowTarget::One(name) => {
-                let value = Datum::string(self.host.settings.show(name)?.value);
+                let value = Datum::string(self.host.show(name)?.value);
                 sink.row(&RowRef { values: &[value], columns, formats })?;
             }
             ShowTarget::All => {
-                for row in self.host.settings.all() {
+                for row in self.host.all_settings() {
                     let values = [row.name, row.shown, row.short_desc].map(Datum::string);
                     sink.row(&RowRef { values: &values, columns, formats })?;
                 }

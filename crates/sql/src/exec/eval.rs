@@ -11,6 +11,9 @@ use std::cmp::Ordering;
 /// A row as expressions see it.
 pub(super) type Values<'a> = &'a [Datum<'a>];
 
+/// Values of a statement's parameters.
+pub(super) type Params<'p> = &'p [Datum<'static>];
+
 /// The values of several expressions.
 pub(super) type Results<'a> = smallvec::SmallVec<[Datum<'a>; 12]>;
 

@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
 use crate::settings::SetScope;
 use forebay_aio::sync::Duration;
-use forebay_engine::{BlockRange, Fork, PrewarmMode, Session};
+use forebay_engine::{BlockRange, Fork, PrewarmMode};
 use forebay_types::{Datum, Numeric, SqlType, ValueError};
 
 fn count(n: usize) -> Datum<'static> {
@@ -56,10 +56,14 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::SetConfig => set_config(args, host)?,
         Function::PgSizePretty => size_pretty(args),
         Function::PgSleep => sleep(args, host)?,
-        Function::TxidIfAssigned => {
-            let id = host.session().ok().and_then(Session::transaction_id);
-            id.map_or(Datum::Null, |id| Datum::Int8(i64::from(id)))
-        }
+        Function::AdvisoryLock(_)
+        | Function::AdvisoryUnlock { .. }
+        | Function::AdvisoryUnlockAll
+        | Function::PgBlockingPids
+        | Function::PgCancelBackend
+        | Function::PgSessionIsBlocked
+        | Function::CurrentXid
+        | Function::XidIfAssigned => super::advisory::call(function, args, host)?,
         Function::PgPrewarm => prewarm(args, host)?,
         Function::PgRelationSize => relation_size(args, host)?,
         Function::PgTableSize => table_size(args, host)?,
@@ -161,7 +165,7 @@ fn rounding<'a>(function: Function, args: &[Datum<'a>]) -> Result<Datum<'a>> {
 
 fn current_setting<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
     let missing_ok = matches!(args.get(1), Some(Datum::Bool(true)));
-    match host.settings.show(text(args, 0)?) {
+    match host.show(text(args, 0)?) {
         Ok(shown) => Ok(Datum::string(shown.value)),
         Err(e) if missing_ok && e.sqlstate == state::UNDEFINED_OBJECT => Ok(Datum::Null),
         Err(e) => Err(e),
@@ -172,7 +176,7 @@ fn set_config<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let local = matches!(args.get(2), Some(Datum::Bool(true)));
     let scope = if local { SetScope::Local } else { SetScope::Session };
     host.set(text(args, 0)?, Some(text(args, 1)?), scope)?;
-    Ok(Datum::string(host.settings.show(text(args, 0)?)?.value))
+    Ok(Datum::string(host.show(text(args, 0)?)?.value))
 }
 
 fn size_pretty<'a>(args: &[Datum<'_>]) -> Datum<'a> {

@@ -1,11 +1,13 @@
 //! What running statements use: the engine's session, the settings, who is connected.
 
+use super::modes::{Mode, Modes};
 use crate::error::{Result, SqlError, state};
 use crate::plan::Catalog;
-use crate::settings::{SetScope, Settings};
+use crate::settings::{IsolationLevel, SetScope, SettingRow, Settings, Shown};
+use crate::views::CursorRow;
 use forebay_aio::IoBackend;
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::{Engine, EngineError, Interrupt, Session, Table, TempOptions};
+use forebay_engine::{Engine, EngineError, Interrupt, Isolation, Session, Table, TempOptions};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -22,6 +24,9 @@ pub struct Identity {
     pub version: String,
 }
 
+/// Warnings of a statement that are kept until they are sent; later ones are dropped.
+const MOST_WARNINGS: usize = 100;
+
 /// What a running statement uses. Without a session there are no tables and no transactions, but
 /// expressions can be evaluated.
 pub struct Host {
@@ -30,6 +35,11 @@ pub struct Host {
     pub settings: Box<dyn Settings>,
     /// Who is connected.
     pub identity: Identity,
+    /// The running transaction's modes.
+    pub modes: Modes,
+    warnings: Vec<SqlError>,
+    /// The session's cursors, when a statement began that looks at them.
+    pub cursors: Vec<CursorRow>,
     random: u64,
     /// Steps since the last test for a cancel.
     pub(super) steps: Cell<u32>,
@@ -43,7 +53,9 @@ impl Host {
             .unwrap_or_default();
         let random =
             (now.as_nanos() as u64 ^ u64::from(identity.pid.unsigned_abs()).rotate_left(32)) | 1;
-        Host { session, settings, identity, random, steps: Cell::new(0) }
+        let (modes, warnings, cursors) = (Modes::default(), Vec::new(), Vec::new());
+        let steps = Cell::new(0);
+        Host { session, settings, identity, modes, warnings, cursors, random, steps }
     }
 
     /// Calls the engine: a statement's way to all that reads or changes data. The session refuses
@@ -100,14 +112,70 @@ impl Host {
         self.session.as_ref().map_or(usize::MAX, Session::work_memory)
     }
 
-    /// Whether reads may accept damaged pages.
-    pub fn accepts_damage(&self) -> bool {
-        self.session.as_ref().is_some_and(Session::accepts_damage)
+    /// Keeps a warning until it is sent.
+    pub fn warn(&mut self, warning: SqlError) {
+        if self.warnings.len() < MOST_WARNINGS {
+            self.warnings.push(warning);
+        }
     }
 
-    /// Sets a setting. temp_buffers is refused once there are such buffers; the failing statement
-    /// takes it back.
+    /// Takes the warnings.
+    pub fn take_warnings(&mut self) -> Vec<SqlError> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Whether there may be warnings: of a function, or of reads that accept damaged pages.
+    pub fn may_warn(&self) -> bool {
+        !self.warnings.is_empty() || self.session.as_ref().is_some_and(Session::accepts_damage)
+    }
+
+    /// The value of a setting.
+    pub fn show(&self, name: &str) -> Result<Shown> {
+        match Mode::by_name(name) {
+            Some(mode) => Ok(Shown { name: mode.name().to_owned(), value: self.modes.show(mode) }),
+            None => self.settings.show(name),
+        }
+    }
+
+    /// All settings, in the order of SHOW ALL.
+    pub fn all_settings(&self) -> Vec<SettingRow> {
+        let mut rows = self.settings.all();
+        for row in &mut rows {
+            if let Some(mode) = Mode::by_name(&row.name) {
+                row.setting = self.modes.show(mode);
+                row.shown.clone_from(&row.setting);
+            }
+        }
+        rows
+    }
+
+    /// Sets the running transaction's isolation level.
+    pub fn set_isolation(&mut self, level: IsolationLevel) -> Result<()> {
+        self.modes.set_isolation(level)?;
+        self.apply_isolation()
+    }
+
+    /// Hands the isolation level to the engine, which knows two.
+    pub fn apply_isolation(&mut self) -> Result<()> {
+        let level = match self.modes.now().isolation {
+            IsolationLevel::ReadUncommitted | IsolationLevel::ReadCommitted => {
+                Isolation::ReadCommitted
+            }
+            IsolationLevel::RepeatableRead => Isolation::RepeatableRead,
+        };
+        match self.session.as_mut().filter(|session| session.isolation() != level) {
+            Some(session) => Ok(session.set_isolation(level)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets a setting; None is DEFAULT. temp_buffers is refused once there are such buffers; the
+    /// failing statement takes it back.
     pub fn set(&mut self, name: &str, value: Option<&str>, scope: SetScope) -> Result<()> {
+        if let Some(mode) = Mode::by_name(name) {
+            self.modes.set(mode, value)?;
+            return self.apply_isolation();
+        }
         self.settings.set(name, value, scope)?;
         if value.is_none() || !name.eq_ignore_ascii_case("temp_buffers") {
             return Ok(());

@@ -1,37 +1,54 @@
 //! Running plans.
 //!
 //! - `cursor.rs`: a running plan, which can rest
-//! - `operator.rs`: operators at work: scan, filter, project, aggregate, sort, limit
-//! - `row.rs`: rows on their way through them
+//! - `operator.rs`: operators at work: filter, project, aggregate, sort, limit
+//! - `scan.rs`: rows of tables; `row.rs`: rows on their way
+//! - `modify.rs`: INSERT, UPDATE and DELETE; `loader.rs`: rows on their way into a table
+//! - `lock.rs`: FOR UPDATE; `recheck.rs`: a row that was changed meanwhile
 //! - `sort/`: ORDER BY, in memory and beyond; `spill.rs`: rows in temporary files
+//! - `store.rs`: rows that a cursor goes back to
 //! - `groups/`: GROUP BY, in memory and beyond; `aggregate.rs`: accumulators
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that
-//! - `log.rs`: functions of the write-ahead log
+//! - `log.rs`: functions of the write-ahead log; `advisory.rs`: those of locks and transaction
+//!   ids
 //! - `views.rs`: rows of the computed views
+//! - `cursors.rs`: the row that WHERE CURRENT OF means
 //! - `rowsets.rs`: functions whose result is a row, or several
 //! - `catalog.rs`: the catalogs, for the planner
-//! - `host.rs`: the engine's session and the settings, as statements reach them
+//! - `host.rs`: the engine's session and the settings, as statements reach them; `modes.rs`: the
+//!   transaction's modes
 
+mod advisory;
 mod aggregate;
 mod arguments;
 mod cast;
 mod catalog;
 mod cursor;
+mod cursors;
 mod eval;
 mod functions;
 mod groups;
 mod host;
 mod like;
+mod loader;
+mod lock;
 mod log;
+mod modes;
+mod modify;
 mod operator;
+mod recheck;
 mod row;
 mod rowsets;
+mod scan;
 mod sort;
 mod spill;
+mod store;
 mod text;
 mod views;
 
 pub use cursor::Cursor;
 pub use host::{Host, Identity};
-pub use row::Flow;
+pub use loader::Loader;
+pub use row::{Flow, Visit};
+pub use store::RowStore;

@@ -4,23 +4,19 @@
 //! passes a function down that takes each row, which borrows from where it was read, and says
 //! whether it wants another. If it does not, the operators keep their places and can go on later.
 //!
-//! Sort and Aggregate read all their input when they are opened.
+//! Sort, Aggregate and Modify read all their input when they are opened.
 
-use super::eval::{eval, eval_all, is_true};
+use super::eval::{Params, eval, eval_all, is_true};
 use super::groups::{GroupRows, Groups};
 use super::host::Host;
-use super::row::{Flow, OwnedRow, Row};
+use super::lock::locked;
+use super::modify::{Modified, Modifier};
+use super::row::{Flow, OwnedRow, Row, Visit};
+use super::scan::{Scan, TidScan, place_of, place_value};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Catalog, Expr, Grouping, Node};
-use forebay_engine::HeapScan;
+use crate::plan::{Catalog, Expr, Grouping, Modify, Node};
 use forebay_types::Datum;
-
-/// What takes rows.
-pub type Visit<'v> = &'v mut dyn FnMut(Row<'_>, &mut Host) -> Result<Flow>;
-
-/// Values of a statement's parameters.
-type Params<'p> = &'p [Datum<'static>];
 
 /// The state of an operator.
 pub(super) enum Operator {
@@ -28,12 +24,15 @@ pub(super) enum Operator {
     Rows(Vec<OwnedRow>, usize),
     Series(Series),
     Scan(Box<Scan>),
+    TidScan(TidScan),
     /// VALUES: how many rows were given out.
     Values(usize),
     Filter(Box<Operator>),
     Project(Box<Operator>),
     Aggregate(GroupRows),
     Sort(Sorted),
+    LockRows(Box<Operator>),
+    Modify(Modified),
     Limit(Limit),
 }
 
@@ -43,14 +42,6 @@ pub(super) struct Series {
     next: Option<i64>,
     stop: i64,
     step: i64,
-}
-
-/// A scan of a table.
-pub(super) struct Scan {
-    heap: HeapScan,
-    /// Rows on the current page, and the next of them.
-    on_page: usize,
-    next: usize,
 }
 
 /// LIMIT and OFFSET.
@@ -78,10 +69,9 @@ impl Operator {
                 Operator::Rows(super::rowsets::rows_or_null(*function, &values, host)?, 0)
             }
             Node::Values(_) => Operator::Values(0),
-            Node::Scan { table, .. } => {
-                let heap = host.call(|session| session.scan(table))?;
-                Operator::Scan(Box::new(Scan { heap, on_page: 0, next: 0 }))
-            }
+            Node::Scan(read) => Operator::Scan(Box::new(Scan::open(read, host)?)),
+            Node::TidScan(_, tids) => Operator::TidScan(TidScan::open(tids, params, host)?),
+            Node::CurrentRow(read, name) => Operator::TidScan(TidScan::at(read, name, host)?),
             Node::Series { args, .. } => match Series::open(args, params, host)? {
                 Some(series) => Operator::Series(series),
                 None => Operator::Rows(Vec::new(), 0),
@@ -92,8 +82,15 @@ impl Operator {
                 Operator::Aggregate(aggregated(node, input, grouping, params, host)?)
             }
             Node::Sort { .. } => Operator::Sort(sorted(node, None, params, host)?),
+            Node::LockRows { input, .. } => Operator::LockRows(open(input, host)?),
+            Node::Modify(modify) => Operator::Modify(modified(modify, params, host)?),
             Node::Limit { .. } => Operator::Limit(Limit::open(node, params, host)?),
         })
+    }
+
+    /// How many rows it has changed.
+    pub(super) fn changed(&self) -> u64 {
+        if let Operator::Modify(modified) = self { modified.count } else { 0 }
     }
 
     /// Hands rows to `visit` until it wants a rest, or none are left (then `Flow::Continue`).
@@ -125,7 +122,10 @@ impl Operator {
                 Ok(Flow::Continue)
             }
             (Operator::Series(series), Node::Series { wide, .. }) => series.run(*wide, host, visit),
-            (Operator::Scan(scan), Node::Scan { decode, .. }) => scan.run(decode, host, visit),
+            (Operator::Scan(scan), Node::Scan(read)) => scan.run(read, host, visit),
+            (Operator::TidScan(scan), Node::TidScan(read, _) | Node::CurrentRow(read, _)) => {
+                scan.run(read, host, visit)
+            }
             (Operator::Filter(input), Node::Filter { input: below, condition }) => {
                 input.run(below, params, host, &mut |row, host| {
                     if is_true(condition, row.values, params, host)? {
@@ -149,10 +149,25 @@ impl Operator {
                 }
                 Ok(Flow::Continue)
             }
-            (Operator::Sort(rows), Node::Sort { width, .. }) => {
+            (Operator::Sort(rows), Node::Sort { width, placed, .. }) => {
                 while let Some(row) = rows.next(host)? {
-                    let (visible, _) = row.split_at(*width);
-                    if visit(Row::computed(visible), host)? == Flow::Rest {
+                    let ctid = if *placed { row.last().and_then(place_of) } else { None };
+                    let (values, _) = row.split_at(*width);
+                    if visit(Row { values, ctid }, host)? == Flow::Rest {
+                        return Ok(Flow::Rest);
+                    }
+                }
+                Ok(Flow::Continue)
+            }
+            (Operator::LockRows(input), Node::LockRows { input: below, table, lock }) => {
+                input.run(below, params, host, &mut |row, host| {
+                    locked(row, below, table, *lock, params, host, visit)
+                })
+            }
+            (Operator::Modify(modified), _) => {
+                let Some(rows) = &mut modified.returned else { return Ok(Flow::Continue) };
+                while let Some(row) = rows.next(host)? {
+                    if visit(Row::computed(&row), host)? == Flow::Rest {
                         return Ok(Flow::Rest);
                     }
                 }
@@ -188,7 +203,9 @@ fn aggregated(
 
 /// The rows of a Sort's input in order; `keep`: only so many of them are wanted.
 fn sorted(node: &Node, keep: Option<u64>, params: Params<'_>, host: &mut Host) -> Result<Sorted> {
-    let Node::Sort { input, keys, .. } = node else { unreachable!("only a Sort is sorted") };
+    let Node::Sort { input, keys, placed, .. } = node else {
+        unreachable!("only a Sort is sorted")
+    };
     let mut sorter = Sorter::new(keys, keep, host);
     let (below, output) = match &**input {
         // What a projection computes is moved into the sort rather than copied.
@@ -196,14 +213,26 @@ fn sorted(node: &Node, keep: Option<u64>, params: Params<'_>, host: &mut Host) -
         other => (other, None),
     };
     Operator::open(below, params, host)?.run(below, params, host, &mut |row, host| {
-        let values = match output {
+        let mut values = match output {
             Some(output) => eval_all(output, row.values, params, host)?,
             None => row.values.iter().cloned().collect(),
         };
+        if *placed {
+            // The place stands behind all columns.
+            values.push(place_value(row.ctid.expect("the rows are a table's")));
+        }
         sorter.push(values.into_iter().map(Datum::into_owned).collect(), host)?;
         Ok(Flow::Continue)
     })?;
     sorter.finish(host)
+}
+
+/// Changes all rows of the input.
+fn modified(modify: &Modify, params: Params<'_>, host: &mut Host) -> Result<Modified> {
+    let mut modifier = Modifier::new(modify, host);
+    let mut input = Operator::open(&modify.input, params, host)?;
+    input.run(&modify.input, params, host, &mut |row, host| modifier.take(row, params, host))?;
+    modifier.finish(host)
 }
 
 impl Limit {
@@ -309,35 +338,5 @@ impl Series {
         }
         *next = None;
         Ok(Flow::Continue)
-    }
-}
-
-impl Scan {
-    fn run(&mut self, decode: &[bool], host: &mut Host, visit: Visit<'_>) -> Result<Flow> {
-        let Scan { heap, on_page, next } = self;
-        loop {
-            if *next >= *on_page {
-                match host.call(|session| heap.next_page(session))? {
-                    Some(rows) => (*on_page, *next) = (rows, 0),
-                    None => {
-                        (*on_page, *next) = (0, 0);
-                        return Ok(Flow::Continue);
-                    }
-                }
-                host.check_cancel()?;
-            }
-            let mut values: Vec<Datum<'_>> = Vec::with_capacity(decode.len());
-            while *next < *on_page {
-                let row = heap.row(*next);
-                if !decode.is_empty() {
-                    row.decode_wanted(decode, &mut values)?;
-                }
-                *next += 1;
-                let ctid = Some(row.place());
-                if visit(Row { values: &values, ctid }, host)? == Flow::Rest {
-                    return Ok(Flow::Rest);
-                }
-            }
-        }
     }
 }

@@ -1,5 +1,8 @@
 //! Rows on their way through operators.
 
+use super::host::Host;
+use crate::error::Result;
+use forebay_engine::ItemPointer;
 use forebay_types::Datum;
 
 /// A row.
@@ -7,9 +10,8 @@ use forebay_types::Datum;
 pub struct Row<'a> {
     /// Its columns.
     pub values: &'a [Datum<'a>],
-    /// Block and number of the stored row, if it is one. Filters, projections and limits keep it;
-    /// sorts and groups do not.
-    pub ctid: Option<(u32, u16)>,
+    /// The place of the stored row, if it is one.
+    pub ctid: Option<ItemPointer>,
 }
 
 impl<'a> Row<'a> {
@@ -18,6 +20,9 @@ impl<'a> Row<'a> {
         Row { values, ctid: None }
     }
 }
+
+/// What takes rows.
+pub type Visit<'v> = &'v mut dyn FnMut(Row<'_>, &mut Host) -> Result<Flow>;
 
 /// A row that borrows nothing.
 pub(super) type OwnedRow = Vec<Datum<'static>>;

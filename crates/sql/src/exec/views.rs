@@ -25,8 +25,10 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
         }
         View::StatDatabase => values(views::STAT_DATABASE, databases(host)?),
         View::StatWal => values(views::STAT_WAL, [host.engine()?.wal_stats()]),
+        View::Locks => values(views::LOCKS, host.engine()?.locks()),
         View::BufferCache => values(views::BUFFERCACHE, host.engine()?.buffers()),
-        View::Settings => values(views::SETTINGS, host.settings.all()),
+        View::Settings => values(views::SETTINGS, host.all_settings()),
+        View::Cursors => values(views::CURSORS, host.cursors.iter().cloned()),
     })
 }
 

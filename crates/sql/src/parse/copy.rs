@@ -84,7 +84,8 @@ pub(super) fn parse(c: &mut Cursor<'_>, source: &Source) -> Result<CopyStatement
     }
     let what = if c.accept_token(&Token::LParen) {
         let (inner, end) = c.until_closing()?;
-        CopySource::Query(with_parser(inner, end, source, |p| p.parse_query())?)
+        let (query, _) = with_parser(inner, end, source, |p| p.parse_query())?;
+        CopySource::Query(query)
     } else {
         let name = c.qualified_name()?;
         CopySource::Table { name, columns: c.optional_names()? }

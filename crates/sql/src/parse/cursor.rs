@@ -137,6 +137,11 @@ impl<'a> Cursor<'a> {
         self.tokens.get(self.next).map(|t| &t.token)
     }
 
+    /// The next token, with its place.
+    pub fn here(&self) -> Option<&'a TokenWithSpan> {
+        self.tokens.get(self.next)
+    }
+
     /// Position of the next token.
     pub fn position(&self) -> u32 {
         self.tokens.get(self.next).map_or(0, |t| self.source.position(t.span.start))
@@ -170,6 +175,18 @@ impl<'a> Cursor<'a> {
         }
         let inner = self.tokens.get(start..self.next - 1).unwrap_or_default();
         Ok((inner, self.tokens.get(self.next - 1)))
+    }
+
+    /// The tokens not yet taken, which are taken, and what follows them.
+    pub fn rest(&mut self) -> (&'a [TokenWithSpan], Option<&'a TokenWithSpan>) {
+        let rest = self.tokens.get(self.next..).unwrap_or_default();
+        self.next = self.tokens.len();
+        (rest, self.end)
+    }
+
+    /// Is the next token the last one?
+    pub fn is_last(&self) -> bool {
+        self.next + 1 >= self.tokens.len()
     }
 
     /// The next word in lower case, if it is an unquoted one.

@@ -6,31 +6,41 @@
 //! - `depth.rs`: how deep its tree may become
 //! - `size.rs`: how much memory its tokens and tree may take
 //! - `queries.rs`: sqlparser over a statement's tokens, its errors as PostgreSQL's
+//! - `extras.rs`: what PostgreSQL has and sqlparser does not know
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
-//! - `utility.rs`: transactions, SET and SHOW, and other small statements, parsed by hand
+//! - `transaction.rs`: transactions, savepoints, LOCK TABLE
+//! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE
 //! - `copy.rs`: COPY
+//! - `portals.rs`: DECLARE, FETCH, MOVE and CLOSE
+//! - `truncate.rs`: TRUNCATE
 //!
-//! SELECT, VALUES and INSERT go through sqlparser, which accepts much that PostgreSQL rejects: the
+//! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that PostgreSQL rejects: the
 //! planner takes its tree apart completely, and refuses what it does not know.
 
 mod copy;
 pub mod cursor;
 mod depth;
+mod extras;
+mod portals;
 mod queries;
 mod size;
 pub mod source;
 mod statement;
 mod table;
+mod transaction;
+mod truncate;
 mod utility;
 mod watched;
 
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
+pub use extras::{Extras, VersionNames};
+pub use portals::{Declare, Direction, Fetch};
 pub use size::estimated_memory;
 pub use source::Source;
-pub use statement::{Kind, Modes, ShowTarget, Statement, TransactionStatement};
+pub use statement::{Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement};
 pub use table::{CreateTable, DropTable};
 
 use crate::error::{Result, SqlError, state};
@@ -78,29 +88,42 @@ fn parse_statement(
     let mut cursor = Cursor::new(tokens, end, source);
     let Some(first) = cursor.peek_word() else {
         if cursor.peek() == Some(&Token::LParen) {
-            return parse_query_or_insert(tokens, end, source);
+            return parse_query_or_change(tokens, end, source);
         }
         return Err(cursor.error());
     };
     match first.as_str() {
-        "select" | "values" | "with" | "table" | "insert" => {
-            parse_query_or_insert(tokens, end, source)
+        "select" | "values" | "with" | "table" | "insert" | "update" => {
+            parse_query_or_change(tokens, end, source)
+        }
+        "delete" => {
+            // sqlparser looks for several tables first.
+            cursor.advance();
+            cursor.expect("from")?;
+            parse_query_or_change(tokens, end, source)
         }
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => table::parse_create(&mut cursor).map(Kind::CreateTable),
         "drop" => table::parse_drop(&mut cursor).map(Kind::DropTable),
+        "declare" => portals::declare(&mut cursor, source).map(|d| Kind::Declare(Box::new(d))),
+        "fetch" | "move" => portals::fetch(&mut cursor, first == "move").map(Kind::Fetch),
+        "close" => portals::close(&mut cursor).map(Kind::Close),
+        "truncate" => truncate::parse(&mut cursor).map(Kind::Truncate),
         _ => utility::parse(&first, &mut cursor),
     }
 }
 
-fn parse_query_or_insert(
+fn parse_query_or_change(
     tokens: &[TokenWithSpan],
     end: Option<&TokenWithSpan>,
     source: &Source,
 ) -> Result<Kind> {
-    match queries::with_parser(tokens, end, source, |p| p.parse_statement())? {
+    let (statement, extras) = queries::with_parser(tokens, end, source, |p| p.parse_statement())?;
+    match statement {
         ast::Statement::Query(query) => Ok(Kind::Query(query)),
-        ast::Statement::Insert(insert) => Ok(Kind::Insert(Box::new(insert))),
+        ast::Statement::Insert(insert) => Ok(Kind::Insert(Box::new(insert), extras)),
+        ast::Statement::Update(update) => Ok(Kind::Update(Box::new(update), extras)),
+        ast::Statement::Delete(delete) => Ok(Kind::Delete(Box::new(delete), extras)),
         // It is not printed: it may be deep.
         _ => {
             let first = Cursor::new(tokens, end, source).peek_word().unwrap_or_default();

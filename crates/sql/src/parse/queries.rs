@@ -1,6 +1,7 @@
 //! sqlparser over the tokens of a statement. Its errors become PostgreSQL's.
 
 use super::depth::too_complex;
+use super::extras::{Extras, take_out};
 use super::source::Source;
 use super::watched::Watched;
 use crate::error::{Result, SqlError};
@@ -10,13 +11,16 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 /// Nesting sqlparser goes into.
 const MAX_RECURSION: usize = 512;
 
-/// Runs sqlparser over all of the tokens, and turns its errors into PostgreSQL's.
+/// Runs sqlparser over all of the tokens, and turns its errors into PostgreSQL's. What it does not
+/// know is taken out before.
 pub(super) fn with_parser<T>(
     tokens: &[TokenWithSpan],
     end: Option<&TokenWithSpan>,
     source: &Source,
     parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
-) -> Result<T> {
+) -> Result<(T, Extras)> {
+    let (tokens, extras) = take_out(tokens, end, source)?;
+    let tokens = &*tokens;
     let dialect = Watched::new(source.interrupt(), tokens.len());
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(MAX_RECURSION)
@@ -26,7 +30,7 @@ pub(super) fn with_parser<T>(
     if next.token != Token::EOF {
         return Err(syntax_error_at(next.span.start, tokens, end, source));
     }
-    Ok(parsed)
+    Ok((parsed, extras))
 }
 
 fn parser_error(

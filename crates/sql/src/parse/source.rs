@@ -39,6 +39,11 @@ impl Source {
         Source { text: text.into(), line_starts, interrupt }
     }
 
+    /// The query string.
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
     /// What ends the parsing.
     pub fn interrupt(&self) -> Option<&Interrupt> {
         self.interrupt.as_ref()

@@ -1,9 +1,13 @@
 //! Parsed statements.
 
 use super::copy::CopyStatement;
+use super::cursor::QualifiedName;
+use super::extras::Extras;
+use super::portals::{Declare, Fetch};
 use super::source::Source;
 use super::table::{CreateTable, DropTable};
-use crate::settings::SetScope;
+use crate::settings::{IsolationLevel, SetScope};
+use forebay_engine::LockMode;
 use sqlparser::ast;
 use std::sync::Arc;
 
@@ -13,7 +17,7 @@ pub enum Kind {
     /// SELECT or VALUES.
     Query(Box<ast::Query>),
     /// INSERT.
-    Insert(Box<ast::Insert>),
+    Insert(Box<ast::Insert>, Extras),
     /// CREATE TABLE.
     CreateTable(CreateTable),
     /// DROP TABLE.
@@ -48,6 +52,20 @@ pub enum Kind {
     Discard(&'static str),
     /// DEALLOCATE; None is ALL.
     Deallocate(Option<String>),
+    /// UPDATE.
+    Update(Box<ast::Update>, Extras),
+    /// DELETE.
+    Delete(Box<ast::Delete>, Extras),
+    /// LOCK TABLE.
+    Lock(LockTables),
+    /// DECLARE.
+    Declare(Box<Declare>),
+    /// FETCH or MOVE.
+    Fetch(Fetch),
+    /// CLOSE; None is ALL.
+    Close(Option<String>),
+    /// TRUNCATE.
+    Truncate(Vec<QualifiedName>),
 }
 
 /// A statement and the query string it came from.
@@ -62,11 +80,26 @@ pub struct Statement {
 /// Modes of a transaction, as far as they were written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modes {
+    /// ISOLATION LEVEL.
+    pub isolation: Option<IsolationLevel>,
+    /// [NOT] DEFERRABLE.
+    pub deferrable: Option<bool>,
     /// READ ONLY or READ WRITE.
     pub read_only: Option<bool>,
 }
 
-/// BEGIN, COMMIT, ROLLBACK.
+/// LOCK TABLE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockTables {
+    /// The tables, in the order in which they are locked.
+    pub names: Vec<QualifiedName>,
+    /// How.
+    pub mode: LockMode,
+    /// Fail rather than wait.
+    pub nowait: bool,
+}
+
+/// Statements that begin, end or divide transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionStatement {
     /// BEGIN or START TRANSACTION.
@@ -86,6 +119,37 @@ pub enum TransactionStatement {
         /// AND CHAIN.
         chain: bool,
     },
+    /// SAVEPOINT.
+    Savepoint(String),
+    /// RELEASE.
+    Release(String),
+    /// ROLLBACK TO.
+    RollbackTo(String),
+    /// PREPARE TRANSACTION.
+    Prepare,
+    /// COMMIT PREPARED or ROLLBACK PREPARED.
+    FinishPrepared {
+        /// The prepared transaction's name.
+        name: String,
+        /// COMMIT.
+        commit: bool,
+    },
+}
+
+impl TransactionStatement {
+    /// Whether it runs in a failed transaction block.
+    pub fn leaves_failed(&self) -> bool {
+        match self {
+            TransactionStatement::Commit { .. }
+            | TransactionStatement::Rollback { .. }
+            | TransactionStatement::RollbackTo(_)
+            | TransactionStatement::Prepare => true,
+            TransactionStatement::Begin { .. }
+            | TransactionStatement::Savepoint(_)
+            | TransactionStatement::Release(_)
+            | TransactionStatement::FinishPrepared { .. } => false,
+        }
+    }
 }
 
 /// What SHOW shows.

@@ -1,79 +1,27 @@
-//! Small statements parsed by hand: transactions, settings, CHECKPOINT, DISCARD, DEALLOCATE; and
-//! the names of PostgreSQL's statements that are not supported.
+//! Small statements parsed by hand: settings, CHECKPOINT, DISCARD, DEALLOCATE; and the names of
+//! PostgreSQL's statements that are not supported.
 
 use super::cursor::Cursor;
-use super::statement::{Kind, Modes, ShowTarget, TransactionStatement};
+use super::statement::{Kind, ShowTarget};
+use super::transaction::{self, modes};
 use crate::error::{Result, SqlError};
 use crate::settings::SetScope;
 use sqlparser::tokenizer::Token;
 
 /// First words of the statements PostgreSQL has beyond those parsed elsewhere.
 const UNSUPPORTED: &[&str] = &[
-    "alter",
-    "analyse",
-    "analyze",
-    "call",
-    "close",
-    "cluster",
-    "comment",
-    "declare",
-    "delete",
-    "do",
-    "execute",
-    "explain",
-    "fetch",
-    "grant",
-    "import",
-    "listen",
-    "load",
-    "lock",
-    "merge",
-    "move",
-    "notify",
-    "prepare",
-    "reassign",
-    "refresh",
-    "reindex",
-    "release",
-    "revoke",
-    "savepoint",
-    "security",
-    "truncate",
-    "unlisten",
-    "update",
+    "alter", "analyse", "analyze", "call", "cluster", "comment", "do",
+    "execute", "explain", "grant", "import", "listen", "load", "merge", "notify",
+    "prepare", "reassign", "refresh", "reindex", "revoke", "security", "unlisten",
     "vacuum",
 ];
 
 pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {
+    if let Some(kind) = transaction::parse(first, c)? {
+        c.expect_end()?;
+        return Ok(kind);
+    }
     let kind = match first {
-        "begin" => {
-            c.advance();
-            let _ = c.accept("work") || c.accept("transaction");
-            Kind::Transaction(TransactionStatement::Begin { start: false, modes: modes(c)? })
-        }
-        "start" => {
-            c.advance();
-            c.expect("transaction")?;
-            Kind::Transaction(TransactionStatement::Begin { start: true, modes: modes(c)? })
-        }
-        "commit" | "end" => {
-            c.advance();
-            if first == "commit" && c.peek_word().as_deref() == Some("prepared") {
-                return Err(SqlError::unsupported("COMMIT PREPARED"));
-            }
-            Kind::Transaction(TransactionStatement::Commit { chain: chain(c)? })
-        }
-        "rollback" | "abort" => {
-            c.advance();
-            if first == "rollback" && c.peek_word().as_deref() == Some("prepared") {
-                return Err(SqlError::unsupported("ROLLBACK PREPARED"));
-            }
-            let chain = chain(c)?;
-            if first == "rollback" && c.accept("to") {
-                return Err(SqlError::unsupported("ROLLBACK TO SAVEPOINT"));
-            }
-            Kind::Transaction(TransactionStatement::Rollback { chain })
-        }
         "checkpoint" => {
             c.advance();
             if c.peek() == Some(&Token::LParen) {
@@ -97,47 +45,6 @@ pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {
     };
     c.expect_end()?;
     Ok(kind)
-}
-
-/// `[WORK | TRANSACTION] [AND [NO] CHAIN]`
-fn chain(c: &mut Cursor<'_>) -> Result<bool> {
-    let _ = c.accept("work") || c.accept("transaction");
-    if !c.accept("and") {
-        return Ok(false);
-    }
-    let no = c.accept("no");
-    c.expect("chain")?;
-    Ok(!no)
-}
-
-fn modes(c: &mut Cursor<'_>) -> Result<Modes> {
-    let mut modes = Modes::default();
-    let mut any = false;
-    while !c.at_end() {
-        if any {
-            c.accept_token(&Token::Comma);
-        }
-        any = true;
-        if c.accept_all(&["isolation", "level"]) {
-            if c.accept_all(&["read", "committed"]) || c.accept_all(&["read", "uncommitted"]) {
-                continue;
-            }
-            for level in [&["repeatable", "read"][..], &["serializable"][..]] {
-                if c.accept_all(level) {
-                    let level = level.join(" ").to_uppercase();
-                    return Err(SqlError::unsupported(format!("isolation level {level}")));
-                }
-            }
-            return Err(c.error());
-        } else if c.accept_all(&["read", "only"]) {
-            modes.read_only = Some(true);
-        } else if c.accept_all(&["read", "write"]) {
-            modes.read_only = Some(false);
-        } else if !(c.accept("deferrable") || c.accept_all(&["not", "deferrable"])) {
-            return Err(c.error());
-        }
-    }
-    Ok(modes)
 }
 
 fn setting_name(c: &mut Cursor<'_>) -> Result<String> {

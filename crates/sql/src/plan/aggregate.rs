@@ -95,7 +95,7 @@ pub fn choose(name: &str, ty: SqlType) -> std::result::Result<Chosen, bool> {
                 _ if category(ty).0 == b'S' => T::Text,
                 T::Regclass | T::Regproc | T::Regtype => T::Oid,
                 T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 | T::Numeric => ty,
-                T::Oid | T::Bytea | T::Timestamptz | T::PgLsn => ty,
+                T::Oid | T::Tid | T::Bytea | T::Timestamptz | T::PgLsn => ty,
                 _ => return Err(false),
             };
             (kind, argument, argument)
@@ -140,8 +140,7 @@ pub fn over_groups(
     match ungrouped {
         None => Ok(expr),
         Some(index) => {
-            let column = scope.columns.iter().find(|c| c.index == index);
-            let column = column.map_or("?", |c| c.name.as_str());
+            let column = scope.at(index).map_or("?", |c| c.name.as_str());
             let table = scope.alias.as_deref().unwrap_or_default();
             let message = format!(
                 "column \"{table}.{column}\" must appear in the GROUP BY clause or be used in an \

@@ -114,12 +114,14 @@ fn has_input(ty: SqlType) -> bool {
             | Float8
             | Numeric
             | Oid
+            | Tid
             | Xid
             | Cid
             | Char
             | Bytea
             | Regclass
             | Regproc
+            | Int4Array
     ) || category(ty).0 == b'S'
 }
 

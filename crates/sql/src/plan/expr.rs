@@ -81,9 +81,32 @@ pub enum Function {
     Trim,
     /// A regclass in text: the table's name.
     RegclassName,
-    TxidIfAssigned,
     Upper,
     Version,
+    AdvisoryLock(AdvisoryLock),
+    AdvisoryUnlock {
+        shared: bool,
+    },
+    AdvisoryUnlockAll,
+    PgBlockingPids,
+    PgCancelBackend,
+    /// pg_isolation_test_session_is_blocked
+    PgSessionIsBlocked,
+    /// txid_current and pg_current_xact_id
+    CurrentXid,
+    /// The same, NULL if the transaction has none.
+    XidIfAssigned,
+}
+
+/// How a function takes an advisory lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AdvisoryLock {
+    /// It waits for it; if not, it returns whether it got it.
+    pub wait: bool,
+    /// To the end of the transaction, not of the session.
+    pub transaction: bool,
+    /// Beside others that are shared.
+    pub shared: bool,
 }
 
 impl Function {

@@ -17,6 +17,16 @@ fn varies(e: &Expr) -> bool {
     }
 }
 
+/// Whether an expression has one value for all rows.
+pub(super) fn is_stable(e: &Expr) -> bool {
+    let varies = |e: &Expr| match e {
+        Expr::Column(_) | Expr::Aggregate(_) => true,
+        Expr::Call(function, _) => !is_immutable(*function),
+        _ => false,
+    };
+    !e.any(&varies)
+}
+
 /// Replaces the constant parts of an expression by their values.
 pub fn fold(e: &mut Expr, catalog: &mut dyn Catalog) -> Result<()> {
     catalog.step()?;
@@ -57,12 +67,16 @@ impl Query {
             Node::Function(e) => fold_all([&mut **e], catalog)?,
             Node::Rows { args, .. } => fold_all(args, catalog)?,
             Node::Result
-            | Node::Scan { .. }
+            | Node::Scan(_)
+            | Node::TidScan(..)
+            | Node::CurrentRow(..)
             | Node::View(_)
             | Node::Filter { .. }
             | Node::Project { .. }
             | Node::Aggregate { .. }
             | Node::Sort { .. }
+            | Node::LockRows { .. }
+            | Node::Modify(_)
             | Node::Limit { .. } => {}
         }
         if let Some(Grouping { keys, calls }) = &mut self.grouping {

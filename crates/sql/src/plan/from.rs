@@ -5,12 +5,12 @@ use super::coerce::{self, Context};
 use super::expr::{Expr, Function, Typed};
 use super::function::FunctionCall;
 use super::ident::{ident_name, qualified_name};
+use super::locks::Locking;
 use super::planner::{Planner, Relation};
 use super::rowsets::RowFunction;
 use super::scope::{Scope, ScopeColumn};
-use super::tree::Node;
+use super::tree::{Node, TableRead};
 use crate::error::{Result, SqlError, state};
-use forebay_engine::{LockMode, Table};
 use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
@@ -26,50 +26,69 @@ pub struct FromItem {
 pub(super) fn bind_from(
     planner: &mut Planner<'_>,
     from: &[ast::TableWithJoins],
+    locks: &[Locking],
 ) -> Result<FromItem> {
     match from {
         [] => Ok(FromItem { source: Node::Result, scope: Scope::default() }),
         [ast::TableWithJoins { relation, joins }] if joins.is_empty() => {
-            bind_item(planner, relation)
+            bind_item(planner, relation, locks)
         }
         _ => Err(SqlError::unsupported("a join")),
     }
 }
 
-fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromItem> {
-    match item {
-        ast::TableFactor::Table {
-            name,
-            alias,
-            args,
-            with_hints,
-            version,
-            with_ordinality,
-            partitions,
-            json_path,
-            sample,
-            index_hints,
-        } => {
-            if sample.is_some() {
-                return Err(SqlError::unsupported("TABLESAMPLE"));
-            }
-            let foreign = !with_hints.is_empty()
-                || version.is_some()
-                || *with_ordinality
-                || !partitions.is_empty()
-                || json_path.is_some()
-                || !index_hints.is_empty();
-            if foreign {
-                return Err(SqlError::unsupported("this form of table reference"));
-            }
-            match args {
-                Some(args) if args.settings.is_none() => {
-                    function(planner, name, &args.args, alias.as_ref())
-                }
-                Some(_) => Err(SqlError::unsupported("this form of function in FROM")),
-                None => relation(planner, name, alias.as_ref()),
-            }
+/// A name in FROM, what is called if it is a function's, and the alias.
+type Named<'a> =
+    (&'a ast::ObjectName, Option<&'a ast::TableFunctionArgs>, Option<&'a ast::TableAlias>);
+
+/// Takes a name in FROM apart; None for anything else.
+pub(super) fn named(item: &ast::TableFactor) -> Result<Option<Named<'_>>> {
+    let ast::TableFactor::Table {
+        name,
+        alias,
+        args,
+        with_hints,
+        version,
+        with_ordinality,
+        partitions,
+        json_path,
+        sample,
+        index_hints,
+    } = item
+    else {
+        return Ok(None);
+    };
+    if sample.is_some() {
+        return Err(SqlError::unsupported("TABLESAMPLE"));
+    }
+    let foreign = !with_hints.is_empty()
+        || version.is_some()
+        || *with_ordinality
+        || !partitions.is_empty()
+        || json_path.is_some()
+        || !index_hints.is_empty();
+    if foreign {
+        return Err(SqlError::unsupported("this form of table reference"));
+    }
+    Ok(Some((name, args.as_ref(), alias.as_ref())))
+}
+
+fn bind_item(
+    planner: &mut Planner<'_>,
+    item: &ast::TableFactor,
+    locks: &[Locking],
+) -> Result<FromItem> {
+    match named(item)? {
+        Some((name, Some(args), alias)) if args.settings.is_none() => {
+            return function(planner, name, &args.args, alias);
         }
+        Some((_, Some(_), _)) => {
+            return Err(SqlError::unsupported("this form of function in FROM"));
+        }
+        Some((name, None, alias)) => return relation(planner, name, alias, locks),
+        None => {}
+    }
+    match item {
         ast::TableFactor::Function {
             lateral: false,
             name,
@@ -79,6 +98,9 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
         } => function(planner, name, args, alias.as_ref()),
         ast::TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
             let plan = planner.query(subquery)?;
+            if plan.root.locked().is_some() {
+                return Err(SqlError::unsupported("a locking clause in a subquery"));
+            }
             let column = |(index, c): (usize, &crate::column::ColumnDesc)| ScopeColumn {
                 name: c.name.clone(),
                 ty: c.ty,
@@ -95,28 +117,19 @@ fn bind_item(planner: &mut Planner<'_>, item: &ast::TableFactor) -> Result<FromI
     }
 }
 
-/// The columns of a table as names.
-pub fn table_scope(table: &Table) -> Scope {
-    let mut scope =
-        Scope { alias: Some(table.name.clone()), table_oid: table.oid, ..Scope::default() };
-    for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.dropped) {
-        let ty = SqlType::of(column.type_oid);
-        let (name, typmod, attnum) = (column.name.clone(), column.typmod, column.attnum);
-        scope.columns.push(ScopeColumn { name, ty, typmod, attnum, index });
-    }
-    scope
-}
-
 fn relation(
     planner: &mut Planner<'_>,
     name: &ast::ObjectName,
     alias: Option<&ast::TableAlias>,
+    locks: &[Locking],
 ) -> Result<FromItem> {
     let name = qualified_name(name, planner.source)?;
-    let (source, mut scope) = match planner.relation(&name, LockMode::AccessShare)? {
+    let called = alias.map_or_else(|| name.name.clone(), |alias| ident_name(&alias.name));
+    let mode = Locking::mode(locks, &called);
+    let (source, mut scope) = match planner.relation(&name, mode)? {
         Relation::Table(table) => {
-            let scope = table_scope(&table);
-            (Node::Scan { table, schema: name.schema.clone(), decode: Vec::new() }, scope)
+            let (scope, schema) = (Scope::of_table(&table), name.schema.clone());
+            (Node::Scan(TableRead { table, schema, mode, decode: Vec::new() }), scope)
         }
         Relation::View(view) => (Node::View(view), computed_scope(&view.columns())),
     };
@@ -124,7 +137,12 @@ fn relation(
     Ok(FromItem { source, scope })
 }
 
-fn apply_alias(scope: &mut Scope, own: String, alias: Option<&ast::TableAlias>) -> Result<()> {
+/// Gives a scope the alias, or else its own name.
+pub(super) fn apply_alias(
+    scope: &mut Scope,
+    own: String,
+    alias: Option<&ast::TableAlias>,
+) -> Result<()> {
     let Some(ast::TableAlias { explicit: _, name, columns, at: None }) = alias else {
         if alias.is_some() {
             return Err(SqlError::unsupported("this form of alias"));
@@ -147,10 +165,8 @@ fn apply_alias(scope: &mut Scope, own: String, alias: Option<&ast::TableAlias>) 
         }
         column.name = ident_name(&given.name);
     }
-    if name_text != own {
-        scope.hidden = Some(own);
-    }
-    scope.alias = Some(name_text);
+    scope.alias = Some(own);
+    scope.rename(name_text);
     Ok(())
 }
 

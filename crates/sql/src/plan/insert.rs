@@ -1,13 +1,16 @@
 //! INSERT.
 
-use super::coerce::{self, Context, ParamTypes};
+use super::assign::{self, Verb, check_left_out, live_columns, target_columns, writable};
+use super::coerce::ParamTypes;
 use super::expr::{Expr, Typed};
 use super::fold::fold_all;
 use super::ident::{ident_name, qualified_name};
-use super::planner::{Planner, Relation};
-use super::tree::{InsertPlan, Node};
+use super::planner::Planner;
+use super::returning::Version;
+use super::scope::Scope;
+use super::tree::{Change, ChangePlan, Modify, Node};
 use crate::error::{Result, SqlError, state};
-use crate::parse::QualifiedName;
+use crate::parse::Extras;
 use forebay_engine::{Column, LockMode, Table};
 use forebay_types::{Datum, SqlType, out_of_memory};
 use sqlparser::ast::{self, Spanned};
@@ -16,100 +19,16 @@ use std::sync::Arc;
 /// Memory that the rows of one INSERT may take.
 const MAX_ROWS_BYTES: usize = 4 << 30;
 
-/// Checks that rows may be put into a relation.
-pub fn writable(relation: Relation, name: &QualifiedName, verb: &str) -> Result<Arc<Table>> {
-    match relation {
-        Relation::View(_) => {
-            let message = format!("cannot {verb} view \"{}\"", name.name);
-            let detail = "Views that do not select from a single table or view are not \
-                          automatically updatable.";
-            let hint = "To enable inserting into the view, provide an INSTEAD OF INSERT trigger or \
-                        an unconditional ON INSERT DO INSTEAD rule.";
-            Err(SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-                .detail(detail)
-                .hint(hint))
-        }
-        Relation::Table(table) if table.is_catalog() => {
-            let message = format!("permission denied: \"{}\" is a system catalog", table.name);
-            Err(SqlError::new("42501", message))
-        }
-        Relation::Table(table) if table.kind != b'r' => Err(SqlError::new(
-            state::WRONG_OBJECT_TYPE,
-            format!("cannot {verb} relation \"{}\"", table.name),
-        )),
-        Relation::Table(table) => {
-            table.check_insertable().map_err(forebay_engine::EngineError::from)?;
-            Ok(table)
-        }
-    }
-}
-
-/// Refuses to leave out a column that would get its default.
-pub fn check_left_out(table: &Table, column: &Column) -> Result<()> {
-    if !column.has_default {
-        return Ok(());
-    }
-    let what = format!("the default of column \"{}\" of relation \"{}\"", column.name, table.name);
-    Err(SqlError::unsupported(what))
-}
-
-/// A table's columns that are not dropped.
-pub fn live_columns(table: &Table) -> impl Iterator<Item = &Column> {
-    table.columns.iter().filter(|c| !c.dropped)
-}
-
-/// For each name its place among the live columns.
-pub fn target_columns(table: &Table, names: &[(String, u32)]) -> Result<Vec<usize>> {
-    let mut targets = Vec::with_capacity(names.len());
-    for (name, position) in names {
-        let Some(index) = live_columns(table).position(|c| c.name == *name) else {
-            let message =
-                format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
-            return Err(SqlError::new(state::UNDEFINED_COLUMN, message).at(*position));
-        };
-        if targets.contains(&index) {
-            let message = format!("column \"{name}\" specified more than once");
-            return Err(SqlError::new(state::DUPLICATE_COLUMN, message).at(*position));
-        }
-        targets.push(index);
-    }
-    Ok(targets)
-}
-
-/// A live column's type, which must be one that can be stored from here.
-pub fn stored_type(column: &Column) -> Result<SqlType> {
-    use SqlType as T;
-    match SqlType::from_oid(column.type_oid) {
-        Some(
-            ty @ (T::Bool
-            | T::Int2
-            | T::Int4
-            | T::Int8
-            | T::Float4
-            | T::Float8
-            | T::Text
-            | T::Oid
-            | T::Xid
-            | T::Bytea),
-        ) => Ok(ty),
-        Some(ty @ T::Varchar) if column.typmod < 0 => Ok(ty),
-        Some(ty) => {
-            Err(SqlError::unsupported(format!("writing columns of type {}", ty.sql_name())))
-        }
-        None => Err(SqlError::unsupported(format!("the type with OID {}", column.type_oid))),
-    }
-}
-
 impl Planner<'_> {
     /// Plans an INSERT.
-    pub fn insert(&mut self, insert: &ast::Insert) -> Result<InsertPlan> {
+    pub fn insert(&mut self, insert: &ast::Insert, extras: &Extras) -> Result<ChangePlan> {
         check_insert(insert)?;
         let ast::TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported("INSERT INTO a function"));
         };
         let name = qualified_name(name, self.source)?;
         let table = self.relation(&name, LockMode::RowExclusive)?;
-        let table = writable(table, &name, "insert into")?;
+        let table = writable(table, &name, Verb::Insert)?;
         let mut names = Vec::new();
         for column in &insert.columns {
             let position = self.source.position(column.span().start);
@@ -126,18 +45,14 @@ impl Planner<'_> {
             if given { target_columns(&table, &names)? } else { (0..columns.len()).collect() };
         let target =
             Target { table: &table, columns: &columns, targets: &targets, names: &names, given };
-        let rows = match &insert.source {
+        let input = match &insert.source {
             None => {
                 columns.iter().try_for_each(|column| check_left_out(&table, column))?;
                 Node::Values(vec![vec![Expr::Const(Datum::Null); columns.len()]])
             }
-            Some(query) => match &*query.body {
-                ast::SetExpr::Values(values)
-                    if query.order_by.is_none() && query.limit_clause.is_none() =>
-                {
-                    self.insert_values(values, &target)?
-                }
-                _ => {
+            Some(query) => match plain_values(query) {
+                Some(values) => self.insert_values(values, &target)?,
+                None => {
                     let plan = self.query(query)?;
                     let of = |(i, c): (usize, &crate::column::ColumnDesc)| {
                         Typed::new(Expr::Column(i), c.ty, 0)
@@ -149,7 +64,15 @@ impl Planner<'_> {
                 }
             },
         };
-        Ok(InsertPlan { name, table, rows: Arc::new(rows) })
+        let mut scope = Scope::of_table(&table);
+        if let Some(alias) = &insert.table_alias {
+            scope.rename(ident_name(&alias.alias));
+        }
+        let returning = insert.returning.as_deref();
+        let returning = self.returning(returning, &table, scope, Version::New, &extras.versions)?;
+        let (returning, columns) = returning.unzip();
+        let (schema, change) = (name.schema, Change::Insert);
+        Ok(ChangePlan::new(Modify { input, table, schema, change, returning }, columns))
     }
 
     fn insert_values(&mut self, values: &ast::Values, target: &Target<'_>) -> Result<Node> {
@@ -158,9 +81,7 @@ impl Planner<'_> {
         for row in &values.rows {
             let mut bound = Vec::with_capacity(row.content.len());
             for e in &row.content {
-                let default = matches!(e, ast::Expr::Identifier(i)
-                    if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"));
-                bound.push(if default {
+                bound.push(if assign::is_default(e) {
                     if let Some(column) = target.column(bound.len()) {
                         check_left_out(target.table, column)?;
                     }
@@ -184,6 +105,31 @@ impl Planner<'_> {
         }
         fold_all(rows.iter_mut().flatten(), self.catalog)?;
         Ok(Node::Values(rows))
+    }
+}
+
+/// VALUES with no other clause.
+fn plain_values(query: &ast::Query) -> Option<&ast::Values> {
+    let ast::Query {
+        with: None,
+        body,
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks,
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators,
+    } = query
+    else {
+        return None;
+    };
+    match &**body {
+        ast::SetExpr::Values(values) if locks.is_empty() && pipe_operators.is_empty() => {
+            Some(values)
+        }
+        _ => None,
     }
 }
 
@@ -226,30 +172,11 @@ impl Target<'_> {
             if column.always_identity {
                 let message =
                     format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name);
-                let detail = format!(
-                    "Column \"{}\" is an identity column defined as GENERATED ALWAYS.",
-                    column.name
-                );
                 let hint = "Use OVERRIDING SYSTEM VALUE to override.";
-                return Err(SqlError::new("428C9", message)
-                    .detail(detail)
-                    .hint(hint)
-                    .at(value.position));
+                let error = assign::always_identity(column, message);
+                return Err(error.hint(hint).at(value.position));
             }
-            let to = stored_type(column)?;
-            let (from, position) = (value.ty, value.position);
-            let cast =
-                coerce::coerce(value, to, Context::Assignment, params)?.ok_or_else(|| {
-                    let message = format!(
-                        "column \"{}\" is of type {} but expression is of type {}",
-                        column.name,
-                        to.sql_name(),
-                        from.sql_name()
-                    );
-                    let hint = "You will need to rewrite or cast the expression.";
-                    SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint).at(position)
-                })?;
-            *slot = cast.expr;
+            *slot = assign::assigned(column, value, params)?;
         }
         Ok(exprs)
     }
@@ -265,7 +192,7 @@ fn check_insert(insert: &ast::Insert) -> Result<()> {
         ignore,
         into,
         table: _,
-        table_alias,
+        table_alias: _,
         columns: _,
         overwrite,
         source: _,
@@ -274,7 +201,7 @@ fn check_insert(insert: &ast::Insert) -> Result<()> {
         after_columns,
         has_table_keyword,
         on,
-        returning,
+        returning: _,
         output,
         replace_into,
         priority,
@@ -286,16 +213,12 @@ fn check_insert(insert: &ast::Insert) -> Result<()> {
         multi_table_when_clauses,
         multi_table_else_clause,
     } = insert;
-    if returning.is_some() {
-        return Err(SqlError::unsupported("RETURNING"));
-    }
     if on.is_some() {
         return Err(SqlError::unsupported("ON CONFLICT"));
     }
     let foreign = or.is_some()
         || *ignore
         || !*into
-        || table_alias.is_some()
         || *overwrite
         || !assignments.is_empty()
         || partitioned.is_some()

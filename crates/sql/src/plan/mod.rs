@@ -6,7 +6,10 @@
 //! - `select.rs`: SELECT and VALUES
 //! - `from.rs`, `scope.rs`: FROM, and the names it brings
 //! - `names.rs`: names of output columns
-//! - `insert.rs`: INSERT
+//! - `insert.rs`: INSERT; `update.rs`: UPDATE and DELETE; `returning.rs`: RETURNING
+//! - `assign.rs`: tables that are changed, and values on their way into their columns
+//! - `locks.rs`: FOR UPDATE and its kind
+//! - `system.rs`: system columns; `tid.rs`: conditions on ctid
 //! - `bind.rs`, `calls.rs`, `literal.rs`: expressions
 //! - `place.rs`: where an expression begins and ends
 //! - `expr.rs`: typed expressions
@@ -15,10 +18,12 @@
 //! - `resolve.rs`: which operator or function is meant
 //! - `function.rs`, `types.rs`: calls and type names as the parser gives them
 //! - `aggregate.rs`: aggregates and GROUP BY
+//! - `scroll.rs`: what a cursor over a plan can do
 //! - `views.rs`: columns of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
 
 mod aggregate;
+mod assign;
 mod bind;
 mod calls;
 mod catalog;
@@ -30,22 +35,33 @@ mod function;
 mod ident;
 mod insert;
 mod literal;
+mod locks;
 mod names;
 mod place;
 mod planner;
 mod query;
 mod resolve;
+mod returning;
 pub mod rowsets;
 mod scope;
+mod scroll;
 mod select;
+mod system;
+mod tid;
 mod tree;
 mod types;
+mod update;
 
 pub use aggregate::{AggregateCall, AggregateKind};
+pub use assign::{Verb, check_left_out, live_columns, stored_type, target_columns, writable};
 pub use catalog::Catalog;
 pub use coerce::ParamTypes;
-pub use expr::{Arithmetic, Comparison, Expr, Function};
-pub use insert::{check_left_out, live_columns, stored_type, target_columns, writable};
+pub use expr::{AdvisoryLock, Arithmetic, Comparison, Expr, Function};
+pub use locks::locking_words;
 pub use planner::{Planner, Relation};
+pub use returning::version_width;
 pub use rowsets::RowFunction;
-pub use tree::{Grouping, InsertPlan, Node, SelectPlan, SortKey};
+pub use system::SystemColumn;
+pub use tree::{
+    Change, ChangePlan, Grouping, LockPolicy, Modify, Node, RowLock, SelectPlan, SortKey, TableRead,
+};

@@ -1,7 +1,8 @@
 //! An analyzed query, and its conversion to a tree of operators.
 
 use super::expr::Expr;
-use super::tree::{Grouping, Node, SelectPlan, SortKey};
+use super::tid;
+use super::tree::{Grouping, Node, RowLock, SelectPlan, SortKey, TableRead};
 use crate::column::ColumnDesc;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub(super) struct Query {
     pub limit: Option<Expr>,
     /// OFFSET.
     pub offset: Option<Expr>,
+    /// FOR UPDATE and its kind.
+    pub lock: Option<RowLock>,
 }
 
 impl Query {
@@ -36,23 +39,29 @@ impl Query {
         order: Vec<SortKey>,
     ) -> Query {
         let (filter, grouping, having, limit, offset) = (None, None, None, None, None);
-        Query { source, filter, grouping, having, output, columns, order, limit, offset }
+        let lock = None;
+        Query { source, filter, grouping, having, output, columns, order, limit, offset, lock }
     }
 
     /// The query's plan.
-    pub(super) fn plan(mut self) -> SelectPlan {
+    pub(super) fn plan(self) -> SelectPlan {
         let read = self.columns_read();
-        if let Node::Scan { decode, .. } = &mut self.source {
-            *decode = read;
-        }
-        let mut node = filtered(self.source, self.filter);
+        let locked = match (&self.source, self.lock) {
+            (Node::Scan(read), Some(lock)) => Some((Arc::clone(&read.table), lock)),
+            _ => None,
+        };
+        let mut node = filtered(source_of(self.source, self.filter.as_ref(), read), self.filter);
         if let Some(grouping) = self.grouping {
             node = filtered(Node::Aggregate { input: Box::new(node), grouping }, self.having);
         }
         node = Node::Project { input: Box::new(node), output: self.output };
         if !self.order.is_empty() {
             let width = self.columns.len();
-            node = Node::Sort { input: Box::new(node), keys: self.order, width };
+            let placed = locked.is_some();
+            node = Node::Sort { input: Box::new(node), keys: self.order, width, placed };
+        }
+        if let Some((table, lock)) = locked {
+            node = Node::LockRows { input: Box::new(node), table, lock };
         }
         if self.limit.is_some() || self.offset.is_some() {
             let (limit, offset) = (self.limit, self.offset);
@@ -77,7 +86,20 @@ impl Query {
     }
 }
 
-fn filtered(input: Node, condition: Option<Expr>) -> Node {
+/// Where the rows come from: what is read of a table, and how, depends on the other clauses.
+pub(super) fn source_of(source: Node, filter: Option<&Expr>, decode: Vec<bool>) -> Node {
+    let Node::Scan(read) = source else { return source };
+    let ctid = read.table.columns.len();
+    let tids = filter.and_then(|filter| tid::places(filter, ctid));
+    let read = TableRead { decode, ..read };
+    match tids {
+        Some(tids) => Node::TidScan(read, tids),
+        None => Node::Scan(read),
+    }
+}
+
+/// The rows for which a condition is true, if there is one.
+pub(super) fn filtered(input: Node, condition: Option<Expr>) -> Node {
     match condition {
         None => input,
         Some(condition) => Node::Filter { input: Box::new(input), condition },

@@ -1,7 +1,7 @@
 //! Choosing an operator or function by name and argument types: PostgreSQL's rules of candidate
 //! selection.
 
-use super::expr::{Arithmetic, Comparison, Function};
+use super::expr::{AdvisoryLock, Arithmetic, Comparison, Function};
 use super::rowsets::RowFunction;
 use crate::error::{Result, SqlError};
 use SqlType::*;
@@ -18,7 +18,7 @@ pub fn category(ty: SqlType) -> (u8, bool) {
 /// nothing is computed with them. Arrays of computed views are texts; a stored one is refused when
 /// the plan runs.
 pub fn check_computed(what: impl std::fmt::Display, ty: SqlType, position: u32) -> Result<()> {
-    if matches!(ty, Other(_) | Tid) {
+    if matches!(ty, Other(_)) {
         return Err(SqlError::unsupported(format!("{what} of type {ty}")).at(position));
     }
     Ok(())
@@ -185,7 +185,7 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
     for t in [Int2, Int4, Int8, Numeric] {
         arith(Arithmetic::Rem, t, t);
     }
-    let compared = [Bool, Oid, Text, Name, Bpchar, Char, Bytea, Timestamptz, PgLsn];
+    let compared = [Bool, Oid, Tid, Text, Name, Bpchar, Char, Bytea, Timestamptz, PgLsn, Xid8];
     let mut compared_pairs: Vec<(SqlType, SqlType, SqlType)> =
         compared.iter().map(|t| (*t, *t, *t)).collect();
     compared_pairs.extend(pairs.iter().map(|(a, b)| (*a, *b, ladder(*a, *b))));
@@ -202,11 +202,13 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
             all.push(Operator { kind: Compare(op), args: [*a, *b], common: *common, result: Bool });
         }
         if matches!(op, Comparison::Eq | Comparison::Ne) {
-            for (a, b, common) in [(Xid, Xid, Xid), (Xid, Int4, Xid), (Cid, Cid, Cid)] {
+            for (a, b, common) in [(Xid, Xid, Xid), (Xid, Int4, Xid)] {
                 all.push(Operator { kind: Compare(op), args: [a, b], common, result: Bool });
             }
         }
     }
+    let equal = Compare(Comparison::Eq);
+    all.push(Operator { kind: equal, args: [Cid, Cid], common: Cid, result: Bool });
     for t in [Text, Name, Bpchar] {
         all.push(Operator { kind: Like, args: [t, Text], common: Text, result: Bool });
     }
@@ -351,10 +353,51 @@ static FUNCTIONS: &[FunctionDef] = &[
     pure("substr", &[Text, Int4, Int4], Text, Function::Substr),
     pure("substring", &[Text, Int4], Text, Function::Substr),
     pure("substring", &[Text, Int4, Int4], Text, Function::Substr),
-    def("txid_current_if_assigned", &[], Int8, Function::TxidIfAssigned),
+    def("pg_advisory_unlock_all", &[], Void, Function::AdvisoryUnlockAll),
+    def("pg_blocking_pids", &[Int4], Int4Array, Function::PgBlockingPids),
+    def("pg_cancel_backend", &[Int4], Bool, Function::PgCancelBackend),
+    def("pg_current_xact_id", &[], Xid8, Function::CurrentXid),
+    def("pg_current_xact_id_if_assigned", &[], Xid8, Function::XidIfAssigned),
+    def(
+        "pg_isolation_test_session_is_blocked",
+        &[Int4, Int4Array],
+        Bool,
+        Function::PgSessionIsBlocked,
+    ),
+    def("txid_current", &[], Int8, Function::CurrentXid),
+    def("txid_current_if_assigned", &[], Int8, Function::XidIfAssigned),
     pure("upper", &[Text], Text, Function::Upper),
     def("user", &[], Name, Function::CurrentUser),
     def("version", &[], Text, Function::Version),
+];
+
+/// A function of advisory locks: their key is a bigint, or two integers.
+const fn advisory(name: &'static str, result: SqlType, function: Function) -> [FunctionDef; 2] {
+    [def(name, &[Int8], result, function), def(name, &[Int4, Int4], result, function)]
+}
+
+/// One that takes a lock, and waits for it or not, to the end of the transaction or the session.
+const fn locks(
+    name: &'static str,
+    wait: bool,
+    transaction: bool,
+    shared: bool,
+) -> [FunctionDef; 2] {
+    let lock = AdvisoryLock { wait, transaction, shared };
+    advisory(name, if wait { Void } else { Bool }, Function::AdvisoryLock(lock))
+}
+
+static ADVISORY: &[[FunctionDef; 2]] = &[
+    locks("pg_advisory_lock", true, false, false),
+    locks("pg_advisory_lock_shared", true, false, true),
+    locks("pg_advisory_xact_lock", true, true, false),
+    locks("pg_advisory_xact_lock_shared", true, true, true),
+    locks("pg_try_advisory_lock", false, false, false),
+    locks("pg_try_advisory_lock_shared", false, false, true),
+    locks("pg_try_advisory_xact_lock", false, true, false),
+    locks("pg_try_advisory_xact_lock_shared", false, true, true),
+    advisory("pg_advisory_unlock", Bool, Function::AdvisoryUnlock { shared: false }),
+    advisory("pg_advisory_unlock_shared", Bool, Function::AdvisoryUnlock { shared: true }),
 ];
 
 /// Does a function always give the same result for the same arguments?
@@ -365,7 +408,7 @@ pub fn is_immutable(function: Function) -> bool {
 
 /// The functions of that name that are built in.
 pub fn built_in(name: &str) -> Vec<&'static FunctionDef> {
-    FUNCTIONS.iter().filter(|f| f.name == name).collect()
+    FUNCTIONS.iter().chain(ADVISORY.as_flattened()).filter(|f| f.name == name).collect()
 }
 
 /// Chooses among functions of one name by the types of the arguments.

@@ -1,7 +1,9 @@
 //! Names an expression may use: the columns of the FROM item.
 
 use super::expr::{Expr, Typed};
+use super::system::SystemColumn;
 use crate::error::{Result, SqlError, state};
+use forebay_engine::Table;
 use forebay_types::SqlType;
 
 /// A column that can be named.
@@ -13,7 +15,7 @@ pub struct ScopeColumn {
     pub ty: SqlType,
     /// Its type modifier.
     pub typmod: i32,
-    /// Its attribute number, 0 if it belongs to no table.
+    /// Its attribute number, 0 if it belongs to no table, negative for a system column.
     pub attnum: i16,
     /// Its index in the row.
     pub index: usize,
@@ -30,15 +32,40 @@ pub struct Scope {
     pub table_oid: u32,
     /// The columns.
     pub columns: Vec<ScopeColumn>,
+    /// The system columns, which `*` leaves out.
+    pub system: Vec<ScopeColumn>,
+    /// RETURNING: the names of two versions of the row, and where each begins in the row at hand.
+    /// Names without a qualifier mean the first one.
+    pub versions: Vec<(String, usize)>,
 }
 
-const SYSTEM_COLUMNS: &[&str] = &["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"];
-
 impl Scope {
+    /// The columns of a table as names.
+    pub fn of_table(table: &Table) -> Scope {
+        let mut scope =
+            Scope { alias: Some(table.name.clone()), table_oid: table.oid, ..Scope::default() };
+        for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.dropped) {
+            let ty = SqlType::of(column.type_oid);
+            let (name, typmod, attnum) = (column.name.clone(), column.typmod, column.attnum);
+            scope.columns.push(ScopeColumn { name, ty, typmod, attnum, index });
+        }
+        for (index, column) in (table.columns.len()..).zip(SystemColumn::ALL) {
+            let (name, ty, attnum) = (column.name().to_owned(), column.sql_type(), column.attnum());
+            scope.system.push(ScopeColumn { name, ty, typmod: -1, attnum, index });
+        }
+        scope
+    }
+
     /// Adds a column that belongs to no table.
     pub fn push(&mut self, name: String, ty: SqlType, typmod: i32) {
         let index = self.columns.len();
         self.columns.push(ScopeColumn { name, ty, typmod, attnum: 0, index });
+    }
+
+    /// Gives the FROM item an alias, which hides its own name.
+    pub fn rename(&mut self, alias: String) {
+        let own = self.alias.replace(alias);
+        self.hidden = own.filter(|own| self.alias.as_ref() != Some(own));
     }
 
     /// A column by its name alone.
@@ -46,10 +73,7 @@ impl Scope {
         if let Some(found) = self.find(name) {
             return Ok(Typed::new(Expr::Column(found.index), found.ty, position));
         }
-        if self.table_oid != 0 && SYSTEM_COLUMNS.contains(&name) {
-            return Err(SqlError::unsupported(format!("system column \"{name}\"")).at(position));
-        }
-        if self.alias.as_deref() == Some(name) {
+        if self.version(name).is_some() {
             return Err(SqlError::unsupported("a whole-row reference").at(position));
         }
         let error =
@@ -59,17 +83,29 @@ impl Scope {
 
     /// The column with this name.
     pub fn find(&self, name: &str) -> Option<&ScopeColumn> {
-        self.columns.iter().find(|c| c.name == name)
+        self.columns.iter().chain(&self.system).find(|c| c.name == name)
+    }
+
+    /// The column at an index of the row, in whichever version of it.
+    pub fn at(&self, index: usize) -> Option<&ScopeColumn> {
+        let begins = self.versions.iter().map(|(_, begin)| *begin);
+        let begin = begins.filter(|begin| *begin <= index).max().unwrap_or(0);
+        self.columns.iter().chain(&self.system).find(|c| c.index + begin == index)
+    }
+
+    /// Where the columns that a table's name qualifies begin in the row.
+    fn version(&self, table: &str) -> Option<usize> {
+        if self.alias.as_deref() == Some(table) {
+            return Some(0);
+        }
+        self.versions.iter().find(|(name, _)| name == table).map(|(_, begin)| *begin)
     }
 
     /// A column by the table's name (or alias) and its own.
     pub fn qualified(&self, table: &str, name: &str, position: u32) -> Result<Typed> {
-        self.check_table(table, position)?;
+        let begin = self.table(table, position)?;
         match self.find(name) {
-            Some(found) => Ok(Typed::new(Expr::Column(found.index), found.ty, position)),
-            None if SYSTEM_COLUMNS.contains(&name) => {
-                Err(SqlError::unsupported(format!("system column \"{name}\"")).at(position))
-            }
+            Some(found) => Ok(Typed::new(Expr::Column(begin + found.index), found.ty, position)),
             None => {
                 let error = SqlError::new(
                     state::UNDEFINED_COLUMN,
@@ -80,10 +116,11 @@ impl Scope {
         }
     }
 
-    /// Is `table` what columns here are qualified with?
-    pub fn check_table(&self, table: &str, position: u32) -> Result<()> {
-        if self.alias.as_deref() == Some(table) {
-            return Ok(());
+    /// Where the columns of `table` begin in the row, if it is what columns here are qualified
+    /// with.
+    pub fn table(&self, table: &str, position: u32) -> Result<usize> {
+        if let Some(begin) = self.version(table) {
+            return Ok(begin);
         }
         if self.hidden.as_deref() == Some(table) {
             let message = format!("invalid reference to FROM-clause entry for table \"{table}\"");

@@ -5,6 +5,7 @@ use super::coerce::{self, Context};
 use super::expr::{Expr, Function, Typed};
 use super::from::{FromItem, bind_from};
 use super::ident::ident_name;
+use super::locks::Locking;
 use super::names::column_name;
 use super::place;
 use super::planner::Planner;
@@ -35,9 +36,6 @@ impl Planner<'_> {
         if with.is_some() {
             return Err(SqlError::unsupported("WITH"));
         }
-        if !locks.is_empty() {
-            return Err(SqlError::unsupported("SELECT FOR UPDATE/SHARE"));
-        }
         if for_clause.is_some()
             || settings.is_some()
             || format_clause.is_some()
@@ -46,11 +44,19 @@ impl Planner<'_> {
             return Err(SqlError::unsupported("this clause of a query"));
         }
         let order = order_expressions(order_by.as_ref())?;
+        let locks = Locking::all(locks, self.source)?;
         let mut analyzed = match &**body {
-            ast::SetExpr::Select(select) => self.select(select, order)?,
-            ast::SetExpr::Values(values) => self.values(values, order)?,
+            ast::SetExpr::Select(select) => self.select(select, order, &locks)?,
+            ast::SetExpr::Values(values) => {
+                let query = self.values(values, order)?;
+                Locking::refuse_for(&locks, "VALUES")?;
+                query
+            }
             ast::SetExpr::Query(inner)
-                if order.is_empty() && limit_clause.is_none() && fetch.is_none() =>
+                if order.is_empty()
+                    && limit_clause.is_none()
+                    && fetch.is_none()
+                    && locks.is_empty() =>
             {
                 return self.query(inner);
             }
@@ -105,15 +111,24 @@ impl Planner<'_> {
         })
     }
 
-    fn select(&mut self, select: &ast::Select, order: &[ast::OrderByExpr]) -> Result<Query> {
+    fn select(
+        &mut self,
+        select: &ast::Select,
+        order: &[ast::OrderByExpr],
+        locks: &[Locking],
+    ) -> Result<Query> {
+        if select.distinct.as_ref().is_some_and(|d| !matches!(d, ast::Distinct::All)) {
+            Locking::refuse(locks, "DISTINCT clause")?;
+        }
         check_select(select)?;
-        let FromItem { source, scope } = bind_from(self, &select.from)?;
+        let FromItem { source, scope } = bind_from(self, &select.from, locks)?;
         let filter = match &select.selection {
             Some(e) => Some(self.binder(&scope, "WHERE").condition(e, "WHERE")?),
             None => None,
         };
         let mut aggregates = Aggregates::default();
-        let mut items = self.select_list(&select.projection, &scope, &mut aggregates)?;
+        let aggregated = Some(&mut aggregates);
+        let mut items = self.select_list(&select.projection, &scope, "SELECT", aggregated)?;
         let keys = self.group_keys(&select.group_by, &scope, &items)?;
         let having = match &select.having {
             Some(e) => {
@@ -128,6 +143,17 @@ impl Planner<'_> {
         let unseen = keys.iter().filter(|k| items.iter().all(|i| i.expr != **k)).count();
         check_entries(items.len() + unseen)?;
         let grouped = !keys.is_empty() || !aggregates.calls.is_empty() || having.is_some();
+        if grouped {
+            Locking::refuse(
+                locks,
+                match (keys.is_empty(), &having) {
+                    (false, _) => "GROUP BY clause",
+                    (true, Some(_)) => "HAVING clause",
+                    (true, None) => "aggregate functions",
+                },
+            )?;
+        }
+        let lock = Locking::of_rows(locks, &source, scope.alias.as_ref())?;
         let (visible, output): (Vec<_>, Vec<_>) =
             items.into_iter().map(|i| (i.column, i.expr)).unzip();
         let (grouping, having, output) = if grouped {
@@ -139,7 +165,17 @@ impl Planner<'_> {
             (None, None, output)
         };
         let columns = visible.into_iter().flatten().collect();
-        Ok(Query { filter, grouping, having, ..Query::of(source, output, columns, sort) })
+        Ok(Query { filter, grouping, having, lock, ..Query::of(source, output, columns, sort) })
+    }
+
+    /// What RETURNING returns: expressions and their columns.
+    pub(super) fn returning_list(
+        &mut self,
+        items: &[ast::SelectItem],
+        scope: &Scope,
+    ) -> Result<(Vec<Expr>, Vec<ColumnDesc>)> {
+        let items = self.select_list(items, scope, "RETURNING", None)?;
+        Ok(items.into_iter().filter_map(|item| Some((item.expr, item.column?))).unzip())
     }
 
     /// Output expressions with their columns.
@@ -147,7 +183,8 @@ impl Planner<'_> {
         &mut self,
         items: &[ast::SelectItem],
         scope: &Scope,
-        aggregates: &mut Aggregates,
+        clause: &'static str,
+        mut aggregates: Option<&mut Aggregates>,
     ) -> Result<Vec<OutputItem>> {
         let mut list = Vec::new();
         for item in items {
@@ -160,7 +197,7 @@ impl Planner<'_> {
                         let message = "SELECT * with no tables specified is not valid";
                         return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
                     }
-                    wildcard(options, scope, &mut list)?;
+                    wildcard(options, scope, 0, &mut list)?;
                     continue;
                 }
                 ast::SelectItem::QualifiedWildcard(kind, options) => {
@@ -169,16 +206,16 @@ impl Planner<'_> {
                     };
                     let last = name.0.last().and_then(|p| p.as_ident());
                     let last = last.map(ident_name).unwrap_or_default();
-                    scope.check_table(&last, self.source.position(name.span().start))?;
-                    wildcard(options, scope, &mut list)?;
+                    let begin = scope.table(&last, self.source.position(name.span().start))?;
+                    wildcard(options, scope, begin, &mut list)?;
                     continue;
                 }
                 ast::SelectItem::ExprWithAliases { .. } => {
                     return Err(SqlError::unsupported("several aliases of one expression"));
                 }
             };
-            let mut binder = self.binder(scope, "SELECT");
-            binder.aggregates = Some(&mut *aggregates);
+            let mut binder = self.binder(scope, clause);
+            binder.aggregates = aggregates.as_deref_mut();
             let mut typed = binder.bind(expr)?;
             if typed.ty == SqlType::Regclass {
                 typed.expr = Expr::Call(Function::RegclassName, vec![typed.expr]);
@@ -193,7 +230,7 @@ impl Planner<'_> {
         // Expressions whose type is still unknown become text.
         for item in list.iter_mut().filter(|i| i.ty == SqlType::Unknown) {
             let unknown = Typed::new(item.expr.clone(), item.ty, item.position);
-            let settled = self.binder(scope, "SELECT").settle(unknown)?;
+            let settled = self.binder(scope, clause).settle(unknown)?;
             (item.expr, item.ty) = (settled.expr, settled.ty);
             if let Some(column) = &mut item.column {
                 column.ty = settled.ty;
@@ -364,7 +401,7 @@ impl Planner<'_> {
             }
         }
         let mut items: Vec<OutputItem> =
-            scope.columns.iter().map(|c| OutputItem::column(c, &scope)).collect();
+            scope.columns.iter().map(|c| OutputItem::column(c, &scope, 0)).collect();
         let order = self.sort_keys(order, &scope, &mut Aggregates::default(), &mut items)?;
         let (columns, output): (Vec<_>, Vec<_>) =
             items.into_iter().map(|i| (i.column, i.expr)).unzip();
@@ -400,7 +437,8 @@ struct OutputItem {
 }
 
 impl OutputItem {
-    fn column(column: &super::scope::ScopeColumn, scope: &Scope) -> OutputItem {
+    /// A column, in the version of the row that begins at an index.
+    fn column(column: &super::scope::ScopeColumn, scope: &Scope, begin: usize) -> OutputItem {
         let desc = ColumnDesc {
             name: column.name.clone(),
             table_oid: if column.attnum == 0 { 0 } else { scope.table_oid },
@@ -409,7 +447,7 @@ impl OutputItem {
             typmod: column.typmod,
         };
         OutputItem {
-            expr: Expr::Column(column.index),
+            expr: Expr::Column(begin + column.index),
             ty: column.ty,
             position: 0,
             column: Some(desc),
@@ -418,12 +456,12 @@ impl OutputItem {
 
     fn expression(typed: Typed, name: String, scope: &Scope) -> OutputItem {
         let column = match typed.expr {
-            Expr::Column(i) => scope.columns.iter().find(|c| c.index == i),
+            Expr::Column(i) => scope.at(i).map(|c| (c, i - c.index)),
             _ => None,
         };
         match column {
-            Some(c) => {
-                let mut item = OutputItem::column(c, scope);
+            Some((c, begin)) => {
+                let mut item = OutputItem::column(c, scope, begin);
                 if let Some(desc) = &mut item.column {
                     desc.name = name;
                 }
@@ -494,10 +532,12 @@ fn order_expressions(order_by: Option<&ast::OrderBy>) -> Result<&[ast::OrderByEx
     }
 }
 
-/// Adds all columns; refuses what may follow `*`.
+/// Adds all columns, in the version of the row that begins at an index; refuses what may follow
+/// `*`.
 fn wildcard(
     options: &ast::WildcardAdditionalOptions,
     scope: &Scope,
+    begin: usize,
     list: &mut Vec<OutputItem>,
 ) -> Result<()> {
     let ast::WildcardAdditionalOptions {
@@ -518,7 +558,7 @@ fn wildcard(
     {
         return Err(SqlError::unsupported("an option of *"));
     }
-    list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope)));
+    list.extend(scope.columns.iter().map(|c| OutputItem::column(c, scope, begin)));
     check_entries(list.len())
 }
 

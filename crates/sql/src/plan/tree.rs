@@ -4,15 +4,25 @@
 //!   SELECT a, count(*) FROM t WHERE b GROUP BY a HAVING c ORDER BY 2 LIMIT 5
 //!
 //!   Limit -> Sort -> Project -> Filter (c) -> Aggregate -> Filter (b) -> Scan
+//!
+//!   SELECT a FROM t WHERE b ORDER BY a LIMIT 5 FOR UPDATE
+//!
+//!   Limit -> LockRows -> Sort -> Project -> Filter (b) -> Scan
+//!
+//!   UPDATE t SET a = 1 WHERE b RETURNING c
+//!
+//!   Modify (a = 1, c) -> Filter (b) -> Scan
 //! ```
+//!
+//! A row of a scan has the table's columns, and behind them its system columns. It brings its place
+//! in the table along: Filter, Project and Limit hand it on, Sort if it is asked to.
 
 use super::aggregate::{AggregateCall, AggregateKind};
 use super::expr::Expr;
 use super::rowsets::RowFunction;
 use crate::column::ColumnDesc;
-use crate::parse::QualifiedName;
 use crate::views::View;
-use forebay_engine::Table;
+use forebay_engine::{LockMode, LockStrength, Table};
 use std::sync::Arc;
 
 /// An operator, with those it pulls its rows from.
@@ -21,14 +31,12 @@ pub enum Node {
     /// One row without columns.
     Result,
     /// The rows of a table.
-    Scan {
-        /// The table.
-        table: Arc<Table>,
-        /// Its schema as written.
-        schema: Option<String>,
-        /// The columns that are decoded, which are those that expressions read.
-        decode: Vec<bool>,
-    },
+    Scan(TableRead),
+    /// The rows of a table at certain places, in their order there. The expressions are tids; they
+    /// read no row.
+    TidScan(TableRead, Vec<Expr>),
+    /// WHERE CURRENT OF: the newest version of the row of a table that the cursor of that name is on.
+    CurrentRow(TableRead, String),
     /// generate_series.
     Series {
         /// Start, stop and step, cast to int4 or int8.
@@ -78,7 +86,21 @@ pub enum Node {
         keys: Vec<SortKey>,
         /// Number of leading columns that go on; the rows are only sorted by the others.
         width: usize,
+        /// Whether the rows keep their places in the table.
+        placed: bool,
     },
+    /// The rows of a table, each locked. A row that another transaction has changed meanwhile is
+    /// evaluated again below this operator.
+    LockRows {
+        /// Where they come from.
+        input: Box<Node>,
+        /// The table.
+        table: Arc<Table>,
+        /// How they are locked.
+        lock: RowLock,
+    },
+    /// Rows inserted, updated or deleted, when the operator is opened. What they return.
+    Modify(Box<Modify>),
     /// Some of the rows.
     Limit {
         /// Where they come from.
@@ -88,6 +110,77 @@ pub enum Node {
         /// OFFSET.
         offset: Option<Expr>,
     },
+}
+
+/// A table whose rows are read.
+#[derive(Clone, Debug)]
+pub struct TableRead {
+    /// The table.
+    pub table: Arc<Table>,
+    /// Its schema as written.
+    pub schema: Option<String>,
+    /// How the table is locked.
+    pub mode: LockMode,
+    /// The columns that are decoded, which are those that expressions read.
+    pub decode: Vec<bool>,
+}
+
+/// How the rows of a query are locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowLock {
+    /// FOR UPDATE and its kind.
+    pub strength: LockStrength,
+    /// NOWAIT and SKIP LOCKED.
+    pub policy: LockPolicy,
+}
+
+/// What is done about a row that another transaction has locked. Of several, the last one wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockPolicy {
+    /// Wait for it.
+    Wait,
+    /// SKIP LOCKED.
+    Skip,
+    /// NOWAIT.
+    Fail,
+}
+
+/// Rows to be changed.
+#[derive(Clone, Debug)]
+pub struct Modify {
+    /// INSERT: the rows to insert, with a value for each live column. Otherwise the table's rows to
+    /// change.
+    pub input: Node,
+    /// The table.
+    pub table: Arc<Table>,
+    /// Its schema as written.
+    pub schema: Option<String>,
+    /// What is done.
+    pub change: Change,
+    /// RETURNING, over two versions of each row; see `returning.rs`.
+    pub returning: Option<Vec<Expr>>,
+}
+
+/// How rows are changed.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// INSERT.
+    Insert,
+    /// UPDATE: a value for each live column, over the old row.
+    Update(Vec<Expr>),
+    /// DELETE.
+    Delete,
+}
+
+impl Change {
+    /// The statement's first word.
+    pub fn command(&self) -> &'static str {
+        match self {
+            Change::Insert => "INSERT",
+            Change::Update(_) => "UPDATE",
+            Change::Delete => "DELETE",
+        }
+    }
 }
 
 /// Keys of groups, and aggregates over them.
@@ -115,7 +208,9 @@ impl Node {
     pub fn input(&self) -> Option<&Node> {
         match self {
             Node::Result
-            | Node::Scan { .. }
+            | Node::Scan(_)
+            | Node::TidScan(..)
+            | Node::CurrentRow(..)
             | Node::Series { .. }
             | Node::View(_)
             | Node::Values(_)
@@ -125,14 +220,34 @@ impl Node {
             | Node::Project { input, .. }
             | Node::Aggregate { input, .. }
             | Node::Sort { input, .. }
+            | Node::LockRows { input, .. }
             | Node::Limit { input, .. } => Some(input),
+            Node::Modify(modify) => Some(&modify.input),
         }
     }
 
-    /// The tables that are scanned, with their schemas as written.
-    pub fn scans(&self) -> impl Iterator<Item = (Option<&str>, &Arc<Table>)> {
-        std::iter::successors(Some(self), |node| node.input()).filter_map(|node| match node {
-            Node::Scan { table, schema, .. } => Some((schema.as_deref(), table)),
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        std::iter::successors(Some(self), |node| node.input())
+    }
+
+    /// The tables that are used, with their schemas as written, and how they are locked.
+    pub fn tables(&self) -> impl Iterator<Item = (Option<&str>, &Arc<Table>, LockMode)> {
+        self.nodes().filter_map(|node| match node {
+            Node::Scan(read) | Node::TidScan(read, _) | Node::CurrentRow(read, _) => {
+                Some((read.schema.as_deref(), &read.table, read.mode))
+            }
+            // UPDATE and DELETE scan their table.
+            Node::Modify(m) if matches!(m.change, Change::Insert) => {
+                Some((m.schema.as_deref(), &m.table, LockMode::RowExclusive))
+            }
+            _ => None,
+        })
+    }
+
+    /// The table whose rows are locked, and how.
+    pub fn locked(&self) -> Option<(&Arc<Table>, RowLock)> {
+        self.nodes().find_map(|node| match node {
+            Node::LockRows { table, lock, .. } => Some((table, *lock)),
             _ => None,
         })
     }
@@ -144,7 +259,7 @@ impl Node {
         };
         let counts = |c: &AggregateCall| c.kind == AggregateKind::CountStar && c.filter.is_none();
         match &**input {
-            Node::Scan { table, .. } if keys.is_empty() && calls.iter().all(counts) => Some(table),
+            Node::Scan(read) if keys.is_empty() && calls.iter().all(counts) => Some(&read.table),
             _ => None,
         }
     }
@@ -159,13 +274,33 @@ pub struct SelectPlan {
     pub columns: Vec<ColumnDesc>,
 }
 
-/// An INSERT's plan.
+/// The plan of an INSERT, UPDATE or DELETE.
 #[derive(Clone, Debug)]
-pub struct InsertPlan {
-    /// The table's name as written.
-    pub name: QualifiedName,
-    /// The table.
-    pub table: Arc<Table>,
-    /// The rows to insert, with a value for each live column.
-    pub rows: Arc<Node>,
+pub struct ChangePlan {
+    /// A [`Node::Modify`].
+    pub root: Arc<Node>,
+    /// The columns of RETURNING.
+    pub columns: Option<Vec<ColumnDesc>>,
+}
+
+impl ChangePlan {
+    /// A plan.
+    pub(super) fn new(modify: Modify, columns: Option<Vec<ColumnDesc>>) -> ChangePlan {
+        ChangePlan { root: Arc::new(Node::Modify(Box::new(modify))), columns }
+    }
+
+    /// What it does.
+    pub fn modify(&self) -> &Modify {
+        let Node::Modify(modify) = &*self.root else { unreachable!("it was made of one") };
+        modify
+    }
+
+    /// The command tag for so many rows.
+    pub fn tag(&self, rows: u64) -> String {
+        match self.modify().change {
+            Change::Insert => format!("INSERT 0 {rows}"),
+            Change::Update(_) => format!("UPDATE {rows}"),
+            Change::Delete => format!("DELETE {rows}"),
+        }
+    }
 }

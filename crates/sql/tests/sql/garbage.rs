@@ -109,6 +109,21 @@ const WORDS: &[&str] = &[
     "'x'::regclass",
     "exists",
     "any",
+    "update",
+    "delete",
+    "only",
+    "returning",
+    "with (old as o)",
+    "old",
+    "new.*",
+    "ctid",
+    "for update",
+    "for no key update",
+    "for share of",
+    "for key share",
+    "nowait",
+    "skip locked",
+    "where current of",
 ];
 
 proptest! {

@@ -4,9 +4,9 @@
 //! connection waits for that transaction to commit. PostgreSQL locks first, and takes the
 //! statement's snapshot then.
 
-use crate::fixture::{Fixture, open, rows};
+use crate::fixture::{Fixture, across, open, rows, wait_for_wait};
 use crate::support::{self, Recorder};
-use forebay_engine::{Engine, InterruptKind};
+use forebay_engine::InterruptKind;
 use forebay_sql::{Connection, Executed};
 use std::thread;
 
@@ -14,26 +14,6 @@ use std::thread;
 const BEFORE: &str = "create table t (a int); insert into t values (1)";
 const SAME: &str = "drop table t; create table t (a int); insert into t values (2), (3)";
 const WIDER: &str = "drop table t; create table t (b text, c int); insert into t values ('two', 2)";
-
-/// Until the thread waits for a lock; or has ended, where a test is about to fail.
-fn wait_for_wait<R>(engine: &Engine, waiting: &thread::ScopedJoinHandle<'_, R>) {
-    while engine.lock_waits() == 0 && !waiting.is_finished() {
-        thread::yield_now();
-    }
-}
-
-/// Runs `waiter` while another connection's transaction has run `change`; commits once the waiter
-/// waits for a lock.
-fn across<R: Send>(fixture: &mut Fixture, change: &str, waiter: impl FnOnce() -> R + Send) -> R {
-    rows(&mut fixture.conn, "begin");
-    rows(&mut fixture.conn, change);
-    thread::scope(|scope| {
-        let waiting = scope.spawn(waiter);
-        wait_for_wait(&fixture.engine, &waiting);
-        rows(&mut fixture.conn, "commit");
-        waiting.join().expect("join")
-    })
-}
 
 /// A data directory with the table.
 fn fixture() -> Fixture {

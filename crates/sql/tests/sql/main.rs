@@ -3,6 +3,10 @@
 //!
 //! - [`buffers`]: pg_prewarm and pg_buffercache, against answers recorded from PostgreSQL 18 with
 //!   both extensions; and what Forebay adds
+//! - [`changes`]: UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded
+//!   from PostgreSQL 18; and what portals and other sessions make of them
+//! - [`cursors`]: Cursors, against answers recorded from PostgreSQL 18; what they share with the
+//!   protocol's portals; rows that are held over the end of a transaction
 //! - [`expressions`]: Expressions, series, VALUES, names, syntax errors and transactions, against
 //!   answers recorded from PostgreSQL 18
 //! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL
@@ -21,6 +25,10 @@
 //!   from PostgreSQL 18
 //! - [`temporary`]: Temporary tables, against answers recorded from PostgreSQL 18; and what other
 //!   sessions and stops make of them
+//! - [`transactions`]: Savepoints, modes, LOCK TABLE and advisory locks, against answers recorded
+//!   from PostgreSQL 18; and what several sessions make of them
+//! - [`truncate`]: TRUNCATE, against answers recorded from PostgreSQL 18; and what plans and portals
+//!   make of it
 
 #[path = "../support/fixture.rs"]
 mod fixture;
@@ -28,6 +36,8 @@ mod fixture;
 mod support;
 
 mod buffers;
+mod changes;
+mod cursors;
 mod expressions;
 mod extended;
 mod fuzz;
@@ -39,3 +49,5 @@ mod spill;
 mod statistics;
 mod tables;
 mod temporary;
+mod transactions;
+mod truncate;

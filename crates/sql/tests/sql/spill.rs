@@ -9,7 +9,9 @@ use forebay_aio::{Errno, MethodKind, WorkerLimits};
 use forebay_engine::{
     Engine, EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, ShutdownMode,
 };
-use forebay_sql::{Connection, Executed, SetScope, SettingRow, Settings, Shown, SqlError};
+use forebay_sql::{
+    Connection, Executed, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
+};
 use forebay_testkit::io::open_faulty;
 use tempfile::TempDir;
 
@@ -38,6 +40,11 @@ impl Settings for Fixed {
     fn reload_server(&mut self) -> bool {
         false
     }
+    fn transaction_defaults(&self) -> TransactionModes {
+        TransactionModes::default()
+    }
+    fn begin_subtransaction(&mut self) {}
+    fn end_subtransaction(&mut self, _released: bool) {}
     fn end_transaction(&mut self, _committed: bool) {}
 }
 
@@ -332,4 +339,53 @@ fn a_portal_rests_on_its_files_and_takes_them_with_it() {
     assert_eq!(fixture.files(), 0, "or with the session");
     other.close();
     fixture.stop();
+}
+
+/// Rows that a cursor goes back to, and those that it keeps when its transaction ends, lie in files
+/// as far as they are more than memory.
+#[test]
+fn cursors_go_over_rows_in_files() {
+    for (method, direct) in
+        [(IoMethod::Sync, true), (IoMethod::Worker, false), (IoMethod::IoUring, true)]
+    {
+        let fixture = Fixture::new(method, direct);
+        let mut conn = fixture.with_memory(64);
+        fill(&mut conn, 5_000);
+        for (scroll, query) in [
+            ("", "select a, b, d from t"),
+            ("scroll", "select b, count(*), max(d) from t group by b"),
+        ] {
+            rows(&mut conn, "begin");
+            rows(&mut conn, &format!("declare c {scroll} cursor with hold for {query}"));
+            let all = rows(&mut conn, "fetch all c");
+            assert_eq!(all.len(), 5_000);
+            let mut back = rows(&mut conn, "fetch backward all c");
+            back.reverse();
+            assert!(back == all, "{query}");
+            for n in [1_i64, 5_000, 2, 4_999, 2_500, 1_234, -1, -5_000, -3_000] {
+                let row = rows(&mut conn, &format!("fetch absolute {n} c"));
+                let index = if n > 0 { n - 1 } else { n + 5_000 };
+                assert_eq!(row, [all[index as usize].clone()], "{query}, {n}");
+            }
+            rows(&mut conn, "move absolute 2000 c");
+            assert!(fixture.files() > 0);
+            rows(&mut conn, "commit");
+            assert!(rows(&mut conn, "fetch all c") == all[2_000..], "{query}");
+            assert_eq!(rows(&mut conn, "fetch backward 2 c"), [&*all[4_999], &*all[4_998]]);
+            assert!(fixture.files() > 0);
+            rows(&mut conn, "close c");
+            assert_eq!(fixture.files(), 0);
+        }
+        // Without SCROLL only those that are left are kept.
+        rows(&mut conn, "begin");
+        rows(&mut conn, "declare c no scroll cursor with hold for select a, b, d from t");
+        let mut all = rows(&mut conn, "fetch 4000 c");
+        assert_eq!(fixture.files(), 0);
+        rows(&mut conn, "commit");
+        assert_eq!(fixture.files(), 1);
+        all.extend(rows(&mut conn, "fetch all c"));
+        assert!(all == rows(&mut conn, "select a, b, d from t"));
+        conn.close();
+        fixture.stop();
+    }
 }

@@ -5,6 +5,7 @@ use forebay_engine::{Engine, EngineConfig, InitOptions, IoDirect, IoMethod, Shut
 use forebay_sql::Connection;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use tempfile::TempDir;
 
 /// A connection to an engine of its own.
@@ -82,4 +83,24 @@ impl Fixture {
         self.conn.close();
         self.engine.shutdown(ShutdownMode::Fast).expect("shutdown");
     }
+}
+
+/// Until the thread waits for a lock; or has ended, where a test is about to fail.
+pub fn wait_for_wait<R>(engine: &Engine, waiting: &thread::ScopedJoinHandle<'_, R>) {
+    while engine.lock_waits() == 0 && !waiting.is_finished() {
+        thread::yield_now();
+    }
+}
+
+/// Runs `waiter` while another connection's transaction has run `change`; commits once the waiter
+/// waits for a lock.
+pub fn across<R: Send>(fixture: &mut Fixture, change: &str, waiter: impl FnOnce() -> R + Send) -> R {
+    rows(&mut fixture.conn, "begin");
+    rows(&mut fixture.conn, change);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(waiter);
+        wait_for_wait(&fixture.engine, &waiting);
+        rows(&mut fixture.conn, "commit");
+        waiting.join().expect("join")
+    })
 }

@@ -3,61 +3,124 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use forebay_sql::{
-    ColumnDesc, Connection, Format, Identity, RowRef, RowSink, SetScope, SettingRow, Settings,
-    Severity, Shown, SqlError, Step, TransactionStatus,
+    ColumnDesc, Connection, Format, Identity, IsolationLevel, RowRef, RowSink, SetScope,
+    SettingRow, Settings, Severity, Shown, SqlError, Step, TransactionModes, TransactionStatus,
 };
+use std::collections::BTreeMap;
 
-/// Settings that only know `work_mem`.
-pub struct FewSettings(String);
+type Values = BTreeMap<String, String>;
 
-impl FewSettings {
-    /// With the default.
-    pub fn new() -> FewSettings {
-        FewSettings("4MB".into())
-    }
+/// Settings that know little.
+#[derive(Default)]
+pub struct FewSettings {
+    /// What was set and committed, what the transaction has set, and SET LOCAL in it.
+    committed: Values,
+    set: Values,
+    local: Values,
+    /// What the two were when each open subtransaction began.
+    levels: Vec<(Values, Values)>,
+    changes: u64,
 }
 
-fn unknown(name: &str) -> SqlError {
-    SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))
+/// The settings and their defaults.
+const KNOWN: [(&str, &str); 5] = [
+    ("default_transaction_deferrable", "off"),
+    ("default_transaction_isolation", "read committed"),
+    ("default_transaction_read_only", "off"),
+    ("lock_timeout", "0"),
+    ("work_mem", "4MB"),
+];
+
+impl FewSettings {
+    /// With the defaults.
+    pub fn new() -> FewSettings {
+        FewSettings::default()
+    }
+
+    fn value(&self, name: &str) -> &str {
+        let set = self.local.get(name).or_else(|| self.set.get(name));
+        let default = || KNOWN.iter().find(|known| known.0 == name).expect("known").1;
+        set.map_or_else(default, String::as_str)
+    }
 }
 
 impl Settings for FewSettings {
     fn show(&self, name: &str) -> Result<Shown, SqlError> {
-        match name {
-            "work_mem" => Ok(Shown { name: name.into(), value: self.0.clone() }),
-            _ => Err(unknown(name)),
+        if !KNOWN.iter().any(|known| known.0 == name) {
+            let message = format!("unrecognized configuration parameter \"{name}\"");
+            return Err(SqlError::new("42704", message));
         }
+        Ok(Shown { name: name.into(), value: self.value(name).into() })
     }
-    fn set(&mut self, name: &str, value: Option<&str>, _scope: SetScope) -> Result<(), SqlError> {
-        if name != "work_mem" {
-            return Err(unknown(name));
+    fn set(&mut self, name: &str, value: Option<&str>, scope: SetScope) -> Result<(), SqlError> {
+        self.show(name)?;
+        self.changes += 1;
+        if scope == SetScope::Session {
+            self.local.remove(name);
         }
-        self.0 = value.unwrap_or("4MB").to_owned();
+        let values = if scope == SetScope::Local { &mut self.local } else { &mut self.set };
+        match value {
+            Some(value) => values.insert(name.into(), value.into()),
+            None => values.remove(name),
+        };
         Ok(())
     }
     fn reset_all(&mut self) -> Result<(), SqlError> {
-        self.0 = "4MB".into();
+        self.changes += 1;
+        self.set.clear();
+        self.local.clear();
         Ok(())
     }
     fn all(&self) -> Vec<SettingRow> {
         vec![SettingRow {
             name: "work_mem".into(),
             setting: "4096".into(),
-            shown: self.0.clone(),
+            shown: self.value("work_mem").into(),
             ..SettingRow::default()
         }]
     }
     fn change_count(&self) -> u64 {
-        0
+        self.changes
+    }
+    fn transaction_defaults(&self) -> TransactionModes {
+        let isolation = self.value("default_transaction_isolation");
+        let level = IsolationLevel::ALL.into_iter().find(|level| level.name() == isolation);
+        TransactionModes {
+            isolation: level.expect("an isolation level"),
+            read_only: self.value("default_transaction_read_only") == "on",
+            deferrable: self.value("default_transaction_deferrable") == "on",
+        }
     }
     fn engine(&self) -> forebay_engine::SessionSettings {
-        forebay_engine::SessionSettings::default()
+        let millis = self.value("lock_timeout").parse().expect("milliseconds");
+        forebay_engine::SessionSettings {
+            lock_timeout: std::time::Duration::from_millis(millis),
+            ..forebay_engine::SessionSettings::default()
+        }
     }
     fn reload_server(&mut self) -> bool {
         false
     }
-
-    fn end_transaction(&mut self, _committed: bool) {}
+    fn begin_subtransaction(&mut self) {
+        self.levels.push((self.set.clone(), self.local.clone()));
+    }
+    fn end_subtransaction(&mut self, released: bool) {
+        let before = self.levels.pop().expect("a subtransaction is open");
+        if !released {
+            self.changes += 1;
+            (self.set, self.local) = before;
+        }
+    }
+    fn end_transaction(&mut self, committed: bool) {
+        self.changes += 1;
+        self.levels.clear();
+        self.local.clear();
+        if committed {
+            self.committed.clone_from(&self.set);
+        } else {
+            self.set.clone_from(&self.committed);
+        }
+    }
 }
 
 /// A connection without an engine.

@@ -1,5 +1,7 @@
 //! What the lock table shows (pg_locks, pg_blocking_pids).
 
+use forebay_aio::sync::SystemTime;
+
 use super::deadlock;
 use super::manager::LockManager;
 use super::mode::LockMode;
@@ -18,6 +20,8 @@ pub struct LockInfo {
     pub granted: bool,
     /// Whether it is in a backend's list of weak locks, not in the table.
     pub fast: bool,
+    /// Since when it is waited for; None if it is held.
+    pub wait_start: Option<SystemTime>,
 }
 
 impl LockManager {
@@ -36,11 +40,12 @@ impl LockManager {
                     mode,
                     granted: true,
                     fast: false,
+                    wait_start: None,
                 }));
             }
             all.extend(lock.queue.iter().map(|waiter| {
-                let (owner, mode) = (waiter.owner, waiter.mode);
-                LockInfo { tag, owner, mode, granted: false, fast: false }
+                let (owner, mode, wait_start) = (waiter.owner, waiter.mode, Some(waiter.since));
+                LockInfo { tag, owner, mode, granted: false, fast: false, wait_start }
             }));
         }
         for (&owner, list) in &table.lists {
@@ -51,6 +56,7 @@ impl LockManager {
                 mode,
                 granted: true,
                 fast: true,
+                wait_start: None,
             }));
         }
         all

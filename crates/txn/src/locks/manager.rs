@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use forebay_aio::sync::{Duration, Instant, Mutex};
+use forebay_aio::sync::{Duration, Instant, Mutex, SystemTime};
 
 use super::deadlock;
 use super::error::LockError;
@@ -224,7 +224,8 @@ impl LockManager {
         let Err(position) = table.try_grant(owner, tag, mode) else { return Ok(None) };
         let granted = Arc::new(AtomicBool::new(false));
         let interrupt = interrupt.clone();
-        let waiter = Waiter { owner, mode, granted: Arc::clone(&granted), interrupt };
+        let since = SystemTime::now();
+        let waiter = Waiter { owner, mode, granted: Arc::clone(&granted), interrupt, since };
         table.enqueue(tag, position, waiter);
         while let Some(cycle) = deadlock::find_cycle(table, owner) {
             if let Some(soft) = cycle.iter().find(|wait| wait.is_soft(table)) {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use forebay_aio::sync::SystemTime;
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 
 use super::fast::{FastList, StrongCounts};
@@ -38,6 +39,8 @@ pub(super) struct Waiter {
     pub(super) mode: LockMode,
     pub(super) granted: Arc<AtomicBool>,
     pub(super) interrupt: Interrupt,
+    /// When it began to wait.
+    pub(super) since: SystemTime,
 }
 
 impl Lock {

@@ -20,34 +20,22 @@ use forebay_wal::{Inserted, Record, Wal};
 use super::in_use::Marks;
 use crate::clog::Clog;
 use crate::error::TxnError;
+use crate::limits::Limits;
 use crate::manager::XactManager;
+use crate::shortage::{DatabaseName, IdKind, IdWarning, members_warning};
 use crate::slru::{Pinned, Slru, SlruKind};
 
 const OFFSETS: SlruKind =
-    SlruKind { dir: "pg_multixact/offsets", durable: true, precedes: offsets_page_precedes };
+    SlruKind { dir: "pg_multixact/offsets", durable: true, per_page: OFFSETS_PER_PAGE };
 const MEMBERS: SlruKind =
-    SlruKind { dir: "pg_multixact/members", durable: true, precedes: members_page_precedes };
+    SlruKind { dir: "pg_multixact/members", durable: true, per_page: MEMBERS_PER_PAGE };
 
-/// Sets kept back before new ones could be confused with the oldest ones.
-const STOP_MARGIN: u32 = 3_000_000;
 /// Members of one set: PostgreSQL reads no more than a gigabyte of them, of 8 bytes each.
 const MAX_MEMBERS: u32 = (1 << 30) / 8 - 1;
 /// Members in a file.
 pub(super) const SEGMENT_MEMBERS: u32 = MEMBERS_PER_PAGE * 32;
-
-fn offsets_page_precedes(a: i64, b: i64) -> bool {
-    let first =
-        |page: i64| (page as u32).wrapping_mul(OFFSETS_PER_PAGE).wrapping_add(FIRST_MULTI + 1);
-    let (a, b) = (first(a), first(b));
-    multi_precedes(a, b) && multi_precedes(a, b.wrapping_add(OFFSETS_PER_PAGE - 1))
-}
-
-fn members_page_precedes(a: i64, b: i64) -> bool {
-    let first = |page: i64| (page as u32).wrapping_mul(MEMBERS_PER_PAGE);
-    let older = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
-    let (a, b) = (first(a), first(b));
-    older(a, b) && older(a, b.wrapping_add(MEMBERS_PER_PAGE - 1))
-}
+/// With less room for members than this, each new set comes with a warning.
+const WARN_MEMBERS: u32 = 20 * SEGMENT_MEMBERS;
 
 /// What a checkpoint records of MultiXacts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,18 +50,58 @@ pub struct MultiCounters {
     pub oldest_db: Oid,
 }
 
+/// Where members end so that they are not confused with the oldest ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MemberStop {
+    /// Recovery has not ended: there can be no new set.
+    NotReady,
+    /// The oldest set is not on the disk, so nothing protects its members.
+    Unknown,
+    /// Members from here on are not assigned.
+    At(MemberOffset),
+}
+
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) counters: MultiCounters,
-    /// Members from here on are not assigned: they could be confused with the oldest ones. None if
-    /// those are not known.
-    pub(super) stop_offset: Option<MemberOffset>,
+    /// The next set.
+    pub(super) next: MultiXactId,
+    /// Where its members will begin.
+    pub(super) next_offset: MemberOffset,
+    /// How far sets may go. Has the oldest one.
+    pub(super) limits: Limits,
+    /// How far their members may go.
+    pub(super) stop: MemberStop,
     /// For each transaction that uses sets: the first set of which it can become a member.
     pub(super) members: Marks,
     /// For each of them: the oldest set with members that ran when it began.
     pub(super) visible: Marks,
     /// The page of offsets into which redo of a set wrote where the next one begins.
     reached: Option<i64>,
+}
+
+impl State {
+    fn counters(&self) -> MultiCounters {
+        let State { next, next_offset, ref limits, .. } = *self;
+        let (oldest, oldest_db) = (limits.oldest(), limits.database().oid);
+        MultiCounters { next, next_offset, oldest, oldest_db }
+    }
+
+    /// Fails if `count` new members would reach the oldest ones. Some: they may be assigned, with a
+    /// warning.
+    fn check_members(&self, count: u32) -> Result<Option<IdWarning>, TxnError> {
+        let stop = match self.stop {
+            MemberStop::NotReady => return Err(TxnError::MultiXactsNotReady),
+            MemberStop::Unknown => return Ok(None),
+            MemberStop::At(stop) => stop,
+        };
+        let (from, database) = (self.next_offset, self.limits.database().oid);
+        let left = stop.wrapping_sub(from);
+        if would_wrap(stop, from, count) {
+            return Err(TxnError::OutOfMembers { count, left: left.wrapping_sub(1), database });
+        }
+        let few = would_wrap(stop, from, count + WARN_MEMBERS);
+        Ok(few.then(|| members_warning(database, left.wrapping_add(count))))
+    }
 }
 
 /// The sets of transactions of an engine.
@@ -100,9 +128,12 @@ impl MultiXacts {
     /// `pg_multixact` of the data directory that `clog` is of. Reads nothing.
     /// [`MultiXacts::finish_recovery`] must be called before there can be a new set.
     pub fn beside(clog: &Clog, counters: MultiCounters) -> MultiXacts {
+        let database = DatabaseName { oid: counters.oldest_db, name: None };
         let state = State {
-            counters,
-            stop_offset: None,
+            next: counters.next,
+            next_offset: counters.next_offset,
+            limits: Limits::new(IdKind::Multi, counters.oldest, database),
+            stop: MemberStop::NotReady,
             members: Marks::default(),
             visible: Marks::default(),
             reached: None,
@@ -123,7 +154,7 @@ impl MultiXacts {
 
     /// The counters, for a checkpoint.
     pub fn counters(&self) -> MultiCounters {
-        self.state.lock().counters
+        self.state.lock().counters()
     }
 
     /// The oldest set that a running transaction may still look at: rows with older ones can be
@@ -132,7 +163,7 @@ impl MultiXacts {
         let state = self.state.lock();
         let marks = [state.members.oldest(), state.visible.oldest()];
         let older = |a, b| if multi_precedes(b, a) { b } else { a };
-        marks.into_iter().flatten().fold(state.counters.next, older)
+        marks.into_iter().flatten().fold(state.next, older)
     }
 
     /// Writes all changed pages and makes them durable. Called by checkpoints. Returns their
@@ -144,15 +175,17 @@ impl MultiXacts {
         Ok(offsets + members)
     }
 
-    /// Makes a set of members, which are sorted, and logs it in the name of `xid`.
+    /// Makes a set of members, which are sorted, and logs it in the name of `xid`. Adds a warning
+    /// if little room is left.
     pub(super) fn create(
         &self,
         io: &mut aio::IoBackend,
         xacts: &XactManager,
         xid: Xid,
         members: &[Member],
+        warnings: &mut Vec<IdWarning>,
     ) -> Result<MultiXactId, TxnError> {
-        let reserved = self.reserve(io, &xacts.wal, members.len() as u32)?;
+        let reserved = self.reserve(io, &xacts.wal, members.len() as u32, warnings)?;
         // A checkpoint must write the pages if its redo pointer lies behind the record.
         let pass = xacts.gate.enter();
         let (multi, offset) = (reserved.multi, reserved.offset);
@@ -169,19 +202,15 @@ impl MultiXacts {
         io: &mut aio::IoBackend,
         wal: &Wal,
         count: u32,
+        warnings: &mut Vec<IdWarning>,
     ) -> Result<Reserved<'_>, TxnError> {
         let mut state = self.state.lock();
-        let MultiCounters { next: multi, next_offset, oldest, .. } = state.counters;
-        let stop = oldest.wrapping_add(u32::MAX >> 1).wrapping_sub(STOP_MARGIN);
-        if !multi_precedes(multi, stop) {
-            return Err(TxnError::OutOfMultiXacts);
-        }
+        let State { next: multi, next_offset, .. } = *state;
+        warnings.extend(state.limits.check(multi)?);
         // Offset 0 stands for none, so no set begins there.
         let skipped = u32::from(next_offset == 0);
         let taken = count + skipped;
-        if state.stop_offset.is_none_or(|stop| would_wrap(stop, next_offset, taken)) {
-            return Err(TxnError::OutOfMembers);
-        }
+        warnings.extend(state.check_members(taken)?);
         let next = multi_next(multi);
         if next.is_multiple_of(OFFSETS_PER_PAGE) || next == FIRST_MULTI {
             let page = offsets_page(next);
@@ -196,8 +225,8 @@ impl MultiXacts {
             }
         }
         let reserved = self.pin(io, multi, next_offset.wrapping_add(skipped), count)?;
-        state.counters.next = next;
-        state.counters.next_offset = next_offset.wrapping_add(taken);
+        state.next = next;
+        state.next_offset = next_offset.wrapping_add(taken);
         Ok(reserved)
     }
 

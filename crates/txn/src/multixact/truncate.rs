@@ -10,9 +10,11 @@ use forebay_format::wal::Rmgr;
 use forebay_format::wal::multixact::{MultiXactTruncate, TRUNCATE_ID};
 use forebay_wal::Record;
 
-use super::store::{MultiCounters, MultiXacts, SEGMENT_MEMBERS};
+use super::store::{MemberStop, MultiCounters, MultiXacts, SEGMENT_MEMBERS, State};
 use crate::error::TxnError;
+use crate::limits::Limits;
 use crate::manager::XactManager;
+use crate::shortage::{DatabaseName, IdKind, IdWarning};
 
 impl MultiXacts {
     /// Called at the end of recovery, and at each start: sets the counters that recovery found, and
@@ -22,8 +24,12 @@ impl MultiXacts {
         io: &mut aio::IoBackend,
         counters: MultiCounters,
     ) -> Result<(), TxnError> {
-        let MultiCounters { next, next_offset, .. } = counters;
-        self.state.lock().counters = counters;
+        let MultiCounters { next, next_offset, oldest, oldest_db } = counters;
+        {
+            let mut state = self.state.lock();
+            (state.next, state.next_offset) = (next, next_offset);
+            state.set_oldest(oldest, oldest_db);
+        }
         let page = offsets_page(next);
         self.offsets.set_latest(page);
         if next.is_multiple_of(OFFSETS_PER_PAGE) {
@@ -54,25 +60,59 @@ impl MultiXacts {
     /// What a checkpoint record says of the oldest set. A later record may know better.
     pub fn redo_oldest(&self, oldest: MultiXactId, oldest_db: Oid) {
         let mut state = self.state.lock();
-        if multi_precedes(state.counters.oldest, oldest) {
-            (state.counters.oldest, state.counters.oldest_db) = (oldest, oldest_db);
+        if multi_precedes(state.limits.oldest(), oldest) {
+            state.set_oldest(oldest, oldest_db);
         }
+    }
+
+    /// From now on no row of any database has a set older than `oldest`, and one of `database` may
+    /// have that. The caller has made it durable. Returns a warning if few sets are left
+    /// nevertheless.
+    pub fn set_limit(
+        &self,
+        io: &mut aio::IoBackend,
+        oldest: MultiXactId,
+        database: DatabaseName,
+    ) -> Result<Option<IdWarning>, TxnError> {
+        let _one = self.truncating.lock();
+        let limits = Limits::new(IdKind::Multi, oldest, database);
+        let warning = {
+            let mut state = self.state.lock();
+            state.limits = limits;
+            state.limits.warning_when_set(state.next)
+        };
+        self.find_stop(io)?;
+        Ok(warning)
     }
 
     /// Finds out up to where members can be assigned.
     fn find_stop(&self, io: &mut aio::IoBackend) -> Result<(), TxnError> {
-        let MultiCounters { next, next_offset, oldest, .. } = self.counters();
-        let start = if oldest == next { next_offset } else { self.start_of(io, oldest)? };
+        let counters = self.counters();
+        let Some(start) = self.known_start(io, counters.oldest, &counters)? else {
+            tracing::warn!(
+                "MultiXact member wraparound protections are disabled because oldest checkpointed \
+                 MultiXact {} does not exist on disk",
+                counters.oldest
+            );
+            let mut state = self.state.lock();
+            // What protected older members protects these.
+            if state.stop == MemberStop::NotReady {
+                state.stop = MemberStop::Unknown;
+            }
+            return Ok(());
+        };
         // One file is kept free between the newest members and the oldest ones.
         let stop = (start - start % SEGMENT_MEMBERS).wrapping_sub(SEGMENT_MEMBERS);
-        // No set begins at 0: the page is damaged.
-        let known = oldest == next || start != 0;
-        self.state.lock().stop_offset = known.then_some(stop);
+        let was = std::mem::replace(&mut self.state.lock().stop, MemberStop::At(stop));
+        if was == MemberStop::Unknown {
+            tracing::info!("MultiXact member wraparound protections are now enabled");
+        }
         Ok(())
     }
 
     /// Removes sets older than `oldest`, the oldest one that a row of database `oldest_db` or
-    /// another one still has. The caller has made that durable. False if there is nothing to do.
+    /// another one still has. The caller has made that durable. False if there is nothing to do, or
+    /// the files do not tell what is to be removed.
     pub fn truncate(
         &self,
         io: &mut aio::IoBackend,
@@ -85,8 +125,13 @@ impl MultiXacts {
         if !multi_precedes(was.oldest, oldest) {
             return Ok(false);
         }
-        let start_member = self.start_or_next(io, was.oldest, &was)?;
-        let end_member = self.start_or_next(io, oldest, &was)?;
+        if multi_precedes(was.next, oldest) {
+            return Err(TxnError::MultiXactNotYet(oldest));
+        }
+        let Some(start_member) = self.start_to_remove(io, was.oldest, &was)? else {
+            return Ok(false);
+        };
+        let Some(end_member) = self.start_to_remove(io, oldest, &was)? else { return Ok(false) };
         let truncate = MultiXactTruncate {
             oldest_db,
             start_multi: was.oldest,
@@ -111,8 +156,7 @@ impl MultiXacts {
     pub(crate) fn redo_truncate(&self, truncate: &MultiXactTruncate) -> Result<(), TxnError> {
         {
             let mut state = self.state.lock();
-            state.counters.oldest = truncate.end_multi;
-            state.counters.oldest_db = truncate.oldest_db;
+            state.set_oldest(truncate.end_multi, truncate.oldest_db);
         }
         // By their numbers: more than half of the circle may be in use.
         let (start, end) = (truncate.start_member, truncate.end_member);
@@ -130,21 +174,41 @@ impl MultiXacts {
         Ok(())
     }
 
-    fn start_or_next(
+    /// Where the members of a set begin, for their removal. Says so if that is not known.
+    fn start_to_remove(
         &self,
         io: &mut aio::IoBackend,
         multi: MultiXactId,
         counters: &MultiCounters,
-    ) -> Result<MemberOffset, TxnError> {
+    ) -> Result<Option<MemberOffset>, TxnError> {
+        let start = self.known_start(io, multi, counters)?;
+        if start.is_none() {
+            tracing::warn!("MultiXact {multi} does not exist on disk, skipping truncation");
+        }
+        Ok(start)
+    }
+
+    /// Where the members of a set begin, or will begin if it is the next one. None if it is not on
+    /// the disk: pg_resetwal may have moved the counters.
+    fn known_start(
+        &self,
+        io: &mut aio::IoBackend,
+        multi: MultiXactId,
+        counters: &MultiCounters,
+    ) -> Result<Option<MemberOffset>, TxnError> {
         if multi == counters.next {
-            return Ok(counters.next_offset);
+            return Ok(Some(counters.next_offset));
         }
-        if !multi_precedes(multi, counters.next) {
-            return Err(TxnError::MultiXactNotYet(multi));
-        }
-        match self.start_of(io, multi)? {
-            0 => Err(TxnError::MultiXactDamaged { multi, problem: "has invalid offset" }),
-            offset => Ok(offset),
-        }
+        let page = offsets_page(multi);
+        let start = self.offsets.read_if_there(io, page, |bytes| pages::offset(bytes, multi))?;
+        // No set begins at 0.
+        Ok(start.filter(|start| *start != 0))
+    }
+}
+
+impl State {
+    /// Sets what a log says of the oldest set.
+    fn set_oldest(&mut self, oldest: MultiXactId, oid: Oid) {
+        self.limits = Limits::new(IdKind::Multi, oldest, DatabaseName { oid, name: None });
     }
 }

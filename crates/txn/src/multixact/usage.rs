@@ -11,6 +11,7 @@ use super::store::MultiXacts;
 use crate::clog::Outcome;
 use crate::error::TxnError;
 use crate::manager::XactManager;
+use crate::shortage::IdWarning;
 
 /// Sets that a transaction remembers.
 const REMEMBERED: usize = 256;
@@ -26,6 +27,8 @@ pub struct MultiUse {
     member: MultiXactId,
     /// Most recently used first. Members are sorted.
     recent: VecDeque<(MultiXactId, Vec<Member>)>,
+    /// What is to be said about the sets that it made.
+    warnings: Vec<IdWarning>,
 }
 
 impl MultiUse {
@@ -33,13 +36,18 @@ impl MultiUse {
     pub fn begin(multis: Arc<MultiXacts>) -> MultiUse {
         let (visible, member) = {
             let mut state = multis.state.lock();
-            let member = state.counters.next;
+            let member = state.next;
             let visible = state.members.oldest().unwrap_or(member);
             state.members.add(member);
             state.visible.add(visible);
             (visible, member)
         };
-        MultiUse { multis, visible, member, recent: VecDeque::new() }
+        MultiUse { multis, visible, member, recent: VecDeque::new(), warnings: Vec::new() }
+    }
+
+    /// Takes the warnings about sets that it made: few more can be made.
+    pub fn take_warnings(&mut self) -> Vec<IdWarning> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// A set with these members, in the name of the transaction or subtransaction `xid`, which is
@@ -58,7 +66,7 @@ impl MultiUse {
         if let Some(at) = self.recent.iter().position(|(_, known)| *known == members) {
             return Ok(self.remember_again(at).0);
         }
-        let multi = self.multis.create(io, xacts, xid, &members)?;
+        let multi = self.multis.create(io, xacts, xid, &members, &mut self.warnings)?;
         self.remember(multi, members);
         Ok(multi)
     }

@@ -34,6 +34,7 @@ impl ResourceManager for ClogRedo {
                 let truncate = clog::ClogTruncate::decode(record.record.main)
                     .map_err(|error| record.damaged(error.to_string()))?;
                 check_page(record, truncate.page)?;
+                ctx.counters.advance_oldest_xid(truncate.oldest_xid, truncate.oldest_xid_db);
                 ctx.before_files_go(record)?;
                 let removed = ctx.clog.truncate_files(truncate.page);
                 removed.map(drop).map_err(|error| record.failed(error))

@@ -26,6 +26,10 @@ pub struct Counters {
     pub next_multi: u32,
     /// Next offset for MultiXact members.
     pub next_multi_offset: u32,
+    /// The oldest transaction id that a tuple may have.
+    pub oldest_xid: Xid,
+    /// A database that has it.
+    pub oldest_xid_db: Oid,
 }
 
 impl Counters {
@@ -36,6 +40,15 @@ impl Counters {
             next_oid: checkpoint.next_oid,
             next_multi: checkpoint.next_multi,
             next_multi_offset: checkpoint.next_multi_offset,
+            oldest_xid: checkpoint.oldest_xid,
+            oldest_xid_db: checkpoint.oldest_xid_db,
+        }
+    }
+
+    /// No tuple has an older id than `oldest` any more, if that was not known yet.
+    pub fn advance_oldest_xid(&mut self, oldest: Xid, database: Oid) {
+        if xid_precedes(self.oldest_xid, oldest) {
+            (self.oldest_xid, self.oldest_xid_db) = (oldest, database);
         }
     }
 
@@ -71,8 +84,8 @@ pub struct RedoContext<'a> {
     pub pool: &'a Arc<BufferPool>,
     /// Outcomes of transactions.
     pub clog: &'a Clog,
-    /// Sets of transactions, if records about them can be redone.
-    pub multis: Option<&'a MultiXacts>,
+    /// Sets of transactions.
+    pub multis: &'a MultiXacts,
     /// Counters.
     pub counters: Counters,
     /// Pages that records change and that do not exist.
@@ -85,22 +98,17 @@ impl<'a> RedoContext<'a> {
         backend: &'a mut Backend,
         pool: &'a Arc<BufferPool>,
         clog: &'a Clog,
+        multis: &'a MultiXacts,
         checkpoint: &CheckPoint,
     ) -> RedoContext<'a> {
         RedoContext {
             backend,
             pool,
             clog,
-            multis: None,
+            multis,
             counters: Counters::at(checkpoint),
             missing: BTreeSet::new(),
         }
-    }
-
-    /// The same, with sets of transactions.
-    #[must_use]
-    pub fn with_multis(self, multis: &'a MultiXacts) -> RedoContext<'a> {
-        RedoContext { multis: Some(multis), ..self }
     }
 
     /// Called after the whole log was replayed. Fails if a page stayed missing.

@@ -13,8 +13,7 @@ use super::error::RedoError;
 use super::manager::ResourceManager;
 use super::record::RedoRecord;
 
-/// Redoes new sets and pages of `pg_multixact`, and their removal, in a context with
-/// [`RedoContext::with_multis`].
+/// Redoes new sets and pages of `pg_multixact`, and their removal.
 pub struct MultiXactRedo;
 
 impl ResourceManager for MultiXactRedo {
@@ -27,8 +26,7 @@ impl ResourceManager for MultiXactRedo {
     }
 
     fn redo(&self, record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
-        let Some(multis) = ctx.multis else { return Err(record.unsupported()) };
-        let main = record.record.main;
+        let (multis, main) = (ctx.multis, record.record.main);
         match record.kind() {
             kind @ (ZERO_OFF_PAGE | ZERO_MEM_PAGE) => {
                 let page = decode_zero_page(main).map_err(|e| record.damaged(e.to_string()))?;
@@ -65,11 +63,10 @@ fn redo_create(
     ctx: &mut RedoContext<'_>,
     create: &MultiXactCreate,
 ) -> Result<(), RedoError> {
-    let Some(multis) = ctx.multis else { return Err(record.unsupported()) };
     if create.multi == 0 || create.offset == 0 || create.members.is_empty() {
         return Err(record.damaged(format!("MultiXact {} is impossible", create.multi)));
     }
-    let written = multis.redo_create(&mut ctx.backend.io, create);
+    let written = ctx.multis.redo_create(&mut ctx.backend.io, create);
     written.map_err(|error| record.failed(error))?;
     let counters = &mut ctx.counters;
     let end = create.offset.wrapping_add(create.members.len() as u32);

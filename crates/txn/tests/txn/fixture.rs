@@ -42,11 +42,14 @@ impl Fixture {
     }
 
     pub(crate) fn with(method: MethodKind, buffers: usize) -> Fixture {
+        Fixture::over(open(method), buffers)
+    }
+
+    pub(crate) fn over(aio: Arc<Aio>, buffers: usize) -> Fixture {
         let dir = Arc::new(TempDir::new().unwrap());
         for name in ["base/5", "global", "pg_wal", "pg_xact"] {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
         }
-        let aio = open(method);
         let mut io = aio.backend(BackendType::Client).unwrap();
         let config = WalConfig::new(dir.path().join("pg_wal"), SegmentSize::DEFAULT, SYSTEM_ID);
         let resume = Resume { insert_at: WAL_START, prev: Lsn(0), redo: WAL_START, aborted: None };

@@ -17,8 +17,8 @@ use forebay_storage::Backend;
 use forebay_testkit::io::open;
 use forebay_txn::redo::{ClogRedo, RedoContext, RedoRecord, ResourceManager, XactRedo};
 use forebay_txn::{
-    Clog, CommitGate, CommitOptions, Finished, LastRunning, Outcome, Running, Transaction,
-    TxnError, XactManager,
+    Clog, CommitGate, CommitOptions, DatabaseName, Finished, LastRunning, MultiCounters,
+    MultiXacts, Outcome, Running, Transaction, TxnError, XactManager,
 };
 use proptest::prelude::*;
 
@@ -259,7 +259,7 @@ fn a_failure_before_pg_xact_is_written_leaves_its_pages_to_be_written() {
     let fixture = Fixture::new();
     let mut backend = fixture.backend();
     fixture.clog.zero_page(7);
-    let refused = fixture.clog.flush_behind(&mut backend.io, |_| Err(TxnError::OutOfXids));
+    let refused = fixture.clog.flush_behind(&mut backend.io, |_| Err(TxnError::OutOfCommands));
     assert!(refused.is_err());
     assert!(fixture.clog.flush(&mut backend.io).unwrap() > 0);
     assert_eq!(fixture.clog.flush(&mut backend.io).unwrap(), 0);
@@ -290,7 +290,8 @@ fn replayed_clog(dir: &Path) -> Clog {
     let mut io = aio.backend(BackendType::Startup).unwrap();
     let mut reader = reader(&aio, dir, WAL_START);
     let checkpoint = checkpoint();
-    let mut ctx = RedoContext::new(&mut backend, &pool, &clog, &checkpoint);
+    let multis = no_sets(&clog);
+    let mut ctx = RedoContext::new(&mut backend, &pool, &clog, &multis, &checkpoint);
     let managers: [&dyn ResourceManager; 2] = [&XactRedo, &ClogRedo];
     while let Some(record) = reader.next(&mut io).unwrap() {
         let decoded = record.decode().unwrap();
@@ -299,6 +300,11 @@ fn replayed_clog(dir: &Path) -> Clog {
         manager.redo(&record, &mut ctx).unwrap();
     }
     clog
+}
+
+/// `pg_multixact` beside `pg_xact`, without a set.
+fn no_sets(clog: &Clog) -> MultiXacts {
+    MultiXacts::beside(clog, MultiCounters { next: 1, next_offset: 0, oldest: 1, oldest_db: 1 })
 }
 
 /// A manager whose next id is `next`.
@@ -418,10 +424,52 @@ fn ids_stop_before_old_and_new_would_be_confused() {
     let fixture = Fixture::new();
     let mut backend = fixture.backend();
     fixture.clog.set_recovering(true);
-    let stop = 100 + (u32::MAX >> 1) - 3_000_000;
+    let wrap = 100 + (u32::MAX >> 1);
+    let stop = wrap - 3_000_000;
     let xacts = manager_at(&fixture, FullXid::new(0, stop - 1), 100);
+    let database = || DatabaseName { oid: 5, name: Some("app".into()) };
+    let warning = xacts.set_limit(100, database()).expect("few ids are left");
+    assert_eq!(warning.message, "database \"app\" must be vacuumed within 3000001 transactions");
     let mut tx = Transaction::new();
     xacts.assign(&mut backend.io, &mut tx).unwrap();
-    assert_eq!(sqlstate(xacts.assign(&mut backend.io, &mut Transaction::new())), "54000");
-    xacts.commit(&mut backend.io, &mut tx).unwrap();
+    let io = &mut backend.io;
+    let refused = xacts.assign(io, &mut Transaction::new());
+    let message = refused.as_ref().unwrap_err().to_string();
+    assert!(message.ends_with("wraparound data loss in database \"app\""), "{message}");
+    assert_eq!(sqlstate(refused), "54000");
+    // Neither does a subtransaction get one.
+    tx.begin_sub();
+    assert_eq!(sqlstate(xacts.assign(io, &mut tx)), "54000");
+    xacts.commit(io, &mut tx).unwrap();
+    assert_eq!(tx.take_warnings().len(), 1, "warnings outlive their transaction");
+    assert_eq!(tx.take_warnings(), []);
+
+    // The limit moves with the oldest id, past 2^31 and the end of the circle.
+    for oldest in [101, stop, u32::MAX] {
+        assert_eq!(xacts.set_limit(oldest, database()).is_some(), oldest == 101);
+        assert_eq!(xacts.oldest_xid(), (oldest, 5));
+        xacts.assign(io, &mut tx).unwrap();
+        xacts.commit(io, &mut tx).unwrap();
+        assert_eq!(tx.take_warnings().len(), usize::from(oldest == 101));
+    }
+}
+
+#[test]
+fn each_of_the_last_ids_comes_with_a_warning() {
+    let fixture = Fixture::new();
+    let io = &mut fixture.backend().io;
+    fixture.clog.set_recovering(true);
+    let warn = 100 + (u32::MAX >> 1) - 40_000_000;
+    let xacts = manager_at(&fixture, FullXid::new(0, warn - 1), 100);
+    assert_eq!(xacts.set_limit(100, DatabaseName { oid: 7, name: None }), None);
+    let mut tx = Transaction::new();
+    xacts.assign(io, &mut tx).unwrap();
+    assert_eq!(tx.take_warnings(), []);
+    tx.begin_sub();
+    tx.begin_sub();
+    xacts.assign(io, &mut tx).unwrap();
+    xacts.abort(io, &mut tx).unwrap();
+    let messages: Vec<String> = tx.take_warnings().iter().map(|w| w.to_string()).collect();
+    let left = |n: u32| format!("database with OID 7 must be vacuumed within {n} transactions");
+    assert_eq!(messages, [left(40_000_000), left(39_999_999)]);
 }

@@ -7,7 +7,7 @@ use forebay_format::multixact::{Member, MemberStatus};
 use forebay_format::wal::multixact::{CREATE_ID, MultiXactCreate, ZERO_OFF_PAGE, encode_zero_page};
 use forebay_format::wal::{DecodedRecord, RecordHeader, Rmgr};
 use forebay_txn::redo::MultiXactRedo;
-use forebay_txn::{MultiCounters, MultiUse, MultiXacts};
+use forebay_txn::{DatabaseName, IdWarning, MultiUse};
 
 use super::*;
 
@@ -53,6 +53,14 @@ impl Multis {
         of_one.create(&mut self.backend.io, &self.fixture.xacts, xid, members)
     }
 
+    /// The same, with its warnings.
+    fn create_warned(&mut self, members: Vec<Member>) -> (Result<u32, TxnError>, Vec<IdWarning>) {
+        let mut of_one = MultiUse::begin(self.multis.clone());
+        let xid = members[0].xid;
+        let made = of_one.create(&mut self.backend.io, &self.fixture.xacts, xid, members);
+        (made, of_one.take_warnings())
+    }
+
     /// The members of a set, by one who has not seen it.
     fn members(&mut self, multi: u32) -> Result<Vec<Member>, TxnError> {
         MultiUse::begin(self.multis.clone()).members(&mut self.backend.io, multi, false)
@@ -82,8 +90,8 @@ impl Multis {
         let (next_multi, next_multi_offset) = (from.next, from.next_offset);
         let point =
             forebay_format::wal::xlog::CheckPoint { next_multi, next_multi_offset, ..checkpoint() };
-        let mut ctx = RedoContext::new(&mut self.backend, &fixture.pool, &fixture.clog, &point)
-            .with_multis(&multis);
+        let (pool, clog) = (&fixture.pool, &fixture.clog);
+        let mut ctx = RedoContext::new(&mut self.backend, pool, clog, &multis, &point);
         let managers: [&dyn ResourceManager; 3] = [&XactRedo, &ClogRedo, &MultiXactRedo];
         while let Some(record) = reader.next(&mut io).unwrap() {
             let decoded = record.decode().unwrap();
@@ -225,8 +233,9 @@ fn a_set_whose_pages_can_not_be_read_is_not_made() {
     it.create(lockers([3, 4])).unwrap();
     it.multis.flush(&mut it.backend.io).unwrap();
     it.multis = it.reopened(it.multis.counters());
-    // Unknown until the oldest set has been read.
-    assert_eq!(sqlstate(it.create(lockers([5, 6]))), "54000");
+    // Not before the end of recovery.
+    let message = it.create(lockers([5, 6])).unwrap_err().to_string();
+    assert_eq!(message, "cannot assign MultiXactIds during recovery");
     it.multis.finish_recovery(&mut it.backend.io, it.multis.counters()).unwrap();
     it.multis = it.reopened(it.multis.counters());
     let file = it.fixture.dir.path().join("pg_multixact/members/0000");
@@ -264,10 +273,49 @@ fn counters_stop_before_the_oldest() {
     fs::File::create(members).unwrap().set_len(32 * 8192).unwrap();
     it.multis = it.reopened(counters);
     it.multis.finish_recovery(&mut it.backend.io, counters).unwrap();
-    let error = it.create(lockers([3, 4, 5]));
-    let message = error.unwrap_err().to_string();
-    assert_eq!(message, "multixact \"members\" limit exceeded");
-    assert_eq!(it.create(lockers([3, 4])).unwrap(), 70);
+    let error = it.create(lockers([3, 4, 5])).unwrap_err();
+    assert_eq!(error.to_string(), "multixact \"members\" limit exceeded");
+    assert_eq!(
+        error.detail().unwrap(),
+        "This command would create a multixact with 3 members, but the remaining space is only \
+         enough for 2 members."
+    );
+    assert_eq!(
+        error.hint().unwrap(),
+        "Execute a database-wide VACUUM in database with OID 1 with reduced \
+         \"vacuum_multixact_freeze_min_age\" and \"vacuum_multixact_freeze_table_age\" settings."
+    );
+    let (multi, warnings) = it.create_warned(lockers([3, 4]));
+    assert_eq!((multi.unwrap(), warnings.len()), (70, 1));
+    let warning = &warnings[0];
+    assert_eq!(
+        (warning.sqlstate, &warning.hint[..52]),
+        ("54000", "Execute a database-wide VACUUM in that database with",)
+    );
+    let message = "database with OID 1 must be vacuumed before 5 more multixact members are used";
+    assert_eq!(warning.message, message);
+}
+
+#[test]
+fn each_of_the_last_sets_comes_with_a_warning() {
+    let wrap = 10 + (u32::MAX >> 1);
+    let mut it = Multis::at(wrap - 40_000_001, 5, 10);
+    let (_, warnings) = it.create_warned(lockers([3, 4]));
+    assert_eq!(warnings, []);
+    let (_, warnings) = it.create_warned(lockers([3, 5]));
+    let message = "database with OID 1 must be vacuumed before 40000000 more MultiXactIds are used";
+    assert_eq!(warnings.iter().map(|w| &w.message[..]).collect::<Vec<_>>(), [message]);
+    // The limit moves with the oldest set.
+    let next = it.multis.counters().next;
+    let io = &mut it.backend.io;
+    let database = || DatabaseName { oid: 5, name: Some("app".into()) };
+    let warning = it.multis.set_limit(io, 10, database()).unwrap().unwrap();
+    let message = "database \"app\" must be vacuumed before 39999999 more MultiXactIds are used";
+    assert_eq!(warning.message, message);
+    assert_eq!(it.multis.set_limit(io, next, database()).unwrap(), None);
+    let counters = it.multis.counters();
+    assert_eq!((counters.oldest, counters.oldest_db), (next, 5));
+    assert_eq!(it.create_warned(lockers([3, 6])).1, []);
 }
 
 #[test]
@@ -378,8 +426,8 @@ fn a_page_that_an_older_log_adds_late_keeps_its_first_entry() {
     // The record of 2048 was lost in a crash.
     let log = [create(2047, 5, 10), page, create(2049, 9, 30)];
     let point = checkpoint();
-    let mut ctx = RedoContext::new(&mut it.backend, &it.fixture.pool, &it.fixture.clog, &point)
-        .with_multis(&it.multis);
+    let (pool, clog) = (&it.fixture.pool, &it.fixture.clog);
+    let mut ctx = RedoContext::new(&mut it.backend, pool, clog, &it.multis, &point);
     for (info, main) in &log {
         let header = RecordHeader {
             total_len: 24,
@@ -443,15 +491,61 @@ fn a_damaged_length_allocates_no_more_than_a_set_can_have() {
     assert_eq!(it.members(5).unwrap_err().to_string(), "MultiXact 5 has too many members");
 }
 
+/// What pg_resetwal leaves: it moves the counters and makes no files.
 #[test]
-fn no_set_is_made_while_the_oldest_members_are_unknown() {
-    // The file has zeros for 90.
-    let mut it = Multis::at(100, 50, 90);
-    let before = it.multis.counters();
-    assert_eq!(sqlstate(it.create(lockers([3, 4]))), "54000");
-    assert_eq!(it.multis.counters(), before);
-    // Once 90 is not in use any more, it does not matter.
-    let counters = MultiCounters { oldest: 100, ..before };
-    it.multis.finish_recovery(&mut it.backend.io, counters).unwrap();
-    assert_eq!(it.create(lockers([3, 4])).unwrap(), 100);
+fn the_oldest_set_may_be_missing() {
+    let file = |it: &Multis| it.fixture.dir.path().join("pg_multixact/offsets/0000");
+    let damages: [fn(&Path); 3] = [
+        |_| (), // zeros
+        |path| fs::File::options().write(true).open(path).unwrap().set_len(100).unwrap(),
+        |path| fs::remove_file(path).unwrap(),
+    ];
+    for damage in damages {
+        let mut it = Multis::at(70_000, SEGMENT_MEMBERS - 3, 90);
+        fs::write(file(&it), vec![0; 8192]).unwrap();
+        damage(&file(&it));
+        let counters = it.multis.counters();
+        it.multis = it.reopened(counters);
+        it.multis.finish_recovery(&mut it.backend.io, counters).unwrap();
+        // Nothing protects the members of the oldest set, and it is not removed.
+        assert_eq!(it.create(lockers([3, 4])).unwrap(), 70_000);
+        let (xacts, io) = (it.fixture.xacts.clone(), &mut it.backend.io);
+        assert!(!it.multis.truncate(io, &xacts, 70_000, 1).unwrap());
+        assert_eq!(it.multis.counters().oldest, 90);
+        // Once it is not in use any more, it does not matter.
+        let database = DatabaseName { oid: 1, name: None };
+        assert_eq!(it.multis.set_limit(io, 70_000, database).unwrap(), None);
+        assert_eq!(it.multis.counters().oldest, 70_000);
+        assert_eq!(it.create(lockers([3, 5])).unwrap(), 70_001);
+        assert!(it.multis.truncate(&mut it.backend.io, &xacts, 70_001, 1).unwrap());
+        assert_eq!(it.files("offsets"), ["0001"]);
+        assert_eq!(it.members(70_001).unwrap(), lockers([3, 5]));
+    }
+}
+
+/// A truncation that a failure cuts off at any of its removals is completed by redo.
+#[test]
+fn a_removal_that_was_cut_off_is_redone() {
+    for cut_off in 0..=2 {
+        let mut it = Multis::at(65_534, SEGMENT_MEMBERS - 5, 65_534);
+        let from = it.multis.counters();
+        let sets: Vec<u32> = (0..6).map(|n| it.create(lockers(n + 3..n + 6)).unwrap()).collect();
+        it.multis.flush(&mut it.backend.io).unwrap();
+        let dir = it.fixture.dir.path().join("pg_multixact");
+        let old = [dir.join("members/0000"), dir.join("offsets/0000")];
+        let saved = old.each_ref().map(|path| fs::read(path).unwrap());
+        let xacts = it.fixture.xacts.clone();
+        assert!(it.multis.truncate(&mut it.backend.io, &xacts, sets[4], 7).unwrap());
+        // Members go first.
+        for (path, bytes) in old.iter().zip(&saved).skip(cut_off) {
+            fs::write(path, bytes).unwrap();
+        }
+        let (replayed, redone) = it.replayed(from);
+        assert_eq!((redone.oldest, redone.oldest_db), (sets[4], 7));
+        assert!(old.iter().all(|path| !path.exists()), "cut off at {cut_off}");
+        replayed.finish_recovery(&mut it.backend.io, redone).unwrap();
+        it.multis = replayed;
+        assert_eq!(it.members(sets[5]).unwrap(), lockers(8..11));
+        assert_eq!(it.create(lockers([3, 4])).unwrap(), redone.next);
+    }
 }

@@ -83,7 +83,8 @@ fn a_page_that_can_not_exist_is_not_removed_by_redo() {
     let fixture = Fixture::new();
     let mut backend = fixture.backend();
     let checkpoint = checkpoint();
-    let mut ctx = RedoContext::new(&mut backend, &fixture.pool, &fixture.clog, &checkpoint);
+    let (clog, multis) = (&fixture.clog, no_sets(&fixture.clog));
+    let mut ctx = RedoContext::new(&mut backend, &fixture.pool, clog, &multis, &checkpoint);
     let main = (1_i64 << 40).to_le_bytes().into_iter().chain([0; 8]).collect::<Vec<u8>>();
     let header =
         RecordHeader { total_len: 24, xid: 0, prev: Lsn(0), info: 0x10, rmgr: Rmgr::CLOG, crc: 0 };

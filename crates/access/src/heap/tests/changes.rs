@@ -18,7 +18,10 @@ pub(super) struct OneRow {
 
 impl OneRow {
     pub(super) fn new() -> OneRow {
-        let fixture = Fixture::new();
+        OneRow::over(Fixture::new())
+    }
+
+    pub(super) fn over(fixture: Fixture) -> OneRow {
         let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
         fixture.load(&mut backend, &heap, [5]);
         OneRow { fixture, heap, backend }
@@ -117,7 +120,7 @@ fn a_deletion_waits_for_those_of_a_multixact_who_run() {
     row.hold(&[(a, ForKeyShare), (b, ForShare), (c, NoKeyUpdate)]);
     let (mut tx, xid) = row.begin();
     let mut blockers = |row: &mut OneRow| match row.delete(&mut tx) {
-        Attempt::Refused(Refusal::BeingModified(xids)) => xids,
+        Attempt::Refused(Refusal::BeingModified(holders)) => holders.xids,
         other => panic!("{other:?}"),
     };
     assert_eq!(blockers(&mut row), [a, b, c]);

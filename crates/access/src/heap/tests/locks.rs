@@ -2,7 +2,7 @@
 
 use forebay_format::multixact::MemberStatus;
 use forebay_format::tuple::{LockStrength, Xmax};
-use forebay_txn::locks::{LockManager, OwnerId};
+use forebay_txn::locks::{LockManager, LockOwner, OwnerId};
 
 use super::changes::{OneRow, ROW};
 use super::*;
@@ -38,7 +38,7 @@ fn locks_of_all_strengths_beside_each_other() {
             assert_eq!(row.xmax(), (Xmax::Transaction(held.locker()), vec![(a, held.locker())]));
             let attempt = row.lock(&mut second, wanted);
             if held.conflicts_with(wanted) {
-                assert_eq!(attempt, Attempt::Refused(Refusal::BeingModified(vec![a])));
+                assert_eq!(attempt, held_by(vec![a]));
             } else {
                 assert_eq!(attempt, Attempt::Done(()), "{held:?}, {wanted:?}");
                 let members = vec![(a, held.locker()), (b, wanted.locker())];
@@ -129,7 +129,7 @@ fn deleted_rows_cannot_be_locked() {
     let ((mut deleter, a), (mut tx, _)) = (row.begin(), row.begin());
     assert_eq!(row.delete(&mut deleter), Attempt::Done(()));
     for strength in STRENGTHS {
-        let waits = Attempt::Refused(Refusal::BeingModified(vec![a]));
+        let waits = held_by(vec![a]);
         assert_eq!(row.lock(&mut tx, strength), waits);
         assert_eq!(row.lock(&mut deleter, strength), Attempt::Refused(Refusal::SelfModified(0)));
     }
@@ -172,49 +172,131 @@ impl Shared {
         Arc::new(Shared { fixture, heap, locks: LockManager::new() })
     }
 
+    /// A session with its own backend and a transaction.
+    fn session(self: &Arc<Shared>, number: u32) -> Session {
+        let (backend, owner) = (self.fixture.backend(), self.locks.enter(OwnerId(number)));
+        let (tx, sets) = (Transaction::new().of_backend(number), self.fixture.outcomes().sets());
+        Session { shared: Arc::clone(self), backend, owner, tx, sets }
+    }
+
     /// Deletes the row as a backend, and commits.
-    fn delete_as(&self, number: u32, waits: bool, interrupt: &Interrupt) -> Deleted {
-        let fixture = &self.fixture;
-        let mut backend = fixture.backend();
-        let mut tx = Transaction::new().of_backend(number);
-        let author = fixture.author(&mut backend, &mut tx);
-        let xid = author.xid;
-        let mut owner = self.locks.enter(OwnerId(number));
-        let mut waiter = RowWaiter {
-            xacts: &fixture.xacts,
-            locks: &self.locks,
-            owner: &mut owner,
-            interrupt,
-            database: 5,
-            relation: 16_384,
-            waits,
-        };
-        let sets = &mut fixture.outcomes().sets();
-        let mut changer = Changer { xacts: &fixture.xacts, tx: &tx, author, sets };
-        let result = waiter.run(&mut backend, ROW, Exclusive, |backend| {
-            self.heap.delete(backend, &mut changer, ROW)
+    fn delete_as(self: &Arc<Shared>, number: u32, waits: bool, interrupt: &Interrupt) -> Changed {
+        let mut session = self.session(number);
+        let deleted = session.run(Exclusive, waits, interrupt, |heap, backend, changer| {
+            heap.delete(backend, changer, ROW)
         });
-        fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
-        self.locks.transactions_ended(&[xid]);
-        self.locks.unlock_all(&mut owner);
-        self.locks.leave(&owner);
-        result.map_err(|error| error.sqlstate())
+        session.end(true);
+        deleted
     }
 
     /// Deletes the row as a backend in a thread. Returns once it waits.
-    fn delete_behind(self: &Arc<Shared>, number: u32, interrupt: &Interrupt) -> Deleter {
+    fn delete_behind(self: &Arc<Shared>, number: u32, interrupt: &Interrupt) -> Waiter<Changed> {
         let (shared, interrupt) = (self.clone(), interrupt.clone());
-        let deleter = thread::spawn(move || shared.delete_as(number, true, &interrupt));
+        self.behind(number, move || shared.delete_as(number, true, &interrupt))
+    }
+
+    /// Runs what makes a backend wait, in a thread. Returns once it waits.
+    fn behind<T: Send + 'static>(
+        &self,
+        number: u32,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> Waiter<T> {
+        let waiter = thread::spawn(run);
         while self.locks.blocked_by(OwnerId(number)).is_empty() {
-            assert!(!deleter.is_finished(), "backend {number} did not wait");
+            assert!(!waiter.is_finished(), "backend {number} did not wait");
             thread::yield_now();
         }
-        deleter
+        waiter
     }
 }
 
-type Deleted = Result<Attempt<()>, &'static str>;
-type Deleter = thread::JoinHandle<Deleted>;
+type Changed = Result<Attempt<()>, &'static str>;
+type Waiter<T> = thread::JoinHandle<T>;
+
+const DONE: Changed = Ok(Attempt::Done(()));
+
+/// A backend with its transaction.
+struct Session {
+    shared: Arc<Shared>,
+    backend: Backend,
+    owner: LockOwner,
+    tx: Transaction,
+    sets: RowSets,
+}
+
+impl Session {
+    /// Changes or locks the row.
+    fn run(
+        &mut self,
+        strength: LockStrength,
+        waits: bool,
+        interrupt: &Interrupt,
+        mut change: impl FnMut(
+            &Heap,
+            &mut Backend,
+            &mut Changer<'_>,
+        ) -> Result<Attempt<()>, AccessError>,
+    ) -> Changed {
+        let Session { shared, backend, owner, tx, sets } = self;
+        let Shared { fixture, heap, locks } = &**shared;
+        let (xacts, author) = (&*fixture.xacts, fixture.author(backend, tx));
+        let (database, relation) = (5, 16_384);
+        let mut waiter = RowWaiter { xacts, locks, owner, interrupt, database, relation, waits };
+        let mut changer = Changer { xacts, tx, author, sets };
+        let changed = waiter
+            .run(backend, ROW, strength, |backend| change(heap, backend, &mut changer))
+            .map_err(|error| error.sqlstate());
+        tx.next_command().unwrap();
+        changed
+    }
+
+    fn lock(&mut self, strength: LockStrength) -> Changed {
+        self.run(strength, true, &Interrupt::new(), |heap, backend, changer| {
+            heap.lock(backend, changer, ROW, strength)
+        })
+    }
+
+    /// Updates the row, whose column is not part of a key.
+    fn update(&mut self) -> Changed {
+        let columns = Columns { layouts: &[AttrLayout::INT8], keys: &[], indexed: &[] };
+        self.run(NoKeyExclusive, true, &Interrupt::new(), |heap, backend, changer| {
+            Ok(match heap.update(backend, changer, ROW, &tuple_of(9), &columns)? {
+                Attempt::Done(_) => Attempt::Done(()),
+                Attempt::Refused(refusal) => Attempt::Refused(refusal),
+            })
+        })
+    }
+
+    fn delete(&mut self) -> Changed {
+        self.run(Exclusive, true, &Interrupt::new(), |heap, backend, changer| {
+            heap.delete(backend, changer, ROW)
+        })
+    }
+
+    /// Does what makes it wait, in a thread. Returns once it waits.
+    fn behind(
+        mut self,
+        change: impl FnOnce(&mut Session) -> Changed + Send + 'static,
+    ) -> Waiter<(Session, Changed)> {
+        let (shared, number) = (Arc::clone(&self.shared), self.tx.backend());
+        shared.behind(number, move || {
+            let changed = change(&mut self);
+            (self, changed)
+        })
+    }
+
+    fn end(self, commit: bool) {
+        let Session { shared, mut backend, mut owner, mut tx, .. } = self;
+        let (xids, xacts) = (Vec::from_iter(tx.xid()), &shared.fixture.xacts);
+        match commit {
+            true => xacts.commit(&mut backend.io, &mut tx).unwrap(),
+            false => xacts.abort(&mut backend.io, &mut tx).unwrap(),
+        };
+        shared.locks.transactions_ended(&xids);
+        shared.locks.unlock_all(&mut owner);
+        shared.locks.leave(&owner);
+    }
+}
 
 #[test]
 fn those_who_wait_for_a_row_get_it_in_their_order() {
@@ -246,5 +328,52 @@ fn those_who_wait_for_a_row_get_it_in_their_order() {
         assert_eq!(second.join().unwrap(), gone);
         assert_eq!(shared.locks.list(), [], "nobody queues any more");
         shared.locks.leave(&holder);
+    }
+}
+
+#[test]
+fn a_locker_that_wants_more_does_not_queue_behind_one_that_waits_for_it() {
+    for deletes in [false, true] {
+        let shared = Shared::new();
+        let [mut first, second, mut third] = [1, 2, 3].map(|number| shared.session(number));
+        assert_eq!(first.lock(Share), DONE);
+        let second = second.behind(|session| session.lock(Exclusive));
+        assert_eq!(third.lock(Share), DONE);
+        let third = third.behind(move |session| match deletes {
+            true => session.delete(),
+            false => session.lock(Exclusive),
+        });
+        assert_eq!(shared.locks.blocked_by(OwnerId(3)), [OwnerId(1)], "not the second");
+        first.end(false);
+        let (third, locked) = third.join().unwrap();
+        assert_eq!(locked, DONE, "deletes: {deletes}");
+        third.end(false);
+        let (second, locked) = second.join().unwrap();
+        assert_eq!(locked, DONE);
+        second.end(true);
+    }
+}
+
+#[test]
+fn lockers_that_update_do_not_queue_behind_one_that_waits_for_them() {
+    for commit in [false, true] {
+        let shared = Shared::new();
+        let [mut first, second, mut third] = [1, 2, 3].map(|number| shared.session(number));
+        assert_eq!(first.lock(KeyShare), DONE);
+        let second = second.behind(|session| session.lock(Exclusive));
+        assert_eq!(third.lock(KeyShare), DONE);
+        assert_eq!(first.update(), DONE, "others have locked only the key");
+        let third = third.behind(Session::update);
+        first.end(commit);
+        let updated = |changed| match commit {
+            true => matches!(changed, Ok(Attempt::Refused(Refusal::Updated { .. }))),
+            false => changed == DONE,
+        };
+        let (third, changed) = third.join().unwrap();
+        assert!(updated(changed), "committed: {commit}");
+        third.end(false);
+        let (second, locked) = second.join().unwrap();
+        assert!(updated(locked), "committed: {commit}");
+        second.end(false);
     }
 }

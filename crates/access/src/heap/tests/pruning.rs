@@ -267,3 +267,24 @@ fn insertions_leave_room_to_updates() {
     assert!(free[..10].iter().all(|free| (4096..4096 + 36).contains(free)), "{free:?}");
     assert_eq!(row.seen(), 1201);
 }
+
+#[test]
+fn a_page_without_anything_to_prune_is_looked_at_once() {
+    let mut row = OneRow::new();
+    row.fill_page();
+    let (mut tx, xid) = row.begin();
+    assert_eq!(row.delete(&mut tx), Attempt::Done(()));
+    row.end(tx, false);
+    row.fixture.write_all(&mut row.backend);
+    let tag = row.heap.tag(0);
+    let hint = |row: &mut OneRow| {
+        let pin = row.heap.pool.read(&mut row.backend, tag, Strategy::Normal).unwrap();
+        let hint = pin.lock_shared().page().prune_xid();
+        (hint, pin.is_dirty())
+    };
+    assert_eq!(hint(&mut row), (xid, false));
+    row.prune();
+    assert_eq!(hint(&mut row), (0, false), "the hint is gone, and nothing is written for that");
+    row.fixture.pool.evict_all(&mut row.backend).unwrap();
+    assert_eq!(hint(&mut row), (xid, false));
+}

@@ -1,11 +1,16 @@
-//! Random histories of changes, locks and pruning, replayed from the log: the pages after recovery
-//! equal those in memory, but for commands and hints, which the log does not have.
+//! Random histories of changes, locks, pruning and bits in the visibility map, replayed from the
+//! log: the pages after recovery equal those in memory, but for commands and hints, which the log
+//! does not have.
+
+use std::collections::BTreeSet;
 
 use forebay_format::page::{PD_HAS_FREE_LINES, PD_PAGE_FULL};
 use forebay_format::tuple::LockStrength;
-use forebay_format::{PageBytes, PageMut};
+use forebay_format::visibility_map::{self as map, ALL_VISIBLE, VALID_BITS};
+use forebay_format::wal::{Rmgr, heap as records};
+use forebay_format::{BlockNumber, Page, PageBytes, PageMut};
 use forebay_txn::HorizonKind;
-use forebay_wal::CheckpointKind;
+use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_oneof, proptest};
 use proptest::strategy::Strategy as Strategy2;
 
@@ -19,15 +24,18 @@ fn row_of(len: usize, key: i32) -> Vec<u8> {
     form_tuple(&LAYOUTS, &[Some(&value), Some(&key.to_le_bytes())]).unwrap()
 }
 
-/// A page without what redo does not know.
-fn masked(page: &PageBytes) -> PageBytes {
+/// A page without what redo does not know. That it is full is noted without a record; what is left
+/// to prune is not part of a prune's record.
+fn masked(page: &PageBytes, pruned: bool) -> PageBytes {
     let mut copy = *page;
     let mut view = PageMut(&mut copy);
     if view.page().is_new() {
         return copy;
     }
     view.set_flag(PD_PAGE_FULL | PD_HAS_FREE_LINES, false);
-    view.set_prune_xid(0);
+    if pruned {
+        view.set_prune_xid(0);
+    }
     let (lower, upper) = (view.page().lower(), view.page().upper());
     for number in 1..=view.page().item_count() {
         if let Some(item) = view.item_mut(number) {
@@ -42,11 +50,23 @@ fn masked(page: &PageBytes) -> PageBytes {
     copy
 }
 
-fn masked_all(pages: &[PageBytes]) -> Vec<PageBytes> {
-    // Unused pages at the end are not in the log.
-    let new = |page: &PageBytes| forebay_format::Page::new(page).is_new();
-    let used = pages.iter().rposition(|page| !new(page)).map_or(0, |last| last + 1);
-    pages[..used].iter().map(masked).collect()
+/// The pages without unused ones at the end, which are not in the log.
+fn used(pages: &[PageBytes]) -> &[PageBytes] {
+    let last = pages.iter().rposition(|page| !Page::new(page).is_new());
+    &pages[..last.map_or(0, |last| last + 1)]
+}
+
+fn masked_all(pages: &[PageBytes], pruned: &BTreeSet<BlockNumber>) -> Vec<PageBytes> {
+    let numbered = (0..).zip(used(pages));
+    numbered.map(|(block, page)| masked(page, pruned.contains(&block))).collect()
+}
+
+fn compare(what: &str, before: &[PageBytes], after: &[PageBytes]) {
+    assert_eq!(before.len(), after.len(), "number of pages");
+    for (number, (before, after)) in before.iter().zip(after).enumerate() {
+        let difference = before.iter().zip(after.iter()).position(|(a, b)| a != b);
+        assert_eq!(difference, None, "{what} {number} differs at this byte");
+    }
 }
 
 /// What a transaction does to one of the versions.
@@ -84,6 +104,11 @@ enum Step {
         commit: bool,
     },
     Prune,
+    /// The nth page becomes all-visible, perhaps all-frozen.
+    MarkVisible {
+        nth: usize,
+        frozen: bool,
+    },
     Checkpoint,
     Write,
 }
@@ -109,6 +134,8 @@ fn steps() -> impl Strategy2<Value = Vec<Step>> {
         20 => act.prop_map(|(who, nth, action)| Step::Act { who, nth, action }),
         5 => (0usize..4, any::<bool>()).prop_map(|(who, commit)| Step::End { who, commit }),
         3 => Just(Step::Prune),
+        4 => any::<(usize, bool)>()
+            .prop_map(|(nth, frozen)| Step::MarkVisible { nth, frozen }),
         1 => Just(Step::Checkpoint),
         1 => Just(Step::Write),
     ];
@@ -121,6 +148,8 @@ struct History {
     backend: Backend,
     running: Vec<Transaction>,
     versions: Vec<ItemPointer>,
+    /// Blocks whose hint of what can be pruned was changed by pruning.
+    pruned: BTreeSet<BlockNumber>,
 }
 
 impl History {
@@ -128,7 +157,8 @@ impl History {
         let fixture = Fixture::new();
         let (backend, heap) = (fixture.backend(), fixture.heap(TABLE));
         let running = (0..4).map(|_| Transaction::new()).collect();
-        let mut history = History { fixture, heap, backend, running, versions: Vec::new() };
+        let (versions, pruned) = (Vec::new(), BTreeSet::new());
+        let mut history = History { fixture, heap, backend, running, versions, pruned };
         history.act(0, 0, Action::Insert { len: 30 });
         history
     }
@@ -143,7 +173,7 @@ impl History {
     }
 
     fn act(&mut self, who: usize, nth: usize, action: Action) {
-        let History { fixture, heap, backend, running, versions } = self;
+        let History { fixture, heap, backend, running, versions, .. } = self;
         let (tx, at) = (&mut running[who], nth % versions.len().max(1));
         match action {
             Action::Insert { len } => {
@@ -181,8 +211,51 @@ impl History {
         for block in 0..self.heap.pool.nblocks(TABLE, Fork::Main).unwrap() {
             let tag = self.heap.tag(block);
             let pin = self.heap.pool.read(&mut self.backend, tag, Strategy::Normal).unwrap();
+            let hint = || pin.lock_shared().page().prune_xid();
+            let before = hint();
             pruner.prune(&mut self.backend, &pin).unwrap();
+            if hint() != before {
+                self.pruned.insert(block);
+            }
         }
+    }
+
+    /// Sets a page's bits as vacuum does. Whether they are true of its rows does not matter here.
+    fn mark_visible(&mut self, nth: usize, frozen: bool) {
+        let (heap, backend) = (&self.heap, &mut self.backend);
+        let block = nth as u32 % heap.pool.nblocks(TABLE, Fork::Main).unwrap();
+        let bits = if frozen { VALID_BITS } else { ALL_VISIBLE };
+        heap.pool.smgr().create(TABLE, Fork::Vm, true).unwrap();
+        let map_tag = PageTag::new(TABLE, Fork::Vm, 0);
+        let map_pin = match heap.pool.nblocks(TABLE, Fork::Vm).unwrap() {
+            0 => heap.pool.zero_page(backend, map_tag).unwrap(),
+            _ => heap.pool.read(backend, map_tag, Strategy::Normal).unwrap(),
+        };
+        let pin = heap.pool.read(backend, heap.tag(block), Strategy::Normal).unwrap();
+        let (mut page, mut map_page) = (pin.lock_exclusive(), map_pin.lock_exclusive());
+        if page.page().is_new() || map::get(map_page.page(), block) & bits == bits {
+            return;
+        }
+        page.mark_dirty();
+        map_page.mark_dirty();
+        if map_page.page().is_new() {
+            map_page.page_mut().init(0);
+        }
+        page.page_mut().set_all_visible(true);
+        map::set(&mut map_page.page_mut(), block, bits);
+        let main = records::HeapVisible { conflict_horizon: 0, flags: bits }.encode();
+        let blocks = [(0, &map_page), (1, &page)].map(|(id, guard)| BlockRef {
+            id,
+            tag: guard.tag(),
+            page: Some(guard),
+            flags: BlockFlags::NONE,
+            data: &[],
+        });
+        let (rmgr, info) = (Rmgr::HEAP2, records::VISIBLE);
+        let record = Record { rmgr, info, xid: 0, main: &main, blocks: &blocks };
+        let end = heap.wal.insert(&mut backend.io, &record).unwrap().end;
+        page.set_lsn(end);
+        map_page.set_lsn(end);
     }
 
     fn step(&mut self, step: Step) {
@@ -190,6 +263,7 @@ impl History {
             Step::Act { who, nth, action } => self.act(who, nth, action),
             Step::End { who, commit } => self.end(who, commit),
             Step::Prune => self.prune(),
+            Step::MarkVisible { nth, frozen } => self.mark_visible(nth, frozen),
             // From here on the first change of each page logs its image.
             Step::Checkpoint => {
                 let kind = CheckpointKind::Online { wal_level: 1 };
@@ -202,18 +276,21 @@ impl History {
     /// Replays the log over a copy of the files, once and twice, and compares.
     fn crash_and_compare(&mut self) {
         self.fixture.wal.flush_all(&mut self.backend.io).unwrap();
-        let before = masked_all(&self.fixture.pages(&mut self.backend, TABLE));
+        let backend = &mut self.backend;
+        let before = masked_all(&self.fixture.pages(backend, TABLE), &self.pruned);
+        let map_before = self.fixture.map_pages(backend, TABLE);
         for times in [1, 2] {
             let (mut recovered, _dir) = self.fixture.recover_copy(times);
-            let after = masked_all(&recovered.pages(TABLE));
-            assert_eq!(before.len(), after.len(), "number of pages");
-            for (block, (before, after)) in before.iter().zip(&after).enumerate() {
-                let difference = before.iter().zip(after.iter()).position(|(a, b)| a != b);
-                assert_eq!(difference, None, "block {block} differs at this byte");
-            }
+            let after = masked_all(&recovered.pages(TABLE), &self.pruned);
+            compare("block", &before, &after);
+            compare("page of the map", used(&map_before), used(&recovered.map_pages(TABLE)));
+        }
+        for (block, page) in (0..).zip(&before) {
+            let marked = map_before.first().is_some_and(|map| map::get(Page::new(map), block) != 0);
+            assert!(!marked || Page::new(page).is_all_visible(), "the map claims more of {block}");
         }
         for page in &before {
-            forebay_format::line_pointers::check(forebay_format::Page::new(page)).unwrap();
+            forebay_format::line_pointers::check(Page::new(page)).unwrap();
         }
         assert_eq!(self.fixture.failures.all(), Vec::<String>::new());
     }

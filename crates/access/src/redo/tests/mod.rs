@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::thread;
+use forebay_format::wal::clog::{self, ClogTruncate};
 use forebay_format::wal::{DecodedRecord, RecordHeader, Rmgr, xlog};
 use forebay_format::{
     Fork, FullXid, HeapTupleMut, ItemPointer, Lsn, Page, PageBytes, PageMut, PageTag,
@@ -371,8 +372,8 @@ impl Feeder {
     }
 
     fn redo_placed(&mut self, records: &[Placed<'_>]) -> (Result<(), RedoError>, Counters) {
-        let Recovered { pool, clog, backend, .. } = &mut self.recovered;
-        let mut ctx = RedoContext::new(backend, pool, clog, &self.checkpoint);
+        let Recovered { pool, clog, multis, backend, .. } = &mut self.recovered;
+        let mut ctx = RedoContext::new(backend, pool, clog, multis, &self.checkpoint);
         let registry = Registry::new();
         let result = records.iter().try_for_each(|&Placed { start, end, ref record }| {
             registry.redo(&RedoRecord { start, end, record }, &mut ctx)
@@ -470,6 +471,26 @@ fn counters_follow_the_records() {
     assert_eq!(counters.next_xid, FullXid::new(5, 3));
     counters.advance_past(2);
     assert_eq!(counters.next_xid, FullXid::new(5, 3));
+}
+
+#[test]
+fn the_oldest_transaction_id_follows_the_records() {
+    let point = |oldest_xid, oldest_xid_db| {
+        xlog::CheckPoint { oldest_xid, oldest_xid_db, ..checkpoint() }.encode()
+    };
+    let (later, earlier) = (point(70_000, 5), point(50, 6));
+    let truncate = ClogTruncate { page: 2, oldest_xid: 80_000, oldest_xid_db: 7 }.encode();
+    let online = |main| record(Rmgr::XLOG, xlog::CHECKPOINT_ONLINE, 0, main);
+    let removed = record(Rmgr::CLOG, clog::TRUNCATE, 0, &truncate);
+    let shutdown = record(Rmgr::XLOG, xlog::CHECKPOINT_SHUTDOWN, 0, &earlier);
+    let log = [online(&later), online(&earlier), removed, online(&later), shutdown];
+    let oldest = (1..=log.len()).map(|count| {
+        let (result, counters) = Feeder::new().redo(&log[..count]);
+        result.unwrap();
+        (counters.oldest_xid, counters.oldest_xid_db)
+    });
+    let expected = [(70_000, 5), (70_000, 5), (80_000, 7), (80_000, 7), (50, 6)];
+    assert_eq!(oldest.collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! What a scan holds while it looks tuples up, and what it does with damaged pages.
+
+use forebay_aio::MethodKind;
+use forebay_aio::fault::{FaultPlan, Ops, Rule};
+use forebay_format::ItemId;
+use forebay_testkit::io::open_faulty;
+use forebay_txn::Clog;
+
+use super::*;
+
+/// A heap whose outcomes of transactions are not in memory.
+fn cold(fixture: &Fixture, backend: &mut Backend, heap: &Heap) -> Heap {
+    fixture.clog.flush(&mut backend.io).unwrap();
+    let clog = Arc::new(Clog::new(fixture.aio.clone(), fixture.dir.path(), false));
+    heap.clone().with_outcomes(clog.into())
+}
+
+#[test]
+fn no_page_is_locked_while_pg_xact_is_read() {
+    type Read = fn(&Fixture, &Heap, &mut Backend) -> u64;
+    let reads: [Read; 3] = [
+        |fixture, heap, backend| {
+            let snapshot = fixture.xacts.snapshot(&Transaction::new());
+            let mut scan = heap.scan(snapshot, ReadAhead::default()).unwrap();
+            scan.next_page(backend).unwrap().unwrap() as u64
+        },
+        |fixture, heap, backend| {
+            let snapshot = fixture.xacts.snapshot(&Transaction::new());
+            let mut scan = heap.scan(snapshot, ReadAhead::default()).unwrap();
+            scan.count(backend, &Interrupt::new()).unwrap()
+        },
+        |fixture, heap, backend| {
+            let snapshot = fixture.xacts.snapshot(&Transaction::new());
+            let mut visibility = Visibility::new(snapshot, heap.outcomes.clone());
+            let fetched = heap.fetch(backend, &mut visibility, ItemPointer::new(0, 1)).unwrap();
+            fetched.map_or(0, |_| 3)
+        },
+    ];
+    for read in reads {
+        let plan = FaultPlan::new();
+        let fixture = Fixture::over(open_faulty(&plan, MethodKind::Sync), 64);
+        let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+        fixture.load(&mut backend, &heap, 0..3);
+        let heap = cold(&fixture, &mut backend, &heap);
+        let held = plan.hold(Rule::on(Ops::READ).path("pg_xact"));
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| read(&fixture, &heap, &mut fixture.backend()));
+            held.await_count(1);
+            let pin = heap.pool.read(&mut backend, heap.tag(0), Strategy::Normal).unwrap();
+            let free = pin.try_lock_exclusive().is_some();
+            drop(pin);
+            held.release();
+            assert_eq!(reader.join().unwrap(), 3);
+            assert!(free, "the page was locked during the read");
+        });
+    }
+}
+
+/// Changes the line pointer of the second row of block 0.
+fn damage(backend: &mut Backend, heap: &Heap, change: impl FnOnce(ItemId) -> ItemId) {
+    let pin = heap.pool.read(backend, heap.tag(0), Strategy::Normal).unwrap();
+    let mut guard = pin.lock_exclusive();
+    let id = guard.page().item_id(2).unwrap();
+    guard.page_mut().set_item_id(2, change(id));
+}
+
+#[test]
+fn a_damaged_page_is_reported_and_none_of_its_rows_is_returned() {
+    let damages: [(&str, fn(ItemId) -> ItemId); 3] = [
+        ("leads out of the page", |id| ItemId { len: 0x7fff, ..id }),
+        ("leads out of the page", |id| ItemId { offset: 16, ..id }),
+        ("row 2 of block 0 of base/5/16384", |id| ItemId { len: 8, ..id }),
+    ];
+    for (text, change) in damages {
+        let fixture = Fixture::new();
+        let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+        let rows = PER_PAGE as i64 + 3;
+        fixture.load(&mut backend, &heap, 0..rows);
+        damage(&mut backend, &heap, change);
+        let scan = || {
+            let snapshot = fixture.xacts.snapshot(&Transaction::new());
+            heap.scan(snapshot, ReadAhead::default()).unwrap()
+        };
+        let mut rows_scan = scan();
+        let error = rows_scan.next(&mut backend).unwrap_err();
+        assert_eq!(error.sqlstate(), "XX001");
+        assert!(error.to_string().contains(text), "{error}");
+        let next = rows_scan.next(&mut backend).unwrap().map(|(_, tuple)| number_of(tuple));
+        assert_eq!(next, Some(PER_PAGE as i64), "the scan goes on behind the page");
+
+        let mut counted = scan();
+        let interrupt = Interrupt::new();
+        assert_eq!(sqlstate(counted.count(&mut backend, &interrupt)), "XX001");
+        let next = counted.next(&mut backend).unwrap().map(|(_, tuple)| number_of(tuple));
+        assert_eq!(next, Some(PER_PAGE as i64));
+    }
+}

@@ -1,0 +1,304 @@
+//! What vacuum stores of a table and of the database, in place: the rows get no newer versions.
+//!
+//! The caller's lock on the table excludes DDL, which would update its row of pg_class. Nothing
+//! updates pg_database.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use forebay_access::heap::Announcement;
+use forebay_format::ids::{DEFAULT_TABLESPACE, xid_is_normal, xid_precedes};
+use forebay_format::multixact::{INVALID_MULTI, MultiXactId, multi_precedes};
+use forebay_format::syscache;
+use forebay_format::wal::invalidation::Invalidation;
+use forebay_format::{ItemPointer, Oid, Xid};
+use forebay_storage::Backend;
+use forebay_txn::Transaction;
+
+use crate::database::Database;
+use crate::error::CatalogError;
+use crate::invalidate;
+use crate::reader::{Reader, Row};
+use crate::schema::{CatalogTable, PG_CATALOG, PG_CLASS, PG_DATABASE, POSTGRES_DB};
+use crate::table::Table;
+
+/// What vacuum needs to know of a relation's pg_class row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassFigures {
+    /// relpages: blocks, when they were last counted
+    pub pages: u32,
+    /// reltuples: live rows, an estimate; -1 if it is not known
+    pub tuples: f32,
+    /// relallvisible
+    pub all_visible: u32,
+    /// relallfrozen
+    pub all_frozen: u32,
+    /// relfrozenxid: older transactions are frozen in all rows
+    pub frozen_xid: Xid,
+    /// relminmxid: the same for MultiXacts
+    pub min_multi: MultiXactId,
+    /// reltoastrelid: its TOAST table, or 0
+    pub toast: Oid,
+    /// relhasindex
+    pub indexed: bool,
+}
+
+/// The first ids that are not assigned: what is stored and not older is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextIds {
+    /// Transactions.
+    pub xid: Xid,
+    /// MultiXacts.
+    pub multi: MultiXactId,
+}
+
+/// What became of the two ids.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Advanced {
+    /// The id of transactions was changed.
+    pub xid: bool,
+    /// The id of MultiXacts was changed.
+    pub multi: bool,
+    /// The stored id of transactions was in the future, and was replaced.
+    pub bad_xid: Option<Xid>,
+    /// The same of MultiXacts.
+    pub bad_multi: Option<MultiXactId>,
+}
+
+/// The values of a row that is changed in place. All columns up to the changed ones have a fixed
+/// length, and none of them is NULL.
+struct Values<'a> {
+    catalog: &'static CatalogTable,
+    table: &'a Table,
+    bytes: &'a mut [u8],
+    changed: bool,
+}
+
+impl Values<'_> {
+    fn column(&mut self, name: &str) -> Option<&mut [u8; 4]> {
+        let index = self.catalog.columns.iter().position(|column| column.name == name)?;
+        let mut end = 0;
+        for layout in self.table.layouts.get(..=index)? {
+            let len = usize::try_from(layout.len).ok()?;
+            end = usize::next_multiple_of(end, layout.align.bytes()) + len;
+        }
+        self.bytes.get_mut(..end)?.last_chunk_mut()
+    }
+
+    fn get(&mut self, name: &str) -> Option<u32> {
+        self.column(name).map(|bytes| u32::from_le_bytes(*bytes))
+    }
+
+    fn set(&mut self, name: &str, value: u32) -> Option<()> {
+        let bytes = self.column(name)?;
+        let differs = *bytes != value.to_le_bytes();
+        *bytes = value.to_le_bytes();
+        self.changed |= differs;
+        Some(())
+    }
+
+    /// Moves two ids forward, or back if what is stored is in the future. 0 leaves one as it is.
+    fn advance(
+        &mut self,
+        (xid_name, xid): (&str, Xid),
+        (multi_name, multi): (&str, MultiXactId),
+        next: NextIds,
+    ) -> Option<Advanced> {
+        let (old_xid, old_multi) = (self.get(xid_name)?, self.get(multi_name)?);
+        let bad_xid = xid_precedes(next.xid, old_xid).then_some(old_xid);
+        let bad_multi = multi_precedes(next.multi, old_multi).then_some(old_multi);
+        let mut advanced = Advanced::default();
+        if xid_is_normal(xid) && (xid_precedes(old_xid, xid) || bad_xid.is_some()) {
+            self.set(xid_name, xid)?;
+            advanced = Advanced { xid: true, bad_xid, ..advanced };
+        }
+        if multi != INVALID_MULTI && (multi_precedes(old_multi, multi) || bad_multi.is_some()) {
+            self.set(multi_name, multi)?;
+            advanced = Advanced { multi: true, bad_multi, ..advanced };
+        }
+        Some(advanced)
+    }
+}
+
+impl Database {
+    /// Stores figures of a relation. Of [`ClassFigures::frozen_xid`] and
+    /// [`ClassFigures::min_multi`], those that are not 0. The caller has locked the relation.
+    pub fn update_class(
+        &self,
+        backend: &mut Backend,
+        oid: Oid,
+        new: &ClassFigures,
+        next: NextIds,
+    ) -> Result<Advanced, CatalogError> {
+        let snapshot = self.xacts.snapshot(&Transaction::new());
+        let found = Reader::new(self, backend, snapshot).class(oid)?;
+        let lost = || CatalogError::corrupt(format!("pg_class has no row of relation {oid}"));
+        let class = found.ok_or_else(lost)?;
+        let messages = invalidate::class(oid, &class.name, class.namespace, class.is_shared());
+        let announcement = announce(class.namespace == PG_CATALOG, &messages);
+        self.change(backend, (&PG_CLASS, &self.class), class.tid, announcement, |values| {
+            values.set("relpages", new.pages)?;
+            values.set("reltuples", new.tuples.to_bits())?;
+            values.set("relallvisible", new.all_visible)?;
+            values.set("relallfrozen", new.all_frozen)?;
+            let multi = ("relminmxid", new.min_multi);
+            values.advance(("relfrozenxid", new.frozen_xid), multi, next)
+        })
+    }
+
+    /// Stores the oldest ids of a database, if they have advanced.
+    pub fn update_database(
+        &self,
+        backend: &mut Backend,
+        oid: Oid,
+        (frozen_xid, min_multi): (Xid, MultiXactId),
+        next: NextIds,
+    ) -> Result<Advanced, CatalogError> {
+        let table = self.pg_database()?;
+        let mut found = None;
+        let snapshot = self.xacts.snapshot(&Transaction::new());
+        Reader::new(self, backend, snapshot).scan(&table, 1, &mut |tid, row| {
+            if Row(row, PG_DATABASE.name).oid(0)? == oid {
+                found = Some(tid);
+            }
+            Ok(true)
+        })?;
+        let lost = || CatalogError::corrupt(format!("pg_database has no row of database {oid}"));
+        let tid = found.ok_or_else(lost)?;
+        let message = entry(syscache::DATABASE_BY_OID, 0, syscache::hash_oid(oid));
+        let announcement = announce(false, &[message]);
+        self.change(backend, (&PG_DATABASE, &table), tid, announcement, |values| {
+            values.advance(("datfrozenxid", frozen_xid), ("datminmxid", min_multi), next)
+        })
+    }
+
+    fn change(
+        &self,
+        backend: &mut Backend,
+        (catalog, table): (&'static CatalogTable, &Table),
+        tid: ItemPointer,
+        announcement: Announcement,
+        change: impl FnOnce(&mut Values<'_>) -> Option<Advanced>,
+    ) -> Result<Advanced, CatalogError> {
+        let mut done = None;
+        let heap = self.heap(table);
+        heap.overwrite(backend, &self.xacts, tid, announcement, |bytes| {
+            let mut values = Values { catalog, table, bytes, changed: false };
+            done = change(&mut values);
+            done.is_some() && values.changed
+        })?;
+        done.ok_or_else(|| CatalogError::corrupt(format!("a row of {} is too short", table.name)))
+    }
+
+    fn pg_database(&self) -> Result<Table, CatalogError> {
+        let lost = || CatalogError::corrupt("there is no pg_database".to_owned());
+        Table::of_catalog(&PG_DATABASE, self.maps.shared(&PG_DATABASE).ok_or_else(lost)?)
+    }
+}
+
+fn entry(cache: i8, db: Oid, hash: u32) -> Invalidation {
+    Invalidation::Entry { cache, db, hash }
+}
+
+fn announce(relcache_file: bool, messages: &[Invalidation]) -> Announcement {
+    Announcement {
+        database: (POSTGRES_DB, DEFAULT_TABLESPACE),
+        relcache_file,
+        invalidations: messages.iter().map(Invalidation::encode).collect(),
+    }
+}
+
+impl Reader<'_> {
+    /// What vacuum needs to know of a relation.
+    pub fn figures(&mut self, oid: Oid) -> Result<Option<ClassFigures>, CatalogError> {
+        let table = &self.database().class;
+        let mut found = None;
+        self.scan(table, PG_CLASS.columns.len() - 3, &mut |_, row| {
+            let row = Row(row, PG_CLASS.name);
+            if row.oid(0)? != oid {
+                return Ok(true);
+            }
+            found = Some(ClassFigures {
+                pages: row.int4(9)? as u32,
+                tuples: row.float4(10)?,
+                all_visible: row.int4(11)? as u32,
+                all_frozen: row.int4(12)? as u32,
+                toast: row.oid(13)?,
+                indexed: row.bool(14)?,
+                frozen_xid: row.xid(29)?,
+                min_multi: row.xid(30)?,
+            });
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use crate::rows::{ClassRow, database_datums};
+    use forebay_access::form_row;
+    use forebay_format::{HeapTuple, RelFileLocator};
+
+    fn values_of(
+        catalog: &'static CatalogTable,
+        row: &[forebay_types::Datum<'_>],
+    ) -> (Table, Vec<u8>) {
+        let table = Table::of_catalog(catalog, RelFileLocator::in_default(5, 1)).unwrap();
+        let mut tuple = Vec::new();
+        form_row(&table.layouts, row, &mut tuple).unwrap();
+        let hoff = HeapTuple::new(&tuple).unwrap().hoff();
+        (table, tuple[hoff..].to_vec())
+    }
+
+    #[test]
+    fn columns_are_found_behind_those_of_fixed_length() {
+        let class = ClassRow {
+            oid: 16_384,
+            name: "t",
+            namespace: 2200,
+            row_type: 0,
+            filenode: 16_384,
+            tablespace: 0,
+            shared: false,
+            persistence: b'p',
+            columns: 3,
+            replica_identity: b'd',
+            frozen_xid: 777,
+        };
+        let (table, mut bytes) = values_of(&PG_CLASS, &class.datums());
+        let mut values =
+            Values { catalog: &PG_CLASS, table: &table, bytes: &mut bytes, changed: false };
+        assert_eq!(values.get("reltuples"), Some((-1.0_f32).to_bits()));
+        assert_eq!((values.get("relfrozenxid"), values.get("relminmxid")), (Some(777), Some(1)));
+        assert!(values.set("relpages", 0).is_some() && !values.changed);
+        assert!(values.set("relpages", 9).is_some() && values.changed);
+        assert_eq!(values.get("relpages"), Some(9));
+        let (table, mut bytes) = values_of(&PG_DATABASE, &database_datums(5, "postgres", 3));
+        let mut values =
+            Values { catalog: &PG_DATABASE, table: &table, bytes: &mut bytes, changed: false };
+        assert_eq!(
+            (values.get("datfrozenxid"), values.get("dattablespace")),
+            (Some(3), Some(1663))
+        );
+        assert_eq!(values.get("datcollate"), None, "its length is not fixed");
+    }
+
+    #[test]
+    fn ids_move_forward_unless_they_are_in_the_future() {
+        let (table, mut bytes) = values_of(&PG_DATABASE, &database_datums(5, "postgres", 700));
+        let mut values =
+            Values { catalog: &PG_DATABASE, table: &table, bytes: &mut bytes, changed: false };
+        let mut advance = |xid, multi, next| {
+            values.advance(("datfrozenxid", xid), ("datminmxid", multi), next).unwrap()
+        };
+        let next = NextIds { xid: 1000, multi: 10 };
+        assert_eq!(advance(700, 1, next), Advanced::default());
+        assert_eq!(advance(600, 0, next), Advanced::default());
+        let both = Advanced { xid: true, multi: true, ..Advanced::default() };
+        assert_eq!(advance(900, 5, next), both);
+        let early = NextIds { xid: 800, multi: 3 };
+        let bad = Advanced { bad_xid: Some(900), bad_multi: Some(5), ..both };
+        assert_eq!(advance(700, 2, early), bad);
+    }
+}

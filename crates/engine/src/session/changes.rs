@@ -1,0 +1,270 @@
+//! Changing and locking rows.
+//!
+//! ```text
+//! row ─ nobody in the way ───────────────────────────────▶ Done
+//!     ─ held by another ── wait for its end ── again
+//!     ─ changed by another, which has committed
+//!           READ COMMITTED:  the newest version, locked ──▶ Changed, or Gone if deleted
+//!           REPEATABLE READ:                                40001
+//! ```
+//!
+//! The caller of an update that finds `Changed` checks its condition against the newest version, and
+//! tries again there.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use forebay_access::AccessError;
+use forebay_access::heap::{Attempt, Author, Changer, Columns, Heap, Refusal, RowWaiter};
+use forebay_catalog::Table;
+use forebay_format::tuple::{HEAP_HASEXTERNAL, LockStrength};
+use forebay_format::{HeapTuple, ItemPointer, Xid};
+use forebay_storage::Backend;
+use forebay_txn::locks::LockMode;
+use forebay_types::Datum;
+
+use super::isolation::Isolation;
+use super::locks::{count_deadlock, database_of};
+use super::rows::form_checked;
+use super::state::{Open, Session, no_transaction};
+use super::stored::StoredRow;
+use crate::core::Core;
+use crate::error::EngineError;
+
+/// What became of a row that a statement wanted to change or lock.
+#[derive(Clone, Debug)]
+pub enum RowOutcome {
+    /// It is done. The row's place now: after an update the new version's.
+    Done(ItemPointer),
+    /// Another transaction changed it first, and has committed (READ COMMITTED only). The newest
+    /// version, locked as strongly as the statement needs it. The caller checks its condition
+    /// against this version, and tries again at its place. A row that was to be locked is locked.
+    Changed(StoredRow),
+    /// There is nothing to do: another transaction has deleted it (READ COMMITTED), this command has
+    /// changed it already, or the transaction does not see it.
+    Gone,
+    /// Another transaction holds it, and the caller did not want to wait.
+    Held,
+}
+
+/// Whether a statement waits for a row that another transaction holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowWait {
+    /// Until that transaction ends, or lock_timeout.
+    Wait,
+    /// Not at all: NOWAIT, SKIP LOCKED.
+    NoWait,
+}
+
+type Attempted<T> = Result<Attempt<T>, AccessError>;
+
+/// What a statement wants of rows of a table.
+struct Wanted<'a> {
+    core: &'a Core,
+    table: &'a Arc<Table>,
+    heap: Heap,
+    /// How the row is locked, by the change or before it.
+    strength: LockStrength,
+    wait: RowWait,
+    /// The end of the message if another transaction has deleted the row (40001).
+    deleted: &'static str,
+}
+
+impl Session {
+    /// Replaces the version of a row at `tid`, which the statement's snapshot sees or `Changed`
+    /// gave, by a row of these values: one for each column that is not dropped, of exactly the
+    /// column's type. Checks NOT NULL (23502) and the row's size (54000). The table must be locked
+    /// in mode `RowExclusive`.
+    pub fn update_row(
+        &mut self,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+        values: &[Datum<'_>],
+    ) -> Result<RowOutcome, EngineError> {
+        table.check_changeable("update")?;
+        let mut tuple = Vec::new();
+        form_checked(table, values, &mut tuple)?;
+        // No foreign keys refer to it, and it has no indexes: such tables are refused.
+        let columns = Columns { layouts: &table.layouts, keys: &[], indexed: &[] };
+        self.call(|session, core| {
+            session.check_locked(table, LockMode::RowExclusive)?;
+            let strength = LockStrength::NoKeyExclusive;
+            let wanted = session.wanted(core, table, strength, RowWait::Wait, "delete")?;
+            session.refuse_toasted(&wanted, tid)?;
+            session.try_row(&wanted, tid, |backend, changer| {
+                wanted.heap.update(backend, changer, tid, &tuple, &columns)
+            })
+        })
+    }
+
+    /// Deletes the version of a row at `tid`, which the statement's snapshot sees or `Changed`
+    /// gave. The table must be locked in mode `RowExclusive`.
+    pub fn delete_row(
+        &mut self,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+    ) -> Result<RowOutcome, EngineError> {
+        table.check_changeable("delete from")?;
+        self.call(|session, core| {
+            session.check_locked(table, LockMode::RowExclusive)?;
+            let strength = LockStrength::Exclusive;
+            let wanted = session.wanted(core, table, strength, RowWait::Wait, "delete")?;
+            session.refuse_toasted(&wanted, tid)?;
+            session.try_row(&wanted, tid, |backend, changer| {
+                Ok(at(tid, wanted.heap.delete(backend, changer, tid)?))
+            })
+        })
+    }
+
+    /// Locks the version of a row at `tid`, which the statement's snapshot sees, to the end of the
+    /// transaction or the rollback of the subtransaction. The table must be locked in mode
+    /// `RowShare`.
+    pub fn lock_row(
+        &mut self,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+        strength: LockStrength,
+        wait: RowWait,
+    ) -> Result<RowOutcome, EngineError> {
+        table.check_lockable()?;
+        self.call(|session, core| {
+            session.check_locked(table, LockMode::RowShare)?;
+            let wanted = session.wanted(core, table, strength, wait, "update")?;
+            session.try_row(&wanted, tid, |backend, changer| {
+                Ok(at(tid, wanted.heap.lock(backend, changer, tid, strength)?))
+            })
+        })
+    }
+
+    fn wanted<'a>(
+        &mut self,
+        core: &'a Core,
+        table: &'a Arc<Table>,
+        strength: LockStrength,
+        wait: RowWait,
+        deleted: &'static str,
+    ) -> Result<Wanted<'a>, EngineError> {
+        // As long as the statement has a snapshot, no version goes that is newer than those that it
+        // sees.
+        self.snapshot()?;
+        let heap = self.heap(core, table)?;
+        Ok(Wanted { core, table, heap, strength, wait, deleted })
+    }
+
+    /// Fails (0A000) if a value of the row lies in a TOAST table, whose rows would be left behind.
+    fn refuse_toasted(&mut self, wanted: &Wanted<'_>, tid: ItemPointer) -> Result<(), EngineError> {
+        let table = wanted.table;
+        if !table.has_toast {
+            return Ok(());
+        }
+        let Some(bytes) = wanted.heap.any_version(&mut self.backend, tid)? else { return Ok(()) };
+        if HeapTuple::new(&bytes)?.infomask() & HEAP_HASEXTERNAL == 0 {
+            return Ok(());
+        }
+        let name = &table.name;
+        let message =
+            format!("cannot change row {tid} of relation \"{name}\": it has values out of line");
+        Err(EngineError::statement("0A000", message))
+    }
+
+    /// Changes or locks a row, and says what became of it.
+    fn try_row(
+        &mut self,
+        wanted: &Wanted<'_>,
+        tid: ItemPointer,
+        attempt: impl FnMut(&mut Backend, &mut Changer<'_>) -> Attempted<ItemPointer>,
+    ) -> Result<RowOutcome, EngineError> {
+        let attempted = self.attempt(wanted, tid, attempt)?;
+        let core = wanted.core;
+        core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
+        let refusal = match attempted {
+            Attempt::Done(place) => return Ok(RowOutcome::Done(place)),
+            Attempt::Refused(refusal) => refusal,
+        };
+        let repeatable = self.isolation() == Isolation::RepeatableRead;
+        match refusal {
+            Refusal::Updated { .. } if repeatable => Err(concurrent("update")),
+            Refusal::Deleted if repeatable => Err(concurrent(wanted.deleted)),
+            Refusal::Updated { newer, by } => self.follow(wanted, newer, by),
+            Refusal::Invisible | Refusal::SelfModified(_) | Refusal::Deleted => {
+                Ok(RowOutcome::Gone)
+            }
+            Refusal::WouldWait => Ok(RowOutcome::Held),
+            Refusal::BeingModified(_) => Err(EngineError::internal("a row was not waited for")),
+        }
+    }
+
+    /// Locks the newest version of a row whose next one is at `newer`, made by `by`.
+    fn follow(
+        &mut self,
+        wanted: &Wanted<'_>,
+        mut newer: ItemPointer,
+        mut by: Xid,
+    ) -> Result<RowOutcome, EngineError> {
+        let Wanted { heap, table, strength, .. } = wanted;
+        loop {
+            if heap.newer_version(&mut self.backend, newer, by)?.is_none() {
+                return Ok(RowOutcome::Gone);
+            }
+            let locked = self.attempt(wanted, newer, |backend, changer| {
+                heap.lock(backend, changer, newer, *strength)
+            })?;
+            match locked {
+                Attempt::Done(()) => break,
+                Attempt::Refused(Refusal::Updated { newer: next, by: updater }) => {
+                    (newer, by) = (next, updater);
+                }
+                Attempt::Refused(Refusal::WouldWait) => return Ok(RowOutcome::Held),
+                Attempt::Refused(_) => return Ok(RowOutcome::Gone),
+            }
+        }
+        // With its header as the lock has left it.
+        let tuple = heap.newer_version(&mut self.backend, newer, by)?.ok_or_else(|| {
+            EngineError::corrupt(format!("the locked row {newer} of {} is gone", table.name))
+        })?;
+        Ok(RowOutcome::Changed(StoredRow::new(table, tuple, newer)?))
+    }
+
+    /// Tries until no transaction that runs stands in the way, or the caller does not wait.
+    fn attempt<T>(
+        &mut self,
+        wanted: &Wanted<'_>,
+        tid: ItemPointer,
+        mut attempt: impl FnMut(&mut Backend, &mut Changer<'_>) -> Attempted<T>,
+    ) -> Result<Attempt<T>, EngineError> {
+        let Wanted { core, table, strength, wait, .. } = *wanted;
+        let Session { open: Some(open), backend, locks, interrupt, .. } = self else {
+            return Err(no_transaction());
+        };
+        let Open { tx, sets, .. } = open;
+        let xid = core.xacts.assign(&mut backend.io, tx)?;
+        let author = Author { xid, command: tx.use_command() };
+        let mut changer = Changer { xacts: &core.xacts, tx, author, sets };
+        let mut waiter = RowWaiter {
+            xacts: &core.xacts,
+            locks: &core.locks,
+            owner: locks,
+            interrupt,
+            database: database_of(table),
+            relation: table.oid,
+            waits: wait == RowWait::Wait,
+        };
+        let attempted =
+            waiter.run(backend, tid, strength, |backend| attempt(backend, &mut changer));
+        attempted.map_err(|error| count_deadlock(core, error.into()))
+    }
+}
+
+/// An attempt that leaves the row where it is.
+fn at(tid: ItemPointer, attempt: Attempt<()>) -> Attempt<ItemPointer> {
+    match attempt {
+        Attempt::Done(()) => Attempt::Done(tid),
+        Attempt::Refused(refusal) => Attempt::Refused(refusal),
+    }
+}
+
+/// The refusal of a row that has changed since the transaction's snapshot.
+fn concurrent(what: &str) -> EngineError {
+    let message = format!("could not serialize access due to concurrent {what}");
+    EngineError::statement("40001", message)
+}

@@ -1,0 +1,145 @@
+//! A row as it is stored: a view of its bytes, or the bytes themselves.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use forebay_catalog::Table;
+use forebay_format::tuple::deform;
+use forebay_format::{CommandId, HeapTuple, ItemPointer, TupleError, Xid};
+use forebay_types::Datum;
+use smallvec::SmallVec;
+
+use crate::error::EngineError;
+
+/// A version of a row, in the memory of a scan or of a [`StoredRow`].
+#[derive(Clone, Copy, Debug)]
+pub struct RowView<'a> {
+    table: &'a Arc<Table>,
+    tuple: HeapTuple<'a>,
+    place: ItemPointer,
+}
+
+/// A version of a row that is kept: its bytes and its place.
+#[derive(Clone, Debug)]
+pub struct StoredRow {
+    table: Arc<Table>,
+    /// At least a whole header.
+    tuple: Box<[u8]>,
+    place: ItemPointer,
+}
+
+impl StoredRow {
+    pub(super) fn new(
+        table: &Arc<Table>,
+        tuple: Vec<u8>,
+        place: ItemPointer,
+    ) -> Result<StoredRow, EngineError> {
+        HeapTuple::new(&tuple).map_err(|error| unreadable(table, place, &error))?;
+        Ok(StoredRow { table: Arc::clone(table), tuple: tuple.into(), place })
+    }
+
+    /// The row.
+    pub fn view(&self) -> RowView<'_> {
+        let StoredRow { table, tuple, place } = self;
+        let tuple = HeapTuple::new(tuple).expect("checked when it was stored");
+        RowView { table, tuple, place: *place }
+    }
+
+    /// Its place.
+    pub fn place(&self) -> ItemPointer {
+        self.place
+    }
+}
+
+impl<'a> RowView<'a> {
+    /// The view of a tuple that a scan has found.
+    pub(super) fn new(table: &'a Arc<Table>, tuple: &'a [u8], place: ItemPointer) -> RowView<'a> {
+        let tuple = HeapTuple::new(tuple).expect("a scan reads the headers of its tuples");
+        RowView { table, tuple, place }
+    }
+
+    /// Decodes the first `upto` columns into `out`, which is cleared first. Dropped columns are
+    /// NULL, so that indexes are those of the table's columns.
+    pub fn decode_into(&self, upto: usize, out: &mut Vec<Datum<'a>>) -> Result<(), EngineError> {
+        self.decode_some(upto, |_| true, out)
+    }
+
+    /// Like [`RowView::decode_into`], for the wanted columns: the other ones are NULL.
+    pub fn decode_wanted(
+        &self,
+        wanted: &[bool],
+        out: &mut Vec<Datum<'a>>,
+    ) -> Result<(), EngineError> {
+        self.decode_some(wanted.len(), |column| wanted.get(column) == Some(&true), out)
+    }
+
+    fn decode_some(
+        &self,
+        upto: usize,
+        wanted: impl Fn(usize) -> bool,
+        out: &mut Vec<Datum<'a>>,
+    ) -> Result<(), EngineError> {
+        out.clear();
+        let upto = upto.min(self.table.columns.len());
+        let layouts = self.table.layouts.get(..upto).unwrap_or_default();
+        let mut fields: SmallVec<[Option<&'a [u8]>; 16]> = SmallVec::from_elem(None, upto);
+        deform(self.tuple, layouts, &mut fields)
+            .map_err(|error| unreadable(self.table, self.place, &error))?;
+        let stored = self.tuple.attribute_count();
+        for (index, (field, column)) in fields.iter().zip(&self.table.columns).enumerate() {
+            out.push(match (field, &column.missing) {
+                _ if !wanted(index) => Datum::Null,
+                (Some(bytes), _) if !column.dropped => column.repr.decode(bytes)?,
+                // The row is older than the column.
+                (None, Some(bytes)) if index >= stored => column.repr.decode(bytes)?,
+                _ => Datum::Null,
+            });
+        }
+        Ok(())
+    }
+
+    /// All columns.
+    pub fn decode(&self) -> Result<Vec<Datum<'a>>, EngineError> {
+        let mut out = Vec::with_capacity(self.table.columns.len());
+        self.decode_into(self.table.columns.len(), &mut out)?;
+        Ok(out)
+    }
+
+    /// Its place: ctid.
+    pub fn place(&self) -> ItemPointer {
+        self.place
+    }
+
+    /// The transaction that inserted it, as stored.
+    pub fn xmin(&self) -> Xid {
+        self.tuple.xmin()
+    }
+
+    /// The transaction or MultiXact that updated, deleted or locked it, as stored; 0: none. It may
+    /// be over, or have aborted.
+    pub fn xmax(&self) -> Xid {
+        self.tuple.xmax()
+    }
+
+    /// The command that inserted it, as PostgreSQL shows it: the stored number, which may be that
+    /// of the command that deleted it, or of both.
+    pub fn cmin(&self) -> CommandId {
+        self.tuple.cid()
+    }
+
+    /// The command that deleted it: the same stored number.
+    pub fn cmax(&self) -> CommandId {
+        self.tuple.cid()
+    }
+
+    /// The row, to be kept.
+    pub fn to_stored(&self) -> StoredRow {
+        let RowView { table, tuple, place } = *self;
+        StoredRow { table: Arc::clone(table), tuple: tuple.bytes().into(), place }
+    }
+}
+
+/// An error with the row's place.
+fn unreadable(table: &Table, place: ItemPointer, error: &TupleError) -> EngineError {
+    EngineError::corrupt(format!("row {place} of relation \"{}\": {error}", table.name))
+}

@@ -1,0 +1,89 @@
+//! Catalog caches as invalidation messages name them: their numbers, and the hash values of their
+//! keys.
+//!
+//! A key of several columns has one hash value: those of its columns, each rotated by 8 bits more
+//! than the one before, combined by exclusive or. An OID is hashed by MurmurHash3's final mix, a
+//! name by Bob Jenkins' lookup3.
+
+use crate::ids::Oid;
+
+/// The cache of pg_attribute by attrelid and attname.
+pub const ATTRIBUTE_BY_NAME: i8 = 6;
+/// The cache of pg_attribute by attrelid and attnum.
+pub const ATTRIBUTE_BY_NUMBER: i8 = 7;
+/// The cache of pg_class by relname and relnamespace.
+pub const CLASS_BY_NAME: i8 = 56;
+/// The cache of pg_class by oid.
+pub const CLASS_BY_OID: i8 = 57;
+/// The cache of pg_database by oid.
+pub const DATABASE_BY_OID: i8 = 21;
+/// The cache of pg_namespace by nspname.
+pub const NAMESPACE_BY_NAME: i8 = 37;
+/// The cache of pg_namespace by oid.
+pub const NAMESPACE_BY_OID: i8 = 38;
+
+/// The hash value of a key, from those of its columns.
+pub fn hash_key(columns: &[u32]) -> u32 {
+    (0..).zip(columns).fold(0, |all, (n, hash)| all ^ hash.rotate_left(8 * n))
+}
+
+/// The hash value of an OID.
+pub const fn hash_oid(oid: Oid) -> u32 {
+    let mut h = oid;
+    h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
+    h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
+    h ^ (h >> 16)
+}
+
+/// The hash value of a number of two bytes.
+pub const fn hash_int2(number: i16) -> u32 {
+    hash_oid(number as i32 as u32)
+}
+
+/// The hash value of a name.
+pub fn hash_name(name: &str) -> u32 {
+    let seed = 0x9e37_79b9_u32.wrapping_add(name.len() as u32).wrapping_add(3_923_095);
+    let mut state = [seed; 3];
+    let (whole, rest) = name.as_bytes().as_chunks::<12>();
+    for chunk in whole {
+        add(&mut state, chunk);
+        mix(&mut state);
+    }
+    // The length takes the place of the lowest byte of the third word.
+    let mut last = [0; 12];
+    for (n, byte) in rest.iter().enumerate() {
+        let at = if n < 8 { n } else { n + 1 };
+        last[at] = *byte;
+    }
+    add(&mut state, &last);
+    last_mix(state)
+}
+
+fn add(state: &mut [u32; 3], bytes: &[u8; 12]) {
+    for (word, bytes) in state.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *word = word.wrapping_add(u32::from_le_bytes(*bytes));
+    }
+}
+
+fn mix(state: &mut [u32; 3]) {
+    let [mut a, mut b, mut c] = *state;
+    for turns in [[4, 6, 8], [16, 19, 4]] {
+        a = a.wrapping_sub(c) ^ c.rotate_left(turns[0]);
+        c = c.wrapping_add(b);
+        b = b.wrapping_sub(a) ^ a.rotate_left(turns[1]);
+        a = a.wrapping_add(c);
+        c = c.wrapping_sub(b) ^ b.rotate_left(turns[2]);
+        b = b.wrapping_add(a);
+    }
+    *state = [a, b, c];
+}
+
+fn last_mix([mut a, mut b, mut c]: [u32; 3]) -> u32 {
+    c = (c ^ b).wrapping_sub(b.rotate_left(14));
+    a = (a ^ c).wrapping_sub(c.rotate_left(11));
+    b = (b ^ a).wrapping_sub(a.rotate_left(25));
+    c = (c ^ b).wrapping_sub(b.rotate_left(16));
+    a = (a ^ c).wrapping_sub(c.rotate_left(4));
+    b = (b ^ a).wrapping_sub(a.rotate_left(14));
+    (c ^ b).wrapping_sub(b.rotate_left(24))
+}

@@ -1,0 +1,75 @@
+//! DECLARE and CLOSE.
+
+use super::fetch::no_cursor;
+use super::query_rows::QueryRows;
+use super::sink::{CommandTag, Format};
+use super::state::Connection;
+use super::statement::{CursorTraits, Plan, Portal, Prepared, Progress};
+use crate::error::{Result, SqlError, state};
+use crate::parse::{Kind, estimated_memory};
+use crate::plan::SelectPlan;
+use forebay_aio::sync::SystemTime;
+use forebay_engine::Session;
+use forebay_types::Datum;
+use std::sync::Arc;
+
+impl Connection {
+    /// Refuses a name that a portal has.
+    pub(super) fn check_cursor_is_new(&self, name: &str) -> Result<()> {
+        if !self.portals.contains_key(name) {
+            return Ok(());
+        }
+        let message = format!("cursor \"{name}\" already exists");
+        Err(SqlError::new(state::DUPLICATE_CURSOR, message))
+    }
+
+    /// Runs DECLARE.
+    pub(super) fn declare(
+        &mut self,
+        prepared: &Prepared,
+        plan: &Arc<SelectPlan>,
+        params: &Arc<[Datum<'static>]>,
+    ) -> Result<CommandTag> {
+        let Some(statement) = &prepared.statement else { unreachable!("a DECLARE was planned") };
+        let Kind::Declare(declare) = &*statement.kind else {
+            unreachable!("a DECLARE was planned")
+        };
+        if !declare.hold {
+            self.require_block("DECLARE CURSOR")?;
+        }
+        self.check_changes(&plan.root)?;
+        self.check_cursor_is_new(&declare.name)?;
+        let snapshot = self.host.call_if_any(Session::statement_snapshot)?;
+        let scrolls = declare.scroll.unwrap_or_else(|| plan.root.scrolls());
+        let rows = QueryRows::new(&plan.root, params, snapshot, scrolls, &self.host);
+        let portal = Portal {
+            prepared: Arc::new(Prepared {
+                statement: Some(statement.clone()),
+                params: Vec::new(),
+                plan: Plan::Select(Arc::clone(plan)),
+                columns: Some(plan.columns.clone()),
+            }),
+            plan: Plan::Select(Arc::clone(plan)),
+            params: Arc::clone(params),
+            formats: vec![Format::Text; plan.columns.len()],
+            progress: Progress::Query(Box::new(rows)),
+            traits: CursorTraits { scrolls, holdable: declare.hold, binary: declare.binary },
+            level: Some(self.transaction.savepoints.len()),
+            created: SystemTime::now(),
+        };
+        let params: usize = params.iter().map(Datum::allocated).sum();
+        let weight = estimated_memory(statement.source.text()) + params;
+        self.portals.insert(&declare.name, portal, weight)?;
+        Ok(CommandTag("DECLARE CURSOR".to_owned()))
+    }
+
+    /// Runs CLOSE; None is ALL.
+    pub(super) fn close_cursor(&mut self, name: Option<&str>) -> Result<CommandTag> {
+        let Some(name) = name else {
+            self.portals.clear();
+            return Ok(CommandTag("CLOSE CURSOR ALL".to_owned()));
+        };
+        self.portals.remove(name).ok_or_else(|| no_cursor(name))?;
+        Ok(CommandTag("CLOSE CURSOR".to_owned()))
+    }
+}

@@ -1,0 +1,108 @@
+//! A session's portals: the protocol's, and the cursors of DECLARE. They share their names.
+//!
+//! A portal ends with its transaction, or with the subtransaction in which it was made if that is
+//! rolled back. A cursor WITH HOLD stays when its transaction commits, with the rows that are left.
+
+use super::held::Held;
+use super::state::Connection;
+use super::statement::{Portal, Progress};
+use crate::error::Result;
+use crate::plan::Node;
+
+/// A session's portals by name.
+pub(super) struct Portals {
+    held: Held<Portal>,
+}
+
+impl Portals {
+    /// None, with room for `most` bytes.
+    pub(super) fn new(most: usize) -> Portals {
+        Portals { held: Held::new(most) }
+    }
+
+    /// Adds a portal of so many bytes, or replaces the one with its name.
+    pub(super) fn insert(&mut self, name: &str, portal: Portal, bytes: usize) -> Result<()> {
+        self.held.insert(name, portal, bytes)
+    }
+
+    /// Removes a portal, and returns it with its bytes.
+    pub(super) fn remove(&mut self, name: &str) -> Option<(Portal, usize)> {
+        self.held.remove(name)
+    }
+
+    /// Removes all.
+    pub(super) fn clear(&mut self) {
+        self.held.clear();
+    }
+
+    /// The portal of that name.
+    pub(super) fn get(&self, name: &str) -> Option<&Portal> {
+        self.held.get(name)
+    }
+
+    /// The portal of that name, to be run.
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Portal> {
+        self.held.get_mut(name)
+    }
+
+    /// Is there one of that name?
+    pub(super) fn contains_key(&self, name: &str) -> bool {
+        self.held.get(name).is_some()
+    }
+
+    /// Does one read this table?
+    pub(super) fn read(&self, oid: forebay_engine::Oid) -> bool {
+        self.held.values().any(|portal| portal.reads(oid))
+    }
+
+    /// The transaction is about to end: so must scans. Cursors whose rows are held stay.
+    pub(super) fn end_scans(&mut self) {
+        self.held.retain(|portal| portal.is_held());
+    }
+
+    /// The transaction has ended: what is held stays, but from a transaction that has aborted only
+    /// what was held before.
+    pub(super) fn transaction_ended(&mut self, committed: bool) {
+        self.held.retain(|portal| portal.level.is_none() || committed && portal.is_held());
+        self.held.values_mut().for_each(|portal| portal.level = None);
+    }
+
+    /// A subtransaction was released that was the `level`th open one, counted from 1: its cursors
+    /// are now those of the one around it.
+    pub(super) fn subtransaction_released(&mut self, level: usize) {
+        for portal in self.held.values_mut() {
+            portal.level = portal.level.map(|made| made.min(level.saturating_sub(1)));
+        }
+    }
+
+    /// A subtransaction was rolled back that was the `level`th open one, counted from 1: its
+    /// cursors end.
+    pub(super) fn subtransaction_aborted(&mut self, level: usize) {
+        self.held.retain(|portal| portal.level.is_none_or(|made| made < level));
+    }
+}
+
+impl Connection {
+    /// The transaction is about to commit: reads the rows of its cursors WITH HOLD. If that fails
+    /// it must be aborted.
+    pub(super) fn hold_cursors(&mut self) -> Result<()> {
+        for portal in self.portals.held.values_mut() {
+            if portal.traits.holdable
+                && portal.level.is_some()
+                && let Progress::Query(rows) = &mut portal.progress
+            {
+                rows.hold(&mut self.host)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Called before a plan runs, whose portal may be out of the map: shows it the cursors, if it
+    /// looks at them.
+    pub(super) fn show_cursors(&mut self, plan: &Node, running: Option<(&str, &Portal)>) {
+        if plan.reads_cursors() {
+            let all = self.portals.held.iter().chain(running);
+            self.host.cursors = all.map(|(name, portal)| portal.shown(name)).collect();
+        }
+    }
+}

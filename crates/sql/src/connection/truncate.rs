@@ -1,0 +1,65 @@
+//! TRUNCATE.
+
+use super::lock::is_view;
+use super::sink::CommandTag;
+use super::state::Connection;
+use crate::error::{Result, SqlError, state};
+use crate::parse::QualifiedName;
+use crate::plan::Catalog;
+use forebay_engine::{LockMode, Table};
+use std::sync::Arc;
+
+impl Connection {
+    /// Empties tables. All are locked and checked before the first of them is emptied.
+    pub(super) fn truncate(&mut self, names: &[QualifiedName]) -> Result<CommandTag> {
+        self.check_writable("TRUNCATE TABLE")?;
+        let mut tables: Vec<Arc<Table>> = Vec::with_capacity(names.len());
+        for name in names {
+            let table = self.table_to_truncate(name)?;
+            if !tables.iter().any(|other| other.oid == table.oid) {
+                tables.push(table);
+            }
+        }
+        for table in tables {
+            self.host.call(|session| session.truncate(&table))?;
+        }
+        Ok(CommandTag("TRUNCATE TABLE".to_owned()))
+    }
+
+    fn table_to_truncate(&mut self, name: &QualifiedName) -> Result<Arc<Table>> {
+        let schema = name.schema.as_deref();
+        let found = self.host.table(schema, &name.name)?;
+        if found.as_ref().is_some_and(|table| table.is_catalog()) {
+            let message = format!("permission denied: \"{}\" is a system catalog", name.name);
+            return Err(SqlError::new(state::INSUFFICIENT_PRIVILEGE, message));
+        }
+        let locked = match found {
+            Some(_) => self.host.open_table(schema, &name.name, LockMode::AccessExclusive)?,
+            None => None,
+        };
+        let no_table = || {
+            let message = format!("\"{}\" is not a table", name.name);
+            SqlError::new(state::WRONG_OBJECT_TYPE, message)
+        };
+        let Some(table) = locked else {
+            return Err(if is_view(name) { no_table() } else { self.no_table(name)? });
+        };
+        if table.kind != b'r' {
+            return Err(no_table());
+        }
+        self.check_not_in_use("TRUNCATE", &table)?;
+        Ok(table)
+    }
+
+    /// Refuses what cannot be done to a table that a portal of the session reads.
+    pub(super) fn check_not_in_use(&self, command: &str, table: &Table) -> Result<()> {
+        if !self.portals.read(table.oid) {
+            return Ok(());
+        }
+        let message = format!(
+            "cannot {command} \"{}\" because it is being used by active queries in this session",
+            table.name
+        );
+        Err(SqlError::new(state::OBJECT_IN_USE, message))
+    }
+}

@@ -1,0 +1,151 @@
+//! Rows of tables: sequential scans, and rows at given places.
+
+use super::eval::eval_all;
+use super::host::Host;
+use super::row::{Flow, Row, Visit};
+use crate::error::Result;
+use crate::plan::{Catalog, Expr, SystemColumn, TableRead};
+use forebay_engine::{HeapScan, ItemPointer, RowView};
+use forebay_types::Datum;
+
+/// A scan of a table.
+pub(super) struct Scan {
+    heap: HeapScan,
+    /// Rows on the current page, and the next of them.
+    on_page: usize,
+    next: usize,
+}
+
+/// Rows at given places.
+pub(super) struct TidScan {
+    places: Vec<ItemPointer>,
+    /// How many of them were looked at.
+    next: usize,
+}
+
+/// The columns of a stored row that are wanted: the table's, then the system columns.
+pub(super) fn decode<'v>(
+    row: &RowView<'v>,
+    read: &TableRead,
+    out: &mut Vec<Datum<'v>>,
+) -> Result<()> {
+    out.clear();
+    if read.decode.is_empty() {
+        return Ok(());
+    }
+    row.decode_wanted(&read.decode, out)?;
+    let system = read.decode.get(read.table.columns.len()..).unwrap_or_default();
+    for (column, wanted) in SystemColumn::ALL.into_iter().zip(system) {
+        let value = if *wanted { system_value(row, column, read.table.oid) } else { Datum::Null };
+        out.push(value);
+    }
+    Ok(())
+}
+
+/// The value of a system column.
+pub(super) fn system_value(row: &RowView<'_>, column: SystemColumn, table: u32) -> Datum<'static> {
+    match column {
+        SystemColumn::Ctid => place_value(row.place()),
+        SystemColumn::Xmin => Datum::Xid(row.xmin()),
+        SystemColumn::Cmin => Datum::Xid(row.cmin()),
+        SystemColumn::Xmax => Datum::Xid(row.xmax()),
+        SystemColumn::Cmax => Datum::Xid(row.cmax()),
+        SystemColumn::TableOid => Datum::Oid(table),
+    }
+}
+
+/// A place as a value.
+pub(super) fn place_value(place: ItemPointer) -> Datum<'static> {
+    Datum::Tid(place.block, place.offset)
+}
+
+/// The place that a value is.
+pub(super) fn place_of(value: &Datum<'_>) -> Option<ItemPointer> {
+    match value {
+        Datum::Tid(block, offset) => Some(ItemPointer { block: *block, offset: *offset }),
+        _ => None,
+    }
+}
+
+impl Scan {
+    pub(super) fn open(read: &TableRead, host: &mut Host) -> Result<Scan> {
+        let heap = host.call(|session| session.scan(&read.table))?;
+        Ok(Scan { heap, on_page: 0, next: 0 })
+    }
+
+    pub(super) fn run(
+        &mut self,
+        read: &TableRead,
+        host: &mut Host,
+        visit: Visit<'_>,
+    ) -> Result<Flow> {
+        let Scan { heap, on_page, next } = self;
+        loop {
+            if *next >= *on_page {
+                match host.call(|session| heap.next_page(session))? {
+                    Some(rows) => (*on_page, *next) = (rows, 0),
+                    None => {
+                        (*on_page, *next) = (0, 0);
+                        return Ok(Flow::Continue);
+                    }
+                }
+                host.check_cancel()?;
+            }
+            let mut values: Vec<Datum<'_>> = Vec::with_capacity(read.decode.len());
+            while *next < *on_page {
+                let row = heap.row(*next);
+                decode(&row, read, &mut values)?;
+                *next += 1;
+                let ctid = Some(row.place());
+                if visit(Row { values: &values, ctid }, host)? == Flow::Rest {
+                    return Ok(Flow::Rest);
+                }
+            }
+        }
+    }
+}
+
+impl TidScan {
+    /// Evaluates the places, and puts them in order.
+    pub(super) fn open(
+        tids: &[Expr],
+        params: &[Datum<'static>],
+        host: &mut Host,
+    ) -> Result<TidScan> {
+        let mut places: Vec<ItemPointer> =
+            eval_all(tids, &[], params, host)?.iter().filter_map(place_of).collect();
+        places.sort_unstable();
+        places.dedup();
+        Ok(TidScan { places, next: 0 })
+    }
+
+    /// At the row that a cursor is on.
+    pub(super) fn at(read: &TableRead, cursor: &str, host: &mut Host) -> Result<TidScan> {
+        let place = host.current_row(cursor, &read.table)?;
+        let newest = host.call(|session| session.newest_row(&read.table, place))?;
+        Ok(TidScan { places: newest.iter().map(|row| row.place()).collect(), next: 0 })
+    }
+
+    pub(super) fn run(
+        &mut self,
+        read: &TableRead,
+        host: &mut Host,
+        visit: Visit<'_>,
+    ) -> Result<Flow> {
+        while let Some(place) = self.places.get(self.next) {
+            self.next += 1;
+            let Some(found) = host.call(|session| session.fetch_row(&read.table, *place))? else {
+                continue;
+            };
+            let row = found.view();
+            let mut values = Vec::with_capacity(read.decode.len());
+            decode(&row, read, &mut values)?;
+            let ctid = Some(row.place());
+            if visit(Row { values: &values, ctid }, host)? == Flow::Rest {
+                return Ok(Flow::Rest);
+            }
+            host.step()?;
+        }
+        Ok(Flow::Continue)
+    }
+}

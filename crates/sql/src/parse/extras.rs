@@ -1,0 +1,184 @@
+//! What PostgreSQL has and sqlparser does not know: it is taken out of a statement's tokens, or
+//! written otherwise, before sqlparser sees them.
+//!
+//! - A locking clause's words become the first part of the names behind OF, and each name has a
+//!   clause of its own: `FOR KEY SHARE OF a, b NOWAIT` becomes
+//!   `FOR UPDATE OF "FOR KEY SHARE".a NOWAIT FOR UPDATE OF "FOR KEY SHARE".b NOWAIT`.
+//! - `WITH (OLD AS a, NEW AS b)` behind RETURNING
+//! - `WHERE CURRENT OF cursor`
+//! - `ONLY` before the table of UPDATE and DELETE: no table that is changed here has children
+
+use super::cursor::Cursor;
+use super::source::Source;
+use crate::error::{Result, SqlError, state};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use std::borrow::Cow;
+
+/// What was taken out of a statement.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// The names of RETURNING WITH.
+    pub versions: VersionNames,
+    /// The cursor of WHERE CURRENT OF, and where its name stands.
+    pub current_of: Option<(String, u32)>,
+}
+
+impl Extras {
+    /// The cursor of WHERE CURRENT OF.
+    pub fn cursor(&self) -> Option<&str> {
+        self.current_of.as_ref().map(|(name, _)| name.as_str())
+    }
+}
+
+/// Names for the versions of a row that RETURNING sees, and where they stand.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct VersionNames {
+    /// OLD AS
+    pub old: Option<(String, u32)>,
+    /// NEW AS
+    pub new: Option<(String, u32)>,
+}
+
+/// Locking clauses: the words behind FOR, and all of them.
+const LOCKING: [(&[&str], &str); 4] = [
+    (&["for", "update"], "FOR UPDATE"),
+    (&["for", "no", "key", "update"], "FOR NO KEY UPDATE"),
+    (&["for", "share"], "FOR SHARE"),
+    (&["for", "key", "share"], "FOR KEY SHARE"),
+];
+
+/// The tokens for sqlparser, and what was taken out of them.
+pub(super) fn take_out<'t>(
+    tokens: &'t [TokenWithSpan],
+    end: Option<&'t TokenWithSpan>,
+    source: &Source,
+) -> Result<(Cow<'t, [TokenWithSpan]>, Extras)> {
+    let mut extras = Extras::default();
+    let telling = |t: &TokenWithSpan| {
+        use Keyword::{CURRENT, FOR, ONLY, RETURNING};
+        matches!(&t.token, Token::Word(w)
+            if w.quote_style.is_none() && matches!(w.keyword, FOR | RETURNING | CURRENT | ONLY))
+    };
+    if !tokens.iter().any(telling) {
+        return Ok((Cow::Borrowed(tokens), extras));
+    }
+    let mut c = Cursor::new(tokens, end, source);
+    let first = c.peek_word();
+    let changes = matches!(first.as_deref(), Some("insert" | "update" | "delete"));
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    let mut depth = 0usize;
+    while let Some(token) = c.here() {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if let Some((_, words)) = LOCKING.iter().find(|(each, _)| c.accept_all(each)) {
+            locking_clause(words, token, &mut c, &mut out)?;
+            continue;
+        }
+        if changes && depth == 0 {
+            if first.as_deref() != Some("insert") && c.accept_all(&["where", "current", "of"]) {
+                let position = c.position();
+                extras.current_of = Some((c.name()?, position));
+                continue;
+            }
+            let before_table = match first.as_deref() {
+                Some("update") => out.len() == 1,
+                Some("delete") => out.len() == 2,
+                _ => false,
+            };
+            if before_table && c.accept("only") {
+                continue;
+            }
+            if c.accept_all(&["returning", "with"]) {
+                out.push(token.clone());
+                extras.versions = version_names(&mut c)?;
+                continue;
+            }
+        }
+        c.advance();
+        out.push(token.clone());
+    }
+    Ok((Cow::Owned(out), extras))
+}
+
+/// Writes a clause that begins at a token, for each of its names.
+fn locking_clause(
+    words: &str,
+    start: &TokenWithSpan,
+    c: &mut Cursor<'_>,
+    out: &mut Vec<TokenWithSpan>,
+) -> Result<()> {
+    let word = |text: &str, quote_style, keyword| TokenWithSpan {
+        token: Token::Word(Word { value: text.to_owned(), quote_style, keyword }),
+        span: start.span,
+    };
+    let mut names: Vec<Vec<TokenWithSpan>> = Vec::new();
+    if c.accept("of") {
+        loop {
+            let mut name = Vec::new();
+            loop {
+                name.extend(c.here().cloned());
+                c.name()?;
+                let period = c.here().cloned();
+                if !c.accept_token(&Token::Period) {
+                    break;
+                }
+                name.extend(period);
+            }
+            names.push(name);
+            if !c.accept_token(&Token::Comma) {
+                break;
+            }
+        }
+    } else {
+        names.push(Vec::new());
+    }
+    let policy: &[(&str, Keyword)] = if c.accept("nowait") {
+        &[("nowait", Keyword::NOWAIT)]
+    } else if c.accept_all(&["skip", "locked"]) {
+        &[("skip", Keyword::SKIP), ("locked", Keyword::LOCKED)]
+    } else {
+        &[]
+    };
+    for name in names {
+        out.push(word("for", None, Keyword::FOR));
+        out.push(word("update", None, Keyword::UPDATE));
+        out.push(word("of", None, Keyword::OF));
+        out.push(word(words, Some('"'), Keyword::NoKeyword));
+        if !name.is_empty() {
+            out.push(TokenWithSpan { token: Token::Period, span: start.span });
+            out.extend(name);
+        }
+        out.extend(policy.iter().map(|(text, keyword)| word(text, None, *keyword)));
+    }
+    Ok(())
+}
+
+/// `(OLD AS a, NEW AS b)`
+fn version_names(c: &mut Cursor<'_>) -> Result<VersionNames> {
+    let mut names = VersionNames::default();
+    c.expect_token(&Token::LParen)?;
+    loop {
+        let position = c.position();
+        let (slot, what) = if c.accept("old") {
+            (&mut names.old, "OLD")
+        } else {
+            c.expect("new")?;
+            (&mut names.new, "NEW")
+        };
+        c.expect("as")?;
+        let at = c.position();
+        let name = c.name()?;
+        if slot.replace((name, at)).is_some() {
+            let message = format!("{what} cannot be specified multiple times");
+            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+        }
+        if c.accept_token(&Token::RParen) {
+            return Ok(names);
+        }
+        c.expect_token(&Token::Comma)?;
+    }
+}

@@ -1,0 +1,304 @@
+//! UPDATE and DELETE of one table.
+
+use super::assign::{
+    self, Verb, always_identity, assigned, check_left_out, live_columns, writable,
+};
+use super::expr::{Expr, Typed};
+use super::fold::{fold, fold_all};
+use super::from::{apply_alias, named};
+use super::function::FunctionCall;
+use super::ident::{ident_name, qualified_name};
+use super::place;
+use super::planner::Planner;
+use super::query::{filtered, source_of};
+use super::returning::{Version, version_width};
+use super::scope::Scope;
+use super::system::SystemColumn;
+use super::tree::{Change, ChangePlan, Modify, Node, TableRead};
+use crate::column::ColumnDesc;
+use crate::error::{Result, SqlError, state};
+use crate::parse::Extras;
+use forebay_engine::{Column, LockMode, Table};
+use forebay_types::Datum;
+use sqlparser::ast::{self, Spanned};
+use std::sync::Arc;
+
+/// The table whose rows are changed.
+struct Target {
+    table: Arc<Table>,
+    schema: Option<String>,
+    scope: Scope,
+}
+
+/// A column that is assigned to: the parts of its name, and where it stands.
+type Assigned = (Vec<String>, u32);
+
+impl Planner<'_> {
+    /// Plans an UPDATE.
+    pub fn update(&mut self, update: &ast::Update, extras: &Extras) -> Result<ChangePlan> {
+        check_update(update)?;
+        let target = self.target(&update.table, Verb::Update)?;
+        let filter = self.filter(update.selection.as_ref(), &target.scope)?;
+        let (returning, columns) = self
+            .returning(
+                update.returning.as_deref(),
+                &target.table,
+                target.scope.clone(),
+                Version::New,
+                &extras.versions,
+            )?
+            .unzip();
+        let values = self.assignments(&update.assignments, &target)?;
+        let change = Change::Update(values);
+        Ok(target.plan(filter, extras.cursor(), change, returning, columns))
+    }
+
+    /// Plans a DELETE.
+    pub fn delete(&mut self, delete: &ast::Delete, extras: &Extras) -> Result<ChangePlan> {
+        let from = check_delete(delete)?;
+        let target = self.target(from, Verb::Delete)?;
+        let filter = self.filter(delete.selection.as_ref(), &target.scope)?;
+        let (returning, columns) = self
+            .returning(
+                delete.returning.as_deref(),
+                &target.table,
+                target.scope.clone(),
+                Version::Old,
+                &extras.versions,
+            )?
+            .unzip();
+        Ok(target.plan(filter, extras.cursor(), Change::Delete, returning, columns))
+    }
+
+    fn target(&mut self, item: &ast::TableWithJoins, verb: Verb) -> Result<Target> {
+        if !item.joins.is_empty() {
+            return Err(SqlError::unsupported("a join"));
+        }
+        let Some((name, None, alias)) = named(&item.relation)? else {
+            return Err(SqlError::unsupported("changing this kind of relation"));
+        };
+        if alias.is_some_and(|alias| !alias.columns.is_empty()) {
+            return Err(SqlError::unsupported("this form of alias"));
+        }
+        let name = qualified_name(name, self.source)?;
+        let relation = self.relation(&name, LockMode::RowExclusive)?;
+        let table = writable(relation, &name, verb)?;
+        let mut scope = Scope::of_table(&table);
+        apply_alias(&mut scope, name.name, alias)?;
+        Ok(Target { table, schema: name.schema, scope })
+    }
+
+    fn filter(&mut self, condition: Option<&ast::Expr>, scope: &Scope) -> Result<Option<Expr>> {
+        let Some(condition) = condition else { return Ok(None) };
+        let mut filter = self.binder(scope, "WHERE").condition(condition, "WHERE")?;
+        fold(&mut filter, self.catalog)?;
+        Ok(Some(filter))
+    }
+
+    /// The new value of each live column, over the old row.
+    fn assignments(&mut self, list: &[ast::Assignment], target: &Target) -> Result<Vec<Expr>> {
+        // As in PostgreSQL, all values are bound before the first column is looked up.
+        let mut given: Vec<(Assigned, Option<Typed>)> = Vec::new();
+        for assignment in list {
+            match &assignment.target {
+                ast::AssignmentTarget::ColumnName(name) => {
+                    let value = self.source_value(&assignment.value, &target.scope)?;
+                    given.push((self.assigned_name(name)?, value));
+                }
+                ast::AssignmentTarget::Tuple(names) => {
+                    let row = self.source_row(&assignment.value, names.len())?;
+                    for (name, value) in names.iter().zip(row) {
+                        let value = self.source_value(value, &target.scope)?;
+                        given.push((self.assigned_name(name)?, value));
+                    }
+                }
+            }
+        }
+        let live = target.table.columns.iter().enumerate().filter(|(_, c)| !c.dropped);
+        let mut values: Vec<Expr> = live.map(|(index, _)| Expr::Column(index)).collect();
+        let mut seen = vec![false; values.len()];
+        for (name, value) in given {
+            let (slot, column) = target.column(&name)?;
+            let value = match value {
+                Some(_) if column.always_identity => {
+                    let message =
+                        format!("column \"{}\" can only be updated to DEFAULT", column.name);
+                    return Err(always_identity(column, message));
+                }
+                Some(value) => assigned(column, value, self.params)?,
+                None => {
+                    check_left_out(&target.table, column)?;
+                    Expr::Const(Datum::Null)
+                }
+            };
+            if std::mem::replace(&mut seen[slot], true) {
+                let message = format!("multiple assignments to same column \"{}\"", column.name);
+                return Err(SqlError::new(state::SYNTAX_ERROR, message));
+            }
+            values[slot] = value;
+        }
+        fold_all(&mut values, self.catalog)?;
+        Ok(values)
+    }
+
+    /// A value; None: the column's default.
+    fn source_value(&mut self, e: &ast::Expr, scope: &Scope) -> Result<Option<Typed>> {
+        if assign::is_default(e) {
+            return Ok(None);
+        }
+        self.binder(scope, "UPDATE").bind(e).map(Some)
+    }
+
+    /// The values for several columns.
+    fn source_row<'e>(&self, e: &'e ast::Expr, columns: usize) -> Result<Vec<&'e ast::Expr>> {
+        let position = self.source.position(place::start(e));
+        let row: Vec<&ast::Expr> = match e {
+            ast::Expr::Tuple(list) => list.iter().collect(),
+            ast::Expr::Function(f) if is_row(f) => {
+                let call = FunctionCall::new(f, position)?;
+                if call.star || call.distinct || call.filter.is_some() {
+                    return Err(SqlError::unsupported("this form of ROW").at(position));
+                }
+                call.args
+            }
+            ast::Expr::Subquery(_) => {
+                return Err(SqlError::unsupported("a subquery in an expression").at(position));
+            }
+            _ => {
+                let message = "source for a multiple-column UPDATE item must be a sub-SELECT or \
+                               ROW() expression";
+                return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
+            }
+        };
+        if row.len() != columns {
+            let message = "number of columns does not match number of values";
+            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+        }
+        Ok(row)
+    }
+
+    fn assigned_name(&self, name: &ast::ObjectName) -> Result<Assigned> {
+        let position = self.source.position(name.span().start);
+        let parts: Option<Vec<String>> =
+            name.0.iter().map(|part| part.as_ident().map(ident_name)).collect();
+        let parts = parts.filter(|parts| !parts.is_empty());
+        let unknown = || SqlError::unsupported("this kind of target column").at(position);
+        Ok((parts.ok_or_else(unknown)?, position))
+    }
+}
+
+impl Target {
+    /// The column of a name: its place among the live columns, and the column.
+    fn column(&self, (parts, position): &Assigned) -> Result<(usize, &Column)> {
+        let (name, fields) = parts.split_first().expect("a name has a part");
+        if let Some(found) = live_columns(&self.table).enumerate().find(|(_, c)| c.name == *name) {
+            if !fields.is_empty() {
+                return Err(SqlError::unsupported("assignment to a field").at(*position));
+            }
+            return Ok(found);
+        }
+        if SystemColumn::named(name).is_some() {
+            let message = format!("cannot assign to system column \"{name}\"");
+            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(*position));
+        }
+        let message =
+            format!("column \"{name}\" of relation \"{}\" does not exist", self.table.name);
+        let qualified = !fields.is_empty() && self.scope.alias.as_ref() == Some(name);
+        let hint =
+            qualified.then_some("SET target columns cannot be qualified with the relation name.");
+        Err(SqlError::new(state::UNDEFINED_COLUMN, message)
+            .explained(None::<String>, hint)
+            .at(*position))
+    }
+
+    fn plan(
+        self,
+        filter: Option<Expr>,
+        cursor: Option<&str>,
+        change: Change,
+        returning: Option<Vec<Expr>>,
+        columns: Option<Vec<ColumnDesc>>,
+    ) -> ChangePlan {
+        let Target { table, schema, .. } = self;
+        let mut decode = Vec::new();
+        filter.iter().for_each(|e| e.mark_columns(&mut decode));
+        let mut returned = Vec::new();
+        returning.iter().flatten().for_each(|e| e.mark_columns(&mut returned));
+        let old = match &change {
+            Change::Update(values) => {
+                values.iter().for_each(|e| e.mark_columns(&mut decode));
+                version_width(&table)
+            }
+            Change::Insert | Change::Delete => 0,
+        };
+        let read = returned.into_iter().skip(old).take(version_width(&table));
+        for (column, _) in read.enumerate().filter(|(_, read)| *read) {
+            Expr::Column(column).mark_columns(&mut decode);
+        }
+        let (mode, read_schema) = (LockMode::RowExclusive, schema.clone());
+        let read =
+            TableRead { table: Arc::clone(&table), schema: read_schema, mode, decode: Vec::new() };
+        let source = match cursor {
+            Some(name) => Node::CurrentRow(TableRead { decode, ..read }, name.to_owned()),
+            None => source_of(Node::Scan(read), filter.as_ref(), decode),
+        };
+        let input = filtered(source, filter);
+        ChangePlan::new(Modify { input, table, schema, change, returning }, columns)
+    }
+}
+
+fn is_row(f: &ast::Function) -> bool {
+    matches!(f.name.0.as_slice(), [ast::ObjectNamePart::Identifier(i)]
+        if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("row"))
+}
+
+/// Refuses each clause of UPDATE that is not planned; exhaustive, so that a new parser cannot add
+/// one unseen.
+fn check_update(update: &ast::Update) -> Result<()> {
+    let ast::Update {
+        update_token: _,
+        optimizer_hints: _,
+        table: _,
+        assignments: _,
+        from,
+        selection: _,
+        returning: _,
+        output,
+        or,
+        order_by,
+        limit,
+    } = update;
+    if from.is_some() {
+        return Err(SqlError::unsupported("UPDATE with FROM"));
+    }
+    let foreign = output.is_some() || or.is_some() || !order_by.is_empty() || limit.is_some();
+    if foreign { Err(SqlError::unsupported("this form of UPDATE")) } else { Ok(()) }
+}
+
+/// The same for DELETE. Returns the table.
+fn check_delete(delete: &ast::Delete) -> Result<&ast::TableWithJoins> {
+    let ast::Delete {
+        delete_token: _,
+        optimizer_hints: _,
+        tables,
+        from,
+        using,
+        selection: _,
+        returning: _,
+        output,
+        order_by,
+        limit,
+    } = delete;
+    if using.is_some() {
+        return Err(SqlError::unsupported("DELETE with USING"));
+    }
+    let foreign =
+        !tables.is_empty() || output.is_some() || !order_by.is_empty() || limit.is_some();
+    match from {
+        ast::FromTable::WithFromKeyword(from) if !foreign => match from.as_slice() {
+            [table] => Ok(table),
+            _ => Err(SqlError::unsupported("this form of DELETE")),
+        },
+        _ => Err(SqlError::unsupported("this form of DELETE")),
+    }
+}
