@@ -117,7 +117,10 @@ fn judge(lane: &mut Lane<'_>, spec: &Spec, listed: Verdict) -> (Verdict, String)
     // What is known not to run is not tried on PostgreSQL.
     let runs = |lane: &mut Lane<'_>, text: &str| {
         let ran = lane.forebay(&spec.name, text);
-        if ran.succeeded { Ok(()) } else { Err(ran.last_line()) }
+        match ran.succeeded && !ran.was_canceled() {
+            true => Ok(()),
+            false => Err(ran.last_error().to_owned()),
+        }
     };
     let mut reasons = Vec::new();
     if listed != Verdict::Struck {

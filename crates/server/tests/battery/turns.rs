@@ -147,7 +147,7 @@ impl<'peer> Run<'peer> {
 
     fn turn(&mut self, turn: u64) {
         let server = self.recovered(turn);
-        let load = Load { port: server.port(), vacuums: true };
+        let load = Load { port: server.port(), vacuums: matches!(server, Server::Postgres(_)) };
         let enough = 200 + self.dice.below(800);
         let done = load
             .run(&mut self.model, &mut self.dice, enough, || server.crash())

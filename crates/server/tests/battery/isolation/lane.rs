@@ -14,6 +14,8 @@ const TESTER: &str = "/usr/lib/postgresql/18/lib/pgxs/src/test/isolation/isolati
 const MERGED: &str = "exec \"$0\" \"$@\" 2>&1";
 /// After twice as many seconds the tester cancels a step.
 const PATIENCE: &str = "20";
+/// The same for a specification that is not expected to pass.
+const LITTLE_PATIENCE: &str = "2";
 /// What a specification has left, if it was not run to its end.
 const CLEAN: &str = "DROP SCHEMA public CASCADE; CREATE SCHEMA public";
 
@@ -24,8 +26,15 @@ pub struct Ran {
 }
 
 impl Ran {
-    pub fn last_line(&self) -> String {
-        self.output.trim_end().lines().last().unwrap_or_default().to_owned()
+    /// The last error, or else the last line.
+    pub fn last_error(&self) -> &str {
+        let errors = self.output.lines().rfind(|line| line.contains("ERROR: "));
+        errors.or_else(|| self.output.lines().last()).unwrap_or_default()
+    }
+
+    /// Whether a step has waited for too long.
+    pub fn was_canceled(&self) -> bool {
+        self.output.contains("isolationtester: canceling step")
     }
 }
 
@@ -39,7 +48,7 @@ impl Pair {
     /// How the outputs differ; `None` if they are the same and the specification ran to its end.
     pub fn difference(&self) -> Option<String> {
         if !self.postgres.succeeded {
-            return Some(format!("PostgreSQL fails: {}", self.postgres.last_line()));
+            return Some(format!("PostgreSQL fails: {}", self.postgres.last_error()));
         }
         if self.forebay.succeeded && self.forebay.output == self.postgres.output {
             return None;
@@ -80,7 +89,8 @@ impl<'peer> Lane<'peer> {
     /// Runs a specification on both servers side by side.
     pub fn run(&mut self, name: &str, spec: &str) -> Pair {
         let port = self.own_port();
-        let (ours, theirs) = (self.tester(name, port), self.tester(name, self.postgres.port));
+        let tester = |port| self.tester(name, port, PATIENCE);
+        let (ours, theirs) = (tester(port), tester(self.postgres.port));
         let (forebay, postgres) = thread::scope(|scope| {
             let theirs = scope.spawn(|| run(theirs, spec));
             (run(ours, spec), theirs.join().expect("isolationtester runs"))
@@ -92,10 +102,10 @@ impl<'peer> Lane<'peer> {
         Pair { forebay, postgres }
     }
 
-    /// Runs a specification on Forebay alone.
+    /// Tries a specification on Forebay alone.
     pub fn forebay(&mut self, name: &str, spec: &str) -> Ran {
         let port = self.own_port();
-        let ran = run(self.tester(name, port), spec);
+        let ran = run(self.tester(name, port, LITTLE_PATIENCE), spec);
         self.after(&ran);
         ran
     }
@@ -119,12 +129,12 @@ impl<'peer> Lane<'peer> {
         }
     }
 
-    fn tester(&self, name: &str, port: u16) -> Command {
+    fn tester(&self, name: &str, port: u16, patience: &str) -> Command {
         let server = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
         let words = ["/bin/sh", "-c", MERGED, TESTER, &server];
         let mut tester = self.peer.command_as("postgres", &words);
         tester.env("PGAPPNAME", format!("isolation/{name}"));
-        tester.env("PG_TEST_TIMEOUT_DEFAULT", PATIENCE);
+        tester.env("PG_TEST_TIMEOUT_DEFAULT", patience);
         tester
     }
 }

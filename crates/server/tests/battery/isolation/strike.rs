@@ -82,7 +82,7 @@ fn index(tokens: &[&str], at: usize) -> Found {
     Some((at + end + 1, false))
 }
 
-/// [CONSTRAINT name] PRIMARY KEY | UNIQUE [(columns)]
+/// [CONSTRAINT name] PRIMARY KEY | UNIQUE [(columns) [INCLUDE (columns)]]
 fn key(tokens: &[&str], at: usize) -> Found {
     if tokens[at].trim().is_empty() {
         return None;
@@ -90,13 +90,16 @@ fn key(tokens: &[&str], at: usize) -> Found {
     let named = words(tokens, at, &["constraint"]).and_then(|at| next(tokens, at));
     let begin = named.map_or(at, |(name, _)| name + 1);
     let end = words(tokens, begin, &["primary", "key"]).or_else(|| words(tokens, begin, &["unique"]))?;
-    match next(tokens, end) {
-        Some((open, "(")) => {
-            let close = tokens[open..].iter().position(|token| *token == ")")?;
-            Some((open + close + 1, true))
-        }
-        _ => Some((end, false)),
-    }
+    let Some(end) = parentheses(tokens, end) else { return Some((end, false)) };
+    let include = words(tokens, end, &["include"]).and_then(|at| parentheses(tokens, at));
+    Some((include.unwrap_or(end), true))
+}
+
+/// The position behind the parentheses that come next.
+fn parentheses(tokens: &[&str], at: usize) -> Option<usize> {
+    let (open, _) = next(tokens, at).filter(|(_, token)| *token == "(")?;
+    let close = tokens[open..].iter().position(|token| *token == ")")?;
+    Some(open + close + 1)
 }
 
 #[cfg(test)]
@@ -116,6 +119,7 @@ mod tests {
             ("create table t (i int unique, j int);", "create table t (i int , j int);"),
             ("CREATE TABLE t (i int, j int, PRIMARY KEY (i, j));", "CREATE TABLE t (i int, j int);"),
             ("CREATE TABLE t (i int, CONSTRAINT k UNIQUE (i));", "CREATE TABLE t (i int);"),
+            ("CREATE TABLE t (i int, PRIMARY KEY (i) INCLUDE (j));", "CREATE TABLE t (i int);"),
             ("CREATE UNIQUE INDEX k ON t (i);", ""),
             ("CREATE TABLE t (i int); CREATE INDEX ON t (i);", "CREATE TABLE t (i int);"),
         ] {

@@ -230,7 +230,8 @@ impl Worker<'_> {
     /// Some of the client's rows that follow each other, and a condition that selects them.
     fn some(&mut self, after: &State, table: usize) -> (Vec<i64>, String) {
         let rows = &after.rows[table];
-        let count = 1 + self.dice.index(if self.dice.chance(700) { 1 } else { 12 });
+        let most = if self.dice.chance(700) { 1 } else { 12 };
+        let count = 1 + self.dice.index(most);
         let first = self.dice.index(rows.len().max(1));
         let ids: Vec<i64> = rows.keys().skip(first).take(count).copied().collect();
         let (low, high) = (ids.first().unwrap_or(&0), ids.last().unwrap_or(&0));
@@ -280,7 +281,7 @@ impl Worker<'_> {
         let (ids, condition) = self.some(after, table);
         let name = TABLES[table].name;
         self.change(client, &format!("DELETE FROM {name} WHERE {condition}"), ids.len())?;
-        ids.iter().for_each(|id| drop(after.rows[table].remove(id)));
+        after.rows[table].retain(|id, _| !ids.contains(id));
         Ok(())
     }
 
