@@ -2,7 +2,9 @@
 //! they are, parsing and planning them gives a result or an error, within the stack of a thread,
 //! and the next statement works.
 
-use forebay_sql::{Connection, Identity, SetScope, SettingRow, Settings, Shown, SqlError};
+use forebay_sql::{
+    Connection, Identity, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
+};
 
 /// Beginnings of statements.
 const HEADS: &[&str] = &[
@@ -167,6 +169,11 @@ impl Settings for NoSettings {
     fn reload_server(&mut self) -> bool {
         false
     }
+    fn transaction_defaults(&self) -> TransactionModes {
+        TransactionModes::default()
+    }
+    fn begin_subtransaction(&mut self) {}
+    fn end_subtransaction(&mut self, _released: bool) {}
     fn end_transaction(&mut self, _: bool) {}
 }
 

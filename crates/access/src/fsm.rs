@@ -47,17 +47,6 @@ impl FreeSpaceMap<'_> {
         self.set(backend, page, slot, map::category(free))
     }
 
-    /// The free space of a block, as far as it is known.
-    pub(crate) fn recorded(
-        &self,
-        backend: &mut Backend,
-        block: BlockNumber,
-    ) -> Result<usize, StorageError> {
-        let (page, slot) = MapPage::of_block(block);
-        let Some(pin) = self.pin(backend, page)? else { return Ok(0) };
-        Ok(map::free_bytes(map::get(pin.lock_shared().page(), slot)))
-    }
-
     /// A block that has `need` bytes of room, as far as it is known.
     pub(crate) fn find(
         &self,

@@ -6,7 +6,7 @@
 //! macro's condition is a constant `false`: the compiler checks the misbehaviour and removes it.
 //!
 //! A bug belongs to one [`Aio`](crate::Aio), so that two engines in a process can have different
-//! ones. The simulator's test (crates/sim/tests/planted.rs) has a case for each bug of the list.
+//! ones. The simulator's test (crates/sim/tests/planted.rs) catches each bug of the list.
 
 #[cfg(feature = "planted-bugs")]
 use crate::sync::{
@@ -73,6 +73,10 @@ planted_bugs! {
     ClogNotSynced,
     /// Changed pages of pg_xact are not written.
     ClogNotWritten,
+    /// Files of pg_xact are removed before the log says so.
+    ClogTruncatedBeforeLogged,
+    /// Files of pg_multixact are removed before the log says so.
+    MultiXactsTruncatedBeforeLogged,
     /// A checkpoint's redo pointer is its end, not its beginning.
     CheckpointRedoAtItsEnd,
     /// pg_control says "shut down" before the shutdown checkpoint is complete.
@@ -123,6 +127,26 @@ planted_bugs! {
     RecoveryEmptiedDirectoriesNotSynced,
     /// A change of a heap page is not logged.
     HeapChangeNotLogged,
+    /// A row lock is not written into the row.
+    RowLockNotWritten,
+    /// The record of an update leaves out the page of the old version.
+    UpdateOldPageNotLogged,
+    /// Pruning is not logged.
+    PruneNotLogged,
+    /// Pruning removes versions that a snapshot still sees.
+    PruneIgnoresSnapshots,
+    /// A new MultiXact is not logged.
+    MultiXactNotLogged,
+    /// Redo forgets that the newer version of a row is heap-only.
+    RedoForgetsHotUpdates,
+    /// Redo of a commit forgets the subtransactions.
+    RedoForgetsSubtransactions,
+    /// Bits that are set in the visibility map are not logged.
+    VisibilityMapNotLogged,
+    /// The record of a deletion does not say that the page is no longer all-visible.
+    DeletionKeepsAllVisible,
+    /// Redo does not clear bits of the visibility map.
+    RedoKeepsVisibilityMap,
     /// Pages are written before their WAL.
     PagesWrittenBeforeWal,
     /// A written page asks for no sync of its file.

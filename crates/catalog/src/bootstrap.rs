@@ -3,7 +3,7 @@
 use forebay_types::{Datum, all_types};
 
 use crate::error::CatalogError;
-use crate::rows::{self, ClassRow};
+use crate::rows::{self, ClassRow, OldestIds};
 use crate::schema::{
     CATALOGS, CatalogTable, PG_ATTRIBUTE, PG_CATALOG, PG_CLASS, PG_DATABASE, PG_NAMESPACE,
     PG_TOAST, PG_TYPE, POSTGRES_DB, PUBLIC,
@@ -12,9 +12,8 @@ use crate::schema::{
 /// A catalog with its initial rows.
 pub type Contents = (&'static CatalogTable, Vec<Vec<Datum<'static>>>);
 
-/// Every catalog with its initial rows.
-pub fn contents() -> Result<Vec<Contents>, CatalogError> {
-    let first_xid = forebay_format::ids::FIRST_NORMAL_XID;
+/// Every catalog with its initial rows. Rows that come later have no older ids than `oldest`.
+pub fn contents(oldest: OldestIds) -> Result<Vec<Contents>, CatalogError> {
     let mut attributes = Vec::new();
     for catalog in CATALOGS {
         attributes.extend(rows::catalog_attributes(catalog)?.iter().map(|row| row.datums()));
@@ -27,13 +26,13 @@ pub fn contents() -> Result<Vec<Contents>, CatalogError> {
     Ok(vec![
         (&PG_TYPE, all_types().iter().map(|t| rows::type_datums(t, PG_CATALOG)).collect()),
         (&PG_ATTRIBUTE, attributes),
-        (&PG_CLASS, CATALOGS.iter().map(|c| class_row(c, first_xid).datums()).collect()),
-        (&PG_DATABASE, vec![rows::database_datums(POSTGRES_DB, "postgres", first_xid)]),
+        (&PG_CLASS, CATALOGS.iter().map(|c| class_row(c, oldest).datums()).collect()),
+        (&PG_DATABASE, vec![rows::database_datums(POSTGRES_DB, "postgres", oldest)]),
         (&PG_NAMESPACE, namespaces),
     ])
 }
 
-fn class_row(catalog: &CatalogTable, frozen_xid: u32) -> ClassRow<'static> {
+fn class_row(catalog: &CatalogTable, oldest: OldestIds) -> ClassRow<'static> {
     ClassRow {
         oid: catalog.oid,
         name: catalog.name,
@@ -45,7 +44,7 @@ fn class_row(catalog: &CatalogTable, frozen_xid: u32) -> ClassRow<'static> {
         persistence: b'p',
         columns: i16::try_from(catalog.columns.len()).expect("a catalog has few columns"),
         replica_identity: b'n',
-        frozen_xid,
+        oldest,
     }
 }
 
@@ -56,7 +55,7 @@ mod tests {
 
     #[test]
     fn every_row_has_its_catalog_s_columns() {
-        for (catalog, rows) in contents().expect("contents") {
+        for (catalog, rows) in contents(OldestIds { xid: 3, multi: 1 }).expect("contents") {
             assert!(!rows.is_empty());
             for row in rows {
                 assert_eq!(row.len(), catalog.columns.len(), "{}", catalog.name);

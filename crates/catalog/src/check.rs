@@ -20,7 +20,7 @@ const NAME: &str = "postgres";
 /// pg_enc's number of UTF8.
 const UTF8: i32 = 6;
 /// pg_database.datconnlimit of a database whose DROP was cut short.
-const INVALID: i32 = -2;
+pub(crate) const INVALID: i32 = -2;
 
 const fn c(name: &'static str, type_oid: Oid) -> CatalogColumn {
     CatalogColumn { name, type_oid, not_null: true }
@@ -70,8 +70,9 @@ fn refused(message: String) -> CatalogError {
     CatalogError::refused("0A000", message)
 }
 
-/// Shows each row of a shared catalog to `see`. False if there is no such catalog.
-fn scan(
+/// Shows the first columns of each row of a shared catalog to `see`. False if there is no such
+/// catalog.
+pub(crate) fn scan(
     database: &Database,
     reader: &mut Reader<'_>,
     catalog: &'static CatalogTable,

@@ -25,7 +25,7 @@ use crate::database::Database;
 use crate::error::CatalogError;
 use crate::invalidate;
 use crate::reader::Reader;
-use crate::rows::{ClassRow, OWNER, namespace_datums, user_attributes};
+use crate::rows::{ClassRow, OWNER, OldestIds, namespace_datums, user_attributes};
 use crate::schema::{PG_CATALOG, PG_CLASS, PG_TOAST, POSTGRES_DB, SYSTEM_COLUMNS};
 use crate::table::{ColumnDef, Table};
 
@@ -135,7 +135,10 @@ pub fn create_table(
         persistence,
         columns: i16::try_from(columns.len()).expect("check_definition allows 1600"),
         replica_identity: b'd',
-        frozen_xid: database.xacts.oldest_running().xid(),
+        oldest: OldestIds {
+            xid: database.xacts.oldest_running().xid(),
+            multi: database.heaps.outcomes.oldest_multi(),
+        },
     };
     insert_row(database, backend, author, &database.class, &class.datums())?;
     tx.note_relation(oid, true);
@@ -149,10 +152,7 @@ pub fn create_table(
 }
 
 /// The commit record says what is out of date.
-pub(crate) fn announce(
-    tx: &mut Transaction,
-    messages: impl IntoIterator<Item = Invalidation>,
-) {
+pub(crate) fn announce(tx: &mut Transaction, messages: impl IntoIterator<Item = Invalidation>) {
     messages.into_iter().for_each(|message| tx.invalidate(message));
 }
 

@@ -236,7 +236,7 @@ impl Reader<'_> {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
-    use crate::rows::{ClassRow, database_datums};
+    use crate::rows::{ClassRow, OldestIds, database_datums};
     use forebay_access::form_row;
     use forebay_format::{HeapTuple, RelFileLocator};
 
@@ -249,6 +249,10 @@ mod tests {
         form_row(&table.layouts, row, &mut tuple).unwrap();
         let hoff = HeapTuple::new(&tuple).unwrap().hoff();
         (table, tuple[hoff..].to_vec())
+    }
+
+    fn database(xid: Xid) -> Vec<forebay_types::Datum<'static>> {
+        database_datums(5, "postgres", OldestIds { xid, multi: 1 })
     }
 
     #[test]
@@ -264,7 +268,7 @@ mod tests {
             persistence: b'p',
             columns: 3,
             replica_identity: b'd',
-            frozen_xid: 777,
+            oldest: OldestIds { xid: 777, multi: 1 },
         };
         let (table, mut bytes) = values_of(&PG_CLASS, &class.datums());
         let mut values =
@@ -274,7 +278,7 @@ mod tests {
         assert!(values.set("relpages", 0).is_some() && !values.changed);
         assert!(values.set("relpages", 9).is_some() && values.changed);
         assert_eq!(values.get("relpages"), Some(9));
-        let (table, mut bytes) = values_of(&PG_DATABASE, &database_datums(5, "postgres", 3));
+        let (table, mut bytes) = values_of(&PG_DATABASE, &database(3));
         let mut values =
             Values { catalog: &PG_DATABASE, table: &table, bytes: &mut bytes, changed: false };
         assert_eq!(
@@ -286,7 +290,7 @@ mod tests {
 
     #[test]
     fn ids_move_forward_unless_they_are_in_the_future() {
-        let (table, mut bytes) = values_of(&PG_DATABASE, &database_datums(5, "postgres", 700));
+        let (table, mut bytes) = values_of(&PG_DATABASE, &database(700));
         let mut values =
             Values { catalog: &PG_DATABASE, table: &table, bytes: &mut bytes, changed: false };
         let mut advance = |xid, multi, next| {

@@ -55,7 +55,14 @@ pub(crate) fn of(kind: u8, indexed: bool, class: &ClassTraits, columns: &[Attrib
         (columns.iter().any(|a| a.generated != 0 && !a.column.dropped), "it has generated columns"),
     ];
     let insert = insert.into_iter().find_map(|(has, why)| has.then_some(why));
-    Limits { read: unreadable(kind, class, columns), insert, unlogged: class.unlogged }
+    let vacuum = [
+        (indexed, "it has indexes"),
+        (class.unlogged, "it is unlogged"),
+        (class.access_method != HEAP_AM, "its access method is not supported"),
+    ];
+    let vacuum = vacuum.into_iter().find_map(|(has, why)| has.then_some(why));
+    let read = unreadable(kind, class, columns);
+    Limits { read, insert, vacuum, unlogged: class.unlogged }
 }
 
 fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<String> {

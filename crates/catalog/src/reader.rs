@@ -124,6 +124,7 @@ impl<'a> Reader<'a> {
         Reader { database, backend, snapshot }
     }
 
+    /// The database that it reads.
     pub(crate) fn database(&self) -> &'a Database {
         self.database
     }

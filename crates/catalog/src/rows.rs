@@ -1,5 +1,7 @@
 //! Makes rows of the catalogs: the values of all columns, in the order of [`crate::schema`].
 
+use forebay_format::Xid;
+use forebay_format::multixact::MultiXactId;
 use forebay_types::{Datum, Oid, TypeInfo, oids, type_info};
 
 use crate::error::CatalogError;
@@ -14,6 +16,15 @@ pub(crate) const DATABASE_OWNER: Oid = 6171;
 const HEAP_AM: Oid = 2;
 /// Collation of names and texts in the catalogs.
 const C_COLLATION: Oid = 950;
+
+/// The oldest ids that a row of a table or database may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OldestIds {
+    /// relfrozenxid or datfrozenxid: older ids are frozen.
+    pub xid: Xid,
+    /// relminmxid or datminmxid
+    pub multi: MultiXactId,
+}
 
 /// The values in which the pg_class rows of tables differ.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +43,7 @@ pub(crate) struct ClassRow<'a> {
     pub columns: i16,
     /// d for a user's table, n for a catalog
     pub replica_identity: u8,
-    pub frozen_xid: u32,
+    pub oldest: OldestIds,
 }
 
 impl<'a> ClassRow<'a> {
@@ -68,11 +79,11 @@ impl<'a> ClassRow<'a> {
             Datum::Char(self.replica_identity),
             Datum::Bool(false), // relispartition
             Datum::Oid(0),      // relrewrite
-            Datum::Xid(self.frozen_xid),
-            Datum::Xid(1), // relminmxid
-            Datum::Null,   // relacl
-            Datum::Null,   // reloptions
-            Datum::Null,   // relpartbound
+            Datum::Xid(self.oldest.xid),
+            Datum::Xid(self.oldest.multi),
+            Datum::Null, // relacl
+            Datum::Null, // reloptions
+            Datum::Null, // relpartbound
         ]
     }
 }
@@ -248,7 +259,7 @@ pub(crate) fn namespace_datums(oid: Oid, name: &str, owner: Oid) -> Vec<Datum<'_
 
 /// A database's row: UTF8, locale C (texts compare by their bytes, only ASCII has cases), in
 /// pg_default.
-pub(crate) fn database_datums(oid: Oid, name: &str, frozen_xid: u32) -> Vec<Datum<'_>> {
+pub(crate) fn database_datums(oid: Oid, name: &str, oldest: OldestIds) -> Vec<Datum<'_>> {
     const UTF8: i32 = 6;
     const PG_DEFAULT: Oid = 1663;
     vec![
@@ -261,8 +272,8 @@ pub(crate) fn database_datums(oid: Oid, name: &str, frozen_xid: u32) -> Vec<Datu
         Datum::Bool(true),  // datallowconn
         Datum::Bool(false), // dathasloginevt
         Datum::Int4(-1),    // datconnlimit
-        Datum::Xid(frozen_xid),
-        Datum::Xid(1), // datminmxid
+        Datum::Xid(oldest.xid),
+        Datum::Xid(oldest.multi),
         Datum::Oid(PG_DEFAULT),
         Datum::text("C"),
         Datum::text("C"),

@@ -91,6 +91,8 @@ pub(crate) struct Limits {
     pub read: Option<String>,
     /// Why new rows would lack something, or break a rule.
     pub insert: Option<&'static str>,
+    /// Why it cannot be vacuumed.
+    pub vacuum: Option<&'static str>,
     /// Whether its changes must not be logged.
     pub unlogged: bool,
 }
@@ -170,6 +172,14 @@ impl Table {
             (true, _) => Err(self.refusal("lock rows of", "it is a system catalog")),
             (_, true) => Err(self.refusal("lock rows of", "it is unlogged")),
             _ => Ok(()),
+        }
+    }
+
+    /// Fails (0A000) if it cannot be vacuumed.
+    pub fn check_vacuumable(&self) -> Result<(), CatalogError> {
+        match self.limits.vacuum {
+            None => Ok(()),
+            Some(why) => Err(self.refusal("vacuum", why)),
         }
     }
 

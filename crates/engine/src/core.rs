@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_access::heap::Heaps;
-use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicU8, Ordering};
+use forebay_aio::sync::{Mutex, RwLock};
 use forebay_aio::{Aio, IoBackend};
 use forebay_catalog::Database;
 use forebay_catalog::OidCounter;
@@ -57,6 +57,8 @@ pub(crate) struct Core {
     pub(crate) control: Arc<Control>,
     pub(crate) oids: Arc<OidCounter>,
     pub(crate) database: Database,
+    /// Held while the limits of new ids are moved.
+    pub(crate) id_limits: Mutex<()>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) sessions: Registry,
     pub(crate) counters: Counters,

@@ -12,7 +12,9 @@ use forebay_txn::locks::{InterruptKind, OwnerId};
 use crate::background::{self, Threads};
 use crate::checkpoint;
 use crate::checkpointer::Causes;
-use crate::config::{ArchiveSettings, Background, EngineConfig, InitOptions, WritingSettings};
+use crate::config::{
+    ArchiveSettings, Background, EngineConfig, FirstIds, InitOptions, WritingSettings,
+};
 use crate::core::{Core, Phase};
 use crate::directory;
 use crate::error::EngineError;
@@ -59,7 +61,18 @@ impl Engine {
     /// Makes a new data directory over a namespace and a method of the caller's: for simulated
     /// disks.
     pub fn init_on(dir: &Path, options: &InitOptions, aio: &Arc<Aio>) -> Result<(), EngineError> {
-        init::init_on(dir, options, aio)
+        init::init_on(dir, options, FirstIds::default(), aio)
+    }
+
+    /// The same for a directory in which the ids before `ids` count as used: for tests of what
+    /// happens when they run out.
+    pub fn init_at(
+        dir: &Path,
+        options: &InitOptions,
+        ids: FirstIds,
+        aio: &Arc<Aio>,
+    ) -> Result<(), EngineError> {
+        init::init_on(dir, options, ids, aio)
     }
 
     /// Opens a data directory, recovering it if it was not shut down cleanly.

@@ -20,6 +20,7 @@ mod engine;
 mod error;
 mod failure;
 mod fatal;
+mod id_limits;
 mod init;
 mod io;
 mod lockfile;
@@ -34,16 +35,17 @@ mod sync_tree;
 pub mod views;
 mod walsync;
 mod walwriter;
+mod warning;
 
 pub use at_rest::ClusterAtRest;
 pub use clock::parse_timestamp;
 pub use config::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, BadIoDirect,
     CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod, FatalAction,
-    HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, PrefetchStats, RecoveryProgress,
-    RecoveryReport, RecoverySettings, RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings,
-    RestoreSource, SessionSettings, TargetAction, TargetTimeline, WalSyncMethod, WorkerLimits,
-    WritingSettings,
+    FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, PrefetchStats,
+    RecoveryProgress, RecoveryReport, RecoverySettings, RecoveryStop, RecoveryTarget, RestoreFrom,
+    RestoreSettings, RestoreSource, SessionSettings, TargetAction, TargetTimeline, VacuumSettings,
+    WalSyncMethod, WorkerLimits, WritingSettings,
 };
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
@@ -51,11 +53,11 @@ pub use failure::Failure;
 pub use forebay_access::redo::ResourceManagers;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
-pub use forebay_catalog::{Column, ColumnDef, Table};
+pub use forebay_catalog::{Column, ColumnDef, OldestIds, Table};
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
-pub use forebay_format::{CommandId, Fork, ItemPointer, Lsn, Xid};
-pub use forebay_storage::{ReadPolicy, ReadWarning, TempFile, TempOptions, TempReader, TempWriter};
+pub use forebay_format::{CommandId, Fork, FullXid, ItemPointer, Lsn, Xid};
+pub use forebay_storage::{ReadPolicy, TempFile, TempOptions, TempReader, TempWriter};
 pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
 pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
 pub use forebay_types as types;
@@ -64,8 +66,9 @@ pub use io::IoSettings;
 pub use session::{
     AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode,
     RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, Session, Statement, StatementSnapshot,
-    StoredRow, Transaction,
+    StoredRow, Transaction, VacuumOptions,
 };
+pub use warning::Warning;
 
 /// The program of the project's README, compiled and run as a doctest.
 #[cfg(doctest)]

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use forebay_access::heap::{Heaps, Outcomes, PageFailure, SpaceMap};
 use forebay_aio::Aio;
-use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::AtomicU8;
+use forebay_aio::sync::{Mutex, RwLock};
 use forebay_catalog::{Database, OidCounter, RelationMaps};
 use forebay_format::control::{ControlFile, DbState};
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig, TempFiles};
 use forebay_txn::locks::LockManager;
-use forebay_txn::{Clog, MultiCounters, MultiXacts, XactManager};
+use forebay_txn::{Clog, DatabaseName, MultiCounters, MultiXacts, XactManager};
 use forebay_wal::{Resume, SyncMethod, Wal, WalConfig};
 
 use crate::activity::Activity;
@@ -27,6 +27,7 @@ use crate::core::{Core, Phase};
 use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
+use crate::id_limits;
 use crate::io;
 use crate::recovery::{self, Started, Startup};
 use crate::registry::Registry;
@@ -83,17 +84,15 @@ fn open_core(
     let wal = start_wal(dir, &config, aio, backend, &control, &fatal, timeline, resume)?;
     let archiving = Archiving::new(aio, dir, &config, &wal, &fatal)?;
     attach_wal(&started, &wal, &pool);
-    let oldest = control.checkpoint().oldest_xid;
-    let xacts = XactManager::new(clog, Arc::clone(&wal), counters.next_xid, oldest);
+    let xacts = XactManager::new(clog, Arc::clone(&wal), counters.next_xid, counters.oldest_xid);
+    xacts.set_limit(counters.oldest_xid, DatabaseName { oid: counters.oldest_xid_db, name: None });
     let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
-    let failure = Arc::clone(&fatal) as Arc<dyn PageFailure>;
-    let (pool_of, wal_of) = (Arc::clone(&pool), Arc::clone(&wal));
-    let spaces = SpaceMap::new();
     let outcomes = Outcomes::new(Arc::clone(&xacts), Arc::clone(&multis));
-    let heaps = Arc::new(Heaps { pool: pool_of, wal: wal_of, outcomes, spaces, failure });
+    let heaps = open_heaps(&pool, &wal, outcomes, &fatal);
     let database = Database::new(maps, Arc::clone(&heaps), Arc::clone(&xacts), Arc::clone(&oids))?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
+        locks: lock_table(&config),
         counters: Counters::default(),
         marks: Marks::default(),
         writing: RwLock::new(config.writing),
@@ -107,10 +106,10 @@ fn open_core(
         xacts,
         multis,
         heaps,
-        locks: LockManager::new(),
         control,
         oids,
         database,
+        id_limits: Mutex::default(),
         checkpointer: Checkpointer::new(redo, checkpoint_end),
         fatal,
         archiving,
@@ -122,6 +121,30 @@ fn open_core(
     });
     complete(&core, backend, started.recovered, started.ended.is_some())?;
     Ok(core)
+}
+
+fn open_heaps(
+    pool: &Arc<BufferPool>,
+    wal: &Arc<Wal>,
+    outcomes: Outcomes,
+    fatal: &Arc<Fatal>,
+) -> Arc<Heaps> {
+    Arc::new(Heaps {
+        pool: Arc::clone(pool),
+        wal: Arc::clone(wal),
+        outcomes,
+        spaces: SpaceMap::new(),
+        failure: Arc::clone(fatal) as Arc<dyn PageFailure>,
+    })
+}
+
+/// The lock table has room for as many locks as PostgreSQL's.
+fn lock_table(config: &EngineConfig) -> LockManager {
+    /// Backends beside sessions with which PostgreSQL reckons by default: autovacuum, workers, WAL
+    /// senders.
+    const OTHERS: usize = 36;
+    let backends = config.max_connections.saturating_add(OTHERS);
+    LockManager::with_room(backends, config.max_locks_per_transaction)
 }
 
 /// Announces the segments that recovery ended to the archiver, and gives the pool the log that it
@@ -154,6 +177,7 @@ fn complete(
     new_timeline: bool,
 ) -> Result<(), EngineError> {
     forebay_catalog::check(&core.database, backend)?;
+    id_limits::set_at_start(core, backend)?;
     if recovered {
         checkpoint::checkpoint(core, backend, Causes::RECOVERY)?;
         if new_timeline {

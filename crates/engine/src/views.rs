@@ -100,7 +100,9 @@ pub(crate) fn lock_rows(core: &Core) -> Vec<LockRow> {
     };
     let own = |tag, session| row(tag, session, LockMode::Exclusive, true);
     let virtual_ids = running.iter().map(|(session, (backend, local))| {
-        own(LockTag::VirtualTransaction { backend: *backend, local: *local }, *session)
+        let tag = LockTag::VirtualTransaction { backend: *backend, local: *local };
+        // Nobody waits for these, so they are in no table.
+        LockRow { fast: true, ..own(tag, *session) }
     });
     let ids = core.xacts.procs().all_with_backends().into_iter();
     let ids = ids.map(|(xid, session)| own(LockTag::Transaction(xid), session));

@@ -87,3 +87,22 @@ fn last_mix([mut a, mut b, mut c]: [u32; 3]) -> u32 {
     b = (b ^ a).wrapping_sub(a.rotate_left(14));
     (c ^ b).wrapping_sub(b.rotate_left(24))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a table's columns, as PostgreSQL logged them when it dropped the table.
+    #[test]
+    fn keys_of_columns_have_the_hash_values_of_postgresql() {
+        let table = hash_oid(16_469);
+        for (name, number, by_name, by_number) in [
+            ("ctid", -1, 2_927_921_799, 2_155_686_835),
+            ("cmax", -5, 1_842_114_087, 240_344_225),
+            ("tableoid", -6, 107_418_742, 830_921_456),
+        ] {
+            assert_eq!(hash_key(&[table, hash_name(name)]), by_name, "{name}");
+            assert_eq!(hash_key(&[table, hash_int2(number)]), by_number, "{name}");
+        }
+    }
+}

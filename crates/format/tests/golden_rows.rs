@@ -10,7 +10,7 @@ use forebay_format::{
     free_space_map::{self as fsm, MapPage},
     line_pointers,
     multixact::{self, MemberStatus, multi_next},
-    pglz, subtrans, syscache,
+    pglz, subtrans,
     tuple::{self, Deform, HeapTupleMut, Xmax, XmaxBits},
     varlena::{self, Varlena},
     visibility_map,
@@ -138,32 +138,6 @@ fn check_invalidation(stored: &[u8; 16]) {
         again[12..].copy_from_slice(&stored[12..]);
     }
     assert_eq!(again, *stored);
-}
-
-#[test]
-fn an_in_place_update_of_pg_class_invalidates_the_keys_of_its_row() {
-    let (record, _) = records()
-        .into_iter()
-        .find(|(_, told)| told.contains("57 catcache 56 relcache 16430, blkref"))
-        .expect("INPLACE");
-    let inplace = heap::HeapInplace::decode(record.main).expect("good");
-    let values = record.blocks[0].data;
-    let word = |at: usize| u32::from_le_bytes(values[at..at + 4].try_into().expect("4 bytes"));
-    let name = values[4..68].split(|byte| *byte == 0).next().expect("a name");
-    let name = std::str::from_utf8(name).expect("text");
-    let (oid, namespace) = (word(0), word(68));
-    let by_name = syscache::hash_key(&[syscache::hash_name(name), syscache::hash_oid(namespace)]);
-    let entry = |cache, hash| Invalidation::Entry { cache, db: 5, hash };
-    let expected = [
-        entry(syscache::CLASS_BY_OID, syscache::hash_oid(oid)),
-        entry(syscache::CLASS_BY_NAME, by_name),
-        Invalidation::Relation { db: 5, rel: oid },
-    ];
-    let stored = inplace.invalidations.iter().map(|m| Invalidation::decode(*m).expect("known"));
-    assert!(stored.eq(expected));
-    assert!((inplace.db, inplace.tablespace, inplace.relcache_file) == (5, 1663, false));
-    // Names of more than 12 bytes are hashed in parts; compared with hashtext() in collation C.
-    assert_eq!(syscache::hash_name("pg_class"), 0);
 }
 
 fn multixact_again(kind: &str, main: &[u8]) -> Again {
@@ -801,25 +775,4 @@ fn compressed_values_are_those_of_postgresql() {
             assert_eq!(pglz::compress(&text).as_deref(), Some(data));
         }
     }
-}
-
-#[test]
-fn a_dropped_table_invalidates_the_keys_of_its_columns() {
-    let dropped = |told: &str| told.contains("dropped stats: 2/5/16469");
-    let all = find(Rmgr::XACT, "COMMIT");
-    let (record, _) = all.iter().find(|(_, told)| dropped(told)).expect("DROP TABLE");
-    let end = xact::XactEnd::decode(record.header.info, record.main).expect("good");
-    let stored: Vec<_> =
-        end.invalidations.iter().map(|m| Invalidation::decode(*m).expect("known")).collect();
-    let table = syscache::hash_oid(16_469);
-    for (name, number) in [("ctid", -1), ("xmin", -2), ("cmin", -3), ("xmax", -4), ("cmax", -5)] {
-        let by_number = syscache::hash_key(&[table, syscache::hash_int2(number)]);
-        let by_name = syscache::hash_key(&[table, syscache::hash_name(name)]);
-        let keys =
-            [(syscache::ATTRIBUTE_BY_NUMBER, by_number), (syscache::ATTRIBUTE_BY_NAME, by_name)];
-        let entries = keys.map(|(cache, hash)| Invalidation::Entry { cache, db: 5, hash });
-        assert!(stored.windows(2).any(|pair| pair == entries), "{name}");
-    }
-    assert_eq!((end.db, end.dropped_stats[0].object), (Some((5, 1663)), 16_469));
-    assert!(stored.contains(&Invalidation::Relation { db: 5, rel: 16_469 }));
 }

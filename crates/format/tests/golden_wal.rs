@@ -6,13 +6,14 @@ mod support;
 use forebay_format::{
     Fork, ItemPointer, Lsn, Page, PageBytes, SegmentSize,
     control::ControlFile,
+    syscache,
     tuple::{HeapTuple, HeapTupleMut},
     wal::{
-        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, desc, heap, prune,
-        smgr, standby, verify_crc, xact, xlog,
+        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, desc, heap,
+        invalidation::Invalidation, prune, smgr, standby, verify_crc, xact, xlog,
     },
 };
-use support::{WAL, WAL_START, records};
+use support::{WAL, WAL_START, records, row_records};
 
 const WALDUMP: &str = include_str!("data/waldump.txt");
 const CONTROL: &[u8] = include_bytes!("data/pg_control");
@@ -337,4 +338,40 @@ fn images_are_whole_pages() {
         }
     }
     assert_eq!(images, WALDUMP.matches(" FPW").count());
+}
+
+#[test]
+fn an_in_place_update_of_pg_class_invalidates_the_keys_of_its_row() {
+    let all = row_records();
+    let records = all.iter().map(|bytes| decode_record(bytes).expect("a good record"));
+    let record = records
+        .into_iter()
+        .find(|record| {
+            record.header.rmgr == Rmgr::HEAP && record.header.info & heap::OPMASK == heap::INPLACE
+        })
+        .expect("INPLACE");
+    let inplace = heap::HeapInplace::decode(record.main).expect("good");
+    let values = record.blocks[0].data;
+    let word = |at: usize| u32::from_le_bytes(values[at..at + 4].try_into().expect("4 bytes"));
+    let name = values[4..68].split(|byte| *byte == 0).next().expect("a name");
+    let name = std::str::from_utf8(name).expect("text");
+    let (oid, namespace) = (word(0), word(68));
+    let by_name = syscache::hash_key(&[syscache::hash_name(name), syscache::hash_oid(namespace)]);
+    let entry = |cache, hash| Invalidation::Entry { cache, db: 5, hash };
+    let expected = [
+        entry(syscache::CLASS_BY_OID, syscache::hash_oid(oid)),
+        entry(syscache::CLASS_BY_NAME, by_name),
+        Invalidation::Relation { db: 5, rel: oid },
+    ];
+    let stored = inplace.invalidations.iter().map(|m| Invalidation::decode(*m).expect("known"));
+    assert!(stored.eq(expected));
+    assert!((inplace.db, inplace.tablespace, inplace.relcache_file) == (5, 1663, false));
+    // As hashtext() gives them. Names of 12 bytes and more are hashed in parts.
+    let known = [
+        ("", -1_477_818_771),
+        ("pg_class", -267_801_108),
+        ("twelve_bytes", 2_008_336_335),
+        ("a_name_longer_than_twelve_bytes", 1_744_381_629),
+    ];
+    assert!(known.iter().all(|(name, hash)| syscache::hash_name(name).cast_signed() == *hash));
 }

@@ -9,6 +9,7 @@ mod file_layer;
 mod image;
 mod model;
 mod names;
+mod rows;
 mod survival;
 pub mod workload;
 
@@ -18,4 +19,5 @@ pub use file::{InFlight, SimFile};
 pub use image::Image;
 pub use model::{Contradiction, Fate, Model};
 pub use names::{Names, Node};
+pub use rows::rows_disk;
 pub use survival::{SECTOR, Survival};

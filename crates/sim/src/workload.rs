@@ -10,8 +10,9 @@ use forebay_aio::{Aio, AioConfig, AioError};
 use forebay_engine::types::oids;
 use forebay_engine::{
     Background, CheckpointStep, CheckpointWatch, CleanerOptions, ColumnDef, Datum, Engine,
-    EngineConfig, EngineError, FatalAction, InitOptions, IoDirect, LockMode, RowBatch, Session,
-    ShutdownMode, WalSyncMethod, WritingSettings,
+    EngineConfig, EngineError, FatalAction, FirstIds, InitOptions, IoDirect, ItemPointer, LockMode,
+    LockStrength, RowBatch, RowView, RowWait, Session, ShutdownMode, VacuumOptions, WalSyncMethod,
+    WritingSettings,
 };
 use forebay_testkit::Dice;
 
@@ -68,9 +69,14 @@ fn open_aio(disk: &SimDisk, order: u64) -> Result<Arc<Aio>, AioError> {
 /// # Errors
 /// As init.
 pub fn fresh_disk() -> Result<SimDisk, EngineError> {
+    disk_at(FirstIds::default())
+}
+
+/// The same for a data directory whose ids begin at `ids`.
+pub(crate) fn disk_at(ids: FirstIds) -> Result<SimDisk, EngineError> {
     let disk = SimDisk::new("/sim", 0);
     let options = InitOptions { wal_segment_size: 1 << 20, ..InitOptions::default() };
-    Engine::init_on(&data_dir(&disk), &options, &open_aio(&disk, 1)?)?;
+    Engine::init_at(&data_dir(&disk), &options, ids, &open_aio(&disk, 1)?)?;
     Ok(disk)
 }
 
@@ -84,9 +90,13 @@ struct Long {
     ids: Range<i64>,
 }
 
+/// Called at each step of a checkpoint.
+pub(crate) type Watch = Box<dyn FnMut(CheckpointStep) + Send>;
+
 /// What another session does during a checkpoint.
 #[derive(Default)]
 struct During {
+    watch: Option<Watch>,
     session: Option<Session>,
     /// The steps at which it inserts, and what.
     rows: Vec<(CheckpointStep, String, Range<i64>)>,
@@ -96,6 +106,7 @@ struct During {
 
 impl During {
     fn at(&mut self, step: CheckpointStep) {
+        self.watch.iter_mut().for_each(|watch| watch(step));
         let Some(session) = &mut self.session else { return };
         let (now, later) =
             std::mem::take(&mut self.rows).into_iter().partition(|(at, ..)| *at == step);
@@ -117,8 +128,8 @@ struct Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        let session = self.during.lock().session.take();
-        drop(session);
+        let during = std::mem::take(&mut *self.during.lock());
+        drop(during);
         self.disk.close();
     }
 }
@@ -161,7 +172,7 @@ impl Life {
             on_checkpoint: Some(CheckpointWatch(Arc::new(move |step| meanwhile.lock().at(step)))),
             shared_buffers: setup.buffers,
             io_direct: IoDirect { data: setup.direct, wal: setup.direct, wal_init: setup.direct },
-            max_connections: 4,
+            max_connections: 8,
             background: Background::Stepped,
             wal_sync_method: if setup.open_datasync {
                 WalSyncMethod::OpenDatasync
@@ -198,6 +209,11 @@ impl Life {
 
     pub(crate) fn aio(&self) -> &Arc<Aio> {
         &self.aio
+    }
+
+    /// Has checkpoints call `watch`, or no longer.
+    pub(crate) fn during_checkpoints(&self, watch: Option<Watch>) {
+        self.during.lock().watch = watch;
     }
 
     /// Why the engine stopped itself, if it did.
@@ -349,6 +365,48 @@ impl Life {
         }
     }
 
+    /// Updates the first row of a table to what it is, while another session holds a lock on it, so
+    /// that its old version gets a MultiXact with both.
+    ///
+    /// # Errors
+    /// As the engine.
+    pub(crate) fn change_beside_a_lock(&mut self, name: &str) -> Result<(), EngineError> {
+        let mut locker = self.engine.session()?;
+        locker.begin()?;
+        locker.start_command()?;
+        let table = locker.open_table(None, name, LockMode::RowShare)?;
+        let mut scan = locker.scan(&table)?;
+        let Some((id, place)) = first_row(scan.next(&mut locker)?)? else { return Ok(()) };
+        drop(scan);
+        locker.lock_row(&table, place, LockStrength::KeyShare, RowWait::NoWait)?;
+        let (_, changed) = transaction(&mut self.session, |session| {
+            let table = session.open_table(None, name, LockMode::RowExclusive)?;
+            let note = note_of(id);
+            let row = [Datum::Int8(id), Datum::text(&note)];
+            session.update_row(&table, place, &row).map(drop)
+        });
+        locker.commit()?;
+        changed
+    }
+
+    /// Vacuums and freezes all tables, and removes old ids.
+    ///
+    /// # Errors
+    /// As the engine.
+    pub(crate) fn vacuum(&mut self) -> Result<(), EngineError> {
+        let options = VacuumOptions { freeze: true, ..VacuumOptions::default() };
+        let mut tables = Vec::new();
+        let (_, listed) = transaction(&mut self.session, |session| {
+            tables = session.tables()?;
+            Ok(())
+        });
+        listed?;
+        for table in &tables {
+            self.session.vacuum(table, &options, &mut Vec::new())?;
+        }
+        self.session.advance_oldest_ids()
+    }
+
     /// Reads the whole database: the ids in each table. Each row's note is checked.
     ///
     /// # Errors
@@ -427,6 +485,14 @@ fn note(sent: bool, result: &Result<(), EngineError>, mut take_down: impl FnMut(
         Err(_) if sent => take_down(Fate::Unknown),
         Err(_) => {}
     }
+}
+
+/// A row's id and place.
+fn first_row(row: Option<RowView<'_>>) -> Result<Option<(i64, ItemPointer)>, EngineError> {
+    let Some(row) = row else { return Ok(None) };
+    let values = row.decode()?;
+    let Some(Datum::Int8(id)) = values.first() else { return Ok(None) };
+    Ok(Some((*id, row.place())))
 }
 
 /// A row's text, whose length depends on its id.

@@ -12,17 +12,19 @@ use forebay_aio::PlantedBug;
 use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
-    every_failure, lying_writes, recovery_again, recovery_moved_back, restores_cut_short, run_with,
-    wal_rot,
+    every_failure, lying_writes, old_ids_removed, recovery_again, recovery_moved_back,
+    restores_cut_short, row_lives, run_with, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
-use forebay_sim::{Failure, SimDisk};
+use forebay_sim::{Failure, SimDisk, rows_disk};
 
 /// The part of the battery that must catch a bug.
 #[derive(Clone, Copy, Debug)]
 enum By {
     /// Random lives.
     Lives,
+    /// Lives in which rows change.
+    Rows,
     /// A crash at every call.
     Crashes,
     /// Crashes during recovery.
@@ -47,38 +49,23 @@ enum By {
     Backups,
     /// Interrupted restores.
     Restores,
+    /// Crashes while old ids are removed.
+    OldIds,
 }
 
-/// The part that catches each bug. A bug of the list without a case does not compile.
+/// The part that catches each bug: random lives, unless another is named here.
 fn caught_by(bug: PlantedBug) -> By {
     match bug {
-        PlantedBug::WalFlushNotSynced
-        | PlantedBug::WalSegmentsOpenedWithoutDsync
-        | PlantedBug::WalSegmentNamesNotSynced
-        | PlantedBug::WalSegmentsRemovedBeforeCheckpoint
-        | PlantedBug::WalImagesByOldRedoPointer
-        | PlantedBug::WalPagesLoggedWithoutImages
-        | PlantedBug::CommitAcknowledgedBeforeDurable
-        | PlantedBug::CommitRemovesFilesBeforeDurable
-        | PlantedBug::ClogNotSynced
-        | PlantedBug::ClogNotWritten
-        | PlantedBug::CheckpointRedoAtItsEnd
-        | PlantedBug::CheckpointShutDownTooEarly
-        | PlantedBug::CheckpointPagesNotWritten
-        | PlantedBug::CheckpointFilesNotSynced
-        | PlantedBug::CheckpointRecordNotFlushed
-        | PlantedBug::ControlFileNotSynced
-        | PlantedBug::RedoSkipsLastRecord
-        | PlantedBug::RedoIgnoresPageLsn
-        | PlantedBug::RedoIgnoresImages
-        | PlantedBug::RecoveryFilesNotSyncedFirst
-        | PlantedBug::RecoveryReusesTransactionIds
-        | PlantedBug::HeapChangeNotLogged
-        | PlantedBug::PagesWrittenBeforeWal
-        | PlantedBug::PagesWrittenWithoutSyncRequest
-        | PlantedBug::PagesCleanAfterFailedWrite
-        | PlantedBug::SyncRequestForgotten
-        | PlantedBug::SyncSkipsDirectories => By::Lives,
+        PlantedBug::RowLockNotWritten
+        | PlantedBug::UpdateOldPageNotLogged
+        | PlantedBug::PruneNotLogged
+        | PlantedBug::PruneIgnoresSnapshots
+        | PlantedBug::MultiXactNotLogged
+        | PlantedBug::RedoForgetsHotUpdates
+        | PlantedBug::RedoForgetsSubtransactions
+        | PlantedBug::VisibilityMapNotLogged
+        | PlantedBug::DeletionKeepsAllVisible
+        | PlantedBug::RedoKeepsVisibilityMap => By::Rows,
         PlantedBug::WalFailedSyncRetried
         | PlantedBug::CommitIgnoresWalError
         | PlantedBug::RecoveryTrustsKernelCache
@@ -111,6 +98,10 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::BackupNamesNotSynced
         | PlantedBug::BackupDoesNotWaitForWal => By::Backups,
         PlantedBug::RestoreControlNotLast | PlantedBug::RestoreFilesNotSynced => By::Restores,
+        PlantedBug::ClogTruncatedBeforeLogged | PlantedBug::MultiXactsTruncatedBeforeLogged => {
+            By::OldIds
+        }
+        _ => By::Lives,
     }
 }
 
@@ -119,12 +110,33 @@ fn stride(seed: u64) -> usize {
     if seed < 4 { 17 } else { 1 }
 }
 
+/// The disks from which runs begin.
+struct Templates {
+    /// For all but rows.
+    fresh: SimDisk,
+    rows: SimDisk,
+}
+
+impl Templates {
+    fn new() -> Templates {
+        Templates { fresh: fresh_disk().expect("init"), rows: rows_disk().expect("init") }
+    }
+
+    fn of(&self, by: By) -> &SimDisk {
+        match by {
+            By::Rows => &self.rows,
+            _ => &self.fresh,
+        }
+    }
+}
+
 /// The seed that notices a bug, and what it says.
 fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64, String), String> {
     let rotten = template.copy(0);
     rotten.plant(bug);
     let once = |seed: u64| match by {
         By::Lives => run_with(template, seed, Some(Flaw::Bug(bug))),
+        By::Rows => row_lives(template, seed, Some(Flaw::Bug(bug))),
         By::Crashes => every_crash(&rotten, seed, Depth { steps: 6, ways: 1, subsets_of: 4 }),
         By::Again => recovery_again(&rotten, seed, 30, 1),
         By::Failing(failure) => every_failure(&rotten, seed, failure, 6, 1),
@@ -137,6 +149,7 @@ fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64,
         By::Retarget => recovery_moved_back(template, seed, stride(seed), Some(bug)),
         By::Backups => backups_cut_short(template, seed, stride(seed), Some(bug)),
         By::Restores => restores_cut_short(template, seed, stride(seed), Some(bug)),
+        By::OldIds => old_ids_removed(seed, stride(seed), Some(bug)),
     };
     for seed in 1..=most {
         // An engine with a bug may also break one of its invariants and panic.
@@ -152,7 +165,7 @@ fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64,
 
 #[test]
 fn every_planted_bug_is_caught() {
-    let template = fresh_disk().expect("init");
+    let templates = Templates::new();
     let only = std::env::var("FOREBAY_SIM_BUG").unwrap_or_default();
     let most = setting("FOREBAY_SIM_BUG_SEEDS", 1000);
     let chosen = |bug: &PlantedBug| format!("{bug:?}").contains(&only);
@@ -163,7 +176,7 @@ fn every_planted_bug_is_caught() {
             scope.spawn(|| {
                 while let Some(&bug) = bugs.get(next.fetch_add(1, Relaxed)) {
                     let by = caught_by(bug);
-                    match catch(&template, bug, by, most) {
+                    match catch(templates.of(by), bug, by, most) {
                         Ok((seed, wrong)) => {
                             println!("battery: {bug:?}: {by:?}, seed {seed}: {wrong}")
                         }
@@ -181,17 +194,23 @@ fn every_planted_bug_is_caught() {
 /// A bug that no place of the program asks for could not be caught.
 #[test]
 fn every_planted_bug_is_reached() {
-    let template = fresh_disk().expect("init");
-    // Bugs of archives have their own disks; what is caught there has been reached.
+    let templates = Templates::new();
+    // Bugs of archives and of old ids have their own disks; what is caught there has been reached.
     let elsewhere = |by: &By| {
         matches!(
             by,
-            By::Archive | By::Archived | By::Pitr | By::Retarget | By::Backups | By::Restores
+            By::Archive
+                | By::Archived
+                | By::Pitr
+                | By::Retarget
+                | By::Backups
+                | By::Restores
+                | By::OldIds
         )
     };
     let all = PlantedBug::ALL.iter().map(|&bug| (bug, caught_by(bug)));
     for (bug, by) in all.filter(|(_, by)| !elsewhere(by)) {
-        let rotten = template.copy(0);
+        let rotten = templates.of(by).copy(0);
         rotten.plant(bug);
         let mut seed = 0;
         while rotten.bug_reached() == 0 && seed < 100 {
@@ -201,6 +220,7 @@ fn every_planted_bug_is_reached() {
                 By::Again => recovery_again(&rotten, seed, 30, 7).map(drop),
                 By::Lies => lying_writes(&rotten, seed, Damage::Lost, false).map(drop),
                 By::Verified => lying_writes(&rotten, seed, Damage::Lost, true).map(drop),
+                By::Rows => row_lives(&rotten, seed, None).map(drop),
                 _ => run_with(&rotten, seed, None).map(drop),
             };
             // Whether it was caught does not matter here.

@@ -18,6 +18,8 @@ pub enum Severity {
     Warning,
     /// Information the user may want.
     Notice,
+    /// Information the user has asked for.
+    Info,
 }
 
 impl Severity {
@@ -29,6 +31,7 @@ impl Severity {
             Severity::Panic => "PANIC",
             Severity::Warning => "WARNING",
             Severity::Notice => "NOTICE",
+            Severity::Info => "INFO",
         }
     }
 }

@@ -7,7 +7,7 @@ use forebay_aio::{self as aio, Aio};
 use forebay_format::ids::{BOOTSTRAP_XID, FIRST_NORMAL_XID, FROZEN_XID};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::clog::{self, ClogTruncate, encode_zero_page};
-use forebay_format::{FullXid, Oid, Xid, slru};
+use forebay_format::{FullXid, Lsn, Oid, Xid, slru};
 use forebay_wal::{Record, Wal};
 
 pub use forebay_format::slru::TransactionStatus as Outcome;
@@ -172,7 +172,9 @@ impl Clog {
             Record { rmgr: Rmgr::CLOG, info: clog::TRUNCATE, xid: 0, main: &main, blocks: &[] };
         let logged = wal.insert(io, &record)?;
         // Files must not be gone while recovery would still expect their pages.
-        wal.flush(io, logged.end)?;
+        let mut flush_to = logged.end;
+        forebay_aio::planted_bug!(io.aio(), ClogTruncatedBeforeLogged, flush_to = Lsn(0));
+        wal.flush(io, flush_to)?;
         self.truncate_files(page)
     }
 

@@ -59,6 +59,11 @@ impl Notes {
         self.drops.push(Pending { what, at_commit });
     }
 
+    /// Whether the relation's files were made since a subtransaction began.
+    pub(crate) fn has_made(&self, rel: RelFileLocator, since: NotesBefore) -> bool {
+        self.drops.iter().skip(since.drops).any(|drop| !drop.at_commit && drop.what == rel)
+    }
+
     pub(crate) fn drop_stats(&mut self, what: Oid, at_commit: bool) {
         self.stats.push(Pending { what, at_commit });
     }

@@ -260,6 +260,12 @@ impl Transaction {
         self.notes.drop_file(rel, false);
     }
 
+    /// Whether the innermost open subtransaction, or the transaction itself if none is open, has
+    /// made the relation's files.
+    pub fn has_made(&self, rel: RelFileLocator) -> bool {
+        self.notes.has_made(rel, self.innermost().notes)
+    }
+
     /// A relation was created, or dropped: its statistics go with it. The record of the end says
     /// so, for standbys.
     pub fn note_relation(&mut self, oid: Oid, created: bool) {

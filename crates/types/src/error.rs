@@ -20,7 +20,7 @@ pub(crate) enum Problem {
     #[error("invalid input syntax for type {ty}: \"{text}\"")]
     InvalidText { ty: &'static str, text: String },
     #[error("malformed array literal: \"{text}\"")]
-    MalformedArray { text: String },
+    MalformedArray { text: String, detail: &'static str },
     #[error("value \"{text}\" is out of range for type {ty}")]
     OutOfRange { ty: &'static str, text: String },
     #[error("\"{text}\" is out of range for type {ty}")]
@@ -100,6 +100,7 @@ impl ValueError {
             Problem::TooLong { len, by, .. } => Some(format!(
                 "Cannot enlarge string buffer containing {len} bytes by {by} more bytes."
             )),
+            Problem::MalformedArray { detail, .. } => Some(detail.to_owned()),
             Problem::OutOfMemory { bytes } => Some(format!("Failed on request of size {bytes}.")),
             _ => None,
         }

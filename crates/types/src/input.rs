@@ -117,26 +117,31 @@ fn short_decimal(bytes: &[u8]) -> Option<i64> {
 
 /// Reads an array of one dimension; the result is its text form as output writes it.
 fn int4_array_in(text: &str) -> Result<String> {
-    let malformed = || Problem::MalformedArray { text: text.to_owned() };
-    let inner = trim(text).strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    let inner = trim(inner.ok_or_else(malformed)?);
+    let malformed = |detail| Problem::MalformedArray { text: text.to_owned(), detail };
+    let Some(inner) = trim(text).strip_prefix('{') else {
+        let detail = "Array value must start with \"{\" or dimension information.";
+        return Err(malformed(detail).into());
+    };
+    let inner = inner.strip_suffix('}').ok_or_else(|| malformed("Unexpected end of input."))?;
+    let inner = trim(inner);
     if inner.contains(['{', '}', '"', '\\']) {
-        return Err(malformed().into());
+        return Err(ValueError::carried("nested or quoted input", SqlType::Int4Array.oid()));
     }
-    let mut elements = Vec::new();
-    for element in inner.split(',').filter(|_| !inner.is_empty()) {
-        let element = trim(element);
+    let mut elements = inner.split(',').map(trim).filter(|_| !inner.is_empty()).peekable();
+    let mut read = Vec::new();
+    while let Some(element) = elements.next() {
         if element.is_empty() {
-            return Err(malformed().into());
+            let last = elements.peek().is_none();
+            let found =
+                if last { "Unexpected \"}\" character." } else { "Unexpected \",\" character." };
+            return Err(malformed(found).into());
         }
-        let null = element.eq_ignore_ascii_case("null");
-        elements.push(if null {
-            "NULL".to_owned()
-        } else {
-            int_in(element, SqlType::Int4)?.to_string()
+        read.push(match element.eq_ignore_ascii_case("null") {
+            true => "NULL".to_owned(),
+            false => int_in(element, SqlType::Int4)?.to_string(),
         });
     }
-    Ok(format!("{{{}}}", elements.join(",")))
+    Ok(format!("{{{}}}", read.join(",")))
 }
 
 fn bool_in(text: &str) -> Result<bool> {

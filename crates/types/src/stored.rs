@@ -46,6 +46,7 @@ impl Repr {
     }
 
     /// Whether a value may be stored in a column of this representation.
+    #[inline]
     pub fn accepts(self, value: &Datum<'_>) -> bool {
         if let (Repr::Carried(ty), Datum::Carried(of, _)) = (self, value) {
             return ty == *of;

@@ -9,12 +9,24 @@ use crate::error::AccessError;
 pub struct TupleBatch {
     bytes: Vec<u8>,
     ends: Vec<u32>,
+    frozen: bool,
 }
 
 impl TupleBatch {
     /// An empty batch.
     pub fn new() -> TupleBatch {
         TupleBatch::default()
+    }
+
+    /// The same batch, whose rows are frozen when they are inserted: everybody sees them, whatever
+    /// becomes of the transaction. So it must have made the table's file.
+    pub fn set_frozen(&mut self, frozen: bool) {
+        self.frozen = frozen;
+    }
+
+    /// Whether its rows are frozen when they are inserted.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
     }
 
     /// Adds a tuple that `form` appends to the buffer. If `form` fails, or the tuple is too big for

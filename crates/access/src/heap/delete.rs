@@ -80,7 +80,8 @@ impl Heap {
         if !self.logged {
             return Ok(());
         }
-        let flags = if cleared.visible { heap::DELETE_ALL_VISIBLE_CLEARED } else { 0 };
+        let mut flags = if cleared.visible { heap::DELETE_ALL_VISIBLE_CLEARED } else { 0 };
+        forebay_aio::planted_bug!(backend.io.aio(), DeletionKeepsAllVisible, flags = 0);
         let main = heap::HeapDelete { xmax: xmax.xmax, offset: tid.offset, infobits, flags };
         let kind = (Rmgr::HEAP, heap::DELETE);
         self.log_header_change(backend, guard, cleared, kind, xid, &main.encode())

@@ -2,8 +2,8 @@
 //!
 //! What changes so is not transactional: everybody sees it at once, and an abort does not undo it.
 //! Vacuum stores its results this way. Two such changes of a row exclude each other by the page's
-//! lock, since each one reads the values under it. An ordinary update of the row must be excluded by
-//! the caller: it would begin a newer version from values that it has read before.
+//! lock, since each one reads the values under it. An ordinary update of the row must be excluded
+//! by the caller: it would begin a newer version from values that it has read before.
 
 use forebay_format::ids::INVALID_XID;
 use forebay_format::tuple::HeapTuple;

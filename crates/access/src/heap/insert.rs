@@ -7,8 +7,10 @@
 use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{
     BlockNumber, CommandId, Fork, ItemPointer, OffsetNumber, Xid,
+    ids::INVALID_XID,
     page::HEADER_SIZE,
-    tuple::{HeapTuple, HeapTupleMut},
+    tuple::{HEAP_XMIN_FROZEN, HeapTuple, HeapTupleMut},
+    visibility_map::VALID_BITS,
 };
 use forebay_storage::{Backend, PageWriteGuard, Pinned, Strategy};
 use forebay_wal::{BlockFlags, BlockRef, Record};
@@ -19,6 +21,7 @@ use super::map_pin::{Cleared, MapPin};
 use super::relation::Heap;
 use super::space::EMPTY;
 use crate::error::AccessError;
+use crate::vm;
 
 /// Most blocks by which a relation is extended at once.
 const MOST_BLOCKS: usize = 64;
@@ -203,15 +206,27 @@ impl Heap {
     ) -> Result<Filled, AccessError> {
         self.ensure_log_room(backend)?;
         let mut map = MapPin::default();
+        let visible = match batch.is_frozen() {
+            true => Some(vm::pin_or_make(&self.pool, backend, self.locator, pin.tag().block)?),
+            false => None,
+        };
         let mut guard = map.lock(self, backend, pin)?;
         check_header(&guard)?;
         if !self.takes(&guard, aligned(batch.get(from).len())) {
             return Ok(Filled { tuples: 0, free: room_on(&guard) });
         }
-        let opened = Opened::new(&guard, &map);
-        critical(self.failure.as_ref(), "could not insert into a page", || {
+        let opened = match batch.is_frozen() {
+            true => Opened::frozen(&guard),
+            false => Opened::new(&guard, &map),
+        };
+        let empty = opened.empty;
+        let filled = critical(self.failure.as_ref(), "could not insert into a page", || {
             self.fill_opened(backend, &mut guard, opened, author, batch, from, scratch)
-        })
+        })?;
+        if let Some(visible) = visible.filter(|_| empty) {
+            self.set_visible(backend, &mut guard, &visible, INVALID_XID, VALID_BITS)?;
+        }
+        Ok(filled)
     }
 
     /// The change itself, with its record.
@@ -240,6 +255,9 @@ impl Heap {
                 break;
             }
             let Some(offset) = place(guard, block, author, tuple) else { break };
+            if batch.is_frozen() {
+                freeze(guard, offset);
+            }
             let item = guard.page().item(offset).expect("the tuple was just added");
             heap::HeapMultiInsert::push_tuple(HeapTuple::new(item)?, data);
             if !opened.empty {
@@ -252,8 +270,13 @@ impl Heap {
             return Err(AccessError::Corrupt(format!("{} takes no tuple", guard.tag())));
         }
         let last = if from + count == batch.len() { heap::INSERT_LAST_IN_MULTI } else { 0 };
+        let frozen = batch.is_frozen() && opened.empty;
+        if frozen {
+            guard.page_mut().set_all_visible(true);
+        }
+        let all_frozen = if frozen { heap::INSERT_ALL_FROZEN_SET } else { 0 };
         let head = heap::HeapMultiInsert {
-            flags: opened.flags() | last,
+            flags: opened.flags() | last | all_frozen,
             count: count as u16,
             offsets: std::mem::take(offsets),
         };
@@ -332,6 +355,12 @@ impl<'a> Opened<'a> {
         Opened { empty, cleared: map.clear(guard) }
     }
 
+    /// For rows that everybody sees at once: an all-visible page stays so.
+    fn frozen(guard: &PageWriteGuard<'_>) -> Opened<'a> {
+        let empty = guard.page().is_new() || guard.page().item_count() == 0;
+        Opened { empty, cleared: Cleared::default() }
+    }
+
     /// Flags for the record.
     fn flags(&self) -> u8 {
         if self.cleared.visible { heap::INSERT_ALL_VISIBLE_CLEARED } else { 0 }
@@ -381,4 +410,12 @@ fn place(
     stored.stamp_insert(author.xid, author.command);
     stored.set_ctid(ItemPointer::new(block, offset));
     Some(offset)
+}
+
+/// Freezes a tuple that was just added.
+fn freeze(guard: &mut PageWriteGuard<'_>, offset: OffsetNumber) {
+    let mut page = guard.page_mut();
+    let item = page.item_mut(offset).expect("the tuple was just added");
+    let mut stored = HeapTupleMut::new(item).expect("a tuple was formed");
+    stored.set_infomask(stored.tuple().infomask() | HEAP_XMIN_FROZEN);
 }

@@ -202,6 +202,7 @@ impl Heap {
         map: &MapPin,
         lock: Lock,
     ) -> Result<(), AccessError> {
+        forebay_aio::planted_bug!(backend.io.aio(), RowLockNotWritten, return Ok(()));
         let Lock { xid, tid, xmax, newer } = lock;
         let cleared = map.clear_frozen(guard);
         let flags = if cleared.changed() { heap::LOCK_ALL_FROZEN_CLEARED } else { 0 };

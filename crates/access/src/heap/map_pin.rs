@@ -22,7 +22,7 @@ pub(super) struct MapPin {
 }
 
 /// Bits of a page that were cleared.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Cleared<'a> {
     /// Whether the table's page is all-visible.
     pub(super) visible: bool,

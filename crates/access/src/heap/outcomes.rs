@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use forebay_aio as aio;
 use forebay_format::Xid;
-use forebay_format::multixact::{Member, MultiXactId};
-use forebay_txn::{Clog, MultiUse, MultiXacts, Outcome, Snapshot, XactManager};
+use forebay_format::multixact::{FIRST_MULTI, Member, MultiXactId};
+use forebay_txn::{Clog, IdWarning, MultiUse, MultiXacts, Outcome, Snapshot, XactManager};
 
 use crate::error::AccessError;
 
@@ -38,6 +38,11 @@ impl Outcomes {
     /// The transactions of the engine, if it runs.
     pub(super) fn xacts(&self) -> Option<&Arc<XactManager>> {
         self.live.as_ref().map(|live| &live.xacts)
+    }
+
+    /// The oldest MultiXact that a row of a new table can get.
+    pub fn oldest_multi(&self) -> MultiXactId {
+        self.live.as_ref().map_or(FIRST_MULTI, |live| live.multis.oldest_in_use())
     }
 
     /// A use of MultiXacts that has not begun.
@@ -83,6 +88,11 @@ impl RowSets {
     /// others may make it a member of a MultiXact, which must be kept.
     pub fn end(&mut self) {
         self.in_use = None;
+    }
+
+    /// Takes the warnings about MultiXacts that it made.
+    pub fn take_warnings(&mut self) -> Vec<IdWarning> {
+        self.in_use.as_mut().map(MultiUse::take_warnings).unwrap_or_default()
     }
 
     /// The MultiXacts in use.

@@ -47,10 +47,20 @@ impl Heap {
     /// What a reader in `database`, whose transaction has the id `own`, needs to prune pages of
     /// this table. None if only outcomes of transactions are known.
     pub fn pruner(&self, kind: HorizonKind, database: Oid, own: Option<FullXid>) -> Option<Pruner> {
+        self.clone().into_pruner(kind, database, own)
+    }
+
+    /// The same, of a heap that is not needed for anything else.
+    pub fn into_pruner(
+        self,
+        kind: HorizonKind,
+        database: Oid,
+        own: Option<FullXid>,
+    ) -> Option<Pruner> {
         let xacts = Arc::clone(self.outcomes.xacts()?);
         let removable = RemovableTest::new(kind, database, own);
         let (nobody, sets) = (Transaction::new(), self.outcomes.sets());
-        Some(Pruner { heap: self.clone(), xacts, nobody, removable, sets })
+        Some(Pruner { heap: self, xacts, nobody, removable, sets })
     }
 }
 
@@ -152,8 +162,11 @@ fn fact(
         TupleStatus::Live | TupleStatus::Locked => (State::Kept, false),
         TupleStatus::UpdatedByOwn(_) => unreachable!("nobody's own transaction"),
         TupleStatus::BeingUpdated(_) => (State::BeingUpdated, true),
-        TupleStatus::Updated(by) if removable.is_xid_over_for_all(procs, by) => (State::Dead, true),
-        TupleStatus::Updated(_) => (State::RecentlyDead, true),
+        TupleStatus::Updated(by) => {
+            let mut over = removable.is_xid_over_for_all(procs, by);
+            forebay_aio::planted_bug!(io.aio(), PruneIgnoresSnapshots, over = true);
+            (if over { State::Dead } else { State::RecentlyDead }, true)
+        }
     };
     let updater = match updated {
         true => updater(io, nobody, tuple)?,
@@ -210,6 +223,7 @@ impl Heap {
             if !self.logged {
                 return Ok(());
             }
+            forebay_aio::planted_bug!(backend.io.aio(), PruneNotLogged, return Ok(()));
             let (tag, flags) = (guard.tag(), BlockFlags::STANDARD);
             let block = BlockRef { id: 0, tag, page: Some(guard), flags, data: &data };
             let rmgr = Rmgr::HEAP2;

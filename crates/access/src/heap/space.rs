@@ -6,8 +6,8 @@
 //! After a start it begins with the blocks at the relation's end.
 //!
 //! An inserter that finds nothing there searches the free-space map, into which vacuum has written
-//! what it found. Only if that has nothing either the relation is extended. The new blocks go to the
-//! list, not to the map: after a start they are found at the relation's end.
+//! what it found. Only if that has nothing either the relation is extended. The new blocks go to
+//! the list, not to the map: after a start they are found at the relation's end.
 
 use std::collections::HashMap;
 use std::sync::Arc;

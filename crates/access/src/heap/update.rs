@@ -290,7 +290,13 @@ impl Heap {
         };
         let (main, init) = (main.encode(), if empty { heap::INIT_PAGE } else { 0 });
         let info = init | if change.hot { heap::HOT_UPDATE } else { heap::UPDATE };
-        let blocks: Vec<BlockRef<'_>> = pages.blocks(empty, &data).into_iter().flatten().collect();
+        let mut blocks: Vec<BlockRef<'_>> =
+            pages.blocks(empty, &data).into_iter().flatten().collect();
+        forebay_aio::planted_bug!(
+            backend.io.aio(),
+            UpdateOldPageNotLogged,
+            blocks.retain(|block| block.id != heap::UPDATE_OLD_BLOCK)
+        );
         let (rmgr, xid) = (Rmgr::HEAP, change.xid);
         let record = Record { rmgr, info, xid, main: &main, blocks: &blocks };
         let inserted = self.wal.insert(&mut backend.io, &record)?;

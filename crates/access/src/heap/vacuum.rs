@@ -52,7 +52,7 @@ pub struct VacuumJob {
 }
 
 /// What a vacuum has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VacuumReport {
     /// Pages of the table when it began.
     pub pages: BlockNumber,
@@ -81,6 +81,8 @@ pub struct VacuumReport {
 /// What happened to a page, for those who slow a vacuum down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageCost {
+    /// Whether a page was read.
+    pub read: bool,
     /// Whether it is dirty now, and was not before.
     pub dirtied: bool,
 }
@@ -105,7 +107,8 @@ impl Heap {
         pruner.sets.begin();
         let pages = PageVacuum { heap: self.clone(), pruner, cutoffs: job.cutoffs, remaining };
         let (ranges, skips_visible) = self.blocks_to_scan(backend, blocks, job)?;
-        let mut vacuum = Vacuum { pages, map: None, report: VacuumReport::new(blocks, remaining) };
+        let report = VacuumReport { pages: blocks, ..VacuumReport::default() };
+        let mut vacuum = Vacuum { pages, map: None, report };
         let mut next = ranges.into_iter().flatten();
         let mut stream = ReadStream::new(
             &self.pool,
@@ -122,7 +125,7 @@ impl Heap {
             vacuum.visit(backend, &pin, job.aggressive)?;
             let dirtied = pin.is_dirty() && !was_dirty;
             drop(pin);
-            pace(backend, PageCost { dirtied })?;
+            pace(backend, PageCost { read: true, dirtied })?;
             if block - mapped >= MAP_EVERY {
                 self.update_free_space_map(backend, mapped..block, pace)?;
                 mapped = block;
@@ -214,22 +217,6 @@ impl ScanPlan {
 }
 
 impl VacuumReport {
-    fn new(pages: BlockNumber, remaining: Remaining) -> VacuumReport {
-        VacuumReport {
-            pages,
-            scanned: 0,
-            with_rows: 0,
-            removed: 0,
-            live: 0,
-            recently_dead: 0,
-            missed: (0, 0),
-            frozen: (0, 0),
-            marked: [0; 3],
-            remaining: Some(remaining),
-            contradictions: 0,
-        }
-    }
-
     fn add(&mut self, block: BlockNumber, outcome: &Outcome) {
         self.removed += u64::from(outcome.removed);
         self.live += u64::from(outcome.live);

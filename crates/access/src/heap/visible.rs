@@ -40,6 +40,7 @@ impl Heap {
             if !self.logged {
                 return Ok(());
             }
+            forebay_aio::planted_bug!(backend.io.aio(), VisibilityMapNotLogged, return Ok(()));
             let main = HeapVisible { conflict_horizon: horizon, flags: bits }.encode();
             // Without checksums a torn page has the flag, or has not.
             let checksums = self.pool.has_checksums();

@@ -5,6 +5,10 @@ use std::io::Write;
 use forebay_access::redo::ResourceManagers;
 use forebay_aio::named_enum;
 use forebay_aio::sync::Duration;
+use forebay_catalog::OldestIds;
+use forebay_format::FullXid;
+use forebay_format::ids::FIRST_NORMAL_XID;
+use forebay_format::multixact::{FIRST_MULTI, MemberOffset, MultiXactId};
 use forebay_storage::ReadPolicy;
 use forebay_txn::CommitOptions;
 use forebay_wal::SegmentPolicy;
@@ -16,6 +20,7 @@ pub use forebay_storage::{CleanerOptions, ExtendMethod};
 use super::archive::{ArchiveMode, ArchiveModules, ArchiveSettings};
 use super::recovery::{RecoveryReport, RecoverySettings, RestoreFrom, RestoreSettings};
 use super::stop::RecoveryStop;
+use super::vacuum::VacuumSettings;
 
 named_enum! {
     /// How I/O is executed: PostgreSQL's io_method.
@@ -74,6 +79,8 @@ pub struct EngineConfig {
     pub session: SessionSettings,
     /// Client sessions at a time.
     pub max_connections: usize,
+    /// Objects that each session can lock; one can lock more if others lock fewer.
+    pub max_locks_per_transaction: usize,
     /// Data files kept open at a time.
     pub max_files_per_process: usize,
     /// How data files grow.
@@ -291,6 +298,8 @@ pub struct SessionSettings {
     pub ignore_checksum_failure: bool,
     /// How long a statement waits for a lock of a table, a row or a transaction; zero: without end.
     pub lock_timeout: Duration,
+    /// Vacuum.
+    pub vacuum: VacuumSettings,
 }
 
 impl SessionSettings {
@@ -333,6 +342,7 @@ impl Default for SessionSettings {
             zero_damaged_pages: false,
             ignore_checksum_failure: false,
             lock_timeout: Duration::ZERO,
+            vacuum: VacuumSettings::default(),
         }
     }
 }
@@ -349,6 +359,7 @@ impl Default for EngineConfig {
             io_max_combine_limit: 16,
             session: SessionSettings::default(),
             max_connections: 100,
+            max_locks_per_transaction: 64,
             max_files_per_process: 1000,
             file_extend_method: ExtendMethod::default(),
             wal_sync_method: WalSyncMethod::default(),
@@ -387,5 +398,29 @@ pub struct InitOptions {
 impl Default for InitOptions {
     fn default() -> Self {
         InitOptions { wal_segment_size: 16 << 20, sync: true }
+    }
+}
+
+/// Where the ids of a new data directory begin.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstIds {
+    /// The next transaction id, with its epoch.
+    pub xid: FullXid,
+    /// The next MultiXact.
+    pub multi: MultiXactId,
+    /// Where its members will begin.
+    pub member: MemberOffset,
+    /// The oldest ids that rows may have.
+    pub oldest: OldestIds,
+}
+
+impl Default for FirstIds {
+    fn default() -> FirstIds {
+        FirstIds {
+            xid: FullXid::new(0, FIRST_NORMAL_XID),
+            multi: FIRST_MULTI,
+            member: 0,
+            oldest: OldestIds { xid: FIRST_NORMAL_XID, multi: FIRST_MULTI },
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
 //!
 //! - `engine`: everything but what follows; `archive`: the archive; `recovery`: recovery, and what
-//!   it reports; `stop`: ending a recovery from outside
+//!   it reports; `stop`: ending a recovery from outside; `vacuum`: vacuum
 
 mod archive;
 mod engine;
 mod recovery;
 mod stop;
+mod vacuum;
 
 pub use archive::{ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore};
 pub use engine::*;
@@ -16,3 +17,4 @@ pub use recovery::{
 };
 pub(crate) use stop::Interruptible;
 pub use stop::RecoveryStop;
+pub use vacuum::VacuumSettings;

@@ -20,15 +20,16 @@ use forebay_catalog::MAP_FILE;
 use forebay_catalog::bootstrap;
 use forebay_catalog::schema::{CATALOGS, CatalogTable, POSTGRES_DB};
 use forebay_format::control::{ControlFile, DbState, PATH};
-use forebay_format::ids::{FIRST_NORMAL_OID, FIRST_NORMAL_XID};
+use forebay_format::ids::FIRST_NORMAL_OID;
 use forebay_format::lsn::WAL_BLOCK_SIZE;
+use forebay_format::multixact::{members_page, offsets_page};
 use forebay_format::relmap::RelMap;
 use forebay_format::wal::xlog::CheckPoint;
-use forebay_format::{BLOCK_SIZE, FullXid, Lsn, SegmentSize};
+use forebay_format::{BLOCK_SIZE, Lsn, SegmentSize, slru};
 use layout::Made;
 
 use crate::clock::unix_seconds;
-use crate::config::{InitOptions, IoMethod};
+use crate::config::{FirstIds, InitOptions, IoMethod};
 use crate::control::WAL_LEVEL;
 use crate::directory::VERSION;
 use crate::error::EngineError;
@@ -39,13 +40,14 @@ const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);
 
 /// Makes a data directory on the operating system's file systems.
 pub(crate) fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError> {
-    init_on(dir, options, &standalone(IoMethod::Sync, 1)?)
+    init_on(dir, options, FirstIds::default(), &standalone(IoMethod::Sync, 1)?)
 }
 
-/// Makes a data directory over an I/O layer of the caller's.
+/// Makes a data directory over an I/O layer of the caller's. Its ids begin at `ids`.
 pub(crate) fn init_on(
     dir: &Path,
     options: &InitOptions,
+    ids: FirstIds,
     aio: &Arc<Aio>,
 ) -> Result<(), EngineError> {
     let segments = SegmentSize::new(options.wal_segment_size).ok_or_else(|| {
@@ -62,7 +64,7 @@ pub(crate) fn init_on(
     for name in layout::DIRECTORIES {
         made.directory(name)?;
     }
-    write_files(&mut made, &mut backend, segments)?;
+    write_files(&mut made, &mut backend, segments, ids)?;
     made.keep()
 }
 
@@ -70,6 +72,7 @@ fn write_files(
     made: &mut Made,
     io: &mut IoBackend,
     segments: SegmentSize,
+    ids: FirstIds,
 ) -> Result<(), EngineError> {
     let version = format!("{VERSION}\n");
     let database = format!("base/{POSTGRES_DB}");
@@ -78,16 +81,23 @@ fn write_files(
     made.file(io, "pg_hba.conf", texts::PG_HBA_CONF.as_bytes())?;
     made.file(io, "pg_ident.conf", texts::PG_IDENT_CONF.as_bytes())?;
     made.file(io, &format!("{database}/PG_VERSION"), version.as_bytes())?;
-    for slru in ["pg_xact", "pg_subtrans", "pg_multixact/offsets", "pg_multixact/members"] {
-        made.file(io, &format!("{slru}/0000"), &[0; BLOCK_SIZE])?;
+    for (slru, page) in [
+        ("pg_xact", slru::xact_page(ids.xid.xid())),
+        ("pg_subtrans", 0),
+        ("pg_multixact/offsets", offsets_page(ids.multi)),
+        ("pg_multixact/members", members_page(ids.member)),
+    ] {
+        let name = format!("{slru}/{}", slru::segment_name(slru::segment(page)));
+        let len = slru::segment_offset(page) as usize + BLOCK_SIZE;
+        made.file(io, &name, &vec![0; len])?;
     }
-    for (catalog, rows) in bootstrap::contents()? {
+    for (catalog, rows) in bootstrap::contents(ids.oldest)? {
         let path = format!("{}/{}", if catalog.shared { "global" } else { &database }, catalog.oid);
         made.file(io, &path, &pages::heap_file(catalog, &rows)?)?;
     }
     made.file(io, &format!("global/{MAP_FILE}"), &map_of(|c| c.shared)?)?;
     made.file(io, &format!("{database}/{MAP_FILE}"), &map_of(|c| !c.shared)?)?;
-    let (checkpoint, control) = control_file(segments);
+    let (checkpoint, control) = control_file(segments, ids);
     let (segment, first_page) = wal::first_segment(segments, control.system_id, &checkpoint)?;
     let segment = format!("pg_wal/{segment}");
     made.file(io, &segment, &first_page)?;
@@ -106,7 +116,7 @@ fn map_of(wanted: impl Fn(&CatalogTable) -> bool) -> Result<Vec<u8>, EngineError
 }
 
 /// The first checkpoint and the control file that points to it.
-fn control_file(segments: SegmentSize) -> (CheckPoint, ControlFile) {
+fn control_file(segments: SegmentSize, ids: FirstIds) -> (CheckPoint, ControlFile) {
     let redo = wal::first_record(segments);
     let checkpoint = CheckPoint {
         redo,
@@ -114,13 +124,13 @@ fn control_file(segments: SegmentSize) -> (CheckPoint, ControlFile) {
         prev_timeline: wal::TIMELINE,
         full_page_writes: true,
         wal_level: WAL_LEVEL,
-        next_xid: FullXid::new(0, FIRST_NORMAL_XID),
+        next_xid: ids.xid,
         next_oid: FIRST_NORMAL_OID,
-        next_multi: 1,
-        next_multi_offset: 0,
-        oldest_xid: FIRST_NORMAL_XID,
+        next_multi: ids.multi,
+        next_multi_offset: ids.member,
+        oldest_xid: ids.oldest.xid,
         oldest_xid_db: POSTGRES_DB,
-        oldest_multi: 1,
+        oldest_multi: ids.oldest.multi,
         oldest_multi_db: POSTGRES_DB,
         time: unix_seconds(),
         oldest_commit_ts_xid: 0,

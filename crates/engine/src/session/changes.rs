@@ -8,8 +8,8 @@
 //!           REPEATABLE READ:                                40001
 //! ```
 //!
-//! The caller of an update that finds `Changed` checks its condition against the newest version, and
-//! tries again there.
+//! The caller of an update that finds `Changed` checks its condition against the newest version,
+//! and tries again there.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use forebay_storage::Backend;
 use forebay_txn::locks::LockMode;
 use forebay_types::Datum;
 
-use super::isolation::Isolation;
 use super::locks::{count_deadlock, database_of};
+use super::open::{Isolation, Open};
 use super::rows::form_checked;
-use super::state::{Open, Session, no_transaction};
+use super::state::{Session, no_transaction};
 use super::stored::StoredRow;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -40,8 +40,8 @@ pub enum RowOutcome {
     /// version, locked as strongly as the statement needs it. The caller checks its condition
     /// against this version, and tries again at its place. A row that was to be locked is locked.
     Changed(StoredRow),
-    /// There is nothing to do: another transaction has deleted it (READ COMMITTED), this command has
-    /// changed it already, or the transaction does not see it.
+    /// There is nothing to do: another transaction has deleted it (READ COMMITTED), this command
+    /// has changed it already, or the transaction does not see it.
     Gone,
     /// Another transaction holds it, and the caller did not want to wait.
     Held,

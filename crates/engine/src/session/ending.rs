@@ -44,6 +44,7 @@ impl Session {
         let committed = core.fatal.watch("commit", || {
             core.xacts.commit_with(&mut self.backend.io, &mut open.tx, &options)
         });
+        self.warnings.extend(open.take_warnings());
         match committed {
             Ok(finished) => {
                 core.counters.commits.count();
@@ -97,6 +98,7 @@ impl Session {
         let change = open.changed_catalogs.then(|| core.database.cache.change());
         let result =
             core.fatal.watch("abort", || core.xacts.abort(&mut self.backend.io, &mut open.tx));
+        self.warnings.extend(open.take_warnings());
         if let Ok(finished) = &result {
             self.remove_files(finished);
         }

@@ -1,64 +1,17 @@
-//! Isolation levels, and the snapshots of a transaction.
+//! Isolation levels, and the snapshots of statements.
 
-use std::sync::Arc;
-
-use forebay_txn::{self as txn, LastRunning, Running, Snapshot};
+use forebay_txn::Snapshot;
 
 use super::marks::Mark;
-use super::state::{Open, Session, no_transaction};
-use crate::core::Core;
+use super::open::{Isolation, Open};
+use super::state::{Session, no_transaction};
 use crate::error::EngineError;
-
-/// What a transaction sees of others that commit while it runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// Each statement sees what was committed before it began.
-    #[default]
-    ReadCommitted,
-    /// All statements see what was committed before the first of them began. A row that another
-    /// transaction has changed since then cannot be changed or locked (40001).
-    RepeatableRead,
-}
 
 /// A statement's snapshot, for [`Session::use_snapshot`].
 #[derive(Clone, Debug)]
 pub struct StatementSnapshot {
     mark: Mark,
     snapshot: Snapshot,
-}
-
-/// The snapshots of a transaction.
-#[derive(Debug, Default)]
-pub(super) struct Snapshots {
-    isolation: Isolation,
-    /// Whether it has taken one.
-    taken: bool,
-    /// The running statement's, once it has asked for it.
-    statement: Option<Snapshot>,
-    /// What all its snapshots count as running: in REPEATABLE READ, from the first one on.
-    kept: Option<Arc<Running>>,
-}
-
-impl Snapshots {
-    /// A statement begins or ends. The next one takes its own.
-    pub(super) fn next_statement(&mut self) {
-        self.statement = None;
-    }
-
-    /// The running statement's.
-    fn get(&mut self, core: &Core, tx: &txn::Transaction, last: &mut LastRunning) -> &Snapshot {
-        let Snapshots { isolation, taken, statement, kept } = self;
-        statement.get_or_insert_with(|| {
-            *taken = true;
-            match isolation {
-                Isolation::ReadCommitted => core.xacts.snapshot_since(tx, last),
-                Isolation::RepeatableRead => {
-                    let now = || core.xacts.procs().running_since(last, tx.database());
-                    Snapshot::new(Arc::clone(kept.get_or_insert_with(now)), tx)
-                }
-            }
-        })
-    }
 }
 
 impl Session {

@@ -1,13 +1,10 @@
 //! What ends with a transaction, or with the rollback of a subtransaction: scans, snapshots.
 //!
 //! Each open level, the transaction or a subtransaction, keeps a token alive. What is made in it
-//! holds a weak reference to that token. A level that is released gives its tokens to the one around
-//! it; one that is rolled back drops them.
+//! holds a weak reference to that token. A level that is released gives its tokens to the one
+//! around it; one that is rolled back drops them.
 
 use std::sync::{Arc, Weak};
-
-use super::state::Session;
-use crate::error::EngineError;
 
 /// The tokens of an open level.
 #[derive(Debug, Default)]
@@ -40,25 +37,15 @@ pub(super) struct Mark {
     token: Weak<()>,
 }
 
-impl Session {
-    /// The mark of the innermost open level.
-    pub(super) fn mark(&mut self) -> Result<Mark, EngineError> {
-        let session = self.id;
-        let token = self.running()?.innermost().tokens.watch();
-        Ok(Mark { session, token })
+impl Mark {
+    /// A mark of a level of a session.
+    pub(super) fn new(session: u32, level: &mut Tokens) -> Mark {
+        Mark { session, token: level.watch() }
     }
 
-    /// Fails (24000) unless the mark is one of the running transaction, and was not rolled back.
-    pub(super) fn check_mark(
-        &self,
-        mark: &Mark,
-        what: impl FnOnce() -> String,
-    ) -> Result<(), EngineError> {
-        if self.open.is_some() && self.id == mark.session && mark.token.strong_count() > 0 {
-            return Ok(());
-        }
-        let message = format!("{} cannot be used after its transaction has ended", what());
-        Err(EngineError::statement("24000", message))
+    /// Whether it is one of this session, whose level is open or was released into one that is.
+    pub(super) fn is_of(&self, session: u32) -> bool {
+        self.session == session && self.token.strong_count() > 0
     }
 }
 

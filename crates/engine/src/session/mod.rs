@@ -13,7 +13,7 @@
 //! session.commit()?;                // from here on the scan returns an error
 //! ```
 //!
-//! - `state`: the session itself: begin, calls into the engine
+//! - `state`: the session itself: begin, calls into the engine; `open`: its running transaction
 //! - `ending`: commit and abort; `subtransactions`: those within a transaction
 //! - `isolation`: isolation levels and snapshots; `marks`: what ends with a subtransaction
 //! - `transaction`: transactions and statements as types
@@ -23,6 +23,8 @@
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `temp`: temporary tables; `temp_tables`: which there are
+//! - `vacuum`: VACUUM
+//! - `oldest_ids`: how far new ids may go, after a vacuum
 //! - `pool`: sizes, prewarming, evicting buffers
 //! - `spill`: temporary files
 //! - `backup`: beginning and ending a base backup
@@ -38,6 +40,8 @@ mod explicit;
 mod isolation;
 mod locks;
 mod marks;
+mod oldest_ids;
+mod open;
 mod pool;
 mod rows;
 mod scan;
@@ -50,13 +54,15 @@ mod temp;
 mod temp_tables;
 mod transaction;
 mod truncate;
+mod vacuum;
 mod wal;
 
 pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
 pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
-pub use isolation::{Isolation, StatementSnapshot};
+pub use isolation::StatementSnapshot;
+pub use open::Isolation;
 pub use pool::BlockRange;
 pub use rows::RowBatch;
 pub use scan::HeapScan;
@@ -64,3 +70,4 @@ pub use state::Session;
 pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;
 pub use transaction::{Savepoint, Scan, Statement, Transaction};
+pub use vacuum::VacuumOptions;

@@ -35,6 +35,12 @@ impl RowBatch {
         }
     }
 
+    /// Lets its rows be frozen when they are inserted. [`Session::check_freezable`] must have
+    /// allowed that.
+    pub fn freeze(&mut self) {
+        self.tuples.set_frozen(true);
+    }
+
     /// Adds a row: a value for each column that is not dropped, of exactly the column's type.
     /// Checks NOT NULL (23502) and the row's size (54000). After an error the batch is as it was.
     pub fn push(&mut self, values: &[Datum<'_>]) -> Result<(), EngineError> {
@@ -135,6 +141,17 @@ fn wrong_count(table: &Table) -> EngineError {
 }
 
 impl Session {
+    /// Fails (55000) unless new rows of the table can be frozen at once. If the subtransaction
+    /// aborts, they must be gone with the table's file: so it must have made that.
+    pub fn check_freezable(&mut self, table: &Table) -> Result<(), EngineError> {
+        if self.running()?.tx.has_made(table.locator) {
+            return Ok(());
+        }
+        let message = "cannot perform COPY FREEZE because the table was not created or truncated \
+                       in the current subtransaction";
+        Err(EngineError::statement("55000", message))
+    }
+
     /// Inserts the rows of a batch and empties it. Returns the number of rows. The table must be
     /// locked in mode `RowExclusive`.
     pub fn insert_batch(&mut self, table: &Table, rows: &mut RowBatch) -> Result<u64, EngineError> {
@@ -147,7 +164,7 @@ impl Session {
         }
         self.inserting(table, |backend, heap, author| {
             let tuples = &rows.tuples;
-            if tuples.len() == 1 {
+            if tuples.len() == 1 && !tuples.is_frozen() {
                 heap.insert(backend, author, tuples.get(0))?;
                 return Ok(());
             }

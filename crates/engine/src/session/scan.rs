@@ -43,12 +43,11 @@ impl Session {
         self.check_locked(table, LockMode::AccessShare)?;
         let (ahead, heap) = (self.read_ahead(), self.heap(core, table)?);
         let own = self.running()?.tx.full_xid();
-        let pruner = match table.is_prunable() {
-            true => heap.pruner(horizon_of(table), POSTGRES_DB, own),
-            false => None,
-        };
         let scan = heap::HeapScan::begin(&heap.pool, table.locator, visibility, ahead)?;
-        Ok(scan.pruning(pruner))
+        Ok(match table.is_prunable() {
+            true => scan.pruning(heap.into_pruner(horizon_of(table), POSTGRES_DB, own)),
+            false => scan,
+        })
     }
 
     /// What the running statement sees.

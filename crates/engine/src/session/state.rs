@@ -1,22 +1,20 @@
 //! A session's state: its transaction, locks, settings and resources.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use forebay_access::heap::{Heap, ReadAhead, RowSets};
+use forebay_access::heap::{Heap, ReadAhead};
 use forebay_aio::sync::Instant;
 use forebay_aio::{self as aio, BackendType, Leftovers};
 use forebay_catalog::KnownTables;
 use forebay_catalog::Table;
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::backup_label::BackupLabel;
 use forebay_format::ids::BLOCK_SIZE;
-use forebay_storage::{Backend, ReadWarning, TempSpace};
+use forebay_storage::{Backend, TempSpace};
 use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use forebay_txn::{self as txn, LastRunning};
 
-use super::isolation::Snapshots;
-use super::subtransactions::Levels;
+use super::marks::Mark;
+use super::open::Open;
 use super::temp_tables::TempTables;
 use crate::checkpoint;
 use crate::checkpointer::Causes;
@@ -25,24 +23,7 @@ use crate::core::Core;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::registry::{Entry, ShownTransaction};
-
-/// A running transaction with what the session adds to it.
-#[derive(Debug)]
-pub(super) struct Open {
-    pub(super) tx: txn::Transaction,
-    /// Its use of MultiXacts. It ends when this is dropped, after the transaction has ended.
-    pub(super) sets: RowSets,
-    pub(super) snapshots: Snapshots,
-    /// The transaction itself, then the subtransactions that are open in it.
-    pub(super) levels: Levels,
-    /// Whether it has changed the catalogs. If so it looks past the shared cache.
-    pub(super) changed_catalogs: bool,
-    /// Tables that such a transaction has found since its last change or statement, by schema and
-    /// name.
-    pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
-    /// The cache's version when they were found. Another transaction's change moves it.
-    pub(super) found_at: u64,
-}
+use crate::warning::Warning;
 
 /// A connection's session. Dropping it aborts its transaction.
 #[derive(Debug)]
@@ -61,6 +42,8 @@ pub struct Session {
     pub(super) last_running: LastRunning,
     pub(super) temp: TempTables,
     pub(super) temp_space: Arc<TempSpace>,
+    /// Warnings of transactions that have ended, and of vacuums.
+    pub(super) warnings: Vec<Warning>,
     /// Warnings of I/O that statements left open.
     pub(super) leftovers: Leftovers,
     /// The label of a base backup that it has begun.
@@ -106,6 +89,7 @@ impl Session {
             locks,
             known: KnownTables::default(),
             last_running: LastRunning::default(),
+            warnings: Vec::new(),
             leftovers,
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
@@ -167,15 +151,7 @@ impl Session {
             ));
         }
         self.shown.begin();
-        self.open = Some(Open {
-            tx: txn::Transaction::in_database(POSTGRES_DB).of_backend(self.id),
-            sets: self.core.heaps.outcomes.sets(),
-            snapshots: Snapshots::default(),
-            levels: Levels::default(),
-            changed_catalogs: false,
-            own_tables: HashMap::new(),
-            found_at: 0,
-        });
+        self.open = Some(Open::begin(&self.core, self.id));
         Ok(())
     }
 
@@ -190,6 +166,25 @@ impl Session {
         open.snapshots.next_statement();
         open.own_tables.clear();
         Ok(())
+    }
+
+    /// The mark of the innermost open level.
+    pub(super) fn mark(&mut self) -> Result<Mark, EngineError> {
+        let session = self.id;
+        Ok(self.running()?.mark(session))
+    }
+
+    /// Fails (24000) unless the mark is one of the running transaction, and was not rolled back.
+    pub(super) fn check_mark(
+        &self,
+        mark: &Mark,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), EngineError> {
+        if self.open.is_some() && mark.is_of(self.id) {
+            return Ok(());
+        }
+        let message = format!("{} cannot be used after its transaction has ended", what());
+        Err(EngineError::statement("24000", message))
     }
 
     /// Runs a call into the engine. Checks for a stop or a cancel first, and counts the call as in
@@ -222,19 +217,23 @@ impl Session {
         self.leftovers = self.leftovers.and(left);
     }
 
-    /// Takes the warnings of what statements and commits left open, in PostgreSQL's words.
-    pub fn take_warnings(&mut self) -> impl Iterator<Item = &'static str> + use<> {
-        std::mem::take(&mut self.leftovers).warnings()
+    /// Takes its warnings: of damaged pages that its reads accepted, of ids that run short, of what
+    /// statements and commits left open.
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
+        let mut warnings: Vec<Warning> =
+            self.backend.take_read_warnings().into_iter().map(Warning::from).collect();
+        warnings.append(&mut self.warnings);
+        if let Some(open) = &mut self.open {
+            warnings.extend(open.take_warnings());
+        }
+        let leftovers = std::mem::take(&mut self.leftovers);
+        warnings.extend(leftovers.warnings().map(Warning::new));
+        warnings
     }
 
     /// Whether its reads accept damaged pages, so that there may be warnings.
     pub fn accepts_damage(&self) -> bool {
         self.settings.zero_damaged_pages || self.settings.ignore_checksum_failure
-    }
-
-    /// Takes the warnings of reads that accepted damaged pages.
-    pub fn take_read_warnings(&mut self) -> Vec<ReadWarning> {
-        self.backend.take_read_warnings()
     }
 
     /// Whether a transaction is running.
@@ -258,6 +257,11 @@ impl Session {
     pub(super) fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
         let pool = self.pool_of(core, table)?;
         Ok(Heap { pool, ..core.database.heap(table) })
+    }
+
+    /// Whether it is not another session's temporary table.
+    pub fn owns(&self, table: &Table) -> bool {
+        self.check_own(table).is_ok()
     }
 
     /// Refuses another session's temporary table.

@@ -6,47 +6,8 @@
 
 use std::sync::Arc;
 
-use super::marks::Tokens;
-use super::state::{Open, Session};
+use super::state::Session;
 use crate::error::EngineError;
-
-/// An open transaction or subtransaction.
-#[derive(Debug, Default)]
-pub(super) struct Level {
-    pub(super) tokens: Tokens,
-    /// Whether the catalogs had been changed when it began.
-    changed_catalogs: bool,
-}
-
-/// A transaction's open levels.
-#[derive(Debug, Default)]
-pub(super) struct Levels {
-    top: Level,
-    /// The subtransactions, outermost first: as many as are open in the transaction.
-    open: Vec<Level>,
-}
-
-impl Open {
-    /// The innermost open subtransaction, or the transaction itself.
-    pub(super) fn innermost(&mut self) -> &mut Level {
-        let Levels { top, open } = &mut self.levels;
-        open.last_mut().unwrap_or(top)
-    }
-
-    /// Fails (XX000) unless a subtransaction is open.
-    fn check_subtransaction(&self) -> Result<(), EngineError> {
-        debug_assert_eq!(self.levels.open.len(), self.tx.depth());
-        match self.tx.depth() {
-            0 => Err(EngineError::internal("no subtransaction is open")),
-            _ => Ok(()),
-        }
-    }
-
-    fn pop(&mut self) -> Level {
-        self.own_tables.clear();
-        self.levels.open.pop().expect("a subtransaction is open")
-    }
-}
 
 impl Session {
     /// Number of subtransactions that are open in one another.
@@ -56,10 +17,7 @@ impl Session {
 
     /// Begins a subtransaction within the transaction or the innermost subtransaction.
     pub fn begin_subtransaction(&mut self) -> Result<(), EngineError> {
-        let open = self.running()?;
-        open.tx.begin_sub();
-        let changed_catalogs = open.changed_catalogs;
-        open.levels.open.push(Level { changed_catalogs, ..Level::default() });
+        self.running()?.begin_sub();
         self.locks.begin_sub();
         Ok(())
     }
@@ -68,10 +26,8 @@ impl Session {
     /// it.
     pub fn commit_subtransaction(&mut self) -> Result<(), EngineError> {
         let open = self.running()?;
-        open.check_subtransaction()?;
-        open.tx.release_sub();
-        let released = open.pop();
-        open.innermost().tokens.take_over(released.tokens);
+        open.check_sub()?;
+        open.release_sub();
         let depth = open.tx.depth();
         self.locks.release_sub();
         self.temp.release_sub(depth);
@@ -83,7 +39,7 @@ impl Session {
     ///
     /// After an error the transaction must be aborted.
     pub fn abort_subtransaction(&mut self) -> Result<(), EngineError> {
-        self.running()?.check_subtransaction()?;
+        self.running()?.check_sub()?;
         // As at an abort: I/O of a failed statement ends before its locks are released.
         let left = self.backend.io.end_of_subtransaction();
         left.warnings().for_each(|warning| tracing::debug!("after an error: {warning}"));
@@ -91,12 +47,10 @@ impl Session {
         let _activity = core.activity.enter()?;
         let Session { open: Some(open), backend, .. } = self else { return Ok(()) };
         let ended = open.tx.innermost_xids();
-        let changed = open.changed_catalogs && !open.innermost().changed_catalogs;
-        let change = changed.then(|| core.database.cache.change());
+        let change = open.sub_changed_catalogs().then(|| core.database.cache.change());
         let aborted =
             core.fatal.watch("abort", || core.xacts.abort_sub(&mut backend.io, &mut open.tx));
-        open.snapshots.next_statement();
-        open.changed_catalogs = open.pop().changed_catalogs;
+        open.sub_aborted();
         let depth = open.tx.depth();
         if let Ok(finished) = &aborted {
             self.remove_files(finished);

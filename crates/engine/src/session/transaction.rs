@@ -21,7 +21,7 @@ use forebay_txn::locks::LockMode;
 use forebay_types::{Datum, Oid};
 
 use super::changes::{RowOutcome, RowWait};
-use super::isolation::Isolation;
+use super::open::Isolation;
 use super::rows::RowBatch;
 use super::scan::HeapScan;
 use super::state::Session;

@@ -19,6 +19,8 @@
 //! - [`examples`]: The programs of `examples/`
 //! - [`faults`]: A disk that fails: which failures stop the engine, and that none of them loses
 //!   what was acknowledged
+//! - [`ids`]: Transaction ids and MultiXacts near their limits and past the ends of the circle:
+//!   warnings, refusals, vacuum, pg_resetwal
 //! - [`lifecycle`]: A data directory from its making to its stop, and to its recovery, with every
 //!   way to do I/O
 //! - [`peer`]: PostgreSQL 18's own programs on directories that this engine made, and the engine on
@@ -39,6 +41,7 @@
 //! - [`tables`]: Creating, truncating and dropping tables, alone and beside others
 //! - [`transactions`]: Transactions as types, and what the interface below them refuses when it
 //!   runs
+//! - [`vacuum`]: VACUUM: what it frees and stores, crashes, what PostgreSQL says of its pages
 //! - [`views`]: Rows of the statistics views
 
 #[path = "../common/mod.rs"]
@@ -58,6 +61,7 @@ mod end_of_wal;
 mod end_records;
 mod examples;
 mod faults;
+mod ids;
 mod lifecycle;
 mod peer;
 mod peer_wal;
@@ -72,4 +76,5 @@ mod stops;
 mod subtransactions;
 mod tables;
 mod transactions;
+mod vacuum;
 mod views;

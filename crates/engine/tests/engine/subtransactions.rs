@@ -309,3 +309,33 @@ fn recovery_knows_which_subtransactions_committed() {
     let (_engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
     assert_eq!(committed(&mut session), expected);
 }
+
+#[test]
+fn a_scan_reads_on_after_the_rollback_of_what_began_later() {
+    for (way, config) in ways() {
+        let (_scratch, dir) = new_dir();
+        let (_engine, mut session) = open_session(&dir, &config);
+        create(&mut session, "t");
+        insert(&mut session, "t", 0..50_000);
+        session.checkpoint().expect("checkpoint");
+        session.evict_all().expect("evict");
+        start(&mut session);
+        let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
+        let mut scan = session.scan(&table).expect("scan");
+        let (mut found, mut pages) = (0, 0);
+        while let Some(rows) = scan.next_page(&mut session).expect("page") {
+            (found, pages) = (found + rows, pages + 1);
+            // Its reads are in flight.
+            if pages % 16 == 1 {
+                session.begin_subtransaction().expect("begin");
+                session.start_command().expect("command");
+                insert_open(&mut session, &table, 0..10).expect("insert");
+                session.abort_subtransaction().expect("rollback");
+            }
+        }
+        assert!(found == 50_000 && pages > 200, "{way}: {found} rows on {pages} pages");
+        session.commit().expect("commit");
+        assert_eq!(count(&mut session, "t").expect("count"), 50_000, "{way}");
+        assert!(session.take_warnings().is_empty(), "{way}");
+    }
+}

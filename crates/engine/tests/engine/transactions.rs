@@ -129,3 +129,33 @@ fn a_transaction_with_a_failed_statement_can_only_be_aborted() {
     engine.shutdown(ShutdownMode::Fast).expect("shutdown");
     assert_eq!(state(session.transaction()), "57P01");
 }
+
+#[test]
+fn a_failed_statement_costs_only_what_was_done_since_the_savepoint() {
+    let (_scratch, engine) = fresh();
+    let mut session = engine.session().expect("session");
+    create(&mut session, "t");
+    let fail = |statement: &mut Statement<'_>| {
+        assert_eq!(state(statement.open_table(None, "nothing", LockMode::AccessShare)), "42P01");
+    };
+    let mut tx = session.transaction().expect("begin");
+    insert_into(&mut tx.statement().expect("statement"), 1).expect("insert");
+    let mut savepoint = tx.savepoint().expect("savepoint");
+    insert_into(&mut savepoint.statement().expect("statement"), 2).expect("insert");
+    let mut inner = savepoint.savepoint().expect("savepoint");
+    insert_into(&mut inner.statement().expect("statement"), 3).expect("insert");
+    fail(&mut inner.statement().expect("statement"));
+    assert_eq!(state(inner.statement()), "25P02");
+    assert_eq!(state(inner.savepoint()), "25P02");
+    // It cannot be released any more, and is rolled back.
+    assert_eq!(state(inner.release()), "25P02");
+    let mut inner = savepoint.savepoint().expect("savepoint");
+    fail(&mut inner.statement().expect("statement"));
+    drop(inner);
+    savepoint.release().expect("release");
+    let mut savepoint = tx.savepoint().expect("savepoint");
+    fail(&mut savepoint.statement().expect("statement"));
+    savepoint.rollback().expect("rollback");
+    tx.commit().expect("commit");
+    assert_eq!(count(&mut session, "t").expect("count"), 2);
+}

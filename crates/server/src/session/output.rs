@@ -99,7 +99,12 @@ impl RowSink for Output {
     }
 
     fn notice(&mut self, notice: &SqlError) -> Result<(), SqlError> {
-        if if notice.severity == Severity::Warning { self.warnings } else { self.notices } {
+        let wanted = match notice.severity {
+            Severity::Info => true,
+            Severity::Warning => self.warnings,
+            _ => self.notices,
+        };
+        if wanted {
             backend::report(&mut self.buffer, notice);
         }
         self.flush_if_full()

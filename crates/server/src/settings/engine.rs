@@ -8,8 +8,8 @@ use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
     ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod,
     FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, RecoverySettings,
-    RecoveryTarget, RestoreSettings, SessionSettings, TargetAction, TargetTimeline, WalSyncMethod,
-    WorkerLimits, WritingSettings, parse_timestamp,
+    RecoveryTarget, RestoreSettings, SessionSettings, TargetAction, TargetTimeline, VacuumSettings,
+    WalSyncMethod, WorkerLimits, WritingSettings, parse_timestamp,
 };
 
 /// What a word or text stands for, which was checked when the setting was set.
@@ -33,6 +33,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         io_max_combine_limit: s.count(key!("io_max_combine_limit")),
         session: session_settings(s),
         max_connections: s.count(key!("max_connections")),
+        max_locks_per_transaction: s.count(key!("max_locks_per_transaction")),
         max_files_per_process: s.count(key!("max_files_per_process")),
         file_extend_method: file_extend_method(s),
         wal_sync_method: checked(WalSyncMethod::by_name(s.text(key!("wal_sync_method")))),
@@ -184,6 +185,26 @@ pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
         zero_damaged_pages: s.bool(key!("zero_damaged_pages")),
         ignore_checksum_failure: s.bool(key!("ignore_checksum_failure")),
         lock_timeout: Duration::from_millis(s.count(key!("lock_timeout"))),
+        vacuum: vacuum_settings(s),
+    }
+}
+
+fn vacuum_settings(s: &impl Lookup) -> VacuumSettings {
+    VacuumSettings {
+        freeze_min_age: s.count(key!("vacuum_freeze_min_age")),
+        freeze_table_age: s.count(key!("vacuum_freeze_table_age")),
+        multixact_freeze_min_age: s.count(key!("vacuum_multixact_freeze_min_age")),
+        multixact_freeze_table_age: s.count(key!("vacuum_multixact_freeze_table_age")),
+        failsafe_age: s.count(key!("vacuum_failsafe_age")),
+        multixact_failsafe_age: s.count(key!("vacuum_multixact_failsafe_age")),
+        freeze_max_age: s.count(key!("autovacuum_freeze_max_age")),
+        multixact_freeze_max_age: s.count(key!("autovacuum_multixact_freeze_max_age")),
+        truncate: s.bool(key!("vacuum_truncate")),
+        cost_delay: Duration::from_secs_f64(s.real(key!("vacuum_cost_delay")) / 1e3),
+        cost_limit: s.count(key!("vacuum_cost_limit")),
+        cost_page_miss: s.count(key!("vacuum_cost_page_miss")),
+        cost_page_dirty: s.count(key!("vacuum_cost_page_dirty")),
+        io_concurrency: s.count(key!("maintenance_io_concurrency")),
     }
 }
 

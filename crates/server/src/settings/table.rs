@@ -198,6 +198,8 @@ const MEMORY: &str = "Resource Usage / Memory";
 const IO: &str = "Resource Usage / I/O";
 const BGWRITER: &str = "Resource Usage / Background Writer";
 const PRESET: &str = "Preset Options";
+const VACUUM_COST: &str = "Vacuuming / Cost-Based Vacuum Delay";
+const VACUUM_FREEZE: &str = "Vacuuming / Freezing";
 const WAL: &str = "Write-Ahead Log / Settings";
 const WAL_RECOVERY: &str = "Write-Ahead Log / Recovery";
 const ARCHIVING: &str = "Write-Ahead Log / Archiving";
@@ -217,6 +219,10 @@ const UNUSED: &str =
 
 const fn real(min: f64, max: f64) -> Kind {
     Kind::Real { min, max, unit: Unit::None }
+}
+
+const fn real_ms(min: f64, max: f64) -> Kind {
+    Kind::Real { min, max, unit: Unit::Ms }
 }
 
 const fn int(min: i64, max: i64, unit: Unit) -> Kind {
@@ -248,6 +254,12 @@ pub static TABLE: &[Setting] = &[
          as suit the module."),
     setting("authentication_timeout", Sighup, int(1, 600, Unit::Seconds), "1min", CONNECT,
         "Sets the maximum allowed time to complete client authentication."),
+    setting("autovacuum_freeze_max_age", Postmaster, int(100_000, 2_000_000_000, Unit::None),
+        "200000000", VACUUM_FREEZE,
+        "Age at which to autovacuum a table to prevent transaction ID wraparound."),
+    setting("autovacuum_multixact_freeze_max_age", Postmaster,
+        int(10_000, 2_000_000_000, Unit::None), "400000000", VACUUM_FREEZE,
+        "Multixact age at which to autovacuum a table to prevent multixact wraparound."),
     setting("autovacuum_worker_slots", Postmaster, int(1, 262_143, Unit::None), "16", "Vacuuming",
         UNUSED),
     setting("basic_archive.archive_directory", Sighup, Text, "", ARCHIVING,
@@ -419,6 +431,8 @@ pub static TABLE: &[Setting] = &[
         "Sets the maximum number of data files the server keeps open."),
     setting("max_identifier_length", Internal, int(63, 63, Unit::None), "63", PRESET,
         "Shows the maximum identifier length."),
+    setting("max_locks_per_transaction", Postmaster, int(10, INT_MAX, Unit::None), "64",
+        "Lock Management", "Sets the maximum number of locks per transaction."),
     setting("max_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS,
         "Sets the WAL size that triggers a checkpoint."),
     setting("min_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS,
@@ -508,6 +522,36 @@ pub static TABLE: &[Setting] = &[
         .checked(checks::disabled),
     setting("unix_socket_directories", Postmaster, Text, "/tmp", CONNECT,
         "Sets the directories where Unix-domain sockets will be created."),
+    setting("vacuum_cost_delay", User, real_ms(0.0, 100.0), "0", VACUUM_COST,
+        "Vacuum cost delay in milliseconds."),
+    setting("vacuum_cost_limit", User, int(1, 10_000, Unit::None), "200", VACUUM_COST,
+        "Vacuum cost amount available before napping."),
+    setting("vacuum_cost_page_dirty", User, int(0, 10_000, Unit::None), "20", VACUUM_COST,
+        "Vacuum cost for a page dirtied by vacuum."),
+    setting("vacuum_cost_page_hit", User, int(0, 10_000, Unit::None), "1", VACUUM_COST,
+        UNUSED),
+    setting("vacuum_cost_page_miss", User, int(0, 10_000, Unit::None), "2", VACUUM_COST,
+        "Vacuum cost for a page that is read, in the buffer cache or not."),
+    setting("vacuum_failsafe_age", User, int(0, 2_100_000_000, Unit::None), "1600000000",
+        VACUUM_FREEZE,
+        "Age at which VACUUM should trigger failsafe to avoid a wraparound outage."),
+    setting("vacuum_freeze_min_age", User, int(0, 1_000_000_000, Unit::None), "50000000",
+        VACUUM_FREEZE,
+        "Minimum age at which VACUUM should freeze a table row."),
+    setting("vacuum_freeze_table_age", User, int(0, 2_000_000_000, Unit::None), "150000000",
+        VACUUM_FREEZE,
+        "Age at which VACUUM should scan whole table to freeze tuples."),
+    setting("vacuum_multixact_failsafe_age", User, int(0, 2_100_000_000, Unit::None),
+        "1600000000", VACUUM_FREEZE,
+        "Multixact age at which VACUUM should trigger failsafe to avoid a wraparound outage."),
+    setting("vacuum_multixact_freeze_min_age", User, int(0, 1_000_000_000, Unit::None),
+        "5000000", VACUUM_FREEZE,
+        "Minimum age at which VACUUM should freeze a MultiXactId in a table row."),
+    setting("vacuum_multixact_freeze_table_age", User, int(0, 2_000_000_000, Unit::None),
+        "150000000", VACUUM_FREEZE,
+        "Multixact age at which VACUUM should scan whole table to freeze tuples."),
+    setting("vacuum_truncate", User, Bool, "on", "Vacuuming / Default Behavior",
+        "Enables vacuum to truncate empty pages at the end of the table."),
     setting("wal_buffers", Postmaster, int(-1, 262_143, Unit::Blocks), "-1", WAL,
         "Sets the number of disk-page buffers for WAL."),
     setting("wal_compression", Sighup, Enum(&["pglz", "lz4", "zstd", "on", "off"]), "off", WAL,

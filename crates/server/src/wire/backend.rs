@@ -61,7 +61,7 @@ pub fn ready_for_query(out: &mut Vec<u8>, status: TransactionStatus) {
 
 /// ErrorResponse or NoticeResponse, by severity.
 pub fn report(out: &mut Vec<u8>, report: &SqlError) {
-    let notice = matches!(report.severity, Severity::Warning | Severity::Notice);
+    let notice = matches!(report.severity, Severity::Warning | Severity::Notice | Severity::Info);
     let kind = if notice { b'N' } else { b'E' };
     message(out, kind, |b| {
         let mut field = |code: u8, value: &str| {

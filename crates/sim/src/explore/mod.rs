@@ -1,6 +1,7 @@
 //! What the battery runs: random lives, and each fault at each place of short workloads.
 //!
 //! - `random`: lives of an engine, ended by crashes, kills and faults
+//! - `rows`: lives in which rows change
 //! - `crashes`: a crash at every call, with every subset of what was in doubt
 //! - `again`: crashes during recovery, and what recoveries that were cut short come to
 //! - `failures`: the i-th call fails
@@ -10,6 +11,7 @@
 //! - `pitr`: recovery from an archive
 //! - `retarget`: recovery from an archive whose target moves back
 //! - `backups`: base backups and restores, cut short
+//! - `old_ids`: crashes while a vacuum removes old ids
 //! - `interrupted`: what the recoveries of `again`, `pitr` and `retarget` have in common
 //! - `many`: many seeds, by several threads
 //! - `tally`: the outcome of runs
@@ -23,9 +25,11 @@ mod damage;
 mod failures;
 mod interrupted;
 mod many;
+mod old_ids;
 mod pitr;
 mod random;
 mod retarget;
+mod rows;
 mod tally;
 
 pub use again::recovery_again;
@@ -36,7 +40,9 @@ pub use crashes::{Depth, every_crash};
 pub use damage::{Damage, control_rot, lying_writes, wal_rot};
 pub use failures::every_failure;
 pub use many::{Failed, many};
+pub use old_ids::old_ids_removed;
 pub use pitr::archive_recovery;
 pub use random::{Flaw, random_run, run_with};
 pub use retarget::recovery_moved_back;
+pub use rows::{LIVES, row_lives};
 pub use tally::{Detection, Tally};

@@ -79,7 +79,7 @@ pub fn run_with(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Tal
 }
 
 /// Faults of a life. Half of the lives have none but the crash.
-fn rates(dice: &mut Dice) -> FaultRates {
+pub(super) fn rates(dice: &mut Dice) -> FaultRates {
     if dice.chance(500) {
         return FaultRates::default();
     }
@@ -118,7 +118,7 @@ pub(super) fn survival(dice: &mut Dice) -> Survival {
 }
 
 /// Opens the engine on a disk that has crashed, with up to three more crashes on the way.
-fn revive(
+pub(super) fn revive(
     disk: &mut SimDisk,
     dice: &mut Dice,
     whole: bool,

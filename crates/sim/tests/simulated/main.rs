@@ -3,6 +3,7 @@
 //! - [`engine`]: the engine's lives and crashes
 //! - [`archive`]: the archiver's
 //! - [`pitr`]: archives, base backups, and recovery from them
+//! - [`rows`]: rows that change
 //! - [`runs`]: runs each over its seeds
 
 #[path = "../common/mod.rs"]
@@ -11,4 +12,5 @@ mod common;
 mod archive;
 mod engine;
 mod pitr;
+mod rows;
 mod runs;

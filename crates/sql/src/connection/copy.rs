@@ -170,6 +170,10 @@ impl Connection {
             relation => writable(relation, name, Verb::Copy)?,
         };
         self.check_writable("COPY FROM")?;
+        if options.freeze && self.portals.has_queries() {
+            let message = "cannot perform COPY FREEZE because of prior transaction activity";
+            return Err(SqlError::new("25000", message));
+        }
         let targets = self.copy_columns(&table, columns)?;
         for (slot, column) in live_columns(&table).enumerate() {
             if !targets.contains(&slot) {
@@ -190,9 +194,14 @@ impl Connection {
             width: live_columns(&table).count(),
             longest: MAX_ALLOC,
         };
+        let mut loader = Loader::new(&table);
+        if options.freeze {
+            self.host.call(|session| session.check_freezable(&table))?;
+            loader.freeze();
+        }
         Ok(CopyIn {
             parser: CopyParser::new(options, shape),
-            loader: Loader::new(&table),
+            loader,
             format,
             columns: count,
             table: table.name.clone(),

@@ -25,19 +25,23 @@ impl Connection {
     /// from a cursor that was declared BINARY.
     pub(super) fn simple_format(&self, kind: &Kind) -> Format {
         match kind {
-            Kind::Fetch(fetch) if self.portals.get(&fetch.name).is_some_and(|p| p.traits.binary) => {
+            Kind::Fetch(fetch)
+                if self.portals.get(&fetch.name).is_some_and(|p| p.traits.binary) =>
+            {
                 Format::Binary
             }
             _ => Format::Text,
         }
     }
 
-    /// Runs FETCH or MOVE.
+    /// Runs FETCH or MOVE. With `announce`, the sink is told of the columns before the first row, or
+    /// if there is none: as in PostgreSQL, not if it fails at once.
     pub(super) fn fetch(
         &mut self,
         fetch: &Fetch,
         columns: &[ColumnDesc],
         formats: &[Format],
+        mut announce: bool,
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         let name = &fetch.name;
@@ -52,13 +56,22 @@ impl Connection {
             if host.may_warn() {
                 tell(host, sink)?;
             }
+            if std::mem::take(&mut announce) {
+                sink.columns(columns, formats)?;
+            }
             sink.row(&RowRef { values, columns, formats })
         });
         if moved.is_err() {
             portal.progress = Progress::Failed;
         }
-        let verb = if fetch.is_move { "MOVE" } else { "FETCH" };
-        moved.map(|rows| CommandTag(format!("{verb} {rows}")))
+        let rows = moved?;
+        if fetch.is_move {
+            return Ok(CommandTag(format!("MOVE {rows}")));
+        }
+        if announce {
+            sink.columns(columns, formats)?;
+        }
+        Ok(CommandTag(format!("FETCH {rows}")))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::sink::CommandTag;
 use super::state::Connection;
+use super::utility::PG_TEMP;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{LockTables, QualifiedName};
 use crate::plan::Catalog;
@@ -31,7 +32,8 @@ impl Connection {
     /// The error of a name that means no table, nor anything else.
     pub(super) fn no_table(&mut self, name: &QualifiedName) -> Result<SqlError> {
         let schema = name.schema.as_deref();
-        if let Some(schema) = schema
+        // Every session has that schema, whether it was made or not.
+        if let Some(schema) = schema.filter(|schema| *schema != PG_TEMP)
             && !self.host.call(|session| session.schema_exists(schema))?
         {
             let message = format!("schema \"{schema}\" does not exist");

@@ -14,7 +14,7 @@
 //!   savepoints
 //! - `prepared.rs`: statements planned, and kept up to date
 //! - `run.rs`: running them
-//! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE
+//! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE; `vacuum.rs`: VACUUM
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
 //! - `sink.rs`: RowSink and what passes through it
@@ -46,6 +46,7 @@ mod statement;
 mod transaction;
 mod truncate;
 mod utility;
+mod vacuum;
 
 pub use crate::column::ColumnDesc;
 pub use crate::exec::Identity;

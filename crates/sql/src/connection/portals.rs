@@ -5,7 +5,7 @@
 
 use super::held::Held;
 use super::state::Connection;
-use super::statement::{Portal, Progress};
+use super::statement::{Plan, Portal, Progress};
 use crate::error::Result;
 use crate::plan::Node;
 
@@ -53,6 +53,12 @@ impl Portals {
     /// Does one read this table?
     pub(super) fn read(&self, oid: forebay_engine::Oid) -> bool {
         self.held.values().any(|portal| portal.reads(oid))
+    }
+
+    /// Is there a query of the running transaction?
+    pub(super) fn has_queries(&self) -> bool {
+        let query = |portal: &Portal| matches!(portal.plan, Plan::Select(_));
+        self.held.values().any(|portal| portal.level.is_some() && query(portal))
     }
 
     /// The transaction is about to end: so must scans. Cursors whose rows are held stay.

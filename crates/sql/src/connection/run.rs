@@ -34,6 +34,10 @@ impl Connection {
                 return self.declare(&prepared, plan, &Arc::from([])).map(Executed::Completed);
             }
             Plan::Utility => {
+                if let (Kind::Fetch(fetch), Some(columns)) = (&*statement.kind, &prepared.columns) {
+                    let tag = self.fetch(fetch, columns, &formats, true, sink);
+                    return tag.map(Executed::Completed);
+                }
                 if let Some(columns) = &prepared.columns {
                     sink.columns(columns, &formats)?;
                 }

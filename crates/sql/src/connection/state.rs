@@ -5,10 +5,10 @@ use super::held::{self, Held};
 use super::portals::Portals;
 use super::sink::RowSink;
 use super::statement::Prepared;
-use crate::error::{Result, SqlError, state};
+use crate::error::{Result, SqlError};
 use crate::exec::{Host, Identity};
 use crate::settings::Settings;
-use forebay_engine::Session;
+use forebay_engine::{Session, Warning};
 use std::sync::Arc;
 
 /// A session of SQL over the engine.
@@ -71,11 +71,7 @@ impl Connection {
 
     /// Sends warnings of the engine that arose outside of a statement, such as after `sync`.
     pub fn send_warnings(&mut self, sink: &mut dyn RowSink) -> Result<()> {
-        tell(&mut self.host, sink)?;
-        let Some(session) = self.host.session_if_any() else { return Ok(()) };
-        session
-            .take_warnings()
-            .try_for_each(|text| sink.notice(&SqlError::warning(state::WARNING, text)))
+        tell(&mut self.host, sink)
     }
 
     /// Forgets a cancel that came before. With `keep`, none that comes later is forgotten until the
@@ -136,9 +132,8 @@ impl Connection {
 pub(super) fn tell(host: &mut Host, sink: &mut dyn RowSink) -> Result<()> {
     host.take_warnings().iter().try_for_each(|warning| sink.notice(warning))?;
     let Some(session) = host.session_if_any() else { return Ok(()) };
-    for warning in session.take_read_warnings() {
-        let notice = SqlError::warning(state::DATA_CORRUPTED, warning.to_string());
-        sink.notice(&notice.explained(warning.detail(), warning.hint()))?;
+    for Warning { sqlstate, message, detail, hint } in session.take_warnings() {
+        sink.notice(&SqlError::warning(sqlstate, message).explained(detail, hint))?;
     }
     Ok(())
 }

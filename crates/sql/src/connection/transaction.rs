@@ -25,6 +25,7 @@ fn needs_snapshot(kind: &Kind) -> bool {
             | Kind::SetTransaction { .. }
             | Kind::Reset(_)
             | Kind::Lock(_)
+            | Kind::Vacuum(_)
             | Kind::Fetch(_)
     )
 }

@@ -12,7 +12,7 @@ use forebay_engine::{ColumnDef, LockMode, Session};
 use forebay_types::{Datum, SqlType};
 
 /// The name of a session's own schema.
-const PG_TEMP: &str = "pg_temp";
+pub(super) const PG_TEMP: &str = "pg_temp";
 
 fn tag(text: &str) -> Result<CommandTag> {
     Ok(CommandTag(text.to_owned()))
@@ -69,7 +69,8 @@ impl Connection {
                 tag("DEALLOCATE ALL")
             }
             Kind::Lock(lock) => self.lock_tables_for(lock),
-            Kind::Fetch(fetch) => self.fetch(fetch, columns, formats, sink),
+            Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
+            Kind::Fetch(fetch) => self.fetch(fetch, columns, formats, false, sink),
             Kind::Close(name) => self.close_cursor(name.as_deref()),
             Kind::Truncate(names) => self.truncate(names),
             Kind::Query(_)

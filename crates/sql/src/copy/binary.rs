@@ -7,7 +7,7 @@
 //! ```
 
 use super::parser::{CopyShape, TakeRow};
-use super::values::LineContext;
+use super::values::{LineContext, RowValues};
 use crate::error::{Result, SqlError, state};
 use forebay_types::{Datum, SqlType, binary_in, check_enlarge, out_of_memory};
 
@@ -211,8 +211,7 @@ impl BinaryParser {
 
     fn row(&self, data: &[u8], take: TakeRow<'_>) -> Result<()> {
         let place = LineContext::new(&self.shape.table, self.line);
-        let mut values: smallvec::SmallVec<[Datum<'_>; 16]> =
-            smallvec::smallvec![Datum::Null; self.shape.width];
+        let mut values = RowValues::default();
         let mut at = 2;
         for column in &self.shape.columns {
             let length = word(data, at).unwrap_or(u32::MAX);
@@ -227,11 +226,9 @@ impl BinaryParser {
                 None => binary_in(bytes, column.ty)
                     .map_err(|e| SqlError::from(e).context(place.column_only(&column.name)))?,
             };
-            if let Some(slot) = values.get_mut(column.slot) {
-                *slot = value;
-            }
+            values.set(column.slot, value);
         }
-        take(&values)
+        take(values.row(self.shape.width))
             .map_err(|e| if e.context.is_some() { e } else { e.context(place.line_only()) })
     }
 }

@@ -42,6 +42,8 @@ pub struct CopyOptions {
     pub escape: u8,
     /// FORCE_QUOTE *
     pub force_quote: bool,
+    /// FREEZE
+    pub freeze: bool,
 }
 
 fn invalid(message: impl Into<String>) -> SqlError {
@@ -66,6 +68,7 @@ struct Given {
     quote: Option<String>,
     escape: Option<String>,
     force_quote: bool,
+    freeze: bool,
     seen: Vec<String>,
 }
 
@@ -77,6 +80,19 @@ impl CopyOptions {
             given.take(option, from)?;
         }
         given.settle()
+    }
+}
+
+fn boolean(option: &CopyOption) -> Result<bool> {
+    let word = match &option.value {
+        OptionValue::None => return Ok(true),
+        OptionValue::Text(text) => text.to_lowercase(),
+        _ => String::new(),
+    };
+    match word.as_str() {
+        "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        _ => Err(syntax(format!("{} requires a Boolean value", option.name))),
     }
 }
 
@@ -131,8 +147,14 @@ impl Given {
                         .at(option.position));
                 }
             }
-            "freeze" | "default" | "force_not_null" | "force_null" | "on_error"
-            | "reject_limit" | "log_verbosity" => {
+            "freeze" => {
+                self.freeze = boolean(option)?;
+                if self.freeze && !from {
+                    return Err(invalid("COPY FREEZE cannot be used with COPY TO"));
+                }
+            }
+            "default" | "force_not_null" | "force_null" | "on_error" | "reject_limit"
+            | "log_verbosity" => {
                 let name = name.to_uppercase();
                 return Err(SqlError::unsupported(format!("COPY {name}")).at(option.position));
             }
@@ -202,6 +224,7 @@ impl Given {
         }
         let force_quote = self.force_quote;
         Ok(CopyOptions {
+            freeze: self.freeze,
             format,
             delimiter: delimiter_byte,
             null,

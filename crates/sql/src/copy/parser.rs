@@ -4,7 +4,7 @@ use super::fields::{Field, Fields};
 use super::lines::{Found, LineFinder};
 use super::options::{CopyFormat, CopyOptions, Header};
 use super::simple::{SimpleLines, Step};
-use super::values::{LineContext, read_text};
+use super::values::{LineContext, RowValues, read_text};
 use crate::error::{Result, SqlError, state};
 use forebay_types::{Datum, SqlType, checked_utf8, enlarge};
 
@@ -287,8 +287,7 @@ fn row(
     if fields.list.len() > shape.columns.len() {
         return Err(bad("extra data after last expected column".to_owned()));
     }
-    let mut values: smallvec::SmallVec<[Datum<'_>; 16]> =
-        smallvec::smallvec![Datum::Null; shape.width];
+    let mut values = RowValues::default();
     for (i, column) in shape.columns.iter().enumerate() {
         let Some(field) = fields.list.get(i) else {
             return Err(bad(format!("missing data for column \"{}\"", column.name)));
@@ -304,9 +303,7 @@ fn row(
         let value = read_text(text, column.ty).map_err(|e| {
             e.context(LineContext::new(&shape.table, number).column(&column.name, text))
         })?;
-        if let Some(slot) = values.get_mut(column.slot) {
-            *slot = value;
-        }
+        values.set(column.slot, value);
     }
-    take(&values)
+    take(values.row(shape.width))
 }

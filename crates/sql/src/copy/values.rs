@@ -2,9 +2,35 @@
 
 use crate::error::{Result, SqlError};
 use forebay_types::{Datum, SqlType, float4_in, float8_in, int_in, text_in};
+use smallvec::SmallVec;
 
 /// Bytes of data that an error's context shows at most.
 const SHOWN_BYTES: usize = 100;
+
+/// The values of a row, by their column's place in the table.
+#[derive(Default)]
+pub struct RowValues<'a>(SmallVec<[Datum<'a>; 16]>);
+
+impl<'a> RowValues<'a> {
+    /// Sets a value. Columns mostly come in the table's order, so nothing is filled in first.
+    #[inline]
+    pub fn set(&mut self, slot: usize, value: Datum<'a>) {
+        match self.0.get_mut(slot) {
+            Some(earlier) => *earlier = value,
+            None => {
+                self.0.resize_with(slot, || Datum::Null);
+                self.0.push(value);
+            }
+        }
+    }
+
+    /// The row, with NULL where nothing was set.
+    #[inline]
+    pub fn row(&mut self, width: usize) -> &[Datum<'a>] {
+        self.0.resize_with(width, || Datum::Null);
+        &self.0
+    }
+}
 
 /// Reads a field.
 pub fn read_text(text: &str, ty: SqlType) -> Result<Datum<'_>> {

@@ -23,6 +23,11 @@ impl Loader {
         Loader { table: Arc::clone(table), batch: RowBatch::new(table), inserted: 0 }
     }
 
+    /// Freezes the rows when they are inserted.
+    pub fn freeze(&mut self) {
+        self.batch.freeze();
+    }
+
     /// Adds a row of the table's live columns.
     pub fn push(&mut self, row: &[Datum<'_>]) -> Result<()> {
         self.batch.push(row).map_err(|e| described(&self.table, row, e.into()))

@@ -59,6 +59,23 @@ impl Operator {
             Ok::<_, SqlError>(Box::new(Operator::open(input, params, host)?))
         };
         Ok(match node {
+            Node::Filter { input, .. } => Operator::Filter(open(input, host)?),
+            Node::Project { input, .. } => Operator::Project(open(input, host)?),
+            Node::Aggregate { input, grouping } => {
+                Operator::Aggregate(aggregated(node, input, grouping, params, host)?)
+            }
+            Node::Sort { .. } => Operator::Sort(sorted(node, None, params, host)?),
+            Node::LockRows { input, .. } => Operator::LockRows(open(input, host)?),
+            Node::Modify(modify) => Operator::Modify(modified(modify, params, host)?),
+            Node::Limit { .. } => Operator::Limit(Limit::open(node, params, host)?),
+            leaf => return Operator::open_leaf(leaf, params, host),
+        })
+    }
+
+    /// Opens an operator with none below it. The frames of those above it need no room for this.
+    #[inline(never)]
+    fn open_leaf(node: &Node, params: Params<'_>, host: &mut Host) -> Result<Operator> {
+        Ok(match node {
             Node::Result => Operator::Rows(vec![Vec::new()], 0),
             Node::View(view) => Operator::Rows(super::views::rows(*view, host)?, 0),
             Node::Function(e) => {
@@ -76,15 +93,7 @@ impl Operator {
                 Some(series) => Operator::Series(series),
                 None => Operator::Rows(Vec::new(), 0),
             },
-            Node::Filter { input, .. } => Operator::Filter(open(input, host)?),
-            Node::Project { input, .. } => Operator::Project(open(input, host)?),
-            Node::Aggregate { input, grouping } => {
-                Operator::Aggregate(aggregated(node, input, grouping, params, host)?)
-            }
-            Node::Sort { .. } => Operator::Sort(sorted(node, None, params, host)?),
-            Node::LockRows { input, .. } => Operator::LockRows(open(input, host)?),
-            Node::Modify(modify) => Operator::Modify(modified(modify, params, host)?),
-            Node::Limit { .. } => Operator::Limit(Limit::open(node, params, host)?),
+            _ => unreachable!("operators with one below them are opened with it"),
         })
     }
 
@@ -150,29 +159,17 @@ impl Operator {
                 Ok(Flow::Continue)
             }
             (Operator::Sort(rows), Node::Sort { width, placed, .. }) => {
-                while let Some(row) = rows.next(host)? {
-                    let ctid = if *placed { row.last().and_then(place_of) } else { None };
-                    let (values, _) = row.split_at(*width);
-                    if visit(Row { values, ctid }, host)? == Flow::Rest {
-                        return Ok(Flow::Rest);
-                    }
-                }
-                Ok(Flow::Continue)
+                give_out(rows, Some(*width), *placed, host, visit)
             }
             (Operator::LockRows(input), Node::LockRows { input: below, table, lock }) => {
                 input.run(below, params, host, &mut |row, host| {
                     locked(row, below, table, *lock, params, host, visit)
                 })
             }
-            (Operator::Modify(modified), _) => {
-                let Some(rows) = &mut modified.returned else { return Ok(Flow::Continue) };
-                while let Some(row) = rows.next(host)? {
-                    if visit(Row::computed(&row), host)? == Flow::Rest {
-                        return Ok(Flow::Rest);
-                    }
-                }
-                Ok(Flow::Continue)
-            }
+            (Operator::Modify(modified), _) => match &mut modified.returned {
+                Some(rows) => give_out(rows, None, false, host, visit),
+                None => Ok(Flow::Continue),
+            },
             (Operator::Limit(limit), Node::Limit { input, .. }) => {
                 limit.run(input, params, host, visit)
             }
@@ -227,7 +224,27 @@ fn sorted(node: &Node, keep: Option<u64>, params: Params<'_>, host: &mut Host) -
     sorter.finish(host)
 }
 
+/// Hands on rows that are kept: of each the first `width` columns, or all; its place is the last
+/// column, if it is `placed`.
+fn give_out(
+    rows: &mut Sorted,
+    width: Option<usize>,
+    placed: bool,
+    host: &mut Host,
+    visit: Visit<'_>,
+) -> Result<Flow> {
+    while let Some(row) = rows.next(host)? {
+        let ctid = if placed { row.last().and_then(place_of) } else { None };
+        let (values, _) = row.split_at(width.unwrap_or(row.len()));
+        if visit(Row { values, ctid }, host)? == Flow::Rest {
+            return Ok(Flow::Rest);
+        }
+    }
+    Ok(Flow::Continue)
+}
+
 /// Changes all rows of the input.
+#[inline(never)]
 fn modified(modify: &Modify, params: Params<'_>, host: &mut Host) -> Result<Modified> {
     let mut modifier = Modifier::new(modify, host);
     let mut input = Operator::open(&modify.input, params, host)?;

@@ -71,11 +71,7 @@ impl RowStore {
     }
 
     /// Adds a row.
-    pub fn push(
-        &mut self,
-        Row { values, ctid }: Row<'_>,
-        host: &mut Host,
-    ) -> Result<()> {
+    pub fn push(&mut self, Row { values, ctid }: Row<'_>, host: &mut Host) -> Result<()> {
         let mut row = OwnedRow::with_capacity(values.len() + 1);
         row.extend(values.iter().map(|value| value.clone().into_owned()));
         row.push(ctid.map_or(Datum::Null, place_value));

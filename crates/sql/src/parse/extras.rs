@@ -31,7 +31,7 @@ impl Extras {
     }
 }
 
-/// Names for the versions of a row that RETURNING sees, and where they stand.
+/// Names for the versions of a row that RETURNING sees, and where they are given.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct VersionNames {
     /// OLD AS
@@ -170,9 +170,7 @@ fn version_names(c: &mut Cursor<'_>) -> Result<VersionNames> {
             (&mut names.new, "NEW")
         };
         c.expect("as")?;
-        let at = c.position();
-        let name = c.name()?;
-        if slot.replace((name, at)).is_some() {
+        if slot.replace((c.name()?, position)).is_some() {
             let message = format!("{what} cannot be specified multiple times");
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
         }

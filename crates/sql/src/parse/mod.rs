@@ -12,11 +12,13 @@
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE
 //! - `copy.rs`: COPY
+//! - `vacuum.rs`: VACUUM
 //! - `portals.rs`: DECLARE, FETCH, MOVE and CLOSE
 //! - `truncate.rs`: TRUNCATE
 //!
-//! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that PostgreSQL rejects: the
-//! planner takes its tree apart completely, and refuses what it does not know.
+//! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that
+//! PostgreSQL rejects: the planner takes its tree apart completely, and refuses what it does not
+//! know.
 
 mod copy;
 pub mod cursor;
@@ -31,6 +33,7 @@ mod table;
 mod transaction;
 mod truncate;
 mod utility;
+mod vacuum;
 mod watched;
 
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
@@ -42,6 +45,7 @@ pub use size::estimated_memory;
 pub use source::Source;
 pub use statement::{Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement};
 pub use table::{CreateTable, DropTable};
+pub use vacuum::Vacuum;
 
 use crate::error::{Result, SqlError, state};
 use cursor::Cursor;
@@ -102,6 +106,7 @@ fn parse_statement(
             cursor.expect("from")?;
             parse_query_or_change(tokens, end, source)
         }
+        "vacuum" => vacuum::parse(&mut cursor).map(Kind::Vacuum),
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => table::parse_create(&mut cursor).map(Kind::CreateTable),
         "drop" => table::parse_drop(&mut cursor).map(Kind::DropTable),

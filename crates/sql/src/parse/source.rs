@@ -183,6 +183,15 @@ impl Source {
         tokens.iter().rfind(sign).map_or(0, |t| self.position(t.span.start))
     }
 
+    /// The position of the token behind the last equals sign before a place: where a value that is
+    /// assigned begins, with its parentheses. Tokenizes again, so it is for errors only.
+    pub fn after_equals(&self, before: Location) -> u32 {
+        let tokens = self.tokenize().unwrap_or_default();
+        let sign = tokens.iter().rposition(|t| t.span.start < before && t.token == Token::Eq);
+        let value = sign.and_then(|sign| tokens.get(sign + 1));
+        value.map_or(0, |t| self.position(t.span.start))
+    }
+
     /// The position of the first token at or after a place that does not close a parenthesis: where
     /// the operator behind an operand stands. Tokenizes again, so it is for errors only.
     pub fn operator_after(&self, at: Location) -> u32 {

@@ -6,6 +6,7 @@ use super::extras::Extras;
 use super::portals::{Declare, Fetch};
 use super::source::Source;
 use super::table::{CreateTable, DropTable};
+use super::vacuum::Vacuum;
 use crate::settings::{IsolationLevel, SetScope};
 use forebay_engine::LockMode;
 use sqlparser::ast;
@@ -58,6 +59,8 @@ pub enum Kind {
     Delete(Box<ast::Delete>, Extras),
     /// LOCK TABLE.
     Lock(LockTables),
+    /// VACUUM.
+    Vacuum(Vacuum),
     /// DECLARE.
     Declare(Box<Declare>),
     /// FETCH or MOVE.

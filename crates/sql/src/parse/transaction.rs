@@ -110,9 +110,27 @@ fn isolation(c: &mut Cursor<'_>) -> Result<IsolationLevel> {
     if c.accept("serializable") {
         return Err(SqlError::unsupported("isolation level SERIALIZABLE"));
     }
-    let words = |level: IsolationLevel| level.name().split(' ').collect::<Vec<_>>();
-    let found = IsolationLevel::ALL.into_iter().find(|level| c.accept_all(&words(*level)));
-    found.ok_or_else(|| c.error())
+    one_of(c, &IsolationLevel::ALL.map(|level| (level.name(), level)))
+}
+
+/// Takes the words of one of these; an error is at the first word that none of them has there.
+fn one_of<T: Copy>(c: &mut Cursor<'_>, choices: &[(&str, T)]) -> Result<T> {
+    let mut left: Vec<_> =
+        choices.iter().map(|(words, chosen)| (words.split(' '), chosen)).collect();
+    loop {
+        let next = c.peek_word();
+        left.retain_mut(|(words, _)| {
+            words.next().is_some_and(|word| next.as_deref() == Some(word))
+        });
+        if left.is_empty() {
+            return Err(c.error());
+        }
+        c.advance();
+        // None begins with all of another.
+        if let Some((_, chosen)) = left.iter().find(|(words, _)| words.clone().next().is_none()) {
+            return Ok(**chosen);
+        }
+    }
 }
 
 /// `LOCK [TABLE] [ONLY] name [*] [, ...] [IN mode MODE] [NOWAIT]`
@@ -143,16 +161,17 @@ fn relation(c: &mut Cursor<'_>) -> Result<QualifiedName> {
 }
 
 fn lock_mode(c: &mut Cursor<'_>) -> Result<LockMode> {
-    const MODES: [(&[&str], LockMode); 8] = [
-        (&["access", "share", "mode"], LockMode::AccessShare),
-        (&["row", "share", "mode"], LockMode::RowShare),
-        (&["row", "exclusive", "mode"], LockMode::RowExclusive),
-        (&["share", "update", "exclusive", "mode"], LockMode::ShareUpdateExclusive),
-        (&["share", "mode"], LockMode::Share),
-        (&["share", "row", "exclusive", "mode"], LockMode::ShareRowExclusive),
-        (&["exclusive", "mode"], LockMode::Exclusive),
-        (&["access", "exclusive", "mode"], LockMode::AccessExclusive),
-    ];
-    let found = MODES.iter().find(|(words, _)| c.accept_all(words));
-    found.map(|(_, mode)| *mode).ok_or_else(|| c.error())
+    one_of(
+        c,
+        &[
+            ("access share mode", LockMode::AccessShare),
+            ("row share mode", LockMode::RowShare),
+            ("row exclusive mode", LockMode::RowExclusive),
+            ("share update exclusive mode", LockMode::ShareUpdateExclusive),
+            ("share mode", LockMode::Share),
+            ("share row exclusive mode", LockMode::ShareRowExclusive),
+            ("exclusive mode", LockMode::Exclusive),
+            ("access exclusive mode", LockMode::AccessExclusive),
+        ],
+    )
 }

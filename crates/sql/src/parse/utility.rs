@@ -10,10 +10,9 @@ use sqlparser::tokenizer::Token;
 
 /// First words of the statements PostgreSQL has beyond those parsed elsewhere.
 const UNSUPPORTED: &[&str] = &[
-    "alter", "analyse", "analyze", "call", "cluster", "comment", "do",
-    "execute", "explain", "grant", "import", "listen", "load", "merge", "notify",
-    "prepare", "reassign", "refresh", "reindex", "revoke", "security", "unlisten",
-    "vacuum",
+    "alter", "analyse", "analyze", "call", "cluster", "comment", "do", "execute", "explain",
+    "grant", "import", "listen", "load", "merge", "notify", "prepare", "reassign", "refresh",
+    "reindex", "revoke", "security", "unlisten",
 ];
 
 pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {

@@ -425,6 +425,10 @@ impl Binder<'_> {
     /// cast.
     pub(super) fn operand(&mut self, value: Typed, to: SqlType) -> Result<Expr> {
         let from = value.ty;
+        if (from, to) == (SqlType::Int4, SqlType::Xid) {
+            // There is no such cast, only an operator for the two types.
+            return Ok(Expr::Cast { expr: Box::new(value.expr), from, to });
+        }
         let cast = coerce::coerce(value, to, Context::Explicit, self.params)?;
         cast.map(|v| v.expr).ok_or_else(|| {
             let message = format!("cannot cast type {} to {}", from.sql_name(), to.sql_name());

@@ -17,16 +17,6 @@ fn varies(e: &Expr) -> bool {
     }
 }
 
-/// Whether an expression has one value for all rows.
-pub(super) fn is_stable(e: &Expr) -> bool {
-    let varies = |e: &Expr| match e {
-        Expr::Column(_) | Expr::Aggregate(_) => true,
-        Expr::Call(function, _) => !is_immutable(*function),
-        _ => false,
-    };
-    !e.any(&varies)
-}
-
 /// Replaces the constant parts of an expression by their values.
 pub fn fold(e: &mut Expr, catalog: &mut dyn Catalog) -> Result<()> {
     catalog.step()?;

@@ -20,7 +20,12 @@ impl Planner<'_> {
         let (invalid, not) = (state::INVALID_CURSOR_DEFINITION, state::FEATURE_NOT_SUPPORTED);
         for (given, sqlstate, what, detail) in [
             (declare.hold, not, "CURSOR WITH HOLD ... {} is not supported", "Holdable"),
-            (declare.scroll == Some(true), not, "SCROLL CURSOR ... {} is not supported", "Scrollable"),
+            (
+                declare.scroll == Some(true),
+                not,
+                "SCROLL CURSOR ... {} is not supported",
+                "Scrollable",
+            ),
             (declare.insensitive, invalid, "INSENSITIVE CURSOR ... {} is not valid", "Insensitive"),
         ] {
             if given {

@@ -60,7 +60,10 @@ impl Planner<'_> {
             {
                 return self.query(inner);
             }
-            ast::SetExpr::SetOperation { op, .. } => return Err(SqlError::unsupported(op)),
+            ast::SetExpr::SetOperation { op, .. } => {
+                Locking::refuse(&locks, "UNION/INTERSECT/EXCEPT")?;
+                return Err(SqlError::unsupported(op));
+            }
             ast::SetExpr::Table(_) => return Err(SqlError::unsupported("TABLE")),
             _ => return Err(SqlError::unsupported("this form of query")),
         };

@@ -1,21 +1,22 @@
 //! Conditions on ctid: they tell where the rows are.
 
 use super::expr::{Comparison, Expr};
-use super::fold::is_stable;
+use super::resolve::is_immutable;
 
 /// The places to which a condition limits the rows: expressions that read no row. None: it does
 /// not, or not in a form that is known here. `ctid`: the index of that column.
 pub fn places(condition: &Expr, ctid: usize) -> Option<Vec<Expr>> {
     let is_ctid = |e: &Expr| *e == Expr::Column(ctid);
-    let fixed = |e: &Expr| is_stable(e);
     match condition {
         Expr::Compare(Comparison::Eq, pair) => {
             let (a, b) = &**pair;
             let place = if is_ctid(a) { b } else { a };
-            let found = (is_ctid(a) || is_ctid(b)) && fixed(place);
+            let found = (is_ctid(a) || is_ctid(b)) && is_fixed(place);
             found.then(|| vec![place.clone()])
         }
-        Expr::InList { expr, list, negated: false } if is_ctid(expr) && list.iter().all(fixed) => {
+        Expr::InList { expr, list, negated: false }
+            if is_ctid(expr) && list.iter().all(is_fixed) =>
+        {
             Some(list.clone())
         }
         Expr::And(list) => list.iter().find_map(|e| places(e, ctid)),
@@ -25,4 +26,14 @@ pub fn places(condition: &Expr, ctid: usize) -> Option<Vec<Expr>> {
         }
         _ => None,
     }
+}
+
+/// Whether an expression has one value for all rows.
+fn is_fixed(e: &Expr) -> bool {
+    let varies = |e: &Expr| match e {
+        Expr::Column(_) | Expr::Aggregate(_) => true,
+        Expr::Call(function, _) => !is_immutable(*function),
+        _ => false,
+    };
+    !e.any(&varies)
 }

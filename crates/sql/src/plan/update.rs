@@ -172,6 +172,7 @@ impl Planner<'_> {
         };
         if row.len() != columns {
             let message = "number of columns does not match number of values";
+            let position = self.source.after_equals(place::start(e));
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
         }
         Ok(row)
@@ -292,8 +293,7 @@ fn check_delete(delete: &ast::Delete) -> Result<&ast::TableWithJoins> {
     if using.is_some() {
         return Err(SqlError::unsupported("DELETE with USING"));
     }
-    let foreign =
-        !tables.is_empty() || output.is_some() || !order_by.is_empty() || limit.is_some();
+    let foreign = !tables.is_empty() || output.is_some() || !order_by.is_empty() || limit.is_some();
     match from {
         ast::FromTable::WithFromKeyword(from) if !foreign => match from.as_slice() {
             [table] => Ok(table),

@@ -1,5 +1,5 @@
-//! UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded from PostgreSQL
-//! 18; and what portals and other sessions make of them.
+//! UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded from
+//! PostgreSQL 18; and what portals and other sessions make of them.
 
 use crate::fixture::{Fixture, across, open, rows};
 use crate::support::{self, Recorder};
@@ -217,7 +217,8 @@ fn a_plan_that_changes_rows_follows_its_table() {
 fn what_returning_returns_may_be_more_than_work_mem() {
     let (mut fixture, conn) = two_sessions();
     fixture.conn.session().expect("session").settings_mut().work_mem = 64 << 10;
-    let inserted = fixture.rows("insert into t select x, -x from generate_series(1, 20000) x returning a");
+    let inserted =
+        fixture.rows("insert into t select x, -x from generate_series(1, 20000) x returning a");
     assert!(inserted.iter().map(|a| a.parse()).eq((1..=20_000).map(Ok::<i32, _>)));
     assert_eq!(fixture.rows("delete from t where a > 10 returning b").len(), 19_990);
     close(fixture, conn);

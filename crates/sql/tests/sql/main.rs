@@ -14,6 +14,7 @@
 //! - [`fuzz`]: The entry points of the fuzz targets, over generated statements
 //! - [`garbage`]: Whatever the text, the answer is a result or an error, and the next statement
 //!   works
+//! - [`ids`]: Warnings of transaction ids that run short, and their refusal, as a client gets them
 //! - [`limits`]: What a client can make long, deep or wide has a limit
 //! - [`locked`]: Statements that wait for a table's lock see what is there once they have it
 //! - [`refused`]: What PostgreSQL can and this server cannot is refused by name, with SQLSTATE
@@ -29,6 +30,7 @@
 //!   from PostgreSQL 18; and what several sessions make of them
 //! - [`truncate`]: TRUNCATE, against answers recorded from PostgreSQL 18; and what plans and portals
 //!   make of it
+//! - [`vacuum`]: VACUUM and COPY FREEZE, with PostgreSQL 18's answers
 
 #[path = "../support/fixture.rs"]
 mod fixture;
@@ -42,6 +44,7 @@ mod expressions;
 mod extended;
 mod fuzz;
 mod garbage;
+mod ids;
 mod limits;
 mod locked;
 mod refused;
@@ -51,3 +54,4 @@ mod tables;
 mod temporary;
 mod transactions;
 mod truncate;
+mod vacuum;

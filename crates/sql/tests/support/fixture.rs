@@ -94,7 +94,11 @@ pub fn wait_for_wait<R>(engine: &Engine, waiting: &thread::ScopedJoinHandle<'_, 
 
 /// Runs `waiter` while another connection's transaction has run `change`; commits once the waiter
 /// waits for a lock.
-pub fn across<R: Send>(fixture: &mut Fixture, change: &str, waiter: impl FnOnce() -> R + Send) -> R {
+pub fn across<R: Send>(
+    fixture: &mut Fixture,
+    change: &str,
+    waiter: impl FnOnce() -> R + Send,
+) -> R {
     rows(&mut fixture.conn, "begin");
     rows(&mut fixture.conn, change);
     thread::scope(|scope| {

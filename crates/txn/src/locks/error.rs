@@ -24,6 +24,9 @@ pub enum LockError {
         /// What was to be locked.
         tag: LockTag,
     },
+    /// The lock table is full.
+    #[error("out of shared memory")]
+    TableFull,
 }
 
 impl From<WaitEnd> for LockError {
@@ -42,6 +45,17 @@ impl LockError {
             LockError::Deadlock { .. } => "40P01",
             LockError::Interrupted(kind) => kind.sqlstate(),
             LockError::Timeout | LockError::NotAvailable { .. } => "55P03",
+            LockError::TableFull => "53200",
+        }
+    }
+
+    /// PostgreSQL's HINT line.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            LockError::TableFull => {
+                Some("You might need to increase \"max_locks_per_transaction\".")
+            }
+            _ => None,
         }
     }
 }

@@ -61,12 +61,19 @@ impl StrongCounts {
 }
 
 /// A backend's weak locks that are not in the table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FastList {
     entries: Mutex<Vec<(LockTag, LockMode)>>,
+    /// Entries for which there is room.
+    room: usize,
 }
 
 impl FastList {
+    /// No entries, and room for so many.
+    pub(super) fn new(room: usize) -> FastList {
+        FastList { entries: Mutex::default(), room }
+    }
+
     /// All entries.
     pub(super) fn entries(&self) -> Vec<(LockTag, LockMode)> {
         self.entries.lock().clone()
@@ -216,10 +223,11 @@ impl LockOwner {
         self.held.iter().any(|held| held.session > 0)
     }
 
-    /// Notes a weak lock in the list. False if there may be a strong lock on the object.
+    /// Notes a weak lock in the list. False if there may be a strong lock on the object, or the list
+    /// is full.
     pub(super) fn note(&mut self, strong: &StrongCounts, tag: LockTag, mode: LockMode) -> bool {
         let mut entries = self.list.entries.lock();
-        let free = !strong.any(tag);
+        let free = entries.len() < self.list.room && !strong.any(tag);
         if free {
             entries.push((tag, mode));
             self.noted += 1;

@@ -14,12 +14,20 @@ use super::table::{Table, Waiter};
 use super::tag::{LockTag, OwnerId};
 
 /// All locks of an engine.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LockManager {
     pub(super) table: Mutex<Table>,
     strong: StrongCounts,
+    /// Weak locks that a backend notes in a list of its own.
+    noted_at_most: usize,
     /// Number of backends that wait for the end of a transaction, or are about to.
     pub(super) xid_waits: AtomicUsize,
+}
+
+impl Default for LockManager {
+    fn default() -> LockManager {
+        LockManager::new()
+    }
 }
 
 /// A request for a lock in the table.
@@ -39,14 +47,25 @@ pub(super) struct Queued {
 }
 
 impl LockManager {
-    /// No locks.
+    /// No locks, and room for any number of them.
     pub fn new() -> LockManager {
-        LockManager::default()
+        LockManager::with_room(usize::MAX, usize::MAX)
+    }
+
+    /// No locks. Each of `backends` can lock `per_backend` objects (max_locks_per_transaction), or
+    /// more if others lock fewer. It can note as many weak locks of relations beside the table.
+    pub fn with_room(backends: usize, per_backend: usize) -> LockManager {
+        LockManager {
+            table: Mutex::new(Table::new(backends.saturating_mul(per_backend))),
+            strong: StrongCounts::default(),
+            noted_at_most: per_backend,
+            xid_waits: AtomicUsize::new(0),
+        }
     }
 
     /// Registers a backend, which then uses [`LockManager::lock`].
     pub fn enter(&self, id: OwnerId) -> LockOwner {
-        let list = Arc::new(FastList::default());
+        let list = Arc::new(FastList::new(self.noted_at_most));
         self.table.lock().lists.insert(id, Arc::clone(&list));
         LockOwner::new(id, list)
     }
@@ -220,6 +239,7 @@ impl LockManager {
         request: &Request<'_>,
     ) -> Result<Option<Queued>, LockError> {
         let Request { owner, tag, mode, interrupt } = *request;
+        table.check_room(tag)?;
         let counted = table.enter_strong(&self.strong, owner, tag, mode);
         let Err(position) = table.try_grant(owner, tag, mode) else { return Ok(None) };
         let granted = Arc::new(AtomicBool::new(false));
@@ -251,6 +271,7 @@ impl LockManager {
         mode: LockMode,
     ) -> Result<(), LockError> {
         let mut table = self.table.lock();
+        table.check_room(tag)?;
         let counted = table.enter_strong(&self.strong, owner, tag, mode);
         table.try_grant(owner, tag, mode).map_err(|_| {
             if counted {

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use forebay_aio::sync::SystemTime;
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 
+use super::error::LockError;
 use super::fast::{FastList, StrongCounts};
 use super::interrupt::Interrupt;
 use super::mode::LockMode;
 use super::tag::{LockTag, OwnerId};
 
 /// All locks that are not in the lists of weak locks (see `fast.rs`).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
     pub(super) locks: HashMap<LockTag, Lock>,
+    /// Objects for which there is room.
+    room: usize,
     /// The locks that each owner holds, in the order in which it took them.
     pub(super) held: HashMap<OwnerId, Vec<LockTag>>,
     /// What each waiting owner waits for.
@@ -69,6 +72,25 @@ impl Lock {
 }
 
 impl Table {
+    /// No locks, and room for those of `room` objects.
+    pub(super) fn new(room: usize) -> Table {
+        Table {
+            locks: HashMap::new(),
+            room,
+            held: HashMap::new(),
+            waiting: HashMap::new(),
+            lists: HashMap::new(),
+        }
+    }
+
+    /// Fails if there is no room for a lock of another object.
+    pub(super) fn check_room(&self, tag: LockTag) -> Result<(), LockError> {
+        if self.locks.len() < self.room || self.locks.contains_key(&tag) {
+            return Ok(());
+        }
+        Err(LockError::TableFull)
+    }
+
     pub(super) fn grant(&mut self, owner: OwnerId, tag: LockTag, mode: LockMode) {
         let lock = self.locks.entry(tag).or_default();
         if lock.held_by(owner) == 0 {

@@ -53,6 +53,7 @@ impl LockManager {
             // Under the table's mutex: an end from now on waits for it, and releases the lock.
             let Some(runner) = runner() else { return Ok(()) };
             debug_assert_ne!(runner, owner.id(), "transaction {xid} would wait for itself");
+            table.check_room(tag)?;
             table.hold_for(runner, tag, LockMode::Exclusive);
             // Still under it: a waiter that gives up takes the lock back if the queue is empty.
             self.request(&mut table, &request)

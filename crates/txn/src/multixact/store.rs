@@ -190,6 +190,10 @@ impl MultiXacts {
         let pass = xacts.gate.enter();
         let (multi, offset) = (reserved.multi, reserved.offset);
         let main = MultiXactCreate { multi, offset, members: members.to_vec() }.encode();
+        forebay_aio::planted_bug!(io.aio(), MultiXactNotLogged, {
+            reserved.write(members);
+            return Ok(multi);
+        });
         insert(io, &xacts.wal, CREATE_ID, xid, &main)?;
         reserved.write(members);
         drop(pass);

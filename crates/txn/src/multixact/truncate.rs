@@ -1,13 +1,13 @@
 //! Removal of old sets, and the end of recovery.
 
 use forebay_aio as aio;
-use forebay_format::Oid;
 use forebay_format::multixact::{
     self as pages, FIRST_MULTI, MEMBERS_PER_PAGE, Member, MemberOffset, MemberStatus, MultiXactId,
     OFFSETS_PER_PAGE, members_page, multi_precedes, offsets_page,
 };
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::multixact::{MultiXactTruncate, TRUNCATE_ID};
+use forebay_format::{Lsn, Oid};
 use forebay_wal::Record;
 
 use super::store::{MemberStop, MultiCounters, MultiXacts, SEGMENT_MEMBERS, State};
@@ -145,7 +145,9 @@ impl MultiXacts {
         let info = TRUNCATE_ID;
         let record = Record { rmgr: Rmgr::MULTIXACT, info, xid: 0, main: &main, blocks: &[] };
         let logged = xacts.wal.insert(io, &record)?;
-        xacts.wal.flush(io, logged.end)?;
+        let mut flush_to = logged.end;
+        forebay_aio::planted_bug!(io.aio(), MultiXactsTruncatedBeforeLogged, flush_to = Lsn(0));
+        xacts.wal.flush(io, flush_to)?;
         self.redo_truncate(&truncate)?;
         drop(pass);
         self.find_stop(io)?;

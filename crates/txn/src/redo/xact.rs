@@ -69,6 +69,9 @@ fn note_end(
     outcome: Outcome,
 ) -> Result<(), RedoError> {
     forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoIgnoresTransactionEnds, return Ok(()));
+    let mut subxacts = subxacts;
+    let aio = ctx.backend.io.aio();
+    forebay_aio::planted_bug!(aio, RedoForgetsSubtransactions, subxacts = &[]);
     if let Some(xid) = subxacts.iter().find(|xid| !xid_is_normal(**xid)) {
         return Err(record.damaged(format!("transaction {xid} can not end")));
     }

@@ -6,6 +6,7 @@ use forebay_testkit::io::open_faulty;
 
 use super::changes::{OneRow, ROW};
 use super::*;
+use crate::error::AccessError;
 
 /// What adds a row to block 0.
 type Add = fn(&mut OneRow) -> Result<(), AccessError>;

@@ -6,6 +6,7 @@ use forebay_txn::locks::{LockManager, LockOwner, OwnerId};
 
 use super::changes::{OneRow, ROW};
 use super::*;
+use crate::error::AccessError;
 use crate::tests::fixture::WAL_START;
 use LockStrength::{Exclusive, KeyShare, NoKeyExclusive, Share};
 

@@ -5,6 +5,7 @@ mod pruning;
 mod recovery;
 mod scans;
 mod updates;
+mod vacuum;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use forebay_txn::Transaction;
 use forebay_txn::locks::{Interrupt, InterruptKind};
 
 use super::*;
+use crate::error::AccessError;
 use crate::tests::fixture::{Fixture, TABLE, batch_of, number_of, sqlstate, tuple_of};
 
 /// Tuples of one int8 that fit a page.

@@ -7,10 +7,9 @@ use std::collections::BTreeSet;
 use forebay_format::page::{PD_HAS_FREE_LINES, PD_PAGE_FULL};
 use forebay_format::tuple::LockStrength;
 use forebay_format::visibility_map::{self as map, ALL_VISIBLE, VALID_BITS};
-use forebay_format::wal::{Rmgr, heap as records};
 use forebay_format::{BlockNumber, Page, PageBytes, PageMut};
 use forebay_txn::HorizonKind;
-use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record};
+use forebay_wal::CheckpointKind;
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_oneof, proptest};
 use proptest::strategy::Strategy as Strategy2;
 
@@ -225,37 +224,12 @@ impl History {
         let (heap, backend) = (&self.heap, &mut self.backend);
         let block = nth as u32 % heap.pool.nblocks(TABLE, Fork::Main).unwrap();
         let bits = if frozen { VALID_BITS } else { ALL_VISIBLE };
-        heap.pool.smgr().create(TABLE, Fork::Vm, true).unwrap();
-        let map_tag = PageTag::new(TABLE, Fork::Vm, 0);
-        let map_pin = match heap.pool.nblocks(TABLE, Fork::Vm).unwrap() {
-            0 => heap.pool.zero_page(backend, map_tag).unwrap(),
-            _ => heap.pool.read(backend, map_tag, Strategy::Normal).unwrap(),
-        };
+        let map_pin = crate::vm::pin_or_make(&heap.pool, backend, TABLE, block).unwrap();
         let pin = heap.pool.read(backend, heap.tag(block), Strategy::Normal).unwrap();
-        let (mut page, mut map_page) = (pin.lock_exclusive(), map_pin.lock_exclusive());
-        if page.page().is_new() || map::get(map_page.page(), block) & bits == bits {
-            return;
+        let mut guard = pin.lock_exclusive();
+        if !guard.page().is_new() {
+            heap.set_visible(backend, &mut guard, &map_pin, 0, bits).unwrap();
         }
-        page.mark_dirty();
-        map_page.mark_dirty();
-        if map_page.page().is_new() {
-            map_page.page_mut().init(0);
-        }
-        page.page_mut().set_all_visible(true);
-        map::set(&mut map_page.page_mut(), block, bits);
-        let main = records::HeapVisible { conflict_horizon: 0, flags: bits }.encode();
-        let blocks = [(0, &map_page), (1, &page)].map(|(id, guard)| BlockRef {
-            id,
-            tag: guard.tag(),
-            page: Some(guard),
-            flags: BlockFlags::NONE,
-            data: &[],
-        });
-        let (rmgr, info) = (Rmgr::HEAP2, records::VISIBLE);
-        let record = Record { rmgr, info, xid: 0, main: &main, blocks: &blocks };
-        let end = heap.wal.insert(&mut backend.io, &record).unwrap().end;
-        page.set_lsn(end);
-        map_page.set_lsn(end);
     }
 
     fn step(&mut self, step: Step) {

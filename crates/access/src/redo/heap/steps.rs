@@ -27,6 +27,7 @@ pub(super) fn clear_map(
     cleared: &[PageTag],
     bits: u8,
 ) -> Result<(), RedoError> {
+    forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoKeepsVisibilityMap, return Ok(()));
     let map_tag = |tag: &PageTag| PageTag::new(tag.rel, Fork::Vm, map::map_block(tag.block));
     let mut maps: Vec<_> = cleared.iter().map(map_tag).collect();
     maps.dedup();

@@ -28,7 +28,9 @@ pub(super) fn update(
     .filter_map(|(flag, tag)| (update.flags & flag != 0).then_some(tag))
     .collect();
     clear_map(record, ctx, &cleared, VALID_BITS)?;
-    let change = Change { record, update, hot, data: target.data };
+    let mut marked_hot = hot;
+    forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoForgetsHotUpdates, marked_hot = false);
+    let change = Change { record, update, hot: marked_hot, data: target.data };
     let at = ItemPointer::new(target.tag.block, update.new_offset);
     let page = match old {
         None => change_page(ctx, record, 0, |page, _| {

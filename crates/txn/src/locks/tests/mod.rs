@@ -1,4 +1,5 @@
 mod fast;
+mod room;
 mod scopes;
 
 use std::sync::Arc;

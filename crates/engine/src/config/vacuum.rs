@@ -1,0 +1,59 @@
+//! Settings of vacuum.
+
+use forebay_aio::sync::Duration;
+
+/// A session's settings of vacuum. Ages are numbers of ids.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct VacuumSettings {
+    /// Transactions younger than this are left in rows (vacuum_freeze_min_age).
+    pub freeze_min_age: u32,
+    /// A table whose oldest transaction is older is vacuumed aggressively
+    /// (vacuum_freeze_table_age).
+    pub freeze_table_age: u32,
+    /// The same of MultiXacts (vacuum_multixact_freeze_min_age).
+    pub multixact_freeze_min_age: u32,
+    /// The same of MultiXacts (vacuum_multixact_freeze_table_age).
+    pub multixact_freeze_table_age: u32,
+    /// Beyond this age of a transaction, vacuum neither rests nor truncates (vacuum_failsafe_age).
+    pub failsafe_age: u32,
+    /// The same of MultiXacts (vacuum_multixact_failsafe_age).
+    pub multixact_failsafe_age: u32,
+    /// The age at which autovacuum would vacuum in any case; bounds the ages above
+    /// (autovacuum_freeze_max_age).
+    pub freeze_max_age: u32,
+    /// The same of MultiXacts (autovacuum_multixact_freeze_max_age).
+    pub multixact_freeze_max_age: u32,
+    /// Whether empty pages at a table's end are cut off (vacuum_truncate).
+    pub truncate: bool,
+    /// How long vacuum rests; zero: not at all (vacuum_cost_delay).
+    pub cost_delay: Duration,
+    /// The cost after which it rests (vacuum_cost_limit).
+    pub cost_limit: u32,
+    /// The cost of a page that is read (vacuum_cost_page_miss).
+    pub cost_page_miss: u32,
+    /// The cost of a page that becomes dirty (vacuum_cost_page_dirty).
+    pub cost_page_dirty: u32,
+    /// Reads in flight (maintenance_io_concurrency).
+    pub io_concurrency: usize,
+}
+
+impl Default for VacuumSettings {
+    fn default() -> VacuumSettings {
+        VacuumSettings {
+            freeze_min_age: 50_000_000,
+            freeze_table_age: 150_000_000,
+            multixact_freeze_min_age: 5_000_000,
+            multixact_freeze_table_age: 150_000_000,
+            failsafe_age: 1_600_000_000,
+            multixact_failsafe_age: 1_600_000_000,
+            freeze_max_age: 200_000_000,
+            multixact_freeze_max_age: 400_000_000,
+            truncate: true,
+            cost_delay: Duration::ZERO,
+            cost_limit: 200,
+            cost_page_miss: 2,
+            cost_page_dirty: 20,
+            io_concurrency: 16,
+        }
+    }
+}

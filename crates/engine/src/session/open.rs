@@ -1,0 +1,160 @@
+//! A running transaction, as its session keeps it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay_access::heap::RowSets;
+use forebay_catalog::Table;
+use forebay_catalog::schema::POSTGRES_DB;
+use forebay_txn::{self as txn, LastRunning, Running, Snapshot};
+
+use super::marks::{Mark, Tokens};
+use crate::core::Core;
+use crate::error::EngineError;
+use crate::warning::Warning;
+
+/// A running transaction with what the session adds to it.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) tx: txn::Transaction,
+    /// Its use of MultiXacts. It ends when this is dropped, after the transaction has ended.
+    pub(super) sets: RowSets,
+    pub(super) snapshots: Snapshots,
+    top: Level,
+    /// The subtransactions that are open in the transaction, outermost first.
+    subs: Vec<Level>,
+    /// Whether it has changed the catalogs. If so it looks past the shared cache.
+    pub(super) changed_catalogs: bool,
+    /// Tables that such a transaction has found since its last change or statement, by schema and
+    /// name.
+    pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
+    /// The cache's version when they were found. Another transaction's change moves it.
+    pub(super) found_at: u64,
+}
+
+/// The transaction itself, or a subtransaction that is open in it.
+#[derive(Debug, Default)]
+struct Level {
+    tokens: Tokens,
+    /// Whether the catalogs had been changed when it began.
+    changed_catalogs: bool,
+}
+
+impl Open {
+    /// A transaction of a session that begins.
+    pub(super) fn begin(core: &Core, session: u32) -> Open {
+        Open {
+            tx: txn::Transaction::in_database(POSTGRES_DB).of_backend(session),
+            sets: core.heaps.outcomes.sets(),
+            snapshots: Snapshots::default(),
+            top: Level::default(),
+            subs: Vec::new(),
+            changed_catalogs: false,
+            own_tables: HashMap::new(),
+            found_at: 0,
+        }
+    }
+
+    /// Takes the warnings about ids that it was given.
+    pub(super) fn take_warnings(&mut self) -> impl Iterator<Item = Warning> {
+        let warnings = self.tx.take_warnings().into_iter().chain(self.sets.take_warnings());
+        warnings.map(Warning::from)
+    }
+
+    /// The innermost open subtransaction, or the transaction itself.
+    fn innermost(&mut self) -> &mut Level {
+        self.subs.last_mut().unwrap_or(&mut self.top)
+    }
+
+    /// A mark of what the session makes now.
+    pub(super) fn mark(&mut self, session: u32) -> Mark {
+        Mark::new(session, &mut self.innermost().tokens)
+    }
+
+    pub(super) fn begin_sub(&mut self) {
+        self.tx.begin_sub();
+        let changed_catalogs = self.changed_catalogs;
+        self.subs.push(Level { changed_catalogs, ..Level::default() });
+    }
+
+    /// Fails (XX000) unless a subtransaction is open.
+    pub(super) fn check_sub(&self) -> Result<(), EngineError> {
+        debug_assert_eq!(self.subs.len(), self.tx.depth());
+        match self.subs.is_empty() {
+            true => Err(EngineError::internal("no subtransaction is open")),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn release_sub(&mut self) {
+        self.tx.release_sub();
+        let released = self.pop();
+        self.innermost().tokens.take_over(released.tokens);
+    }
+
+    /// Whether the innermost subtransaction was the first to change the catalogs.
+    pub(super) fn sub_changed_catalogs(&self) -> bool {
+        self.changed_catalogs && self.subs.last().is_some_and(|level| !level.changed_catalogs)
+    }
+
+    /// The innermost subtransaction has aborted in `tx`.
+    pub(super) fn sub_aborted(&mut self) {
+        self.snapshots.next_statement();
+        self.changed_catalogs = self.pop().changed_catalogs;
+    }
+
+    fn pop(&mut self) -> Level {
+        self.own_tables.clear();
+        self.subs.pop().expect("a subtransaction is open")
+    }
+}
+
+/// What a transaction sees of others that commit while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each statement sees what was committed before it began.
+    #[default]
+    ReadCommitted,
+    /// All statements see what was committed before the first of them began. A row that another
+    /// transaction has changed since then cannot be changed or locked (40001).
+    RepeatableRead,
+}
+
+/// The snapshots of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    pub(super) isolation: Isolation,
+    /// Whether it has taken one.
+    pub(super) taken: bool,
+    /// The running statement's, once it has asked for it.
+    pub(super) statement: Option<Snapshot>,
+    /// What all its snapshots count as running: in REPEATABLE READ, from the first one on.
+    kept: Option<Arc<Running>>,
+}
+
+impl Snapshots {
+    /// A statement begins or ends. The next one takes its own.
+    pub(super) fn next_statement(&mut self) {
+        self.statement = None;
+    }
+
+    /// The running statement's.
+    pub(super) fn get(
+        &mut self,
+        core: &Core,
+        tx: &txn::Transaction,
+        last: &mut LastRunning,
+    ) -> &Snapshot {
+        let Snapshots { isolation, taken, statement, kept } = self;
+        statement.get_or_insert_with(|| {
+            *taken = true;
+            match isolation {
+                Isolation::ReadCommitted => core.xacts.snapshot_since(tx, last),
+                Isolation::RepeatableRead => {
+                    let now = || core.xacts.procs().running_since(last, tx.database());
+                    Snapshot::new(Arc::clone(kept.get_or_insert_with(now)), tx)
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! VACUUM: tables without indexes, each in a transaction of its own.
+//!
+//! - `cutoffs`: which ids are frozen
+//! - `table`: one table
+//! - `tail`: cutting off its empty end
+//! - `report`: what VERBOSE tells
+//!
+//! The transaction takes no snapshot and, unless the table's end is cut off, no id. So it does not
+//! hold back the horizon for others.
+
+mod cutoffs;
+mod report;
+mod table;
+mod tail;
+
+use std::sync::Arc;
+
+use forebay_catalog::Table;
+
+use super::state::Session;
+use crate::error::EngineError;
+
+/// How tables are vacuumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VacuumOptions {
+    /// Freezes all that can be frozen.
+    pub freeze: bool,
+    /// Reads all pages, whatever the visibility map says.
+    pub disable_page_skipping: bool,
+    /// Leaves out a table whose lock is not free.
+    pub skip_locked: bool,
+    /// Whether empty pages at the end are cut off; None: as the setting vacuum_truncate says.
+    pub truncate: Option<bool>,
+    /// Tells what was done.
+    pub verbose: bool,
+    /// Vacuums the table itself.
+    pub process_main: bool,
+    /// Vacuums its TOAST table.
+    pub process_toast: bool,
+}
+
+impl Default for VacuumOptions {
+    fn default() -> VacuumOptions {
+        VacuumOptions {
+            freeze: false,
+            disable_page_skipping: false,
+            skip_locked: false,
+            truncate: None,
+            verbose: false,
+            process_main: true,
+            process_toast: true,
+        }
+    }
+}
+
+impl Session {
+    /// Vacuums a table, in a transaction of its own. There must be none running. What it has done
+    /// is added to `told`, if the options ask for that.
+    pub fn vacuum(
+        &mut self,
+        table: &Arc<Table>,
+        options: &VacuumOptions,
+        told: &mut Vec<String>,
+    ) -> Result<(), EngineError> {
+        self.begin()?;
+        let done = self.start_command().and_then(|()| self.vacuum_table(table, options, told));
+        match done {
+            Ok(()) => {
+                self.end_command();
+                self.commit()
+            }
+            Err(error) => {
+                self.abort()?;
+                Err(error)
+            }
+        }
+    }
+}

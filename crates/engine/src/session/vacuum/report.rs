@@ -1,0 +1,105 @@
+//! What a vacuum tells, in PostgreSQL's words, as far as there are figures: not buffers, log and
+//! processor time, which are not counted for one statement.
+
+use std::fmt;
+
+use forebay_access::heap::VacuumReport;
+use forebay_aio::sync::Duration;
+use forebay_catalog::{Advanced, NextIds};
+use forebay_format::{BlockNumber, Xid};
+
+/// A table that was vacuumed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct VacuumedTable {
+    /// Database, schema and name.
+    pub(super) name: String,
+    pub(super) report: VacuumReport,
+    /// Blocks cut off.
+    pub(super) cut: BlockNumber,
+    /// Estimated rows.
+    pub(super) tuples: f64,
+    pub(super) oldest_xid: Xid,
+    /// The next ids at the end.
+    pub(super) next: NextIds,
+    /// The ids stored before, and what became of them.
+    pub(super) before: NextIds,
+    pub(super) advanced: Advanced,
+    pub(super) elapsed: Duration,
+}
+
+fn percent(part: BlockNumber, of: BlockNumber) -> f64 {
+    if of == 0 { 100.0 } else { 100.0 * f64::from(part) / f64::from(of) }
+}
+
+impl fmt::Display for VacuumedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let VacuumReport { pages, scanned, removed, recently_dead, missed, frozen, marked, .. } =
+            self.report;
+        writeln!(f, "finished vacuuming \"{}\": index scans: 0", self.name)?;
+        writeln!(
+            f,
+            "pages: {} removed, {} remain, {scanned} scanned ({:.2}% of total), 0 eagerly scanned",
+            self.cut,
+            pages - self.cut,
+            percent(scanned, pages)
+        )?;
+        let remain = self.tuples.max(0.0) as u64 + recently_dead + missed.0;
+        writeln!(
+            f,
+            "tuples: {removed} removed, {remain} remain, {recently_dead} are dead but not yet \
+             removable"
+        )?;
+        if missed.1 > 0 {
+            writeln!(
+                f,
+                "tuples missed: {} dead from {} pages not removed due to cleanup lock contention",
+                missed.0, missed.1
+            )?;
+        }
+        writeln!(
+            f,
+            "removable cutoff: {}, which was {} XIDs old when operation ended",
+            self.oldest_xid,
+            self.next.xid.wrapping_sub(self.oldest_xid) as i32
+        )?;
+        if let Some(remaining) = self.report.remaining {
+            if self.advanced.xid {
+                let ahead = remaining.xid.wrapping_sub(self.before.xid) as i32;
+                let xid = remaining.xid;
+                writeln!(
+                    f,
+                    "new relfrozenxid: {xid}, which is {ahead} XIDs ahead of previous value"
+                )?;
+            }
+            if self.advanced.multi {
+                let ahead = remaining.multi.wrapping_sub(self.before.multi) as i32;
+                let multi = remaining.multi;
+                writeln!(
+                    f,
+                    "new relminmxid: {multi}, which is {ahead} MXIDs ahead of previous value"
+                )?;
+            }
+        }
+        writeln!(
+            f,
+            "frozen: {} pages from table ({:.2}% of total) had {} tuples frozen",
+            frozen.1,
+            percent(frozen.1, pages),
+            frozen.0
+        )?;
+        let [visible, both, only_frozen] = marked;
+        writeln!(
+            f,
+            "visibility map: {visible} pages set all-visible, {} pages set all-frozen \
+             ({only_frozen} were all-visible)",
+            both + only_frozen
+        )?;
+        let none = percent(0, pages);
+        writeln!(
+            f,
+            "index scan not needed: 0 pages from table ({none:.2}% of total) had 0 dead item \
+             identifiers removed"
+        )?;
+        write!(f, "system usage: elapsed: {:.2} s", self.elapsed.as_secs_f64())
+    }
+}

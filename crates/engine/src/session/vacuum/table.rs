@@ -1,0 +1,301 @@
+//! Vacuum of one table.
+
+use std::sync::Arc;
+
+use forebay_access::AccessError;
+use forebay_access::heap::{Heap, PageCost, VacuumJob, VacuumReport};
+use forebay_aio::sync::{Duration, Instant};
+use forebay_catalog::schema::POSTGRES_DB;
+use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
+use forebay_storage::{Backend, StreamSettings};
+use forebay_txn::HorizonKind;
+use forebay_txn::locks::{Interrupt, LockError, LockMode};
+
+use super::VacuumOptions;
+use super::cutoffs::{Decided, InUse, decide};
+use super::report::VacuumedTable;
+use super::tail::is_worthwhile;
+use crate::config::VacuumSettings;
+use crate::core::Core;
+use crate::error::EngineError;
+use crate::id_limits::next_ids;
+use crate::session::locks::lock_tag;
+use crate::session::state::Session;
+use crate::warning::Warning;
+
+/// The name of the one database.
+const DATABASE: &str = "postgres";
+/// A part of a table so small that it says nothing about the rest.
+const TOO_FEW: f64 = 0.02;
+
+/// The number of rows, estimated from the pages that were read and the figures before.
+fn estimated_rows(before: &ClassFigures, report: &VacuumReport) -> f64 {
+    let (pages, scanned) = (f64::from(report.pages), f64::from(report.scanned));
+    let (live, old_pages, old) = (report.live as f64, before.pages, f64::from(before.tuples));
+    if report.scanned >= report.pages {
+        return live;
+    }
+    if old_pages == report.pages && scanned < pages * TOO_FEW || report.scanned <= 1 {
+        return old;
+    }
+    if old < 0.0 || old_pages == 0 {
+        return (live / scanned * pages + 0.5).floor();
+    }
+    let density = old / f64::from(old_pages);
+    (density * (pages - scanned) + live + 0.5).floor()
+}
+
+/// Lets a vacuum rest now and then, and notices a cancel.
+struct Rests {
+    settings: VacuumSettings,
+    interrupt: Interrupt,
+    cost: u32,
+}
+
+impl Rests {
+    fn after(&mut self, backend: &mut Backend, page: PageCost) -> Result<(), AccessError> {
+        let VacuumSettings { cost_delay, cost_limit, cost_page_miss, cost_page_dirty, .. } =
+            self.settings;
+        if let Some(kind) = self.interrupt.pending() {
+            return Err(AccessError::Interrupted(kind));
+        }
+        if cost_delay.is_zero() {
+            return Ok(());
+        }
+        self.cost += u32::from(page.read) * cost_page_miss;
+        self.cost += u32::from(page.dirtied) * cost_page_dirty;
+        if self.cost < cost_limit {
+            return Ok(());
+        }
+        let time = cost_delay.mul_f64(f64::from(self.cost) / f64::from(cost_limit));
+        self.cost = 0;
+        backend.io.submit();
+        let end = Instant::now() + time.min(cost_delay * 4);
+        self.interrupt.sleep_until(end).map_err(AccessError::Interrupted)
+    }
+}
+
+impl Session {
+    pub(super) fn vacuum_table(
+        &mut self,
+        table: &Arc<Table>,
+        options: &VacuumOptions,
+        told: &mut Vec<String>,
+    ) -> Result<(), EngineError> {
+        self.check_own(table)?;
+        self.call(|session, core| {
+            let (tag, mode) = (lock_tag(table), LockMode::ShareUpdateExclusive);
+            if options.skip_locked {
+                match session.try_lock(core, tag, mode) {
+                    Err(EngineError::Lock(LockError::NotAvailable { .. })) => {
+                        session.skip("55P03", &table.name, "lock not available");
+                        return Ok(());
+                    }
+                    other => other?,
+                }
+            } else {
+                session.lock(core, tag, mode)?;
+            }
+            let snapshot = core.xacts.snapshot(&session.running()?.tx);
+            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+            let found = reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?);
+            let Some((table, figures)) = found else {
+                session.skip("42P01", &table.name, "relation no longer exists");
+                return Ok(());
+            };
+            table.check_vacuumable()?;
+            if figures.toast != 0 && options.process_toast {
+                let message = format!(
+                    "skipping the TOAST table of \"{}\" --- it has indexes, which VACUUM does not \
+                     support",
+                    table.name
+                );
+                session.warnings.push(Warning { sqlstate: "0A000", ..Warning::new(message) });
+            }
+            if !options.process_main {
+                return Ok(());
+            }
+            session.vacuum_locked(core, &Arc::new(table), &figures, options, told)
+        })
+    }
+
+    fn vacuum_locked(
+        &mut self,
+        core: &Core,
+        table: &Arc<Table>,
+        figures: &ClassFigures,
+        options: &VacuumOptions,
+        told: &mut Vec<String>,
+    ) -> Result<(), EngineError> {
+        let begun = Instant::now();
+        let kind = match () {
+            () if table.is_temporary() => HorizonKind::Temporary,
+            () if table.locator.db == 0 => HorizonKind::Shared,
+            () if table.is_catalog() => HorizonKind::Catalog,
+            () => HorizonKind::Data,
+        };
+        let settings = self.settings.vacuum;
+        let in_use = InUse {
+            oldest_xid: core.xacts.procs().horizons(POSTGRES_DB, None).of(kind).xid(),
+            oldest_multi: core.multis.oldest_in_use(),
+            next: next_ids(core),
+        };
+        let decided = decide(figures, &in_use, &settings, options.freeze);
+        let name = format!("{DATABASE}.{}.{}", table.schema, table.name);
+        self.warn_of_ids(&decided, &name);
+        let aggressive = decided.aggressive || options.disable_page_skipping;
+        if options.verbose {
+            let how = if aggressive { "aggressively vacuuming" } else { "vacuuming" };
+            told.push(format!("{how} \"{name}\""));
+        }
+        let job = VacuumJob {
+            kind,
+            database: POSTGRES_DB,
+            cutoffs: decided.cutoffs,
+            aggressive,
+            skip_pages: !options.disable_page_skipping,
+            stream: self.vacuum_stream(),
+        };
+        let heap = self.heap(core, table)?;
+        let mut rests = Rests { settings, interrupt: self.interrupt.clone(), cost: 0 };
+        if decided.failsafe {
+            rests.settings.cost_delay = Duration::ZERO;
+        }
+        let report =
+            heap.vacuum(&mut self.backend, &job, &mut |backend, page| rests.after(backend, page))?;
+        if report.contradictions > 0 {
+            let message = format!(
+                "{} pages are not marked all-visible but their visibility map bits were set in \
+                 relation \"{}\"",
+                report.contradictions, table.name
+            );
+            self.warnings.push(Warning::new(message));
+        }
+        let mut remain = report.pages;
+        let truncate = options.truncate.unwrap_or(settings.truncate) && !decided.failsafe;
+        if truncate && is_worthwhile(report.pages, report.with_rows) {
+            let cut = (report.pages, report.with_rows);
+            let mut cuts = Vec::new();
+            remain = self.cut_tail(core, (table, &heap), cut, &mut cuts)?;
+            told.extend(cuts.into_iter().filter(|_| options.verbose));
+        }
+        let oldest_xid = in_use.oldest_xid;
+        let done = self.store_figures(core, (table, &heap), figures, &report, remain)?;
+        if options.verbose {
+            let elapsed = begun.elapsed();
+            told.push(VacuumedTable { name, oldest_xid, elapsed, ..done }.to_string());
+        }
+        Ok(())
+    }
+
+    /// Stores what the vacuum has found in pg_class.
+    fn store_figures(
+        &mut self,
+        core: &Core,
+        (table, heap): (&Table, &Heap),
+        before: &ClassFigures,
+        report: &VacuumReport,
+        remain: u32,
+    ) -> Result<VacuumedTable, EngineError> {
+        let (visible, frozen) = heap.marked_pages(&mut self.backend)?;
+        let all_visible = visible.min(remain);
+        let tuples = estimated_rows(before, report);
+        let (frozen_xid, min_multi) = report.remaining.map_or((0, 0), |ids| (ids.xid, ids.multi));
+        let figures = ClassFigures {
+            pages: remain,
+            tuples: tuples as f32,
+            all_visible,
+            all_frozen: frozen.min(all_visible),
+            frozen_xid,
+            min_multi,
+            ..*before
+        };
+        let next = next_ids(core);
+        let advanced = core.database.update_class(&mut self.backend, table.oid, &figures, next)?;
+        for (what, old, new) in [
+            ("relfrozenxid", advanced.bad_xid, frozen_xid),
+            ("relminmxid", advanced.bad_multi, min_multi),
+        ] {
+            if let Some(old) = old {
+                let message = format!(
+                    "overwrote invalid {what} value {old} with new value {new} for table \"{}\"",
+                    table.name
+                );
+                self.warnings.push(Warning::new(message));
+            }
+        }
+        Ok(VacuumedTable {
+            name: String::new(),
+            report: *report,
+            cut: report.pages - remain,
+            tuples,
+            oldest_xid: 0,
+            next,
+            before: NextIds { xid: before.frozen_xid, multi: before.min_multi },
+            advanced,
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    /// Tells that a table is left out.
+    fn skip(&mut self, sqlstate: &'static str, name: &str, why: &str) {
+        let message = format!("skipping vacuum of \"{name}\" --- {why}");
+        self.warnings.push(Warning { sqlstate, ..Warning::new(message) });
+    }
+
+    fn warn_of_ids(&mut self, decided: &Decided, name: &str) {
+        const CLOSE: &str = "Close open transactions soon to avoid wraparound problems.\nYou might \
+                             also need to commit or roll back old prepared transactions, or drop \
+                             stale replication slots.";
+        let texts = [
+            "cutoff for removing and freezing tuples is far in the past",
+            "cutoff for freezing multixacts is far in the past",
+        ];
+        for (text, _) in texts.into_iter().zip(decided.held_back).filter(|(_, held)| *held) {
+            let hint = Some(CLOSE.to_owned());
+            self.warnings.push(Warning { hint, ..Warning::new(text) });
+        }
+        if decided.failsafe {
+            let message = format!(
+                "bypassing nonessential maintenance of table \"{name}\" as a failsafe after 0 \
+                 index scans"
+            );
+            self.warnings.push(Warning::new(message));
+        }
+    }
+
+    /// How vacuum reads ahead.
+    fn vacuum_stream(&mut self) -> StreamSettings {
+        let reads = u32::try_from(self.settings.vacuum.io_concurrency).unwrap_or(u32::MAX);
+        StreamSettings::new(reads, self.read_ahead().combine_limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(before: (u32, f32), (pages, scanned, live): (u32, u32, u64)) -> f64 {
+        let before = ClassFigures {
+            pages: before.0,
+            tuples: before.1,
+            all_visible: 0,
+            all_frozen: 0,
+            frozen_xid: 3,
+            min_multi: 1,
+            toast: 0,
+            indexed: false,
+        };
+        let report = VacuumReport { pages, scanned, live, ..VacuumReport::default() };
+        estimated_rows(&before, &report)
+    }
+
+    #[test]
+    fn rows_of_pages_that_were_not_read_are_estimated() {
+        assert_eq!(estimate((10, 1000.0), (20, 20, 77)), 77.0);
+        assert_eq!(estimate((1000, 5.0), (1000, 19, 77)), 5.0, "too few pages");
+        assert_eq!(estimate((100, 5.0), (1000, 1, 77)), 5.0);
+        assert_eq!(estimate((0, -1.0), (100, 10, 50)), 500.0);
+        assert_eq!(estimate((100, 1000.0), (200, 100, 700)), 1700.0);
+    }
+}

@@ -1,0 +1,93 @@
+//! The removal of old transaction ids and MultiXacts, with crashes at its calls.
+//!
+//! The ids of the directory are about to reach the next files of pg_xact and pg_multixact. Rows are
+//! updated while others lock them, a vacuum freezes everything, and the first files go. Whatever a
+//! crash leaves, all rows can be read, and the next vacuum removes the rest.
+
+use forebay_aio::PlantedBug;
+use forebay_engine::{FirstIds, FullXid, OldestIds};
+use forebay_testkit::Dice;
+
+use super::Tally;
+use crate::disk::SimDisk;
+use crate::model::Model;
+use crate::survival::Survival;
+use crate::workload::{Life, Setup, disk_at};
+
+/// Transactions in a file of pg_xact, MultiXacts in one of offsets, members in one of members.
+const PER_FILE: [u32; 3] = [32 * 32_768, 32 * 2048, 32 * 1636];
+
+/// Ids at the ends of their files: of MultiXacts, and in one of two seeds also of transactions, as
+/// each truncation must be durable without the other.
+fn ids_of(seed: u64) -> FirstIds {
+    let [xids, multis, members] = PER_FILE;
+    let (none, multi) = (FirstIds::default(), multis - 2);
+    let xid = if seed.is_multiple_of(2) { FullXid::new(0, xids - 8) } else { none.xid };
+    let oldest = OldestIds { multi, ..none.oldest };
+    FirstIds { xid, multi, member: members - 3, oldest }
+}
+
+/// A life of a seed, crashed at every `stride`-th call. Each time the unsynced changes are lost,
+/// kept, and torn.
+///
+/// # Errors
+/// What contradicts the model, with the number of the call and what survived.
+pub fn old_ids_removed(seed: u64, stride: usize, bug: Option<PlantedBug>) -> Result<Tally, String> {
+    let template = disk_at(ids_of(seed)).map_err(|error| format!("init: {error}"))?;
+    let mut tally = Tally::one();
+    let setup = Setup::random(&mut Dice::new(seed));
+    for call in (0..).step_by(stride) {
+        let disk = template.copy(seed);
+        bug.into_iter().for_each(|bug| disk.plant(bug));
+        let mut model = Model::default();
+        disk.crash_after(call);
+        match Life::begin(&disk, setup) {
+            Ok(mut life) => work(&mut life, &mut model),
+            Err(error) if !disk.is_off() => return Err(format!("could not open: {error}")),
+            Err(_) => {}
+        }
+        let over = !disk.is_off();
+        disk.cut_power();
+        tally.add_fired(&disk);
+        for survival in [Survival::none(), Survival::all(), Survival::random(seed ^ call)] {
+            let what = format!("crash at call {call}, survival {survival:?}");
+            let left = disk.restart(survival, seed);
+            look(&left, setup, &model).map_err(|reason| format!("{what}: {reason}"))?;
+            tally.compared += 1;
+        }
+        if over {
+            break;
+        }
+    }
+    Ok(tally)
+}
+
+/// What is done before the crash.
+fn work(life: &mut Life, model: &mut Model) {
+    const TABLE: &str = "t_1";
+    life.make(model, TABLE.to_owned());
+    if model.present().is_empty() {
+        return;
+    }
+    for id in 0..3 {
+        life.put(model, TABLE, 10 * id..10 * id + 4, true);
+    }
+    for _ in 0..3 {
+        // Who cannot be told of an outcome has changed nothing that is compared.
+        let _ = life.change_beside_a_lock(TABLE);
+    }
+    let _ = life.session().checkpoint();
+    let _ = life.change_beside_a_lock(TABLE);
+    let _ = life.vacuum();
+    life.put(model, TABLE, 100..103, true);
+}
+
+/// Compares what is found, before and after a vacuum.
+fn look(disk: &SimDisk, setup: Setup, model: &Model) -> Result<(), String> {
+    let mut model = model.clone();
+    let mut life = Life::begin(disk, setup).map_err(|error| error.to_string())?;
+    model.settle(&life.contents()?)?;
+    life.vacuum().map_err(|error| format!("vacuum: {error}"))?;
+    model.settle(&life.contents()?)?;
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! VACUUM and COPY FREEZE, with PostgreSQL 18's answers.
+
+use crate::fixture::{open, rows};
+use crate::support;
+
+const BLOCK: &str = "! ERROR 25001 VACUUM cannot run inside a transaction block";
+
+#[test]
+fn options_are_refused_as_postgresql_refuses_them() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int8, b text)");
+    for (sql, error) in [
+        ("vacuum (nothing) t", "42601 unrecognized VACUUM option \"nothing\""),
+        ("vacuum (freeze maybe) t", "42601 freeze requires a Boolean value"),
+        ("vacuum (freeze 2) t", "42601 freeze requires a Boolean value"),
+        ("vacuum (parallel) t", "42601 parallel option requires a value between 0 and 1024"),
+        ("vacuum (parallel -1)", "42601 parallel workers for vacuum must be between 0 and 1024"),
+        ("vacuum (parallel 2000)", "42601 parallel workers for vacuum must be between 0 and 1024"),
+        ("vacuum (index_cleanup maybe)", "42601 index_cleanup requires a Boolean value"),
+        (
+            "vacuum (only_database_stats) t",
+            "0A000 ONLY_DATABASE_STATS cannot be specified with a list of tables",
+        ),
+        (
+            "vacuum (only_database_stats, freeze)",
+            "0A000 ONLY_DATABASE_STATS cannot be specified with other VACUUM options",
+        ),
+        ("vacuum t (a)", "0A000 ANALYZE option must be specified when a column list is provided"),
+        ("vacuum nothere", "42P01 relation \"nothere\" does not exist"),
+        ("vacuum nosuch.t", "3F000 schema \"nosuch\" does not exist"),
+        ("vacuum () t", "42601 syntax error at or near \")\""),
+        // What PostgreSQL has besides.
+        ("vacuum full t", "0A000 VACUUM FULL is not supported"),
+        ("vacuum (full) t", "0A000 VACUUM FULL is not supported"),
+        ("vacuum (analyze) t", "0A000 VACUUM ANALYZE is not supported"),
+        (
+            "vacuum (buffer_usage_limit '1MB') t",
+            "0A000 VACUUM option BUFFER_USAGE_LIMIT is not supported",
+        ),
+    ] {
+        let lines = support::run(&mut fixture.conn, sql);
+        assert_eq!(lines[0], format!("! ERROR {error}"), "{sql}");
+    }
+    for sql in [
+        "vacuum",
+        "vacuum freeze t",
+        "vacuum t, t",
+        "vacuum (only_database_stats, verbose)",
+        "vacuum (full off, analyze false, index_cleanup auto, parallel 2, process_toast 0) t",
+        "vacuum (freeze on, freeze off, truncate 'off', skip_locked, skip_database_stats)",
+    ] {
+        assert_eq!(support::run(&mut fixture.conn, sql), ["= VACUUM", "Z I"], "{sql}");
+    }
+    fixture.close();
+}
+
+#[test]
+fn it_runs_alone() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int8)");
+    fixture.rows("begin");
+    assert_eq!(support::run(&mut fixture.conn, "vacuum t")[0], BLOCK);
+    fixture.rows("rollback");
+    let lines = support::run(&mut fixture.conn, "select 1; vacuum t");
+    assert!(lines.contains(&BLOCK.to_owned()), "{lines:?}");
+    let lines = support::run(&mut fixture.conn, "vacuum t; select 1");
+    assert_eq!(lines[0], BLOCK);
+    fixture.close();
+}
+
+#[test]
+fn dead_rows_go_and_it_says_so() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int8, b text)");
+    fixture.rows("insert into t select g, 'some text' from generate_series(1, 5000) g");
+    fixture.rows("delete from t where a > 1000");
+    let lines = support::run(&mut fixture.conn, "vacuum verbose t");
+    let told = lines.iter().filter(|line| line.starts_with("~ INFO")).collect::<Vec<_>>();
+    assert_eq!(told[0], "~ INFO 00000 vacuuming \"postgres.public.t\"");
+    let report = lines.join("\n");
+    for part in [
+        "INFO 00000 table \"t\": truncated",
+        "finished vacuuming \"postgres.public.t\": index scans: 0",
+        "tuples: 4000 removed, 1000 remain, 0 are dead but not yet removable",
+        "index scan not needed: 0 pages from table (0.00% of total) had 0 dead item identifiers",
+    ] {
+        assert!(report.contains(part), "{part} in\n{report}");
+    }
+    let figures = "select reltuples, relpages < 12, relallvisible = relpages from pg_class \
+                   where relname = 't'";
+    assert_eq!(fixture.rows(figures), ["1000\tt\tt"]);
+    // An older snapshot keeps what it sees.
+    let mut other = fixture.connect();
+    rows(&mut other, "begin isolation level repeatable read");
+    assert_eq!(rows(&mut other, "select count(*) from t"), ["1000"]);
+    fixture.rows("delete from t");
+    let report = support::run(&mut fixture.conn, "vacuum (verbose) t").join("\n");
+    assert!(report.contains("1000 are dead but not yet removable"), "{report}");
+    assert_eq!(rows(&mut other, "select count(*) from t"), ["1000"]);
+    rows(&mut other, "commit");
+    other.close();
+    fixture.rows("vacuum t");
+    assert_eq!(fixture.rows("select relpages from pg_class where relname = 't'"), ["0"]);
+    fixture.close();
+}
+
+#[test]
+fn copy_freezes_rows_of_its_own_table_only() {
+    let mut fixture = open("");
+    let conn = &mut fixture.conn;
+    rows(conn, "create table t (a int8)");
+    let created = "cannot perform COPY FREEZE because the table was not created or truncated in \
+                   the current subtransaction";
+    let lines = support::run(conn, "copy t from stdin (freeze)");
+    assert_eq!(lines[0], format!("! ERROR 55000 {created}"));
+    let lines = support::run(conn, "copy t to stdout (freeze)");
+    assert_eq!(lines[0], "! ERROR 22023 COPY FREEZE cannot be used with COPY TO");
+    let lines = support::run(conn, "copy t from stdin (freeze maybe)");
+    assert_eq!(lines[0], "! ERROR 42601 freeze requires a Boolean value");
+    for make in ["create table u (a int8)", "truncate u"] {
+        rows(conn, "begin");
+        rows(conn, make);
+        let data = ["1\\n2\\n3\\n".to_owned()];
+        let lines = support::run_with_data(conn, "copy u from stdin with (freeze)", &data);
+        assert!(lines.contains(&"= COPY 3".to_owned()), "{lines:?}");
+        rows(conn, "savepoint a");
+        let lines = support::run(conn, "copy u from stdin with (freeze)");
+        assert_eq!(lines[0], format!("! ERROR 55000 {created}"));
+        rows(conn, "rollback to a");
+        assert_eq!(rows(conn, "select count(*) from u"), ["3"]);
+        rows(conn, "commit");
+        let report = support::run(conn, "vacuum verbose u").join("\n");
+        assert!(report.contains("visibility map: 0 pages set all-visible"), "{report}");
+    }
+    // A query that is open may have an older snapshot.
+    rows(conn, "begin");
+    rows(conn, "create table w (a int8)");
+    rows(conn, "declare c cursor for select 1");
+    let lines = support::run(conn, "copy w from stdin (freeze)");
+    let prior = "cannot perform COPY FREEZE because of prior transaction activity";
+    assert_eq!(lines[0], format!("! ERROR 25000 {prior}"));
+    rows(conn, "rollback");
+    fixture.close();
+}
+
+#[test]
+fn temporary_tables_and_the_extended_protocol() {
+    let mut fixture = open("");
+    fixture.rows("create temp table t (a int8)");
+    fixture.rows("insert into t select g from generate_series(1, 5000) g");
+    fixture.rows("delete from t where a > 100");
+    let report = support::run(&mut fixture.conn, "vacuum verbose t").join("\n");
+    assert!(report.contains("tuples: 4900 removed, 100 remain"), "{report}");
+    assert_eq!(fixture.rows("select count(*) from t"), ["100"]);
+    // Another session leaves it alone.
+    let mut other = fixture.connect();
+    let report = support::run(&mut other, "vacuum verbose").join("\n");
+    assert!(!report.contains("pg_temp"), "{report}");
+    other.close();
+
+    let mut sink = support::Recorder::default();
+    let conn = &mut fixture.conn;
+    conn.parse("", "vacuum t", &[]).expect("parse");
+    conn.bind("", "", &[], &[], &[]).expect("bind");
+    assert!(conn.execute("", 0, &mut sink).is_ok());
+    conn.sync().expect("sync");
+    assert_eq!(rows(conn, "select count(*) from t"), ["100"]);
+    fixture.close();
+}
