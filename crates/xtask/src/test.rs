@@ -123,10 +123,15 @@ fn checks_and_downloads(
     let ((peer, specifications, moto), checked) = beside(fetch, check)?;
     checked?;
     let found = [
-        ("PostgreSQL 18", peer.map(|peer| vec![
-            ("FOREBAY_PG18_RUN", peer.runner.into_os_string()),
-            ("FOREBAY_PG18_ROOT", peer.tree.into_os_string()),
-        ])),
+        (
+            "PostgreSQL 18",
+            peer.map(|peer| {
+                vec![
+                    ("FOREBAY_PG18_RUN", peer.runner.into_os_string()),
+                    ("FOREBAY_PG18_ROOT", peer.tree.into_os_string()),
+                ]
+            }),
+        ),
         (
             "PostgreSQL's isolation specifications",
             specifications.map(|folder| vec![("FOREBAY_PG18_SPECS", folder.into_os_string())]),

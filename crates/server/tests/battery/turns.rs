@@ -24,7 +24,6 @@ use forebay_testkit::{Dice, env};
 use rand::RngExt;
 
 use super::forebay::Forebay;
-use load::Load;
 use model::{Model, TABLES};
 
 const TURNS: u64 = 6;
@@ -147,10 +146,9 @@ impl<'peer> Run<'peer> {
 
     fn turn(&mut self, turn: u64) {
         let server = self.recovered(turn);
-        let load = Load { port: server.port(), vacuums: matches!(server, Server::Postgres(_)) };
+        let port = server.port();
         let enough = 200 + self.dice.below(800);
-        let done = load
-            .run(&mut self.model, &mut self.dice, enough, || server.crash())
+        let done = load::run(port, &mut self.model, &mut self.dice, enough, || server.crash())
             .unwrap_or_else(|problem| panic!("turn {turn}: {problem}"));
         println!("{done}");
         self.acknowledged += done.commits;
@@ -173,7 +171,10 @@ impl<'peer> Run<'peer> {
         self.peer.give_to_postgres();
         self.peer.run("pg_checksums", &["--check", "-D", &self.peer.inside(DATA)]);
         std::fs::remove_dir_all(&self.kept).expect("it was made");
-        println!("battery: turns: {turns} turns, {} commits acknowledged, 0 lost", self.acknowledged);
+        println!(
+            "battery: turns: {turns} turns, {} commits acknowledged, 0 lost",
+            self.acknowledged
+        );
     }
 }
 

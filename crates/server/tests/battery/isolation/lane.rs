@@ -1,5 +1,6 @@
 //! A pair of servers, and isolationtester on them.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::thread;
 
@@ -32,10 +33,20 @@ impl Ran {
         errors.or_else(|| self.output.lines().last()).unwrap_or_default()
     }
 
+    /// The errors in it.
+    pub fn errors(&self) -> BTreeSet<&str> {
+        errors(&self.output)
+    }
+
     /// Whether a step has waited for too long.
     pub fn was_canceled(&self) -> bool {
         self.output.contains("isolationtester: canceling step")
     }
+}
+
+/// The lines of an output that report errors.
+pub fn errors(output: &str) -> BTreeSet<&str> {
+    output.lines().filter(|line| line.contains("ERROR: ")).collect()
 }
 
 /// A specification on both servers.
@@ -122,7 +133,9 @@ impl<'peer> Lane<'peer> {
 
     /// What was not run to its end has left tables.
     fn after(&mut self, ran: &Ran) {
-        if !ran.succeeded && let Some(forebay) = self.forebay.take() {
+        if !ran.succeeded
+            && let Some(forebay) = self.forebay.take()
+        {
             let directory = forebay.directory.clone();
             forebay.kill();
             std::fs::remove_dir_all(directory).expect("it was made");

@@ -89,7 +89,8 @@ fn key(tokens: &[&str], at: usize) -> Found {
     }
     let named = words(tokens, at, &["constraint"]).and_then(|at| next(tokens, at));
     let begin = named.map_or(at, |(name, _)| name + 1);
-    let end = words(tokens, begin, &["primary", "key"]).or_else(|| words(tokens, begin, &["unique"]))?;
+    let end =
+        words(tokens, begin, &["primary", "key"]).or_else(|| words(tokens, begin, &["unique"]))?;
     let Some(end) = parentheses(tokens, end) else { return Some((end, false)) };
     let include = words(tokens, end, &["include"]).and_then(|at| parentheses(tokens, at));
     Some((include.unwrap_or(end), true))
@@ -117,7 +118,10 @@ mod tests {
         for (setup, without) in [
             ("CREATE TABLE t (i int PRIMARY KEY, j int);", "CREATE TABLE t (i int , j int);"),
             ("create table t (i int unique, j int);", "create table t (i int , j int);"),
-            ("CREATE TABLE t (i int, j int, PRIMARY KEY (i, j));", "CREATE TABLE t (i int, j int);"),
+            (
+                "CREATE TABLE t (i int, j int, PRIMARY KEY (i, j));",
+                "CREATE TABLE t (i int, j int);",
+            ),
             ("CREATE TABLE t (i int, CONSTRAINT k UNIQUE (i));", "CREATE TABLE t (i int);"),
             ("CREATE TABLE t (i int, PRIMARY KEY (i) INCLUDE (j));", "CREATE TABLE t (i int);"),
             ("CREATE UNIQUE INDEX k ON t (i);", ""),

@@ -22,13 +22,6 @@ const ROWS: usize = 200;
 /// What a client may be told in the usual course: another one was in its way.
 const CONFLICTS: [&str; 3] = ["40001", "40P01", "55P03"];
 
-/// A load on a server.
-pub struct Load {
-    pub port: u16,
-    /// Whether tables are vacuumed.
-    pub vacuums: bool,
-}
-
 /// What was done.
 #[derive(Default)]
 pub struct Done {
@@ -57,38 +50,39 @@ impl fmt::Display for Done {
     }
 }
 
-impl Load {
-    /// Loads until `enough` commits were acknowledged and a moment has passed, then calls `crash`,
-    /// which returns when the server is gone.
-    pub fn run(
-        &self,
-        model: &mut Model,
-        dice: &mut Dice,
-        enough: u64,
-        crash: impl FnOnce(),
-    ) -> Result<Done, String> {
-        let moment = Duration::from_millis(dice.below(50));
-        let over = AtomicBool::new(false);
-        let (commit, commits) = channel();
-        let outcomes: Vec<Result<Done, String>> = thread::scope(|scope| {
-            let mut clients = Vec::new();
-            for owner in &mut model.owners {
-                let (dice, commit) = (Dice::new(dice.any()), commit.clone());
-                let worker = Worker { owner, dice, done: Done::default(), commit };
-                clients.push(scope.spawn(|| worker.run(self, &over)));
-            }
-            drop(commit);
-            moment::wait(&commits, enough, moment);
-            over.store(true, Ordering::Release);
-            crash();
-            clients.into_iter().map(|c| c.join().expect("a client does not panic")).collect()
-        });
-        let mut done = Done::default();
-        for outcome in outcomes {
-            done += outcome?;
+/// Loads until `enough` commits were acknowledged and a moment has passed, then calls `crash`,
+/// which returns when the server is gone.
+///
+/// # Errors
+/// What has failed before the crash.
+pub fn run(
+    port: u16,
+    model: &mut Model,
+    dice: &mut Dice,
+    enough: u64,
+    crash: impl FnOnce(),
+) -> Result<Done, String> {
+    let moment = Duration::from_millis(dice.below(50));
+    let over = &AtomicBool::new(false);
+    let (commit, commits) = channel();
+    let outcomes: Vec<Result<Done, String>> = thread::scope(|scope| {
+        let mut clients = Vec::new();
+        for owner in &mut model.owners {
+            let (dice, commit) = (Dice::new(dice.any()), commit.clone());
+            let worker = Worker { owner, dice, done: Done::default(), commit };
+            clients.push(scope.spawn(move || worker.run(port, over)));
         }
-        Ok(done)
+        drop(commit);
+        moment::wait(&commits, enough, moment);
+        over.store(true, Ordering::Release);
+        crash();
+        clients.into_iter().map(|c| c.join().expect("a client does not panic")).collect()
+    });
+    let mut done = Done::default();
+    for outcome in outcomes {
+        done += outcome?;
     }
+    Ok(done)
 }
 
 struct Worker<'a> {
@@ -100,8 +94,8 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     /// Runs transactions until the server is gone. An error before that is one.
-    fn run(mut self, load: &Load, over: &AtomicBool) -> Result<Done, String> {
-        let failed = match self.transactions(load) {
+    fn run(mut self, port: u16, over: &AtomicBool) -> Result<Done, String> {
+        let failed = match self.transactions(port) {
             Ok(never) => match never {},
             Err(error) => error,
         };
@@ -111,12 +105,12 @@ impl Worker<'_> {
         }
     }
 
-    fn transactions(&mut self, load: &Load) -> Result<std::convert::Infallible, ClientError> {
-        let mut client = Client::tcp(load.port)?;
+    fn transactions(&mut self, port: u16) -> Result<std::convert::Infallible, ClientError> {
+        let mut client = Client::tcp(port)?;
         client.stream().set_read_timeout(Some(SILENCE))?;
         loop {
             match self.dice.below(100) {
-                0 if load.vacuums => self.vacuum(&mut client)?,
+                0 => self.vacuum(&mut client)?,
                 1 => {
                     client.query("CHECKPOINT")?;
                     self.done.checkpoints += 1;

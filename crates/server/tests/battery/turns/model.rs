@@ -169,7 +169,11 @@ impl Model {
     }
 
     /// Asks for the marks: a transaction in doubt is committed if its mark is there.
-    fn settle(&mut self, client: &mut Client, problems: &mut Vec<String>) -> Result<(), ClientError> {
+    fn settle(
+        &mut self,
+        client: &mut Client,
+        problems: &mut Vec<String>,
+    ) -> Result<(), ClientError> {
         let answer = client.query("SELECT owner, max(mark), count(*) FROM marks GROUP BY owner")?;
         let number = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
         let mut marks = BTreeMap::new();
@@ -230,9 +234,8 @@ impl Model {
         problems: &mut Vec<String>,
     ) -> Result<(), ClientError> {
         let sum = |at: usize| self.owners.iter().map(|owner| owner.settled.hot[at]).sum::<i64>();
-        let expected: Vec<Vec<Option<String>>> = (0..HOT)
-            .map(|at| vec![Some(at.to_string()), Some(sum(at).to_string())])
-            .collect();
+        let expected: Vec<Vec<Option<String>>> =
+            (0..HOT).map(|at| vec![Some(at.to_string()), Some(sum(at).to_string())]).collect();
         let found = client.query("SELECT id, n FROM hot ORDER BY id")?.rows;
         if found != expected {
             problems.push(format!("hot: {found:?}, not {expected:?}"));
