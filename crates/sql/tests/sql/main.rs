@@ -28,8 +28,8 @@
 //!   sessions and stops make of them
 //! - [`transactions`]: Savepoints, modes, LOCK TABLE and advisory locks, against answers recorded
 //!   from PostgreSQL 18; and what several sessions make of them
-//! - [`truncate`]: TRUNCATE, against answers recorded from PostgreSQL 18; and what plans and portals
-//!   make of it
+//! - [`truncate`]: TRUNCATE, against answers recorded from PostgreSQL 18; and what plans and
+//!   portals make of it
 //! - [`vacuum`]: VACUUM and COPY FREEZE, with PostgreSQL 18's answers
 
 #[path = "../support/fixture.rs"]
