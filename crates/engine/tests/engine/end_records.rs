@@ -147,3 +147,21 @@ fn ends_of_transactions_are_read_by_postgresql() {
         assert!(dump.contains(told), "no {told} in\n{dump}");
     }
 }
+
+#[test]
+fn a_checkpoint_lists_the_exclusive_locks_of_those_who_run() {
+    let (_scratch, dir) = new_dir();
+    let (engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
+    let mut other = engine.session().expect("session");
+    create(&mut session, "t");
+    create(&mut session, "u");
+    start(&mut session);
+    let table = session.open_table(None, "t", LockMode::AccessExclusive).expect("table");
+    session.open_table(None, "u", LockMode::Exclusive).expect("table");
+    let xid = session.transaction_id().expect("assigned for the lock");
+    other.checkpoint().expect("checkpoint");
+    engine.shutdown(ShutdownMode::Immediate).expect("stop");
+    drop((session, other, engine));
+    let lock = StandbyLock { xid, db: 5, rel: table.oid };
+    assert_eq!(told(&dir), [Told::Locks(vec![lock])]);
+}

@@ -394,7 +394,7 @@ fn a_truncation_that_committed_outlives_a_crash() {
         let before = files(&engine);
         if leftover {
             let path = format!("/{}", before[0]);
-            for ops in [Ops::UNLINK, Ops::TRUNCATE] {
+            for ops in [Ops::UNLINK, Ops::SET_LEN] {
                 plan.add(Rule::on(ops).path(&path), Effect::Fail(Errno(5)));
             }
         }
