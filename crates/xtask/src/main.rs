@@ -9,7 +9,7 @@
 //! - [`measure`]: Forebay beside PostgreSQL 18 and fio, in one run
 //! - [`plots`]: charts of what was measured
 //! - [`watched`]: any program of tests, under watch as in [`test`](mod@test)
-//! - [`powercut`]: power cuts under both servers, in any number
+//! - [`single`]: power cuts, turns with PostgreSQL 18, isolation specifications; in any number
 //! - [`moto`]: an S3 server to test and measure against
 //! - [`packages`]: Debian packages and cargo tools the tasks need
 //! - [`run`]: runs commands and prints them
@@ -32,8 +32,8 @@ mod moto;
 mod packages;
 mod peers;
 mod plots;
-mod powercut;
 mod run;
+mod single;
 mod suite;
 mod test;
 mod tidy;
@@ -64,7 +64,11 @@ enum Task {
     /// Draw docs/plots from the newest results in docs/results
     Plots,
     /// Cut the power of Forebay and PostgreSQL 18 under load
-    Powercut(powercut::Options),
+    Powercut(single::Powercut),
+    /// Let Forebay and PostgreSQL 18 crash and recover one directory by turns
+    Turns(single::Turns),
+    /// Run PostgreSQL's isolation specifications on both servers
+    Isolation(single::Isolation),
 }
 
 fn main() -> ExitCode {
@@ -88,18 +92,29 @@ fn perform(task: Task) -> Result<(), String> {
         Task::Measure(options) => measure::run(&workspace_root(), &options),
         Task::Plots => plots::run(&workspace_root()),
         Task::Watch(options) => watched::run(&options),
-        Task::Powercut(options) => powercut::run(&workspace_root(), &options),
+        Task::Powercut(options) => options.run(&workspace_root()),
+        Task::Turns(options) => options.run(&workspace_root()),
+        Task::Isolation(options) => options.run(&workspace_root()),
         Task::Tidy(options) => tidy::run(&workspace_root(), &options),
-        Task::Peers => peers::prepare(&workspace_root()).map(|peer| {
-            println!(
-                "PostgreSQL 18 is ready; run its programs by: {} USER PROGRAM ...",
-                peer.runner.display()
-            );
-        }),
+        Task::Peers => prepare_peers(&workspace_root()),
         Task::Moto => moto::prepare(&workspace_root()).map(|python| {
             println!("moto is ready; tests find it by: FOREBAY_MOTO={}", python.display());
         }),
     }
+}
+
+fn prepare_peers(root: &Path) -> Result<(), String> {
+    let peer = peers::prepare(root)?;
+    let specifications = peers::specifications(root, &peer)?;
+    println!(
+        "PostgreSQL 18 is ready; run its programs by: {} USER PROGRAM ...\n\
+         Tests find it by: FOREBAY_PG18_RUN={} FOREBAY_PG18_ROOT={} FOREBAY_PG18_SPECS={}",
+        peer.runner.display(),
+        peer.runner.display(),
+        peer.tree.display(),
+        specifications.display()
+    );
+    Ok(())
 }
 
 /// The workspace's root, found from this package's own manifest so that the tasks work from any

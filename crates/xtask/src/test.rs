@@ -108,29 +108,42 @@ fn checks_and_downloads(
     root: &Path,
     options: &Options,
 ) -> Result<Vec<(&'static str, OsString)>, String> {
-    let fetch = || stage("PostgreSQL 18, moto", || (peers::prepare(root), moto::prepare(root)));
+    let fetch = || {
+        stage("PostgreSQL 18, moto", || {
+            let peer = peers::prepare(root);
+            let specifications = peer.as_ref().map_err(String::clone);
+            let specifications = specifications.and_then(|peer| peers::specifications(root, peer));
+            (peer, specifications, moto::prepare(root))
+        })
+    };
     let check = || match options.only_tests {
         true => Ok(()),
         false => checks(root),
     };
-    let ((peer, moto), checked) = beside(fetch, check)?;
+    let ((peer, specifications, moto), checked) = beside(fetch, check)?;
     checked?;
+    let found = [
+        (
+            "PostgreSQL 18",
+            peer.map(|peer| {
+                vec![
+                    ("FOREBAY_PG18_RUN", peer.runner.into_os_string()),
+                    ("FOREBAY_PG18_ROOT", peer.tree.into_os_string()),
+                ]
+            }),
+        ),
+        (
+            "PostgreSQL's isolation specifications",
+            specifications.map(|folder| vec![("FOREBAY_PG18_SPECS", folder.into_os_string())]),
+        ),
+        ("moto", moto.map(|python| vec![("FOREBAY_MOTO", python.into_os_string())])),
+    ];
     let mut environment = Vec::new();
-    match peer {
-        Ok(peer) => {
-            environment.push(("FOREBAY_PG18_RUN", peer.runner.into_os_string()));
-            environment.push(("FOREBAY_PG18_ROOT", peer.tree.into_os_string()));
-        }
-        Err(why) if in_ci() => return Err(format!("PostgreSQL 18 must be there in CI: {why}")),
-        Err(why) => {
-            println!("PostgreSQL 18 can't be had here ({why}); the tests that need it are skipped")
-        }
-    }
-    match moto {
-        Ok(python) => environment.push(("FOREBAY_MOTO", python.into_os_string())),
-        Err(why) if in_ci() => return Err(format!("moto must be there in CI: {why}")),
-        Err(why) => {
-            println!("moto can't be had here ({why}); the tests that need an S3 server are skipped")
+    for (what, variables) in found {
+        match variables {
+            Ok(variables) => environment.extend(variables),
+            Err(why) if in_ci() => return Err(format!("{what} must be there in CI: {why}")),
+            Err(why) => println!("without {what} ({why}); tests that need it are skipped"),
         }
     }
     Ok(environment)

@@ -122,7 +122,8 @@ impl Freezer<'_> {
         let freeze_xmin = !no_xmin && self.freezes_xmin(xmin, status)?;
         let xmax = self.new_xmax(io, tuple, status, page)?;
         let no_xmax = xmax == NewXmax::None;
-        if !page.must_freeze && !(no_xmin && no_xmax) {
+        let has_ids = !no_xmin || !no_xmax;
+        if has_ids && !page.must_freeze {
             page.must_freeze = self.must_freeze(io, tuple, &mut page.if_left)?;
         }
         let totally = (no_xmin || freeze_xmin) && matches!(xmax, NewXmax::None | NewXmax::Removed);

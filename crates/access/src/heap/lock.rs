@@ -48,6 +48,29 @@ impl Heap {
         tid: ItemPointer,
         strength: LockStrength,
     ) -> Result<Attempt<()>, AccessError> {
+        self.lock_version(backend, changer, tid, strength, false)
+    }
+
+    /// As [`Heap::lock`], for a row that is followed to its newest version: a version that another
+    /// transaction has updated is refused, also if the lock could stand beside the update.
+    pub fn lock_newest(
+        &self,
+        backend: &mut Backend,
+        changer: &mut Changer<'_>,
+        tid: ItemPointer,
+        strength: LockStrength,
+    ) -> Result<Attempt<()>, AccessError> {
+        self.lock_version(backend, changer, tid, strength, true)
+    }
+
+    fn lock_version(
+        &self,
+        backend: &mut Backend,
+        changer: &mut Changer<'_>,
+        tid: ItemPointer,
+        strength: LockStrength,
+        newest: bool,
+    ) -> Result<Attempt<()>, AccessError> {
         changer.sets.begin();
         let pin = self.pool.read(backend, self.tag(tid.block), Strategy::Normal)?;
         let mut map = MapPin::default();
@@ -60,7 +83,7 @@ impl Heap {
                 return Ok(Attempt::Refused(Refusal::Invisible));
             };
             let tuple = HeapTuple::new(bytes)?;
-            let update = match self.step(backend, changer, tuple, tid, strength)? {
+            let update = match self.step(backend, changer, tuple, tid, (strength, newest))? {
                 Step::Held => return Ok(Attempt::Done(())),
                 Step::Refused(refusal) => return Ok(Attempt::Refused(refusal)),
                 Step::Free(update) => update,
@@ -89,7 +112,7 @@ impl Heap {
         changer: &mut Changer<'_>,
         tuple: HeapTuple<'_>,
         tid: ItemPointer,
-        strength: LockStrength,
+        (strength, newest): (LockStrength, bool),
     ) -> Result<Step, AccessError> {
         let io = &mut backend.io;
         let status = tuple_status(io, changer, tuple)?;
@@ -97,17 +120,17 @@ impl Heap {
             return Ok(Step::Refused(refusal));
         }
         let members = holders(io, changer, tuple)?;
-        let enough = |member: &Member| LockStrength::from(member.status) >= strength;
-        if members.iter().any(|member| enough(member) && changer.is_own(member.xid)) {
-            return Ok(Step::Held);
-        }
         let conflicts = |member: &Member| {
             member.status.is_update() && strength.conflicts_with(member.status.into())
         };
         if let TupleStatus::Updated(by) = status
-            && members.iter().any(conflicts)
+            && (newest || members.iter().any(conflicts))
         {
             return Ok(Step::Refused(newer(tuple, tid, by)));
+        }
+        let enough = |member: &Member| LockStrength::from(member.status) >= strength;
+        if members.iter().any(|member| enough(member) && changer.is_own(member.xid)) {
+            return Ok(Step::Held);
         }
         if let Some(refusal) = changer.blocked(io, tuple, status, strength)? {
             return Ok(Step::Refused(refusal));

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! online:   CHECKPOINT_REDO ─ wait for commits in progress ─┐
-//! shutdown: ───────────────────────────────────────────────┴─ pg_xact, pg_subtrans, pg_multixact ─┐
-//!           ┌─────────────────────────────────────────────────────────────────────────────────────┘
-//!           └─ buffers ─ syncs ─ CHECKPOINT_ONLINE or CHECKPOINT_SHUTDOWN ─ pg_control ─ old WAL goes
+//! shutdown: ───────────────────────────────────────────────┴─ pg_xact, pg_subtrans ─┐
+//!           ┌───────────────────────────────────────────────────────────────────────┘
+//!           └─ pg_multixact, buffers ─ syncs ─ CHECKPOINT_ONLINE or CHECKPOINT_SHUTDOWN ─┐
+//!           ┌────────────────────────────────────────────────────────────────────────────┘
+//!           └─ pg_control ─ old WAL removed
 //! ```
 //!
 //! The counters are read after the redo pointer is set: ids assigned earlier may appear only in WAL

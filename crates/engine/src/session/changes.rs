@@ -207,7 +207,7 @@ impl Session {
                 return Ok(RowOutcome::Gone);
             }
             let locked = self.attempt(wanted, newer, |backend, changer| {
-                heap.lock(backend, changer, newer, *strength)
+                heap.lock_newest(backend, changer, newer, *strength)
             })?;
             match locked {
                 Attempt::Done(()) => break,

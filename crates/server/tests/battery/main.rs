@@ -12,9 +12,12 @@
 //! - [`scan`]: the pool on PostgreSQL's files, by `forebay bench scan`
 //! - [`backup`]: base backups, verified and recovered by PostgreSQL
 //! - [`hot`]: base backups under pgbench and COPY
+//! - [`turns`]: Forebay and PostgreSQL 18 crash and recover one directory by turns, under load
+//! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
 //! - [`io`]: system calls and page cache: direct opens, combined reads, gathered log writes
 //!
 //! - [`forebay`]: starts, stops and kills the server
+//! - [`moment`]: when a load is cut short
 //!
 //! They are `#[ignore]`d so that a plain `cargo test` stays quick.
 
@@ -26,7 +29,10 @@ mod exchange;
 mod forebay;
 mod hot;
 mod io;
+mod isolation;
 mod kill;
+mod moment;
 mod powercut;
 mod scan;
 mod tools;
+mod turns;

@@ -28,7 +28,7 @@ pub fn row_lives(template: &SimDisk, seed: u64, flaw: Option<Flaw>) -> Result<Ta
     for _ in 0..LIVES {
         let mut life = revive(&mut disk, &mut dice, whole, &mut tally)?;
         let table = compare(&mut life, &disk, &mut committed, &mut tally)?;
-        let (rates, calls) = (rates(&mut dice), dice.below(300));
+        let (rates, calls) = (rates(&mut dice), dice.below(600));
         disk.end_after(calls, Ending::random(&mut dice, 300));
         disk.set_faults(rates);
         committed = work((life, table), &disk, committed, rates, &mut dice)?;
@@ -57,7 +57,7 @@ fn work(
     let Ok(mut rows) = RowLife::begin(life, disk, committed, Dice::new(dice.any()), faulty) else {
         return Ok(before);
     };
-    let steps = 20 + dice.below(150) as usize;
+    let steps = 20 + dice.below(400) as usize;
     rows.work(dice, steps)?;
     let (committed, life) = rows.end();
     if dice.chance(150) {

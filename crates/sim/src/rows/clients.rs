@@ -43,9 +43,11 @@ enum Action {
 }
 
 impl Action {
-    fn random(dice: &mut Dice) -> Action {
+    /// A random one. `deletes`: mostly a deletion.
+    fn random(dice: &mut Dice, deletes: bool) -> Action {
         use LockStrength::{Exclusive, KeyShare, NoKeyExclusive, Share};
         match dice.below(10) {
+            0..6 if deletes => Action::Delete,
             0..5 => Action::Update,
             5 => Action::Delete,
             _ => Action::Lock(*dice.pick(&[&KeyShare, &Share, &NoKeyExclusive, &Exclusive])),
@@ -81,6 +83,8 @@ pub(super) struct Clients {
     clients: Vec<Client>,
     pub(super) committed: Committed,
     dice: Dice,
+    /// Whether most changes are deletions, so that pages become empty.
+    deletes: bool,
     /// Whether calls may fail at any time.
     pub(super) faulty: bool,
     /// Whether the life is over: a commit failed, or an abort.
@@ -93,7 +97,7 @@ impl Clients {
     pub(super) fn new(
         engine: &Arc<Engine>,
         committed: Committed,
-        dice: Dice,
+        mut dice: Dice,
         faulty: bool,
     ) -> Result<Clients, EngineError> {
         let client = |_| -> Result<Client, EngineError> {
@@ -103,7 +107,8 @@ impl Clients {
             Ok(Client { session, open: None })
         };
         let clients = (0..CLIENTS).map(client).collect::<Result<_, _>>()?;
-        Ok(Clients { clients, committed, dice, faulty, over: false, wrong: None })
+        let deletes = dice.chance(200);
+        Ok(Clients { clients, committed, dice, deletes, faulty, over: false, wrong: None })
     }
 
     /// Ends all sessions, which aborts their transactions.
@@ -118,11 +123,32 @@ impl Clients {
 
     /// One client does something. `off`: tells whether the disk is off, so that calls fail.
     pub(super) fn step(&mut self, off: impl Fn() -> bool) {
-        if self.over || self.wrong.is_some() || self.clients.is_empty() {
+        if !self.clients.is_empty() {
+            let who = self.dice.index(self.clients.len());
+            self.run(who, off, Clients::act);
+        }
+    }
+
+    /// All transactions end.
+    pub(super) fn rest(&mut self, off: impl Fn() -> bool) {
+        for who in 0..self.clients.len() {
+            if self.clients[who].open.is_some() {
+                self.run(who, &off, Clients::commit);
+            }
+        }
+    }
+
+    /// A client does something, unless the life is over.
+    fn run(
+        &mut self,
+        who: usize,
+        off: impl Fn() -> bool,
+        what: impl FnOnce(&mut Clients, usize) -> Result<(), Stop>,
+    ) {
+        if self.over || self.wrong.is_some() {
             return;
         }
-        let who = self.dice.index(self.clients.len());
-        let result = self.act(who);
+        let result = what(self, who);
         self.clients[who].note_snapshot(&self.committed);
         match result {
             Ok(()) => {}
@@ -309,7 +335,7 @@ impl Clients {
 
     /// The statement of a client changes or locks one of the rows that it has seen.
     fn change(&mut self, who: usize) -> Result<(), Stop> {
-        let action = Action::random(&mut self.dice);
+        let action = Action::random(&mut self.dice, self.deletes);
         let nowait = self.dice.chance(300);
         let open = self.clients[who].open.as_ref().expect("a transaction");
         let statement = open.statement.as_ref().expect("a statement");

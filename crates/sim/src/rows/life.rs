@@ -112,7 +112,10 @@ impl RowLife {
     /// Vacuums the table. Its end is cut off only if no transaction has locked the table.
     fn vacuum(&mut self, dice: &mut Dice) -> Result<(), String> {
         let (idle, faulty) = {
-            let clients = self.clients.lock();
+            let mut clients = self.clients.lock();
+            if dice.chance(300) {
+                clients.rest(|| self.disk.is_off());
+            }
             (clients.are_idle(), clients.faulty)
         };
         let options = VacuumOptions {

@@ -121,14 +121,7 @@ impl Operator {
                 Ok(Flow::Continue)
             }
             (Operator::Values(given), Node::Values(rows)) => {
-                while let Some(row) = rows.get(*given) {
-                    *given += 1;
-                    let values = eval_all(row, &[], params, host)?;
-                    if visit(Row::computed(&values), host)? == Flow::Rest {
-                        return Ok(Flow::Rest);
-                    }
-                }
-                Ok(Flow::Continue)
+                run_values(rows, given, params, host, visit)
             }
             (Operator::Series(series), Node::Series { wide, .. }) => series.run(*wide, host, visit),
             (Operator::Scan(scan), Node::Scan(read)) => scan.run(read, host, visit),
@@ -219,6 +212,24 @@ fn sorted(node: &Node, keep: Option<u64>, params: Params<'_>, host: &mut Host) -
         Ok(Flow::Continue)
     })?;
     sorter.finish(host)
+}
+
+/// The rows of VALUES, from number `given` on.
+fn run_values(
+    rows: &[Vec<Expr>],
+    given: &mut usize,
+    params: Params<'_>,
+    host: &mut Host,
+    visit: Visit<'_>,
+) -> Result<Flow> {
+    while let Some(row) = rows.get(*given) {
+        *given += 1;
+        let values = eval_all(row, &[], params, host)?;
+        if visit(Row::computed(&values), host)? == Flow::Rest {
+            return Ok(Flow::Rest);
+        }
+    }
+    Ok(Flow::Continue)
 }
 
 /// Hands on rows that are kept: of each the first `width` columns, or all; its place is the last

@@ -35,7 +35,8 @@ pub enum Node {
     /// The rows of a table at certain places, in their order there. The expressions are tids; they
     /// read no row.
     TidScan(TableRead, Vec<Expr>),
-    /// WHERE CURRENT OF: the newest version of the row that the cursor of that name is on.
+    /// WHERE CURRENT OF: the newest version of the row of a table that the cursor of that name is
+    /// on.
     CurrentRow(TableRead, String),
     /// generate_series.
     Series {

@@ -232,3 +232,36 @@ fn an_error_in_the_middle_takes_all_changes_back() {
     assert_eq!(fixture.rows("select sum(b) from t"), ["0"]);
     close(fixture, conn);
 }
+
+#[test]
+fn what_is_not_planned_is_refused_by_name() {
+    let (mut fixture, conn) = two_sessions();
+    for (sql, message) in [
+        ("update t set a = 1 from t x", "UPDATE with FROM"),
+        ("update t set a = 1 from generate_series(1, 2) x where a = x", "UPDATE with FROM"),
+        ("delete from t using t x", "DELETE with USING"),
+        ("update t join t x on true set a = 1", "a join"),
+        ("update t as x (y) set y = 1", "this form of alias"),
+        ("update t set (a, b) = (select 1, 2)", "a subquery in an expression"),
+        ("update t set a = (select 1)", "a subquery in an expression"),
+        ("with x as (select 1) update t set a = 1", "WITH"),
+        ("insert into t values (1) on conflict do nothing", "ON CONFLICT"),
+        ("delete from t returning t", "a whole-row reference"),
+        ("update t set a = 1 returning new", "a whole-row reference"),
+        ("select a from (select a from t for update) s", "a locking clause in a subquery"),
+        ("select a from (select a from t) s for update", "locking rows of a subquery"),
+        ("insert into t with x as (select 1) values (1)", "WITH"),
+    ] {
+        let lines = support::run(&mut fixture.conn, sql);
+        assert_eq!(lines[0], format!("! ERROR 0A000 {message} is not supported"), "{sql}");
+    }
+    for sql in ["update pg_class set relname = 'x'", "delete from pg_class returning relname"] {
+        let lines = support::run(&mut fixture.conn, sql);
+        let message = "! ERROR 42501 permission denied: \"pg_class\" is a system catalog";
+        assert_eq!(lines[0], message, "{sql}");
+    }
+    let lines = support::run(&mut fixture.conn, "select relname from pg_class for share");
+    assert!(lines[0].starts_with("! ERROR 0A000"), "{lines:?}");
+    assert_eq!(fixture.rows("select count(*), sum(a), sum(b) from t"), ["3\t6\t0"]);
+    close(fixture, conn);
+}

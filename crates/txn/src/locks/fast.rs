@@ -223,8 +223,8 @@ impl LockOwner {
         self.held.iter().any(|held| held.session > 0)
     }
 
-    /// Notes a weak lock in the list. False if there may be a strong lock on the object, or the list
-    /// is full.
+    /// Notes a weak lock in the list. False if there may be a strong lock on the object, or if the
+    /// list is full.
     pub(super) fn note(&mut self, strong: &StrongCounts, tag: LockTag, mode: LockMode) -> bool {
         let mut entries = self.list.entries.lock();
         let free = entries.len() < self.list.room && !strong.any(tag);

@@ -248,7 +248,8 @@ impl LockManager {
         let waiter = Waiter { owner, mode, granted: Arc::clone(&granted), interrupt, since };
         table.enqueue(tag, position, waiter);
         while let Some(cycle) = deadlock::find_cycle(table, owner) {
-            if let Some(soft) = cycle.iter().find(|wait| wait.is_soft(table)) {
+            // As PostgreSQL: the farthest from this request, which it would rather keep waiting.
+            if let Some(soft) = cycle.iter().rfind(|wait| wait.is_soft(table)) {
                 table.grant_waiting(soft.owner, soft.tag);
                 continue;
             }

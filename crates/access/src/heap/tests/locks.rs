@@ -103,6 +103,36 @@ fn a_key_share_lock_follows_an_update_that_leaves_keys_as_they_are() {
 }
 
 #[test]
+fn only_the_newest_version_is_locked_if_that_is_asked_for() {
+    let mut row = OneRow::new();
+    let columns = Columns { layouts: &[AttrLayout::INT8], keys: &[], indexed: &[] };
+    let mut place = ROW;
+    let mut versions = vec![ROW];
+    for number in [6, 7] {
+        let (mut tx, _) = row.begin();
+        let attempt = row.update_at(&mut tx, place, &tuple_of(number), &columns);
+        let Attempt::Done(next) = attempt else { panic!("{attempt:?}") };
+        row.end(tx, true);
+        versions.push(next);
+        place = next;
+    }
+    let (mut tx, own) = row.begin();
+    let mut newest = |row: &mut OneRow, tid| {
+        row.fixture.change(&mut row.backend, &mut tx, |backend, changer| {
+            row.heap.lock_newest(backend, changer, tid, KeyShare)
+        })
+    };
+    let refused = newest(&mut row, versions[1]);
+    let Attempt::Refused(Refusal::Updated { newer, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!((newer, row.xmax_at(newer).1), (versions[2], vec![]));
+    assert_eq!(newest(&mut row, newer), Attempt::Done(()));
+    assert_eq!(row.xmax_at(newer).1, [(own, MemberStatus::ForKeyShare)]);
+    // The lock of a key can stand beside the updates.
+    assert_eq!(row.lock(&mut tx, KeyShare), Attempt::Done(()));
+    row.end(tx, true);
+}
+
+#[test]
 fn a_chain_whose_end_aborted_is_locked_as_far_as_it_goes() {
     let mut row = OneRow::new();
     let (mut first, _) = row.begin();

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use forebay_server::client::{Client, ClientError};
 use forebay_testkit::Dice;
+
+use super::super::moment;
 
 const CLIENTS: u64 = 8;
 /// A client that gets no answer for so long fails, so that no test hangs.
@@ -91,7 +93,6 @@ impl Ledger {
         let batches = AtomicU32::new(self.next);
         let over = AtomicBool::new(false);
         let (commit, commits) = channel::<()>();
-        let (_never, wait) = channel::<()>();
         let small = self.small.clone();
         let first_small = self.next_small;
         let table = self.name();
@@ -112,11 +113,7 @@ impl Ledger {
                 _ => {}
             });
             drop(commit);
-            // Ends early if all clients have failed, which they tell.
-            if commits.iter().take(enough as usize).count() == enough as usize {
-                // Nothing is ever sent: this waits for the random moment.
-                assert_eq!(wait.recv_timeout(moment), Err(RecvTimeoutError::Timeout));
-            }
+            moment::wait(&commits, enough, moment);
             over.store(true, Ordering::Release);
             let outcome = cut();
             checkpoints.join().expect("a client does not panic");

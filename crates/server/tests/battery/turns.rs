@@ -1,0 +1,197 @@
+//! Taking turns with PostgreSQL 18 on one directory: Forebay serves it under load until `kill -9`,
+//! PostgreSQL recovers it, goes on with the load until `pg_ctl stop -m immediate`, Forebay recovers
+//! that, and so on.
+//!
+//! PostgreSQL makes the cluster, its tables and extensions. The load changes rows and no catalogs,
+//! so that neither server writes records of indexes. After each crash, all rows must be those that
+//! were acknowledged; PostgreSQL also checks each page of the tables and their visibility maps.
+//!
+//! - [`load`]: clients that change rows
+//! - [`model`]: the rows that each client expects
+//!
+//! `FOREBAY_TURNS` and `FOREBAY_TURNS_SEED` make longer and other runs (`cargo xtask turns`).
+
+mod load;
+mod model;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use forebay_server::client::Client;
+use forebay_testkit::peer::{Peer, Postgres};
+use forebay_testkit::process::must;
+use forebay_testkit::{Dice, env};
+use rand::RngExt;
+
+use super::forebay::Forebay;
+use model::{Model, TABLES};
+
+const TURNS: u64 = 6;
+/// The data directory, in the folder that both servers see.
+const DATA: &str = "data";
+/// The other tables: hot rows that everyone changes, and the marks of transactions.
+const SHARED: [&str; 2] = ["hot", "marks"];
+
+/// Either server, running.
+enum Server<'peer> {
+    Forebay(Forebay),
+    Postgres(Postgres<'peer>),
+}
+
+impl Server<'_> {
+    fn port(&self) -> u16 {
+        match self {
+            Server::Forebay(server) => server.port,
+            Server::Postgres(server) => server.port,
+        }
+    }
+
+    fn crash(self) {
+        match self {
+            Server::Forebay(server) => server.kill(),
+            Server::Postgres(server) => server.crash(),
+        }
+    }
+
+    fn stop(self) {
+        if let Server::Forebay(server) = self {
+            server.stop();
+        }
+    }
+}
+
+fn forebay(peer: &Peer, dice: &mut Dice) -> Forebay {
+    peer.take_back();
+    let settings = [
+        dice.pick(&["io_method=sync", "io_method=worker", "io_method=io_uring"]),
+        dice.pick(&["io_direct=", "io_direct=data,wal,wal_init"]),
+        dice.pick(&["shared_buffers=1MB", "shared_buffers=8MB", "shared_buffers=128MB"]),
+        dice.pick(&["wal_compression=off", "wal_compression=pglz", "wal_compression=lz4"]),
+    ];
+    Forebay::start(&peer.outside(DATA), &settings)
+}
+
+fn postgres<'peer>(peer: &'peer Peer, dice: &mut Dice) -> Postgres<'peer> {
+    peer.give_to_postgres();
+    let settings = [
+        "autovacuum=off checkpoint_timeout=1d deadlock_timeout=20ms",
+        dice.pick(&["shared_buffers=1MB", "shared_buffers=8MB", "shared_buffers=128MB"]),
+        dice.pick(&["wal_compression=off", "wal_compression=pglz", "wal_compression=lz4"]),
+    ];
+    let words = settings.iter().flat_map(|setting| setting.split(' '));
+    peer.start(DATA, &words.map(|setting| format!("-c {setting}")).collect::<Vec<_>>().join(" "))
+}
+
+fn create(peer: &Peer, model: &Model) {
+    peer.init(DATA);
+    let server = peer.start(DATA, "-c autovacuum=off");
+    server.query("CREATE EXTENSION amcheck");
+    server.query("CREATE EXTENSION pg_visibility");
+    for statement in model.creation() {
+        server.query(&statement);
+    }
+}
+
+/// What PostgreSQL finds wrong in the pages of the tables, and in their visibility maps.
+fn check_pages(server: &Postgres<'_>) {
+    for table in TABLES.iter().map(|table| table.name).chain(SHARED) {
+        for check in ["verify_heapam", "pg_check_visible", "pg_check_frozen"] {
+            let found = server.query(&format!("SELECT * FROM {check}('{table}')"));
+            assert_eq!(found, "", "{check} of {table}");
+        }
+    }
+}
+
+/// All rows of all tables.
+fn all_rows(server: &Server<'_>) -> Vec<String> {
+    let mut client = Client::tcp(server.port()).expect("a connection");
+    let mut rows = |table| {
+        let answer = client.query(&format!("SELECT * FROM {table} ORDER BY 1, 2"));
+        format!("{table}: {:?}", answer.expect("rows").rows)
+    };
+    TABLES.iter().map(|table| table.name).chain(SHARED).map(&mut rows).collect()
+}
+
+struct Run<'peer> {
+    peer: &'peer Peer,
+    dice: Dice,
+    model: Model,
+    /// A copy of the directory as the last crash left it.
+    kept: PathBuf,
+    acknowledged: u64,
+}
+
+impl<'peer> Run<'peer> {
+    /// Starts a server on what the last crash has left, and compares its rows with the model.
+    fn recovered(&mut self, turn: u64) -> Server<'peer> {
+        self.keep();
+        println!("turn {turn}");
+        let server = match turn % 2 {
+            0 => Server::Forebay(forebay(self.peer, &mut self.dice)),
+            _ => Server::Postgres(postgres(self.peer, &mut self.dice)),
+        };
+        if let Err(problems) = self.model.compare(server.port()) {
+            panic!("turn {turn}: {problems}");
+        }
+        if let Server::Postgres(server) = &server {
+            check_pages(server);
+        }
+        server
+    }
+
+    fn keep(&self) {
+        let _ = std::fs::remove_dir_all(&self.kept);
+        must(Command::new("cp").arg("-a").arg(self.peer.outside(DATA)).arg(&self.kept));
+    }
+
+    fn turn(&mut self, turn: u64) {
+        let server = self.recovered(turn);
+        let port = server.port();
+        let enough = 200 + self.dice.below(800);
+        let done = load::run(port, &mut self.model, &mut self.dice, enough, || server.crash())
+            .unwrap_or_else(|problem| panic!("turn {turn}: {problem}"));
+        println!("{done}");
+        self.acknowledged += done.commits;
+    }
+
+    /// Both servers show the same rows, and PostgreSQL's programs find nothing wrong.
+    fn end(mut self, turns: u64) {
+        let mut rows = Vec::new();
+        for turn in [turns, turns + 1] {
+            let server = self.recovered(turn);
+            rows.push(all_rows(&server));
+            if let Server::Postgres(postgres) = &server {
+                let port = postgres.port.to_string();
+                let whom = ["-h", "127.0.0.1", "-U", "postgres", "-d", "postgres", "-p", &port];
+                self.peer.run("pg_amcheck", &whom);
+            }
+            server.stop();
+        }
+        assert!(rows[0] == rows[1], "the servers show different rows");
+        self.peer.give_to_postgres();
+        self.peer.run("pg_checksums", &["--check", "-D", &self.peer.inside(DATA)]);
+        std::fs::remove_dir_all(&self.kept).expect("it was made");
+        println!(
+            "battery: turns: {turns} turns, {} commits acknowledged, 0 lost",
+            self.acknowledged
+        );
+    }
+}
+
+#[test]
+#[ignore = "a minute long; run by cargo xtask test"]
+fn forebay_and_postgresql_take_turns() {
+    let Some(peer) = Peer::find("forebay_and_postgresql_take_turns") else { return };
+    let seed = env::number("FOREBAY_TURNS_SEED").unwrap_or_else(|| rand::rng().random());
+    let turns = env::number("FOREBAY_TURNS").unwrap_or(TURNS);
+    let kept = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("turns-{seed}"));
+    println!("seed {seed}; after a failure, {} holds what the last crash has left", kept.display());
+    let mut dice = Dice::new(seed);
+    let model = Model::new(&mut dice);
+    create(&peer, &model);
+    let mut run = Run { peer: &peer, dice, model, kept, acknowledged: 0 };
+    for turn in 0..turns {
+        run.turn(turn);
+    }
+    run.end(turns);
+}
