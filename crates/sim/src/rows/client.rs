@@ -10,6 +10,9 @@ use forebay_testkit::Dice;
 
 use super::committed::{Changes, Committed, Rows, apply};
 
+/// The table whose rows change.
+pub(super) const TABLE: &str = "rows";
+
 /// The transaction itself, or an open subtransaction.
 #[derive(Debug, Default)]
 pub(super) struct Level {

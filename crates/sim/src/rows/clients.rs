@@ -9,9 +9,8 @@ use forebay_engine::{
 };
 use forebay_testkit::Dice;
 
-use super::client::{Client, Open, Seen, Statement, decoded, with_values};
+use super::client::{Client, Open, Seen, Statement, TABLE, decoded, with_values};
 use super::committed::Committed;
-use super::life::TABLE;
 
 /// Sessions that change rows.
 const CLIENTS: usize = 4;

@@ -97,8 +97,8 @@ impl Committed {
                 found.get(&id)
             ),
             (None, Some(id)) => format!(
-                "row {id} has version {:?} after {:?}, which fits none of the {doubtful} commits in \
-                 doubt",
+                "row {id} has version {:?} after {:?}, which fits none of the {doubtful} commits \
+                 in doubt",
                 found.get(&id),
                 self.durable.get(&id)
             ),

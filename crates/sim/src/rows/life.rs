@@ -5,15 +5,12 @@ use forebay_engine::types::oids;
 use forebay_engine::{ColumnDef, EngineError, LockMode, Session, Table, VacuumOptions};
 use forebay_testkit::Dice;
 
-use super::client::decoded;
+use super::client::{TABLE, decoded};
 use super::clients::Clients;
 use super::committed::Committed;
 use crate::disk::SimDisk;
 use crate::survival::Survival;
 use crate::workload::{Life, Setup, fresh_disk};
-
-/// The table whose rows change.
-pub(super) const TABLE: &str = "rows";
 
 /// A disk with a new data directory and an empty table, all of it durable.
 ///

@@ -37,8 +37,7 @@ impl OneRow {
     fn bytes(&mut self) -> Box<forebay_format::PageBytes> {
         let tag = self.heap.tag(0);
         let pin = self.heap.pool.read(&mut self.backend, tag, Strategy::Normal).unwrap();
-        let bytes = pin.lock_shared().copy();
-        bytes
+        pin.lock_shared().copy()
     }
 }
 

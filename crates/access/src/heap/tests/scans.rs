@@ -66,7 +66,8 @@ fn damage(backend: &mut Backend, heap: &Heap, change: impl FnOnce(ItemId) -> Ite
 
 #[test]
 fn a_damaged_page_is_reported_and_none_of_its_rows_is_returned() {
-    let damages: [(&str, fn(ItemId) -> ItemId); 3] = [
+    type Damage = fn(ItemId) -> ItemId;
+    let damages: [(&str, Damage); 3] = [
         ("leads out of the page", |id| ItemId { len: 0x7fff, ..id }),
         ("leads out of the page", |id| ItemId { offset: 16, ..id }),
         ("row 2 of block 0 of base/5/16384", |id| ItemId { len: 8, ..id }),
