@@ -78,7 +78,7 @@ impl Isolation {
     }
 }
 
-/// Runs the tests with `only` in their name, with these variables, within so many bounds of a suite.
+/// Runs the tests with `only` in their name, with these variables and so many bounds of a suite.
 fn run(root: &Path, only: &str, set: &[(&str, Option<String>)], bounds: u32) -> Result<(), String> {
     let peer = peers::prepare(root)?;
     let mut tests = Command::new("cargo");
