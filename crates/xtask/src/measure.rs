@@ -8,11 +8,12 @@
 //!   marks
 //! - [`wal`]: the write-ahead log by `forebay bench wal`, with marks, and one-row commits of both
 //!   servers
+//! - [`rows`]: updates, deletes, row locks, bloat, vacuum and count(*) of both servers
 //! - [`archive`]: the archivers of both servers with many files that wait; segments stored in a
 //!   directory
 //! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and
 //!   `forebay bench` beside fio
-//! - [`fio`]: runs it; [`report`]: what `forebay bench` prints
+//! - [`fio`], [`pgbench`]: run them; [`report`]: what `forebay bench` prints
 //! - [`table`]: medians, spreads, marks and the printed table
 //!
 //! Every figure is the median of the rounds, with the smallest and largest. Caches are dropped and
@@ -34,8 +35,10 @@ mod checksums;
 mod cold;
 mod copy;
 mod fio;
+mod pgbench;
 mod pool;
 mod report;
+mod rows;
 mod servers;
 mod table;
 mod wal;
@@ -45,7 +48,7 @@ use archive::Outcome;
 use cold::{Caches, Cold};
 use copy::Copies;
 use pool::Extent;
-use servers::Subject;
+use servers::{Subject, order};
 use table::Table;
 
 /// How long and how large a measurement is.
@@ -57,9 +60,12 @@ pub struct Options {
     /// Interleaved rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Seconds of each run of one-row commits (pgbench), and of each run of random updates
+    /// Seconds of each run of pgbench, and of each run of random updates
     #[arg(long, default_value_t = 4)]
     seconds: u64,
+    /// Updates of a small table, after which its size is measured
+    #[arg(long, default_value_t = 5_000_000)]
+    updates: u64,
     /// Seconds of each run of COPY by 8 clients; 0: none
     #[arg(long, default_value_t = 60)]
     copy_seconds: u64,
@@ -78,7 +84,8 @@ pub struct Options {
 }
 
 /// The order in which the parts run.
-const PARTS: [Part; 5] = [Part::Checksums, Part::Pool, Part::Wal, Part::Archive, Part::Servers];
+const PARTS: [Part; 6] =
+    [Part::Checksums, Part::Pool, Part::Wal, Part::Archive, Part::Servers, Part::Rows];
 
 /// A part that can be measured by itself.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -93,6 +100,8 @@ enum Part {
     Wal,
     /// The archivers, with their marks
     Archive,
+    /// Rows that change
+    Rows,
 }
 
 impl Part {
@@ -104,6 +113,7 @@ impl Part {
             Part::Pool => "pool",
             Part::Wal => "wal",
             Part::Archive => "archive",
+            Part::Rows => "rows",
         }
     }
 }
@@ -165,6 +175,10 @@ fn measure(
         Part::Wal => wal::run(root, peer, wal::Extent { rounds, seconds })?,
         Part::Archive => return archive::run(root, peer, rounds),
         Part::Servers => servers(root, peer, caches, options)?,
+        Part::Rows => {
+            let (rows, updates) = (options.rows, options.updates);
+            rows::run(root, peer, caches, rows::Extent { rounds, rows, seconds, updates })?
+        }
     };
     Ok(Outcome { tables, missing: None })
 }
@@ -178,7 +192,10 @@ fn servers(
 ) -> Result<Vec<Table>, String> {
     let forebay = Subject::forebay(root)?;
     let postgres = Subject::postgres(peer)?;
-    let input = work::make_input(&postgres, root, options.rows)?;
+    let rows = options.rows;
+    let files =
+        [("text", "text", rows), ("binary", "binary", rows), ("load", "binary", work::LOAD_ROWS)];
+    let input = work::make_input(&postgres, root, &files)?;
 
     let mut device = Table::new("The device (fio)", &["MB/s or a second"]);
     let mut load = Table::new("COPY in, MB/s of the file", &["Forebay", "PostgreSQL 18"]);
@@ -221,9 +238,4 @@ fn servers(
     postgres.remove();
     let tables = [device, load].into_iter().chain(cold.into_tables()).chain(copies.into_tables());
     Ok(table::printed(tables.chain([commits]).collect()))
-}
-
-/// The order alternates from round to round, so that drift falls on both.
-fn order<'s>(a: &'s Subject, b: &'s Subject, round: usize) -> [&'s Subject; 2] {
-    if round.is_multiple_of(2) { [a, b] } else { [b, a] }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::servers::Subject;
+use super::servers::{Running, Subject};
 use super::table::{Better, Mark, Table};
 use super::work::word;
 use crate::run::output;
@@ -37,6 +37,16 @@ impl Caches {
     /// When it was allowed before, and failed now.
     pub fn drop(&self) -> Result<(), String> {
         if self.refused.is_none() { drop_caches() } else { Ok(()) }
+    }
+
+    /// Runs SQL with an empty pool and cold caches. Returns its output and its seconds.
+    ///
+    /// # Errors
+    /// The server's error, as [`Running::timed`]; and as [`Caches::drop`].
+    pub fn cold(&self, server: &Running<'_>, sql: &str) -> Result<(String, f64), String> {
+        server.query("SELECT count(*) FROM pg_buffercache_evict_all()")?;
+        self.drop()?;
+        server.timed(sql)
     }
 }
 
@@ -92,21 +102,14 @@ impl Cold {
         let direct_setting = subject.direct_setting(direct);
         let mut settings = vec![method_setting.as_str(), direct_setting.as_str()];
         let forebay = subject.column() == 0;
+        settings.extend(subject.without_autovacuum());
         if !forebay {
-            settings.extend(["max_parallel_workers_per_gather=0", "autovacuum=off"]);
+            settings.push("max_parallel_workers_per_gather=0");
         }
         let server = subject.start(&settings)?;
-        if !forebay {
-            for extension in ["pg_prewarm", "pg_buffercache"] {
-                server.query(&format!("CREATE EXTENSION IF NOT EXISTS {extension}"))?;
-            }
-        }
+        server.create_extensions()?;
         let row = format!("{method}, {}", word(direct));
-        let cold = |sql: &str| {
-            server.query("SELECT count(*) FROM pg_buffercache_evict_all()")?;
-            caches.drop()?;
-            server.timed(sql)
-        };
+        let cold = |sql| caches.cold(&server, sql);
         let (count, seconds) = cold("SELECT count(*) FROM t")?;
         if count != rows.to_string() {
             return Err(format!("count(*) gave {count}, not {rows}"));
@@ -120,9 +123,7 @@ impl Cold {
         );
         if forebay && direct {
             let pages =
-                server.query("SELECT sum(os_pages_cached) FROM pg_relation_kernel_cache('t')")?;
-            let pages: f64 =
-                pages.parse().map_err(|e| format!("pages in the kernel's cache: {pages}: {e}"))?;
+                server.number("SELECT sum(os_pages_cached) FROM pg_relation_kernel_cache('t')")?;
             self.kernel.add(&row, 0, pages * 4096.0 / 1e6);
             self.kernel.mark(&row, &[Mark::at_most(0, 0.0)]);
         }

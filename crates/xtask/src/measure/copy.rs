@@ -3,15 +3,14 @@
 //! Checkpoints are not spread (checkpoint_completion_target = 0), so their time is the time of
 //! writing. A table is dropped and created again after a few loads, since the disk would fill up.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::servers::{Running, Subject};
 use super::table::{Better, Table};
-use super::work::word;
-use crate::run::fed;
+use super::work::{self, word};
 
 const CLIENTS: usize = 8;
 /// Loads of a table before it is created again.
@@ -129,13 +128,8 @@ fn load(
         if !times.is_empty() && times.len().is_multiple_of(LOADS) {
             renew(server, client, definition)?;
         }
-        let input = File::open(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let mut psql = server.psql(&format!("COPY c{client} FROM STDIN (FORMAT binary)"));
         let begin = Instant::now();
-        let output = fed(&mut psql, input)?;
-        if !output.status.success() {
-            return Err(format!("COPY: {}", String::from_utf8_lossy(&output.stderr)));
-        }
+        work::load(server, &format!("c{client}"), "binary", file)?;
         times.push(begin.elapsed().as_secs_f64());
     }
     Ok(times)

@@ -7,6 +7,9 @@ use std::process::Command;
 
 use crate::run::output;
 
+/// The best that fio can do: memory and files are registered, as Forebay registers its memory.
+pub const REGISTERED: [&str; 2] = ["--fixedbufs=1", "--registerfiles=1"];
+
 /// The outcome of a run.
 pub struct Done {
     /// Bytes transferred.

@@ -91,6 +91,11 @@ impl Subject {
         format!("{name}={}", if direct { "data" } else { "" })
     }
 
+    /// The setting that turns autovacuum off, where there is one.
+    pub fn without_autovacuum(&self) -> &'static [&'static str] {
+        if self.column() == 0 { &[] } else { &["autovacuum=off"] }
+    }
+
     /// Starts the server and waits until it answers.
     ///
     /// # Errors
@@ -153,6 +158,23 @@ impl Subject {
 }
 
 impl Running<'_> {
+    /// The column of tables that the server fills.
+    pub fn column(&self) -> usize {
+        self.subject.column()
+    }
+
+    /// Creates the extensions pg_prewarm and pg_buffercache, whose functions Forebay has built in.
+    ///
+    /// # Errors
+    /// The server's error.
+    pub fn create_extensions(&self) -> Result<(), String> {
+        let extensions = ["pg_prewarm", "pg_buffercache"].iter().filter(|_| self.column() == 1);
+        for extension in extensions {
+            self.query(&format!("CREATE EXTENSION IF NOT EXISTS {extension}"))?;
+        }
+        Ok(())
+    }
+
     /// A psql command for this server.
     pub fn psql(&self, sql: &str) -> Command {
         let mut psql = psql(self.port);
@@ -170,6 +192,15 @@ impl Running<'_> {
             return Err(format!("{sql}: {}", String::from_utf8_lossy(&output.stderr)));
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+    }
+
+    /// Runs SQL that returns one number.
+    ///
+    /// # Errors
+    /// The server's error, or when it returns something else.
+    pub fn number(&self, sql: &str) -> Result<f64, String> {
+        let text = self.query(sql)?;
+        text.parse().map_err(|e| format!("{sql}: {text}: {e}"))
     }
 
     /// Runs SQL in a session of its own. Returns its output, and the seconds it took without psql's
@@ -218,6 +249,11 @@ impl Drop for Running<'_> {
             }
         }
     }
+}
+
+/// The order alternates from turn to turn, so that drift falls on both.
+pub fn order<T>(one: T, other: T, turn: usize) -> [T; 2] {
+    if turn.is_multiple_of(2) { [one, other] } else { [other, one] }
 }
 
 /// What psql prints with \\timing: the output, then "Time: 1234.567 ms (00:01.235)".

@@ -2,14 +2,14 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
 use super::fio;
+use super::pgbench::{Length, Run};
 use super::servers::{Running, Subject};
 use super::table::Table;
 use crate::peers::Peer;
-use crate::run::{fed, output, run};
+use crate::run::{fed, run};
 
 /// Creates the table.
 pub const TABLE: &str = "CREATE TABLE t (id int8, k int4, price float8, flag bool, name text)";
@@ -18,7 +18,7 @@ pub const SOURCE: &str = "SELECT g::int8, (g * 7919 % 1000003)::int4, (g / 7.0):
     g % 3 = 0, 'row number ' || g FROM generate_series(1::int8, ROWS) g";
 
 /// Rows that take about 89 MB in COPY's binary format.
-const LOAD_ROWS: u64 = 1_450_000;
+pub const LOAD_ROWS: u64 = 1_450_000;
 
 /// The files to load, written by PostgreSQL's COPY.
 pub struct Input {
@@ -32,16 +32,18 @@ impl Input {
     }
 }
 
-/// Writes the input files.
+/// Writes the input files: their names, formats and rows.
 ///
 /// # Errors
 /// When PostgreSQL can't write them.
-pub fn make_input(postgres: &Subject, root: &Path, rows: u64) -> Result<Input, String> {
+pub fn make_input(
+    postgres: &Subject,
+    root: &Path,
+    files: &[(&str, &str, u64)],
+) -> Result<Input, String> {
     let input = Input { folder: root.join("target/measure") };
     let server = postgres.start(&["fsync=off"])?;
-    for (name, format, rows) in
-        [("text", "text", rows), ("binary", "binary", rows), ("load", "binary", LOAD_ROWS)]
-    {
+    for (name, format, rows) in files {
         let file = File::create(input.file(name)).map_err(|e| e.to_string())?;
         let source = SOURCE.replace("ROWS", &rows.to_string());
         run(server.psql(&format!("COPY ({source}) TO STDOUT (FORMAT {format})")).stdout(file))?;
@@ -67,18 +69,27 @@ pub fn copy_in(
         let file = input.file(format);
         // Read once, so that both servers load it from memory.
         let bytes = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?.len();
-        let mut psql = server.psql(&format!("COPY t FROM STDIN (FORMAT {format})"));
-        let input = File::open(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         let begin = Instant::now();
-        let output = fed(&mut psql, input)?;
-        if !output.status.success() {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("COPY in failed: {}: {errors}", output.status));
-        }
+        load(&server, "t", format, &file)?;
         let rate = bytes as f64 / 1e6 / begin.elapsed().as_secs_f64();
         table.add(&format!("{format}, {}", word(direct)), subject.column(), rate);
     }
     Ok(())
+}
+
+/// Loads a file into a table, until the commit is acknowledged.
+///
+/// # Errors
+/// When the load fails.
+pub fn load(server: &Running<'_>, table: &str, format: &str, file: &Path) -> Result<(), String> {
+    let input = File::open(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let output =
+        fed(&mut server.psql(&format!("COPY {table} FROM STDIN (FORMAT {format})")), input)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("COPY into {table} failed: {}: {errors}", output.status))
 }
 
 /// Measures one-row inserts by pgbench, each its own transaction.
@@ -121,21 +132,10 @@ pub fn one_row_inserts(
     clients: u32,
     seconds: u64,
 ) -> Result<f64, String> {
-    let script = peer.runner.with_file_name("x").join("insert.sql");
-    let statements =
+    let script =
         "\\set id random(1, 1000000000)\nINSERT INTO one VALUES (:id, 1, 'a row of its own');\n";
-    fs::write(&script, statements).map_err(|e| format!("{}: {e}", script.display()))?;
-    let mut pgbench = Command::new(&peer.runner);
-    pgbench.args(["postgres", "/usr/lib/postgresql/18/bin/pgbench", "-n", "-M", "prepared"]);
-    let port = server.port.to_string();
-    pgbench.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port, "-f", "/x/insert.sql"]);
-    let (threads, clients) = (clients.min(2).to_string(), clients.to_string());
-    pgbench.args(["-c", &clients, "-j", &threads, "-T", &seconds.to_string()]);
-    let output = output(pgbench.arg("postgres"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let rate =
-        text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
-    rate.ok_or_else(|| format!("pgbench: {}", String::from_utf8_lossy(&output.stderr)))
+    let run = Run { script, mode: "prepared", clients, length: Length::Seconds(seconds) };
+    Ok(run.done(server, peer)?.rate)
 }
 
 /// Measures the device by fio.

@@ -4,13 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use super::relation::Relation;
-use crate::measure::fio::{self, Done};
+use crate::measure::fio::{self, Done, REGISTERED};
 
 /// The pool of random updates; their file is four times as large.
 pub const EVICT_POOL: u64 = 128 << 20;
-
-/// The best that fio can do: memory and files are registered, as Forebay registers its memory.
-const REGISTERED: [&str; 2] = ["--fixedbufs=1", "--registerfiles=1"];
 
 /// How much is measured.
 #[derive(Clone, Copy)]

@@ -48,8 +48,7 @@ impl Relation {
         let quick = ["fsync=off", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off"];
         let server = postgres.start(&quick)?;
         let rows = (bytes / 8192).max(1) * ROWS_A_PAGE;
-        server.query("CREATE EXTENSION pg_prewarm")?;
-        server.query("CREATE EXTENSION pg_buffercache")?;
+        server.create_extensions()?;
         // One transaction: the rows need not be logged.
         let fill = format!(
             "BEGIN; {TABLE}; INSERT INTO t {}; COMMIT",
@@ -101,11 +100,7 @@ impl Relation {
         let buffer = "SELECT pg_prewarm('t', 'buffer')";
         // First all of the pool's memory is touched, as in the bench.
         server.query(buffer)?;
-        let cold = |sql: &str| {
-            server.query("SELECT pg_buffercache_evict_all()")?;
-            caches.drop()?;
-            server.timed(sql)
-        };
+        let cold = |sql| caches.cold(&server, sql);
         let (_, prewarm_read) = cold("SELECT pg_prewarm('t', 'read')")?;
         let (_, prewarm_buffer) = cold(buffer)?;
         let (count, scan) = cold("SELECT count(*) FROM t")?;

@@ -1,6 +1,6 @@
 //! One-row inserts by pgbench's clients, each its own transaction, on both servers by turns.
 
-use crate::measure::servers::{Running, Subject};
+use crate::measure::servers::{Subject, order};
 use crate::measure::table::Table;
 use crate::measure::work;
 use crate::peers::Peer;
@@ -22,17 +22,13 @@ pub fn measure(
     for sync in ["fdatasync", "open_datasync"] {
         let method = format!("wal_sync_method={sync}");
         let settings = ["io_method=io_uring", "max_connections=100", &method];
-        let servers: Vec<Running<'_>> = subjects
-            .into_iter()
-            .map(|subject| subject.start(&settings))
-            .collect::<Result<_, _>>()?;
+        let [forebay, postgres] = subjects;
+        let servers = [forebay.start(&settings)?, postgres.start(&settings)?];
         servers.iter().try_for_each(work::make_one)?;
         for (n, clients) in COMMITTERS.into_iter().enumerate() {
-            let mut order: Vec<usize> = (0..servers.len()).collect();
-            order.rotate_left((round + n) % servers.len());
-            for column in order {
-                let rate = work::one_row_inserts(&servers[column], peer, clients, seconds)?;
-                table.add(&format!("{clients} clients, {sync}"), column, rate);
+            for server in order(&servers[0], &servers[1], round + n) {
+                let rate = work::one_row_inserts(server, peer, clients, seconds)?;
+                table.add(&format!("{clients} clients, {sync}"), server.column(), rate);
             }
         }
     }
