@@ -96,9 +96,13 @@ impl Session {
             } else {
                 session.lock(core, tag, mode)?;
             }
-            let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
-            let found = reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?);
+            let found = {
+                // It ends here: a snapshot in use would hold back the horizon as long as the vacuum
+                // runs.
+                let snapshot = core.xacts.snapshot(&session.running()?.tx);
+                let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+                reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?)
+            };
             let Some((table, figures)) = found else {
                 session.skip("42P01", &table.name, "relation no longer exists");
                 return Ok(());
