@@ -159,14 +159,15 @@ impl Heap {
         job: &VacuumJob,
     ) -> Result<(Vec<Range<BlockNumber>>, bool), AccessError> {
         let mut plan = ScanPlan::default();
-        let mut map: Option<(BlockNumber, Pinned)> = None;
+        // The map may not have the page.
+        let mut map: Option<(BlockNumber, Option<Pinned>)> = None;
         for block in 0..blocks {
             let map_block = map::map_block(block);
             if map.as_ref().is_none_or(|(of, _)| *of != map_block) {
-                let pin = vm::pin(&self.pool, backend, self.locator, block)?;
-                map = pin.map(|pin| (map_block, pin));
+                map = Some((map_block, vm::pin(&self.pool, backend, self.locator, block)?));
             }
-            let bits = map.as_ref().map_or(0, |(_, pin)| vm::bits(pin, block));
+            let pin = map.as_ref().and_then(|(_, pin)| pin.as_ref());
+            let bits = pin.map_or(0, |pin| vm::bits(pin, block));
             let frozen = bits & ALL_FROZEN != 0;
             let skip = job.skip_pages
                 && block + 1 < blocks
