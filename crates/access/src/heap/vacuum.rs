@@ -321,12 +321,12 @@ impl Vacuum {
         outcome: &Outcome,
     ) -> Result<(), AccessError> {
         let block = guard.tag().block;
-        let before = vm::bits(map, block);
+        let mut before = vm::bits(map, block);
         if before != 0 && !guard.page().is_all_visible() {
             self.report.contradictions += 1;
-            if !outcome.all_visible {
-                vm::clear_locked(&mut map.lock_exclusive(), block, VALID_BITS);
-            }
+            // Also if the page is visible after all: it need not be frozen as the map says.
+            vm::clear_locked(&mut map.lock_exclusive(), block, VALID_BITS);
+            before = 0;
         }
         // A page without an LSN was never logged, so redo would not find it.
         if !outcome.all_visible || self.pages.heap.logged && guard.page().lsn().0 == 0 {
