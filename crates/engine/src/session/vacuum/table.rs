@@ -99,6 +99,8 @@ impl Session {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
             let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
             let found = reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?);
+            // Its snapshot must not hold back the horizon while the table is vacuumed.
+            drop(reader);
             let Some((table, figures)) = found else {
                 session.skip("42P01", &table.name, "relation no longer exists");
                 return Ok(());
