@@ -85,9 +85,12 @@ pub struct PageCost {
     pub read: bool,
     /// Whether it is dirty now, and was not before.
     pub dirtied: bool,
+    /// Whether somebody uses the next page, which has to be frozen: the caller rests a moment
+    /// before vacuum tries again.
+    pub waits: bool,
 }
 
-/// Called between pages. An error ends the vacuum.
+/// Called between pages, and while vacuum waits for one. An error ends the vacuum.
 pub type Pace<'a> = &'a mut dyn FnMut(&mut Backend, PageCost) -> Result<(), AccessError>;
 
 impl Heap {
@@ -122,10 +125,10 @@ impl Heap {
         let mut mapped = 0;
         while let Some(pin) = stream.next(backend)? {
             let (block, was_dirty) = (pin.tag().block, pin.is_dirty());
-            vacuum.visit(backend, &pin, job.aggressive)?;
+            vacuum.visit(backend, &pin, job.aggressive, pace)?;
             let dirtied = pin.is_dirty() && !was_dirty;
             drop(pin);
-            pace(backend, PageCost { read: true, dirtied })?;
+            pace(backend, PageCost { read: true, dirtied, waits: false })?;
             if block - mapped >= MAP_EVERY {
                 self.update_free_space_map(backend, mapped..block, pace)?;
                 mapped = block;
@@ -248,6 +251,7 @@ impl Vacuum {
         backend: &mut Backend,
         pin: &Pinned,
         aggressive: bool,
+        pace: Pace<'_>,
     ) -> Result<(), AccessError> {
         self.report.scanned += 1;
         let map_block = map::map_block(pin.tag().block);
@@ -261,7 +265,13 @@ impl Vacuum {
         self.pages.heap.ensure_log_room_to_delete(backend)?;
         let free = match pin.try_lock_cleanup() {
             Some(guard) => self.clean(backend, guard, pin, &map)?,
-            None => self.look_or_wait(backend, pin, &map, aggressive)?,
+            None => match self.look(backend, pin, aggressive)? {
+                Some(free) => free,
+                None => {
+                    let guard = wait_for(backend, pin, pace)?;
+                    self.clean(backend, guard, pin, &map)?
+                }
+            },
         };
         self.map = Some(map);
         if let Some(free) = free {
@@ -271,27 +281,25 @@ impl Vacuum {
         Ok(())
     }
 
-    /// A page that somebody uses. Returns its free space.
-    fn look_or_wait(
+    /// Looks at a page that somebody uses. Returns its free space, if that is to be noted. None: it
+    /// must be frozen.
+    fn look(
         &mut self,
         backend: &mut Backend,
         pin: &Pinned,
-        map: &Pinned,
         aggressive: bool,
-    ) -> Result<Option<usize>, AccessError> {
-        {
-            let guard = pin.lock_shared();
-            if guard.page().is_new() {
-                return Ok(None);
-            }
-            let (outcome, must_freeze) = self.pages.look(backend, guard.page(), pin)?;
-            if !must_freeze || !aggressive {
-                self.pages.remaining = outcome.remaining;
-                self.report.add(pin.tag().block, &outcome);
-                return Ok(Some(guard.page().heap_free_space()));
-            }
+    ) -> Result<Option<Option<usize>>, AccessError> {
+        let guard = pin.lock_shared();
+        if guard.page().is_new() {
+            return Ok(Some(None));
         }
-        self.clean(backend, pin.lock_cleanup()?, pin, map)
+        let (outcome, must_freeze) = self.pages.look(backend, guard.page(), pin)?;
+        if must_freeze && aggressive {
+            return Ok(None);
+        }
+        self.pages.remaining = outcome.remaining;
+        self.report.add(pin.tag().block, &outcome);
+        Ok(Some(Some(guard.page().heap_free_space())))
     }
 
     /// A page under the cleanup lock. Returns its free space.
@@ -347,6 +355,21 @@ impl Vacuum {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Waits until nobody else uses a page. A cursor that reads ahead may use it for long, so `pace`
+/// decides whether to go on.
+fn wait_for<'a>(
+    backend: &mut Backend,
+    pin: &'a Pinned,
+    pace: Pace<'_>,
+) -> Result<PageWriteGuard<'a>, AccessError> {
+    loop {
+        if let Some(guard) = pin.try_lock_cleanup() {
+            return Ok(guard);
+        }
+        pace(backend, PageCost { waits: true, ..PageCost::default() })?;
     }
 }
 
