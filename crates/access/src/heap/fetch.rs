@@ -30,23 +30,27 @@ impl Heap {
         tid: ItemPointer,
     ) -> Result<Option<(ItemPointer, Vec<u8>)>, AccessError> {
         visibility.keep_multis();
-        let (mut at, mut by, mut newest) = (tid, None, None);
-        while let Some(bytes) = self.any_version(backend, at)? {
-            let tuple = HeapTuple::new(&bytes)?;
-            if by.is_some_and(|by| tuple.xmin() != by) {
-                // The chain ended before it, and its place was used again.
-                break;
-            }
-            let seen = visibility.sees(&mut backend.io, tuple)?;
-            by = updater(&mut backend.io, visibility, tuple)?;
-            let next = tuple.ctid();
+        let (mut at, mut by, mut newest) = (tid, None::<Xid>, None);
+        loop {
+            let mut judged = None;
+            let found = self.version_where(backend, at, |backend, tuple| {
+                if by.is_some_and(|by| tuple.xmin() != by) {
+                    // The chain ended before it, and its place was used again.
+                    return Ok(false);
+                }
+                let seen = visibility.sees(&mut backend.io, tuple)?;
+                let next_by = updater(&mut backend.io, visibility, tuple)?;
+                judged = Some((seen, next_by, tuple.ctid()));
+                Ok(true)
+            })?;
+            let (Some(bytes), Some((seen, next_by, next))) = (found, judged) else { break };
             if seen {
                 newest = Some((at, bytes));
             }
-            if by.is_none() || next == at {
+            if next_by.is_none() || next == at {
                 break;
             }
-            at = next;
+            (at, by) = (next, next_by);
         }
         Ok(newest)
     }

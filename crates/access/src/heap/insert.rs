@@ -8,7 +8,7 @@ use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{
     BlockNumber, CommandId, Fork, ItemPointer, OffsetNumber, Xid,
     ids::INVALID_XID,
-    page::HEADER_SIZE,
+    page::{HEADER_SIZE, MAX_HEAP_TUPLE_SIZE},
     tuple::{HEAP_XMIN_FROZEN, HeapTuple, HeapTupleMut},
     visibility_map::VALID_BITS,
 };
@@ -288,10 +288,12 @@ impl Heap {
     }
 
     /// Whether a page takes a new row of `need` bytes: it has room beside what is left to updates,
-    /// or has no rows.
+    /// or has no rows. One with nothing but a line pointer must do too: the search for a page of
+    /// so much room leads to it.
     pub(super) fn takes(&self, guard: &PageWriteGuard<'_>, need: usize) -> bool {
         let empty = guard.page().is_new() || guard.page().item_count() == 0;
-        room_on(guard) >= if empty { need } else { need + self.kept_free() }
+        let beside = (need + self.kept_free()).min(MAX_HEAP_TUPLE_SIZE);
+        room_on(guard) >= if empty { need } else { beside }
     }
 
     /// Logs the change, if the table is logged, and sets the page's LSN.

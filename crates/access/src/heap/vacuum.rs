@@ -85,9 +85,12 @@ pub struct PageCost {
     pub read: bool,
     /// Whether it is dirty now, and was not before.
     pub dirtied: bool,
+    /// Whether somebody uses the next page, which has to be frozen: the caller rests a moment
+    /// before vacuum tries again.
+    pub waits: bool,
 }
 
-/// Called between pages. An error ends the vacuum.
+/// Called between pages, and while vacuum waits for one. An error ends the vacuum.
 pub type Pace<'a> = &'a mut dyn FnMut(&mut Backend, PageCost) -> Result<(), AccessError>;
 
 impl Heap {
@@ -122,10 +125,10 @@ impl Heap {
         let mut mapped = 0;
         while let Some(pin) = stream.next(backend)? {
             let (block, was_dirty) = (pin.tag().block, pin.is_dirty());
-            vacuum.visit(backend, &pin, job.aggressive)?;
+            vacuum.visit(backend, &pin, job.aggressive, pace)?;
             let dirtied = pin.is_dirty() && !was_dirty;
             drop(pin);
-            pace(backend, PageCost { read: true, dirtied })?;
+            pace(backend, PageCost { read: true, dirtied, waits: false })?;
             if block - mapped >= MAP_EVERY {
                 self.update_free_space_map(backend, mapped..block, pace)?;
                 mapped = block;
@@ -159,15 +162,16 @@ impl Heap {
         job: &VacuumJob,
     ) -> Result<(Vec<Range<BlockNumber>>, bool), AccessError> {
         let mut plan = ScanPlan::default();
-        let mut map: Option<(BlockNumber, Pinned)> = None;
+        // The map may not have the page.
+        let mut map: Option<(BlockNumber, Option<Pinned>)> = None;
         for block in 0..blocks {
             let map_block = map::map_block(block);
             if map.as_ref().is_none_or(|(of, _)| *of != map_block) {
-                let pin = vm::pin(&self.pool, backend, self.locator, block)?;
-                map = pin.map(|pin| (map_block, pin));
+                map = Some((map_block, vm::pin(&self.pool, backend, self.locator, block)?));
             }
-            let bits = map.as_ref().map_or(0, |(_, pin)| vm::bits(pin, block));
-            let frozen = bits & ALL_FROZEN != 0;
+            let pin = map.as_ref().and_then(|(_, pin)| pin.as_ref());
+            let bits = pin.map_or(0, |pin| vm::bits(pin, block));
+            let frozen = bits == VALID_BITS;
             let skip = job.skip_pages
                 && block + 1 < blocks
                 && (frozen || bits & ALL_VISIBLE != 0 && !job.aggressive);
@@ -247,6 +251,7 @@ impl Vacuum {
         backend: &mut Backend,
         pin: &Pinned,
         aggressive: bool,
+        pace: Pace<'_>,
     ) -> Result<(), AccessError> {
         self.report.scanned += 1;
         let map_block = map::map_block(pin.tag().block);
@@ -260,7 +265,13 @@ impl Vacuum {
         self.pages.heap.ensure_log_room_to_delete(backend)?;
         let free = match pin.try_lock_cleanup() {
             Some(guard) => self.clean(backend, guard, pin, &map)?,
-            None => self.look_or_wait(backend, pin, &map, aggressive)?,
+            None => match self.look(backend, pin, aggressive)? {
+                Some(free) => free,
+                None => {
+                    let guard = wait_for(backend, pin, pace)?;
+                    self.clean(backend, guard, pin, &map)?
+                }
+            },
         };
         self.map = Some(map);
         if let Some(free) = free {
@@ -270,27 +281,25 @@ impl Vacuum {
         Ok(())
     }
 
-    /// A page that somebody uses. Returns its free space.
-    fn look_or_wait(
+    /// Looks at a page that somebody uses. Returns its free space, if that is to be noted. None: it
+    /// must be frozen.
+    fn look(
         &mut self,
         backend: &mut Backend,
         pin: &Pinned,
-        map: &Pinned,
         aggressive: bool,
-    ) -> Result<Option<usize>, AccessError> {
-        {
-            let guard = pin.lock_shared();
-            if guard.page().is_new() {
-                return Ok(None);
-            }
-            let (outcome, must_freeze) = self.pages.look(backend, guard.page(), pin)?;
-            if !must_freeze || !aggressive {
-                self.pages.remaining = outcome.remaining;
-                self.report.add(pin.tag().block, &outcome);
-                return Ok(Some(guard.page().heap_free_space()));
-            }
+    ) -> Result<Option<Option<usize>>, AccessError> {
+        let guard = pin.lock_shared();
+        if guard.page().is_new() {
+            return Ok(Some(None));
         }
-        self.clean(backend, pin.lock_cleanup()?, pin, map)
+        let (outcome, must_freeze) = self.pages.look(backend, guard.page(), pin)?;
+        if must_freeze && aggressive {
+            return Ok(None);
+        }
+        self.pages.remaining = outcome.remaining;
+        self.report.add(pin.tag().block, &outcome);
+        Ok(Some(Some(guard.page().heap_free_space())))
     }
 
     /// A page under the cleanup lock. Returns its free space.
@@ -320,12 +329,12 @@ impl Vacuum {
         outcome: &Outcome,
     ) -> Result<(), AccessError> {
         let block = guard.tag().block;
-        let before = vm::bits(map, block);
+        let mut before = vm::bits(map, block);
         if before != 0 && !guard.page().is_all_visible() {
             self.report.contradictions += 1;
-            if !outcome.all_visible {
-                vm::clear_locked(&mut map.lock_exclusive(), block, VALID_BITS);
-            }
+            // Also if the page is visible after all: it need not be frozen as the map says.
+            vm::clear_locked(&mut map.lock_exclusive(), block, VALID_BITS);
+            before = 0;
         }
         // A page without an LSN was never logged, so redo would not find it.
         if !outcome.all_visible || self.pages.heap.logged && guard.page().lsn().0 == 0 {
@@ -346,6 +355,21 @@ impl Vacuum {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Waits until nobody else uses a page. A cursor that reads ahead may use it for long, so `pace`
+/// decides whether to go on.
+fn wait_for<'a>(
+    backend: &mut Backend,
+    pin: &'a Pinned,
+    pace: Pace<'_>,
+) -> Result<PageWriteGuard<'a>, AccessError> {
+    loop {
+        if let Some(guard) = pin.try_lock_cleanup() {
+            return Ok(guard);
+        }
+        pace(backend, PageCost { waits: true, ..PageCost::default() })?;
     }
 }
 

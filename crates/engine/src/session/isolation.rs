@@ -48,15 +48,26 @@ impl Session {
     /// The running statement's snapshot. Taken now if there is none; the statement must have its
     /// locks.
     pub fn statement_snapshot(&mut self) -> Result<StatementSnapshot, EngineError> {
-        Ok(StatementSnapshot { snapshot: self.snapshot()?, mark: self.mark()? })
+        Ok(StatementSnapshot { snapshot: self.snapshot()?, mark: self.snapshot_mark()? })
     }
 
     /// Gives the running statement the snapshot of an earlier one of the same transaction. It is
-    /// gone with the subtransaction that took it, if that was rolled back.
+    /// gone with the subtransaction that took it, if that was rolled back; so are the scans that
+    /// the statement starts, wherever it runs.
     pub fn use_snapshot(&mut self, earlier: &StatementSnapshot) -> Result<(), EngineError> {
         self.check_mark(&earlier.mark, || "a snapshot".to_owned())?;
-        self.running()?.snapshots.statement = Some(earlier.snapshot.clone());
+        let snapshots = &mut self.running()?.snapshots;
+        snapshots.statement = Some(earlier.snapshot.clone());
+        snapshots.earlier = Some(earlier.mark.clone());
         Ok(())
+    }
+
+    /// The mark of the level whose end is that of the statement's snapshot.
+    pub(super) fn snapshot_mark(&mut self) -> Result<Mark, EngineError> {
+        match self.running()?.snapshots.earlier.clone() {
+            Some(mark) => Ok(mark),
+            None => self.mark(),
+        }
     }
 
     pub(super) fn snapshot(&mut self) -> Result<Snapshot, EngineError> {

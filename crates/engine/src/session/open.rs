@@ -128,6 +128,8 @@ pub(super) struct Snapshots {
     pub(super) taken: bool,
     /// The running statement's, once it has asked for it.
     pub(super) statement: Option<Snapshot>,
+    /// If that is an earlier statement's, the mark of the level which that ran in.
+    pub(super) earlier: Option<Mark>,
     /// What all its snapshots count as running: in REPEATABLE READ, from the first one on.
     kept: Option<Arc<Running>>,
 }
@@ -135,7 +137,7 @@ pub(super) struct Snapshots {
 impl Snapshots {
     /// A statement begins or ends. The next one takes its own.
     pub(super) fn next_statement(&mut self) {
-        self.statement = None;
+        (self.statement, self.earlier) = (None, None);
     }
 
     /// The running statement's.
@@ -145,7 +147,7 @@ impl Snapshots {
         tx: &txn::Transaction,
         last: &mut LastRunning,
     ) -> &Snapshot {
-        let Snapshots { isolation, taken, statement, kept } = self;
+        let Snapshots { isolation, taken, statement, earlier: _, kept } = self;
         statement.get_or_insert_with(|| {
             *taken = true;
             match isolation {

@@ -17,8 +17,8 @@ use crate::core::Core;
 use crate::error::EngineError;
 
 /// A scan of a table. It keeps its snapshot, and stays valid while other statements of the
-/// transaction run. After the end of its transaction, or the rollback of the subtransaction in
-/// which it began, it returns errors.
+/// transaction run. After the end of its transaction, or the rollback of the subtransaction that
+/// took its snapshot or locked its table, it returns errors.
 #[derive(Debug)]
 pub struct HeapScan {
     mark: Mark,
@@ -34,7 +34,8 @@ impl Session {
     /// locked the table. On its way it removes versions that nobody sees any more.
     pub fn scan(&mut self, table: &Arc<Table>) -> Result<HeapScan, EngineError> {
         let scan = self.call(|session, core| session.begin_scan(core, table))?;
-        Ok(HeapScan { mark: self.mark()?, table: Arc::clone(table), scan, rows: 0, next: 0 })
+        let mark = self.snapshot_mark()?;
+        Ok(HeapScan { mark, table: Arc::clone(table), scan, rows: 0, next: 0 })
     }
 
     fn begin_scan(&mut self, core: &Core, table: &Table) -> Result<heap::HeapScan, EngineError> {
@@ -138,6 +139,7 @@ impl HeapScan {
     pub fn next_page(&mut self, session: &mut Session) -> Result<Option<usize>, EngineError> {
         (self.rows, self.next) = (0, 0);
         session.check_mark(&self.mark, || format!("a scan of relation \"{}\"", self.table.name))?;
+        session.check_locked(&self.table, LockMode::AccessShare)?;
         let rows = session.call(|session, _| Ok(self.scan.next_page(&mut session.backend)?))?;
         self.rows = rows.unwrap_or(0);
         Ok(rows)

@@ -218,6 +218,17 @@ fn scans_and_snapshots_outlive_the_rollback_of_what_began_later() {
         found += rows;
     }
     assert_eq!(found, 2_000);
+    // A scan lives as long as its snapshot, wherever it begins.
+    session.begin_subtransaction().expect("begin");
+    session.start_command().expect("command");
+    session.use_snapshot(&snapshot).expect("taken before");
+    let mut late = session.scan(&table).expect("scan");
+    let mut found = late.next_page(&mut session).expect("page").expect("rows");
+    session.abort_subtransaction().expect("rollback");
+    while let Some(rows) = late.next_page(&mut session).expect("page") {
+        found += rows;
+    }
+    assert_eq!(found, 2_000);
     session.start_command().expect("command");
     assert_eq!(session.count_rows(&table).expect("count"), 2_000);
     session.commit().expect("commit");

@@ -169,7 +169,9 @@ impl Connection {
             }
             relation => writable(relation, name, Verb::Copy)?,
         };
-        self.check_writable("COPY FROM")?;
+        if !table.is_temporary() {
+            self.check_writable("COPY FROM")?;
+        }
         if options.freeze && self.portals.has_queries() {
             let message = "cannot perform COPY FREEZE because of prior transaction activity";
             return Err(SqlError::new("25000", message));

@@ -68,6 +68,8 @@ pub(super) fn take_out<'t>(
     let changes = matches!(first.as_deref(), Some("insert" | "update" | "delete"));
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut depth = 0usize;
+    // Whether there was a WHERE of the statement itself.
+    let mut filtered = false;
     while let Some(token) = c.here() {
         match token.token {
             Token::LParen => depth += 1,
@@ -79,10 +81,15 @@ pub(super) fn take_out<'t>(
             continue;
         }
         if changes && depth == 0 {
-            if first.as_deref() != Some("insert") && c.accept_all(&["where", "current", "of"]) {
-                let position = c.position();
-                extras.current_of = Some((c.name()?, position));
-                continue;
+            if first.as_deref() != Some("insert") && c.peek_word().as_deref() == Some("where") {
+                if filtered {
+                    return Err(c.error());
+                }
+                filtered = true;
+                if c.accept_all(&["where", "current", "of"]) {
+                    extras.current_of = Some(cursor_name(&mut c)?);
+                    continue;
+                }
             }
             let before_table = match first.as_deref() {
                 Some("update") => out.len() == 1,
@@ -102,6 +109,16 @@ pub(super) fn take_out<'t>(
         out.push(token.clone());
     }
     Ok((Cow::Owned(out), extras))
+}
+
+/// The name behind CURRENT OF, and where it stands. Only RETURNING may follow.
+fn cursor_name(c: &mut Cursor<'_>) -> Result<(String, u32)> {
+    let position = c.position();
+    let name = c.name()?;
+    if c.at_end() || c.peek_word().as_deref() == Some("returning") {
+        return Ok((name, position));
+    }
+    Err(c.error())
 }
 
 /// Writes a clause that begins at a token, for each of its names.

@@ -265,3 +265,34 @@ fn what_is_not_planned_is_refused_by_name() {
     assert_eq!(fixture.rows("select count(*), sum(a), sum(b) from t"), ["3\t6\t0"]);
     close(fixture, conn);
 }
+
+#[test]
+fn where_current_of_is_the_only_condition() {
+    for query in [
+        "update t set a = 1 where current of c where a = 2",
+        "update t set a = 1 where a = 2 where current of c",
+        "delete from t where current of c where current of d",
+        "delete where current of c from t",
+    ] {
+        let got = support::run(&mut support::detached(), query);
+        assert!(got[0].starts_with("! ERROR 42601 syntax error at or near"), "{query}: {got:?}");
+    }
+}
+
+#[test]
+fn a_read_only_transaction_copies_into_temporary_tables_alone() {
+    let mut fixture = open("");
+    fixture.rows("create temp table own (a int)");
+    fixture.rows("create table t (a int)");
+    fixture.rows("begin read only");
+    let refused = support::run(&mut fixture.conn, "copy t from stdin");
+    let expected = "! ERROR 25006 cannot execute COPY FROM in a read-only transaction";
+    assert!(refused.iter().any(|line| line == expected), "{refused:?}");
+    fixture.rows("rollback");
+    fixture.rows("begin read only");
+    let data = ["1\n".to_owned()];
+    let taken = support::run_with_data(&mut fixture.conn, "copy own from stdin", &data);
+    assert!(taken.iter().any(|line| line == "= COPY 1"), "{taken:?}");
+    fixture.rows("rollback");
+    fixture.close();
+}

@@ -135,3 +135,20 @@ fn what_is_held_stays_as_it_was() {
     other.close();
     fixture.close();
 }
+
+#[test]
+fn a_cursor_outlives_the_rollback_of_what_fetched_from_it_first() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int)");
+    // More than a page.
+    fixture.rows("insert into t select x from generate_series(1, 1000) x");
+    fixture.rows("begin");
+    fixture.rows("declare c cursor for select a from t");
+    fixture.rows("savepoint s");
+    assert_eq!(fixture.rows("fetch 2 c"), ["1", "2"]);
+    fixture.rows("rollback to s");
+    assert_eq!(fixture.rows("fetch c"), ["3"]);
+    assert_eq!(fixture.rows("fetch all c").len(), 997);
+    fixture.rows("rollback");
+    fixture.close();
+}

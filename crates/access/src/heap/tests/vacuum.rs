@@ -23,6 +23,15 @@ impl OneRow {
     }
 
     fn vacuum_with(&mut self, cutoffs: Cutoffs, all: bool) -> Result<VacuumReport, AccessError> {
+        self.vacuum_at(cutoffs, all, &mut |_, _| Ok(()))
+    }
+
+    fn vacuum_at(
+        &mut self,
+        cutoffs: Cutoffs,
+        all: bool,
+        pace: Pace<'_>,
+    ) -> Result<VacuumReport, AccessError> {
         let job = VacuumJob {
             kind: HorizonKind::Data,
             database: 0,
@@ -31,7 +40,7 @@ impl OneRow {
             skip_pages: !all,
             stream: StreamSettings::default(),
         };
-        self.heap.vacuum(&mut self.backend, &job, &mut |_, _| Ok(()))
+        self.heap.vacuum(&mut self.backend, &job, pace)
     }
 
     fn vacuum(&mut self, freeze: bool) -> VacuumReport {
@@ -245,6 +254,23 @@ fn a_page_in_use_is_only_looked_at() {
     assert_eq!(table.bits(), [0]);
     drop(pin);
     assert_eq!(table.vacuum(false).removed, 2);
+}
+
+#[test]
+fn a_vacuum_that_waits_for_a_page_can_be_ended() {
+    let mut table = OneRow::new();
+    table.load(0..10);
+    let pin = table.heap.pool.read(&mut table.backend, table.heap.tag(0), Strategy::Normal);
+    let pin = pin.unwrap();
+    let mut waited = 0;
+    let ended = table.vacuum_at(table.cutoffs(true), true, &mut |_, page| {
+        waited += u32::from(page.waits);
+        if waited < 3 { Ok(()) } else { Err(AccessError::Internal("enough".to_owned())) }
+    });
+    assert!(ended.is_err() && waited == 3);
+    drop(pin);
+    let report = table.vacuum_with(table.cutoffs(true), true).unwrap();
+    assert!(report.frozen.0 >= 10);
 }
 
 #[test]

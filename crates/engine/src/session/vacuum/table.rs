@@ -27,6 +27,8 @@ use crate::warning::Warning;
 const DATABASE: &str = "postgres";
 /// A part of a table so small that it says nothing about the rest.
 const TOO_FEW: f64 = 0.02;
+/// How often vacuum tries to get a page that somebody uses.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The number of rows, estimated from the pages that were read and the figures before.
 fn estimated_rows(before: &ClassFigures, report: &VacuumReport) -> f64 {
@@ -58,6 +60,11 @@ impl Rests {
             self.settings;
         if let Some(kind) = self.interrupt.pending() {
             return Err(AccessError::Interrupted(kind));
+        }
+        if page.waits {
+            backend.io.submit();
+            let end = Instant::now() + PAUSE;
+            return self.interrupt.sleep_until(end).map_err(AccessError::Interrupted);
         }
         if cost_delay.is_zero() {
             return Ok(());
@@ -96,9 +103,13 @@ impl Session {
             } else {
                 session.lock(core, tag, mode)?;
             }
-            let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
-            let found = reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?);
+            let found = {
+                // It ends here: a snapshot in use would hold back the horizon as long as the vacuum
+                // runs.
+                let snapshot = core.xacts.snapshot(&session.running()?.tx);
+                let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+                reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?)
+            };
             let Some((table, figures)) = found else {
                 session.skip("42P01", &table.name, "relation no longer exists");
                 return Ok(());
