@@ -1,5 +1,6 @@
 //! Rows that change: both servers, with the same durability.
 //!
+//! - [`extent`]: how much is measured
 //! - [`hot`]: a table of few rows, each changed again and again: by key, in turns, and its size
 //!   afterwards
 //! - [`large`]: a table four times the pool: rows by ctid, a cold VACUUM beside fio; and its
@@ -17,30 +18,16 @@ use super::table::{Table, printed};
 use super::{fio, work};
 use crate::peers::Peer;
 
+mod extent;
 mod hot;
 mod large;
 
-use large::Large;
+pub use extent::Extent;
 
-/// How much is measured.
-#[derive(Clone, Copy)]
-pub struct Extent {
-    /// Interleaved rounds.
-    pub rounds: usize,
-    /// Rows of the large table.
-    pub rows: u64,
-    /// Length of a run of pgbench, and of fio.
-    pub seconds: u64,
-    /// Updates of the small table before its size is measured.
-    pub updates: u64,
-}
+use large::Large;
 
 /// Size of fio's file.
 const FIO_BYTES: u64 = 512 << 20;
-
-const SERVERS: [&str; 2] = ["Forebay", "PostgreSQL 18"];
-/// Numbers of sessions.
-const SESSIONS: [u32; 3] = [1, 8, 32];
 
 /// Measures, prints the tables, and returns them.
 ///

@@ -1,7 +1,7 @@
 //! A table of few rows on few pages, each changed again and again. Without an index, the servers
 //! scan it for each change.
 
-use super::{SERVERS, SESSIONS};
+use super::extent::{SERVERS, SESSIONS};
 use crate::measure::pgbench::{Length, Run, percentile};
 use crate::measure::servers::{Running, Subject, order};
 use crate::measure::table::Table;

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Extent, SERVERS, SESSIONS};
+use super::extent::{Extent, SERVERS, SESSIONS};
 use crate::measure::cold::Caches;
 use crate::measure::fio::{self, Done, REGISTERED};
 use crate::measure::pgbench::{Length, Run};
