@@ -18,7 +18,9 @@ impl<'a> RowValues<'a> {
         match self.0.get_mut(slot) {
             Some(earlier) => *earlier = value,
             None => {
-                self.0.resize_with(slot, || Datum::Null);
+                if slot > self.0.len() {
+                    self.0.resize_with(slot, || Datum::Null);
+                }
                 self.0.push(value);
             }
         }
@@ -27,7 +29,9 @@ impl<'a> RowValues<'a> {
     /// The row, with NULL where nothing was set.
     #[inline]
     pub fn row(&mut self, width: usize) -> &[Datum<'a>] {
-        self.0.resize_with(width, || Datum::Null);
+        if width > self.0.len() {
+            self.0.resize_with(width, || Datum::Null);
+        }
         &self.0
     }
 }
