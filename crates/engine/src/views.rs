@@ -70,7 +70,7 @@ pub(crate) fn database_row(core: &Core) -> DatabaseRow {
 /// A row of pg_locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockRow {
-    /// What is locked.
+    /// The locked object.
     pub tag: LockTag,
     /// The session that holds it, or waits for it.
     pub session: i32,
@@ -107,7 +107,7 @@ pub(crate) fn lock_rows(core: &Core) -> Vec<LockRow> {
     let ids = core.xacts.procs().all_with_backends().into_iter();
     let ids = ids.map(|(xid, session)| own(LockTag::Transaction(xid), session));
     let listed = core.locks.list().into_iter().filter(|lock| {
-        // Those that somebody waits for are in the table too.
+        // The table also has the locks that somebody waits for.
         !(lock.granted
             && lock.mode == LockMode::Exclusive
             && matches!(lock.tag, LockTag::Transaction(_)))

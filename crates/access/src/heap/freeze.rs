@@ -58,7 +58,7 @@ impl Remaining {
     }
 }
 
-/// What is known of a page's ids.
+/// The ids of a page, as far as vacuum has seen them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PageIds {
     /// Whether an id is so old that the page must be frozen.

@@ -1,8 +1,8 @@
 //! What ends with a transaction, or with the rollback of a subtransaction: scans, snapshots.
 //!
-//! Each open level, the transaction or a subtransaction, keeps a token alive. What is made in it
-//! holds a weak reference to that token. A level that is released gives its tokens to the one
-//! around it; one that is rolled back drops them.
+//! Each open level, the transaction or a subtransaction, keeps a token alive. A scan or snapshot
+//! that begins in it holds a weak reference to that token. A level that is released gives its
+//! tokens to the one around it; one that is rolled back drops them.
 
 use std::sync::{Arc, Weak};
 

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use forebay_access::heap::{self, Visibility};
+use forebay_access::AccessError;
+use forebay_access::heap::{self, Heap, Visibility};
 use forebay_catalog::Table;
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::ItemPointer;
+use forebay_storage::Backend;
 use forebay_txn::HorizonKind;
 use forebay_txn::locks::LockMode;
 
@@ -15,6 +17,9 @@ use super::state::Session;
 use super::stored::{RowView, StoredRow};
 use crate::core::Core;
 use crate::error::EngineError;
+
+/// A version of a row and its place, if there is one.
+type Found = Result<Option<(ItemPointer, Vec<u8>)>, AccessError>;
 
 /// A scan of a table. It keeps its snapshot, and stays valid while other statements of the
 /// transaction run. After the end of its transaction, or the rollback of the subtransaction that
@@ -71,13 +76,8 @@ impl Session {
         table: &Arc<Table>,
         tid: ItemPointer,
     ) -> Result<Option<StoredRow>, EngineError> {
-        self.call(|session, core| {
-            table.check_readable()?;
-            let mut visibility = session.visibility(core)?;
-            session.check_locked(table, LockMode::AccessShare)?;
-            let heap = session.heap(core, table)?;
-            let found = heap.fetch(&mut session.backend, &mut visibility, tid)?;
-            found.map(|tuple| StoredRow::new(table, tuple, tid)).transpose()
+        self.find_row(table, |heap, backend, visibility| {
+            Ok(heap.fetch(backend, visibility, tid)?.map(|tuple| (tid, tuple)))
         })
     }
 
@@ -89,12 +89,21 @@ impl Session {
         table: &Arc<Table>,
         tid: ItemPointer,
     ) -> Result<Option<StoredRow>, EngineError> {
+        self.find_row(table, |heap, backend, visibility| heap.newest_seen(backend, visibility, tid))
+    }
+
+    /// A version that the statement's snapshot sees.
+    fn find_row(
+        &mut self,
+        table: &Arc<Table>,
+        find: impl FnOnce(&Heap, &mut Backend, &mut Visibility) -> Found,
+    ) -> Result<Option<StoredRow>, EngineError> {
         self.call(|session, core| {
             table.check_readable()?;
             let mut visibility = session.visibility(core)?;
             session.check_locked(table, LockMode::AccessShare)?;
             let heap = session.heap(core, table)?;
-            let found = heap.newest_seen(&mut session.backend, &mut visibility, tid)?;
+            let found = find(&heap, &mut session.backend, &mut visibility)?;
             found.map(|(place, tuple)| StoredRow::new(table, tuple, place)).transpose()
         })
     }

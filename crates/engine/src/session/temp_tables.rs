@@ -42,7 +42,7 @@ impl TempTable {
         self.locator == file || self.earlier.iter().any(|(earlier, _)| *earlier == file)
     }
 
-    /// What was truncated deeper than this in subtransactions was not.
+    /// Takes back truncations that subtransactions deeper than `depth` made.
     fn go_back(&mut self, depth: usize) {
         while let Some((file, _)) = self.earlier.pop_if(|(_, at)| *at > depth) {
             self.locator = file;

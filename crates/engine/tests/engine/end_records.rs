@@ -14,7 +14,7 @@ use forebay_format::wal::{Rmgr, rmgr::INFO_RMGR_MASK};
 use forebay_testkit::peer::Peer;
 use forebay_wal::{ReaderConfig, WalReader};
 
-/// What is told of a transaction.
+/// The notes in a transaction's end record.
 #[derive(Debug, PartialEq)]
 enum Told {
     Commit(Xid, XactEnd),
@@ -22,7 +22,7 @@ enum Told {
     Locks(Vec<StandbyLock>),
 }
 
-/// What is told since the last checkpoint of a stopped directory.
+/// The notes in a stopped directory's log since its last checkpoint.
 fn told(dir: &Path) -> Vec<Told> {
     let (aio, mut io) = log::backend();
     let control = log::control(dir);

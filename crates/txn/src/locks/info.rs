@@ -10,7 +10,7 @@ use super::tag::{LockTag, OwnerId};
 /// A lock that is held or waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockInfo {
-    /// What is locked.
+    /// The locked object.
     pub tag: LockTag,
     /// Who holds it, or waits for it.
     pub owner: OwnerId,

@@ -169,7 +169,7 @@ fn freezing_leaves_no_ids() {
     assert_eq!(report.frozen, (2 * PER_PAGE as u64 + 1, 3));
     let remaining = report.remaining.unwrap();
     assert_eq!(remaining.xid, table.cutoffs(true).oldest_xid, "nothing older is left");
-    // What is frozen is not touched again.
+    // A second vacuum leaves frozen rows alone.
     let report = table.vacuum(true);
     assert_eq!((report.frozen, report.marked), ((0, 0), [0; 3]));
     // Without need nothing is frozen.
