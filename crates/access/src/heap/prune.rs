@@ -114,7 +114,11 @@ impl Pruner {
         page: Page<'_>,
         block: BlockNumber,
     ) -> Result<Vec<Item>, AccessError> {
-        (1..=page.item_count()).map(|number| self.item(backend, page, block, number)).collect()
+        let mut items = Vec::with_capacity(usize::from(page.item_count()));
+        for number in 1..=page.item_count() {
+            items.push(self.item(backend, page, block, number)?);
+        }
+        Ok(items)
     }
 
     fn item(

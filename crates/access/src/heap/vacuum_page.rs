@@ -78,6 +78,9 @@ impl Outcome {
     }
 }
 
+/// How tuples of a page are frozen, if they are.
+type Plans = Vec<(OffsetNumber, FreezePlan)>;
+
 /// A tuple's status, as freezing needs to know it.
 fn status(fact: Fact) -> TupleStatus {
     match (fact.state, fact.updater) {
@@ -144,12 +147,12 @@ impl PageVacuum {
         items: &[Item],
         plan: &Plan,
         pin: &Pinned,
-    ) -> Result<(Outcome, PageIds, Vec<FreezePlan>), AccessError> {
+    ) -> Result<(Outcome, PageIds, Plans), AccessError> {
         let mut goes = vec![false; items.len() + 1];
         let redirected = plan.redirected.iter().map(|(from, _)| from);
         redirected.chain(&plan.unused).for_each(|number| goes[usize::from(*number)] = true);
         let (mut outcome, mut ids) = (Outcome::new(self.remaining), PageIds::new(self.remaining));
-        let mut plans = Vec::new();
+        let mut plans = Plans::new();
         let cutoffs = &self.cutoffs;
         let Pruner { xacts, sets, .. } = &mut self.pruner;
         let mut freezer = Freezer { cutoffs, xacts, sets };
@@ -162,10 +165,10 @@ impl PageVacuum {
             let tuple = HeapTuple::new(page.item(number).expect("a tuple was found there"))?;
             outcome.count(tuple, fact.state, cutoffs);
             let frozen = freezer
-                .prepare(&mut backend.io, (number, tuple, status(fact)), &mut ids)
+                .prepare(&mut backend.io, (tuple, status(fact)), &mut ids)
                 .map_err(|error| located(error, number, pin))?;
             outcome.all_frozen &= frozen.totally;
-            plans.extend(frozen.plan);
+            plans.extend(frozen.plan.map(|plan| (number, plan)));
         }
         Ok((outcome, ids, plans))
     }
@@ -176,7 +179,7 @@ impl PageVacuum {
         &self,
         outcome: &Outcome,
         plan: &Plan,
-        plans: &[FreezePlan],
+        plans: &[(OffsetNumber, FreezePlan)],
         guard: &PageWriteGuard<'_>,
     ) -> bool {
         outcome.all_visible
