@@ -78,12 +78,6 @@ pub enum TxnError {
         /// What stands as its parent.
         parent: Xid,
     },
-    /// XX001: files were to be removed up to a page that is newer than the newest one.
-    #[error("could not truncate directory \"{dir}\": apparent wraparound")]
-    ApparentWraparound {
-        /// The directory, below the data directory.
-        dir: &'static str,
-    },
     /// XX001: a write that was synced is not on the disk.
     #[error(
         "lost write of {len} bytes at offset {offset} in file \"{}\": on disk is something else",
@@ -118,7 +112,6 @@ impl TxnError {
             TxnError::ShortStatusPage { .. }
             | TxnError::MultiXactDamaged { .. }
             | TxnError::ParentNotOlder { .. }
-            | TxnError::ApparentWraparound { .. }
             | TxnError::LostWrite { .. } => "XX001",
             TxnError::Disk(error) => disk_sqlstate(error),
             TxnError::Wal(error) => wal_sqlstate(error),
