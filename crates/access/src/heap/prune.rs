@@ -13,7 +13,7 @@ use forebay_format::page::{ItemState, PD_PAGE_FULL, Page, PageMut};
 use forebay_format::tuple::HeapTuple;
 use forebay_format::wal::prune::{CLEANUP_LOCK, HeapPrune};
 use forebay_format::wal::{Rmgr, heap};
-use forebay_format::{BLOCK_SIZE, BlockNumber, FullXid, OffsetNumber, Oid};
+use forebay_format::{BLOCK_SIZE, BlockNumber, FullXid, OffsetNumber, Oid, Xid};
 use forebay_storage::{Backend, PageWriteGuard, Pinned};
 use forebay_txn::{HorizonKind, RemovableTest, Transaction, XactManager};
 use forebay_wal::{BlockFlags, BlockRef, Record};
@@ -65,6 +65,11 @@ impl Heap {
 }
 
 impl Pruner {
+    /// Takes all transactions before `oldest` for over: the caller has found that they are.
+    pub(super) fn raise_horizon(&mut self, oldest: Xid) {
+        self.removable.raise_to(self.xacts.procs(), oldest);
+    }
+
     /// Prunes a page if that is worth while and possible at once. The caller has no other pin on
     /// it, and no lock.
     pub fn prune(&mut self, backend: &mut Backend, pin: &Pinned) -> Result<(), AccessError> {

@@ -108,6 +108,8 @@ impl Heap {
         let unknown = || AccessError::Internal("vacuum without transactions".to_owned());
         let mut pruner = self.pruner(job.kind, job.database, None).ok_or_else(unknown)?;
         pruner.sets.begin();
+        // What is older can be frozen, so it must not be kept as a deletion that somebody sees.
+        pruner.raise_horizon(xid);
         let pages = PageVacuum { heap: self.clone(), pruner, cutoffs: job.cutoffs, remaining };
         let (ranges, skips_visible) = self.blocks_to_scan(backend, blocks, job)?;
         let report = VacuumReport { pages: blocks, ..VacuumReport::default() };

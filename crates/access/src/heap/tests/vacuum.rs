@@ -3,7 +3,7 @@
 use forebay_format::multixact::MemberStatus;
 use forebay_format::tuple::Xmax;
 use forebay_format::visibility_map::{self as map, ALL_FROZEN, ALL_VISIBLE, VALID_BITS};
-use forebay_format::{BlockNumber, Page, PageBytes};
+use forebay_format::{BlockNumber, Oid, Page, PageBytes};
 use forebay_storage::StreamSettings;
 use forebay_txn::HorizonKind;
 
@@ -32,9 +32,19 @@ impl OneRow {
         all: bool,
         pace: Pace<'_>,
     ) -> Result<VacuumReport, AccessError> {
+        self.vacuum_in(0, cutoffs, all, pace)
+    }
+
+    fn vacuum_in(
+        &mut self,
+        database: Oid,
+        cutoffs: Cutoffs,
+        all: bool,
+        pace: Pace<'_>,
+    ) -> Result<VacuumReport, AccessError> {
         let job = VacuumJob {
             kind: HorizonKind::Data,
-            database: 0,
+            database,
             cutoffs,
             aggressive: all,
             skip_pages: !all,
@@ -135,6 +145,24 @@ fn what_somebody_may_see_stays() {
     drop(snapshot);
     assert_eq!(table.vacuum(false).removed, 50);
     assert_eq!(table.bits()[0] & ALL_VISIBLE, ALL_VISIBLE);
+}
+
+#[test]
+fn what_was_over_goes_although_a_later_snapshot_counts_an_older_one() {
+    const DATABASE: Oid = 5;
+    let mut table = OneRow::new();
+    table.load(0..10);
+    let mut elsewhere = Transaction::in_database(DATABASE + 1);
+    let older = table.fixture.author(&mut table.backend, &mut elsewhere).xid;
+    table.delete_all([(0, 2), (0, 3)]);
+    let oldest = |table: &OneRow| table.fixture.xacts.procs().horizons(DATABASE, None).data.xid();
+    let cutoffs = Cutoffs { oldest_xid: oldest(&table), ..table.cutoffs(false) };
+    let snapshot = table.fixture.xacts.snapshot(&Transaction::in_database(DATABASE));
+    assert!(oldest(&table) == older && older < cutoffs.oldest_xid, "the horizon went back");
+    let report = table.vacuum_in(DATABASE, cutoffs, false, &mut |_, _| Ok(())).unwrap();
+    assert_eq!((report.removed, report.recently_dead, report.live), (2, 0, 9));
+    drop(snapshot);
+    table.end(elsewhere, true);
 }
 
 #[test]
