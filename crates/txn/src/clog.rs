@@ -59,7 +59,8 @@ impl Clog {
             let permanent = xid == BOOTSTRAP_XID || xid == FROZEN_XID;
             return Ok(if permanent { Outcome::Committed } else { Outcome::Aborted });
         }
-        self.slru.read(io, slru::xact_page(xid), |bytes| slru::status(bytes, xid))
+        let status = self.slru.read(io, slru::xact_page(xid), |bytes| slru::status(bytes, xid));
+        status.map_err(|error| error.of_status(xid))
     }
 
     /// Sets the outcome of a transaction. For a commit, its record must be durable.

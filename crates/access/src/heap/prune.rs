@@ -25,6 +25,7 @@ use super::outcomes::RowSets;
 use super::prune_plan::{Fact, Item, Plan, State, plan};
 use super::relation::Heap;
 use super::status::{Fate, TupleStatus, tuple_status, updater};
+use super::tuple_at::{located, tuple_at};
 use crate::error::AccessError;
 
 /// Bytes of room below which a page is worth pruning, at least.
@@ -135,17 +136,13 @@ impl Pruner {
             ItemState::Dead => Item::Dead,
             ItemState::Redirect => Item::Redirect(id.offset),
             ItemState::Normal => {
-                let bytes = page.item(number).ok_or_else(|| {
-                    let rel = self.heap.locator;
-                    AccessError::Corrupt(format!(
-                        "line pointer {number} of block {block} of {rel} leads out of the page"
-                    ))
-                })?;
+                let tag = self.heap.tag(block);
+                let tuple = tuple_at(page, tag, number)?.expect("a normal line pointer");
                 let Pruner { xacts, nobody: tx, removable, sets, .. } = self;
                 let author = Author { xid: INVALID_XID, command: 0 };
                 let mut nobody = Changer { xacts, tx, author, sets };
-                let tuple = HeapTuple::new(bytes)?;
-                Item::Tuple(fact(&mut backend.io, &mut nobody, removable, tuple, block)?)
+                let fact = fact(&mut backend.io, &mut nobody, removable, tuple, block);
+                Item::Tuple(fact.map_err(|error| located(tag, number, error))?)
             }
         })
     }

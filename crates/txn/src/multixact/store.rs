@@ -320,7 +320,7 @@ impl MultiXacts {
         }
         let mut members: Vec<Member> = Vec::new();
         for page in member_pages(start, count) {
-            self.members.read(io, page, |bytes| {
+            let read = self.members.read(io, page, |bytes| {
                 for offset in offsets_in(page, start, count) {
                     match pages::member(bytes, offset) {
                         Ok(Some(member)) if xid_is_normal(member.xid) => members.push(member),
@@ -330,7 +330,8 @@ impl MultiXacts {
                     }
                 }
                 Ok(())
-            })??;
+            });
+            read.map_err(|error| error.of_status(multi))??;
         }
         if members.is_empty() {
             return Err(damaged("has no members"));
@@ -347,7 +348,8 @@ impl MultiXacts {
         io: &mut aio::IoBackend,
         multi: MultiXactId,
     ) -> Result<MemberOffset, TxnError> {
-        self.offsets.read(io, offsets_page(multi), |bytes| pages::offset(bytes, multi))
+        let start = self.offsets.read(io, offsets_page(multi), |bytes| pages::offset(bytes, multi));
+        start.map_err(|error| error.of_status(multi))
     }
 }
 
