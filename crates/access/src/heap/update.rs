@@ -202,7 +202,7 @@ impl Heap {
                 let target = new.lock_exclusive();
                 (old.lock_exclusive(), target)
             };
-            let enough = (old_map.is_enough(self, &guard)?, new_map.is_enough(self, &target)?);
+            let enough = (old_map.is_enough(&guard), new_map.is_enough(&target));
             if enough == (true, true) {
                 return Ok((guard, target));
             }
