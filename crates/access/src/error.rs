@@ -1,7 +1,7 @@
 //! What can fail in this crate.
 
-use forebay_format::{ItemPointer, RelFileLocator, TupleError};
 use forebay_format::page::MAX_HEAP_TUPLE_SIZE;
+use forebay_format::{ItemPointer, RelFileLocator, TupleError};
 use forebay_storage::StorageError;
 use forebay_txn::locks::{InterruptKind, LockError};
 use forebay_txn::{TxnError, wal_sqlstate};

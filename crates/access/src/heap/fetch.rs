@@ -5,8 +5,8 @@ use forebay_format::{Fork, ItemPointer, Xid};
 use forebay_storage::{Backend, Strategy};
 
 use super::relation::Heap;
-use super::tuple_at::tuple_at;
 use super::status::updater;
+use super::tuple_at::tuple_at;
 use super::visibility::Visibility;
 use crate::error::AccessError;
 

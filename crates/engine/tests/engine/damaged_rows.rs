@@ -12,9 +12,7 @@ use forebay_engine::{
 };
 use forebay_format::checksum::set_checksum;
 use forebay_format::page::{ItemId, PageMut};
-use forebay_format::tuple::{
-    HEAP_XMAX_BITS, HEAP_XMAX_IS_MULTI, HEAP_XMIN_FROZEN, HeapTupleMut,
-};
+use forebay_format::tuple::{HEAP_XMAX_BITS, HEAP_XMAX_IS_MULTI, HEAP_XMIN_FROZEN, HeapTupleMut};
 use forebay_format::{BLOCK_SIZE, PageBytes};
 
 /// Rows of a block of the table `v`.

@@ -4,7 +4,7 @@ use forebay_format::multixact::MemberStatus;
 use forebay_format::tuple::Xmax;
 use forebay_format::visibility_map::{self as map, ALL_FROZEN, ALL_VISIBLE, VALID_BITS};
 use forebay_format::{BlockNumber, Oid, Page, PageBytes};
-use forebay_storage::StreamSettings;
+use forebay_storage::{Pinned, StreamSettings};
 use forebay_txn::HorizonKind;
 
 use super::changes::{OneRow, ROW};
@@ -23,16 +23,7 @@ impl OneRow {
     }
 
     fn vacuum_with(&mut self, cutoffs: Cutoffs, all: bool) -> Result<VacuumReport, AccessError> {
-        self.vacuum_at(cutoffs, all, &mut |_, _| Ok(()))
-    }
-
-    fn vacuum_at(
-        &mut self,
-        cutoffs: Cutoffs,
-        all: bool,
-        pace: Pace<'_>,
-    ) -> Result<VacuumReport, AccessError> {
-        self.vacuum_in(0, cutoffs, all, pace)
+        self.vacuum_in(0, cutoffs, all)
     }
 
     fn vacuum_in(
@@ -40,17 +31,8 @@ impl OneRow {
         database: Oid,
         cutoffs: Cutoffs,
         all: bool,
-        pace: Pace<'_>,
     ) -> Result<VacuumReport, AccessError> {
-        let job = VacuumJob {
-            kind: HorizonKind::Data,
-            database,
-            cutoffs,
-            aggressive: all,
-            skip_pages: !all,
-            stream: StreamSettings::default(),
-        };
-        self.heap.vacuum(&mut self.backend, &job, pace)
+        vacuum_heap(&self.heap, &mut self.backend, database, cutoffs, all, &Interrupt::new())
     }
 
     fn vacuum(&mut self, freeze: bool) -> VacuumReport {
@@ -100,6 +82,25 @@ impl OneRow {
     fn forget_space(&mut self) {
         self.heap.space = Arc::default();
     }
+}
+
+fn vacuum_heap(
+    heap: &Heap,
+    backend: &mut Backend,
+    database: Oid,
+    cutoffs: Cutoffs,
+    all: bool,
+    interrupt: &Interrupt,
+) -> Result<VacuumReport, AccessError> {
+    let job = VacuumJob {
+        kind: HorizonKind::Data,
+        database,
+        cutoffs,
+        aggressive: all,
+        skip_pages: !all,
+        stream: StreamSettings::default(),
+    };
+    heap.vacuum(backend, &job, interrupt, &mut |_, _| Ok(()))
 }
 
 fn check_bits(pages: &[PageBytes], bits: &[u8]) {
@@ -159,7 +160,7 @@ fn what_was_over_goes_although_a_later_snapshot_counts_an_older_one() {
     let cutoffs = Cutoffs { oldest_xid: oldest(&table), ..table.cutoffs(false) };
     let snapshot = table.fixture.xacts.snapshot(&Transaction::in_database(DATABASE));
     assert!(oldest(&table) == older && older < cutoffs.oldest_xid, "the horizon went back");
-    let report = table.vacuum_in(DATABASE, cutoffs, false, &mut |_, _| Ok(())).unwrap();
+    let report = table.vacuum_in(DATABASE, cutoffs, false).unwrap();
     assert_eq!((report.removed, report.recently_dead, report.live), (2, 0, 9));
     drop(snapshot);
     table.end(elsewhere, true);
@@ -285,19 +286,34 @@ fn a_page_in_use_is_only_looked_at() {
 }
 
 #[test]
-fn a_vacuum_that_waits_for_a_page_can_be_ended() {
+fn a_vacuum_waits_for_a_page_until_it_is_free_or_a_cancel_comes() {
     let mut table = OneRow::new();
     table.load(0..10);
     let pin = table.heap.pool.read(&mut table.backend, table.heap.tag(0), Strategy::Normal);
     let pin = pin.unwrap();
-    let mut waited = 0;
-    let ended = table.vacuum_at(table.cutoffs(true), true, &mut |_, page| {
-        waited += u32::from(page.waits);
-        if waited < 3 { Ok(()) } else { Err(AccessError::Internal("enough".to_owned())) }
+    let (cutoffs, interrupt) = (table.cutoffs(true), Interrupt::new());
+    let (heap, mut backend) = (table.heap.clone(), table.fixture.backend());
+    let mut vacuum = || vacuum_heap(&heap, &mut backend, 0, cutoffs, true, &interrupt);
+    let await_waiter = |pin: &Pinned| {
+        while !pin.lock_exclusive().cleanup_is_wanted() {
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        let waiting = scope.spawn(&mut vacuum);
+        await_waiter(&pin);
+        interrupt.request(InterruptKind::Cancel);
+        let ended = waiting.join().unwrap();
+        assert!(matches!(ended, Err(AccessError::Interrupted(InterruptKind::Cancel))), "{ended:?}");
     });
-    assert!(ended.is_err() && waited == 3);
-    drop(pin);
-    let report = table.vacuum_with(table.cutoffs(true), true).unwrap();
+    assert!(!pin.lock_exclusive().cleanup_is_wanted());
+    interrupt.clear_cancel();
+    let report = thread::scope(|scope| {
+        let waiting = scope.spawn(&mut vacuum);
+        await_waiter(&pin);
+        drop(pin);
+        waiting.join().unwrap().unwrap()
+    });
     assert!(report.frozen.0 >= 10);
 }
 
