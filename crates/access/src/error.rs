@@ -1,7 +1,7 @@
 //! What can fail in this crate.
 
-use forebay_format::TupleError;
 use forebay_format::page::MAX_HEAP_TUPLE_SIZE;
+use forebay_format::{ItemPointer, TupleError};
 use forebay_storage::StorageError;
 use forebay_txn::locks::{InterruptKind, LockError};
 use forebay_txn::{TxnError, wal_sqlstate};
@@ -32,6 +32,16 @@ pub enum AccessError {
     /// A wait for another transaction failed.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// A wait for those who hold a row failed.
+    #[error("{error}")]
+    RowLock {
+        /// Why.
+        error: LockError,
+        /// What was to be done with the row.
+        work: RowWork,
+        /// The place of the version that they hold.
+        tid: ItemPointer,
+    },
     /// XX001: the bytes of a row are not a row.
     #[error(transparent)]
     Tuple(#[from] TupleError),
@@ -55,10 +65,40 @@ impl AccessError {
             AccessError::Corrupt(_) | AccessError::Tuple(_) => "XX001",
             AccessError::Internal(_) => "XX000",
             AccessError::Interrupted(kind) => kind.sqlstate(),
-            AccessError::Lock(error) => error.sqlstate(),
+            AccessError::Lock(error) | AccessError::RowLock { error, .. } => error.sqlstate(),
             AccessError::Txn(error) => error.sqlstate(),
             AccessError::Storage(error) => error.sqlstate(),
             AccessError::Wal(error) => wal_sqlstate(error),
         }
+    }
+}
+
+/// What a statement was about to do with a row for which it waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowWork {
+    /// To update it.
+    Update,
+    /// To delete it.
+    Delete,
+    /// To lock it.
+    Lock,
+    /// To lock a newer version of a row that it locks.
+    LockUpdated,
+    /// To look at the newest version of a row that another transaction has updated.
+    FetchUpdated,
+}
+
+impl RowWork {
+    /// PostgreSQL's CONTEXT line.
+    pub fn context(self, tid: ItemPointer, relation: &str) -> String {
+        let what = match self {
+            RowWork::Update => "updating tuple",
+            RowWork::Delete => "deleting tuple",
+            RowWork::Lock => "locking tuple",
+            RowWork::LockUpdated => "locking updated version",
+            RowWork::FetchUpdated => "rechecking updated tuple",
+        };
+        let of = if self == RowWork::LockUpdated { " of tuple" } else { "" };
+        format!("while {what} {tid}{of} in relation \"{relation}\"")
     }
 }

@@ -138,7 +138,7 @@ impl Pruner {
                 })?;
                 let Pruner { xacts, nobody: tx, removable, sets, .. } = self;
                 let author = Author { xid: INVALID_XID, command: 0 };
-                let mut nobody = Changer { xacts, tx, author, sets };
+                let mut nobody = Changer { xacts, tx, author, sets, queues: None };
                 let tuple = HeapTuple::new(bytes)?;
                 Item::Tuple(fact(&mut backend.io, &mut nobody, removable, tuple, block)?)
             }
