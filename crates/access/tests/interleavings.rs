@@ -98,7 +98,8 @@ impl Fixture {
         let resume = Resume { insert_at: start, prev: Lsn(0), redo: start, aborted: None };
         let wal = Arc::new(Wal::start(aio.clone(), &mut io, config, resume).expect("log"));
         let smgr = Smgr::new(aio.clone(), dir.path(), SmgrConfig::default());
-        let config = PoolConfig { buffers: 32, huge_pages: HugePages::Off, ..PoolConfig::default() };
+        let config =
+            PoolConfig { buffers: 32, huge_pages: HugePages::Off, ..PoolConfig::default() };
         let pool = BufferPool::new(config, aio.clone(), smgr).expect("pool");
         pool.attach_wal(wal.clone());
         let clog = Arc::new(Clog::new(aio.clone(), dir.path(), false));

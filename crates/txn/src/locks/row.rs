@@ -100,7 +100,7 @@ impl LockManager {
 
     /// A row has moved from one place to another, by an update that may not have committed.
     pub fn row_moved(&self, from: LockTag, to: LockTag) {
-        if self.rows.load(Ordering::SeqCst) != 0 {
+        if from != to && self.rows.load(Ordering::SeqCst) != 0 {
             self.table.lock().move_row(from, to);
         }
     }
