@@ -66,7 +66,7 @@ mod wait;
 mod xmax;
 
 pub use batch::TupleBatch;
-pub use changer::{Attempt, Changer, Holders, Refusal};
+pub use changer::{Attempt, Changer, Holders, Refusal, RowQueues};
 pub use critical::PageFailure;
 pub(crate) use delete::mark_deleted;
 pub use freeze::{Cutoffs, Remaining};

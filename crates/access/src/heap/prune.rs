@@ -144,7 +144,7 @@ impl Pruner {
                 let tuple = tuple_at(page, tag, number)?.expect("a normal line pointer");
                 let Pruner { xacts, nobody: tx, removable, sets, .. } = self;
                 let author = Author { xid: INVALID_XID, command: 0 };
-                let mut nobody = Changer { xacts, tx, author, sets };
+                let mut nobody = Changer { xacts, tx, author, sets, queues: None };
                 let fact = fact(&mut backend.io, &mut nobody, removable, tuple, block);
                 Item::Tuple(fact.map_err(|error| located(tag, number, error))?)
             }
