@@ -23,7 +23,7 @@ pub(super) enum Operator {
     /// Rows made when it was opened; how many were given out.
     Rows(Vec<OwnedRow>, usize),
     Series(Series),
-    Scan(Box<Scan>),
+    Scan(Scan),
     TidScan(TidScan),
     /// VALUES: how many rows were given out.
     Values(usize),
@@ -86,7 +86,7 @@ impl Operator {
                 Operator::Rows(super::rowsets::rows_or_null(*function, &values, host)?, 0)
             }
             Node::Values(_) => Operator::Values(0),
-            Node::Scan(read) => Operator::Scan(Box::new(Scan::open(read, host)?)),
+            Node::Scan(read) => Operator::Scan(Scan::open(read, host)?),
             Node::TidScan(_, tids) => Operator::TidScan(TidScan::open(tids, params, host)?),
             Node::CurrentRow(read, name) => Operator::TidScan(TidScan::at(read, name, host)?),
             Node::Series { args, .. } => match Series::open(args, params, host)? {
@@ -176,6 +176,9 @@ fn aggregated(
     params: Params<'_>,
     host: &mut Host,
 ) -> Result<GroupRows> {
+    if let Some(rows) = super::parallel::aggregated(node, input, grouping, params, host)? {
+        return Ok(rows);
+    }
     if let Some(table) = node.counted_table() {
         let count = host.call(|session| session.count_rows(table))?;
         return Groups::counted(grouping, count, host).rows(host);
