@@ -7,10 +7,10 @@
 //!   Handoff::wait       ◀─ what the workers send
 //! ```
 //!
-//! A worker has a backend of its own: I/O handles, a ring, pins, counters. It sees what the leader's
-//! statement sees, the transaction's own changes included, and shares the leader's interrupt. It
-//! takes no locks: the leader holds the table's lock, and cannot end its transaction before all
-//! workers have ended.
+//! A worker has a backend of its own: I/O handles, a ring, pins, counters. It sees what the
+//! leader's statement sees, the transaction's own changes included, and shares the leader's
+//! interrupt. It takes no locks: the leader holds the table's lock, and cannot end its transaction
+//! before all workers have ended.
 //!
 //! A worker that cannot be started, since there are too many, or no I/O handles or threads are
 //! left, is done without. When the leader returns, early or by a panic, no blocks are handed out

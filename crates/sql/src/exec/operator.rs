@@ -11,6 +11,7 @@ use super::groups::{GroupRows, Groups};
 use super::host::Host;
 use super::lock::locked;
 use super::modify::{Modified, Modifier};
+use super::parallel;
 use super::row::{Flow, OwnedRow, Row, Visit};
 use super::scan::{Scan, TidScan, place_of, place_value};
 use super::sort::{Sorted, Sorter};
@@ -176,7 +177,7 @@ fn aggregated(
     params: Params<'_>,
     host: &mut Host,
 ) -> Result<GroupRows> {
-    if let Some(rows) = super::parallel::aggregated(node, input, grouping, params, host)? {
+    if let Some(rows) = parallel::aggregated(node, grouping, params, host, run_over)? {
         return Ok(rows);
     }
     if let Some(table) = node.counted_table() {
@@ -189,6 +190,25 @@ fn aggregated(
         Ok(Flow::Continue)
     })?;
     groups.rows(host)
+}
+
+/// Hands the rows that a plan makes of those of a scan, which has begun, to `visit`.
+fn run_over(
+    node: &Node,
+    scan: Scan,
+    params: Params<'_>,
+    host: &mut Host,
+    visit: Visit<'_>,
+) -> Result<Flow> {
+    fn over(node: &Node, scan: Scan) -> Operator {
+        match node {
+            Node::Filter { input, .. } => Operator::Filter(Box::new(over(input, scan))),
+            Node::Project { input, .. } => Operator::Project(Box::new(over(input, scan))),
+            Node::Scan(_) => Operator::Scan(scan),
+            _ => unreachable!("workers share a scan, its filters and projections"),
+        }
+    }
+    over(node, scan).run(node, params, host, visit)
 }
 
 /// The rows of a Sort's input in order; `keep`: only so many of them are wanted.

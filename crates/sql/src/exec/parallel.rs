@@ -3,7 +3,7 @@
 //! ```text
 //!   worker:  its part of the scan -> Filter, Project -> groups ─┐ handed over at the end, and
 //!   worker:  the same                                          ─┤ whenever they take work_mem
-//!   leader:  the same                                  -> groups ◀┘ combined, in files beyond work_mem
+//!   leader:  the same                                 -> groups ◀┘ combined; in files beyond that
 //! ```
 //!
 //! Sums of floats depend on the order of rows, so they may differ in their last digits from those
@@ -13,8 +13,7 @@
 use super::eval::Params;
 use super::groups::{Batch, GroupRows, Groups};
 use super::host::Host;
-use super::operator::Operator;
-use super::row::Flow;
+use super::row::{Flow, Visit};
 use super::scan::Scan;
 use crate::error::Result;
 use crate::plan::{Grouping, Node};
@@ -30,11 +29,15 @@ struct Shared<'n> {
     input: &'n Node,
     grouping: &'n Grouping,
     params: &'n [Datum<'static>],
+    run_over: RunOver,
     /// Whether rows are counted, and nothing else is done with them.
     counts: bool,
     /// Bytes that a worker's groups may take.
     memory: usize,
 }
+
+/// Hands the rows that a plan makes of those of a scan to a function.
+type RunOver = fn(&Node, Scan, Params<'_>, &mut Host, Visit<'_>) -> Result<Flow>;
 
 /// What a worker hands over.
 type Message = Result<Batch>;
@@ -43,10 +46,10 @@ type Message = Result<Batch>;
 /// while.
 pub(super) fn aggregated(
     node: &Node,
-    input: &Node,
     grouping: &Grouping,
     params: Params<'_>,
     host: &mut Host,
+    run_over: RunOver,
 ) -> Result<Option<GroupRows>> {
     if !host.uses_workers || host.parallel().workers_per_gather == 0 {
         return Ok(None);
@@ -58,8 +61,9 @@ pub(super) fn aggregated(
     if workers == 0 {
         return Ok(None);
     }
-    let memory = host.work_memory();
-    let shared = Shared { input, grouping, params, counts: node.counted_table().is_some(), memory };
+    let (memory, counts) = (host.work_memory(), node.counted_table().is_some());
+    let input = node.input().expect("an aggregate has one");
+    let shared = Shared { input, grouping, params, run_over, counts, memory };
     let scan = host.call(|session| session.share_scan(table))?;
     let rows = shared.run(&scan, workers, host);
     if let Some(session) = host.session_if_any() {
@@ -84,15 +88,14 @@ impl Shared<'_> {
 
     /// What a worker does.
     fn work(self, part: ScanPart, leader: &Sender<'_, Message>, host: &mut Host) -> Result<()> {
-        let Shared { input, grouping, params, .. } = self;
+        let Shared { input, grouping, params, run_over, .. } = self;
         if self.counts {
             let mut part = part;
             leader.send(Ok(Batch::counted(grouping, part.count()?)));
             return Ok(());
         }
         let mut groups = Groups::of_worker(grouping, self.memory);
-        let mut operator = over(input, Scan::of_worker(part));
-        operator.run(input, params, host, &mut |row, host| {
+        run_over(input, Scan::of_worker(part), params, host, &mut |row, host| {
             groups.add(grouping, row.values, params, host)?;
             let wanted = groups.take_full().is_none_or(|full| leader.send(Ok(full)));
             Ok(if wanted { Flow::Continue } else { Flow::Rest })
@@ -109,7 +112,7 @@ impl Shared<'_> {
         workers: &Handoff<Message>,
         host: &mut Host,
     ) -> Result<GroupRows> {
-        let Shared { input, grouping, params, .. } = self;
+        let Shared { input, grouping, params, run_over, .. } = self;
         let mut groups = Groups::of_leader(grouping, host);
         if started == 0 || host.parallel().leader_participates {
             let mut part = host.call(|session| session.scan_part(scan))?;
@@ -118,8 +121,7 @@ impl Shared<'_> {
                 groups.combine_all(grouping, Batch::counted(grouping, count), host)?;
             } else {
                 let mut rows = 0u32;
-                let mut operator = over(input, Scan::of(part));
-                operator.run(input, params, host, &mut |row, host| {
+                run_over(input, Scan::of(part), params, host, &mut |row, host| {
                     groups.add(grouping, row.values, params, host)?;
                     rows = rows.wrapping_add(1);
                     while rows.is_multiple_of(ROWS)
@@ -135,15 +137,5 @@ impl Shared<'_> {
             groups.combine_all(grouping, batch?, host)?;
         }
         groups.rows(host)
-    }
-}
-
-/// Operators that pull the rows of a scan that has begun.
-fn over(node: &Node, scan: Scan) -> Operator {
-    match node {
-        Node::Filter { input, .. } => Operator::Filter(Box::new(over(input, scan))),
-        Node::Project { input, .. } => Operator::Project(Box::new(over(input, scan))),
-        Node::Scan(_) => Operator::Scan(scan),
-        _ => unreachable!("workers share a scan, its filters and projections"),
     }
 }

@@ -1,24 +1,12 @@
 //! Groups that several threads fill: each worker hands its own over, at the end and whenever memory
 //! is full, and the leader combines them.
 
-use super::{Beyond, Group, Groups, states};
+use super::{Batch, Beyond, Group, Groups, states};
 use crate::error::Result;
 use crate::exec::aggregate::Accumulator;
 use crate::exec::host::Host;
 use crate::exec::row::OwnedRow;
 use crate::plan::Grouping;
-
-/// Groups that a worker hands over.
-pub(in crate::exec) struct Batch(pub(super) Vec<Group>);
-
-impl Batch {
-    /// The one group of a query without keys whose aggregates all count rows.
-    pub(in crate::exec) fn counted(grouping: &Grouping, count: u64) -> Batch {
-        let count = count as i64;
-        let states = grouping.calls.iter().map(|_| Accumulator::Count(count)).collect();
-        Batch(vec![Group { keys: Vec::new(), states }])
-    }
-}
 
 impl Groups {
     /// A worker's groups, which may take so many bytes.

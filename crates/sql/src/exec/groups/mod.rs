@@ -11,8 +11,6 @@
 mod combine;
 mod overflow;
 
-pub(super) use combine::Batch;
-
 use super::aggregate::Accumulator;
 use super::eval::{Values, eval, is_true};
 use super::host::Host;
@@ -27,9 +25,21 @@ use std::collections::HashMap;
 /// About how many bytes a group takes beside its key and its accumulators.
 const GROUP_COST: usize = 64;
 
-pub(super) struct Group {
+struct Group {
     keys: OwnedRow,
     states: Vec<Accumulator>,
+}
+
+/// Groups that a worker hands over.
+pub(super) struct Batch(Vec<Group>);
+
+impl Batch {
+    /// The one group of a query without keys whose aggregates all count rows.
+    pub(super) fn counted(grouping: &Grouping, count: u64) -> Batch {
+        let count = count as i64;
+        let states = grouping.calls.iter().map(|_| Accumulator::Count(count)).collect();
+        Batch(vec![Group { keys: Vec::new(), states }])
+    }
 }
 
 /// What is done with rows of groups for which there is no memory.
