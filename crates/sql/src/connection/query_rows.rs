@@ -86,6 +86,13 @@ impl QueryRows {
         QueryRows { running, kept, scrolls, passed: 0, place: 0, total: None, ctid: None }
     }
 
+    /// Lets worker threads help, unless it has begun: all rows are read at once.
+    pub(super) fn use_workers(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.cursor.use_workers();
+        }
+    }
+
     /// The number of the row it is on; 0 before the first.
     pub(super) fn place(&self) -> u64 {
         self.place
