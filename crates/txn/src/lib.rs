@@ -19,6 +19,7 @@ mod slru;
 mod snapshot;
 mod subtrans;
 mod subxact;
+mod subxids;
 mod transaction;
 
 pub use clog::{Clog, Outcome, Prepared};
