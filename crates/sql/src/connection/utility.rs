@@ -87,8 +87,13 @@ impl Connection {
             self.host.settings.reset_all()?;
             self.host.call_if_any(Session::advisory_unlock_all)?;
         }
-        if matches!(what, "DISCARD ALL" | "DISCARD TEMP") {
-            self.host.call_if_any(Session::discard_temp)?;
+        if matches!(what, "DISCARD ALL" | "DISCARD TEMP")
+            && let Ok(session) = self.host.session()
+        {
+            for (oid, name) in session.temp_tables() {
+                self.check_not_in_use("DROP TABLE", oid, name)?;
+            }
+            self.host.call(Session::discard_temp)?;
         }
         tag(what)
     }
@@ -169,7 +174,7 @@ impl Connection {
                 ))?;
                 continue;
             };
-            self.check_not_in_use("DROP TABLE", &table)?;
+            self.check_not_in_use("DROP TABLE", table.oid, &table.name)?;
             self.host.call(|session| session.drop_table(&table))?;
         }
         tag("DROP TABLE")
