@@ -6,7 +6,7 @@ use forebay_format::ids::{FROZEN_XID, INVALID_XID, xid_is_normal, xid_precedes, 
 use forebay_format::tuple::HeapTuple;
 use forebay_format::wal::heap;
 use forebay_format::wal::prune::{CLEANUP_LOCK, FreezePlan, HeapPrune};
-use forebay_format::{Page, Xid};
+use forebay_format::{OffsetNumber, Page, Xid};
 use forebay_storage::{Backend, PageWriteGuard, Pinned};
 
 use super::freeze::{Cutoffs, Freezer, PageIds, Remaining};
