@@ -64,10 +64,11 @@ impl Clog {
         if let Some(status) = self.known_status(xid) {
             return Ok(status);
         }
-        self.slru.read(io, slru::xact_page(xid), |bytes| {
+        let status = self.slru.read(io, slru::xact_page(xid), |bytes| {
             self.cache.keep(bytes, xid);
             slru::status(bytes, xid)
-        })
+        });
+        status.map_err(|error| error.of_status(xid))
     }
 
     /// The same, if it can be told without a lock and without reading a file.

@@ -20,6 +20,7 @@ mod snapshot;
 mod status_cache;
 mod subtrans;
 mod subxact;
+mod subxids;
 mod transaction;
 
 pub use clog::{Clog, Outcome, Prepared};

@@ -15,6 +15,7 @@ use forebay_format::{FullXid, Oid, Xid};
 
 use crate::error::TxnError;
 use crate::subtrans::Subtrans;
+use crate::subxids::Subxids;
 
 /// Subtransactions of one transaction that a snapshot lists. With more, it has overflowed: a
 /// snapshot must not grow with what one transaction does.
@@ -151,8 +152,8 @@ struct Entry {
     database: Oid,
     /// The backend that runs it.
     backend: u32,
-    /// Its subtransactions that have not aborted, oldest first.
-    subxids: Vec<FullXid>,
+    /// Its subtransactions.
+    subxids: Subxids,
 }
 
 impl Entry {
@@ -197,15 +198,18 @@ impl ProcArray {
         let mut state = self.state.lock();
         debug_assert!(state.xids.last().is_none_or(|last| *last < xid));
         state.xids.push(xid);
-        state.entries.push(Entry { database, backend, subxids: Vec::new() });
+        state.entries.push(Entry { database, backend, subxids: Subxids::default() });
     }
 
-    /// Adds a subtransaction of `top`, under the same lock. Its parent is in `pg_subtrans`.
-    pub(crate) fn enter_sub(&self, top: FullXid, xid: FullXid) {
+    /// Adds a subtransaction of `top` to the transaction's list, under the same lock. Its parent is
+    /// in `pg_subtrans`.
+    pub(crate) fn enter_sub(&self, top: FullXid, xid: FullXid, list: &mut Subxids) {
         let mut state = self.state.lock();
-        let Some(entry) = state.entry(top) else { return };
-        debug_assert!(entry.subxids.last().is_none_or(|last| *last < xid));
-        entry.subxids.push(xid);
+        debug_assert!(list.youngest(top).unwrap_or(top) < xid);
+        list.add(xid.xid());
+        if let Some(entry) = state.entry(top).filter(|entry| !entry.subxids.is_shared()) {
+            entry.subxids = list.clone();
+        }
     }
 
     /// Removes a transaction with its subtransactions: from now on their outcomes in `pg_xact`
@@ -217,21 +221,19 @@ impl ProcArray {
             Ok(index) => {
                 state.xids.remove(index);
                 let entry = state.entries.remove(index);
-                latest = latest.max(entry.subxids.last().copied().unwrap_or(xid));
+                latest = entry.subxids.youngest(xid).unwrap_or(xid);
             }
             Err(_) => debug_assert!(false, "transaction {xid} was not running"),
         }
         self.note_end(&mut state, latest);
     }
 
-    /// Removes a subtransaction of `top` that has aborted, and all that began in it: those are the
-    /// later ones.
-    pub(crate) fn leave_sub(&self, top: FullXid, aborted: FullXid) {
+    /// Removes a subtransaction of `top` that has aborted from the transaction's list, with all that
+    /// began in it.
+    pub(crate) fn leave_sub(&self, top: FullXid, aborted: FullXid, list: &Subxids) {
         let mut state = self.state.lock();
-        let Some(entry) = state.entry(top) else { return };
-        let latest = entry.subxids.last().copied().unwrap_or(aborted);
-        let kept = entry.subxids.partition_point(|xid| *xid < aborted);
-        entry.subxids.truncate(kept);
+        let latest = list.youngest(top).unwrap_or(aborted);
+        list.remove_since(aborted.xid());
         self.note_end(&mut state, latest);
     }
 
@@ -313,7 +315,7 @@ impl ProcArray {
         let old = |xid: &&FullXid| **xid < next;
         AllRunning {
             xids: state.xids.iter().filter(old).map(|xid| xid.xid()).collect(),
-            subxids: state.listed_subxids().filter(old).map(|xid| xid.xid()).collect(),
+            subxids: state.listed_subxids().filter(|xid| old(&xid)).map(FullXid::xid).collect(),
             overflowed: state.entries.iter().any(Entry::has_overflowed),
             latest_completed: state.latest_completed,
         }
@@ -324,8 +326,8 @@ impl ProcArray {
         let state = self.state.lock();
         let entries = state.xids.iter().zip(&state.entries);
         let of = |(xid, entry): (&FullXid, &Entry)| {
-            let all = std::iter::once(*xid).chain(entry.subxids.iter().copied());
-            all.map(|xid| (xid.xid(), entry.backend)).collect::<Vec<_>>()
+            let all = std::iter::once(xid.xid()).chain(entry.subxids.all());
+            all.map(|xid| (xid, entry.backend)).collect::<Vec<_>>()
         };
         entries.filter(|(_, entry)| entry.backend != 0).flat_map(of).collect()
     }
@@ -367,8 +369,10 @@ impl State {
         self.entries.get_mut(index?)
     }
 
-    fn listed_subxids(&self) -> impl Iterator<Item = &FullXid> {
-        self.entries.iter().filter(|entry| !entry.has_overflowed()).flat_map(|e| &e.subxids)
+    fn listed_subxids(&self) -> impl Iterator<Item = FullXid> {
+        let entries = self.xids.iter().zip(&self.entries);
+        let listed = entries.filter(|(_, entry)| !entry.has_overflowed());
+        listed.flat_map(|(top, entry)| entry.subxids.full(*top))
     }
 
     /// What is known of the transaction that `xid` is, or is a subtransaction of.
@@ -379,14 +383,12 @@ impl State {
         }
         // All that run lie within 2^31 of the oldest.
         let distance = |x: Xid| x.wrapping_sub(base);
-        let place =
-            |xids: &[FullXid]| xids.binary_search_by_key(&distance(xid), |x| distance(x.xid()));
         // A subtransaction is younger than its transaction.
-        let older = match place(&self.xids) {
+        let older = match self.xids.binary_search_by_key(&distance(xid), |x| distance(x.xid())) {
             Ok(index) => return self.entries.get(index),
             Err(index) => self.entries.get(..index)?,
         };
-        older.iter().find(|entry| place(&entry.subxids).is_ok())
+        older.iter().find(|entry| entry.subxids.contains(xid))
     }
 
     /// The oldest transaction that runs in `database`, or that a snapshot in use there counts as
@@ -431,7 +433,7 @@ impl State {
         let xmax = self.latest_completed.next();
         let older = |xid: &&FullXid| **xid < xmax;
         let xids: Arc<[Xid]> = self.xids.iter().take_while(older).map(|xid| xid.xid()).collect();
-        let mut subxids: Vec<FullXid> = self.listed_subxids().filter(older).copied().collect();
+        let mut subxids: Vec<FullXid> = self.listed_subxids().filter(|xid| older(&xid)).collect();
         subxids.sort_unstable();
         Running {
             xmin: xids.first().copied().unwrap_or(xmax.xid()),

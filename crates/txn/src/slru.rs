@@ -250,11 +250,25 @@ impl Slru {
 
     /// Whether [`Slru::truncate`] would remove a file.
     pub(crate) fn has_older_than(&self, cutoff: i64) -> Result<bool, TxnError> {
-        Ok(!self.older_segments(cutoff)?.is_empty())
+        Ok(!self.older_segments(cutoff)?.is_empty() && self.may_truncate(cutoff))
+    }
+
+    /// Whether the newest page is not older than the file of page `cutoff`. If it is, logs that:
+    /// the ids must have wrapped around, and nothing may be removed.
+    pub(crate) fn may_truncate(&self, cutoff: i64) -> bool {
+        let cutoff = slru::segment(cutoff) * slru::PAGES_PER_SEGMENT;
+        let latest = self.latest.load(Ordering::SeqCst);
+        let wrapped = latest != NO_PAGE && self.precedes(latest, cutoff);
+        if wrapped {
+            let dir = self.kind.dir;
+            tracing::info!("could not truncate directory \"{dir}\": apparent wraparound");
+        }
+        !wrapped
     }
 
     /// Removes the files whose pages are all older than `cutoff`, and forgets what is cached of
-    /// them. Returns the number of files. Nobody may read such a page any more.
+    /// them. Returns the number of files. Nobody may read such a page any more. Removes nothing
+    /// after an apparent wraparound, except in recovery, where the log is right.
     ///
     /// What a crash leaves of the files is removed again: by redo of the record that announced the
     /// truncation, or by the next truncation.
@@ -262,10 +276,8 @@ impl Slru {
         // A flush could make a file again that was removed.
         let _flushing = self.flushing.lock();
         let cutoff = slru::segment(cutoff) * slru::PAGES_PER_SEGMENT;
-        let latest = self.latest.load(Ordering::SeqCst);
-        let recovering = self.recovering.load(Ordering::SeqCst);
-        if !recovering && latest != NO_PAGE && self.precedes(latest, cutoff) {
-            return Err(TxnError::ApparentWraparound { dir: self.kind.dir });
+        if !self.recovering.load(Ordering::SeqCst) && !self.may_truncate(cutoff) {
+            return Ok(0);
         }
         self.forget(|page| self.precedes(page, cutoff));
         let segments = self.older_segments(cutoff)?;

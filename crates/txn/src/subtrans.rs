@@ -74,7 +74,8 @@ impl Subtrans {
         if !xid_is_normal(xid) {
             return Ok(None);
         }
-        let parent = self.slru.read(io, page_of(xid), |bytes| subtrans::parent(bytes, xid))?;
+        let parent = self.slru.read(io, page_of(xid), |bytes| subtrans::parent(bytes, xid));
+        let parent = parent.map_err(|error| error.of_status(xid))?;
         Ok(Some(parent).filter(|parent| *parent != INVALID_XID))
     }
 

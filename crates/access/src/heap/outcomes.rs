@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use forebay_aio as aio;
 use forebay_format::Xid;
+use forebay_format::ids::xid_precedes;
 use forebay_format::multixact::{FIRST_MULTI, Member, MultiXactId};
 use forebay_txn::{Clog, IdWarning, MultiUse, MultiXacts, Outcome, Snapshot, XactManager};
 
@@ -75,7 +76,14 @@ impl Outcomes {
             Some(live) => snapshot.is_running_in(io, live.xacts.subtrans(), xid)?,
             None => snapshot.is_running(xid),
         };
-        Ok(!running && (hinted || self.clog.status(io, xid)? == Outcome::Committed))
+        if running {
+            // A snapshot counts ids as running that are assigned after it.
+            if let Some(live) = self.live.as_ref().filter(|_| !xid_precedes(xid, snapshot.xmax())) {
+                live.xacts.check_assigned(xid)?;
+            }
+            return Ok(false);
+        }
+        Ok(hinted || self.clog.status(io, xid)? == Outcome::Committed)
     }
 }
 

@@ -14,6 +14,7 @@ use super::prune::Pruner;
 use super::prune_plan::{Fact, Item, Plan, State, plan};
 use super::relation::Heap;
 use super::status::{Fate, TupleStatus};
+use super::tuple_at::located;
 use crate::error::AccessError;
 
 /// The reason of a record, as stored.
@@ -166,7 +167,7 @@ impl PageVacuum {
             outcome.count(tuple, fact.state, cutoffs);
             let frozen = freezer
                 .prepare(&mut backend.io, (tuple, status(fact)), &mut ids)
-                .map_err(|error| located(error, number, pin))?;
+                .map_err(|error| located(pin.tag(), number, error))?;
             outcome.all_frozen &= frozen.totally;
             plans.extend(frozen.plan.map(|plan| (number, plan)));
         }
@@ -227,23 +228,12 @@ impl PageVacuum {
                     outcome.count(tuple, fact.state, cutoffs);
                     must_freeze |= freezer
                         .must_freeze(&mut backend.io, tuple, &mut outcome.remaining)
-                        .map_err(|error| located(error, number, pin))?;
+                        .map_err(|error| located(pin.tag(), number, error))?;
                 }
             }
         }
         outcome.has_rows |= outcome.missed > 0;
         (outcome.all_visible, outcome.all_frozen) = (false, false);
         Ok((outcome, must_freeze))
-    }
-}
-
-/// Adds the place of a damaged tuple.
-fn located(error: AccessError, number: OffsetNumber, pin: &Pinned) -> AccessError {
-    match error {
-        AccessError::Corrupt(what) => {
-            let (rel, block) = (pin.tag().rel, pin.tag().block);
-            AccessError::Corrupt(format!("{what} (block {block}, offset {number} of {rel})"))
-        }
-        other => other,
     }
 }

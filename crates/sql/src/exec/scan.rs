@@ -5,15 +5,21 @@ use super::host::Host;
 use super::row::{Flow, Row, Visit};
 use crate::error::Result;
 use crate::plan::{Catalog, Expr, SystemColumn, TableRead};
-use forebay_engine::{HeapScan, ItemPointer, RowView};
+use forebay_engine::{HeapScan, ItemPointer, RowView, ScanPart};
 use forebay_types::Datum;
 
 /// A scan of a table.
 pub(super) struct Scan {
-    heap: HeapScan,
+    heap: Heap,
     /// Rows on the current page, and the next of them.
     on_page: usize,
     next: usize,
+}
+
+/// Who scans it.
+enum Heap {
+    Session(Box<HeapScan>),
+    Worker(Box<ScanPart>),
 }
 
 /// Rows at given places.
@@ -107,8 +113,17 @@ pub(super) fn place_of(value: &Datum<'_>) -> Option<ItemPointer> {
 
 impl Scan {
     pub(super) fn open(read: &TableRead, host: &mut Host) -> Result<Scan> {
-        let heap = host.call(|session| session.scan(&read.table))?;
-        Ok(Scan { heap, on_page: 0, next: 0 })
+        Ok(Scan::of(host.call(|session| session.scan(&read.table))?))
+    }
+
+    /// A scan that the session has begun.
+    pub(super) fn of(heap: HeapScan) -> Scan {
+        Scan { heap: Heap::Session(Box::new(heap)), on_page: 0, next: 0 }
+    }
+
+    /// A worker's part of a scan.
+    pub(super) fn of_worker(part: ScanPart) -> Scan {
+        Scan { heap: Heap::Worker(Box::new(part)), on_page: 0, next: 0 }
     }
 
     /// Hands on the rows that pass the sieve, or all if there is none.
@@ -122,7 +137,7 @@ impl Scan {
         let Scan { heap, on_page, next } = self;
         loop {
             if *next >= *on_page {
-                match host.call(|session| heap.next_page(session))? {
+                match heap.next_page(host)? {
                     Some(rows) => (*on_page, *next) = (rows, 0),
                     None => {
                         (*on_page, *next) = (0, 0);
@@ -146,6 +161,22 @@ impl Scan {
                     return Ok(Flow::Rest);
                 }
             }
+        }
+    }
+}
+
+impl Heap {
+    fn next_page(&mut self, host: &mut Host) -> Result<Option<usize>> {
+        match self {
+            Heap::Session(scan) => host.call(|session| scan.next_page(session)),
+            Heap::Worker(part) => Ok(part.next_page()?),
+        }
+    }
+
+    fn row(&self, index: usize) -> RowView<'_> {
+        match self {
+            Heap::Session(scan) => scan.row(index),
+            Heap::Worker(part) => part.row(index),
         }
     }
 }

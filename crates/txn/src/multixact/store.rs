@@ -328,7 +328,7 @@ impl MultiXacts {
         }
         let mut members: Vec<Member> = Vec::new();
         for page in member_pages(start, count) {
-            self.members.read(io, page, |bytes| {
+            let read = self.members.read(io, page, |bytes| {
                 for offset in offsets_in(page, start, count) {
                     match pages::member(bytes, offset) {
                         Ok(Some(member)) if xid_is_normal(member.xid) => members.push(member),
@@ -338,7 +338,8 @@ impl MultiXacts {
                     }
                 }
                 Ok(())
-            })??;
+            });
+            read.map_err(|error| error.of_status(multi))??;
         }
         if members.is_empty() {
             return Err(damaged("has no members"));
@@ -355,7 +356,8 @@ impl MultiXacts {
         io: &mut aio::IoBackend,
         multi: MultiXactId,
     ) -> Result<MemberOffset, TxnError> {
-        self.offsets.read(io, offsets_page(multi), |bytes| pages::offset(bytes, multi))
+        let start = self.offsets.read(io, offsets_page(multi), |bytes| pages::offset(bytes, multi));
+        start.map_err(|error| error.of_status(multi))
     }
 }
 
