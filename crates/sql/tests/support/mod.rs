@@ -22,8 +22,9 @@ pub struct FewSettings {
     changes: u64,
 }
 
-/// The settings and their defaults.
-const KNOWN: [(&str, &str); 5] = [
+/// The settings and their defaults. A session with this deadlock_timeout searches for no deadlock.
+const KNOWN: [(&str, &str); 6] = [
+    ("deadlock_timeout", "2147483647"),
     ("default_transaction_deferrable", "off"),
     ("default_transaction_isolation", "read committed"),
     ("default_transaction_read_only", "off"),
@@ -92,9 +93,13 @@ impl Settings for FewSettings {
         }
     }
     fn engine(&self) -> forebay_engine::SessionSettings {
-        let millis = self.value("lock_timeout").parse().expect("milliseconds");
+        let millis = |name| {
+            let millis = self.value(name).parse().expect("milliseconds");
+            std::time::Duration::from_millis(millis)
+        };
         forebay_engine::SessionSettings {
-            lock_timeout: std::time::Duration::from_millis(millis),
+            lock_timeout: millis("lock_timeout"),
+            deadlock_timeout: millis("deadlock_timeout"),
             ..forebay_engine::SessionSettings::default()
         }
     }
