@@ -211,7 +211,10 @@ impl From<AccessError> for EngineError {
             AccessError::Wal(error) => error.into(),
             AccessError::Interrupted(kind) => LockError::Interrupted(kind).into(),
             AccessError::Lock(error) | AccessError::RowLock { error, .. } => error.into(),
-            error => EngineError::statement(error.sqlstate(), error.to_string()),
+            error => {
+                let refused = EngineError::statement(error.sqlstate(), error.to_string());
+                error.detail().into_iter().fold(refused, EngineError::with_detail)
+            }
         }
     }
 }

@@ -135,8 +135,13 @@ pub(super) fn fate_now(
     if xacts.procs().is_running(xid) {
         return Ok(Fate::Running);
     }
-    let committed = xacts.clog().status(io, xid)? == Outcome::Committed;
-    Ok(if committed { Fate::Committed } else { Fate::Aborted })
+    match xacts.clog().status(io, xid)? {
+        Outcome::Committed => return Ok(Fate::Committed),
+        Outcome::Aborted => {}
+        // A crash ended it, or it never was.
+        Outcome::InProgress | Outcome::SubCommitted => xacts.check_assigned(xid)?,
+    }
+    Ok(Fate::Aborted)
 }
 
 impl Changer<'_> {

@@ -57,6 +57,7 @@ mod backup;
 mod checksums;
 mod crashed_peer;
 mod crashed_rows;
+mod damaged_rows;
 mod end_of_wal;
 mod end_records;
 mod examples;

@@ -495,7 +495,7 @@ fn a_change_clears_all_visible_on_the_page_and_in_the_map() {
 }
 
 #[test]
-fn bits_of_a_map_page_that_was_made_meanwhile_are_cleared() {
+fn bits_that_were_set_meanwhile_are_cleared() {
     let fixture = Fixture::new();
     let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
     fixture.load(&mut backend, &heap, 0..3);

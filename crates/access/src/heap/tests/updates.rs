@@ -402,6 +402,14 @@ fn single_versions_are_found_by_their_place() {
     assert_eq!((found(&mut row, ROW), found(&mut row, place)), (None, Some(6)));
     for nowhere in [ItemPointer::new(0, 3), ItemPointer::new(0, 0), ItemPointer::new(9, 1)] {
         assert_eq!(found(&mut row, nowhere), None);
-        assert_eq!(row.heap.newer_version(&mut row.backend, nowhere, xid).unwrap(), None);
+        let error = row.heap.newer_version(&mut row.backend, nowhere, xid).unwrap_err();
+        let ItemPointer { block, offset } = nowhere;
+        let expected = format!(
+            "the version of a row that transaction {xid} made is missing (block {block}, offset \
+             {offset} of {TABLE})"
+        );
+        assert_eq!((error.sqlstate(), error.to_string()), ("XX001", expected));
     }
+    let mut newer = |tid| row.heap.newer_version(&mut row.backend, tid, xid).unwrap().is_some();
+    assert!(newer(place) && !newer(ROW), "the place of another row");
 }
