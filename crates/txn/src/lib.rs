@@ -17,6 +17,7 @@ pub mod redo;
 mod shortage;
 mod slru;
 mod snapshot;
+mod status_cache;
 mod subtrans;
 mod subxact;
 mod subxids;

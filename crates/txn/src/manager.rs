@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use forebay_aio as aio;
 use forebay_aio::sync::{Duration, Mutex, SystemTime, UNIX_EPOCH};
+use forebay_format::ids::xid_precedes;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::{Rmgr, xact, xact::XactEnd};
 use forebay_format::{FullXid, Lsn, Oid, RelFileLocator, Xid};
@@ -113,6 +114,13 @@ impl XactManager {
     /// The next id, for a checkpoint.
     pub fn next_xid(&self) -> FullXid {
         self.ids.lock().next
+    }
+
+    /// Fails if a row's id is not assigned yet, so that nothing can be known of it. The caller has
+    /// found that it neither runs nor is over.
+    pub fn check_assigned(&self, xid: Xid) -> Result<(), TxnError> {
+        let next = self.next_xid().xid();
+        if xid_precedes(xid, next) { Ok(()) } else { Err(TxnError::NotAssigned { xid, next }) }
     }
 
     /// The oldest id that a tuple may have, and the OID of a database that has it, for a

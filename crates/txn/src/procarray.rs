@@ -53,7 +53,7 @@ impl Running {
 
     /// Whether `xid` was running, or had not begun. None if only `pg_subtrans` can tell.
     #[inline]
-    fn known(&self, xid: Xid) -> Option<bool> {
+    pub(crate) fn known(&self, xid: Xid) -> Option<bool> {
         if xid_precedes(xid, self.xmin) {
             return Some(false);
         }
@@ -125,6 +125,8 @@ pub struct ProcArray {
     state: Mutex<State>,
     /// Number of transactions and aborted subtransactions that are over. Changed under the mutex.
     ended: AtomicU64,
+    /// No older transaction runs. Changed under the mutex, when one ends.
+    all_over_before: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -186,6 +188,7 @@ impl ProcArray {
                 prune_at: PRUNE_MIN,
             }),
             ended: AtomicU64::new(0),
+            all_over_before: AtomicU64::new(next.0),
         }
     }
 
@@ -237,6 +240,9 @@ impl ProcArray {
     fn note_end(&self, state: &mut State, latest: FullXid) {
         state.latest_completed = state.latest_completed.max(latest);
         state.current.clear();
+        // A transaction that enters later has a younger id than all that are over.
+        let oldest = state.xids.first().copied().unwrap_or(state.latest_completed.next());
+        self.all_over_before.store(oldest.0, Ordering::Release);
         // Before anyone can hear of the end, through a lock or from the client.
         self.ended.fetch_add(1, Ordering::Release);
     }
@@ -334,6 +340,10 @@ impl ProcArray {
 
     /// Whether a transaction or subtransaction runs.
     pub fn is_running(&self, xid: Xid) -> bool {
+        let over_before = FullXid(self.all_over_before.load(Ordering::Acquire));
+        if xid_precedes(xid, over_before.xid()) {
+            return false;
+        }
         self.state.lock().entry_of(xid).is_some()
     }
 

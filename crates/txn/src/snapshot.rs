@@ -53,6 +53,12 @@ impl Snapshot {
         self.running.contains(xid)
     }
 
+    /// The same; None if only [`Snapshot::is_running_in`] can tell.
+    #[inline]
+    pub fn is_known_running(&self, xid: Xid) -> Option<bool> {
+        self.running.known(xid)
+    }
+
     /// Whether a transaction or subtransaction other than the own ones counts as running. Looks for
     /// its parent if the snapshot does not list all subtransactions.
     #[inline]

@@ -346,6 +346,9 @@ impl Connection {
         let Progress::Query(rows) = progress else { return Err(not_runnable(name)) };
         let columns = prepared.columns.as_deref().unwrap_or_default();
         let max = (max_rows > 0).then_some(u64::from(max_rows));
+        if max.is_none() {
+            rows.use_workers();
+        }
         let sent = rows.forward(max, &mut self.host, &mut |values, host| {
             if host.may_warn() {
                 tell(host, sink)?;

@@ -87,6 +87,13 @@ impl QueryRows {
         QueryRows { running, kept, scrolls, passed: 0, place: 0, total: None, ctid: None }
     }
 
+    /// Lets worker threads help, unless it has begun: all rows are read at once.
+    pub(super) fn use_workers(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.cursor.use_workers();
+        }
+    }
+
     /// Rows that are complete already, and can't be read backward.
     pub(super) fn complete(rows: RowStore) -> QueryRows {
         let total = Some(rows.len());

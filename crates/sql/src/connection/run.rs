@@ -49,6 +49,7 @@ impl Connection {
         self.check_changes(root)?;
         self.show_cursors(root, None);
         let mut cursor = Cursor::new(root, Arc::from([]));
+        cursor.use_workers();
         let Some(columns) = &prepared.columns else {
             let rows = run_to_end(&mut cursor, &mut self.host)?;
             return Ok(Executed::tagged(prepared.plan.tag(rows)));
