@@ -26,7 +26,7 @@ impl Heap {
         go_on: &mut dyn FnMut(&mut Backend) -> Result<bool, AccessError>,
     ) -> Result<BlockNumber, AccessError> {
         while blocks > least && go_on(backend)? {
-            let pin = self.pool.read(backend, self.tag(blocks - 1), Strategy::Vacuum)?;
+            let pin = self.pool.read(backend, self.tag(blocks - 1), Strategy::VACUUM)?;
             let guard = pin.lock_shared();
             let page = guard.page();
             let used = |number| page.item_id(number).is_some_and(|id| !id.is_unused());
