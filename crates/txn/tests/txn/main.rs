@@ -378,13 +378,15 @@ fn a_full_cache_evicts_without_losing_changes() {
 fn a_page_that_an_end_has_prepared_stays() {
     let fixture = Fixture::new();
     let mut backend = fixture.backend();
-    for page in 0..200 {
+    // More than stay in memory.
+    let pages = 1200;
+    for page in 0..i64::from(pages) {
         fixture.clog.zero_page(page);
     }
     fixture.clog.flush(&mut backend.io).unwrap();
     let prepared = fixture.clog.prepare(&mut backend.io, 40_000).unwrap();
     // Other pages are loaded and evicted, and the file cannot be read any more.
-    for page in 2..200 {
+    for page in 2..pages {
         fixture.clog.status(&mut backend.io, page * 32_768 + 1).unwrap();
     }
     std::fs::remove_file(fixture.dir.path().join("pg_xact/0000")).unwrap();
