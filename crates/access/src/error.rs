@@ -42,6 +42,16 @@ pub enum AccessError {
     /// A wait for another transaction failed.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// A wait for those who hold a row failed.
+    #[error("{error}")]
+    RowLock {
+        /// Why.
+        error: LockError,
+        /// What was to be done with the row.
+        work: RowWork,
+        /// The place of the version that they hold.
+        tid: ItemPointer,
+    },
     /// XX001: the bytes of a row are not a row.
     #[error(transparent)]
     Tuple(#[from] TupleError),
@@ -66,7 +76,7 @@ impl AccessError {
             AccessError::Corrupt(_) | AccessError::Tuple(_) => "XX001",
             AccessError::Internal(_) => "XX000",
             AccessError::Interrupted(kind) => kind.sqlstate(),
-            AccessError::Lock(error) => error.sqlstate(),
+            AccessError::Lock(error) | AccessError::RowLock { error, .. } => error.sqlstate(),
             AccessError::Txn(error) => error.sqlstate(),
             AccessError::Storage(error) => error.sqlstate(),
             AccessError::Wal(error) => wal_sqlstate(error),
@@ -90,5 +100,35 @@ impl AccessError {
             _ => false,
         };
         if of_row { AccessError::Row { rel, place, reason: Box::new(self) } } else { self }
+    }
+}
+
+/// What a statement was about to do with a row for which it waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowWork {
+    /// To update it.
+    Update,
+    /// To delete it.
+    Delete,
+    /// To lock it.
+    Lock,
+    /// To lock a newer version of a row that it locks.
+    LockUpdated,
+    /// To look at the newest version of a row that another transaction has updated.
+    FetchUpdated,
+}
+
+impl RowWork {
+    /// PostgreSQL's CONTEXT line.
+    pub fn context(self, tid: ItemPointer, relation: &str) -> String {
+        let what = match self {
+            RowWork::Update => "updating tuple",
+            RowWork::Delete => "deleting tuple",
+            RowWork::Lock => "locking tuple",
+            RowWork::LockUpdated => "locking updated version",
+            RowWork::FetchUpdated => "rechecking updated tuple",
+        };
+        let of = if self == RowWork::LockUpdated { " of tuple" } else { "" };
+        format!("while {what} {tid}{of} in relation \"{relation}\"")
     }
 }

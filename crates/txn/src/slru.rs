@@ -20,8 +20,8 @@ use crate::readback::ReadBack;
 
 /// Number of banks. Neighbouring pages are in different ones.
 const BANKS: usize = 8;
-/// With more pages than this in a bank, clean ones are evicted.
-const BANK_PAGES: usize = 8;
+/// Pages of a directory that only new transactions ask for.
+pub(crate) const FEW_PAGES: usize = 8 * BANKS;
 
 /// What tells one directory from another.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,8 @@ pub(crate) struct SlruKind {
     pub(crate) durable: bool,
     /// Entries of a page. Their ids wrap around at 2^32.
     pub(crate) per_page: u32,
+    /// With more pages than this in all banks, clean ones are evicted.
+    pub(crate) most_pages: usize,
 }
 
 /// A cached page.
@@ -212,7 +214,7 @@ impl Slru {
                 slot.dirty |= result.is_err();
             }
         }
-        self.banks.iter().for_each(|bank| make_room(&mut bank.lock(), 0));
+        self.banks.iter().for_each(|bank| self.make_room(&mut bank.lock(), 0));
         result.map(|()| copies.len() as u64)
     }
 
@@ -339,12 +341,27 @@ impl Slru {
         let used = bank.tick;
         if !bank.pages.contains_key(&page) {
             let bytes = self.read_page(io, page)?;
-            make_room(bank, 1);
+            self.make_room(bank, 1);
             bank.pages.insert(page, Slot::new(bytes));
         }
         let slot = bank.pages.get_mut(&page).expect("the page was found or inserted above");
         slot.used = used;
         Ok(slot)
+    }
+
+    /// Makes room for `more` pages: evicts clean ones, the least recently used first.
+    fn make_room(&self, bank: &mut Bank, more: usize) {
+        let excess = (bank.pages.len() + more).saturating_sub(self.kind.most_pages / BANKS);
+        if excess == 0 {
+            return;
+        }
+        let clean =
+            bank.pages.iter().filter(|(_, slot)| !slot.dirty && !slot.writing && slot.pins == 0);
+        let mut clean: Vec<(u64, i64)> = clean.map(|(page, slot)| (slot.used, *page)).collect();
+        clean.sort_unstable();
+        for (_, page) in clean.into_iter().take(excess) {
+            bank.pages.remove(&page);
+        }
     }
 
     fn read_page(&self, io: &mut aio::IoBackend, page: i64) -> Result<Box<PageBytes>, TxnError> {
@@ -412,21 +429,6 @@ fn take_changed<T>(
     }
     copies.append(&mut taken);
     Ok(())
-}
-
-/// Makes room for `more` pages: evicts clean ones, the least recently used first.
-fn make_room(bank: &mut Bank, more: usize) {
-    let excess = (bank.pages.len() + more).saturating_sub(BANK_PAGES);
-    if excess == 0 {
-        return;
-    }
-    let clean =
-        bank.pages.iter().filter(|(_, slot)| !slot.dirty && !slot.writing && slot.pins == 0);
-    let mut clean: Vec<(u64, i64)> = clean.map(|(page, slot)| (slot.used, *page)).collect();
-    clean.sort_unstable();
-    for (_, page) in clean.into_iter().take(excess) {
-        bank.pages.remove(&page);
-    }
 }
 
 fn sync_segment(io: &mut aio::IoBackend, file: &aio::File) -> Result<(), AioError> {

@@ -133,7 +133,7 @@ impl Heap {
         if members.iter().any(|member| enough(member) && changer.is_own(member.xid)) {
             return Ok(Step::Held);
         }
-        if let Some(refusal) = changer.blocked(io, tuple, status, strength)? {
+        if let Some(refusal) = changer.blocked(io, tuple, tid, status, strength)? {
             return Ok(Step::Refused(refusal));
         }
         let ctid = tuple.ctid();
@@ -216,7 +216,8 @@ impl Heap {
         }
         // The queue is that of the version where the chain begins, which the author could lock.
         let waits = !xids.is_empty();
-        let refusal = Refusal::BeingModified(Holders { xids, queue: false });
+        let holders = Holders { xids, version: tid, change: None, queue: false };
+        let refusal = Refusal::BeingModified(holders);
         Ok((false, waits.then_some(refusal)))
     }
 

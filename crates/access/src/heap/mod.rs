@@ -28,6 +28,7 @@
 //! | `truncate.rs` | cutting off a table's empty end |
 //! | `wait.rs` | [`RowWaiter`]: waiting for those who hold a row |
 //! | `fetch.rs` | single versions by their place |
+//! | `shared_blocks.rs` | [`SharedBlocks`]: blocks handed out to scans that share them |
 //! | `scan.rs` | [`HeapScan`]: reading a table from its first block to its last |
 //!
 //! Every change follows one order: lock the page exclusively, mark the buffer dirty, change the
@@ -51,6 +52,7 @@ mod prune_plan;
 mod relation;
 mod room;
 mod scan;
+mod shared_blocks;
 mod space;
 mod status;
 #[cfg(test)]
@@ -66,7 +68,7 @@ mod wait;
 mod xmax;
 
 pub use batch::TupleBatch;
-pub use changer::{Attempt, Changer, Holders, Refusal};
+pub use changer::{Attempt, Changer, Holders, Refusal, RowQueues};
 pub use critical::PageFailure;
 pub(crate) use delete::mark_deleted;
 pub use freeze::{Cutoffs, Remaining};
@@ -76,6 +78,7 @@ pub use outcomes::{Outcomes, RowSets};
 pub use prune::Pruner;
 pub use relation::{Heap, Heaps};
 pub use scan::{HeapScan, ReadAhead};
+pub use shared_blocks::SharedBlocks;
 pub use space::{RelationSpace, SpaceMap};
 pub use update::Columns;
 pub use vacuum::{Pace, PageCost, VacuumJob, VacuumReport};

@@ -51,8 +51,20 @@ impl Outcomes {
         RowSets { multis: self.live.as_ref().map(|live| live.multis.clone()), in_use: None }
     }
 
-    /// Whether a transaction had committed when the snapshot was taken. `hinted`: it has committed
-    /// by now.
+    /// Whether a transaction other than the own ones had committed when the snapshot was taken.
+    /// `hinted`: it has committed by now. None if that must be looked up.
+    #[inline]
+    pub(super) fn is_known_seen(
+        &self,
+        snapshot: &Snapshot,
+        xid: Xid,
+        hinted: bool,
+    ) -> Option<bool> {
+        let over = !snapshot.is_known_running(xid)?;
+        Some(over && (hinted || self.clog.known_status(xid)? == Outcome::Committed))
+    }
+
+    /// The same, looked up if it must be.
     pub(super) fn is_seen(
         &self,
         io: &mut aio::IoBackend,

@@ -120,7 +120,11 @@ impl Pruner {
         page: Page<'_>,
         block: BlockNumber,
     ) -> Result<Vec<Item>, AccessError> {
-        (1..=page.item_count()).map(|number| self.item(backend, page, block, number)).collect()
+        let mut items = Vec::with_capacity(usize::from(page.item_count()));
+        for number in 1..=page.item_count() {
+            items.push(self.item(backend, page, block, number)?);
+        }
+        Ok(items)
     }
 
     fn item(
@@ -140,7 +144,7 @@ impl Pruner {
                 let tuple = tuple_at(page, tag, number)?.expect("a normal line pointer");
                 let Pruner { xacts, nobody: tx, removable, sets, .. } = self;
                 let author = Author { xid: INVALID_XID, command: 0 };
-                let mut nobody = Changer { xacts, tx, author, sets };
+                let mut nobody = Changer { xacts, tx, author, sets, queues: None };
                 let fact = fact(&mut backend.io, &mut nobody, removable, tuple, block);
                 Item::Tuple(fact.map_err(|error| located(tag, number, error))?)
             }

@@ -25,6 +25,7 @@ use forebay_txn::locks::Interrupt;
 
 use super::prune::Pruner;
 use super::relation::Heap;
+use super::shared_blocks::{BlocksTaken, SharedBlocks};
 use super::tuple_at::{damaged, located, stray};
 use super::visibility::Visibility;
 use crate::error::AccessError;
@@ -94,11 +95,35 @@ impl HeapScan {
         ahead: ReadAhead,
     ) -> Result<HeapScan, AccessError> {
         let blocks = pool.nblocks(locator, Fork::Main)?;
+        let mut range = 0..blocks;
+        let next_block = Box::new(move || range.next());
+        Ok(HeapScan::over(pool, locator, (blocks, next_block), visibility, ahead))
+    }
+
+    /// Begins a scan of those blocks of a relation that it takes before others do.
+    pub fn sharing(
+        blocks: &Arc<SharedBlocks>,
+        pool: &Arc<BufferPool>,
+        locator: RelFileLocator,
+        visibility: Visibility,
+        ahead: ReadAhead,
+    ) -> HeapScan {
+        let mut taken = BlocksTaken::of(blocks);
+        let next_block = Box::new(move || taken.next());
+        HeapScan::over(pool, locator, (blocks.blocks(), next_block), visibility, ahead)
+    }
+
+    /// A scan of some of `blocks` blocks.
+    fn over(
+        pool: &Arc<BufferPool>,
+        locator: RelFileLocator,
+        (blocks, next_block): (BlockNumber, NextBlock),
+        visibility: Visibility,
+        ahead: ReadAhead,
+    ) -> HeapScan {
         let large = blocks as usize > pool.buffers() / 4;
         let strategy = if large { Strategy::BulkRead } else { Strategy::Normal };
         let flags = if large { StreamFlags::FULL } else { StreamFlags::DEFAULT };
-        let mut range = 0..blocks;
-        let next_block: NextBlock = Box::new(move || range.next());
         let stream = ReadStream::new(
             pool,
             locator,
@@ -108,7 +133,7 @@ impl HeapScan {
             strategy,
             StreamSettings::new(ahead.io_concurrency, ahead.combine_limit),
         );
-        Ok(HeapScan {
+        HeapScan {
             stream,
             visibility,
             pruner: None,
@@ -117,7 +142,7 @@ impl HeapScan {
             visible: Vec::new(),
             next: 0,
             blocks,
-        })
+        }
     }
 
     /// The same scan, which prunes the pages that it comes by.
@@ -258,7 +283,7 @@ impl HeapScan {
         Ok(count + self.visible.len() as u64)
     }
 
-    /// Number of blocks that the scan covers.
+    /// Number of blocks that the scan covers, together with those that share them.
     pub fn blocks(&self) -> BlockNumber {
         self.blocks
     }

@@ -6,7 +6,7 @@ use forebay_format::ids::{FROZEN_XID, INVALID_XID, xid_is_normal, xid_precedes, 
 use forebay_format::tuple::HeapTuple;
 use forebay_format::wal::heap;
 use forebay_format::wal::prune::{CLEANUP_LOCK, FreezePlan, HeapPrune};
-use forebay_format::{Page, Xid};
+use forebay_format::{OffsetNumber, Page, Xid};
 use forebay_storage::{Backend, PageWriteGuard, Pinned};
 
 use super::freeze::{Cutoffs, Freezer, PageIds, Remaining};
@@ -79,6 +79,9 @@ impl Outcome {
     }
 }
 
+/// How tuples of a page are frozen, if they are.
+type Plans = Vec<(OffsetNumber, FreezePlan)>;
+
 /// A tuple's status, as freezing needs to know it.
 fn status(fact: Fact) -> TupleStatus {
     match (fact.state, fact.updater) {
@@ -145,12 +148,12 @@ impl PageVacuum {
         items: &[Item],
         plan: &Plan,
         pin: &Pinned,
-    ) -> Result<(Outcome, PageIds, Vec<FreezePlan>), AccessError> {
+    ) -> Result<(Outcome, PageIds, Plans), AccessError> {
         let mut goes = vec![false; items.len() + 1];
         let redirected = plan.redirected.iter().map(|(from, _)| from);
         redirected.chain(&plan.unused).for_each(|number| goes[usize::from(*number)] = true);
         let (mut outcome, mut ids) = (Outcome::new(self.remaining), PageIds::new(self.remaining));
-        let mut plans = Vec::new();
+        let mut plans = Plans::with_capacity(items.len());
         let cutoffs = &self.cutoffs;
         let Pruner { xacts, sets, .. } = &mut self.pruner;
         let mut freezer = Freezer { cutoffs, xacts, sets };
@@ -163,10 +166,10 @@ impl PageVacuum {
             let tuple = HeapTuple::new(page.item(number).expect("a tuple was found there"))?;
             outcome.count(tuple, fact.state, cutoffs);
             let frozen = freezer
-                .prepare(&mut backend.io, (number, tuple, status(fact)), &mut ids)
+                .prepare(&mut backend.io, (tuple, status(fact)), &mut ids)
                 .map_err(|error| located(pin.tag(), number, error))?;
             outcome.all_frozen &= frozen.totally;
-            plans.extend(frozen.plan);
+            plans.extend(frozen.plan.map(|plan| (number, plan)));
         }
         Ok((outcome, ids, plans))
     }
@@ -177,7 +180,7 @@ impl PageVacuum {
         &self,
         outcome: &Outcome,
         plan: &Plan,
-        plans: &[FreezePlan],
+        plans: &[(OffsetNumber, FreezePlan)],
         guard: &PageWriteGuard<'_>,
     ) -> bool {
         outcome.all_visible

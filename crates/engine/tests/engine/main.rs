@@ -73,6 +73,7 @@ mod poison;
 mod recovery;
 mod row_changes;
 mod row_fixture;
+mod row_queue;
 mod shortage;
 mod space;
 mod spill;

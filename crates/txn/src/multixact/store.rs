@@ -23,12 +23,20 @@ use crate::error::TxnError;
 use crate::limits::Limits;
 use crate::manager::XactManager;
 use crate::shortage::{DatabaseName, IdKind, IdWarning, members_warning};
-use crate::slru::{Pinned, Slru, SlruKind};
+use crate::slru::{FEW_PAGES, Pinned, Slru, SlruKind};
 
-const OFFSETS: SlruKind =
-    SlruKind { dir: "pg_multixact/offsets", durable: true, per_page: OFFSETS_PER_PAGE };
-const MEMBERS: SlruKind =
-    SlruKind { dir: "pg_multixact/members", durable: true, per_page: MEMBERS_PER_PAGE };
+const OFFSETS: SlruKind = SlruKind {
+    dir: "pg_multixact/offsets",
+    durable: true,
+    per_page: OFFSETS_PER_PAGE,
+    most_pages: FEW_PAGES,
+};
+const MEMBERS: SlruKind = SlruKind {
+    dir: "pg_multixact/members",
+    durable: true,
+    per_page: MEMBERS_PER_PAGE,
+    most_pages: FEW_PAGES,
+};
 
 /// Members of one set: PostgreSQL reads no more than a gigabyte of them, of 8 bytes each.
 const MAX_MEMBERS: u32 = (1 << 30) / 8 - 1;

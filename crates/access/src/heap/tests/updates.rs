@@ -87,7 +87,7 @@ fn the_newer_version_is_seen_from_the_next_command_on() {
     assert_eq!(row.update(&mut tx, 7), Attempt::Refused(Refusal::Invisible));
     assert_eq!(row.numbers(&Transaction::new()), [5]);
     let (mut other, _) = row.begin();
-    let waits = held_by(vec![xid]);
+    let waits = held_by(vec![xid], ROW, place);
     assert_eq!(row.update(&mut other, 8), waits);
     row.end(tx, true);
     assert_eq!(row.numbers(&other), [6]);
@@ -340,7 +340,7 @@ fn key_share_locks_go_over_to_the_newer_version() {
         let (mut other, _) = row.begin();
         let wait: Vec<Xid> = vec![a];
         let attempt = row.fixture.delete(&mut row.backend, &row.heap, &mut other, place);
-        assert_eq!(attempt, held_by(wait));
+        assert_eq!(attempt, held_by(wait, place, None));
         row.end(locker, true);
         let attempt = row.fixture.delete(&mut row.backend, &row.heap, &mut other, place);
         assert_eq!(attempt, Attempt::Done(()));
