@@ -14,6 +14,7 @@ mod limits;
 mod maps;
 mod oids;
 mod oldest;
+mod options;
 mod reader;
 mod rows;
 pub mod schema;

@@ -9,6 +9,7 @@ use std::fmt::Display;
 
 use forebay_access::heap::{HeapScan, ReadAhead, Visibility};
 use forebay_format::tuple::{Deform, deform};
+use forebay_format::varlena::Varlena;
 use forebay_format::{Align, AttrLayout, HeapTuple, ItemPointer, RelFileLocator};
 use forebay_storage::Backend;
 use forebay_txn::Snapshot;
@@ -19,6 +20,7 @@ use crate::error::CatalogError;
 use crate::layout::layout_of;
 use crate::limits::{self, Attribute, ClassTraits};
 use crate::maps::unmapped;
+use crate::options;
 use crate::schema::PG_NAMESPACE;
 use crate::table::{Column, Limits, Table};
 
@@ -26,6 +28,8 @@ use crate::table::{Column, Limits, Table};
 const CLASS_COLUMNS: usize = 28;
 /// Number of columns of pg_attribute up to attcollation.
 const ATTRIBUTE_COLUMNS: usize = 20;
+/// Index of reloptions in pg_class.
+const OPTIONS: usize = 32;
 /// Index of attmissingval in pg_attribute.
 const MISSING_VALUE: usize = 24;
 /// Number of columns of pg_namespace up to nspname.
@@ -48,6 +52,7 @@ pub struct Class {
     columns: i16,
     /// pg_class.relkind
     pub kind: u8,
+    fill_factor: u8,
     traits: ClassTraits,
 }
 
@@ -111,6 +116,10 @@ pub(crate) struct AttributePlace {
 pub(crate) type RowSink<'a> =
     dyn FnMut(ItemPointer, &[Datum<'_>]) -> Result<bool, CatalogError> + 'a;
 
+/// The same with the whole row as stored.
+type TupleSink<'a> =
+    dyn FnMut(ItemPointer, &[Datum<'_>], HeapTuple<'_>) -> Result<bool, CatalogError> + 'a;
+
 /// Reads the catalogs with one snapshot.
 pub struct Reader<'a> {
     database: &'a Database,
@@ -136,6 +145,15 @@ impl<'a> Reader<'a> {
         columns: usize,
         row: &mut RowSink<'_>,
     ) -> Result<(), CatalogError> {
+        self.scan_tuples(table, columns, &mut |tid, datums, _| row(tid, datums))
+    }
+
+    fn scan_tuples(
+        &mut self,
+        table: &Table,
+        columns: usize,
+        row: &mut TupleSink<'_>,
+    ) -> Result<(), CatalogError> {
         let layouts = table.layouts.get(..columns).unwrap_or(&table.layouts);
         let reprs: Vec<Repr> = table.columns.iter().take(columns).map(|c| c.repr).collect();
         let outcomes = self.database.heaps.outcomes.clone();
@@ -149,13 +167,14 @@ impl<'a> Reader<'a> {
                 let mut fields = std::mem::take(&mut bytes);
                 fields.clear();
                 fields.resize(layouts.len(), None);
-                deform(HeapTuple::new(scan.tuple(index))?, layouts, &mut fields)?;
+                let tuple = HeapTuple::new(scan.tuple(index))?;
+                deform(tuple, layouts, &mut fields)?;
                 let datums = fields
                     .iter()
                     .zip(&reprs)
                     .map(|(field, repr)| field.map_or(Ok(Datum::Null), |bytes| repr.decode(bytes)))
                     .collect::<Result<Vec<_>, _>>()?;
-                if !row(scan.tuple_id(index), &datums)? {
+                if !row(scan.tuple_id(index), &datums, tuple)? {
                     return Ok(());
                 }
             }
@@ -171,7 +190,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<Class>, CatalogError> {
         let mut found = Vec::new();
         let database = self.database;
-        self.scan(&database.class, CLASS_COLUMNS, &mut |tid, row| {
+        self.scan_tuples(&database.class, CLASS_COLUMNS, &mut |tid, row, tuple| {
             let class = Row(row, "pg_class");
             let (oid, name, namespace) = (class.oid(0)?, class.name(1)?, class.oid(2)?);
             if wanted(name, namespace, oid) {
@@ -188,6 +207,10 @@ impl<'a> Reader<'a> {
                     persistence: class.char(16)?,
                     kind: class.char(17)?,
                     columns: class.int2(18)?,
+                    fill_factor: match value_at(tuple, &database.class.layouts, OPTIONS)? {
+                        Some(options) => options::fill_factor(options)?,
+                        None => options::FULL,
+                    },
                     traits: ClassTraits {
                         access_method: class.oid(6)?,
                         unlogged: class.char(16)? == b'u',
@@ -359,6 +382,7 @@ impl<'a> Reader<'a> {
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
             has_toast: class.toast != 0,
+            fill_factor: class.fill_factor,
             limits,
             locator: self.locator(class)?,
         })
@@ -385,12 +409,7 @@ impl<'a> Reader<'a> {
                 }
                 let column = columns.iter_mut().find(|c| oid(4) == Some(&c.attnum.to_le_bytes()));
                 let Some(column) = column.filter(|c| !c.dropped) else { continue };
-                let mut walk = Deform::new(tuple)?;
-                let mut value = None;
-                for layout in table.layouts.iter().take(MISSING_VALUE + 1) {
-                    value = walk.next(*layout)?;
-                }
-                if let Some(array) = value {
+                if let Some(array) = value_at(tuple, &table.layouts, MISSING_VALUE)? {
                     column.missing = limits::missing_value(column, array)?;
                     if column.missing.is_none() {
                         let what = format!(
@@ -422,6 +441,20 @@ impl<'a> Reader<'a> {
         let found = self.database.maps.locator(oid, shared, filenode, tablespace);
         found.ok_or_else(|| unmapped(&class.name))
     }
+}
+
+/// The value of a row's column, by its index, as stored.
+fn value_at<'t>(
+    tuple: HeapTuple<'t>,
+    layouts: &[AttrLayout],
+    index: usize,
+) -> Result<Option<Varlena<'t>>, CatalogError> {
+    let mut walk = Deform::new(tuple)?;
+    let mut value = None;
+    for layout in layouts.iter().take(index + 1) {
+        value = walk.next(*layout)?;
+    }
+    Ok(value)
 }
 
 /// The namespace of a session slot's temporary tables.
@@ -533,6 +566,7 @@ mod tests {
             persistence: b'p',
             columns,
             kind: b'r',
+            fill_factor: options::FULL,
             traits: ClassTraits {
                 access_method: 2,
                 unlogged: false,

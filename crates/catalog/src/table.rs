@@ -7,6 +7,7 @@ use forebay_types::{Oid, Repr};
 
 use crate::error::CatalogError;
 use crate::layout::layout_of;
+use crate::options::FULL;
 use crate::schema::PG_CATALOG;
 use crate::schema::{CatalogColumn, CatalogTable};
 
@@ -76,6 +77,8 @@ pub struct Table {
     pub temp: Option<u32>,
     /// Whether values of its rows may lie in a TOAST table.
     pub has_toast: bool,
+    /// How full insertions make its pages, in percent (fillfactor).
+    pub fill_factor: u8,
     /// What cannot be done with it.
     pub(crate) limits: Limits,
     /// Its file.
@@ -131,6 +134,7 @@ impl Table {
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
             has_toast: false,
+            fill_factor: FULL,
             limits: Limits::default(),
             locator,
         })
@@ -221,6 +225,7 @@ impl Table {
             temp: None,
             columns: Vec::new(),
             has_toast: false,
+            fill_factor: FULL,
             limits: Limits::default(),
             locator: RelFileLocator::in_default(5, oid),
             layouts: Vec::new(),

@@ -64,8 +64,6 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::RedoForgetsHotUpdates
         | PlantedBug::RedoForgetsSubtransactions
         | PlantedBug::VisibilityMapNotLogged
-        | PlantedBug::VisibilityMapWrittenBeforeWal
-        | PlantedBug::TableCutBeforeLogged
         | PlantedBug::DeletionKeepsAllVisible
         | PlantedBug::RedoKeepsVisibilityMap => By::Rows,
         PlantedBug::WalFailedSyncRetried

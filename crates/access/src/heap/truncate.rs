@@ -3,7 +3,7 @@
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::smgr::{self, SmgrTruncate};
-use forebay_format::{BlockNumber, Fork, Lsn};
+use forebay_format::{BlockNumber, Fork};
 use forebay_storage::{Backend, Strategy};
 use forebay_txn::XactManager;
 use forebay_wal::Record;
@@ -85,8 +85,6 @@ impl Heap {
         let info = smgr::TRUNCATE | INFO_SPECIAL_REL_UPDATE;
         let record = Record { rmgr: Rmgr::SMGR, info, xid: 0, main: &main, blocks: &[] };
         let inserted = self.wal.insert(&mut backend.io, &record)?;
-        let mut flush_to = inserted.end;
-        forebay_aio::planted_bug!(backend.io.aio(), TableCutBeforeLogged, flush_to = Lsn(0));
-        Ok(self.wal.flush(&mut backend.io, flush_to)?)
+        Ok(self.wal.flush(&mut backend.io, inserted.end)?)
     }
 }

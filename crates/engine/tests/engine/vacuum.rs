@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::common::*;
 use forebay_engine::{
-    Datum, Engine, EngineError, IoMethod, ItemPointer, LockMode, RowBatch, Session, ShutdownMode,
-    Table, VacuumOptions,
+    Datum, Engine, EngineError, Fork, IoMethod, ItemPointer, LockMode, RowBatch, Session,
+    ShutdownMode, Table, VacuumOptions,
 };
 use forebay_testkit::peer::{Peer, Postgres};
 
@@ -217,6 +217,33 @@ fn rows_are_frozen_at_once_only_where_a_rollback_removes_them() {
     let mut told = Vec::new();
     session.vacuum(&table, &PLAIN, &mut told).expect("vacuum");
     assert!(told[1].contains(" 1 scanned"), "all pages are frozen and marked: {told:?}");
+}
+
+#[test]
+fn a_fill_factor_that_postgresql_has_stored_leaves_room() {
+    let Some(peer) = Peer::find("a_fill_factor_that_postgresql_has_stored_leaves_room") else {
+        return;
+    };
+    peer.init("data");
+    let server = peer.start("data", "-c autovacuum=off");
+    for (table, options) in [("t", "with (autovacuum_enabled = off, fillfactor = 50)"), ("u", "")] {
+        server.query(&format!("create table {table} (id int8, note text) {options}"));
+        server.query(&format!("alter table {table} alter note set storage plain"));
+    }
+    drop(server);
+    let scratch = scratch();
+    let dir = scratch.path().join("data");
+    peer.fetch("data", &dir);
+    let (_engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
+    let mut blocks = |name: &str| {
+        insert(&mut session, name, 0..20_000);
+        session.checkpoint().expect("checkpoint");
+        let table = transaction(&mut session, |s| s.table(None, name)).expect("find");
+        let path = dir.join(table.expect("a table").locator.path(Fork::Main));
+        std::fs::metadata(path).expect("file").len() / 8192
+    };
+    let (half, full) = (blocks("t"), blocks("u"));
+    assert!(half * 10 > full * 18, "{half} blocks half full, {full} full ones");
 }
 
 /// What PostgreSQL finds wrong with the table.

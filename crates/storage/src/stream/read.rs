@@ -143,9 +143,9 @@ impl<S: BlockSource> ReadStream<S> {
         let buffers = pool.buffers();
         let look_ahead = max_reads.saturating_mul(combine).min(buffers as u32 / 2).max(1);
         let ring = Ring::new(strategy, buffers, look_ahead as usize);
-        let most = match strategy {
-            Strategy::Normal => look_ahead,
-            ringed => look_ahead.min(ringed.ring_size(buffers, look_ahead as usize) as u32),
+        let most = match strategy.ring_size(buffers, look_ahead as usize) {
+            0 => look_ahead,
+            size => look_ahead.min(size as u32),
         };
         let mut stream = ReadStream {
             pool: Arc::clone(pool),
