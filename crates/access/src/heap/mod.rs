@@ -7,6 +7,7 @@
 //! | `space.rs` | [`SpaceMap`]: blocks with room, so that inserters do not meet on one page |
 //! | `room.rs` | pages to which the free-space map leads |
 //! | `outcomes.rs` | [`Outcomes`], [`RowSets`]: outcomes of transactions, MultiXacts |
+//! | `tuple_at.rs` | a tuple by its line pointer; errors that name the place |
 //! | `status.rs` | a tuple's status, for a snapshot or for now |
 //! | `visibility.rs` | [`Visibility`]: which tuples a snapshot sees |
 //! | `batch.rs` | [`TupleBatch`]: formed tuples to be inserted |
@@ -57,6 +58,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod tuple_at;
 mod update;
 mod vacuum;
 mod vacuum_page;
@@ -66,7 +68,7 @@ mod wait;
 mod xmax;
 
 pub use batch::TupleBatch;
-pub use changer::{Attempt, Changer, Holders, Refusal};
+pub use changer::{Attempt, Changer, Holders, Refusal, RowQueues};
 pub use critical::PageFailure;
 pub(crate) use delete::mark_deleted;
 pub use freeze::{Cutoffs, Remaining};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use forebay_format::{
     BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageTag,
-    RelFileLocator, TupleError, page::HEADER_SIZE, tuple as ht, tuple::HeapTuple,
+    RelFileLocator, page::HEADER_SIZE, tuple as ht, tuple::HeapTuple,
 };
 use forebay_storage::{
     Backend, BufferPool, PageReadGuard, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
@@ -25,6 +25,7 @@ use forebay_txn::locks::Interrupt;
 
 use super::prune::Pruner;
 use super::relation::Heap;
+use super::tuple_at::{damaged, located, stray};
 use super::shared_blocks::{BlocksTaken, SharedBlocks};
 use super::visibility::Visibility;
 use crate::error::AccessError;
@@ -207,7 +208,8 @@ impl HeapScan {
         for index in 0..self.visible.len() {
             let found = self.visible[index];
             let tuple = HeapTuple::new(found.of(&self.copy))?;
-            if self.visibility.sees(&mut backend.io, tuple)? {
+            let seen = self.visibility.sees(&mut backend.io, tuple);
+            if seen.map_err(|error| located(self.tag, found.number, error))? {
                 self.visible[kept] = found;
                 kept += 1;
             }
@@ -319,16 +321,6 @@ fn each_tuple(
         visibility.keep_multis();
     }
     Ok(())
-}
-
-#[cold]
-fn stray(tag: PageTag, number: OffsetNumber) -> AccessError {
-    AccessError::Corrupt(format!("line pointer {number} of {tag} leads out of the page"))
-}
-
-#[cold]
-fn damaged(tag: PageTag, number: OffsetNumber, error: TupleError) -> AccessError {
-    AccessError::Corrupt(format!("row {number} of {tag}: {error}"))
 }
 
 impl std::fmt::Debug for HeapScan {

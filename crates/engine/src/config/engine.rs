@@ -301,6 +301,9 @@ pub struct SessionSettings {
     pub ignore_checksum_failure: bool,
     /// How long a statement waits for a lock of a table, a row or a transaction; zero: without end.
     pub lock_timeout: Duration,
+    /// How long a statement waits for a lock before it searches for a deadlock; zero: it searches
+    /// before it waits.
+    pub deadlock_timeout: Duration,
     /// Vacuum.
     pub vacuum: VacuumSettings,
     /// Parallel scans.
@@ -347,6 +350,7 @@ impl Default for SessionSettings {
             zero_damaged_pages: false,
             ignore_checksum_failure: false,
             lock_timeout: Duration::ZERO,
+            deadlock_timeout: Duration::from_secs(1),
             vacuum: VacuumSettings::default(),
             parallel: ParallelSettings::default(),
         }

@@ -162,6 +162,7 @@ impl Session {
         self.check_cancel()?;
         self.backend.policy = self.settings.read_policy();
         self.locks.timeout = self.settings.lock_timeout();
+        self.locks.deadlock_timeout = self.settings.deadlock_timeout;
         let open = self.running()?;
         open.tx.next_command()?;
         open.snapshots.next_statement();

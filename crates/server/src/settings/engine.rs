@@ -186,6 +186,7 @@ pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
         zero_damaged_pages: s.bool(key!("zero_damaged_pages")),
         ignore_checksum_failure: s.bool(key!("ignore_checksum_failure")),
         lock_timeout: Duration::from_millis(s.count(key!("lock_timeout"))),
+        deadlock_timeout: Duration::from_millis(s.count(key!("deadlock_timeout"))),
         vacuum: vacuum_settings(s),
         parallel: ParallelSettings {
             workers_per_gather: s.count(key!("max_parallel_workers_per_gather")),

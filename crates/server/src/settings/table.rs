@@ -309,7 +309,7 @@ pub static TABLE: &[Setting] = &[
     setting("DateStyle", User, Text, "ISO, MDY", CLIENT,
         "Sets the display format for date and time values.").reported().checked(checks::date_style),
     setting("deadlock_timeout", Superuser, int(1, INT_MAX, Unit::Ms), "1s", "Lock Management",
-        "Accepted; whether a wait for a lock is a deadlock is found out before it begins."),
+        "Sets the time to wait on a lock before checking for deadlock."),
     setting("default_table_access_method", User, Enum(&["heap"]), "heap", CLIENT,
         "Sets the default table access method for new tables."),
     setting("default_tablespace", User, Text, "", CLIENT,

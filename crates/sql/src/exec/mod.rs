@@ -52,5 +52,5 @@ mod views;
 pub use cursor::Cursor;
 pub use host::{Host, Identity};
 pub use loader::Loader;
-pub use row::{Flow, Visit};
+pub use row::{Flow, Row, Visit};
 pub use store::RowStore;

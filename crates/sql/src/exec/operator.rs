@@ -13,7 +13,7 @@ use super::lock::locked;
 use super::modify::{Modified, Modifier};
 use super::parallel;
 use super::row::{Flow, OwnedRow, Row, Visit};
-use super::scan::{Scan, TidScan, place_of, place_value};
+use super::scan::{Scan, Sieve, TidScan, place_of, place_value};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
 use crate::plan::{Catalog, Expr, Grouping, Modify, Node};
@@ -125,11 +125,15 @@ impl Operator {
                 run_values(rows, given, params, host, visit)
             }
             (Operator::Series(series), Node::Series { wide, .. }) => series.run(*wide, host, visit),
-            (Operator::Scan(scan), Node::Scan(read)) => scan.run(read, host, visit),
+            (Operator::Scan(scan), Node::Scan(read)) => scan.run(read, None, host, visit),
             (Operator::TidScan(scan), Node::TidScan(read, _) | Node::CurrentRow(read, _)) => {
                 scan.run(read, host, visit)
             }
             (Operator::Filter(input), Node::Filter { input: below, condition }) => {
+                if let (Operator::Scan(scan), Node::Scan(read)) = (&mut **input, &**below) {
+                    let sieve = Sieve::new(condition, params);
+                    return scan.run(read, Some(&sieve), host, visit);
+                }
                 input.run(below, params, host, &mut |row, host| {
                     let wanted = is_true(condition, row.values, params, host)?;
                     if wanted { visit(row, host) } else { Ok(Flow::Continue) }
