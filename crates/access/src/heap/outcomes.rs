@@ -60,8 +60,14 @@ impl Outcomes {
         xid: Xid,
         hinted: bool,
     ) -> Option<bool> {
-        let over = !snapshot.is_known_running(xid)?;
-        Some(over && (hinted || self.clog.known_status(xid)? == Outcome::Committed))
+        let status = || self.clog.known_status(xid);
+        if !snapshot.is_known_running(xid)? {
+            return Some(hinted || status()? == Outcome::Committed);
+        }
+        // A snapshot counts ids as running that are assigned after it, and others that never are.
+        let assigned = xid_precedes(xid, snapshot.xmax())
+            || matches!(status()?, Outcome::Committed | Outcome::Aborted);
+        assigned.then_some(false)
     }
 
     /// The same, looked up if it must be.
