@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// An array of numbers of two bytes. Allocates only after checking that all of them are present.
+    /// An array of numbers of two bytes; see [`u32s`](Self::u32s).
     #[inline]
     pub(crate) fn u16s(&mut self, count: usize) -> Option<Vec<u16>> {
         let (numbers, _) = self.take(count.checked_mul(2)?)?.as_chunks::<2>();

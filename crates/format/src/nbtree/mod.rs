@@ -50,6 +50,8 @@ pub const META_BLOCK: BlockNumber = 0;
 pub const NO_SIBLING: BlockNumber = 0;
 /// The item that holds the high key.
 pub const HIGH_KEY: OffsetNumber = 1;
+/// Bytes of the special space.
+pub const OPAQUE_SIZE: usize = 16;
 
 /// Largest leaf tuple: three of them fit a page, with a heap TID added to the high key.
 pub const MAX_ITEM_SIZE: usize = MAX_ITEM_SIZE_NO_HEAP_TID - max_align(ItemPointer::SIZE);

@@ -21,15 +21,12 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::{HIGH_KEY, NO_SIBLING, NbtreeError};
+use super::{HIGH_KEY, NO_SIBLING, NbtreeError, OPAQUE_SIZE};
 use crate::{
     bytes::{array_at, put, u16_field, u32_field},
     ids::{BLOCK_SIZE, BlockNumber, FullXid, OffsetNumber},
     page::{HEADER_SIZE, Page, PageMut},
 };
-
-/// Bytes of the special space.
-pub const OPAQUE_SIZE: usize = 16;
 
 /// Flag: a leaf.
 pub const LEAF: u16 = 1;

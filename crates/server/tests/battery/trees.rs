@@ -3,9 +3,9 @@
 //! as redo makes them. PostgreSQL goes on with what Forebay has recovered, after its amcheck has
 //! found nothing wrong.
 //!
-//! Some logs are cut off at a place of the seed's choice, as if nothing behind it had been
-//! written: between the records of a split, or of a page's deletion. The server then must not have
-//! written pages, so those runs have one checkpoint, at their beginning, and a large pool.
+//! Some logs are cut off at a place of the seed's choice, as if nothing behind it had been written:
+//! anywhere, or behind the first record of a split or of a page's deletion. The server then must
+//! not have written pages, so those runs have one checkpoint, at their beginning, and a large pool.
 //!
 //! - [`load`]: statements that change indexes
 //! - [`compare`]: pages of the two directories
@@ -39,15 +39,18 @@ const SEGMENT: u64 = 1 << 20;
 
 /// A server whose crash leaves a log that may be cut off anywhere behind its first checkpoint: it
 /// writes no pages.
-const WRITES_NOTHING: &str = "shared_buffers=256MB checkpoint_timeout=1d max_wal_size=8GB \
-    wal_keep_size=4GB bgwriter_lru_maxpages=0 vacuum_buffer_usage_limit=0";
+const WRITES_NOTHING: &str = "autovacuum=off shared_buffers=256MB checkpoint_timeout=1d \
+    max_wal_size=8GB wal_keep_size=4GB bgwriter_lru_maxpages=0 vacuum_buffer_usage_limit=0";
 
 fn postgres<'peer>(peer: &'peer Peer, dice: &mut Dice, cut: bool) -> Postgres<'peer> {
     peer.give_to_postgres();
     let buffers = dice.pick(&["shared_buffers=1MB", "shared_buffers=16MB"]);
-    let often = format!("{buffers} checkpoint_timeout=30s max_wal_size=8MB min_wal_size=2MB");
+    let autovacuum = dice.pick(&["off", "on autovacuum_naptime=1s"]);
+    let often = format!(
+        "{buffers} autovacuum={autovacuum} checkpoint_timeout=30s max_wal_size=8MB min_wal_size=2MB"
+    );
     let settings = [
-        "autovacuum=off deadlock_timeout=20ms",
+        "deadlock_timeout=20ms",
         if cut { WRITES_NOTHING } else { &often },
         dice.pick(&["full_page_writes=on", "full_page_writes=off"]),
         dice.pick(&["wal_compression=off", "wal_compression=pglz", "wal_compression=lz4"]),
@@ -94,6 +97,22 @@ struct Run<'peer> {
 }
 
 impl<'peer> Run<'peer> {
+    /// The places in the crashed log where one record of a split or of a page's deletion has been
+    /// written, and the next one has not.
+    fn halves(&self, from: Lsn, to: Lsn) -> Vec<Lsn> {
+        let wal = format!("{}/pg_wal", self.peer.inside(DATA));
+        let range = ["-s", &from.to_string(), "-e", &to.to_string()];
+        let dump = self.peer.run("pg_waldump", &[&["-p", &wal][..], &range].concat());
+        let place = |line: &str| {
+            let lsn = line.split_once("lsn: ").expect("each line has an LSN").1;
+            lsn.split(',').next().expect("a field").parse().expect("an LSN")
+        };
+        let lines: Vec<_> = dump.lines().collect();
+        let begun = ["desc: SPLIT_", "desc: MARK_PAGE_HALFDEAD", "desc: UNLINK_PAGE"];
+        let pairs = lines.windows(2).filter(|pair| begun.iter().any(|kind| pair[0].contains(kind)));
+        pairs.map(|pair| place(pair[1])).collect()
+    }
+
     /// Lets PostgreSQL crash under load, both recover, and compares.
     fn round(&mut self, round: u64, server: Postgres<'peer>, cuts: bool) {
         let insert_lsn = |server: &Postgres<'_>| {
@@ -112,7 +131,11 @@ impl<'peer> Run<'peer> {
         let statements = done.unwrap_or_else(|problem| panic!("round {round}: {problem}"));
         let directory = self.peer.outside(DATA);
         if cuts {
-            to = Lsn(from.0 + self.dice.below(to.0 - from.0 + 1));
+            let halves = self.halves(from, to);
+            to = match self.dice.chance(250) || halves.is_empty() {
+                true => Lsn(from.0 + self.dice.below(to.0 - from.0 + 1)),
+                false => halves[self.dice.index(halves.len())],
+            };
             cut(&directory, to);
         }
         println!("round {round}: {statements} statements, log from {from} to {to}");

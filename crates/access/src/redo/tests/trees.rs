@@ -281,7 +281,7 @@ fn damaged_records_name_their_place() {
     let mut dice = Dice::new(5);
     let mut errors = 0;
     for index in 1..records.len() {
-        for _ in 0..12 {
+        for _ in 0..4 {
             let bad = damaged(&records[index], &mut dice);
             let mut views: Vec<_> = records[..index].iter().map(Owned::view).collect();
             views.push(bad.view());
@@ -292,7 +292,7 @@ fn damaged_records_name_their_place() {
             errors += 1;
         }
     }
-    assert!(errors > 100, "{errors} errors");
+    assert!(errors > 40, "{errors} errors");
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn a_sequence_is_its_last_tuple() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn arbitrary_records_never_panic(
