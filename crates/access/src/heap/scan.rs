@@ -25,8 +25,8 @@ use forebay_txn::locks::Interrupt;
 
 use super::prune::Pruner;
 use super::relation::Heap;
-use super::tuple_at::{damaged, located, stray};
 use super::shared_blocks::{BlocksTaken, SharedBlocks};
+use super::tuple_at::{damaged, located, stray};
 use super::visibility::Visibility;
 use crate::error::AccessError;
 
