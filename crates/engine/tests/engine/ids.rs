@@ -60,6 +60,18 @@ fn assert_rows(session: &mut Session, rows: i64) {
     assert_eq!(count_and_sum(session, "t"), (rows as u64, (0..rows).sum()));
 }
 
+/// Opens a directory twice, each time with one more row, and calls `check` after the stop.
+fn opened_twice(dir: &Path, mut next: i64, check: impl Fn()) {
+    for _ in 0..2 {
+        let (engine, mut session) = opened(dir);
+        assert_rows(&mut session, next);
+        insert_next(&mut session, &mut next);
+        drop(session);
+        engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+        check();
+    }
+}
+
 #[test]
 fn the_last_ids_come_with_warnings_and_then_none_are_assigned() {
     let (_scratch, dir) = dir_at(xid_at(STOP - 2, 3));
@@ -136,14 +148,7 @@ fn ids_go_on_past_both_ends_of_the_circle() {
         engine.shutdown(ShutdownMode::Immediate).expect("stop");
         drop((session, engine));
         // Twice: recovered, and after a clean stop.
-        for _ in 0..2 {
-            let (engine, mut session) = opened(&dir);
-            assert_rows(&mut session, next);
-            insert_next(&mut session, &mut next);
-            drop(session);
-            engine.shutdown(ShutdownMode::Fast).expect("shutdown");
-            assert_eq!(checkpoint_of(&dir).next_xid.epoch(), epoch);
-        }
+        opened_twice(&dir, next, || assert_eq!(checkpoint_of(&dir).next_xid.epoch(), epoch));
     }
 }
 
@@ -304,17 +309,12 @@ fn a_vacuum_removes_old_files_once_nobody_needs_them() {
     engine.shutdown(ShutdownMode::Immediate).expect("stop");
     drop((session, other, engine));
     // Recovery knows it from the log, later starts from pg_control.
-    for _ in 0..2 {
-        let (engine, mut session) = opened(&dir);
-        assert_rows(&mut session, next);
-        insert_next(&mut session, &mut next);
-        drop(session);
-        engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+    opened_twice(&dir, next, || {
         let point = checkpoint_of(&dir);
         assert!((xids..xids + 100).contains(&point.oldest_xid), "{}", point.oldest_xid);
         assert_eq!((point.oldest_multi, point.next_multi), (multis + 2, multis + 2));
         assert_eq!(found(), [second(), second(), second()]);
-    }
+    });
 }
 
 #[test]

@@ -153,6 +153,7 @@ impl Connection {
 
     /// Aborts the transaction of a block, which stays as failed.
     pub(super) fn fail_block(&mut self) -> Result<()> {
+        self.host.modes.fail();
         self.portals.failed(0);
         let ended = self.end_transaction(false);
         self.transaction.block = TransactionStatus::Failed;
@@ -176,7 +177,6 @@ impl Connection {
             // It, or its innermost subtransaction, has aborted already.
             TransactionStatus::Failed => Ok(()),
             TransactionStatus::InBlock if self.transaction.savepoints.is_empty() => {
-                self.host.modes.fail();
                 self.fail_block()
             }
             TransactionStatus::InBlock => {

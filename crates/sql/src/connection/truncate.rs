@@ -27,16 +27,7 @@ impl Connection {
     }
 
     fn table_to_truncate(&mut self, name: &QualifiedName) -> Result<Arc<Table>> {
-        let schema = name.schema.as_deref();
-        let found = self.host.table(schema, &name.name)?;
-        if found.as_ref().is_some_and(|table| table.is_catalog()) {
-            let message = format!("permission denied: \"{}\" is a system catalog", name.name);
-            return Err(SqlError::new(state::INSUFFICIENT_PRIVILEGE, message));
-        }
-        let locked = match found {
-            Some(_) => self.host.open_table(schema, &name.name, LockMode::AccessExclusive)?,
-            None => None,
-        };
+        let locked = self.lock_exclusively(name)?;
         let no_table = || {
             let message = format!("\"{}\" is not a table", name.name);
             SqlError::new(state::WRONG_OBJECT_TYPE, message)
@@ -49,6 +40,19 @@ impl Connection {
         }
         self.check_not_in_use("TRUNCATE", table.oid, &table.name)?;
         Ok(table)
+    }
+
+    /// Finds a table that is to be dropped or emptied, and locks it. Catalogs are refused.
+    pub(super) fn lock_exclusively(&mut self, name: &QualifiedName) -> Result<Option<Arc<Table>>> {
+        let schema = name.schema.as_deref();
+        match self.host.table(schema, &name.name)? {
+            Some(table) if table.is_catalog() => {
+                let message = format!("permission denied: \"{}\" is a system catalog", table.name);
+                Err(SqlError::new(state::INSUFFICIENT_PRIVILEGE, message))
+            }
+            Some(_) => self.host.open_table(schema, &name.name, LockMode::AccessExclusive),
+            None => Ok(None),
+        }
     }
 
     /// Refuses what cannot be done to a table that a portal of the session reads.

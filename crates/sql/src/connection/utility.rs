@@ -9,7 +9,7 @@ use crate::parse::{CreateTable, DropTable, Kind, QualifiedName, ShowTarget};
 use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
-use forebay_engine::{ColumnDef, LockMode, Session};
+use forebay_engine::{ColumnDef, Session};
 use forebay_types::{Datum, SqlType};
 
 /// The name of a session's own schema.
@@ -146,19 +146,8 @@ impl Connection {
     fn drop_tables(&mut self, drop: &DropTable, sink: &mut dyn RowSink) -> Result<CommandTag> {
         self.check_writable("DROP TABLE")?;
         for name in &drop.names {
-            let schema = name.schema.as_deref();
-            let found = self.host.table(schema, &name.name)?;
-            if let Some(catalog) = found.as_ref().filter(|table| table.is_catalog()) {
-                let message =
-                    format!("permission denied: \"{}\" is a system catalog", catalog.name);
-                return Err(SqlError::new("42501", message));
-            }
-            let locked = match found {
-                Some(_) => self.host.open_table(schema, &name.name, LockMode::AccessExclusive)?,
-                None => None,
-            };
-            let Some(table) = locked else {
-                let system = schema.is_none_or(|s| s == "pg_catalog");
+            let Some(table) = self.lock_exclusively(name)? else {
+                let system = name.schema.as_deref().is_none_or(|s| s == "pg_catalog");
                 if system && View::by_name(&name.name).is_some() {
                     let message = format!("\"{}\" is not a table", name.name);
                     let hint = "Use DROP VIEW to remove a view.";
