@@ -66,6 +66,7 @@ mod xmax;
 pub use batch::TupleBatch;
 pub use changer::{Attempt, Changer, Holders, Refusal};
 pub use critical::PageFailure;
+pub(crate) use critical::critical;
 pub(crate) use delete::mark_deleted;
 pub use freeze::{Cutoffs, Remaining};
 pub use inplace::Announcement;
