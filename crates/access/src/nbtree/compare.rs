@@ -67,6 +67,21 @@ pub fn form_index_tuple(
     Ok(out)
 }
 
+/// The stored form of one value of a column.
+pub(super) fn stored_value(
+    layout: AttrLayout,
+    value: &Datum<'_>,
+) -> Result<Option<Vec<u8>>, AccessError> {
+    let mut bytes = Vec::new();
+    let mut tuple = index_tuple::start(1, value.is_null(), &mut bytes)?;
+    codec::append(&mut tuple, layout, value)?;
+    index_tuple::finish(tuple, ItemPointer::INVALID)?;
+    let internal = |error: KeyError| AccessError::Internal(error.to_string());
+    let tuple = Tuple::new(&bytes).map_err(|error| internal(error.into()))?;
+    let mut values = values_of(&[layout], &tuple, 1).map_err(internal)?;
+    Ok(values.pop().flatten().map(Cow::into_owned))
+}
+
 /// Refuses a tuple of which not three fit a page.
 pub(super) fn check_size(shape: &IndexShape, tuple: &Tuple<'_>) -> Result<(), AccessError> {
     let size = tuple.size();
@@ -89,7 +104,9 @@ pub(super) fn values_of<'a>(
     each.map(|(column, layout)| readable(values.next(*layout)?, column)).collect()
 }
 
-fn readable(value: Option<Varlena<'_>>, column: usize) -> Result<Stored<'_>, KeyError> {
+/// The bytes of a value that was found in a tuple.
+#[inline]
+pub(super) fn readable(value: Option<Varlena<'_>>, column: usize) -> Result<Stored<'_>, KeyError> {
     Ok(match value {
         None => None,
         Some(Varlena::Plain(bytes)) => Some(Cow::Borrowed(bytes)),

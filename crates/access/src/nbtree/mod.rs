@@ -16,6 +16,9 @@
 //! | `dedup.rs` | merging equal tuples of a full leaf |
 //! | `unique.rs` | [`Insertion`]: whether a key exists already |
 //! | `insert.rs` | [`NewRow`]: inserting a row |
+//! | `scan_keys.rs` | [`Condition`]: where a scan begins, what it returns, when it ends |
+//! | `scan.rs` | [`IndexScan`], [`Batch`]: the matching items of one leaf after the other |
+//! | `cursor.rs` | [`IndexCursor`]: a place in a scan, which moves item by item |
 //!
 //! A search locks one page at a time, shared; a page that was split meanwhile tells by its high key
 //! that the search has to move right. An insertion locks pages exclusively, from left to right and
@@ -26,6 +29,7 @@
 
 mod compare;
 mod create;
+mod cursor;
 mod dedup;
 mod delete;
 mod insert;
@@ -34,6 +38,8 @@ mod log;
 mod order;
 mod relation;
 mod rows;
+mod scan;
+mod scan_keys;
 mod search;
 mod split;
 mod split_point;
@@ -42,8 +48,11 @@ mod tests;
 mod unique;
 
 pub use compare::form_index_tuple;
+pub use cursor::IndexCursor;
 pub use insert::NewRow;
 pub use order::KeyOrder;
 pub use relation::{Index, IndexShape, KeyColumn, KnownTree};
 pub use rows::{RowFate, TableRows};
+pub use scan::{Batch, BatchOptions, IndexScan, Item};
+pub use scan_keys::{Condition, Direction, Operator};
 pub use unique::Insertion;

@@ -2,6 +2,8 @@
 
 mod checker;
 mod inserting;
+mod scanning;
+mod unique;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
