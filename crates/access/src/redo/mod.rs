@@ -7,6 +7,8 @@
 //! | `xlog.rs` | checkpoints, the OID counter, full-page images |
 //! | `smgr.rs` | relation files created and cut |
 //! | `heap/` | the heap's two resource managers |
+//! | `nbtree/` | B-trees |
+//! | `sequence.rs` | sequences |
 //! | `free_space.rs` | the free-space map, which has no records |
 //!
 //! Redo can be repeated from any point at or after the redo pointer: a page that is newer than a
@@ -18,8 +20,10 @@
 
 mod free_space;
 mod heap;
+mod nbtree;
 mod pages;
 mod registry;
+mod sequence;
 mod smgr;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,8 @@ use forebay_txn::redo::{
 };
 
 use super::heap::{Heap2Redo, HeapRedo};
+use super::nbtree::BtreeRedo;
+use super::sequence::SequenceRedo;
 use super::smgr::SmgrRedo;
 use super::xlog::XlogRedo;
 
@@ -29,6 +31,8 @@ impl Registry {
         registry.add(Arc::new(StandbyRedo));
         registry.add(Arc::new(HeapRedo));
         registry.add(Arc::new(Heap2Redo));
+        registry.add(Arc::new(BtreeRedo));
+        registry.add(Arc::new(SequenceRedo));
         registry
     }
 

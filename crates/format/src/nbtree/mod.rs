@@ -10,6 +10,7 @@
 //! - `meta`: the first block, [`Meta`]
 //! - `items`: adding, replacing and removing items; they keep the order of their keys
 //! - `tuple`: what index tuples mean here, [`Tuple`]; forming pivots and posting lists
+//! - `change`: splitting, deduplication, deletion, as they are made first and repeated by redo
 //! - `mask`: what differs between pages with the same contents
 //!
 //! A page that is not the right-most one of its level begins with its high key, item 1: no key on
@@ -18,6 +19,7 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod change;
 mod items;
 mod mask;
 mod meta;
@@ -27,6 +29,7 @@ mod page;
 mod tests;
 mod tuple;
 
+pub use change::*;
 pub use items::*;
 pub use mask::mask;
 pub use meta::*;
