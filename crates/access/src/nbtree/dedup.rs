@@ -5,16 +5,15 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_format::nbtree::{
-    self as nb, HAS_GARBAGE, HIGH_KEY, MAX_ITEM_SIZE, OPAQUE_SIZE, Opaque,
-    SINGLE_VALUE_FILL_FACTOR, Tuple,
+    self as nb, MAX_ITEM_SIZE, OPAQUE_SIZE, Opaque, SINGLE_VALUE_FILL_FACTOR, Tuple,
 };
-use forebay_format::page::{HEADER_SIZE, ITEM_ID_SIZE, PageBytes};
-use forebay_format::{BLOCK_SIZE, ItemPointer, OffsetNumber, Page, PageMut};
-use forebay_wal::BlockFlags;
+use forebay_format::page::{HEADER_SIZE, ITEM_ID_SIZE};
+use forebay_format::wal::nbtree::{BtreeDedup, DEDUP, DedupInterval};
+use forebay_format::{BLOCK_SIZE, ItemPointer, OffsetNumber, Page};
 
 use super::compare::{KeyError, columns_to_tell_apart};
 use super::inserter::{Inserter, Locked, aligned};
-use super::log::{self, block, set_lsn};
+use super::log::{CHANGED, block, set_lsn};
 use super::relation::IndexShape;
 use crate::error::AccessError;
 use crate::heap::critical;
@@ -23,19 +22,6 @@ use crate::heap::critical;
 const LARGE_LIST: usize = 50;
 /// Large lists on a page full of one value; the last one is smaller.
 const LARGE_LISTS: usize = 6;
-
-/// Neighbouring items that were merged: the first, and how many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Interval {
-    pub(super) first: OffsetNumber,
-    pub(super) items: u16,
-}
-
-/// A page's items, merged.
-pub(super) struct Merged {
-    pub(super) page: Box<PageBytes>,
-    pub(super) intervals: Vec<Interval>,
-}
 
 impl Inserter<'_> {
     /// Merges equal tuples of a leaf, whose killed items have been removed, to make room for a new
@@ -47,71 +33,58 @@ impl Inserter<'_> {
     ) -> Result<(), AccessError> {
         let (index, tag) = (self.index, page.tag().block);
         let opaque = index.opaque(page.page(), tag)?;
-        let merged = merge(&index.shape, page.page(), opaque, new).map_err(index.at(tag))?;
-        if merged.intervals.is_empty() {
+        let lists = lists(&index.shape, page.page(), opaque, new).map_err(index.at(tag))?;
+        if lists.intervals.is_empty() {
             return Ok(());
         }
+        let merged = lists.intervals.iter().map(|interval| (interval.base, interval.items));
+        let merged = nb::dedup(page.page(), merged).map_err(|error| index.damaged(tag, &error))?;
         critical(index.failure.as_ref(), "could not deduplicate a page of an index", || {
             page.mark_dirty();
-            page.copy_from_slice(&merged.page[..]);
-            let data: Vec<u8> = merged
-                .intervals
-                .iter()
-                .flat_map(|interval| [interval.first, interval.items])
-                .flat_map(u16::to_le_bytes)
-                .collect();
-            let main = (merged.intervals.len() as u16).to_le_bytes();
-            let blocks = [block(0, page, BlockFlags::STANDARD, &data)];
-            let lsn = index.log(self.backend, self.xid, log::DEDUP, &main, &blocks)?;
+            page.copy_from_slice(&merged);
+            let mut data = Vec::new();
+            let main = lists.encode(&mut data);
+            let blocks = [block(0, page, CHANGED, &data)];
+            let lsn = index.log(self.backend, self.xid, DEDUP, &main, &blocks)?;
             set_lsn(lsn, [page]);
             Ok(())
         })
     }
 }
 
-/// Merges the equal tuples of a leaf.
-pub(super) fn merge(
+/// The items of a leaf that become posting lists.
+fn lists(
     shape: &IndexShape,
     page: Page<'_>,
     opaque: Opaque,
     new: &Tuple<'_>,
-) -> Result<Merged, KeyError> {
+) -> Result<BtreeDedup, KeyError> {
     let (first, count) = (opaque.first_data_item(), page.item_count());
     let mut single_value = count >= first && is_single_value(shape, page, first, new)?;
-    let mut into = Merging {
-        page: Box::new(nb::empty_copy(page)?),
-        intervals: Vec::new(),
-        most: MAX_ITEM_SIZE / 2,
-        large: 0,
-    };
-    let flags = opaque.flags & !HAS_GARBAGE;
-    Opaque { flags, ..opaque }.store(&mut PageMut(&mut into.page));
-    if !opaque.is_rightmost() {
-        into.push(nb::item(page, HIGH_KEY)?)?;
-    }
+    let mut found = Lists { dedup: BtreeDedup::default(), most: MAX_ITEM_SIZE / 2, large: 0 };
     let mut merging = true;
     let mut pending: Option<Pending<'_>> = None;
     for n in first..=count {
         let tuple = Tuple::new(nb::item(page, n)?)?;
         if let Some(pending) = pending.as_mut().filter(|_| merging)
             && columns_to_tell_apart(shape, &pending.base, &tuple)? > shape.keys.len()
-            && into.take(pending, &tuple)
+            && found.take(pending, &tuple)
         {
             continue;
         }
         if let Some(done) = pending.replace(Pending::of(tuple, n)) {
-            into.finish(&done)?;
+            found.finish(&done);
         }
-        if single_value && into.large == LARGE_LISTS - 1 {
-            into.lower_most(new);
-        } else if single_value && into.large == LARGE_LISTS {
+        if single_value && found.large == LARGE_LISTS - 1 {
+            found.lower_most(new);
+        } else if single_value && found.large == LARGE_LISTS {
             (merging, single_value) = (false, false);
         }
     }
     if let Some(last) = pending {
-        into.finish(&last)?;
+        found.finish(&last);
     }
-    Ok(Merged { page: into.page, intervals: into.intervals })
+    Ok(found.dedup)
 }
 
 /// Whether all items of a page have the value of a new one, which probably is not the last.
@@ -133,51 +106,44 @@ fn is_single_value(
 /// Tuples that become one.
 struct Pending<'a> {
     base: Tuple<'a>,
-    first: OffsetNumber,
-    items: u16,
-    tids: Vec<ItemPointer>,
+    interval: DedupInterval,
+    /// Rows of all of them.
+    rows: usize,
 }
 
 impl<'a> Pending<'a> {
-    fn of(base: Tuple<'a>, first: OffsetNumber) -> Pending<'a> {
-        Pending { base, first, items: 1, tids: base.heap_tids().collect() }
+    fn of(base: Tuple<'a>, n: OffsetNumber) -> Pending<'a> {
+        let interval = DedupInterval { base: n, items: 1 };
+        Pending { base, interval, rows: base.heap_tid_count() }
     }
 }
 
-/// The new page as it grows.
-struct Merging {
-    page: Box<PageBytes>,
-    intervals: Vec<Interval>,
+/// The lists found so far.
+struct Lists {
+    dedup: BtreeDedup,
     /// The most bytes of a tuple with a list.
     most: usize,
     /// Number of large lists that took no more.
     large: usize,
 }
 
-impl Merging {
-    fn push(&mut self, item: &[u8]) -> Result<(), KeyError> {
-        Ok(nb::push_item(&mut PageMut(&mut self.page), item)?)
-    }
-
-    /// Adds a tuple's rows to the pending ones, if the list does not become too large.
+impl Lists {
+    /// Adds a tuple to the pending ones, if the list does not become too large.
     fn take(&mut self, pending: &mut Pending<'_>, tuple: &Tuple<'_>) -> bool {
-        let tids = pending.tids.len() + tuple.heap_tid_count();
-        if aligned(pending.base.key_size() + tids * ItemPointer::SIZE) > self.most {
-            self.large += usize::from(pending.tids.len() > LARGE_LIST);
+        let rows = pending.rows + tuple.heap_tid_count();
+        if aligned(pending.base.key_size() + rows * ItemPointer::SIZE) > self.most {
+            self.large += usize::from(pending.rows > LARGE_LIST);
             return false;
         }
-        pending.tids.extend(tuple.heap_tids());
-        pending.items += 1;
+        pending.rows = rows;
+        pending.interval.items += 1;
         true
     }
 
-    /// Adds the pending tuple to the page.
-    fn finish(&mut self, pending: &Pending<'_>) -> Result<(), KeyError> {
-        if pending.items == 1 {
-            return self.push(pending.base.bytes());
+    fn finish(&mut self, pending: &Pending<'_>) {
+        if pending.interval.items > 1 {
+            self.dedup.intervals.push(pending.interval);
         }
-        self.intervals.push(Interval { first: pending.first, items: pending.items });
-        self.push(&nb::form_posting(&pending.base, &pending.tids)?)
     }
 
     /// Leaves so much room on the left half of the split to come as the fill factor says.

@@ -5,11 +5,11 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_format::OffsetNumber;
-use forebay_format::nbtree::{self as nb, HAS_GARBAGE, Opaque};
-use forebay_wal::BlockFlags;
+use forebay_format::nbtree as nb;
+use forebay_format::wal::nbtree::{BtreeDelete, DELETE};
 
 use super::inserter::{Inserter, Locked};
-use super::log::{self, block, set_lsn};
+use super::log::{CHANGED, block, set_lsn};
 use super::rows::TableRows;
 use crate::error::AccessError;
 use crate::heap::critical;
@@ -31,17 +31,16 @@ impl Inserter<'_> {
         for &n in &killed {
             index.tuple(page.page(), tag, n)?;
         }
+        let removal = BtreeDelete { deleted: killed, updated: Vec::new() };
         critical(index.failure.as_ref(), "could not remove items of an index", || {
             page.mark_dirty();
-            nb::delete_items(&mut page.page_mut(), &killed)
+            nb::delete_rows(&mut page.page_mut(), &removal.deleted, [])
                 .map_err(|error| index.damaged(tag, &error))?;
-            let flags = opaque.flags & !HAS_GARBAGE;
-            Opaque { flags, ..opaque }.store(&mut page.page_mut());
-            let main =
-                log::delete_main(rows.newest_gone(), killed.len() as u16, index.shape.of_catalog);
-            let data: Vec<u8> = killed.iter().flat_map(|n| n.to_le_bytes()).collect();
-            let blocks = [block(0, page, BlockFlags::STANDARD, &data)];
-            let lsn = index.log(self.backend, self.xid, log::DELETE, &main, &blocks)?;
+            let mut data = Vec::new();
+            let (horizon, of_catalog) = (rows.newest_gone(), index.shape.of_catalog);
+            let main = removal.encode_delete(horizon, of_catalog, &mut data);
+            let blocks = [block(0, page, CHANGED, &data)];
+            let lsn = index.log(self.backend, self.xid, DELETE, &main, &blocks)?;
             set_lsn(lsn, [page]);
             Ok(())
         })

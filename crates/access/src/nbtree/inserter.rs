@@ -14,12 +14,15 @@
 use forebay_format::nbtree::{
     self as nb, HIGH_KEY, INCOMPLETE_SPLIT, LEAF, META_BLOCK, Meta, Opaque, ROOT, Tuple,
 };
+use forebay_format::wal::nbtree::{
+    BtreeInsert, BtreeMeta, BtreeNewRoot, CHILD_BLOCK, INSERT_LEAF, INSERT_META, INSERT_POST,
+    INSERT_UPPER, META_BLOCK as META_REFERENCE, NEWROOT,
+};
 use forebay_format::{BlockNumber, Fork, OffsetNumber, Xid};
 use forebay_storage::{Backend, PageWriteGuard, Strategy};
-use forebay_wal::BlockFlags;
 
 use super::compare::SearchKey;
-use super::log::{self, block, set_lsn};
+use super::log::{CHANGED, block, items_of, made, set_lsn};
 use super::relation::Index;
 use super::search::{Descent, Moves, Path, Reached, Step};
 use crate::error::AccessError;
@@ -129,46 +132,56 @@ impl Inserter<'_> {
         if let Some((_, meta)) = &mut meta {
             (meta.fast_root, meta.fast_level) = (tag, opaque.level);
         }
-        let broken = |error: nb::NbtreeError| index.damaged(tag, &error);
         critical(index.failure.as_ref(), "could not insert into an index", || {
             page.mark_dirty();
-            if let Some(split) = &item.posting {
-                nb::replace_item(&mut page.page_mut(), item.n - 1, &split.list).map_err(broken)?;
-            }
-            nb::insert_item(&mut page.page_mut(), item.n, &item.bytes).map_err(broken)?;
-            if let Some(child) = &mut child {
-                complete(child);
-            }
-            let mut data = Vec::new();
-            let info = match (&item.posting, &child, &meta) {
-                (Some(split), ..) => {
-                    data.extend_from_slice(&split.index.to_le_bytes());
-                    data.extend_from_slice(&split.original);
-                    log::INSERT_POST
-                }
-                (None, None, _) => log::INSERT_LEAF,
-                (None, Some(_), None) => log::INSERT_UPPER,
-                (None, Some(_), Some(_)) => log::INSERT_META,
+            let added = match &item.posting {
+                Some(PostingSplit { index: at, original, .. }) => nb::insert_and_split_posting(
+                    &mut page.page_mut(),
+                    item.n,
+                    original,
+                    usize::from(*at),
+                ),
+                None => nb::insert_item(&mut page.page_mut(), item.n, &item.bytes),
             };
-            if item.posting.is_none() {
-                data.extend_from_slice(&item.bytes);
-            }
-            let new_meta = meta.as_ref().map(|(_, meta)| log::meta_data(meta));
+            added.map_err(|error| index.damaged(tag, &error))?;
+            child.as_mut().map(complete);
             if let Some((guard, meta)) = &mut meta {
                 guard.mark_dirty();
                 meta.store(&mut guard.page_mut());
             }
-            let mut blocks = vec![block(0, page, BlockFlags::STANDARD, &data)];
-            blocks.extend(child.as_ref().map(|child| block(1, child, BlockFlags::STANDARD, &[])));
-            if let (Some((guard, _)), Some(data)) = (&meta, &new_meta) {
-                let flags = BlockFlags::WILL_INIT | BlockFlags::STANDARD;
-                blocks.push(block(2, guard, flags, data));
-            }
-            let lsn = index.log(self.backend, self.xid, info, &item.n.to_le_bytes(), &blocks)?;
-            set_lsn(lsn, std::iter::once(page).chain(&mut child));
-            set_lsn(lsn, meta.iter_mut().map(|(guard, _)| guard));
-            Ok(())
+            self.log_item(page, child, meta, item)
         })
+    }
+
+    /// Logs that an item was put on a page.
+    fn log_item(
+        &mut self,
+        page: &mut Locked,
+        mut child: Option<Locked>,
+        meta: Option<(Locked, Meta)>,
+        item: &NewItem,
+    ) -> Result<(), AccessError> {
+        let mut data = Vec::new();
+        let (info, tuple) = match (&item.posting, &child, &meta) {
+            (Some(split), ..) => {
+                data.extend_from_slice(&split.index.to_le_bytes());
+                (INSERT_POST, &split.original)
+            }
+            (None, None, _) => (INSERT_LEAF, &item.bytes),
+            (None, Some(_), None) => (INSERT_UPPER, &item.bytes),
+            (None, Some(_), Some(_)) => (INSERT_META, &item.bytes),
+        };
+        data.extend_from_slice(tuple);
+        let main = BtreeInsert { offset: item.n }.encode();
+        let new_meta = meta.as_ref().map(|(_, meta)| BtreeMeta(*meta).encode());
+        let mut meta = meta.map(|(guard, _)| guard);
+        let mut blocks = vec![block(0, page, CHANGED, &data)];
+        blocks.extend(child.as_ref().map(|child| block(CHILD_BLOCK, child, CHANGED, &[])));
+        let of_meta = meta.as_ref().zip(new_meta.as_ref());
+        blocks.extend(of_meta.map(|(guard, data)| block(META_REFERENCE, guard, made(), data)));
+        let lsn = self.index.log(self.backend, self.xid, info, &main, &blocks)?;
+        set_lsn(lsn, std::iter::once(page).chain(&mut child).chain(&mut meta));
+        Ok(())
     }
 
     /// Puts a link to the right half of a split on the parent, and unlocks both halves.
@@ -294,14 +307,14 @@ impl Inserter<'_> {
             }
             meta.store(&mut meta_page.page_mut());
             complete(&mut left);
-            let items = log::items_of(&root);
-            let (main, data) = (log::new_root_main(block_number, level), log::meta_data(&meta));
+            let main = BtreeNewRoot { root: block_number, level }.encode();
+            let data = BtreeMeta(meta).encode();
             let blocks = [
-                block(0, &root, BlockFlags::WILL_INIT | BlockFlags::STANDARD, items),
-                block(1, &left, BlockFlags::STANDARD, &[]),
-                block(2, &meta_page, BlockFlags::WILL_INIT | BlockFlags::STANDARD, &data),
+                block(0, &root, made(), items_of(&root)),
+                block(CHILD_BLOCK, &left, CHANGED, &[]),
+                block(META_REFERENCE, &meta_page, made(), &data),
             ];
-            let lsn = index.log(self.backend, self.xid, log::NEWROOT, &main, &blocks)?;
+            let lsn = index.log(self.backend, self.xid, NEWROOT, &main, &blocks)?;
             set_lsn(lsn, [&mut root, &mut left, &mut meta_page]);
             Ok(())
         })?;
@@ -327,10 +340,11 @@ impl Inserter<'_> {
             let opaque = Opaque { flags: LEAF | ROOT, ..Opaque::default() };
             nb::init_page(&mut root.page_mut(), opaque);
             meta.store(&mut meta_page.page_mut());
-            let (main, data) = (log::new_root_main(block_number, 0), log::meta_data(&meta));
-            let flags = BlockFlags::WILL_INIT | BlockFlags::STANDARD;
-            let blocks = [block(0, &root, flags, &[]), block(2, &meta_page, flags, &data)];
-            let lsn = index.log(self.backend, self.xid, log::NEWROOT, &main, &blocks)?;
+            let main = BtreeNewRoot { root: block_number, level: 0 }.encode();
+            let data = BtreeMeta(meta).encode();
+            let meta_block = block(META_REFERENCE, &meta_page, made(), &data);
+            let blocks = [block(0, &root, made(), &[]), meta_block];
+            let lsn = index.log(self.backend, self.xid, NEWROOT, &main, &blocks)?;
             set_lsn(lsn, [&mut root, &mut meta_page]);
             Ok(())
         })

@@ -6,15 +6,17 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_format::nbtree::{
-    self as nb, HAS_GARBAGE, HIGH_KEY, INCOMPLETE_SPLIT, Opaque, ROOT, SPLIT_END, Tuple,
+    self as nb, HAS_GARBAGE, HIGH_KEY, INCOMPLETE_SPLIT, LeftHalf, Opaque, ROOT, SPLIT_END, Tuple,
 };
 use forebay_format::page::PageBytes;
+use forebay_format::wal::nbtree::{
+    BtreeSplit, SPLIT_CHILD_BLOCK, SPLIT_L, SPLIT_NEXT_BLOCK, SPLIT_R, SPLIT_RIGHT_BLOCK,
+};
 use forebay_format::{BLOCK_SIZE, BlockNumber, PageMut};
-use forebay_wal::BlockFlags;
 
 use super::compare::{KeyError, columns_to_separate};
 use super::inserter::{Inserter, Locked, NewItem, aligned, complete};
-use super::log::{self, block, set_lsn};
+use super::log::{CHANGED, block, items_of, made, set_lsn};
 use super::relation::IndexShape;
 use super::split_point::{FullPage, SplitPoint};
 use crate::error::AccessError;
@@ -119,18 +121,20 @@ impl Inserter<'_> {
         }
         data.extend_from_slice(&halves.high_key);
         data.resize(data.len() - halves.high_key.len() + aligned(halves.high_key.len()), 0);
-        let level = Opaque::of(page.page()).expect("the page was just made").level;
-        let index_in_list = list.map_or(0, |split| split.index);
-        let main = log::split_main(level, first_right, item.n, index_in_list);
-        let items = log::items_of(right);
-        let standard = BlockFlags::STANDARD;
+        let main = BtreeSplit {
+            level: Opaque::of(page.page()).expect("the page was just made").level,
+            first_right,
+            new_item: item.n,
+            posting: list.map_or(0, |split| split.index),
+        };
         let mut blocks = vec![
-            block(0, page, standard, &data),
-            block(1, right, BlockFlags::WILL_INIT | standard, items),
+            block(0, page, CHANGED, &data),
+            block(SPLIT_RIGHT_BLOCK, right, made(), items_of(right)),
         ];
-        blocks.extend(sibling.as_ref().map(|sibling| block(2, sibling, standard, &[])));
-        blocks.extend(child.as_ref().map(|child| block(3, child, standard, &[])));
-        let info = if on_left { log::SPLIT_L } else { log::SPLIT_R };
+        let changed = |id| move |page| block(id, page, CHANGED, &[]);
+        blocks.extend(sibling.as_ref().map(changed(SPLIT_NEXT_BLOCK)));
+        blocks.extend(child.as_ref().map(changed(SPLIT_CHILD_BLOCK)));
+        let (info, main) = (if on_left { SPLIT_L } else { SPLIT_R }, main.encode());
         let lsn = self.index.log(self.backend, self.xid, info, &main, &blocks)?;
         set_lsn(lsn, [page, right].into_iter().chain(&mut sibling).chain(&mut child));
         Ok(())
@@ -169,11 +173,14 @@ fn halves(
     let left_opaque =
         Opaque { next: right_block, flags: kept_flags | INCOMPLETE_SPLIT, cycle_id: 0, ..opaque };
     let right_opaque = Opaque { prev: page.tag().block, flags: kept_flags, cycle_id: 0, ..opaque };
-    let mut left = Box::new(nb::empty_copy(view)?);
-    let mut half = PageMut(&mut left);
-    left_opaque.store(&mut half);
-    nb::push_item(&mut half, &high_key)?;
-    left_items.iter().try_for_each(|item| nb::push_item(&mut half, item))?;
+    let half = LeftHalf {
+        first_right: at.first_right,
+        high_key: &high_key,
+        new: new_is_left.then_some((item.n, &item.bytes[..])),
+        replaced: item.posting.as_ref().map(|split| (item.n - 1, &split.list[..])),
+    };
+    let mut left = Box::new(half.build(view)?);
+    left_opaque.store(&mut PageMut(&mut left));
 
     let mut right = Box::new([0; BLOCK_SIZE]);
     let mut half = PageMut(&mut right);

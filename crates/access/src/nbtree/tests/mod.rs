@@ -1,7 +1,9 @@
 //! Tests of indexes.
 
 mod checker;
+mod concurrency;
 mod inserting;
+mod recovery;
 mod scanning;
 mod unique;
 
