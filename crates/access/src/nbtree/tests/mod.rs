@@ -3,6 +3,7 @@
 mod checker;
 mod concurrency;
 mod inserting;
+mod postgres;
 mod recovery;
 mod scanning;
 mod unique;
