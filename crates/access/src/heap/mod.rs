@@ -27,6 +27,7 @@
 //! | `truncate.rs` | cutting off a table's empty end |
 //! | `wait.rs` | [`RowWaiter`]: waiting for those who hold a row |
 //! | `fetch.rs` | single versions by their place |
+//! | `fate.rs` | [`RowJudge`]: what became of the row that an index entry leads to |
 //! | `scan.rs` | [`HeapScan`]: reading a table from its first block to its last |
 //!
 //! Every change follows one order: lock the page exclusively, mark the buffer dirty, change the
@@ -38,6 +39,7 @@ mod batch;
 mod changer;
 mod critical;
 mod delete;
+mod fate;
 mod fetch;
 mod freeze;
 mod inplace;
@@ -68,6 +70,7 @@ pub use changer::{Attempt, Changer, Holders, Refusal};
 pub use critical::PageFailure;
 pub(crate) use critical::critical;
 pub(crate) use delete::mark_deleted;
+pub use fate::{RowFate, RowJudge};
 pub use freeze::{Cutoffs, Remaining};
 pub use inplace::Announcement;
 pub use insert::Author;

@@ -52,7 +52,7 @@ pub use cursor::IndexCursor;
 pub use insert::NewRow;
 pub use order::KeyOrder;
 pub use relation::{Index, IndexShape, KeyColumn, KnownTree};
-pub use rows::{RowFate, TableRows};
+pub use rows::TableRows;
 pub use scan::{Batch, BatchOptions, IndexScan, Item};
 pub use scan_keys::{Condition, Direction, Operator};
 pub use unique::Insertion;

@@ -12,9 +12,10 @@ use forebay_format::{BlockNumber, ItemPointer, OffsetNumber, Page, Xid};
 
 use super::compare::SearchKey;
 use super::inserter::{Inserter, Locked};
-use super::rows::{RowFate, TableRows};
+use super::rows::TableRows;
 use super::search::Moves;
 use crate::error::AccessError;
+use crate::heap::RowFate;
 
 /// What an insertion did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

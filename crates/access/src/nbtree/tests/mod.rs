@@ -2,7 +2,9 @@
 
 mod checker;
 mod concurrency;
+mod heap_rows;
 mod inserting;
+mod interrupted;
 mod postgres;
 mod recovery;
 mod scanning;
@@ -19,6 +21,7 @@ use forebay_types::{Datum, Oid, oids};
 use super::*;
 use crate::codec::layout_of;
 use crate::error::AccessError;
+use crate::heap::RowFate;
 use crate::tests::fixture::Fixture;
 
 pub(super) const INDEX: RelFileLocator = RelFileLocator::in_default(5, 16_390);
