@@ -30,7 +30,8 @@ pub enum AccessError {
     /// 54000: a row's key fits on no page of an index. A hint may tell that an index on a hash of
     /// the value would do.
     #[error(
-        "index row size {size} exceeds btree version 4 maximum {MAX_ITEM_SIZE} for index \"{index}\""
+        "index row size {size} exceeds btree version 4 maximum {MAX_ITEM_SIZE} for index \
+         \"{index}\""
     )]
     IndexRowTooBig {
         /// What it would take on a page, in bytes.

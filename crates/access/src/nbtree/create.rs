@@ -2,11 +2,8 @@
 
 use forebay_format::Fork;
 use forebay_format::nbtree::{META_BLOCK, Meta};
-use forebay_format::wal::{Rmgr, xlog};
 use forebay_storage::{Backend, Strategy};
-use forebay_wal::{BlockFlags, Record};
 
-use super::log::block;
 use super::relation::{Index, IndexShape};
 use crate::error::AccessError;
 use crate::heap::critical;
@@ -33,16 +30,7 @@ impl Index {
             page.mark_dirty();
             let meta = Meta::new(META_BLOCK, 0, self.shape.is_equal_image());
             meta.init_page(&mut page.page_mut());
-            if !self.logged {
-                return Ok(());
-            }
-            let flags = BlockFlags::FORCE_IMAGE | BlockFlags::STANDARD;
-            let blocks = [block(0, &page, flags, &[])];
-            let record =
-                Record { rmgr: Rmgr::XLOG, info: xlog::FPI, xid: 0, main: &[], blocks: &blocks };
-            let inserted = self.wal.insert(&mut backend.io, &record)?;
-            page.set_lsn(inserted.end);
-            Ok(())
+            self.log_image(backend, &mut page)
         })
     }
 }

@@ -269,8 +269,8 @@ impl Inserter<'_> {
         }
         let name = &index.shape.name;
         Err(AccessError::CorruptIndex(format!(
-            "table tid from new index tuple ({},{}) overlaps with invalid duplicate tuple at offset \
-             {n} of block {tag} in index \"{name}\"",
+            "table tid from new index tuple ({},{}) overlaps with invalid duplicate tuple at \
+             offset {n} of block {tag} in index \"{name}\"",
             tid.block, tid.offset
         )))
     }

@@ -1,6 +1,6 @@
 //! The records of an index.
 
-use forebay_format::wal::Rmgr;
+use forebay_format::wal::{Rmgr, xlog};
 use forebay_format::{Lsn, Xid};
 use forebay_storage::{Backend, PageWriteGuard};
 use forebay_wal::{BlockFlags, BlockRef, Record};
@@ -41,6 +41,24 @@ impl Index {
         }
         let record = Record { rmgr: Rmgr::BTREE, info, xid, main, blocks };
         Ok(Some(self.wal.insert(&mut backend.io, &record)?.end))
+    }
+
+    /// Logs a page whole, and sets its LSN.
+    pub(super) fn log_image(
+        &self,
+        backend: &mut Backend,
+        page: &mut PageWriteGuard<'_>,
+    ) -> Result<(), AccessError> {
+        if !self.logged {
+            return Ok(());
+        }
+        let flags = BlockFlags::FORCE_IMAGE | BlockFlags::STANDARD;
+        let blocks = [block(0, page, flags, &[])];
+        let record =
+            Record { rmgr: Rmgr::XLOG, info: xlog::FPI, xid: 0, main: &[], blocks: &blocks };
+        let inserted = self.wal.insert(&mut backend.io, &record)?;
+        page.set_lsn(inserted.end);
+        Ok(())
     }
 }
 

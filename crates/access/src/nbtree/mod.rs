@@ -18,6 +18,7 @@
 //! | `insert.rs` | [`NewRow`]: inserting a row |
 //! | `scan_keys.rs` | [`Condition`]: where a scan begins, what it returns, when it ends |
 //! | `scan.rs` | [`IndexScan`], [`Batch`]: the matching items of one leaf after the other |
+//! | `build.rs` | [`IndexBuild`]: building an index from sorted rows |
 //! | `cursor.rs` | [`IndexCursor`]: a place in a scan, which moves item by item |
 //!
 //! A search locks one page at a time, shared; a page that was split meanwhile tells by its high key
@@ -27,6 +28,7 @@
 //!
 //! Indexes that PostgreSQL made before version 12 are refused: in them equal keys have no order.
 
+mod build;
 mod compare;
 mod create;
 mod cursor;
@@ -47,6 +49,7 @@ mod split_point;
 mod tests;
 mod unique;
 
+pub use build::IndexBuild;
 pub use compare::form_index_tuple;
 pub use cursor::IndexCursor;
 pub use insert::NewRow;

@@ -24,7 +24,8 @@ use super::scan_keys::{Condition, Conditions, Direction, Verdict};
 use super::search::Moves;
 use crate::error::AccessError;
 
-/// Pages to the right of a left sibling that are looked at before its right neighbour is read again.
+/// Pages to the right of a left sibling that are looked at before its right neighbour is read
+/// again.
 const PAGES_TO_RIGHT: u32 = 4;
 
 /// What a batch keeps beside the places of rows.
@@ -360,8 +361,9 @@ impl IndexScan {
     /// Notes on the leaf that nobody sees the rows of some items any more, given by their indexes
     /// in the batch. Nothing is noted if the leaf has changed since.
     ///
-    /// This is a hint without a record. So it is left out on a clean page, which need not be written
-    /// then, and for an index without a log, whose pages do not tell whether they have changed.
+    /// This is a hint without a record. So it is left out on a clean page, which need not be
+    /// written then, and for an index without a log, whose pages do not tell whether they have
+    /// changed.
     pub fn kill(
         &self,
         backend: &mut Backend,

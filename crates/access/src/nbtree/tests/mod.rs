@@ -1,5 +1,6 @@
 //! Tests of indexes.
 
+mod building;
 mod checker;
 mod concurrency;
 mod heap_rows;
@@ -44,7 +45,14 @@ pub(super) fn shape(types: &[Oid]) -> IndexShape {
 /// A new index on the fixture's layers.
 pub(super) fn index(fixture: &Fixture, shape: IndexShape) -> Index {
     fixture.pool.smgr().create(INDEX, Fork::Main, true).unwrap();
-    let index = Index {
+    let index = open(fixture, shape);
+    index.create(&mut fixture.backend()).unwrap();
+    index
+}
+
+/// An index whose file exists.
+pub(super) fn open(fixture: &Fixture, shape: IndexShape) -> Index {
+    Index {
         locator: INDEX,
         shape: Arc::new(shape),
         pool: fixture.pool.clone(),
@@ -52,9 +60,7 @@ pub(super) fn index(fixture: &Fixture, shape: IndexShape) -> Index {
         logged: true,
         known: Arc::default(),
         failure: fixture.failures.clone(),
-    };
-    index.create(&mut fixture.backend()).unwrap();
-    index
+    }
 }
 
 /// Rows that are live unless a test says otherwise.

@@ -155,15 +155,7 @@ fn open(fixture: &Fixture, tested: &Tested, from: Option<&std::path::Path>) -> I
         }
         None => fixture.pool.smgr().create(INDEX, Fork::Main, true).unwrap(),
     }
-    let index = Index {
-        locator: INDEX,
-        shape: Arc::new(shape),
-        pool: fixture.pool.clone(),
-        wal: fixture.wal.clone(),
-        logged: false,
-        known: Arc::default(),
-        failure: fixture.failures.clone(),
-    };
+    let index = Index { logged: false, ..super::open(fixture, shape) };
     if from.is_none() {
         index.create(&mut fixture.backend()).unwrap();
     }
@@ -232,13 +224,24 @@ fn amcheck_finds_nothing_in_indexes_that_were_filled_here() {
     add_rows(&server, 3001, 12_000);
     let all = rows(&server);
     drop(server);
-    // One is filled from nothing; the others are filled up.
+    // One is filled from nothing, one is built; the others are filled up.
     for (number, (tested, path)) in INDEXES.iter().zip(&paths).enumerate() {
         let fixture = Fixture::new();
         let mut backend = fixture.backend();
         let path = peer.outside("data").join(path);
         let old = path.with_extension("old");
-        let index = open(&fixture, tested, (number > 0).then_some(old.as_path()));
+        let index = match number {
+            1 => {
+                fixture.pool.smgr().create(INDEX, Fork::Main, true).unwrap();
+                let index = Index { logged: false, ..super::open(&fixture, tested.shape()) };
+                let tuple = |row: &Row| {
+                    form_index_tuple(&index.shape, &tested.values(row), row.place).unwrap()
+                };
+                building::build(&index, &mut backend, all.iter().map(tuple).collect());
+                index
+            }
+            _ => open(&fixture, tested, (number > 0).then_some(old.as_path())),
+        };
         let present = scan_places(&index, &mut backend, Direction::Forward);
         let present: std::collections::HashSet<_> = present.into_iter().collect();
         let mut order: Vec<_> = all.iter().filter(|row| !present.contains(&row.place)).collect();

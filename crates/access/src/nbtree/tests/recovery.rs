@@ -13,7 +13,7 @@ fn masked(mut pages: Vec<PageBytes>) -> Vec<PageBytes> {
 }
 
 /// Compares the pages of an index with those that redo makes from the log.
-fn check_redo(fixture: &Fixture, index: &Index) {
+pub(super) fn check_redo(fixture: &Fixture, index: &Index) {
     let mut backend = fixture.backend();
     fixture.wal.flush_all(&mut backend.io).unwrap();
     let pages = masked(fixture.pages(&mut backend, INDEX));
