@@ -192,7 +192,8 @@ pub fn finish(tuple: TupleBuilder<'_>, tid: ItemPointer) -> Result<usize, IndexT
     Ok(len)
 }
 
-/// Forms an index tuple. Values are given as for [`form_tuple_into`](crate::tuple::form_tuple_into).
+/// Forms an index tuple. Values are given as for
+/// [`form_tuple_into`](crate::tuple::form_tuple_into).
 pub fn form(
     attrs: &[AttrLayout],
     values: &[Option<&[u8]>],

@@ -6,7 +6,7 @@ mod support;
 
 use forebay_format::{PageMut, free_space_map as fsm};
 use forebay_testkit::Dice;
-use support::{WAL, map_clear_records, records, row_records};
+use support::{WAL, btree_records, map_clear_records, records, row_records};
 
 const HEAP: &[u8] = include_bytes!("data/heap_t_after.page");
 const INDEX: &[u8] = include_bytes!("data/pg_class_oid_index.block1");
@@ -88,7 +88,7 @@ fn tuples() {
 #[test]
 fn wal_records() {
     let plain = records().into_iter().map(|(_, record)| record);
-    for record in plain.chain(row_records()).chain(map_clear_records()) {
+    for record in plain.chain(row_records()).chain(map_clear_records()).chain(btree_records()) {
         damage(entry::wal_record, &record[4..], 120, 600);
     }
 }

@@ -1,14 +1,26 @@
-//! Pages of B-trees that PostgreSQL wrote: they are decoded to what pageinspect tells of them, and
-//! encoded to the same bytes.
+//! Pages and records of B-trees and sequences that PostgreSQL wrote: they are decoded to what
+//! pageinspect and pg_waldump tell of them, and encoded to the same bytes.
+
+mod support;
 
 use forebay_format::{
     AttrLayout, BLOCK_SIZE, FullXid, ItemPointer, Page, PageBytes, PageMut, index_tuple,
     nbtree::{self, Meta, Opaque, Tuple, TupleKind},
     varlena::Varlena,
+    wal::{
+        DecodedRecord, Rmgr, decode_record, desc,
+        nbtree::{
+            BtreeDedup, BtreeDelete, BtreeHalfDead, BtreeInsert, BtreeMeta, BtreeNewRoot,
+            BtreeReuse, BtreeSplit, BtreeUnlink,
+        },
+        sequence::SequenceLog,
+        verify_crc,
+    },
 };
 
 const PAGES: &[u8] = include_bytes!("data/btree.pages");
 const TOLD: &str = include_str!("data/btree.txt");
+const WALDUMP: &str = include_str!("data/btree.waldump.txt");
 
 /// A page with what pageinspect tells of it: lines of fields.
 struct Sample {
@@ -228,4 +240,169 @@ fn a_leaf_built_again_in_the_order_of_its_items_is_the_same_without_its_places()
             assert_eq!(nbtree::item(built, n), nbtree::item(page, n));
         }
     }
+}
+
+/// Each record, by its kind, with what pg_waldump tells of it behind that; cut off at 400 bytes of
+/// the line.
+fn for_each_record(mut test: impl FnMut(&str, &DecodedRecord<'_>, &str)) {
+    let records = support::btree_records();
+    assert_eq!(records.len(), WALDUMP.lines().count());
+    for (bytes, line) in records.iter().zip(WALDUMP.lines()) {
+        verify_crc(bytes).expect("an undamaged record");
+        let record = decode_record(bytes).expect("a good record");
+        let told = line.split_once("desc: ").expect("a description").1;
+        let kind = desc::kind_name(record.header.rmgr, record.header.info).expect("a known kind");
+        let told = told.strip_prefix(kind).unwrap_or_else(|| panic!("{kind}, not {told}"));
+        test(kind, &record, told.trim_start());
+    }
+}
+
+/// What pg_waldump tells, from decoded fields.
+fn described(kind: &str, record: &DecodedRecord<'_>) -> String {
+    let main = record.main;
+    let data = record.blocks.first().map_or(&[][..], |block| block.data);
+    let block = |block: Option<u32>| block.unwrap_or(u32::MAX);
+    match kind {
+        "SPLIT_L" | "SPLIT_R" => {
+            let split = BtreeSplit::decode(main).expect("good");
+            format!(
+                "level: {}, firstrightoff: {}, newitemoff: {}, postingoff: {}",
+                split.level, split.first_right, split.new_item, split.posting
+            )
+        }
+        "DEDUP" => {
+            let dedup = BtreeDedup::decode(main, data).expect("good");
+            format!("nintervals: {}", dedup.intervals.len())
+        }
+        "VACUUM" => deleted(&BtreeDelete::decode_vacuum(main, data).expect("good"), "", ""),
+        "DELETE" => {
+            let (horizon, delete) = BtreeDelete::decode_delete(main, data).expect("good");
+            let horizon = format!("snapshotConflictHorizon: {horizon}, ");
+            deleted(&delete, &horizon, ", isCatalogRel: F")
+        }
+        "MARK_PAGE_HALFDEAD" => {
+            let mark = BtreeHalfDead::decode(main).expect("good");
+            let BtreeHalfDead { leaf, left, right, .. } = mark;
+            let top = block(mark.top_parent);
+            format!("topparent: {top}, leaf: {leaf}, left: {left}, right: {right}")
+        }
+        "UNLINK_PAGE" | "UNLINK_PAGE_META" => {
+            let BtreeUnlink { left, right, level, safe_xid, leaf_left, leaf_right, .. } =
+                BtreeUnlink::decode(main).expect("good");
+            let top = block(BtreeUnlink::decode(main).expect("good").leaf_top_parent);
+            format!(
+                "left: {left}, right: {right}, level: {level}, safexid: {safe_xid}, \
+                 leafleft: {leaf_left}, leafright: {leaf_right}, leaftopparent: {top}"
+            )
+        }
+        "NEWROOT" => format!("level: {}", BtreeNewRoot::decode(main).expect("good").level),
+        "REUSE_PAGE" => {
+            let reuse = BtreeReuse::decode(main).expect("good");
+            let (rel, horizon) = (reuse.rel, reuse.conflict_horizon);
+            format!(
+                "rel: {}/{}/{}, snapshotConflictHorizon: {horizon}, isCatalogRel: F",
+                rel.spc, rel.db, rel.rel
+            )
+        }
+        "META_CLEANUP" => {
+            let BtreeMeta(meta) = BtreeMeta::decode(data).expect("good");
+            format!("last_cleanup_num_delpages: {}", meta.deleted_pages)
+        }
+        "LOG" => {
+            let rel = SequenceLog::decode(main).expect("good").rel;
+            format!("rel {}/{}/{}", rel.spc, rel.db, rel.rel)
+        }
+        _ => format!("off: {}", BtreeInsert::decode(main).expect("good").offset),
+    }
+}
+
+fn deleted(delete: &BtreeDelete, before: &str, behind: &str) -> String {
+    let updates = delete.updated.iter().map(|update| {
+        let (item, tids) = (update.offset, &update.deleted);
+        format!("{{ off: {item}, nptids: {}, ptids: {tids:?} }}", tids.len())
+    });
+    let updates = match delete.updated.is_empty() {
+        true => String::new(),
+        false => format!(", updated: [{}]", updates.collect::<Vec<_>>().join(", ")),
+    };
+    let (removed, updated) = (delete.deleted.len(), delete.updated.len());
+    let items = &delete.deleted;
+    let counts = format!("{before}ndeleted: {removed}, nupdated: {updated}");
+    format!("{counts}{behind}, deleted: {items:?}{updates}")
+}
+
+#[test]
+fn fields_are_those_that_pg_waldump_tells() {
+    for_each_record(|kind, record, told| {
+        let ours = described(kind, record);
+        // The line may be cut off in our part, or go on with block references.
+        let len = ours.len().min(told.len());
+        assert_eq!(ours[..len], told[..len], "{kind}");
+    });
+}
+
+#[test]
+fn payloads_are_encoded_to_the_same_bytes() {
+    for_each_record(|kind, record, _| {
+        let (main, blocks) = (record.main, &record.blocks);
+        let mut data = Vec::new();
+        let (mut again, padding): (Vec<u8>, &[usize]) = match kind {
+            "SPLIT_L" | "SPLIT_R" => (BtreeSplit::decode(main).expect("good").encode().into(), &[]),
+            "DEDUP" => {
+                let dedup = BtreeDedup::decode(main, blocks[0].data).expect("good");
+                (dedup.encode(&mut data).into(), &[])
+            }
+            "VACUUM" => {
+                let delete = BtreeDelete::decode_vacuum(main, blocks[0].data).expect("good");
+                (delete.encode_vacuum(&mut data).into(), &[])
+            }
+            "DELETE" => {
+                let delete = BtreeDelete::decode_delete(main, blocks[0].data);
+                let (horizon, delete) = delete.expect("good");
+                (delete.encode_delete(horizon, false, &mut data).into(), &[])
+            }
+            "MARK_PAGE_HALFDEAD" => {
+                (BtreeHalfDead::decode(main).expect("good").encode().into(), &[2, 3])
+            }
+            "UNLINK_PAGE" | "UNLINK_PAGE_META" => {
+                (BtreeUnlink::decode(main).expect("good").encode().into(), &[12, 13, 14, 15])
+            }
+            "NEWROOT" => (BtreeNewRoot::decode(main).expect("good").encode().into(), &[]),
+            "REUSE_PAGE" => (BtreeReuse::decode(main).expect("good").encode().into(), &[]),
+            "META_CLEANUP" => (Vec::new(), &[]),
+            "LOG" => (SequenceLog::decode(main).expect("good").encode(), &[]),
+            _ => (BtreeInsert::decode(main).expect("good").encode().into(), &[]),
+        };
+        padding.iter().for_each(|&at| again[at] = main[at]);
+        assert_eq!(again, main, "{kind}");
+        if !data.is_empty() {
+            assert_eq!(data, blocks[0].data, "{kind}");
+        }
+        for block in blocks.iter().filter(|block| block.tag.block == 0 && kind != "LOG") {
+            let meta = BtreeMeta::decode(block.data).expect("a good meta page");
+            assert_eq!(meta.encode()[..25], block.data[..25], "{kind}");
+            assert!(block.will_init && meta.0.version == nbtree::VERSION);
+        }
+        assert_eq!(record.header.rmgr == Rmgr::SEQ, kind == "LOG");
+    });
+}
+
+#[test]
+fn right_halves_and_roots_are_restored_in_order() {
+    for_each_record(|kind, record, _| {
+        let data = match kind {
+            "SPLIT_L" | "SPLIT_R" => record.block(1).expect("the right half").data,
+            "NEWROOT" => record.blocks[0].data,
+            _ => return,
+        };
+        let mut bytes = [0; BLOCK_SIZE];
+        let mut page = PageMut::new(&mut bytes);
+        nbtree::init_page(&mut page, Opaque::default());
+        nbtree::restore_items(&mut page, data).expect("good tuples");
+        let page = page.page();
+        assert_eq!(page.bytes(page.upper()..page.special()), Some(data), "{kind}");
+        let first = (kind == "NEWROOT" && page.item_count() > 0).then(|| nbtree::item(page, 1));
+        let first = first.map(|item| Tuple::new(item.expect("an item")).expect("a tuple").size());
+        assert!(first.is_none_or(|size| size == 8), "the first item of a root has no values");
+    });
 }

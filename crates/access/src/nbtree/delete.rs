@@ -37,7 +37,8 @@ impl Inserter<'_> {
             nb::delete_rows(&mut page.page_mut(), &removal.deleted, [])
                 .map_err(|error| index.damaged(tag, &error))?;
             let mut data = Vec::new();
-            let (horizon, of_catalog) = (rows.newest_gone(), index.shape.of_catalog);
+            let horizon = index.known.note_gone(rows.newest_gone());
+            let of_catalog = index.shape.of_catalog;
             let main = removal.encode_delete(horizon, of_catalog, &mut data);
             let blocks = [block(0, page, CHANGED, &data)];
             let lsn = index.log(self.backend, self.xid, DELETE, &main, &blocks)?;

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use forebay_format::ids::{INVALID_XID, xid_precedes};
 use forebay_format::nbtree::{Meta, NbtreeError, Opaque};
-use forebay_format::{AttrLayout, BLOCK_SIZE, BlockNumber, Fork, Page, PageTag, RelFileLocator};
+use forebay_format::{
+    AttrLayout, BLOCK_SIZE, BlockNumber, Fork, Page, PageTag, RelFileLocator, Xid,
+};
 use forebay_storage::{Backend, BufferPool, PageWriteGuard, Pinned, Strategy};
 use forebay_wal::Wal;
 
@@ -80,6 +83,9 @@ pub struct KnownTree {
     root: AtomicU64,
     /// The right-most leaf, if the last insertion went there.
     last_leaf: AtomicU64,
+    /// The newest id that may have deleted rows whose items are killed; 0 if none is. A horizon
+    /// that is computed when the items are removed may be older.
+    newest_gone: AtomicU32,
 }
 
 /// Where searches begin, from the meta page.
@@ -109,7 +115,11 @@ impl Root {
 
 impl Default for KnownTree {
     fn default() -> KnownTree {
-        KnownTree { root: AtomicU64::new(0), last_leaf: AtomicU64::new(0) }
+        KnownTree {
+            root: AtomicU64::new(0),
+            last_leaf: AtomicU64::new(0),
+            newest_gone: AtomicU32::new(INVALID_XID),
+        }
     }
 }
 
@@ -124,6 +134,16 @@ impl KnownTree {
 
     pub(super) fn last_leaf(&self) -> Option<BlockNumber> {
         Some(self.last_leaf.load(Ordering::Relaxed) as BlockNumber).filter(|&block| block != 0)
+    }
+
+    /// Notes an id that may have deleted rows whose items are about to be killed. Returns the newest
+    /// one.
+    pub(super) fn note_gone(&self, newest: Xid) -> Xid {
+        let later = |known| xid_precedes(known, newest).then_some(newest);
+        match self.newest_gone.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later) {
+            Ok(_) => newest,
+            Err(known) => known,
+        }
     }
 
     pub(super) fn set_last_leaf(&self, block: Option<BlockNumber>) {

@@ -16,7 +16,7 @@
 use forebay_format::nbtree::{
     self as nb, DELETED, HAS_GARBAGE, HIGH_KEY, NO_SIBLING, Opaque, Tuple,
 };
-use forebay_format::{BlockNumber, ItemPointer, Lsn, OffsetNumber, Page};
+use forebay_format::{BlockNumber, ItemPointer, Lsn, OffsetNumber, Page, Xid};
 use forebay_storage::{Backend, PageReadGuard, Pinned};
 
 use super::relation::Index;
@@ -359,7 +359,8 @@ impl IndexScan {
     }
 
     /// Notes on the leaf that nobody sees the rows of some items any more, given by their indexes
-    /// in the batch. Nothing is noted if the leaf has changed since.
+    /// in the batch. `newest` is at least as new as those who deleted them. Nothing is noted if the
+    /// leaf has changed since.
     ///
     /// This is a hint without a record. So it is left out on a clean page, which need not be
     /// written then, and for an index without a log, whose pages do not tell whether they have
@@ -369,6 +370,7 @@ impl IndexScan {
         backend: &mut Backend,
         batch: &Batch,
         gone: &[usize],
+        newest: Xid,
     ) -> Result<(), AccessError> {
         if gone.is_empty() || !self.index.logged {
             return Ok(());
@@ -386,6 +388,7 @@ impl IndexScan {
             let Some(&Item { n, .. }) = rows.first() else { continue };
             let whole = self.index.tuple(page.page(), batch.block, n)?.heap_tid_count();
             if rows.len() == whole {
+                self.index.known.note_gone(newest);
                 nb::kill(&mut page.page_mut(), n)
                     .map_err(|error| self.index.damaged(batch.block, &error))?;
                 killed = true;

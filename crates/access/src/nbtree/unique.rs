@@ -82,7 +82,10 @@ impl Inserter<'_> {
                 duplicates = true;
                 match self.rows_of_item(rows, page.page(), tag, n)? {
                     Item::Conflict(conflict) => return Ok(Checked::Conflict(conflict)),
-                    Item::NoConflict { gone } if gone => kill(page, n),
+                    Item::NoConflict { gone } if gone => {
+                        self.index.known.note_gone(rows.newest_gone());
+                        kill(page, n);
+                    }
                     Item::NoConflict { .. } => {}
                 }
             }

@@ -9,6 +9,7 @@
 //! | `heap/` | the heap's two resource managers |
 //! | `nbtree/` | B-trees |
 //! | `sequence.rs` | sequences |
+//! | `logical.rs` | messages to logical decoding, which change nothing |
 //! | `free_space.rs` | the free-space map, which has no records |
 //!
 //! Redo can be repeated from any point at or after the redo pointer: a page that is newer than a
@@ -20,6 +21,7 @@
 
 mod free_space;
 mod heap;
+mod logical;
 mod nbtree;
 mod pages;
 mod registry;

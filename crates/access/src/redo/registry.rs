@@ -9,6 +9,7 @@ use forebay_txn::redo::{
 };
 
 use super::heap::{Heap2Redo, HeapRedo};
+use super::logical::LogicalMessageRedo;
 use super::nbtree::BtreeRedo;
 use super::sequence::SequenceRedo;
 use super::smgr::SmgrRedo;
@@ -33,6 +34,7 @@ impl Registry {
         registry.add(Arc::new(Heap2Redo));
         registry.add(Arc::new(BtreeRedo));
         registry.add(Arc::new(SequenceRedo));
+        registry.add(Arc::new(LogicalMessageRedo));
         registry
     }
 

@@ -24,6 +24,7 @@ pub fn kind_name(rmgr: Rmgr, info: u8) -> Option<&'static str> {
         Rmgr::HEAP => Some(heap::heap_name(kind)),
         Rmgr::BTREE => Some(nbtree::name(kind)),
         Rmgr::SEQ => Some(sequence::name(kind)),
+        Rmgr::LOGICAL_MESSAGE if kind == 0 => Some("MESSAGE"),
         _ => None,
     }
 }

@@ -1,24 +1,25 @@
 //! B-tree records.
 //!
 //! ```text
-//!   kind                main data         block references, with their data
-//!   INSERT_LEAF         BtreeInsert       0 leaf: tuple
-//!   INSERT_UPPER        BtreeInsert       0 page: tuple | 1 left child, whose split it completes
-//!   INSERT_META         BtreeInsert       the same | 2 meta page: BtreeMeta
-//!   INSERT_POST         BtreeInsert       0 leaf: place in the posting list u16, tuple
-//!   SPLIT_L             BtreeSplit        0 left half: new tuple, high key | 1 right half: its tuples
-//!                                         | [2 next page] | [3 left child]
-//!   SPLIT_R             BtreeSplit        the same, but the new tuple only if a posting list is split
-//!   DEDUP               count u16         0 leaf: intervals
-//!   VACUUM              counts u16        0 leaf: deleted u16 each | updated u16 each | for each of
-//!                                         them: count u16, places in the posting list u16 each
-//!   DELETE              horizon, counts   the same
-//!   MARK_PAGE_HALFDEAD  BtreeHalfDead     0 leaf | 1 parent
-//!   UNLINK_PAGE         BtreeUnlink       0 page | [1 left sibling] | 2 right one | [3 leaf]
-//!   UNLINK_PAGE_META    BtreeUnlink       the same | 4 meta page: BtreeMeta
-//!   NEWROOT             BtreeNewRoot      0 root: its tuples | [1 left child] | 2 meta page: BtreeMeta
-//!   REUSE_PAGE          BtreeReuse        none; for standbys
-//!   META_CLEANUP        none              0 meta page: BtreeMeta
+//!   kind                main data      block references, with their data
+//!   INSERT_LEAF         BtreeInsert    0 leaf: tuple
+//!   INSERT_UPPER        BtreeInsert    0 page: tuple | 1 left child, whose split it completes
+//!   INSERT_META         BtreeInsert    the same | 2 meta page: BtreeMeta
+//!   INSERT_POST         BtreeInsert    0 leaf: place in the posting list u16, tuple
+//!   SPLIT_L             BtreeSplit     0 left half: new tuple, high key | 1 right half: its
+//!                                      tuples | [2 next page] | [3 left child]
+//!   SPLIT_R             BtreeSplit     the same, the new tuple only if a posting list is split
+//!   DEDUP               count u16      0 leaf: intervals
+//!   VACUUM              counts u16     0 leaf: deleted u16 each | updated u16 each | for each of
+//!                                      those: count u16, places in the posting list u16 each
+//!   DELETE              horizon, as    the same
+//!                       VACUUM, u8
+//!   MARK_PAGE_HALFDEAD  BtreeHalfDead  0 leaf | 1 parent
+//!   UNLINK_PAGE         BtreeUnlink    0 page | [1 left sibling] | 2 right one | [3 leaf]
+//!   UNLINK_PAGE_META    BtreeUnlink    the same | 4 meta page: BtreeMeta
+//!   NEWROOT             BtreeNewRoot   0 root: its tuples | [1 left child] | 2 meta page: the same
+//!   REUSE_PAGE          BtreeReuse     none; for standbys
+//!   META_CLEANUP        none           0 meta page: BtreeMeta
 //! ```
 //!
 //! Pages that redo makes anew are the right half, a half-dead leaf, an unlinked page, a root, and

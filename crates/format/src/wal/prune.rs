@@ -67,18 +67,18 @@ impl FreezePlan {
         tuple.set_infomask2(self.infomask2);
     }
 
-    /// Groups tuples, each with a plan of its own, by equal plans, in PostgreSQL's order.
-    pub fn group(mut tuples: Vec<Self>) -> Vec<Self> {
+    /// Groups tuples, each with a plan that names no tuple, by equal plans, in PostgreSQL's order.
+    pub fn group(mut tuples: Vec<(OffsetNumber, Self)>) -> Vec<Self> {
         let key = |plan: &Self| (plan.xmax, plan.infomask2, plan.infomask, plan.flags);
-        tuples.sort_by_key(|plan| (key(plan), plan.offsets.first().copied()));
-        tuples.dedup_by(|plan, before| {
-            let same = key(plan) == key(before);
-            if same {
-                before.offsets.append(&mut plan.offsets);
+        tuples.sort_by_key(|(offset, plan)| (key(plan), *offset));
+        let mut groups: Vec<Self> = Vec::new();
+        for (offset, plan) in tuples {
+            match groups.last_mut() {
+                Some(last) if key(last) == key(&plan) => last.offsets.push(offset),
+                _ => groups.push(Self { offsets: vec![offset], ..plan }),
             }
-            same
-        });
-        tuples
+        }
+        groups
     }
 }
 

@@ -128,6 +128,9 @@ impl MultiXacts {
         if multi_precedes(was.next, oldest) {
             return Err(TxnError::MultiXactNotYet(oldest));
         }
+        if !self.offsets.may_truncate(last_removed(oldest)) {
+            return Ok(false);
+        }
         let Some(start_member) = self.start_to_remove(io, was.oldest, &was)? else {
             return Ok(false);
         };
@@ -167,12 +170,7 @@ impl MultiXacts {
             members_page(end),
             members_page(MemberOffset::MAX),
         )?;
-        // The page of the oldest set may not exist, if that is the next one.
-        let before = match truncate.end_multi {
-            FIRST_MULTI => u32::MAX,
-            multi => multi.wrapping_sub(1),
-        };
-        self.offsets.truncate(offsets_page(before))?;
+        self.offsets.truncate(last_removed(truncate.end_multi))?;
         Ok(())
     }
 
@@ -206,6 +204,15 @@ impl MultiXacts {
         // No set begins at 0.
         Ok(start.filter(|start| *start != 0))
     }
+}
+
+/// The page of offsets that has the last set before `oldest`. That of `oldest` itself may not exist
+/// yet, if it is the next one.
+fn last_removed(oldest: MultiXactId) -> i64 {
+    offsets_page(match oldest {
+        FIRST_MULTI => u32::MAX,
+        multi => multi.wrapping_sub(1),
+    })
 }
 
 impl State {

@@ -30,7 +30,7 @@ impl Table {
         let place = heap.insert(backend, author, &tuple_of(number)).unwrap();
         let own = Some(forebay_format::FullXid::new(0, author.xid));
         let sets = &mut fixture.outcomes().sets();
-        let changer = Changer { xacts: &fixture.xacts, tx, author, sets };
+        let changer = Changer { xacts: &fixture.xacts, tx, author, sets, queues: None };
         let mut rows = RowJudge::new(heap, changer, HorizonKind::Data, 5, own);
         let tuple = form_index_tuple(&index.shape, &[Datum::Int8(number)], place).unwrap();
         let row = NewRow { tuple: &tuple, xid: author.xid, unique: true };

@@ -27,8 +27,6 @@ use crate::warning::Warning;
 const DATABASE: &str = "postgres";
 /// A part of a table so small that it says nothing about the rest.
 const TOO_FEW: f64 = 0.02;
-/// How often vacuum tries to get a page that somebody uses.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// The number of rows, estimated from the pages that were read and the figures before.
 fn estimated_rows(before: &ClassFigures, report: &VacuumReport) -> f64 {
@@ -60,11 +58,6 @@ impl Rests {
             self.settings;
         if let Some(kind) = self.interrupt.pending() {
             return Err(AccessError::Interrupted(kind));
-        }
-        if page.waits {
-            backend.io.submit();
-            let end = Instant::now() + PAUSE;
-            return self.interrupt.sleep_until(end).map_err(AccessError::Interrupted);
         }
         if cost_delay.is_zero() {
             return Ok(());
@@ -172,8 +165,9 @@ impl Session {
         if decided.failsafe {
             rests.settings.cost_delay = Duration::ZERO;
         }
-        let report =
-            heap.vacuum(&mut self.backend, &job, &mut |backend, page| rests.after(backend, page))?;
+        let interrupt = self.interrupt.clone();
+        let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
+        let report = heap.vacuum(&mut self.backend, &job, &interrupt, &mut rest)?;
         if report.contradictions > 0 {
             let message = format!(
                 "{} pages are not marked all-visible but their visibility map bits were set in \

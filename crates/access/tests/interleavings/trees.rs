@@ -1,17 +1,6 @@
 //! B-trees in interleavings that shuttle chooses: insertions that split pages, beside each other
 //! and beside scans in both directions.
-//!
-//! The tests exist only in a shuttle build:
-//!
-//! ```text
-//! RUSTC_WORKSPACE_WRAPPER=$PWD/crates/xtask/shuttle cargo test -p forebay-access \
-//!     --test interleavings
-//! ```
-//!
-//! FOREBAY_SHUTTLE_ROUNDS sets the number of interleavings of each scenario. A failing one prints a
-//! schedule, which `shuttle::replay` repeats. Three keys fill a leaf, so nearly every insertion
-//! splits one.
-#![cfg(shuttle)]
+//! Three keys fill a leaf, so nearly every insertion splits one.
 
 use std::collections::BTreeSet;
 
