@@ -167,11 +167,35 @@ fn scan_places(index: &Index, backend: &mut Backend, to: Direction) -> Vec<ItemP
     std::iter::from_fn(|| cursor.next(backend, to).unwrap()).collect()
 }
 
+/// The orders that are known here have the support functions of PostgreSQL's default operator
+/// classes.
+fn check_orders(server: &Postgres<'_>) {
+    let classes = server.query(
+        "SELECT c.opcintype, p.amproc::oid, i.amproc IS NOT NULL FROM pg_opclass c \
+         JOIN pg_amproc p ON p.amprocfamily = c.opcfamily AND p.amprocnum = 1 \
+         AND p.amproclefttype = c.opcintype AND p.amprocrighttype = c.opcintype \
+         LEFT JOIN pg_amproc i ON i.amprocfamily = c.opcfamily AND i.amprocnum = 4 \
+         AND i.amproclefttype = c.opcintype AND i.amprocrighttype = c.opcintype \
+         WHERE c.opcmethod = 403 AND c.opcdefault",
+    );
+    let mut known = 0;
+    for line in classes.lines() {
+        let fields: Vec<&str> = line.split('|').collect();
+        let [type_oid, function] = [fields[0], fields[1]].map(|oid| oid.parse::<Oid>().unwrap());
+        let Some(order) = KeyOrder::of_type(type_oid) else { continue };
+        assert_eq!(KeyOrder::of_support(function), Some(order), "type {type_oid}");
+        assert_eq!(order.is_equal_image(), fields[2] == "t", "type {type_oid}");
+        known += 1;
+    }
+    assert!(known > 15, "{classes}");
+}
+
 #[test]
 fn indexes_that_postgresql_built_and_aged_are_read() {
     let Some(peer) = Peer::find("indexes_that_postgresql_built_and_aged_are_read") else { return };
     peer.init("data");
     let server = peer.start("data", SETTINGS);
+    check_orders(&server);
     server.query("CREATE TABLE t (id int8, a int4, s text, n numeric)");
     add_rows(&server, 1, 4000);
     for tested in &INDEXES {
