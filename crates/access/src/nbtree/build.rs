@@ -28,7 +28,7 @@ use crate::error::AccessError;
 use crate::heap::critical;
 
 /// The most bytes of a posting list: a tenth of a page, without its line pointer.
-const MOST_POSTING: usize = (BLOCK_SIZE * 10 / 100 & !7) - ITEM_ID_SIZE;
+const MOST_POSTING: usize = ((BLOCK_SIZE * 10 / 100) & !7) - ITEM_ID_SIZE;
 
 const _: () = assert!(MOST_POSTING < MAX_ITEM_SIZE);
 

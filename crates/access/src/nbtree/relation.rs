@@ -136,8 +136,8 @@ impl KnownTree {
         Some(self.last_leaf.load(Ordering::Relaxed) as BlockNumber).filter(|&block| block != 0)
     }
 
-    /// Notes an id that may have deleted rows whose items are about to be killed. Returns the newest
-    /// one.
+    /// Notes an id that may have deleted rows whose items are about to be killed. Returns the
+    /// newest one.
     pub(super) fn note_gone(&self, newest: Xid) -> Xid {
         let later = |known| xid_precedes(known, newest).then_some(newest);
         match self.newest_gone.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later) {
