@@ -29,7 +29,7 @@ const _: () = assert!(SLOTS.is_multiple_of(OF_PAGE) && slru::STATUS_WORD_XACTS =
 
 /// The status of transactions that were asked for, or set.
 pub(crate) struct StatusCache {
-    slots: Box<[AtomicU64]>,
+    slots: Box<[AtomicU64; SLOTS]>,
 }
 
 /// The group of a transaction, as a slot names it.
@@ -43,7 +43,8 @@ const fn slot(xid: Xid) -> usize {
 
 impl StatusCache {
     pub(crate) fn new() -> StatusCache {
-        StatusCache { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect() }
+        let slots: Box<[AtomicU64]> = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
+        StatusCache { slots: slots.try_into().expect("it has that many") }
     }
 
     /// The status of a transaction, if its group has the slot.

@@ -95,6 +95,14 @@ impl Plan {
 
 /// The plan for a page with these line pointers, the first of which is number 1.
 pub(super) fn plan(items: &[Item]) -> Result<Plan, Unlinked> {
+    let stays = |item: &Item| match item {
+        Item::Tuple(fact) => matches!(fact.state, State::Kept | State::BeingInserted),
+        Item::Redirect(_) => false,
+        Item::Unused | Item::Dead => true,
+    };
+    if items.iter().all(stays) {
+        return Ok(Plan::default());
+    }
     let (done, plan) = (vec![false; items.len() + 1], Plan::default());
     let mut pruning = Pruning { items, done, members: Vec::new(), plan };
     for (root, item) in (1..).zip(items) {

@@ -51,6 +51,8 @@ pub struct VacuumJob {
     pub skip_pages: bool,
     /// How pages are read ahead.
     pub stream: StreamSettings,
+    /// Which buffers it uses.
+    pub strategy: Strategy,
 }
 
 /// What a vacuum has done.
@@ -122,7 +124,7 @@ impl Heap {
             Fork::Main,
             move || next.next(),
             StreamFlags::MAINTENANCE,
-            Strategy::Vacuum,
+            job.strategy,
             job.stream,
         );
         let mut mapped = 0;

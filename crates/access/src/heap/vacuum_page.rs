@@ -153,7 +153,7 @@ impl PageVacuum {
         let redirected = plan.redirected.iter().map(|(from, _)| from);
         redirected.chain(&plan.unused).for_each(|number| goes[usize::from(*number)] = true);
         let (mut outcome, mut ids) = (Outcome::new(self.remaining), PageIds::new(self.remaining));
-        let mut plans = Plans::new();
+        let mut plans = Plans::with_capacity(items.len());
         let cutoffs = &self.cutoffs;
         let Pruner { xacts, sets, .. } = &mut self.pruner;
         let mut freezer = Freezer { cutoffs, xacts, sets };

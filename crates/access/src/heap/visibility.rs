@@ -8,6 +8,7 @@
 //! logged.
 
 use forebay_aio as aio;
+use forebay_format::ids::xid_precedes;
 use forebay_format::multixact::{Member, MultiXactId};
 use forebay_format::tuple::{self as ht, HeapTuple, Xmax};
 use forebay_format::{CommandId, Xid};
@@ -105,12 +106,14 @@ impl Visibility {
 
     /// Whether a transaction had committed when the snapshot was taken, if that can be told at
     /// once.
+    #[inline]
     fn is_known(&mut self, role: Role, xid: Xid, hinted: bool) -> Option<bool> {
         let last = *self.last(role);
         if last.xid == xid {
             return Some(last.seen);
         }
-        if self.snapshot.is_own(xid) {
+        // An own transaction is not older than all that ran.
+        if !xid_precedes(xid, self.snapshot.xmin()) && self.snapshot.is_own(xid) {
             return None;
         }
         let seen = self.outcomes.is_known_seen(&self.snapshot, xid, hinted)?;
@@ -118,6 +121,7 @@ impl Visibility {
         Some(seen)
     }
 
+    #[inline]
     fn last(&mut self, role: Role) -> &mut Known {
         match role {
             Role::Inserter => &mut self.inserter,

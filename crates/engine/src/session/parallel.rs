@@ -124,11 +124,13 @@ impl SharedScan {
         let counters = &self.0.core.counters;
         counters.workers_wanted.add(jobs.len() as u64);
         let queue = Handoff::new(jobs.len());
+        // All have their places before the first may end and give its own to another.
+        let parts = std::iter::from_fn(|| ScanPart::begin(&self.0)).take(jobs.len());
+        let parts: Vec<ScanPart> = parts.collect();
         thread::scope(|scope| {
             let _end = End { blocks: &self.0.blocks, queue: &queue };
             let mut started = 0;
-            for job in jobs {
-                let Some(part) = ScanPart::begin(&self.0) else { break };
+            for (part, job) in parts.into_iter().zip(jobs) {
                 let sender = queue.sender();
                 let worker = thread::Builder::new().name("parallel worker".to_owned());
                 match worker.spawn_scoped(scope, move || job(part, &sender)) {

@@ -214,6 +214,7 @@ fn vacuum_settings(s: &impl Lookup) -> VacuumSettings {
         cost_limit: s.count(key!("vacuum_cost_limit")),
         cost_page_miss: s.count(key!("vacuum_cost_page_miss")),
         cost_page_dirty: s.count(key!("vacuum_cost_page_dirty")),
+        buffer_usage_limit: s.count(key!("vacuum_buffer_usage_limit")),
         io_concurrency: s.count(key!("maintenance_io_concurrency")),
     }
 }

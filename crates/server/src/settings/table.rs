@@ -540,6 +540,9 @@ pub static TABLE: &[Setting] = &[
         .checked(checks::disabled),
     setting("unix_socket_directories", Postmaster, Text, "/tmp", CONNECT,
         "Sets the directories where Unix-domain sockets will be created."),
+    setting("vacuum_buffer_usage_limit", User, int(0, 16_777_216, Unit::Kb), "2MB", MEMORY,
+        "Sets the buffer pool size for VACUUM, ANALYZE, and autovacuum.")
+        .checked(checks::buffer_usage_limit),
     setting("vacuum_cost_delay", User, real_ms(0.0, 100.0), "0", VACUUM_COST,
         "Vacuum cost delay in milliseconds."),
     setting("vacuum_cost_limit", User, int(1, 10_000, Unit::None), "200", VACUUM_COST,

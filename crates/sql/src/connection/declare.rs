@@ -37,8 +37,8 @@ impl Connection {
         if !declare.hold {
             self.require_block("DECLARE CURSOR")?;
         }
-        self.check_changes(&plan.root)?;
         self.check_cursor_is_new(&declare.name)?;
+        self.check_changes(&plan.root)?;
         let snapshot = self.host.call_if_any(Session::statement_snapshot)?;
         let scrolls = declare.scroll.unwrap_or_else(|| plan.root.scrolls());
         let rows = QueryRows::new(&plan.root, params, snapshot, scrolls, &self.host);

@@ -228,7 +228,8 @@ impl Connection {
             let found = conn.portals.get(portal).ok_or_else(|| no_portal(portal))?;
             let prepared = Arc::clone(&found.prepared);
             let Some(statement) = &prepared.statement else { return Ok(Executed::EmptyQuery) };
-            if !ends_transaction(&prepared) {
+            // As in PostgreSQL, it is forgotten what a portal would have done that has failed.
+            if !ends_transaction(&prepared) || matches!(found.progress, Progress::Failed) {
                 conn.check_not_failed()?;
             }
             let found = conn.portals.get_mut(portal).ok_or_else(|| no_portal(portal))?;

@@ -164,6 +164,7 @@ impl Connection {
         if self.transaction.block == TransactionStatus::Idle && self.transaction.running {
             return self.end(true);
         }
+        self.transaction.implicit_block = false;
         Ok(())
     }
 
@@ -187,6 +188,7 @@ impl Connection {
                 self.end(false)
             }
             TransactionStatus::Idle => {
+                self.transaction.implicit_block = false;
                 self.portals.transaction_ended(false);
                 Ok(())
             }

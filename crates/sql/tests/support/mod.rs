@@ -22,8 +22,9 @@ pub struct FewSettings {
     changes: u64,
 }
 
-/// The settings and their defaults.
-const KNOWN: [(&str, &str); 11] = [
+/// The settings and their defaults. A session with this deadlock_timeout searches for no deadlock.
+const KNOWN: [(&str, &str); 12] = [
+    ("deadlock_timeout", "2147483647"),
     ("default_transaction_deferrable", "off"),
     ("default_transaction_isolation", "read committed"),
     ("default_transaction_read_only", "off"),
@@ -103,6 +104,7 @@ impl Settings for FewSettings {
         let in_kb = |size: &str| size.strip_suffix("kB").and_then(|kb| kb.parse().ok());
         forebay_engine::SessionSettings {
             lock_timeout: std::time::Duration::from_millis(number("lock_timeout").into()),
+            deadlock_timeout: std::time::Duration::from_millis(number("deadlock_timeout").into()),
             work_mem: in_kb(self.value("work_mem")).unwrap_or(default.work_mem),
             zero_damaged_pages: self.value("zero_damaged_pages") == "on",
             parallel: forebay_engine::ParallelSettings {

@@ -11,7 +11,7 @@ use std::thread;
 const PAGES: u32 = 96;
 const OTHER: RelFileLocator = RelFileLocator::in_default(5, 16_385);
 const STRATEGIES: [Strategy; 4] =
-    [Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite, Strategy::Vacuum];
+    [Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite, Strategy::VACUUM];
 
 fn read(pool: &Arc<BufferPool>, backend: &mut Backend, block: u32) -> Pinned {
     pool.read(backend, tag(block), Strategy::Normal).unwrap()

@@ -79,6 +79,8 @@ pub(super) struct State {
     pub(super) limits: Limits,
     /// How far their members may go.
     pub(super) stop: MemberStop,
+    /// Where the members of the oldest set begin, if that is known.
+    pub(super) first_member: Option<MemberOffset>,
     /// For each transaction that uses sets: the first set of which it can become a member.
     pub(super) members: Marks,
     /// For each of them: the oldest set with members that ran when it began.
@@ -142,6 +144,7 @@ impl MultiXacts {
             next_offset: counters.next_offset,
             limits: Limits::new(IdKind::Multi, counters.oldest, database),
             stop: MemberStop::NotReady,
+            first_member: None,
             members: Marks::default(),
             visible: Marks::default(),
             reached: None,

@@ -95,6 +95,7 @@ impl MultiXacts {
                 counters.oldest
             );
             let mut state = self.state.lock();
+            state.first_member = None;
             // What protected older members protects these.
             if state.stop == MemberStop::NotReady {
                 state.stop = MemberStop::Unknown;
@@ -103,7 +104,11 @@ impl MultiXacts {
         };
         // One file is kept free between the newest members and the oldest ones.
         let stop = (start - start % SEGMENT_MEMBERS).wrapping_sub(SEGMENT_MEMBERS);
-        let was = std::mem::replace(&mut self.state.lock().stop, MemberStop::At(stop));
+        let was = {
+            let mut state = self.state.lock();
+            state.first_member = Some(start);
+            std::mem::replace(&mut state.stop, MemberStop::At(stop))
+        };
         if was == MemberStop::Unknown {
             tracing::info!("MultiXact member wraparound protections are now enabled");
         }

@@ -99,6 +99,7 @@ fn vacuum_heap(
         aggressive: all,
         skip_pages: !all,
         stream: StreamSettings::default(),
+        strategy: Strategy::VACUUM,
     };
     heap.vacuum(backend, &job, interrupt, &mut |_, _| Ok(()))
 }

@@ -7,7 +7,8 @@ use forebay_access::heap::{Heap, PageCost, VacuumJob, VacuumReport};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
-use forebay_storage::{Backend, StreamSettings};
+use forebay_format::BLOCK_SIZE;
+use forebay_storage::{Backend, Strategy, StreamSettings};
 use forebay_txn::HorizonKind;
 use forebay_txn::locks::{Interrupt, LockError, LockMode};
 
@@ -25,6 +26,7 @@ use crate::warning::Warning;
 
 /// The name of the one database.
 const DATABASE: &str = "postgres";
+const KB_PER_BUFFER: u32 = (BLOCK_SIZE / 1024) as u32;
 /// A part of a table so small that it says nothing about the rest.
 const TOO_FEW: f64 = 0.02;
 
@@ -143,6 +145,7 @@ impl Session {
             oldest_xid: core.xacts.procs().horizons(POSTGRES_DB, None).of(kind).xid(),
             oldest_multi: core.multis.oldest_in_use(),
             next: next_ids(core),
+            multi_max_age: core.multis.freeze_max_age(settings.multixact_freeze_max_age),
         };
         let decided = decide(figures, &in_use, &settings, options.freeze);
         let name = format!("{DATABASE}.{}.{}", table.schema, table.name);
@@ -152,6 +155,7 @@ impl Session {
             let how = if aggressive { "aggressively vacuuming" } else { "vacuuming" };
             told.push(format!("{how} \"{name}\""));
         }
+        let usage_limit = options.buffer_usage_limit.unwrap_or(settings.buffer_usage_limit);
         let job = VacuumJob {
             kind,
             database: POSTGRES_DB,
@@ -159,6 +163,7 @@ impl Session {
             aggressive,
             skip_pages: !options.disable_page_skipping,
             stream: self.vacuum_stream(),
+            strategy: Strategy::Vacuum { buffers: usage_limit / KB_PER_BUFFER },
         };
         let heap = self.heap(core, table)?;
         let mut rests = Rests { settings, interrupt: self.interrupt.clone(), cost: 0 };
