@@ -38,8 +38,9 @@ pub fn form_row(
     tuple.finish()
 }
 
+/// Appends one value to a tuple.
 #[inline]
-fn append(
+pub(crate) fn append(
     tuple: &mut TupleBuilder<'_>,
     layout: AttrLayout,
     value: &Datum<'_>,

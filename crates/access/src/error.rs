@@ -1,7 +1,8 @@
 //! What can fail in this crate.
 
+use forebay_format::nbtree::MAX_ITEM_SIZE;
 use forebay_format::page::MAX_HEAP_TUPLE_SIZE;
-use forebay_format::{ItemPointer, RelFileLocator, TupleError};
+use forebay_format::{IndexTupleError, ItemPointer, RelFileLocator, TupleError};
 use forebay_storage::StorageError;
 use forebay_txn::locks::{InterruptKind, LockError};
 use forebay_txn::{TxnError, wal_sqlstate};
@@ -23,6 +24,26 @@ pub enum AccessError {
     /// XX001: the data is damaged.
     #[error("{0}")]
     Corrupt(String),
+    /// XX002: a page of an index is damaged.
+    #[error("{0}")]
+    CorruptIndex(String),
+    /// 54000: a row's key fits on no page of an index. A hint may tell that an index on a hash of
+    /// the value would do.
+    #[error(
+        "index row size {size} exceeds btree version 4 maximum {MAX_ITEM_SIZE} for index \
+         \"{index}\""
+    )]
+    IndexRowTooBig {
+        /// What it would take on a page, in bytes.
+        size: usize,
+        /// The index.
+        index: String,
+        /// The row, for the message's detail.
+        tid: ItemPointer,
+    },
+    /// A key does not make an index tuple.
+    #[error(transparent)]
+    IndexTuple(#[from] IndexTupleError),
     /// A row is damaged, or what it refers to. With the code of the reason.
     #[error("{reason} (block {}, offset {} of {rel})", .place.block, .place.offset)]
     Row {
@@ -71,9 +92,12 @@ impl AccessError {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             AccessError::Row { reason, .. } => reason.sqlstate(),
-            AccessError::RowTooBig { .. } => "54000",
+            AccessError::RowTooBig { .. }
+            | AccessError::IndexRowTooBig { .. }
+            | AccessError::IndexTuple(IndexTupleError::TooLarge { .. }) => "54000",
             AccessError::Unsupported(_) => "0A000",
-            AccessError::Corrupt(_) | AccessError::Tuple(_) => "XX001",
+            AccessError::CorruptIndex(_) => "XX002",
+            AccessError::Corrupt(_) | AccessError::Tuple(_) | AccessError::IndexTuple(_) => "XX001",
             AccessError::Internal(_) => "XX000",
             AccessError::Interrupted(kind) => kind.sqlstate(),
             AccessError::Lock(error) | AccessError::RowLock { error, .. } => error.sqlstate(),

@@ -6,6 +6,7 @@ mod error;
 mod fsm;
 pub mod heap;
 mod maps;
+pub mod nbtree;
 pub mod redo;
 #[cfg(test)]
 mod tests;

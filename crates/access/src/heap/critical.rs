@@ -13,7 +13,7 @@ pub trait PageFailure: Debug + Send + Sync {
 
 /// Runs a page change from its first changed byte to the page's LSN. An error or a panic inside
 /// stops the engine.
-pub(super) fn critical<T>(
+pub(crate) fn critical<T>(
     failure: &dyn PageFailure,
     what: &str,
     body: impl FnOnce() -> Result<T, AccessError>,

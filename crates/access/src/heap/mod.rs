@@ -28,6 +28,7 @@
 //! | `truncate.rs` | cutting off a table's empty end |
 //! | `wait.rs` | [`RowWaiter`]: waiting for those who hold a row |
 //! | `fetch.rs` | single versions by their place |
+//! | `fate.rs` | [`RowJudge`]: what became of the row that an index entry leads to |
 //! | `shared_blocks.rs` | [`SharedBlocks`]: blocks handed out to scans that share them |
 //! | `scan.rs` | [`HeapScan`]: reading a table from its first block to its last |
 //!
@@ -40,6 +41,7 @@ mod batch;
 mod changer;
 mod critical;
 mod delete;
+mod fate;
 mod fetch;
 mod freeze;
 mod inplace;
@@ -70,7 +72,9 @@ mod xmax;
 pub use batch::TupleBatch;
 pub use changer::{Attempt, Changer, Holders, Refusal, RowQueues};
 pub use critical::PageFailure;
+pub(crate) use critical::critical;
 pub(crate) use delete::mark_deleted;
+pub use fate::{RowFate, RowJudge};
 pub use freeze::{Cutoffs, Remaining};
 pub use inplace::Announcement;
 pub use insert::Author;

@@ -91,12 +91,27 @@ impl Pinned {
         if !self.desc().try_exclusive() {
             self.core().wait_exclusive(self.buf);
         }
-        PageWriteGuard { pin: self }
+        PageWriteGuard { pin: self.into() }
     }
 
     /// Takes the exclusive lock if nobody holds a lock on the page.
     pub fn try_lock_exclusive(&self) -> Option<PageWriteGuard<'_>> {
-        self.desc().try_exclusive().then(|| PageWriteGuard { pin: self })
+        self.desc().try_exclusive().then(|| PageWriteGuard { pin: self.into() })
+    }
+
+    /// As [`Self::lock_exclusive`]; the guard keeps the pin. It suits a walk from page to page on
+    /// which one page stays locked until the next one is.
+    pub fn into_exclusive(self) -> PageWriteGuard<'static> {
+        if !self.desc().try_exclusive() {
+            self.core().wait_exclusive(self.buf);
+        }
+        PageWriteGuard { pin: GuardPin::Own(self) }
+    }
+
+    /// As [`Self::try_lock_exclusive`]; the guard keeps the pin.
+    pub fn try_into_exclusive(self) -> Option<PageWriteGuard<'static>> {
+        let locked = self.desc().try_exclusive();
+        locked.then(|| PageWriteGuard { pin: GuardPin::Own(self) })
     }
 
     /// Asks for a wake-up when the cleanup lock may be free. The latch is notified then.
@@ -258,13 +273,48 @@ impl Drop for PageHoldGuard<'_> {
     }
 }
 
+/// The pin of a guard.
+#[derive(Debug)]
+enum GuardPin<'a> {
+    Of(&'a Pinned),
+    Own(Pinned),
+}
+
+impl<'a> From<&'a Pinned> for GuardPin<'a> {
+    fn from(pin: &'a Pinned) -> Self {
+        GuardPin::Of(pin)
+    }
+}
+
+impl Deref for GuardPin<'_> {
+    type Target = Pinned;
+
+    #[inline]
+    fn deref(&self) -> &Pinned {
+        match self {
+            GuardPin::Of(pin) => pin,
+            GuardPin::Own(pin) => pin,
+        }
+    }
+}
+
 /// A page under the exclusive lock.
 #[derive(Debug)]
 pub struct PageWriteGuard<'a> {
-    pin: &'a Pinned,
+    pin: GuardPin<'a>,
 }
 
 impl PageWriteGuard<'_> {
+    /// Releases the lock. The pin stays.
+    pub fn unlock(self) -> Pinned {
+        Pinned::clone(&self.pin)
+    }
+
+    /// Whether the page is newer than its file.
+    pub fn is_dirty(&self) -> bool {
+        self.pin.is_dirty()
+    }
+
     /// Marks the page dirty, so that it is written to its file some time. To be called after any
     /// change, before the lock is released.
     pub fn mark_dirty(&mut self) {

@@ -1,5 +1,5 @@
 //! Sessions that lock, update and delete one row, in interleavings that shuttle chooses: the four
-//! strengths, MultiXacts, savepoints, NOWAIT, deadlocks.
+//! strengths, MultiXacts, savepoints, NOWAIT, deadlocks. B-trees: `trees.rs`.
 //!
 //! Only a build for shuttle has these tests:
 //!
@@ -14,6 +14,8 @@
 //! and what was committed: no two hold it in conflicting strengths, and each update begins with
 //! what the last one has committed.
 #![cfg(shuttle)]
+
+mod trees;
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};

@@ -1,0 +1,347 @@
+//! Building an index from sorted rows, from the leaves up.
+//!
+//! ```text
+//!   push(row) ─▶ equal to the one before: joins its posting list
+//!            ─▶ leaf under construction ─ full ─▶ written; a link to it ─▶ page above ─ full ─▶ …
+//! ```
+//!
+//! Each level has one page under construction. When it is full its last item moves on to the next
+//! page, and what tells that item from the one before is the high key. Blocks are given out in the
+//! order in which pages are begun, so leaves lie in their order. Each page is logged whole, and
+//! goes to a write stream. The meta page comes last: until then the index has no root.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::cmp::Ordering;
+
+use forebay_format::nbtree::{
+    self as nb, LEAF, MAX_ITEM_SIZE, META_BLOCK, Meta, NO_SIBLING, NON_LEAF_FILL_FACTOR,
+    OPAQUE_SIZE, Opaque, ROOT, Tuple,
+};
+use forebay_format::page::{HEADER_SIZE, ITEM_ID_SIZE};
+use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, ItemPointer, PageMut};
+use forebay_storage::{Backend, Strategy, WriteOptions, WriteStream};
+
+use super::compare::{SearchKey, check_size, columns_to_separate, columns_to_tell_apart};
+use super::inserter::aligned;
+use super::relation::{Index, IndexShape};
+use crate::error::AccessError;
+use crate::heap::critical;
+
+/// The most bytes of a posting list: a tenth of a page, without its line pointer.
+const MOST_POSTING: usize = ((BLOCK_SIZE * 10 / 100) & !7) - ITEM_ID_SIZE;
+
+const _: () = assert!(MOST_POSTING < MAX_ITEM_SIZE);
+
+/// A page under construction.
+#[derive(Debug)]
+struct Level {
+    block: BlockNumber,
+    prev: BlockNumber,
+    /// The key of the link to it.
+    low_key: Vec<u8>,
+    /// Its items, one behind the other, and where each ends.
+    items: Vec<u8>,
+    ends: Vec<usize>,
+    /// Space that its items take.
+    used: usize,
+    /// Bytes of the last item that a high key made of it would not have.
+    last_extra: usize,
+    /// Space that the fill factor leaves.
+    kept_free: usize,
+}
+
+/// Rows with equal keys that become one item.
+#[derive(Debug)]
+struct Pending {
+    base: Vec<u8>,
+    rows: Vec<ItemPointer>,
+}
+
+/// An index under construction.
+#[derive(Debug)]
+pub struct IndexBuild<'a> {
+    index: &'a Index,
+    levels: Vec<Level>,
+    pending: Option<Pending>,
+    deduplicate: bool,
+    written: WriteStream<'a>,
+}
+
+impl IndexShape {
+    /// Orders two index tuples of rows, to sort them for a build. With their heap TIDs no two are
+    /// equal; without, those are that may not be in a unique index both.
+    pub fn compare_rows(
+        &self,
+        a: &[u8],
+        b: &[u8],
+        with_tids: bool,
+    ) -> Result<Ordering, AccessError> {
+        let internal = |error: &dyn std::fmt::Display| AccessError::Internal(error.to_string());
+        let [a, b] = [a, b].map(Tuple::new);
+        let (a, b) = (a.map_err(|e| internal(&e))?, b.map_err(|e| internal(&e))?);
+        let mut key = SearchKey::of_tuple(self, &a).map_err(|e| internal(&e))?;
+        key.tid = a.heap_tid().filter(|_| with_tids);
+        key.compare(self, &b).map_err(|e| internal(&e))
+    }
+}
+
+impl Index {
+    /// Begins to build the index, whose file is empty.
+    pub fn build<'a>(&'a self, backend: &mut Backend) -> Result<IndexBuild<'a>, AccessError> {
+        let options = WriteOptions::cleaning(&self.pool);
+        let build = IndexBuild {
+            index: self,
+            levels: Vec::new(),
+            pending: None,
+            deduplicate: self.shape.deduplicate && self.shape.is_equal_image(),
+            written: WriteStream::new(&self.pool, options),
+        };
+        match build.new_block(backend)? {
+            META_BLOCK => Ok(build),
+            _ => Err(AccessError::Internal(format!(
+                "index \"{}\" has pages already",
+                self.shape.name
+            ))),
+        }
+    }
+}
+
+impl Level {
+    fn new(level: usize, block: BlockNumber, fill_factor: usize) -> Level {
+        let fill_factor = if level == 0 { fill_factor } else { NON_LEAF_FILL_FACTOR };
+        Level {
+            block,
+            prev: NO_SIBLING,
+            low_key: nb::minus_infinity(block).to_vec(),
+            items: Vec::new(),
+            ends: Vec::new(),
+            used: 0,
+            last_extra: 0,
+            kept_free: BLOCK_SIZE * (100 - fill_factor) / 100,
+        }
+    }
+
+    /// Space for one more item, beside a high key's line pointer.
+    fn free(&self) -> usize {
+        let fixed = HEADER_SIZE + OPAQUE_SIZE + 2 * ITEM_ID_SIZE;
+        (BLOCK_SIZE - fixed).saturating_sub(self.used)
+    }
+
+    fn push(&mut self, item: &[u8], extra: usize) {
+        self.items.extend_from_slice(item);
+        self.ends.push(self.items.len());
+        self.used += aligned(item.len()) + ITEM_ID_SIZE;
+        self.last_extra = extra;
+    }
+
+    fn all(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| {
+            self.items.get(start..end).expect("an item is where its end was noted")
+        })
+    }
+
+    /// Removes the last item.
+    fn pop(&mut self) -> Vec<u8> {
+        self.ends.pop().expect("a full page has items");
+        let item = self.items.split_off(self.ends.last().copied().unwrap_or(0));
+        self.used -= aligned(item.len()) + ITEM_ID_SIZE;
+        item
+    }
+
+    fn clear(&mut self) {
+        self.items.clear();
+        self.ends.clear();
+        self.used = 0;
+    }
+}
+
+impl IndexBuild<'_> {
+    /// Adds a row, which comes behind all others in the index's order.
+    pub fn push(&mut self, backend: &mut Backend, tuple: &[u8]) -> Result<(), AccessError> {
+        let new = Tuple::new(tuple).map_err(|error| self.broken(&error))?;
+        check_size(&self.index.shape, &new)?;
+        if !self.deduplicate {
+            return self.add(backend, 0, tuple, 0);
+        }
+        let tid = new.heap_tid().ok_or_else(|| self.broken(&nb::NbtreeError::Pivot))?;
+        if self.joins(&new)? {
+            self.pending.as_mut().expect("it was just compared with").rows.push(tid);
+            return Ok(());
+        }
+        let next = Pending { base: tuple.to_vec(), rows: vec![tid] };
+        match self.pending.replace(next) {
+            Some(done) => self.add_pending(backend, &done),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a row goes to the posting list of the rows before.
+    fn joins(&self, new: &Tuple<'_>) -> Result<bool, AccessError> {
+        let Some(pending) = &self.pending else { return Ok(false) };
+        let size = pending.base.len() + (pending.rows.len() + 1) * ItemPointer::SIZE;
+        if aligned(size) > MOST_POSTING {
+            return Ok(false);
+        }
+        let base = Tuple::new(&pending.base).map_err(|error| self.broken(&error))?;
+        let columns = columns_to_tell_apart(&self.index.shape, &base, new);
+        Ok(columns.map_err(|error| self.broken(&error))? > self.index.shape.keys.len())
+    }
+
+    fn add_pending(&mut self, backend: &mut Backend, rows: &Pending) -> Result<(), AccessError> {
+        let base = Tuple::new(&rows.base).map_err(|error| self.broken(&error))?;
+        let item = nb::form_posting(&base, &rows.rows).map_err(|error| self.broken(&error))?;
+        let extra = item.len() - rows.base.len();
+        self.add(backend, 0, &item, extra)
+    }
+
+    /// Adds an item to the page of a level. `extra`: how much shorter a high key made of it is.
+    fn add(
+        &mut self,
+        backend: &mut Backend,
+        level: usize,
+        item: &[u8],
+        extra: usize,
+    ) -> Result<(), AccessError> {
+        if level == self.levels.len() {
+            let block = self.new_block(backend)?;
+            self.levels.push(Level::new(level, block, self.index.shape.fill_factor));
+        }
+        let page = self.levels.get(level).expect("the level was begun");
+        let high_key_room = if level == 0 { aligned(ItemPointer::SIZE) } else { 0 };
+        let full = page.free() < aligned(item.len()) + high_key_room
+            || page.free() + page.last_extra < page.kept_free && page.ends.len() > 1;
+        if full {
+            self.next_page(backend, level)?;
+        }
+        let page = self.levels.get_mut(level).expect("the level was begun");
+        if level > 0 && page.ends.is_empty() {
+            let child = Tuple::new(item).map(|tuple| tuple.down_link());
+            let child = child.map_err(|error| AccessError::Internal(error.to_string()))?;
+            page.push(&nb::minus_infinity(child), 0);
+        } else {
+            page.push(item, extra);
+        }
+        Ok(())
+    }
+
+    /// Writes the full page of a level, and begins the next one with its last item.
+    fn next_page(&mut self, backend: &mut Backend, level: usize) -> Result<(), AccessError> {
+        let next = self.new_block(backend)?;
+        let page = self.levels.get_mut(level).expect("a full page's level");
+        let last = page.pop();
+        let page = self.levels.get(level).expect("a full page's level");
+        let high_key = match level {
+            0 => self.high_key(page.all().last().unwrap_or_default(), &last)?,
+            _ => last.clone(),
+        };
+        self.write(backend, level, Some(&high_key), next)?;
+        let page = self.levels.get_mut(level).expect("a full page's level");
+        let written = std::mem::replace(&mut page.block, next);
+        page.prev = written;
+        let mut link = std::mem::replace(&mut page.low_key, high_key);
+        page.clear();
+        nb::set_down_link(&mut link, written);
+        self.add(backend, level + 1, &link, 0)?;
+        let page = self.levels.get_mut(level).expect("a full page's level");
+        match Tuple::new(&last) {
+            Ok(tuple) if level > 0 => page.push(&nb::minus_infinity(tuple.down_link()), 0),
+            _ => page.push(&last, page.last_extra),
+        }
+        Ok(())
+    }
+
+    /// The pivot between the last item of a leaf and the first of the next one.
+    fn high_key(&self, left: &[u8], right: &[u8]) -> Result<Vec<u8>, AccessError> {
+        let shape = &self.index.shape;
+        let [left, right] = [left, right].map(Tuple::new);
+        let (left, right) =
+            (left.map_err(|e| self.broken(&e))?, right.map_err(|e| self.broken(&e))?);
+        let columns = columns_to_separate(shape, &left, &right).map_err(|e| self.broken(&e))?;
+        let tid = left.max_heap_tid().filter(|_| columns > shape.keys.len());
+        nb::form_pivot(&right, &shape.layouts, columns.min(shape.keys.len()), tid)
+            .map_err(|error| self.broken(&error))
+    }
+
+    /// Writes what is left, and the meta page. Then the index can be used.
+    pub fn finish(mut self, backend: &mut Backend) -> Result<(), AccessError> {
+        if let Some(last) = self.pending.take() {
+            self.add_pending(backend, &last)?;
+        }
+        let mut level = 0;
+        while let Some(page) = self.levels.get_mut(level) {
+            let mut link = std::mem::take(&mut page.low_key);
+            nb::set_down_link(&mut link, page.block);
+            if page.prev != NO_SIBLING {
+                self.add(backend, level + 1, &link, 0)?;
+            }
+            self.write(backend, level, None, NO_SIBLING)?;
+            level += 1;
+        }
+        let root = self.levels.last().map_or(META_BLOCK, |page| page.block);
+        let level = self.levels.len().saturating_sub(1) as u32;
+        let meta = Meta::new(root, level, self.index.shape.is_equal_image());
+        self.put(backend, META_BLOCK, |page| {
+            meta.init_page(page);
+            Ok(())
+        })?;
+        self.index.known.set_root(None);
+        self.written.finish(backend)?;
+        Ok(())
+    }
+
+    /// Writes the page of a level. The highest level's is the root.
+    fn write(
+        &mut self,
+        backend: &mut Backend,
+        level: usize,
+        high_key: Option<&[u8]>,
+        next: BlockNumber,
+    ) -> Result<(), AccessError> {
+        let page = self.levels.get(level).expect("a level under construction");
+        let is_root = high_key.is_none() && page.prev == NO_SIBLING;
+        let flag = |on, flag| if on { flag } else { 0 };
+        let flags = flag(level == 0, LEAF) | flag(is_root, ROOT);
+        let opaque = Opaque { prev: page.prev, next, level: level as u32, flags, cycle_id: 0 };
+        let items: Vec<Vec<u8>> =
+            high_key.into_iter().chain(page.all()).map(<[u8]>::to_vec).collect();
+        self.put(backend, page.block, |page| {
+            nb::init_page(page, opaque);
+            items.iter().try_for_each(|item| nb::push_item(page, item))
+        })
+    }
+
+    /// Fills a page, logs it and hands it to the write stream.
+    fn put(
+        &mut self,
+        backend: &mut Backend,
+        number: BlockNumber,
+        fill: impl FnOnce(&mut PageMut<'_>) -> Result<(), nb::NbtreeError>,
+    ) -> Result<(), AccessError> {
+        let index = self.index;
+        index.ensure_log_room(backend)?;
+        let pin = index.pool.read(backend, index.tag(number), Strategy::BulkWrite)?;
+        let mut page = pin.lock_exclusive();
+        critical(index.failure.as_ref(), "could not build an index", || {
+            page.mark_dirty();
+            fill(&mut page.page_mut()).map_err(|error| index.damaged(number, &error))?;
+            index.log_image(backend, &mut page)
+        })?;
+        drop(page);
+        self.written.push(backend, pin)?;
+        Ok(())
+    }
+
+    /// A page of zeros behind the last one.
+    fn new_block(&self, backend: &mut Backend) -> Result<BlockNumber, AccessError> {
+        let Index { pool, locator, .. } = self.index;
+        let pages = pool.extend(backend, *locator, Fork::Main, 1, Strategy::BulkWrite)?;
+        let page = pages.first().map(|page| page.tag().block);
+        page.ok_or_else(|| AccessError::Internal("an index was extended by no block".to_owned()))
+    }
+
+    #[cold]
+    fn broken(&self, problem: &dyn std::fmt::Display) -> AccessError {
+        AccessError::Internal(format!("index \"{}\": {problem}", self.index.shape.name))
+    }
+}

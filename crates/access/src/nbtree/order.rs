@@ -1,0 +1,205 @@
+//! How the values of a key column are ordered: what the first support function of a B-tree operator
+//! class does. Values are compared as they are stored.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::cmp::Ordering;
+
+use forebay_types::{Oid, Repr, ValueError, compare, oids};
+
+/// The order of an operator class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// Signed numbers of 2 bytes.
+    Int2,
+    /// Signed numbers of 4 bytes; dates.
+    Int4,
+    /// Signed numbers of 8 bytes; times.
+    Int8,
+    /// Unsigned numbers of 4 bytes: oid.
+    Word4,
+    /// Unsigned numbers of 8 bytes: pg_lsn, xid8.
+    Word8,
+    /// The bytes themselves: text in collation C, name, bytea, uuid, bool, "char".
+    Bytes,
+    /// Texts in collation C whose trailing blanks do not count: character(n).
+    Padded,
+    /// oidvector: the shorter one first, then element by element.
+    OidVector,
+    /// Values that are compared by `types`: numeric, floats, tid.
+    Value(Repr),
+}
+
+impl KeyOrder {
+    /// The order of a support function, by its OID in pg_proc. A text is ordered by its bytes: the
+    /// caller has checked that the collation is C. None if the function is not known.
+    pub fn of_support(function: Oid) -> Option<KeyOrder> {
+        Some(match function {
+            350 => KeyOrder::Int2,
+            351 | 1092 => KeyOrder::Int4,
+            842 | 1107 | 1314 | 2045 => KeyOrder::Int8,
+            356 => KeyOrder::Word4,
+            3251 | 5096 => KeyOrder::Word8,
+            358 | 359 | 360 | 1693 | 1954 | 2166 | 2180 | 2960 => KeyOrder::Bytes,
+            1078 => KeyOrder::Padded,
+            404 => KeyOrder::OidVector,
+            354 => KeyOrder::Value(Repr::Float4),
+            355 => KeyOrder::Value(Repr::Float8),
+            1769 => KeyOrder::Value(Repr::Numeric),
+            2794 => KeyOrder::Value(Repr::Tid),
+            _ => return None,
+        })
+    }
+
+    /// The order of a type's default operator class. None if there is none, or if it is not known.
+    pub fn of_type(type_oid: Oid) -> Option<KeyOrder> {
+        const DATE: Oid = 1082;
+        const TIME: Oid = 1083;
+        const TIMESTAMP: Oid = 1114;
+        const UUID: Oid = 2950;
+        Some(match type_oid {
+            oids::INT2 => KeyOrder::Int2,
+            oids::INT4 | DATE => KeyOrder::Int4,
+            oids::INT8 | oids::TIMESTAMPTZ | TIME | TIMESTAMP => KeyOrder::Int8,
+            oids::OID | oids::REGPROC | oids::REGCLASS | oids::REGTYPE => KeyOrder::Word4,
+            oids::PG_LSN | oids::XID8 => KeyOrder::Word8,
+            oids::TEXT | oids::VARCHAR | oids::NAME | oids::BYTEA | oids::BOOL | oids::CHAR => {
+                KeyOrder::Bytes
+            }
+            UUID => KeyOrder::Bytes,
+            oids::BPCHAR => KeyOrder::Padded,
+            oids::OIDVECTOR => KeyOrder::OidVector,
+            oids::FLOAT4 => KeyOrder::Value(Repr::Float4),
+            oids::FLOAT8 => KeyOrder::Value(Repr::Float8),
+            oids::NUMERIC => KeyOrder::Value(Repr::Numeric),
+            oids::TID => KeyOrder::Value(Repr::Tid),
+            _ => return None,
+        })
+    }
+
+    /// Whether values that are equal have equal bytes, so that their index tuples can be merged
+    /// into a posting list: what the fourth support function says.
+    pub fn is_equal_image(self) -> bool {
+        !matches!(self, KeyOrder::Value(Repr::Float4 | Repr::Float8 | Repr::Numeric))
+    }
+
+    /// Orders two stored values: fixed-length images, or the bytes after a length word.
+    #[inline]
+    pub fn compare(self, a: &[u8], b: &[u8]) -> Result<Ordering, ValueError> {
+        Ok(match self {
+            KeyOrder::Int2 => i16::from_le_bytes(fixed(a)?).cmp(&i16::from_le_bytes(fixed(b)?)),
+            KeyOrder::Int4 => i32::from_le_bytes(fixed(a)?).cmp(&i32::from_le_bytes(fixed(b)?)),
+            KeyOrder::Int8 => i64::from_le_bytes(fixed(a)?).cmp(&i64::from_le_bytes(fixed(b)?)),
+            KeyOrder::Word4 => u32::from_le_bytes(fixed(a)?).cmp(&u32::from_le_bytes(fixed(b)?)),
+            KeyOrder::Word8 => u64::from_le_bytes(fixed(a)?).cmp(&u64::from_le_bytes(fixed(b)?)),
+            KeyOrder::Bytes => a.cmp(b),
+            KeyOrder::Padded => unpadded(a).cmp(unpadded(b)),
+            KeyOrder::OidVector => compare_vectors(a, b)?,
+            KeyOrder::Value(repr) => compare(&repr.decode(a)?, &repr.decode(b)?)?,
+        })
+    }
+}
+
+#[inline]
+fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], ValueError> {
+    bytes.try_into().map_err(|_| wrong_length(bytes, N))
+}
+
+/// The error of `types` for a value of another length.
+#[cold]
+fn wrong_length(bytes: &[u8], expected: usize) -> ValueError {
+    let repr = match expected {
+        2 => Repr::Int2,
+        4 => Repr::Int4,
+        _ => Repr::Int8,
+    };
+    repr.decode(bytes).expect_err("the length is wrong")
+}
+
+/// A text without its trailing blanks.
+fn unpadded(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+    text.get(..end).unwrap_or(text)
+}
+
+/// Orders two arrays of one dimension, as they are stored: five words, the fourth of which is the
+/// number of elements, and the elements.
+fn compare_vectors(a: &[u8], b: &[u8]) -> Result<Ordering, ValueError> {
+    const HEADER: usize = 20;
+    let elements = |array: &[u8]| array.get(HEADER..).map_or(0, <[u8]>::len);
+    if elements(a) != elements(b) {
+        return Ok(elements(a).cmp(&elements(b)));
+    }
+    let words = |array| <[u8]>::chunks(array, 4).skip(HEADER / 4);
+    for (a, b) in words(a).zip(words(b)) {
+        match KeyOrder::Word4.compare(a, b)? {
+            Ordering::Equal => {}
+            different => return Ok(different),
+        }
+    }
+    Ok(Ordering::Equal)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use forebay_types::Numeric;
+
+    use super::*;
+
+    fn order(order: KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
+        order.compare(a, b).unwrap()
+    }
+
+    #[test]
+    fn values_are_ordered_as_they_are_stored() {
+        let int = |n: i32| n.to_le_bytes();
+        assert_eq!(order(KeyOrder::Int4, &int(-1), &int(256)), Ordering::Less);
+        assert_eq!(order(KeyOrder::Word4, &int(-1), &int(256)), Ordering::Greater);
+        assert_eq!(order(KeyOrder::Bytes, b"ab", b"ab "), Ordering::Less);
+        assert_eq!(order(KeyOrder::Padded, b"ab", b"ab  "), Ordering::Equal);
+        assert_eq!(order(KeyOrder::Padded, b"", b"  "), Ordering::Equal);
+        let number = |scale| Numeric::Finite { digits: 10.into(), scale }.to_stored();
+        let numeric = KeyOrder::Value(Repr::Numeric);
+        assert_eq!(order(numeric, &number(1), &number(0)), Ordering::Less);
+        let nan = f64::NAN.to_le_bytes();
+        assert_eq!(order(KeyOrder::Value(Repr::Float8), &nan, &nan), Ordering::Equal);
+    }
+
+    #[test]
+    fn vectors_of_oids_are_ordered_by_length_first() {
+        let vector = |oids: &[u32]| -> Vec<u8> {
+            let head = [1, 0, 26, oids.len() as u32, 0];
+            head.iter().chain(oids).flat_map(|word| word.to_le_bytes()).collect()
+        };
+        let less = [vector(&[]), vector(&[9]), vector(&[1, 9]), vector(&[2, 1])];
+        assert!(less.is_sorted_by(|a, b| order(KeyOrder::OidVector, a, b) == Ordering::Less));
+    }
+
+    #[test]
+    fn values_of_a_wrong_length_are_errors() {
+        for order in [KeyOrder::Int2, KeyOrder::Int4, KeyOrder::Int8, KeyOrder::Word8] {
+            assert_eq!(order.compare(b"abc", b"abc").unwrap_err().sqlstate(), "XX001");
+        }
+    }
+
+    #[test]
+    fn orders_are_found_by_type_and_by_support_function() {
+        for (type_oid, function) in [
+            (oids::INT2, 350),
+            (oids::INT4, 351),
+            (oids::INT8, 842),
+            (oids::OID, 356),
+            (oids::TEXT, 360),
+            (oids::NAME, 359),
+            (oids::BPCHAR, 1078),
+            (oids::NUMERIC, 1769),
+            (oids::FLOAT8, 355),
+            (oids::OIDVECTOR, 404),
+        ] {
+            assert_eq!(KeyOrder::of_type(type_oid), KeyOrder::of_support(function));
+            assert!(KeyOrder::of_type(type_oid).is_some());
+        }
+        assert_eq!(KeyOrder::of_type(oids::XID), None);
+        assert!(!KeyOrder::Value(Repr::Numeric).is_equal_image());
+    }
+}

@@ -1,0 +1,121 @@
+//! Tests of indexes.
+
+mod building;
+mod checker;
+mod concurrency;
+mod heap_rows;
+mod inserting;
+mod interrupted;
+mod postgres;
+mod recovery;
+mod scanning;
+mod unique;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use forebay_aio::sync::Mutex;
+use forebay_format::{Fork, ItemPointer, RelFileLocator, Xid};
+use forebay_storage::Backend;
+use forebay_types::{Datum, Oid, oids};
+
+use super::*;
+use crate::codec::layout_of;
+use crate::error::AccessError;
+use crate::heap::RowFate;
+use crate::tests::fixture::Fixture;
+
+pub(super) const INDEX: RelFileLocator = RelFileLocator::in_default(5, 16_390);
+pub(super) const XID: Xid = 700;
+
+/// The shape of an index over columns of these types, in their default order.
+pub(super) fn shape(types: &[Oid]) -> IndexShape {
+    let column = |oid: &Oid| KeyColumn::ascending(KeyOrder::of_type(*oid).unwrap());
+    IndexShape {
+        name: "t_idx".to_owned(),
+        layouts: types.iter().map(|oid| layout_of(*oid).unwrap()).collect(),
+        keys: types.iter().map(column).collect(),
+        nulls_are_equal: false,
+        fill_factor: 90,
+        deduplicate: true,
+        of_catalog: false,
+    }
+}
+
+/// A new index on the fixture's layers.
+pub(super) fn index(fixture: &Fixture, shape: IndexShape) -> Index {
+    fixture.pool.smgr().create(INDEX, Fork::Main, true).unwrap();
+    let index = open(fixture, shape);
+    index.create(&mut fixture.backend()).unwrap();
+    index
+}
+
+/// An index whose file exists.
+pub(super) fn open(fixture: &Fixture, shape: IndexShape) -> Index {
+    Index {
+        locator: INDEX,
+        shape: Arc::new(shape),
+        pool: fixture.pool.clone(),
+        wal: fixture.wal.clone(),
+        logged: true,
+        known: Arc::default(),
+        failure: fixture.failures.clone(),
+    }
+}
+
+/// Rows that are live unless a test says otherwise.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Rows(pub(super) Arc<Mutex<HashMap<ItemPointer, RowFate>>>);
+
+impl Rows {
+    pub(super) fn set(&self, tid: ItemPointer, fate: RowFate) {
+        self.0.lock().insert(tid, fate);
+    }
+}
+
+impl TableRows for Rows {
+    fn fate(&mut self, _: &mut Backend, tid: ItemPointer) -> Result<RowFate, AccessError> {
+        Ok(self.0.lock().get(&tid).copied().unwrap_or(RowFate::Live))
+    }
+
+    fn newest_gone(&self) -> Xid {
+        XID - 1
+    }
+}
+
+/// A place of a row, by its number.
+pub(super) fn tid(n: u32) -> ItemPointer {
+    ItemPointer::new(n / 100, (n % 100) as u16 + 1)
+}
+
+/// Inserts a row that need not be unique.
+pub(super) fn insert(
+    index: &Index,
+    backend: &mut Backend,
+    values: &[Datum<'_>],
+    tid: ItemPointer,
+) -> Insertion {
+    put(index, backend, &mut Rows::default(), values, tid, false).unwrap()
+}
+
+pub(super) fn put(
+    index: &Index,
+    backend: &mut Backend,
+    rows: &mut Rows,
+    values: &[Datum<'_>],
+    tid: ItemPointer,
+    unique: bool,
+) -> Result<Insertion, AccessError> {
+    let tuple = form_index_tuple(&index.shape, values, tid)?;
+    index.insert(backend, rows, NewRow { tuple: &tuple, xid: XID, unique })
+}
+
+/// A sequence of numbers that look random.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, limit: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((self.0 >> 33) % u64::from(limit)) as u32
+    }
+}
