@@ -8,7 +8,7 @@ use forebay_format::{
     control::ControlFile,
     free_space_map as fsm,
     line_pointers::{self, Changes},
-    multixact, pglz,
+    multixact, nbtree, pglz,
     relmap::RelMap,
     slru, subtrans,
     timeline::{TimelineHistory, parse_history_file_name},
@@ -56,12 +56,33 @@ pub fn page(data: &[u8]) {
     let _ = page
         .item_mut(1)
         .map(|item| HeapTupleMut::new(item).map(|mut tuple| tuple.stamp_insert(7, 0)));
+    btree_page(bytes);
     let mut page = PageMut(&mut bytes);
     pruned(page.0, line_pointers::prune);
     pruned(page.0, line_pointers::prune_in_place);
     line_pointers::truncate(&mut page);
     set_checksum(&mut bytes, 3);
     assert!(verify_header(&bytes).is_err() || verify_page(&bytes, 3).is_ok());
+}
+
+/// A page of a B-tree: special space, meta page, tuples, changes of items.
+fn btree_page(mut bytes: PageBytes) {
+    let view = Page::new(&bytes);
+    let _ = (nbtree::Opaque::of(view), nbtree::Meta::of(view), nbtree::safe_xid(view));
+    for n in 1..=view.item_count() {
+        let Ok(tuple) = nbtree::item(view, n).and_then(nbtree::Tuple::new) else { continue };
+        let _ = nbtree::form_pivot(&tuple, &[AttrLayout::VARLENA; 2], 1, tuple.max_heap_tid());
+        let _ = nbtree::update_posting(&tuple, &[0, 2]);
+        assert_eq!(tuple.heap_tids().count(), tuple.heap_tid_count());
+    }
+    let mut page = PageMut(&mut bytes);
+    let _ = nbtree::delete_items(&mut page, &[1, 2, 4]);
+    let _ = nbtree::replace_item(&mut page, 2, &[1; 300]);
+    let _ = (nbtree::delete_item(&mut page, 3), nbtree::kill(&mut page, 1));
+    if nbtree::insert_item(&mut page, 1, &[1; 24]).is_ok() {
+        assert_eq!(nbtree::item(page.page(), 1), Ok(&[1; 24][..]));
+    }
+    nbtree::mask(&mut bytes, 1);
 }
 
 /// A good page of items that serve as tuples: each has the header's length in all its bytes.

@@ -166,6 +166,9 @@ impl Settings for NoSettings {
     fn engine(&self) -> forebay_engine::SessionSettings {
         forebay_engine::SessionSettings::default()
     }
+    fn share(&self) -> Box<dyn Settings> {
+        Box::new(NoSettings)
+    }
     fn reload_server(&mut self) -> bool {
         false
     }

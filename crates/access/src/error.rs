@@ -1,7 +1,7 @@
 //! What can fail in this crate.
 
-use forebay_format::TupleError;
 use forebay_format::page::MAX_HEAP_TUPLE_SIZE;
+use forebay_format::{ItemPointer, RelFileLocator, TupleError};
 use forebay_storage::StorageError;
 use forebay_txn::locks::{InterruptKind, LockError};
 use forebay_txn::{TxnError, wal_sqlstate};
@@ -23,6 +23,16 @@ pub enum AccessError {
     /// XX001: the data is damaged.
     #[error("{0}")]
     Corrupt(String),
+    /// A row is damaged, or what it refers to. With the code of the reason.
+    #[error("{reason} (block {}, offset {} of {rel})", .place.block, .place.offset)]
+    Row {
+        /// The relation.
+        rel: RelFileLocator,
+        /// The line pointer.
+        place: ItemPointer,
+        /// What is wrong.
+        reason: Box<AccessError>,
+    },
     /// XX000: an invariant of this program does not hold.
     #[error("{0}")]
     Internal(String),
@@ -32,6 +42,16 @@ pub enum AccessError {
     /// A wait for another transaction failed.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// A wait for those who hold a row failed.
+    #[error("{error}")]
+    RowLock {
+        /// Why.
+        error: LockError,
+        /// What was to be done with the row.
+        work: RowWork,
+        /// The place of the version that they hold.
+        tid: ItemPointer,
+    },
     /// XX001: the bytes of a row are not a row.
     #[error(transparent)]
     Tuple(#[from] TupleError),
@@ -50,15 +70,65 @@ impl AccessError {
     /// PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {
+            AccessError::Row { reason, .. } => reason.sqlstate(),
             AccessError::RowTooBig { .. } => "54000",
             AccessError::Unsupported(_) => "0A000",
             AccessError::Corrupt(_) | AccessError::Tuple(_) => "XX001",
             AccessError::Internal(_) => "XX000",
             AccessError::Interrupted(kind) => kind.sqlstate(),
-            AccessError::Lock(error) => error.sqlstate(),
+            AccessError::Lock(error) | AccessError::RowLock { error, .. } => error.sqlstate(),
             AccessError::Txn(error) => error.sqlstate(),
             AccessError::Storage(error) => error.sqlstate(),
             AccessError::Wal(error) => wal_sqlstate(error),
         }
+    }
+
+    /// PostgreSQL's DETAIL line.
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            AccessError::Row { reason, .. } => reason.detail(),
+            AccessError::Txn(error) => error.detail(),
+            _ => None,
+        }
+    }
+
+    /// The same error with the place of the row, if a damaged row may be the cause.
+    pub(crate) fn in_row(self, rel: RelFileLocator, place: ItemPointer) -> AccessError {
+        let of_row = match &self {
+            AccessError::Corrupt(_) | AccessError::Tuple(_) => true,
+            AccessError::Txn(error) => error.is_of_stored_id(),
+            _ => false,
+        };
+        if of_row { AccessError::Row { rel, place, reason: Box::new(self) } } else { self }
+    }
+}
+
+/// What a statement was about to do with a row for which it waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowWork {
+    /// To update it.
+    Update,
+    /// To delete it.
+    Delete,
+    /// To lock it.
+    Lock,
+    /// To lock a newer version of a row that it locks.
+    LockUpdated,
+    /// To look at the newest version of a row that another transaction has updated.
+    FetchUpdated,
+}
+
+impl RowWork {
+    /// PostgreSQL's CONTEXT line.
+    pub fn context(self, tid: ItemPointer, relation: &str) -> String {
+        let what = match self {
+            RowWork::Update => "updating tuple",
+            RowWork::Delete => "deleting tuple",
+            RowWork::Lock => "locking tuple",
+            RowWork::LockUpdated => "locking updated version",
+            RowWork::FetchUpdated => "rechecking updated tuple",
+        };
+        let of = if self == RowWork::LockUpdated { " of tuple" } else { "" };
+        format!("while {what} {tid}{of} in relation \"{relation}\"")
     }
 }

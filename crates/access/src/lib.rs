@@ -13,4 +13,4 @@ mod tests;
 mod vm;
 
 pub use codec::{form_row, layout_of};
-pub use error::AccessError;
+pub use error::{AccessError, RowWork};

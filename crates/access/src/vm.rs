@@ -10,15 +10,6 @@ use forebay_storage::{Backend, BufferPool, PageWriteGuard, Pinned, StorageError}
 
 use crate::maps;
 
-/// Whether the map has the page with a block's bits.
-pub(crate) fn exists(
-    pool: &Arc<BufferPool>,
-    rel: RelFileLocator,
-    block: BlockNumber,
-) -> Result<bool, StorageError> {
-    Ok(pool.smgr().exists(rel, Fork::Vm)? && map::map_block(block) < pool.nblocks(rel, Fork::Vm)?)
-}
-
 /// Pins the page of the map that has a block's bits. None if the map does not have that page: then
 /// no bits are set.
 pub(crate) fn pin(
@@ -27,10 +18,11 @@ pub(crate) fn pin(
     rel: RelFileLocator,
     block: BlockNumber,
 ) -> Result<Option<Pinned>, StorageError> {
-    if !exists(pool, rel, block)? {
+    let map_block = map::map_block(block);
+    if !pool.smgr().exists(rel, Fork::Vm)? || map_block >= pool.nblocks(rel, Fork::Vm)? {
         return Ok(None);
     }
-    maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map::map_block(block))).map(Some)
+    maps::read(pool, backend, PageTag::new(rel, Fork::Vm, map_block)).map(Some)
 }
 
 /// Pins the page of the map that has a block's bits. It is made if there is none.

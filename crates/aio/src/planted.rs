@@ -143,6 +143,10 @@ planted_bugs! {
     RedoForgetsSubtransactions,
     /// Bits that are set in the visibility map are not logged.
     VisibilityMapNotLogged,
+    /// A page of the visibility map may be written before the record of its bits.
+    VisibilityMapWrittenBeforeWal,
+    /// A table's end is cut off before the log says so.
+    TableCutBeforeLogged,
     /// The record of a deletion does not say that the page is no longer all-visible.
     DeletionKeepsAllVisible,
     /// Redo does not clear bits of the visibility map.

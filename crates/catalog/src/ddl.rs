@@ -294,7 +294,7 @@ fn delete_row(
 ) -> Result<(), CatalogError> {
     // Nobody locks rows of catalogs, so nobody makes this transaction a member of a MultiXact.
     let sets = &mut database.heaps.outcomes.sets();
-    let mut changer = Changer { xacts: &database.xacts, tx, author, sets };
+    let mut changer = Changer { xacts: &database.xacts, tx, author, sets, queues: None };
     match database.heap(catalog).delete(backend, &mut changer, tid)? {
         Attempt::Done(()) => Ok(()),
         Attempt::Refused(_) => Err(CatalogError::refused("XX000", "tuple concurrently deleted")),

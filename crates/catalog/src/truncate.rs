@@ -53,7 +53,7 @@ pub fn truncate_table(
     let author = Author { xid, command: tx.use_command() };
     // Nobody locks rows of catalogs, so nobody makes this transaction a member of a MultiXact.
     let sets = &mut database.heaps.outcomes.sets();
-    let mut changer = Changer { xacts: &database.xacts, tx, author, sets };
+    let mut changer = Changer { xacts: &database.xacts, tx, author, sets, queues: None };
     let columns = Columns { layouts: &database.class.layouts, keys: &[], indexed: &[] };
     let heap = database.heap(&database.class);
     match heap.update(backend, &mut changer, tid, &tuple, &columns)? {

@@ -28,6 +28,7 @@ use crate::registry::Registry;
 use crate::running_backups::RunningBackups;
 use crate::sums::Marks;
 use crate::walwriter::WalWriterLatch;
+use crate::workers::Workers;
 
 /// The state of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,7 @@ pub(crate) struct Core {
     pub(crate) id_limits: Mutex<()>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) sessions: Registry,
+    pub(crate) workers: Workers,
     pub(crate) counters: Counters,
     pub(crate) marks: Marks,
     pub(crate) fatal: Arc<Fatal>,

@@ -9,7 +9,12 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     /// Adds one.
     pub(crate) fn count(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add(1);
+    }
+
+    /// Adds a number.
+    pub(crate) fn add(&self, number: u64) {
+        self.0.fetch_add(number, Ordering::Relaxed);
     }
 
     /// The count.
@@ -29,4 +34,8 @@ pub(crate) struct Counters {
     pub(crate) sessions: Counter,
     /// Deadlocks found.
     pub(crate) deadlocks: Counter,
+    /// Parallel workers that statements wanted.
+    pub(crate) workers_wanted: Counter,
+    /// Parallel workers that they got.
+    pub(crate) workers_started: Counter,
 }

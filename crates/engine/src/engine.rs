@@ -82,8 +82,8 @@ impl Engine {
     }
 
     /// Opens a data directory over a namespace and a method of the caller's, in place of the
-    /// configuration's: for simulated disks and faults. It must have room for max_connections and
-    /// eight more backends.
+    /// configuration's: for simulated disks and faults. It must have room for max_connections,
+    /// max_worker_processes and eight more backends.
     pub fn open_on(
         dir: &Path,
         config: EngineConfig,
@@ -220,6 +220,11 @@ impl Engine {
     /// What pg_stat_database tells of the one database.
     pub fn database_stats(&self) -> views::DatabaseRow {
         views::database_row(&self.core)
+    }
+
+    /// How many worker threads of statements there are.
+    pub fn statement_workers(&self) -> usize {
+        self.core.workers.running()
     }
 
     /// How many sessions wait for a lock.

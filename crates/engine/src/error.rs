@@ -26,6 +26,14 @@ pub enum EngineError {
     /// A lock was not had: deadlock, cancel.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// The same, for a row.
+    #[error("{error}")]
+    RowLock {
+        /// Why.
+        error: LockError,
+        /// PostgreSQL's CONTEXT line: which row, and why it was waited for.
+        context: String,
+    },
     /// The disk, or the names on it.
     #[error(transparent)]
     Disk(#[from] AioError),
@@ -110,7 +118,7 @@ impl EngineError {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             EngineError::Refused(refusal) => refusal.sqlstate,
-            EngineError::Lock(error) => error.sqlstate(),
+            EngineError::Lock(error) | EngineError::RowLock { error, .. } => error.sqlstate(),
             EngineError::Disk(error) => disk_sqlstate(error),
             EngineError::Wal(error) => wal_sqlstate(error),
             EngineError::WalRead(error) if error.is_damage() => "XX001",
@@ -141,8 +149,19 @@ impl EngineError {
     pub fn detail(&self) -> Option<String> {
         match self {
             EngineError::Refused(refusal) => refusal.detail.clone(),
-            EngineError::Lock(LockError::Deadlock { detail }) => Some(detail.clone()),
+            EngineError::Lock(error) | EngineError::RowLock { error, .. } => match error {
+                LockError::Deadlock { detail } => Some(detail.clone()),
+                _ => None,
+            },
             EngineError::Storage(error) => error.detail(),
+            _ => None,
+        }
+    }
+
+    /// PostgreSQL's CONTEXT line.
+    pub fn context(&self) -> Option<&str> {
+        match self {
+            EngineError::RowLock { context, .. } => Some(context),
             _ => None,
         }
     }
@@ -151,9 +170,10 @@ impl EngineError {
     pub fn hint(&self) -> Option<String> {
         match self {
             EngineError::Refused(refusal) => refusal.hint.clone(),
-            EngineError::Lock(LockError::Deadlock { .. }) => {
-                Some("See server log for query details.".to_owned())
-            }
+            EngineError::Lock(error) | EngineError::RowLock { error, .. } => match error {
+                LockError::Deadlock { .. } => Some("See server log for query details.".to_owned()),
+                _ => None,
+            },
             EngineError::Storage(error) => error.hint(),
             EngineError::Disk(AioError::IoUring(refusal)) => Some(refusal.hint().to_owned()),
             EngineError::Poisoned(_) => Some(
@@ -190,8 +210,11 @@ impl From<AccessError> for EngineError {
             AccessError::Storage(error) => error.into(),
             AccessError::Wal(error) => error.into(),
             AccessError::Interrupted(kind) => LockError::Interrupted(kind).into(),
-            AccessError::Lock(error) => error.into(),
-            error => EngineError::statement(error.sqlstate(), error.to_string()),
+            AccessError::Lock(error) | AccessError::RowLock { error, .. } => error.into(),
+            error => {
+                let refused = EngineError::statement(error.sqlstate(), error.to_string());
+                error.detail().into_iter().fold(refused, EngineError::with_detail)
+            }
         }
     }
 }

@@ -48,7 +48,8 @@ impl EngineConfig {
 
     /// Most backends at a time.
     fn backends(&self) -> usize {
-        self.max_connections + OTHER_BACKENDS + self.archiver_backends()
+        let sessions = self.max_connections + self.statement_workers();
+        sessions + OTHER_BACKENDS + self.archiver_backends()
     }
 
     /// Descriptors that the engine wants beside those of data files.

@@ -37,16 +37,17 @@ pub mod views;
 mod walsync;
 mod walwriter;
 mod warning;
+mod workers;
 
 pub use at_rest::ClusterAtRest;
 pub use clock::parse_timestamp;
 pub use config::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, BadIoDirect,
     CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod, FatalAction,
-    FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, PrefetchStats,
-    RecoveryProgress, RecoveryReport, RecoverySettings, RecoveryStop, RecoveryTarget, RestoreFrom,
-    RestoreSettings, RestoreSource, SessionSettings, TargetAction, TargetTimeline, VacuumSettings,
-    WalSyncMethod, WorkerLimits, WritingSettings,
+    FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, ParallelSettings,
+    PrefetchStats, RecoveryProgress, RecoveryReport, RecoverySettings, RecoveryStop,
+    RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, SessionSettings, TargetAction,
+    TargetTimeline, VacuumSettings, WalSyncMethod, WorkerLimits, WritingSettings,
 };
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
@@ -65,9 +66,9 @@ pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
-    AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, HeapScan, Isolation, OnCommit, PrewarmMode,
-    RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, Session, Statement, StatementSnapshot,
-    StoredRow, Transaction, VacuumOptions,
+    AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, Handoff, HeapScan, Isolation, OnCommit,
+    PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart, Sender,
+    Session, SharedScan, Statement, StatementSnapshot, StoredRow, Transaction, VacuumOptions,
 };
 pub use warning::Warning;
 

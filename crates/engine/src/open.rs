@@ -35,6 +35,7 @@ use crate::running_backups::RunningBackups;
 use crate::sums::Marks;
 use crate::walsync;
 use crate::walwriter::WalWriterLatch;
+use crate::workers::Workers;
 
 /// Everything between the lock file and the first session.
 pub(crate) fn start(
@@ -92,6 +93,7 @@ fn open_core(
     let database = Database::new(maps, Arc::clone(&heaps), Arc::clone(&xacts), Arc::clone(&oids))?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
+        workers: Workers::new(&config),
         locks: lock_table(&config),
         counters: Counters::default(),
         marks: Marks::default(),

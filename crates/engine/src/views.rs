@@ -40,6 +40,10 @@ pub struct DatabaseRow {
     pub deadlocks: u64,
     /// Sessions started.
     pub sessions: u64,
+    /// Parallel workers that statements wanted.
+    pub workers_wanted: u64,
+    /// Parallel workers that they got.
+    pub workers_started: u64,
     /// Temporary files removed.
     pub temp_files: u64,
     /// Their bytes.
@@ -62,6 +66,8 @@ pub(crate) fn database_row(core: &Core) -> DatabaseRow {
         write_time: sum(IoOp::Write, &|c| c.time_ns) as f64 / 1e6,
         deadlocks: counters.deadlocks.get(),
         sessions: counters.sessions.get(),
+        workers_wanted: counters.workers_wanted.get(),
+        workers_started: counters.workers_started.get(),
         temp_files: temp.files,
         temp_bytes: temp.bytes,
     }

@@ -44,6 +44,11 @@ pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     *room.expect("the buffer has room for the field") = value;
 }
 
+/// Appends numbers of two bytes, to be read with [`Cursor::u16s`].
+pub(crate) fn push_u16s(out: &mut Vec<u8>, numbers: impl IntoIterator<Item = u16>) {
+    numbers.into_iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+}
+
 /// Rounds up to a multiple of 8, PostgreSQL's MAXALIGN.
 #[inline]
 pub const fn max_align(n: usize) -> usize {
@@ -113,6 +118,13 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(crate) fn i64(&mut self) -> Option<i64> {
         self.array().map(i64::from_le_bytes)
+    }
+
+    /// An array of numbers of two bytes. Allocates only after checking that all of them are present.
+    #[inline]
+    pub(crate) fn u16s(&mut self, count: usize) -> Option<Vec<u16>> {
+        let (numbers, _) = self.take(count.checked_mul(2)?)?.as_chunks::<2>();
+        Some(numbers.iter().map(|&number| u16::from_le_bytes(number)).collect())
     }
 
     /// An array of numbers. Allocates only after checking that all of them are present.

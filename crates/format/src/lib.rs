@@ -7,9 +7,11 @@ pub mod control;
 pub mod crc;
 pub mod free_space_map;
 pub mod ids;
+pub mod index_tuple;
 pub mod line_pointers;
 pub mod lsn;
 pub mod multixact;
+pub mod nbtree;
 pub mod page;
 pub mod pglz;
 pub mod relmap;
@@ -26,6 +28,7 @@ pub use ids::{
     BLOCK_SIZE, BlockNumber, CommandId, Fork, FullXid, ItemPointer, OffsetNumber, Oid, PageTag,
     RELSEG_BLOCKS, RelFileLocator, Xid,
 };
+pub use index_tuple::{IndexTuple, IndexTupleError};
 pub use lsn::{Lsn, SegmentSize};
 pub use page::{ItemId, Page, PageBytes, PageMut};
 pub use tuple::{Align, AttrLayout, HeapTuple, HeapTupleMut, TupleError};

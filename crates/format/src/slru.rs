@@ -109,6 +109,23 @@ pub fn status(page: &PageBytes, xid: Xid) -> TransactionStatus {
     TransactionStatus::from_bits(page.get(at).expect("an offset in the page") >> shift)
 }
 
+/// Transactions whose statuses are in a word of 32 bits.
+pub const STATUS_WORD_XACTS: u32 = 16;
+
+/// The statuses of a transaction and its neighbours in its page: those of the same 16 ids, the
+/// first one in the lowest bits.
+pub fn status_word(page: &PageBytes, xid: Xid) -> u32 {
+    let (at, _) = position(xid - xid % STATUS_WORD_XACTS);
+    let word = page.get(at..).and_then(|rest| rest.first_chunk());
+    u32::from_le_bytes(*word.expect("a word in the page"))
+}
+
+/// A transaction's status in such a word.
+#[inline]
+pub const fn status_in_word(word: u32, xid: Xid) -> TransactionStatus {
+    TransactionStatus::from_bits((word >> (xid % STATUS_WORD_XACTS * 2)) as u8)
+}
+
 /// Sets a transaction's status in its page.
 pub fn set_status(page: &mut PageBytes, xid: Xid, status: TransactionStatus) {
     let (at, shift) = position(xid);

@@ -6,10 +6,11 @@ mod support;
 
 use forebay_format::{PageMut, free_space_map as fsm};
 use forebay_testkit::Dice;
-use support::{WAL, map_clear_records, records, row_records};
+use support::{WAL, btree_records, map_clear_records, records, row_records};
 
 const HEAP: &[u8] = include_bytes!("data/heap_t_after.page");
 const INDEX: &[u8] = include_bytes!("data/pg_class_oid_index.block1");
+const BTREE: &[u8] = include_bytes!("data/btree.pages");
 const MAP_PAGE: &[u8] = include_bytes!("data/pg_xact_block1_head");
 const ROWS: [&[u8]; 3] = [
     include_bytes!("data/rows_r.page"),
@@ -44,7 +45,7 @@ fn damage(target: fn(&[u8]), sample: &[u8], within: usize, times: usize) {
 
 #[test]
 fn pages() {
-    for sample in [HEAP, INDEX, &[0; 8192]].into_iter().chain(ROWS) {
+    for sample in [HEAP, INDEX, &[0; 8192]].into_iter().chain(ROWS).chain(BTREE.chunks(8192)) {
         damage(entry::page, sample, 80, 1500);
         damage(entry::page, sample, 8192, 500);
     }
@@ -87,7 +88,7 @@ fn tuples() {
 #[test]
 fn wal_records() {
     let plain = records().into_iter().map(|(_, record)| record);
-    for record in plain.chain(row_records()).chain(map_clear_records()) {
+    for record in plain.chain(row_records()).chain(map_clear_records()).chain(btree_records()) {
         damage(entry::wal_record, &record[4..], 120, 600);
     }
 }

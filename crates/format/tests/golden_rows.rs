@@ -635,7 +635,8 @@ fn a_pruned_and_frozen_page_is_that_of_postgresql() {
     assert_eq!(ours[view.upper()..], theirs[view.upper()..]);
     // The same freezing, as one plan for each tuple.
     let single = prune.plans.iter().flat_map(|plan| {
-        plan.offsets.iter().rev().map(|&n| prune::FreezePlan { offsets: vec![n], ..plan.clone() })
+        let alone = prune::FreezePlan { offsets: Vec::new(), ..plan.clone() };
+        plan.offsets.iter().rev().map(move |&n| (n, alone.clone()))
     });
     assert_eq!(prune::FreezePlan::group(single.collect()), prune.plans);
 }

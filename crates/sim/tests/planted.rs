@@ -64,6 +64,8 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::RedoForgetsHotUpdates
         | PlantedBug::RedoForgetsSubtransactions
         | PlantedBug::VisibilityMapNotLogged
+        | PlantedBug::VisibilityMapWrittenBeforeWal
+        | PlantedBug::TableCutBeforeLogged
         | PlantedBug::DeletionKeepsAllVisible
         | PlantedBug::RedoKeepsVisibilityMap => By::Rows,
         PlantedBug::WalFailedSyncRetried

@@ -201,7 +201,9 @@ impl From<EngineError> for SqlError {
         let sqlstate = e.sqlstate();
         let severity =
             if matches!(sqlstate, "57P01" | "57P02") { Severity::Fatal } else { Severity::Error };
-        SqlError::report(severity, sqlstate, e.to_string()).explained(e.detail(), e.hint())
+        let report =
+            SqlError::report(severity, sqlstate, e.to_string()).explained(e.detail(), e.hint());
+        e.context().into_iter().fold(report, SqlError::context)
     }
 }
 

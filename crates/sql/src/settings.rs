@@ -101,6 +101,8 @@ pub trait Settings: Send {
     fn transaction_defaults(&self) -> TransactionModes;
     /// What the engine's session is to run with; a connection hands it down before a statement.
     fn engine(&self) -> SessionSettings;
+    /// The same settings, for another thread of the session, which reads them.
+    fn share(&self) -> Box<dyn Settings>;
     /// Asks the server to read its configuration files again; true if it was asked.
     fn reload_server(&mut self) -> bool;
     /// A subtransaction begins.

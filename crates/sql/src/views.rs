@@ -345,8 +345,7 @@ impl Database {
     }
 }
 
-/// pg_stat_database. Counters that are not kept are NULL. There is no standby, and nothing runs in
-/// parallel.
+/// pg_stat_database. Counters that are not kept are NULL. There is no standby.
 pub const STAT_DATABASE: Columns<Database> = &[
     ("datid", Oid, |r| Datum::Oid(r.oid)),
     ("datname", Name, |r| opt(r.name.clone(), Datum::string)),
@@ -375,8 +374,8 @@ pub const STAT_DATABASE: Columns<Database> = &[
     ("sessions_abandoned", Int8, |_| Datum::Null),
     ("sessions_fatal", Int8, |_| Datum::Null),
     ("sessions_killed", Int8, |_| Datum::Null),
-    ("parallel_workers_to_launch", Int8, |r| r.of(|_| count(0))),
-    ("parallel_workers_launched", Int8, |r| r.of(|_| count(0))),
+    ("parallel_workers_to_launch", Int8, |r| r.of(|c| count(c.workers_wanted))),
+    ("parallel_workers_launched", Int8, |r| r.of(|c| count(c.workers_started))),
     ("stats_reset", Timestamptz, |_| Datum::Null),
 ];
 

@@ -55,10 +55,26 @@ pub enum TxnError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// What `pg_xact` or `pg_multixact` has of an id cannot be read. With the code of the reason.
+    #[error("could not access status of transaction {id}")]
+    NoStatus {
+        /// The transaction or MultiXact.
+        id: u32,
+        /// Why not.
+        reason: Box<TxnError>,
+    },
+    /// XX001: a row has the id of a transaction that does not exist yet.
+    #[error("could not access status of transaction {xid}")]
+    NotAssigned {
+        /// The id.
+        xid: Xid,
+        /// The next id to be assigned.
+        next: Xid,
+    },
     /// XX001: a file of `pg_xact` or its like ends before a page that must be there.
     #[error(
-        "could not access status of transactions: page {page} of {dir} has only {got} bytes \
-         in file \"{}\"", .file.display()
+        "could not read page {page} of {dir}: file \"{}\" has only {got} bytes of it",
+        .file.display()
     )]
     ShortStatusPage {
         /// The directory, below the data directory.
@@ -77,12 +93,6 @@ pub enum TxnError {
         xid: Xid,
         /// What stands as its parent.
         parent: Xid,
-    },
-    /// XX001: files were to be removed up to a page that is newer than the newest one.
-    #[error("could not truncate directory \"{dir}\": apparent wraparound")]
-    ApparentWraparound {
-        /// The directory, below the data directory.
-        dir: &'static str,
     },
     /// XX001: a write that was synced is not on the disk.
     #[error(
@@ -106,6 +116,11 @@ pub enum TxnError {
 }
 
 impl TxnError {
+    /// The same error, of a read of what is stored of an id.
+    pub(crate) fn of_status(self, id: u32) -> TxnError {
+        TxnError::NoStatus { id, reason: Box::new(self) }
+    }
+
     /// PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {
@@ -115,10 +130,11 @@ impl TxnError {
             TxnError::MultiXactGone(_)
             | TxnError::MultiXactNotYet(_)
             | TxnError::MultiXactsNotReady => "XX000",
-            TxnError::ShortStatusPage { .. }
+            TxnError::NoStatus { reason, .. } => reason.sqlstate(),
+            TxnError::NotAssigned { .. }
+            | TxnError::ShortStatusPage { .. }
             | TxnError::MultiXactDamaged { .. }
             | TxnError::ParentNotOlder { .. }
-            | TxnError::ApparentWraparound { .. }
             | TxnError::LostWrite { .. } => "XX001",
             TxnError::Disk(error) => disk_sqlstate(error),
             TxnError::Wal(error) => wal_sqlstate(error),
@@ -127,12 +143,37 @@ impl TxnError {
 
     /// PostgreSQL's DETAIL line.
     pub fn detail(&self) -> Option<String> {
-        let TxnError::OutOfMembers { count, left, .. } = self else { return None };
-        let members = if *left == 1 { "member" } else { "members" };
-        Some(format!(
-            "This command would create a multixact with {count} members, but the remaining space \
-             is only enough for {left} {members}."
-        ))
+        match self {
+            TxnError::OutOfMembers { count, left, .. } => {
+                let members = if *left == 1 { "member" } else { "members" };
+                Some(format!(
+                    "This command would create a multixact with {count} members, but the remaining \
+                     space is only enough for {left} {members}."
+                ))
+            }
+            TxnError::NoStatus { reason, .. } => {
+                let reason = reason.to_string();
+                let (first, rest) = reason.split_at_checked(1)?;
+                Some(format!("{}{rest}.", first.to_uppercase()))
+            }
+            TxnError::NotAssigned { next, .. } => {
+                Some(format!("The next transaction ID to be assigned is {next}."))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an id that a row has is at fault, or what is stored of it.
+    pub fn is_of_stored_id(&self) -> bool {
+        matches!(
+            self,
+            TxnError::NoStatus { .. }
+                | TxnError::NotAssigned { .. }
+                | TxnError::MultiXactGone(_)
+                | TxnError::MultiXactNotYet(_)
+                | TxnError::MultiXactDamaged { .. }
+                | TxnError::ParentNotOlder { .. }
+        )
     }
 
     /// PostgreSQL's HINT lines.

@@ -67,6 +67,16 @@ impl RemovableTest {
         *self.known.insert(Known { horizon, ended })
     }
 
+    /// Raises the horizon to one that the caller has seen, up to transaction `oldest`.
+    ///
+    /// A horizon that is computed later may be older: a snapshot that is taken meanwhile counts the
+    /// running transactions of all databases, also those that cannot touch this relation.
+    pub fn raise_to(&mut self, procs: &ProcArray, oldest: Xid) {
+        let known = self.known(procs);
+        let seen = near(known.horizon, oldest).unwrap_or(known.horizon);
+        self.known = Some(Known { horizon: known.horizon.max(seen), ..known });
+    }
+
     /// Whether everybody sees the end of a transaction: what it deleted and committed, or inserted
     /// and did not commit, may be removed.
     pub fn is_over_for_all(&mut self, procs: &ProcArray, xid: FullXid) -> bool {
@@ -76,13 +86,17 @@ impl RemovableTest {
 
     /// The same for an id from a tuple.
     pub fn is_xid_over_for_all(&mut self, procs: &ProcArray, xid: Xid) -> bool {
-        // Ids of tuples lie within 2^31 of the horizon, on either side.
-        let horizon = self.known(procs).horizon;
-        let distance = i64::from(xid.wrapping_sub(horizon.xid()) as i32);
-        match horizon.0.checked_add_signed(distance) {
-            Some(full) => self.is_over_for_all(procs, FullXid(full)),
-            // Before the first id: it is frozen.
+        match near(self.known(procs).horizon, xid) {
+            Some(full) => self.is_over_for_all(procs, full),
+            // It is frozen.
             None => true,
         }
     }
+}
+
+/// The full id of `xid`, which lies within 2^31 of the horizon, on either side. None if that is
+/// before the first id.
+fn near(horizon: FullXid, xid: Xid) -> Option<FullXid> {
+    let distance = i64::from(xid.wrapping_sub(horizon.xid()) as i32);
+    horizon.0.checked_add_signed(distance).map(FullXid)
 }

@@ -17,8 +17,10 @@ pub mod redo;
 mod shortage;
 mod slru;
 mod snapshot;
+mod status_cache;
 mod subtrans;
 mod subxact;
+mod subxids;
 mod transaction;
 
 pub use clog::{Clog, Outcome, Prepared};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use forebay_aio as aio;
 use forebay_aio::sync::{Duration, Mutex, SystemTime, UNIX_EPOCH};
+use forebay_format::ids::xid_precedes;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::{Rmgr, xact, xact::XactEnd};
 use forebay_format::{FullXid, Lsn, Oid, RelFileLocator, Xid};
@@ -115,6 +116,13 @@ impl XactManager {
         self.ids.lock().next
     }
 
+    /// Fails if a row's id is not assigned yet, so that nothing can be known of it. The caller has
+    /// found that it neither runs nor is over.
+    pub fn check_assigned(&self, xid: Xid) -> Result<(), TxnError> {
+        let next = self.next_xid().xid();
+        if xid_precedes(xid, next) { Ok(()) } else { Err(TxnError::NotAssigned { xid, next }) }
+    }
+
     /// The oldest id that a tuple may have, and the OID of a database that has it, for a
     /// checkpoint.
     pub fn oldest_xid(&self) -> (Xid, Oid) {
@@ -155,55 +163,61 @@ impl XactManager {
         if let Some(xid) = tx.current_xid() {
             return Ok(xid);
         }
-        let (database, backend) = (tx.database(), tx.backend());
-        let (mut top, mut parent) = (None, None);
-        let (mut subxacts, mut warnings) = (Vec::new(), Vec::new());
-        let assigned: Result<(), TxnError> = tx.levels_mut().try_for_each(|level| {
-            if level.xid.is_none() {
-                let (xid, warning) = self.assign_next(io, (database, backend), top, parent)?;
-                warnings.extend(warning);
-                if parent.is_some() {
-                    subxacts.push(xid.xid());
-                }
-                level.xid = Some(xid);
-            }
-            (top, parent) = (top.or(level.xid), level.xid);
-            Ok(())
-        });
-        for xid in subxacts {
-            tx.own.add(xid);
-            tx.unreported.push(xid);
+        let top = self.assign_top(io, tx)?;
+        let Transaction { open, own, unreported, warnings, .. } = tx;
+        // Those without an id are the inner ones.
+        let assigned = open.iter().rposition(|level| level.xid.is_some());
+        let mut parent = assigned.and_then(|at| open[at].xid).unwrap_or(top);
+        for level in open.iter_mut().skip(assigned.map_or(0, |at| at + 1)) {
+            let xid = self.assign_next(io, warnings, |io, xid| {
+                // Before anyone can find the id where its parent is not listed.
+                self.subtrans.set_parent(io, xid.xid(), parent.xid())?;
+                self.procs.enter_sub(top, xid, own);
+                Ok(())
+            })?;
+            unreported.push(xid.xid());
+            level.xid = Some(xid);
+            parent = xid;
         }
-        tx.warnings.extend(warnings);
-        assigned?;
         self.report_subxacts(io, tx)?;
-        Ok(parent.expect("the transaction is a level itself").xid())
+        Ok(parent.xid())
     }
 
-    /// Assigns the next id: to a transaction in a database and of a backend, or to a subtransaction
-    /// of `top` whose parent is `parent`. With a warning, if few ids are left.
+    /// The id of a transaction, whatever subtransactions are open in it. Assigned at the first
+    /// call.
+    pub fn assign_top(
+        &self,
+        io: &mut aio::IoBackend,
+        tx: &mut Transaction,
+    ) -> Result<FullXid, TxnError> {
+        if let Some(xid) = tx.full_xid() {
+            return Ok(xid);
+        }
+        let (database, backend) = (tx.database(), tx.backend());
+        let xid = self.assign_next(io, &mut tx.warnings, |_, xid| {
+            self.procs.enter(xid, database, backend);
+            Ok(())
+        })?;
+        tx.top.xid = Some(xid);
+        Ok(xid)
+    }
+
+    /// Assigns the next id, and calls `enter`, which adds it to those that run.
     fn assign_next(
         &self,
         io: &mut aio::IoBackend,
-        (database, backend): (Oid, u32),
-        top: Option<FullXid>,
-        parent: Option<FullXid>,
-    ) -> Result<(FullXid, Option<IdWarning>), TxnError> {
+        warnings: &mut Vec<IdWarning>,
+        enter: impl FnOnce(&mut aio::IoBackend, FullXid) -> Result<(), TxnError>,
+    ) -> Result<FullXid, TxnError> {
         let mut ids = self.ids.lock();
         let xid = ids.next;
         let warning = ids.limits.check(xid.xid())?;
         self.clog.extend(io, &self.wal, xid.xid())?;
         self.subtrans.extend(xid.xid(), || self.procs.horizon());
-        match (top, parent) {
-            (Some(top), Some(parent)) => {
-                // Before anyone can find the id where its parent is not listed.
-                self.subtrans.set_parent(io, xid.xid(), parent.xid())?;
-                self.procs.enter_sub(top, xid);
-            }
-            _ => self.procs.enter(xid, database, backend),
-        }
+        enter(io, xid)?;
         ids.next = xid.next();
-        Ok((xid, warning))
+        warnings.extend(warning);
+        Ok(xid)
     }
 
     /// A file is about to be created. It is removed if the transaction, which has an id, aborts.

@@ -15,6 +15,7 @@ use forebay_format::{FullXid, Oid, Xid};
 
 use crate::error::TxnError;
 use crate::subtrans::Subtrans;
+use crate::subxids::Subxids;
 
 /// Subtransactions of one transaction that a snapshot lists. With more, it has overflowed: a
 /// snapshot must not grow with what one transaction does.
@@ -52,7 +53,7 @@ impl Running {
 
     /// Whether `xid` was running, or had not begun. None if only `pg_subtrans` can tell.
     #[inline]
-    fn known(&self, xid: Xid) -> Option<bool> {
+    pub(crate) fn known(&self, xid: Xid) -> Option<bool> {
         if xid_precedes(xid, self.xmin) {
             return Some(false);
         }
@@ -124,6 +125,8 @@ pub struct ProcArray {
     state: Mutex<State>,
     /// Number of transactions and aborted subtransactions that are over. Changed under the mutex.
     ended: AtomicU64,
+    /// No older transaction runs. Changed under the mutex, when one ends.
+    all_over_before: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -149,8 +152,8 @@ struct Entry {
     database: Oid,
     /// The backend that runs it.
     backend: u32,
-    /// Its subtransactions that have not aborted, oldest first.
-    subxids: Vec<FullXid>,
+    /// Its subtransactions.
+    subxids: Subxids,
 }
 
 impl Entry {
@@ -185,6 +188,7 @@ impl ProcArray {
                 prune_at: PRUNE_MIN,
             }),
             ended: AtomicU64::new(0),
+            all_over_before: AtomicU64::new(next.0),
         }
     }
 
@@ -194,15 +198,18 @@ impl ProcArray {
         let mut state = self.state.lock();
         debug_assert!(state.xids.last().is_none_or(|last| *last < xid));
         state.xids.push(xid);
-        state.entries.push(Entry { database, backend, subxids: Vec::new() });
+        state.entries.push(Entry { database, backend, subxids: Subxids::default() });
     }
 
-    /// Adds a subtransaction of `top`, under the same lock. Its parent is in `pg_subtrans`.
-    pub(crate) fn enter_sub(&self, top: FullXid, xid: FullXid) {
+    /// Adds a subtransaction of `top` to the transaction's list, under the same lock. Its parent is
+    /// in `pg_subtrans`.
+    pub(crate) fn enter_sub(&self, top: FullXid, xid: FullXid, list: &mut Subxids) {
         let mut state = self.state.lock();
-        let Some(entry) = state.entry(top) else { return };
-        debug_assert!(entry.subxids.last().is_none_or(|last| *last < xid));
-        entry.subxids.push(xid);
+        debug_assert!(list.youngest(top).unwrap_or(top) < xid);
+        list.add(xid.xid());
+        if let Some(entry) = state.entry(top).filter(|entry| !entry.subxids.is_shared()) {
+            entry.subxids = list.clone();
+        }
     }
 
     /// Removes a transaction with its subtransactions: from now on their outcomes in `pg_xact`
@@ -214,27 +221,28 @@ impl ProcArray {
             Ok(index) => {
                 state.xids.remove(index);
                 let entry = state.entries.remove(index);
-                latest = latest.max(entry.subxids.last().copied().unwrap_or(xid));
+                latest = entry.subxids.youngest(xid).unwrap_or(xid);
             }
             Err(_) => debug_assert!(false, "transaction {xid} was not running"),
         }
         self.note_end(&mut state, latest);
     }
 
-    /// Removes a subtransaction of `top` that has aborted, and all that began in it: those are the
-    /// later ones.
-    pub(crate) fn leave_sub(&self, top: FullXid, aborted: FullXid) {
+    /// Removes a subtransaction of `top` that has aborted from the transaction's list, with all that
+    /// began in it.
+    pub(crate) fn leave_sub(&self, top: FullXid, aborted: FullXid, list: &Subxids) {
         let mut state = self.state.lock();
-        let Some(entry) = state.entry(top) else { return };
-        let latest = entry.subxids.last().copied().unwrap_or(aborted);
-        let kept = entry.subxids.partition_point(|xid| *xid < aborted);
-        entry.subxids.truncate(kept);
+        let latest = list.youngest(top).unwrap_or(aborted);
+        list.remove_since(aborted.xid());
         self.note_end(&mut state, latest);
     }
 
     fn note_end(&self, state: &mut State, latest: FullXid) {
         state.latest_completed = state.latest_completed.max(latest);
         state.current.clear();
+        // A transaction that enters later has a younger id than all that are over.
+        let oldest = state.xids.first().copied().unwrap_or(state.latest_completed.next());
+        self.all_over_before.store(oldest.0, Ordering::Release);
         // Before anyone can hear of the end, through a lock or from the client.
         self.ended.fetch_add(1, Ordering::Release);
     }
@@ -307,7 +315,7 @@ impl ProcArray {
         let old = |xid: &&FullXid| **xid < next;
         AllRunning {
             xids: state.xids.iter().filter(old).map(|xid| xid.xid()).collect(),
-            subxids: state.listed_subxids().filter(old).map(|xid| xid.xid()).collect(),
+            subxids: state.listed_subxids().filter(|xid| old(&xid)).map(FullXid::xid).collect(),
             overflowed: state.entries.iter().any(Entry::has_overflowed),
             latest_completed: state.latest_completed,
         }
@@ -318,8 +326,8 @@ impl ProcArray {
         let state = self.state.lock();
         let entries = state.xids.iter().zip(&state.entries);
         let of = |(xid, entry): (&FullXid, &Entry)| {
-            let all = std::iter::once(*xid).chain(entry.subxids.iter().copied());
-            all.map(|xid| (xid.xid(), entry.backend)).collect::<Vec<_>>()
+            let all = std::iter::once(xid.xid()).chain(entry.subxids.all());
+            all.map(|xid| (xid, entry.backend)).collect::<Vec<_>>()
         };
         entries.filter(|(_, entry)| entry.backend != 0).flat_map(of).collect()
     }
@@ -332,6 +340,10 @@ impl ProcArray {
 
     /// Whether a transaction or subtransaction runs.
     pub fn is_running(&self, xid: Xid) -> bool {
+        let over_before = FullXid(self.all_over_before.load(Ordering::Acquire));
+        if xid_precedes(xid, over_before.xid()) {
+            return false;
+        }
         self.state.lock().entry_of(xid).is_some()
     }
 
@@ -357,8 +369,10 @@ impl State {
         self.entries.get_mut(index?)
     }
 
-    fn listed_subxids(&self) -> impl Iterator<Item = &FullXid> {
-        self.entries.iter().filter(|entry| !entry.has_overflowed()).flat_map(|e| &e.subxids)
+    fn listed_subxids(&self) -> impl Iterator<Item = FullXid> {
+        let entries = self.xids.iter().zip(&self.entries);
+        let listed = entries.filter(|(_, entry)| !entry.has_overflowed());
+        listed.flat_map(|(top, entry)| entry.subxids.full(*top))
     }
 
     /// What is known of the transaction that `xid` is, or is a subtransaction of.
@@ -369,14 +383,12 @@ impl State {
         }
         // All that run lie within 2^31 of the oldest.
         let distance = |x: Xid| x.wrapping_sub(base);
-        let place =
-            |xids: &[FullXid]| xids.binary_search_by_key(&distance(xid), |x| distance(x.xid()));
         // A subtransaction is younger than its transaction.
-        let older = match place(&self.xids) {
+        let older = match self.xids.binary_search_by_key(&distance(xid), |x| distance(x.xid())) {
             Ok(index) => return self.entries.get(index),
             Err(index) => self.entries.get(..index)?,
         };
-        older.iter().find(|entry| place(&entry.subxids).is_ok())
+        older.iter().find(|entry| entry.subxids.contains(xid))
     }
 
     /// The oldest transaction that runs in `database`, or that a snapshot in use there counts as
@@ -421,7 +433,7 @@ impl State {
         let xmax = self.latest_completed.next();
         let older = |xid: &&FullXid| **xid < xmax;
         let xids: Arc<[Xid]> = self.xids.iter().take_while(older).map(|xid| xid.xid()).collect();
-        let mut subxids: Vec<FullXid> = self.listed_subxids().filter(older).copied().collect();
+        let mut subxids: Vec<FullXid> = self.listed_subxids().filter(|xid| older(&xid)).collect();
         subxids.sort_unstable();
         Running {
             xmin: xids.first().copied().unwrap_or(xmax.xid()),

@@ -20,8 +20,8 @@ use crate::readback::ReadBack;
 
 /// Number of banks. Neighbouring pages are in different ones.
 const BANKS: usize = 8;
-/// With more pages than this in a bank, clean ones are evicted.
-const BANK_PAGES: usize = 8;
+/// Pages of a directory that only new transactions ask for.
+pub(crate) const FEW_PAGES: usize = 8 * BANKS;
 
 /// What tells one directory from another.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,8 @@ pub(crate) struct SlruKind {
     pub(crate) durable: bool,
     /// Entries of a page. Their ids wrap around at 2^32.
     pub(crate) per_page: u32,
+    /// With more pages than this in all banks, clean ones are evicted.
+    pub(crate) most_pages: usize,
 }
 
 /// A cached page.
@@ -212,7 +214,7 @@ impl Slru {
                 slot.dirty |= result.is_err();
             }
         }
-        self.banks.iter().for_each(|bank| make_room(&mut bank.lock(), 0));
+        self.banks.iter().for_each(|bank| self.make_room(&mut bank.lock(), 0));
         result.map(|()| copies.len() as u64)
     }
 
@@ -248,11 +250,25 @@ impl Slru {
 
     /// Whether [`Slru::truncate`] would remove a file.
     pub(crate) fn has_older_than(&self, cutoff: i64) -> Result<bool, TxnError> {
-        Ok(!self.older_segments(cutoff)?.is_empty())
+        Ok(!self.older_segments(cutoff)?.is_empty() && self.may_truncate(cutoff))
+    }
+
+    /// Whether the newest page is not older than the file of page `cutoff`. If it is, logs that:
+    /// the ids must have wrapped around, and nothing may be removed.
+    pub(crate) fn may_truncate(&self, cutoff: i64) -> bool {
+        let cutoff = slru::segment(cutoff) * slru::PAGES_PER_SEGMENT;
+        let latest = self.latest.load(Ordering::SeqCst);
+        let wrapped = latest != NO_PAGE && self.precedes(latest, cutoff);
+        if wrapped {
+            let dir = self.kind.dir;
+            tracing::info!("could not truncate directory \"{dir}\": apparent wraparound");
+        }
+        !wrapped
     }
 
     /// Removes the files whose pages are all older than `cutoff`, and forgets what is cached of
-    /// them. Returns the number of files. Nobody may read such a page any more.
+    /// them. Returns the number of files. Nobody may read such a page any more. Removes nothing
+    /// after an apparent wraparound, except in recovery, where the log is right.
     ///
     /// What a crash leaves of the files is removed again: by redo of the record that announced the
     /// truncation, or by the next truncation.
@@ -260,10 +276,8 @@ impl Slru {
         // A flush could make a file again that was removed.
         let _flushing = self.flushing.lock();
         let cutoff = slru::segment(cutoff) * slru::PAGES_PER_SEGMENT;
-        let latest = self.latest.load(Ordering::SeqCst);
-        let recovering = self.recovering.load(Ordering::SeqCst);
-        if !recovering && latest != NO_PAGE && self.precedes(latest, cutoff) {
-            return Err(TxnError::ApparentWraparound { dir: self.kind.dir });
+        if !self.recovering.load(Ordering::SeqCst) && !self.may_truncate(cutoff) {
+            return Ok(0);
         }
         self.forget(|page| self.precedes(page, cutoff));
         let segments = self.older_segments(cutoff)?;
@@ -327,12 +341,27 @@ impl Slru {
         let used = bank.tick;
         if !bank.pages.contains_key(&page) {
             let bytes = self.read_page(io, page)?;
-            make_room(bank, 1);
+            self.make_room(bank, 1);
             bank.pages.insert(page, Slot::new(bytes));
         }
         let slot = bank.pages.get_mut(&page).expect("the page was found or inserted above");
         slot.used = used;
         Ok(slot)
+    }
+
+    /// Makes room for `more` pages: evicts clean ones, the least recently used first.
+    fn make_room(&self, bank: &mut Bank, more: usize) {
+        let excess = (bank.pages.len() + more).saturating_sub(self.kind.most_pages / BANKS);
+        if excess == 0 {
+            return;
+        }
+        let clean =
+            bank.pages.iter().filter(|(_, slot)| !slot.dirty && !slot.writing && slot.pins == 0);
+        let mut clean: Vec<(u64, i64)> = clean.map(|(page, slot)| (slot.used, *page)).collect();
+        clean.sort_unstable();
+        for (_, page) in clean.into_iter().take(excess) {
+            bank.pages.remove(&page);
+        }
     }
 
     fn read_page(&self, io: &mut aio::IoBackend, page: i64) -> Result<Box<PageBytes>, TxnError> {
@@ -400,21 +429,6 @@ fn take_changed<T>(
     }
     copies.append(&mut taken);
     Ok(())
-}
-
-/// Makes room for `more` pages: evicts clean ones, the least recently used first.
-fn make_room(bank: &mut Bank, more: usize) {
-    let excess = (bank.pages.len() + more).saturating_sub(BANK_PAGES);
-    if excess == 0 {
-        return;
-    }
-    let clean =
-        bank.pages.iter().filter(|(_, slot)| !slot.dirty && !slot.writing && slot.pins == 0);
-    let mut clean: Vec<(u64, i64)> = clean.map(|(page, slot)| (slot.used, *page)).collect();
-    clean.sort_unstable();
-    for (_, page) in clean.into_iter().take(excess) {
-        bank.pages.remove(&page);
-    }
 }
 
 fn sync_segment(io: &mut aio::IoBackend, file: &aio::File) -> Result<(), AioError> {

@@ -9,7 +9,8 @@ use crate::combo::ComboCommands;
 use crate::error::TxnError;
 use crate::procarray::Running;
 use crate::subtrans::Subtrans;
-use crate::transaction::{OwnSubxacts, Transaction};
+use crate::subxids::Subxids;
+use crate::transaction::Transaction;
 
 /// A view of the database: all that was committed when it was taken, and the earlier commands of
 /// its own transaction. While it exists, it holds back the horizon. Cheap to clone.
@@ -17,7 +18,7 @@ use crate::transaction::{OwnSubxacts, Transaction};
 pub struct Snapshot {
     running: Arc<Running>,
     own: Option<Xid>,
-    own_subxacts: OwnSubxacts,
+    own_subxacts: Subxids,
     command: CommandId,
     combos: ComboCommands,
 }
@@ -50,6 +51,12 @@ impl Snapshot {
     #[inline]
     pub fn is_running(&self, xid: Xid) -> bool {
         self.running.contains(xid)
+    }
+
+    /// The same; None if only [`Snapshot::is_running_in`] can tell.
+    #[inline]
+    pub fn is_known_running(&self, xid: Xid) -> Option<bool> {
+        self.running.known(xid)
     }
 
     /// Whether a transaction or subtransaction other than the own ones counts as running. Looks for

@@ -10,11 +10,16 @@ use forebay_format::{FullXid, Xid};
 
 use crate::clog::{Clog, is_first_on_page};
 use crate::error::TxnError;
-use crate::slru::{Slru, SlruKind};
+use crate::slru::{FEW_PAGES, Slru, SlruKind};
 
 /// Number of pages until transaction ids wrap around.
 const PAGES: i64 = page_of(u32::MAX) + 1;
-const KIND: SlruKind = SlruKind { dir: "pg_subtrans", durable: false, per_page: XACTS_PER_PAGE };
+const KIND: SlruKind = SlruKind {
+    dir: "pg_subtrans",
+    durable: false,
+    per_page: XACTS_PER_PAGE,
+    most_pages: FEW_PAGES,
+};
 
 /// The parents of subtransactions.
 #[derive(Debug)]
@@ -69,7 +74,8 @@ impl Subtrans {
         if !xid_is_normal(xid) {
             return Ok(None);
         }
-        let parent = self.slru.read(io, page_of(xid), |bytes| subtrans::parent(bytes, xid))?;
+        let parent = self.slru.read(io, page_of(xid), |bytes| subtrans::parent(bytes, xid));
+        let parent = parent.map_err(|error| error.of_status(xid))?;
         Ok(Some(parent).filter(|parent| *parent != INVALID_XID))
     }
 

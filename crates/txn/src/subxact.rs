@@ -26,17 +26,18 @@ impl XactManager {
         tx: &mut Transaction,
     ) -> Result<Finished, TxnError> {
         let top = tx.full_xid();
-        let (level, notes) = tx.pop_aborted();
+        let xids = tx.innermost_xids();
+        let (xid, notes) = tx.pop_aborted();
         let end = notes.end(false, tx.database());
         let drop = end.rels.clone();
-        if let (Some(xid), Some(top)) = (level.xid, top) {
-            let children: Vec<Xid> = level.children.iter().map(|xid| xid.xid()).collect();
+        if let (Some(xid), Some(top)) = (xid, top) {
+            let children = xids.get(1..).unwrap_or_default();
             let pass = self.gate.enter();
-            let end = xact::XactEnd { subxacts: children.clone(), ..end };
+            let end = xact::XactEnd { subxacts: children.to_vec(), ..end };
             let logged = self.log_end(io, xact::ABORT, xid.xid(), end);
-            self.clog.set_aborted(io, xid.xid(), &children);
+            self.clog.set_aborted(io, xid.xid(), children);
             std::mem::drop(pass);
-            self.procs.leave_sub(top, xid);
+            self.procs.leave_sub(top, xid, &tx.own);
             self.forget_created(top, &drop);
             let logged = logged?;
             if !drop.is_empty() {

@@ -1,7 +1,6 @@
 //! What a session carries from begin to commit.
 
-use forebay_aio::sync::{Arc, RwLock};
-use forebay_format::ids::{INVALID_COMMAND_ID, INVALID_OID};
+use forebay_format::ids::{INVALID_COMMAND_ID, INVALID_OID, xid_precedes};
 use forebay_format::wal::invalidation::Invalidation;
 use forebay_format::{CommandId, FullXid, Oid, RelFileLocator, Xid};
 
@@ -9,47 +8,14 @@ use crate::combo::ComboCommands;
 use crate::error::TxnError;
 use crate::notes::{Notes, NotesBefore};
 use crate::shortage::IdWarning;
+use crate::subxids::Subxids;
 
 /// The transaction itself, or a subtransaction in it.
 #[derive(Debug, Default)]
 pub(crate) struct Level {
     pub(crate) xid: Option<FullXid>,
-    /// Subtransactions that were released into this one, oldest first.
-    pub(crate) children: Vec<FullXid>,
     /// Where its notes begin.
     notes: NotesBefore,
-}
-
-/// The subtransactions of the own transaction that have not aborted, oldest first. Clones share
-/// them: a snapshot sees no row of a subtransaction that was rolled back after it was taken. None
-/// if there was none yet: later ones lie beyond the snapshot anyway.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct OwnSubxacts(Option<Arc<RwLock<Vec<Xid>>>>);
-
-impl OwnSubxacts {
-    #[inline]
-    pub(crate) fn contains(&self, xid: Xid) -> bool {
-        self.0.as_ref().is_some_and(|xids| search(&xids.read(), xid))
-    }
-
-    pub(crate) fn add(&mut self, xid: Xid) {
-        self.0.get_or_insert_default().write().push(xid);
-    }
-
-    /// A subtransaction aborted. All later ids are those of its own subtransactions.
-    fn remove_from(&self, xid: Xid) {
-        let mut xids = self.0.as_ref().expect("a subtransaction with an id is noted").write();
-        let at =
-            xids.iter().rposition(|x| *x == xid).expect("a subtransaction with an id is noted");
-        xids.truncate(at);
-    }
-}
-
-fn search(xids: &[Xid], xid: Xid) -> bool {
-    let Some(&first) = xids.first() else { return false };
-    // They lie within 2^31 of each other, so the distance from the oldest orders them.
-    let distance = |x: Xid| x.wrapping_sub(first);
-    xids.binary_search_by_key(&distance(xid), |&x| distance(x)).is_ok()
 }
 
 /// A running transaction. It has an id only once it has written.
@@ -61,11 +27,14 @@ pub struct Transaction {
     database: Oid,
     backend: u32,
     /// The transaction itself.
-    top: Level,
+    pub(crate) top: Level,
     /// The subtransactions that are open in it, outermost first. Where one has an id, all around it
     /// have older ones.
-    open: Vec<Level>,
-    pub(crate) own: OwnSubxacts,
+    pub(crate) open: Vec<Level>,
+    /// Its subtransactions that have an id and have not aborted: those that are open, and those
+    /// released into them. Whatever began in a subtransaction has a later id, so that the ids of a
+    /// subtransaction are a tail of this list when it ends.
+    pub(crate) own: Subxids,
     /// Ids of subtransactions that no assignment record has named yet.
     pub(crate) unreported: Vec<Xid>,
     command: CommandId,
@@ -96,7 +65,7 @@ impl Transaction {
             backend: 0,
             top: Level::default(),
             open: Vec::new(),
-            own: OwnSubxacts::default(),
+            own: Subxids::default(),
             unreported: Vec::new(),
             command: 0,
             command_used: false,
@@ -161,19 +130,14 @@ impl Transaction {
         self.open.len()
     }
 
-    /// The ids of the innermost open subtransaction and of those released into it.
+    /// The ids of the innermost open subtransaction and of those released into it, oldest first.
     pub fn innermost_xids(&self) -> Vec<Xid> {
-        let Some(level) = self.open.last() else { return Vec::new() };
-        level.xid.iter().chain(&level.children).map(|xid| xid.xid()).collect()
+        let xid = self.open.last().and_then(|level| level.xid);
+        xid.map_or_else(Vec::new, |xid| self.own.since(xid.xid()))
     }
 
     fn innermost(&self) -> &Level {
         self.open.last().unwrap_or(&self.top)
-    }
-
-    /// All levels, the transaction itself first.
-    pub(crate) fn levels_mut(&mut self) -> impl Iterator<Item = &mut Level> {
-        std::iter::once(&mut self.top).chain(&mut self.open)
     }
 
     /// Opens a subtransaction (SAVEPOINT).
@@ -188,36 +152,27 @@ impl Transaction {
     /// If no subtransaction is open.
     pub fn release_sub(&mut self) {
         let level = self.pop();
-        let parent = self.open.last_mut().unwrap_or(&mut self.top);
-        debug_assert!(level.xid.is_none() || parent.xid.is_some());
-        parent.children.extend(level.xid);
-        parent.children.extend(level.children);
+        debug_assert!(level.xid.is_none() || self.innermost().xid.is_some());
     }
 
     fn pop(&mut self) -> Level {
         self.open.pop().expect("a subtransaction is open")
     }
 
-    /// Removes the innermost subtransaction, which has aborted. Returns it with its notes.
-    pub(crate) fn pop_aborted(&mut self) -> (Level, Notes) {
+    /// Removes the innermost subtransaction, which aborts. Returns its id with its notes. Its ids
+    /// stay in the list until others know of its end.
+    pub(crate) fn pop_aborted(&mut self) -> (Option<FullXid>, Notes) {
         let level = self.pop();
         let notes = self.notes.split_off(level.notes);
         if let Some(xid) = level.xid {
-            self.own.remove_from(xid.xid());
-            self.unreported.retain(|x| *x != xid.xid() && !has_xid(&level.children, *x));
+            self.unreported.retain(|x| xid_precedes(*x, xid.xid()));
         }
-        (level, notes)
+        (level.xid, notes)
     }
 
     /// All subtransactions with an id that have not aborted, oldest first.
     pub fn subxacts(&self) -> Vec<Xid> {
-        let mut all = self.top.children.clone();
-        for level in &self.open {
-            all.extend(level.xid);
-            all.extend(&level.children);
-        }
-        all.sort_unstable();
-        all.into_iter().map(FullXid::xid).collect()
+        self.own.all()
     }
 
     /// The running command, for reading.
@@ -282,8 +237,4 @@ impl Transaction {
     pub fn note_exclusive_lock(&mut self) {
         self.notes.exclusive_locks = true;
     }
-}
-
-fn has_xid(xids: &[FullXid], xid: Xid) -> bool {
-    xids.iter().any(|x| x.xid() == xid)
 }

@@ -14,7 +14,7 @@ pub fn interleavings(root: &Path) -> Suite<'static> {
     let compiler = root.join("crates/xtask/shuttle").into_os_string();
     // These packages alone: shuttle gives object stores' dependencies other features.
     let words = "test --profile battery -p forebay-aio -p forebay-storage -p forebay-wal \
-                 -p forebay-archive --test interleavings";
+                 -p forebay-archive -p forebay-access --test interleavings";
     Suite {
         set: vec![("RUSTC_WORKSPACE_WRAPPER", compiler)],
         of_cargo: words.split(' ').collect(),

@@ -3,7 +3,8 @@
 use forebay_aio as aio;
 use forebay_format::multixact::{Member, MultiXactId};
 use forebay_format::tuple::{HeapTuple, LockStrength};
-use forebay_format::{CommandId, ItemPointer, Xid};
+use forebay_format::{CommandId, ItemPointer, Oid, Xid};
+use forebay_txn::locks::{LockManager, LockMode, LockTag, OwnerId};
 use forebay_txn::{ComboCommands, Outcome, Transaction, XactManager};
 
 use super::insert::Author;
@@ -22,6 +23,21 @@ pub struct Changer<'a> {
     pub author: Author,
     /// Its use of MultiXacts, kept to its end.
     pub sets: &'a mut RowSets,
+    /// The queues for rows, if it waits its turn. None: it takes any row that nobody holds.
+    pub queues: Option<RowQueues<'a>>,
+}
+
+/// The queues for the rows of a relation, as a backend finds them.
+#[derive(Debug, Clone, Copy)]
+pub struct RowQueues<'a> {
+    /// All locks.
+    pub locks: &'a LockManager,
+    /// The backend.
+    pub backend: OwnerId,
+    /// pg_database.oid
+    pub database: Oid,
+    /// pg_class.oid
+    pub relation: Oid,
 }
 
 /// What an attempt to change or lock a row did.
@@ -41,7 +57,8 @@ pub enum Refusal {
     /// This command or a later one of the same transaction has updated or deleted it. With that
     /// command.
     SelfModified(CommandId),
-    /// Transactions hold it, and still run: the caller may wait for them and try again.
+    /// Transactions hold it and still run, or it is promised to another backend: the caller may
+    /// wait for them and try again.
     BeingModified(Holders),
     /// Another transaction has updated it and has committed.
     Updated {
@@ -59,8 +76,13 @@ pub enum Refusal {
 /// The running transactions that hold a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holders {
-    /// Their ids.
+    /// Their ids. None if nobody holds the row, and the first in its queue is about to.
     pub xids: Vec<Xid>,
+    /// The version that they hold: the wanted one, or a newer one that is to be locked with it.
+    pub version: ItemPointer,
+    /// If one of them has changed the wanted version: where its newer one is, or the same place
+    /// after a deletion.
+    pub change: Option<ItemPointer>,
     /// Whether the caller queues for the row's lock before it waits for them. It does not if it has
     /// locked the row itself: the first in the queue may wait for the caller to end.
     pub queue: bool,
@@ -113,8 +135,13 @@ pub(super) fn fate_now(
     if xacts.procs().is_running(xid) {
         return Ok(Fate::Running);
     }
-    let committed = xacts.clog().status(io, xid)? == Outcome::Committed;
-    Ok(if committed { Fate::Committed } else { Fate::Aborted })
+    match xacts.clog().status(io, xid)? {
+        Outcome::Committed => return Ok(Fate::Committed),
+        Outcome::Aborted => {}
+        // A crash ended it, or it never was.
+        Outcome::InProgress | Outcome::SubCommitted => xacts.check_assigned(xid)?,
+    }
+    Ok(Fate::Aborted)
 }
 
 impl Changer<'_> {
@@ -134,7 +161,7 @@ impl Changer<'_> {
         if let TupleStatus::Updated(by) = status {
             return Ok(Some(newer(tuple, tid, by)));
         }
-        self.blocked(io, tuple, status, strength)
+        self.blocked(io, tuple, tid, status, strength)
     }
 
     /// The refusal if the author does not see the version, or has changed it in this command or a
@@ -150,19 +177,22 @@ impl Changer<'_> {
         }
     }
 
-    /// The running transactions whose locks or update conflict with a lock of a strength.
+    /// The running transactions whose locks or update conflict with a lock of a strength, or the
+    /// backend to which the row is promised.
     pub(super) fn blocked(
         &mut self,
         io: &mut aio::IoBackend,
         tuple: HeapTuple<'_>,
+        tid: ItemPointer,
         status: TupleStatus,
         strength: LockStrength,
     ) -> Result<Option<Refusal>, AccessError> {
-        if status == TupleStatus::Live {
-            return Ok(None);
-        }
-        let (mut xids, mut queue) = (Vec::new(), true);
-        for Member { xid, status: held } in holders(io, self, tuple)? {
+        let (mut xids, mut queue) = (Vec::new(), !self.is_own(tuple.xmin()));
+        let members = match status {
+            TupleStatus::Live => Vec::new(),
+            _ => holders(io, self, tuple)?,
+        };
+        for Member { xid, status: held } in members {
             queue &= !self.is_own(xid);
             // An updater that has ended since its status was found may have committed.
             let runs = status == TupleStatus::BeingUpdated(xid)
@@ -171,7 +201,20 @@ impl Changer<'_> {
                 xids.push(xid);
             }
         }
-        Ok((!xids.is_empty()).then_some(Refusal::BeingModified(Holders { xids, queue })))
+        if xids.is_empty() && !(queue && self.is_promised(tid, strength)) {
+            return Ok(None);
+        }
+        let change = matches!(status, TupleStatus::BeingUpdated(_)).then(|| tuple.ctid());
+        Ok(Some(Refusal::BeingModified(Holders { xids, version: tid, change, queue })))
+    }
+
+    /// Whether others have waited for the row, and the first of them only has to take it.
+    fn is_promised(&self, tid: ItemPointer, strength: LockStrength) -> bool {
+        let runs = |xid| self.xacts.procs().is_running(xid);
+        self.queues.is_some_and(|queues| {
+            let (tag, mode) = (queues.tag(tid), queue_mode(strength));
+            queues.locks.row_is_promised(queues.backend, tag, mode, runs)
+        })
     }
 
     /// The command to be stored in a tuple that is being updated, and whether it is a combined one.
@@ -182,6 +225,24 @@ impl Changer<'_> {
         }
         let (cmin, _) = commands(self.combos(), tuple)?;
         Ok((self.tx.combos().combine(cmin, command), true))
+    }
+}
+
+impl RowQueues<'_> {
+    /// The tag of the row whose version is at a place.
+    pub fn tag(&self, tid: ItemPointer) -> LockTag {
+        let RowQueues { database, relation, .. } = *self;
+        LockTag::Tuple { database, relation, block: tid.block, offset: tid.offset }
+    }
+}
+
+/// The mode in which those who want a row queue.
+pub(super) fn queue_mode(strength: LockStrength) -> LockMode {
+    match strength {
+        LockStrength::KeyShare => LockMode::AccessShare,
+        LockStrength::Share => LockMode::RowShare,
+        LockStrength::NoKeyExclusive => LockMode::Exclusive,
+        LockStrength::Exclusive => LockMode::AccessExclusive,
     }
 }
 

@@ -3,7 +3,7 @@
 use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{
     CommandId, ItemPointer, Xid, tuple as ht,
-    tuple::{HeapTuple, HeapTupleMut, LockStrength},
+    tuple::{HeapTupleMut, LockStrength},
 };
 use forebay_storage::{Backend, PageWriteGuard, Strategy};
 use forebay_wal::{BlockFlags, BlockRef, Record};
@@ -12,6 +12,7 @@ use super::changer::{Attempt, Changer, Refusal};
 use super::critical::critical;
 use super::map_pin::{Cleared, MapPin};
 use super::relation::Heap;
+use super::tuple_at::tuple_at;
 use super::xmax::{NewXmax, status_of};
 use crate::error::AccessError;
 
@@ -38,12 +39,12 @@ impl Heap {
         let pin = self.pool.read(backend, self.tag(tid.block), Strategy::Normal)?;
         let mut map = MapPin::default();
         let mut guard = map.lock(self, backend, &pin)?;
-        let Some(bytes) = guard.page().item(tid.offset) else {
+        let Some(tuple) = tuple_at(guard.page(), guard.tag(), tid.offset)? else {
             return Ok(Attempt::Refused(Refusal::Invisible));
         };
-        let tuple = HeapTuple::new(bytes)?;
         let strength = LockStrength::Exclusive;
-        if let Some(refusal) = changer.refusal(&mut backend.io, tuple, tid, strength)? {
+        let refusal = changer.refusal(&mut backend.io, tuple, tid, strength);
+        if let Some(refusal) = refusal.map_err(|error| self.located(tid, error))? {
             return Ok(Attempt::Refused(refusal));
         }
         let cmax = changer.cmax(tuple)?;

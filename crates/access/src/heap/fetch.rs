@@ -6,6 +6,7 @@ use forebay_storage::{Backend, Strategy};
 
 use super::relation::Heap;
 use super::status::updater;
+use super::tuple_at::tuple_at;
 use super::visibility::Visibility;
 use crate::error::AccessError;
 
@@ -56,14 +57,30 @@ impl Heap {
     }
 
     /// The version at `tid`, if `inserter` has made it. If not, it was the end of a chain and is
-    /// gone, and its place may have been used again.
+    /// gone, and its place was used again.
+    ///
+    /// # Errors
+    /// If there is no version at all. The caller's snapshot sees an older version of the row, so
+    /// nothing can have removed this one.
     pub fn newer_version(
         &self,
         backend: &mut Backend,
         tid: ItemPointer,
         inserter: Xid,
     ) -> Result<Option<Vec<u8>>, AccessError> {
-        self.version_where(backend, tid, |_, tuple| Ok(tuple.xmin() == inserter))
+        let mut exists = false;
+        let version = self.version_where(backend, tid, |_, tuple| {
+            exists = true;
+            Ok(tuple.xmin() == inserter)
+        })?;
+        if exists { Ok(version) } else { Err(self.no_newer_version(tid, inserter)) }
+    }
+
+    /// A chain of versions leads to nothing.
+    #[cold]
+    pub(super) fn no_newer_version(&self, tid: ItemPointer, inserter: Xid) -> AccessError {
+        let problem = format!("the version of a row that transaction {inserter} made is missing");
+        self.located(tid, AccessError::Corrupt(problem))
     }
 
     /// The version at `tid`, whatever became of it.
@@ -86,11 +103,11 @@ impl Heap {
         }
         let pin = self.pool.read(backend, self.tag(tid.block), Strategy::Normal)?;
         let guard = pin.lock_shared();
-        let Some(bytes) = guard.page().item(tid.offset) else { return Ok(None) };
-        let bytes = bytes.to_vec();
+        let found = tuple_at(guard.page(), pin.tag(), tid.offset)?;
+        let Some(bytes) = found.map(|tuple| tuple.bytes().to_vec()) else { return Ok(None) };
         // Outcomes may have to be read from files. The pin keeps them, as for a scan.
         drop(guard);
-        let wanted = wanted(backend, HeapTuple::new(&bytes)?)?;
-        Ok(wanted.then_some(bytes))
+        let wanted = wanted(backend, HeapTuple::new(&bytes)?);
+        Ok(wanted.map_err(|error| self.located(tid, error))?.then_some(bytes))
     }
 }

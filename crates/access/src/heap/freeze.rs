@@ -4,11 +4,11 @@
 //! executed is decided for all together: they must be if one id is older than a limit.
 
 use forebay_aio as aio;
+use forebay_format::Xid;
 use forebay_format::ids::{INVALID_XID, xid_is_normal, xid_precedes};
 use forebay_format::multixact::{Member, MultiXactId, multi_precedes};
 use forebay_format::tuple::{self as ht, HeapTuple, Xmax, XmaxBits};
 use forebay_format::wal::prune::FreezePlan;
-use forebay_format::{OffsetNumber, Xid};
 use forebay_txn::{Outcome, XactManager};
 
 use super::changer::fate_now;
@@ -78,7 +78,7 @@ impl PageIds {
 /// What freezing does to a tuple.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frozen {
-    /// None: nothing.
+    /// Without the tuple's place. None: nothing.
     pub(super) plan: Option<FreezePlan>,
     /// Whether it has no ids then.
     pub(super) totally: bool,
@@ -114,7 +114,7 @@ impl Freezer<'_> {
     pub(super) fn prepare(
         &mut self,
         io: &mut aio::IoBackend,
-        (number, tuple, status): (OffsetNumber, HeapTuple<'_>, TupleStatus),
+        (tuple, status): (HeapTuple<'_>, TupleStatus),
         page: &mut PageIds,
     ) -> Result<Frozen, AccessError> {
         let xmin = tuple.xmin();
@@ -135,7 +135,7 @@ impl Freezer<'_> {
             infomask2: tuple.infomask2(),
             infomask: tuple.infomask(),
             flags: 0,
-            offsets: vec![number],
+            offsets: Vec::new(),
         };
         if freeze_xmin {
             plan.infomask |= ht::HEAP_XMIN_FROZEN;

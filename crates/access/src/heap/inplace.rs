@@ -51,7 +51,7 @@ impl Heap {
         let tuple = HeapTuple::new(guard.page().item(tid.offset).ok_or_else(lost)?)?;
         let (tx, sets) = (&Transaction::new(), &mut RowSets::default());
         let author = Author { xid: INVALID_XID, command: 0 };
-        let mut nobody = Changer { xacts, tx, author, sets };
+        let mut nobody = Changer { xacts, tx, author, sets, queues: None };
         match tuple_status(&mut backend.io, &mut nobody, tuple)? {
             TupleStatus::Live | TupleStatus::Locked => {}
             status => {

@@ -7,7 +7,7 @@
 use forebay_format::multixact::Member;
 use forebay_format::tuple::{HEAP_HOT_UPDATED, HeapTuple, HeapTupleMut, LockStrength};
 use forebay_format::wal::{Rmgr, heap};
-use forebay_format::{ItemPointer, Xid};
+use forebay_format::{Fork, ItemPointer, Xid};
 use forebay_storage::{Backend, PageWriteGuard, Strategy};
 
 use super::changer::{Attempt, Changer, Holders, Refusal, fate_now, newer};
@@ -15,6 +15,7 @@ use super::critical::critical;
 use super::map_pin::MapPin;
 use super::relation::Heap;
 use super::status::{Fate, Observer, TupleStatus, holders, tuple_status, updater};
+use super::tuple_at::tuple_at;
 use super::xmax::NewXmax;
 use crate::error::AccessError;
 
@@ -79,11 +80,11 @@ impl Heap {
         loop {
             self.ensure_log_room(backend)?;
             let mut guard = map.lock(self, backend, &pin)?;
-            let Some(bytes) = guard.page().item(tid.offset) else {
+            let Some(tuple) = tuple_at(guard.page(), guard.tag(), tid.offset)? else {
                 return Ok(Attempt::Refused(Refusal::Invisible));
             };
-            let tuple = HeapTuple::new(bytes)?;
-            let update = match self.step(backend, changer, tuple, tid, (strength, newest))? {
+            let step = self.step(backend, changer, tuple, tid, (strength, newest));
+            let update = match step.map_err(|error| self.located(tid, error))? {
                 Step::Held => return Ok(Attempt::Done(())),
                 Step::Refused(refusal) => return Ok(Attempt::Refused(refusal)),
                 Step::Free(update) => update,
@@ -132,7 +133,7 @@ impl Heap {
         if members.iter().any(|member| enough(member) && changer.is_own(member.xid)) {
             return Ok(Step::Held);
         }
-        if let Some(refusal) = changer.blocked(io, tuple, status, strength)? {
+        if let Some(refusal) = changer.blocked(io, tuple, tid, status, strength)? {
             return Ok(Step::Refused(refusal));
         }
         let ctid = tuple.ctid();
@@ -156,22 +157,24 @@ impl Heap {
     ) -> Result<Option<Refusal>, AccessError> {
         loop {
             self.ensure_log_room(backend)?;
-            if tid.block >= self.pool.nblocks(self.locator, forebay_format::Fork::Main)? {
-                return Ok(None);
+            if tid.block >= self.pool.nblocks(self.locator, Fork::Main)? {
+                return Err(self.no_newer_version(tid, inserter));
             }
             let pin = self.pool.read(backend, self.tag(tid.block), Strategy::Normal)?;
             let mut map = MapPin::default();
             let mut guard = map.lock(self, backend, &pin)?;
             // A version whose inserter aborted may have been pruned, and its place used again.
-            let Some(bytes) = guard.page().item(tid.offset) else { return Ok(None) };
-            let tuple = HeapTuple::new(bytes)?;
+            let Some(tuple) = tuple_at(guard.page(), guard.tag(), tid.offset)? else {
+                return Ok(None);
+            };
             let io = &mut backend.io;
             if tuple.xmin() != inserter
                 || fate_now(io, changer.xacts, inserter, false)? == Fate::Aborted
             {
                 return Ok(None);
             }
-            let (held, refusal) = self.judge_newer(backend, changer, tuple, tid, strength)?;
+            let judged = self.judge_newer(backend, changer, tuple, tid, strength);
+            let (held, refusal) = judged.map_err(|error| self.located(tid, error))?;
             if refusal.is_some() {
                 return Ok(refusal);
             }
@@ -213,7 +216,8 @@ impl Heap {
         }
         // The queue is that of the version where the chain begins, which the author could lock.
         let waits = !xids.is_empty();
-        let refusal = Refusal::BeingModified(Holders { xids, queue: false });
+        let holders = Holders { xids, version: tid, change: None, queue: false };
+        let refusal = Refusal::BeingModified(holders);
         Ok((false, waits.then_some(refusal)))
     }
 

@@ -16,8 +16,6 @@ use crate::vm;
 /// The page of the map that has the bits of a block, if it was needed.
 #[derive(Debug, Default)]
 pub(super) struct MapPin {
-    /// Whether the map was looked at. It may have had no such page then.
-    looked: bool,
     page: Option<Pinned>,
 }
 
@@ -61,7 +59,7 @@ impl MapPin {
     ) -> Result<PageWriteGuard<'a>, AccessError> {
         loop {
             let guard = pin.lock_exclusive();
-            if self.is_enough(heap, &guard)? {
+            if self.is_enough(&guard) {
                 return Ok(guard);
             }
             drop(guard);
@@ -69,31 +67,21 @@ impl MapPin {
         }
     }
 
-    /// Pins the page of the map.
+    /// Pins the page of the map. An all-visible page whose part of the map is lost gets a new one:
+    /// if none were made, vacuum might make it before the caller has locked the table's page.
     pub(super) fn look(
         &mut self,
         heap: &Heap,
         backend: &mut Backend,
         block: BlockNumber,
     ) -> Result<(), AccessError> {
-        self.page = vm::pin(&heap.pool, backend, heap.locator, block)?;
-        self.looked = true;
+        self.page = Some(vm::pin_or_make(&heap.pool, backend, heap.locator, block)?);
         Ok(())
     }
 
     /// Whether the locked page's bits can be cleared.
-    ///
-    /// If the map had no page for them, vacuum may have made it by now and set them. It sets them
-    /// under the lock of the table's page, so what is found under that lock stays so.
-    pub(super) fn is_enough(
-        &self,
-        heap: &Heap,
-        guard: &PageWriteGuard<'_>,
-    ) -> Result<bool, AccessError> {
-        if self.page.is_some() || guard.page().is_new() || !guard.page().is_all_visible() {
-            return Ok(true);
-        }
-        Ok(self.looked && !vm::exists(&heap.pool, heap.locator, guard.tag().block)?)
+    pub(super) fn is_enough(&self, guard: &PageWriteGuard<'_>) -> bool {
+        self.page.is_some() || guard.page().is_new() || !guard.page().is_all_visible()
     }
 
     /// Clears both bits of the locked page, if it is all-visible.
@@ -111,12 +99,11 @@ impl MapPin {
         if !visible {
             return Cleared { visible, map: None };
         }
-        assert!(self.looked, "the map was pinned before {} was locked", guard.tag());
-        let map = self.page.as_ref().and_then(|page| {
-            let mut map = page.lock_exclusive();
-            vm::clear_locked(&mut map, guard.tag().block, bits).then_some(map)
-        });
-        Cleared { visible, map }
+        let page = self.page.as_ref();
+        let page = page.unwrap_or_else(|| panic!("{} was locked without its map", guard.tag()));
+        let mut map = page.lock_exclusive();
+        let changed = vm::clear_locked(&mut map, guard.tag().block, bits);
+        Cleared { visible, map: changed.then_some(map) }
     }
 
     /// Clears both bits of two locked pages, each if it is all-visible. The map's pages are locked

@@ -7,6 +7,7 @@
 //! | `space.rs` | [`SpaceMap`]: blocks with room, so that inserters do not meet on one page |
 //! | `room.rs` | pages to which the free-space map leads |
 //! | `outcomes.rs` | [`Outcomes`], [`RowSets`]: outcomes of transactions, MultiXacts |
+//! | `tuple_at.rs` | a tuple by its line pointer; errors that name the place |
 //! | `status.rs` | a tuple's status, for a snapshot or for now |
 //! | `visibility.rs` | [`Visibility`]: which tuples a snapshot sees |
 //! | `batch.rs` | [`TupleBatch`]: formed tuples to be inserted |
@@ -27,6 +28,7 @@
 //! | `truncate.rs` | cutting off a table's empty end |
 //! | `wait.rs` | [`RowWaiter`]: waiting for those who hold a row |
 //! | `fetch.rs` | single versions by their place |
+//! | `shared_blocks.rs` | [`SharedBlocks`]: blocks handed out to scans that share them |
 //! | `scan.rs` | [`HeapScan`]: reading a table from its first block to its last |
 //!
 //! Every change follows one order: lock the page exclusively, mark the buffer dirty, change the
@@ -50,11 +52,13 @@ mod prune_plan;
 mod relation;
 mod room;
 mod scan;
+mod shared_blocks;
 mod space;
 mod status;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod tuple_at;
 mod update;
 mod vacuum;
 mod vacuum_page;
@@ -64,7 +68,7 @@ mod wait;
 mod xmax;
 
 pub use batch::TupleBatch;
-pub use changer::{Attempt, Changer, Holders, Refusal};
+pub use changer::{Attempt, Changer, Holders, Refusal, RowQueues};
 pub use critical::PageFailure;
 pub(crate) use delete::mark_deleted;
 pub use freeze::{Cutoffs, Remaining};
@@ -74,6 +78,7 @@ pub use outcomes::{Outcomes, RowSets};
 pub use prune::Pruner;
 pub use relation::{Heap, Heaps};
 pub use scan::{HeapScan, ReadAhead};
+pub use shared_blocks::SharedBlocks;
 pub use space::{RelationSpace, SpaceMap};
 pub use update::Columns;
 pub use vacuum::{Pace, PageCost, VacuumJob, VacuumReport};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use forebay_aio as aio;
 use forebay_format::Xid;
+use forebay_format::ids::xid_precedes;
 use forebay_format::multixact::{FIRST_MULTI, Member, MultiXactId};
 use forebay_txn::{Clog, IdWarning, MultiUse, MultiXacts, Outcome, Snapshot, XactManager};
 
@@ -50,8 +51,20 @@ impl Outcomes {
         RowSets { multis: self.live.as_ref().map(|live| live.multis.clone()), in_use: None }
     }
 
-    /// Whether a transaction had committed when the snapshot was taken. `hinted`: it has committed
-    /// by now.
+    /// Whether a transaction other than the own ones had committed when the snapshot was taken.
+    /// `hinted`: it has committed by now. None if that must be looked up.
+    #[inline]
+    pub(super) fn is_known_seen(
+        &self,
+        snapshot: &Snapshot,
+        xid: Xid,
+        hinted: bool,
+    ) -> Option<bool> {
+        let over = !snapshot.is_known_running(xid)?;
+        Some(over && (hinted || self.clog.known_status(xid)? == Outcome::Committed))
+    }
+
+    /// The same, looked up if it must be.
     pub(super) fn is_seen(
         &self,
         io: &mut aio::IoBackend,
@@ -63,7 +76,14 @@ impl Outcomes {
             Some(live) => snapshot.is_running_in(io, live.xacts.subtrans(), xid)?,
             None => snapshot.is_running(xid),
         };
-        Ok(!running && (hinted || self.clog.status(io, xid)? == Outcome::Committed))
+        if running {
+            // A snapshot counts ids as running that are assigned after it.
+            if let Some(live) = self.live.as_ref().filter(|_| !xid_precedes(xid, snapshot.xmax())) {
+                live.xacts.check_assigned(xid)?;
+            }
+            return Ok(false);
+        }
+        Ok(hinted || self.clog.status(io, xid)? == Outcome::Committed)
     }
 }
 

@@ -13,7 +13,7 @@ use forebay_format::page::{ItemState, PD_PAGE_FULL, Page, PageMut};
 use forebay_format::tuple::HeapTuple;
 use forebay_format::wal::prune::{CLEANUP_LOCK, HeapPrune};
 use forebay_format::wal::{Rmgr, heap};
-use forebay_format::{BLOCK_SIZE, BlockNumber, FullXid, OffsetNumber, Oid};
+use forebay_format::{BLOCK_SIZE, BlockNumber, FullXid, OffsetNumber, Oid, Xid};
 use forebay_storage::{Backend, PageWriteGuard, Pinned};
 use forebay_txn::{HorizonKind, RemovableTest, Transaction, XactManager};
 use forebay_wal::{BlockFlags, BlockRef, Record};
@@ -25,6 +25,7 @@ use super::outcomes::RowSets;
 use super::prune_plan::{Fact, Item, Plan, State, plan};
 use super::relation::Heap;
 use super::status::{Fate, TupleStatus, tuple_status, updater};
+use super::tuple_at::{located, tuple_at};
 use crate::error::AccessError;
 
 /// Bytes of room below which a page is worth pruning, at least.
@@ -65,6 +66,11 @@ impl Heap {
 }
 
 impl Pruner {
+    /// Takes all transactions before `oldest` for over: the caller has found that they are.
+    pub(super) fn raise_horizon(&mut self, oldest: Xid) {
+        self.removable.raise_to(self.xacts.procs(), oldest);
+    }
+
     /// Prunes a page if that is worth while and possible at once. The caller has no other pin on
     /// it, and no lock.
     pub fn prune(&mut self, backend: &mut Backend, pin: &Pinned) -> Result<(), AccessError> {
@@ -114,7 +120,11 @@ impl Pruner {
         page: Page<'_>,
         block: BlockNumber,
     ) -> Result<Vec<Item>, AccessError> {
-        (1..=page.item_count()).map(|number| self.item(backend, page, block, number)).collect()
+        let mut items = Vec::with_capacity(usize::from(page.item_count()));
+        for number in 1..=page.item_count() {
+            items.push(self.item(backend, page, block, number)?);
+        }
+        Ok(items)
     }
 
     fn item(
@@ -130,17 +140,13 @@ impl Pruner {
             ItemState::Dead => Item::Dead,
             ItemState::Redirect => Item::Redirect(id.offset),
             ItemState::Normal => {
-                let bytes = page.item(number).ok_or_else(|| {
-                    let rel = self.heap.locator;
-                    AccessError::Corrupt(format!(
-                        "line pointer {number} of block {block} of {rel} leads out of the page"
-                    ))
-                })?;
+                let tag = self.heap.tag(block);
+                let tuple = tuple_at(page, tag, number)?.expect("a normal line pointer");
                 let Pruner { xacts, nobody: tx, removable, sets, .. } = self;
                 let author = Author { xid: INVALID_XID, command: 0 };
-                let mut nobody = Changer { xacts, tx, author, sets };
-                let tuple = HeapTuple::new(bytes)?;
-                Item::Tuple(fact(&mut backend.io, &mut nobody, removable, tuple, block)?)
+                let mut nobody = Changer { xacts, tx, author, sets, queues: None };
+                let fact = fact(&mut backend.io, &mut nobody, removable, tuple, block);
+                Item::Tuple(fact.map_err(|error| located(tag, number, error))?)
             }
         })
     }

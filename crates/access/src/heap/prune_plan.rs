@@ -95,7 +95,16 @@ impl Plan {
 
 /// The plan for a page with these line pointers, the first of which is number 1.
 pub(super) fn plan(items: &[Item]) -> Result<Plan, Unlinked> {
-    let mut pruning = Pruning { items, done: vec![false; items.len() + 1], plan: Plan::default() };
+    let stays = |item: &Item| match item {
+        Item::Tuple(fact) => matches!(fact.state, State::Kept | State::BeingInserted),
+        Item::Redirect(_) => false,
+        Item::Unused | Item::Dead => true,
+    };
+    if items.iter().all(stays) {
+        return Ok(Plan::default());
+    }
+    let (done, plan) = (vec![false; items.len() + 1], Plan::default());
+    let mut pruning = Pruning { items, done, members: Vec::new(), plan };
     for (root, item) in (1..).zip(items) {
         match item {
             Item::Redirect(_) => pruning.chain(root),
@@ -117,6 +126,8 @@ struct Pruning<'a> {
     items: &'a [Item],
     /// Line pointers that belong to a chain, by number.
     done: Vec<bool>,
+    /// The chain that is looked at.
+    members: Vec<OffsetNumber>,
     plan: Plan,
 }
 
@@ -145,9 +156,11 @@ impl Pruning<'_> {
         Ok(())
     }
 
-    /// The line pointers of the chain from a root on, and how many of them lead to dead tuples.
-    fn members(&mut self, root: OffsetNumber) -> (Vec<OffsetNumber>, usize) {
-        let (mut members, mut dead) = (Vec::new(), 0);
+    /// Puts the line pointers of the chain from a root on into `members`. Returns how many of them
+    /// lead to dead tuples.
+    fn follow(&mut self, root: OffsetNumber, members: &mut Vec<OffsetNumber>) -> usize {
+        let mut dead = 0;
+        members.clear();
         let (mut at, mut inserter) = (root, None);
         loop {
             let fact = match self.item(at) {
@@ -177,12 +190,18 @@ impl Pruning<'_> {
             let Some(next) = fact.next else { break };
             (at, inserter) = (next, fact.updater);
         }
-        (members, dead)
+        dead
     }
 
     fn chain(&mut self, root: OffsetNumber) {
-        let (members, dead) = self.members(root);
-        for &member in &members {
+        let mut members = std::mem::take(&mut self.members);
+        let dead = self.follow(root, &mut members);
+        self.plan_chain(root, &members, dead);
+        self.members = members;
+    }
+
+    fn plan_chain(&mut self, root: OffsetNumber, members: &[OffsetNumber], dead: usize) {
+        for &member in members {
             self.done[usize::from(member)] = true;
         }
         let redirect = matches!(self.item(root), Some(Item::Redirect(_)));

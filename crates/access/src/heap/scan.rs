@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use forebay_format::{
     BLOCK_SIZE, BlockNumber, Fork, ItemId, ItemPointer, OffsetNumber, Page, PageTag,
-    RelFileLocator, TupleError, page::HEADER_SIZE, tuple as ht, tuple::HeapTuple,
+    RelFileLocator, page::HEADER_SIZE, tuple as ht, tuple::HeapTuple,
 };
 use forebay_storage::{
     Backend, BufferPool, PageReadGuard, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
@@ -25,6 +25,8 @@ use forebay_txn::locks::Interrupt;
 
 use super::prune::Pruner;
 use super::relation::Heap;
+use super::shared_blocks::{BlocksTaken, SharedBlocks};
+use super::tuple_at::{damaged, located, stray};
 use super::visibility::Visibility;
 use crate::error::AccessError;
 
@@ -93,11 +95,35 @@ impl HeapScan {
         ahead: ReadAhead,
     ) -> Result<HeapScan, AccessError> {
         let blocks = pool.nblocks(locator, Fork::Main)?;
+        let mut range = 0..blocks;
+        let next_block = Box::new(move || range.next());
+        Ok(HeapScan::over(pool, locator, (blocks, next_block), visibility, ahead))
+    }
+
+    /// Begins a scan of those blocks of a relation that it takes before others do.
+    pub fn sharing(
+        blocks: &Arc<SharedBlocks>,
+        pool: &Arc<BufferPool>,
+        locator: RelFileLocator,
+        visibility: Visibility,
+        ahead: ReadAhead,
+    ) -> HeapScan {
+        let mut taken = BlocksTaken::of(blocks);
+        let next_block = Box::new(move || taken.next());
+        HeapScan::over(pool, locator, (blocks.blocks(), next_block), visibility, ahead)
+    }
+
+    /// A scan of some of `blocks` blocks.
+    fn over(
+        pool: &Arc<BufferPool>,
+        locator: RelFileLocator,
+        (blocks, next_block): (BlockNumber, NextBlock),
+        visibility: Visibility,
+        ahead: ReadAhead,
+    ) -> HeapScan {
         let large = blocks as usize > pool.buffers() / 4;
         let strategy = if large { Strategy::BulkRead } else { Strategy::Normal };
         let flags = if large { StreamFlags::FULL } else { StreamFlags::DEFAULT };
-        let mut range = 0..blocks;
-        let next_block: NextBlock = Box::new(move || range.next());
         let stream = ReadStream::new(
             pool,
             locator,
@@ -107,7 +133,7 @@ impl HeapScan {
             strategy,
             StreamSettings::new(ahead.io_concurrency, ahead.combine_limit),
         );
-        Ok(HeapScan {
+        HeapScan {
             stream,
             visibility,
             pruner: None,
@@ -116,7 +142,7 @@ impl HeapScan {
             visible: Vec::new(),
             next: 0,
             blocks,
-        })
+        }
     }
 
     /// The same scan, which prunes the pages that it comes by.
@@ -182,7 +208,8 @@ impl HeapScan {
         for index in 0..self.visible.len() {
             let found = self.visible[index];
             let tuple = HeapTuple::new(found.of(&self.copy))?;
-            if self.visibility.sees(&mut backend.io, tuple)? {
+            let seen = self.visibility.sees(&mut backend.io, tuple);
+            if seen.map_err(|error| located(self.tag, found.number, error))? {
                 self.visible[kept] = found;
                 kept += 1;
             }
@@ -256,7 +283,7 @@ impl HeapScan {
         Ok(count + self.visible.len() as u64)
     }
 
-    /// Number of blocks that the scan covers.
+    /// Number of blocks that the scan covers, together with those that share them.
     pub fn blocks(&self) -> BlockNumber {
         self.blocks
     }
@@ -294,16 +321,6 @@ fn each_tuple(
         visibility.keep_multis();
     }
     Ok(())
-}
-
-#[cold]
-fn stray(tag: PageTag, number: OffsetNumber) -> AccessError {
-    AccessError::Corrupt(format!("line pointer {number} of {tag} leads out of the page"))
-}
-
-#[cold]
-fn damaged(tag: PageTag, number: OffsetNumber, error: TupleError) -> AccessError {
-    AccessError::Corrupt(format!("row {number} of {tag}: {error}"))
 }
 
 impl std::fmt::Debug for HeapScan {

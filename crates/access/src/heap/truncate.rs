@@ -3,7 +3,7 @@
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::smgr::{self, SmgrTruncate};
-use forebay_format::{BlockNumber, Fork};
+use forebay_format::{BlockNumber, Fork, Lsn};
 use forebay_storage::{Backend, Strategy};
 use forebay_txn::XactManager;
 use forebay_wal::Record;
@@ -26,7 +26,7 @@ impl Heap {
         go_on: &mut dyn FnMut(&mut Backend) -> Result<bool, AccessError>,
     ) -> Result<BlockNumber, AccessError> {
         while blocks > least && go_on(backend)? {
-            let pin = self.pool.read(backend, self.tag(blocks - 1), Strategy::Vacuum)?;
+            let pin = self.pool.read(backend, self.tag(blocks - 1), Strategy::VACUUM)?;
             let guard = pin.lock_shared();
             let page = guard.page();
             let used = |number| page.item_id(number).is_some_and(|id| !id.is_unused());
@@ -85,6 +85,8 @@ impl Heap {
         let info = smgr::TRUNCATE | INFO_SPECIAL_REL_UPDATE;
         let record = Record { rmgr: Rmgr::SMGR, info, xid: 0, main: &main, blocks: &[] };
         let inserted = self.wal.insert(&mut backend.io, &record)?;
-        Ok(self.wal.flush(&mut backend.io, inserted.end)?)
+        let mut flush_to = inserted.end;
+        forebay_aio::planted_bug!(backend.io.aio(), TableCutBeforeLogged, flush_to = Lsn(0));
+        Ok(self.wal.flush(&mut backend.io, flush_to)?)
     }
 }

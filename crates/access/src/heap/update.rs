@@ -21,6 +21,7 @@ use super::insert::{check_header, room_on};
 use super::lock::Lock;
 use super::map_pin::{Cleared, MapPin};
 use super::relation::Heap;
+use super::tuple_at::tuple_at;
 use super::xmax::{NewXmax, status_of};
 use crate::error::AccessError;
 
@@ -111,16 +112,17 @@ impl Heap {
         let mut old = Side { pin, map: MapPin::default() };
         let mut guard = old.map.lock(self, backend, &old.pin)?;
         check_header(&guard)?;
-        let Some(bytes) = guard.page().item(tid.offset) else {
+        let Some(tuple) = tuple_at(guard.page(), guard.tag(), tid.offset)? else {
             return Ok(Attempt::Refused(Refusal::Invisible));
         };
-        let (tuple, version) = (HeapTuple::new(bytes)?, HeapTuple::new(new)?);
+        let version = HeapTuple::new(new)?;
         let strength = match columns.differ(columns.keys, tuple, version)? {
             true => LockStrength::Exclusive,
             false => LockStrength::NoKeyExclusive,
         };
         let hot = !columns.differ(columns.indexed, tuple, version)?;
-        if let Some(refusal) = changer.refusal(&mut backend.io, tuple, tid, strength)? {
+        let refusal = changer.refusal(&mut backend.io, tuple, tid, strength);
+        if let Some(refusal) = refusal.map_err(|error| self.located(tid, error))? {
             return Ok(Attempt::Refused(refusal));
         }
         let wanted = Wanted { tid, new, strength };
@@ -200,7 +202,7 @@ impl Heap {
                 let target = new.lock_exclusive();
                 (old.lock_exclusive(), target)
             };
-            let enough = (old_map.is_enough(self, &guard)?, new_map.is_enough(self, &target)?);
+            let enough = (old_map.is_enough(&guard), new_map.is_enough(&target));
             if enough == (true, true) {
                 return Ok((guard, target));
             }

@@ -14,6 +14,7 @@
 //! id that must be frozen.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use forebay_format::visibility_map::{self as map, ALL_FROZEN, ALL_VISIBLE, VALID_BITS};
 use forebay_format::{BlockNumber, Fork, Oid};
@@ -21,6 +22,7 @@ use forebay_storage::{
     Backend, PageWriteGuard, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
 };
 use forebay_txn::HorizonKind;
+use forebay_txn::locks::Interrupt;
 
 use super::freeze::{Cutoffs, Remaining};
 use super::relation::Heap;
@@ -49,6 +51,8 @@ pub struct VacuumJob {
     pub skip_pages: bool,
     /// How pages are read ahead.
     pub stream: StreamSettings,
+    /// Which buffers it uses.
+    pub strategy: Strategy,
 }
 
 /// What a vacuum has done.
@@ -85,21 +89,20 @@ pub struct PageCost {
     pub read: bool,
     /// Whether it is dirty now, and was not before.
     pub dirtied: bool,
-    /// Whether somebody uses the next page, which has to be frozen: the caller rests a moment
-    /// before vacuum tries again.
-    pub waits: bool,
 }
 
-/// Called between pages, and while vacuum waits for one. An error ends the vacuum.
+/// Called between pages. An error ends the vacuum.
 pub type Pace<'a> = &'a mut dyn FnMut(&mut Backend, PageCost) -> Result<(), AccessError>;
 
 impl Heap {
     /// Vacuums the table. The caller's lock excludes other vacuums. The table's figures in the
-    /// catalogs are the caller's to store, and its end is the caller's to cut off.
+    /// catalogs are the caller's to store, and its end is the caller's to cut off. A request to
+    /// `interrupt` ends a wait for a page.
     pub fn vacuum(
         &self,
         backend: &mut Backend,
         job: &VacuumJob,
+        interrupt: &Interrupt,
         pace: Pace<'_>,
     ) -> Result<VacuumReport, AccessError> {
         let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
@@ -108,6 +111,8 @@ impl Heap {
         let unknown = || AccessError::Internal("vacuum without transactions".to_owned());
         let mut pruner = self.pruner(job.kind, job.database, None).ok_or_else(unknown)?;
         pruner.sets.begin();
+        // What is older can be frozen, so it must not be kept as a deletion that somebody sees.
+        pruner.raise_horizon(xid);
         let pages = PageVacuum { heap: self.clone(), pruner, cutoffs: job.cutoffs, remaining };
         let (ranges, skips_visible) = self.blocks_to_scan(backend, blocks, job)?;
         let report = VacuumReport { pages: blocks, ..VacuumReport::default() };
@@ -119,16 +124,16 @@ impl Heap {
             Fork::Main,
             move || next.next(),
             StreamFlags::MAINTENANCE,
-            Strategy::Vacuum,
+            job.strategy,
             job.stream,
         );
         let mut mapped = 0;
         while let Some(pin) = stream.next(backend)? {
             let (block, was_dirty) = (pin.tag().block, pin.is_dirty());
-            vacuum.visit(backend, &pin, job.aggressive, pace)?;
+            vacuum.visit(backend, &pin, job.aggressive, interrupt)?;
             let dirtied = pin.is_dirty() && !was_dirty;
             drop(pin);
-            pace(backend, PageCost { read: true, dirtied, waits: false })?;
+            pace(backend, PageCost { read: true, dirtied })?;
             if block - mapped >= MAP_EVERY {
                 self.update_free_space_map(backend, mapped..block, pace)?;
                 mapped = block;
@@ -251,7 +256,7 @@ impl Vacuum {
         backend: &mut Backend,
         pin: &Pinned,
         aggressive: bool,
-        pace: Pace<'_>,
+        interrupt: &Interrupt,
     ) -> Result<(), AccessError> {
         self.report.scanned += 1;
         let map_block = map::map_block(pin.tag().block);
@@ -268,7 +273,7 @@ impl Vacuum {
             None => match self.look(backend, pin, aggressive)? {
                 Some(free) => free,
                 None => {
-                    let guard = wait_for(backend, pin, pace)?;
+                    let guard = wait_for(backend, pin, interrupt)?;
                     self.clean(backend, guard, pin, &map)?
                 }
             },
@@ -358,18 +363,21 @@ impl Vacuum {
     }
 }
 
-/// Waits until nobody else uses a page. A cursor that reads ahead may use it for long, so `pace`
-/// decides whether to go on.
+/// Waits until nobody else uses a page. A cursor that reads ahead may use it for long.
 fn wait_for<'a>(
     backend: &mut Backend,
     pin: &'a Pinned,
-    pace: Pace<'_>,
+    interrupt: &Interrupt,
 ) -> Result<PageWriteGuard<'a>, AccessError> {
+    // Its holder might wait for this backend's I/O.
+    backend.io.submit();
+    let request = pin.request_cleanup(Arc::new(interrupt.clone()))?;
     loop {
         if let Some(guard) = pin.try_lock_cleanup() {
             return Ok(guard);
         }
-        pace(backend, PageCost { waits: true, ..PageCost::default() })?;
+        interrupt.wait_for(|| request.is_ready()).map_err(AccessError::Interrupted)?;
+        request.finish_write();
     }
 }
 

@@ -14,6 +14,7 @@ use super::prune::Pruner;
 use super::prune_plan::{Fact, Item, Plan, State, plan};
 use super::relation::Heap;
 use super::status::{Fate, TupleStatus};
+use super::tuple_at::located;
 use crate::error::AccessError;
 
 /// The reason of a record, as stored.
@@ -77,6 +78,9 @@ impl Outcome {
         self.all_visible = false;
     }
 }
+
+/// How tuples of a page are frozen, if they are.
+type Plans = Vec<(OffsetNumber, FreezePlan)>;
 
 /// A tuple's status, as freezing needs to know it.
 fn status(fact: Fact) -> TupleStatus {
@@ -144,12 +148,12 @@ impl PageVacuum {
         items: &[Item],
         plan: &Plan,
         pin: &Pinned,
-    ) -> Result<(Outcome, PageIds, Vec<FreezePlan>), AccessError> {
+    ) -> Result<(Outcome, PageIds, Plans), AccessError> {
         let mut goes = vec![false; items.len() + 1];
         let redirected = plan.redirected.iter().map(|(from, _)| from);
         redirected.chain(&plan.unused).for_each(|number| goes[usize::from(*number)] = true);
         let (mut outcome, mut ids) = (Outcome::new(self.remaining), PageIds::new(self.remaining));
-        let mut plans = Vec::new();
+        let mut plans = Plans::with_capacity(items.len());
         let cutoffs = &self.cutoffs;
         let Pruner { xacts, sets, .. } = &mut self.pruner;
         let mut freezer = Freezer { cutoffs, xacts, sets };
@@ -162,10 +166,10 @@ impl PageVacuum {
             let tuple = HeapTuple::new(page.item(number).expect("a tuple was found there"))?;
             outcome.count(tuple, fact.state, cutoffs);
             let frozen = freezer
-                .prepare(&mut backend.io, (number, tuple, status(fact)), &mut ids)
-                .map_err(|error| located(error, number, pin))?;
+                .prepare(&mut backend.io, (tuple, status(fact)), &mut ids)
+                .map_err(|error| located(pin.tag(), number, error))?;
             outcome.all_frozen &= frozen.totally;
-            plans.extend(frozen.plan);
+            plans.extend(frozen.plan.map(|plan| (number, plan)));
         }
         Ok((outcome, ids, plans))
     }
@@ -176,7 +180,7 @@ impl PageVacuum {
         &self,
         outcome: &Outcome,
         plan: &Plan,
-        plans: &[FreezePlan],
+        plans: &[(OffsetNumber, FreezePlan)],
         guard: &PageWriteGuard<'_>,
     ) -> bool {
         outcome.all_visible
@@ -224,23 +228,12 @@ impl PageVacuum {
                     outcome.count(tuple, fact.state, cutoffs);
                     must_freeze |= freezer
                         .must_freeze(&mut backend.io, tuple, &mut outcome.remaining)
-                        .map_err(|error| located(error, number, pin))?;
+                        .map_err(|error| located(pin.tag(), number, error))?;
                 }
             }
         }
         outcome.has_rows |= outcome.missed > 0;
         (outcome.all_visible, outcome.all_frozen) = (false, false);
         Ok((outcome, must_freeze))
-    }
-}
-
-/// Adds the place of a damaged tuple.
-fn located(error: AccessError, number: OffsetNumber, pin: &Pinned) -> AccessError {
-    match error {
-        AccessError::Corrupt(what) => {
-            let (rel, block) = (pin.tag().rel, pin.tag().block);
-            AccessError::Corrupt(format!("{what} (block {block}, offset {number} of {rel})"))
-        }
-        other => other,
     }
 }

@@ -1,13 +1,17 @@
 //! Which tuples a snapshot sees.
 //!
 //! A scan asks for each tuple, and neighbours mostly come from one transaction. So the last
-//! inserter and the last updater that were looked up are remembered: for a snapshot the answer does
-//! not change. Hint bits found on pages are believed. None are set: with checksums that would have
-//! to be logged.
+//! inserter and the last updater that were asked for are remembered: for a snapshot the answer does
+//! not change. Others are mostly found in the cache of `pg_xact`, without a lock.
+//!
+//! Hint bits found on pages are believed. None are set: with checksums that would have to be
+//! logged.
 
 use forebay_aio as aio;
+use forebay_format::ids::xid_precedes;
 use forebay_format::multixact::{Member, MultiXactId};
-use forebay_format::{CommandId, Xid, tuple as ht, tuple::HeapTuple};
+use forebay_format::tuple::{self as ht, HeapTuple, Xmax};
+use forebay_format::{CommandId, Xid};
 use forebay_txn::{ComboCommands, Snapshot};
 
 use super::outcomes::{Outcomes, RowSets};
@@ -26,7 +30,7 @@ impl Known {
     const NOTHING: Known = Known { xid: 0, seen: false };
 }
 
-/// A snapshot, and the outcomes of the transactions looked up last.
+/// A snapshot, and the outcomes of the transactions asked for last.
 #[derive(Debug)]
 pub struct Visibility {
     snapshot: Snapshot,
@@ -74,21 +78,55 @@ impl Visibility {
         })
     }
 
-    /// The answer for a tuple that nobody has deleted and whose inserter is the one looked up last,
-    /// or so old that it does not matter: nearly every tuple of a scan.
+    /// The answer for a tuple, if it takes no lock and no file: for nearly every tuple of a scan.
+    /// Without the own transaction's, and those with a MultiXact.
     #[inline]
-    pub(super) fn sees_at_once(&self, header: &[u8; ht::HEADER_SIZE]) -> Option<bool> {
+    pub(super) fn sees_at_once(&mut self, header: &[u8; ht::HEADER_SIZE]) -> Option<bool> {
         let mask = u16::from_le_bytes([header[20], header[21]]);
-        let plain = mask & (ht::HEAP_XMAX_INVALID | ht::HEAP_MOVED_OFF | ht::HEAP_MOVED_IN);
-        if plain != ht::HEAP_XMAX_INVALID {
+        if mask & (ht::HEAP_MOVED_OFF | ht::HEAP_MOVED_IN) != 0 {
             return None;
         }
         let xmin = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-        let hint = mask & ht::HEAP_XMIN_FROZEN;
-        if hint == ht::HEAP_XMIN_FROZEN {
-            return Some(true);
+        let inserted = match mask & ht::HEAP_XMIN_FROZEN {
+            ht::HEAP_XMIN_FROZEN => true,
+            ht::HEAP_XMIN_INVALID => false,
+            _ if xmin == self.inserter.xid => self.inserter.seen,
+            hint => self.is_known(Role::Inserter, xmin, hint != 0)?,
+        };
+        if !inserted || mask & ht::HEAP_XMAX_INVALID != 0 {
+            return Some(inserted);
         }
-        (self.inserter.seen && xmin == self.inserter.xid).then_some(hint != ht::HEAP_XMIN_INVALID)
+        let Xmax::Transaction(status) = HeapTuple::new(header).ok()?.xmax_kind() else {
+            return None;
+        };
+        let xmax = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+        let hinted = mask & ht::HEAP_XMAX_COMMITTED != 0;
+        Some(!status.is_update() || !self.is_known(Role::Updater, xmax, hinted)?)
+    }
+
+    /// Whether a transaction had committed when the snapshot was taken, if that can be told at
+    /// once.
+    #[inline]
+    fn is_known(&mut self, role: Role, xid: Xid, hinted: bool) -> Option<bool> {
+        let last = *self.last(role);
+        if last.xid == xid {
+            return Some(last.seen);
+        }
+        // An own transaction is not older than all that ran.
+        if !xid_precedes(xid, self.snapshot.xmin()) && self.snapshot.is_own(xid) {
+            return None;
+        }
+        let seen = self.outcomes.is_known_seen(&self.snapshot, xid, hinted)?;
+        *self.last(role) = Known { xid, seen };
+        Some(seen)
+    }
+
+    #[inline]
+    fn last(&mut self, role: Role) -> &mut Known {
+        match role {
+            Role::Inserter => &mut self.inserter,
+            Role::Updater => &mut self.updater,
+        }
     }
 }
 
@@ -113,15 +151,15 @@ impl Observer for Visibility {
         xid: Xid,
         hinted: bool,
     ) -> Result<Fate, AccessError> {
-        let known = match role {
-            Role::Inserter => &mut self.inserter,
-            Role::Updater => &mut self.updater,
+        let seen = match self.is_known(role, xid, hinted) {
+            Some(seen) => seen,
+            None => {
+                let seen = self.outcomes.is_seen(io, &self.snapshot, xid, hinted)?;
+                *self.last(role) = Known { xid, seen };
+                seen
+            }
         };
-        if known.xid != xid {
-            let seen = self.outcomes.is_seen(io, &self.snapshot, xid, hinted)?;
-            *known = Known { xid, seen };
-        }
-        Ok(if known.seen { Fate::Committed } else { Fate::Aborted })
+        Ok(if seen { Fate::Committed } else { Fate::Aborted })
     }
 
     fn members(

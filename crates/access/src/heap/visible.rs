@@ -59,7 +59,14 @@ impl Heap {
             let blocks = &[of_map, of_table];
             let record = Record { rmgr, info, xid: 0, main: &main, blocks };
             let inserted = self.wal.insert(&mut backend.io, &record)?;
-            map_guard.set_lsn(inserted.end);
+            let mut map_lsn = inserted.end;
+            let old_lsn = map_guard.page().lsn();
+            forebay_aio::planted_bug!(
+                backend.io.aio(),
+                VisibilityMapWrittenBeforeWal,
+                map_lsn = old_lsn
+            );
+            map_guard.set_lsn(map_lsn);
             if checksums {
                 guard.set_lsn(inserted.end);
             }

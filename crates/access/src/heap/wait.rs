@@ -1,37 +1,34 @@
 //! Waiting for those who hold a row, for all statements that change or lock rows.
 //!
-//! A statement tries. If others hold the row, it queues for the row's lock (a lock tag, not xmax),
-//! waits for the holders' transactions, and tries again. The queue keeps the order of those who
-//! wait: whoever has waited longest is the only one to wait for the holders. A transaction that has
-//! locked the row already, more weakly, does not queue: it would wait for the first in the queue,
-//! which may wait for it.
+//! A statement tries. If others hold the row, it queues for the row, waits for the holders'
+//! transactions, and tries again. Whoever has waited longest is the only one to wait for the
+//! holders, and gets the row next: a row that nobody holds is refused to all others as long as
+//! somebody is first in its queue and does not wait any more. A transaction that has locked the row
+//! already, more weakly, does not queue: it would wait for the first in the queue, which may wait
+//! for it.
 
 use forebay_format::tuple::LockStrength;
-use forebay_format::{ItemPointer, Oid, Xid};
+use forebay_format::{ItemPointer, Xid};
 use forebay_storage::Backend;
 use forebay_txn::XactManager;
-use forebay_txn::locks::{
-    Interrupt, LockError, LockManager, LockMode, LockOwner, LockTag, OwnerId,
-};
+use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 
-use super::changer::{Attempt, Refusal};
-use crate::error::AccessError;
+use super::changer::{Attempt, Holders, Refusal, RowQueues, queue_mode};
+use crate::error::{AccessError, RowWork};
 
 /// A backend that may wait for rows of a relation.
 #[derive(Debug)]
 pub struct RowWaiter<'a> {
     /// All transactions.
     pub xacts: &'a XactManager,
-    /// All locks.
-    pub locks: &'a LockManager,
+    /// The queues.
+    pub queues: RowQueues<'a>,
     /// The backend, with its lock_timeout.
     pub owner: &'a mut LockOwner,
     /// Ends a wait.
     pub interrupt: &'a Interrupt,
-    /// pg_database.oid
-    pub database: Oid,
-    /// pg_class.oid
-    pub relation: Oid,
+    /// What it does to the rows.
+    pub work: RowWork,
     /// Whether it waits. If not, it gets [`Refusal::WouldWait`] (NOWAIT, SKIP LOCKED).
     pub waits: bool,
 }
@@ -39,6 +36,9 @@ pub struct RowWaiter<'a> {
 impl RowWaiter<'_> {
     /// Calls `attempt` until nobody who runs stands in its way. It locks or changes the version of
     /// a row at `tid`, with a strength.
+    ///
+    /// After a refusal since the row was updated, the backend keeps its place in the queue for a
+    /// call with the newer version, or for `LockManager::give_up_row`.
     pub fn run<T>(
         &mut self,
         backend: &mut Backend,
@@ -46,10 +46,6 @@ impl RowWaiter<'_> {
         strength: LockStrength,
         mut attempt: impl FnMut(&mut Backend) -> Result<Attempt<T>, AccessError>,
     ) -> Result<Attempt<T>, AccessError> {
-        let (database, relation) = (self.database, self.relation);
-        let (block, offset) = (tid.block, tid.offset);
-        let queue = LockTag::Tuple { database, relation, block, offset };
-        let mode = queue_mode(strength);
         let mut queued = false;
         let result = loop {
             let holders = match attempt(backend) {
@@ -64,26 +60,42 @@ impl RowWaiter<'_> {
             }
             // A holder might wait for this backend's I/O.
             backend.io.submit();
-            if holders.queue && !queued {
-                if let Err(error) = self.locks.lock(self.owner, queue, mode, self.interrupt) {
-                    break Err(error.into());
-                }
+            let waited = if holders.queue && (!queued || holders.xids.is_empty()) {
                 queued = true;
-            }
-            if let Err(error) = self.wait_for(&holders.xids) {
-                break Err(error.into());
+                self.queue(tid, strength)
+            } else {
+                self.wait_for(tid, &holders)
+            };
+            if let Err(error) = waited {
+                break Err(self.failed(error, tid, &holders));
             }
         };
-        if queued {
-            self.locks.unlock(self.owner, queue, mode);
+        let locks = self.queues.locks;
+        match &result {
+            Ok(Attempt::Done(_)) => locks.row_taken(self.owner),
+            Ok(Attempt::Refused(Refusal::Updated { .. })) => {}
+            _ => locks.give_up_row(self.owner),
         }
         result
     }
 
-    /// Waits until these transactions are over.
-    fn wait_for(&self, holders: &[Xid]) -> Result<(), LockError> {
-        holders.iter().try_for_each(|&xid| {
-            self.locks.wait_for_transaction(self.owner, xid, || self.runner(xid), self.interrupt)
+    /// Waits to be first in the queue for a row.
+    fn queue(&mut self, tid: ItemPointer, strength: LockStrength) -> Result<(), LockError> {
+        let tag = self.queues.tag(tid);
+        self.queues.locks.lock_row(self.owner, tag, queue_mode(strength), self.interrupt)
+    }
+
+    /// Waits until the holders' transactions are over.
+    fn wait_for(&self, tid: ItemPointer, holders: &Holders) -> Result<(), LockError> {
+        let RowQueues { locks, .. } = self.queues;
+        if let Some(newer) = holders.change
+            && holders.version == tid
+        {
+            // If it found no queue yet, the update has not moved it.
+            locks.row_moved(self.queues.tag(tid), self.queues.tag(newer));
+        }
+        holders.xids.iter().try_for_each(|&xid| {
+            locks.wait_for_transaction(self.owner, xid, || self.runner(xid), self.interrupt)
         })
     }
 
@@ -91,14 +103,13 @@ impl RowWaiter<'_> {
     fn runner(&self, xid: Xid) -> Option<OwnerId> {
         self.xacts.procs().runner(xid).map(OwnerId)
     }
-}
 
-/// The mode in which those who want a row queue.
-fn queue_mode(strength: LockStrength) -> LockMode {
-    match strength {
-        LockStrength::KeyShare => LockMode::AccessShare,
-        LockStrength::Share => LockMode::RowShare,
-        LockStrength::NoKeyExclusive => LockMode::Exclusive,
-        LockStrength::Exclusive => LockMode::AccessExclusive,
+    fn failed(&self, error: LockError, tid: ItemPointer, holders: &Holders) -> AccessError {
+        let work = match self.work {
+            RowWork::FetchUpdated if holders.change.is_none() => RowWork::Lock,
+            _ if holders.version != tid => RowWork::LockUpdated,
+            work => work,
+        };
+        AccessError::RowLock { error, work, tid: holders.version }
     }
 }

@@ -7,6 +7,9 @@
 //! | `xlog.rs` | checkpoints, the OID counter, full-page images |
 //! | `smgr.rs` | relation files created and cut |
 //! | `heap/` | the heap's two resource managers |
+//! | `nbtree/` | B-trees |
+//! | `sequence.rs` | sequences |
+//! | `logical.rs` | messages to logical decoding, which change nothing |
 //! | `free_space.rs` | the free-space map, which has no records |
 //!
 //! Redo can be repeated from any point at or after the redo pointer: a page that is newer than a
@@ -18,8 +21,11 @@
 
 mod free_space;
 mod heap;
+mod logical;
+mod nbtree;
 mod pages;
 mod registry;
+mod sequence;
 mod smgr;
 #[cfg(test)]
 mod tests;

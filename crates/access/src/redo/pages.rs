@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 
-use forebay_format::wal::BlockRef;
+use forebay_format::wal::{BlockRef, PayloadError};
 use forebay_format::{Lsn, PageTag, page::PageMut};
 use forebay_storage::{Pinned, StorageError, Strategy};
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
@@ -133,6 +133,29 @@ pub(super) fn change_map_page(
         guard.mark_dirty();
     }
     Ok(())
+}
+
+/// The decoded contents of a record.
+pub(super) fn payload<T>(
+    record: &RedoRecord<'_>,
+    decoded: Result<T, PayloadError>,
+) -> Result<T, RedoError> {
+    decoded.map_err(|error| record.damaged(error.to_string()))
+}
+
+/// Makes the page of a record's block reference `id` anew. `make` gets a page of zeros.
+pub(super) fn make_page(
+    ctx: &mut RedoContext<'_>,
+    record: &RedoRecord<'_>,
+    id: u8,
+    make: impl FnOnce(&mut PageMut<'_>, PageTag) -> Result<(), Problem>,
+) -> Result<(), RedoError> {
+    let block = reference(record, id)?;
+    if !block.will_init && block.image.is_none() {
+        let tag = block.tag;
+        return Err(record.damaged(format!("{tag} should be initialized")));
+    }
+    change_page(ctx, record, id, make).map(drop)
 }
 
 /// A block reference.

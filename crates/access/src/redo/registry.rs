@@ -9,6 +9,9 @@ use forebay_txn::redo::{
 };
 
 use super::heap::{Heap2Redo, HeapRedo};
+use super::logical::LogicalMessageRedo;
+use super::nbtree::BtreeRedo;
+use super::sequence::SequenceRedo;
 use super::smgr::SmgrRedo;
 use super::xlog::XlogRedo;
 
@@ -29,6 +32,9 @@ impl Registry {
         registry.add(Arc::new(StandbyRedo));
         registry.add(Arc::new(HeapRedo));
         registry.add(Arc::new(Heap2Redo));
+        registry.add(Arc::new(BtreeRedo));
+        registry.add(Arc::new(SequenceRedo));
+        registry.add(Arc::new(LogicalMessageRedo));
         registry
     }
 

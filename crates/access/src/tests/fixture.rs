@@ -122,7 +122,8 @@ impl Fixture {
     ) -> T {
         let author = self.author(backend, tx);
         let sets = &mut self.outcomes().sets();
-        change(backend, &mut Changer { xacts: &self.xacts, tx, author, sets }).unwrap()
+        change(backend, &mut Changer { xacts: &self.xacts, tx, author, sets, queues: None })
+            .unwrap()
     }
 
     /// Lets a transaction delete a row.

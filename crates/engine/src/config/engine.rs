@@ -18,6 +18,7 @@ pub use forebay_format::wal::ImageCompression;
 pub use forebay_storage::{CleanerOptions, ExtendMethod};
 
 use super::archive::{ArchiveMode, ArchiveModules, ArchiveSettings};
+use super::parallel::ParallelSettings;
 use super::recovery::{RecoveryReport, RecoverySettings, RestoreFrom, RestoreSettings};
 use super::stop::RecoveryStop;
 use super::vacuum::VacuumSettings;
@@ -79,6 +80,8 @@ pub struct EngineConfig {
     pub session: SessionSettings,
     /// Client sessions at a time.
     pub max_connections: usize,
+    /// Worker threads of statements at a time, beside the sessions' own.
+    pub max_worker_processes: usize,
     /// Objects that each session can lock; one can lock more if others lock fewer.
     pub max_locks_per_transaction: usize,
     /// Data files kept open at a time.
@@ -298,8 +301,13 @@ pub struct SessionSettings {
     pub ignore_checksum_failure: bool,
     /// How long a statement waits for a lock of a table, a row or a transaction; zero: without end.
     pub lock_timeout: Duration,
+    /// How long a statement waits for a lock before it searches for a deadlock; zero: it searches
+    /// before it waits.
+    pub deadlock_timeout: Duration,
     /// Vacuum.
     pub vacuum: VacuumSettings,
+    /// Parallel scans.
+    pub parallel: ParallelSettings,
 }
 
 impl SessionSettings {
@@ -342,7 +350,9 @@ impl Default for SessionSettings {
             zero_damaged_pages: false,
             ignore_checksum_failure: false,
             lock_timeout: Duration::ZERO,
+            deadlock_timeout: Duration::from_secs(1),
             vacuum: VacuumSettings::default(),
+            parallel: ParallelSettings::default(),
         }
     }
 }
@@ -359,6 +369,7 @@ impl Default for EngineConfig {
             io_max_combine_limit: 16,
             session: SessionSettings::default(),
             max_connections: 100,
+            max_worker_processes: 8,
             max_locks_per_transaction: 64,
             max_files_per_process: 1000,
             file_extend_method: ExtendMethod::default(),

@@ -1,16 +1,19 @@
 //! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
 //!
 //! - `engine`: everything but what follows; `archive`: the archive; `recovery`: recovery, and what
-//!   it reports; `stop`: ending a recovery from outside; `vacuum`: vacuum
+//!   it reports; `stop`: ending a recovery from outside; `vacuum`: vacuum; `parallel`: parallel
+//!   scans
 
 mod archive;
 mod engine;
+mod parallel;
 mod recovery;
 mod stop;
 mod vacuum;
 
 pub use archive::{ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore};
 pub use engine::*;
+pub use parallel::ParallelSettings;
 pub use recovery::{
     PrefetchStats, RecoveryProgress, RecoveryReport, RecoverySettings, RecoveryTarget, RestoreFrom,
     RestoreSettings, RestoreSource, TargetAction, TargetTimeline,

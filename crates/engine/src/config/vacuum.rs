@@ -33,6 +33,8 @@ pub struct VacuumSettings {
     pub cost_page_miss: u32,
     /// The cost of a page that becomes dirty (vacuum_cost_page_dirty).
     pub cost_page_dirty: u32,
+    /// kB of buffers that vacuum uses; 0: all (vacuum_buffer_usage_limit).
+    pub buffer_usage_limit: u32,
     /// Reads in flight (maintenance_io_concurrency).
     pub io_concurrency: usize,
 }
@@ -53,6 +55,7 @@ impl Default for VacuumSettings {
             cost_limit: 200,
             cost_page_miss: 2,
             cost_page_dirty: 20,
+            buffer_usage_limit: 2048,
             io_concurrency: 16,
         }
     }

@@ -14,13 +14,15 @@
 
 use std::sync::Arc;
 
-use forebay_access::AccessError;
-use forebay_access::heap::{Attempt, Author, Changer, Columns, Heap, Refusal, RowWaiter};
+use forebay_access::heap::{
+    Attempt, Author, Changer, Columns, Heap, Refusal, RowQueues, RowWaiter,
+};
+use forebay_access::{AccessError, RowWork};
 use forebay_catalog::Table;
 use forebay_format::tuple::{HEAP_HASEXTERNAL, LockStrength};
 use forebay_format::{HeapTuple, ItemPointer, Xid};
 use forebay_storage::Backend;
-use forebay_txn::locks::LockMode;
+use forebay_txn::locks::{LockMode, OwnerId};
 use forebay_types::Datum;
 
 use super::locks::{count_deadlock, database_of};
@@ -65,9 +67,9 @@ struct Wanted<'a> {
     heap: Heap,
     /// How the row is locked, by the change or before it.
     strength: LockStrength,
+    /// What is done with the row that the statement has found.
+    work: RowWork,
     wait: RowWait,
-    /// The end of the message if another transaction has deleted the row (40001).
-    deleted: &'static str,
 }
 
 impl Session {
@@ -89,7 +91,8 @@ impl Session {
         self.call(|session, core| {
             session.check_locked(table, LockMode::RowExclusive)?;
             let strength = LockStrength::NoKeyExclusive;
-            let wanted = session.wanted(core, table, strength, RowWait::Wait, "delete")?;
+            let work = RowWork::Update;
+            let wanted = session.wanted(core, table, strength, work, RowWait::Wait)?;
             session.refuse_toasted(&wanted, tid)?;
             session.try_row(&wanted, tid, |backend, changer| {
                 wanted.heap.update(backend, changer, tid, &tuple, &columns)
@@ -108,7 +111,8 @@ impl Session {
         self.call(|session, core| {
             session.check_locked(table, LockMode::RowExclusive)?;
             let strength = LockStrength::Exclusive;
-            let wanted = session.wanted(core, table, strength, RowWait::Wait, "delete")?;
+            let work = RowWork::Delete;
+            let wanted = session.wanted(core, table, strength, work, RowWait::Wait)?;
             session.refuse_toasted(&wanted, tid)?;
             session.try_row(&wanted, tid, |backend, changer| {
                 Ok(at(tid, wanted.heap.delete(backend, changer, tid)?))
@@ -129,7 +133,7 @@ impl Session {
         table.check_lockable()?;
         self.call(|session, core| {
             session.check_locked(table, LockMode::RowShare)?;
-            let wanted = session.wanted(core, table, strength, wait, "update")?;
+            let wanted = session.wanted(core, table, strength, RowWork::Lock, wait)?;
             session.try_row(&wanted, tid, |backend, changer| {
                 Ok(at(tid, wanted.heap.lock(backend, changer, tid, strength)?))
             })
@@ -141,14 +145,14 @@ impl Session {
         core: &'a Core,
         table: &'a Arc<Table>,
         strength: LockStrength,
+        work: RowWork,
         wait: RowWait,
-        deleted: &'static str,
     ) -> Result<Wanted<'a>, EngineError> {
         // As long as the statement has a snapshot, no version goes that is newer than those that it
         // sees.
         self.snapshot()?;
         let heap = self.heap(core, table)?;
-        Ok(Wanted { core, table, heap, strength, wait, deleted })
+        Ok(Wanted { core, table, heap, strength, work, wait })
     }
 
     /// Fails (0A000) if a value of the row lies in a TOAST table, whose rows would be left behind.
@@ -174,17 +178,36 @@ impl Session {
         tid: ItemPointer,
         attempt: impl FnMut(&mut Backend, &mut Changer<'_>) -> Attempted<ItemPointer>,
     ) -> Result<RowOutcome, EngineError> {
-        let attempted = self.attempt(wanted, tid, attempt)?;
+        let outcome = self.try_to_its_end(wanted, tid, attempt);
+        // It may have waited for a row that it does not take in the end.
+        wanted.core.locks.give_up_row(&mut self.locks);
+        outcome
+    }
+
+    fn try_to_its_end(
+        &mut self,
+        wanted: &Wanted<'_>,
+        tid: ItemPointer,
+        attempt: impl FnMut(&mut Backend, &mut Changer<'_>) -> Attempted<ItemPointer>,
+    ) -> Result<RowOutcome, EngineError> {
+        let attempted = self.attempt(wanted, tid, wanted.work, attempt)?;
         let core = wanted.core;
         core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
         let refusal = match attempted {
-            Attempt::Done(place) => return Ok(RowOutcome::Done(place)),
+            Attempt::Done(place) => {
+                let queues = self.queues(wanted);
+                core.locks.row_moved(queues.tag(tid), queues.tag(place));
+                return Ok(RowOutcome::Done(place));
+            }
             Attempt::Refused(refusal) => refusal,
         };
         let repeatable = self.isolation() == Isolation::RepeatableRead;
         match refusal {
             Refusal::Updated { .. } if repeatable => Err(concurrent("update")),
-            Refusal::Deleted if repeatable => Err(concurrent(wanted.deleted)),
+            Refusal::Deleted if repeatable => Err(concurrent(match wanted.work {
+                RowWork::Lock => "update",
+                _ => "delete",
+            })),
             Refusal::Updated { newer, by } => self.follow(wanted, newer, by),
             Refusal::Invisible | Refusal::SelfModified(_) | Refusal::Deleted => {
                 Ok(RowOutcome::Gone)
@@ -206,7 +229,8 @@ impl Session {
             if heap.newer_version(&mut self.backend, newer, by)?.is_none() {
                 return Ok(RowOutcome::Gone);
             }
-            let locked = self.attempt(wanted, newer, |backend, changer| {
+            let work = RowWork::FetchUpdated;
+            let locked = self.attempt(wanted, newer, work, |backend, changer| {
                 heap.lock_newest(backend, changer, newer, *strength)
             })?;
             match locked {
@@ -230,28 +254,42 @@ impl Session {
         &mut self,
         wanted: &Wanted<'_>,
         tid: ItemPointer,
+        work: RowWork,
         mut attempt: impl FnMut(&mut Backend, &mut Changer<'_>) -> Attempted<T>,
     ) -> Result<Attempt<T>, EngineError> {
         let Wanted { core, table, strength, wait, .. } = *wanted;
+        let (waits, queues) = (wait == RowWait::Wait, self.queues(wanted));
         let Session { open: Some(open), backend, locks, interrupt, .. } = self else {
             return Err(no_transaction());
         };
         let Open { tx, sets, .. } = open;
         let xid = core.xacts.assign(&mut backend.io, tx)?;
         let author = Author { xid, command: tx.use_command() };
-        let mut changer = Changer { xacts: &core.xacts, tx, author, sets };
-        let mut waiter = RowWaiter {
-            xacts: &core.xacts,
-            locks: &core.locks,
-            owner: locks,
-            interrupt,
-            database: database_of(table),
-            relation: table.oid,
-            waits: wait == RowWait::Wait,
-        };
+        let xacts = &core.xacts;
+        let in_turn = waits.then_some(queues);
+        let mut changer = Changer { xacts, tx, author, sets, queues: in_turn };
+        let mut waiter = RowWaiter { xacts, queues, owner: locks, interrupt, work, waits };
         let attempted =
             waiter.run(backend, tid, strength, |backend| attempt(backend, &mut changer));
-        attempted.map_err(|error| count_deadlock(core, error.into()))
+        attempted.map_err(|error| {
+            let error = match error {
+                AccessError::RowLock { error, work, tid } => {
+                    EngineError::RowLock { error, context: work.context(tid, &table.name) }
+                }
+                error => error.into(),
+            };
+            count_deadlock(core, error)
+        })
+    }
+
+    /// The queues for the rows of the table.
+    fn queues<'a>(&self, wanted: &Wanted<'a>) -> RowQueues<'a> {
+        RowQueues {
+            locks: &wanted.core.locks,
+            backend: OwnerId(self.id),
+            database: database_of(wanted.table),
+            relation: wanted.table.oid,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_format::Xid;
 use forebay_txn::{Finished, Transaction};
 
+use super::open::Snapshots;
 use super::state::Session;
 use crate::core::Phase;
 use crate::error::EngineError;
@@ -38,6 +39,8 @@ impl Session {
             return Err(core.fatal.check(error));
         }
         let Some(mut open) = self.open.take() else { return Ok(()) };
+        // They would hold back pruning while the commit waits for the log.
+        open.snapshots = Snapshots::default();
         let ids = ids(&open.tx);
         let change = open.changed_catalogs.then(|| core.database.cache.change());
         let options = self.settings.commit_options();

@@ -128,16 +128,14 @@ impl Session {
         })
     }
 
-    /// The transaction's id with its epoch, which it now gets if it has none.
+    /// The transaction's id with its epoch, which it now gets if it has none. The subtransactions
+    /// that are open in it get none.
     pub fn assign_transaction_id(&mut self) -> Result<u64, EngineError> {
         self.call(|session, core| {
             let Session { open: Some(open), backend, .. } = session else {
                 return Err(no_transaction());
             };
-            if open.tx.full_xid().is_none() {
-                core.xacts.assign(&mut backend.io, &mut open.tx)?;
-            }
-            open.tx.full_xid().map(|xid| xid.0).ok_or_else(no_transaction)
+            Ok(core.xacts.assign_top(&mut backend.io, &mut open.tx)?.0)
         })
     }
 

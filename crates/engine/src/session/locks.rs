@@ -25,7 +25,9 @@ pub(super) fn lock_tag(table: &Table) -> LockTag {
 
 /// Counts the error if it is a deadlock.
 pub(super) fn count_deadlock(core: &Core, error: EngineError) -> EngineError {
-    if matches!(error, EngineError::Lock(LockError::Deadlock { .. })) {
+    if let EngineError::Lock(why) | EngineError::RowLock { error: why, .. } = &error
+        && matches!(why, LockError::Deadlock { .. })
+    {
         core.counters.deadlocks.count();
     }
     error

@@ -22,6 +22,7 @@
 //! - `truncate`: emptying tables
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
 //! - `scan`: reading rows; `stored`: a row as it is stored
+//! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM
 //! - `oldest_ids`: how far new ids may go, after a vacuum
@@ -37,11 +38,13 @@ mod backup;
 mod changes;
 mod ending;
 mod explicit;
+mod handoff;
 mod isolation;
 mod locks;
 mod marks;
 mod oldest_ids;
 mod open;
+mod parallel;
 mod pool;
 mod rows;
 mod scan;
@@ -61,8 +64,10 @@ pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
 pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
+pub use handoff::{Handoff, Sender};
 pub use isolation::StatementSnapshot;
 pub use open::Isolation;
+pub use parallel::{ScanPart, SharedScan};
 pub use pool::BlockRange;
 pub use rows::RowBatch;
 pub use scan::HeapScan;

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use forebay_access::AccessError;
-use forebay_access::heap::{self, Heap, Visibility};
+use forebay_access::heap::{self, Heap, ReadAhead, SharedBlocks, Visibility};
 use forebay_catalog::Table;
 use forebay_catalog::schema::POSTGRES_DB;
-use forebay_format::ItemPointer;
+use forebay_format::{FullXid, ItemPointer};
 use forebay_storage::Backend;
-use forebay_txn::HorizonKind;
 use forebay_txn::locks::LockMode;
+use forebay_txn::{HorizonKind, Snapshot};
 
 use super::marks::Mark;
 use super::state::Session;
@@ -20,6 +20,18 @@ use crate::error::EngineError;
 
 /// A version of a row and its place, if there is one.
 type Found = Result<Option<(ItemPointer, Vec<u8>)>, AccessError>;
+
+/// How a statement reads a table, in whatever thread.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) heap: Heap,
+    snapshot: Snapshot,
+    ahead: ReadAhead,
+    /// The transaction's id, if it has one.
+    own: Option<FullXid>,
+    /// Pages are pruned of what no snapshot of this kind sees any more. None: they are not pruned.
+    prune_by: Option<HorizonKind>,
+}
 
 /// A scan of a table. It keeps its snapshot, and stays valid while other statements of the
 /// transaction run. After the end of its transaction, or the rollback of the subtransaction that
@@ -38,22 +50,29 @@ impl Session {
     /// Starts a scan of the rows that the statement's snapshot sees. The transaction must have
     /// locked the table. On its way it removes versions that nobody sees any more.
     pub fn scan(&mut self, table: &Arc<Table>) -> Result<HeapScan, EngineError> {
-        let scan = self.call(|session, core| session.begin_scan(core, table))?;
+        let scan = self.call(|session, core| session.reading(core, table)?.begin(core, None))?;
+        self.heap_scan(table, scan)
+    }
+
+    /// A scan that the running statement has begun.
+    pub(super) fn heap_scan(
+        &mut self,
+        table: &Arc<Table>,
+        scan: heap::HeapScan,
+    ) -> Result<HeapScan, EngineError> {
         let mark = self.snapshot_mark()?;
         Ok(HeapScan { mark, table: Arc::clone(table), scan, rows: 0, next: 0 })
     }
 
-    fn begin_scan(&mut self, core: &Core, table: &Table) -> Result<heap::HeapScan, EngineError> {
+    /// How the running statement reads a table, which the transaction must have locked.
+    pub(super) fn reading(&mut self, core: &Core, table: &Table) -> Result<Reading, EngineError> {
         table.check_readable()?;
-        let visibility = self.visibility(core)?;
+        let snapshot = self.snapshot()?;
         self.check_locked(table, LockMode::AccessShare)?;
         let (ahead, heap) = (self.read_ahead(), self.heap(core, table)?);
         let own = self.running()?.tx.full_xid();
-        let scan = heap::HeapScan::begin(&heap.pool, table.locator, visibility, ahead)?;
-        Ok(match table.is_prunable() {
-            true => scan.pruning(heap.into_pruner(horizon_of(table), POSTGRES_DB, own)),
-            false => scan,
-        })
+        let prune_by = table.is_prunable().then(|| horizon_of(table));
+        Ok(Reading { heap, snapshot, ahead, own, prune_by })
     }
 
     /// What the running statement sees.
@@ -64,7 +83,7 @@ impl Session {
     /// Counts the rows that a scan would return, without decoding them.
     pub fn count_rows(&mut self, table: &Table) -> Result<u64, EngineError> {
         self.call(|session, core| {
-            let mut scan = session.begin_scan(core, table)?;
+            let mut scan = session.reading(core, table)?.begin(core, None)?;
             Ok(scan.count(&mut session.backend, &session.interrupt)?)
         })
     }
@@ -125,6 +144,32 @@ impl Session {
     }
 }
 
+impl Reading {
+    /// Begins a scan: of all blocks, or of those that it takes before others do.
+    pub(super) fn begin(
+        self,
+        core: &Core,
+        shared: Option<&Arc<SharedBlocks>>,
+    ) -> Result<heap::HeapScan, EngineError> {
+        let Reading { heap, snapshot, ahead, own, prune_by } = self;
+        let visibility = Visibility::new(snapshot, core.heaps.outcomes.clone());
+        let (pool, locator) = (&heap.pool, heap.locator);
+        let scan = match shared {
+            None => heap::HeapScan::begin(pool, locator, visibility, ahead)?,
+            Some(blocks) => heap::HeapScan::sharing(blocks, pool, locator, visibility, ahead),
+        };
+        Ok(match prune_by {
+            Some(kind) => scan.pruning(heap.into_pruner(kind, POSTGRES_DB, own)),
+            None => scan,
+        })
+    }
+
+    /// Blocks in one I/O, at most.
+    pub(super) fn combine_limit(&self) -> usize {
+        self.ahead.combine_limit as usize
+    }
+}
+
 /// Whose snapshots may see a table's rows.
 fn horizon_of(table: &Table) -> HorizonKind {
     if table.is_temporary() {
@@ -147,11 +192,22 @@ impl HeapScan {
     /// Moves to the next page with visible rows. Returns their number, or None at the end.
     pub fn next_page(&mut self, session: &mut Session) -> Result<Option<usize>, EngineError> {
         (self.rows, self.next) = (0, 0);
-        session.check_mark(&self.mark, || format!("a scan of relation \"{}\"", self.table.name))?;
-        session.check_locked(&self.table, LockMode::AccessShare)?;
+        self.check_usable(session)?;
         let rows = session.call(|session, _| Ok(self.scan.next_page(&mut session.backend)?))?;
         self.rows = rows.unwrap_or(0);
         Ok(rows)
+    }
+
+    /// Counts the rows of the pages that are left, without decoding them.
+    pub fn count(&mut self, session: &mut Session) -> Result<u64, EngineError> {
+        self.check_usable(session)?;
+        session.call(|session, _| Ok(self.scan.count(&mut session.backend, &session.interrupt)?))
+    }
+
+    /// Fails if its transaction has ended, or does not hold the table's lock any more.
+    fn check_usable(&self, session: &Session) -> Result<(), EngineError> {
+        session.check_mark(&self.mark, || format!("a scan of relation \"{}\"", self.table.name))?;
+        session.check_locked(&self.table, LockMode::AccessShare)
     }
 
     /// A row of the current page.

@@ -107,6 +107,11 @@ impl Session {
         i32::try_from(self.id).unwrap_or(i32::MAX)
     }
 
+    /// The settings that it has now.
+    pub fn settings(&self) -> &SessionSettings {
+        &self.settings
+    }
+
     /// The settings that it may change for itself. They apply from the next statement on.
     pub fn settings_mut(&mut self) -> &mut SessionSettings {
         &mut self.settings
@@ -128,11 +133,7 @@ impl Session {
     /// Fails with 57014 after a cancel, with 57P01 if the engine is stopping, or with 57P02 if it
     /// has stopped after a failure.
     pub fn check_cancel(&self) -> Result<(), EngineError> {
-        self.core.check_running()?;
-        match self.interrupt.pending() {
-            Some(kind) => Err(LockError::Interrupted(kind).into()),
-            None => Ok(()),
-        }
+        check_interrupt(&self.core, &self.interrupt)
     }
 
     /// Sleeps until `end`. Fails early as soon as `check_cancel` would fail.
@@ -161,6 +162,7 @@ impl Session {
         self.check_cancel()?;
         self.backend.policy = self.settings.read_policy();
         self.locks.timeout = self.settings.lock_timeout();
+        self.locks.deadlock_timeout = self.settings.deadlock_timeout;
         let open = self.running()?;
         open.tx.next_command()?;
         open.snapshots.next_statement();
@@ -320,6 +322,15 @@ impl Session {
                 .with_detail(reason)
                 .with_hint("Consult recent messages in the server log for details.")),
         }
+    }
+}
+
+/// Fails if the engine is stopping or has stopped, or if a session is to give up.
+pub(super) fn check_interrupt(core: &Core, interrupt: &Interrupt) -> Result<(), EngineError> {
+    core.check_running()?;
+    match interrupt.pending() {
+        Some(kind) => Err(LockError::Interrupted(kind).into()),
+        None => Ok(()),
     }
 }
 

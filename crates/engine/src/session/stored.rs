@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use forebay_catalog::Table;
-use forebay_format::tuple::deform;
+use forebay_format::tuple::Deform;
+use forebay_format::varlena::Varlena;
 use forebay_format::{CommandId, HeapTuple, ItemPointer, TupleError, Xid};
 use forebay_types::Datum;
-use smallvec::SmallVec;
 
 use crate::error::EngineError;
 
@@ -82,11 +82,15 @@ impl<'a> RowView<'a> {
         out.clear();
         let upto = upto.min(self.table.columns.len());
         let layouts = self.table.layouts.get(..upto).unwrap_or_default();
-        let mut fields: SmallVec<[Option<&'a [u8]>; 16]> = SmallVec::from_elem(None, upto);
-        deform(self.tuple, layouts, &mut fields)
-            .map_err(|error| unreadable(self.table, self.place, &error))?;
+        let unreadable = |error| unreadable(self.table, self.place, &error);
+        let mut fields = Deform::new(self.tuple).map_err(unreadable)?;
         let stored = self.tuple.attribute_count();
-        for (index, (field, column)) in fields.iter().zip(&self.table.columns).enumerate() {
+        for (index, (layout, column)) in layouts.iter().zip(&self.table.columns).enumerate() {
+            let field = match fields.next(*layout).map_err(unreadable)? {
+                None => None,
+                Some(Varlena::Plain(bytes)) => Some(bytes),
+                Some(_) => return Err(unreadable(TupleError::Toasted { attr: index })),
+            };
             out.push(match (field, &column.missing) {
                 _ if !wanted(index) => Datum::Null,
                 (Some(bytes), _) if !column.dropped => column.repr.decode(bytes)?,

@@ -89,6 +89,12 @@ impl Session {
         Ok(())
     }
 
+    /// OIDs and names of the session's temporary tables.
+    pub fn temp_tables(&self) -> impl Iterator<Item = (Oid, &str)> {
+        let tables = self.temp.tables.iter().filter(|table| table.dropped.is_none());
+        tables.map(|table| (table.oid, table.name.as_str()))
+    }
+
     /// Drops all temporary tables of the session within the running transaction: DISCARD TEMP. No
     /// cancel prevents it: a session that ends does it too, and whatever ended it is pending then.
     pub fn discard_temp(&mut self) -> Result<(), EngineError> {

@@ -19,7 +19,7 @@ const HALF: u32 = u32::MAX >> 1;
 const STOP: u32 = 3 + HALF - 3_000_000;
 
 /// A new directory whose ids begin somewhere.
-fn dir_at(ids: FirstIds) -> (tempfile::TempDir, PathBuf) {
+pub fn dir_at(ids: FirstIds) -> (tempfile::TempDir, PathBuf) {
     let scratch = scratch();
     let dir = scratch.path().join("data");
     let options = InitOptions { wal_segment_size: 1 << 20, ..InitOptions::default() };

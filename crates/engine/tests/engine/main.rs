@@ -14,12 +14,14 @@
 //!   maps, prepared transactions, unlogged tables
 //! - [`crashed_rows`]: Rows that PostgreSQL changed before a crash: both recoveries give the same
 //!   pages
+//! - [`damaged_rows`]: Pages with damaged rows: errors name the place, and all else goes on
 //! - [`end_records`]: What the log says of a transaction's end
 //! - [`end_of_wal`]: Recovery of a log behind whose end something stands that is none: the defects
 //!   of crates/wal's tests, through the whole engine
 //! - [`examples`]: The programs of `examples/`
 //! - [`faults`]: A disk that fails: which failures stop the engine, and that none of them loses
 //!   what was acknowledged
+//! - [`full_disk`]: A disk that is full while a map, a status file, the log or a table grows
 //! - [`ids`]: Transaction ids and MultiXacts near their limits and past the ends of the circle:
 //!   warnings, refusals, vacuum, pg_resetwal
 //! - [`lifecycle`]: A data directory from its making to its stop, and to its recovery, with every
@@ -59,10 +61,12 @@ mod check;
 mod checksums;
 mod crashed_peer;
 mod crashed_rows;
+mod damaged_rows;
 mod end_of_wal;
 mod end_records;
 mod examples;
 mod faults;
+mod full_disk;
 mod ids;
 mod lifecycle;
 mod peer;
@@ -71,6 +75,7 @@ mod poison;
 mod recovery;
 mod row_changes;
 mod row_fixture;
+mod row_queue;
 mod shortage;
 mod space;
 mod spill;

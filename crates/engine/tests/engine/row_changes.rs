@@ -233,12 +233,15 @@ fn of_two_that_wait_for_each_other_one_fails() {
     let mut second = engine.session().expect("session");
     make_table(&mut first, 1..=2);
     let deadlocks = engine.database_stats().deadlocks;
+    first.settings_mut().deadlock_timeout = Duration::from_millis(1);
+    second.settings_mut().deadlock_timeout = Duration::from_secs(86_400);
     set(&mut first, 1, 11);
     set(&mut second, 2, 22);
     let (one, two) = (first.id(), second.id());
     let waiter = waiting(&engine, 1, second, |s| update(s, 1, 12));
     let error = update(&mut first, 2, 21).expect_err("a deadlock");
     assert_eq!((error.sqlstate(), error.to_string().as_str()), ("40P01", "deadlock detected"));
+    assert_eq!(error.context(), Some("while updating tuple (0,2) in relation \"v\""));
     let detail = error.detail().expect("who waits for whom");
     let lines: Vec<&str> = detail.lines().collect();
     let begins = |line: &str, id: i32| {
@@ -264,6 +267,7 @@ fn a_wait_ends_with_lock_timeout() {
     let error = update(&mut second, 1, 12).expect_err("held");
     let expected = ("55P03", "canceling statement due to lock timeout");
     assert_eq!((error.sqlstate(), error.to_string().as_str()), expected);
+    assert_eq!(error.context(), Some("while updating tuple (0,1) in relation \"v\""));
     second.abort().expect("abort");
     start(&mut second);
     assert_eq!(state(second.open_table(None, "v", LockMode::AccessExclusive)), "55P03");

@@ -350,3 +350,23 @@ fn a_scan_reads_on_after_the_rollback_of_what_began_later() {
         assert!(session.take_warnings().is_empty(), "{way}");
     }
 }
+
+#[test]
+fn a_transaction_that_asks_for_its_id_in_a_subtransaction_gets_none_for_that() {
+    let (_scratch, engine) = fresh();
+    let mut session = engine.session().expect("session");
+    make_table(&mut session, 1..=1);
+    session.begin().expect("begin");
+    session.begin_subtransaction().expect("begin");
+    session.begin_subtransaction().expect("begin");
+    let id = session.assign_transaction_id().expect("id");
+    assert_eq!(session.assign_transaction_id().expect("id"), id);
+    assert_eq!(session.full_transaction_id(), Some(id));
+    session.abort_subtransaction().expect("rollback");
+    let table = opened(&mut session);
+    let place = session.insert_row(&table, &row(2, 20)).expect("insert");
+    session.start_command().expect("command");
+    let stored = session.fetch_row(&table, place).expect("fetch").expect("it is there");
+    assert_eq!(u64::from(stored.view().xmin()), id + 1, "that of the subtransaction");
+    session.abort().expect("abort");
+}

@@ -25,4 +25,5 @@ mod values;
 
 pub use header::*;
 pub use locks::*;
+pub(crate) use values::HeaderShape;
 pub use values::{Align, AttrLayout, Deform, TupleBuilder, deform, form_tuple, form_tuple_into};

@@ -12,6 +12,15 @@ use crate::{
     varlena::{self, Varlena},
 };
 
+/// How the header of a tuple that is being formed looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeaderShape {
+    /// Offset of the null bitmap.
+    pub(crate) bitmap: usize,
+    /// Offset of the values.
+    pub(crate) values: usize,
+}
+
 /// Alignment of a type's values inside tuples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -146,6 +155,8 @@ pub struct TupleBuilder<'o> {
     out: &'o mut Vec<u8>,
     /// Start of the tuple in `out`.
     start: usize,
+    /// Offset of the null bitmap in the tuple.
+    bitmap: usize,
     has_null: bool,
     infomask: u16,
     /// Index of the next value.
@@ -171,7 +182,25 @@ impl<'o> TupleBuilder<'o> {
             out.resize(start + hoff, 0);
         }
         let infomask = if has_null { HEAP_HASNULL } else { 0 };
-        Ok(Self { out, start, has_null, infomask, attr: 0 })
+        Ok(Self { out, start, bitmap: HEADER_SIZE, has_null, infomask, attr: 0 })
+    }
+
+    /// Starts a tuple that begins with zeros instead of a heap tuple's header.
+    pub(crate) fn with_shape(shape: HeaderShape, has_null: bool, out: &'o mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.resize(start + shape.values, 0);
+        Self { out, start, bitmap: shape.bitmap, has_null, infomask: 0, attr: 0 }
+    }
+
+    /// Whether it has a null bitmap.
+    pub(crate) const fn has_null(&self) -> bool {
+        self.has_null
+    }
+
+    /// Ends a tuple of another shape: where it begins in the buffer, and whether it has values of
+    /// variable length.
+    pub(crate) fn finish_values(self) -> (&'o mut Vec<u8>, usize, bool) {
+        (self.out, self.start, self.infomask & HEAP_HASVARWIDTH != 0)
     }
 
     /// Appends a NULL.
@@ -231,6 +260,7 @@ impl<'o> TupleBuilder<'o> {
     /// Completes the tuple, and returns its length.
     #[inline]
     pub fn finish(self) -> Result<usize, TupleError> {
+        assert_eq!(self.bitmap, HEADER_SIZE, "the header is a heap tuple's");
         let len = self.out.len() - self.start;
         if len >= varlena::MAX_PAYLOAD {
             self.out.truncate(self.start);
@@ -245,7 +275,7 @@ impl<'o> TupleBuilder<'o> {
     fn present(&mut self) {
         let n = self.attr;
         if self.has_null {
-            let byte = self.out.get_mut(self.start + HEADER_SIZE + n / 8);
+            let byte = self.out.get_mut(self.start + self.bitmap + n / 8);
             *byte.expect("the bitmap has a bit for each value") |= 1 << (n % 8);
         }
         self.attr += 1;
@@ -303,7 +333,22 @@ impl<'a> Deform<'a> {
             return Err(TupleError::BadHeaderLength { hoff, len: bytes.len(), attrs: count });
         }
         let bitmap = if tuple.has_nulls() { bytes.get(HEADER_SIZE..least) } else { None };
-        Ok(Self { bytes, bitmap, offset: hoff, attr: 0, count })
+        Ok(Self::of_parts(bytes, bitmap, hoff, count))
+    }
+
+    /// Starts before the first of `count` values, which begin at `offset` of a tuple.
+    pub(crate) const fn of_parts(
+        bytes: &'a [u8],
+        bitmap: Option<&'a [u8]>,
+        offset: usize,
+        count: usize,
+    ) -> Self {
+        Self { bytes, bitmap, offset, attr: 0, count }
+    }
+
+    /// Where the next value begins, before alignment.
+    pub(crate) const fn offset(&self) -> usize {
+        self.offset
     }
 
     /// The next value, which must have this layout. Values of fixed length are [`Varlena::Plain`]

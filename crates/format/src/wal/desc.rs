@@ -5,7 +5,8 @@
 use std::fmt;
 
 use crate::wal::{
-    clog, heap, multixact, record::DecodedRecord, rmgr::Rmgr, smgr, standby, xact, xlog,
+    clog, heap, multixact, nbtree, record::DecodedRecord, rmgr::Rmgr, sequence, smgr, standby,
+    xact, xlog,
 };
 
 /// The kind of a record as `pg_waldump` names it; `None` for resource managers whose records are
@@ -21,6 +22,9 @@ pub fn kind_name(rmgr: Rmgr, info: u8) -> Option<&'static str> {
         Rmgr::STANDBY => Some(standby::name(kind)),
         Rmgr::HEAP2 => Some(heap::heap2_name(kind)),
         Rmgr::HEAP => Some(heap::heap_name(kind)),
+        Rmgr::BTREE => Some(nbtree::name(kind)),
+        Rmgr::SEQ => Some(sequence::name(kind)),
+        Rmgr::LOGICAL_MESSAGE if kind == 0 => Some("MESSAGE"),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::{
-    bytes::{Cursor, array_at, put},
+    bytes::{Cursor, array_at, push_u16s, put},
     ids::{ItemPointer, OffsetNumber, Oid, Xid},
     tuple::{
         self, HEAP_KEYS_UPDATED, HEAP_XMAX_EXCL_LOCK, HEAP_XMAX_IS_MULTI, HEAP_XMAX_KEYSHR_LOCK,
@@ -245,7 +245,7 @@ impl HeapMultiInsert {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[self.flags, 0]);
         out.extend_from_slice(&self.count.to_le_bytes());
-        self.offsets.iter().for_each(|offset| out.extend_from_slice(&offset.to_le_bytes()));
+        push_u16s(out, self.offsets.iter().copied());
     }
 
     /// Decodes it; `info` is the record's.
@@ -257,9 +257,7 @@ impl HeapMultiInsert {
         let [flags, _] = cursor.array()?;
         let count = cursor.u16()?;
         let stored = if info & INIT_PAGE == 0 { usize::from(count) } else { 0 };
-        let (offsets, _) = cursor.take(stored * 2)?.as_chunks::<2>();
-        let offsets = offsets.iter().map(|&offset| u16::from_le_bytes(offset)).collect();
-        Some(Self { flags, count, offsets })
+        Some(Self { flags, count, offsets: cursor.u16s(stored)? })
     }
 
     /// The line pointer of the tuple with an index, from 0.

@@ -5,8 +5,8 @@
 //! - [`build`]: building a record; [`RecordBuilder`]
 //! - [`compress`]: compressed page images
 //! - [`rmgr`]: resource managers and their info bits
-//! - [`heap`], [`heap_logical`], [`prune`], [`xact`], [`xlog`], [`smgr`], [`clog`], [`multixact`],
-//!   [`standby`], [`invalidation`]: payloads
+//! - [`heap`], [`heap_logical`], [`prune`], [`nbtree`], [`sequence`], [`xact`], [`xlog`], [`smgr`],
+//!   [`clog`], [`multixact`], [`standby`], [`invalidation`]: payloads
 //! - [`desc`]: descriptions of records, for messages
 
 pub mod build;
@@ -18,10 +18,12 @@ pub mod heap;
 pub mod heap_logical;
 pub mod invalidation;
 pub mod multixact;
+pub mod nbtree;
 pub mod page_header;
 pub mod prune;
 pub mod record;
 pub mod rmgr;
+pub mod sequence;
 pub mod smgr;
 pub mod standby;
 pub mod xact;

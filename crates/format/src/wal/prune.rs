@@ -13,7 +13,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::{
-    bytes::Cursor,
+    bytes::{Cursor, push_u16s},
     ids::{FROZEN_XID, INVALID_XID, OffsetNumber, Xid},
     line_pointers::{self, Changes, LinePointerError},
     page::PageMut,
@@ -67,18 +67,18 @@ impl FreezePlan {
         tuple.set_infomask2(self.infomask2);
     }
 
-    /// Groups tuples, each with a plan of its own, by equal plans, in PostgreSQL's order.
-    pub fn group(mut tuples: Vec<Self>) -> Vec<Self> {
+    /// Groups tuples, each with a plan that names no tuple, by equal plans, in PostgreSQL's order.
+    pub fn group(mut tuples: Vec<(OffsetNumber, Self)>) -> Vec<Self> {
         let key = |plan: &Self| (plan.xmax, plan.infomask2, plan.infomask, plan.flags);
-        tuples.sort_by_key(|plan| (key(plan), plan.offsets.first().copied()));
-        tuples.dedup_by(|plan, before| {
-            let same = key(plan) == key(before);
-            if same {
-                before.offsets.append(&mut plan.offsets);
+        tuples.sort_by_key(|(offset, plan)| (key(plan), *offset));
+        let mut groups: Vec<Self> = Vec::new();
+        for (offset, plan) in tuples {
+            match groups.last_mut() {
+                Some(last) if key(last) == key(&plan) => last.offsets.push(offset),
+                _ => groups.push(Self { offsets: vec![offset], ..plan }),
             }
-            same
-        });
-        tuples
+        }
+        groups
     }
 }
 
@@ -186,18 +186,18 @@ impl HeapPrune {
         }
         if flags & HAS_REDIRECTIONS != 0 {
             let count = usize::from(data.u16()?);
-            let pairs = read_u16s(&mut data, count * 2)?;
+            let pairs = data.u16s(count * 2)?;
             prune.redirected =
                 pairs.as_chunks::<2>().0.iter().map(|&[from, to]| (from, to)).collect();
         }
         for (flag, list) in [(HAS_DEAD, &mut prune.dead), (HAS_UNUSED, &mut prune.unused)] {
             if flags & flag != 0 {
                 let count = usize::from(data.u16()?);
-                *list = read_u16s(&mut data, count)?;
+                *list = data.u16s(count)?;
             }
         }
         for (plan, count) in prune.plans.iter_mut().zip(counts) {
-            plan.offsets = read_u16s(&mut data, count)?;
+            plan.offsets = data.u16s(count)?;
         }
         (data.remaining() == 0).then_some(prune)
     }
@@ -208,15 +208,6 @@ fn read_plan(cursor: &mut Cursor<'_>) -> Option<(FreezePlan, usize)> {
     let [flags, _] = cursor.array()?;
     let plan = FreezePlan { xmax, infomask2, infomask, flags, offsets: Vec::new() };
     Some((plan, usize::from(cursor.u16()?)))
-}
-
-fn push_u16s(out: &mut Vec<u8>, numbers: impl IntoIterator<Item = u16>) {
-    numbers.into_iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-}
-
-fn read_u16s(cursor: &mut Cursor<'_>, count: usize) -> Option<Vec<u16>> {
-    let (numbers, _) = cursor.take(count * 2)?.as_chunks::<2>();
-    Some(numbers.iter().map(|&number| u16::from_le_bytes(number)).collect())
 }
 
 #[cfg(test)]

@@ -62,6 +62,8 @@ impl Rmgr {
     pub const SEQ: Self = Self(15);
     /// Generic page changes.
     pub const GENERIC: Self = Self(20);
+    /// Messages to logical decoding.
+    pub const LOGICAL_MESSAGE: Self = Self(21);
 
     /// Its name as `pg_waldump` prints it; `None` for one that is not built in.
     pub fn name(self) -> Option<&'static str> {

@@ -1,10 +1,11 @@
-# records.pl <pg_wal> <segment size> <output of pg_waldump> <records> <their lines>
+# records.pl <pg_wal> <segment size> <output of pg_waldump> <records> <their lines> [managers]
 # Picks records of some resource managers: of each kind the first ones, and fewer of those that are
 # about system catalogs. Writes the records one behind the other, and pg_waldump's lines.
 use strict;
 use warnings;
-my ($wal, $size, $dump, $records, $lines) = @ARGV;
-my %wanted = map { $_ => 1 } qw(Heap Heap2 MultiXact Transaction CLOG Standby);
+my ($wal, $size, $dump, $records, $lines, $managers) = @ARGV;
+$managers //= 'Heap,Heap2,MultiXact,Transaction,CLOG,Standby';
+my %wanted = map { $_ => 1 } split(/,/, $managers);
 open(my $in, '<', $dump) or die;
 open(my $out, '>:raw', $records) or die;
 open(my $told, '>', $lines) or die;
@@ -37,6 +38,7 @@ while (<$in>) {
     my $image = m{FPW} ? 1 : 0;
     my $flags = m{flags: (\w+)} ? $1 : '';
     $flags .= " $1" while m{(origin|rels|subxacts|inval|dropped)}g;
+    $flags .= " $1" while m{(postingoff: [1-9]|nupdated: [1-9]|level: [1-9])}g;
     my $key = "$rmgr $kind $image" . ($catalog ? ' catalog' : " $flags");
     my $limit = $rmgr eq 'MultiXact' ? 20 : $catalog ? 1 : $image ? 2 : 6;
     next if $seen{$key}++ >= $limit || $image && $catalog;

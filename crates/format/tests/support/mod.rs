@@ -49,6 +49,14 @@ const ROWS: &[u8] = include_bytes!("../data/rows.records");
 /// Records about bits that changes cleared in the visibility map, one behind the other.
 const MAP_CLEARS: &[u8] = include_bytes!("../data/map_clears.records");
 
+/// Records about B-trees and sequences, one behind the other.
+const BTREES: &[u8] = include_bytes!("../data/btree.records");
+
+/// The records about B-trees and sequences.
+pub fn btree_records() -> Vec<Vec<u8>> {
+    split(BTREES)
+}
+
 /// The records about changed rows.
 pub fn row_records() -> Vec<Vec<u8>> {
     split(ROWS)

@@ -64,6 +64,13 @@ pub fn not_zero(value: Value) -> Result<Value, String> {
     only(value != Value::Int(0), value, "Only -1 or values greater than 0 are valid.")
 }
 
+/// vacuum_buffer_usage_limit: 0, or at least 128 kB.
+pub fn buffer_usage_limit(value: Value) -> Result<Value, String> {
+    let good = matches!(value, Value::Int(0 | 128..));
+    let why = "\"vacuum_buffer_usage_limit\" must be 0 or between 128 kB and 16777216 kB.";
+    only(good, value, why)
+}
+
 /// Accepts a text that is empty or passes a test, else refuses it with the detail.
 fn empty_or(value: Value, good: impl Fn(&str) -> bool, detail: &str) -> Result<Value, String> {
     let value = text(value);

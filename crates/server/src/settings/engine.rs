@@ -7,9 +7,9 @@ use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
     ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod,
-    FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, RecoverySettings,
-    RecoveryTarget, RestoreSettings, SessionSettings, TargetAction, TargetTimeline, VacuumSettings,
-    WalSyncMethod, WorkerLimits, WritingSettings, parse_timestamp,
+    FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, ParallelSettings,
+    RecoverySettings, RecoveryTarget, RestoreSettings, SessionSettings, TargetAction,
+    TargetTimeline, VacuumSettings, WalSyncMethod, WorkerLimits, WritingSettings, parse_timestamp,
 };
 
 /// What a word or text stands for, which was checked when the setting was set.
@@ -33,6 +33,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         io_max_combine_limit: s.count(key!("io_max_combine_limit")),
         session: session_settings(s),
         max_connections: s.count(key!("max_connections")),
+        max_worker_processes: s.count(key!("max_worker_processes")),
         max_locks_per_transaction: s.count(key!("max_locks_per_transaction")),
         max_files_per_process: s.count(key!("max_files_per_process")),
         file_extend_method: file_extend_method(s),
@@ -185,7 +186,16 @@ pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
         zero_damaged_pages: s.bool(key!("zero_damaged_pages")),
         ignore_checksum_failure: s.bool(key!("ignore_checksum_failure")),
         lock_timeout: Duration::from_millis(s.count(key!("lock_timeout"))),
+        deadlock_timeout: Duration::from_millis(s.count(key!("deadlock_timeout"))),
         vacuum: vacuum_settings(s),
+        parallel: ParallelSettings {
+            workers_per_gather: s.count(key!("max_parallel_workers_per_gather")),
+            max_workers: s.count(key!("max_parallel_workers")),
+            min_table_blocks: s.count(key!("min_parallel_table_scan_size")),
+            setup_cost: s.real(key!("parallel_setup_cost")),
+            tuple_cost: s.real(key!("parallel_tuple_cost")),
+            leader_participates: s.bool(key!("parallel_leader_participation")),
+        },
     }
 }
 
@@ -204,6 +214,7 @@ fn vacuum_settings(s: &impl Lookup) -> VacuumSettings {
         cost_limit: s.count(key!("vacuum_cost_limit")),
         cost_page_miss: s.count(key!("vacuum_cost_page_miss")),
         cost_page_dirty: s.count(key!("vacuum_cost_page_dirty")),
+        buffer_usage_limit: s.count(key!("vacuum_buffer_usage_limit")),
         io_concurrency: s.count(key!("maintenance_io_concurrency")),
     }
 }

@@ -289,6 +289,10 @@ impl Settings for SessionValues {
         self.read(session_settings)
     }
 
+    fn share(&self) -> Box<dyn Settings> {
+        Box::new(self.clone())
+    }
+
     fn reload_server(&mut self) -> bool {
         // Sends the signal that an administrator would send: the main thread does the work.
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP)

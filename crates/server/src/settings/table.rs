@@ -197,6 +197,8 @@ const LOGGING: &str = "Reporting and Logging";
 const MEMORY: &str = "Resource Usage / Memory";
 const IO: &str = "Resource Usage / I/O";
 const BGWRITER: &str = "Resource Usage / Background Writer";
+const WORKERS: &str = "Resource Usage / Worker Processes";
+const PLANNER_COST: &str = "Query Tuning / Planner Cost Constants";
 const PRESET: &str = "Preset Options";
 const VACUUM_COST: &str = "Vacuuming / Cost-Based Vacuum Delay";
 const VACUUM_FREEZE: &str = "Vacuuming / Freezing";
@@ -307,7 +309,7 @@ pub static TABLE: &[Setting] = &[
     setting("DateStyle", User, Text, "ISO, MDY", CLIENT,
         "Sets the display format for date and time values.").reported().checked(checks::date_style),
     setting("deadlock_timeout", Superuser, int(1, INT_MAX, Unit::Ms), "1s", "Lock Management",
-        "Accepted; whether a wait for a lock is a deadlock is found out before it begins."),
+        "Sets the time to wait on a lock before checking for deadlock."),
     setting("default_table_access_method", User, Enum(&["heap"]), "heap", CLIENT,
         "Sets the default table access method for new tables."),
     setting("default_tablespace", User, Text, "", CLIENT,
@@ -433,10 +435,26 @@ pub static TABLE: &[Setting] = &[
         "Shows the maximum identifier length."),
     setting("max_locks_per_transaction", Postmaster, int(10, INT_MAX, Unit::None), "64",
         "Lock Management", "Sets the maximum number of locks per transaction."),
+    setting("max_parallel_workers", User, int(0, 1024, Unit::None), "8", WORKERS,
+        "Sets the maximum number of parallel workers that can be active at one time."),
+    setting("max_parallel_workers_per_gather", User, int(0, 1024, Unit::None), "2", WORKERS,
+        "Sets the maximum number of parallel processes per executor node."),
     setting("max_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "1GB", CHECKPOINTS,
         "Sets the WAL size that triggers a checkpoint."),
+    setting("max_worker_processes", Postmaster, int(0, 262_143, Unit::None), "8", WORKERS,
+        "Maximum number of concurrent worker processes. They are threads."),
+    setting("min_parallel_table_scan_size", User, int(0, INT_MAX / 3, Unit::Blocks), "8MB",
+        PLANNER_COST, "Sets the minimum amount of table data for a parallel scan."),
     setting("min_wal_size", Sighup, int(2, INT_MAX, Unit::Mb), "80MB", CHECKPOINTS,
         "Sets the minimum size to shrink the WAL to."),
+    setting("parallel_leader_participation", User, Bool, "on", WORKERS,
+        "Controls whether Gather and Gather Merge also run subplans."),
+    setting("parallel_setup_cost", User, real(0.0, f64::MAX), "1000", PLANNER_COST,
+        "Sets the planner's estimate of the cost of starting up worker processes for parallel \
+         query."),
+    setting("parallel_tuple_cost", User, real(0.0, f64::MAX), "0.1", PLANNER_COST,
+        "Sets the planner's estimate of the cost of passing each tuple (row) from worker to \
+         leader backend."),
     setting("port", Postmaster, int(1, 65_535, Unit::None), "5432", CONNECT,
         "Sets the TCP port the server listens on."),
     setting("recovery_end_command", Sighup, Text, "", ARCHIVE_RECOVERY,
@@ -522,6 +540,9 @@ pub static TABLE: &[Setting] = &[
         .checked(checks::disabled),
     setting("unix_socket_directories", Postmaster, Text, "/tmp", CONNECT,
         "Sets the directories where Unix-domain sockets will be created."),
+    setting("vacuum_buffer_usage_limit", User, int(0, 16_777_216, Unit::Kb), "2MB", MEMORY,
+        "Sets the buffer pool size for VACUUM, ANALYZE, and autovacuum.")
+        .checked(checks::buffer_usage_limit),
     setting("vacuum_cost_delay", User, real_ms(0.0, 100.0), "0", VACUUM_COST,
         "Vacuum cost delay in milliseconds."),
     setting("vacuum_cost_limit", User, int(1, 10_000, Unit::None), "200", VACUUM_COST,

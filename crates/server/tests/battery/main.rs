@@ -13,6 +13,7 @@
 //! - [`backup`]: base backups, verified and recovered by PostgreSQL
 //! - [`hot`]: base backups under pgbench and COPY
 //! - [`turns`]: Forebay and PostgreSQL 18 crash and recover one directory by turns, under load
+//! - [`trees`]: indexes that PostgreSQL's crashes have left, recovered page for page as it does
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
 //! - [`io`]: system calls and page cache: direct opens, combined reads, gathered log writes
 //!
@@ -35,4 +36,5 @@ mod moment;
 mod powercut;
 mod scan;
 mod tools;
+mod trees;
 mod turns;

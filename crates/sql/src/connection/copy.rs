@@ -137,6 +137,7 @@ impl Connection {
         let mut rows = 0u64;
         self.show_cursors(&plan.root, None);
         let mut cursor = Cursor::new(&plan.root, Arc::from([]));
+        cursor.use_workers();
         cursor.run(&mut self.host, &mut |row, _| {
             message.clear();
             writer.row(row.values, &columns, &mut message)?;

@@ -37,8 +37,8 @@ impl Connection {
         if !declare.hold {
             self.require_block("DECLARE CURSOR")?;
         }
-        self.check_changes(&plan.root)?;
         self.check_cursor_is_new(&declare.name)?;
+        self.check_changes(&plan.root)?;
         let snapshot = self.host.call_if_any(Session::statement_snapshot)?;
         let scrolls = declare.scroll.unwrap_or_else(|| plan.root.scrolls());
         let rows = QueryRows::new(&plan.root, params, snapshot, scrolls, &self.host);
@@ -77,12 +77,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Called before a plan runs, whose portal may be out of the map: shows it the cursors, if it
-    /// looks at them.
+    /// Called before a portal runs, which has been taken out of the map, or a plan of the simple
+    /// protocol: shows it the cursors, if it looks at them.
     pub(super) fn show_cursors(&mut self, plan: &Node, running: Option<(&str, &Portal)>) {
         if plan.reads_cursors() {
-            let all = self.portals.iter().chain(running);
-            self.host.cursors = all.map(|(name, portal)| portal.shown(name)).collect();
+            let others =
+                self.portals.iter().filter(|(name, _)| running.is_none_or(|r| r.0 != *name));
+            self.host.cursors = others.chain(running).map(|(name, p)| p.shown(name)).collect();
         }
     }
 
@@ -92,7 +93,12 @@ impl Connection {
             self.portals.clear();
             return Ok(CommandTag("CLOSE CURSOR ALL".to_owned()));
         };
-        self.portals.remove(name).ok_or_else(|| no_cursor(name))?;
+        let portal = self.portals.get(name).ok_or_else(|| no_cursor(name))?;
+        if let Progress::Active = portal.progress {
+            let message = format!("cannot drop active portal \"{name}\"");
+            return Err(SqlError::new(state::INVALID_CURSOR_STATE, message));
+        }
+        self.portals.remove(name);
         Ok(CommandTag("CLOSE CURSOR".to_owned()))
     }
 }

@@ -209,6 +209,9 @@ impl Connection {
     ) -> Result<Option<(Vec<ColumnDesc>, Vec<Format>)>> {
         self.guard(|conn| {
             let found = conn.portals.get(portal).ok_or_else(|| no_portal(portal))?;
+            if found.prepared.columns.is_some() {
+                conn.check_not_failed()?;
+            }
             Ok(found.prepared.columns.clone().map(|columns| (columns, found.formats.clone())))
         })
     }
@@ -222,23 +225,27 @@ impl Connection {
     ) -> Result<Executed> {
         self.clear_cancel();
         self.guard_told(sink, |conn, sink| {
-            // The portal is out of the map while it runs: it may end the transaction, and all
-            // portals with it.
-            let (mut running, weight) =
-                conn.portals.remove(portal).ok_or_else(|| no_portal(portal))?;
-            let ends = ends_transaction(&running.prepared);
-            let result = conn.execute_portal(&mut running, portal, max_rows, sink);
-            if result.is_err() {
-                running.progress = Progress::Failed;
+            let found = conn.portals.get(portal).ok_or_else(|| no_portal(portal))?;
+            let prepared = Arc::clone(&found.prepared);
+            let Some(statement) = &prepared.statement else { return Ok(Executed::EmptyQuery) };
+            // As in PostgreSQL, it is forgotten what a portal would have done that has failed.
+            if !ends_transaction(&prepared) || matches!(found.progress, Progress::Failed) {
+                conn.check_not_failed()?;
             }
-            if running.level.is_none() || result.is_ok() && !ends {
-                // RELEASE has not found it in the map.
-                let depth = conn.transaction.savepoints.len();
-                running.level = running.level.map(|level| level.min(depth));
-                conn.transaction.implicit_block |= conn.transaction.running && !conn.in_block();
-                conn.portals.insert(portal, running, weight)?;
+            let found = conn.portals.get_mut(portal).ok_or_else(|| no_portal(portal))?;
+            let mut run = found.take();
+            let result = conn.execute_portal(&mut run, statement, portal, max_rows, sink);
+            if result.is_err() {
+                run.progress = Progress::Failed;
+            }
+            // It may have ended the transaction, and all portals with it.
+            if let Some(found) = conn.portals.get_mut(portal) {
+                found.put_back(run);
             }
             let executed = result?;
+            if !ends_transaction(&prepared) {
+                conn.transaction.implicit_block |= conn.transaction.running && !conn.in_block();
+            }
             conn.end_statement(sink)?;
             Ok(executed)
         })
@@ -247,38 +254,26 @@ impl Connection {
     fn execute_portal(
         &mut self,
         portal: &mut Portal,
+        statement: &Statement,
         name: &str,
         max_rows: u32,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
-        let prepared = Arc::clone(&portal.prepared);
-        let Some(statement) = &prepared.statement else { return Ok(Executed::EmptyQuery) };
-        if !ends_transaction(&prepared) {
-            self.check_not_failed()?;
+        match portal.progress {
+            Progress::Query(_) | Progress::Fresh => self.start_portal(statement)?,
+            Progress::Active | Progress::Done | Progress::Failed => return Err(not_runnable(name)),
         }
-        if let Progress::Query(_) = &portal.progress {
-            self.start_portal(statement)?;
+        if matches!(portal.progress, Progress::Query(_)) || self.open_rows(portal, name, sink)? {
             return self.execute_query(portal, name, max_rows, sink);
         }
-        if !matches!(portal.progress, Progress::Fresh) {
-            return Err(not_runnable(name));
-        }
         portal.progress = Progress::Done;
-        self.start_portal(statement)?;
+        let prepared = Arc::clone(&portal.prepared);
         match &portal.plan {
             Plan::Change(plan) => {
-                let plan = self.change_plan(&prepared, plan)?;
-                self.check_changes(&plan.root)?;
-                self.show_cursors(&plan.root, Some((name, portal)));
-                if plan.columns.is_none() {
-                    let mut cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
-                    let rows = run_to_end(&mut cursor, &mut self.host)?;
-                    return Ok(Executed::tagged(plan.tag(rows)));
-                }
-                let root = &plan.root;
-                let rows = QueryRows::new(root, &portal.params, None, false, &self.host);
-                portal.progress = Progress::Query(Box::new(rows));
-                self.execute_query(portal, name, max_rows, sink)
+                let plan = self.plan_to_run(&prepared, plan, (name, portal))?;
+                let mut cursor = Cursor::new(&plan.root, Arc::clone(&portal.params));
+                let rows = run_to_end(&mut cursor, &mut self.host)?;
+                Ok(Executed::tagged(plan.tag(rows)))
             }
             Plan::Declare(_) => match self.lock_plan(&prepared)? {
                 Plan::Declare(plan) => {
@@ -287,8 +282,45 @@ impl Connection {
                 _ => unreachable!("the statement is a DECLARE"),
             },
             Plan::Select(_) => Err(not_runnable(name)),
-            Plan::Utility => self.run_utility(&prepared, &portal.formats, false, sink),
+            Plan::Utility => self.run_utility(&prepared, false, sink),
         }
+    }
+
+    /// Runs a portal whose rows are complete before the first of them is sent: RETURNING, FETCH,
+    /// SHOW. False if it returns none.
+    pub(super) fn open_rows(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        sink: &mut dyn RowSink,
+    ) -> Result<bool> {
+        let prepared = Arc::clone(&portal.prepared);
+        if prepared.columns.is_none() {
+            return Ok(false);
+        }
+        let rows = match &portal.plan {
+            Plan::Change(plan) => {
+                let plan = self.plan_to_run(&prepared, plan, (name, portal))?;
+                QueryRows::new(&plan.root, &portal.params, None, false, &self.host)
+            }
+            Plan::Utility => QueryRows::complete(self.utility_rows(&prepared, sink)?),
+            Plan::Select(_) | Plan::Declare(_) => return Ok(false),
+        };
+        portal.progress = Progress::Query(Box::new(rows));
+        Ok(true)
+    }
+
+    /// The plan of a portal that changes rows, which is about to run.
+    fn plan_to_run(
+        &mut self,
+        prepared: &Prepared,
+        plan: &Arc<ChangePlan>,
+        portal: (&str, &Portal),
+    ) -> Result<Arc<ChangePlan>> {
+        let plan = self.change_plan(prepared, plan)?;
+        self.check_changes(&plan.root)?;
+        self.show_cursors(&plan.root, Some(portal));
+        Ok(plan)
     }
 
     /// Begins the execution of a portal, unless its statement begins or ends a transaction.
@@ -310,10 +342,13 @@ impl Connection {
         if let Plan::Select(plan) = &portal.plan {
             self.show_cursors(&plan.root, Some((name, portal)));
         }
-        let Portal { prepared, plan, formats, progress, .. } = portal;
+        let Portal { prepared, formats, progress, .. } = portal;
         let Progress::Query(rows) = progress else { return Err(not_runnable(name)) };
         let columns = prepared.columns.as_deref().unwrap_or_default();
         let max = (max_rows > 0).then_some(u64::from(max_rows));
+        if max.is_none() {
+            rows.use_workers();
+        }
         let sent = rows.forward(max, &mut self.host, &mut |values, host| {
             if host.may_warn() {
                 tell(host, sink)?;
@@ -324,7 +359,7 @@ impl Connection {
         if max == Some(sent) {
             return Ok(Executed::Suspended);
         }
-        Ok(Executed::tagged(plan.tag(sent)))
+        Ok(Executed::tagged(prepared.tag(sent)))
     }
 
     /// The plan of a statement that changes rows. It is made anew if the transaction itself has

@@ -2,13 +2,16 @@
 
 use super::extended::not_runnable;
 use super::query_rows::{QueryRows, Take, skip};
-use super::sink::{CommandTag, Format, RowRef, RowSink};
+use super::sink::{CommandTag, Format, RowSink};
 use super::state::{Connection, tell};
 use super::statement::{Portal, Progress};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
-use crate::exec::Host;
-use crate::parse::{Direction, Fetch, Kind};
+use crate::exec::{Host, Row, RowStore};
+use crate::parse::{Direction, Fetch, Kind, too_complex};
+
+/// FETCHes in one another, at most: the stack has room for more.
+const DEEPEST: u32 = 32;
 
 pub(super) fn no_cursor(name: &str) -> SqlError {
     SqlError::new(state::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
@@ -34,59 +37,69 @@ impl Connection {
         }
     }
 
-    /// Runs FETCH or MOVE. With `announce`, the sink is told of the columns before the first row,
-    /// or if there is none: as in PostgreSQL, not if it fails at once.
-    pub(super) fn fetch(
+    /// Runs FETCH. As in PostgreSQL, the client gets no row before all are there.
+    pub(super) fn fetch(&mut self, fetch: &Fetch, sink: &mut dyn RowSink) -> Result<RowStore> {
+        let mut store = RowStore::new(&self.host);
+        self.go(fetch, sink, &mut |values, host| store.push(Row { values, ctid: None }, host))?;
+        Ok(store)
+    }
+
+    /// Runs MOVE, or a FETCH that the client expects no rows of.
+    pub(super) fn move_cursor(
         &mut self,
         fetch: &Fetch,
-        columns: &[ColumnDesc],
-        formats: &[Format],
-        mut announce: bool,
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
+        let rows = self.go(fetch, sink, &mut skip)?;
+        let command = if fetch.is_move { "MOVE" } else { "FETCH" };
+        Ok(CommandTag(format!("{command} {rows}")))
+    }
+
+    /// Moves a cursor, and hands rows over. The number of rows.
+    fn go(&mut self, fetch: &Fetch, sink: &mut dyn RowSink, take: Take<'_>) -> Result<u64> {
         let name = &fetch.name;
-        let portal = self.portals.get(name).ok_or_else(|| no_cursor(name))?;
-        if let Progress::Query(rows) = &portal.progress
-            && let Some(plan) = rows.plan().cloned()
-        {
-            self.show_cursors(&plan, None);
-        }
         let portal = self.portals.get_mut(name).ok_or_else(|| no_cursor(name))?;
-        let moved = run(portal, fetch, &mut self.host, &mut |values, host| {
+        if let Progress::Active | Progress::Done | Progress::Failed = portal.progress {
+            return Err(not_runnable(name));
+        }
+        if self.fetches == DEEPEST {
+            return Err(too_complex());
+        }
+        let mut run = portal.take();
+        self.fetches += 1;
+        let moved = self.go_in(&mut run, fetch, sink, take);
+        self.fetches -= 1;
+        if moved.is_err() {
+            run.progress = Progress::Failed;
+        }
+        if let Some(portal) = self.portals.get_mut(name) {
+            portal.put_back(run);
+        }
+        moved
+    }
+
+    fn go_in(
+        &mut self,
+        portal: &mut Portal,
+        fetch: &Fetch,
+        sink: &mut dyn RowSink,
+        take: Take<'_>,
+    ) -> Result<u64> {
+        let name = fetch.name.as_str();
+        if matches!(portal.progress, Progress::Fresh) && !self.open_rows(portal, name, sink)? {
+            return Err(SqlError::new(state::INTERNAL_ERROR, "unsupported portal strategy"));
+        }
+        let Progress::Query(rows) = &portal.progress else { return Err(not_runnable(name)) };
+        if let Some(plan) = rows.plan() {
+            self.show_cursors(plan, Some((name, portal)));
+        }
+        let Progress::Query(rows) = &mut portal.progress else { return Err(not_runnable(name)) };
+        go(rows, fetch.direction, fetch.is_move, &mut self.host, &mut |values, host| {
             if host.may_warn() {
                 tell(host, sink)?;
             }
-            if std::mem::take(&mut announce) {
-                sink.columns(columns, formats)?;
-            }
-            sink.row(&RowRef { values, columns, formats })
-        });
-        if moved.is_err() {
-            portal.progress = Progress::Failed;
-        }
-        let rows = moved?;
-        if fetch.is_move {
-            return Ok(CommandTag(format!("MOVE {rows}")));
-        }
-        if announce {
-            sink.columns(columns, formats)?;
-        }
-        Ok(CommandTag(format!("FETCH {rows}")))
-    }
-}
-
-/// Moves a cursor, and hands rows over unless it is a MOVE. The number of rows.
-fn run(portal: &mut Portal, fetch: &Fetch, host: &mut Host, take: Take<'_>) -> Result<u64> {
-    let rows = match &mut portal.progress {
-        Progress::Query(rows) => rows,
-        Progress::Fresh => {
-            return Err(SqlError::new(state::INTERNAL_ERROR, "unsupported portal strategy"));
-        }
-        Progress::Done | Progress::Failed => return Err(not_runnable(&fetch.name)),
-    };
-    match fetch.direction {
-        _ if fetch.is_move => go(rows, fetch.direction, true, host, &mut skip),
-        direction => go(rows, direction, false, host, take),
+            take(values, host)
+        })
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! A portal ends with its transaction, or with the subtransaction in which it was made if that is
 //! rolled back. A cursor WITH HOLD stays when its transaction commits, with the rows that are left.
+//! When a transaction or subtransaction fails, its portals fail, and keep their names until the
+//! client rolls it back.
 
 use super::held::Held;
-use super::statement::{Plan, Portal};
+use super::statement::{Plan, Portal, Progress};
 use crate::error::Result;
 
 /// A session's portals by name.
@@ -28,9 +30,9 @@ impl Portals {
         self.held.remove(name)
     }
 
-    /// Removes all.
+    /// Removes all but those that run.
     pub(super) fn clear(&mut self) {
-        self.held.clear();
+        self.held.retain(|portal| matches!(portal.progress, Progress::Active));
     }
 
     /// The portal of that name.
@@ -63,10 +65,19 @@ impl Portals {
         self.held.values().any(|portal| portal.reads(oid))
     }
 
-    /// Is there a query of the running transaction?
+    /// Is there a query of the running transaction that has not failed?
     pub(super) fn has_queries(&self) -> bool {
-        let query = |portal: &Portal| matches!(portal.plan, Plan::Select(_));
+        let query = |portal: &Portal| {
+            matches!((&portal.plan, &portal.progress), (Plan::Select(_), Progress::Query(_)))
+        };
         self.held.values().any(|portal| portal.level.is_some() && query(portal))
+    }
+
+    /// A subtransaction has failed that is the `level`th open one, counted from 1; 0: the
+    /// transaction itself. Its portals can't be run any more.
+    pub(super) fn failed(&mut self, level: usize) {
+        let made_in = |portal: &&mut Portal| portal.level.is_some_and(|made| made >= level);
+        self.held.values_mut().filter(made_in).for_each(|p| p.progress = Progress::Failed);
     }
 
     /// The transaction is about to end: so must scans. Cursors whose rows are held stay.

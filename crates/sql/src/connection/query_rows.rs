@@ -1,4 +1,4 @@
-//! The rows of a query's portal: forward, backward, and after the end of its transaction.
+//! The rows of a portal: forward, backward, and after the end of its transaction.
 //!
 //! ```text
 //!   place:  0 (before the first)   1 .. n (on a row)   n + 1 (after the last)
@@ -29,7 +29,8 @@ pub(super) fn skip(_: &[Datum<'_>], _: &mut Host) -> Result<()> {
 
 /// A query's rows, and the place in them.
 pub(super) struct QueryRows {
-    /// The plan, until the rows are held over the end of the transaction.
+    /// The plan, until the rows are held over the end of the transaction. None if they came without
+    /// one.
     running: Option<Running>,
     kept: Kept,
     scrolls: bool,
@@ -86,6 +87,20 @@ impl QueryRows {
         QueryRows { running, kept, scrolls, passed: 0, place: 0, total: None, ctid: None }
     }
 
+    /// Lets worker threads help, unless it has begun: all rows are read at once.
+    pub(super) fn use_workers(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.cursor.use_workers();
+        }
+    }
+
+    /// Rows that are complete already, and can't be read backward.
+    pub(super) fn complete(rows: RowStore) -> QueryRows {
+        let total = Some(rows.len());
+        let kept = Kept::Rows(Box::new(rows));
+        QueryRows { running: None, kept, scrolls: false, passed: 0, place: 0, total, ctid: None }
+    }
+
     /// The number of the row it is on; 0 before the first.
     pub(super) fn place(&self) -> u64 {
         self.place
@@ -101,7 +116,7 @@ impl QueryRows {
         self.place > 0 && !self.is_after_last()
     }
 
-    /// The plan, unless the rows are held over the end of its transaction.
+    /// The plan, unless the rows are complete, or held over the end of its transaction.
     pub(super) fn plan(&self) -> Option<&Arc<Node>> {
         self.running.as_ref().map(|running| &running.plan)
     }

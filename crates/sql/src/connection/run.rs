@@ -1,12 +1,13 @@
 //! Running statements.
 
 use super::outcome::Executed;
+use super::query_rows::QueryRows;
 use super::sink::{Format, RowRef, RowSink};
 use super::state::{Connection, tell};
 use super::statement::{Plan, Prepared};
 use crate::column::ColumnDesc;
-use crate::error::Result;
-use crate::exec::{Cursor, Flow, Host};
+use crate::error::{Result, SqlError, state};
+use crate::exec::{Cursor, Flow, Host, RowStore};
 use crate::parse::{Kind, Statement};
 use crate::plan::{Node, locking_words};
 use std::sync::Arc;
@@ -34,19 +35,21 @@ impl Connection {
                 return self.declare(&prepared, plan, &Arc::from([])).map(Executed::Completed);
             }
             Plan::Utility => {
-                if let (Kind::Fetch(fetch), Some(columns)) = (&*statement.kind, &prepared.columns) {
-                    let tag = self.fetch(fetch, columns, &formats, true, sink);
-                    return tag.map(Executed::Completed);
-                }
-                if let Some(columns) = &prepared.columns {
-                    sink.columns(columns, &formats)?;
-                }
-                return self.run_utility(&prepared, &formats, last, sink);
+                let Some(columns) = &prepared.columns else {
+                    return self.run_utility(&prepared, last, sink);
+                };
+                let mut rows = QueryRows::complete(self.utility_rows(&prepared, sink)?);
+                sink.columns(columns, &formats)?;
+                let sent = rows.forward(None, &mut self.host, &mut |values, _| {
+                    sink.row(&RowRef { values, columns, formats: &formats })
+                })?;
+                return Ok(Executed::tagged(prepared.tag(sent)));
             }
         };
         self.check_changes(root)?;
         self.show_cursors(root, None);
         let mut cursor = Cursor::new(root, Arc::from([]));
+        cursor.use_workers();
         let Some(columns) = &prepared.columns else {
             let rows = run_to_end(&mut cursor, &mut self.host)?;
             return Ok(Executed::tagged(prepared.plan.tag(rows)));
@@ -76,19 +79,30 @@ impl Connection {
         }
     }
 
-    /// Runs a plan that is neither query nor INSERT.
+    /// Runs a utility statement that returns no rows.
     pub(super) fn run_utility(
         &mut self,
         prepared: &Prepared,
-        formats: &[Format],
         last: bool,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
         let Some(statement) = &prepared.statement else { return Ok(Executed::EmptyQuery) };
-        let columns = prepared.columns.as_deref().unwrap_or_default();
         match &*statement.kind {
             Kind::Copy(copy) => self.run_copy(copy, &statement.source, last, sink),
-            kind => self.run_small(kind, columns, formats, sink).map(Executed::Completed),
+            kind => self.run_small(kind, sink).map(Executed::Completed),
+        }
+    }
+
+    /// Runs a utility statement that returns rows: they are complete before the first is sent.
+    pub(super) fn utility_rows(
+        &mut self,
+        prepared: &Prepared,
+        sink: &mut dyn RowSink,
+    ) -> Result<RowStore> {
+        match prepared.statement.as_ref().map(|statement| &*statement.kind) {
+            Some(Kind::Fetch(fetch)) => self.fetch(fetch, sink),
+            Some(Kind::Show(target)) => self.show(target),
+            _ => Err(SqlError::new(state::INTERNAL_ERROR, "the statement returns no rows")),
         }
     }
 }

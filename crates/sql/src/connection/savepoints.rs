@@ -88,7 +88,7 @@ impl Connection {
     /// the client may go back to it.
     pub(super) fn abort_innermost(&mut self) -> Result<()> {
         let level = self.transaction.savepoints.len();
-        self.portals.subtransaction_aborted(level);
+        self.portals.failed(level);
         self.abort_subtransaction()
     }
 
@@ -96,8 +96,7 @@ impl Connection {
     /// left, and the whole transaction ends.
     fn abort_subtransaction(&mut self) -> Result<()> {
         if let Err(e) = self.host.call_if_any(Session::abort_subtransaction) {
-            let ended = self.end(false);
-            self.transaction.block = TransactionStatus::Failed;
+            let ended = self.fail_block();
             return ended.and(Err(e));
         }
         self.host.settings.end_subtransaction(false);

@@ -19,6 +19,8 @@ pub struct Connection {
     pub(super) transaction: Transaction,
     /// The settings' change count when they were last handed to the engine's session.
     pub(super) settings_told: Option<u64>,
+    /// FETCHes that run in one another: the portal of a FETCH can be fetched from.
+    pub(super) fetches: u32,
     /// Cancels are not forgotten between messages.
     keeps_cancels: bool,
     pub(super) host: Host,
@@ -41,6 +43,7 @@ impl Connection {
             prepared: Held::new(held::MOST),
             transaction: Transaction::default(),
             settings_told: None,
+            fetches: 0,
             keeps_cancels: false,
             host,
         }

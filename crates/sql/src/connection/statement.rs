@@ -3,7 +3,7 @@
 use super::query_rows::QueryRows;
 use super::sink::Format;
 use crate::column::ColumnDesc;
-use crate::parse::Statement;
+use crate::parse::{Kind, Statement};
 use crate::plan::{ChangePlan, SelectPlan};
 use crate::views::CursorRow;
 use forebay_aio::sync::SystemTime;
@@ -54,15 +54,28 @@ pub struct Prepared {
     pub columns: Option<Vec<ColumnDesc>>,
 }
 
+impl Prepared {
+    /// The command tag of so many rows that it returned or changed.
+    pub(super) fn tag(&self, rows: u64) -> String {
+        match self.statement.as_ref().map(|statement| &*statement.kind) {
+            Some(Kind::Fetch(_)) => format!("FETCH {rows}"),
+            Some(Kind::Show(_)) => "SHOW".to_owned(),
+            _ => self.plan.tag(rows),
+        }
+    }
+}
+
 /// How far a portal is.
 pub(super) enum Progress {
     /// Its tables are locked.
     Fresh,
-    /// A query: its rows. The snapshot is that of Bind or DECLARE.
+    /// Its rows. The snapshot of a query is that of Bind or DECLARE.
     Query(Box<QueryRows>),
+    /// It is running.
+    Active,
     /// It has run.
     Done,
-    /// It has failed, in a transaction that it outlives.
+    /// It, or the subtransaction that made it, has failed.
     Failed,
 }
 
@@ -101,9 +114,28 @@ impl Portal {
     /// Whether it needs no transaction: its rows are held over the end of the one it was made in.
     pub(super) fn is_held(&self) -> bool {
         match &self.progress {
-            Progress::Query(rows) => rows.plan().is_none(),
+            Progress::Query(rows) => self.traits.holdable && rows.plan().is_none(),
             _ => self.level.is_none(),
         }
+    }
+
+    /// Takes the portal to run it. What stays is that it is active.
+    pub(super) fn take(&mut self) -> Portal {
+        let active = Portal {
+            prepared: Arc::clone(&self.prepared),
+            plan: self.plan.clone(),
+            params: Arc::clone(&self.params),
+            formats: Vec::new(),
+            progress: Progress::Active,
+            ..*self
+        };
+        std::mem::replace(self, active)
+    }
+
+    /// Puts it back. A subtransaction that it has released is not around it any more.
+    pub(super) fn put_back(&mut self, run: Portal) {
+        let level = self.level;
+        *self = Portal { level, ..run };
     }
 
     /// As statements see it.

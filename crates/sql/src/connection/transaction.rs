@@ -134,16 +134,29 @@ impl Connection {
             return Err(error);
         }
         self.portals.end_scans();
+        let ended = self.end_transaction(commit);
+        self.portals.transaction_ended(commit && ended.is_ok());
+        ended
+    }
+
+    /// The same, but for portals. None of them may have a scan.
+    fn end_transaction(&mut self, commit: bool) -> Result<()> {
         self.transaction.block = TransactionStatus::Idle;
         self.transaction.implicit_block = false;
         self.transaction.savepoints.clear();
         let running = std::mem::take(&mut self.transaction.running);
         let ended =
             self.host.call_if_any(if running && commit { Session::commit } else { Session::abort });
-        let committed = commit && ended.is_ok();
-        self.portals.transaction_ended(committed);
-        self.host.settings.end_transaction(committed);
+        self.host.settings.end_transaction(commit && ended.is_ok());
         ended.map(drop)
+    }
+
+    /// Aborts the transaction of a block, which stays as failed.
+    pub(super) fn fail_block(&mut self) -> Result<()> {
+        self.portals.failed(0);
+        let ended = self.end_transaction(false);
+        self.transaction.block = TransactionStatus::Failed;
+        ended
     }
 
     /// Commits the implicit transaction, if one is running outside a block.
@@ -151,6 +164,7 @@ impl Connection {
         if self.transaction.block == TransactionStatus::Idle && self.transaction.running {
             return self.end(true);
         }
+        self.transaction.implicit_block = false;
         Ok(())
     }
 
@@ -158,18 +172,23 @@ impl Connection {
     /// aborts the implicit transaction; or marks the block as failed, and aborts it or its
     /// innermost subtransaction.
     pub fn fail(&mut self) {
-        let (block, running) = (self.transaction.block, self.transaction.running);
-        let aborted = match block {
-            // Its innermost subtransaction has aborted already.
-            TransactionStatus::Failed if running => Ok(()),
-            TransactionStatus::InBlock if !self.transaction.savepoints.is_empty() => {
+        let aborted = match self.transaction.block {
+            // It, or its innermost subtransaction, has aborted already.
+            TransactionStatus::Failed => Ok(()),
+            TransactionStatus::InBlock if self.transaction.savepoints.is_empty() => {
+                self.host.modes.fail();
+                self.fail_block()
+            }
+            TransactionStatus::InBlock => {
+                self.transaction.block = TransactionStatus::Failed;
                 self.abort_innermost()
             }
-            _ if running => {
+            TransactionStatus::Idle if self.transaction.running => {
                 self.host.modes.fail();
                 self.end(false)
             }
-            _ => {
+            TransactionStatus::Idle => {
+                self.transaction.implicit_block = false;
                 self.portals.transaction_ended(false);
                 Ok(())
             }
@@ -177,9 +196,6 @@ impl Connection {
         // If the abort fails too, nothing more can be done here.
         if let Err(e) = aborted {
             tracing::error!("abort failed: {e}");
-        }
-        if block != TransactionStatus::Idle {
-            self.transaction.block = TransactionStatus::Failed;
         }
     }
 

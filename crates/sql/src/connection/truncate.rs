@@ -6,7 +6,7 @@ use super::state::Connection;
 use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
 use crate::plan::Catalog;
-use forebay_engine::{LockMode, Table};
+use forebay_engine::{LockMode, Oid, Table};
 use std::sync::Arc;
 
 impl Connection {
@@ -47,18 +47,17 @@ impl Connection {
         if table.kind != b'r' {
             return Err(no_table());
         }
-        self.check_not_in_use("TRUNCATE", &table)?;
+        self.check_not_in_use("TRUNCATE", table.oid, &table.name)?;
         Ok(table)
     }
 
     /// Refuses what cannot be done to a table that a portal of the session reads.
-    pub(super) fn check_not_in_use(&self, command: &str, table: &Table) -> Result<()> {
-        if !self.portals.read(table.oid) {
+    pub(super) fn check_not_in_use(&self, command: &str, table: Oid, name: &str) -> Result<()> {
+        if !self.portals.read(table) {
             return Ok(());
         }
         let message = format!(
-            "cannot {command} \"{}\" because it is being used by active queries in this session",
-            table.name
+            "cannot {command} \"{name}\" because it is being used by active queries in this session"
         );
         Err(SqlError::new(state::OBJECT_IN_USE, message))
     }

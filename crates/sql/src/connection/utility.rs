@@ -1,9 +1,10 @@
 //! Running utility statements: tables, settings, CHECKPOINT and others.
 
-use super::sink::{CommandTag, Format, RowRef, RowSink};
+use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
+use crate::exec::{Host, Row, RowStore};
 use crate::parse::{CreateTable, DropTable, Kind, QualifiedName, ShowTarget};
 use crate::plan::Catalog;
 use crate::settings::SetScope;
@@ -24,13 +25,7 @@ fn text_column(name: &str) -> ColumnDesc {
 
 impl Connection {
     /// Runs a small statement.
-    pub(super) fn run_small(
-        &mut self,
-        kind: &Kind,
-        columns: &[ColumnDesc],
-        formats: &[Format],
-        sink: &mut dyn RowSink,
-    ) -> Result<CommandTag> {
+    pub(super) fn run_small(&mut self, kind: &Kind, sink: &mut dyn RowSink) -> Result<CommandTag> {
         match kind {
             Kind::CreateTable(create) => self.create_table(create, sink),
             Kind::DropTable(drop) => self.drop_tables(drop, sink),
@@ -39,7 +34,6 @@ impl Connection {
                 self.host.call(Session::checkpoint)?;
                 tag("CHECKPOINT")
             }
-            Kind::Show(target) => self.show(target, columns, formats, sink),
             Kind::Set { name, value, scope } => {
                 if *scope == SetScope::Local {
                     self.warn_outside_block("SET LOCAL", sink)?;
@@ -70,7 +64,7 @@ impl Connection {
             }
             Kind::Lock(lock) => self.lock_tables_for(lock),
             Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
-            Kind::Fetch(fetch) => self.fetch(fetch, columns, formats, false, sink),
+            Kind::Fetch(fetch) => self.move_cursor(fetch, sink),
             Kind::Close(name) => self.close_cursor(name.as_deref()),
             Kind::Truncate(names) => self.truncate(names),
             Kind::Query(_)
@@ -78,8 +72,9 @@ impl Connection {
             | Kind::Update(..)
             | Kind::Delete(..)
             | Kind::Copy(_)
-            | Kind::Declare(_) => {
-                Err(SqlError::new(state::INTERNAL_ERROR, "a query is no utility statement"))
+            | Kind::Declare(_)
+            | Kind::Show(_) => {
+                Err(SqlError::new(state::INTERNAL_ERROR, "this is no small statement"))
             }
         }
     }
@@ -92,8 +87,13 @@ impl Connection {
             self.host.settings.reset_all()?;
             self.host.call_if_any(Session::advisory_unlock_all)?;
         }
-        if matches!(what, "DISCARD ALL" | "DISCARD TEMP") {
-            self.host.call_if_any(Session::discard_temp)?;
+        if matches!(what, "DISCARD ALL" | "DISCARD TEMP")
+            && let Ok(session) = self.host.session()
+        {
+            for (oid, name) in session.temp_tables() {
+                self.check_not_in_use("DROP TABLE", oid, name)?;
+            }
+            self.host.call(Session::discard_temp)?;
         }
         tag(what)
     }
@@ -174,7 +174,7 @@ impl Connection {
                 ))?;
                 continue;
             };
-            self.check_not_in_use("DROP TABLE", &table)?;
+            self.check_not_in_use("DROP TABLE", table.oid, &table.name)?;
             self.host.call(|session| session.drop_table(&table))?;
         }
         tag("DROP TABLE")
@@ -188,25 +188,23 @@ impl Connection {
         }
     }
 
-    fn show(
-        &mut self,
-        target: &ShowTarget,
-        columns: &[ColumnDesc],
-        formats: &[Format],
-        sink: &mut dyn RowSink,
-    ) -> Result<CommandTag> {
+    /// The rows of SHOW.
+    pub(super) fn show(&mut self, target: &ShowTarget) -> Result<RowStore> {
+        let mut rows = RowStore::new(&self.host);
+        let mut add =
+            |values: &[Datum<'_>], host: &mut Host| rows.push(Row { values, ctid: None }, host);
         match target {
             ShowTarget::One(name) => {
                 let value = Datum::string(self.host.show(name)?.value);
-                sink.row(&RowRef { values: &[value], columns, formats })?;
+                add(&[value], &mut self.host)?;
             }
             ShowTarget::All => {
                 for row in self.host.all_settings() {
                     let values = [row.name, row.shown, row.short_desc].map(Datum::string);
-                    sink.row(&RowRef { values: &values, columns, formats })?;
+                    add(&values, &mut self.host)?;
                 }
             }
         }
-        tag("SHOW")
+        Ok(rows)
     }
 }

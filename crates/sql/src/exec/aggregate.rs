@@ -1,9 +1,10 @@
 //! Aggregates at work: accumulators.
 
-use super::cast::float_overflow;
+use super::cast::{float_overflow, out_of_range};
+use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
 use crate::plan::AggregateKind;
-use forebay_types::{Datum, Numeric, ValueError, compare};
+use forebay_types::{Datum, Numeric, SqlType, ValueError, compare};
 use std::cmp::Ordering;
 
 /// The state of one aggregate.
@@ -97,13 +98,7 @@ impl Accumulator {
                 *sum = Some(total);
             }
             (Accumulator::Float8 { sum, count, .. }, Datum::Float8(v)) => {
-                // The first value is taken as it is: adding it to zero would lose the sign of -0.
-                let total = if *count == 0 { v } else { *sum + v };
-                if total.is_infinite() && v.is_finite() && sum.is_finite() {
-                    return Err(float_overflow());
-                }
-                *sum = total;
-                *count += 1;
+                (*sum, *count) = (sum_of(*count, *sum, v)?, *count + 1);
             }
             (Accumulator::Best { value, wanted }, input) => {
                 // Of equal values the last one stays: 1.0 and 1.00 are equal, and look different.
@@ -114,12 +109,113 @@ impl Accumulator {
             (Accumulator::Bool { value, and }, Datum::Bool(v)) => {
                 *value = Some(value.map_or(v, |old| if *and { old && v } else { old || v }));
             }
-            _ => {
-                let message = "an aggregate's input is not of its type";
-                return Err(SqlError::new(state::INTERNAL_ERROR, message));
-            }
+            _ => return Err(other_aggregate()),
         }
         Ok(())
+    }
+
+    /// Takes in what another one of the same aggregate has, over other rows.
+    pub(super) fn combine(&mut self, other: Accumulator) -> Result<()> {
+        use Accumulator as A;
+        let bigint = |sum: Option<i64>| sum.ok_or_else(|| out_of_range(SqlType::Int8));
+        match (self, other) {
+            (A::Count(n), A::Count(more)) => *n = bigint(n.checked_add(more))?,
+            (A::SumInt(sum), A::SumInt(more)) => {
+                *sum = match (*sum, more) {
+                    (Some(a), Some(b)) => Some(bigint(a.checked_add(b))?),
+                    (a, b) => a.or(b),
+                };
+            }
+            (A::Wide { sum, count, .. }, A::Wide { sum: more, count: rows, .. }) => {
+                (*sum, *count) = (*sum + more, *count + rows);
+            }
+            (A::Numeric { sum, count, .. }, A::Numeric { sum: more, count: rows, .. }) => {
+                (*sum, *count) = (sum.add(&more)?, *count + rows);
+            }
+            (A::Float8 { sum, count, .. }, A::Float8 { sum: more, count: rows, .. }) => {
+                if rows > 0 {
+                    *sum = sum_of(*count, *sum, more)?;
+                    *count += rows;
+                }
+            }
+            // Their states are values like those that they take in.
+            (this @ (A::Float4(_) | A::Best { .. } | A::Bool { .. }), other) => {
+                let value = other.finish()?;
+                if !value.is_null() {
+                    this.add(value)?;
+                }
+            }
+            _ => return Err(other_aggregate()),
+        }
+        Ok(())
+    }
+
+    /// Appends its state to a row, for [`Accumulator::load`].
+    pub(super) fn save(self, row: &mut OwnedRow) {
+        match self {
+            Accumulator::Count(n) => row.push(Datum::Int8(n)),
+            Accumulator::SumInt(sum) => row.push(sum.map_or(Datum::Null, Datum::Int8)),
+            Accumulator::Wide { sum, count, .. } => {
+                // Both halves, as they are.
+                row.extend([(sum >> 64) as i64, sum as i64, count].map(Datum::Int8));
+            }
+            Accumulator::Numeric { sum, count, .. } => {
+                row.extend([Datum::numeric(sum), Datum::Int8(count)]);
+            }
+            Accumulator::Float4(sum) => row.push(sum.map_or(Datum::Null, Datum::Float4)),
+            Accumulator::Float8 { sum, count, .. } => {
+                row.extend([Datum::Float8(sum), Datum::Int8(count)]);
+            }
+            Accumulator::Best { value, .. } => row.push(value),
+            Accumulator::Bool { value, .. } => row.push(value.map_or(Datum::Null, Datum::Bool)),
+        }
+    }
+
+    /// How many columns `save` appends.
+    pub(super) fn columns(kind: AggregateKind) -> usize {
+        let mut row = OwnedRow::new();
+        Accumulator::new(kind).save(&mut row);
+        row.len()
+    }
+
+    /// A new one, with the state that was saved as the next columns of a row.
+    pub(super) fn load(
+        mut self,
+        saved: &mut impl Iterator<Item = Datum<'static>>,
+    ) -> Result<Accumulator> {
+        let mut next = || saved.next().ok_or_else(other_aggregate);
+        let int = |value| match value {
+            Datum::Int8(n) => Ok(n),
+            _ => Err(other_aggregate()),
+        };
+        match &mut self {
+            Accumulator::Count(n) => *n = int(next()?)?,
+            Accumulator::SumInt(sum) => {
+                *sum = match next()? {
+                    Datum::Null => None,
+                    value => Some(int(value)?),
+                }
+            }
+            Accumulator::Wide { sum, count, .. } => {
+                let (high, low) = (int(next()?)?, int(next()?)?);
+                *sum = i128::from(high) << 64 | i128::from(low.cast_unsigned());
+                *count = int(next()?)?;
+            }
+            Accumulator::Numeric { sum, count, .. } => {
+                let Datum::Numeric(saved) = next()? else { return Err(other_aggregate()) };
+                (*sum, *count) = (*saved, int(next()?)?);
+            }
+            Accumulator::Float8 { sum, count, .. } => {
+                let Datum::Float8(saved) = next()? else { return Err(other_aggregate()) };
+                (*sum, *count) = (saved, int(next()?)?);
+            }
+            Accumulator::Best { value, .. } => *value = next()?,
+            Accumulator::Float4(_) | Accumulator::Bool { .. } => match next()? {
+                Datum::Null => {}
+                value => self.add(value)?,
+            },
+        }
+        Ok(self)
     }
 
     /// The aggregate's value.
@@ -146,6 +242,20 @@ impl Accumulator {
             Accumulator::Bool { value, .. } => value.map_or(Datum::Null, Datum::Bool),
         })
     }
+}
+
+/// The sum of `count` values and more.
+fn sum_of(count: i64, sum: f64, more: f64) -> Result<f64> {
+    // The first value is taken as it is: adding it to zero would lose the sign of -0.
+    let total = if count == 0 { more } else { sum + more };
+    if total.is_infinite() && more.is_finite() && sum.is_finite() {
+        return Err(float_overflow());
+    }
+    Ok(total)
+}
+
+fn other_aggregate() -> SqlError {
+    SqlError::new(state::INTERNAL_ERROR, "an aggregate's input is not of its type")
 }
 
 #[cfg(test)]

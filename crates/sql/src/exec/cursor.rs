@@ -20,12 +20,21 @@ pub struct Cursor {
     params: Arc<[Datum<'static>]>,
     progress: Progress,
     changed: u64,
+    uses_workers: bool,
 }
 
 impl Cursor {
     /// A plan about to be run.
     pub fn new(plan: &Arc<Node>, params: Arc<[Datum<'static>]>) -> Cursor {
-        Cursor { plan: Arc::clone(plan), params, progress: Progress::Fresh, changed: 0 }
+        let (plan, progress) = (Arc::clone(plan), Progress::Fresh);
+        Cursor { plan, params, progress, changed: 0, uses_workers: false }
+    }
+
+    /// Lets worker threads help: the plan is run once, and to its end. As in PostgreSQL, they do
+    /// not if it changes or locks rows.
+    pub fn use_workers(&mut self) {
+        let changes = matches!(*self.plan, Node::Modify(_));
+        self.uses_workers = !changes && self.plan.locked().is_none();
     }
 
     /// How many rows the plan has changed so far.
@@ -37,7 +46,10 @@ impl Cursor {
     pub fn open(&mut self, host: &mut Host) -> Result<()> {
         if let Progress::Fresh = self.progress {
             self.progress = Progress::Done;
-            let operator = Operator::open(&self.plan, &self.params, host)?;
+            host.uses_workers = self.uses_workers;
+            let opened = Operator::open(&self.plan, &self.params, host);
+            host.uses_workers = false;
+            let operator = opened?;
             self.changed = operator.changed();
             self.progress = Progress::Open(operator);
         }

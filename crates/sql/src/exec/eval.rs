@@ -50,6 +50,30 @@ fn holds(op: Comparison, order: Ordering) -> bool {
     }
 }
 
+/// The value of an expression that need not be computed.
+#[inline]
+fn value_there<'a>(
+    e: &'a Expr,
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+) -> Option<&'a Datum<'a>> {
+    match e {
+        Expr::Column(i) => row.get(*i),
+        Expr::Const(v) => Some(v),
+        Expr::Param(i) => params.get(*i),
+        _ => None,
+    }
+}
+
+/// The value of a comparison.
+#[inline]
+fn compared(op: Comparison, a: &Datum<'_>, b: &Datum<'_>) -> Result<Datum<'static>> {
+    if a.is_null() || b.is_null() {
+        return Ok(Datum::Null);
+    }
+    Ok(Datum::Bool(holds(op, compare(a, b)?)))
+}
+
 /// Is a condition true (not false, not NULL)?
 pub(super) fn is_true(
     e: &Expr,
@@ -72,11 +96,12 @@ pub(super) fn eval<'a>(
         Expr::Const(v) => Ok(v.reborrow()),
         Expr::Param(i) => get(params, *i, "parameter"),
         Expr::Compare(op, pair) => {
-            let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
-            if a.is_null() || b.is_null() {
-                return Ok(Datum::Null);
+            let there = (value_there(&pair.0, row, params), value_there(&pair.1, row, params));
+            if let (Some(a), Some(b)) = there {
+                return compared(*op, a, b);
             }
-            Ok(Datum::Bool(holds(*op, compare(&a, &b)?)))
+            let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
+            compared(*op, &a, &b)
         }
         Expr::And(list) => connective(list, false, row, params, host),
         Expr::Or(list) => connective(list, true, row, params, host),

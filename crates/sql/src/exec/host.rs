@@ -7,7 +7,9 @@ use crate::settings::{IsolationLevel, SetScope, SettingRow, Settings, Shown};
 use crate::views::CursorRow;
 use forebay_aio::IoBackend;
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::{Engine, EngineError, Interrupt, Isolation, Session, Table, TempOptions};
+use forebay_engine::{
+    Engine, EngineError, Interrupt, Isolation, ParallelSettings, Session, Table, TempOptions,
+};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -40,6 +42,8 @@ pub struct Host {
     warnings: Vec<SqlError>,
     /// The session's cursors, when a statement began that looks at them.
     pub cursors: Vec<CursorRow>,
+    /// Whether the plan that is being opened may use worker threads.
+    pub(super) uses_workers: bool,
     random: u64,
     /// Steps since the last test for a cancel.
     pub(super) steps: Cell<u32>,
@@ -54,8 +58,20 @@ impl Host {
         let random =
             (now.as_nanos() as u64 ^ u64::from(identity.pid.unsigned_abs()).rotate_left(32)) | 1;
         let (modes, warnings, cursors) = (Modes::default(), Vec::new(), Vec::new());
-        let steps = Cell::new(0);
-        Host { session, settings, identity, modes, warnings, cursors, random, steps }
+        let (uses_workers, steps) = (false, Cell::new(0));
+        Host { session, settings, identity, modes, warnings, cursors, uses_workers, random, steps }
+    }
+
+    /// A host for a worker, which evaluates expressions and has no session.
+    pub(super) fn of_worker(&self) -> Host {
+        let worker = Host::new(None, self.settings.share(), self.identity.clone());
+        Host { modes: self.modes.clone(), ..worker }
+    }
+
+    /// The session's settings of parallel scans. Without one there are no tables.
+    pub(super) fn parallel(&self) -> &ParallelSettings {
+        const NONE: ParallelSettings = ParallelSettings::NONE;
+        self.session.as_ref().map_or(&NONE, |session| &session.settings().parallel)
     }
 
     /// Calls the engine: a statement's way to all that reads or changes data. The session refuses

@@ -7,7 +7,8 @@
 //! - `lock.rs`: FOR UPDATE; `recheck.rs`: a row that was changed meanwhile
 //! - `sort/`: ORDER BY, in memory and beyond; `spill.rs`: rows in temporary files
 //! - `store.rs`: rows that a cursor goes back to
-//! - `groups/`: GROUP BY, in memory and beyond; `aggregate.rs`: accumulators
+//! - `groups/`: GROUP BY, in memory and beyond; `aggregate.rs`: accumulators; `parallel.rs`: with
+//!   worker threads
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that
 //! - `log.rs`: functions of the write-ahead log; `advisory.rs`: those of locks and transaction
@@ -37,6 +38,7 @@ mod log;
 mod modes;
 mod modify;
 mod operator;
+mod parallel;
 mod recheck;
 mod row;
 mod rowsets;
@@ -50,5 +52,5 @@ mod views;
 pub use cursor::Cursor;
 pub use host::{Host, Identity};
 pub use loader::Loader;
-pub use row::{Flow, Visit};
+pub use row::{Flow, Row, Visit};
 pub use store::RowStore;

@@ -36,7 +36,7 @@ impl Mode {
 }
 
 /// The running transaction's modes. Without one, those of the last.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Modes {
     now: TransactionModes,
     /// What it began with.

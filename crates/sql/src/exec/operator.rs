@@ -11,8 +11,9 @@ use super::groups::{GroupRows, Groups};
 use super::host::Host;
 use super::lock::locked;
 use super::modify::{Modified, Modifier};
+use super::parallel;
 use super::row::{Flow, OwnedRow, Row, Visit};
-use super::scan::{Scan, TidScan, place_of, place_value};
+use super::scan::{Scan, Sieve, TidScan, place_of, place_value};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
 use crate::plan::{Catalog, Expr, Grouping, Modify, Node};
@@ -23,7 +24,7 @@ pub(super) enum Operator {
     /// Rows made when it was opened; how many were given out.
     Rows(Vec<OwnedRow>, usize),
     Series(Series),
-    Scan(Box<Scan>),
+    Scan(Scan),
     TidScan(TidScan),
     /// VALUES: how many rows were given out.
     Values(usize),
@@ -86,7 +87,7 @@ impl Operator {
                 Operator::Rows(super::rowsets::rows_or_null(*function, &values, host)?, 0)
             }
             Node::Values(_) => Operator::Values(0),
-            Node::Scan(read) => Operator::Scan(Box::new(Scan::open(read, host)?)),
+            Node::Scan(read) => Operator::Scan(Scan::open(read, host)?),
             Node::TidScan(_, tids) => Operator::TidScan(TidScan::open(tids, params, host)?),
             Node::CurrentRow(read, name) => Operator::TidScan(TidScan::at(read, name, host)?),
             Node::Series { args, .. } => match Series::open(args, params, host)? {
@@ -124,11 +125,15 @@ impl Operator {
                 run_values(rows, given, params, host, visit)
             }
             (Operator::Series(series), Node::Series { wide, .. }) => series.run(*wide, host, visit),
-            (Operator::Scan(scan), Node::Scan(read)) => scan.run(read, host, visit),
+            (Operator::Scan(scan), Node::Scan(read)) => scan.run(read, None, host, visit),
             (Operator::TidScan(scan), Node::TidScan(read, _) | Node::CurrentRow(read, _)) => {
                 scan.run(read, host, visit)
             }
             (Operator::Filter(input), Node::Filter { input: below, condition }) => {
+                if let (Operator::Scan(scan), Node::Scan(read)) = (&mut **input, &**below) {
+                    let sieve = Sieve::new(condition, params);
+                    return scan.run(read, Some(&sieve), host, visit);
+                }
                 input.run(below, params, host, &mut |row, host| {
                     let wanted = is_true(condition, row.values, params, host)?;
                     if wanted { visit(row, host) } else { Ok(Flow::Continue) }
@@ -176,6 +181,9 @@ fn aggregated(
     params: Params<'_>,
     host: &mut Host,
 ) -> Result<GroupRows> {
+    if let Some(rows) = parallel::aggregated(node, grouping, params, host, run_over)? {
+        return Ok(rows);
+    }
     if let Some(table) = node.counted_table() {
         let count = host.call(|session| session.count_rows(table))?;
         return Groups::counted(grouping, count, host).rows(host);
@@ -186,6 +194,25 @@ fn aggregated(
         Ok(Flow::Continue)
     })?;
     groups.rows(host)
+}
+
+/// Hands the rows that a plan makes of those of a scan, which has begun, to `visit`.
+fn run_over(
+    node: &Node,
+    scan: Scan,
+    params: Params<'_>,
+    host: &mut Host,
+    visit: Visit<'_>,
+) -> Result<Flow> {
+    fn over(node: &Node, scan: Scan) -> Operator {
+        match node {
+            Node::Filter { input, .. } => Operator::Filter(Box::new(over(input, scan))),
+            Node::Project { input, .. } => Operator::Project(Box::new(over(input, scan))),
+            Node::Scan(_) => Operator::Scan(scan),
+            _ => unreachable!("workers share a scan, its filters and projections"),
+        }
+    }
+    over(node, scan).run(node, params, host, visit)
 }
 
 /// The rows of a Sort's input in order; `keep`: only so many of them are wanted.

@@ -1,19 +1,25 @@
 //! Rows of tables: sequential scans, and rows at given places.
 
-use super::eval::eval_all;
+use super::eval::{Params, eval_all, is_true};
 use super::host::Host;
 use super::row::{Flow, Row, Visit};
 use crate::error::Result;
 use crate::plan::{Catalog, Expr, SystemColumn, TableRead};
-use forebay_engine::{HeapScan, ItemPointer, RowView};
+use forebay_engine::{HeapScan, ItemPointer, RowView, ScanPart};
 use forebay_types::Datum;
 
 /// A scan of a table.
 pub(super) struct Scan {
-    heap: HeapScan,
+    heap: Heap,
     /// Rows on the current page, and the next of them.
     on_page: usize,
     next: usize,
+}
+
+/// Who scans it.
+enum Heap {
+    Session(Box<HeapScan>),
+    Worker(Box<ScanPart>),
 }
 
 /// Rows at given places.
@@ -23,18 +29,56 @@ pub(super) struct TidScan {
     next: usize,
 }
 
+/// A condition on the rows of a scan. It is tried before the columns are decoded that it does not
+/// read: most rows do not fulfil it.
+pub(super) struct Sieve<'s> {
+    condition: &'s Expr,
+    params: Params<'s>,
+    /// The columns that it reads.
+    columns: Vec<bool>,
+}
+
+impl<'s> Sieve<'s> {
+    pub(super) fn new(condition: &'s Expr, params: Params<'s>) -> Sieve<'s> {
+        let mut columns = Vec::new();
+        condition.mark_columns(&mut columns);
+        Sieve { condition, params, columns }
+    }
+
+    /// Whether a row fulfils the condition. Uses `values` for its columns.
+    fn passes<'v>(
+        &self,
+        row: &RowView<'v>,
+        read: &TableRead,
+        values: &mut Vec<Datum<'v>>,
+        host: &mut Host,
+    ) -> Result<bool> {
+        decode_columns(row, read, &self.columns, values)?;
+        is_true(self.condition, values, self.params, host)
+    }
+}
+
 /// The columns of a stored row that are wanted: the table's, then the system columns.
 pub(super) fn decode<'v>(
     row: &RowView<'v>,
     read: &TableRead,
     out: &mut Vec<Datum<'v>>,
 ) -> Result<()> {
+    decode_columns(row, read, &read.decode, out)
+}
+
+fn decode_columns<'v>(
+    row: &RowView<'v>,
+    read: &TableRead,
+    columns: &[bool],
+    out: &mut Vec<Datum<'v>>,
+) -> Result<()> {
     out.clear();
-    if read.decode.is_empty() {
+    if columns.is_empty() {
         return Ok(());
     }
-    row.decode_wanted(&read.decode, out)?;
-    let system = read.decode.get(read.table.columns.len()..).unwrap_or_default();
+    row.decode_wanted(columns, out)?;
+    let system = columns.get(read.table.columns.len()..).unwrap_or_default();
     for (column, wanted) in SystemColumn::ALL.into_iter().zip(system) {
         let value = if *wanted { system_value(row, column, read.table.oid) } else { Datum::Null };
         out.push(value);
@@ -69,20 +113,31 @@ pub(super) fn place_of(value: &Datum<'_>) -> Option<ItemPointer> {
 
 impl Scan {
     pub(super) fn open(read: &TableRead, host: &mut Host) -> Result<Scan> {
-        let heap = host.call(|session| session.scan(&read.table))?;
-        Ok(Scan { heap, on_page: 0, next: 0 })
+        Ok(Scan::of(host.call(|session| session.scan(&read.table))?))
     }
 
+    /// A scan that the session has begun.
+    pub(super) fn of(heap: HeapScan) -> Scan {
+        Scan { heap: Heap::Session(Box::new(heap)), on_page: 0, next: 0 }
+    }
+
+    /// A worker's part of a scan.
+    pub(super) fn of_worker(part: ScanPart) -> Scan {
+        Scan { heap: Heap::Worker(Box::new(part)), on_page: 0, next: 0 }
+    }
+
+    /// Hands on the rows that pass the sieve, or all if there is none.
     pub(super) fn run(
         &mut self,
         read: &TableRead,
+        sieve: Option<&Sieve<'_>>,
         host: &mut Host,
         visit: Visit<'_>,
     ) -> Result<Flow> {
         let Scan { heap, on_page, next } = self;
         loop {
             if *next >= *on_page {
-                match host.call(|session| heap.next_page(session))? {
+                match heap.next_page(host)? {
                     Some(rows) => (*on_page, *next) = (rows, 0),
                     None => {
                         (*on_page, *next) = (0, 0);
@@ -94,13 +149,34 @@ impl Scan {
             let mut values: Vec<Datum<'_>> = Vec::with_capacity(read.decode.len());
             while *next < *on_page {
                 let row = heap.row(*next);
-                decode(&row, read, &mut values)?;
                 *next += 1;
+                if let Some(sieve) = sieve
+                    && !sieve.passes(&row, read, &mut values, host)?
+                {
+                    continue;
+                }
+                decode(&row, read, &mut values)?;
                 let ctid = Some(row.place());
                 if visit(Row { values: &values, ctid }, host)? == Flow::Rest {
                     return Ok(Flow::Rest);
                 }
             }
+        }
+    }
+}
+
+impl Heap {
+    fn next_page(&mut self, host: &mut Host) -> Result<Option<usize>> {
+        match self {
+            Heap::Session(scan) => host.call(|session| scan.next_page(session)),
+            Heap::Worker(part) => Ok(part.next_page()?),
+        }
+    }
+
+    fn row(&self, index: usize) -> RowView<'_> {
+        match self {
+            Heap::Session(scan) => scan.row(index),
+            Heap::Worker(part) => part.row(index),
         }
     }
 }

@@ -6,6 +6,7 @@
 //!   `FOR UPDATE OF "FOR KEY SHARE".a NOWAIT FOR UPDATE OF "FOR KEY SHARE".b NOWAIT`.
 //! - `WITH (OLD AS a, NEW AS b)` behind RETURNING
 //! - `WHERE CURRENT OF cursor`
+//! - `TABLE t` is `SELECT * FROM t`
 //! - `ONLY` before the table of UPDATE and DELETE: no table that is changed here has children
 
 use super::cursor::Cursor;
@@ -56,9 +57,9 @@ pub(super) fn take_out<'t>(
 ) -> Result<(Cow<'t, [TokenWithSpan]>, Extras)> {
     let mut extras = Extras::default();
     let telling = |t: &TokenWithSpan| {
-        use Keyword::{CURRENT, FOR, ONLY, RETURNING};
-        matches!(&t.token, Token::Word(w)
-            if w.quote_style.is_none() && matches!(w.keyword, FOR | RETURNING | CURRENT | ONLY))
+        use Keyword::{CURRENT, FOR, ONLY, RETURNING, TABLE};
+        matches!(&t.token, Token::Word(w) if w.quote_style.is_none()
+            && matches!(w.keyword, FOR | RETURNING | CURRENT | ONLY | TABLE))
     };
     if !tokens.iter().any(telling) {
         return Ok((Cow::Borrowed(tokens), extras));
@@ -68,8 +69,8 @@ pub(super) fn take_out<'t>(
     let changes = matches!(first.as_deref(), Some("insert" | "update" | "delete"));
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut depth = 0usize;
-    // Whether there was a WHERE of the statement itself.
-    let mut filtered = false;
+    // Whether there was a WHERE of the statement itself, and whether the rows of an INSERT are known.
+    let (mut filtered, mut sourced) = (false, first.as_deref() != Some("insert"));
     while let Some(token) = c.here() {
         match token.token {
             Token::LParen => depth += 1,
@@ -80,6 +81,17 @@ pub(super) fn take_out<'t>(
             locking_clause(words, token, &mut c, &mut out)?;
             continue;
         }
+        let opens = !sourced && depth == 0 || out.last().is_none_or(|t| t.token == Token::LParen);
+        if opens && c.accept("table") {
+            sourced |= depth == 0;
+            let select = word("select", None, Keyword::SELECT);
+            let from = word("from", None, Keyword::FROM);
+            out.extend(
+                [select, Token::Mul, from].map(|t| TokenWithSpan { token: t, span: token.span }),
+            );
+            continue;
+        }
+        sourced |= opens && matches!(c.peek_word().as_deref(), Some("select" | "values"));
         if changes && depth == 0 {
             if first.as_deref() != Some("insert") && c.peek_word().as_deref() == Some("where") {
                 if filtered {
@@ -121,6 +133,10 @@ fn cursor_name(c: &mut Cursor<'_>) -> Result<(String, u32)> {
     Err(c.error())
 }
 
+fn word(text: &str, quote_style: Option<char>, keyword: Keyword) -> Token {
+    Token::Word(Word { value: text.to_owned(), quote_style, keyword })
+}
+
 /// Writes a clause that begins at a token, for each of its names.
 fn locking_clause(
     words: &str,
@@ -129,7 +145,7 @@ fn locking_clause(
     out: &mut Vec<TokenWithSpan>,
 ) -> Result<()> {
     let word = |text: &str, quote_style, keyword| TokenWithSpan {
-        token: Token::Word(Word { value: text.to_owned(), quote_style, keyword }),
+        token: word(text, quote_style, keyword),
         span: start.span,
     };
     let mut names: Vec<Vec<TokenWithSpan>> = Vec::new();

@@ -5,6 +5,7 @@ use super::extras::{Extras, take_out};
 use super::source::Source;
 use super::watched::Watched;
 use crate::error::{Result, SqlError};
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
@@ -71,7 +72,8 @@ fn follows_star(tokens: &[TokenWithSpan], at: usize) -> bool {
         Some(Token::Word(w)) => w.value.eq_ignore_ascii_case("select"),
         _ => false,
     };
-    list && token(2) == Some(&Token::Mul) && matches!(token(1), Some(Token::Word(_)))
+    list && token(2) == Some(&Token::Mul)
+        && matches!(token(1), Some(Token::Word(w)) if w.keyword != Keyword::FROM)
 }
 
 /// sqlparser tells the place only in its message: ` at Line: 1, Column: 8`.

@@ -7,6 +7,8 @@ use sqlparser::tokenizer::Token;
 
 /// Most parallel workers that an option may name.
 const MOST_WORKERS: i64 = 1024;
+/// kB that BUFFER_USAGE_LIMIT may name, beside 0.
+const USAGE_LIMITS: std::ops::RangeInclusive<u64> = 128..=16_777_216;
 
 /// VACUUM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,9 +103,7 @@ fn option(vacuum: &mut Vacuum, c: &mut Cursor<'_>) -> Result<()> {
         "full" | "analyze" | "analyse" if !on(value.clone())? => {}
         "full" => return Err(SqlError::unsupported("VACUUM FULL")),
         "analyze" | "analyse" => return Err(SqlError::unsupported("VACUUM ANALYZE")),
-        "buffer_usage_limit" => {
-            return Err(SqlError::unsupported("VACUUM option BUFFER_USAGE_LIMIT"));
-        }
+        "buffer_usage_limit" => options.buffer_usage_limit = Some(usage_limit(value)?),
         _ => {
             let message = format!("unrecognized VACUUM option \"{name}\"");
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
@@ -130,6 +130,38 @@ fn boolean(name: &str, value: Option<String>) -> Result<bool> {
             let message = format!("{name} requires a Boolean value");
             Err(SqlError::new(state::SYNTAX_ERROR, message))
         }
+    }
+}
+
+/// kB of buffers: a number of them, or a text with a unit. 0 stands for no limit.
+fn usage_limit(value: Option<String>) -> Result<u32> {
+    let value = value.ok_or_else(|| {
+        SqlError::new(state::SYNTAX_ERROR, "buffer_usage_limit requires a parameter")
+    })?;
+    match kilobytes(&value) {
+        Some(kb) if kb == 0 || USAGE_LIMITS.contains(&kb) => Ok(kb as u32),
+        _ => {
+            let (least, most) = (USAGE_LIMITS.start(), USAGE_LIMITS.end());
+            let message =
+                format!("BUFFER_USAGE_LIMIT option must be 0 or between {least} kB and {most} kB");
+            Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message))
+        }
+    }
+}
+
+/// A size as settings have it, in kB; without a unit it is kB.
+fn kilobytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (number, unit) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let number: u64 = number.parse().ok()?;
+    match unit.trim_start() {
+        "B" => Some((number + 512) / 1024),
+        "" | "kB" => Some(number),
+        "MB" => number.checked_mul(1 << 10),
+        "GB" => number.checked_mul(1 << 20),
+        "TB" => number.checked_mul(1 << 30),
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@ use sqlparser::ast::Expr;
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::Token;
 use std::any::TypeId;
 use std::cell::Cell;
 
@@ -15,6 +16,27 @@ use std::cell::Cell;
 const READINGS: usize = 20;
 /// Operands between two looks at the interrupt.
 const STRIDE: usize = 64;
+
+/// PostgreSQL's reserved words with which no expression begins.
+const NO_OPERANDS: &[Keyword] = {
+    use Keyword::*;
+    &[
+        AND, AS, ASC, CHECK, COLUMN, CONSTRAINT, CREATE, DESC, DO, ELSE, END, EXCEPT, FETCH, FOR,
+        FROM, GRANT, GROUP, HAVING, IN, INTERSECT, INTO, LIMIT, OFFSET, ON, OR, ORDER, PRIMARY,
+        REFERENCES, RETURNING, TABLE, THEN, TO, UNION, UNIQUE, USING, WHEN, WHERE, WINDOW,
+    ]
+};
+
+/// Words that name a column of a query only behind AS.
+const LABELS_WITH_AS: &[Keyword] = {
+    use Keyword::*;
+    &[
+        ARRAY, AS, CHAR, CHARACTER, CREATE, DAY, EXCEPT, FETCH, FILTER, FOR, FROM, GRANT, GROUP,
+        HAVING, HOUR, INTERSECT, INTO, LIMIT, MINUTE, MONTH, NOTNULL, OFFSET, ON, ORDER, OVER,
+        OVERLAPS, PRECISION, RETURNING, SECOND, TO, UNION, VARYING, WHERE, WINDOW, WITH, WITHIN,
+        WITHOUT, YEAR,
+    ]
+};
 
 /// The dialect of one statement.
 #[derive(Debug)]
@@ -56,9 +78,20 @@ impl Dialect for Watched {
         POSTGRESQL.dialect()
     }
 
-    /// The one error that the parser takes for an end, and not for a reason to try something else.
-    fn parse_prefix(&self, _: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
-        self.must_stop().then_some(Err(ParserError::RecursionLimitExceeded))
+    /// Stops with the one error that the parser takes for an end, and not for a reason to try
+    /// something else. A reserved word is no name of a column, as which the parser would take it.
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if self.must_stop() {
+            return Some(Err(ParserError::RecursionLimitExceeded));
+        }
+        let next = parser.peek_token_ref();
+        let reserved = matches!(&next.token, Token::Word(w)
+            if w.quote_style.is_none() && NO_OPERANDS.contains(&w.keyword));
+        reserved.then(|| parser.expected_ref("an expression", next))
+    }
+
+    fn is_column_alias(&self, keyword: &Keyword, _: &mut Parser<'_>) -> bool {
+        !LABELS_WITH_AS.contains(keyword)
     }
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
@@ -95,6 +128,13 @@ impl Dialect for Watched {
 
     fn is_table_alias(&self, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
         POSTGRESQL.is_table_alias(keyword, parser)
+    }
+
+    fn is_table_factor_alias(&self, as_: bool, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
+        match as_ {
+            true => !NO_OPERANDS.contains(keyword),
+            false => self.is_table_alias(keyword, parser),
+        }
     }
 
     hand_on!(

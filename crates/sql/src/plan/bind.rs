@@ -4,13 +4,14 @@ use super::aggregate::Aggregates;
 use super::catalog::Catalog;
 use super::coerce::{self, Context, ParamTypes};
 use super::expr::{Arithmetic, Comparison, Expr, Typed};
-use super::ident::ident_name;
+use super::ident::{ident_name, reserved_word};
 use super::literal::{number, signed_number};
 use super::place;
 use super::resolve::{self, Choice, OperatorKind, category};
 use super::scope::Scope;
 use super::types::type_of_ast;
 use crate::error::{Result, SqlError, state};
+use crate::parse::cursor::is_reserved;
 use crate::parse::{Source, too_complex};
 use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
@@ -77,7 +78,11 @@ impl Binder<'_> {
                 if ident.quote_style.is_none() && VALUE_FUNCTIONS.contains(&name.as_str()) {
                     return self.call_bound(&name, Vec::new(), position);
                 }
-                let column = self.scope.column(&name, position)?;
+                let column = self.scope.column(&name, position).map_err(|error| {
+                    // The parser tries a word that it could not go on with as a name.
+                    let reserved = ident.quote_style.is_none() && is_reserved(&name);
+                    if reserved { reserved_word(&ident.value, position) } else { error }
+                })?;
                 Ok(self.note(column))
             }
             ast::Expr::CompoundIdentifier(parts) => {

@@ -14,6 +14,12 @@ pub fn ident_name(ident: &ast::Ident) -> String {
     }
 }
 
+/// The error of a reserved word where a name should be.
+pub(super) fn reserved_word(word: &str, position: u32) -> SqlError {
+    let message = format!("syntax error at or near \"{word}\"");
+    SqlError::new(state::SYNTAX_ERROR, message).at(position)
+}
+
 /// Turns a parser's name into one with at most a schema.
 pub fn qualified_name(name: &ast::ObjectName, source: &Source) -> Result<QualifiedName> {
     let position = source.position(name.span().start);
@@ -23,10 +29,7 @@ pub fn qualified_name(name: &ast::ObjectName, source: &Source) -> Result<Qualifi
             ast::ObjectNamePart::Identifier(i)
                 if i.quote_style.is_none() && is_reserved(&i.value) =>
             {
-                let message = format!("syntax error at or near \"{}\"", i.value);
-                return Err(
-                    SqlError::new(state::SYNTAX_ERROR, message).at(source.position(i.span.start))
-                );
+                return Err(reserved_word(&i.value, source.position(i.span.start)));
             }
             ast::ObjectNamePart::Identifier(i) => parts.push(ident_name(i)),
             ast::ObjectNamePart::Function(_) => {

@@ -8,6 +8,7 @@ use super::ident::{ident_name, qualified_name};
 use super::planner::Planner;
 use super::returning::Version;
 use super::scope::Scope;
+use super::select::Unknowns;
 use super::tree::{Change, ChangePlan, Modify, Node};
 use crate::error::{Result, SqlError, state};
 use crate::parse::Extras;
@@ -53,13 +54,10 @@ impl Planner<'_> {
             Some(query) => match plain_values(query) {
                 Some(values) => self.insert_values(values, &target)?,
                 None => {
-                    let plan = self.query(query)?;
-                    let of = |(i, c): (usize, &crate::column::ColumnDesc)| {
-                        Typed::new(Expr::Column(i), c.ty, 0)
-                    };
-                    let row = plan.columns.iter().enumerate().map(of).collect();
-                    let mut output = target.assign(row, self.params)?;
+                    let query = self.analyzed(query, Unknowns::Stay)?;
+                    let mut output = target.assign(query.row(), self.params)?;
                     fold_all(&mut output, self.catalog)?;
+                    let plan = query.fold(self.catalog)?.plan();
                     Node::Project { input: Box::new(Arc::unwrap_or_clone(plan.root)), output }
                 }
             },

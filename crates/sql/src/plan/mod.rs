@@ -19,6 +19,7 @@
 //! - `function.rs`, `types.rs`: calls and type names as the parser gives them
 //! - `aggregate.rs`: aggregates and GROUP BY
 //! - `scroll.rs`: what a cursor over a plan can do
+//! - `parallel.rs`: which aggregates worker threads help with
 //! - `views.rs`: columns of the computed views
 //! - `rowsets.rs`: functions whose result is a row, or several
 
@@ -37,6 +38,7 @@ mod insert;
 mod literal;
 mod locks;
 mod names;
+mod parallel;
 mod place;
 mod planner;
 mod query;

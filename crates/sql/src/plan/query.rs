@@ -1,9 +1,10 @@
 //! An analyzed query, and its conversion to a tree of operators.
 
-use super::expr::Expr;
+use super::expr::{Expr, Typed};
 use super::tid;
 use super::tree::{Grouping, Node, RowLock, SelectPlan, SortKey, TableRead};
 use crate::column::ColumnDesc;
+use forebay_types::SqlType;
 use std::sync::Arc;
 
 /// A query whose names and types are settled.
@@ -20,6 +21,8 @@ pub(super) struct Query {
     pub output: Vec<Expr>,
     /// The visible columns.
     pub columns: Vec<ColumnDesc>,
+    /// Where the expressions of the columns stand, as far as that is known.
+    pub positions: Vec<u32>,
     /// ORDER BY.
     pub order: Vec<SortKey>,
     /// LIMIT.
@@ -39,8 +42,33 @@ impl Query {
         order: Vec<SortKey>,
     ) -> Query {
         let (filter, grouping, having, limit, offset) = (None, None, None, None, None);
-        let lock = None;
-        Query { source, filter, grouping, having, output, columns, order, limit, offset, lock }
+        let (lock, positions) = (None, Vec::new());
+        Query {
+            source,
+            filter,
+            grouping,
+            having,
+            output,
+            columns,
+            positions,
+            order,
+            limit,
+            offset,
+            lock,
+        }
+    }
+
+    /// The columns of its rows as expressions over them. A constant or parameter whose type is
+    /// still unknown stands for itself.
+    pub(super) fn row(&self) -> Vec<Typed> {
+        let column = |(index, desc): (usize, &ColumnDesc)| {
+            let expr = match self.output.get(index) {
+                Some(unknown) if desc.ty == SqlType::Unknown => unknown.clone(),
+                _ => Expr::Column(index),
+            };
+            Typed::new(expr, desc.ty, self.positions.get(index).copied().unwrap_or(0))
+        };
+        self.columns.iter().enumerate().map(column).collect()
     }
 
     /// The query's plan.

@@ -406,6 +406,21 @@ pub fn is_immutable(function: Function) -> bool {
     function == Function::Concat || FUNCTIONS.iter().any(|f| f.immutable && f.function == function)
 }
 
+/// May a worker of a parallel scan call it? Not if it needs the session. (Of these, PostgreSQL
+/// marks some safe that look into the catalogs, and some restricted or unsafe.)
+pub fn is_parallel_safe(function: Function) -> bool {
+    matches!(
+        function,
+        Function::CurrentDatabase
+            | Function::CurrentSchema
+            | Function::CurrentSetting
+            | Function::CurrentUser
+            | Function::FormatType
+            | Function::PgIsInRecovery
+            | Function::Version
+    ) || is_immutable(function)
+}
+
 /// The functions of that name that are built in.
 pub fn built_in(name: &str) -> Vec<&'static FunctionDef> {
     FUNCTIONS.iter().chain(ADVISORY.as_flattened()).filter(|f| f.name == name).collect()

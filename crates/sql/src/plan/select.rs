@@ -18,9 +18,24 @@ use crate::error::{Result, SqlError, state};
 use forebay_types::{Datum, SqlType};
 use sqlparser::ast::{self, Spanned};
 
+/// What becomes of columns of a query whose type is unknown: literals and parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unknowns {
+    /// They become text.
+    Text,
+    /// They stay: the columns of an INSERT give them their types. Those by which rows are sorted or
+    /// grouped become text all the same.
+    Stay,
+}
+
 impl Planner<'_> {
     /// Plans a query whose columns of unknown type become text.
     pub fn query(&mut self, query: &ast::Query) -> Result<SelectPlan> {
+        Ok(self.analyzed(query, Unknowns::Text)?.fold(self.catalog)?.plan())
+    }
+
+    /// Analyzes a query.
+    pub(super) fn analyzed(&mut self, query: &ast::Query, unknowns: Unknowns) -> Result<Query> {
         let ast::Query {
             with,
             body,
@@ -46,7 +61,7 @@ impl Planner<'_> {
         let order = order_expressions(order_by.as_ref())?;
         let locks = Locking::all(locks, self.source)?;
         let mut analyzed = match &**body {
-            ast::SetExpr::Select(select) => self.select(select, order, &locks)?,
+            ast::SetExpr::Select(select) => self.select(select, order, &locks, unknowns)?,
             ast::SetExpr::Values(values) => {
                 let query = self.values(values, order)?;
                 Locking::refuse_for(&locks, "VALUES")?;
@@ -58,7 +73,7 @@ impl Planner<'_> {
                     && fetch.is_none()
                     && locks.is_empty() =>
             {
-                return self.query(inner);
+                return self.analyzed(inner, unknowns);
             }
             ast::SetExpr::SetOperation { op, .. } => {
                 Locking::refuse(&locks, "UNION/INTERSECT/EXCEPT")?;
@@ -68,7 +83,7 @@ impl Planner<'_> {
             _ => return Err(SqlError::unsupported("this form of query")),
         };
         self.limits(&mut analyzed, limit_clause.as_ref(), fetch.as_ref())?;
-        Ok(analyzed.fold(self.catalog)?.plan())
+        Ok(analyzed)
     }
 
     fn limits(
@@ -119,29 +134,26 @@ impl Planner<'_> {
         select: &ast::Select,
         order: &[ast::OrderByExpr],
         locks: &[Locking],
+        unknowns: Unknowns,
     ) -> Result<Query> {
         if select.distinct.as_ref().is_some_and(|d| !matches!(d, ast::Distinct::All)) {
             Locking::refuse(locks, "DISTINCT clause")?;
         }
         check_select(select)?;
         let FromItem { source, scope } = bind_from(self, &select.from, locks)?;
-        let filter = match &select.selection {
-            Some(e) => Some(self.binder(&scope, "WHERE").condition(e, "WHERE")?),
-            None => None,
-        };
+        // In PostgreSQL's order: the first error is told, and the first place that needs a type
+        // gives it to a parameter.
         let mut aggregates = Aggregates::default();
         let aggregated = Some(&mut aggregates);
         let mut items = self.select_list(&select.projection, &scope, "SELECT", aggregated)?;
-        let keys = self.group_keys(&select.group_by, &scope, &items)?;
-        let having = match &select.having {
-            Some(e) => {
-                let mut binder = self.binder(&scope, "HAVING");
-                binder.aggregates = Some(&mut aggregates);
-                Some(binder.condition(e, "HAVING")?)
-            }
-            None => None,
-        };
+        let filter = self.clause(select.selection.as_ref(), &scope, "WHERE", None)?;
+        let aggregated = Some(&mut aggregates);
+        let having = self.clause(select.having.as_ref(), &scope, "HAVING", aggregated)?;
         let sort = self.sort_keys(order, &scope, &mut aggregates, &mut items)?;
+        let keys = self.group_keys(&select.group_by, &scope, &mut items)?;
+        if let Unknowns::Text = unknowns {
+            items.iter_mut().try_for_each(|item| self.settle_item(item))?;
+        }
         // PostgreSQL also counts expressions that are only grouped by.
         let unseen = keys.iter().filter(|k| items.iter().all(|i| i.expr != **k)).count();
         check_entries(items.len() + unseen)?;
@@ -157,6 +169,9 @@ impl Planner<'_> {
             )?;
         }
         let lock = Locking::of_rows(locks, &source, scope.alias.as_ref())?;
+        // As in PostgreSQL, what is grouped by stands nowhere.
+        let position = |i: &OutputItem| if keys.contains(&i.expr) { 0 } else { i.position };
+        let positions = items.iter().map(position).collect();
         let (visible, output): (Vec<_>, Vec<_>) =
             items.into_iter().map(|i| (i.column, i.expr)).unzip();
         let (grouping, having, output) = if grouped {
@@ -168,7 +183,22 @@ impl Planner<'_> {
             (None, None, output)
         };
         let columns = visible.into_iter().flatten().collect();
-        Ok(Query { filter, grouping, having, lock, ..Query::of(source, output, columns, sort) })
+        let query = Query::of(source, output, columns, sort);
+        Ok(Query { filter, grouping, having, lock, positions, ..query })
+    }
+
+    /// The condition of a clause, if there is one.
+    fn clause(
+        &mut self,
+        condition: Option<&ast::Expr>,
+        scope: &Scope,
+        clause: &'static str,
+        aggregates: Option<&mut Aggregates>,
+    ) -> Result<Option<Expr>> {
+        let Some(condition) = condition else { return Ok(None) };
+        let mut binder = self.binder(scope, clause);
+        binder.aggregates = aggregates;
+        binder.condition(condition, clause).map(Some)
     }
 
     /// What RETURNING returns: expressions and their columns.
@@ -177,7 +207,8 @@ impl Planner<'_> {
         items: &[ast::SelectItem],
         scope: &Scope,
     ) -> Result<(Vec<Expr>, Vec<ColumnDesc>)> {
-        let items = self.select_list(items, scope, "RETURNING", None)?;
+        let mut items = self.select_list(items, scope, "RETURNING", None)?;
+        items.iter_mut().try_for_each(|item| self.settle_item(item))?;
         Ok(items.into_iter().filter_map(|item| Some((item.expr, item.column?))).unzip())
     }
 
@@ -230,23 +261,28 @@ impl Planner<'_> {
             ));
             check_entries(list.len())?;
         }
-        // Expressions whose type is still unknown become text.
-        for item in list.iter_mut().filter(|i| i.ty == SqlType::Unknown) {
-            let unknown = Typed::new(item.expr.clone(), item.ty, item.position);
-            let settled = self.binder(scope, clause).settle(unknown)?;
-            (item.expr, item.ty) = (settled.expr, settled.ty);
-            if let Some(column) = &mut item.column {
-                column.ty = settled.ty;
-            }
-        }
         Ok(list)
+    }
+
+    /// Gives an expression whose type is still unknown the type text.
+    fn settle_item(&mut self, item: &mut OutputItem) -> Result<()> {
+        if item.ty != SqlType::Unknown {
+            return Ok(());
+        }
+        let unknown = Typed::new(item.expr.clone(), item.ty, item.position);
+        let settled = self.binder(&Scope::default(), "SELECT").settle(unknown)?;
+        (item.expr, item.ty) = (settled.expr, settled.ty);
+        if let Some(column) = &mut item.column {
+            column.ty = settled.ty;
+        }
+        Ok(())
     }
 
     fn group_keys(
         &mut self,
         group_by: &ast::GroupByExpr,
         scope: &Scope,
-        items: &[OutputItem],
+        items: &mut [OutputItem],
     ) -> Result<Vec<Expr>> {
         let ast::GroupByExpr::Expressions(exprs, modifiers) = group_by else {
             return Err(SqlError::unsupported("GROUP BY ALL"));
@@ -259,17 +295,20 @@ impl Planner<'_> {
             let position = self.source.position(place::start(e));
             let by_name = match e {
                 ast::Expr::Identifier(i) if scope.find(&ident_name(i)).is_none() => {
-                    items.iter().find(|item| item.name() == ident_name(i))
+                    items.iter().position(|item| item.name() == ident_name(i))
                 }
                 _ => None,
             };
-            let (key, ty) = match (by_name, integer_literal(e)) {
-                (Some(item), _) => (self.params.copy(&item.expr)?, item.ty),
-                (None, Some(n)) => {
-                    let item = self.by_position(items, n, "GROUP BY", position)?;
+            let index = match (by_name, integer_literal(e)) {
+                (None, Some(n)) => Some(self.by_position(items, n, "GROUP BY", position)?),
+                (by_name, _) => by_name,
+            };
+            let (key, ty) = match index.and_then(|index| items.get_mut(index)) {
+                Some(item) => {
+                    self.settle_item(item)?;
                     (self.params.copy(&item.expr)?, item.ty)
                 }
-                (None, None) => {
+                None => {
                     let typed = self.binder(scope, "GROUP BY").bind(e)?;
                     let typed = self.binder(scope, "GROUP BY").settle(typed)?;
                     (typed.expr, typed.ty)
@@ -288,16 +327,17 @@ impl Planner<'_> {
         Ok(keys)
     }
 
-    fn by_position<'i>(
+    /// The index of the output column of that number.
+    fn by_position(
         &self,
-        items: &'i [OutputItem],
+        items: &[OutputItem],
         n: i64,
         clause: &str,
         position: u32,
-    ) -> Result<&'i OutputItem> {
+    ) -> Result<usize> {
         let index = usize::try_from(n).ok().and_then(|n| n.checked_sub(1));
-        let found = index.and_then(|i| items.get(i)).filter(|i| i.column.is_some());
-        found.ok_or_else(|| {
+        let is_column = |i: &usize| items.get(*i).is_some_and(|item| item.column.is_some());
+        index.filter(is_column).ok_or_else(|| {
             let message = format!("{clause} position {n} is not in select list");
             SqlError::new(state::INVALID_COLUMN_REFERENCE, message).at(position)
         })
@@ -330,10 +370,7 @@ impl Planner<'_> {
             };
             let column = match (named, integer_literal(e)) {
                 (Some(index), _) => index,
-                (None, Some(n)) => {
-                    self.by_position(items, n, "ORDER BY", position)?;
-                    n as usize - 1
-                }
+                (None, Some(n)) => self.by_position(items, n, "ORDER BY", position)?,
                 (None, None) => {
                     let mut binder = self.binder(scope, "ORDER BY");
                     binder.aggregates = Some(&mut *aggregates);
@@ -350,7 +387,8 @@ impl Planner<'_> {
                     }
                 }
             };
-            if let Some(item) = items.get(column) {
+            if let Some(item) = items.get_mut(column) {
+                self.settle_item(item)?;
                 sortable(item.ty, position)?;
             }
             let nulls_first = options.nulls_first.unwrap_or(descending);
@@ -465,6 +503,7 @@ impl OutputItem {
         match column {
             Some((c, begin)) => {
                 let mut item = OutputItem::column(c, scope, begin);
+                item.position = typed.position;
                 if let Some(desc) = &mut item.column {
                     desc.name = name;
                 }

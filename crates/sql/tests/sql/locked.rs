@@ -287,7 +287,7 @@ fn a_canceled_wait_points_at_nothing_and_a_deadlock_at_the_name() {
     rows(&mut fixture.conn, "rollback");
     rows(&mut fixture.conn, "create table u (a int)");
     rows(&mut fixture.conn, "begin; drop table u");
-    rows(&mut conn, "begin; select * from t");
+    rows(&mut conn, "set deadlock_timeout = 1; begin; select * from t");
     let lines = thread::scope(|scope| {
         let waiting = scope.spawn(|| support::run(&mut fixture.conn, "drop table t"));
         wait_for_wait(&fixture.engine, &waiting);

@@ -17,6 +17,9 @@
 //! - [`ids`]: Warnings of transaction ids that run short, and their refusal, as a client gets them
 //! - [`limits`]: What a client can make long, deep or wide has a limit
 //! - [`locked`]: Statements that wait for a table's lock see what is there once they have it
+//! - [`parallel`]: Aggregates with worker threads
+//! - [`portals`]: Portals and cursors across failures, savepoints and each other, message by message,
+//!   against answers recorded from PostgreSQL 18
 //! - [`refused`]: What PostgreSQL can and this server cannot is refused by name, with SQLSTATE
 //!   0A000
 //! - [`spill`]: Sorts and groups beyond work_mem: the same rows as in memory, within
@@ -47,6 +50,8 @@ mod garbage;
 mod ids;
 mod limits;
 mod locked;
+mod parallel;
+mod portals;
 mod refused;
 mod spill;
 mod statistics;

@@ -37,6 +37,9 @@ impl Settings for Fixed {
     fn engine(&self) -> SessionSettings {
         self.0.clone()
     }
+    fn share(&self) -> Box<dyn Settings> {
+        Box::new(Fixed(self.0.clone()))
+    }
     fn reload_server(&mut self) -> bool {
         false
     }

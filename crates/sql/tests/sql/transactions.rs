@@ -184,6 +184,7 @@ fn advisory_locks_wait_and_find_deadlocks() {
     let mut fixture = fixture();
     let mut other = fixture.connect();
     let (first, second) = (pid(&mut fixture.conn), pid(&mut other));
+    rows(&mut fixture.conn, "set deadlock_timeout = 1");
     rows(&mut fixture.conn, "select pg_advisory_lock(1)");
     rows(&mut other, "select pg_advisory_lock(2)");
     assert_eq!(rows(&mut other, "select pg_try_advisory_lock(1)"), ["f"]);

@@ -34,9 +34,18 @@ fn options_are_refused_as_postgresql_refuses_them() {
         ("vacuum (full) t", "0A000 VACUUM FULL is not supported"),
         ("vacuum (analyze) t", "0A000 VACUUM ANALYZE is not supported"),
         (
-            "vacuum (buffer_usage_limit '1MB') t",
-            "0A000 VACUUM option BUFFER_USAGE_LIMIT is not supported",
+            "vacuum (buffer_usage_limit 127) t",
+            "22023 BUFFER_USAGE_LIMIT option must be 0 or between 128 kB and 16777216 kB",
         ),
+        (
+            "vacuum (buffer_usage_limit '17 GB') t",
+            "22023 BUFFER_USAGE_LIMIT option must be 0 or between 128 kB and 16777216 kB",
+        ),
+        (
+            "vacuum (buffer_usage_limit 'much') t",
+            "22023 BUFFER_USAGE_LIMIT option must be 0 or between 128 kB and 16777216 kB",
+        ),
+        ("vacuum (buffer_usage_limit) t", "42601 buffer_usage_limit requires a parameter"),
     ] {
         let lines = support::run(&mut fixture.conn, sql);
         assert_eq!(lines[0], format!("! ERROR {error}"), "{sql}");
@@ -46,6 +55,9 @@ fn options_are_refused_as_postgresql_refuses_them() {
         "vacuum freeze t",
         "vacuum t, t",
         "vacuum (only_database_stats, verbose)",
+        "vacuum (buffer_usage_limit '1MB') t",
+        "vacuum (buffer_usage_limit 0, freeze) t",
+        "vacuum (buffer_usage_limit 16777216) t",
         "vacuum (full off, analyze false, index_cleanup auto, parallel 2, process_toast 0) t",
         "vacuum (freeze on, freeze off, truncate 'off', skip_locked, skip_database_stats)",
     ] {

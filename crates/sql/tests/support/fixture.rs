@@ -11,6 +11,7 @@ use tempfile::TempDir;
 /// A connection to an engine of its own.
 pub struct Fixture {
     dir: TempDir,
+    method: IoMethod,
     direct: String,
     pub engine: Arc<Engine>,
     pub conn: Connection,
@@ -18,22 +19,27 @@ pub struct Fixture {
 
 /// A connection to a new engine with this much direct I/O.
 pub fn open(direct: &str) -> Fixture {
+    open_with(IoMethod::Sync, direct)
+}
+
+/// The same, with this method of I/O.
+pub fn open_with(method: IoMethod, direct: &str) -> Fixture {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
     let options = InitOptions { wal_segment_size: 1 << 20, sync: false };
     Engine::init(dir.path(), &options).expect("init");
-    start(dir, direct.to_owned())
+    start(dir, method, direct.to_owned())
 }
 
-fn start(dir: TempDir, direct: String) -> Fixture {
+fn start(dir: TempDir, method: IoMethod, direct: String) -> Fixture {
     let config = EngineConfig {
-        io_method: IoMethod::Sync,
+        io_method: method,
         io_direct: IoDirect::parse(&direct).expect("a list"),
         shared_buffers: 256,
         ..EngineConfig::default()
     };
     let engine = Engine::open(dir.path(), config).expect("open");
     let conn = connect(&engine);
-    Fixture { dir, direct, engine, conn }
+    Fixture { dir, method, direct, engine, conn }
 }
 
 fn connect(engine: &Arc<Engine>) -> Connection {
@@ -71,11 +77,17 @@ impl Fixture {
 
     /// Stops the engine under the connection, and starts it again.
     pub fn restart(self, mode: ShutdownMode) -> Fixture {
-        let Fixture { dir, direct, engine, conn } = self;
+        self.restart_after(mode, |_| {})
+    }
+
+    /// The same, with a change of the directory in between.
+    pub fn restart_after(self, mode: ShutdownMode, change: impl FnOnce(&Path)) -> Fixture {
+        let Fixture { dir, method, direct, engine, conn } = self;
         engine.shutdown(mode).expect("shutdown");
         conn.close();
         drop(engine);
-        start(dir, direct)
+        change(dir.path());
+        start(dir, method, direct)
     }
 
     /// Ends all.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 type Values = BTreeMap<String, String>;
 
 /// Settings that know little.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct FewSettings {
     /// What was set and committed, what the transaction has set, and SET LOCAL in it.
     committed: Values,
@@ -22,13 +22,20 @@ pub struct FewSettings {
     changes: u64,
 }
 
-/// The settings and their defaults.
-const KNOWN: [(&str, &str); 5] = [
+/// The settings and their defaults. A session with this deadlock_timeout searches for no deadlock.
+const KNOWN: [(&str, &str); 12] = [
+    ("deadlock_timeout", "2147483647"),
     ("default_transaction_deferrable", "off"),
     ("default_transaction_isolation", "read committed"),
     ("default_transaction_read_only", "off"),
     ("lock_timeout", "0"),
+    ("max_parallel_workers", "8"),
+    ("max_parallel_workers_per_gather", "2"),
+    ("min_parallel_table_scan_size", "1024"),
+    ("parallel_leader_participation", "on"),
+    ("parallel_setup_cost", "1000"),
     ("work_mem", "4MB"),
+    ("zero_damaged_pages", "off"),
 ];
 
 impl FewSettings {
@@ -92,11 +99,27 @@ impl Settings for FewSettings {
         }
     }
     fn engine(&self) -> forebay_engine::SessionSettings {
-        let millis = self.value("lock_timeout").parse().expect("milliseconds");
+        let number = |name| self.value(name).parse::<u32>().expect("a number");
+        let default = forebay_engine::SessionSettings::default();
+        let in_kb = |size: &str| size.strip_suffix("kB").and_then(|kb| kb.parse().ok());
         forebay_engine::SessionSettings {
-            lock_timeout: std::time::Duration::from_millis(millis),
-            ..forebay_engine::SessionSettings::default()
+            lock_timeout: std::time::Duration::from_millis(number("lock_timeout").into()),
+            deadlock_timeout: std::time::Duration::from_millis(number("deadlock_timeout").into()),
+            work_mem: in_kb(self.value("work_mem")).unwrap_or(default.work_mem),
+            zero_damaged_pages: self.value("zero_damaged_pages") == "on",
+            parallel: forebay_engine::ParallelSettings {
+                workers_per_gather: number("max_parallel_workers_per_gather") as usize,
+                max_workers: number("max_parallel_workers") as usize,
+                min_table_blocks: number("min_parallel_table_scan_size"),
+                setup_cost: number("parallel_setup_cost").into(),
+                leader_participates: self.value("parallel_leader_participation") == "on",
+                ..default.parallel
+            },
+            ..default
         }
+    }
+    fn share(&self) -> Box<dyn Settings> {
+        Box::new(self.clone())
     }
     fn reload_server(&mut self) -> bool {
         false

@@ -50,7 +50,7 @@ impl Backend {
             Strategy::Normal => None,
             Strategy::BulkRead => Some(&mut self.rings[0]),
             Strategy::BulkWrite => Some(&mut self.rings[1]),
-            Strategy::Vacuum => Some(&mut self.rings[2]),
+            Strategy::Vacuum { .. } => Some(&mut self.rings[2]),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What completions and pins need of the pool: the descriptors and pages, and how pins end.
 
 use super::budget::Budget;
+use super::cleanup_waiters::CleanupWaiters;
 use super::config::PoolConfig;
 use super::damage::FailureCounts;
-use super::desc::{BUFFER_WANTED, Descriptor, ORPHAN, WAITERS, refcount};
+use super::desc::{BUFFER_WANTED, CLEANUP_WANTED, Descriptor, ORPHAN, WAITERS, refcount};
 use super::parking::Parking;
 use crate::smgr::{Smgr, SyncQueue, WrittenPages};
 use forebay_aio::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -19,6 +20,7 @@ pub(crate) struct Core {
     pub(crate) descs: Box<[Descriptor]>,
     pub(crate) region: Arc<Region>,
     pub(crate) parking: Parking,
+    pub(super) cleanup: CleanupWaiters,
     pub(crate) sync: Arc<SyncQueue>,
     pub(crate) written: Arc<WrittenPages>,
     pub(crate) checksums: bool,
@@ -50,6 +52,7 @@ impl Core {
             descs: (0..config.buffers).map(|_| Descriptor::new()).collect(),
             region,
             parking: Parking::new(),
+            cleanup: CleanupWaiters::default(),
             sync: Arc::clone(smgr.sync_queue()),
             written: Arc::clone(smgr.written()),
             checksums: config.checksums,
@@ -70,6 +73,10 @@ impl Core {
         let desc = &self.descs[buf as usize];
         if desc.set_io(round, wait) {
             self.parking.wake(buf, desc);
+        }
+        if desc.load() & CLEANUP_WANTED != 0 {
+            // The waiter completes the I/O, whose issuer may be busy or gone.
+            self.cleanup.notify(buf);
         }
         self.budget.io_started();
     }
@@ -125,6 +132,9 @@ impl Core {
         let desc = &self.descs[buf as usize];
         if before & WAITERS != 0 {
             self.parking.wake(buf, desc);
+        }
+        if before & CLEANUP_WANTED != 0 && refcount(before) == 2 {
+            self.cleanup.notify(buf);
         }
         if refcount(before) == 1 {
             if before & BUFFER_WANTED != 0 {

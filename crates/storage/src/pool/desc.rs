@@ -50,14 +50,14 @@ pub(crate) const WRITING: u64 = 1 << 26;
 pub(crate) const IO_ERROR: u64 = 1 << 27;
 /// A thread sleeps until this buffer changes.
 pub(crate) const WAITERS: u64 = 1 << 28;
-/// A thread waits for the cleanup lock: until its pin is the only one.
+/// A backend waits for the cleanup lock: until its pin is the only one.
 pub(crate) const CLEANUP_WANTED: u64 = 1 << 29;
 /// A thread waits for any buffer, and is woken when this buffer's last pin is released.
 pub(crate) const BUFFER_WANTED: u64 = 1 << 30;
 /// The pool is gone, and pins on this buffer keep its memory.
 pub(crate) const ORPHAN: u64 = 1 << 31;
 /// The flags that the release of a pin must not overlook.
-const ATTENTION: u64 = WAITERS | BUFFER_WANTED | ORPHAN;
+const ATTENTION: u64 = WAITERS | CLEANUP_WANTED | BUFFER_WANTED | ORPHAN;
 /// One I/O. The bits from here on number the I/Os, and wrap around.
 const ROUND_ONE: u64 = 1 << 40;
 

@@ -1,6 +1,7 @@
 //! What users of the pool hold: a pinned page, and guards of its content lock. `locking` implements
 //! the waiting.
 
+use super::cleanup_waiters::Latch;
 use super::core::Core;
 use super::desc::{CLEANUP_WANTED, DIRTY, Descriptor, VALID};
 use super::pins::PinPermit;
@@ -98,18 +99,25 @@ impl Pinned {
         self.desc().try_exclusive().then(|| PageWriteGuard { pin: self })
     }
 
-    /// Waits for the cleanup lock: the exclusive lock while the caller's pin is the only one. Under
-    /// it, items may be moved or removed that others would look for by their position. Another
-    /// backend may pin the page, but has to wait before it can lock it.
+    /// Asks for a wake-up when the cleanup lock may be free. The latch is notified then.
     ///
     /// The caller has no other pin on the page and no staged I/O. Only one backend may wait for a
     /// page in this way; a second one gets [`StorageError::CleanupWanted`].
-    pub fn lock_cleanup(&self) -> Result<PageWriteGuard<'_>, StorageError> {
-        self.core().wait_cleanup(self.buf)?;
-        Ok(PageWriteGuard { pin: self })
+    pub fn request_cleanup(
+        &self,
+        latch: Arc<dyn Latch>,
+    ) -> Result<CleanupRequest<'_>, StorageError> {
+        if !self.desc().want_cleanup() {
+            return Err(StorageError::CleanupWanted { tag: self.tag() });
+        }
+        self.core().cleanup.add(self.buf, latch);
+        Ok(CleanupRequest { pin: self })
     }
 
-    /// Takes the cleanup lock if nobody else has the page locked or pinned.
+    /// Takes the cleanup lock, the exclusive lock while the caller's pin is the only one, if nobody
+    /// else has the page locked or pinned. Under it, items may be moved or removed that others
+    /// would look for by their position. Another backend may pin the page, but has to wait before
+    /// it can lock it.
     pub fn try_lock_cleanup(&self) -> Option<PageWriteGuard<'_>> {
         let guard = self.try_lock_exclusive()?;
         self.desc().is_pinned_once().then_some(guard)
@@ -141,6 +149,37 @@ impl Drop for Pinned {
 impl std::fmt::Debug for Pinned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pinned").field("tag", &self.tag()).field("buffer", &self.buf).finish()
+    }
+}
+
+/// A backend's wait for the cleanup lock of a page. Dropping it ends the wait.
+#[derive(Debug)]
+pub struct CleanupRequest<'a> {
+    pin: &'a Pinned,
+}
+
+impl CleanupRequest<'_> {
+    /// Whether the backend should try again: its pin is the only one, or the page is being written,
+    /// which [`CleanupRequest::finish_write`] ends. The latch is notified whenever this may have
+    /// become true.
+    pub fn is_ready(&self) -> bool {
+        let desc = self.pin.desc();
+        desc.is_pinned_once() || desc.write_io().is_some()
+    }
+
+    /// Completes the write of the page, if there is one. The write holds a pin.
+    pub fn finish_write(&self) {
+        if let Some(wait) = self.pin.desc().write_io() {
+            self.pin.core().end_io(wait);
+        }
+    }
+}
+
+impl Drop for CleanupRequest<'_> {
+    fn drop(&mut self) {
+        // In this order: the next waiter may come as soon as the flag is gone.
+        self.pin.core().cleanup.remove(self.pin.buf);
+        self.pin.desc().end_cleanup();
     }
 }
 

@@ -17,7 +17,6 @@
 
 use super::core::Core;
 use super::desc::{CLEANUP_WANTED, Descriptor, WAITERS, refcount};
-use crate::error::StorageError;
 use forebay_aio::WaitRef;
 use forebay_aio::sync::atomic::Ordering;
 
@@ -29,7 +28,7 @@ const LOCK_SHARED: u32 = (1 << 24) - 1;
 
 impl Core {
     /// Completes an I/O that the caller waits for.
-    fn end_io(&self, wait: WaitRef) {
+    pub(super) fn end_io(&self, wait: WaitRef) {
         // If the I/O layer is gone, so are its I/Os.
         if let Some(aio) = self.aio.upgrade() {
             aio.wait_done(wait);
@@ -71,31 +70,6 @@ impl Core {
         match desc.write_io() {
             Some(wait) => self.end_io(wait),
             None => self.parking.sleep_until(buf, desc, || ready() || desc.write_io().is_some()),
-        }
-    }
-
-    /// Waits for the exclusive lock while the caller's pin is the only one.
-    pub(super) fn wait_cleanup(&self, buf: u32) -> Result<(), StorageError> {
-        let desc = &self.descs[buf as usize];
-        if desc.try_exclusive() {
-            if desc.is_pinned_once() {
-                return Ok(());
-            }
-            self.unlock_exclusive(buf);
-        }
-        if !desc.want_cleanup() {
-            return Err(StorageError::CleanupWanted { tag: desc.tag() });
-        }
-        loop {
-            if !desc.try_exclusive() {
-                self.wait_exclusive(buf);
-            }
-            if desc.is_pinned_once() {
-                desc.end_cleanup();
-                return Ok(());
-            }
-            self.unlock_exclusive(buf);
-            self.await_lock(buf, || desc.is_pinned_once());
         }
     }
 

@@ -16,7 +16,7 @@
 //! | `lookup` | finding and pinning pages in memory; giving a buffer a page |
 //! | `buffer_pool` | [`BufferPool`] itself |
 //! | `complete` | what any thread does when a read or write has ended |
-//! | `guard` | [`Pinned`], [`PageReadGuard`], [`PageHoldGuard`], [`PageWriteGuard`]: for users |
+//! | `guard` | [`Pinned`], [`PageReadGuard`], [`PageHoldGuard`], [`PageWriteGuard`], [`CleanupRequest`]: for users |
 //! | `pins` | the right to take pins |
 //! | `locking` | the content lock, and waiting for it |
 //! | `core` | what completions and pins need of the pool |
@@ -29,6 +29,7 @@
 //! | `strategy` | [`Strategy`] and its rings |
 //! | `table` | which buffer contains a page |
 //! | `budget` | how many pins each backend may hold, and waiting for one |
+//! | `cleanup_waiters` | [`Latch`]; who waits for the cleanup lock of a page |
 //! | `parking` | where threads sleep until a buffer changes |
 //! | `desc` | a buffer's descriptor: state word, tag, pins, I/O in progress |
 //! | `cache_line` | a value in a cache line of its own |
@@ -38,6 +39,7 @@ mod budget;
 mod buffer_pool;
 mod cache_line;
 mod cleaner_wakeup;
+mod cleanup_waiters;
 mod complete;
 mod config;
 mod core;
@@ -64,10 +66,11 @@ mod wal_flush;
 
 pub use backend::Backend;
 pub use buffer_pool::BufferPool;
+pub use cleanup_waiters::Latch;
 pub use config::PoolConfig;
 pub use counters::PoolStats;
 pub use damage::{ChecksumFailures, ReadPolicy, ReadWarning};
-pub use guard::{PageHoldGuard, PageReadGuard, PageWriteGuard, Pinned};
+pub use guard::{CleanupRequest, PageHoldGuard, PageReadGuard, PageWriteGuard, Pinned};
 pub use inspect::{BufferInfo, BufferPage, MemoryChecksums, PoolSummary, UsageCount};
 pub use prefetch::Prefetched;
 pub use readback::READ_BACK_FILES;

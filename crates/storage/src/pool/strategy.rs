@@ -13,8 +13,11 @@ pub enum Strategy {
     BulkRead,
     /// A large load: a ring of 16 MB.
     BulkWrite,
-    /// Vacuum: a ring of 2 MB.
-    Vacuum,
+    /// Vacuum.
+    Vacuum {
+        /// The size of its ring (vacuum_buffer_usage_limit); 0: any buffer of the pool.
+        buffers: u32,
+    },
 }
 
 impl Strategy {
@@ -25,10 +28,14 @@ impl Strategy {
             Strategy::Normal => return 0,
             Strategy::BulkRead => 32 + look_ahead,
             Strategy::BulkWrite => 2048,
-            Strategy::Vacuum => 256,
+            Strategy::Vacuum { buffers: 0 } => return 0,
+            Strategy::Vacuum { buffers } => buffers as usize,
         };
         want.min(pool / 8).max(1)
     }
+
+    /// Vacuum with PostgreSQL's default: a ring of 2 MB.
+    pub const VACUUM: Strategy = Strategy::Vacuum { buffers: 256 };
 
     /// Returns the context that statistics count the access under.
     pub(crate) fn context(self) -> IoContext {
@@ -36,7 +43,7 @@ impl Strategy {
             Strategy::Normal => IoContext::Normal,
             Strategy::BulkRead => IoContext::BulkRead,
             Strategy::BulkWrite => IoContext::BulkWrite,
-            Strategy::Vacuum => IoContext::Vacuum,
+            Strategy::Vacuum { .. } => IoContext::Vacuum,
         }
     }
 }
@@ -55,10 +62,11 @@ impl Ring {
         Ring { bufs: Vec::new(), next: 0, size: strategy.ring_size(pool, look_ahead) }
     }
 
-    /// Sets the size of a default ring at its first use.
+    /// Sets the size of a default ring at its first use, and whenever another one is wanted.
     pub(crate) fn prepare(&mut self, strategy: Strategy, pool: usize) {
-        if self.size == 0 {
-            self.size = strategy.ring_size(pool, 0);
+        let size = strategy.ring_size(pool, 0);
+        if self.size != size {
+            *self = Ring { bufs: Vec::new(), next: 0, size };
         }
     }
 

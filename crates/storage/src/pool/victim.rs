@@ -50,7 +50,7 @@ impl BufferPool {
         self.counters.allocated.add(1);
         let turn = ring.advance();
         if ring.is_nth_turn(self.run_limit())
-            && matches!(strategy, Strategy::BulkWrite | Strategy::Vacuum)
+            && matches!(strategy, Strategy::BulkWrite | Strategy::Vacuum { .. })
         {
             self.write_ahead_of_ring(io, ring, context);
         }

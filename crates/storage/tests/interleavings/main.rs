@@ -15,10 +15,13 @@
 //! the transfer: it has the right checksum, and does not change.
 #![cfg(shuttle)]
 
+#[path = "../shared/alone.rs"]
+mod alone;
 mod readback;
 
 use std::sync::OnceLock;
 
+use alone::alone;
 use forebay_aio::execute::{Executor, PosixExecutor, Request};
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use forebay_aio::sync::{Arc, thread};
@@ -532,7 +535,7 @@ fn the_cleanup_lock_is_granted_once_all_other_pins_are_gone() {
         let writer = spawn(&fixture, |fixture| {
             fixture.pool.write_dirty(&mut fixture.backend(), WriteScope::All).unwrap();
         });
-        let page = mine.lock_cleanup().unwrap();
+        let page = alone(&mine).unwrap();
         assert_eq!(counted.load(SeqCst), 0, "another thread still has a pin");
         add_one(page);
         join(holders.into_iter().chain([writer]));

@@ -1,6 +1,8 @@
 //! Tests of the storage crate through its public interface, over every I/O method, buffered and
 //! direct.
 
+#[path = "../shared/alone.rs"]
+mod alone;
 mod cleaner;
 mod concurrent;
 mod damage;

@@ -1,5 +1,6 @@
 //! Pins, also many in a small pool; and the share-exclusive and cleanup locks of a page.
 
+use crate::alone::alone;
 use crate::fixture::{Fixture, REL, Spec, change, each, full_stream, stamp, tag, version};
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{Backend, BufferPool, Pinned, StorageError, Strategy, WriteScope};
@@ -10,7 +11,7 @@ use std::thread;
 const PAGES: u32 = 96;
 const OTHER: RelFileLocator = RelFileLocator::in_default(5, 16_385);
 const STRATEGIES: [Strategy; 4] =
-    [Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite, Strategy::Vacuum];
+    [Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite, Strategy::VACUUM];
 
 fn read(pool: &Arc<BufferPool>, backend: &mut Backend, block: u32) -> Pinned {
     pool.read(backend, tag(block), Strategy::Normal).unwrap()
@@ -147,7 +148,7 @@ fn the_cleanup_lock_waits_for_pins_and_only_one_may_wait() {
         assert!(mine.try_lock_cleanup().is_none());
         thread::scope(|scope| {
             let waiting = scope.spawn(move || {
-                let mut page = mine.lock_cleanup().unwrap();
+                let mut page = alone(&mine).unwrap();
                 stamp(&mut page, 5, 9);
                 page.mark_dirty();
             });
@@ -157,7 +158,7 @@ fn the_cleanup_lock_waits_for_pins_and_only_one_may_wait() {
                 let guard = others.lock_exclusive();
                 if guard.cleanup_is_wanted() {
                     drop(guard);
-                    break others.lock_cleanup().unwrap_err();
+                    break alone(&others).unwrap_err();
                 }
                 drop(guard);
                 thread::yield_now();
@@ -174,7 +175,7 @@ fn the_cleanup_lock_waits_for_pins_and_only_one_may_wait() {
         let pin = read(pool, &mut backend, 5);
         assert_eq!(version(&pin.lock_shared().copy(), 5), 9);
         assert_eq!(version(&pin.try_lock_cleanup().unwrap(), 5), 9);
-        assert_eq!(version(&pin.lock_cleanup().unwrap(), 5), 9);
+        assert_eq!(version(&alone(&pin).unwrap(), 5), 9);
     });
 }
 

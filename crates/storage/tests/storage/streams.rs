@@ -81,7 +81,7 @@ fn any_order_with_repeats() {
         let mut backend = fixture.backend();
         let pool = fixture.fill_cold(&mut backend, 200);
         let mut rng = StdRng::seed_from_u64(7);
-        for strategy in [Strategy::Normal, Strategy::BulkRead, Strategy::Vacuum] {
+        for strategy in [Strategy::Normal, Strategy::BulkRead, Strategy::VACUUM] {
             let mut blocks = Vec::new();
             while blocks.len() < 600 {
                 let start = rng.random_range(0..200);

@@ -217,7 +217,7 @@ fn a_pool_full_of_pages_that_cannot_be_written_returns_errors() {
         }
         plan.add(writes_of_data(), EIO);
         for strategy in
-            [Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite, Strategy::Vacuum]
+            [Strategy::Normal, Strategy::BulkRead, Strategy::BulkWrite, Strategy::VACUUM]
         {
             for _ in 0..20 {
                 let error = first_refusal(fixture, &mut backend, strategy);

@@ -90,6 +90,24 @@ impl FastList {
     }
 }
 
+/// How long a request waits.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Patience {
+    /// Until it is given up; None: forever.
+    pub(super) timeout: Option<Duration>,
+    /// Until it searches for a deadlock; zero: before it waits.
+    pub(super) deadlock_timeout: Duration,
+}
+
+/// A backend's place in the queue for a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RowPlace {
+    /// It wants the row.
+    Wanted,
+    /// It has taken the row, so deep in subtransactions.
+    Taken(usize),
+}
+
 /// A backend's own view of its locks: a lock that it holds already costs nothing.
 #[derive(Debug)]
 pub struct LockOwner {
@@ -103,8 +121,13 @@ pub struct LockOwner {
     in_table: bool,
     /// Number of open subtransactions.
     depth: usize,
+    /// Its place in the queue for a row. The table knows which row.
+    pub(super) row: Option<RowPlace>,
     /// How long it waits for a lock (lock_timeout); None: forever.
     pub timeout: Option<Duration>,
+    /// How long it waits before it searches for a deadlock (deadlock_timeout); zero: it searches
+    /// before it waits.
+    pub deadlock_timeout: Duration,
 }
 
 /// A lock that a backend holds, for one or two reasons.
@@ -129,12 +152,29 @@ pub(super) enum Scope {
 
 impl LockOwner {
     pub(super) fn new(id: OwnerId, list: Arc<FastList>) -> LockOwner {
-        let held = Vec::new();
-        LockOwner { id, list, held, noted: 0, in_table: false, depth: 0, timeout: None }
+        LockOwner {
+            id,
+            list,
+            held: Vec::new(),
+            noted: 0,
+            in_table: false,
+            depth: 0,
+            row: None,
+            timeout: None,
+            deadlock_timeout: Duration::ZERO,
+        }
     }
 
     pub(super) fn id(&self) -> OwnerId {
         self.id
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        Patience { timeout: self.timeout, deadlock_timeout: self.deadlock_timeout }
     }
 
     fn entry(&mut self, tag: LockTag, mode: LockMode) -> Option<&mut Held> {
@@ -161,6 +201,9 @@ impl LockOwner {
         let around = self.depth.checked_sub(1).expect("a subtransaction is open");
         self.depth = around;
         for taken in self.held.iter_mut().filter_map(|held| held.transaction.as_mut()) {
+            *taken = around.min(*taken);
+        }
+        if let Some(RowPlace::Taken(taken)) = &mut self.row {
             *taken = around.min(*taken);
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicU8, Ordering};
 use forebay_aio::sync::{Condvar, Instant, Mutex};
+use forebay_storage::Latch;
 
 /// What a backend is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,12 @@ pub(super) enum WaitEnd {
 const NONE: u8 = 0;
 const CANCEL: u8 = 1;
 const TERMINATE: u8 = 2;
+
+impl Latch for Interrupt {
+    fn notify(&self) {
+        Interrupt::notify(self);
+    }
+}
 
 /// A backend's latch; clones are the same latch.
 #[derive(Debug, Clone, Default)]
@@ -120,6 +127,15 @@ impl Interrupt {
                 Some(_) => {}
             }
         }
+    }
+
+    /// Waits until `ready`, or until a stop is requested. Whatever changes what `ready` tests must
+    /// notify this latch, and hold no lock that `ready` takes.
+    pub fn wait_for(&self, ready: impl Fn() -> bool) -> Result<(), InterruptKind> {
+        self.wait_until(ready, None).map_err(|end| match end {
+            WaitEnd::Interrupted(kind) => kind,
+            WaitEnd::TimedOut => unreachable!("there is no limit"),
+        })
     }
 
     /// Sleeps until `end`, or until a stop is requested.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use forebay_aio::sync::{Duration, Instant, Mutex, SystemTime};
+use forebay_aio::sync::{Instant, Mutex, SystemTime};
 
 use super::deadlock;
 use super::error::LockError;
-use super::fast::{FastList, LockOwner, Scope, StrongCounts};
-use super::interrupt::Interrupt;
+use super::fast::{FastList, LockOwner, Patience, RowPlace, Scope, StrongCounts};
+use super::interrupt::{Interrupt, WaitEnd};
 use super::mode::LockMode;
 use super::table::{Table, Waiter};
 use super::tag::{LockTag, OwnerId};
@@ -22,6 +22,8 @@ pub struct LockManager {
     noted_at_most: usize,
     /// Number of backends that wait for the end of a transaction, or are about to.
     pub(super) xid_waits: AtomicUsize,
+    /// Number of backends in queues for rows, or about to be.
+    pub(super) rows: AtomicUsize,
 }
 
 impl Default for LockManager {
@@ -36,6 +38,7 @@ pub(super) struct Request<'a> {
     pub(super) tag: LockTag,
     pub(super) mode: LockMode,
     pub(super) interrupt: &'a Interrupt,
+    pub(super) patience: Patience,
 }
 
 /// A request that has to wait.
@@ -60,6 +63,7 @@ impl LockManager {
             strong: StrongCounts::default(),
             noted_at_most: per_backend,
             xid_waits: AtomicUsize::new(0),
+            rows: AtomicUsize::new(0),
         }
     }
 
@@ -125,7 +129,8 @@ impl LockManager {
             owner.use_table();
             match interrupt {
                 Some(interrupt) => {
-                    self.acquire_within(owner.id(), tag, mode, interrupt, owner.timeout)?;
+                    let patience = owner.patience();
+                    self.wait_for(&Request { owner: owner.id(), tag, mode, interrupt, patience })?;
                 }
                 None => self.try_acquire(owner.id(), tag, mode)?,
             }
@@ -149,12 +154,16 @@ impl LockManager {
 
     /// Releases what the innermost subtransaction took, at its rollback.
     pub fn unlock_sub(&self, owner: &mut LockOwner) {
+        if matches!(owner.row, Some(RowPlace::Taken(depth)) if depth == owner.depth()) {
+            self.unlock_row(owner);
+        }
         owner.give_up_sub();
         self.release_given_up(owner);
     }
 
     /// Releases all locks of a registered backend's transaction, at its end.
     pub fn unlock_all(&self, owner: &mut LockOwner) {
+        self.unlock_row(owner);
         if owner.has_session_locks() {
             owner.give_up_all(Scope::Transaction);
             self.release_given_up(owner);
@@ -188,21 +197,13 @@ impl LockManager {
         mode: LockMode,
         interrupt: &Interrupt,
     ) -> Result<(), LockError> {
-        self.acquire_within(owner, tag, mode, interrupt, None)
+        let patience = Patience::default();
+        self.wait_for(&Request { owner, tag, mode, interrupt, patience })
     }
 
-    /// [`LockManager::acquire`] that waits no longer than `timeout`.
-    pub(super) fn acquire_within(
-        &self,
-        owner: OwnerId,
-        tag: LockTag,
-        mode: LockMode,
-        interrupt: &Interrupt,
-        timeout: Option<Duration>,
-    ) -> Result<(), LockError> {
-        let request = Request { owner, tag, mode, interrupt };
-        let queued = self.request(&mut self.table.lock(), &request)?;
-        self.wait(&request, queued, timeout)
+    fn wait_for(&self, request: &Request<'_>) -> Result<(), LockError> {
+        let queued = self.request(&mut self.table.lock(), request)?;
+        self.wait(request, queued)
     }
 
     /// Waits for the grant of a request that was queued.
@@ -210,35 +211,49 @@ impl LockManager {
         &self,
         request: &Request<'_>,
         queued: Option<Queued>,
-        timeout: Option<Duration>,
     ) -> Result<(), LockError> {
         let Some(queued) = queued else { return Ok(()) };
-        let Request { owner, tag, mode, interrupt } = *request;
-        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let Request { owner, tag, mode, interrupt, patience } = *request;
+        let begin = Instant::now();
+        let end = patience.timeout.and_then(|timeout| begin.checked_add(timeout));
+        let search = begin.checked_add(patience.deadlock_timeout).filter(|search| {
+            !patience.deadlock_timeout.is_zero() && end.is_none_or(|end| *search < end)
+        });
         let granted = || queued.granted.load(Ordering::Acquire);
-        interrupt.wait_until(granted, end).map_err(|error| {
+        let mut waited = interrupt.wait_until(granted, search.or(end));
+        if search.is_some() && waited == Err(WaitEnd::TimedOut) {
+            self.break_cycles(&mut self.table.lock(), owner, queued.counted)?;
+            waited = interrupt.wait_until(granted, end);
+        }
+        waited.map_err(|error| {
             let mut table = self.table.lock();
             // A request that has left the queue was granted, and its lock is held.
-            if table.withdraw(owner, tag).is_some() {
-                if queued.counted {
-                    self.strong.leave(tag);
-                }
-            } else {
+            if !self.withdraw(&mut table, owner, queued.counted) {
                 // Its owner does not know of it, so nothing else would release it.
                 table.release(&self.strong, owner, tag, mode);
             }
-            table.grant_waiters(tag);
             error.into()
         })
     }
 
-    /// Grants a request, or puts it into the queue. Fails if waiting would be a deadlock.
+    /// Takes back a request that waits. False if none does.
+    fn withdraw(&self, table: &mut Table, owner: OwnerId, counted: bool) -> bool {
+        let Some((tag, _)) = table.withdraw(owner) else { return false };
+        table.grant_waiters(tag);
+        if counted {
+            self.strong.leave(tag);
+        }
+        true
+    }
+
+    /// Grants a request, or puts it into the queue. Fails if waiting would be a deadlock, and the
+    /// request does not wait before it searches for one.
     pub(super) fn request(
         &self,
         table: &mut Table,
         request: &Request<'_>,
     ) -> Result<Option<Queued>, LockError> {
-        let Request { owner, tag, mode, interrupt } = *request;
+        let Request { owner, tag, mode, interrupt, patience } = *request;
         table.check_room(tag)?;
         let counted = table.enter_strong(&self.strong, owner, tag, mode);
         let Err(position) = table.try_grant(owner, tag, mode) else { return Ok(None) };
@@ -247,20 +262,29 @@ impl LockManager {
         let since = SystemTime::now();
         let waiter = Waiter { owner, mode, granted: Arc::clone(&granted), interrupt, since };
         table.enqueue(tag, position, waiter);
+        if patience.deadlock_timeout.is_zero() {
+            self.break_cycles(table, owner, counted)?;
+        }
+        Ok(Some(Queued { granted, counted }))
+    }
+
+    /// Ends the cycles of waits through a request that waits: others overtake, or it fails.
+    fn break_cycles(
+        &self,
+        table: &mut Table,
+        owner: OwnerId,
+        counted: bool,
+    ) -> Result<(), LockError> {
         while let Some(cycle) = deadlock::find_cycle(table, owner) {
             // As PostgreSQL: the farthest from this request, which it would rather keep waiting.
             if let Some(soft) = cycle.iter().rfind(|wait| wait.is_soft(table)) {
                 table.grant_waiting(soft.owner, soft.tag);
                 continue;
             }
-            table.withdraw(owner, tag);
-            table.grant_waiters(tag);
-            if counted {
-                self.strong.leave(tag);
-            }
+            self.withdraw(table, owner, counted);
             return Err(LockError::Deadlock { detail: deadlock::describe(&cycle) });
         }
-        Ok(Some(Queued { granted, counted }))
+        Ok(())
     }
 
     /// Takes a lock if it need not wait.

@@ -11,12 +11,15 @@
 //! | `fast.rs` | [`LockOwner`]: a backend's own list of weak locks, outside the table |
 //! | `manager.rs` | [`LockManager`]: takes and releases locks |
 //! | `transaction.rs` | waiting for the end of a transaction |
+//! | `row.rs` | the queue for a row, which moves with it |
 //! | `info.rs` | [`LockInfo`]: what is held and waited for |
 //!
 //! A backend holds a lock to the end of its transaction, or to the rollback of the subtransaction
 //! that took it; advisory locks also to the end of the session. A request that conflicts with a
-//! holder, or with an earlier waiter, waits in a queue. Before a backend waits it searches for a
-//! deadlock, so no timer is needed. The request that would complete the cycle fails.
+//! holder, or with an earlier waiter, waits in a queue. A backend that has waited for its
+//! `deadlock_timeout` searches for a deadlock, and its request fails if it waits in a cycle. With a
+//! timeout of zero it searches before it waits. One search is enough: the last backend of a cycle
+//! that began to wait finds the whole of it.
 
 mod deadlock;
 mod error;
@@ -25,6 +28,7 @@ mod info;
 mod interrupt;
 mod manager;
 mod mode;
+mod row;
 mod table;
 mod tag;
 #[cfg(test)]

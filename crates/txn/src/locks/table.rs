@@ -22,6 +22,8 @@ pub(super) struct Table {
     pub(super) held: HashMap<OwnerId, Vec<LockTag>>,
     /// What each waiting owner waits for.
     pub(super) waiting: HashMap<OwnerId, LockTag>,
+    /// Where the queue for a row is found that was at a place before.
+    pub(super) moved: HashMap<LockTag, LockTag>,
     /// The list of weak locks of each backend.
     pub(super) lists: HashMap<OwnerId, Arc<FastList>>,
 }
@@ -33,6 +35,8 @@ pub(super) struct Lock {
     pub(super) granted: Vec<(OwnerId, u16)>,
     /// Waiting requests, in the order in which they will be granted.
     pub(super) queue: VecDeque<Waiter>,
+    /// The place of the row before this one, if it is a row and has moved.
+    pub(super) before: Option<LockTag>,
 }
 
 /// A waiting request.
@@ -79,6 +83,7 @@ impl Table {
             room,
             held: HashMap::new(),
             waiting: HashMap::new(),
+            moved: HashMap::new(),
             lists: HashMap::new(),
         }
     }
@@ -195,25 +200,36 @@ impl Table {
 
     /// Grants a waiting request that conflicts with no holder.
     pub(super) fn grant_waiting(&mut self, owner: OwnerId, tag: LockTag) {
-        let Some(waiter) = self.withdraw(owner, tag) else { return };
+        let Some((_, waiter)) = self.withdraw(owner) else { return };
         self.grant(owner, tag, waiter.mode);
         waiter.granted.store(true, Ordering::Release);
         waiter.interrupt.notify();
     }
 
     pub(super) fn forget_if_unused(&mut self, tag: LockTag) {
-        if self.locks.get(&tag).is_some_and(|lock| lock.granted.is_empty() && lock.queue.is_empty())
+        let unused = |lock: &&Lock| lock.granted.is_empty() && lock.queue.is_empty();
+        if self.locks.get(&tag).filter(unused).is_some()
+            && let Some(lock) = self.locks.remove(&tag)
         {
-            self.locks.remove(&tag);
+            self.forget_place(&lock, tag);
         }
     }
 
-    /// Removes `owner`'s request from the queue. None if it is not there: it was granted.
-    pub(super) fn withdraw(&mut self, owner: OwnerId, tag: LockTag) -> Option<Waiter> {
+    /// The queue at `tag` is no longer found at the place before.
+    pub(super) fn forget_place(&mut self, lock: &Lock, tag: LockTag) {
+        if let Some(before) = lock.before
+            && self.moved.get(&before) == Some(&tag)
+        {
+            self.moved.remove(&before);
+        }
+    }
+
+    /// Removes `owner`'s request from its queue. None if it is in none: it was granted.
+    pub(super) fn withdraw(&mut self, owner: OwnerId) -> Option<(LockTag, Waiter)> {
+        let tag = self.waiting.remove(&owner)?;
         let lock = self.locks.get_mut(&tag)?;
         let index = lock.queue.iter().position(|w| w.owner == owner)?;
-        self.waiting.remove(&owner);
-        lock.queue.remove(index)
+        Some((tag, lock.queue.remove(index)?))
     }
 
     /// Grants a request that need not wait. Otherwise returns its place in the queue.

@@ -47,7 +47,8 @@ impl LockManager {
         interrupt: &Interrupt,
     ) -> Result<(), LockError> {
         let (tag, mode) = (LockTag::Transaction(xid), LockMode::Share);
-        let request = Request { owner: owner.id(), tag, mode, interrupt };
+        let patience = owner.patience();
+        let request = Request { owner: owner.id(), tag, mode, interrupt, patience };
         let queued = {
             let mut table = self.table.lock();
             // Under the table's mutex: an end from now on waits for it, and releases the lock.
@@ -58,7 +59,7 @@ impl LockManager {
             // Still under it: a waiter that gives up takes the lock back if the queue is empty.
             self.request(&mut table, &request)
         };
-        let waited = queued.and_then(|queued| self.wait(&request, queued, owner.timeout));
+        let waited = queued.and_then(|queued| self.wait(&request, queued));
         match waited {
             Ok(()) => self.release_one(owner.id(), tag, mode),
             // The last one that waited takes back what the first one put into the table.

@@ -23,12 +23,20 @@ use crate::error::TxnError;
 use crate::limits::Limits;
 use crate::manager::XactManager;
 use crate::shortage::{DatabaseName, IdKind, IdWarning, members_warning};
-use crate::slru::{Pinned, Slru, SlruKind};
+use crate::slru::{FEW_PAGES, Pinned, Slru, SlruKind};
 
-const OFFSETS: SlruKind =
-    SlruKind { dir: "pg_multixact/offsets", durable: true, per_page: OFFSETS_PER_PAGE };
-const MEMBERS: SlruKind =
-    SlruKind { dir: "pg_multixact/members", durable: true, per_page: MEMBERS_PER_PAGE };
+const OFFSETS: SlruKind = SlruKind {
+    dir: "pg_multixact/offsets",
+    durable: true,
+    per_page: OFFSETS_PER_PAGE,
+    most_pages: FEW_PAGES,
+};
+const MEMBERS: SlruKind = SlruKind {
+    dir: "pg_multixact/members",
+    durable: true,
+    per_page: MEMBERS_PER_PAGE,
+    most_pages: FEW_PAGES,
+};
 
 /// Members of one set: PostgreSQL reads no more than a gigabyte of them, of 8 bytes each.
 const MAX_MEMBERS: u32 = (1 << 30) / 8 - 1;
@@ -71,6 +79,8 @@ pub(super) struct State {
     pub(super) limits: Limits,
     /// How far their members may go.
     pub(super) stop: MemberStop,
+    /// Where the members of the oldest set begin, if that is known.
+    pub(super) first_member: Option<MemberOffset>,
     /// For each transaction that uses sets: the first set of which it can become a member.
     pub(super) members: Marks,
     /// For each of them: the oldest set with members that ran when it began.
@@ -134,6 +144,7 @@ impl MultiXacts {
             next_offset: counters.next_offset,
             limits: Limits::new(IdKind::Multi, counters.oldest, database),
             stop: MemberStop::NotReady,
+            first_member: None,
             members: Marks::default(),
             visible: Marks::default(),
             reached: None,
@@ -320,7 +331,7 @@ impl MultiXacts {
         }
         let mut members: Vec<Member> = Vec::new();
         for page in member_pages(start, count) {
-            self.members.read(io, page, |bytes| {
+            let read = self.members.read(io, page, |bytes| {
                 for offset in offsets_in(page, start, count) {
                     match pages::member(bytes, offset) {
                         Ok(Some(member)) if xid_is_normal(member.xid) => members.push(member),
@@ -330,7 +341,8 @@ impl MultiXacts {
                     }
                 }
                 Ok(())
-            })??;
+            });
+            read.map_err(|error| error.of_status(multi))??;
         }
         if members.is_empty() {
             return Err(damaged("has no members"));
@@ -347,7 +359,8 @@ impl MultiXacts {
         io: &mut aio::IoBackend,
         multi: MultiXactId,
     ) -> Result<MemberOffset, TxnError> {
-        self.offsets.read(io, offsets_page(multi), |bytes| pages::offset(bytes, multi))
+        let start = self.offsets.read(io, offsets_page(multi), |bytes| pages::offset(bytes, multi));
+        start.map_err(|error| error.of_status(multi))
     }
 }
 

@@ -95,6 +95,7 @@ impl MultiXacts {
                 counters.oldest
             );
             let mut state = self.state.lock();
+            state.first_member = None;
             // What protected older members protects these.
             if state.stop == MemberStop::NotReady {
                 state.stop = MemberStop::Unknown;
@@ -103,7 +104,11 @@ impl MultiXacts {
         };
         // One file is kept free between the newest members and the oldest ones.
         let stop = (start - start % SEGMENT_MEMBERS).wrapping_sub(SEGMENT_MEMBERS);
-        let was = std::mem::replace(&mut self.state.lock().stop, MemberStop::At(stop));
+        let was = {
+            let mut state = self.state.lock();
+            state.first_member = Some(start);
+            std::mem::replace(&mut state.stop, MemberStop::At(stop))
+        };
         if was == MemberStop::Unknown {
             tracing::info!("MultiXact member wraparound protections are now enabled");
         }
@@ -127,6 +132,9 @@ impl MultiXacts {
         }
         if multi_precedes(was.next, oldest) {
             return Err(TxnError::MultiXactNotYet(oldest));
+        }
+        if !self.offsets.may_truncate(last_removed(oldest)) {
+            return Ok(false);
         }
         let Some(start_member) = self.start_to_remove(io, was.oldest, &was)? else {
             return Ok(false);
@@ -167,12 +175,7 @@ impl MultiXacts {
             members_page(end),
             members_page(MemberOffset::MAX),
         )?;
-        // The page of the oldest set may not exist, if that is the next one.
-        let before = match truncate.end_multi {
-            FIRST_MULTI => u32::MAX,
-            multi => multi.wrapping_sub(1),
-        };
-        self.offsets.truncate(offsets_page(before))?;
+        self.offsets.truncate(last_removed(truncate.end_multi))?;
         Ok(())
     }
 
@@ -206,6 +209,15 @@ impl MultiXacts {
         // No set begins at 0.
         Ok(start.filter(|start| *start != 0))
     }
+}
+
+/// The page of offsets that has the last set before `oldest`. That of `oldest` itself may not exist
+/// yet, if it is the next one.
+fn last_removed(oldest: MultiXactId) -> i64 {
+    offsets_page(match oldest {
+        FIRST_MULTI => u32::MAX,
+        multi => multi.wrapping_sub(1),
+    })
 }
 
 impl State {

@@ -260,6 +260,47 @@ fn more_children_than_are_listed_are_found_through_pg_subtrans() {
     assert!(xacts.running_xacts().xids.is_empty());
 }
 
+/// A search through all levels for each id, or a copy of all ids for each release, would take
+/// minutes.
+#[test]
+fn many_subtransactions_in_one_another_and_in_a_row() {
+    const DEEP: usize = 100_000;
+    let fixture = Fixture::new();
+    let mut backend = fixture.backend();
+    let (xacts, io) = (&fixture.xacts, &mut backend.io);
+    let mut tx = Transaction::new();
+    for _ in 0..DEEP {
+        tx.begin_sub();
+        xacts.assign(io, &mut tx).unwrap();
+    }
+    assert_eq!(tx.depth(), DEEP);
+    // A few roll back, one with what was released into it.
+    for _ in 0..100 {
+        tx.release_sub();
+    }
+    let inner = tx.innermost_xids();
+    assert_eq!(inner.len(), 101);
+    for _ in 0..100 {
+        xacts.abort_sub(io, &mut tx).unwrap();
+    }
+    for _ in 0..DEEP - 200 {
+        tx.release_sub();
+    }
+    assert_eq!((tx.depth(), tx.subxacts().len()), (0, DEEP - 200));
+    assert!(!xacts.procs().is_running(inner[0]) && !xacts.procs().is_running(inner[100]));
+    for _ in 0..DEEP {
+        tx.begin_sub();
+        xacts.assign(io, &mut tx).unwrap();
+        tx.release_sub();
+    }
+    let subxacts = tx.subxacts();
+    assert_eq!(subxacts.len(), 2 * DEEP - 200);
+    assert!(subxacts.is_sorted() && xacts.procs().is_running(subxacts[DEEP]));
+    xacts.commit(io, &mut tx).unwrap();
+    assert_eq!(fixture.clog.status(io, subxacts[DEEP]).unwrap(), Outcome::Committed);
+    assert_eq!(fixture.clog.status(io, inner[100]).unwrap(), Outcome::Aborted);
+}
+
 #[test]
 fn subtransactions_across_the_wraparound() {
     let fixture = Fixture::new();

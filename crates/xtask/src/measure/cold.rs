@@ -100,12 +100,10 @@ impl Cold {
     ) -> Result<(), String> {
         let method_setting = format!("io_method={method}");
         let direct_setting = subject.direct_setting(direct);
-        let mut settings = vec![method_setting.as_str(), direct_setting.as_str()];
+        let alone = "max_parallel_workers_per_gather=0";
+        let mut settings = vec![method_setting.as_str(), direct_setting.as_str(), alone];
         let forebay = subject.column() == 0;
         settings.extend(subject.without_autovacuum());
-        if !forebay {
-            settings.push("max_parallel_workers_per_gather=0");
-        }
         let server = subject.start(&settings)?;
         server.create_extensions()?;
         let row = format!("{method}, {}", word(direct));

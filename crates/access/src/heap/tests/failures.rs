@@ -23,7 +23,7 @@ const UPDATE: Add = |row| {
     let author = row.author();
     let (xacts, sets) = (&row.fixture.xacts, &mut row.fixture.outcomes().sets());
     let columns = Columns { layouts: &[AttrLayout::INT8], keys: &[], indexed: &[] };
-    let mut changer = Changer { xacts, tx: &Transaction::new(), author, sets };
+    let mut changer = Changer { xacts, tx: &Transaction::new(), author, sets, queues: None };
     row.heap.update(&mut row.backend, &mut changer, ROW, &tuple_of(8), &columns).map(drop)
 };
 

@@ -6,7 +6,7 @@ use forebay_txn::locks::{LockManager, LockOwner, OwnerId};
 
 use super::changes::{OneRow, ROW};
 use super::*;
-use crate::error::AccessError;
+use crate::error::{AccessError, RowWork};
 use crate::tests::fixture::WAL_START;
 use LockStrength::{Exclusive, KeyShare, NoKeyExclusive, Share};
 
@@ -39,7 +39,7 @@ fn locks_of_all_strengths_beside_each_other() {
             assert_eq!(row.xmax(), (Xmax::Transaction(held.locker()), vec![(a, held.locker())]));
             let attempt = row.lock(&mut second, wanted);
             if held.conflicts_with(wanted) {
-                assert_eq!(attempt, held_by(vec![a]));
+                assert_eq!(attempt, held_by(vec![a], ROW, None));
             } else {
                 assert_eq!(attempt, Attempt::Done(()), "{held:?}, {wanted:?}");
                 let members = vec![(a, held.locker()), (b, wanted.locker())];
@@ -160,7 +160,7 @@ fn deleted_rows_cannot_be_locked() {
     let ((mut deleter, a), (mut tx, _)) = (row.begin(), row.begin());
     assert_eq!(row.delete(&mut deleter), Attempt::Done(()));
     for strength in STRENGTHS {
-        let waits = held_by(vec![a]);
+        let waits = held_by(vec![a], ROW, ROW);
         assert_eq!(row.lock(&mut tx, strength), waits);
         assert_eq!(row.lock(&mut deleter, strength), Attempt::Refused(Refusal::SelfModified(0)));
     }
@@ -271,9 +271,12 @@ impl Session {
         let Session { shared, backend, owner, tx, sets } = self;
         let Shared { fixture, heap, locks } = &**shared;
         let (xacts, author) = (&*fixture.xacts, fixture.author(backend, tx));
-        let (database, relation) = (5, 16_384);
-        let mut waiter = RowWaiter { xacts, locks, owner, interrupt, database, relation, waits };
-        let mut changer = Changer { xacts, tx, author, sets };
+        let backend_id = OwnerId(tx.backend());
+        let queues = RowQueues { locks, backend: backend_id, database: 5, relation: 16_384 };
+        let work = RowWork::Update;
+        let mut waiter = RowWaiter { xacts, queues, owner, interrupt, work, waits };
+        let in_turn = waits.then_some(queues);
+        let mut changer = Changer { xacts, tx, author, sets, queues: in_turn };
         let changed = waiter
             .run(backend, ROW, strength, |backend| change(heap, backend, &mut changer))
             .map_err(|error| error.sqlstate());

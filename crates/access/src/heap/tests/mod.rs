@@ -28,8 +28,14 @@ use crate::tests::fixture::{Fixture, TABLE, batch_of, number_of, sqlstate, tuple
 const PER_PAGE: usize = (8192 - 24) / 36;
 
 /// The refusal of a change, by a transaction that has not locked the row.
-fn held_by<T>(xids: Vec<u32>) -> Attempt<T> {
-    Attempt::Refused(Refusal::BeingModified(Holders { xids, queue: true }))
+/// A version that transactions hold; `change` as in [`Holders`].
+fn held_by<T>(
+    xids: Vec<u32>,
+    version: ItemPointer,
+    change: impl Into<Option<ItemPointer>>,
+) -> Attempt<T> {
+    let change = change.into();
+    Attempt::Refused(Refusal::BeingModified(Holders { xids, version, change, queue: true }))
 }
 
 #[test]
@@ -93,7 +99,7 @@ fn a_deleted_row_disappears_for_later_commands_and_after_the_commit() {
     assert_eq!(delete(&mut backend, &mut tx, place), Attempt::Refused(Refusal::Invisible));
     assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0, 1, 2]);
     let xid = tx.xid().unwrap();
-    assert_eq!(delete(&mut backend, &mut other, place), held_by(vec![xid]));
+    assert_eq!(delete(&mut backend, &mut other, place), held_by(vec![xid], place, place));
     let before = fixture.xacts.snapshot(&other);
     fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
     assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0, 2]);
@@ -489,7 +495,7 @@ fn a_change_clears_all_visible_on_the_page_and_in_the_map() {
 }
 
 #[test]
-fn bits_of_a_map_page_that_was_made_meanwhile_are_cleared() {
+fn bits_that_were_set_meanwhile_are_cleared() {
     let fixture = Fixture::new();
     let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
     fixture.load(&mut backend, &heap, 0..3);

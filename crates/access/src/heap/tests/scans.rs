@@ -70,7 +70,7 @@ fn a_damaged_page_is_reported_and_none_of_its_rows_is_returned() {
     let damages: [(&str, Damage); 3] = [
         ("leads out of the page", |id| ItemId { len: 0x7fff, ..id }),
         ("leads out of the page", |id| ItemId { offset: 16, ..id }),
-        ("row 2 of block 0 of base/5/16384", |id| ItemId { len: 8, ..id }),
+        ("(block 0, offset 2 of base/5/16384)", |id| ItemId { len: 8, ..id }),
     ];
     for (text, change) in damages {
         let fixture = Fixture::new();

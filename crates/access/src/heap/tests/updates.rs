@@ -87,7 +87,7 @@ fn the_newer_version_is_seen_from_the_next_command_on() {
     assert_eq!(row.update(&mut tx, 7), Attempt::Refused(Refusal::Invisible));
     assert_eq!(row.numbers(&Transaction::new()), [5]);
     let (mut other, _) = row.begin();
-    let waits = held_by(vec![xid]);
+    let waits = held_by(vec![xid], ROW, place);
     assert_eq!(row.update(&mut other, 8), waits);
     row.end(tx, true);
     assert_eq!(row.numbers(&other), [6]);
@@ -340,7 +340,7 @@ fn key_share_locks_go_over_to_the_newer_version() {
         let (mut other, _) = row.begin();
         let wait: Vec<Xid> = vec![a];
         let attempt = row.fixture.delete(&mut row.backend, &row.heap, &mut other, place);
-        assert_eq!(attempt, held_by(wait));
+        assert_eq!(attempt, held_by(wait, place, None));
         row.end(locker, true);
         let attempt = row.fixture.delete(&mut row.backend, &row.heap, &mut other, place);
         assert_eq!(attempt, Attempt::Done(()));
@@ -402,6 +402,14 @@ fn single_versions_are_found_by_their_place() {
     assert_eq!((found(&mut row, ROW), found(&mut row, place)), (None, Some(6)));
     for nowhere in [ItemPointer::new(0, 3), ItemPointer::new(0, 0), ItemPointer::new(9, 1)] {
         assert_eq!(found(&mut row, nowhere), None);
-        assert_eq!(row.heap.newer_version(&mut row.backend, nowhere, xid).unwrap(), None);
+        let error = row.heap.newer_version(&mut row.backend, nowhere, xid).unwrap_err();
+        let ItemPointer { block, offset } = nowhere;
+        let expected = format!(
+            "the version of a row that transaction {xid} made is missing (block {block}, offset \
+             {offset} of {TABLE})"
+        );
+        assert_eq!((error.sqlstate(), error.to_string()), ("XX001", expected));
     }
+    let mut newer = |tid| row.heap.newer_version(&mut row.backend, tid, xid).unwrap().is_some();
+    assert!(newer(place) && !newer(ROW), "the place of another row");
 }

@@ -3,8 +3,8 @@
 use forebay_format::multixact::MemberStatus;
 use forebay_format::tuple::Xmax;
 use forebay_format::visibility_map::{self as map, ALL_FROZEN, ALL_VISIBLE, VALID_BITS};
-use forebay_format::{BlockNumber, Page, PageBytes};
-use forebay_storage::StreamSettings;
+use forebay_format::{BlockNumber, Oid, Page, PageBytes};
+use forebay_storage::{Pinned, StreamSettings};
 use forebay_txn::HorizonKind;
 
 use super::changes::{OneRow, ROW};
@@ -23,24 +23,16 @@ impl OneRow {
     }
 
     fn vacuum_with(&mut self, cutoffs: Cutoffs, all: bool) -> Result<VacuumReport, AccessError> {
-        self.vacuum_at(cutoffs, all, &mut |_, _| Ok(()))
+        self.vacuum_in(0, cutoffs, all)
     }
 
-    fn vacuum_at(
+    fn vacuum_in(
         &mut self,
+        database: Oid,
         cutoffs: Cutoffs,
         all: bool,
-        pace: Pace<'_>,
     ) -> Result<VacuumReport, AccessError> {
-        let job = VacuumJob {
-            kind: HorizonKind::Data,
-            database: 0,
-            cutoffs,
-            aggressive: all,
-            skip_pages: !all,
-            stream: StreamSettings::default(),
-        };
-        self.heap.vacuum(&mut self.backend, &job, pace)
+        vacuum_heap(&self.heap, &mut self.backend, database, cutoffs, all, &Interrupt::new())
     }
 
     fn vacuum(&mut self, freeze: bool) -> VacuumReport {
@@ -92,6 +84,26 @@ impl OneRow {
     }
 }
 
+fn vacuum_heap(
+    heap: &Heap,
+    backend: &mut Backend,
+    database: Oid,
+    cutoffs: Cutoffs,
+    all: bool,
+    interrupt: &Interrupt,
+) -> Result<VacuumReport, AccessError> {
+    let job = VacuumJob {
+        kind: HorizonKind::Data,
+        database,
+        cutoffs,
+        aggressive: all,
+        skip_pages: !all,
+        stream: StreamSettings::default(),
+        strategy: Strategy::VACUUM,
+    };
+    heap.vacuum(backend, &job, interrupt, &mut |_, _| Ok(()))
+}
+
 fn check_bits(pages: &[PageBytes], bits: &[u8]) {
     for (block, (bytes, bits)) in pages.iter().zip(bits).enumerate() {
         let page = Page::new(bytes);
@@ -135,6 +147,24 @@ fn what_somebody_may_see_stays() {
     drop(snapshot);
     assert_eq!(table.vacuum(false).removed, 50);
     assert_eq!(table.bits()[0] & ALL_VISIBLE, ALL_VISIBLE);
+}
+
+#[test]
+fn what_was_over_goes_although_a_later_snapshot_counts_an_older_one() {
+    const DATABASE: Oid = 5;
+    let mut table = OneRow::new();
+    table.load(0..10);
+    let mut elsewhere = Transaction::in_database(DATABASE + 1);
+    let older = table.fixture.author(&mut table.backend, &mut elsewhere).xid;
+    table.delete_all([(0, 2), (0, 3)]);
+    let oldest = |table: &OneRow| table.fixture.xacts.procs().horizons(DATABASE, None).data.xid();
+    let cutoffs = Cutoffs { oldest_xid: oldest(&table), ..table.cutoffs(false) };
+    let snapshot = table.fixture.xacts.snapshot(&Transaction::in_database(DATABASE));
+    assert!(oldest(&table) == older && older < cutoffs.oldest_xid, "the horizon went back");
+    let report = table.vacuum_in(DATABASE, cutoffs, false).unwrap();
+    assert_eq!((report.removed, report.recently_dead, report.live), (2, 0, 9));
+    drop(snapshot);
+    table.end(elsewhere, true);
 }
 
 #[test]
@@ -257,19 +287,34 @@ fn a_page_in_use_is_only_looked_at() {
 }
 
 #[test]
-fn a_vacuum_that_waits_for_a_page_can_be_ended() {
+fn a_vacuum_waits_for_a_page_until_it_is_free_or_a_cancel_comes() {
     let mut table = OneRow::new();
     table.load(0..10);
     let pin = table.heap.pool.read(&mut table.backend, table.heap.tag(0), Strategy::Normal);
     let pin = pin.unwrap();
-    let mut waited = 0;
-    let ended = table.vacuum_at(table.cutoffs(true), true, &mut |_, page| {
-        waited += u32::from(page.waits);
-        if waited < 3 { Ok(()) } else { Err(AccessError::Internal("enough".to_owned())) }
+    let (cutoffs, interrupt) = (table.cutoffs(true), Interrupt::new());
+    let (heap, mut backend) = (table.heap.clone(), table.fixture.backend());
+    let mut vacuum = || vacuum_heap(&heap, &mut backend, 0, cutoffs, true, &interrupt);
+    let await_waiter = |pin: &Pinned| {
+        while !pin.lock_exclusive().cleanup_is_wanted() {
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        let waiting = scope.spawn(&mut vacuum);
+        await_waiter(&pin);
+        interrupt.request(InterruptKind::Cancel);
+        let ended = waiting.join().unwrap();
+        assert!(matches!(ended, Err(AccessError::Interrupted(InterruptKind::Cancel))), "{ended:?}");
     });
-    assert!(ended.is_err() && waited == 3);
-    drop(pin);
-    let report = table.vacuum_with(table.cutoffs(true), true).unwrap();
+    assert!(!pin.lock_exclusive().cleanup_is_wanted());
+    interrupt.clear_cancel();
+    let report = thread::scope(|scope| {
+        let waiting = scope.spawn(&mut vacuum);
+        await_waiter(&pin);
+        drop(pin);
+        waiting.join().unwrap().unwrap()
+    });
     assert!(report.frozen.0 >= 10);
 }
 

@@ -6,9 +6,9 @@ use forebay_format::visibility_map::ALL_FROZEN;
 use forebay_format::wal::heap;
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::steps::{clear_map, clear_visible, payload, set_hot_updated, set_xmax, tuple_at};
+use super::steps::{clear_map, clear_visible, set_hot_updated, set_xmax, tuple_at};
 use crate::heap::mark_deleted;
-use crate::redo::pages::{change_page, reference};
+use crate::redo::pages::{change_page, payload, reference};
 
 pub(super) fn delete(record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
     let xid = record.record.header.xid;

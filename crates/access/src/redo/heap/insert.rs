@@ -5,8 +5,8 @@ use forebay_format::page::PageMut;
 use forebay_format::wal::heap;
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::steps::{clear_visible, note_filled, payload, put};
-use crate::redo::pages::{change_page, reference};
+use super::steps::{clear_visible, note_filled, put};
+use crate::redo::pages::{change_page, payload, reference};
 
 /// Sets the page's flags as the flags of an insertion say.
 fn set_page_flags(page: &mut PageMut<'_>, flags: u8) {

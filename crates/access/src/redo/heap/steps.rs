@@ -3,20 +3,13 @@
 use forebay_format::page::PageMut;
 use forebay_format::tuple::{self as ht, HeapTupleMut, XmaxBits};
 use forebay_format::visibility_map as map;
-use forebay_format::wal::{PayloadError, heap};
+use forebay_format::wal::heap;
 use forebay_format::{BLOCK_SIZE, Fork, OffsetNumber, PageTag, Xid};
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
 use crate::redo::free_space;
 use crate::redo::pages::{Problem, Redone, change_map_page};
 use crate::vm;
-
-pub(super) fn payload<T>(
-    record: &RedoRecord<'_>,
-    decoded: Result<T, PayloadError>,
-) -> Result<T, RedoError> {
-    decoded.map_err(|error| record.damaged(error.to_string()))
-}
 
 /// Clears bits of the visibility map for the pages of `cleared`, which are of one table. The LSNs
 /// of those pages do not matter: the map's page may be older. Since 18.6 PostgreSQL's records refer

@@ -7,8 +7,8 @@ use forebay_format::visibility_map::VALID_BITS;
 use forebay_format::wal::heap::{self, HeapUpdate, UpdatedTuple};
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::steps::{clear_map, note_filled, payload, put, set_hot_updated, set_xmax, tuple_at};
-use crate::redo::pages::{Problem, change_page, reference};
+use super::steps::{clear_map, note_filled, put, set_hot_updated, set_xmax, tuple_at};
+use crate::redo::pages::{Problem, change_page, payload, reference};
 
 /// Block reference 0 is the new version's page; the old version's is block reference 1, or the
 /// same.

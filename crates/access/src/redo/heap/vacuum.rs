@@ -6,9 +6,8 @@ use forebay_format::wal::heap::HeapVisible;
 use forebay_format::wal::prune::HeapPrune;
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::steps::payload;
 use crate::redo::free_space;
-use crate::redo::pages::{change_map_page, change_page, mark_page, reference};
+use crate::redo::pages::{change_map_page, change_page, mark_page, payload, reference};
 
 pub(super) fn prune(record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
     let main = record.record.main;

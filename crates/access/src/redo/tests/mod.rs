@@ -1,5 +1,7 @@
 mod golden;
+mod made;
 mod rows;
+mod trees;
 
 use std::sync::Arc;
 
@@ -396,7 +398,14 @@ fn reference<'a>(block: u32, will_init: bool, data: &'a [u8]) -> forebay_format:
 #[test]
 fn records_of_unknown_kinds_are_refused_by_name() {
     let refused = [
-        (Rmgr::BTREE, 0x00, "Btree"),
+        (Rmgr(12), 0x00, "Hash"),
+        (Rmgr(13), 0x00, "Gin"),
+        (Rmgr(14), 0x00, "Gist"),
+        (Rmgr(16), 0x00, "SPGist"),
+        (Rmgr(17), 0x00, "BRIN"),
+        (Rmgr::GENERIC, 0x00, "Generic"),
+        (Rmgr::BTREE, 0xf0, "Btree"),
+        (Rmgr::SEQ, 0x10, "Sequence"),
         (Rmgr::XACT, 0x10, "Transaction PREPARE"),
         (Rmgr::XACT, 0x30, "Transaction COMMIT_PREPARED"),
         (Rmgr::XACT, 0xc0, "Transaction ABORT_PREPARED"),
@@ -429,6 +438,8 @@ fn records_for_standbys_change_nothing() {
         (Rmgr::HEAP2, 0x00),
         (Rmgr::HEAP2, 0x70),
         (Rmgr::XACT, 0x60),
+        (Rmgr::BTREE, 0xd0),
+        (Rmgr::LOGICAL_MESSAGE, 0x00),
     ];
     for (rmgr, info) in passed {
         let (result, counters) = Feeder::new().redo(&[record(rmgr, info, 0, &[])]);
@@ -578,6 +589,21 @@ fn damaged_payloads_are_errors_and_no_panics() {
         (Rmgr::HEAP2, 0x40),
         (Rmgr::HEAP2, 0x50),
         (Rmgr::HEAP2, 0x60),
+        (Rmgr::BTREE, 0x00),
+        (Rmgr::BTREE, 0x10),
+        (Rmgr::BTREE, 0x20),
+        (Rmgr::BTREE, 0x30),
+        (Rmgr::BTREE, 0x40),
+        (Rmgr::BTREE, 0x50),
+        (Rmgr::BTREE, 0x60),
+        (Rmgr::BTREE, 0x70),
+        (Rmgr::BTREE, 0x80),
+        (Rmgr::BTREE, 0x90),
+        (Rmgr::BTREE, 0xa0),
+        (Rmgr::BTREE, 0xb0),
+        (Rmgr::BTREE, 0xc0),
+        (Rmgr::BTREE, 0xe0),
+        (Rmgr::SEQ, 0x00),
         (Rmgr::XACT, 0x00),
         (Rmgr::XACT, 0xa0),
         (Rmgr::CLOG, 0x00),

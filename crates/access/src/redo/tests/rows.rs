@@ -3,48 +3,10 @@
 
 use forebay_format::free_space_map::{self as fsm, MapPage};
 use forebay_format::visibility_map::{self as map, ALL_FROZEN, ALL_VISIBLE, VALID_BITS};
-use forebay_format::wal::{BlockRef, heap, prune::HeapPrune, smgr};
+use forebay_format::wal::{heap, prune::HeapPrune, smgr};
 
+use super::made::{Owned, main_page, redo_and_again};
 use super::*;
-
-/// A record that owns its bytes.
-#[derive(Debug, Clone)]
-struct Owned {
-    rmgr: Rmgr,
-    info: u8,
-    xid: u32,
-    main: Vec<u8>,
-    /// Number, page, whether redo initializes it, data.
-    blocks: Vec<(u8, PageTag, bool, Vec<u8>)>,
-}
-
-impl Owned {
-    fn new(rmgr: Rmgr, info: u8, xid: u32, main: impl Into<Vec<u8>>) -> Owned {
-        Owned { rmgr, info, xid, main: main.into(), blocks: Vec::new() }
-    }
-
-    fn with(mut self, id: u8, tag: PageTag, data: impl Into<Vec<u8>>) -> Owned {
-        let will_init = id == 0 && self.info & heap::INIT_PAGE != 0;
-        self.blocks.push((id, tag, will_init, data.into()));
-        self
-    }
-
-    fn view(&self) -> DecodedRecord<'_> {
-        let mut view = record(self.rmgr, self.info, self.xid, &self.main);
-        view.blocks.extend(self.blocks.iter().map(|&(id, tag, will_init, ref data)| BlockRef {
-            id,
-            tag,
-            will_init,
-            image: None,
-            data,
-        }));
-        view
-    }
-}
-
-fn main_page(block: u32) -> PageTag {
-    PageTag::new(TABLE, Fork::Main, block)
-}
 
 fn map_page(block: u32) -> PageTag {
     PageTag::new(TABLE, Fork::Vm, block)
@@ -71,19 +33,6 @@ fn visible(block: u32, flags: u8) -> Owned {
     Owned::new(Rmgr::HEAP2, heap::VISIBLE, 0, main)
         .with(0, map_page(map::map_block(block)), [])
         .with(1, main_page(block), [])
-}
-
-/// Redoes the records from the beginning; then again from each of them on.
-fn redo_and_again(records: &[Owned]) -> Feeder {
-    let views: Vec<_> = records.iter().map(Owned::view).collect();
-    let mut feeder = Feeder::new();
-    feeder.redo(&views).0.unwrap();
-    let pages = feeder.recovered.pages(TABLE);
-    for first in 0..views.len() {
-        feeder.redo_from(first as u64, &views[first..]).0.unwrap();
-        assert_same(&pages, &feeder.recovered.pages(TABLE));
-    }
-    feeder
 }
 
 fn bits(feeder: &mut Feeder, block: u32) -> u8 {

@@ -15,6 +15,8 @@ pub(super) struct InUse {
     pub(super) oldest_xid: Xid,
     /// No running transaction looks at older MultiXacts.
     pub(super) oldest_multi: MultiXactId,
+    /// autovacuum_multixact_freeze_max_age, or less if members of MultiXacts are short.
+    pub(super) multi_max_age: u32,
 }
 
 /// The cutoffs, and what follows from them.
@@ -57,8 +59,8 @@ pub(super) fn decide(
     freeze: bool,
 ) -> Decided {
     let age = |age: u32| if freeze { 0 } else { age };
-    let (max_age, multi_max_age) = (settings.freeze_max_age, settings.multixact_freeze_max_age);
-    let InUse { next, oldest_xid, oldest_multi } = *in_use;
+    let max_age = settings.freeze_max_age;
+    let InUse { next, oldest_xid, oldest_multi, multi_max_age } = *in_use;
     let (frozen_xid, min_multi) = (figures.frozen_xid, figures.min_multi);
 
     let min_age = age(settings.freeze_min_age).min(max_age / 2);
@@ -72,7 +74,8 @@ pub(super) fn decide(
         || !multi_precedes(multi_before(next.multi, multi_table_age), min_multi);
 
     let failsafe_age = well_beyond(settings.failsafe_age, max_age);
-    let multi_failsafe_age = well_beyond(settings.multixact_failsafe_age, multi_max_age);
+    let multi_failsafe_age =
+        well_beyond(settings.multixact_failsafe_age, settings.multixact_freeze_max_age);
     let failsafe = xid_precedes(frozen_xid, xid_before(next.xid, failsafe_age))
         || multi_precedes(min_multi, multi_before(next.multi, multi_failsafe_age));
     let held_back = [
@@ -109,8 +112,27 @@ mod tests {
 
     fn decided(xid: Xid, oldest_xid: Xid, freeze: bool) -> Decided {
         let next = NextIds { xid, multi: 10 };
-        let in_use = InUse { next, oldest_xid, oldest_multi: 8 };
+        let multi_max_age = VacuumSettings::default().multixact_freeze_max_age;
+        let in_use = InUse { next, oldest_xid, oldest_multi: 8, multi_max_age };
         decide(&FIGURES, &in_use, &VacuumSettings::default(), freeze)
+    }
+
+    #[test]
+    fn short_members_freeze_more_multixacts() {
+        let next = NextIds { xid: 2000, multi: 10_000_000 };
+        let in_use = |multi_max_age| InUse {
+            next,
+            oldest_xid: 1900,
+            oldest_multi: next.multi,
+            multi_max_age,
+        };
+        let of = |age| decide(&FIGURES, &in_use(age), &VacuumSettings::default(), false);
+        let plenty = of(400_000_000);
+        assert!(!plenty.aggressive && plenty.cutoffs.multi_limit == 5_000_000);
+        let short = of(1_000_000);
+        assert!(short.aggressive && short.cutoffs.multi_limit == 9_500_000);
+        assert_eq!(of(0).cutoffs.multi_limit, next.multi);
+        assert!(!of(0).failsafe);
     }
 
     #[test]

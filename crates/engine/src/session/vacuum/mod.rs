@@ -31,6 +31,8 @@ pub struct VacuumOptions {
     pub skip_locked: bool,
     /// Whether empty pages at the end are cut off; None: as the setting vacuum_truncate says.
     pub truncate: Option<bool>,
+    /// kB of buffers that it uses, 0: all; None: as the setting vacuum_buffer_usage_limit says.
+    pub buffer_usage_limit: Option<u32>,
     /// Tells what was done.
     pub verbose: bool,
     /// Vacuums the table itself.
@@ -46,6 +48,7 @@ impl Default for VacuumOptions {
             disable_page_skipping: false,
             skip_locked: false,
             truncate: None,
+            buffer_usage_limit: None,
             verbose: false,
             process_main: true,
             process_toast: true,

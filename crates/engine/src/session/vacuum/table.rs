@@ -7,7 +7,8 @@ use forebay_access::heap::{Heap, PageCost, VacuumJob, VacuumReport};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
-use forebay_storage::{Backend, StreamSettings};
+use forebay_format::BLOCK_SIZE;
+use forebay_storage::{Backend, Strategy, StreamSettings};
 use forebay_txn::HorizonKind;
 use forebay_txn::locks::{Interrupt, LockError, LockMode};
 
@@ -25,10 +26,9 @@ use crate::warning::Warning;
 
 /// The name of the one database.
 const DATABASE: &str = "postgres";
+const KB_PER_BUFFER: u32 = (BLOCK_SIZE / 1024) as u32;
 /// A part of a table so small that it says nothing about the rest.
 const TOO_FEW: f64 = 0.02;
-/// How often vacuum tries to get a page that somebody uses.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// The number of rows, estimated from the pages that were read and the figures before.
 fn estimated_rows(before: &ClassFigures, report: &VacuumReport) -> f64 {
@@ -60,11 +60,6 @@ impl Rests {
             self.settings;
         if let Some(kind) = self.interrupt.pending() {
             return Err(AccessError::Interrupted(kind));
-        }
-        if page.waits {
-            backend.io.submit();
-            let end = Instant::now() + PAUSE;
-            return self.interrupt.sleep_until(end).map_err(AccessError::Interrupted);
         }
         if cost_delay.is_zero() {
             return Ok(());
@@ -150,6 +145,7 @@ impl Session {
             oldest_xid: core.xacts.procs().horizons(POSTGRES_DB, None).of(kind).xid(),
             oldest_multi: core.multis.oldest_in_use(),
             next: next_ids(core),
+            multi_max_age: core.multis.freeze_max_age(settings.multixact_freeze_max_age),
         };
         let decided = decide(figures, &in_use, &settings, options.freeze);
         let name = format!("{DATABASE}.{}.{}", table.schema, table.name);
@@ -159,6 +155,7 @@ impl Session {
             let how = if aggressive { "aggressively vacuuming" } else { "vacuuming" };
             told.push(format!("{how} \"{name}\""));
         }
+        let usage_limit = options.buffer_usage_limit.unwrap_or(settings.buffer_usage_limit);
         let job = VacuumJob {
             kind,
             database: POSTGRES_DB,
@@ -166,14 +163,16 @@ impl Session {
             aggressive,
             skip_pages: !options.disable_page_skipping,
             stream: self.vacuum_stream(),
+            strategy: Strategy::Vacuum { buffers: usage_limit / KB_PER_BUFFER },
         };
         let heap = self.heap(core, table)?;
         let mut rests = Rests { settings, interrupt: self.interrupt.clone(), cost: 0 };
         if decided.failsafe {
             rests.settings.cost_delay = Duration::ZERO;
         }
-        let report =
-            heap.vacuum(&mut self.backend, &job, &mut |backend, page| rests.after(backend, page))?;
+        let interrupt = self.interrupt.clone();
+        let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
+        let report = heap.vacuum(&mut self.backend, &job, &interrupt, &mut rest)?;
         if report.contradictions > 0 {
             let message = format!(
                 "{} pages are not marked all-visible but their visibility map bits were set in \

@@ -2,11 +2,13 @@
 //! and are grouped later.
 //!
 //! - `overflow.rs`: those files
+//! - `combine.rs`: groups of several threads
 //!
 //! Once memory is full, no group is added; a row of a new group goes into one of several files,
 //! chosen by its key. After the groups in memory, each file is grouped in the same way. The rows of
 //! a group keep their order, so that sums of floats do not depend on memory.
 
+mod combine;
 mod overflow;
 
 use super::aggregate::Accumulator;
@@ -28,6 +30,29 @@ struct Group {
     states: Vec<Accumulator>,
 }
 
+/// Groups that a worker hands over.
+pub(super) struct Batch(Vec<Group>);
+
+impl Batch {
+    /// The one group of a query without keys whose aggregates all count rows.
+    pub(super) fn counted(grouping: &Grouping, count: u64) -> Batch {
+        let count = count as i64;
+        let states = grouping.calls.iter().map(|_| Accumulator::Count(count)).collect();
+        Batch(vec![Group { keys: Vec::new(), states }])
+    }
+}
+
+/// What is done with rows of groups for which there is no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beyond {
+    /// Their keys and inputs go into files.
+    Inputs,
+    /// Their keys and states go into files, as those of combined groups do.
+    States,
+    /// The groups in memory are handed over, and make room.
+    HandOver,
+}
+
 /// Groups being filled.
 pub(super) struct Groups {
     index: HashMap<Vec<u8>, usize>,
@@ -38,8 +63,11 @@ pub(super) struct Groups {
     most: usize,
     /// How often the rows were in files before.
     level: u32,
+    beyond: Beyond,
     /// If there is one, no group is added any more.
     overflow: Option<Overflow>,
+    /// Groups to be handed over.
+    full: Option<Batch>,
 }
 
 fn states(calls: &[AggregateCall]) -> Vec<Accumulator> {
@@ -49,24 +77,27 @@ fn states(calls: &[AggregateCall]) -> Vec<Accumulator> {
 impl Groups {
     /// No rows yet; without keys there is one group from the start.
     pub(super) fn new(grouping: &Grouping, host: &mut Host) -> Groups {
-        let mut groups = Groups::within(host.work_memory(), 0);
-        if grouping.keys.is_empty() {
-            groups.groups.push(Group { keys: Vec::new(), states: states(&grouping.calls) });
-        }
-        groups
+        Groups::within(host.work_memory(), 0, Beyond::Inputs).with_all_rows(grouping)
     }
 
-    fn within(most: usize, level: u32) -> Groups {
+    fn within(most: usize, level: u32, beyond: Beyond) -> Groups {
         let (index, groups, key) = (HashMap::new(), Vec::new(), Vec::new());
-        Groups { index, groups, key, bytes: 0, most, level, overflow: None }
+        let (overflow, full) = (None, None);
+        Groups { index, groups, key, bytes: 0, most, level, beyond, overflow, full }
+    }
+
+    /// Without keys, the group of all rows is there from the start.
+    fn with_all_rows(mut self, grouping: &Grouping) -> Groups {
+        if grouping.keys.is_empty() {
+            self.groups.push(Group { keys: Vec::new(), states: states(&grouping.calls) });
+        }
+        self
     }
 
     /// The one group of a query without keys whose aggregates all count rows.
     pub(super) fn counted(grouping: &Grouping, count: u64, host: &mut Host) -> Groups {
         let mut groups = Groups::new(grouping, host);
-        for state in groups.groups.iter_mut().flat_map(|g| &mut g.states) {
-            *state = Accumulator::Count(count as i64);
-        }
+        groups.groups = Batch::counted(grouping, count).0;
         groups
     }
 
@@ -85,7 +116,12 @@ impl Groups {
         let Some(at) = self.find(grouping, &keys)? else {
             let mut values: OwnedRow = keys.into_iter().map(Datum::into_owned).collect();
             for call in &grouping.calls {
-                values.push(input(call, row, params, host)?.into_owned());
+                let value = input(call, row, params, host)?;
+                match self.beyond {
+                    Beyond::Inputs => values.push(value.into_owned()),
+                    Beyond::States => state_of(call, value)?.save(&mut values),
+                    Beyond::HandOver => unreachable!("there is room"),
+                }
             }
             return self.put_off(&values, host);
         };
@@ -99,8 +135,11 @@ impl Groups {
         Ok(())
     }
 
-    /// Takes a row out of a file: its keys, then the inputs of its aggregates.
+    /// Takes a row out of a file.
     fn add_values(&mut self, grouping: &Grouping, values: OwnedRow, host: &mut Host) -> Result<()> {
+        if self.beyond == Beyond::States {
+            return self.combine(grouping, Group::load(grouping, values)?, host);
+        }
         let (keys, inputs) = values.split_at(grouping.keys.len().min(values.len()));
         let Some(at) = self.find(grouping, keys)? else { return self.put_off(&values, host) };
         let group = &mut self.groups[at];
@@ -127,7 +166,10 @@ impl Groups {
         }
         // The first is added in any case, so that each file makes progress.
         if self.overflow.is_some() || self.bytes > self.most && !self.groups.is_empty() {
-            return Ok(None);
+            if self.beyond != Beyond::HandOver {
+                return Ok(None);
+            }
+            self.full = Some(self.take_all());
         }
         let keys: OwnedRow = keys.iter().map(|key| key.reborrow().into_owned()).collect();
         let states = states(&grouping.calls);
@@ -150,8 +192,8 @@ impl Groups {
 
     /// No more rows come: the rows of all groups.
     pub(super) fn rows(self, host: &mut Host) -> Result<GroupRows> {
-        let (ready, most) = (Vec::new().into_iter(), self.most);
-        let mut rows = GroupRows { ready, waiting: Vec::new(), most };
+        let (ready, most, beyond) = (Vec::new().into_iter(), self.most, self.beyond);
+        let mut rows = GroupRows { ready, waiting: Vec::new(), most, beyond };
         rows.take(self, host)?;
         Ok(rows)
     }
@@ -165,6 +207,7 @@ pub(super) struct GroupRows {
     /// files.
     waiting: Vec<(Waiting, u32)>,
     most: usize,
+    beyond: Beyond,
 }
 
 impl GroupRows {
@@ -192,14 +235,32 @@ impl GroupRows {
                 return Ok(Some(row));
             }
             let Some((file, level)) = self.waiting.pop() else { return Ok(None) };
-            let columns = grouping.keys.len() + grouping.calls.len();
-            let mut groups = Groups::within(self.most, level);
+            let columns = self.beyond.columns(grouping);
+            let mut groups = Groups::within(self.most, level, self.beyond);
             file.read(columns, host, &mut |values, host| {
                 groups.add_values(grouping, values, host)
             })?;
             self.take(groups, host)?;
         }
     }
+}
+
+impl Beyond {
+    /// Columns of a row in a file.
+    fn columns(self, grouping: &Grouping) -> usize {
+        let states = || grouping.calls.iter().map(|call| Accumulator::columns(call.kind)).sum();
+        let of_calls = if self == Beyond::Inputs { grouping.calls.len() } else { states() };
+        grouping.keys.len() + of_calls
+    }
+}
+
+/// The state of an aggregate after one row with this input.
+fn state_of(call: &AggregateCall, input: Datum<'_>) -> Result<Accumulator> {
+    let mut state = Accumulator::new(call.kind);
+    if !input.is_null() {
+        state.add(input)?;
+    }
+    Ok(state)
 }
 
 /// An aggregate's input: NULL if it skips the row.

@@ -1,11 +1,12 @@
 mod fast;
 mod room;
+mod rows;
 mod scopes;
 
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use forebay_aio::sync::thread;
+use forebay_aio::sync::{Duration, thread};
 
 use super::*;
 

@@ -106,13 +106,8 @@ impl Large<'_> {
         server.query("CHECKPOINT")?;
         let column = subject.column();
         for workers in WORKERS {
-            let sql = match column {
-                0 if workers > 0 => continue,
-                0 => "SELECT count(*) FROM t".to_owned(),
-                _ => format!(
-                    "SET max_parallel_workers_per_gather = {workers}; SELECT count(*) FROM t"
-                ),
-            };
+            let sql =
+                format!("SET max_parallel_workers_per_gather = {workers}; SELECT count(*) FROM t");
             let row = format!("{workers} workers, {}", word(direct));
             let cold = self.caches.cold(&server, &sql)?;
             // A scan of a large table leaves most of it out of the pool.
