@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use crate::common::*;
 use forebay_engine::check::{
@@ -14,6 +15,7 @@ use forebay_engine::{
     ShutdownMode, VacuumOptions,
 };
 use forebay_format::checksum::page_checksum;
+use forebay_format::control;
 use forebay_format::page::{ItemState, PageMut};
 use forebay_format::tuple::{
     HEAP_HASNULL, HEAP_HASVARWIDTH, HEAP_HOT_UPDATED, HEAP_ONLY_TUPLE, HEAP_XMAX_COMMITTED,
@@ -21,21 +23,23 @@ use forebay_format::tuple::{
     HEAP_XMIN_INVALID,
 };
 use forebay_format::{BLOCK_SIZE, HeapTuple, HeapTupleMut, ItemId, Page, PageBytes};
+use forebay_testkit::Dice;
 use forebay_testkit::peer::{Peer, psql, query};
 use forebay_testkit::process::must;
 
+/// Also looks at the progress.
 #[derive(Default)]
 struct Seen {
-    findings: Vec<String>,
+    findings: Findings,
     done: u64,
 }
 
 impl CheckObserver for Seen {
     fn found(&mut self, relation: &CheckedRelation, finding: &Finding) {
-        self.findings.push(format!("{}.{}: {finding}", relation.schema, relation.name));
+        self.findings.found(relation, finding);
     }
     fn file(&mut self, path: &Path, message: &str) {
-        self.findings.push(format!("{}: {message}", path.display()));
+        self.findings.file(path, message);
     }
     fn progress(&mut self, done: u64, total: u64) {
         assert!(self.done <= done && done <= total);
@@ -46,9 +50,9 @@ impl CheckObserver for Seen {
 fn run(dir: &Path, options: &CheckOptions) -> Result<(CheckCounts, Vec<String>), EngineError> {
     let mut seen = Seen::default();
     let counts = check(dir, options, &mut seen)?;
-    assert_eq!(counts.findings, seen.findings.len() as u64);
+    assert_eq!(counts.findings, seen.findings.0.len() as u64);
     assert_eq!(counts.pages * BLOCK_SIZE as u64, seen.done);
-    Ok((counts, seen.findings))
+    Ok((counts, seen.findings.0))
 }
 
 /// Only the table `t`.
@@ -68,6 +72,7 @@ const FREEZE: VacuumOptions = VacuumOptions {
     verbose: false,
     process_main: true,
     process_toast: true,
+    buffer_usage_limit: None,
 };
 
 fn place(session: &mut Session, wanted: i64) -> ItemPointer {
@@ -563,6 +568,41 @@ fn refusals_and_what_is_left_out() {
     assert!(counts.not_checked[&NotChecked::Transactions] > 0, "{counts:?}");
 }
 
+#[test]
+fn random_bytes_anywhere_never_panic() {
+    let (_scratch, dir) = aged();
+    let spared = |path: &Path| path.ends_with(control::PATH) || path.starts_with("pg_wal");
+    let before: Vec<(PathBuf, Vec<u8>)> = contents(&dir)
+        .into_iter()
+        .filter(|(path, bytes)| !bytes.is_empty() && !spared(path))
+        .collect();
+    let mut dice = Dice::new(7);
+    let (mut with_findings, mut refused) = (0, 0);
+    for round in 0..40 {
+        for (path, bytes) in &before {
+            let mut bytes = bytes.clone();
+            // Without the maps no catalog is found, and nothing is checked.
+            let spared = round % 5 != 4 && path.ends_with("pg_filenode.map");
+            let count = match round % 10 {
+                _ if spared => 0,
+                9 => bytes.len() / 20,
+                _ => dice.index(8),
+            };
+            for _ in 0..count {
+                let at = dice.index(bytes.len());
+                bytes[at] = dice.any() as u8;
+            }
+            fs::write(dir.join(path), &bytes).expect("writable");
+        }
+        let options = CheckOptions { crashed: round % 4 == 3, ..CheckOptions::default() };
+        match run(&dir, &options) {
+            Ok((_, found)) => with_findings += usize::from(!found.is_empty()),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(with_findings > 20 && refused < 15, "{with_findings}, {refused}");
+}
+
 /// Two sessions that lock the same rows: MultiXacts with and without an updater.
 const LOCKERS: [&str; 2] = [
     "BEGIN; SELECT count(*) FROM (SELECT FROM parent FOR KEY SHARE) s;
@@ -584,7 +624,8 @@ fn healthy(peer: &Peer, indexes: u64) {
         let mut command = psql(port);
         let holder =
             command.args(["-c", "SELECT pg_advisory_lock(1)", "-c", "SELECT pg_sleep(600)"]);
-        let mut holder = holder.stdout(std::process::Stdio::null()).spawn().expect("psql");
+        let holder = holder.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut holder = holder.spawn().expect("psql");
         server
             .wait_for("SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND granted");
         let locker = scope.spawn(move || query(port, first));
