@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod at_rest;
 pub mod bootstrap;
 mod cache;
 mod check;

@@ -6,6 +6,7 @@ mod archiver;
 mod at_rest;
 mod background;
 pub mod backup;
+pub mod check;
 mod checkpoint;
 mod checkpointer;
 pub mod checksums;

@@ -7,6 +7,8 @@
 //!   | magic | count | 64 pairs: catalog's OID, its file   | crc |
 //!   +-------+-------+------------------------------------+-----+
 //! ```
+//!
+//! PostgreSQL 15 has space for 62 pairs, and four bytes behind the crc.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -29,6 +31,10 @@ const CRC_AT: usize = PAIRS_AT + MAX_MAPPINGS * 8;
 
 const _: () = assert!(CRC_AT + 4 == FILE_SIZE);
 
+/// Bytes of the file in PostgreSQL 15, and most pairs it can hold.
+const OLD_FILE_SIZE: usize = 512;
+const OLD_MAX_MAPPINGS: usize = 62;
+
 /// Contents of a relation map, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RelMap {
@@ -38,7 +44,7 @@ pub struct RelMap {
 /// Why a relation map cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RelMapError {
-    /// The file does not have 524 bytes.
+    /// The file has another length.
     #[error("relation mapping file has {0} bytes")]
     BadLength(usize),
     /// The magic number is wrong, or the count impossible.
@@ -95,15 +101,28 @@ impl RelMap {
 
     /// Decodes the file.
     pub fn decode(bytes: &[u8]) -> Result<Self, RelMapError> {
-        if bytes.len() != FILE_SIZE {
+        Self::decode_sized(bytes, FILE_SIZE, MAX_MAPPINGS)
+    }
+
+    /// Decodes a file of a major version.
+    pub fn decode_of_version(bytes: &[u8], major: u32) -> Result<Self, RelMapError> {
+        match major {
+            ..=15 => Self::decode_sized(bytes, OLD_FILE_SIZE, OLD_MAX_MAPPINGS),
+            _ => Self::decode(bytes),
+        }
+    }
+
+    fn decode_sized(bytes: &[u8], size: usize, most: usize) -> Result<Self, RelMapError> {
+        if bytes.len() != size {
             return Err(RelMapError::BadLength(bytes.len()));
         }
         let mut cursor = Cursor::new(bytes);
         let (magic, count) = (cursor.u32(), cursor.count());
         let count = count
-            .filter(|&count| magic == Some(MAGIC) && count <= MAX_MAPPINGS)
+            .filter(|&count| magic == Some(MAGIC) && count <= most)
             .ok_or(RelMapError::Invalid)?;
-        if u32_at(bytes, CRC_AT) != bytes.get(..CRC_AT).map(crc::crc32c) {
+        let crc_at = PAIRS_AT + most * 8;
+        if u32_at(bytes, crc_at) != bytes.get(..crc_at).map(crc::crc32c) {
             return Err(RelMapError::BadCrc);
         }
         let pairs = (0..count).map(|_| Some((cursor.u32()?, cursor.u32()?)));
@@ -124,6 +143,18 @@ mod tests {
         map.set(1259, 16_401).unwrap();
         assert_eq!((map.get(1259), map.get(1249), map.get(1)), (Some(16_401), Some(16_400), None));
         assert_eq!(RelMap::decode(&map.encode()), Ok(map));
+    }
+
+    #[test]
+    fn postgresql_15_has_a_shorter_file() {
+        let mut map = RelMap::new();
+        map.set(1259, 16_400).unwrap();
+        let mut bytes = map.encode()[..OLD_FILE_SIZE].to_vec();
+        let crc = crc::crc32c(&bytes[..504]);
+        bytes[504..508].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(RelMap::decode_of_version(&bytes, 15), Ok(map.clone()));
+        assert_eq!(RelMap::decode_of_version(&bytes, 16), Err(RelMapError::BadLength(512)));
+        assert_eq!(RelMap::decode_of_version(&map.encode(), 18), Ok(map));
     }
 
     #[test]

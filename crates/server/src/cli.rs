@@ -3,6 +3,7 @@
 mod archive;
 mod backup;
 mod bench;
+mod check;
 mod checksums;
 
 use crate::demo::{self, DemoOptions};
@@ -32,6 +33,9 @@ enum Command {
     Demo(DemoOptions),
     /// Check, enable or disable the page checksums of a cluster that is shut down
     Checksums(checksums::ChecksumsArgs),
+    /// Look for damage in the tables of a cluster that is shut down: pages, rows, maps,
+    /// transactions
+    Check(check::CheckArgs),
     /// Copy a data directory into an archive: a base backup
     Backup(backup::BackupArgs),
     /// Make a data directory of a base backup, to be recovered from the archive
@@ -103,6 +107,7 @@ pub fn run() -> ExitCode {
     ExitCode::from(match command {
         Command::Init(args) => init(&args),
         Command::Checksums(args) => checksums::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Backup(args) => backup::run_backup(&args),
         Command::Restore(args) => backup::run_restore(&args),
         Command::Bench(args) => bench::run(&args),

@@ -42,7 +42,7 @@ pub(crate) fn read_outline(io: &mut IoBackend, path: &Path) -> Result<Outline, E
             }
             ControlError::Incompatible { what, found, .. } => EngineError::statement(
                 "F0001",
-                "cluster is not compatible with this version of forebay checksums",
+                "cluster is not compatible with this version of forebay",
             )
             .with_detail(format!(
                 "It has {what} {found}, and PostgreSQL 15 to 18 are known. {detail}"

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use forebay_engine::check::{CheckObserver, CheckOptions, CheckedRelation, Finding, check};
 use forebay_engine::types::oids;
 use forebay_engine::{
     ColumnDef, Datum, Engine, EngineConfig, EngineError, FatalAction, InitOptions, IoDirect,
@@ -196,4 +197,24 @@ pub fn assert_unchanged(before: &BTreeMap<PathBuf, Vec<u8>>, dir: &Path, what: &
         assert!(after.get(path) == Some(bytes), "{what}: {} has changed", path.display());
     }
     assert_eq!(before.len(), after.len(), "{what}: files came or went");
+}
+
+/// Notes what a check finds.
+#[derive(Default)]
+pub struct Findings(pub Vec<String>);
+
+impl CheckObserver for Findings {
+    fn found(&mut self, relation: &CheckedRelation, finding: &Finding) {
+        self.0.push(format!("{}.{}: {finding}", relation.schema, relation.name));
+    }
+    fn file(&mut self, path: &Path, message: &str) {
+        self.0.push(format!("{}: {message}", path.display()));
+    }
+}
+
+/// Fails the test if a check of a directory at rest finds anything.
+pub fn assert_undamaged(dir: &Path) {
+    let mut findings = Findings::default();
+    check(dir, &CheckOptions::default(), &mut findings).expect("a check");
+    assert_eq!(findings.0, [""; 0]);
 }

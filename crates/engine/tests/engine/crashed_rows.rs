@@ -192,6 +192,8 @@ fn crash_and_compare(seed: u64) {
     drop(engine);
     drop(peer.start("data", options));
     let theirs = peer.outside("data");
+    assert_undamaged(&dir);
+    assert_undamaged(&theirs);
     assert_same_fork(&dir, &theirs, &path);
     assert_same_fork(&dir, &theirs, &format!("{path}_vm"));
     for part in ["offsets", "members"] {

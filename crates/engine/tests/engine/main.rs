@@ -8,6 +8,7 @@
 //! - [`archiving`]: An engine's archiver: what it stores before segments may go, whose module it
 //!   takes, what a stop leaves
 //! - [`backup`]: Base backups: of a cluster at rest and of a running one, and back
+//! - [`check`]: Damage of every kind in files at rest, and healthy clusters of PostgreSQL 15 and 18
 //! - [`checksums`]: Checking, enabling and disabling the checksums of a directory at rest
 //! - [`crashed_peer`]: What a crash of PostgreSQL's can leave in a directory: damaged visibility
 //!   maps, prepared transactions, unlogged tables
@@ -56,6 +57,7 @@ mod archive_library;
 mod archive_recovery;
 mod archiving;
 mod backup;
+mod check;
 mod checksums;
 mod crashed_peer;
 mod crashed_rows;

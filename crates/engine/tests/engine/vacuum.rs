@@ -336,6 +336,7 @@ fn postgresql_finds_nothing_wrong_with_a_vacuumed_table() {
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");
     drop(engine);
+    assert_undamaged(&scratch.path().join("again"));
     peer.adopt(&scratch.path().join("again"), "third");
     peer.run("pg_checksums", &["--check", "-D", &peer.inside("third")]);
     let server = peer.start("third", "-c autovacuum=off");

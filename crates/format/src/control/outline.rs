@@ -32,6 +32,7 @@ use crate::{
     crc,
     ids::TimelineId,
     lsn::{Lsn, SegmentSize},
+    wal::xlog::CheckPoint,
 };
 
 const VERSION_AT: usize = 8;
@@ -40,7 +41,6 @@ const STATE_AT: usize = 16;
 const TIME_AT: usize = 24;
 const CHECKPOINT_AT: usize = 32;
 const REDO_AT: usize = 40;
-const TIMELINE_AT: usize = 48;
 const BLOCK_SIZE_AT: usize = 216;
 const SEGMENT_BLOCKS_AT: usize = 220;
 const WAL_SEGMENT_SIZE_AT: usize = 228;
@@ -77,6 +77,8 @@ pub struct Outline {
     pub redo: Lsn,
     /// Its timeline.
     pub timeline: TimelineId,
+    /// What else it says, in the layout that all these versions share.
+    pub checkpoint_copy: CheckPoint,
     /// Size of WAL segments.
     pub wal_segment_size: SegmentSize,
     /// 1 if pages have checksums, else 0.
@@ -121,6 +123,8 @@ impl Outline {
         let long = |at| -> Result<u64, ControlError> {
             Ok(u64::from(number(at)?) | u64::from(number(at + 4)?) << 32)
         };
+        let copy = bytes.get(REDO_AT..).ok_or_else(short)?;
+        let checkpoint_copy = CheckPoint::decode(copy).map_err(|_| short())?;
         let mut all = [0; FILE_SIZE];
         for (to, from) in all.iter_mut().zip(bytes) {
             *to = *from;
@@ -135,8 +139,9 @@ impl Outline {
             segment_blocks: number(SEGMENT_BLOCKS_AT)?,
             system_id: long(0)?,
             checkpoint: Lsn(long(CHECKPOINT_AT)?),
-            redo: Lsn(long(REDO_AT)?),
-            timeline: number(TIMELINE_AT)?,
+            redo: checkpoint_copy.redo,
+            timeline: checkpoint_copy.timeline,
+            checkpoint_copy,
             wal_segment_size,
             checksum_version: number(CHECKSUM_VERSION_AT)?,
         })

@@ -62,8 +62,9 @@ impl Align {
         }
     }
 
+    /// Rounds an offset up to the alignment.
     #[inline]
-    const fn up(self, offset: usize) -> usize {
+    pub const fn up(self, offset: usize) -> usize {
         (offset + self as usize - 1) & !(self as usize - 1)
     }
 }

@@ -11,6 +11,7 @@
 //! - [`bench`]: measurements, small; [`bench_archive`], [`bench_wal`]: those of the archiver
 //!   and of the log
 //! - [`cancel`]: cancel requests and timeouts
+//! - [`check`]: damage in the tables of a directory at rest
 //! - [`connections`]: slow start-ups, descriptors that run out, timers
 //! - [`checksums`]: page checksums of a directory at rest
 //! - [`damage`]: damaged pages, and the settings that accept them
@@ -34,6 +35,7 @@ mod bench;
 mod bench_archive;
 mod bench_wal;
 mod cancel;
+mod check;
 mod checksums;
 mod connections;
 mod copy;

@@ -1,0 +1,103 @@
+//! All checks of one page of a heap.
+
+use forebay_format::multixact::MultiXactId;
+use forebay_format::{AttrLayout, BlockNumber, Fork, Oid, PageBytes, Xid};
+
+use super::bounds::Bounds;
+use super::chains::{Versions, check_chains};
+use super::finding::{Finding, Report};
+use super::items::{Item, check_items};
+use super::page::{PageKind, check_header};
+use super::transactions::{Counters, Transactions};
+use super::tuple::check_tuple;
+use super::values::check_values;
+use super::visible::check_visible;
+
+/// What the catalogs say of a table that is checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeapTable {
+    /// Its columns, dropped ones included. `None`: attributes can't be checked.
+    pub columns: Option<Vec<AttrLayout>>,
+    /// Its TOAST table.
+    pub toast: Option<Oid>,
+    /// pg_class.relfrozenxid; 0 if it has none.
+    pub frozen_xid: Xid,
+    /// pg_class.relminmxid; 0 if it has none.
+    pub min_multi: MultiXactId,
+    /// It is a sequence.
+    pub is_sequence: bool,
+}
+
+/// Checks the pages of a table.
+pub struct HeapCheck<'t, 'p> {
+    table: &'t HeapTable,
+    checksums: bool,
+    bounds: Bounds,
+    transactions: Option<&'t mut Transactions<'p>>,
+}
+
+impl<'t, 'p> HeapCheck<'t, 'p> {
+    /// Checks a table whose pages have checksums, or have none.
+    pub fn new(
+        table: &'t HeapTable,
+        checksums: bool,
+        transactions: &'t mut Transactions<'p>,
+    ) -> HeapCheck<'t, 'p> {
+        let bounds = Bounds::new(&transactions.counters, table.frozen_xid, table.min_multi);
+        HeapCheck { table, checksums, bounds, transactions: Some(transactions) }
+    }
+
+    /// Checks a table of a cluster that has crashed: its pages are of different moments, and some
+    /// are newer than the counters. So what transactions did is not looked at.
+    pub fn after_crash(
+        table: &'t HeapTable,
+        checksums: bool,
+        counters: &Counters,
+    ) -> HeapCheck<'t, 'p> {
+        let bounds = Bounds::new(counters, table.frozen_xid, table.min_multi);
+        HeapCheck { table, checksums, bounds, transactions: None }
+    }
+
+    /// Checks a page. `bits` are those of the visibility map.
+    pub fn page(
+        &mut self,
+        block: BlockNumber,
+        bytes: &PageBytes,
+        bits: u8,
+        sink: &mut dyn FnMut(Finding),
+    ) {
+        let kind = if self.table.is_sequence { PageKind::Sequence } else { PageKind::Heap };
+        let mut report = Report::new(Fork::Main, block, sink);
+        let Some(page) = check_header(kind, self.checksums, block, bytes, &mut report) else {
+            if bits != 0 && self.transactions.is_some() && page_is_empty(bytes) {
+                report.say("page is not marked all-visible but visibility map bit is set");
+            }
+            return;
+        };
+        let items = check_items(page, &mut report);
+        let mut facts = Vec::with_capacity(items.len());
+        for (number, item) in (1..).zip(&items) {
+            let Item::Tuple(tuple) = *item else {
+                facts.push(None);
+                continue;
+            };
+            report.at(number);
+            let transactions = self.transactions.as_deref_mut();
+            let (fact, readable) = check_tuple(tuple, &self.bounds, transactions, &mut report);
+            if let (true, Some(columns)) = (readable, &self.table.columns) {
+                check_values(tuple, columns, self.table.toast, &mut report);
+            }
+            facts.push(Some(fact));
+        }
+        if self.transactions.is_some() {
+            let versions = Versions { block, items: &items, facts: &facts };
+            check_chains(&versions, &mut report);
+            let mut report = Report::new(Fork::Main, block, sink);
+            check_visible(page, bits, &versions, &mut report);
+        }
+    }
+}
+
+fn page_is_empty(bytes: &PageBytes) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}

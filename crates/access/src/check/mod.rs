@@ -1,0 +1,42 @@
+//! Checks of heap relations: every page by itself, and what its tuples refer to.
+//!
+//! The checks read bytes and no files: who calls hands them a page, its bits of the visibility map,
+//! and pages of `pg_xact` and `pg_multixact` when they ask. They go on after a finding, accept any
+//! bytes, and keep nothing of a page but the result of its check.
+//!
+//! - `finding`: [`Finding`], with the place
+//! - `transactions`: what became of transactions, and who is in a MultiXact, by [`StatusPages`]
+//! - `bounds`: which ids a table may have
+//! - `page`: the checksum and the header of any page
+//! - `items`: line pointers
+//! - `values`: the attributes of a tuple
+//! - `tuple`: a tuple's header, its inserter and its updater
+//! - `chains`: how the versions of rows follow each other
+//! - `visible`: what the page and the visibility map say of a page's tuples
+//! - `maps`: pages of the visibility map and of the free-space map
+//! - `heap`: [`HeapCheck`], all of it for one page
+//!
+//! Where PostgreSQL's amcheck looks for the same, a finding has its words, and attributes count
+//! from 0 as there. Beyond amcheck are: checksums, headers, overlapping items, hints that
+//! contradict `pg_xact`, members of MultiXacts, values that end before their tuple does, lost HOT
+//! updates, and both maps. Not here: whether the chunks of a TOAST value are there, and indexes.
+
+mod bounds;
+mod chains;
+mod finding;
+mod heap;
+mod items;
+mod maps;
+mod page;
+#[cfg(test)]
+mod tests;
+mod transactions;
+mod tuple;
+mod values;
+mod visible;
+
+pub use finding::Finding;
+pub use heap::{HeapCheck, HeapTable};
+pub use maps::{check_space_map, check_visibility_map};
+pub use page::{PageKind, check_page};
+pub use transactions::{Counters, StatusFiles, StatusPages, Transactions};

@@ -1,0 +1,253 @@
+//! Rows of the catalogs of a cluster that no server has open, of PostgreSQL 15 to 18.
+//!
+//! The caller reads the pages and decides which rows count. Only leading columns are decoded.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use forebay_format::tuple::deform;
+use forebay_format::{Align, AttrLayout, HeapTuple, Xid};
+use forebay_types::{Oid, oids};
+
+use crate::layout::layout_of;
+use crate::schema::{
+    CatalogColumn, CatalogTable, PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_NAMESPACE,
+};
+
+/// A relation, as its row of pg_class says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelationRow {
+    /// pg_class.oid
+    pub oid: Oid,
+    /// pg_class.relname
+    pub name: String,
+    /// pg_class.relnamespace
+    pub namespace: Oid,
+    /// pg_class.relam
+    pub access_method: Oid,
+    /// pg_class.relfilenode: 0 if `pg_filenode.map` has it.
+    pub filenode: Oid,
+    /// pg_class.reltablespace: 0 for the database's.
+    pub tablespace: Oid,
+    /// pg_class.reltoastrelid: 0 if it has none.
+    pub toast: Oid,
+    /// pg_class.relisshared
+    pub shared: bool,
+    /// pg_class.relpersistence
+    pub persistence: u8,
+    /// pg_class.relkind
+    pub kind: u8,
+    /// pg_class.relnatts
+    pub columns: i16,
+    /// pg_class.relfrozenxid
+    pub frozen_xid: Xid,
+    /// pg_class.relminmxid
+    pub min_multi: u32,
+}
+
+/// A column, as its row of pg_attribute says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnRow {
+    /// pg_attribute.attrelid
+    pub relation: Oid,
+    /// pg_attribute.attnum
+    pub number: i16,
+    /// How its values lie in a row.
+    pub layout: AttrLayout,
+}
+
+/// A database, as its row of pg_database says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseRow {
+    /// pg_database.oid
+    pub oid: Oid,
+    /// pg_database.datname
+    pub name: String,
+    /// pg_database.dattablespace
+    pub tablespace: Oid,
+}
+
+/// Decodes the rows of one version's catalogs. `None` from its functions: the row is damaged.
+#[derive(Debug)]
+pub struct RowReader {
+    class: Leading,
+    attribute: Leading,
+    namespace: Leading,
+    database: Leading,
+}
+
+/// The columns of a catalog up to the last one that is read.
+#[derive(Debug)]
+struct Leading {
+    layouts: Vec<AttrLayout>,
+    /// The columns to read.
+    wanted: Vec<usize>,
+}
+
+impl Leading {
+    fn new(catalog: &CatalogTable, major: u32, wanted: &[&str]) -> Option<Leading> {
+        let columns = columns_of(catalog, major);
+        let find = |name: &&str| columns.iter().position(|column| column.name == *name);
+        let wanted: Vec<usize> = wanted.iter().map(find).collect::<Option<_>>()?;
+        let last = wanted.iter().max().map_or(0, |last| last + 1);
+        let layouts = columns.iter().take(last).map(|column| layout_of(column.type_oid).ok());
+        Some(Leading { layouts: layouts.collect::<Option<_>>()?, wanted })
+    }
+
+    /// The wanted columns of a row, none of which may be NULL.
+    fn read<'a>(&self, tuple: HeapTuple<'a>) -> Option<Fields<'a>> {
+        let mut all = vec![None; self.layouts.len()];
+        deform(tuple, &self.layouts, &mut all).ok()?;
+        let fields = self.wanted.iter().map(|&n| all.get(n).copied().flatten());
+        Some(Fields(fields.collect::<Option<Vec<_>>>()?.into_iter()))
+    }
+}
+
+/// The columns that were asked for, one after the other.
+struct Fields<'a>(std::vec::IntoIter<&'a [u8]>);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.0.next()?.try_into().ok()
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn short(&mut self) -> Option<i16> {
+        self.array().map(i16::from_le_bytes)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let bytes = self.0.next()?.split(|&byte| byte == 0).next()?;
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+impl RowReader {
+    /// Decodes catalogs of a major version; `None` if it is not known.
+    pub fn new(major: u32) -> Option<RowReader> {
+        if !(15..=18).contains(&major) {
+            return None;
+        }
+        let class = [
+            "oid",
+            "relname",
+            "relnamespace",
+            "relam",
+            "relfilenode",
+            "reltablespace",
+            "reltoastrelid",
+            "relisshared",
+            "relpersistence",
+            "relkind",
+            "relnatts",
+            "relfrozenxid",
+            "relminmxid",
+        ];
+        let attribute = ["attrelid", "attnum", "attlen", "attbyval", "attalign"];
+        Some(RowReader {
+            class: Leading::new(&PG_CLASS, major, &class)?,
+            attribute: Leading::new(&PG_ATTRIBUTE, major, &attribute)?,
+            namespace: Leading::new(&PG_NAMESPACE, major, &["oid", "nspname"])?,
+            database: Leading::new(&PG_DATABASE, major, &["oid", "datname", "dattablespace"])?,
+        })
+    }
+
+    /// A row of pg_class.
+    pub fn relation(&self, tuple: HeapTuple<'_>) -> Option<RelationRow> {
+        let mut row = self.class.read(tuple)?;
+        Some(RelationRow {
+            oid: row.number()?,
+            name: row.name()?,
+            namespace: row.number()?,
+            access_method: row.number()?,
+            filenode: row.number()?,
+            tablespace: row.number()?,
+            toast: row.number()?,
+            shared: row.byte()? != 0,
+            persistence: row.byte()?,
+            kind: row.byte()?,
+            columns: row.short()?,
+            frozen_xid: row.number()?,
+            min_multi: row.number()?,
+        })
+    }
+
+    /// A row of pg_attribute.
+    pub fn column(&self, tuple: HeapTuple<'_>) -> Option<ColumnRow> {
+        let mut row = self.attribute.read(tuple)?;
+        let (relation, number, len) = (row.number()?, row.short()?, row.short()?);
+        let by_val = row.byte()? != 0;
+        let align = Align::from_code(row.byte()?)?;
+        let layout = AttrLayout { len, align, by_val, plain: false };
+        (len >= -2).then_some(ColumnRow { relation, number, layout })
+    }
+
+    /// A row of pg_namespace: its OID and its name.
+    pub fn namespace(&self, tuple: HeapTuple<'_>) -> Option<(Oid, String)> {
+        let mut row = self.namespace.read(tuple)?;
+        Some((row.number()?, row.name()?))
+    }
+
+    /// A row of pg_database.
+    pub fn database(&self, tuple: HeapTuple<'_>) -> Option<DatabaseRow> {
+        let mut row = self.database.read(tuple)?;
+        Some(DatabaseRow { oid: row.number()?, name: row.name()?, tablespace: row.number()? })
+    }
+}
+
+/// A catalog's columns in a version: those of PostgreSQL 18 with the differences that older ones
+/// have in the leading columns.
+fn columns_of(catalog: &CatalogTable, major: u32) -> Vec<CatalogColumn> {
+    let mut columns = catalog.columns.to_vec();
+    let position = |columns: &[CatalogColumn], name| {
+        columns.iter().position(|column| column.name == name).expect("a column of the catalog")
+    };
+    let added = |name, type_oid| CatalogColumn { name, type_oid, not_null: true };
+    if major < 18 {
+        columns.retain(|column| column.name != "relallfrozen");
+    }
+    if major < 17 {
+        columns.retain(|column| column.name != "dathasloginevt");
+    }
+    if major < 18 && catalog.oid == PG_ATTRIBUTE.oid {
+        let at = position(&columns, "atttypmod");
+        columns.insert(at, added("attcacheoff", oids::INT4));
+    }
+    if major < 16 && catalog.oid == PG_ATTRIBUTE.oid {
+        let at = position(&columns, "attlen");
+        columns.insert(at, added("attstattarget", oids::INT4));
+        let dimensions = position(&columns, "attndims");
+        columns.remove(dimensions);
+        let at = position(&columns, "attcacheoff");
+        columns.insert(at, added("attndims", oids::INT4));
+    }
+    columns
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_versions_differ_in_leading_columns() {
+        let names = |catalog, major, count| -> Vec<&str> {
+            columns_of(catalog, major).iter().take(count).map(|column| column.name).collect()
+        };
+        let start = ["attrelid", "attname", "atttypid"];
+        let fifteen = ["attstattarget", "attlen", "attnum", "attndims", "attcacheoff", "atttypmod"];
+        assert_eq!(names(&PG_ATTRIBUTE, 15, 10), [&start[..], &fifteen, &["attbyval"]].concat());
+        let sixteen = ["attlen", "attnum", "attcacheoff", "atttypmod", "attndims", "attbyval"];
+        assert_eq!(names(&PG_ATTRIBUTE, 16, 9), [&start[..], &sixteen].concat());
+        assert_eq!(names(&PG_ATTRIBUTE, 17, 9), names(&PG_ATTRIBUTE, 16, 9));
+        assert_eq!(names(&PG_CLASS, 17, 13)[12], "reltoastrelid");
+        assert_eq!(names(&PG_DATABASE, 16, 8)[7], "datconnlimit");
+        assert!((15..=18).all(|major| RowReader::new(major).is_some()));
+        assert!(RowReader::new(14).is_none() && RowReader::new(19).is_none());
+    }
+}

@@ -1,0 +1,149 @@
+//! What to check of a cluster, and what was found.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use forebay_access::check::Finding;
+use forebay_types::Oid;
+
+use crate::config::{EngineConfig, IoMethod};
+
+/// How to check a cluster.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// Only relations with one of these names, and their TOAST tables; empty: all. A name may have
+    /// its schema, and its database, before it.
+    pub relations: Vec<String>,
+    /// Threads that check.
+    pub jobs: usize,
+    /// How I/O is executed.
+    pub io_method: IoMethod,
+    /// Bypass the kernel's page cache. None: if the file system can.
+    pub direct: Option<bool>,
+    /// Blocks in one read, 1 to [`CheckOptions::MAX_COMBINE`].
+    pub io_combine_limit: u32,
+    /// Check a cluster that was not shut down as well as that is possible, without transactions.
+    pub crashed: bool,
+}
+
+impl CheckOptions {
+    /// Most blocks in one read.
+    pub const MAX_COMBINE: u32 = 128;
+    /// Most threads.
+    pub const MAX_JOBS: usize = 64;
+}
+
+impl Default for CheckOptions {
+    fn default() -> CheckOptions {
+        CheckOptions {
+            relations: Vec::new(),
+            jobs: 1,
+            io_method: EngineConfig::default().io_method,
+            direct: None,
+            io_combine_limit: 16,
+            crashed: false,
+        }
+    }
+}
+
+/// What a relation is, as far as it is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelationKind {
+    /// A table, a TOAST table or a materialized view.
+    Heap,
+    /// A sequence.
+    Sequence,
+    /// An index.
+    Index,
+    /// A table of another access method.
+    Other,
+}
+
+/// A relation, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedRelation {
+    /// The database; empty for a relation that all share.
+    pub database: String,
+    /// The schema.
+    pub schema: String,
+    /// The name.
+    pub name: String,
+    /// pg_class.oid
+    pub oid: Oid,
+    /// What it is.
+    pub kind: RelationKind,
+}
+
+/// What is not checked, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NotChecked {
+    /// Indexes, beyond checksums and headers of their pages.
+    Indexes,
+    /// TOAST tables against the values that point into them.
+    ToastValues,
+    /// Tables of another access method, beyond checksums and headers of their pages.
+    OtherAccessMethods,
+    /// Temporary relations.
+    Temporary,
+    /// Unlogged relations of a cluster that was not shut down as a primary.
+    Unlogged,
+    /// Transactions, chains of versions and maps of a cluster that was not shut down as a primary.
+    Transactions,
+    /// Attributes of tables whose columns can't be told from the catalogs.
+    Attributes,
+    /// Databases whose catalogs can't be read.
+    Databases,
+    /// Files that belong to no relation.
+    StrayFiles,
+}
+
+impl NotChecked {
+    /// What it is, and why it is not checked.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Indexes => "indexes: only checksums and headers of their pages were checked",
+            Self::ToastValues => "TOAST tables: not compared with the values that point to them",
+            Self::OtherAccessMethods => {
+                "tables of other access methods: only checksums and headers were checked"
+            }
+            Self::Temporary => "temporary relations: a start removes them",
+            Self::Unlogged => "unlogged relations: recovery empties them",
+            Self::Transactions => {
+                "tables without transactions, chains of versions and maps: the cluster was not \
+                 shut down as a primary, so pages may be newer than its counters"
+            }
+            Self::Attributes => "tables without attributes: the catalogs do not tell their columns",
+            Self::Databases => "databases: their catalogs could not be read",
+            Self::StrayFiles => "files: no relation refers to them",
+        }
+    }
+}
+
+/// Follows the check. Calls come from several threads, one at a time.
+pub trait CheckObserver: Send {
+    /// Something is wrong with a relation.
+    fn found(&mut self, relation: &CheckedRelation, finding: &Finding);
+    /// Something is wrong with a file, or it can't be read.
+    fn file(&mut self, path: &Path, message: &str);
+    /// Bytes that were read, of all bytes.
+    fn progress(&mut self, _done: u64, _total: u64) {}
+}
+
+/// What was checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckCounts {
+    /// Relations whose pages were checked.
+    pub relations: u64,
+    /// Pages of all forks.
+    pub pages: u64,
+    /// Findings, about relations and files.
+    pub findings: u64,
+    /// How much was not checked.
+    pub not_checked: BTreeMap<NotChecked, u64>,
+}
+
+impl CheckCounts {
+    pub(super) fn skip(&mut self, what: NotChecked) {
+        *self.not_checked.entry(what).or_default() += 1;
+    }
+}

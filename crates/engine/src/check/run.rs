@@ -1,0 +1,213 @@
+//! Checks a cluster, with several threads.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_access::check::{
+    Finding, HeapCheck, PageKind, Transactions, check_page, check_space_map, check_visibility_map,
+};
+use forebay_aio::sync::{Mutex, thread};
+use forebay_aio::{Aio, AlignedBuf, BackendType, IoBackend, OpenOptions};
+use forebay_format::checksum::page_checksum;
+use forebay_format::page::stored_checksum;
+use forebay_format::visibility_map as vm;
+use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Page, PageBytes, RELSEG_BLOCKS};
+
+use super::catalogs::{Finder, Relation};
+use super::cluster::Cluster;
+use super::files::{Piece, cut};
+use super::options::{CheckCounts, CheckObserver, CheckOptions, RelationKind};
+use super::reader::Reader;
+use super::status::{StatusReader, check_files};
+use crate::error::EngineError;
+use crate::io;
+
+/// Backends of a thread: to read pieces, status files and visibility maps.
+const BACKENDS: usize = 3;
+
+/// Checks a cluster that no server has open. What is wrong with its data is told and counted, and
+/// is no error.
+pub fn check(
+    dir: &Path,
+    options: &CheckOptions,
+    observer: &mut dyn CheckObserver,
+) -> Result<CheckCounts, EngineError> {
+    let jobs = options.jobs.clamp(1, CheckOptions::MAX_JOBS);
+    let aio = io::standalone(options.io_method, (jobs + 1) * BACKENDS)?;
+    let mut io = backend(&aio)?;
+    let cluster = Cluster::lock(&mut io, dir, options.crashed)?;
+    let base = dir.join("base");
+    let direct = options.direct.unwrap_or_else(|| aio.namespace().probe_direct(&base).is_ok());
+
+    let mut counts = CheckCounts::default();
+    let mut files = Vec::new();
+    let mut say = |path: &Path, what: &str| files.push((path.to_owned(), what.to_owned()));
+    let mut status = StatusReader::new(backend(&aio)?, dir);
+    if cluster.shut_down {
+        check_files(&mut status, &cluster.counters, &mut say)?;
+    }
+    let mut transactions = Transactions::new(cluster.counters, &mut status);
+    let found = Finder {
+        cluster: &cluster,
+        io: &mut io,
+        transactions: &mut transactions,
+        names: &options.relations,
+        counts: &mut counts,
+        say: &mut say,
+    }
+    .find()?;
+    let mut pieces = Vec::new();
+    for relation in &found {
+        cut(&**aio.namespace(), relation, &mut pieces, &mut say)?;
+    }
+    counts.relations = found.len() as u64;
+
+    let total = pieces.iter().map(|piece| u64::from(piece.blocks)).sum();
+    let mut told = Told { observer, counts, total };
+    told.tell_files(files);
+    let shared = Shared {
+        cluster: &cluster,
+        direct,
+        combine: options.io_combine_limit.clamp(1, CheckOptions::MAX_COMBINE),
+        pieces: Mutex::new(pieces.into_iter()),
+        told: Mutex::new(told),
+    };
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..jobs).map(|_| scope.spawn(|| shared.work(&aio))).collect();
+        let own = shared.work(&aio);
+        let ended = others.into_iter().map(|other| other.join().expect("a check does not panic"));
+        ended.fold(own, Result::and)
+    })?;
+    Ok(shared.told.into_inner().counts)
+}
+
+fn backend(aio: &Arc<Aio>) -> Result<IoBackend, EngineError> {
+    Ok(aio.backend(BackendType::Standalone)?)
+}
+
+/// Who is told what was found.
+struct Told<'o> {
+    observer: &'o mut dyn CheckObserver,
+    counts: CheckCounts,
+    /// Pages of all pieces.
+    total: u64,
+}
+
+impl Told<'_> {
+    fn tell_files(&mut self, files: Vec<(PathBuf, String)>) {
+        for (path, what) in files {
+            self.counts.findings += 1;
+            self.observer.file(&path, &what);
+        }
+    }
+
+    fn tell(&mut self, relation: &Relation, findings: Vec<Finding>, pages: u32) {
+        for finding in findings {
+            self.counts.findings += 1;
+            self.observer.found(&relation.told, &finding);
+        }
+        self.counts.pages += u64::from(pages);
+        let bytes = |pages: u64| pages * BLOCK_SIZE as u64;
+        self.observer.progress(bytes(self.counts.pages), bytes(self.total));
+    }
+}
+
+/// What all threads share.
+struct Shared<'a> {
+    cluster: &'a Cluster,
+    direct: bool,
+    combine: u32,
+    pieces: Mutex<std::vec::IntoIter<Piece>>,
+    told: Mutex<Told<'a>>,
+}
+
+impl Shared<'_> {
+    /// Checks pieces until there are none.
+    fn work(&self, aio: &Arc<Aio>) -> Result<(), EngineError> {
+        let mut status = StatusReader::new(backend(aio)?, &self.cluster.dir);
+        let mut transactions = Transactions::new(self.cluster.counters, &mut status);
+        let mut maps = Maps { io: backend(aio)?, checksums: self.cluster.checksums, last: None };
+        let mut next = || self.pieces.lock().next();
+        let mut reader = Reader::new(backend(aio)?, self.direct, self.combine, &mut next)?;
+        loop {
+            let (mut files, mut findings) = (Vec::new(), Vec::new());
+            let mut say = |path: &Path, what: &str| files.push((path.to_owned(), what.to_owned()));
+            let read = reader.chunk(&mut say, &mut |chunk, n, bytes| {
+                let block = chunk.first() + n;
+                let mut sink = |finding| findings.push(finding);
+                self.page(&chunk.piece, block, bytes, &mut transactions, &mut maps, &mut sink);
+            })?;
+            let mut told = self.told.lock();
+            told.tell_files(files);
+            let Some(chunk) = read else { return Ok(()) };
+            told.tell(&chunk.piece.relation, findings, chunk.blocks);
+        }
+    }
+
+    fn page(
+        &self,
+        piece: &Piece,
+        block: BlockNumber,
+        bytes: &PageBytes,
+        transactions: &mut Transactions<'_>,
+        maps: &mut Maps,
+        sink: &mut dyn FnMut(Finding),
+    ) {
+        let Cluster { checksums, shut_down, counters, .. } = self.cluster;
+        let relation = &piece.relation;
+        let is_table = matches!(relation.told.kind, RelationKind::Heap | RelationKind::Sequence);
+        match piece.fork {
+            Fork::Main if is_table && *shut_down => {
+                let bits = maps.bits(relation, block);
+                HeapCheck::new(&relation.table, *checksums, transactions)
+                    .page(block, bytes, bits, sink);
+            }
+            Fork::Main if is_table => HeapCheck::after_crash(&relation.table, *checksums, counters)
+                .page(block, bytes, 0, sink),
+            Fork::Vm if *shut_down => {
+                check_visibility_map(*checksums, block, piece.heap_blocks, bytes, sink);
+            }
+            Fork::Fsm if *shut_down => check_space_map(*checksums, block, bytes, sink),
+            fork => check_page(PageKind::Other, *checksums, fork, block, bytes, sink),
+        }
+    }
+}
+
+/// Reads visibility maps.
+struct Maps {
+    io: IoBackend,
+    checksums: bool,
+    /// The page read last: of which relation, and its number.
+    last: Option<(Arc<Relation>, BlockNumber, Box<PageBytes>)>,
+}
+
+impl Maps {
+    /// The bits of a table's block. A page that is not there, or damaged, has none.
+    fn bits(&mut self, relation: &Arc<Relation>, block: BlockNumber) -> u8 {
+        let wanted = vm::map_block(block);
+        let known = self
+            .last
+            .as_ref()
+            .is_some_and(|(of, number, _)| Arc::ptr_eq(of, relation) && *number == wanted);
+        if !known {
+            let page = self.read(&relation.path, wanted).unwrap_or(Box::new([0; BLOCK_SIZE]));
+            self.last = Some((Arc::clone(relation), wanted, page));
+        }
+        self.last.as_ref().map_or(0, |(_, _, page)| vm::get(Page::new(page), block))
+    }
+
+    fn read(&mut self, relation: &Path, number: BlockNumber) -> Option<Box<PageBytes>> {
+        let mut path = format!("{}{}", relation.display(), Fork::Vm.suffix());
+        if number >= RELSEG_BLOCKS {
+            path.push_str(&format!(".{}", number / RELSEG_BLOCKS));
+        }
+        let names = Arc::clone(self.io.aio().namespace());
+        let file = names.open(Path::new(&path), &OpenOptions::READ).ok()?;
+        let mut buf = AlignedBuf::zeroed(BLOCK_SIZE).ok()?;
+        let offset = u64::from(number % RELSEG_BLOCKS) * BLOCK_SIZE as u64;
+        self.io.read_exact_at(&file, offset, &mut buf).ok()?;
+        let page: &PageBytes = buf.first_chunk()?;
+        let whole = !self.checksums || page_checksum(page, number) == stored_checksum(page);
+        whole.then(|| Box::new(*page))
+    }
+}
