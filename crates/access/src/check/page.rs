@@ -102,7 +102,7 @@ fn check_kind(kind: PageKind, page: Page<'_>, report: &mut Report<'_>) -> bool {
     {
         report.say("page of a sequence has a bad magic number");
     }
-    if pointers % ITEM_ID_SIZE != 0 {
+    if !pointers.is_multiple_of(ITEM_ID_SIZE) {
         report.say(format!("line pointers end at {}, inside of one", page.lower()));
     }
     if pointers / ITEM_ID_SIZE > MAX_HEAP_TUPLES {

@@ -11,7 +11,7 @@ use forebay_engine::check::{
     CheckCounts, CheckObserver, CheckOptions, CheckedRelation, Finding, NotChecked, check,
 };
 use forebay_engine::{
-    Engine, EngineError, Fork, IoMethod, ItemPointer, LockMode, LockStrength, RowWait, Session,
+    Datum, Engine, EngineError, Fork, IoMethod, ItemPointer, LockMode, LockStrength, RowWait, Session,
     ShutdownMode, VacuumOptions,
 };
 use forebay_format::checksum::page_checksum;
@@ -79,8 +79,7 @@ fn place(session: &mut Session, wanted: i64) -> ItemPointer {
     let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
     let mut scan = session.scan(&table).expect("scan");
     while let Some(row) = scan.next(session).expect("row") {
-        if matches!(row.decode().expect("values")[0], forebay_engine::Datum::Int8(id) if id == wanted)
-        {
+        if row.decode().expect("values")[0] == Datum::Int8(wanted) {
             return row.place();
         }
     }
@@ -90,7 +89,7 @@ fn place(session: &mut Session, wanted: i64) -> ItemPointer {
 fn update(session: &mut Session, id: i64) -> Result<(), EngineError> {
     let (place, table) =
         (place(session, id), session.open_table(None, "t", LockMode::RowExclusive)?);
-    let values = [forebay_engine::Datum::Int8(id), forebay_engine::Datum::text("new")];
+    let values = [Datum::Int8(id), Datum::text("new")];
     session.update_row(&table, place, &values).map(drop)
 }
 
@@ -273,11 +272,11 @@ const TUPLES: &[Damage] = &[
     (|r| r.tuple(FRESH, |t| t.set_hoff(80)), "data begins at offset 80 beyond the tuple length"),
     (
         |r| r.tuple(FRESH + 1, |t| t.set_hoff(32)),
-        "tuple data should begin at byte 24, but actually begins at byte 32 (2 attributes, no nulls)",
+        "tuple data should begin at byte 24, but actually begins at byte 32 (2 attributes, no",
     ),
     (
         |r| r.tuple(FRESH, |t| t.set_hoff(32)),
-        "tuple data should begin at byte 24, but actually begins at byte 32 (2 attributes, has nulls)",
+        "tuple data should begin at byte 24, but actually begins at byte 32 (2 attributes, has",
     ),
     (|r| r.flags(FRESH, 0, HEAP_HASNULL), "attribute with length 4294967295 ends at offset"),
     (|r| r.flags(LOCKED, HEAP_XMAX_COMMITTED, 0), "multixact should not be marked committed"),
@@ -633,7 +632,10 @@ fn healthy(peer: &Peer, indexes: u64) {
             "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
         );
         server.query(second);
-        server.query("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted");
+        server.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks \
+             WHERE locktype = 'advisory' AND granted",
+        );
         let _ = holder.wait();
         locker.join().expect("psql");
     });

@@ -178,7 +178,7 @@ fn trees_are_recovered_as_postgresql_recovers_them() {
     let first = dice.below(2);
     let mut run = Run { peer: &peer, dice, kept, compared: compare::Counts::default() };
     for round in 0..rounds {
-        let cuts = (round + first) % 2 == 0;
+        let cuts = (round + first).is_multiple_of(2);
         let server = postgres(&peer, &mut run.dice, cuts);
         run.round(round, server, cuts);
     }

@@ -30,6 +30,16 @@ const KB_PER_BUFFER: u32 = (BLOCK_SIZE / 1024) as u32;
 /// A part of a table so small that it says nothing about the rest.
 const TOO_FEW: f64 = 0.02;
 
+/// Which horizon decides what of a table may go.
+fn horizon_kind(table: &Table) -> HorizonKind {
+    match () {
+        () if table.is_temporary() => HorizonKind::Temporary,
+        () if table.locator.db == 0 => HorizonKind::Shared,
+        () if table.is_catalog() => HorizonKind::Catalog,
+        () => HorizonKind::Data,
+    }
+}
+
 /// The number of rows, estimated from the pages that were read and the figures before.
 fn estimated_rows(before: &ClassFigures, report: &VacuumReport) -> f64 {
     let (pages, scanned) = (f64::from(report.pages), f64::from(report.scanned));
@@ -134,12 +144,7 @@ impl Session {
         told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         let begun = Instant::now();
-        let kind = match () {
-            () if table.is_temporary() => HorizonKind::Temporary,
-            () if table.locator.db == 0 => HorizonKind::Shared,
-            () if table.is_catalog() => HorizonKind::Catalog,
-            () => HorizonKind::Data,
-        };
+        let kind = horizon_kind(table);
         let settings = self.settings.vacuum;
         let in_use = InUse {
             oldest_xid: core.xacts.procs().horizons(POSTGRES_DB, None).of(kind).xid(),
@@ -173,14 +178,7 @@ impl Session {
         let interrupt = self.interrupt.clone();
         let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
         let report = heap.vacuum(&mut self.backend, &job, &interrupt, &mut rest)?;
-        if report.contradictions > 0 {
-            let message = format!(
-                "{} pages are not marked all-visible but their visibility map bits were set in \
-                 relation \"{}\"",
-                report.contradictions, table.name
-            );
-            self.warnings.push(Warning::new(message));
-        }
+        self.warn_of_contradictions(report.contradictions, &table.name);
         let mut remain = report.pages;
         let truncate = options.truncate.unwrap_or(settings.truncate) && !decided.failsafe;
         if truncate && is_worthwhile(report.pages, report.with_rows) {
@@ -196,6 +194,15 @@ impl Session {
             told.push(VacuumedTable { name, oldest_xid, elapsed, ..done }.to_string());
         }
         Ok(())
+    }
+
+    fn warn_of_contradictions(&mut self, pages: u32, name: &str) {
+        if pages > 0 {
+            self.warnings.push(Warning::new(format!(
+                "{pages} pages are not marked all-visible but their visibility map bits were set \
+                 in relation \"{name}\""
+            )));
+        }
     }
 
     /// Stores what the vacuum has found in pg_class.
