@@ -228,8 +228,8 @@ impl ProcArray {
         self.note_end(&mut state, latest);
     }
 
-    /// Removes a subtransaction of `top` that has aborted from the transaction's list, with all that
-    /// began in it.
+    /// Removes a subtransaction of `top` that has aborted from the transaction's list, with all
+    /// that began in it.
     pub(crate) fn leave_sub(&self, top: FullXid, aborted: FullXid, list: &Subxids) {
         let mut state = self.state.lock();
         let latest = list.youngest(top).unwrap_or(aborted);

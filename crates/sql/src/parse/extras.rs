@@ -69,7 +69,7 @@ pub(super) fn take_out<'t>(
     let changes = matches!(first.as_deref(), Some("insert" | "update" | "delete"));
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut depth = 0usize;
-    // Whether there was a WHERE of the statement itself, and whether the rows of an INSERT are known.
+    // Whether there was a WHERE of the statement itself, and what an INSERT inserts.
     let (mut filtered, mut sourced) = (false, first.as_deref() != Some("insert"));
     while let Some(token) = c.here() {
         match token.token {
@@ -84,11 +84,7 @@ pub(super) fn take_out<'t>(
         let opens = !sourced && depth == 0 || out.last().is_none_or(|t| t.token == Token::LParen);
         if opens && c.accept("table") {
             sourced |= depth == 0;
-            let select = word("select", None, Keyword::SELECT);
-            let from = word("from", None, Keyword::FROM);
-            out.extend(
-                [select, Token::Mul, from].map(|t| TokenWithSpan { token: t, span: token.span }),
-            );
+            out.extend(select_all_from(token));
             continue;
         }
         sourced |= opens && matches!(c.peek_word().as_deref(), Some("select" | "values"));
@@ -135,6 +131,13 @@ fn cursor_name(c: &mut Cursor<'_>) -> Result<(String, u32)> {
 
 fn word(text: &str, quote_style: Option<char>, keyword: Keyword) -> Token {
     Token::Word(Word { value: text.to_owned(), quote_style, keyword })
+}
+
+/// `SELECT * FROM`, in the place of TABLE.
+fn select_all_from(table: &TokenWithSpan) -> [TokenWithSpan; 3] {
+    let select = word("select", None, Keyword::SELECT);
+    let from = word("from", None, Keyword::FROM);
+    [select, Token::Mul, from].map(|token| TokenWithSpan { token, span: table.span })
 }
 
 /// Writes a clause that begins at a token, for each of its names.
