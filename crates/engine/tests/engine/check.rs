@@ -11,8 +11,8 @@ use forebay_engine::check::{
     CheckCounts, CheckObserver, CheckOptions, CheckedRelation, Finding, NotChecked, check,
 };
 use forebay_engine::{
-    Datum, Engine, EngineError, Fork, IoMethod, ItemPointer, LockMode, LockStrength, RowWait, Session,
-    ShutdownMode, VacuumOptions,
+    Datum, Engine, EngineError, Fork, IoMethod, ItemPointer, LockMode, LockStrength, RowWait,
+    Session, ShutdownMode, VacuumOptions,
 };
 use forebay_format::checksum::page_checksum;
 use forebay_format::control;

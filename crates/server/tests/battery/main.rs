@@ -15,6 +15,7 @@
 //! - [`turns`]: Forebay and PostgreSQL 18 crash and recover one directory by turns, under load
 //! - [`trees`]: indexes that PostgreSQL's crashes have left, recovered page for page as it does
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
+//! - [`sessions`]: random sessions, with the messages of both servers compared
 //! - [`io`]: system calls and page cache: direct opens, combined reads, gathered log writes
 //!
 //! - [`forebay`]: starts, stops and kills the server
@@ -35,6 +36,7 @@ mod kill;
 mod moment;
 mod powercut;
 mod scan;
+mod sessions;
 mod tools;
 mod trees;
 mod turns;

@@ -69,7 +69,7 @@ pub(super) fn take_out<'t>(
     let changes = matches!(first.as_deref(), Some("insert" | "update" | "delete"));
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut depth = 0usize;
-    // Whether there was a WHERE of the statement itself, and whether an INSERT's rows are known.
+    // Whether there was a WHERE of the statement itself, and what an INSERT inserts.
     let (mut filtered, mut sourced) = (false, first.as_deref() != Some("insert"));
     while let Some(token) = c.here() {
         match token.token {
@@ -119,13 +119,6 @@ pub(super) fn take_out<'t>(
     Ok((Cow::Owned(out), extras))
 }
 
-/// What `TABLE` stands for, in its place.
-fn select_all_from(table: &TokenWithSpan) -> [TokenWithSpan; 3] {
-    let select = word("select", None, Keyword::SELECT);
-    let from = word("from", None, Keyword::FROM);
-    [select, Token::Mul, from].map(|token| TokenWithSpan { token, span: table.span })
-}
-
 /// The name behind CURRENT OF, and where it stands. Only RETURNING may follow.
 fn cursor_name(c: &mut Cursor<'_>) -> Result<(String, u32)> {
     let position = c.position();
@@ -138,6 +131,13 @@ fn cursor_name(c: &mut Cursor<'_>) -> Result<(String, u32)> {
 
 fn word(text: &str, quote_style: Option<char>, keyword: Keyword) -> Token {
     Token::Word(Word { value: text.to_owned(), quote_style, keyword })
+}
+
+/// `SELECT * FROM`, in the place of TABLE.
+fn select_all_from(table: &TokenWithSpan) -> [TokenWithSpan; 3] {
+    let select = word("select", None, Keyword::SELECT);
+    let from = word("from", None, Keyword::FROM);
+    [select, Token::Mul, from].map(|token| TokenWithSpan { token, span: table.span })
 }
 
 /// Writes a clause that begins at a token, for each of its names.

@@ -1,0 +1,113 @@
+//! Random scripts of one session, message by message what PostgreSQL answers: savepoints, cursors
+//! and portals of both protocols, changes of rows, and errors in between.
+//!
+//! The next statement depends on the transaction's status, so that few are refused for that alone.
+//! `FOREBAY_SESSIONS` is the seed of a script that is to be run alone.
+
+mod script;
+
+use std::time::{Duration, Instant};
+
+use forebay_server::client::{Client, Fields, row};
+use forebay_testkit::peer::Peer;
+
+use super::forebay::{Forebay, scratch};
+use script::{Message, Script};
+
+/// How long scripts are begun.
+const RUN: Duration = Duration::from_secs(15);
+/// Statements of a script.
+const STATEMENTS: usize = 60;
+
+/// Sends messages, the last of which makes the server answer all of them; what it answers.
+fn answers(client: &mut Client, messages: &[Message]) -> Vec<String> {
+    let text = |parts: &[&str]| parts.iter().map(|part| format!("{part}\0")).collect::<String>();
+    for message in messages {
+        let (kind, body): (u8, Vec<u8>) = match message {
+            Message::Query(sql) => (b'Q', text(&[sql]).into()),
+            Message::Parse(sql) => (b'P', [text(&["", sql]).as_bytes(), &[0; 2]].concat()),
+            Message::Bind(portal) => (b'B', [text(&[portal, ""]).as_bytes(), &[0; 6]].concat()),
+            Message::Describe(portal) => (b'D', format!("P{portal}\0").into()),
+            Message::Execute(portal, rows) => {
+                (b'E', [text(&[portal]).as_bytes(), &rows.to_be_bytes()].concat())
+            }
+            Message::Close(portal) => (b'C', format!("P{portal}\0").into()),
+            Message::Sync => (b'S', Vec::new()),
+        };
+        client.send(kind, &body).expect("the server listens");
+    }
+    let mut answers = Vec::new();
+    loop {
+        let (kind, body) = client.receive().expect("the server answers");
+        answers.push(match kind {
+            b'D' => format!("row {:?}", row(&body)),
+            b'E' | b'N' => {
+                let fields = Fields::read(&body);
+                let all = [b'V', b'C', b'M', b'D', b'H', b'P', b'W'].map(|code| fields.get(code));
+                format!("report {all:?}")
+            }
+            // Columns, tags, and messages without a body.
+            _ => format!("{} {}", char::from(kind), body.escape_ascii()),
+        });
+        if kind == b'Z' {
+            return answers;
+        }
+    }
+}
+
+/// The transaction status at the end of the answers to a message.
+fn status(answers: &[String]) -> char {
+    answers.last().and_then(|ready| ready.chars().last()).expect("there is a last answer")
+}
+
+/// Runs a script on both servers up to the first difference. What led to it; the number of answers.
+fn run(seed: u64, ports: [u16; 2]) -> Result<usize, String> {
+    let [mut forebay, mut postgres] = ports.map(|port| Client::tcp(port).expect("connects"));
+    let mut script = Script::new(seed);
+    let (mut history, mut count): (Vec<String>, usize) = (Vec::new(), 0);
+    let mut status_now = 'I';
+    for number in 0..STATEMENTS {
+        let messages = match number {
+            0 => script.set_up(),
+            _ if number + 1 == STATEMENTS => Script::clean_up(),
+            _ => script.next(status_now),
+        };
+        let [ours, theirs] = [&mut forebay, &mut postgres].map(|client| answers(client, &messages));
+        history.push(format!("{messages:?}"));
+        if ours != theirs {
+            let before = history.len().saturating_sub(15);
+            return Err(format!(
+                "seed {seed}\n  {}\n  Forebay: {ours:#?}\n  PostgreSQL: {theirs:#?}",
+                history[before..].join("\n  "),
+            ));
+        }
+        count += theirs.len();
+        status_now = status(&theirs);
+    }
+    Ok(count)
+}
+
+#[test]
+#[ignore = "a quarter of a minute long; run by cargo xtask test"]
+fn random_sessions_are_answered_as_by_postgresql() {
+    let Some(peer) = Peer::find("random_sessions_are_answered_as_by_postgresql") else { return };
+    peer.init("sessions");
+    let postgres = peer.start("sessions", "-c autovacuum=off -c fsync=off");
+    let folder = scratch("sessions");
+    let forebay = Forebay::start(&folder.path().join("data"), &[]);
+    let ports = [forebay.port, postgres.port];
+    if let Some(seed) = std::env::var_os("FOREBAY_SESSIONS") {
+        let seed = seed.to_str().and_then(|seed| seed.parse().ok()).expect("a seed is a number");
+        run(seed, ports).unwrap_or_else(|difference| panic!("{difference}"));
+        return;
+    }
+    let begun = Instant::now();
+    let (mut seed, mut messages) = (0, 0);
+    while begun.elapsed() < RUN {
+        messages += run(seed, ports).unwrap_or_else(|difference| panic!("{difference}"));
+        seed += 1;
+    }
+    println!("battery: sessions: {seed} scripts, {messages} answers as PostgreSQL's");
+    assert!(seed > 10, "too few scripts");
+    forebay.stop();
+}
