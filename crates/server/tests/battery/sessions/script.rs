@@ -183,7 +183,7 @@ impl Script {
 
     fn statement(&mut self, status: char) -> String {
         match (status, self.dice.below(10)) {
-            ('E', 0..6) if !self.savepoints.is_empty() => return self.to_savepoint("rollback to"),
+            ('E', 0..6) if !self.savepoints.is_empty() => return self.at_savepoint("rollback to"),
             ('E', 0..8) => return "rollback".to_owned(),
             ('I', 0..6) => return self.dice.pick(BEGIN).to_owned(),
             _ => {}
@@ -193,8 +193,8 @@ impl Script {
             0..3 => dice.pick(BEGIN).to_owned(),
             3..8 => dice.pick(END).to_owned(),
             8..16 => format!("savepoint {}", dice.pick(&["a", "b"])),
-            16..20 => self.to_savepoint("release"),
-            20..28 => self.to_savepoint("rollback to"),
+            16..20 => self.at_savepoint("release"),
+            20..28 => self.at_savepoint("rollback to"),
             28..42 => {
                 let scroll = dice.pick(&["", "", "scroll", "scroll", "no scroll"]);
                 let hold = dice.pick(&["", "", "", "with hold", "without hold"]);
@@ -217,7 +217,7 @@ impl Script {
     }
 
     /// A statement about a savepoint, which may be one that is open.
-    fn to_savepoint(&mut self, what: &str) -> String {
+    fn at_savepoint(&mut self, what: &str) -> String {
         let open = self.savepoints.len().min(3);
         match open > 0 && self.dice.chance(850) {
             true => {
