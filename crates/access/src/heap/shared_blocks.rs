@@ -2,7 +2,8 @@
 //!
 //! Each scan takes a chunk of neighbouring blocks at a time, so that its reads can be combined and
 //! the scans seldom meet. Near the end the chunks shrink, so that all scans end at about the same
-//! time. The sizes are those of PostgreSQL's parallel scans.
+//! time. The sizes are those of PostgreSQL's parallel scans, but for the smallest: a chunk is never
+//! smaller than a combined read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,16 +24,20 @@ pub struct SharedBlocks {
     blocks: BlockNumber,
     /// The size of the first chunks.
     chunk: u32,
+    /// The size of the last ones.
+    least: u32,
     /// The first block that nobody has taken. It passes the end once for each scan at most.
     next: AtomicU64,
     ended: AtomicBool,
 }
 
 impl SharedBlocks {
-    /// The first `blocks` blocks.
-    pub fn new(blocks: BlockNumber) -> SharedBlocks {
-        let chunk = (blocks / CHUNKS).max(1).next_power_of_two().min(MOST);
-        SharedBlocks { blocks, chunk, next: AtomicU64::new(0), ended: AtomicBool::new(false) }
+    /// The first `blocks` blocks, in chunks of `least` and more.
+    pub fn new(blocks: BlockNumber, least: u32) -> SharedBlocks {
+        assert!((1..=MOST).contains(&least), "chunks of {least} blocks");
+        let chunk = (blocks / CHUNKS).max(1).next_power_of_two().clamp(least, MOST);
+        let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+        SharedBlocks { blocks, chunk, least, next, ended }
     }
 
     /// Number of blocks.
@@ -55,8 +60,8 @@ impl SharedBlocks {
     fn take(&self, size: &mut u32) -> Range<BlockNumber> {
         let blocks = u64::from(self.blocks);
         let left = blocks.saturating_sub(self.next.load(Ordering::Relaxed));
-        while *size > 1 && left < u64::from(*size) * LAST_CHUNKS {
-            *size /= 2;
+        while *size > self.least && left < u64::from(*size) * LAST_CHUNKS {
+            *size = (*size / 2).max(self.least);
         }
         if left == 0 || self.has_ended() {
             return 0..0;
@@ -99,9 +104,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scans_take_each_block_once_and_chunks_shrink_to_one_block() {
-        for blocks in [0, 1, 2, 63, 64, 2048, 4096, 131_072, 200_001] {
-            let shared = Arc::new(SharedBlocks::new(blocks));
+    fn scans_take_each_block_once_and_chunks_shrink_to_the_least() {
+        let sizes = [0, 1, 2, 63, 64, 2048, 4096, 131_072, 200_001];
+        for (blocks, least) in sizes.into_iter().flat_map(|blocks| [(blocks, 1), (blocks, 24)]) {
+            let shared = Arc::new(SharedBlocks::new(blocks, least));
             let mut scans = [0; 3].map(|_| BlocksTaken::of(&shared));
             // In turns of five blocks.
             let mut turns = (0..15).cycle();
@@ -109,7 +115,7 @@ mod tests {
             let mut taken: Vec<BlockNumber> = std::iter::from_fn(next).collect();
             taken.extend(scans.iter_mut().flatten());
             if blocks > 1 {
-                assert_eq!(scans.iter().map(|scan| scan.size).min(), Some(1), "{blocks}");
+                assert_eq!(scans.iter().map(|scan| scan.size).min(), Some(least), "{blocks}");
             }
             taken.sort_unstable();
             assert!(taken.into_iter().eq(0..blocks), "{blocks}");
@@ -121,13 +127,13 @@ mod tests {
         for (blocks, size) in
             [(0, 1), (4095, 1), (4096, 2), (131_072, 64), (140_000, 128), (u32::MAX, 8192)]
         {
-            assert_eq!(SharedBlocks::new(blocks).chunk, size, "{blocks}");
+            assert_eq!(SharedBlocks::new(blocks, 1).chunk, size, "{blocks}");
         }
     }
 
     #[test]
     fn no_block_is_handed_out_after_the_end() {
-        let shared = Arc::new(SharedBlocks::new(1 << 20));
+        let shared = Arc::new(SharedBlocks::new(1 << 20, 1));
         let mut scan = BlocksTaken::of(&shared);
         assert_eq!(scan.next(), Some(0));
         shared.end();

@@ -72,7 +72,7 @@ impl RowWaiter<'_> {
         };
         let locks = self.queues.locks;
         match &result {
-            Ok(Attempt::Done(_)) => locks.row_taken(self.owner),
+            Ok(Attempt::Done(_)) => locks.row_taken(self.owner, self.queues.tag(tid)),
             Ok(Attempt::Refused(Refusal::Updated { .. })) => {}
             _ => locks.give_up_row(self.owner),
         }

@@ -69,7 +69,8 @@ pub struct IndexBuild<'a> {
 
 impl IndexShape {
     /// Orders two index tuples of rows, to sort them for a build. With their heap TIDs no two are
-    /// equal; without, those are that may not be in a unique index both.
+    /// equal. Without, those are that have the same values: NULLs, too, which a unique index may
+    /// have several times unless [`IndexShape::nulls_are_equal`].
     pub fn compare_rows(
         &self,
         a: &[u8],

@@ -253,16 +253,7 @@ pub(super) fn columns_to_separate(
     left: &Tuple<'_>,
     right: &Tuple<'_>,
 ) -> Result<usize, KeyError> {
-    let count = shape.keys.len();
-    let left = values_of(&shape.layouts, left, count)?;
-    let right = values_of(&shape.layouts, right, count)?;
-    for (column, (key, (left, right))) in shape.keys.iter().zip(left.iter().zip(&right)).enumerate()
-    {
-        if key.compare(left.as_deref(), right.as_deref())? != Ordering::Equal {
-            return Ok(column + 1);
-        }
-    }
-    Ok(count + 1)
+    first_difference(shape, left, right, |key, a, b| Ok(key.compare(a, b)?.is_ne()))
 }
 
 /// The same as far as the bytes of the values tell: a good guess, and exact for values that are
@@ -272,9 +263,27 @@ pub(super) fn columns_to_tell_apart(
     left: &Tuple<'_>,
     right: &Tuple<'_>,
 ) -> Result<usize, KeyError> {
-    let count = shape.keys.len();
-    let left = values_of(&shape.layouts, left, count)?;
-    let right = values_of(&shape.layouts, right, count)?;
-    let same = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
-    Ok(same + 1)
+    first_difference(shape, left, right, |_, a, b| Ok(a != b))
+}
+
+/// The first key column, counted from 1, in which two tuples differ; one more than the columns that
+/// both have if they do not.
+fn first_difference(
+    shape: &IndexShape,
+    left: &Tuple<'_>,
+    right: &Tuple<'_>,
+    differ: impl Fn(&KeyColumn, Option<&[u8]>, Option<&[u8]>) -> Result<bool, KeyError>,
+) -> Result<usize, KeyError> {
+    let columns = shape.layouts.len();
+    let count = shape.keys.len().min(left.column_count(columns)).min(right.column_count(columns));
+    let (mut left, mut right) = (left.values(columns), right.values(columns));
+    let keys = shape.keys.iter().zip(&shape.layouts).take(count).enumerate();
+    for (column, (key, layout)) in keys {
+        let a = readable(left.next(*layout)?, column)?;
+        let b = readable(right.next(*layout)?, column)?;
+        if differ(key, a.as_deref(), b.as_deref())? {
+            return Ok(column + 1);
+        }
+    }
+    Ok(count + 1)
 }

@@ -251,7 +251,7 @@ impl Inserter<'_> {
             }
             if !opaque.is_ignored() {
                 let (first, count) = (opaque.first_data_item(), page.page().item_count());
-                let start = start.clamp(first, count + 1);
+                let start = start.max(first).min(count + 1);
                 for n in (start..=count).chain((first..start).rev()) {
                     if self.index.tuple(page.page(), at, n)?.down_link() == child {
                         return Ok(Some((page, n)));
@@ -272,6 +272,9 @@ impl Inserter<'_> {
         let opaque = self.index.opaque(left.page(), block)?;
         if !opaque.is_split_incomplete() {
             return Ok(());
+        }
+        if opaque.is_rightmost() {
+            return Err(self.index.damaged(block, &"the right half of its split is missing"));
         }
         let right = self.index.lock(self.backend, opaque.next)?;
         let right_opaque = self.index.opaque(right.page(), opaque.next)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use forebay_format::ids::{INVALID_XID, xid_precedes};
-use forebay_format::nbtree::{Meta, NbtreeError, Opaque};
+use forebay_format::nbtree::{META_BLOCK, Meta, NbtreeError, Opaque};
 use forebay_format::{
     AttrLayout, BLOCK_SIZE, BlockNumber, Fork, Page, PageTag, RelFileLocator, Xid,
 };
@@ -184,10 +184,15 @@ impl Index {
 
     /// The special space of a page of the tree.
     pub(super) fn opaque(&self, page: Page<'_>, block: BlockNumber) -> Result<Opaque, AccessError> {
-        Opaque::of(page).map_err(|error| match error {
+        let opaque = Opaque::of(page).map_err(|error| match error {
             NbtreeError::NewPage => self.zero_page(block),
             error => self.damaged(block, &error),
-        })
+        })?;
+        // A sibling is locked while the page is.
+        if block != META_BLOCK && (opaque.next == block || opaque.prev == block) {
+            return Err(self.damaged(block, &"it is its own sibling"));
+        }
+        Ok(opaque)
     }
 
     /// The contents of the meta page. Indexes that PostgreSQL made before version 12 are refused.
@@ -197,8 +202,11 @@ impl Index {
             NbtreeError::Magic(_) | NbtreeError::SpecialSize { .. } => {
                 AccessError::CorruptIndex(format!("index \"{name}\" is not a btree"))
             }
-            error => self.damaged(forebay_format::nbtree::META_BLOCK, &error),
+            error => self.damaged(META_BLOCK, &error),
         })?;
+        if meta.fast_level > meta.level || meta.level >= 1 << Root::LEVEL_BITS {
+            return Err(self.damaged(META_BLOCK, &"its levels contradict each other"));
+        }
         if !meta.is_heap_key_space() {
             return Err(AccessError::CorruptIndex(format!(
                 "version mismatch in index \"{name}\": file version {}, current version 4, \

@@ -33,7 +33,8 @@ const PAGES_TO_RIGHT: u32 = 4;
 pub struct BatchOptions {
     /// The pin of the leaf, so that no place in the batch is used for another row.
     pub pin: bool,
-    /// The index tuples, for scans that need nothing else of a row.
+    /// The index tuples, for scans that need nothing else of a row. The leaf stays pinned: once
+    /// vacuum has removed an item, the page of its row may be marked all-visible.
     pub tuples: bool,
 }
 
@@ -305,7 +306,8 @@ impl IndexScan {
                 batch.items.reverse();
             }
         }
-        if self.options.pin && !batch.items.is_empty() {
+        let BatchOptions { pin: keeps, tuples } = self.options;
+        if (keeps || tuples) && !batch.items.is_empty() {
             batch.pin = Some(pin.clone());
         }
         Ok(batch)

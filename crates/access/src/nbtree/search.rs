@@ -89,10 +89,11 @@ impl Index {
         'root: loop {
             path.clear();
             let Some(root) = self.root(backend, remembered)? else { return Ok(Reached::Empty) };
-            if root.level < want.level {
-                return Err(self.level_missing(want.level));
-            }
             let (mut block, mut level, mut check) = (root.block, root.level, remembered);
+            if level < want.level {
+                // Pages above the fast root have no siblings, but they are there.
+                (block, level, check) = self.true_root(backend, want.level)?;
+            }
             loop {
                 let pin = self.read(backend, block)?;
                 let guard = pin.lock_shared();
@@ -189,6 +190,22 @@ impl Index {
             return Err(self.damaged(block, &format_args!("item {} leads nowhere", next - 1)));
         }
         Ok((next - 1, child))
+    }
+
+    /// The root itself, to find a page of a level. It need not be the only page of its level any
+    /// more.
+    fn true_root(
+        &self,
+        backend: &mut Backend,
+        level: u32,
+    ) -> Result<(BlockNumber, u32, bool), AccessError> {
+        let pin = self.read(backend, META_BLOCK)?;
+        let guard = pin.lock_shared();
+        let meta = self.meta(guard.page())?;
+        if meta.level < level {
+            return Err(self.level_missing(level));
+        }
+        Ok((meta.root, meta.level, false))
     }
 
     /// Where searches begin: as remembered, if that is wanted, else as the meta page says. None if

@@ -92,7 +92,7 @@ impl Inserter<'_> {
             if opaque.is_rightmost() || !self.is_equal(page.page(), tag, HIGH_KEY, key)? {
                 return Ok(Checked::Unique { duplicates });
             }
-            let (next, opaque) = self.next_page(opaque.next, &mut moves)?;
+            let (next, opaque) = self.next_page(opaque.next, first.tag().block, &mut moves)?;
             begin = Some(opaque.first_data_item());
             other = Some(next);
         }
@@ -103,10 +103,14 @@ impl Inserter<'_> {
     fn next_page(
         &mut self,
         mut next: BlockNumber,
+        first: BlockNumber,
         moves: &mut Moves,
     ) -> Result<(Locked, Opaque), AccessError> {
         loop {
             moves.next(self.index, next)?;
+            if next == first {
+                return Err(self.index.damaged(next, &"sibling links form a circle"));
+            }
             let page = self.index.lock(self.backend, next)?;
             let opaque = self.index.opaque(page.page(), next)?;
             if !opaque.is_ignored() {

@@ -35,6 +35,9 @@ use crate::core::Core;
 use crate::error::EngineError;
 use crate::warning::Warning;
 
+/// Bytes of a worker's stack: as a session's, with room for deeply nested expressions.
+const STACK: usize = 8 << 20;
+
 /// A scan of a table that threads share.
 #[derive(Clone, Debug)]
 pub struct SharedScan(Arc<Shared>);
@@ -84,11 +87,12 @@ impl Session {
             }
             let reading = session.reading(core, table)?;
             let blocks = reading.heap.pool.nblocks(table.locator, Fork::Main)?;
+            let combined = reading.combine_limit() as u32;
             Ok(SharedScan(Arc::new(Shared {
                 core: Arc::clone(&session.core),
                 table: Arc::clone(table),
                 reading,
-                blocks: Arc::new(SharedBlocks::new(blocks)),
+                blocks: Arc::new(SharedBlocks::new(blocks, combined)),
                 policy: session.backend.policy,
                 interrupt: session.interrupt.clone(),
                 most_workers: session.settings.parallel.max_workers,
@@ -133,6 +137,7 @@ impl SharedScan {
             for (part, job) in parts.into_iter().zip(jobs) {
                 let sender = queue.sender();
                 let worker = thread::Builder::new().name("parallel worker".to_owned());
+                let worker = worker.stack_size(STACK);
                 match worker.spawn_scoped(scope, move || job(part, &sender)) {
                     Ok(_) => started += 1,
                     Err(error) => tracing::warn!("could not start a parallel worker: {error}"),

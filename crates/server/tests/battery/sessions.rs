@@ -17,7 +17,7 @@ const SCRIPTS: u64 = 150;
 /// Statements of a script.
 const STATEMENTS: usize = 60;
 
-/// Sends messages, the last of which makes the server answer all of them; what it answers.
+/// Sends messages, the last of which makes the server answer all of them. What it answers.
 fn answers(client: &mut Client, messages: &[Message]) -> Vec<String> {
     let text = |parts: &[&str]| parts.iter().map(|part| format!("{part}\0")).collect::<String>();
     for message in messages {
@@ -34,6 +34,8 @@ fn answers(client: &mut Client, messages: &[Message]) -> Vec<String> {
         };
         client.send(kind, &body).expect("the server listens");
     }
+    let ends = |message: &&Message| matches!(message, Message::Query(_) | Message::Sync);
+    let mut left = messages.iter().filter(ends).count();
     let mut answers = Vec::new();
     loop {
         let (kind, body) = client.receive().expect("the server answers");
@@ -47,7 +49,8 @@ fn answers(client: &mut Client, messages: &[Message]) -> Vec<String> {
             // Columns, tags, and messages without a body.
             _ => format!("{} {}", char::from(kind), body.escape_ascii()),
         });
-        if kind == b'Z' {
+        left -= usize::from(kind == b'Z');
+        if left == 0 {
             return answers;
         }
     }

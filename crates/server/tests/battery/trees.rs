@@ -102,7 +102,9 @@ impl<'peer> Run<'peer> {
     fn halves(&self, from: Lsn, to: Lsn) -> Vec<Lsn> {
         let wal = format!("{}/pg_wal", self.peer.inside(DATA));
         let range = ["-s", &from.to_string(), "-e", &to.to_string()];
-        let dump = self.peer.run("pg_waldump", &[&["-p", &wal][..], &range].concat());
+        // The last record may have been written in part.
+        let dump = self.peer.command("pg_waldump").args(["-p", &wal]).args(range).output();
+        let dump = String::from_utf8(dump.expect("pg_waldump runs").stdout).expect("text");
         let place = |line: &str| {
             let lsn = line.split_once("lsn: ").expect("each line has an LSN").1;
             lsn.split(',').next().expect("a field").parse().expect("an LSN")
@@ -115,17 +117,17 @@ impl<'peer> Run<'peer> {
 
     /// Lets PostgreSQL crash under load, both recover, and compares.
     fn round(&mut self, round: u64, server: Postgres<'peer>, cuts: bool) {
-        let insert_lsn = |server: &Postgres<'_>| {
-            let lsn = server.query("SELECT pg_current_wal_insert_lsn()");
+        let flush_lsn = |server: &Postgres<'_>| {
+            let lsn = server.query("SELECT pg_current_wal_flush_lsn()");
             lsn.parse::<Lsn>().expect("an LSN")
         };
         server.query("CHECKPOINT");
-        let from = insert_lsn(&server);
+        let from = flush_lsn(&server);
         let load = Load { port: server.port, files_stay: cuts, enough: 250 + self.dice.below(500) };
         let moment = Duration::from_millis(self.dice.below(50));
         let mut to = from;
         let done = load.run(&mut self.dice, moment, || {
-            to = insert_lsn(&server);
+            to = flush_lsn(&server);
             server.crash();
         });
         let statements = done.unwrap_or_else(|problem| panic!("round {round}: {problem}"));

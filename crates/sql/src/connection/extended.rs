@@ -303,11 +303,26 @@ impl Connection {
                 let plan = self.plan_to_run(&prepared, plan, (name, portal))?;
                 QueryRows::new(&plan.root, &portal.params, None, false, &self.host)
             }
-            Plan::Utility => QueryRows::complete(self.utility_rows(&prepared, sink)?),
+            Plan::Utility => {
+                self.check_columns(&prepared)?;
+                QueryRows::complete(self.utility_rows(&prepared, sink)?)
+            }
             Plan::Select(_) | Plan::Declare(_) => return Ok(false),
         };
         portal.progress = Progress::Query(Box::new(rows));
         Ok(true)
+    }
+
+    /// Fails if the cursor that a FETCH reads has other columns than when its portal was made.
+    fn check_columns(&self, prepared: &Prepared) -> Result<()> {
+        if let Some(Kind::Fetch(fetch)) = prepared.statement.as_ref().map(|s| &*s.kind)
+            && let Some(now) = self.fetched_columns(fetch)
+            && Some(&now) != prepared.columns.as_ref()
+        {
+            let message = "cached plan must not change result type";
+            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
+        }
+        Ok(())
     }
 
     /// The plan of a portal that changes rows, which is about to run.

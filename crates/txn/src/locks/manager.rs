@@ -246,8 +246,8 @@ impl LockManager {
         true
     }
 
-    /// Grants a request, or puts it into the queue. Fails if waiting would be a deadlock, and the
-    /// request does not wait before it searches for one.
+    /// Grants a request, or puts it into the queue. Fails if waiting would be a deadlock, and
+    /// the request does not wait before it searches for one, or need not search.
     pub(super) fn request(
         &self,
         table: &mut Table,
@@ -257,12 +257,13 @@ impl LockManager {
         table.check_room(tag)?;
         let counted = table.enter_strong(&self.strong, owner, tag, mode);
         let Err(position) = table.try_grant(owner, tag, mode) else { return Ok(None) };
+        let at_once = patience.deadlock_timeout.is_zero() || is_mutual(table, owner, tag, mode);
         let granted = Arc::new(AtomicBool::new(false));
         let interrupt = interrupt.clone();
         let since = SystemTime::now();
         let waiter = Waiter { owner, mode, granted: Arc::clone(&granted), interrupt, since };
         table.enqueue(tag, position, waiter);
-        if patience.deadlock_timeout.is_zero() {
+        if at_once {
             self.break_cycles(table, owner, counted)?;
         }
         Ok(Some(Queued { granted, counted }))
@@ -341,4 +342,16 @@ impl LockManager {
     pub fn waiters(&self, tag: LockTag) -> usize {
         self.table.lock().locks.get(&tag).map_or(0, |lock| lock.queue.len())
     }
+}
+
+/// Whether a request waits for one of the lock's other waiters, which waits for its owner. As in
+/// PostgreSQL, such a deadlock is found at once.
+fn is_mutual(table: &Table, owner: OwnerId, tag: LockTag, mode: LockMode) -> bool {
+    table.locks.get(&tag).is_some_and(|lock| {
+        let held = lock.held_by(owner);
+        lock.queue.iter().any(|waiter| {
+            held & waiter.mode.conflicts() != 0
+                && lock.held_by(waiter.owner) & mode.conflicts() != 0
+        })
+    })
 }

@@ -16,7 +16,7 @@
 //!
 //! ```text
 //! wait:   blocked by xmax -- lock_row -- blocked still? -- wait for the transactions -- again
-//! done:   row_taken: the lock stays until the transaction or its subtransaction ends
+//! done:   row_taken(place): the lock stays until the transaction or its subtransaction ends
 //! update: row_moved(old place, new place)
 //! else:   give_up_row
 //! ```
@@ -70,11 +70,12 @@ impl LockManager {
         locked
     }
 
-    /// The backend, if it was in the queue for a row, has the row now.
-    pub fn row_taken(&self, owner: &mut LockOwner) {
+    /// The backend, if it was in the queue for a row, has the row now: its version at this place.
+    pub fn row_taken(&self, owner: &mut LockOwner, at: LockTag) {
         let depth = owner.depth();
         if let Some(place @ RowPlace::Wanted) = &mut owner.row {
             *place = RowPlace::Taken(depth);
+            self.table.lock().settle_row(owner.id(), at);
         }
     }
 
@@ -155,6 +156,24 @@ impl Table {
             lock.granted.retain(|(holder, _)| *holder != owner);
         }
         self.grant_waiters(tag);
+    }
+
+    /// The queue whose first backend has taken the row is found at that version alone. Others may
+    /// be removed, and their places used for other rows.
+    fn settle_row(&mut self, owner: OwnerId, at: LockTag) {
+        let Some(held) = self.row_of(owner) else { return };
+        if held != at {
+            if self.locks.contains_key(&at) {
+                return self.leave_row(owner, held);
+            }
+            self.move_row(held, at);
+        }
+        let before = self.locks.get_mut(&at).and_then(|lock| lock.before.take());
+        if let Some(before) = before
+            && self.moved.get(&before) == Some(&at)
+        {
+            self.moved.remove(&before);
+        }
     }
 
     fn move_row(&mut self, from: LockTag, to: LockTag) {

@@ -1,6 +1,6 @@
 //! Splits that an insertion left incomplete, and damaged pages.
 
-use forebay_format::nbtree::{self as nb, INCOMPLETE_SPLIT, META_BLOCK, Opaque};
+use forebay_format::nbtree::{self as nb, INCOMPLETE_SPLIT, META_BLOCK, Opaque, ROOT};
 use forebay_format::{BlockNumber, PageMut};
 
 use super::checker::pages_of;
@@ -85,6 +85,42 @@ fn the_split_of_a_root_is_completed_by_a_new_root() {
     insert(&index, &mut backend, &[Datum::Int4(-1)], tid(n as u32));
     let (levels, rows) = pages_of(&index, &mut backend).check();
     assert_eq!((levels.len(), levels[1].incomplete, rows.len()), (2, 0, n as usize + 1));
+}
+
+#[test]
+fn a_fast_root_below_the_root_is_split() {
+    let fixture = Fixture::new();
+    let mut backend = fixture.backend();
+    let index = index(&fixture, shape(&[oids::INT4]));
+    insert(&index, &mut backend, &[Datum::Int4(0)], tid(0));
+    // Two levels without siblings above the only leaf, as the deletion of pages leaves them.
+    let pages = fixture.pool.extend(&mut backend, INDEX, Fork::Main, 2, Default::default());
+    drop(pages.unwrap());
+    for (block, level, flags) in [(2, 1, 0), (3, 2, ROOT)] {
+        change(&index, &mut backend, block, |page| {
+            nb::init_page(page, Opaque { level, flags, ..Opaque::default() });
+            nb::push_item(page, &nb::minus_infinity(block - 1)).unwrap();
+        });
+    }
+    change(&index, &mut backend, 1, |page| {
+        let opaque = Opaque::of(page.page()).unwrap();
+        Opaque { flags: opaque.flags & !ROOT, ..opaque }.store(page);
+    });
+    change(&index, &mut backend, META_BLOCK, |page| {
+        let meta = nb::Meta::of(page.page()).unwrap();
+        nb::Meta { root: 3, level: 2, fast_root: 1, fast_level: 0, ..meta }.store(page);
+    });
+    index.known.set_root(None);
+    for n in 1..2000 {
+        insert(&index, &mut backend, &[Datum::Int4(n)], tid(n as u32));
+    }
+    let (levels, rows) = pages_of(&index, &mut backend).check();
+    assert_eq!((levels.len(), levels[1].pages, rows.len()), (3, 1, 2000));
+    assert!(levels[2].pages > 5);
+    let meta = index.read(&mut backend, META_BLOCK).unwrap();
+    let meta = nb::Meta::of(meta.lock_shared().page()).unwrap();
+    assert_eq!((meta.fast_root, meta.fast_level), (2, 1), "the lowest page that has no siblings");
+    assert!(fixture.failures.all().is_empty());
 }
 
 #[test]

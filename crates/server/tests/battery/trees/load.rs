@@ -173,6 +173,7 @@ impl Worker<'_> {
                 some * 4
             ),
             7 => format!("INSERT INTO queue (payload) SELECT {key} FROM generate_series(1, 300)"),
+            8 if key % 8 == 0 => "DELETE FROM queue".to_owned(),
             8 => format!("DELETE FROM queue WHERE id < (SELECT min(id) + {key} FROM queue)"),
             9 => format!("UPDATE wide SET k = k + 1 WHERE k BETWEEN {key} AND {key} + 10"),
             10 => format!("UPDATE dups SET b = {} WHERE a = {}", key % 5, key % 21),

@@ -37,7 +37,7 @@ fn has(locks: &LockManager, owner: OwnerId, tag: LockTag) -> bool {
 fn holder(locks: &LockManager, id: OwnerId, tag: LockTag) -> LockOwner {
     let mut owner = locks.enter(id);
     locks.lock_row(&mut owner, tag, LockMode::Exclusive, &Interrupt::new()).unwrap();
-    locks.row_taken(&mut owner);
+    locks.row_taken(&mut owner, tag);
     owner
 }
 
@@ -56,8 +56,9 @@ fn a_queue_moves_with_its_row() {
     locks.unlock_all(&mut a);
     let (mut b, got) = b.join().unwrap();
     assert_eq!(got, Ok(()));
-    locks.row_taken(&mut b);
     // The update was rolled back, and the next one puts the row elsewhere.
+    locks.row_taken(&mut b, at(1));
+    assert!(has(&locks, B, at(1)), "{:?}", locks.list());
     locks.row_moved(at(1), at(3));
     assert!(has(&locks, B, at(3)), "{:?}", locks.list());
     locks.row_moved(at(3), at(4));
@@ -73,6 +74,25 @@ fn a_queue_moves_with_its_row() {
     let last = holder(&locks, A, at(3));
     assert!(has(&locks, A, at(3)), "nothing is left of where the queue was");
     drop(last);
+}
+
+#[test]
+fn a_row_that_is_taken_leaves_its_old_places_to_others() {
+    let locks = Arc::new(LockManager::new());
+    let mut a = holder(&locks, A, at(1));
+    let b = wants(&locks, B, at(1), &Interrupt::new());
+    locks.row_moved(at(1), at(2));
+    locks.unlock_all(&mut a);
+    let (mut b, got) = b.join().unwrap();
+    assert_eq!(got, Ok(()));
+    let promised = |tag| locks.row_is_promised(C, tag, LockMode::Exclusive, |_| true);
+    assert!(promised(at(1)) && promised(at(2)), "B may find it at either");
+    locks.row_taken(&mut b, at(2));
+    assert!(!promised(at(1)) && promised(at(2)), "{:?}", locks.list());
+    locks.row_moved(at(1), at(7));
+    assert!(has(&locks, B, at(2)), "another row has been at the old place");
+    locks.unlock_all(&mut b);
+    assert_eq!(locks.list(), []);
 }
 
 #[test]
@@ -110,14 +130,14 @@ fn a_row_is_given_up_with_its_subtransaction_or_for_another_row() {
     a.begin_sub();
     a.begin_sub();
     lock(&mut a, at(1)).unwrap();
-    locks.row_taken(&mut a);
+    locks.row_taken(&mut a, at(1));
     a.release_sub();
     locks.give_up_row(&mut a);
     assert!(has(&locks, A, at(1)), "it has the row");
     locks.unlock_sub(&mut a);
     assert_eq!(locks.list(), [], "the subtransaction around was rolled back");
     lock(&mut a, at(1)).unwrap();
-    locks.row_taken(&mut a);
+    locks.row_taken(&mut a, at(1));
     a.begin_sub();
     locks.unlock_sub(&mut a);
     assert!(has(&locks, A, at(1)), "it was locked before");
