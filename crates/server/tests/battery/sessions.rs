@@ -17,6 +17,19 @@ const SCRIPTS: u64 = 150;
 /// Statements of a script.
 const STATEMENTS: usize = 60;
 
+/// The columns of a RowDescription. The OIDs of tables are the servers' own.
+fn columns(body: &[u8]) -> String {
+    let mut rest = &body[2..];
+    let mut columns = Vec::new();
+    while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+        let (name, facts) = (rest[..end].escape_ascii(), &rest[end + 1..end + 19]);
+        let of_table = facts[..4] != [0; 4];
+        columns.push(format!("{name} {of_table} {:?}", &facts[4..]));
+        rest = &rest[end + 19..];
+    }
+    columns.join(", ")
+}
+
 /// Sends messages, the last of which makes the server answer all of them. What it answers.
 fn answers(client: &mut Client, messages: &[Message]) -> Vec<String> {
     let text = |parts: &[&str]| parts.iter().map(|part| format!("{part}\0")).collect::<String>();
@@ -40,13 +53,14 @@ fn answers(client: &mut Client, messages: &[Message]) -> Vec<String> {
     loop {
         let (kind, body) = client.receive().expect("the server answers");
         answers.push(match kind {
+            b'T' => format!("columns {}", columns(&body)),
             b'D' => format!("row {:?}", row(&body)),
             b'E' | b'N' => {
                 let fields = Fields::read(&body);
                 let all = [b'V', b'C', b'M', b'D', b'H', b'P', b'W'].map(|code| fields.get(code));
                 format!("report {all:?}")
             }
-            // Columns, tags, and messages without a body.
+            // Tags, and messages without a body.
             _ => format!("{} {}", char::from(kind), body.escape_ascii()),
         });
         left -= usize::from(kind == b'Z');

@@ -151,7 +151,7 @@ fn a_short_statement_wakes_no_timer() {
         assert_eq!(value(&mut client, "SELECT 1"), "1");
     }
     let woken = sleeps(&server, "timer") - before;
-    // A statement may wake it that comes while it looks at the deadlines; a busy machine may hold it
-    // up there.
+    // A statement that comes while it looks at the deadlines wakes it, and a busy machine may hold
+    // it up there.
     assert!(woken < 100, "the timer was woken {woken} times by 1000 statements");
 }
