@@ -165,6 +165,10 @@ impl Connection {
         if self.transaction.block == TransactionStatus::Idle && self.transaction.running {
             return self.end(true);
         }
+        if self.transaction.block == TransactionStatus::Idle {
+            // Portals of statements that end a transaction begin none.
+            self.portals.transaction_ended(true);
+        }
         self.transaction.implicit_block = false;
         Ok(())
     }
