@@ -17,14 +17,14 @@ const SCRIPTS: u64 = 150;
 /// Statements of a script.
 const STATEMENTS: usize = 60;
 
-/// The columns of a RowDescription. The OIDs of tables are the servers' own.
+/// The columns of a RowDescription. Where in which table they come from is left out: the OIDs are
+/// the servers' own, and a view is no relation here.
 fn columns(body: &[u8]) -> String {
     let mut rest = &body[2..];
     let mut columns = Vec::new();
     while let Some(end) = rest.iter().position(|byte| *byte == 0) {
-        let (name, facts) = (rest[..end].escape_ascii(), &rest[end + 1..end + 19]);
-        let of_table = facts[..4] != [0; 4];
-        columns.push(format!("{name} {of_table} {:?}", &facts[4..]));
+        let (name, facts) = (rest[..end].escape_ascii(), &rest[end + 7..end + 19]);
+        columns.push(format!("{name} {facts:?}"));
         rest = &rest[end + 19..];
     }
     columns.join(", ")
