@@ -105,10 +105,13 @@ fn cut_fork(
     loop {
         let first = segment * RELSEG_BLOCKS;
         let path = file_of(&relation.path, fork, segment);
-        let stat = namespace.stat(&path).unwrap_or_else(|error| {
-            say(&path, &error.to_string());
-            None
-        });
+        let stat = match namespace.stat(&path) {
+            Ok(stat) => stat,
+            Err(error) => {
+                say(&path, &error.to_string());
+                return first;
+            }
+        };
         let mut later = |say: &mut dyn FnMut(&Path, &str)| {
             let found = segments.later(namespace, (&relation.path, fork, segment));
             found.unwrap_or_else(|error| {
