@@ -63,7 +63,12 @@ pub struct DatabaseRow {
     pub name: String,
     /// pg_database.dattablespace
     pub tablespace: Oid,
+    /// A DROP DATABASE of it was interrupted, so files may be missing.
+    pub half_dropped: bool,
 }
+
+/// pg_database.datconnlimit of a database whose DROP DATABASE has begun.
+const INVALID_DATABASE: u32 = -2_i32 as u32;
 
 /// Decodes the rows of one version's catalogs. `None` from its functions: the row is damaged.
 #[derive(Debug)]
@@ -149,11 +154,12 @@ impl RowReader {
             "relminmxid",
         ];
         let attribute = ["attrelid", "attnum", "attlen", "attbyval", "attalign"];
+        let database = ["oid", "datname", "datconnlimit", "dattablespace"];
         Some(RowReader {
             class: Leading::new(&PG_CLASS, major, &class)?,
             attribute: Leading::new(&PG_ATTRIBUTE, major, &attribute)?,
             namespace: Leading::new(&PG_NAMESPACE, major, &["oid", "nspname"])?,
-            database: Leading::new(&PG_DATABASE, major, &["oid", "datname", "dattablespace"])?,
+            database: Leading::new(&PG_DATABASE, major, &database)?,
         })
     }
 
@@ -196,7 +202,12 @@ impl RowReader {
     /// A row of pg_database.
     pub fn database(&self, tuple: HeapTuple<'_>) -> Option<DatabaseRow> {
         let mut row = self.database.read(tuple)?;
-        Some(DatabaseRow { oid: row.number()?, name: row.name()?, tablespace: row.number()? })
+        Some(DatabaseRow {
+            oid: row.number()?,
+            name: row.name()?,
+            half_dropped: row.number()? == INVALID_DATABASE,
+            tablespace: row.number()?,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
-//! Pages of the visibility map and of the free-space map.
+//! Pages of the visibility map.
 
 use forebay_format::visibility_map::{self as vm, ALL_FROZEN, BLOCKS_PER_PAGE};
-use forebay_format::{BlockNumber, Fork, PageBytes, PageMut, free_space_map};
+use forebay_format::{BlockNumber, Fork, PageBytes};
 
 use super::finding::{Finding, Report};
 use super::page::{PageKind, check_header};
@@ -31,20 +31,5 @@ pub fn check_visibility_map(
                 "bits are set of block {heap_block}, and the table has {heap_blocks} blocks"
             ));
         }
-    }
-}
-
-/// Checks a page of the free-space map. What it says of blocks is a hint; its nodes must agree.
-pub fn check_space_map(
-    checksums: bool,
-    block: BlockNumber,
-    bytes: &PageBytes,
-    sink: &mut dyn FnMut(Finding),
-) {
-    let mut report = Report::new(Fork::Fsm, block, sink);
-    if check_header(PageKind::Map, checksums, block, bytes, &mut report).is_some()
-        && free_space_map::rebuild(&mut PageMut(&mut bytes.clone()))
-    {
-        report.say("inner nodes of the free-space map do not agree with its leaves");
     }
 }

@@ -13,13 +13,14 @@
 //! - `tuple`: a tuple's header, its inserter and its updater
 //! - `chains`: how the versions of rows follow each other
 //! - `visible`: what the page and the visibility map say of a page's tuples
-//! - `maps`: pages of the visibility map and of the free-space map
+//! - `maps`: pages of the visibility map
 //! - `heap`: [`HeapCheck`], all of it for one page
 //!
 //! Where PostgreSQL's amcheck looks for the same, a finding has its words, and attributes count
 //! from 0 as there. Beyond amcheck are: checksums, headers, overlapping items, hints that
 //! contradict `pg_xact`, members of MultiXacts, values that end before their tuple does, lost HOT
-//! updates, and both maps. Not here: whether the chunks of a TOAST value are there, and indexes.
+//! updates, and the visibility map. Not here: whether the chunks of a TOAST value are there, what
+//! the free-space map says, which is a hint, and indexes.
 
 mod bounds;
 mod chains;
@@ -37,6 +38,6 @@ mod visible;
 
 pub use finding::Finding;
 pub use heap::{HeapCheck, HeapTable};
-pub use maps::{check_space_map, check_visibility_map};
+pub use maps::check_visibility_map;
 pub use page::{PageKind, check_page};
 pub use transactions::{Counters, StatusFiles, StatusPages, Transactions};

@@ -5,16 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_access::check::{HeapTable, Transactions};
-use forebay_aio::{AioError, AlignedBuf, FileKind, IoBackend, OpenOptions};
+use forebay_aio::{
+    AioError, AlignedBuf, DirEntry, FileKind, IfFound, IoBackend, OpenOptions,
+};
 use forebay_catalog::MAP_FILE;
 use forebay_catalog::at_rest::{ColumnRow, DatabaseRow, RelationRow};
 use forebay_catalog::schema::{PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_NAMESPACE};
 use forebay_format::ids::GLOBAL_TABLESPACE;
+use forebay_format::page::HEADER_SIZE;
 use forebay_format::relmap::RelMap;
-use forebay_format::{AttrLayout, BLOCK_SIZE, HeapTuple, Page};
+use forebay_format::{AttrLayout, BLOCK_SIZE, BlockNumber, Fork, HeapTuple, Page, RELSEG_BLOCKS};
 use forebay_types::Oid;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, file_of};
 use super::options::{CheckCounts, CheckedRelation, NotChecked, RelationKind};
 use crate::error::EngineError;
 
@@ -22,6 +25,8 @@ use crate::error::EngineError;
 const HEAP: Oid = 2;
 /// Blocks in one read.
 const READ: usize = 16;
+/// Most bytes of a map of files that are read; it has about 500.
+const MAX_MAP: u64 = 1024;
 
 /// A relation with files.
 #[derive(Debug)]
@@ -46,9 +51,29 @@ pub(super) struct Finder<'a, 'p> {
 /// What the catalogs of a database say.
 #[derive(Default)]
 struct Rows {
+    /// In the order of their OIDs.
     relations: Vec<RelationRow>,
     columns: HashMap<Oid, Vec<ColumnRow>>,
     namespaces: HashMap<Oid, String>,
+}
+
+impl Rows {
+    fn relation(&self, oid: Oid) -> Option<&RelationRow> {
+        let at = self.relations.binary_search_by_key(&oid, |relation| relation.oid).ok()?;
+        self.relations.get(at)
+    }
+}
+
+/// What the databases read so far have.
+#[derive(Default)]
+struct Found {
+    relations: Vec<Arc<Relation>>,
+    /// Those that all databases share.
+    shared: HashSet<Oid>,
+    /// The first files of all relations, wanted or not.
+    files: HashSet<PathBuf>,
+    /// The relations that are wanted, whether they can be checked or not.
+    wanted: Vec<CheckedRelation>,
 }
 
 impl Finder<'_, '_> {
@@ -59,18 +84,15 @@ impl Finder<'_, '_> {
             EngineError::corrupt("could not find relation mapping for relation \"pg_database\"")
         })?;
         let global = self.cluster.directory(GLOBAL_TABLESPACE, 0);
-        let (mut databases, cluster) = (Vec::new(), self.cluster);
-        self.scan(&global.join(file.to_string()), &mut |tuple| {
-            databases.extend(cluster.rows.database(tuple));
-        })?;
-        databases.sort_by_key(|database| database.oid);
-        let (mut found, mut files, mut seen) = (Vec::new(), HashSet::new(), HashSet::new());
+        let databases = self.read_databases(&global.join(file.to_string()))?;
+        let (mut found, cluster) = (Found::default(), self.cluster);
         for database in &databases {
+            if database.half_dropped {
+                self.counts.skip(NotChecked::HalfDropped);
+                continue;
+            }
             match self.read_database(database) {
-                Ok((map, rows)) => {
-                    let maps = (&shared, &map);
-                    self.relations(database, maps, rows, &mut seen, &mut found, &mut files);
-                }
+                Ok((map, rows)) => self.relations(database, (&shared, &map), rows, &mut found),
                 Err(EngineError::Refused(refusal)) => {
                     let directory = cluster.directory(database.tablespace, database.oid);
                     (self.say)(&directory, &refusal.message);
@@ -80,12 +102,19 @@ impl Finder<'_, '_> {
             }
         }
         if self.names.is_empty() {
-            self.count_strays(&files)?;
-        } else if found.is_empty() {
-            let names = self.names.join(", ");
-            return Err(EngineError::statement("42P01", format!("no relations match {names}")));
+            self.count_strays(&found.files);
+            self.count_stray_directories(&databases);
         }
-        Ok(found)
+        let is_named = |name: &String| {
+            found.wanted.iter().any(|told| is_wanted(std::slice::from_ref(name), told))
+        };
+        let unknown: Vec<&str> =
+            self.names.iter().filter(|name| !is_named(name)).map(String::as_str).collect();
+        if !unknown.is_empty() {
+            let message = format!("no relations match {}", unknown.join(", "));
+            return Err(EngineError::statement("42P01", message));
+        }
+        Ok(found.relations)
     }
 
     fn read_map(&mut self, directory: &Path) -> Result<RelMap, EngineError> {
@@ -93,9 +122,27 @@ impl Finder<'_, '_> {
         let damaged = |what: String| {
             EngineError::corrupt(format!("could not read file \"{}\": {what}", path.display()))
         };
+        let stat = self.io.aio().namespace().stat(&path);
+        if let Some(stat) = stat.map_err(|error| damaged(error.to_string()))?
+            && stat.len > MAX_MAP
+        {
+            return Err(damaged(format!("it has {} bytes", stat.len)));
+        }
         let bytes = self.io.read_file(&path).map_err(|error| damaged(error.to_string()))?;
         RelMap::decode_of_version(&bytes, self.cluster.major)
             .map_err(|error| damaged(error.to_string()))
+    }
+
+    /// The rows of pg_database.
+    fn read_databases(&mut self, path: &Path) -> Result<Vec<DatabaseRow>, EngineError> {
+        let (mut databases, cluster) = (Vec::new(), self.cluster);
+        self.scan(path, &mut |tuple| add(&mut databases, cluster.rows.database(tuple)))?;
+        if databases.is_empty() {
+            return Err(EngineError::corrupt("pg_database has no rows")
+                .with_detail(format!("The file is \"{}\".", path.display())));
+        }
+        databases.sort_by_key(|database| database.oid);
+        Ok(databases)
     }
 
     fn read_database(&mut self, database: &DatabaseRow) -> Result<(RelMap, Rows), EngineError> {
@@ -109,59 +156,113 @@ impl Finder<'_, '_> {
                 EngineError::corrupt(format!("{what} \"{name}\""))
             })
         };
-        self.scan(&file(PG_CLASS.oid, "pg_class")?, &mut |tuple| {
-            rows.relations.extend(cluster.rows.relation(tuple));
-        })?;
+        let classes = file(PG_CLASS.oid, "pg_class")?;
+        self.scan(&classes, &mut |tuple| add(&mut rows.relations, cluster.rows.relation(tuple)))?;
         rows.relations.sort_by_key(|relation| relation.oid);
+        if rows.relation(PG_CLASS.oid).is_none() {
+            return Err(EngineError::corrupt("pg_class has no row of itself"));
+        }
         self.scan(&file(PG_ATTRIBUTE.oid, "pg_attribute")?, &mut |tuple| {
-            if let Some(column) = cluster.rows.column(tuple).filter(|column| column.number > 0) {
+            let Some(column) = cluster.rows.column(tuple) else { return false };
+            if column.number > 0 {
                 rows.columns.entry(column.relation).or_default().push(column);
             }
+            true
         })?;
-        let schemas = rows.relations.iter().find(|relation| relation.oid == PG_NAMESPACE.oid);
-        if let Some(schemas) = schemas {
+        self.say_lost(&classes, &rows);
+        if let Some(schemas) = rows.relation(PG_NAMESPACE.oid) {
             let path = directory.join(schemas.filenode.to_string());
-            self.scan(&path, &mut |tuple| rows.namespaces.extend(cluster.rows.namespace(tuple)))?;
+            let namespaces = &mut rows.namespaces;
+            self.scan(&path, &mut |tuple| add(namespaces, cluster.rows.namespace(tuple)))?;
         }
         Ok((map, rows))
     }
 
-    /// Shows all rows of a catalog that exist.
-    fn scan(&mut self, path: &Path, row: &mut dyn FnMut(HeapTuple<'_>)) -> Result<(), EngineError> {
-        let names = Arc::clone(self.io.aio().namespace());
-        let unreadable = |error: AioError| {
-            EngineError::corrupt(format!("could not read file \"{}\": {error}", path.display()))
-        };
-        let file = names.open(path, &OpenOptions::READ).map_err(unreadable)?;
-        let mut buf = AlignedBuf::zeroed(READ * BLOCK_SIZE)?;
-        let mut offset = 0;
-        loop {
-            let got = self.io.read_at(&file, offset, &mut buf).map_err(unreadable)?;
-            let (pages, _) = buf.get(..got).unwrap_or_default().as_chunks::<BLOCK_SIZE>();
-            if pages.is_empty() {
-                return Ok(());
-            }
-            for page in pages.iter().map(Page::new).filter(Page::header_is_sane) {
-                let tuples = page.items().filter_map(|(_, bytes)| HeapTuple::new(bytes).ok());
-                for tuple in tuples {
-                    if self.transactions.is_live(tuple) {
-                        row(tuple);
-                    }
-                }
-            }
-            offset += (pages.len() * BLOCK_SIZE) as u64;
+    /// Tells that rows of pg_class are lost, by the columns in pg_attribute. A page that was zeroed
+    /// shows in no other way: it looks like a new one.
+    fn say_lost(&mut self, path: &Path, rows: &Rows) {
+        let oids = rows.columns.keys().copied();
+        let mut lost: Vec<Oid> = oids.filter(|oid| rows.relation(*oid).is_none()).collect();
+        lost.sort_unstable();
+        // After a crash pg_class may be older than pg_attribute.
+        if let Some(first) = lost.first()
+            && self.cluster.shut_down
+        {
+            let what = "pg_class has no rows of relations that have columns";
+            (self.say)(path, &format!("{what}: {}, the first with OID {first}", lost.len()));
         }
     }
 
-    /// Adds the wanted relations of a database to `found`, and the files of all to `files`.
+    /// Shows all rows of a catalog that exist. `row` returns whether it could decode one.
+    fn scan(
+        &mut self,
+        path: &Path,
+        row: &mut dyn FnMut(HeapTuple<'_>) -> bool,
+    ) -> Result<(), EngineError> {
+        let names = Arc::clone(self.io.aio().namespace());
+        let mut buf = AlignedBuf::zeroed(READ * BLOCK_SIZE)?;
+        for segment in 0..=u32::MAX / RELSEG_BLOCKS {
+            let path = file_of(path, Fork::Main, segment);
+            let unreadable = |error: AioError| {
+                let path = path.display();
+                EngineError::corrupt(format!("could not read file \"{path}\": {error}"))
+            };
+            let file = match names.open(&path, &OpenOptions::READ) {
+                Err(error) if segment > 0 && error.is_not_found() => return Ok(()),
+                opened => opened.map_err(unreadable)?,
+            };
+            let mut block = 0;
+            while block < RELSEG_BLOCKS {
+                let offset = u64::from(block) * BLOCK_SIZE as u64;
+                let got = self.io.read_at(&file, offset, &mut buf).map_err(unreadable)?;
+                let (pages, _) = buf.get(..got).unwrap_or_default().as_chunks::<BLOCK_SIZE>();
+                if pages.is_empty() {
+                    return Ok(());
+                }
+                for page in pages {
+                    self.rows(&path, block, Page::new(page), row);
+                    block += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the rows of a page. What can't be read is told: it may be a row of any relation.
+    fn rows(
+        &mut self,
+        path: &Path,
+        block: BlockNumber,
+        page: Page<'_>,
+        row: &mut dyn FnMut(HeapTuple<'_>) -> bool,
+    ) {
+        let is_sane = if page.is_new() {
+            page.is_all_zeros()
+        } else {
+            page.header_is_sane() && page.lower() >= HEADER_SIZE
+        };
+        if !is_sane {
+            return (self.say)(path, &format!("block {block} of a catalog has a damaged header"));
+        }
+        for number in 1..=page.item_count() {
+            if !page.item_id(number).is_some_and(|id| id.is_normal()) {
+                continue;
+            }
+            let tuple = page.item(number).and_then(|bytes| HeapTuple::new(bytes).ok());
+            if !tuple.is_some_and(|tuple| !self.transactions.is_live(tuple) || row(tuple)) {
+                let what = "row of a catalog can't be decoded";
+                (self.say)(path, &format!("block {block}, offset {number}: {what}"));
+            }
+        }
+    }
+
+    /// Adds the wanted relations of a database, and the files of all.
     fn relations(
         &mut self,
         database: &DatabaseRow,
         (shared, local): (&RelMap, &RelMap),
         mut rows: Rows,
-        seen: &mut HashSet<Oid>,
-        found: &mut Vec<Arc<Relation>>,
-        files: &mut HashSet<PathBuf>,
+        found: &mut Found,
     ) {
         let mut toast_tables = HashSet::new();
         let relations = std::mem::take(&mut rows.relations);
@@ -189,10 +290,13 @@ impl Finder<'_, '_> {
             };
             let directory = self.cluster.directory(tablespace, database.oid);
             let path = file.map(|file| directory.join(file.to_string()));
-            files.extend(path.clone());
+            found.files.extend(path.clone());
             let told = told(row, kind);
             let wanted = is_wanted(self.names, &told) || toast_tables.contains(&row.oid);
-            if !wanted || (row.shared && !seen.insert(row.oid)) {
+            if wanted {
+                found.wanted.push(told.clone());
+            }
+            if !wanted || (row.shared && !found.shared.insert(row.oid)) {
                 continue;
             }
             let Some(path) = path else {
@@ -202,7 +306,7 @@ impl Finder<'_, '_> {
             if self.is_checked(row, kind) {
                 let columns = rows.columns.remove(&row.oid);
                 let table = self.table_of(row, kind, columns.unwrap_or_default());
-                found.push(Arc::new(Relation { told, path, table }));
+                found.relations.push(Arc::new(Relation { told, path, table }));
             }
         }
     }
@@ -255,14 +359,11 @@ impl Finder<'_, '_> {
     }
 
     /// Counts files in the directories of relations that belong to none.
-    fn count_strays(&mut self, files: &HashSet<PathBuf>) -> Result<(), EngineError> {
+    fn count_strays(&mut self, files: &HashSet<PathBuf>) {
         let directories: HashSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
         let mut strays = HashSet::new();
         for directory in directories {
-            if !self.io.aio().namespace().exists(directory)? {
-                continue;
-            }
-            for entry in self.io.aio().namespace().list(directory)? {
+            for entry in self.entries(directory) {
                 let name = entry.name.to_string_lossy();
                 let number = name.split(['.', '_']).next().unwrap_or_default();
                 let is_relation = number.bytes().all(|byte| byte.is_ascii_digit());
@@ -273,8 +374,36 @@ impl Finder<'_, '_> {
             }
         }
         strays.iter().for_each(|_| self.counts.skip(NotChecked::StrayFiles));
-        Ok(())
     }
+
+    /// Counts the directories of `base` that belong to no database.
+    fn count_stray_directories(&mut self, databases: &[DatabaseRow]) {
+        for entry in self.entries(&self.cluster.dir.join("base")) {
+            let oid = entry.name.to_str().and_then(|name| name.parse::<Oid>().ok());
+            let is_stray =
+                oid.is_some_and(|oid| !databases.iter().any(|database| database.oid == oid));
+            if is_stray && entry.kind == FileKind::Directory {
+                self.counts.skip(NotChecked::StrayDirectories);
+            }
+        }
+    }
+
+    /// The entries of a directory, if it is there.
+    fn entries(&mut self, directory: &Path) -> Vec<DirEntry> {
+        let listed = self.io.aio().namespace().list(directory).if_found();
+        let entries = listed.unwrap_or_else(|error| {
+            (self.say)(directory, &error.to_string());
+            None
+        });
+        entries.unwrap_or_default()
+    }
+}
+
+/// Adds a decoded row to others. Returns whether there is one.
+fn add<T>(rows: &mut impl Extend<T>, row: Option<T>) -> bool {
+    let is_there = row.is_some();
+    rows.extend(row);
+    is_there
 }
 
 /// What a relation is; `None` if it has no files.

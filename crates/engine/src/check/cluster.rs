@@ -7,7 +7,7 @@ use forebay_aio::{File, IoBackend};
 use forebay_catalog::at_rest::RowReader;
 use forebay_format::control::{self, DbState, Outline};
 use forebay_format::ids::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
-use forebay_format::{BLOCK_SIZE, RELSEG_BLOCKS};
+use forebay_format::{BLOCK_SIZE, Fork, RELSEG_BLOCKS};
 use forebay_types::Oid;
 
 use crate::checksums::read_outline;
@@ -26,6 +26,8 @@ pub(super) struct Cluster {
     pub shut_down: bool,
     pub rows: RowReader,
     version_directory: String,
+    /// pg_control as it was when the directory was locked.
+    outline: Outline,
     _lock: File,
 }
 
@@ -36,6 +38,7 @@ impl Cluster {
         dir: &Path,
         crashed: bool,
     ) -> Result<Cluster, EngineError> {
+        let lock = lockfile::hold_still(io, dir)?;
         let outline = read_outline(io, &dir.join(control::PATH))?;
         if outline.block_size as usize != BLOCK_SIZE || outline.segment_blocks != RELSEG_BLOCKS {
             return Err(EngineError::statement("F0001", "database cluster is not compatible")
@@ -44,7 +47,6 @@ impl Cluster {
                     outline.block_size, outline.segment_blocks
                 )));
         }
-        let lock = lockfile::hold_still(io, dir)?;
         let in_recovery = outline.state == DbState::ShutDownInRecovery;
         let shut_down = outline.state == DbState::ShutDown;
         if !shut_down && !in_recovery && !crashed {
@@ -60,8 +62,19 @@ impl Cluster {
             shut_down,
             rows: row_reader(&outline)?,
             version_directory: outline.tablespace_directory(),
+            outline,
             _lock: lock,
         })
+    }
+
+    /// Refuses if a server has changed pg_control since. PostgreSQL's looks only at postmaster.pid,
+    /// which a check does not write, so that it can start beside a check.
+    pub(super) fn confirm(&self, io: &mut IoBackend) -> Result<(), EngineError> {
+        if read_outline(io, &self.dir.join(control::PATH))? == self.outline {
+            return Ok(());
+        }
+        Err(EngineError::statement("55006", "cluster was changed while it was checked")
+            .with_detail("What was found may be wrong: pg_control is not what it was."))
     }
 
     /// The directory of a database's relations in a tablespace.
@@ -77,6 +90,16 @@ impl Cluster {
                 .join(database.to_string()),
         }
     }
+}
+
+/// A file of a relation, whose first one is `path`.
+pub(super) fn file_of(path: &Path, fork: Fork, segment: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(fork.suffix());
+    if segment > 0 {
+        name.push(format!(".{segment}"));
+    }
+    name.into()
 }
 
 fn row_reader(outline: &Outline) -> Result<RowReader, EngineError> {

@@ -93,6 +93,10 @@ pub enum NotChecked {
     Attributes,
     /// Databases whose catalogs can't be read.
     Databases,
+    /// Databases that a DROP DATABASE has begun to remove.
+    HalfDropped,
+    /// Directories of `base` that belong to no database.
+    StrayDirectories,
     /// Files that belong to no relation.
     StrayFiles,
 }
@@ -114,6 +118,8 @@ impl NotChecked {
             }
             Self::Attributes => "tables without attributes: the catalogs do not tell their columns",
             Self::Databases => "databases: their catalogs could not be read",
+            Self::HalfDropped => "databases: a DROP DATABASE of them was interrupted",
+            Self::StrayDirectories => "directories: no database refers to them",
             Self::StrayFiles => "files: no relation refers to them",
         }
     }

@@ -62,18 +62,18 @@ impl<'n> Reader<'n> {
         Ok(Reader { io, direct, combine, next, rest: None, flights, spare })
     }
 
-    /// The next pages, or `None` at the end. A block that can't be read is told, and its page is
-    /// left out.
+    /// The next pages, or `None` at the end. A file that can't be opened and a block that can't be
+    /// read are told, and left out.
     pub(super) fn chunk(
         &mut self,
         say: &mut dyn FnMut(&Path, &str),
         each: &mut dyn FnMut(&Chunk, u32, &PageBytes),
     ) -> Result<Option<Chunk>, EngineError> {
-        self.start_reads()?;
+        self.start_reads(say)?;
         let Some((chunk, io)) = self.flights.pop_front() else { return Ok(None) };
         let (buf, result) = self.io.finish_owned(io);
         // The device gets its next work before this is looked at.
-        self.start_reads()?;
+        self.start_reads(say)?;
         let buf = match result {
             Ok(_) => {
                 let (pages, _) = buf.as_chunks::<BLOCK_SIZE>();
@@ -114,19 +114,19 @@ impl<'n> Reader<'n> {
         Ok(buf)
     }
 
-    fn start_reads(&mut self) -> Result<(), EngineError> {
+    fn start_reads(&mut self, say: &mut dyn FnMut(&Path, &str)) -> Result<(), EngineError> {
         if DEPTH.saturating_sub(self.flights.len()) < BATCH {
             return Ok(());
         }
         self.io.begin_batch();
-        let started = self.start_all();
+        let started = self.start_all(say);
         self.io.end_batch();
         started
     }
 
-    fn start_all(&mut self) -> Result<(), EngineError> {
+    fn start_all(&mut self, say: &mut dyn FnMut(&Path, &str)) -> Result<(), EngineError> {
         while self.flights.len() < DEPTH && !self.spare.is_empty() {
-            let Some(chunk) = self.next_chunk()? else { break };
+            let Some(chunk) = self.next_chunk(say)? else { break };
             let Some(buf) = self.spare.pop() else { break };
             let part = 0..chunk.blocks as usize * BLOCK_SIZE;
             let read = self.io.start_read(&chunk.file, chunk.offset(0), buf, part, Target::File);
@@ -135,15 +135,45 @@ impl<'n> Reader<'n> {
         Ok(())
     }
 
-    fn next_chunk(&mut self) -> Result<Option<Chunk>, EngineError> {
+    /// The next piece whose file can be opened.
+    fn next_piece(
+        &mut self,
+        say: &mut dyn FnMut(&Path, &str),
+    ) -> Result<Option<Chunk>, EngineError> {
+        while let Some(piece) = (self.next)() {
+            match self.open(&piece.path) {
+                Ok(file) => {
+                    let blocks = piece.blocks;
+                    return Ok(Some(Chunk { file, from: 0, blocks, piece: Arc::new(piece) }));
+                }
+                // The first piece of a file tells it for all of them.
+                Err(AioError::Os { .. }) if piece.in_file > 0 => {}
+                Err(error @ AioError::Os { .. }) => say(&piece.path, &error.to_string()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// A tablespace may be in a file system without direct I/O.
+    fn open(&self, path: &Path) -> Result<File, AioError> {
+        let names = self.io.aio().namespace();
+        match names.open(path, &OpenOptions::READ.direct(self.direct)) {
+            Err(AioError::Direct(_)) => names.open(path, &OpenOptions::READ),
+            opened => opened,
+        }
+    }
+
+    fn next_chunk(
+        &mut self,
+        say: &mut dyn FnMut(&Path, &str),
+    ) -> Result<Option<Chunk>, EngineError> {
         let mut rest = match self.rest.take() {
             Some(rest) => rest,
-            None => {
-                let Some(piece) = (self.next)() else { return Ok(None) };
-                let names = Arc::clone(self.io.aio().namespace());
-                let file = names.open(&piece.path, &OpenOptions::READ.direct(self.direct))?;
-                Chunk { file, from: 0, blocks: piece.blocks, piece: Arc::new(piece) }
-            }
+            None => match self.next_piece(say)? {
+                Some(chunk) => chunk,
+                None => return Ok(None),
+            },
         };
         let blocks = rest.blocks.min(self.combine);
         let chunk = Chunk {

@@ -4,18 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_access::check::{
-    Finding, HeapCheck, PageKind, Transactions, check_page, check_space_map, check_visibility_map,
+    Finding, HeapCheck, PageKind, Transactions, check_page, check_visibility_map,
 };
 use forebay_aio::sync::{Mutex, thread};
 use forebay_aio::{Aio, AlignedBuf, BackendType, IoBackend, OpenOptions};
 use forebay_format::checksum::page_checksum;
+use forebay_format::control;
 use forebay_format::page::stored_checksum;
 use forebay_format::visibility_map as vm;
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Page, PageBytes, RELSEG_BLOCKS};
 
 use super::catalogs::{Finder, Relation};
-use super::cluster::Cluster;
-use super::files::{Piece, cut};
+use super::cluster::{Cluster, file_of};
+use super::files::{Piece, Segments, cut};
 use super::options::{CheckCounts, CheckObserver, CheckOptions, RelationKind};
 use super::reader::Reader;
 use super::status::{StatusReader, check_files};
@@ -36,8 +37,7 @@ pub fn check(
     let aio = io::standalone(options.io_method, (jobs + 1) * BACKENDS)?;
     let mut io = backend(&aio)?;
     let cluster = Cluster::lock(&mut io, dir, options.crashed)?;
-    let base = dir.join("base");
-    let direct = options.direct.unwrap_or_else(|| aio.namespace().probe_direct(&base).is_ok());
+    let direct = options.direct.unwrap_or_else(|| can_read_direct(&mut io, dir));
 
     let mut counts = CheckCounts::default();
     let mut files = Vec::new();
@@ -55,16 +55,16 @@ pub fn check(
         counts: &mut counts,
         say: &mut say,
     }
-    .find()?;
-    let mut pieces = Vec::new();
-    for relation in &found {
-        cut(&**aio.namespace(), relation, &mut pieces, &mut say)?;
+    .find();
+    let (mut pieces, mut segments) = (Vec::new(), Segments::default());
+    for relation in found.iter().flatten() {
+        cut(&**aio.namespace(), relation, &mut segments, &mut pieces, &mut say);
     }
-    counts.relations = found.len() as u64;
-
     let total = pieces.iter().map(|piece| u64::from(piece.blocks)).sum();
     let mut told = Told { observer, counts, total };
+    // They may say why the relations were not found.
     told.tell_files(files);
+    told.counts.relations = found?.len() as u64;
     let shared = Shared {
         cluster: &cluster,
         direct,
@@ -78,7 +78,19 @@ pub fn check(
         let ended = others.into_iter().map(|other| other.join().expect("a check does not panic"));
         ended.fold(own, Result::and)
     })?;
-    Ok(shared.told.into_inner().counts)
+    let counts = shared.told.into_inner().counts;
+    cluster.confirm(&mut io)?;
+    Ok(counts)
+}
+
+/// Whether files of the cluster can be read past the kernel's page cache. One that every cluster
+/// has is read to find out, because nothing may be written.
+fn can_read_direct(io: &mut IoBackend, dir: &Path) -> bool {
+    let names = Arc::clone(io.aio().namespace());
+    let opened = names.open(&dir.join(control::PATH), &OpenOptions::READ.direct(true));
+    let Ok(file) = opened else { return false };
+    AlignedBuf::zeroed(control::FILE_SIZE)
+        .is_ok_and(|mut buf| io.read_exact_at(&file, 0, &mut buf).is_ok())
 }
 
 fn backend(aio: &Arc<Aio>) -> Result<IoBackend, EngineError> {
@@ -167,7 +179,10 @@ impl Shared<'_> {
             Fork::Vm if *shut_down => {
                 check_visibility_map(*checksums, block, piece.heap_blocks, bytes, sink);
             }
-            Fork::Fsm if *shut_down => check_space_map(*checksums, block, bytes, sink),
+            // What the map says of blocks is a hint, and PostgreSQL mends its inner nodes.
+            Fork::Fsm if *shut_down => {
+                check_page(PageKind::Map, *checksums, Fork::Fsm, block, bytes, sink);
+            }
             fork => check_page(PageKind::Other, *checksums, fork, block, bytes, sink),
         }
     }
@@ -197,12 +212,9 @@ impl Maps {
     }
 
     fn read(&mut self, relation: &Path, number: BlockNumber) -> Option<Box<PageBytes>> {
-        let mut path = format!("{}{}", relation.display(), Fork::Vm.suffix());
-        if number >= RELSEG_BLOCKS {
-            path.push_str(&format!(".{}", number / RELSEG_BLOCKS));
-        }
+        let path = file_of(relation, Fork::Vm, number / RELSEG_BLOCKS);
         let names = Arc::clone(self.io.aio().namespace());
-        let file = names.open(Path::new(&path), &OpenOptions::READ).ok()?;
+        let file = names.open(&path, &OpenOptions::READ).ok()?;
         let mut buf = AlignedBuf::zeroed(BLOCK_SIZE).ok()?;
         let offset = u64::from(number % RELSEG_BLOCKS) * BLOCK_SIZE as u64;
         self.io.read_exact_at(&file, offset, &mut buf).ok()?;

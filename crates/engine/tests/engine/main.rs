@@ -58,6 +58,7 @@ mod archive_recovery;
 mod archiving;
 mod backup;
 mod check;
+mod check_catalogs;
 mod checksums;
 mod crashed_peer;
 mod crashed_rows;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{
     Counters, Finding, HeapCheck, HeapTable, PageKind, StatusFiles, StatusPages, Transactions,
-    check_page, check_space_map, check_visibility_map,
+    check_page, check_visibility_map,
 };
 
 const COUNTERS: Counters = Counters {
@@ -222,7 +222,7 @@ fn all_findings(bytes: &PageBytes, columns: &[AttrLayout], pages: &mut Pages, bi
         HeapCheck::after_crash(&table, false, &COUNTERS).page(7, bytes, bits, &mut sink);
     }
     check_visibility_map(true, 9, 5, bytes, &mut sink);
-    check_space_map(true, 9, bytes, &mut sink);
+    check_page(PageKind::Map, true, Fork::Fsm, 9, bytes, &mut sink);
     check_page(PageKind::Other, true, Fork::Init, 9, bytes, &mut sink);
     count
 }
