@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_access::check::{HeapTable, Transactions};
-use forebay_aio::{
-    AioError, AlignedBuf, DirEntry, FileKind, IfFound, IoBackend, OpenOptions,
-};
+use forebay_aio::{AioError, AlignedBuf, DirEntry, FileKind, IfFound, IoBackend, OpenOptions};
 use forebay_catalog::MAP_FILE;
 use forebay_catalog::at_rest::{ColumnRow, DatabaseRow, RelationRow};
 use forebay_catalog::schema::{PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_NAMESPACE};

@@ -399,11 +399,7 @@ const VISIBLE: &[Damage] = &[
 ];
 
 /// Changes a file, and calls `body` before it restores the file.
-pub fn with_file<R>(
-    file: &Path,
-    damage: impl FnOnce(&mut Vec<u8>),
-    body: impl FnOnce() -> R,
-) -> R {
+pub fn with_file<R>(file: &Path, damage: impl FnOnce(&mut Vec<u8>), body: impl FnOnce() -> R) -> R {
     let before = fs::read(file).expect("readable");
     let mut after = before.clone();
     damage(&mut after);

@@ -12,9 +12,7 @@ use forebay_engine::check::{
 };
 use forebay_format::control;
 use forebay_format::page::{ItemState, PageMut};
-use forebay_format::{
-    BLOCK_SIZE, HeapTuple, HeapTupleMut, ItemId, Page, PageBytes, RELSEG_BLOCKS,
-};
+use forebay_format::{BLOCK_SIZE, HeapTuple, HeapTupleMut, ItemId, Page, PageBytes, RELSEG_BLOCKS};
 
 /// Changes the row of a catalog's first page that begins with an OID.
 fn change_row(page: &mut PageBytes, oid: u32, change: impl Fn(&mut PageMut<'_>, u16)) {
