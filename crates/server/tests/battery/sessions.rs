@@ -12,7 +12,7 @@ use forebay_testkit::peer::Peer;
 use super::forebay::{Forebay, scratch};
 use script::{Message, Script};
 
-/// Number of scripts: a quarter of a minute.
+/// Number of scripts: some seconds.
 const SCRIPTS: u64 = 150;
 /// Statements of a script.
 const STATEMENTS: usize = 60;
@@ -103,7 +103,7 @@ fn run(seed: u64, ports: [u16; 2]) -> Result<usize, String> {
 }
 
 #[test]
-#[ignore = "a quarter of a minute long; run by cargo xtask test"]
+#[ignore = "some seconds long; run by cargo xtask test"]
 fn random_sessions_are_answered_as_by_postgresql() {
     let Some(peer) = Peer::find("random_sessions_are_answered_as_by_postgresql") else { return };
     peer.init("sessions");
