@@ -3,7 +3,8 @@
 //! and the next statement works.
 
 use forebay_sql::{
-    Connection, Identity, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
+    Connection, Identity, PlanSettings, SetScope, SettingRow, Settings, Shown, SqlError,
+    TransactionModes,
 };
 
 /// Beginnings of statements.
@@ -165,6 +166,9 @@ impl Settings for NoSettings {
     }
     fn engine(&self) -> forebay_engine::SessionSettings {
         forebay_engine::SessionSettings::default()
+    }
+    fn planning(&self) -> PlanSettings {
+        PlanSettings::default()
     }
     fn share(&self) -> Box<dyn Settings> {
         Box::new(NoSettings)

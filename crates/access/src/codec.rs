@@ -5,6 +5,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_format::tuple::{TupleBuilder, TupleError};
+use forebay_format::varlena::{Varlena, decode};
 use forebay_format::{Align, AttrLayout};
 use forebay_types::{Datum, NAME_LEN, Oid, truncate_name, type_info};
 
@@ -68,7 +69,10 @@ pub(crate) fn append(
         Datum::Timestamptz(v) => tuple.fixed(layout, v.to_le_bytes()),
         Datum::Bytes(v) | Datum::Carried(_, v) => tuple.value(layout, v),
         Datum::Numeric(v) => tuple.value(layout, &v.to_stored()),
-        Datum::Toasted(_) => unreachable!("{value:?} has no stored form"),
+        Datum::Toasted(v) => match decode(v) {
+            Some((pointer @ Varlena::External(_), _)) => tuple.varlena(layout, pointer),
+            _ => unreachable!("{value:?} is not a pointer"),
+        },
     }
 }
 

@@ -73,6 +73,9 @@ pub enum AccessError {
         /// The place of the version that they hold.
         tid: ItemPointer,
     },
+    /// A stored value is damaged.
+    #[error(transparent)]
+    Value(#[from] forebay_types::ValueError),
     /// XX001: the bytes of a row are not a row.
     #[error(transparent)]
     Tuple(#[from] TupleError),
@@ -102,6 +105,7 @@ impl AccessError {
             AccessError::Interrupted(kind) => kind.sqlstate(),
             AccessError::Lock(error) | AccessError::RowLock { error, .. } => error.sqlstate(),
             AccessError::Txn(error) => error.sqlstate(),
+            AccessError::Value(error) => error.sqlstate(),
             AccessError::Storage(error) => error.sqlstate(),
             AccessError::Wal(error) => wal_sqlstate(error),
         }
@@ -119,7 +123,7 @@ impl AccessError {
     /// The same error with the place of the row, if a damaged row may be the cause.
     pub(crate) fn in_row(self, rel: RelFileLocator, place: ItemPointer) -> AccessError {
         let of_row = match &self {
-            AccessError::Corrupt(_) | AccessError::Tuple(_) => true,
+            AccessError::Corrupt(_) | AccessError::Tuple(_) | AccessError::Value(_) => true,
             AccessError::Txn(error) => error.is_of_stored_id(),
             _ => false,
         };

@@ -135,6 +135,26 @@ planted_bugs! {
     PruneNotLogged,
     /// Pruning removes versions that a snapshot still sees.
     PruneIgnoresSnapshots,
+    /// An update that changes an indexed column is a HOT update.
+    HotUpdateIgnoresIndexes,
+    /// A change of an index is not logged.
+    IndexChangeNotLogged,
+    /// The record of a split leaves out the page to the right, whose left link changes.
+    SplitNeighbourNotLogged,
+    /// Redo forgets that a split is complete once the parent leads to the right half.
+    RedoKeepsIncompleteSplits,
+    /// A row that goes into the middle of a posting list is logged as an item of its own.
+    PostingSplitNotLogged,
+    /// The record of a deduplication leaves out the last posting list.
+    DeduplicationLoggedShort,
+    /// Vacuum leaves the places of dead rows in posting lists that stay.
+    IndexVacuumForgetsLists,
+    /// The deletion of a leaf forgets the pages above that lead to it alone.
+    BranchForgotten,
+    /// Redo of a page's deletion forgets the page to the left, whose right link changes.
+    RedoForgetsLeftSibling,
+    /// A deleted page may be used again at once.
+    DeletedPageWithoutSafeXid,
     /// A new MultiXact is not logged.
     MultiXactNotLogged,
     /// Redo forgets that the newer version of a row is heap-only.
@@ -143,10 +163,20 @@ planted_bugs! {
     RedoForgetsSubtransactions,
     /// Bits that are set in the visibility map are not logged.
     VisibilityMapNotLogged,
+    /// A page of the visibility map in which bits are set gets no LSN.
+    VisibilityMapWithoutLsn,
+    /// A page without checksums is marked all-visible before the commits of its rows are durable.
+    PageMarkedBeforeCommits,
+    /// A table's end is cut off before the log says so.
+    TableCutBeforeLogged,
     /// The record of a deletion does not say that the page is no longer all-visible.
     DeletionKeepsAllVisible,
     /// Redo does not clear bits of the visibility map.
     RedoKeepsVisibilityMap,
+    /// The chunks of a long value are not logged.
+    ToastChunksNotLogged,
+    /// The chunks of a value that was replaced or deleted stay.
+    ToastDeletionSkipped,
     /// Pages are written before their WAL.
     PagesWrittenBeforeWal,
     /// A written page asks for no sync of its file.

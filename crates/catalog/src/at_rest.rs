@@ -3,13 +3,17 @@
 //! The caller reads the pages and decides which rows count. Only leading columns are decoded.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use forebay_access::nbtree::KeyColumn;
 use forebay_format::tuple::deform;
 use forebay_format::{Align, AttrLayout, HeapTuple, Xid};
 use forebay_types::{Oid, oids};
 
-use crate::layout::layout_of;
+use crate::index_rows::{DESCENDING, NULLS_FIRST, OperatorClass, OperatorClasses};
+use crate::limits::BY_BYTES;
+use crate::row::elements;
 use crate::schema::{
-    CatalogColumn, CatalogTable, PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_NAMESPACE,
+    CatalogColumn, CatalogTable, PG_AMPROC, PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_INDEX,
+    PG_NAMESPACE, PG_OPCLASS,
 };
 
 /// A relation, as its row of pg_class says.
@@ -41,6 +45,8 @@ pub struct RelationRow {
     pub frozen_xid: Xid,
     /// pg_class.relminmxid
     pub min_multi: u32,
+    /// pg_class.reltuples, when it was counted or estimated last; `None`: never.
+    pub rows: Option<u64>,
 }
 
 /// A column, as its row of pg_attribute says.
@@ -65,6 +71,55 @@ pub struct DatabaseRow {
     pub tablespace: Oid,
     /// A DROP DATABASE of it was interrupted, so files may be missing.
     pub half_dropped: bool,
+    /// Its default collation orders texts by their bytes.
+    pub by_bytes: bool,
+}
+
+/// An index, as its row of pg_index says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexRow {
+    /// pg_index.indexrelid
+    pub index: Oid,
+    /// pg_index.indrelid
+    pub table: Oid,
+    /// pg_index.indnkeyatts
+    pub keys: usize,
+    /// pg_index.indisunique
+    pub unique: bool,
+    /// pg_index.indnullsnotdistinct
+    pub nulls_are_equal: bool,
+    /// pg_index.indisvalid and indisready: all rows are in it.
+    pub valid: bool,
+    /// pg_index.indkey: columns of the table, 0 for an expression.
+    pub columns: Vec<i16>,
+    /// Whether pg_index.indpred is not NULL.
+    pub is_partial: bool,
+    collations: Vec<Oid>,
+    classes: Vec<Oid>,
+    options: Vec<i16>,
+}
+
+/// The default collation of the database.
+const DEFAULT_COLLATION: Oid = 100;
+
+/// How the operator classes of a database order values.
+#[derive(Debug, Default)]
+pub struct KeyOrders(OperatorClasses);
+
+impl KeyOrders {
+    /// The first key columns of an index, as far as their order is known. `by_bytes`: whether the
+    /// database's default collation orders texts by their bytes.
+    pub fn columns(&self, row: &IndexRow, by_bytes: bool) -> Vec<KeyColumn> {
+        let each = row.classes.iter().zip(&row.collations).zip(&row.options);
+        let known = each.map_while(|((&class, &collation), &option)| {
+            let is_known =
+                BY_BYTES.contains(&collation) && (collation != DEFAULT_COLLATION || by_bytes);
+            let (order, _) = self.0.order(class).filter(|_| is_known)?;
+            let (descending, nulls_first) = (option & DESCENDING != 0, option & NULLS_FIRST != 0);
+            Some(KeyColumn { order, descending, nulls_first })
+        });
+        known.take(row.keys).collect()
+    }
 }
 
 /// pg_database.datconnlimit of a database whose DROP DATABASE has begun.
@@ -77,6 +132,10 @@ pub struct RowReader {
     attribute: Leading,
     namespace: Leading,
     database: Leading,
+    index: Leading,
+    predicate: Leading,
+    operator_class: Leading,
+    support: Leading,
 }
 
 /// The columns of a catalog up to the last one that is read.
@@ -93,8 +152,8 @@ impl Leading {
         let find = |name: &&str| columns.iter().position(|column| column.name == *name);
         let wanted: Vec<usize> = wanted.iter().map(find).collect::<Option<_>>()?;
         let last = wanted.iter().max().map_or(0, |last| last + 1);
-        let layouts = columns.iter().take(last).map(|column| layout_of(column.type_oid).ok());
-        Some(Leading { layouts: layouts.collect::<Option<_>>()?, wanted })
+        let layouts = columns.iter().take(last).map(|column| column.layout);
+        Some(Leading { layouts: layouts.collect(), wanted })
     }
 
     /// The wanted columns of a row, none of which may be NULL.
@@ -103,6 +162,12 @@ impl Leading {
         deform(tuple, &self.layouts, &mut all).ok()?;
         let fields = self.wanted.iter().map(|&n| all.get(n).copied().flatten());
         Some(Fields(fields.collect::<Option<Vec<_>>>()?.into_iter()))
+    }
+
+    /// Whether the last column is NULL. One that is compressed is not.
+    fn ends_in_null(&self, tuple: HeapTuple<'_>) -> bool {
+        let mut all = vec![None; self.layouts.len()];
+        deform(tuple, &self.layouts, &mut all).is_ok() && all.last() == Some(&None)
     }
 }
 
@@ -126,6 +191,18 @@ impl Fields<'_> {
         self.array().map(|[byte]| byte)
     }
 
+    fn flag(&mut self) -> Option<bool> {
+        self.byte().map(|byte| byte != 0)
+    }
+
+    fn shorts(&mut self) -> Option<Vec<i16>> {
+        Some(elements(self.0.next()?)?.iter().map(|bytes| i16::from_le_bytes(*bytes)).collect())
+    }
+
+    fn numbers(&mut self) -> Option<Vec<u32>> {
+        Some(elements(self.0.next()?)?.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
+    }
+
     fn name(&mut self) -> Option<String> {
         let bytes = self.0.next()?.split(|&byte| byte == 0).next()?;
         Some(String::from_utf8_lossy(bytes).into_owned())
@@ -145,6 +222,7 @@ impl RowReader {
             "relam",
             "relfilenode",
             "reltablespace",
+            "reltuples",
             "reltoastrelid",
             "relisshared",
             "relpersistence",
@@ -154,25 +232,49 @@ impl RowReader {
             "relminmxid",
         ];
         let attribute = ["attrelid", "attnum", "attlen", "attbyval", "attalign"];
-        let database = ["oid", "datname", "datconnlimit", "dattablespace"];
+        let database =
+            ["oid", "datname", "datconnlimit", "dattablespace", "datlocprovider", "datcollate"];
+        let index = [
+            "indexrelid",
+            "indrelid",
+            "indnkeyatts",
+            "indisunique",
+            "indnullsnotdistinct",
+            "indisvalid",
+            "indisready",
+            "indkey",
+            "indcollation",
+            "indclass",
+            "indoption",
+        ];
+        let class_of = ["oid", "opcmethod", "opcfamily", "opcintype", "opckeytype"];
+        let support = ["amprocfamily", "amproclefttype", "amprocrighttype", "amprocnum", "amproc"];
         Some(RowReader {
             class: Leading::new(&PG_CLASS, major, &class)?,
             attribute: Leading::new(&PG_ATTRIBUTE, major, &attribute)?,
             namespace: Leading::new(&PG_NAMESPACE, major, &["oid", "nspname"])?,
             database: Leading::new(&PG_DATABASE, major, &database)?,
+            index: Leading::new(&PG_INDEX, major, &index)?,
+            predicate: Leading::new(&PG_INDEX, major, &["indpred"])?,
+            operator_class: Leading::new(&PG_OPCLASS, major, &class_of)?,
+            support: Leading::new(&PG_AMPROC, major, &support)?,
         })
     }
 
     /// A row of pg_class.
     pub fn relation(&self, tuple: HeapTuple<'_>) -> Option<RelationRow> {
         let mut row = self.class.read(tuple)?;
+        let (oid, name, namespace) = (row.number()?, row.name()?, row.number()?);
+        let (access_method, filenode) = (row.number()?, row.number()?);
+        let (tablespace, rows) = (row.number()?, f32::from_bits(row.number()?));
         Some(RelationRow {
-            oid: row.number()?,
-            name: row.name()?,
-            namespace: row.number()?,
-            access_method: row.number()?,
-            filenode: row.number()?,
-            tablespace: row.number()?,
+            oid,
+            name,
+            namespace,
+            access_method,
+            filenode,
+            tablespace,
+            rows: (rows >= 0.0).then_some(rows as u64),
             toast: row.number()?,
             shared: row.byte()? != 0,
             persistence: row.byte()?,
@@ -207,7 +309,59 @@ impl RowReader {
             name: row.name()?,
             half_dropped: row.number()? == INVALID_DATABASE,
             tablespace: row.number()?,
+            by_bytes: match row.byte()? {
+                b'b' => true,
+                provider => provider == b'c' && matches!(row.0.next()?, b"C" | b"POSIX"),
+            },
         })
+    }
+
+    /// A row of pg_index.
+    pub fn index(&self, tuple: HeapTuple<'_>) -> Option<IndexRow> {
+        let mut row = self.index.read(tuple)?;
+        let (index, table) = (row.number()?, row.number()?);
+        let keys = usize::try_from(row.short()?).ok()?;
+        let (unique, nulls_are_equal) = (row.flag()?, row.flag()?);
+        let valid = row.flag()? & row.flag()?;
+        let (columns, collations, classes) = (row.shorts()?, row.numbers()?, row.numbers()?);
+        let options = row.shorts()?;
+        let is_partial = !self.predicate.ends_in_null(tuple);
+        let lengths = [collations.len(), classes.len(), options.len()];
+        let fits = lengths == [keys; 3] && keys <= columns.len();
+        fits.then_some(IndexRow {
+            index,
+            table,
+            keys,
+            unique,
+            nulls_are_equal,
+            valid,
+            columns,
+            is_partial,
+            collations,
+            classes,
+            options,
+        })
+    }
+
+    /// Adds a row of pg_opclass. Returns whether it could be decoded.
+    pub fn operator_class(&self, orders: &mut KeyOrders, tuple: HeapTuple<'_>) -> bool {
+        let add = |mut row: Fields<'_>| {
+            let (oid, method) = (row.number()?, row.number()?);
+            let (family, input, key_type) = (row.number()?, row.number()?, row.number()?);
+            orders.0.insert_class(oid, OperatorClass { method, family, input, key_type });
+            Some(())
+        };
+        self.operator_class.read(tuple).and_then(add).is_some()
+    }
+
+    /// Adds a row of pg_amproc. Returns whether it could be decoded.
+    pub fn support_function(&self, orders: &mut KeyOrders, tuple: HeapTuple<'_>) -> bool {
+        let add = |mut row: Fields<'_>| {
+            let (family, types) = (row.number()?, (row.number()?, row.number()?));
+            orders.0.insert_function((family, types), row.short()?, row.number()?);
+            Some(())
+        };
+        self.support.read(tuple).and_then(add).is_some()
     }
 }
 
@@ -218,7 +372,8 @@ fn columns_of(catalog: &CatalogTable, major: u32) -> Vec<CatalogColumn> {
     let position = |columns: &[CatalogColumn], name| {
         columns.iter().position(|column| column.name == name).expect("a column of the catalog")
     };
-    let added = |name, type_oid| CatalogColumn { name, type_oid, not_null: true };
+    let (type_oid, layout) = (oids::INT4, AttrLayout::INT4);
+    let added = |name| CatalogColumn { name, type_oid, not_null: true, layout };
     if major < 18 {
         columns.retain(|column| column.name != "relallfrozen");
     }
@@ -227,15 +382,15 @@ fn columns_of(catalog: &CatalogTable, major: u32) -> Vec<CatalogColumn> {
     }
     if major < 18 && catalog.oid == PG_ATTRIBUTE.oid {
         let at = position(&columns, "atttypmod");
-        columns.insert(at, added("attcacheoff", oids::INT4));
+        columns.insert(at, added("attcacheoff"));
     }
     if major < 16 && catalog.oid == PG_ATTRIBUTE.oid {
         let at = position(&columns, "attlen");
-        columns.insert(at, added("attstattarget", oids::INT4));
+        columns.insert(at, added("attstattarget"));
         let dimensions = position(&columns, "attndims");
         columns.remove(dimensions);
         let at = position(&columns, "attcacheoff");
-        columns.insert(at, added("attndims", oids::INT4));
+        columns.insert(at, added("attndims"));
     }
     columns
 }

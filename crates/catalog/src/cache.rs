@@ -10,7 +10,7 @@
 //! long as the version has not moved, which an atomic tells without a lock.
 //!
 //! ```text
-//! reader:       version v ── snapshot ── scan ── put(v): refused if the version has moved on
+//! reader:       version v ── snapshot ── look up ── put(v): refused if the version has moved on
 //! DDL's commit: Change begins: v+1, empty, closed ── visible ── Change ends: v+2, empty, open
 //! ```
 

@@ -6,14 +6,13 @@
 
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
-use forebay_types::{Oid, oids};
+use forebay_types::Oid;
 
 use crate::database::Database;
 use crate::error::CatalogError;
-use crate::reader::{Reader, Row};
-use crate::schema::POSTGRES_DB;
-use crate::schema::{CatalogColumn, CatalogTable, PG_DATABASE};
-use crate::table::Table;
+use crate::reader::{Reader, Rows};
+use crate::row::Row;
+use crate::schema::{CatalogTable, PG_AUTHID, PG_DATABASE, PG_DB_ROLE_SETTING, POSTGRES_DB};
 
 /// Name of the one database, and of the one role.
 const NAME: &str = "postgres";
@@ -22,74 +21,38 @@ const UTF8: i32 = 6;
 /// pg_database.datconnlimit of a database whose DROP was cut short.
 pub(crate) const INVALID: i32 = -2;
 
-const fn c(name: &'static str, type_oid: Oid) -> CatalogColumn {
-    CatalogColumn { name, type_oid, not_null: true }
-}
-
-/// The leading columns of pg_authid. Only PostgreSQL creates it.
-static PG_AUTHID: CatalogTable = CatalogTable {
-    oid: 1260,
-    name: "pg_authid",
-    row_type: 2842,
-    shared: true,
-    mapped: true,
-    columns: &[
-        c("oid", oids::OID),
-        c("rolname", oids::NAME),
-        c("rolsuper", oids::BOOL),
-        c("rolinherit", oids::BOOL),
-        c("rolcreaterole", oids::BOOL),
-        c("rolcreatedb", oids::BOOL),
-        c("rolcanlogin", oids::BOOL),
-    ],
-};
-
-/// The leading columns of pg_db_role_setting. Only PostgreSQL creates it.
-static PG_DB_ROLE_SETTING: CatalogTable = CatalogTable {
-    oid: 2964,
-    name: "pg_db_role_setting",
-    row_type: 0,
-    shared: true,
-    mapped: true,
-    columns: &[c("setdatabase", oids::OID), c("setrole", oids::OID)],
-};
+/// Number of columns of pg_database up to datlocale.
+pub(crate) const DATABASE_COLUMNS: usize = PG_DATABASE.place("datlocale") + 1;
 
 /// Refuses a database in which statements would mean something else than in PostgreSQL. Changes
 /// nothing.
 pub fn check(database: &Database, backend: &mut Backend) -> Result<(), CatalogError> {
     let tx = Transaction::new();
     let mut reader = Reader::new(database, backend, database.xacts.snapshot(&tx));
-    check_database(database, &mut reader)?;
-    match check_role(database, &mut reader)? {
-        Some(role) => check_settings(database, &mut reader, role),
-        None => Ok(()),
-    }
+    check_database(&mut reader)?;
+    let role = check_role(&mut reader)?;
+    check_settings(&mut reader, role)
 }
 
 fn refused(message: String) -> CatalogError {
     CatalogError::refused("0A000", message)
 }
 
-/// Shows the first columns of each row of a shared catalog to `see`. False if there is no such
-/// catalog.
-pub(crate) fn scan(
-    database: &Database,
+/// Shows the first columns of each row of a catalog to `see`.
+fn scan(
     reader: &mut Reader<'_>,
-    catalog: &'static CatalogTable,
+    (catalog, columns): (&'static CatalogTable, usize),
     see: &mut dyn FnMut(&Row<'_, '_>) -> Result<(), CatalogError>,
-) -> Result<bool, CatalogError> {
-    let Some(locator) = database.maps.shared(catalog) else { return Ok(false) };
-    let table = Table::of_catalog(catalog, locator)?;
-    reader.scan(&table, catalog.columns.len().min(15), &mut |_, row| {
+) -> Result<(), CatalogError> {
+    reader.read(Rows::All(catalog), columns, &mut |_, row, _| {
         see(&Row(row, catalog.name))?;
         Ok(true)
-    })?;
-    Ok(true)
+    })
 }
 
-fn check_database(database: &Database, reader: &mut Reader<'_>) -> Result<(), CatalogError> {
+fn check_database(reader: &mut Reader<'_>) -> Result<(), CatalogError> {
     let mut found = false;
-    scan(database, reader, &PG_DATABASE, &mut |row| {
+    scan(reader, (&PG_DATABASE, DATABASE_COLUMNS), &mut |row| {
         if row.oid(0)? != POSTGRES_DB {
             return Ok(());
         }
@@ -166,10 +129,10 @@ fn check_locale(row: &Row<'_, '_>) -> Result<(), CatalogError> {
     Err(refused(message).with_detail(detail).with_hint(HINT))
 }
 
-/// Checks the role that connects. Returns its OID, or None if the catalogs have no roles.
-fn check_role(database: &Database, reader: &mut Reader<'_>) -> Result<Option<Oid>, CatalogError> {
+/// Checks the role that connects. Returns its OID.
+fn check_role(reader: &mut Reader<'_>) -> Result<Oid, CatalogError> {
     let mut role = None;
-    let exists = scan(database, reader, &PG_AUTHID, &mut |row| {
+    scan(reader, (&PG_AUTHID, 7), &mut |row| {
         if row.name(1)? != NAME {
             return Ok(());
         }
@@ -185,19 +148,14 @@ fn check_role(database: &Database, reader: &mut Reader<'_>) -> Result<Option<Oid
         }
         Ok(())
     })?;
-    if exists && role.is_none() {
-        return Err(CatalogError::refused("28000", format!("role \"{NAME}\" does not exist"))
-            .with_hint("It is the only role that can connect."));
-    }
-    Ok(role)
+    role.ok_or_else(|| {
+        CatalogError::refused("28000", format!("role \"{NAME}\" does not exist"))
+            .with_hint("It is the only role that can connect.")
+    })
 }
 
-fn check_settings(
-    database: &Database,
-    reader: &mut Reader<'_>,
-    role: Oid,
-) -> Result<(), CatalogError> {
-    scan(database, reader, &PG_DB_ROLE_SETTING, &mut |row| {
+fn check_settings(reader: &mut Reader<'_>, role: Oid) -> Result<(), CatalogError> {
+    scan(reader, (&PG_DB_ROLE_SETTING, 2), &mut |row| {
         let (database, of) = (row.oid(0)?, row.oid(1)?);
         if [0, POSTGRES_DB].contains(&database) && [0, role].contains(&of) {
             let message = format!(
@@ -207,6 +165,5 @@ fn check_settings(
             return Err(refused(message).with_hint(hint));
         }
         Ok(())
-    })?;
-    Ok(())
+    })
 }

@@ -1,36 +1,38 @@
-//! Creates and drops tables.
+//! Creates tables and namespaces.
 //!
 //! A new table's file is created before its creation is logged and its rows are written. It is
 //! removed if the transaction aborts. A dropped table's file is removed once the transaction has
-//! committed. The catalogs have no unique indexes yet: a lock on the name excludes a second
-//! creation of the same name.
+//! committed. A lock on the name excludes a second creation of the same name, so that nobody has to
+//! wait for an entry of a catalog's index.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use forebay_access::form_row;
-use forebay_access::heap::{Attempt, Author, Changer};
 use forebay_format::wal::Rmgr;
-use forebay_format::wal::invalidation::Invalidation;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::smgr::{CREATE, SmgrCreate};
-use forebay_format::{Fork, ItemPointer, RelFileLocator, Xid};
+use forebay_format::{Fork, RelFileLocator, Xid};
 use forebay_storage::{Backend, TempRelations};
 use forebay_txn::Transaction;
 use forebay_txn::locks::LockTag;
 use forebay_types::{Datum, Oid, type_info};
 use forebay_wal::Record;
 
+use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, NAMESPACES, TYPES};
 use crate::database::Database;
 use crate::error::CatalogError;
-use crate::invalidate;
-use crate::reader::Reader;
+use crate::names::MAX_NAME;
+use crate::object_rows::{ConstraintRow, TableType, table_type};
+use crate::objects::{Dependency, Object};
+use crate::row::Row;
 use crate::rows::{ClassRow, OWNER, OldestIds, namespace_datums, user_attributes};
-use crate::schema::{PG_CATALOG, PG_CLASS, PG_TOAST, POSTGRES_DB, SYSTEM_COLUMNS};
-use crate::table::{ColumnDef, Table};
+use crate::schema::{
+    PG_CATALOG, PG_CLASS, PG_TOAST, PG_TYPE, PG_TYPE_OID_INDEX, PG_TYPE_TYPNAME_NSP_INDEX,
+    POSTGRES_DB, SYSTEM_COLUMNS,
+};
+use crate::table::ColumnDef;
+use crate::writer::Writer;
 
-/// Most bytes of a name.
-const MAX_NAME: usize = 63;
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 1600;
 
@@ -105,73 +107,154 @@ pub enum Persistence<'a> {
     Temporary(&'a TempRelations),
 }
 
+/// A new table.
+#[derive(Clone, Copy, Debug)]
+pub struct NewTable<'a> {
+    /// Its namespace.
+    pub namespace: Oid,
+    /// Its name.
+    pub name: &'a str,
+    /// Its columns.
+    pub columns: &'a [ColumnDef],
+    /// Its storage parameters, as [`storage_texts`](crate::storage_texts) makes them.
+    pub options: &'a [String],
+}
+
 /// Creates a table. The caller holds the lock of its name and knows that the name is free. Returns
 /// the table's file.
 pub fn create_table(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    namespace: Oid,
-    name: &str,
-    columns: &[ColumnDef],
+    new: NewTable<'_>,
     persistence: Persistence<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    let xid = database.xacts.assign(&mut backend.io, tx)?;
-    let author = Author { xid, command: tx.use_command() };
-    let locator = create_file(database, backend, tx, xid, persistence)?;
+    let NewTable { namespace, name, columns, options } = new;
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let locator = create_file(&mut writer, persistence)?;
     let oid = locator.rel;
-    let persistence = match persistence {
-        Persistence::Permanent => b'p',
-        Persistence::Temporary(_) => b't',
-    };
+    let types = table_types(&mut writer, namespace, name)?;
     let class = ClassRow {
         oid,
         name,
         namespace,
-        row_type: 0,
+        row_type: types.row,
         filenode: oid,
         tablespace: 0,
         shared: false,
-        persistence,
+        persistence: persistence.code(),
         columns: i16::try_from(columns.len()).expect("check_definition allows 1600"),
         replica_identity: b'd',
         oldest: OldestIds {
             xid: database.xacts.oldest_running().xid(),
             multi: database.heaps.outcomes.oldest_multi(),
         },
+        options,
     };
-    insert_row(database, backend, author, &database.class, &class.datums())?;
-    tx.note_relation(oid, true);
-    announce(tx, invalidate::class(oid, name, namespace, false));
+    writer.insert(CLASSES, &class.datums())?;
+    writer.tx.note_relation(oid, true);
     for attribute in user_attributes(oid, columns)? {
-        insert_row(database, backend, author, &database.attribute, &attribute.datums())?;
-        announce(tx, invalidate::attribute(oid, attribute.name, attribute.number));
+        writer.insert(ATTRIBUTES, &attribute.datums())?;
     }
-    tx.next_command()?;
+    let of = TableType::Row { table: oid, array: types.array };
+    writer.insert(TYPES, &table_type(types.row, name, namespace, of))?;
+    let of = TableType::Array { of: types.row };
+    writer.insert(TYPES, &table_type(types.array, &types.array_name, namespace, of))?;
+    let (row, array) = (Object::new(TYPES, types.row), Object::new(TYPES, types.array));
+    writer.depend(row, Object::relation(oid), Dependency::Internal)?;
+    writer.depend(array, row, Dependency::Internal)?;
+    let namespace_object = Object::new(NAMESPACES, namespace);
+    writer.depend(Object::relation(oid), namespace_object, Dependency::Normal)?;
+    for (number, column) in (1..).zip(columns).filter(|(_, column)| column.not_null) {
+        writer.next_command()?;
+        add_not_null(&mut writer, (oid, name, namespace), number, &column.name)?;
+    }
+    writer.next_command()?;
     Ok(locator)
 }
 
-/// The commit record says what is out of date.
-pub(crate) fn announce(tx: &mut Transaction, messages: impl IntoIterator<Item = Invalidation>) {
-    messages.into_iter().for_each(|message| tx.invalidate(message));
+impl Persistence<'_> {
+    /// pg_class.relpersistence
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Persistence::Permanent => b'p',
+            Persistence::Temporary(_) => b't',
+        }
+    }
 }
 
-/// Creates a new table's file.
+/// The types that come with a table.
+struct TableTypes {
+    row: Oid,
+    array: Oid,
+    array_name: String,
+}
+
+fn table_types(
+    writer: &mut Writer<'_>,
+    namespace: Oid,
+    name: &str,
+) -> Result<TableTypes, CatalogError> {
+    let array = writer.new_oid()?;
+    free_type_name(writer, namespace, name)?;
+    let array_name = writer.choose_array_name(namespace, name)?;
+    Ok(TableTypes { row: writer.new_oid()?, array, array_name })
+}
+
+/// Makes sure that no type has a name. An array type that has it gets another one.
+fn free_type_name(writer: &mut Writer<'_>, namespace: Oid, name: &str) -> Result<(), CatalogError> {
+    let key = [Datum::text(name), Datum::Oid(namespace)];
+    let found = writer.rows((&PG_TYPE_TYPNAME_NSP_INDEX, &key), usize::MAX)?.pop();
+    let Some(mut found) = found else { return Ok(()) };
+    let row = Row(&found.values, PG_TYPE.name);
+    let (oid, element) = (row.oid(0)?, row.oid(13)?);
+    let element = writer.rows((&PG_TYPE_OID_INDEX, &[Datum::Oid(element)]), 15)?.pop();
+    let array = element.map(|element| Row(&element.values, PG_TYPE.name).oid(14)).transpose()?;
+    if array != Some(oid) {
+        let error = CatalogError::refused("42710", format!("type \"{name}\" already exists"));
+        return Err(error.with_hint(
+            "A relation has an associated type of the same name, so you must use a name that \
+             doesn't conflict with any existing type.",
+        ));
+    }
+    let new = writer.choose_array_name(namespace, name)?;
+    if let Some(value) = found.values.get_mut(1) {
+        *value = Datum::string(new);
+    }
+    writer.update(TYPES, found.tid, &found.values)?;
+    writer.next_command()
+}
+
+/// Adds the NOT NULL constraint of a column, whose row says so already.
+pub(crate) fn add_not_null(
+    writer: &mut Writer<'_>,
+    (table, name, namespace): (Oid, &str, Oid),
+    number: i16,
+    column: &str,
+) -> Result<(), CatalogError> {
+    let name = writer.choose_constraint_name(namespace, name, column)?;
+    let oid = writer.new_oid()?;
+    let (columns, index) = (&[number][..], 0);
+    let row = ConstraintRow { oid, name: &name, namespace, kind: b'n', table, index, columns };
+    writer.insert(CONSTRAINTS, &row.datums())?;
+    let on = Object::column(table, number);
+    writer.depend(Object::new(CONSTRAINTS, oid), on, Dependency::Auto)
+}
+
+/// Creates a new relation's file.
 pub(crate) fn create_file(
-    database: &Database,
-    backend: &mut Backend,
-    tx: &mut Transaction,
-    xid: Xid,
+    writer: &mut Writer<'_>,
     persistence: Persistence<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    let locator = free_file(database, backend)?;
+    let locator = free_file(writer)?;
+    let (database, xid) = (writer.database, writer.xid());
     match persistence {
         Persistence::Permanent => {
-            database.xacts.drop_at_abort(tx, locator);
+            database.xacts.drop_at_abort(writer.tx, locator);
             database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
-            log_file(database, backend, locator, xid)?;
+            log_file(database, writer.backend, locator, xid)?;
         }
-        Persistence::Temporary(pool) => pool.create(backend, locator)?,
+        Persistence::Temporary(pool) => pool.create(writer.backend, locator)?,
     }
     Ok(locator)
 }
@@ -202,122 +285,20 @@ pub fn create_namespace(
     tx: &mut Transaction,
     name: &str,
 ) -> Result<Oid, CatalogError> {
-    let xid = database.xacts.assign(&mut backend.io, tx)?;
-    let author = Author { xid, command: tx.use_command() };
-    let oid = database.oids.allocate(&mut backend.io, &database.heaps.wal)?;
-    let snapshot = database.xacts.snapshot(tx);
-    let catalog = Reader::new(database, backend, snapshot).namespaces()?;
-    insert_row(database, backend, author, &catalog, &namespace_datums(oid, name, OWNER))?;
-    announce(tx, invalidate::namespace(oid, name));
-    tx.next_command()?;
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let oid = writer.new_oid()?;
+    writer.insert(NAMESPACES, &namespace_datums(oid, name, OWNER))?;
+    writer.next_command()?;
     Ok(oid)
 }
 
 /// A new OID for which there is no file: a crash may have left one behind.
-fn free_file(database: &Database, backend: &mut Backend) -> Result<RelFileLocator, CatalogError> {
+fn free_file(writer: &mut Writer<'_>) -> Result<RelFileLocator, CatalogError> {
     loop {
-        let oid = database.oids.allocate(&mut backend.io, &database.heaps.wal)?;
-        let locator = RelFileLocator::in_default(POSTGRES_DB, oid);
-        if !database.heaps.pool.smgr().exists(locator, Fork::Main)? {
+        let locator = RelFileLocator::in_default(POSTGRES_DB, writer.new_oid()?);
+        if !writer.database.heaps.pool.smgr().exists(locator, Fork::Main)? {
             return Ok(locator);
         }
-    }
-}
-
-fn insert_row(
-    database: &Database,
-    backend: &mut Backend,
-    author: Author,
-    catalog: &Table,
-    row: &[Datum<'_>],
-) -> Result<(), CatalogError> {
-    let mut tuple = Vec::new();
-    form_row(&catalog.layouts, row, &mut tuple)?;
-    database.heap(catalog).insert(backend, author, &tuple)?;
-    Ok(())
-}
-
-/// Drops a table. The caller holds its lock.
-pub fn drop_table(
-    database: &Database,
-    backend: &mut Backend,
-    tx: &mut Transaction,
-    table: &Table,
-) -> Result<(), CatalogError> {
-    if table.namespace == PG_CATALOG || table.namespace == PG_TOAST {
-        return Err(CatalogError::refused(
-            "42501",
-            format!("permission denied: \"{}\" is a system catalog", table.name),
-        ));
-    }
-    drop_rows(database, backend, tx, table.oid, &table.name)?;
-    // A session removes the files of its temporary tables itself.
-    if !table.is_temporary() {
-        tx.drop_at_commit(table.locator);
-    }
-    Ok(())
-}
-
-/// Removes a table from the catalogs.
-pub fn drop_rows(
-    database: &Database,
-    backend: &mut Backend,
-    tx: &mut Transaction,
-    oid: Oid,
-    name: &str,
-) -> Result<(), CatalogError> {
-    let xid = database.xacts.assign(&mut backend.io, tx)?;
-    tx.next_command()?;
-    let snapshot = database.xacts.snapshot(tx);
-    let mut reader = Reader::new(database, backend, snapshot);
-    let gone = || CatalogError::refused("42P01", format!("relation \"{name}\" does not exist"));
-    let class = reader.class(oid)?.ok_or_else(gone)?;
-    let (_, attributes) = reader.attributes(&class)?;
-    let author = Author { xid, command: tx.use_command() };
-    delete_row(database, backend, tx, author, &database.class, class.tid)?;
-    tx.note_relation(oid, false);
-    announce(tx, invalidate::class(oid, &class.name, class.namespace, false));
-    for row in attributes {
-        delete_row(database, backend, tx, author, &database.attribute, row.tid)?;
-        announce(tx, invalidate::attribute(oid, &row.name, row.number));
-    }
-    Ok(tx.next_command()?)
-}
-
-fn delete_row(
-    database: &Database,
-    backend: &mut Backend,
-    tx: &Transaction,
-    author: Author,
-    catalog: &Table,
-    tid: ItemPointer,
-) -> Result<(), CatalogError> {
-    // Nobody locks rows of catalogs, so nobody makes this transaction a member of a MultiXact.
-    let sets = &mut database.heaps.outcomes.sets();
-    let mut changer = Changer { xacts: &database.xacts, tx, author, sets, queues: None };
-    match database.heap(catalog).delete(backend, &mut changer, tid)? {
-        Attempt::Done(()) => Ok(()),
-        Attempt::Refused(_) => Err(CatalogError::refused("XX000", "tuple concurrently deleted")),
-    }
-}
-
-impl Database {
-    /// Removes temporary tables from the catalogs, at a start: their sessions are gone.
-    pub fn drop_stale_temporary(&self, backend: &mut Backend) -> Result<(), CatalogError> {
-        let mut tx = Transaction::in_database(POSTGRES_DB);
-        let snapshot = self.xacts.snapshot(&tx);
-        let mut reader = Reader::new(self, backend, snapshot);
-        // PostgreSQL, whose catalogs have indexes, removes them itself.
-        if reader.refuse_indexed_catalogs().is_err() {
-            return Ok(());
-        }
-        let stale = reader.temporary()?;
-        for class in &stale {
-            drop_rows(self, backend, &mut tx, class.oid, &class.name)?;
-        }
-        // Without any the transaction has no id, and its commit writes nothing.
-        self.xacts.commit(&mut backend.io, &mut tx)?;
-        Ok(())
     }
 }
 

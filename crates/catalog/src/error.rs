@@ -49,12 +49,31 @@ pub struct Refusal {
     pub detail: Option<String>,
     /// HINT
     pub hint: Option<String>,
+    /// The table that it is about, and what of it.
+    pub object: Option<ObjectName>,
+}
+
+/// What an error is about: PostgreSQL's fields for programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectName {
+    /// The table's schema.
+    pub schema: String,
+    /// The table.
+    pub table: String,
+    /// A constraint of it, or an index.
+    pub constraint: String,
 }
 
 impl Refusal {
     /// A refusal without details.
     pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Box<Refusal> {
-        Box::new(Refusal { sqlstate, message: message.into(), detail: None, hint: None })
+        Box::new(Refusal {
+            sqlstate,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            object: None,
+        })
     }
 }
 

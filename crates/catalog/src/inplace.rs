@@ -12,12 +12,17 @@ use forebay_format::wal::invalidation::Invalidation;
 use forebay_format::{ItemPointer, Oid, Xid};
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
+use forebay_types::Datum;
 
 use crate::database::Database;
 use crate::error::CatalogError;
 use crate::invalidate;
-use crate::reader::{Reader, Row};
-use crate::schema::{CatalogTable, PG_CATALOG, PG_CLASS, PG_DATABASE, POSTGRES_DB};
+use crate::reader::{Reader, Rows};
+use crate::row::Row;
+use crate::schema::{
+    CatalogTable, PG_CATALOG, PG_CLASS, PG_CLASS_OID_INDEX, PG_DATABASE, PG_DATABASE_OID_INDEX,
+    POSTGRES_DB,
+};
 use crate::table::Table;
 
 /// What vacuum needs to know of a relation's pg_class row.
@@ -50,6 +55,19 @@ pub struct NextIds {
     pub multi: MultiXactId,
 }
 
+/// What building an index tells of its table, or of the index.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RelationFigures {
+    /// Whether it has an index.
+    pub has_index: bool,
+    /// Blocks.
+    pub pages: u32,
+    /// Rows or entries.
+    pub tuples: f32,
+    /// Blocks that are marked all-visible, and all-frozen.
+    pub marked: (u32, u32),
+}
+
 /// What became of the two ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Advanced {
@@ -73,14 +91,27 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    fn column(&mut self, name: &str) -> Option<&mut [u8; 4]> {
+    /// The bytes up to the end of a column.
+    fn up_to(&mut self, name: &str) -> Option<&mut [u8]> {
         let index = self.catalog.columns.iter().position(|column| column.name == name)?;
         let mut end = 0;
         for layout in self.table.layouts.get(..=index)? {
             let len = usize::try_from(layout.len).ok()?;
             end = usize::next_multiple_of(end, layout.align.bytes()) + len;
         }
-        self.bytes.get_mut(..end)?.last_chunk_mut()
+        self.bytes.get_mut(..end)
+    }
+
+    fn column(&mut self, name: &str) -> Option<&mut [u8; 4]> {
+        self.up_to(name)?.last_chunk_mut()
+    }
+
+    /// Makes a boolean true.
+    fn set_flag(&mut self, name: &str) -> Option<()> {
+        let byte = self.up_to(name)?.last_mut()?;
+        let was = std::mem::replace(byte, 1);
+        self.changed |= was != 1;
+        Some(())
     }
 
     fn get(&mut self, name: &str) -> Option<u32> {
@@ -120,21 +151,23 @@ impl Values<'_> {
 
 impl Database {
     /// Stores figures of a relation. Of [`ClassFigures::frozen_xid`] and
-    /// [`ClassFigures::min_multi`], those that are not 0. The caller has locked the relation.
+    /// [`ClassFigures::min_multi`], those that are not 0. The caller has locked the relation, which
+    /// the transaction may have created.
     pub fn update_class(
         &self,
         backend: &mut Backend,
+        tx: &Transaction,
         oid: Oid,
         new: &ClassFigures,
         next: NextIds,
     ) -> Result<Advanced, CatalogError> {
-        let snapshot = self.xacts.snapshot(&Transaction::new());
-        let found = Reader::new(self, backend, snapshot).class(oid)?;
+        let found = Reader::new(self, backend, self.xacts.snapshot(tx)).class(oid)?;
         let lost = || CatalogError::corrupt(format!("pg_class has no row of relation {oid}"));
         let class = found.ok_or_else(lost)?;
         let messages = invalidate::class(oid, &class.name, class.namespace, class.is_shared());
         let announcement = announce(class.namespace == PG_CATALOG, &messages);
-        self.change(backend, (&PG_CLASS, &self.class), class.tid, announcement, |values| {
+        let place = (&PG_CLASS, &self.class);
+        self.change(backend, tx, place, class.tid, announcement, |values| {
             values.set("relpages", new.pages)?;
             values.set("reltuples", new.tuples.to_bits())?;
             values.set("relallvisible", new.all_visible)?;
@@ -142,6 +175,37 @@ impl Database {
             let multi = ("relminmxid", new.min_multi);
             values.advance(("relfrozenxid", new.frozen_xid), multi, next)
         })
+    }
+
+    /// Stores figures of a relation, which the transaction may have created. A relation of which
+    /// nothing was known is not said to be empty.
+    pub fn update_figures(
+        &self,
+        backend: &mut Backend,
+        tx: &Transaction,
+        oid: Oid,
+        new: &RelationFigures,
+    ) -> Result<(), CatalogError> {
+        let found = Reader::new(self, backend, self.xacts.snapshot(tx)).class(oid)?;
+        let lost = || CatalogError::corrupt(format!("pg_class has no row of relation {oid}"));
+        let class = found.ok_or_else(lost)?;
+        let messages = invalidate::class(oid, &class.name, class.namespace, class.is_shared());
+        let announcement = announce(class.namespace == PG_CATALOG, &messages);
+        let place = (&PG_CLASS, &self.class);
+        self.change(backend, tx, place, class.tid, announcement, |values| {
+            let unknown = values.get("reltuples")? == (-1.0_f32).to_bits();
+            if !unknown || new.tuples != 0.0 {
+                values.set("relpages", new.pages)?;
+                values.set("reltuples", new.tuples.to_bits())?;
+                values.set("relallvisible", new.marked.0)?;
+                values.set("relallfrozen", new.marked.1)?;
+            }
+            if new.has_index {
+                values.set_flag("relhasindex")?;
+            }
+            Some(Advanced::default())
+        })?;
+        Ok(())
     }
 
     /// Stores the oldest ids of a database, if they have advanced.
@@ -155,17 +219,17 @@ impl Database {
         let table = self.pg_database()?;
         let mut found = None;
         let snapshot = self.xacts.snapshot(&Transaction::new());
-        Reader::new(self, backend, snapshot).scan(&table, 1, &mut |tid, row| {
-            if Row(row, PG_DATABASE.name).oid(0)? == oid {
-                found = Some(tid);
-            }
-            Ok(true)
+        let rows = Rows::Of((&PG_DATABASE_OID_INDEX, &[Datum::Oid(oid)]));
+        Reader::new(self, backend, snapshot).read(rows, 1, &mut |tid, _, _| {
+            found = Some(tid);
+            Ok(false)
         })?;
         let lost = || CatalogError::corrupt(format!("pg_database has no row of database {oid}"));
         let tid = found.ok_or_else(lost)?;
         let message = entry(syscache::DATABASE_BY_OID, 0, syscache::hash_oid(oid));
         let announcement = announce(false, &[message]);
-        self.change(backend, (&PG_DATABASE, &table), tid, announcement, |values| {
+        let (nobody, place) = (&Transaction::new(), (&PG_DATABASE, &table));
+        self.change(backend, nobody, place, tid, announcement, |values| {
             values.advance(("datfrozenxid", frozen_xid), ("datminmxid", min_multi), next)
         })
     }
@@ -173,6 +237,7 @@ impl Database {
     fn change(
         &self,
         backend: &mut Backend,
+        tx: &Transaction,
         (catalog, table): (&'static CatalogTable, &Table),
         tid: ItemPointer,
         announcement: Announcement,
@@ -180,7 +245,7 @@ impl Database {
     ) -> Result<Advanced, CatalogError> {
         let mut done = None;
         let heap = self.heap(table);
-        heap.overwrite(backend, &self.xacts, tid, announcement, |bytes| {
+        heap.overwrite(backend, (&self.xacts, tx), tid, announcement, |bytes| {
             let mut values = Values { catalog, table, bytes, changed: false };
             done = change(&mut values);
             done.is_some() && values.changed
@@ -209,13 +274,10 @@ fn announce(relcache_file: bool, messages: &[Invalidation]) -> Announcement {
 impl Reader<'_> {
     /// What vacuum needs to know of a relation.
     pub fn figures(&mut self, oid: Oid) -> Result<Option<ClassFigures>, CatalogError> {
-        let table = &self.database().class;
         let mut found = None;
-        self.scan(table, PG_CLASS.columns.len() - 3, &mut |_, row| {
+        let rows = Rows::Of((&PG_CLASS_OID_INDEX, &[Datum::Oid(oid)]));
+        self.read(rows, PG_CLASS.columns.len() - 3, &mut |_, row, _| {
             let row = Row(row, PG_CLASS.name);
-            if row.oid(0)? != oid {
-                return Ok(true);
-            }
             found = Some(ClassFigures {
                 pages: row.int4(9)? as u32,
                 tuples: row.float4(10)?,
@@ -236,7 +298,8 @@ impl Reader<'_> {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
-    use crate::rows::{ClassRow, OldestIds, database_datums};
+    use crate::bootstrap::NewCluster;
+    use crate::rows::{ClassRow, OldestIds};
     use forebay_access::form_row;
     use forebay_format::{HeapTuple, RelFileLocator};
 
@@ -252,7 +315,9 @@ mod tests {
     }
 
     fn database(xid: Xid) -> Vec<forebay_types::Datum<'static>> {
-        database_datums(5, "postgres", OldestIds { xid, multi: 1 })
+        let oldest = OldestIds { xid, multi: 1 };
+        let cluster = NewCluster { superuser: "postgres".to_owned(), oldest, templates: false };
+        cluster.rows(&PG_DATABASE).unwrap().remove(0)
     }
 
     #[test]
@@ -269,6 +334,7 @@ mod tests {
             columns: 3,
             replica_identity: b'd',
             oldest: OldestIds { xid: 777, multi: 1 },
+            options: &[],
         };
         let (table, mut bytes) = values_of(&PG_CLASS, &class.datums());
         let mut values =

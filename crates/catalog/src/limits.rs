@@ -3,18 +3,17 @@
 
 use std::sync::Arc;
 
+use forebay_access::toast::ToastColumn;
 use forebay_format::varlena::Varlena;
 use forebay_types::Oid;
 
 use crate::error::CatalogError;
+use crate::schema::HEAP_AM;
 use crate::table::{Column, Limits};
-
-/// pg_am.oid of the heap, the only table access method.
-const HEAP_AM: Oid = 2;
 
 /// Collations that sort by bytes and know the cases of ASCII only: the default (the database's own,
 /// checked at the start), C, POSIX and ucs_basic.
-const BY_BYTES: [Oid; 5] = [0, 100, 950, 951, 962];
+pub(crate) const BY_BYTES: [Oid; 5] = [0, 100, 950, 951, 962];
 
 /// The parts of a pg_class row that may be limits.
 #[derive(Clone, Copy, Debug)]
@@ -39,14 +38,14 @@ pub(crate) struct Attribute {
     /// 0, or s: generated and stored, v: generated when read.
     pub generated: u8,
     pub collation: Oid,
+    pub toast: ToastColumn,
 }
 
 /// What cannot be done with a relation. Row security is no limit: the one role is a superuser.
-pub(crate) fn of(kind: u8, indexed: bool, class: &ClassTraits, columns: &[Attribute]) -> Limits {
+pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits {
     let insert = [
         (kind == b'm', "it is a materialized view"),
         (kind == b't', "it is a TOAST table"),
-        (indexed, "it has indexes"),
         (class.unlogged, "it is unlogged"),
         (class.checks, "it has check constraints"),
         (class.triggers, "it has triggers"),
@@ -56,7 +55,6 @@ pub(crate) fn of(kind: u8, indexed: bool, class: &ClassTraits, columns: &[Attrib
     ];
     let insert = insert.into_iter().find_map(|(has, why)| has.then_some(why));
     let vacuum = [
-        (indexed, "it has indexes"),
         (class.unlogged, "it is unlogged"),
         (class.access_method != HEAP_AM, "its access method is not supported"),
     ];
@@ -92,8 +90,14 @@ pub fn not_a_table(kind: u8, name: &str) -> Option<CatalogError> {
         b'v' => "views",
         b'f' => "foreign tables",
         b'S' => "sequences",
-        b'i' | b'I' => "indexes",
-        b'c' => "composite types",
+        b'i' | b'I' | b'c' => {
+            let what = if kind == b'c' { "composite types" } else { "indexes" };
+            let refused =
+                CatalogError::refused("42809", format!("cannot open relation \"{name}\""));
+            return Some(
+                refused.with_detail(format!("This operation is not supported for {what}.")),
+            );
+        }
         _ => "relations of this kind",
     };
     let message = format!("cannot open relation \"{name}\": {what} are not supported");

@@ -1,29 +1,308 @@
 //! pg_class.reloptions: a table's storage parameters, as `name=value` texts.
 
 use forebay_format::varlena::Varlena;
-use forebay_types::oids;
+use forebay_types::{Datum, Oid, oids, type_info};
 
-use crate::error::CatalogError;
+use crate::arrays::{array_of, stored_text};
+use crate::error::{CatalogError, Refusal};
 
 /// The fill factor of a table without one.
 pub(crate) const FULL: u8 = 100;
-/// Those that PostgreSQL accepts.
+/// The fill factor of a B-tree's leaves without one.
+pub(crate) const BTREE: u8 = 90;
+/// Fill factors that PostgreSQL accepts.
 const FILL_FACTORS: std::ops::RangeInclusive<u8> = 10..=100;
 
-/// The fill factor that a table's options name, in percent.
-///
-/// Options so long that they were compressed are not read: this one only says where rows go.
-pub(crate) fn fill_factor(options: Varlena<'_>) -> Result<u8, CatalogError> {
-    let Varlena::Plain(array) = options else { return Ok(FULL) };
-    let damaged = || CatalogError::corrupt("pg_class.reloptions is damaged");
-    let mut factor = FULL;
-    for text in texts(array).ok_or_else(damaged)? {
-        if let Some(value) = text.strip_prefix(b"fillfactor=") {
-            let value = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-            factor = value.filter(|factor| FILL_FACTORS.contains(factor)).ok_or_else(damaged)?;
+/// A storage parameter of a new table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageParameter {
+    /// `toast`, for one of the table's TOAST table.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Its value as PostgreSQL stores it. None: the name alone was given.
+    pub value: Option<String>,
+}
+
+/// Which values a parameter accepts.
+#[derive(Clone, Copy, Debug)]
+enum Values {
+    Bool,
+    Int(i32, i32),
+    Real(f64, f64),
+    IndexCleanup,
+}
+
+/// A parameter that PostgreSQL 18 knows: its name, its values, whether a TOAST table has it too.
+type Known = (&'static str, Values, bool);
+
+const MOST: i32 = i32::MAX;
+const MOST_AGE: i32 = 2_000_000_000;
+
+/// The lengths to which rows may be brought, that PostgreSQL accepts.
+const TOAST_TARGETS: std::ops::RangeInclusive<i32> = 128..=8160;
+
+/// Parameters that are stored. All but the first two only tell autovacuum what to do.
+const STORED: &[Known] = &[
+    ("fillfactor", Values::Int(10, 100), false),
+    ("toast_tuple_target", Values::Int(*TOAST_TARGETS.start(), *TOAST_TARGETS.end()), false),
+    ("autovacuum_enabled", Values::Bool, true),
+    ("autovacuum_vacuum_threshold", Values::Int(0, MOST), true),
+    ("autovacuum_vacuum_max_threshold", Values::Int(-1, MOST), true),
+    ("autovacuum_vacuum_insert_threshold", Values::Int(-1, MOST), true),
+    ("autovacuum_analyze_threshold", Values::Int(0, MOST), false),
+    ("autovacuum_vacuum_cost_limit", Values::Int(1, 10_000), true),
+    ("autovacuum_freeze_min_age", Values::Int(0, MOST_AGE / 2), true),
+    ("autovacuum_multixact_freeze_min_age", Values::Int(0, MOST_AGE / 2), true),
+    ("autovacuum_freeze_max_age", Values::Int(100_000, MOST_AGE), true),
+    ("autovacuum_multixact_freeze_max_age", Values::Int(10_000, MOST_AGE), true),
+    ("autovacuum_freeze_table_age", Values::Int(0, MOST_AGE), true),
+    ("autovacuum_multixact_freeze_table_age", Values::Int(0, MOST_AGE), true),
+    ("log_autovacuum_min_duration", Values::Int(-1, MOST), true),
+    ("autovacuum_vacuum_cost_delay", Values::Real(0.0, 100.0), true),
+    ("autovacuum_vacuum_scale_factor", Values::Real(0.0, 100.0), true),
+    ("autovacuum_vacuum_insert_scale_factor", Values::Real(0.0, 100.0), true),
+    ("autovacuum_analyze_scale_factor", Values::Real(0.0, 100.0), false),
+];
+
+/// Parameters that nothing here would follow.
+const REFUSED: &[Known] = &[
+    ("user_catalog_table", Values::Bool, false),
+    ("vacuum_truncate", Values::Bool, true),
+    ("parallel_workers", Values::Int(0, 1024), false),
+    ("vacuum_max_eager_freeze_failure_rate", Values::Real(0.0, 1.0), true),
+    ("vacuum_index_cleanup", Values::IndexCleanup, true),
+];
+
+/// The texts to store for the parameters of a new table with columns of these types, in
+/// PostgreSQL's form and with its checks.
+/// Parameters that nothing here would follow are refused (0A000).
+pub fn storage_texts(
+    given: &[StorageParameter],
+    types: &[Oid],
+) -> Result<Vec<String>, CatalogError> {
+    for parameter in given {
+        check_form(parameter)?;
+    }
+    let own = |toast: bool| given.iter().filter(move |p| p.namespace.is_some() == toast);
+    let mut texts = Vec::new();
+    let mut refused = None;
+    for toast in [false, true] {
+        let mut seen: Vec<&str> = Vec::new();
+        // What tables with OIDs once were is checked above.
+        for parameter in own(toast).filter(|p| toast || p.name != "oids") {
+            let (name, stored) = (parameter.name.as_str(), STORED.iter());
+            let known = stored.chain(REFUSED).find(|known| known.0 == name && (!toast || known.2));
+            let Some((_, values, _)) = known else {
+                return Err(invalid(format!("unrecognized parameter \"{name}\"")));
+            };
+            if seen.contains(&name) {
+                return Err(invalid(format!("parameter \"{name}\" specified more than once")));
+            }
+            seen.push(name);
+            let value = parameter.value.as_deref().unwrap_or("true");
+            values.check(name, value)?;
+            if REFUSED.iter().any(|known| known.0 == name) {
+                refused.get_or_insert(format!("storage parameter \"{name}\" is not supported"));
+            }
+            if !toast {
+                texts.push(format!("{name}={value}"));
+            }
         }
     }
-    Ok(factor)
+    // PostgreSQL gives a TOAST table to those with a column that may need one.
+    let toasted = |oid: &Oid| type_info(*oid).is_some_and(|t| t.storage != b'p');
+    if own(true).next().is_some() && types.iter().any(toasted) {
+        refused.get_or_insert("storage parameters of a TOAST table are not supported".to_owned());
+    }
+    match refused {
+        Some(message) => Err(CatalogError::refused("0A000", message)),
+        None => Ok(texts),
+    }
+}
+
+/// The storage parameters of a new B-tree, with PostgreSQL's checks: its fill factor, and whether
+/// it merges equal keys.
+pub fn index_parameters(
+    given: &[StorageParameter],
+) -> Result<(Option<u8>, Option<bool>), CatalogError> {
+    const KNOWN: [Known; 3] = [
+        ("fillfactor", Values::Int(10, 100), false),
+        ("deduplicate_items", Values::Bool, false),
+        ("vacuum_cleanup_index_scale_factor", Values::Real(0.0, 1e10), false),
+    ];
+    let (mut fill_factor, mut deduplicate) = (None, None);
+    let mut seen: Vec<&str> = Vec::new();
+    for StorageParameter { namespace, name, value } in given {
+        if let Some(namespace) = namespace {
+            return Err(invalid(format!("unrecognized parameter namespace \"{namespace}\"")));
+        }
+        let Some((_, values, _)) = KNOWN.iter().find(|known| known.0 == name) else {
+            return Err(invalid(format!("unrecognized parameter \"{name}\"")));
+        };
+        if seen.contains(&name.as_str()) {
+            return Err(invalid(format!("parameter \"{name}\" specified more than once")));
+        }
+        seen.push(name);
+        let value = value.as_deref().unwrap_or("true");
+        values.check(name, value)?;
+        match values {
+            Values::Int(..) => fill_factor = integer(value).and_then(|n| u8::try_from(n).ok()),
+            Values::Bool => deduplicate = boolean(value),
+            _ => {
+                let message = format!("storage parameter \"{name}\" is not supported");
+                return Err(CatalogError::refused("0A000", message));
+            }
+        }
+    }
+    Ok((fill_factor, deduplicate))
+}
+
+fn invalid(message: String) -> CatalogError {
+    CatalogError::refused("22023", message)
+}
+
+/// Checks what has nothing to do with the parameter's meaning.
+fn check_form(parameter: &StorageParameter) -> Result<(), CatalogError> {
+    let StorageParameter { namespace, name, value } = parameter;
+    if let Some(other) = namespace.as_deref().filter(|n| *n != "toast") {
+        return Err(invalid(format!("unrecognized parameter namespace \"{other}\"")));
+    }
+    if name.contains('=') {
+        let message = format!("invalid option name \"{name}\": must not contain \"=\"");
+        return Err(invalid(message));
+    }
+    if namespace.is_some() || name != "oids" {
+        return Ok(());
+    }
+    match value.as_deref().unwrap_or("true").to_ascii_lowercase().as_str() {
+        "false" | "off" | "0" => Ok(()),
+        "true" | "on" | "1" => {
+            let message = "tables declared WITH OIDS are not supported";
+            Err(CatalogError::refused("0A000", message))
+        }
+        _ => Err(CatalogError::refused("42601", "oids requires a Boolean value")),
+    }
+}
+
+impl Values {
+    /// Fails if a text is no value of the parameter of this name.
+    fn check(self, name: &str, text: &str) -> Result<(), CatalogError> {
+        let wrong = |kind: &str| {
+            Refusal::new("22023", format!("invalid value for {kind} option \"{name}\": {text}"))
+        };
+        let outside = |valid: String| {
+            let message = format!("value {text} out of bounds for option \"{name}\"");
+            invalid(message).with_detail(format!("Valid values are between {valid}."))
+        };
+        let found = match self {
+            Values::Bool => boolean(text).map(drop).ok_or_else(|| wrong("boolean")),
+            Values::Int(least, most) => match integer(text) {
+                Some(value) if (least..=most).contains(&value) => Ok(()),
+                Some(_) => return Err(outside(format!("\"{least}\" and \"{most}\""))),
+                None => Err(wrong("integer")),
+            },
+            Values::Real(least, most) => match text.trim().parse::<f64>() {
+                Ok(value) if (least..=most).contains(&value) => Ok(()),
+                Ok(value) if !value.is_nan() => {
+                    return Err(outside(format!("\"{least:.6}\" and \"{most:.6}\"")));
+                }
+                _ => Err(wrong("floating point")),
+            },
+            Values::IndexCleanup => {
+                const TEXTS: [&str; 9] =
+                    ["auto", "on", "off", "true", "false", "yes", "no", "1", "0"];
+                let known = TEXTS.iter().any(|known| known.eq_ignore_ascii_case(text));
+                let mut refusal = wrong("enum");
+                refusal.detail = Some(r#"Valid values are "on", "off", and "auto"."#.to_owned());
+                if known { Ok(()) } else { Err(refusal) }
+            }
+        };
+        found.map_err(CatalogError::Refused)
+    }
+}
+
+/// A Boolean value, or the beginning of one that is not ambiguous.
+fn boolean(text: &str) -> Option<bool> {
+    let text = text.to_ascii_lowercase();
+    let begins = |word: &str| !text.is_empty() && word.starts_with(&text);
+    match text.as_str() {
+        "on" | "1" => Some(true),
+        "of" | "off" | "0" => Some(false),
+        _ if begins("true") || begins("yes") => Some(true),
+        _ if begins("false") || begins("no") => Some(false),
+        _ => None,
+    }
+}
+
+/// An integer as PostgreSQL's settings have it: decimal, hexadecimal or octal, or a fraction, which
+/// is rounded.
+fn integer(text: &str) -> Option<i32> {
+    let text = text.trim();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let sign = if text.starts_with('-') { -1 } else { 1 };
+    let (whole, radix) = match digits.get(..2) {
+        Some("0x" | "0X") => (digits.get(2..)?, 16),
+        Some(two) if two.starts_with('0') => (digits, 8),
+        _ => (digits, 10),
+    };
+    if let Ok(value) = i64::from_str_radix(whole, radix) {
+        return i32::try_from(sign * value).ok();
+    }
+    let value = digits.parse::<f64>().ok()?.round_ties_even();
+    (value <= f64::from(i32::MAX)).then(|| sign as i32 * value as i32)
+}
+
+/// The value of pg_class.reloptions for these texts: an array of them, or NULL.
+pub(crate) fn stored(texts: &[String]) -> Datum<'static> {
+    if texts.is_empty() {
+        return Datum::Null;
+    }
+    array_of(oids::TEXT_ARRAY, oids::TEXT, texts.iter().map(|text| stored_text(text)))
+}
+
+/// The storage parameters that the engine uses, as far as they are set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StorageOptions {
+    /// fillfactor, in percent.
+    pub(crate) fill_factor: Option<u8>,
+    /// deduplicate_items
+    pub(crate) deduplicate: Option<bool>,
+    /// toast_tuple_target
+    pub(crate) toast_target: Option<u16>,
+}
+
+impl StorageOptions {
+    /// Reads pg_class.reloptions.
+    ///
+    /// Options so long that they were compressed are not read: these only say where rows go.
+    pub(crate) fn read(options: Varlena<'_>) -> Result<StorageOptions, CatalogError> {
+        let Varlena::Plain(array) = options else { return Ok(StorageOptions::default()) };
+        let damaged = || CatalogError::corrupt("pg_class.reloptions is damaged");
+        let mut found = StorageOptions::default();
+        for text in texts(array).ok_or_else(damaged)? {
+            if let Some(value) = text.strip_prefix(b"fillfactor=") {
+                let value =
+                    text_of(value).and_then(integer).and_then(|value| u8::try_from(value).ok());
+                let value = value.filter(|factor| FILL_FACTORS.contains(factor));
+                found.fill_factor = Some(value.ok_or_else(damaged)?);
+            } else if let Some(value) = text.strip_prefix(b"deduplicate_items=") {
+                found.deduplicate = Some(text_of(value).and_then(boolean).ok_or_else(damaged)?);
+            } else if let Some(value) = text.strip_prefix(b"toast_tuple_target=") {
+                let value = text_of(value).and_then(integer);
+                let value = value.filter(|target| TOAST_TARGETS.contains(target));
+                found.toast_target = Some(value.ok_or_else(damaged)? as u16);
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
 }
 
 /// The elements of an array of texts with one dimension and no NULL.
@@ -53,34 +332,131 @@ mod tests {
 
     /// An array without its own length word.
     fn array(texts: &[&str]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for word in [1, 0, oids::TEXT, texts.len() as u32, 1] {
-            bytes.extend(word.to_le_bytes());
+        let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+        match stored(&texts) {
+            Datum::Carried(_, bytes) => bytes.into_owned(),
+            // PostgreSQL's array of no elements has no dimensions.
+            _ => [0, 0, oids::TEXT].iter().flat_map(|word: &u32| word.to_le_bytes()).collect(),
         }
-        for text in texts {
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-            bytes.extend((4 * (text.len() as u32 + 4)).to_le_bytes());
-            bytes.extend(text.as_bytes());
-        }
-        bytes
+    }
+
+    fn read(texts: &[&str]) -> Option<StorageOptions> {
+        StorageOptions::read(Varlena::Plain(&array(texts))).ok()
     }
 
     #[test]
     fn a_fill_factor_is_found_among_other_options() {
-        let of = |texts: &[&str]| fill_factor(Varlena::Plain(&array(texts))).ok();
+        let of = |texts: &[&str]| read(texts).map(|options| options.fill_factor);
         assert_eq!(
             of(&["autovacuum_enabled=false", "fillfactor=70", "user_catalog_table=true"]),
-            Some(70)
+            Some(Some(70))
         );
-        assert_eq!(of(&["fillfactor=10"]), Some(10));
-        assert_eq!(of(&["autovacuum_enabled=false"]), Some(100));
-        assert_eq!(of(&[]), Some(100));
+        for (text, factor) in [
+            ("fillfactor=10", Some(10)),
+            ("fillfactor= 50", Some(50)),
+            ("fillfactor=70.5", Some(70)),
+            ("fillfactor=1e1", Some(10)),
+            ("autovacuum_enabled=false", None),
+        ] {
+            assert_eq!(of(&[text]), Some(factor), "{text}");
+        }
+        assert_eq!(of(&[]), Some(None));
         for wrong in ["fillfactor=9", "fillfactor=101", "fillfactor=x", "fillfactor="] {
             assert_eq!(of(&[wrong]), None, "{wrong}");
         }
         let good = array(&["fillfactor=70", "a=b"]);
-        for len in 0..good.len() {
-            assert!(fill_factor(Varlena::Plain(&good[..len])).is_err(), "{len} bytes");
+        // A byte of padding is at the end.
+        for len in 0..good.len() - 1 {
+            let cut = StorageOptions::read(Varlena::Plain(&good[..len]));
+            assert!(cut.is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn deduplication_is_switched_by_a_word() {
+        let of = |value: &str| {
+            let options = read(&[&format!("deduplicate_items={value}")]);
+            options.map(|options| options.deduplicate)
+        };
+        for on in ["on", "true", "TRUE", "t", "yes", "1"] {
+            assert_eq!(of(on), Some(Some(true)), "{on}");
+        }
+        for off in ["off", "of", "false", "n", "0"] {
+            assert_eq!(of(off), Some(Some(false)), "{off}");
+        }
+        for wrong in ["", "o", "truee", "2"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_postgresql_reads_them() {
+        for (text, number) in [
+            ("70", Some(70)),
+            (" -5 ", Some(-5)),
+            ("0x10", Some(16)),
+            ("010", Some(8)),
+            ("2.5", Some(2)),
+            ("-1e3", Some(-1000)),
+            ("2147483647", Some(i32::MAX)),
+            ("2147483648", None),
+            ("1e10", None),
+            ("", None),
+            ("x", None),
+            ("5kB", None),
+            ("inf", None),
+            ("--5", None),
+        ] {
+            assert_eq!(integer(text), number, "{text}");
+        }
+        for (text, value) in
+            [("tr", Some(true)), ("N", Some(false)), ("of", Some(false)), ("o", None), ("", None)]
+        {
+            assert_eq!(boolean(text), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_stored_as_they_were_given() {
+        let parameter = |text: &str| {
+            let (name, value) = match text.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (text, None),
+            };
+            let (namespace, name) = match name.split_once('.') {
+                Some((namespace, name)) => (Some(namespace.to_owned()), name),
+                None => (None, name),
+            };
+            StorageParameter { namespace, name: name.to_owned(), value }
+        };
+        let stored = |given: &[&str], ty| {
+            let given: Vec<StorageParameter> = given.iter().map(|text| parameter(text)).collect();
+            storage_texts(&given, &[ty]).map_err(|e| e.to_string())
+        };
+        let given = [
+            "autovacuum_enabled",
+            "oids=false",
+            "fillfactor= 50",
+            "log_autovacuum_min_duration=-1",
+        ];
+        let want = ["autovacuum_enabled=true", "fillfactor= 50", "log_autovacuum_min_duration=-1"];
+        assert_eq!(stored(&given, oids::INT4), Ok(want.map(str::to_owned).to_vec()));
+        let of_toast = ["toast.autovacuum_enabled=f", "fillfactor=40"];
+        assert_eq!(stored(&of_toast, oids::INT4), Ok(vec!["fillfactor=40".to_owned()]));
+        for (given, ty, message) in [
+            (&of_toast[..], oids::TEXT, "storage parameters of a TOAST table are not supported"),
+            (
+                &["user_catalog_table=true"],
+                oids::INT4,
+                "storage parameter \"user_catalog_table\" is not supported",
+            ),
+            (
+                &["parallel_workers=2", "fillfactor=1"],
+                oids::INT4,
+                "value 1 out of bounds for option \"fillfactor\"",
+            ),
+        ] {
+            assert_eq!(stored(given, ty), Err(message.to_owned()));
         }
     }
 }

@@ -2,21 +2,15 @@
 
 use forebay_format::Xid;
 use forebay_format::multixact::MultiXactId;
-use forebay_types::{Datum, Oid, TypeInfo, oids, type_info};
+use forebay_types::{Datum, Oid, TypeInfo, type_info};
 
 use crate::error::CatalogError;
-use crate::schema::{CatalogTable, SYSTEM_COLUMNS};
+use crate::options;
+use crate::schema::{HEAP_AM, POSTGRES_ROLE, SYSTEM_COLUMNS};
 use crate::table::ColumnDef;
 
 /// The owner of everything: the bootstrap superuser.
-pub(crate) const OWNER: Oid = 10;
-/// The role that owns `public`: pg_database_owner.
-pub(crate) const DATABASE_OWNER: Oid = 6171;
-/// The heap access method.
-const HEAP_AM: Oid = 2;
-/// Collation of names and texts in the catalogs.
-const C_COLLATION: Oid = 950;
-
+pub(crate) const OWNER: Oid = POSTGRES_ROLE;
 /// The oldest ids that a row of a table or database may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OldestIds {
@@ -44,6 +38,8 @@ pub(crate) struct ClassRow<'a> {
     /// d for a user's table, n for a catalog
     pub replica_identity: u8,
     pub oldest: OldestIds,
+    /// Storage parameters, as `name=value`.
+    pub options: &'a [String],
 }
 
 impl<'a> ClassRow<'a> {
@@ -82,7 +78,7 @@ impl<'a> ClassRow<'a> {
             Datum::Xid(self.oldest.xid),
             Datum::Xid(self.oldest.multi),
             Datum::Null, // relacl
-            Datum::Null, // reloptions
+            options::stored(self.options),
             Datum::Null, // relpartbound
         ]
     }
@@ -99,6 +95,8 @@ pub(crate) struct AttributeRow<'a> {
     pub dimensions: i16,
     pub not_null: bool,
     pub collation: Oid,
+    /// How its long values may be stored.
+    pub storage: u8,
 }
 
 impl<'a> AttributeRow<'a> {
@@ -114,7 +112,7 @@ impl<'a> AttributeRow<'a> {
             Datum::Int2(self.dimensions),
             Datum::Bool(self.type_info.by_val),
             Datum::Char(self.type_info.align),
-            Datum::Char(self.type_info.storage),
+            Datum::Char(self.storage),
             Datum::Char(0), // attcompression
             Datum::Bool(self.not_null),
             Datum::Bool(false), // atthasdef
@@ -141,7 +139,7 @@ fn known_type(oid: Oid) -> Result<&'static TypeInfo, CatalogError> {
 }
 
 /// The rows of the columns every table has.
-fn system_attributes(relation: Oid) -> Result<Vec<AttributeRow<'static>>, CatalogError> {
+pub(crate) fn system_attributes(relation: Oid) -> Result<Vec<AttributeRow<'static>>, CatalogError> {
     SYSTEM_COLUMNS
         .iter()
         .map(|&(name, type_oid, number)| {
@@ -155,6 +153,7 @@ fn system_attributes(relation: Oid) -> Result<Vec<AttributeRow<'static>>, Catalo
                 dimensions: 0,
                 not_null: true,
                 collation: 0,
+                storage: type_info.storage,
             })
         })
         .collect()
@@ -177,109 +176,14 @@ pub(crate) fn user_attributes(
             dimensions: 0,
             not_null: column.not_null,
             collation: type_info.collation,
+            storage: type_info.storage,
         });
     }
     rows.extend(system_attributes(relation)?);
     Ok(rows)
 }
 
-/// The pg_attribute rows of a catalog.
-pub(crate) fn catalog_attributes(
-    catalog: &CatalogTable,
-) -> Result<Vec<AttributeRow<'static>>, CatalogError> {
-    let mut rows = Vec::with_capacity(catalog.columns.len() + SYSTEM_COLUMNS.len());
-    for (number, column) in (1..).zip(catalog.columns) {
-        let type_info = known_type(column.type_oid)?;
-        let is_array = matches!(column.type_oid, oids::ACLITEM_ARRAY | oids::TEXT_ARRAY);
-        rows.push(AttributeRow {
-            relation: catalog.oid,
-            name: column.name,
-            type_info,
-            number,
-            typmod: -1,
-            dimensions: i16::from(is_array),
-            not_null: column.not_null,
-            collation: if is_collatable(column.type_oid) { C_COLLATION } else { 0 },
-        });
-    }
-    rows.extend(system_attributes(catalog.oid)?);
-    Ok(rows)
-}
-
-fn is_collatable(type_oid: Oid) -> bool {
-    type_info(type_oid).is_some_and(|t| t.collation != 0)
-}
-
-/// A type's pg_type row.
-pub(crate) fn type_datums(t: &TypeInfo, namespace: Oid) -> Vec<Datum<'_>> {
-    /// array_typanalyze
-    const ANALYZE_ARRAY: Oid = 3816;
-    let is_array = t.name.starts_with('_');
-    let [input, output, receive, send] = t.io;
-    vec![
-        Datum::Oid(t.oid),
-        Datum::text(t.name),
-        Datum::Oid(namespace),
-        Datum::Oid(OWNER),
-        Datum::Int2(t.len),
-        Datum::Bool(t.by_val),
-        Datum::Char(t.kind),
-        Datum::Char(t.category),
-        Datum::Bool(t.preferred),
-        Datum::Bool(true), // typisdefined
-        Datum::Char(b','),
-        Datum::Oid(t.relid),
-        Datum::Oid(t.subscript),
-        Datum::Oid(t.elem),
-        Datum::Oid(t.array),
-        Datum::Oid(input),
-        Datum::Oid(output),
-        Datum::Oid(receive),
-        Datum::Oid(send),
-        Datum::Oid(t.modin),
-        Datum::Oid(t.modout),
-        Datum::Oid(if is_array { ANALYZE_ARRAY } else { 0 }),
-        Datum::Char(t.align),
-        Datum::Char(t.storage),
-        Datum::Bool(false), // typnotnull
-        Datum::Oid(0),      // typbasetype
-        Datum::Int4(-1),    // typtypmod
-        Datum::Int4(0),     // typndims
-        Datum::Oid(t.collation),
-        Datum::Null, // typdefaultbin
-        Datum::Null, // typdefault
-        Datum::Null, // typacl
-    ]
-}
-
 /// A namespace's row.
 pub(crate) fn namespace_datums(oid: Oid, name: &str, owner: Oid) -> Vec<Datum<'_>> {
     vec![Datum::Oid(oid), Datum::text(name), Datum::Oid(owner), Datum::Null]
-}
-
-/// A database's row: UTF8, locale C (texts compare by their bytes, only ASCII has cases), in
-/// pg_default.
-pub(crate) fn database_datums(oid: Oid, name: &str, oldest: OldestIds) -> Vec<Datum<'_>> {
-    const UTF8: i32 = 6;
-    const PG_DEFAULT: Oid = 1663;
-    vec![
-        Datum::Oid(oid),
-        Datum::text(name),
-        Datum::Oid(OWNER),
-        Datum::Int4(UTF8),
-        Datum::Char(b'c'),
-        Datum::Bool(false), // datistemplate
-        Datum::Bool(true),  // datallowconn
-        Datum::Bool(false), // dathasloginevt
-        Datum::Int4(-1),    // datconnlimit
-        Datum::Xid(oldest.xid),
-        Datum::Xid(oldest.multi),
-        Datum::Oid(PG_DEFAULT),
-        Datum::text("C"),
-        Datum::text("C"),
-        Datum::Null, // datlocale
-        Datum::Null, // daticurules
-        Datum::Null, // datcollversion
-        Datum::Null, // datacl
-    ]
 }

@@ -1,15 +1,19 @@
 //! What the catalogs say of a table.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use forebay_access::toast::Toasting;
+use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator};
 use forebay_types::{Oid, Repr};
 
 use crate::error::CatalogError;
+use crate::index::TableIndex;
 use crate::layout::layout_of;
 use crate::options::FULL;
 use crate::schema::PG_CATALOG;
 use crate::schema::{CatalogColumn, CatalogTable};
+use crate::statistics::TableStatistics;
 
 /// A column of an existing table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub struct Column {
     pub layout: AttrLayout,
     /// The representation of its values.
     pub repr: Repr,
+    /// How indexes compress its long values. None: they do not.
+    pub compression: Option<Method>,
 }
 
 /// A column of a new table.
@@ -73,18 +79,44 @@ pub struct Table {
     pub kind: u8,
     /// Its columns in attnum order, dropped ones included.
     pub columns: Vec<Column>,
+    /// Its indexes that are not being dropped, by OID.
+    pub indexes: Vec<Arc<TableIndex>>,
+    /// The columns that a foreign key may refer to, as indexes in `columns`, ascending.
+    pub key_columns: Vec<usize>,
+    /// The columns that an index has, likewise.
+    pub indexed_columns: Vec<usize>,
     /// The session slot to which a temporary table belongs.
     pub temp: Option<u32>,
-    /// Whether values of its rows may lie in a TOAST table.
-    pub has_toast: bool,
+    /// How its long values are stored.
+    pub toasting: Toasting,
     /// How full insertions make its pages, in percent (fillfactor).
     pub fill_factor: u8,
+    /// What was last counted of it.
+    pub figures: Figures,
     /// What cannot be done with it.
     pub(crate) limits: Limits,
     /// Its file.
     pub locator: RelFileLocator,
     /// The layouts of its columns.
     pub layouts: Vec<AttrLayout>,
+    /// What is known of its columns' values, once somebody has asked for it.
+    pub statistics: OnceLock<Arc<TableStatistics>>,
+}
+
+/// What VACUUM and CREATE INDEX have last counted of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// pg_class.relpages
+    pub pages: i32,
+    /// pg_class.reltuples; negative: not known
+    pub rows: f32,
+    /// pg_class.relallvisible
+    pub all_visible: i32,
+}
+
+impl Figures {
+    /// Nothing has been counted.
+    pub(crate) const UNKNOWN: Figures = Figures { pages: 0, rows: -1.0, all_visible: 0 };
 }
 
 /// Why a table cannot be used, if so.
@@ -101,7 +133,7 @@ pub(crate) struct Limits {
 }
 
 impl Table {
-    /// A catalog as its fixed layout says.
+    /// A catalog as its fixed layout says, without its indexes: see `Reader::indexes_of`.
     pub(crate) fn of_catalog(
         catalog: &CatalogTable,
         locator: RelFileLocator,
@@ -119,6 +151,7 @@ impl Table {
                 missing: None,
                 layout: layout_of(column.type_oid)?,
                 repr: Repr::of(column.type_oid),
+                compression: None,
             })
         };
         let columns: Result<Vec<Column>, CatalogError> =
@@ -133,10 +166,15 @@ impl Table {
             temp: None,
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
-            has_toast: false,
+            indexes: Vec::new(),
+            key_columns: Vec::new(),
+            indexed_columns: Vec::new(),
+            toasting: Toasting::default(),
             fill_factor: FULL,
+            figures: Figures::UNKNOWN,
             limits: Limits::default(),
             locator,
+            statistics: OnceLock::new(),
         })
     }
 
@@ -151,10 +189,7 @@ impl Table {
     /// Fails (0A000) if rows cannot be inserted as PostgreSQL inserts them. The caller checks
     /// columns with defaults.
     pub fn check_insertable(&self) -> Result<(), CatalogError> {
-        match self.limits.insert {
-            None => Ok(()),
-            Some(why) => Err(self.refusal("insert into", why)),
-        }
+        self.check_writable("insert into")
     }
 
     /// Fails if its rows cannot be updated, or deleted, as PostgreSQL does that: 42501 for a
@@ -164,10 +199,22 @@ impl Table {
             let message = format!("permission denied: \"{}\" is a system catalog", self.name);
             return Err(CatalogError::refused("42501", message));
         }
-        match self.limits.insert {
-            None => Ok(()),
-            Some(why) => Err(self.refusal(verb, why)),
+        self.check_writable(verb)
+    }
+
+    fn check_writable(&self, verb: &str) -> Result<(), CatalogError> {
+        if let Some(why) = self.limits.insert {
+            return Err(self.refusal(verb, why));
         }
+        for index in &self.indexes {
+            let why = match &index.unknown {
+                Some(why) => why,
+                None if index.unique && !index.immediate => "its constraint is deferrable",
+                None => continue,
+            };
+            return Err(self.refusal(verb, &format!("index \"{}\": {why}", index.name)));
+        }
+        Ok(())
     }
 
     /// Fails (0A000) if its rows cannot be locked as PostgreSQL locks them.
@@ -181,9 +228,16 @@ impl Table {
 
     /// Fails (0A000) if it cannot be vacuumed.
     pub fn check_vacuumable(&self) -> Result<(), CatalogError> {
-        match self.limits.vacuum {
+        if let Some(why) = self.limits.vacuum {
+            return Err(self.refusal("vacuum", why));
+        }
+        let unknown = |index: &Arc<TableIndex>| {
+            let why = index.unknown.as_ref().filter(|_| index.ready)?;
+            Some(format!("its index \"{}\" is not supported: {why}", index.name))
+        };
+        match self.indexes.iter().find_map(unknown) {
             None => Ok(()),
-            Some(why) => Err(self.refusal("vacuum", why)),
+            Some(why) => Err(self.refusal("vacuum", &why)),
         }
     }
 
@@ -224,11 +278,16 @@ impl Table {
             kind: b'r',
             temp: None,
             columns: Vec::new(),
-            has_toast: false,
+            indexes: Vec::new(),
+            key_columns: Vec::new(),
+            indexed_columns: Vec::new(),
+            toasting: Toasting::default(),
             fill_factor: FULL,
+            figures: Figures::UNKNOWN,
             limits: Limits::default(),
             locator: RelFileLocator::in_default(5, oid),
             layouts: Vec::new(),
+            statistics: OnceLock::new(),
         }
     }
 }

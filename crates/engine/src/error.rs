@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_access::AccessError;
 use forebay_aio::AioError;
-use forebay_catalog::{CatalogError, Refusal};
+use forebay_catalog::{CatalogError, ObjectName, Refusal};
 use forebay_storage::StorageError;
 use forebay_txn::locks::LockError;
 use forebay_txn::redo::RedoError;
@@ -114,6 +114,14 @@ impl EngineError {
         self
     }
 
+    /// The same error with what it is about.
+    pub fn about(mut self, object: ObjectName) -> EngineError {
+        if let EngineError::Refused(refusal) = &mut self {
+            refusal.object = Some(object);
+        }
+        self
+    }
+
     /// The five characters of PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {
@@ -162,6 +170,14 @@ impl EngineError {
     pub fn context(&self) -> Option<&str> {
         match self {
             EngineError::RowLock { context, .. } => Some(context),
+            _ => None,
+        }
+    }
+
+    /// The table and the constraint or index that it is about.
+    pub fn object(&self) -> Option<&ObjectName> {
+        match self {
+            EngineError::Refused(refusal) => refusal.object.as_ref(),
             _ => None,
         }
     }

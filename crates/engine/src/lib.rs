@@ -47,28 +47,40 @@ pub use config::{
     FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, ParallelSettings,
     PrefetchStats, RecoveryProgress, RecoveryReport, RecoverySettings, RecoveryStop,
     RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, SessionSettings, TargetAction,
-    TargetTimeline, VacuumSettings, WalSyncMethod, WorkerLimits, WritingSettings,
+    TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits, WritingSettings,
 };
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
 pub use failure::Failure;
+pub use forebay_access::heap::IndexCleanup;
+pub use forebay_access::index_scan::ScanStats;
+pub use forebay_access::nbtree::{Condition, Direction, Operator};
 pub use forebay_access::redo::ResourceManagers;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
-pub use forebay_catalog::{Column, ColumnDef, OldestIds, Table};
+pub use forebay_catalog::{
+    Column, ColumnDef, ColumnStatistics, ConstraintKind, Figures, IndexDef, IndexKey, ObjectName,
+    OldestIds, StorageParameter, Table, TableIndex, TableStatistics, index_parameters,
+    storage_texts,
+};
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
 pub use forebay_format::{CommandId, Fork, FullXid, ItemPointer, Lsn, Xid};
-pub use forebay_storage::{ReadPolicy, TempFile, TempOptions, TempReader, TempWriter};
+pub use forebay_storage::{
+    Merge, ReadPolicy, RunHost, RunItems, Runs, StorageError, StreamStats, TempFile, TempOptions,
+    TempReader, TempWriter,
+};
 pub use forebay_txn::locks::{Interrupt, InterruptKind, LockMode};
 pub use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
 pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
-    AdvisoryKey, AdvisoryScope, BackupEnd, BlockRange, Handoff, HeapScan, Isolation, OnCommit,
-    PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart, Sender,
-    Session, SharedScan, Statement, StatementSnapshot, StoredRow, Transaction, VacuumOptions,
+    AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange, Handoff,
+    HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows, IndexScanOptions, Inserted,
+    Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan,
+    ScanPart, Sender, Session, SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow,
+    Transaction, VacuumOptions, toasted_size,
 };
 pub use warning::Warning;
 

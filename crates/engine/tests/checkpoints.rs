@@ -208,11 +208,11 @@ fn a_checkpoint_by_time_that_failed_is_made_again() {
         checkpoint_timeout: Duration::from_millis(20),
         ..WritingSettings::default()
     };
-    let fault = plan.add(Rule::on(Ops::WRITE).path("base/5/").times(1), EIO);
     let config = EngineConfig { writing, ..config(IoMethod::Sync, false) };
     let (engine, reasons) = open_on(&dir, &plan, MethodKind::Sync, config);
     let mut session = engine.session().expect("session");
     create(&mut session, "t");
+    let fault = plan.add(Rule::on(Ops::WRITE).path("base/5/").times(1), EIO);
     insert(&mut session, "t", 0..100);
     let began = Instant::now();
     let wait = |until: &dyn Fn() -> bool| {

@@ -24,6 +24,10 @@ pub const RELSEG_BLOCKS: u32 = 131_072;
 pub const INVALID_OID: Oid = 0;
 /// First OID handed to user objects.
 pub const FIRST_NORMAL_OID: Oid = 16_384;
+
+/// The first OID of objects that initdb's scripts make. Those below are pinned: everything may
+/// depend on them.
+pub const FIRST_UNPINNED_OID: Oid = 12_000;
 /// No transaction.
 pub const INVALID_XID: Xid = 0;
 /// The transaction of initdb's bootstrap, which is always committed.

@@ -159,7 +159,7 @@ fn changed(page: Page<'_>, changes: Changes<'_>) -> Result<Vec<ItemId>, LinePoin
     Ok(items)
 }
 
-fn numbered(items: &[ItemId]) -> impl Iterator<Item = (OffsetNumber, ItemId)> {
+fn numbered(items: &[ItemId]) -> impl Iterator<Item = (OffsetNumber, ItemId)> + Clone {
     (1..).zip(items.iter().copied())
 }
 
@@ -187,13 +187,17 @@ fn check_items(page: Page<'_>, items: &[ItemId]) -> Result<(), LinePointerError>
 }
 
 fn check_apart(items: &[ItemId]) -> Result<(), LinePointerError> {
+    let apart = |upper: &ItemId, lower: &ItemId| lower.offset + lower.len <= upper.offset;
     let stored = numbered(items).filter(|(_, id)| id.len > 0);
-    let mut stored: Vec<_> = stored.collect();
     // Mostly they are in descending order already.
+    if stored.clone().map(|(_, id)| id).is_sorted_by(apart) {
+        return Ok(());
+    }
+    let mut stored: Vec<_> = stored.collect();
     stored.sort_by_key(|(_, id)| std::cmp::Reverse(id.offset));
     for pair in stored.windows(2) {
         let &[(other, upper), (item, lower)] = pair else { unreachable!("windows of two") };
-        if lower.offset + lower.len > upper.offset {
+        if !apart(&upper, &lower) {
             return Err(LinePointerError::Overlap { item, other, offset: upper.offset });
         }
     }
@@ -210,7 +214,7 @@ fn store(page: &mut PageMut<'_>, items: &[ItemId]) {
 /// Stores line pointers that were checked, with their items at the end of the page.
 fn rewrite(page: &mut PageMut<'_>, items: &[ItemId]) {
     let special = page.page().special();
-    let mut moved = [0; BLOCK_SIZE];
+    let before = *page.0;
     let mut upper = special;
     let (mut used, mut unused) = (0, 0);
     for (n, mut id) in numbered(items) {
@@ -223,14 +227,14 @@ fn rewrite(page: &mut PageMut<'_>, items: &[ItemId]) {
         if id.len > 0 {
             let (start, len) = (usize::from(id.offset), max_align(usize::from(id.len)));
             upper -= len;
-            let item = page.0.get(start..start + len).expect("the item was checked");
-            moved.get_mut(upper..upper + len).expect("items fit").copy_from_slice(item);
-            id.offset = upper as u16;
+            if start != upper {
+                let item = before.get(start..start + len).expect("the item was checked");
+                page.0.get_mut(upper..upper + len).expect("items fit").copy_from_slice(item);
+                id.offset = upper as u16;
+            }
         }
         page.set_item_id(n, id);
     }
-    let (to, from) = (page.0.get_mut(upper..special), moved.get(upper..special));
-    to.zip(from).map(|(to, from)| to.copy_from_slice(from)).expect("bounds of the items");
     page.set_upper(upper as u16);
     let behind = items.len() - usize::from(used);
     set_count(page, used, unused > behind);

@@ -22,6 +22,17 @@ pub const NAMESPACE_BY_NAME: i8 = 37;
 /// The cache of pg_namespace by oid.
 pub const NAMESPACE_BY_OID: i8 = 38;
 
+/// The cache of pg_constraint by oid.
+pub const CONSTRAINT_BY_OID: i8 = 19;
+/// The cache of pg_index by indexrelid.
+pub const INDEX_BY_OID: i8 = 34;
+/// The cache of pg_statistic by starelid, staattnum and stainherit.
+pub const STATISTIC: i8 = 65;
+/// The cache of pg_type by typname and typnamespace.
+pub const TYPE_BY_NAME: i8 = 81;
+/// The cache of pg_type by oid.
+pub const TYPE_BY_OID: i8 = 82;
+
 /// The hash value of a key, from those of its columns.
 pub fn hash_key(columns: &[u32]) -> u32 {
     (0..).zip(columns).fold(0, |all, (n, hash)| all ^ hash.rotate_left(8 * n))

@@ -24,9 +24,13 @@ pub const MAX_SHORT_PAYLOAD: usize = 0x7f - SHORT_HEADER_SIZE;
 /// Longest value with a long header.
 pub const MAX_PAYLOAD: usize = (1 << 30) - 1 - HEADER_SIZE;
 
-/// Tag of a pointer to a TOAST table; 18 bytes with header and tag.
+/// Tag of a pointer to a TOAST table.
 const TAG_ON_DISK: u8 = 18;
-const ON_DISK_POINTER: usize = 16;
+/// Bytes of a compressed value before its compressed bytes: the header, raw size and method.
+pub const COMPRESSED_HEADER_SIZE: usize = 8;
+/// In the word of a size and a method: the size.
+const SIZE_MASK: u32 = 0x3fff_ffff;
+const METHOD_SHIFT: u32 = 30;
 
 /// Most bytes that a compressed byte can stand for, by any method.
 const MAX_EXPANSION: usize = 255;
@@ -63,16 +67,92 @@ pub enum Varlena<'a> {
         data: &'a [u8],
     },
     /// A pointer into a TOAST table.
-    External {
-        /// Size of the decompressed value with a long header.
-        raw_size: u32,
-        /// Stored size, with the compression method in its two highest bits.
-        ext_info: u32,
-        /// Identifies the value in the TOAST table.
-        value_id: u32,
-        /// The TOAST table.
-        toast_rel: u32,
-    },
+    External(ToastPointer),
+}
+
+/// How values are compressed, as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Method {
+    /// PostgreSQL's own.
+    Pglz = 0,
+    /// LZ4, one block.
+    Lz4 = 1,
+}
+
+impl Method {
+    /// The method with a letter of `pg_attribute.attcompression`.
+    pub const fn from_code(code: u8) -> Option<Method> {
+        match code {
+            b'p' => Some(Method::Pglz),
+            b'l' => Some(Method::Lz4),
+            _ => None,
+        }
+    }
+}
+
+/// Points to a value in a TOAST table.
+///
+/// ```text
+///   0x01 | tag 18 | raw size, 4 | stored size and method, 4 | value id, 4 | relation, 4
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToastPointer {
+    /// Size of the decompressed value with a long header.
+    pub raw_size: u32,
+    /// Stored size, with the compression method in its two highest bits.
+    pub ext_info: u32,
+    /// Identifies the value in the TOAST table.
+    pub value_id: u32,
+    /// The TOAST table.
+    pub toast_rel: u32,
+}
+
+impl ToastPointer {
+    /// Bytes of a pointer, header and tag included.
+    pub const SIZE: usize = 18;
+
+    /// Its stored form, header and tag included.
+    pub fn encode(self) -> [u8; ToastPointer::SIZE] {
+        let ToastPointer { raw_size, ext_info, value_id, toast_rel } = self;
+        let ([a, b, c, d], [e, f, g, h]) = (raw_size.to_le_bytes(), ext_info.to_le_bytes());
+        let ([i, j, k, l], [m, n, o, p]) = (value_id.to_le_bytes(), toast_rel.to_le_bytes());
+        [1, TAG_ON_DISK, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
+    }
+
+    /// Reads the stored form.
+    pub fn decode(bytes: &[u8]) -> Option<ToastPointer> {
+        if bytes.len() != ToastPointer::SIZE || !bytes.starts_with(&[1, TAG_ON_DISK]) {
+            return None;
+        }
+        Some(ToastPointer {
+            raw_size: u32_at(bytes, 2)?,
+            ext_info: u32_at(bytes, 6)?,
+            value_id: u32_at(bytes, 10)?,
+            toast_rel: u32_at(bytes, 14)?,
+        })
+    }
+
+    /// Bytes that are stored in the TOAST table.
+    pub const fn stored_size(self) -> u32 {
+        self.ext_info & SIZE_MASK
+    }
+
+    /// How what is stored is compressed, if it is.
+    pub const fn method(self) -> u8 {
+        (self.ext_info >> METHOD_SHIFT) as u8
+    }
+
+    /// Bytes of the value. None if the pointer is damaged.
+    pub fn value_size(self) -> Option<u32> {
+        let size = self.raw_size.checked_sub(HEADER_SIZE as u32)?;
+        (size as usize <= MAX_PAYLOAD && self.stored_size() <= size).then_some(size)
+    }
+
+    /// Whether what is stored is compressed.
+    pub const fn is_compressed(self) -> bool {
+        self.stored_size() < self.raw_size.saturating_sub(HEADER_SIZE as u32)
+    }
 }
 
 /// Decodes the value at the beginning of `bytes`, and returns it with its length, header included;
@@ -93,26 +173,70 @@ pub fn decode(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
     if word & 2 == 0 {
         return Some((Varlena::Plain(body), len));
     }
-    let info = u32_at(body, 0)?;
-    let data = body.get(4..)?;
-    Some((
-        Varlena::Compressed { raw_size: info & 0x3fff_ffff, method: (info >> 30) as u8, data },
-        len,
-    ))
+    Some((split_compressed(body)?, len))
 }
 
 fn decode_external(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
-    if *bytes.get(1)? != TAG_ON_DISK {
-        return None;
-    }
-    let body = bytes.get(2..2 + ON_DISK_POINTER)?;
-    let value = Varlena::External {
-        raw_size: u32_at(body, 0)?,
-        ext_info: u32_at(body, 4)?,
-        value_id: u32_at(body, 8)?,
-        toast_rel: u32_at(body, 12)?,
+    let pointer = ToastPointer::decode(bytes.get(..ToastPointer::SIZE)?)?;
+    Some((Varlena::External(pointer), ToastPointer::SIZE))
+}
+
+/// What follows the header of a compressed value: its raw size with the method, then the compressed
+/// bytes.
+pub fn split_compressed(body: &[u8]) -> Option<Varlena<'_>> {
+    let info = u32_at(body, 0)?;
+    let data = body.get(4..)?;
+    Some(Varlena::Compressed {
+        raw_size: info & SIZE_MASK,
+        method: (info >> METHOD_SHIFT) as u8,
+        data,
+    })
+}
+
+/// The word before the compressed bytes of a value.
+pub const fn compression_info(raw_size: u32, method: u8) -> u32 {
+    raw_size | (method as u32) << METHOD_SHIFT
+}
+
+/// Compresses a value, without any header. `None` if that would not save more than two bytes,
+/// headers counted, or if the method refuses it.
+pub fn compress(value: &[u8], method: Method) -> Option<Vec<u8>> {
+    let data = match method {
+        Method::Pglz => pglz::compress(value)?,
+        Method::Lz4 => lz4_flex::block::compress(value),
     };
-    Some((value, 2 + ON_DISK_POINTER))
+    (data.len() + COMPRESSED_HEADER_SIZE + 2 < value.len()).then_some(data)
+}
+
+/// Decompresses the first `len` bytes of a value, or all if it has fewer. LZ4 is decompressed
+/// whole.
+pub fn decompress_prefix(
+    raw_size: u32,
+    method: u8,
+    data: &[u8],
+    len: usize,
+) -> Result<Vec<u8>, DecompressError> {
+    let len = len.min(raw_size as usize);
+    if method != Method::Pglz as u8 {
+        let mut out = decompress(raw_size, method, data)?;
+        out.truncate(len);
+        return Ok(out);
+    }
+    let damaged = DecompressError::Damaged { len: data.len(), raw_size };
+    if len > MAX_PAYLOAD.min(data.len().saturating_mul(MAX_EXPANSION)) {
+        return Err(damaged);
+    }
+    let mut out = vec![0; len];
+    match pglz::decompress_prefix(data, &mut out) {
+        Ok(written) if written == len => Ok(out),
+        _ => Err(damaged),
+    }
+}
+
+/// As many compressed bytes as the first `len` bytes of a value take at most, compressed by pglz.
+pub const fn pglz_prefix_size(len: usize) -> usize {
+    // A control bit for each byte, and a repetition that begins within them.
+    (len * 9).div_ceil(8) + 2
 }
 
 /// Decompresses a value; the arguments are those of [`Varlena::Compressed`]. Allocates no more than
@@ -144,6 +268,13 @@ pub(crate) const fn is_unaligned(first: u8) -> bool {
 pub const fn long_header(len: usize) -> [u8; HEADER_SIZE] {
     assert!(len <= MAX_PAYLOAD);
     (((len + HEADER_SIZE) as u32) << 2).to_le_bytes()
+}
+
+/// The header of a compressed value with this many compressed bytes.
+#[inline]
+pub const fn compressed_header(len: usize) -> [u8; HEADER_SIZE] {
+    assert!(len <= MAX_PAYLOAD - 4);
+    (((len + COMPRESSED_HEADER_SIZE) as u32) << 2 | 2).to_le_bytes()
 }
 
 /// The short header of a value of a length, which must not exceed [`MAX_SHORT_PAYLOAD`].
@@ -185,6 +316,29 @@ mod tests {
     }
 
     #[test]
+    fn compression_must_save_more_than_two_bytes() {
+        let value = vec![b'a'; 3000];
+        for method in [Method::Pglz, Method::Lz4] {
+            let data = compress(&value, method).unwrap();
+            let number = method as u8;
+            for len in [0, 1, 700, 3000, 4000] {
+                let prefix = decompress_prefix(3000, number, &data, len).unwrap();
+                assert_eq!(prefix, value[..len.min(3000)]);
+                let cut = pglz_prefix_size(len).min(data.len());
+                if method == Method::Pglz {
+                    let few = decompress_prefix(3000, number, &data[..cut], len).unwrap();
+                    assert_eq!(few, prefix);
+                }
+            }
+            assert!(decompress_prefix(3000, number, &data[..2], 2000).is_err());
+            assert_eq!(compress(b"short", method), None);
+        }
+        // LZ4 itself would save a byte.
+        let noise: Vec<u8> = (0..40_u8).map(|n| n.wrapping_mul(101)).collect();
+        assert_eq!(compress(&[&noise[..], &noise[..13]].concat(), Method::Lz4), None);
+    }
+
+    #[test]
     fn headers() {
         let mut out = Vec::new();
         encode_short(b"abc", &mut out);
@@ -205,9 +359,17 @@ mod tests {
         for n in [2004_u32, 1000, 77, 88] {
             pointer.extend_from_slice(&n.to_le_bytes());
         }
-        let external =
-            Varlena::External { raw_size: 2004, ext_info: 1000, value_id: 77, toast_rel: 88 };
-        assert_eq!(decode(&pointer), Some((external, 18)));
+        let external = ToastPointer { raw_size: 2004, ext_info: 1000, value_id: 77, toast_rel: 88 };
+        assert_eq!(decode(&pointer), Some((Varlena::External(external), 18)));
+        assert_eq!((external.encode().as_slice(), external.is_compressed()), (&pointer[..], true));
+        assert_eq!((external.value_size(), external.stored_size()), (Some(2000), 1000));
+        let whole = ToastPointer { ext_info: 2000 | 1 << 30, ..external };
+        assert!(!whole.is_compressed() && whole.value_size() == Some(2000));
+        for bad in
+            [ToastPointer { raw_size: 3, ..external }, ToastPointer { ext_info: 2001, ..external }]
+        {
+            assert_eq!(bad.value_size(), None, "{bad:?}");
+        }
         assert_eq!(decode(&pointer[..17]), None);
         assert_eq!(decode(&[1, 9]), None);
         let compressed = [0x2a, 0, 0, 0, 100, 0, 0, 0x40, 1, 2];

@@ -127,7 +127,11 @@ pub fn run() -> ExitCode {
 }
 
 fn init(args: &InitArgs) -> u8 {
-    let options = InitOptions { wal_segment_size: args.wal_segsize << 20, sync: !args.no_sync };
+    let options = InitOptions {
+        wal_segment_size: args.wal_segsize << 20,
+        sync: !args.no_sync,
+        ..InitOptions::default()
+    };
     let made = match args.wal_segsize {
         1..=1024 if args.wal_segsize.is_power_of_two() => serve::init(&args.data_dir, &options),
         _ => Err("argument of --wal-segsize must be a power of two between 1 and 1024".to_owned()),

@@ -457,10 +457,11 @@ impl SimDisk {
             survival.keep_pages_whole();
         }
         let names = state.names.after_crash(&mut survival);
+        let named = names.files();
         let files = state
             .files
             .iter()
-            .filter(|(number, _)| names.links(**number) > 0)
+            .filter(|(number, _)| named.contains(number))
             .map(|(number, file)| {
                 let in_flight = state.in_flight.iter().filter(|write| write.file == *number);
                 (*number, file.after_crash(&mut survival, in_flight))

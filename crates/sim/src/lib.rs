@@ -19,5 +19,5 @@ pub use file::{InFlight, SimFile};
 pub use image::Image;
 pub use model::{Contradiction, Fate, Model};
 pub use names::{Names, Node};
-pub use rows::rows_disk;
+pub use rows::{indexed_rows_disk, rows_disk};
 pub use survival::{SECTOR, Survival};

@@ -212,6 +212,16 @@ impl Names {
         found
     }
 
+    /// The files that have names.
+    pub fn files(&self) -> BTreeSet<u64> {
+        let names = self.live.0.values().flat_map(BTreeMap::values);
+        let file = |node: &Node| match node {
+            Node::File(number) => Some(*number),
+            Node::Directory(_) => None,
+        };
+        names.filter_map(file).collect()
+    }
+
     /// How many names a file has.
     pub fn links(&self, file: u64) -> u64 {
         let names = self.live.0.values().flat_map(BTreeMap::values);

@@ -416,10 +416,7 @@ impl Life {
             let told = |error: EngineError| error.to_string();
             session.begin().and_then(|()| session.start_command()).map_err(told)?;
             let mut found = BTreeMap::new();
-            for listed in session.tables().map_err(told)? {
-                if !listed.name.starts_with("t_") {
-                    continue;
-                }
+            for listed in session.tables_named(|name| name.starts_with("t_")).map_err(told)? {
                 let table =
                     session.open_table(None, &listed.name, LockMode::AccessShare).map_err(told)?;
                 let mut scan = session.scan(&table).map_err(told)?;

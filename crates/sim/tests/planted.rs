@@ -12,11 +12,12 @@ use forebay_aio::PlantedBug;
 use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
-    every_failure, lying_writes, old_ids_removed, recovery_again, recovery_moved_back,
-    restores_cut_short, row_lives, run_with, wal_rot,
+    every_failure, long_values_cut_short, lying_writes, old_ids_removed, recovery_again,
+    recovery_moved_back, restores_cut_short, row_lives, run_with, trees_cut_short,
+    vacuums_cut_short, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
-use forebay_sim::{Failure, SimDisk, rows_disk};
+use forebay_sim::{Failure, SimDisk, indexed_rows_disk, rows_disk};
 
 /// The part of the battery that must catch a bug.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ enum By {
     Lives,
     /// Lives in which rows change.
     Rows,
+    /// The same, of a table with indexes.
+    IndexedRows,
     /// A crash at every call.
     Crashes,
     /// Crashes during recovery.
@@ -51,6 +54,12 @@ enum By {
     Restores,
     /// Crashes while old ids are removed.
     OldIds,
+    /// Crashes while a table is vacuumed.
+    Vacuums,
+    /// Crashes while trees change.
+    Trees,
+    /// Crashes while values are stored out of line.
+    LongValues,
 }
 
 /// The part that catches each bug: random lives, unless another is named here.
@@ -66,6 +75,7 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::VisibilityMapNotLogged
         | PlantedBug::DeletionKeepsAllVisible
         | PlantedBug::RedoKeepsVisibilityMap => By::Rows,
+        PlantedBug::HotUpdateIgnoresIndexes | PlantedBug::IndexChangeNotLogged => By::IndexedRows,
         PlantedBug::WalFailedSyncRetried
         | PlantedBug::CommitIgnoresWalError
         | PlantedBug::RecoveryTrustsKernelCache
@@ -101,6 +111,18 @@ fn caught_by(bug: PlantedBug) -> By {
         PlantedBug::ClogTruncatedBeforeLogged | PlantedBug::MultiXactsTruncatedBeforeLogged => {
             By::OldIds
         }
+        PlantedBug::VisibilityMapWithoutLsn
+        | PlantedBug::PageMarkedBeforeCommits
+        | PlantedBug::TableCutBeforeLogged => By::Vacuums,
+        PlantedBug::SplitNeighbourNotLogged
+        | PlantedBug::RedoKeepsIncompleteSplits
+        | PlantedBug::PostingSplitNotLogged
+        | PlantedBug::DeduplicationLoggedShort
+        | PlantedBug::IndexVacuumForgetsLists
+        | PlantedBug::BranchForgotten
+        | PlantedBug::RedoForgetsLeftSibling
+        | PlantedBug::DeletedPageWithoutSafeXid => By::Trees,
+        PlantedBug::ToastChunksNotLogged | PlantedBug::ToastDeletionSkipped => By::LongValues,
         _ => By::Lives,
     }
 }
@@ -115,16 +137,23 @@ struct Templates {
     /// For all but rows.
     fresh: SimDisk,
     rows: SimDisk,
+    indexed: SimDisk,
+    trees: SimDisk,
 }
 
 impl Templates {
     fn new() -> Templates {
-        Templates { fresh: fresh_disk().expect("init"), rows: rows_disk().expect("init") }
+        let indexed = indexed_rows_disk(&[2]).expect("init");
+        let trees = indexed_rows_disk(&[3]).expect("init");
+        let (fresh, rows) = (fresh_disk().expect("init"), rows_disk().expect("init"));
+        Templates { fresh, rows, indexed, trees }
     }
 
     fn of(&self, by: By) -> &SimDisk {
         match by {
             By::Rows => &self.rows,
+            By::IndexedRows => &self.indexed,
+            By::Trees => &self.trees,
             _ => &self.fresh,
         }
     }
@@ -136,7 +165,7 @@ fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64,
     rotten.plant(bug);
     let once = |seed: u64| match by {
         By::Lives => run_with(template, seed, Some(Flaw::Bug(bug))),
-        By::Rows => row_lives(template, seed, Some(Flaw::Bug(bug))),
+        By::Rows | By::IndexedRows => row_lives(template, seed, Some(Flaw::Bug(bug))),
         By::Crashes => every_crash(&rotten, seed, Depth { steps: 6, ways: 1, subsets_of: 4 }),
         By::Again => recovery_again(&rotten, seed, 30, 1),
         By::Failing(failure) => every_failure(&rotten, seed, failure, 6, 1),
@@ -150,6 +179,9 @@ fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64,
         By::Backups => backups_cut_short(template, seed, stride(seed), Some(bug)),
         By::Restores => restores_cut_short(template, seed, stride(seed), Some(bug)),
         By::OldIds => old_ids_removed(seed, stride(seed), Some(bug)),
+        By::Vacuums => vacuums_cut_short(seed, 1, Some(bug)),
+        By::Trees => trees_cut_short(template, seed, 97, Some(bug)),
+        By::LongValues => long_values_cut_short(seed, stride(seed), Some(bug)),
     };
     for seed in 1..=most {
         // An engine with a bug may also break one of its invariants and panic.
@@ -195,7 +227,7 @@ fn every_planted_bug_is_caught() {
 #[test]
 fn every_planted_bug_is_reached() {
     let templates = Templates::new();
-    // Bugs of archives and of old ids have their own disks; what is caught there has been reached.
+    // These have disks of their own; what is caught there has been reached.
     let elsewhere = |by: &By| {
         matches!(
             by,
@@ -206,6 +238,9 @@ fn every_planted_bug_is_reached() {
                 | By::Backups
                 | By::Restores
                 | By::OldIds
+                | By::Vacuums
+                | By::Trees
+                | By::LongValues
         )
     };
     let all = PlantedBug::ALL.iter().map(|&bug| (bug, caught_by(bug)));
@@ -220,7 +255,7 @@ fn every_planted_bug_is_reached() {
                 By::Again => recovery_again(&rotten, seed, 30, 7).map(drop),
                 By::Lies => lying_writes(&rotten, seed, Damage::Lost, false).map(drop),
                 By::Verified => lying_writes(&rotten, seed, Damage::Lost, true).map(drop),
-                By::Rows => row_lives(&rotten, seed, None).map(drop),
+                By::Rows | By::IndexedRows => row_lives(&rotten, seed, None).map(drop),
                 _ => run_with(&rotten, seed, None).map(drop),
             };
             // Whether it was caught does not matter here.

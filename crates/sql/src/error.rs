@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forebay_engine::{EngineError, InterruptKind};
+use forebay_engine::{EngineError, InterruptKind, ObjectName};
 use forebay_types::ValueError;
 
 /// Severity of a report, as the protocol's `S` and `V` fields spell it.
@@ -55,6 +55,8 @@ pub struct Report {
     pub context: Option<String>,
     /// Fields s, t and c.
     pub column: Option<ColumnName>,
+    /// Fields s, t and n.
+    pub object: Option<ObjectName>,
 }
 
 /// The column that an error is about.
@@ -91,6 +93,7 @@ impl SqlError {
             position: None,
             context: None,
             column: None,
+            object: None,
         }))
     }
 
@@ -201,8 +204,9 @@ impl From<EngineError> for SqlError {
         let sqlstate = e.sqlstate();
         let severity =
             if matches!(sqlstate, "57P01" | "57P02") { Severity::Fatal } else { Severity::Error };
-        let report =
+        let mut report =
             SqlError::report(severity, sqlstate, e.to_string()).explained(e.detail(), e.hint());
+        report.0.object = e.object().cloned();
         e.context().into_iter().fold(report, SqlError::context)
     }
 }

@@ -30,5 +30,6 @@ pub use connection::{
 pub use error::{ColumnName, Report, Severity, SqlError};
 pub use forebay_types::{Datum, SqlType, checked_utf8};
 pub use settings::{
-    IsolationLevel, SessionSettings, SetScope, SettingRow, Settings, Shown, TransactionModes,
+    IsolationLevel, PlanSettings, SessionSettings, SetScope, SettingRow, Settings, Shown,
+    TransactionModes,
 };

@@ -84,6 +84,40 @@ pub struct SettingRow {
     pub shown: String,
 }
 
+/// What the planner goes by, under PostgreSQL's names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields are the settings")]
+pub struct PlanSettings {
+    pub seq_page_cost: f64,
+    pub random_page_cost: f64,
+    pub cpu_tuple_cost: f64,
+    pub cpu_index_tuple_cost: f64,
+    pub cpu_operator_cost: f64,
+    /// In pages.
+    pub effective_cache_size: f64,
+    pub enable_seqscan: bool,
+    pub enable_indexscan: bool,
+    pub enable_indexonlyscan: bool,
+    pub enable_sort: bool,
+}
+
+impl Default for PlanSettings {
+    fn default() -> PlanSettings {
+        PlanSettings {
+            seq_page_cost: 1.0,
+            random_page_cost: 4.0,
+            cpu_tuple_cost: 0.01,
+            cpu_index_tuple_cost: 0.005,
+            cpu_operator_cost: 0.0025,
+            effective_cache_size: 524_288.0,
+            enable_seqscan: true,
+            enable_indexscan: true,
+            enable_indexonlyscan: true,
+            enable_sort: true,
+        }
+    }
+}
+
 /// Settings of one session. Names come in any case.
 pub trait Settings: Send {
     /// The value, or the error PostgreSQL gives (42704 `unrecognized configuration parameter "x"`).
@@ -101,6 +135,8 @@ pub trait Settings: Send {
     fn transaction_defaults(&self) -> TransactionModes;
     /// What the engine's session is to run with; a connection hands it down before a statement.
     fn engine(&self) -> SessionSettings;
+    /// What statements are planned by.
+    fn planning(&self) -> PlanSettings;
     /// The same settings, for another thread of the session, which reads them.
     fn share(&self) -> Box<dyn Settings>;
     /// Asks the server to read its configuration files again; true if it was asked.

@@ -407,7 +407,9 @@ pub const LOCKS: Columns<LockRow> = &[
             | LockTag::Tuple { database, .. }
             | LockTag::Object { database, .. }
             | LockTag::Advisory { database, .. } => Some(database),
-            LockTag::Transaction(_) | LockTag::VirtualTransaction { .. } => None,
+            LockTag::Transaction(_)
+            | LockTag::Insertion { .. }
+            | LockTag::VirtualTransaction { .. } => None,
         };
         part(r, database, Datum::Oid)
     }),
@@ -443,7 +445,7 @@ pub const LOCKS: Columns<LockRow> = &[
     }),
     ("transactionid", Xid, |r| {
         let xid = |tag| match tag {
-            LockTag::Transaction(xid) => Some(xid),
+            LockTag::Transaction(xid) | LockTag::Insertion { xid, .. } => Some(xid),
             _ => None,
         };
         part(r, xid, Datum::Xid)
@@ -459,6 +461,7 @@ pub const LOCKS: Columns<LockRow> = &[
     ("objid", Oid, |r| {
         let object = |tag| match tag {
             LockTag::Object { object, .. } => Some(object),
+            LockTag::Insertion { token, .. } => Some(token),
             LockTag::Advisory { key, .. } => Some(halves(key).1),
             _ => None,
         };

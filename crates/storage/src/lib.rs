@@ -5,6 +5,7 @@ mod error;
 mod evict;
 mod pool;
 mod prewarm;
+mod runs;
 mod smgr;
 mod stream;
 mod temp_relations;
@@ -21,12 +22,13 @@ pub use pool::{
     WalFlush,
 };
 pub use prewarm::{KernelCached, PrewarmMode, kernel_cached_pages, prewarm};
+pub use runs::{Merge, RunHost, RunItems, Runs};
 pub use smgr::{
     ExtendMethod, Smgr, SmgrConfig, SyncReport, Transfer, database_dirs, remove_temp_relations,
 };
 pub use stream::{
-    BlockSource, Locked, ReadStream, StreamFlags, StreamSettings, WithData, WriteOptions,
-    WriteReport, WriteStream, Written,
+    BlockSource, Locked, ReadStream, StreamFlags, StreamSettings, StreamStats, WithData,
+    WriteOptions, WriteReport, WriteStream, Written,
 };
 pub use temp_relations::TempRelations;
 pub use tempfile::{

@@ -50,8 +50,13 @@ impl Peer {
             println!("skipped: {test} needs PostgreSQL 18 (cargo xtask peers)");
             return None;
         };
+        Some(Peer::run_by(&runner, test))
+    }
+
+    /// PostgreSQL 18 in the tree that belongs to a script.
+    pub fn run_by(runner: &Path, test: &str) -> Peer {
         let shared = runner.with_file_name("x");
-        Some(Peer::new(test, EIGHTEEN, Some(runner), &shared, Path::new("/x")))
+        Peer::new(test, EIGHTEEN, Some(runner.to_path_buf()), &shared, Path::new("/x"))
     }
 
     /// The machine's own PostgreSQL 15, or `None` after saying that `test` was skipped.

@@ -1,5 +1,6 @@
 //! `pg_xact`: the outcome of each transaction, in two bits; 32768 transactions a page.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,12 +25,10 @@ const KIND: SlruKind =
 /// are in the cache and stay there.
 #[derive(Debug)]
 pub struct Prepared<'a> {
-    xid: Xid,
-    subxacts: Vec<Xid>,
-    /// The page of `xid`.
-    page: Pinned<'a>,
-    /// Other pages of its subtransactions.
-    others: Vec<Pinned<'a>>,
+    /// The transaction, and behind it its subtransactions in the order of their ids.
+    xids: Vec<Xid>,
+    /// Their pages, each with its part of `xids`. The first is that of the transaction.
+    pages: Vec<(Pinned<'a>, Range<usize>)>,
     cache: &'a StatusCache,
 }
 
@@ -121,17 +120,16 @@ impl Clog {
         subxacts: &[Xid],
     ) -> Result<Prepared<'_>, TxnError> {
         debug_assert!(xid >= FIRST_NORMAL_XID);
-        let pinned = self.slru.pin(io, slru::xact_page(xid))?;
-        let mut others: Vec<Pinned<'_>> = Vec::new();
-        for page in subxacts.iter().map(|&sub| slru::xact_page(sub)) {
-            // Subtransactions come in the order of their ids, so the last page is the likely one.
-            let known = others.iter().rev().chain([&pinned]).any(|pin| pin.page() == page);
-            if !known {
-                others.push(self.slru.pin(io, page)?);
-            }
+        let xids = [&[xid], subxacts].concat();
+        let mut pages = Vec::new();
+        let mut from = 0;
+        for part in xids.chunk_by(|&a, &b| slru::xact_page(a) == slru::xact_page(b)) {
+            let to = from + part.len();
+            let page = part.first().map_or(0, |&first| slru::xact_page(first));
+            pages.push((self.slru.pin(io, page)?, from..to));
+            from = to;
         }
-        let subxacts = subxacts.to_vec();
-        Ok(Prepared { xid, subxacts, page: pinned, others, cache: &self.cache })
+        Ok(Prepared { xids, pages, cache: &self.cache })
     }
 
     /// Adds the page of `xid`, and logs that, if `xid` is the first on it.
@@ -239,18 +237,18 @@ impl Prepared<'_> {
     /// Subtransactions on other pages are marked as committed with their parent before, and as
     /// committed after.
     pub fn set(self, outcome: Outcome) {
+        let (first, others) = self.pages.split_first().expect("the transaction has a page");
         if outcome == Outcome::Committed {
-            self.others.iter().for_each(|pin| self.mark(pin, Outcome::SubCommitted));
+            others.iter().for_each(|part| self.mark(part, Outcome::SubCommitted));
         }
-        self.mark(&self.page, outcome);
-        self.others.iter().for_each(|pin| self.mark(pin, outcome));
+        self.mark(first, outcome);
+        others.iter().for_each(|part| self.mark(part, outcome));
     }
 
     /// Sets what a page has of the transaction and its subtransactions.
-    fn mark(&self, pin: &Pinned<'_>, outcome: Outcome) {
-        let here = |xid: &&Xid| slru::xact_page(**xid) == pin.page();
+    fn mark(&self, (pin, part): &(Pinned<'_>, Range<usize>), outcome: Outcome) {
         pin.change(|bytes| {
-            for &xid in self.subxacts.iter().chain([&self.xid]).filter(here) {
+            for &xid in &self.xids[part.clone()] {
                 slru::set_status(bytes, xid, outcome);
                 self.cache.keep(bytes, xid);
             }

@@ -274,7 +274,8 @@ const TYPES: &[TypeInfo] = &[
         .preferred().typmod(2907, 2908),
     array(1185, 1184, "_timestamptz", "timestamp with time zone[]", b"bAdx").typmod(2907, 2908),
     array(1231, 1700, "_numeric", "numeric[]", b"bAix").typmod(2917, 2918),
-    base(1248, "pg_database", -1, b"cCdx", [2290, 2291, 2402, 2403]).row_of(1262),
+    base(1248, "pg_database", -1, b"cCdx", [2290, 2291, 2402, 2403]).with_array(10052)
+        .row_of(1262),
     base(1700, "numeric", -1, b"bNim", [1701, 1702, 2460, 2461]).stored_as(Repr::Numeric)
         .with_array(1231).typmod(2917, 2918),
     base(2205, "regclass", 4, b"bNip", [2218, 2219, 2452, 2453]).with_array(2210),

@@ -26,9 +26,11 @@ pub mod oids {
     pub const FLOAT8: u32 = 701;
     pub const UNKNOWN: u32 = 705;
     pub const CHAR_ARRAY: u32 = 1002;
+    pub const INT2_ARRAY: u32 = 1005;
     pub const INT4_ARRAY: u32 = 1007;
     pub const TEXT_ARRAY: u32 = 1009;
     pub const INT8_ARRAY: u32 = 1016;
+    pub const FLOAT4_ARRAY: u32 = 1021;
     pub const OID_ARRAY: u32 = 1028;
     pub const ACLITEM: u32 = 1033;
     pub const ACLITEM_ARRAY: u32 = 1034;

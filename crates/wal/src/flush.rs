@@ -82,6 +82,11 @@ impl Wal {
         self.async_commits_end.fetch_max(upto.0, Ordering::AcqRel);
     }
 
+    /// Whether an asynchronous commit may not be durable yet.
+    pub fn has_async_commits(&self) -> bool {
+        Lsn(self.async_commits_end.load(Ordering::Acquire)) > self.flushed_lsn()
+    }
+
     /// Makes all asynchronous commits so far durable. Must be called before the outcome of one is
     /// written to the files of pg_xact.
     pub fn flush_async_commits(&self, io: &mut IoBackend) -> Result<(), WalError> {

@@ -17,9 +17,13 @@ pub const SEEDS: u64 = 10_000;
 
 /// The other parts: the variable that sets a part's size, and how many random lives there are for
 /// each of its runs.
-const PARTS: [(&str, u64); 12] = [
+const PARTS: [(&str, u64); 14] = [
     // Seeds of four lives in which rows change.
     ("FOREBAY_SIM_ROWS", 4),
+    // The same of a table with indexes.
+    ("FOREBAY_SIM_INDEXED_ROWS", 8),
+    // Lives of trees, crashed at their calls.
+    ("FOREBAY_SIM_TREES", 2_000),
     // Workloads crashed at every call: 50 for 10,000 lives.
     ("FOREBAY_SIM_WORKLOADS", 200),
     // Workloads whose recovery is crashed.

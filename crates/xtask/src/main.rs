@@ -6,6 +6,7 @@
 //! - [`suite`]: builds tests by cargo, runs and counts them
 //! - [`tidy`]: structure, sizes, words and bans that no compiler lint expresses
 //! - [`peers`]: a real PostgreSQL 18 under `target/peers` to test and measure against
+//! - [`catalogs`]: the initial rows of PostgreSQL's catalogs, as data files
 //! - [`measure`]: Forebay beside PostgreSQL 18 and fio, in one run
 //! - [`plots`]: charts of what was measured
 //! - [`watched`]: any program of tests, under watch as in [`test`](mod@test)
@@ -25,6 +26,7 @@ use clap::{Parser, Subcommand};
 use watch::processes;
 
 mod battery;
+mod catalogs;
 mod harness;
 mod instrumented;
 mod measure;
@@ -57,6 +59,8 @@ enum Task {
     Tidy(tidy::Options),
     /// Prepare PostgreSQL 18 (server and clients) under target/peers
     Peers,
+    /// Extract the initial rows of PostgreSQL 18's catalogs into crates/catalog/data
+    Catalogs,
     /// Prepare moto, an S3 server for tests, under target/tools
     Moto,
     /// Measure Forebay beside PostgreSQL 18 and fio
@@ -74,7 +78,7 @@ enum Task {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = processes::adopt().and_then(|()| perform(arguments.task));
-    for left in processes::kill_all() {
+    for left in processes::end() {
         println!("left behind, and killed: {left}");
     }
     match outcome {
@@ -97,6 +101,7 @@ fn perform(task: Task) -> Result<(), String> {
         Task::Isolation(options) => options.run(&workspace_root()),
         Task::Tidy(options) => tidy::run(&workspace_root(), &options),
         Task::Peers => prepare_peers(&workspace_root()),
+        Task::Catalogs => catalogs::run(&workspace_root()),
         Task::Moto => moto::prepare(&workspace_root()).map(|python| {
             println!("moto is ready; tests find it by: FOREBAY_MOTO={}", python.display());
         }),

@@ -9,6 +9,7 @@
 //! - [`wal`]: the write-ahead log by `forebay bench wal`, with marks, and one-row commits of both
 //!   servers
 //! - [`rows`]: updates, deletes, row locks, bloat, vacuum and count(*) of both servers
+//! - [`index`]: ranges and rows by an index, its making, and VACUUM, of both servers
 //! - [`archive`]: the archivers of both servers with many files that wait; segments stored in a
 //!   directory
 //! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and
@@ -35,6 +36,7 @@ mod checksums;
 mod cold;
 mod copy;
 mod fio;
+mod index;
 mod pgbench;
 mod pool;
 mod report;
@@ -84,8 +86,8 @@ pub struct Options {
 }
 
 /// The order in which the parts run.
-const PARTS: [Part; 6] =
-    [Part::Checksums, Part::Pool, Part::Wal, Part::Archive, Part::Servers, Part::Rows];
+const PARTS: [Part; 7] =
+    [Part::Checksums, Part::Pool, Part::Wal, Part::Archive, Part::Servers, Part::Rows, Part::Index];
 
 /// A part that can be measured by itself.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -102,6 +104,8 @@ enum Part {
     Archive,
     /// Rows that change
     Rows,
+    /// Rows by an index
+    Index,
 }
 
 impl Part {
@@ -114,6 +118,7 @@ impl Part {
             Part::Wal => "wal",
             Part::Archive => "archive",
             Part::Rows => "rows",
+            Part::Index => "index",
         }
     }
 }
@@ -178,6 +183,10 @@ fn measure(
         Part::Rows => {
             let (rows, updates) = (options.rows, options.updates);
             rows::run(root, peer, caches, rows::Extent { rounds, rows, seconds, updates })?
+        }
+        Part::Index => {
+            let extent = index::Extent { rounds, rows: options.rows, seconds };
+            index::run(root, peer, caches, extent)?
         }
     };
     Ok(Outcome { tables, missing: None })

@@ -1,10 +1,21 @@
 //! How the versions of rows follow each other on a page.
 
-use forebay_format::{BlockNumber, OffsetNumber};
+use forebay_format::{BlockNumber, HeapTuple, OffsetNumber};
 
 use super::finding::Report;
 use super::items::Item;
 use super::tuple::Fact;
+
+/// What a line pointer is for the entries of indexes that lead there.
+#[derive(Clone, Copy)]
+pub enum Root<'a> {
+    /// No row begins there.
+    Nothing,
+    /// A row that is gone, or of which that is not known.
+    Gone,
+    /// A row, in the version that exists for a transaction that begins now.
+    Live(HeapTuple<'a>),
+}
 
 /// Line pointers of a page, with what is known of their tuples.
 pub(super) struct Versions<'a> {
@@ -110,4 +121,33 @@ fn check_lost(fact: &Fact, report: &mut Report<'_>) {
             fact.xmax, fact.ctid
         ));
     }
+}
+
+/// What each line pointer is for indexes.
+pub(super) fn roots<'b>(items: &[Item<'b>], versions: &Versions<'_>) -> Vec<Root<'b>> {
+    let root = |(number, item): (OffsetNumber, &Item<'b>)| match item {
+        Item::Empty => Root::Nothing,
+        Item::Dead => Root::Gone,
+        Item::Redirect(to) => live(items, versions, *to),
+        Item::Tuple(tuple) if tuple.is_heap_only() => Root::Nothing,
+        Item::Tuple(_) => live(items, versions, number),
+    };
+    (1..).zip(items).map(root).collect()
+}
+
+/// The version of a row that exists, by following its HOT chain from one version.
+fn live<'b>(items: &[Item<'b>], versions: &Versions<'_>, first: OffsetNumber) -> Root<'b> {
+    let mut number = first;
+    for _ in items {
+        let item = items.get(usize::from(number).wrapping_sub(1));
+        let (Some(Item::Tuple(tuple)), Some(fact)) = (item, versions.fact(number)) else { break };
+        if fact.inserted == Some(true) && fact.updated == Some(false) {
+            return Root::Live(*tuple);
+        }
+        match versions.successor(number, fact) {
+            Some((to, next)) if fact.hot_flag && next.heap_only => number = to,
+            _ => break,
+        }
+    }
+    Root::Gone
 }

@@ -4,7 +4,7 @@ use forebay_format::multixact::MultiXactId;
 use forebay_format::{AttrLayout, BlockNumber, Fork, Oid, PageBytes, Xid};
 
 use super::bounds::Bounds;
-use super::chains::{Versions, check_chains};
+use super::chains::{Root, Versions, check_chains, roots};
 use super::finding::{Finding, Report};
 use super::items::{Item, check_items};
 use super::page::{PageKind, check_header};
@@ -66,13 +66,25 @@ impl<'t, 'p> HeapCheck<'t, 'p> {
         bits: u8,
         sink: &mut dyn FnMut(Finding),
     ) {
+        self.page_with_roots(block, bytes, bits, sink);
+    }
+
+    /// Checks a page, and tells what its line pointers are for indexes. `None` if that is not
+    /// known: the page is damaged, or nothing is known of transactions.
+    pub fn page_with_roots<'b>(
+        &mut self,
+        block: BlockNumber,
+        bytes: &'b PageBytes,
+        bits: u8,
+        sink: &mut dyn FnMut(Finding),
+    ) -> Option<Vec<Root<'b>>> {
         let kind = if self.table.is_sequence { PageKind::Sequence } else { PageKind::Heap };
         let mut report = Report::new(Fork::Main, block, sink);
         let Some(page) = check_header(kind, self.checksums, block, bytes, &mut report) else {
             if bits != 0 && self.transactions.is_some() && page_is_empty(bytes) {
                 report.say("page is not marked all-visible but visibility map bit is set");
             }
-            return;
+            return page_is_empty(bytes).then(Vec::new);
         };
         let items = check_items(page, &mut report);
         let mut facts = Vec::with_capacity(items.len());
@@ -89,12 +101,12 @@ impl<'t, 'p> HeapCheck<'t, 'p> {
             }
             facts.push(Some(fact));
         }
-        if self.transactions.is_some() {
-            let versions = Versions { block, items: &items, facts: &facts };
-            check_chains(&versions, &mut report);
-            let mut report = Report::new(Fork::Main, block, sink);
-            check_visible(page, bits, &versions, &mut report);
-        }
+        self.transactions.as_ref()?;
+        let versions = Versions { block, items: &items, facts: &facts };
+        check_chains(&versions, &mut report);
+        let mut report = Report::new(Fork::Main, block, sink);
+        check_visible(page, bits, &versions, &mut report);
+        Some(roots(&items, &versions))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Checks of heap relations: every page by itself, and what its tuples refer to.
+//! Checks of tables and B-trees: every page by itself, and what it refers to.
 //!
 //! The checks read bytes and no files: who calls hands them a page, its bits of the visibility map,
 //! and pages of `pg_xact` and `pg_multixact` when they ask. They go on after a finding, accept any
@@ -15,14 +15,16 @@
 //! - `visible`: what the page and the visibility map say of a page's tuples
 //! - `maps`: pages of the visibility map
 //! - `heap`: [`HeapCheck`], all of it for one page
+//! - `btree`: B-trees, and whether they lead to the rows of their tables
 //!
 //! Where PostgreSQL's amcheck looks for the same, a finding has its words, and attributes count
 //! from 0 as there. Beyond amcheck are: checksums, headers, overlapping items, hints that
 //! contradict `pg_xact`, members of MultiXacts, values that end before their tuple does, lost HOT
-//! updates, and the visibility map. Not here: whether the chunks of a TOAST value are there, what
-//! the free-space map says, which is a hint, and indexes.
+//! updates, and the visibility map. Not here: whether the chunks of a TOAST value are there, and
+//! what the free-space map says, which is a hint.
 
 mod bounds;
+mod btree;
 mod chains;
 mod finding;
 mod heap;
@@ -36,6 +38,8 @@ mod tuple;
 mod values;
 mod visible;
 
+pub use btree::{BtreeShape, BtreeTally, IndexEntries, IndexedColumns, LiveKeys, PageTally};
+pub use chains::Root;
 pub use finding::Finding;
 pub use heap::{HeapCheck, HeapTable};
 pub use maps::check_visibility_map;

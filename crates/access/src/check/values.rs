@@ -2,7 +2,7 @@
 //! length.
 
 use forebay_format::tuple::{HEADER_SIZE, HEAP_HASEXTERNAL, HEAP_HASVARWIDTH};
-use forebay_format::varlena::{self, Varlena};
+use forebay_format::varlena::{self, ToastPointer, Varlena};
 use forebay_format::{AttrLayout, HeapTuple, Oid};
 
 use super::finding::Report;
@@ -112,22 +112,14 @@ impl<'a> Walk<'a> {
                     ));
                 }
             }
-            Some((Varlena::External { raw_size, ext_info, value_id, toast_rel }, _)) => {
-                self.external(value_id, raw_size, ext_info, toast_rel, report);
-            }
+            Some((Varlena::External(pointer), _)) => self.external(pointer, report),
             None => report.say("compressed attribute is shorter than its header"),
         }
         Some(())
     }
 
-    fn external(
-        &self,
-        value: u32,
-        raw_size: u32,
-        ext_info: u32,
-        toast_rel: Oid,
-        report: &mut Report<'_>,
-    ) {
+    fn external(&self, pointer: ToastPointer, report: &mut Report<'_>) {
+        let ToastPointer { raw_size, ext_info, value_id: value, toast_rel } = pointer;
         let (size, method) = (ext_info & LARGEST_VALUE, (ext_info >> 30) as u8);
         let data = raw_size.wrapping_sub(varlena::HEADER_SIZE as u32);
         if raw_size > LARGEST_VALUE {

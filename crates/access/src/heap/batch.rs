@@ -35,8 +35,21 @@ impl TupleBatch {
         &mut self,
         form: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.push_any_with(|bytes| {
+            let start = bytes.len();
+            form(bytes)?;
+            Ok(check_size(bytes.len() - start)?)
+        })
+    }
+
+    /// The same for a tuple of any size. The caller sees to it that one that is too big for a page
+    /// is not inserted as it is.
+    pub fn push_any_with<E>(
+        &mut self,
+        form: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let start = self.bytes.len();
-        let result = form(&mut self.bytes).and_then(|()| Ok(check_size(self.bytes.len() - start)?));
+        let result = form(&mut self.bytes);
         match result {
             Ok(()) => self.ends.push(self.bytes.len() as u32),
             Err(_) => self.bytes.truncate(start),

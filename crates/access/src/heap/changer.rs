@@ -1,7 +1,7 @@
 //! [`Changer`], a transaction that changes rows, and the reasons for which it cannot change one.
 
 use forebay_aio as aio;
-use forebay_format::multixact::{Member, MultiXactId};
+use forebay_format::multixact::Member;
 use forebay_format::tuple::{HeapTuple, LockStrength};
 use forebay_format::{CommandId, ItemPointer, Oid, Xid};
 use forebay_txn::locks::{LockManager, LockMode, LockTag, OwnerId};
@@ -83,9 +83,9 @@ pub struct Holders {
     /// If one of them has changed the wanted version: where its newer one is, or the same place
     /// after a deletion.
     pub change: Option<ItemPointer>,
-    /// Whether the caller queues for the row's lock before it waits for them. It does not if it has
+    /// How strongly the caller queues for the row before it waits for them. It does not if it has
     /// locked the row itself: the first in the queue may wait for the caller to end.
-    pub queue: bool,
+    pub queue: Option<LockStrength>,
 }
 
 impl Observer for Changer<'_> {
@@ -111,13 +111,8 @@ impl Observer for Changer<'_> {
         fate_now(io, self.xacts, xid, hinted)
     }
 
-    fn members(
-        &mut self,
-        io: &mut aio::IoBackend,
-        multi: MultiXactId,
-        lock_only: bool,
-    ) -> Result<Vec<Member>, AccessError> {
-        self.sets.members(io, multi, lock_only)
+    fn sets(&mut self) -> &mut RowSets {
+        self.sets
     }
 }
 
@@ -205,6 +200,7 @@ impl Changer<'_> {
             return Ok(None);
         }
         let change = matches!(status, TupleStatus::BeingUpdated(_)).then(|| tuple.ctid());
+        let queue = queue.then_some(strength);
         Ok(Some(Refusal::BeingModified(Holders { xids, version: tid, change, queue })))
     }
 

@@ -13,7 +13,8 @@ use forebay_txn::{Outcome, XactManager};
 
 use super::changer::fate_now;
 use super::outcomes::RowSets;
-use super::status::{Fate, TupleStatus};
+use super::prune_plan::{Fact, State};
+use super::status::Fate;
 use crate::error::AccessError;
 
 /// Which ids a vacuum may freeze, and which it must.
@@ -78,10 +79,25 @@ impl PageIds {
 /// What freezing does to a tuple.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frozen {
-    /// Without the tuple's place. None: nothing.
-    pub(super) plan: Option<FreezePlan>,
+    /// None: nothing.
+    pub(super) header: Option<FrozenHeader>,
     /// Whether it has no ids then.
     pub(super) totally: bool,
+}
+
+/// The new values of a tuple's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FrozenHeader {
+    xmax: Xid,
+    infomask2: u16,
+    infomask: u16,
+}
+
+impl From<FrozenHeader> for FreezePlan {
+    fn from(header: FrozenHeader) -> FreezePlan {
+        let FrozenHeader { xmax, infomask2, infomask } = header;
+        FreezePlan { xmax, infomask2, infomask, flags: 0, offsets: Vec::new() }
+    }
 }
 
 /// What becomes of xmax.
@@ -114,13 +130,13 @@ impl Freezer<'_> {
     pub(super) fn prepare(
         &mut self,
         io: &mut aio::IoBackend,
-        (tuple, status): (HeapTuple<'_>, TupleStatus),
+        (tuple, fact): (HeapTuple<'_>, Fact),
         page: &mut PageIds,
     ) -> Result<Frozen, AccessError> {
         let xmin = tuple.xmin();
         let no_xmin = tuple.xmin_frozen() || !xid_is_normal(xmin);
-        let freeze_xmin = !no_xmin && self.freezes_xmin(xmin, status)?;
-        let xmax = self.new_xmax(io, tuple, status, page)?;
+        let freeze_xmin = !no_xmin && self.freezes_xmin(xmin, fact.state)?;
+        let xmax = self.new_xmax(io, tuple, fact.updater, page)?;
         let no_xmax = xmax == NewXmax::None;
         let has_ids = !no_xmin || !no_xmax;
         if has_ids && !page.must_freeze {
@@ -128,30 +144,25 @@ impl Freezer<'_> {
         }
         let totally = (no_xmin || freeze_xmin) && matches!(xmax, NewXmax::None | NewXmax::Removed);
         if !freeze_xmin && matches!(xmax, NewXmax::None | NewXmax::Stays) {
-            return Ok(Frozen { plan: None, totally });
+            return Ok(Frozen { header: None, totally });
         }
-        let mut plan = FreezePlan {
-            xmax: tuple.xmax(),
-            infomask2: tuple.infomask2(),
-            infomask: tuple.infomask(),
-            flags: 0,
-            offsets: Vec::new(),
-        };
+        let (infomask2, infomask) = (tuple.infomask2(), tuple.infomask());
+        let mut header = FrozenHeader { xmax: tuple.xmax(), infomask2, infomask };
         if freeze_xmin {
-            plan.infomask |= ht::HEAP_XMIN_FROZEN;
+            header.infomask |= ht::HEAP_XMIN_FROZEN;
         }
-        apply_xmax(&mut plan, xmax);
-        Ok(Frozen { plan: Some(plan), totally })
+        header.apply_xmax(xmax);
+        Ok(Frozen { header: Some(header), totally })
     }
 
     /// Whether xmin can be frozen.
-    fn freezes_xmin(&self, xmin: Xid, status: TupleStatus) -> Result<bool, AccessError> {
+    fn freezes_xmin(&self, xmin: Xid, state: State) -> Result<bool, AccessError> {
         let frozen = self.cutoffs.frozen_xid;
         if xid_precedes(xmin, frozen) {
             return Err(corrupt(format!("found xmin {xmin} from before relfrozenxid {frozen}")));
         }
         let freezes = xid_precedes(xmin, self.cutoffs.oldest_xid);
-        if freezes && matches!(status, TupleStatus::NotInserted(_)) {
+        if freezes && state == State::BeingInserted {
             return Err(corrupt(format!("uncommitted xmin {xmin} needs to be frozen")));
         }
         Ok(freezes)
@@ -161,7 +172,7 @@ impl Freezer<'_> {
         &mut self,
         io: &mut aio::IoBackend,
         tuple: HeapTuple<'_>,
-        status: TupleStatus,
+        updater: Option<Xid>,
         page: &mut PageIds,
     ) -> Result<NewXmax, AccessError> {
         let (xmax, cutoffs) = (tuple.xmax(), self.cutoffs);
@@ -186,7 +197,7 @@ impl Freezer<'_> {
         if !xid_precedes(xmax, cutoffs.oldest_xid) {
             return Ok(NewXmax::Stays);
         }
-        if let TupleStatus::Updated(by) | TupleStatus::BeingUpdated(by) = status {
+        if let Some(by) = updater {
             return Err(corrupt(format!("cannot freeze committed xmax {by}")));
         }
         Ok(NewXmax::Removed)
@@ -354,26 +365,25 @@ fn committed_update(multi: MultiXactId, xid: Xid, oldest: Xid) -> AccessError {
     ))
 }
 
-/// Sets xmax in a plan.
-fn apply_xmax(plan: &mut FreezePlan, xmax: NewXmax) {
-    match xmax {
-        NewXmax::None | NewXmax::Stays => {}
-        NewXmax::Removed => {
-            plan.xmax = INVALID_XID;
-            plan.infomask = plan.infomask & !ht::HEAP_XMAX_BITS | ht::HEAP_XMAX_INVALID;
-            plan.infomask2 &= !(ht::HEAP_HOT_UPDATED | ht::HEAP_KEYS_UPDATED);
-        }
-        NewXmax::Updater(xid, committed) => {
-            plan.xmax = xid;
-            plan.infomask &= !ht::HEAP_XMAX_BITS;
-            if committed {
-                plan.infomask |= ht::HEAP_XMAX_COMMITTED;
+impl FrozenHeader {
+    fn apply_xmax(&mut self, xmax: NewXmax) {
+        let no_xmax = self.infomask & !ht::HEAP_XMAX_BITS;
+        match xmax {
+            NewXmax::None | NewXmax::Stays => {}
+            NewXmax::Removed => {
+                self.xmax = INVALID_XID;
+                self.infomask = no_xmax | ht::HEAP_XMAX_INVALID;
+                self.infomask2 &= !(ht::HEAP_HOT_UPDATED | ht::HEAP_KEYS_UPDATED);
             }
-        }
-        NewXmax::Multi(multi, bits) => {
-            plan.xmax = multi;
-            plan.infomask = plan.infomask & !ht::HEAP_XMAX_BITS | bits.infomask;
-            plan.infomask2 = plan.infomask2 & !ht::HEAP_KEYS_UPDATED | bits.infomask2;
+            NewXmax::Updater(xid, committed) => {
+                self.xmax = xid;
+                self.infomask = no_xmax | if committed { ht::HEAP_XMAX_COMMITTED } else { 0 };
+            }
+            NewXmax::Multi(multi, bits) => {
+                self.xmax = multi;
+                self.infomask = no_xmax | bits.infomask;
+                self.infomask2 = self.infomask2 & !ht::HEAP_KEYS_UPDATED | bits.infomask2;
+            }
         }
     }
 }

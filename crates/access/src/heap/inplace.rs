@@ -9,7 +9,7 @@ use forebay_format::ids::INVALID_XID;
 use forebay_format::tuple::HeapTuple;
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::heap::{self, HeapInplace};
-use forebay_format::{ItemPointer, Oid};
+use forebay_format::{CommandId, ItemPointer, Oid};
 use forebay_storage::{Backend, Strategy};
 use forebay_txn::{Transaction, XactManager};
 use forebay_wal::{BlockFlags, BlockRef, Record};
@@ -35,11 +35,12 @@ pub struct Announcement {
 
 impl Heap {
     /// Overwrites values of the row at `tid`. `change` gets its bytes from the first value on, and
-    /// returns whether it has changed them. Returns the same.
+    /// returns whether it has changed them. Returns the same. The row may be one that the
+    /// transaction has inserted.
     pub fn overwrite(
         &self,
         backend: &mut Backend,
-        xacts: &XactManager,
+        (xacts, tx): (&XactManager, &Transaction),
         tid: ItemPointer,
         announcement: Announcement,
         change: impl FnOnce(&mut [u8]) -> bool,
@@ -49,10 +50,10 @@ impl Heap {
         let mut guard = pin.lock_exclusive();
         let lost = || AccessError::Corrupt(format!("{}: row {} is gone", pin.tag(), tid.offset));
         let tuple = HeapTuple::new(guard.page().item(tid.offset).ok_or_else(lost)?)?;
-        let (tx, sets) = (&Transaction::new(), &mut RowSets::default());
-        let author = Author { xid: INVALID_XID, command: 0 };
-        let mut nobody = Changer { xacts, tx, author, sets, queues: None };
-        match tuple_status(&mut backend.io, &mut nobody, tuple)? {
+        let sets = &mut RowSets::default();
+        let author = Author { xid: INVALID_XID, command: CommandId::MAX };
+        let mut observer = Changer { xacts, tx, author, sets, queues: None };
+        match tuple_status(&mut backend.io, &mut observer, tuple)? {
             TupleStatus::Live | TupleStatus::Locked => {}
             status => {
                 let what = format!("{}: row {} is {status:?}", pin.tag(), tid.offset);

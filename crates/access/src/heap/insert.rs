@@ -69,11 +69,22 @@ impl Heap {
         author: Author,
         tuple: &[u8],
     ) -> Result<ItemPointer, AccessError> {
+        self.insert_one(backend, author, tuple, None)
+    }
+
+    /// Inserts a tuple, tentatively if it gets a token.
+    pub(super) fn insert_one(
+        &self,
+        backend: &mut Backend,
+        author: Author,
+        tuple: &[u8],
+        token: Option<u32>,
+    ) -> Result<ItemPointer, AccessError> {
         check_size(tuple.len())?;
         loop {
             let pin =
                 self.page_with_room(backend, aligned(tuple.len()), tuple.len(), Strategy::Normal)?;
-            let placed = self.insert_on(backend, &pin, author, tuple)?;
+            let placed = self.insert_on(backend, &pin, author, (tuple, token))?;
             let free = pin.lock_shared().page().heap_free_space();
             self.space.give(pin.tag().block, free);
             if let Some(place) = placed {
@@ -82,13 +93,14 @@ impl Heap {
         }
     }
 
-    /// Inserts all tuples of a batch.
+    /// Inserts all tuples of a batch. Adds their places to `places`, if the caller needs them.
     pub fn insert_batch(
         &self,
         backend: &mut Backend,
         author: Author,
         batch: &TupleBatch,
         strategy: Strategy,
+        mut places: Option<&mut Vec<ItemPointer>>,
     ) -> Result<(), AccessError> {
         let mut scratch = Scratch::default();
         let mut done = 0;
@@ -97,6 +109,15 @@ impl Heap {
             let pin = self.page_with_room(backend, need, batch.bytes_from(done), strategy)?;
             let filled = self.fill(backend, &pin, author, batch, done, &mut scratch)?;
             self.space.give(pin.tag().block, filled.free);
+            if let Some(places) = places.as_mut().filter(|_| filled.tuples > 0) {
+                // Those of an empty page are numbered from 1 on.
+                let (count, block) = (filled.tuples as OffsetNumber, pin.tag().block);
+                let place = |offset| ItemPointer::new(block, offset);
+                match scratch.offsets.is_empty() {
+                    true => places.extend((1..=count).map(place)),
+                    false => places.extend(scratch.offsets.iter().copied().map(place)),
+                }
+            }
             done += filled.tuples;
         }
         Ok(())
@@ -154,7 +175,7 @@ impl Heap {
         backend: &mut Backend,
         pin: &Pinned,
         author: Author,
-        tuple: &[u8],
+        (tuple, token): (&[u8], Option<u32>),
     ) -> Result<Option<ItemPointer>, AccessError> {
         self.ensure_log_room(backend)?;
         let mut map = MapPin::default();
@@ -165,7 +186,7 @@ impl Heap {
         }
         let opened = Opened::new(&guard, &map);
         let place = critical(self.failure.as_ref(), "could not insert into a page", || {
-            self.insert_opened(backend, &mut guard, opened, author, tuple)
+            self.insert_opened(backend, &mut guard, opened, author, (tuple, token))
         })?;
         Ok(Some(place))
     }
@@ -177,18 +198,25 @@ impl Heap {
         guard: &mut PageWriteGuard<'_>,
         opened: Opened<'_>,
         author: Author,
-        tuple: &[u8],
+        (tuple, token): (&[u8], Option<u32>),
     ) -> Result<ItemPointer, AccessError> {
         open_page(guard, &opened);
         let block = guard.tag().block;
         let Some(offset) = place(guard, block, author, tuple) else {
             return Err(AccessError::Corrupt(format!("{} takes no tuple", guard.tag())));
         };
+        let mut flags = opened.flags();
+        if let Some(token) = token {
+            let mut page = guard.page_mut();
+            let item = page.item_mut(offset).expect("the tuple was just added");
+            HeapTupleMut::new(item)?.set_speculative_token(token);
+            flags |= heap::INSERT_IS_SPECULATIVE;
+        }
         let mut data = Vec::with_capacity(tuple.len());
         let stored = HeapTuple::new(guard.page().item(offset).expect("the tuple was just added"))?;
         data.extend_from_slice(&heap::HeapHeader::of(stored).encode());
         data.extend_from_slice(heap::tuple_data(stored));
-        let main = heap::HeapInsert { offset, flags: opened.flags() }.encode();
+        let main = heap::HeapInsert { offset, flags }.encode();
         let change = Change { rmgr: Rmgr::HEAP, info: heap::INSERT, main: &main, data: &data };
         self.log_change(backend, guard, author.xid, opened, change)?;
         Ok(ItemPointer::new(block, offset))

@@ -216,7 +216,7 @@ impl Heap {
         }
         // The queue is that of the version where the chain begins, which the author could lock.
         let waits = !xids.is_empty();
-        let holders = Holders { xids, version: tid, change: None, queue: false };
+        let holders = Holders { xids, version: tid, change: None, queue: None };
         let refusal = Refusal::BeingModified(holders);
         Ok((false, waits.then_some(refusal)))
     }

@@ -12,24 +12,32 @@
 //! | `visibility.rs` | [`Visibility`]: which tuples a snapshot sees |
 //! | `batch.rs` | [`TupleBatch`]: formed tuples to be inserted |
 //! | `insert.rs` | inserting one tuple, or a batch page by page, with their WAL |
+//! | `tentative.rs` | inserting a tuple that is confirmed, or taken back, soon |
 //! | `changer.rs` | [`Changer`]: a transaction that changes rows; [`Attempt`], [`Refusal`] |
 //! | `xmax.rs` | the new xmax of a row that is locked or updated |
 //! | `map_pin.rs` | a page's part of the visibility map, pinned before the page is locked |
 //! | `delete.rs` | marking a tuple deleted |
 //! | `lock.rs` | locking a row, and its newer versions |
-//! | `update.rs` | [`Columns`]: putting a newer version on the same page, or on another |
+//! | `update.rs` | [`Columns`], [`NewVersion`]: putting a newer version on the same page, or on another |
 //! | `inplace.rs` | [`Announcement`]: overwriting values of a catalog's row |
 //! | `prune_plan.rs` | which versions of a page's rows go |
 //! | `prune.rs` | [`Pruner`]: removing versions that nobody sees any more |
 //! | `visible.rs` | setting a page's bits in the visibility map |
 //! | `freeze.rs` | [`Cutoffs`], [`Remaining`]: removing old ids from tuples |
+//! | `dead_items.rs` | [`DeadItems`]: line pointers that indexes still have |
+//! | `vacuum_job.rs` | [`VacuumJob`], [`IndexesJob`], [`VacuumReport`]: what vacuum does and did |
 //! | `vacuum_page.rs` | vacuum of one page |
-//! | `vacuum.rs` | [`VacuumJob`], [`VacuumReport`]: vacuum of a table |
+//! | `vacuum_visit.rs` | the same with its locks and maps |
+//! | `vacuum_indexes.rs` | removing dead line pointers from indexes and table |
+//! | `vacuum.rs` | vacuum of a table |
 //! | `truncate.rs` | cutting off a table's empty end |
 //! | `wait.rs` | [`RowWaiter`]: waiting for those who hold a row |
 //! | `fetch.rs` | single versions by their place |
+//! | `page_rows.rs` | [`RowReader`]: the rows of a page that index entries lead to |
 //! | `fate.rs` | [`RowJudge`]: what became of the row that an index entry leads to |
+//! | `indexable.rs` | [`IndexableScan`]: the versions that a new index leads to |
 //! | `shared_blocks.rs` | [`SharedBlocks`]: blocks handed out to scans that share them |
+//! | `sample.rs` | [`Sample`]: a random sample of the live rows |
 //! | `scan.rs` | [`HeapScan`]: reading a table from its first block to its last |
 //!
 //! Every change follows one order: lock the page exclusively, mark the buffer dirty, change the
@@ -40,30 +48,38 @@
 mod batch;
 mod changer;
 mod critical;
+mod dead_items;
 mod delete;
 mod fate;
 mod fetch;
 mod freeze;
+mod indexable;
 mod inplace;
 mod insert;
 mod lock;
 mod map_pin;
 mod outcomes;
+mod page_rows;
 mod prune;
 mod prune_plan;
 mod relation;
 mod room;
+mod sample;
 mod scan;
 mod shared_blocks;
 mod space;
 mod status;
+mod tentative;
 #[cfg(test)]
 mod tests;
 mod truncate;
 mod tuple_at;
 mod update;
 mod vacuum;
+mod vacuum_indexes;
+mod vacuum_job;
 mod vacuum_page;
+mod vacuum_visit;
 mod visibility;
 mod visible;
 mod wait;
@@ -73,18 +89,26 @@ pub use batch::TupleBatch;
 pub use changer::{Attempt, Changer, Holders, Refusal, RowQueues};
 pub use critical::PageFailure;
 pub(crate) use critical::critical;
+pub use dead_items::DeadItems;
 pub(crate) use delete::mark_deleted;
-pub use fate::{RowFate, RowJudge};
+pub use fate::{RemovalCandidate, RowFate, RowJudge};
 pub use freeze::{Cutoffs, Remaining};
+pub use indexable::{Indexable, IndexableScan};
 pub use inplace::Announcement;
 pub use insert::Author;
 pub use outcomes::{Outcomes, RowSets};
+pub use page_rows::{PageRow, PageRows, RowReader};
 pub use prune::Pruner;
 pub use relation::{Heap, Heaps};
+pub use sample::{Sample, SampleJob, SampledRow};
 pub use scan::{HeapScan, ReadAhead};
 pub use shared_blocks::SharedBlocks;
 pub use space::{RelationSpace, SpaceMap};
-pub use update::Columns;
-pub use vacuum::{Pace, PageCost, VacuumJob, VacuumReport};
+pub(crate) use tuple_at::tuple_at;
+pub use update::{Columns, NewVersion};
+pub use vacuum_job::{
+    IndexCleanup, IndexesJob, Pace, PageCost, TableIndexes, VacuumJob, VacuumReport,
+};
+pub(crate) use vacuum_visit::wait_for as wait_for_cleanup;
 pub use visibility::Visibility;
 pub use wait::RowWaiter;

@@ -8,40 +8,94 @@
 use std::sync::Arc;
 
 use forebay_aio as aio;
-use forebay_format::ids::INVALID_XID;
-use forebay_format::page::{ItemState, PD_PAGE_FULL, Page, PageMut};
+use forebay_format::page::{ItemId, ItemState, PD_PAGE_FULL, Page, PageMut};
 use forebay_format::tuple::HeapTuple;
-use forebay_format::wal::prune::{CLEANUP_LOCK, HeapPrune};
+use forebay_format::wal::prune::{CLEANUP_LOCK, FreezePlan, HeapPrune};
 use forebay_format::wal::{Rmgr, heap};
-use forebay_format::{BLOCK_SIZE, BlockNumber, FullXid, OffsetNumber, Oid, Xid};
+use forebay_format::{BLOCK_SIZE, BlockNumber, CommandId, FullXid, ItemPointer, Oid, Xid};
 use forebay_storage::{Backend, PageWriteGuard, Pinned};
-use forebay_txn::{HorizonKind, RemovableTest, Transaction, XactManager};
+use forebay_txn::{ComboCommands, HorizonKind, RemovableTest, XactManager};
 use forebay_wal::{BlockFlags, BlockRef, Record};
 
-use super::changer::Changer;
+use super::changer::fate_now;
 use super::critical::critical;
-use super::insert::Author;
+use super::fate::{RowFate, row_fate};
 use super::outcomes::RowSets;
 use super::prune_plan::{Fact, Item, Plan, State, plan};
 use super::relation::Heap;
-use super::status::{Fate, TupleStatus, tuple_status, updater};
+use super::status::{Fate, Observer, Role, TupleStatus, tuple_status};
 use super::tuple_at::{located, tuple_at};
 use crate::error::AccessError;
 
 /// Bytes of room below which a page is worth pruning, at least.
 const LITTLE_ROOM: usize = BLOCK_SIZE / 10;
-/// The reason of a record, as stored.
-const ON_ACCESS: u8 = 0;
+
+/// Why a page is pruned, as its record says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    OnAccess,
+    VacuumScan,
+    VacuumCleanup,
+}
 
 /// What a reader of a table needs to prune its pages.
 #[derive(Debug)]
 pub struct Pruner {
-    heap: Heap,
+    pub(super) heap: Heap,
     pub(super) xacts: Arc<XactManager>,
-    /// Pruning sees all transactions alike, also that of the reader.
-    nobody: Transaction,
     removable: RemovableTest,
     pub(super) sets: RowSets,
+    committed: Committed,
+    /// Room for the line pointers of a page.
+    pub(super) spare: Vec<Item>,
+}
+
+/// The inserter and the updater that were last found to have committed: often many rows of a page
+/// have the same ones.
+type Committed = [Option<Xid>; 2];
+
+/// Pruning sees all transactions alike, also that of the reader.
+struct Nobody<'a> {
+    xacts: &'a XactManager,
+    sets: &'a mut RowSets,
+    committed: &'a mut Committed,
+}
+
+impl Observer for Nobody<'_> {
+    fn is_own(&self, _xid: Xid) -> bool {
+        false
+    }
+
+    fn command(&self) -> CommandId {
+        unreachable!("nobody's own transaction")
+    }
+
+    fn combos(&self) -> &ComboCommands {
+        unreachable!("nobody's own transaction")
+    }
+
+    #[inline]
+    fn fate(
+        &mut self,
+        io: &mut aio::IoBackend,
+        role: Role,
+        xid: Xid,
+        hinted: bool,
+    ) -> Result<Fate, AccessError> {
+        let last = &mut self.committed[role as usize];
+        if *last == Some(xid) {
+            return Ok(Fate::Committed);
+        }
+        let fate = fate_now(io, self.xacts, xid, hinted)?;
+        if fate == Fate::Committed {
+            *last = Some(xid);
+        }
+        Ok(fate)
+    }
+
+    fn sets(&mut self) -> &mut RowSets {
+        self.sets
+    }
 }
 
 impl Heap {
@@ -60,8 +114,8 @@ impl Heap {
     ) -> Option<Pruner> {
         let xacts = Arc::clone(self.outcomes.xacts()?);
         let removable = RemovableTest::new(kind, database, own);
-        let (nobody, sets) = (Transaction::new(), self.outcomes.sets());
-        Some(Pruner { heap: self, xacts, nobody, removable, sets })
+        let (sets, committed, spare) = (self.outcomes.sets(), Committed::default(), Vec::new());
+        Some(Pruner { heap: self, xacts, removable, sets, committed, spare })
     }
 }
 
@@ -98,19 +152,23 @@ impl Pruner {
         if plan.is_empty() {
             // Only in memory: the page does not become dirty. A write for a hint could be torn, and
             // the log has no image. So the next scans do not look again while the page is cached.
-            plan.store_hints(&mut guard.page_mut());
+            store_hints(&mut guard.page_mut(), plan.prune_xid);
             return Ok(());
         }
-        let record = HeapPrune {
-            reason: ON_ACCESS,
-            flags: CLEANUP_LOCK,
-            conflict_horizon: plan.conflict_horizon,
-            plans: Vec::new(),
-            redirected: plan.redirected.clone(),
-            dead: plan.dead.clone(),
-            unused: plan.unused.clone(),
-        };
-        self.heap.write_pruned(backend, &mut guard, &plan, heap::PRUNE_ON_ACCESS, &record)
+        self.heap.write_pruned(backend, &mut guard, Reason::OnAccess, plan, Vec::new())
+    }
+
+    /// Whether nobody sees any version of the row at a place of a page any more.
+    pub(super) fn is_gone(
+        &mut self,
+        backend: &mut Backend,
+        page: Page<'_>,
+        tid: ItemPointer,
+    ) -> Result<bool, AccessError> {
+        let Pruner { xacts, removable, sets, committed, .. } = self;
+        let mut nobody = Nobody { xacts, sets, committed };
+        let removable = (removable, xacts.procs());
+        Ok(row_fate(backend, &mut nobody, removable, page, tid)?.0 == RowFate::Gone)
     }
 
     /// Each line pointer of a page, as far as pruning is concerned.
@@ -120,80 +178,66 @@ impl Pruner {
         page: Page<'_>,
         block: BlockNumber,
     ) -> Result<Vec<Item>, AccessError> {
-        let mut items = Vec::with_capacity(usize::from(page.item_count()));
-        for number in 1..=page.item_count() {
-            items.push(self.item(backend, page, block, number)?);
+        let tag = self.heap.tag(block);
+        let Pruner { xacts, removable, sets, committed, spare, .. } = self;
+        let mut nobody = Nobody { xacts, sets, committed };
+        let mut items = std::mem::take(spare);
+        items.clear();
+        for (number, &bits) in (1..).zip(page.line_pointers()) {
+            let id = ItemId::from_bits(u32::from_le_bytes(bits));
+            items.push(match id.state {
+                ItemState::Unused => Item::Unused,
+                ItemState::Dead => Item::Dead,
+                ItemState::Redirect => Item::Redirect(id.offset),
+                ItemState::Normal => {
+                    let tuple = tuple_at(page, tag, number)?.expect("a normal line pointer");
+                    let fact = fact(&mut backend.io, &mut nobody, removable, tuple, block);
+                    Item::Tuple(fact.map_err(|error| located(tag, number, error))?)
+                }
+            });
         }
         Ok(items)
-    }
-
-    fn item(
-        &mut self,
-        backend: &mut Backend,
-        page: Page<'_>,
-        block: BlockNumber,
-        number: OffsetNumber,
-    ) -> Result<Item, AccessError> {
-        let id = page.item_id(number).expect("a line pointer below the count");
-        Ok(match id.state {
-            ItemState::Unused => Item::Unused,
-            ItemState::Dead => Item::Dead,
-            ItemState::Redirect => Item::Redirect(id.offset),
-            ItemState::Normal => {
-                let tag = self.heap.tag(block);
-                let tuple = tuple_at(page, tag, number)?.expect("a normal line pointer");
-                let Pruner { xacts, nobody: tx, removable, sets, .. } = self;
-                let author = Author { xid: INVALID_XID, command: 0 };
-                let mut nobody = Changer { xacts, tx, author, sets, queues: None };
-                let fact = fact(&mut backend.io, &mut nobody, removable, tuple, block);
-                Item::Tuple(fact.map_err(|error| located(tag, number, error))?)
-            }
-        })
     }
 }
 
 /// What pruning needs to know of a tuple.
+#[inline]
 fn fact(
     io: &mut aio::IoBackend,
-    nobody: &mut Changer<'_>,
+    nobody: &mut Nobody<'_>,
     removable: &mut RemovableTest,
     tuple: HeapTuple<'_>,
     block: BlockNumber,
 ) -> Result<Fact, AccessError> {
     let status = tuple_status(io, nobody, tuple)?;
     let procs = nobody.xacts.procs();
-    let (state, updated) = match status {
-        TupleStatus::NotInserted(Fate::Aborted) => (State::Dead, false),
-        TupleStatus::NotInserted(_) => (State::BeingInserted, false),
-        TupleStatus::Live | TupleStatus::Locked => (State::Kept, false),
+    let (state, updater) = match status {
+        TupleStatus::NotInserted(Fate::Aborted) => (State::Dead, None),
+        TupleStatus::NotInserted(_) => (State::BeingInserted, None),
+        TupleStatus::Live | TupleStatus::Locked => (State::Kept, None),
         TupleStatus::UpdatedByOwn(_) => unreachable!("nobody's own transaction"),
-        TupleStatus::BeingUpdated(_) => (State::BeingUpdated, true),
+        TupleStatus::BeingUpdated(by) => (State::BeingUpdated, Some(by)),
         TupleStatus::Updated(by) => {
             let mut over = removable.is_xid_over_for_all(procs, by);
             forebay_aio::planted_bug!(io.aio(), PruneIgnoresSnapshots, over = true);
-            (if over { State::Dead } else { State::RecentlyDead }, true)
+            (if over { State::Dead } else { State::RecentlyDead }, Some(by))
         }
     };
-    let updater = match updated {
-        true => updater(io, nobody, tuple)?,
-        false => None,
-    };
     let ctid = tuple.ctid();
+    let hot = updater.is_some() && tuple.is_hot_updated() && ctid.block == block;
     Ok(Fact {
         state,
         xmin: tuple.xmin(),
         updater,
-        next: (updated && tuple.is_hot_updated() && ctid.block == block).then_some(ctid.offset),
+        next: hot.then_some(ctid.offset),
         heap_only: tuple.is_heap_only(),
     })
 }
 
-impl Plan {
-    /// Stores what a look at a page has shown.
-    pub(super) fn store_hints(&self, page: &mut PageMut<'_>) {
-        page.set_prune_xid(self.prune_xid.unwrap_or(0));
-        page.set_flag(PD_PAGE_FULL, false);
-    }
+/// Stores what a look at a page has shown: the oldest transaction whose deletions may go later.
+pub(super) fn store_hints(page: &mut PageMut<'_>, prune_xid: Option<Xid>) {
+    page.set_prune_xid(prune_xid.unwrap_or(0));
+    page.set_flag(PD_PAGE_FULL, false);
 }
 
 impl Heap {
@@ -204,28 +248,38 @@ impl Heap {
             && (page.is_full() || page.heap_free_space() < LITTLE_ROOM.max(self.kept_free()))
     }
 
-    /// Prunes and freezes a page as planned. `info` is the record's kind.
+    /// Prunes and freezes a page as planned. Vacuum's cleanup has looked at no tuples, and needs no
+    /// cleanup lock.
     pub(super) fn write_pruned(
         &self,
         backend: &mut Backend,
         guard: &mut PageWriteGuard<'_>,
-        plan: &Plan,
-        info: u8,
-        record: &HeapPrune,
+        reason: Reason,
+        plan: Plan,
+        plans: Vec<FreezePlan>,
     ) -> Result<(), AccessError> {
+        let (info, flags) = match reason {
+            Reason::OnAccess => (heap::PRUNE_ON_ACCESS, CLEANUP_LOCK),
+            Reason::VacuumScan => (heap::PRUNE_VACUUM_SCAN, CLEANUP_LOCK),
+            Reason::VacuumCleanup => (heap::PRUNE_VACUUM_CLEANUP, 0),
+        };
+        let Plan { redirected, dead, unused, conflict_horizon, prune_xid } = plan;
+        let reason = reason as u8;
+        let record = HeapPrune { reason, flags, conflict_horizon, plans, redirected, dead, unused };
         // In a copy: a damaged page must not stop the engine.
-        let mut pruned = Box::new([0; BLOCK_SIZE]);
-        pruned.copy_from_slice(&guard[..]);
+        let mut pruned = **guard;
         let mut page = PageMut(&mut pruned);
         record
             .apply(&mut page)
             .map_err(|error| AccessError::Corrupt(format!("{}: {error}", guard.tag())))?;
-        plan.store_hints(&mut page);
+        if flags & CLEANUP_LOCK != 0 {
+            store_hints(&mut page, prune_xid);
+        }
         let (mut main, mut data) = (Vec::new(), Vec::new());
         record.encode(&mut main, &mut data);
         critical(self.failure.as_ref(), "could not prune a page", || {
             guard.mark_dirty();
-            guard.copy_from_slice(&pruned[..]);
+            **guard = pruned;
             if !self.logged {
                 return Ok(());
             }

@@ -71,6 +71,17 @@ impl Plan {
         self.redirected.is_empty() && self.dead.is_empty() && self.unused.is_empty()
     }
 
+    /// Takes the tuples that go out of a page's line pointers. Returns how many they are.
+    pub(super) fn remove_from(&self, items: &mut [Item]) -> u32 {
+        let redirected = self.redirected.iter().map(|(from, _)| from);
+        let mut removed = 0;
+        for &number in redirected.chain(&self.dead).chain(&self.unused) {
+            let before = std::mem::replace(&mut items[usize::from(number) - 1], Item::Unused);
+            removed += u32::from(matches!(before, Item::Tuple(_)));
+        }
+        removed
+    }
+
     /// A dead tuple goes.
     fn remove(&mut self, fact: Fact) {
         // What an aborted transaction inserted, or the inserter deleted itself, nobody ever saw.
@@ -108,8 +119,10 @@ pub(super) fn plan(items: &[Item]) -> Result<Plan, Unlinked> {
     for (root, item) in (1..).zip(items) {
         match item {
             Item::Redirect(_) => pruning.chain(root),
-            Item::Tuple(fact) if !fact.heap_only => pruning.chain(root),
-            _ => {}
+            Item::Tuple(fact) if fact.heap_only => {}
+            Item::Tuple(_) if stays(item) => pruning.done[usize::from(root)] = true,
+            Item::Tuple(_) => pruning.chain(root),
+            Item::Unused | Item::Dead => {}
         }
     }
     for (number, item) in (1..).zip(items) {

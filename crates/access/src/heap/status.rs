@@ -4,11 +4,12 @@
 //! [`Observer`]: a scan asks as of its snapshot, the others ask as of now.
 
 use forebay_aio as aio;
-use forebay_format::multixact::{Member, MultiXactId};
+use forebay_format::multixact::Member;
 use forebay_format::tuple::{HeapTuple, Xmax};
 use forebay_format::{CommandId, Xid, tuple as ht};
 use forebay_txn::ComboCommands;
 
+use super::outcomes::RowSets;
 use crate::error::AccessError;
 
 /// A tuple as an observer finds it. An update here is a deletion too.
@@ -65,13 +66,8 @@ pub(super) trait Observer {
         hinted: bool,
     ) -> Result<Fate, AccessError>;
 
-    /// The members of a MultiXact.
-    fn members(
-        &mut self,
-        io: &mut aio::IoBackend,
-        multi: MultiXactId,
-        lock_only: bool,
-    ) -> Result<Vec<Member>, AccessError>;
+    /// The MultiXacts that it has met.
+    fn sets(&mut self) -> &mut RowSets;
 }
 
 /// The status of a tuple. May read `pg_xact`, `pg_subtrans` and `pg_multixact`.
@@ -137,7 +133,7 @@ pub(super) fn updater(
     Ok(match tuple.xmax_kind() {
         Xmax::Transaction(status) => status.is_update().then(|| tuple.xmax()),
         Xmax::Multi { lock_only: false } => {
-            let members = observer.members(io, tuple.xmax(), false)?;
+            let members = observer.sets().members(io, tuple.xmax(), false)?;
             members.iter().find(|member| member.status.is_update()).map(|member| member.xid)
         }
         Xmax::None | Xmax::UpgradedLockers | Xmax::Multi { lock_only: true } => None,
@@ -153,7 +149,7 @@ pub(super) fn holders(
     match tuple.xmax_kind() {
         Xmax::None | Xmax::UpgradedLockers => Ok(Vec::new()),
         Xmax::Transaction(status) => Ok(vec![Member { xid: tuple.xmax(), status }]),
-        Xmax::Multi { lock_only } => observer.members(io, tuple.xmax(), lock_only),
+        Xmax::Multi { lock_only } => observer.sets().members(io, tuple.xmax(), lock_only),
     }
 }
 

@@ -10,7 +10,7 @@ use forebay_wal::Record;
 
 use super::critical::critical;
 use super::relation::Heap;
-use super::vacuum::{Pace, PageCost};
+use super::vacuum_job::{Pace, PageCost};
 use crate::error::AccessError;
 use crate::vm;
 
@@ -85,6 +85,7 @@ impl Heap {
         let info = smgr::TRUNCATE | INFO_SPECIAL_REL_UPDATE;
         let record = Record { rmgr: Rmgr::SMGR, info, xid: 0, main: &main, blocks: &[] };
         let inserted = self.wal.insert(&mut backend.io, &record)?;
+        forebay_aio::planted_bug!(backend.io.aio(), TableCutBeforeLogged, return Ok(()));
         Ok(self.wal.flush(&mut backend.io, inserted.end)?)
     }
 }

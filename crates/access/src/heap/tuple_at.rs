@@ -8,7 +8,8 @@ use super::relation::Heap;
 use crate::error::AccessError;
 
 /// The tuple at a line pointer. None if the line pointer does not exist, or leads to no tuple.
-pub(super) fn tuple_at(
+#[inline]
+pub(crate) fn tuple_at(
     page: Page<'_>,
     tag: PageTag,
     number: OffsetNumber,

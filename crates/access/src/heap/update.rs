@@ -6,8 +6,8 @@
 
 use forebay_format::page::PD_PAGE_FULL;
 use forebay_format::tuple::{
-    AttrLayout, HEAP_HOT_UPDATED, HEAP_ONLY_TUPLE, HEAP_UPDATED, HeapTuple, HeapTupleMut,
-    LockStrength, deform,
+    AttrLayout, Deform, HEAP_HOT_UPDATED, HEAP_ONLY_TUPLE, HEAP_UPDATED, HeapTuple, HeapTupleMut,
+    LockStrength,
 };
 use forebay_format::wal::{Rmgr, heap};
 use forebay_format::{CommandId, ItemPointer, Lsn, Xid};
@@ -30,29 +30,59 @@ use crate::error::AccessError;
 pub struct Columns<'a> {
     /// How their values lie in a row.
     pub layouts: &'a [AttrLayout],
-    /// The columns that a foreign key may refer to, by number from 0.
+    /// The columns that a foreign key may refer to, by number from 0, ascending.
     pub keys: &'a [usize],
-    /// The columns that an index has, by number from 0.
+    /// The columns that an index has, by number from 0, ascending.
     pub indexed: &'a [usize],
 }
 
 impl Columns<'_> {
-    /// Whether one of some columns differs between two versions.
+    /// Whether a key column differs between two versions, and which indexed ones do, as far as
+    /// their bytes tell.
     fn differ(
         &self,
-        which: &[usize],
         old: HeapTuple<'_>,
         new: HeapTuple<'_>,
-    ) -> Result<bool, AccessError> {
-        if which.is_empty() {
-            return Ok(false);
+    ) -> Result<(bool, Vec<usize>), AccessError> {
+        let mut differ = (false, Vec::new());
+        let last = self.keys.last().max(self.indexed.last());
+        let Some(&last) = last else { return Ok(differ) };
+        let (mut ours, mut theirs) = (Deform::new(old)?, Deform::new(new)?);
+        for (column, layout) in self.layouts.iter().enumerate().take(last + 1) {
+            // What the value of a column is that the old version lacks, only its definition knows.
+            let lacks = column >= old.attribute_count();
+            if ours.next(*layout)? != theirs.next(*layout)? || lacks {
+                differ.0 |= self.keys.contains(&column);
+                differ.1.extend(self.indexed.contains(&column).then_some(column));
+            }
         }
-        let mut values = [vec![None; self.layouts.len()], vec![None; self.layouts.len()]];
-        let [ours, theirs] = &mut values;
-        deform(old, self.layouts, ours)?;
-        deform(new, self.layouts, theirs)?;
-        Ok(which.iter().any(|&column| ours.get(column) != theirs.get(column)))
+        Ok(differ)
     }
+
+    /// How a version must be locked to be replaced by a new one.
+    pub fn strength(
+        &self,
+        old: HeapTuple<'_>,
+        new: HeapTuple<'_>,
+    ) -> Result<LockStrength, AccessError> {
+        Ok(strength_of(self.differ(old, new)?.0))
+    }
+}
+
+/// How a version is locked whose key columns change, or stay.
+fn strength_of(keys_change: bool) -> LockStrength {
+    if keys_change { LockStrength::Exclusive } else { LockStrength::NoKeyExclusive }
+}
+
+/// A new version of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewVersion {
+    /// Its place.
+    pub place: ItemPointer,
+    /// Whether it is reached through the old one (HOT). If not, indexes need entries for it.
+    pub hot: bool,
+    /// The indexed columns that differ from the old version, ascending.
+    pub changed: Vec<usize>,
 }
 
 /// A pinned page with its part of the visibility map.
@@ -96,7 +126,7 @@ struct Pages<'p, 'g, 'm> {
 }
 
 impl Heap {
-    /// Replaces the version of a row at `tid` by the formed tuple `new`. Returns its place.
+    /// Replaces the version of a row at `tid` by the formed tuple `new`.
     pub fn update(
         &self,
         backend: &mut Backend,
@@ -104,7 +134,7 @@ impl Heap {
         tid: ItemPointer,
         new: &[u8],
         columns: &Columns<'_>,
-    ) -> Result<Attempt<ItemPointer>, AccessError> {
+    ) -> Result<Attempt<NewVersion>, AccessError> {
         check_size(new.len())?;
         self.ensure_log_room(backend)?;
         changer.sets.begin();
@@ -115,12 +145,9 @@ impl Heap {
         let Some(tuple) = tuple_at(guard.page(), guard.tag(), tid.offset)? else {
             return Ok(Attempt::Refused(Refusal::Invisible));
         };
-        let version = HeapTuple::new(new)?;
-        let strength = match columns.differ(columns.keys, tuple, version)? {
-            true => LockStrength::Exclusive,
-            false => LockStrength::NoKeyExclusive,
-        };
-        let hot = !columns.differ(columns.indexed, tuple, version)?;
+        let (keys_change, changed) = columns.differ(tuple, HeapTuple::new(new)?)?;
+        let (strength, mut hot) = (strength_of(keys_change), changed.is_empty());
+        forebay_aio::planted_bug!(backend.io.aio(), HotUpdateIgnoresIndexes, hot = true);
         let refusal = changer.refusal(&mut backend.io, tuple, tid, strength);
         if let Some(refusal) = refusal.map_err(|error| self.located(tid, error))? {
             return Ok(Attempt::Refused(refusal));
@@ -131,14 +158,17 @@ impl Heap {
             let old_cleared = old.map.clear(&guard);
             let pages = Pages { old: &mut guard, old_cleared, new: None };
             let place = self.write(backend, pages, Change { hot, ..prepared })?;
-            return Ok(Attempt::Done(place));
+            return Ok(Attempt::Done(NewVersion { place, hot, changed }));
         }
         // Nobody may update it while the lock of the page is released.
         let xmax = changer.new_xmax(&mut backend.io, tuple, strength.locker())?;
         let lock = Lock { xid: changer.author.xid, tid, xmax, newer: false };
         self.mark_locked(backend, &mut guard, &old.map, lock)?;
         drop(guard);
-        self.update_elsewhere(backend, changer, old, wanted)
+        Ok(match self.update_elsewhere(backend, changer, old, wanted)? {
+            Attempt::Done(place) => Attempt::Done(NewVersion { place, hot: false, changed }),
+            Attempt::Refused(refusal) => Attempt::Refused(refusal),
+        })
     }
 
     /// Puts the new version on another page. The old version is locked by the author.

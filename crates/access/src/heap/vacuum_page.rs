@@ -1,24 +1,20 @@
-//! Vacuum of one page of a table without indexes: pruning, freezing, counting.
+//! Vacuum of one page: pruning, freezing, counting.
 //!
-//! No index points to a dead line pointer, so each becomes unused at once.
+//! If the table has no indexes, nothing points to a dead line pointer: each becomes unused at once.
+//! Otherwise they are collected, and become unused when the indexes no longer have them.
 
 use forebay_format::ids::{FROZEN_XID, INVALID_XID, xid_is_normal, xid_precedes, xid_previous};
+use forebay_format::page::ItemState;
 use forebay_format::tuple::HeapTuple;
-use forebay_format::wal::heap;
-use forebay_format::wal::prune::{CLEANUP_LOCK, FreezePlan, HeapPrune};
+use forebay_format::wal::prune::FreezePlan;
 use forebay_format::{OffsetNumber, Page, Xid};
 use forebay_storage::{Backend, PageWriteGuard, Pinned};
 
-use super::freeze::{Cutoffs, Freezer, PageIds, Remaining};
-use super::prune::Pruner;
-use super::prune_plan::{Fact, Item, Plan, State, plan};
-use super::relation::Heap;
-use super::status::{Fate, TupleStatus};
+use super::freeze::{Cutoffs, Freezer, FrozenHeader, PageIds, Remaining};
+use super::prune::{Pruner, Reason, store_hints};
+use super::prune_plan::{Item, Plan, State, plan};
 use super::tuple_at::located;
 use crate::error::AccessError;
-
-/// The reason of a record, as stored.
-const VACUUM_SCAN: u8 = 1;
 
 /// What vacuum finds and does on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,27 +75,19 @@ impl Outcome {
     }
 }
 
-/// How tuples of a page are frozen, if they are.
-type Plans = Vec<(OffsetNumber, FreezePlan)>;
-
-/// A tuple's status, as freezing needs to know it.
-fn status(fact: Fact) -> TupleStatus {
-    match (fact.state, fact.updater) {
-        (State::BeingInserted, _) => TupleStatus::NotInserted(Fate::Running),
-        (State::BeingUpdated, Some(by)) => TupleStatus::BeingUpdated(by),
-        (State::Dead | State::RecentlyDead, Some(by)) => TupleStatus::Updated(by),
-        _ => TupleStatus::Live,
-    }
-}
-
 /// Vacuums pages of a table.
 #[derive(Debug)]
 pub(super) struct PageVacuum {
-    pub(super) heap: Heap,
     pub(super) pruner: Pruner,
     pub(super) cutoffs: Cutoffs,
     /// The oldest ids that stay in the pages seen so far.
     pub(super) remaining: Remaining,
+    /// How tuples of the page are frozen, if they are.
+    pub(super) headers: Vec<(OffsetNumber, FrozenHeader)>,
+    /// Whether the table has indexes.
+    pub(super) indexed: bool,
+    /// The dead line pointers of the page, if it has.
+    pub(super) dead: Vec<OffsetNumber>,
 }
 
 impl PageVacuum {
@@ -110,33 +98,81 @@ impl PageVacuum {
         guard: &mut PageWriteGuard<'_>,
         pin: &Pinned,
     ) -> Result<Outcome, AccessError> {
-        let items = self.pruner.items(backend, guard.page(), pin.tag().block)?;
+        let mut items = self.pruner.items(backend, guard.page(), pin.tag().block)?;
         let mut plan = plan(&items)
             .map_err(|problem| AccessError::Corrupt(format!("{}: {problem}", pin.tag())))?;
         let dead = (1..).zip(&items).filter(|(_, item)| **item == Item::Dead);
-        plan.unused.extend(dead.map(|(number, _)| number));
-        plan.unused.append(&mut plan.dead);
-
-        let (mut outcome, ids, plans) = self.judge(backend, guard.page(), &items, &plan, pin)?;
-        let freeze = ids.must_freeze || self.freeze_for_free(&outcome, &plan, &plans, guard);
-        outcome.remaining = if freeze { ids.if_frozen } else { ids.if_left };
-        outcome.all_frozen &= outcome.all_visible && (freeze || plans.is_empty());
-        let plans = if freeze { plans } else { Vec::new() };
-        outcome.frozen = plans.len() as u32;
-        if plan.is_empty() && plans.is_empty() {
-            plan.store_hints(&mut guard.page_mut());
-            return Ok(outcome);
+        let dead = dead.map(|(number, _)| number);
+        if self.indexed {
+            // A look at the page may have found some.
+            self.dead.clear();
+            self.dead.extend(dead.chain(plan.dead.iter().copied()));
+            self.dead.sort_unstable();
+        } else {
+            plan.unused.extend(dead);
+            plan.unused.append(&mut plan.dead);
         }
-        let record = HeapPrune {
-            reason: VACUUM_SCAN,
-            flags: CLEANUP_LOCK,
-            conflict_horizon: self.conflict_horizon(&outcome, &plan, plans.is_empty()),
-            plans: FreezePlan::group(plans),
-            redirected: plan.redirected.clone(),
-            dead: Vec::new(),
-            unused: plan.unused.clone(),
-        };
-        self.heap.write_pruned(backend, guard, &plan, heap::PRUNE_VACUUM_SCAN, &record)?;
+
+        let removed = plan.remove_from(&mut items);
+        let (mut outcome, ids) = self.judge(backend, guard.page(), &items, pin)?;
+        outcome.removed = removed;
+        self.pruner.spare = items;
+        let freeze = ids.must_freeze || self.freeze_for_free(&outcome, &plan, guard);
+        outcome.remaining = if freeze { ids.if_frozen } else { ids.if_left };
+        outcome.all_frozen &= outcome.all_visible && (freeze || self.headers.is_empty());
+        if !freeze {
+            self.headers.clear();
+        }
+        outcome.frozen = self.headers.len() as u32;
+        if plan.is_empty() && self.headers.is_empty() {
+            store_hints(&mut guard.page_mut(), plan.prune_xid);
+        } else {
+            plan.conflict_horizon = self.conflict_horizon(&outcome, &plan);
+            let plans = self.headers.iter().map(|&(number, header)| (number, header.into()));
+            let plans = FreezePlan::group(plans.collect());
+            let heap = &self.pruner.heap;
+            heap.write_pruned(backend, guard, Reason::VacuumScan, plan, plans)?;
+        }
+        // They do not decide whether the page is frozen: they go soon.
+        outcome.all_visible &= self.dead.is_empty();
+        outcome.all_frozen &= self.dead.is_empty();
+        Ok(outcome)
+    }
+
+    /// Makes dead line pointers of a page unused, which no index has any more. Returns whether
+    /// everybody sees all of the page then; it counts nothing else.
+    pub(super) fn free(
+        &mut self,
+        backend: &mut Backend,
+        guard: &mut PageWriteGuard<'_>,
+        unused: Vec<OffsetNumber>,
+    ) -> Result<Outcome, AccessError> {
+        let tag = guard.tag();
+        let state = |number: &OffsetNumber| guard.page().item_id(*number).map(|id| id.state);
+        if let Some(number) = unused.iter().find(|number| state(number) != Some(ItemState::Dead)) {
+            let error = AccessError::Corrupt("line pointer is not dead any more".to_owned());
+            return Err(located(tag, *number, error));
+        }
+        let plan = Plan { unused, ..Plan::default() };
+        let heap = &self.pruner.heap;
+        heap.write_pruned(backend, guard, Reason::VacuumCleanup, plan, Vec::new())?;
+
+        let mut outcome = Outcome::new(self.remaining);
+        let items = self.pruner.items(backend, guard.page(), tag.block)?;
+        for (number, item) in (1..).zip(&items) {
+            match *item {
+                Item::Unused | Item::Redirect(_) => {}
+                Item::Dead => outcome.all_visible = false,
+                Item::Tuple(fact) => {
+                    let bytes = guard.page().item(number).expect("a tuple was found there");
+                    let tuple = HeapTuple::new(bytes)?;
+                    outcome.count(tuple, fact.state, &self.cutoffs);
+                    outcome.all_frozen &= tuple.xmin_frozen() && tuple.xmax() == INVALID_XID;
+                }
+            }
+        }
+        self.pruner.spare = items;
+        outcome.all_frozen &= outcome.all_visible;
         Ok(outcome)
     }
 
@@ -146,55 +182,41 @@ impl PageVacuum {
         backend: &mut Backend,
         page: Page<'_>,
         items: &[Item],
-        plan: &Plan,
         pin: &Pinned,
-    ) -> Result<(Outcome, PageIds, Plans), AccessError> {
-        let mut goes = vec![false; items.len() + 1];
-        let redirected = plan.redirected.iter().map(|(from, _)| from);
-        redirected.chain(&plan.unused).for_each(|number| goes[usize::from(*number)] = true);
+    ) -> Result<(Outcome, PageIds), AccessError> {
         let (mut outcome, mut ids) = (Outcome::new(self.remaining), PageIds::new(self.remaining));
-        let mut plans = Plans::with_capacity(items.len());
-        let cutoffs = &self.cutoffs;
-        let Pruner { xacts, sets, .. } = &mut self.pruner;
+        let PageVacuum { cutoffs, pruner: Pruner { xacts, sets, .. }, headers, .. } = self;
         let mut freezer = Freezer { cutoffs, xacts, sets };
+        headers.clear();
         for (number, item) in (1..).zip(items) {
             let Item::Tuple(fact) = *item else { continue };
-            if goes[usize::from(number)] {
-                outcome.removed += 1;
-                continue;
-            }
             let tuple = HeapTuple::new(page.item(number).expect("a tuple was found there"))?;
             outcome.count(tuple, fact.state, cutoffs);
             let frozen = freezer
-                .prepare(&mut backend.io, (tuple, status(fact)), &mut ids)
+                .prepare(&mut backend.io, (tuple, fact), &mut ids)
                 .map_err(|error| located(pin.tag(), number, error))?;
             outcome.all_frozen &= frozen.totally;
-            plans.extend(frozen.plan.map(|plan| (number, plan)));
+            headers.extend(frozen.header.map(|header| (number, header)));
         }
-        Ok((outcome, ids, plans))
+        Ok((outcome, ids))
     }
 
     /// Whether freezing costs little and makes the whole page frozen: the record of pruning has an
     /// image of the page anyway.
-    fn freeze_for_free(
-        &self,
-        outcome: &Outcome,
-        plan: &Plan,
-        plans: &[(OffsetNumber, FreezePlan)],
-        guard: &PageWriteGuard<'_>,
-    ) -> bool {
+    fn freeze_for_free(&self, outcome: &Outcome, plan: &Plan, guard: &PageWriteGuard<'_>) -> bool {
+        let heap = &self.pruner.heap;
         outcome.all_visible
             && outcome.all_frozen
-            && !plans.is_empty()
+            && !self.headers.is_empty()
             && !plan.is_empty()
-            && self.heap.logged
-            && self.heap.wal.needs_image(guard.page().lsn())
+            && heap.logged
+            && heap.wal.needs_image(guard.page().lsn())
     }
 
     /// The youngest transaction whose effects a standby's query might need to see differently.
-    fn conflict_horizon(&self, outcome: &Outcome, plan: &Plan, no_freezing: bool) -> Option<Xid> {
+    fn conflict_horizon(&self, outcome: &Outcome, plan: &Plan) -> Option<Xid> {
         let of_freezing = match outcome {
-            _ if no_freezing => INVALID_XID,
+            _ if self.headers.is_empty() => INVALID_XID,
             Outcome { all_visible: true, all_frozen: true, youngest, .. } => *youngest,
             _ => xid_previous(self.cutoffs.oldest_xid),
         };
@@ -220,6 +242,7 @@ impl PageVacuum {
         for (number, item) in (1..).zip(&items) {
             match *item {
                 Item::Unused => {}
+                Item::Dead if self.indexed => self.dead.push(number),
                 Item::Dead => outcome.missed += 1,
                 Item::Redirect(_) => outcome.has_rows = true,
                 Item::Tuple(fact) => {

@@ -9,7 +9,6 @@
 
 use forebay_aio as aio;
 use forebay_format::ids::xid_precedes;
-use forebay_format::multixact::{Member, MultiXactId};
 use forebay_format::tuple::{self as ht, HeapTuple, Xmax};
 use forebay_format::{CommandId, Xid};
 use forebay_txn::{ComboCommands, Snapshot};
@@ -162,12 +161,7 @@ impl Observer for Visibility {
         Ok(if seen { Fate::Committed } else { Fate::Aborted })
     }
 
-    fn members(
-        &mut self,
-        io: &mut aio::IoBackend,
-        multi: MultiXactId,
-        lock_only: bool,
-    ) -> Result<Vec<Member>, AccessError> {
-        self.sets.members(io, multi, lock_only)
+    fn sets(&mut self) -> &mut RowSets {
+        &mut self.sets
     }
 }

@@ -1,7 +1,7 @@
 //! Setting a page's bits in the visibility map.
 
 use forebay_format::wal::{Rmgr, heap, heap::HeapVisible};
-use forebay_format::{Xid, visibility_map as map};
+use forebay_format::{Lsn, Xid, visibility_map as map};
 use forebay_storage::{Backend, PageWriteGuard, Pinned};
 use forebay_wal::{BlockFlags, BlockRef, Record};
 
@@ -29,6 +29,13 @@ impl Heap {
             return Ok(false);
         }
         let bits = before | bits;
+        // Without checksums the flag leaves the page its LSN, so the page could be written before
+        // the commits of its rows.
+        let mut commits_first = self.logged && !self.pool.has_checksums();
+        forebay_aio::planted_bug!(backend.io.aio(), PageMarkedBeforeCommits, commits_first = false);
+        if commits_first {
+            self.wal.flush_async_commits(&mut backend.io)?;
+        }
         critical(self.failure.as_ref(), "could not mark a page all-visible", || {
             map_guard.mark_dirty();
             if new {
@@ -60,6 +67,11 @@ impl Heap {
             let record = Record { rmgr, info, xid: 0, main: &main, blocks };
             let inserted = self.wal.insert(&mut backend.io, &record)?;
             map_guard.set_lsn(inserted.end);
+            forebay_aio::planted_bug!(
+                backend.io.aio(),
+                VisibilityMapWithoutLsn,
+                map_guard.set_lsn(Lsn(0))
+            );
             if checksums {
                 guard.set_lsn(inserted.end);
             }

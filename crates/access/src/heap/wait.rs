@@ -35,7 +35,7 @@ pub struct RowWaiter<'a> {
 
 impl RowWaiter<'_> {
     /// Calls `attempt` until nobody who runs stands in its way. It locks or changes the version of
-    /// a row at `tid`, with a strength.
+    /// a row at `tid`.
     ///
     /// After a refusal since the row was updated, the backend keeps its place in the queue for a
     /// call with the newer version, or for `LockManager::give_up_row`.
@@ -43,7 +43,6 @@ impl RowWaiter<'_> {
         &mut self,
         backend: &mut Backend,
         tid: ItemPointer,
-        strength: LockStrength,
         mut attempt: impl FnMut(&mut Backend) -> Result<Attempt<T>, AccessError>,
     ) -> Result<Attempt<T>, AccessError> {
         let mut queued = false;
@@ -60,11 +59,12 @@ impl RowWaiter<'_> {
             }
             // A holder might wait for this backend's I/O.
             backend.io.submit();
-            let waited = if holders.queue && (!queued || holders.xids.is_empty()) {
-                queued = true;
-                self.queue(tid, strength)
-            } else {
-                self.wait_for(tid, &holders)
+            let waited = match holders.queue.filter(|_| !queued || holders.xids.is_empty()) {
+                Some(strength) => {
+                    queued = true;
+                    self.queue(tid, strength)
+                }
+                None => self.wait_for(tid, &holders),
             };
             if let Err(error) = waited {
                 break Err(self.failed(error, tid, &holders));

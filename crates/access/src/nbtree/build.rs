@@ -7,8 +7,9 @@
 //!
 //! Each level has one page under construction. When it is full its last item moves on to the next
 //! page, and what tells that item from the one before is the high key. Blocks are given out in the
-//! order in which pages are begun, so leaves lie in their order. Each page is logged whole, and
-//! goes to a write stream. The meta page comes last: until then the index has no root.
+//! order in which pages are begun, so leaves lie in their order. Pages of an index in use are
+//! logged whole, and go to a write stream; those of a new cluster stay in memory. The meta page
+//! comes last: until then the index has no root.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::cmp::Ordering;
@@ -18,14 +19,14 @@ use forebay_format::nbtree::{
     OPAQUE_SIZE, Opaque, ROOT, Tuple,
 };
 use forebay_format::page::{HEADER_SIZE, ITEM_ID_SIZE};
-use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, ItemPointer, PageMut};
-use forebay_storage::{Backend, Strategy, WriteOptions, WriteStream};
+use forebay_format::{BLOCK_SIZE, BlockNumber, ItemPointer, PageBytes};
+use forebay_storage::Backend;
 
+use super::build_pages::{BuildPages, MemoryPages, PooledPages};
 use super::compare::{SearchKey, check_size, columns_to_separate, columns_to_tell_apart};
 use super::inserter::aligned;
 use super::relation::{Index, IndexShape};
 use crate::error::AccessError;
-use crate::heap::critical;
 
 /// The most bytes of a posting list: a tenth of a page, without its line pointer.
 const MOST_POSTING: usize = ((BLOCK_SIZE * 10 / 100) & !7) - ITEM_ID_SIZE;
@@ -59,13 +60,16 @@ struct Pending {
 
 /// An index under construction.
 #[derive(Debug)]
-pub struct IndexBuild<'a> {
-    index: &'a Index,
+pub struct TreeBuild<'a, P> {
+    shape: &'a IndexShape,
     levels: Vec<Level>,
     pending: Option<Pending>,
     deduplicate: bool,
-    written: WriteStream<'a>,
+    pages: P,
 }
+
+/// An index under construction in the buffer pool.
+pub type IndexBuild<'a> = TreeBuild<'a, PooledPages<'a>>;
 
 impl IndexShape {
     /// Orders two index tuples of rows, to sort them for a build. With their heap TIDs no two are
@@ -87,23 +91,40 @@ impl IndexShape {
 }
 
 impl Index {
-    /// Begins to build the index, whose file is empty.
-    pub fn build<'a>(&'a self, backend: &mut Backend) -> Result<IndexBuild<'a>, AccessError> {
-        let options = WriteOptions::cleaning(&self.pool);
-        let build = IndexBuild {
-            index: self,
-            levels: Vec::new(),
-            pending: None,
-            deduplicate: self.shape.deduplicate && self.shape.is_equal_image(),
-            written: WriteStream::new(&self.pool, options),
-        };
-        match build.new_block(backend)? {
-            META_BLOCK => Ok(build),
-            _ => Err(AccessError::Internal(format!(
-                "index \"{}\" has pages already",
-                self.shape.name
-            ))),
+    /// Begins to build the index, whose file is empty. As in PostgreSQL, rows of a `unique` index
+    /// get a tuple each: those with equal keys are versions of one row, which soon go.
+    pub fn build<'a>(
+        &'a self,
+        backend: &mut Backend,
+        unique: bool,
+    ) -> Result<IndexBuild<'a>, AccessError> {
+        TreeBuild::begin(&self.shape, unique, PooledPages::new(self), backend)
+    }
+}
+
+impl IndexShape {
+    /// The pages of an index with these rows, in any order, for a file that is written at once.
+    pub fn build_pages(
+        &self,
+        unique: bool,
+        mut tuples: Vec<Vec<u8>>,
+    ) -> Result<Vec<Box<PageBytes>>, AccessError> {
+        let mut failed = None;
+        tuples.sort_by(|a, b| {
+            self.compare_rows(a, b, true).unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                Ordering::Equal
+            })
+        });
+        if let Some(error) = failed {
+            return Err(error);
         }
+        let mut pages = Vec::new();
+        let memory = MemoryPages(&mut pages);
+        let mut build = TreeBuild::begin(self, unique, memory, &mut ())?;
+        tuples.iter().try_for_each(|tuple| build.push(&mut (), tuple))?;
+        build.finish(&mut ())?;
+        Ok(pages)
     }
 }
 
@@ -157,13 +178,27 @@ impl Level {
     }
 }
 
-impl IndexBuild<'_> {
+impl<'a, P: BuildPages> TreeBuild<'a, P> {
+    fn begin(
+        shape: &'a IndexShape,
+        unique: bool,
+        pages: P,
+        with: &mut P::With,
+    ) -> Result<TreeBuild<'a, P>, AccessError> {
+        let deduplicate = !unique && shape.deduplicate && shape.is_equal_image();
+        let mut build = TreeBuild { shape, levels: Vec::new(), pending: None, deduplicate, pages };
+        match build.pages.add(with)? {
+            META_BLOCK => Ok(build),
+            _ => Err(build.broken(&"it has pages already")),
+        }
+    }
+
     /// Adds a row, which comes behind all others in the index's order.
-    pub fn push(&mut self, backend: &mut Backend, tuple: &[u8]) -> Result<(), AccessError> {
+    pub fn push(&mut self, with: &mut P::With, tuple: &[u8]) -> Result<(), AccessError> {
         let new = Tuple::new(tuple).map_err(|error| self.broken(&error))?;
-        check_size(&self.index.shape, &new)?;
+        check_size(self.shape, &new)?;
         if !self.deduplicate {
-            return self.add(backend, 0, tuple, 0);
+            return self.add(with, 0, tuple, 0);
         }
         let tid = new.heap_tid().ok_or_else(|| self.broken(&nb::NbtreeError::Pivot))?;
         if self.joins(&new)? {
@@ -172,7 +207,7 @@ impl IndexBuild<'_> {
         }
         let next = Pending { base: tuple.to_vec(), rows: vec![tid] };
         match self.pending.replace(next) {
-            Some(done) => self.add_pending(backend, &done),
+            Some(done) => self.add_pending(with, &done),
             None => Ok(()),
         }
     }
@@ -185,35 +220,35 @@ impl IndexBuild<'_> {
             return Ok(false);
         }
         let base = Tuple::new(&pending.base).map_err(|error| self.broken(&error))?;
-        let columns = columns_to_tell_apart(&self.index.shape, &base, new);
-        Ok(columns.map_err(|error| self.broken(&error))? > self.index.shape.keys.len())
+        let columns = columns_to_tell_apart(self.shape, &base, new);
+        Ok(columns.map_err(|error| self.broken(&error))? > self.shape.keys.len())
     }
 
-    fn add_pending(&mut self, backend: &mut Backend, rows: &Pending) -> Result<(), AccessError> {
+    fn add_pending(&mut self, with: &mut P::With, rows: &Pending) -> Result<(), AccessError> {
         let base = Tuple::new(&rows.base).map_err(|error| self.broken(&error))?;
         let item = nb::form_posting(&base, &rows.rows).map_err(|error| self.broken(&error))?;
         let extra = item.len() - rows.base.len();
-        self.add(backend, 0, &item, extra)
+        self.add(with, 0, &item, extra)
     }
 
     /// Adds an item to the page of a level. `extra`: how much shorter a high key made of it is.
     fn add(
         &mut self,
-        backend: &mut Backend,
+        with: &mut P::With,
         level: usize,
         item: &[u8],
         extra: usize,
     ) -> Result<(), AccessError> {
         if level == self.levels.len() {
-            let block = self.new_block(backend)?;
-            self.levels.push(Level::new(level, block, self.index.shape.fill_factor));
+            let block = self.pages.add(with)?;
+            self.levels.push(Level::new(level, block, self.shape.fill_factor));
         }
         let page = self.levels.get(level).expect("the level was begun");
         let high_key_room = if level == 0 { aligned(ItemPointer::SIZE) } else { 0 };
         let full = page.free() < aligned(item.len()) + high_key_room
             || page.free() + page.last_extra < page.kept_free && page.ends.len() > 1;
         if full {
-            self.next_page(backend, level)?;
+            self.next_page(with, level)?;
         }
         let page = self.levels.get_mut(level).expect("the level was begun");
         if level > 0 && page.ends.is_empty() {
@@ -227,8 +262,8 @@ impl IndexBuild<'_> {
     }
 
     /// Writes the full page of a level, and begins the next one with its last item.
-    fn next_page(&mut self, backend: &mut Backend, level: usize) -> Result<(), AccessError> {
-        let next = self.new_block(backend)?;
+    fn next_page(&mut self, with: &mut P::With, level: usize) -> Result<(), AccessError> {
+        let next = self.pages.add(with)?;
         let page = self.levels.get_mut(level).expect("a full page's level");
         let last = page.pop();
         let page = self.levels.get(level).expect("a full page's level");
@@ -236,14 +271,14 @@ impl IndexBuild<'_> {
             0 => self.high_key(page.all().last().unwrap_or_default(), &last)?,
             _ => last.clone(),
         };
-        self.write(backend, level, Some(&high_key), next)?;
+        self.write(with, level, Some(&high_key), next)?;
         let page = self.levels.get_mut(level).expect("a full page's level");
         let written = std::mem::replace(&mut page.block, next);
         page.prev = written;
         let mut link = std::mem::replace(&mut page.low_key, high_key);
         page.clear();
         nb::set_down_link(&mut link, written);
-        self.add(backend, level + 1, &link, 0)?;
+        self.add(with, level + 1, &link, 0)?;
         let page = self.levels.get_mut(level).expect("a full page's level");
         match Tuple::new(&last) {
             Ok(tuple) if level > 0 => page.push(&nb::minus_infinity(tuple.down_link()), 0),
@@ -254,7 +289,7 @@ impl IndexBuild<'_> {
 
     /// The pivot between the last item of a leaf and the first of the next one.
     fn high_key(&self, left: &[u8], right: &[u8]) -> Result<Vec<u8>, AccessError> {
-        let shape = &self.index.shape;
+        let shape = self.shape;
         let [left, right] = [left, right].map(Tuple::new);
         let (left, right) =
             (left.map_err(|e| self.broken(&e))?, right.map_err(|e| self.broken(&e))?);
@@ -265,36 +300,34 @@ impl IndexBuild<'_> {
     }
 
     /// Writes what is left, and the meta page. Then the index can be used.
-    pub fn finish(mut self, backend: &mut Backend) -> Result<(), AccessError> {
+    pub fn finish(mut self, with: &mut P::With) -> Result<(), AccessError> {
         if let Some(last) = self.pending.take() {
-            self.add_pending(backend, &last)?;
+            self.add_pending(with, &last)?;
         }
         let mut level = 0;
         while let Some(page) = self.levels.get_mut(level) {
             let mut link = std::mem::take(&mut page.low_key);
             nb::set_down_link(&mut link, page.block);
             if page.prev != NO_SIBLING {
-                self.add(backend, level + 1, &link, 0)?;
+                self.add(with, level + 1, &link, 0)?;
             }
-            self.write(backend, level, None, NO_SIBLING)?;
+            self.write(with, level, None, NO_SIBLING)?;
             level += 1;
         }
         let root = self.levels.last().map_or(META_BLOCK, |page| page.block);
         let level = self.levels.len().saturating_sub(1) as u32;
-        let meta = Meta::new(root, level, self.index.shape.is_equal_image());
-        self.put(backend, META_BLOCK, |page| {
+        let meta = Meta::new(root, level, self.shape.is_equal_image());
+        self.pages.put(with, META_BLOCK, |page| {
             meta.init_page(page);
             Ok(())
         })?;
-        self.index.known.set_root(None);
-        self.written.finish(backend)?;
-        Ok(())
+        self.pages.finish(with)
     }
 
     /// Writes the page of a level. The highest level's is the root.
     fn write(
         &mut self,
-        backend: &mut Backend,
+        with: &mut P::With,
         level: usize,
         high_key: Option<&[u8]>,
         next: BlockNumber,
@@ -306,43 +339,14 @@ impl IndexBuild<'_> {
         let opaque = Opaque { prev: page.prev, next, level: level as u32, flags, cycle_id: 0 };
         let items: Vec<Vec<u8>> =
             high_key.into_iter().chain(page.all()).map(<[u8]>::to_vec).collect();
-        self.put(backend, page.block, |page| {
+        self.pages.put(with, page.block, |page| {
             nb::init_page(page, opaque);
             items.iter().try_for_each(|item| nb::push_item(page, item))
         })
     }
 
-    /// Fills a page, logs it and hands it to the write stream.
-    fn put(
-        &mut self,
-        backend: &mut Backend,
-        number: BlockNumber,
-        fill: impl FnOnce(&mut PageMut<'_>) -> Result<(), nb::NbtreeError>,
-    ) -> Result<(), AccessError> {
-        let index = self.index;
-        index.ensure_log_room(backend)?;
-        let pin = index.pool.read(backend, index.tag(number), Strategy::BulkWrite)?;
-        let mut page = pin.lock_exclusive();
-        critical(index.failure.as_ref(), "could not build an index", || {
-            page.mark_dirty();
-            fill(&mut page.page_mut()).map_err(|error| index.damaged(number, &error))?;
-            index.log_image(backend, &mut page)
-        })?;
-        drop(page);
-        self.written.push(backend, pin)?;
-        Ok(())
-    }
-
-    /// A page of zeros behind the last one.
-    fn new_block(&self, backend: &mut Backend) -> Result<BlockNumber, AccessError> {
-        let Index { pool, locator, .. } = self.index;
-        let pages = pool.extend(backend, *locator, Fork::Main, 1, Strategy::BulkWrite)?;
-        let page = pages.first().map(|page| page.tag().block);
-        page.ok_or_else(|| AccessError::Internal("an index was extended by no block".to_owned()))
-    }
-
     #[cold]
     fn broken(&self, problem: &dyn std::fmt::Display) -> AccessError {
-        AccessError::Internal(format!("index \"{}\": {problem}", self.index.shape.name))
+        AccessError::Internal(format!("index \"{}\": {problem}", self.shape.name))
     }
 }

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use forebay_format::nbtree::{self as nb, MAX_ITEM_SIZE, NbtreeError, Opaque, Tuple};
+use forebay_format::tuple::Deform;
 use forebay_format::varlena::{Varlena, decompress};
 use forebay_format::{AttrLayout, ItemPointer, OffsetNumber, Page, TupleError, index_tuple};
 use forebay_types::{Datum, ValueError};
@@ -19,11 +20,11 @@ use crate::codec;
 use crate::error::AccessError;
 
 /// A stored value: its fixed-length image, or the bytes after its length word. None: NULL.
-pub(super) type Stored<'a> = Option<Cow<'a, [u8]>>;
+pub(crate) type Stored<'a> = Option<Cow<'a, [u8]>>;
 
 /// Why tuples could not be compared. The caller adds the page.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum KeyError {
+pub(crate) enum KeyError {
     /// A tuple is damaged.
     #[error(transparent)]
     Tuple(#[from] NbtreeError),
@@ -93,7 +94,7 @@ pub(super) fn check_size(shape: &IndexShape, tuple: &Tuple<'_>) -> Result<(), Ac
 }
 
 /// The first values of an index tuple, at most `count`. Fewer, if it is a pivot that has fewer.
-pub(super) fn values_of<'a>(
+pub(crate) fn values_of<'a>(
     layouts: &[AttrLayout],
     tuple: &Tuple<'a>,
     count: usize,
@@ -104,9 +105,39 @@ pub(super) fn values_of<'a>(
     each.map(|(column, layout)| readable(values.next(*layout)?, column)).collect()
 }
 
+/// The values of an index tuple, one after the other.
+#[derive(Debug)]
+pub struct EntryValues<'s, 'a> {
+    layouts: std::slice::Iter<'s, AttrLayout>,
+    values: Deform<'a>,
+    column: usize,
+}
+
+impl IndexShape {
+    /// The values of an index tuple that is no pivot.
+    pub fn values<'a>(&self, tuple: Tuple<'a>) -> EntryValues<'_, 'a> {
+        let values = tuple.values(self.layouts.len());
+        EntryValues { layouts: self.layouts.iter(), values, column: 0 }
+    }
+}
+
+impl<'a> EntryValues<'_, 'a> {
+    /// The stored form of the next value. None: NULL.
+    ///
+    /// # Errors
+    /// If it is damaged, or if there is none.
+    pub fn next_value(&mut self) -> Result<Option<Cow<'a, [u8]>>, AccessError> {
+        let column = self.column;
+        self.column += 1;
+        let layout = self.layouts.next().ok_or(KeyError::Unreadable { column });
+        let value = layout.and_then(|layout| readable(self.values.next(*layout)?, column));
+        value.map_err(|error| AccessError::CorruptIndex(error.to_string()))
+    }
+}
+
 /// The bytes of a value that was found in a tuple.
 #[inline]
-pub(super) fn readable(value: Option<Varlena<'_>>, column: usize) -> Result<Stored<'_>, KeyError> {
+pub(crate) fn readable(value: Option<Varlena<'_>>, column: usize) -> Result<Stored<'_>, KeyError> {
     Ok(match value {
         None => None,
         Some(Varlena::Plain(bytes)) => Some(Cow::Borrowed(bytes)),
@@ -114,14 +145,18 @@ pub(super) fn readable(value: Option<Varlena<'_>>, column: usize) -> Result<Stor
             let whole = decompress(raw_size, method, data);
             Some(Cow::Owned(whole.map_err(|_| KeyError::Unreadable { column })?))
         }
-        Some(Varlena::External { .. }) => return Err(KeyError::Unreadable { column }),
+        Some(Varlena::External(_)) => return Err(KeyError::Unreadable { column }),
     })
 }
 
 impl KeyColumn {
     /// Orders two values as the column does, NULLs included.
     #[inline]
-    pub(super) fn compare(&self, a: Option<&[u8]>, b: Option<&[u8]>) -> Result<Ordering, KeyError> {
+    pub(crate) fn compare(
+        &self,
+        a: Option<&[u8]>,
+        b: Option<&[u8]>,
+    ) -> Result<Ordering, ValueError> {
         let null = |first: bool| if first { Ordering::Less } else { Ordering::Greater };
         Ok(match (a, b) {
             (None, None) => Ordering::Equal,
@@ -157,6 +192,12 @@ impl<'a> SearchKey<'a> {
     /// For a tuple: its key columns, without a heap TID.
     pub(super) fn of_tuple(shape: &IndexShape, tuple: &Tuple<'a>) -> Result<Self, KeyError> {
         values_of(&shape.layouts, tuple, shape.keys.len()).map(SearchKey::of_values)
+    }
+
+    /// The same key with values of its own.
+    pub(super) fn into_owned(self) -> SearchKey<'static> {
+        let own = |value: Stored<'a>| value.map(|bytes| Cow::Owned(bytes.into_owned()));
+        SearchKey { values: self.values.into_iter().map(own).collect(), ..self }
     }
 
     pub(super) fn has_nulls(&self) -> bool {
@@ -233,7 +274,18 @@ impl<'a> SearchKey<'a> {
         page: Page<'_>,
         opaque: &Opaque,
     ) -> Result<OffsetNumber, KeyError> {
-        let (mut low, mut high) = (opaque.first_data_item(), page.item_count() + 1);
+        let all = (opaque.first_data_item(), page.item_count() + 1);
+        self.first_not_behind_of(shape, page, opaque, all)
+    }
+
+    /// The same among the items from one number to before another one. The latter if there is none.
+    fn first_not_behind_of(
+        &self,
+        shape: &IndexShape,
+        page: Page<'_>,
+        opaque: &Opaque,
+        (mut low, mut high): (OffsetNumber, OffsetNumber),
+    ) -> Result<OffsetNumber, KeyError> {
         while low < high {
             let middle = low + (high - low) / 2;
             if self.is_behind(self.compare_item(shape, page, opaque, middle)?) {
@@ -243,6 +295,35 @@ impl<'a> SearchKey<'a> {
             }
         }
         Ok(low)
+    }
+
+    /// The first item of a leaf at which a scan goes on that has come to item `n`. What it looks
+    /// for is mostly near. One number beyond the page's items if they all lie before the key.
+    pub(super) fn seek(
+        &self,
+        shape: &IndexShape,
+        page: Page<'_>,
+        opaque: &Opaque,
+        n: OffsetNumber,
+    ) -> Result<OffsetNumber, KeyError> {
+        let (first, end) = (opaque.first_data_item(), page.item_count() + 1);
+        let (mut low, mut high) = (first, end);
+        let (mut at, mut step) = (n, 1);
+        while (first..end).contains(&at) {
+            let behind = self.is_behind(self.compare_item(shape, page, opaque, at)?);
+            if behind {
+                low = at + 1;
+            } else {
+                high = at;
+            }
+            if behind == self.backward {
+                break;
+            }
+            at = if self.backward { at.saturating_sub(step) } else { at.saturating_add(step) };
+            step = step.saturating_mul(2);
+        }
+        let found = self.first_not_behind_of(shape, page, opaque, (low, high))?;
+        Ok(if self.backward { found - 1 } else { found })
     }
 }
 

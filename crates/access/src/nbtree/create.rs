@@ -19,6 +19,8 @@ impl IndexShape {
 impl Index {
     /// Makes the meta page of an index whose file is empty.
     pub fn create(&self, backend: &mut Backend) -> Result<(), AccessError> {
+        self.known.set_root(None);
+        self.known.set_last_leaf(None);
         self.ensure_log_room(backend)?;
         let pages = self.pool.extend(backend, self.locator, Fork::Main, 1, Strategy::Normal)?;
         let page = pages.into_iter().next();

@@ -7,7 +7,8 @@ use forebay_format::nbtree::Tuple;
 use forebay_storage::Backend;
 
 use super::scan::{Batch, IndexScan, Item};
-use super::scan_keys::{Condition, Direction};
+use super::scan_keys::Condition;
+use super::wanted::Direction;
 use crate::error::AccessError;
 
 /// Where a cursor is.
@@ -32,8 +33,9 @@ pub struct IndexCursor {
 }
 
 impl IndexCursor {
-    /// Stands before the first item.
+    /// Stands before the first item. Keeps no pins: what it leads to is for an MVCC snapshot.
     pub fn new(scan: IndexScan) -> IndexCursor {
+        let scan = scan.without_pins();
         IndexCursor { scan, place: Place::Start, mark: Place::Start }
     }
 

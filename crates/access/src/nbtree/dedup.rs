@@ -25,15 +25,18 @@ const LARGE_LISTS: usize = 6;
 
 impl Inserter<'_> {
     /// Merges equal tuples of a leaf, whose killed items have been removed, to make room for a new
-    /// tuple.
+    /// tuple. `versions`: equal tuples are probably versions of rows, which will be gone; so the
+    /// page need not be prepared for a split.
     pub(super) fn deduplicate(
         &mut self,
         page: &mut Locked,
         new: &Tuple<'_>,
+        versions: bool,
     ) -> Result<(), AccessError> {
         let (index, tag) = (self.index, page.tag().block);
         let opaque = index.opaque(page.page(), tag)?;
-        let lists = lists(&index.shape, page.page(), opaque, new).map_err(index.at(tag))?;
+        let mut lists =
+            lists(&index.shape, page.page(), opaque, new, versions).map_err(index.at(tag))?;
         if lists.intervals.is_empty() {
             return Ok(());
         }
@@ -42,6 +45,8 @@ impl Inserter<'_> {
         critical(index.failure.as_ref(), "could not deduplicate a page of an index", || {
             page.mark_dirty();
             page.copy_from_slice(&merged);
+            let aio = self.backend.io.aio();
+            forebay_aio::planted_bug!(aio, DeduplicationLoggedShort, lists.intervals.pop());
             let mut data = Vec::new();
             let main = lists.encode(&mut data);
             let blocks = [block(0, page, CHANGED, &data)];
@@ -58,9 +63,10 @@ fn lists(
     page: Page<'_>,
     opaque: Opaque,
     new: &Tuple<'_>,
+    versions: bool,
 ) -> Result<BtreeDedup, KeyError> {
     let (first, count) = (opaque.first_data_item(), page.item_count());
-    let mut single_value = count >= first && is_single_value(shape, page, first, new)?;
+    let mut single_value = !versions && count >= first && is_single_value(shape, page, first, new)?;
     let mut found = Lists { dedup: BtreeDedup::default(), most: MAX_ITEM_SIZE / 2, large: 0 };
     let mut merging = true;
     let mut pending: Option<Pending<'_>> = None;

@@ -3,7 +3,7 @@
 //! ```text
 //!   last leaf remembered and the key belongs there ─┐
 //!   search ─▶ lock the leaf ─▶ move right ──────────┴▶ unique? ─▶ the page for key and heap TID
-//!     ─▶ full: remove killed items, merge duplicates ─▶ put, or split (`inserter`)
+//!     ─▶ full: remove items of rows that are gone, merge duplicates ─▶ put, or split (`inserter`)
 //! ```
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -18,7 +18,7 @@ use super::inserter::{Inserter, Locked, NewItem, aligned};
 use super::relation::Index;
 use super::rows::TableRows;
 use super::search::{Descent, Moves, Path, Reached};
-use super::unique::{Checked, Insertion};
+use super::unique::{Checked, Insertion, UniqueCheck};
 use crate::error::AccessError;
 
 /// A row to be inserted.
@@ -28,8 +28,11 @@ pub struct NewRow<'a> {
     pub tuple: &'a [u8],
     /// The transaction that inserts it, for the log.
     pub xid: Xid,
-    /// Whether no live row may have the same key.
-    pub unique: bool,
+    /// How rows with the same key are treated.
+    pub unique: UniqueCheck,
+    /// Whether it is a version of a row whose indexed values the update left as they were: older
+    /// versions have equal entries, which may be gone.
+    pub unchanged: bool,
 }
 
 /// Where an item goes.
@@ -42,42 +45,88 @@ enum Position {
 }
 
 impl Index {
-    /// Inserts a row. Unless the result is [`Insertion::Done`], nothing was inserted.
+    /// Inserts a row, unless another one with the same key is live or may be, and that is to be
+    /// prevented.
     pub fn insert(
         &self,
         backend: &mut Backend,
         rows: &mut dyn TableRows,
         row: NewRow<'_>,
     ) -> Result<Insertion, AccessError> {
+        let (new, tid, mut key) = self.begin(backend, &row)?;
+        let check =
+            row.unique != UniqueCheck::No && (self.shape.nulls_are_equal || !key.has_nulls());
+        if !check {
+            key.tid = Some(tid);
+        }
+        let mut inserter = Inserter { index: self, backend, xid: row.xid, path: Path::new() };
+        let mut leaf = inserter.lock_leaf(&key, new.size())?;
+        let (mut duplicates, mut done) = (false, Insertion::Done);
+        if check {
+            match inserter.check_unique(rows, &key, tid, &mut leaf)? {
+                Checked::Unique { duplicates: found } => duplicates = found,
+                Checked::Conflict(conflict) if row.unique == UniqueCheck::Yes => {
+                    return Ok(conflict);
+                }
+                Checked::Conflict(_) => done = Insertion::Unchecked,
+            }
+            key.tid = Some(tid);
+            leaf = inserter.move_right_coupled(leaf, &key, &mut duplicates)?;
+        }
+        if leaf.page().free_space() < aligned(new.size()) {
+            let room =
+                Room { new: &new, tid, checked: check, duplicates, unchanged: row.unchanged };
+            inserter.make_room(&mut leaf, rows, &room)?;
+        }
+        let item = inserter.place(&mut leaf, rows, &key, &new, tid)?;
+        inserter.put(leaf, None, &item, false)?;
+        Ok(done)
+    }
+
+    /// Looks for another row with the same key that is live, or may be, than the given one, which
+    /// need not be in the index. None if there is none.
+    pub fn find_conflict(
+        &self,
+        backend: &mut Backend,
+        rows: &mut dyn TableRows,
+        row: NewRow<'_>,
+    ) -> Result<Option<Insertion>, AccessError> {
+        let (new, tid, key) = self.begin(backend, &row)?;
+        if key.has_nulls() && !self.shape.nulls_are_equal {
+            return Ok(None);
+        }
+        let mut inserter = Inserter { index: self, backend, xid: row.xid, path: Path::new() };
+        let mut leaf = inserter.lock_leaf(&key, new.size())?;
+        match inserter.check_unique(rows, &key, tid, &mut leaf)? {
+            Checked::Conflict(conflict) => Ok(Some(conflict)),
+            Checked::Unique { .. } => Ok(None),
+        }
+    }
+
+    /// Checks a row's tuple. Returns it, its heap TID, and its key without that.
+    fn begin<'r>(
+        &self,
+        backend: &mut Backend,
+        row: &NewRow<'r>,
+    ) -> Result<(Tuple<'r>, ItemPointer, SearchKey<'r>), AccessError> {
         self.ensure_log_room(backend)?;
         let broken = |error: nb::NbtreeError| AccessError::Internal(error.to_string());
         let new = Tuple::new(row.tuple).map_err(broken)?;
         check_size(&self.shape, &new)?;
         let tid = new.heap_tid().ok_or_else(|| broken(nb::NbtreeError::Pivot))?;
         let key = SearchKey::of_tuple(&self.shape, &new);
-        let mut key = key.map_err(|error| AccessError::Internal(error.to_string()))?;
-        let check = row.unique && (self.shape.nulls_are_equal || !key.has_nulls());
-        if !check {
-            key.tid = Some(tid);
-        }
-        let mut inserter = Inserter { index: self, backend, xid: row.xid, path: Path::new() };
-        let mut leaf = inserter.lock_leaf(&key, new.size())?;
-        let mut duplicates = false;
-        if check {
-            match inserter.check_unique(rows, &key, &mut leaf)? {
-                Checked::Conflict(conflict) => return Ok(conflict),
-                Checked::Unique { duplicates: found } => duplicates = found,
-            }
-            key.tid = Some(tid);
-            leaf = inserter.move_right_coupled(leaf, &key, &mut duplicates)?;
-        }
-        if leaf.page().free_space() < aligned(new.size()) {
-            inserter.make_room(&mut leaf, rows, &new, !check || duplicates)?;
-        }
-        let item = inserter.place(&mut leaf, rows, &key, &new, tid)?;
-        inserter.put(leaf, None, &item, false)?;
-        Ok(Insertion::Done)
+        Ok((new, tid, key.map_err(|error| AccessError::Internal(error.to_string()))?))
     }
+}
+
+/// What room is needed for, on a full leaf.
+struct Room<'a> {
+    new: &'a Tuple<'a>,
+    tid: ItemPointer,
+    /// Whether rows with the same key were looked for, and found.
+    checked: bool,
+    duplicates: bool,
+    unchanged: bool,
 }
 
 impl Inserter<'_> {
@@ -198,19 +247,26 @@ impl Inserter<'_> {
         }
     }
 
-    /// Makes room on a leaf: removes what is killed; if that is not enough, merges duplicates. In a
-    /// unique index that is worth it only if there are some.
+    /// Makes room on a leaf. If the removal of killed items is not enough: where the keys are
+    /// unique, duplicates are versions of rows, so nothing else helps if the new row has none.
     fn make_room(
         &mut self,
         page: &mut Locked,
-        rows: &dyn TableRows,
-        new: &Tuple<'_>,
-        may_merge: bool,
+        rows: &mut dyn TableRows,
+        room: &Room<'_>,
     ) -> Result<(), AccessError> {
-        self.delete_killed(page, rows)?;
-        let full = page.page().free_space() < aligned(new.size());
-        if full && may_merge && self.index.may_deduplicate(self.backend)? {
-            self.deduplicate(page, new)?;
+        let size = room.new.size();
+        self.delete_killed(page, rows, room.tid)?;
+        let is_full = page.page().free_space() < aligned(size);
+        if !is_full || room.checked && !room.duplicates {
+            return Ok(());
+        }
+        let versions = room.unchanged || room.duplicates && room.checked;
+        if versions && self.delete_bottom_up(page, rows, size)? {
+            return Ok(());
+        }
+        if self.index.may_deduplicate(self.backend)? {
+            self.deduplicate(page, room.new, versions)?;
         }
         Ok(())
     }
@@ -219,7 +275,7 @@ impl Inserter<'_> {
     fn place(
         &mut self,
         page: &mut Locked,
-        rows: &dyn TableRows,
+        rows: &mut dyn TableRows,
         key: &SearchKey<'_>,
         new: &Tuple<'_>,
         tid: ItemPointer,
@@ -227,7 +283,7 @@ impl Inserter<'_> {
         let tag = page.tag().block;
         let plain = |n| NewItem { bytes: new.bytes().to_vec(), n, posting: None };
         if let Position::IntoKilled = self.position(page, key, tid)? {
-            self.delete_killed(page, rows)?;
+            self.delete_killed(page, rows, tid)?;
         }
         match self.position(page, key, tid)? {
             Position::Before(n) => Ok(plain(n)),

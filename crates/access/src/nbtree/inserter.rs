@@ -18,8 +18,8 @@ use forebay_format::wal::nbtree::{
     BtreeInsert, BtreeMeta, BtreeNewRoot, CHILD_BLOCK, INSERT_LEAF, INSERT_META, INSERT_POST,
     INSERT_UPPER, META_BLOCK as META_REFERENCE, NEWROOT,
 };
-use forebay_format::{BlockNumber, Fork, OffsetNumber, Xid};
-use forebay_storage::{Backend, PageWriteGuard, Strategy};
+use forebay_format::{BlockNumber, OffsetNumber, Xid};
+use forebay_storage::{Backend, PageWriteGuard};
 
 use super::compare::SearchKey;
 use super::log::{CHANGED, block, items_of, made, set_lsn};
@@ -162,7 +162,10 @@ impl Inserter<'_> {
         item: &NewItem,
     ) -> Result<(), AccessError> {
         let mut data = Vec::new();
-        let (info, tuple) = match (&item.posting, &child, &meta) {
+        let mut posting = item.posting.as_ref();
+        let aio = self.backend.io.aio();
+        forebay_aio::planted_bug!(aio, PostingSplitNotLogged, posting = None);
+        let (info, tuple) = match (posting, &child, &meta) {
             (Some(split), ..) => {
                 data.extend_from_slice(&split.index.to_le_bytes());
                 (INSERT_POST, &split.original)
@@ -221,7 +224,7 @@ impl Inserter<'_> {
 
     /// The first page of a level. The path becomes the way there. For a split whose page was the
     /// root when the insertion came by, or whose page was found without a way.
-    fn leftmost_of(&mut self, level: u32) -> Result<Step, AccessError> {
+    pub(super) fn leftmost_of(&mut self, level: u32) -> Result<Step, AccessError> {
         let key = SearchKey::of_values(Vec::new());
         let want = Descent { key: &key, level, to_insert: false };
         let path = &mut self.path;
@@ -233,7 +236,7 @@ impl Inserter<'_> {
 
     /// Locks the page that leads to a child, and says by which item. It is at `step` or further
     /// right. None if there is none.
-    fn find_parent(
+    pub(super) fn find_parent(
         &mut self,
         step: Step,
         child: BlockNumber,
@@ -291,7 +294,7 @@ impl Inserter<'_> {
         let level = index.opaque(left.page(), left_block)?.level + 1;
         let mut high_key = index.tuple(left.page(), left_block, HIGH_KEY)?.bytes().to_vec();
         nb::set_down_link(&mut high_key, right_block);
-        let mut root = self.new_page()?;
+        let mut root = index.new_page(self.backend)?;
         let Some((mut meta_page, mut meta)) = self.lock_meta()? else {
             return Err(index.damaged(META_BLOCK, &"the tree has no root"));
         };
@@ -333,7 +336,7 @@ impl Inserter<'_> {
         if meta.root != META_BLOCK {
             return Ok(());
         }
-        let mut root = self.new_page()?;
+        let mut root = index.new_page(self.backend)?;
         let block_number = root.tag().block;
         (meta.root, meta.level) = (block_number, 0);
         (meta.fast_root, meta.fast_level) = (block_number, 0);
@@ -354,19 +357,10 @@ impl Inserter<'_> {
     }
 
     /// Locks the meta page. None if the index has no root.
-    fn lock_meta(&mut self) -> Result<Option<(Locked, Meta)>, AccessError> {
+    pub(super) fn lock_meta(&mut self) -> Result<Option<(Locked, Meta)>, AccessError> {
         let page = self.index.lock(self.backend, META_BLOCK)?;
         let meta = self.index.meta(page.page())?;
         Ok((meta.root != META_BLOCK).then_some((page, meta)))
-    }
-
-    /// A page of zeros behind the last one, locked.
-    pub(super) fn new_page(&mut self) -> Result<Locked, AccessError> {
-        let Index { pool, locator, .. } = self.index;
-        let pages = pool.extend(self.backend, *locator, Fork::Main, 1, Strategy::Normal)?;
-        let page = pages.into_iter().next();
-        let page = page.map(forebay_storage::Pinned::into_exclusive);
-        page.ok_or_else(|| AccessError::Internal("an index was extended by no block".to_owned()))
     }
 }
 

@@ -39,6 +39,7 @@ impl Index {
         if !self.logged {
             return Ok(None);
         }
+        forebay_aio::planted_bug!(backend.io.aio(), IndexChangeNotLogged, return Ok(None));
         let record = Record { rmgr: Rmgr::BTREE, info, xid, main, blocks };
         Ok(Some(self.wal.insert(&mut backend.io, &record)?.end))
     }

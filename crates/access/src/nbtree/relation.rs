@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use forebay_aio::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use forebay_format::ids::{INVALID_XID, xid_precedes};
+use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_format::nbtree::{META_BLOCK, Meta, NbtreeError, Opaque};
-use forebay_format::{
-    AttrLayout, BLOCK_SIZE, BlockNumber, Fork, Page, PageTag, RelFileLocator, Xid,
-};
-use forebay_storage::{Backend, BufferPool, PageWriteGuard, Pinned, Strategy};
+use forebay_format::varlena::Method;
+use forebay_format::{AttrLayout, BLOCK_SIZE, BlockNumber, Fork, Page, PageTag, RelFileLocator};
+use forebay_storage::{Backend, BufferPool, PageWriteGuard, Pinned, Prefetched, Strategy};
 use forebay_wal::Wal;
 
 use super::order::KeyOrder;
+use super::shared::SharedIndexes;
 use crate::error::AccessError;
 use crate::heap::PageFailure;
 
@@ -44,6 +43,8 @@ pub struct IndexShape {
     pub name: String,
     /// How the values of its columns lie in a tuple: first the key columns, then included ones.
     pub layouts: Vec<AttrLayout>,
+    /// How long values of its columns are compressed. None, or too few: not at all.
+    pub compression: Vec<Option<Method>>,
     /// The key columns.
     pub keys: Vec<KeyColumn>,
     /// Whether NULLs count as equal where keys must be unique (NULLS NOT DISTINCT).
@@ -69,23 +70,22 @@ pub struct Index {
     pub wal: Arc<Wal>,
     /// Whether changes are logged: not those of a temporary table's index.
     pub logged: bool,
-    /// What is known of its tree. Shared by all who use the index.
+    /// Places in its tree, shared by all users of the index.
     pub known: Arc<KnownTree>,
+    /// What all indexes share.
+    pub shared: Arc<SharedIndexes>,
     /// Stops the engine if a page was changed and the change could not be logged.
     pub failure: Arc<dyn PageFailure>,
 }
 
-/// What was read from the meta page before, and where the last row went. Both are checked against
-/// the page that they lead to.
-#[derive(Debug)]
+/// Places in a tree: the root, as the meta page gave it, and the leaf that took the last row. Both
+/// are checked against the page that they lead to.
+#[derive(Debug, Default)]
 pub struct KnownTree {
     /// See [`Root::pack`].
     root: AtomicU64,
     /// The right-most leaf, if the last insertion went there.
     last_leaf: AtomicU64,
-    /// The newest id that may have deleted rows whose items are killed; 0 if none is. A horizon
-    /// that is computed when the items are removed may be older.
-    newest_gone: AtomicU32,
 }
 
 /// Where searches begin, from the meta page.
@@ -113,16 +113,6 @@ impl Root {
     }
 }
 
-impl Default for KnownTree {
-    fn default() -> KnownTree {
-        KnownTree {
-            root: AtomicU64::new(0),
-            last_leaf: AtomicU64::new(0),
-            newest_gone: AtomicU32::new(INVALID_XID),
-        }
-    }
-}
-
 impl KnownTree {
     pub(super) fn root(&self) -> Option<Root> {
         Root::unpack(self.root.load(Ordering::Relaxed))
@@ -134,16 +124,6 @@ impl KnownTree {
 
     pub(super) fn last_leaf(&self) -> Option<BlockNumber> {
         Some(self.last_leaf.load(Ordering::Relaxed) as BlockNumber).filter(|&block| block != 0)
-    }
-
-    /// Notes an id that may have deleted rows whose items are about to be killed. Returns the
-    /// newest one.
-    pub(super) fn note_gone(&self, newest: Xid) -> Xid {
-        let later = |known| xid_precedes(known, newest).then_some(newest);
-        match self.newest_gone.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later) {
-            Ok(_) => newest,
-            Err(known) => known,
-        }
     }
 
     pub(super) fn set_last_leaf(&self, block: Option<BlockNumber>) {
@@ -165,6 +145,20 @@ impl Index {
         Ok(self.pool.read(backend, self.tag(block), Strategy::Normal)?)
     }
 
+    /// Whether a page is in memory.
+    pub(crate) fn is_cached(&self, block: BlockNumber) -> bool {
+        self.pool.lookup(&self.tag(block)).is_some()
+    }
+
+    /// Starts to read a page that will be needed soon.
+    pub(crate) fn prefetch(
+        &self,
+        backend: &mut Backend,
+        block: BlockNumber,
+    ) -> Result<Prefetched, AccessError> {
+        Ok(self.pool.prefetch(backend, self.tag(block), Strategy::Normal)?)
+    }
+
     /// Pins a page and locks it for changes.
     pub(super) fn lock(
         &self,
@@ -180,6 +174,12 @@ impl Index {
             self.wal.ensure_room(&mut backend.io, RECORD_ROOM)?;
         }
         Ok(())
+    }
+
+    /// Whether items may be killed, which no record tells of. A crash must not leave a row whose
+    /// deletion was lost without its entry, so all commits must be durable.
+    pub(super) fn may_kill(&self) -> bool {
+        !self.logged || !self.wal.has_async_commits()
     }
 
     /// The special space of a page of the tree.

@@ -4,16 +4,21 @@ use forebay_format::{ItemPointer, Xid};
 use forebay_storage::Backend;
 
 use crate::error::AccessError;
-use crate::heap::{RowFate, RowJudge};
+use crate::heap::{RemovalCandidate, RowFate, RowJudge};
 
 /// The rows of an index's table, as of now. The index asks while a leaf is locked.
 pub trait TableRows {
     /// What became of the row that an index entry leads to.
     fn fate(&mut self, backend: &mut Backend, tid: ItemPointer) -> Result<RowFate, AccessError>;
 
-    /// An id that is at least as new as that of any transaction that deleted rows that are
-    /// [`RowFate::Gone`]: standby servers cancel queries that may still see them.
-    fn newest_gone(&self) -> Xid;
+    /// Finds out which of several rows of one block nobody sees any more. Returns the newest
+    /// transaction that deleted a version of those, or 0: standby servers cancel queries that may
+    /// still see them.
+    fn removable(
+        &mut self,
+        backend: &mut Backend,
+        rows: &mut [RemovalCandidate],
+    ) -> Result<Xid, AccessError>;
 }
 
 impl TableRows for RowJudge<'_> {
@@ -21,7 +26,11 @@ impl TableRows for RowJudge<'_> {
         RowJudge::fate(self, backend, tid)
     }
 
-    fn newest_gone(&self) -> Xid {
-        RowJudge::newest_gone(self)
+    fn removable(
+        &mut self,
+        backend: &mut Backend,
+        rows: &mut [RemovalCandidate],
+    ) -> Result<Xid, AccessError> {
+        RowJudge::removable(self, backend, rows)
     }
 }

@@ -8,33 +8,45 @@
 //! - to the left: the page there may have been split, or deleted with this one's link changed. The
 //!   page whose right link leads here is looked for, further right or through this page's new link.
 //!
+//! Or by a key, if the conditions say that the next matching item is further away: by a new descent
+//! ([`scan_keys`](super::scan_keys)). A scan steps to the neighbour all the same if it has met
+//! several gaps on the leaf, since the next item then is mostly near.
+//!
 //! A row that a batch leads to may be removed, and its place used for another row, unless the batch
 //! keeps its pin: vacuum waits for it before it removes index items. A scan by an MVCC snapshot
-//! needs no pin, since it does not see a row that came later.
+//! needs no pin to read rows, since it does not see a row that came later. It needs one to look
+//! rows up in the visibility map: once vacuum has removed an item, the page of its row may be
+//! marked all-visible. A pin is to be given up at once after that.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_format::nbtree::{
     self as nb, DELETED, HAS_GARBAGE, HIGH_KEY, NO_SIBLING, Opaque, Tuple,
 };
-use forebay_format::{BlockNumber, ItemPointer, Lsn, OffsetNumber, Page, Xid};
+use forebay_format::{BlockNumber, ItemPointer, Lsn, OffsetNumber, Page};
 use forebay_storage::{Backend, PageReadGuard, Pinned};
+use forebay_txn::locks::Interrupt;
 
+use super::compare::SearchKey;
 use super::relation::Index;
-use super::scan_keys::{Condition, Conditions, Direction, Verdict};
-use super::search::Moves;
+use super::scan_keys::{Condition, Conditions, Verdict};
+use super::search::{Moves, Path};
+use super::wanted::Direction;
 use crate::error::AccessError;
 
 /// Pages to the right of a left sibling that are looked at before its right neighbour is read
 /// again.
 const PAGES_TO_RIGHT: u32 = 4;
+/// Gaps between matching items of a leaf from which on the next item is looked for on the
+/// neighbour.
+const MANY_GAPS: u32 = 2;
 
 /// What a batch keeps beside the places of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BatchOptions {
-    /// The pin of the leaf, so that no place in the batch is used for another row.
+    /// The pin of the leaf, so that no place in the batch is used for another row. A caller has at
+    /// most one batch with a pin.
     pub pin: bool,
-    /// The index tuples, for scans that need nothing else of a row. The leaf stays pinned: once
-    /// vacuum has removed an item, the page of its row may be marked all-visible.
+    /// The index tuples, for scans that need nothing else of a row.
     pub tuples: bool,
 }
 
@@ -53,14 +65,25 @@ pub struct Item {
 #[derive(Debug)]
 pub struct Batch {
     block: BlockNumber,
-    prev: BlockNumber,
-    next: BlockNumber,
     lsn: Lsn,
     items: Vec<Item>,
     tuples: Vec<u8>,
-    /// Whether there may be matching items on pages to the left, and to the right.
-    more: (bool, bool),
+    left: Beyond,
+    right: Beyond,
+    /// The page above it, or one to the left or right of that one.
+    parent: Option<BlockNumber>,
     pin: Option<Pinned>,
+}
+
+/// Where a scan goes on beyond a leaf.
+#[derive(Debug, Clone)]
+enum Beyond {
+    /// There are no matching items.
+    Nothing,
+    /// At the neighbour.
+    Page(BlockNumber),
+    /// At the first item of this key.
+    Key(SearchKey<'static>),
 }
 
 impl Batch {
@@ -74,12 +97,38 @@ impl Batch {
         Tuple::new(self.tuples.get(item.tuple as usize..)?).ok()
     }
 
-    /// The leaf that comes next, to be read ahead. None at the end.
+    /// The leaf that comes next, to be read ahead. None if it is not known, and at the end.
     pub fn next_leaf(&self, direction: Direction) -> Option<BlockNumber> {
-        let (more_left, more_right) = self.more;
+        match self.beyond(direction) {
+            Beyond::Page(block) => Some(*block),
+            Beyond::Nothing | Beyond::Key(_) => None,
+        }
+    }
+
+    /// The leaf.
+    pub fn leaf(&self) -> BlockNumber {
+        self.block
+    }
+
+    /// A page above the leaf, or near that one. None if the leaf is the root.
+    pub(crate) fn parent(&self) -> Option<BlockNumber> {
+        self.parent
+    }
+
+    /// Moves to the page above that was found to have the leaf.
+    pub(crate) fn set_parent(&mut self, parent: BlockNumber) {
+        self.parent = Some(parent);
+    }
+
+    /// Whether there may be further items.
+    pub fn has_next(&self, direction: Direction) -> bool {
+        !matches!(self.beyond(direction), Beyond::Nothing)
+    }
+
+    fn beyond(&self, direction: Direction) -> &Beyond {
         match direction {
-            Direction::Forward => more_right.then_some(self.next),
-            Direction::Backward => more_left.then_some(self.prev),
+            Direction::Forward => &self.right,
+            Direction::Backward => &self.left,
         }
     }
 
@@ -95,20 +144,39 @@ pub struct IndexScan {
     index: Index,
     conditions: Conditions,
     options: BatchOptions,
+    interrupt: Option<Interrupt>,
 }
 
 impl Index {
     /// A scan for the rows that satisfy all conditions.
     pub fn scan(&self, conditions: Vec<Condition>, options: BatchOptions) -> IndexScan {
-        let conditions = Conditions::new(conditions);
-        IndexScan { index: self.clone(), conditions, options }
+        let conditions = Conditions::new(&self.shape, conditions);
+        IndexScan { index: self.clone(), conditions, options, interrupt: None }
     }
 }
 
 impl IndexScan {
+    /// The same scan, which a request to `interrupt` ends with an error.
+    #[must_use]
+    pub fn interruptible(self, interrupt: Interrupt) -> IndexScan {
+        IndexScan { interrupt: Some(interrupt), ..self }
+    }
+
+    /// The same scan, whose batches keep no pins.
+    #[must_use]
+    pub(super) fn without_pins(mut self) -> IndexScan {
+        self.options.pin = false;
+        self
+    }
+
+    /// The index.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
     /// Sets other conditions. Batches of the old ones must not lead on.
     pub fn set_conditions(&mut self, conditions: Vec<Condition>) {
-        self.conditions = Conditions::new(conditions);
+        self.conditions = Conditions::new(&self.index.shape, conditions);
     }
 
     /// The first batch in a direction. None if there is no matching row.
@@ -120,20 +188,17 @@ impl IndexScan {
         if self.conditions.are_never_true() {
             return Ok(None);
         }
-        let shape = &self.index.shape;
-        let key = self.conditions.first_key(shape, direction);
-        let key = key.map_err(|error| AccessError::Internal(error.to_string()))?;
-        let first = self.index.find_leaf(backend, &key, |pin, guard, opaque| {
-            let block = pin.tag().block;
-            let n = key.first_not_behind(shape, guard.page(), &opaque);
-            let n = n.map_err(self.index.at(block))?;
-            let (n, more) = match direction {
-                Direction::Forward => (n, (false, true)),
-                Direction::Backward => (n - 1, (true, false)),
-            };
-            self.read_page(pin, guard, &opaque, direction, n, more)
-        })?;
-        first.map_or(Ok(None), |batch| self.not_empty(backend, batch, direction))
+        let key = self.conditions.first_key(direction);
+        match self.seek(backend, &key, direction)? {
+            Some(mut batch) => {
+                match direction {
+                    Direction::Forward => batch.left = Beyond::Nothing,
+                    Direction::Backward => batch.right = Beyond::Nothing,
+                }
+                self.not_empty(backend, batch, direction)
+            }
+            None => Ok(None),
+        }
     }
 
     /// The batch that follows another one in a direction. None if there is no further row.
@@ -149,6 +214,26 @@ impl IndexScan {
         }
     }
 
+    /// The items from a key on.
+    fn seek(
+        &self,
+        backend: &mut Backend,
+        key: &SearchKey<'_>,
+        direction: Direction,
+    ) -> Result<Option<Batch>, AccessError> {
+        let shape = &self.index.shape;
+        let mut path = Path::new();
+        let batch = self.index.find_leaf(backend, key, &mut path, |pin, guard, opaque| {
+            let block = pin.tag().block;
+            let n = key.first_not_behind(shape, guard.page(), &opaque);
+            let n = n.map_err(self.index.at(block))?;
+            let n = if direction == Direction::Forward { n } else { n - 1 };
+            self.read_page(pin, guard, &opaque, direction, n)
+        })?;
+        let parent = path.last().map(|step| step.block);
+        Ok(batch.map(|batch| Batch { parent, ..batch }))
+    }
+
     /// Goes on to the first batch with items.
     fn not_empty(
         &self,
@@ -156,13 +241,18 @@ impl IndexScan {
         mut batch: Batch,
         direction: Direction,
     ) -> Result<Option<Batch>, AccessError> {
-        while batch.items.is_empty() {
+        loop {
+            if let Some(kind) = self.interrupt.as_ref().and_then(Interrupt::pending) {
+                return Err(AccessError::Interrupted(kind));
+            }
+            if !batch.items.is_empty() {
+                return Ok(Some(batch));
+            }
             match self.neighbour(backend, &batch, direction)? {
                 Some(next) => batch = next,
                 None => return Ok(None),
             }
         }
-        Ok(Some(batch))
     }
 
     fn neighbour(
@@ -171,11 +261,15 @@ impl IndexScan {
         batch: &Batch,
         direction: Direction,
     ) -> Result<Option<Batch>, AccessError> {
-        let Some(block) = batch.next_leaf(direction) else { return Ok(None) };
-        match direction {
-            Direction::Forward => self.read_right(backend, block),
-            Direction::Backward => self.read_left(backend, block, batch.block),
-        }
+        let next = match (batch.beyond(direction), direction) {
+            (Beyond::Nothing, _) => return Ok(None),
+            (Beyond::Key(key), _) => return self.seek(backend, key, direction),
+            (Beyond::Page(block), Direction::Forward) => self.read_right(backend, *block)?,
+            (Beyond::Page(block), Direction::Backward) => {
+                self.read_left(backend, *block, batch.block)?
+            }
+        };
+        Ok(next.map(|next| Batch { parent: batch.parent, ..next }))
     }
 
     fn read_right(
@@ -189,9 +283,8 @@ impl IndexScan {
             let guard = pin.lock_shared();
             let opaque = self.index.opaque(guard.page(), block)?;
             if !opaque.is_ignored() {
-                let (first, more) = (opaque.first_data_item(), (true, true));
-                let direction = Direction::Forward;
-                return self.read_page(&pin, guard, &opaque, direction, first, more).map(Some);
+                let (first, direction) = (opaque.first_data_item(), Direction::Forward);
+                return self.read_page(&pin, guard, &opaque, direction, first).map(Some);
             }
             moves.next(&self.index, block)?;
             block = opaque.next;
@@ -217,10 +310,8 @@ impl IndexScan {
                 let opaque = self.index.opaque(guard.page(), block)?;
                 if opaque.next == right && !opaque.has(DELETED) {
                     if !opaque.is_ignored() {
-                        let (last, more) = (guard.page().item_count(), (true, true));
-                        let direction = Direction::Backward;
-                        let batch = self.read_page(&pin, guard, &opaque, direction, last, more)?;
-                        return Ok(Some(batch));
+                        let (last, direction) = (guard.page().item_count(), Direction::Backward);
+                        return self.read_page(&pin, guard, &opaque, direction, last).map(Some);
                     }
                     half_dead = Some((opaque.prev, block));
                     break;
@@ -269,8 +360,7 @@ impl IndexScan {
         }
     }
 
-    /// Copies the matching items of a leaf, from item `n` on. `more`: whether there are pages with
-    /// matching items on both sides, as far as is known before.
+    /// Copies the matching items of a leaf, from item `n` on.
     fn read_page(
         &self,
         pin: &Pinned,
@@ -278,106 +368,120 @@ impl IndexScan {
         opaque: &Opaque,
         direction: Direction,
         n: OffsetNumber,
-        more: (bool, bool),
     ) -> Result<Batch, AccessError> {
         let (page, block) = (guard.page(), pin.tag().block);
+        let (first, last) = (opaque.is_leftmost(), opaque.is_rightmost());
         let mut batch = Batch {
             block,
-            prev: opaque.prev,
-            next: opaque.next,
             lsn: page.lsn(),
             items: Vec::new(),
             tuples: Vec::new(),
-            more: (more.0 && !opaque.is_leftmost(), more.1 && !opaque.is_rightmost()),
+            left: if first { Beyond::Nothing } else { Beyond::Page(opaque.prev) },
+            right: if last { Beyond::Nothing } else { Beyond::Page(opaque.next) },
+            parent: None,
             pin: None,
         };
-        let (first, count) = (opaque.first_data_item(), page.item_count());
+        let beyond = self.collect(&mut batch, page, opaque, direction, n)?;
         match direction {
-            Direction::Forward => {
-                let ended = self.collect(&mut batch, page, n..=count, direction)?;
-                if ended || self.ends_before_next(page, opaque, block)? {
-                    batch.more.1 = false;
-                }
-            }
-            Direction::Backward => {
-                if self.collect(&mut batch, page, (first..=n).rev(), direction)? {
-                    batch.more.0 = false;
-                }
-                batch.items.reverse();
-            }
+            Direction::Forward if !last => batch.right = beyond,
+            Direction::Backward if !first => batch.left = beyond,
+            _ => {}
         }
-        let BatchOptions { pin: keeps, tuples } = self.options;
-        if (keeps || tuples) && !batch.items.is_empty() {
+        if direction == Direction::Backward {
+            batch.items.reverse();
+        }
+        if self.options.pin && !batch.items.is_empty() {
             batch.pin = Some(pin.clone());
         }
         Ok(batch)
     }
 
-    /// Copies matching items. Returns whether there are none behind the last one.
+    /// Copies matching items. Returns where the scan goes on if the leaf has neighbours.
     fn collect(
         &self,
         batch: &mut Batch,
         page: Page<'_>,
-        items: impl Iterator<Item = OffsetNumber>,
+        opaque: &Opaque,
         direction: Direction,
-    ) -> Result<bool, AccessError> {
-        for n in items {
+        mut n: OffsetNumber,
+    ) -> Result<Beyond, AccessError> {
+        let shape = &self.index.shape;
+        let (block, items) = (batch.block, opaque.first_data_item()..=page.item_count());
+        let following = |n| if direction == Direction::Forward { n + 1 } else { n - 1 };
+        let (mut gaps, mut beyond) = (0, None);
+        while items.contains(&n) {
             if nb::is_killed(page, n) {
+                n = following(n);
                 continue;
             }
-            let tuple = self.index.tuple(page, batch.block, n)?;
-            let verdict = self.conditions.judge(&self.index.shape, &tuple, direction);
-            match verdict.map_err(self.index.at(batch.block))? {
-                Verdict::PassedOver => continue,
-                Verdict::End => return Ok(true),
-                Verdict::Found => {}
+            let tuple = self.index.tuple(page, block, n)?;
+            let verdict = self.conditions.judge(shape, &tuple, direction);
+            beyond = None;
+            match verdict.map_err(self.index.at(block))? {
+                Verdict::Found => self.copy(batch, &tuple, n, direction),
+                Verdict::PassedOver => {}
+                Verdict::End => return Ok(Beyond::Nothing),
+                Verdict::Seek(key) => {
+                    gaps += 1;
+                    n = key
+                        .seek(shape, page, opaque, following(n))
+                        .map_err(self.index.at(block))?;
+                    beyond = Some(key);
+                    continue;
+                }
             }
-            let at = batch.tuples.len() as u32;
-            if self.options.tuples {
-                batch.tuples.extend_from_slice(tuple.bytes());
-            }
-            let item = |tid| Item { tid, n, tuple: at };
-            match direction {
-                Direction::Forward => batch.items.extend(tuple.heap_tids().map(item)),
-                Direction::Backward => batch.items.extend(tuple.heap_tids().rev().map(item)),
-            }
+            n = following(n);
         }
-        Ok(false)
+        let neighbour = match direction {
+            Direction::Backward => opaque.prev,
+            Direction::Forward if opaque.is_rightmost() => return Ok(Beyond::Nothing),
+            Direction::Forward => {
+                let high_key = self.index.tuple(page, block, HIGH_KEY)?;
+                let verdict = self.conditions.judge(shape, &high_key, direction);
+                beyond = match verdict.map_err(self.index.at(block))? {
+                    Verdict::End => return Ok(Beyond::Nothing),
+                    Verdict::Seek(key) => Some(key),
+                    Verdict::Found | Verdict::PassedOver => None,
+                };
+                opaque.next
+            }
+        };
+        Ok(match beyond {
+            Some(key) if gaps < MANY_GAPS => Beyond::Key(key.into_owned()),
+            _ => Beyond::Page(neighbour),
+        })
     }
 
-    /// Whether the high key of a page tells that no item of the next one matches.
-    fn ends_before_next(
-        &self,
-        page: Page<'_>,
-        opaque: &Opaque,
-        block: BlockNumber,
-    ) -> Result<bool, AccessError> {
-        if opaque.is_rightmost() {
-            return Ok(true);
+    /// Copies an item.
+    fn copy(&self, batch: &mut Batch, tuple: &Tuple<'_>, n: OffsetNumber, direction: Direction) {
+        let at = batch.tuples.len() as u32;
+        if self.options.tuples {
+            batch.tuples.extend_from_slice(tuple.bytes());
         }
-        let high_key = self.index.tuple(page, block, HIGH_KEY)?;
-        let verdict = self.conditions.judge(&self.index.shape, &high_key, Direction::Forward);
-        Ok(verdict.map_err(self.index.at(block))? == Verdict::End)
+        let item = |tid| Item { tid, n, tuple: at };
+        match direction {
+            Direction::Forward => batch.items.extend(tuple.heap_tids().map(item)),
+            Direction::Backward => batch.items.extend(tuple.heap_tids().rev().map(item)),
+        }
     }
 
     /// Notes on the leaf that nobody sees the rows of some items any more, given by their indexes
-    /// in the batch. `newest` is at least as new as those who deleted them. Nothing is noted if the
-    /// leaf has changed since.
+    /// in the batch. Nothing is noted if the leaf has changed since.
     ///
     /// This is a hint without a record. So it is left out on a clean page, which need not be
     /// written then, and for an index without a log, whose pages do not tell whether they have
     /// changed.
-    pub fn kill(
-        &self,
-        backend: &mut Backend,
-        batch: &Batch,
-        gone: &[usize],
-        newest: Xid,
-    ) -> Result<(), AccessError> {
-        if gone.is_empty() || !self.index.logged {
+    pub fn kill(&self, batch: &Batch, gone: &[usize]) -> Result<(), AccessError> {
+        if gone.is_empty() || !self.index.logged || !self.index.may_kill() {
             return Ok(());
         }
-        let mut page = self.index.lock(backend, batch.block)?;
+        let Some(pin) = self.index.pool.lookup(&self.index.tag(batch.block)) else {
+            return Ok(());
+        };
+        if !pin.is_dirty() {
+            return Ok(());
+        }
+        let mut page = pin.into_exclusive();
         if page.page().lsn() != batch.lsn || !page.is_dirty() {
             return Ok(());
         }
@@ -390,7 +494,6 @@ impl IndexScan {
             let Some(&Item { n, .. }) = rows.first() else { continue };
             let whole = self.index.tuple(page.page(), batch.block, n)?.heap_tid_count();
             if rows.len() == whole {
-                self.index.known.note_gone(newest);
                 nb::kill(&mut page.page_mut(), n)
                     .map_err(|error| self.index.damaged(batch.block, &error))?;
                 killed = true;

@@ -121,15 +121,16 @@ impl Index {
         }
     }
 
-    /// Searches the leaf on which a scan begins.
+    /// Searches the leaf on which a scan begins. `path` becomes the way there.
     pub(super) fn find_leaf<R>(
         &self,
         backend: &mut Backend,
         key: &SearchKey<'_>,
+        path: &mut Path,
         visit: impl FnOnce(&Pinned, PageReadGuard<'_>, Opaque) -> Result<R, AccessError>,
     ) -> Result<Option<R>, AccessError> {
         let want = Descent { key, level: 0, to_insert: false };
-        match self.descend(backend, want, &mut Path::new(), visit)? {
+        match self.descend(backend, want, path, visit)? {
             Reached::Page(found) => Ok(Some(found)),
             Reached::Empty => Ok(None),
             Reached::Incomplete(_) => unreachable!("only insertions stop there"),

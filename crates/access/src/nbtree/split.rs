@@ -30,6 +30,21 @@ struct Halves {
     high_key: Vec<u8>,
 }
 
+impl Halves {
+    /// Notes which vacuum runs. It follows the links to the right from the left half as far as
+    /// pages have its id, so the right half is the last one if its sibling, which had the id
+    /// `next`, was not split during this vacuum.
+    fn stamp(&mut self, cycle_id: u16, next: Option<u16>) {
+        let ends = next.is_some_and(|next| next != cycle_id);
+        for (half, flag) in [(&mut self.left, 0), (&mut self.right, SPLIT_END)] {
+            let mut page = PageMut(half);
+            let opaque = Opaque::of(page.page()).expect("the half was just made");
+            let flags = opaque.flags | if ends { flag } else { 0 };
+            Opaque { flags, cycle_id, ..opaque }.store(&mut page);
+        }
+    }
+}
+
 impl Inserter<'_> {
     /// Splits a page and puts an item on its half. Returns the right half. `child` is unlocked.
     pub(super) fn split(
@@ -42,10 +57,12 @@ impl Inserter<'_> {
         let tag = page.tag().block;
         let opaque = index.opaque(page.page(), tag)?;
         let at = self.split_point(page, opaque, item)?;
-        let mut right = self.new_page()?;
-        let halves = halves(&index.shape, page, opaque, item, at, right.tag().block)
+        let mut right = index.new_page(self.backend)?;
+        let mut halves = halves(&index.shape, page, opaque, item, at, right.tag().block)
             .map_err(index.at(tag))?;
         let mut sibling = self.right_sibling(tag, &opaque)?;
+        let next = sibling.as_ref().map(|(_, opaque)| opaque.cycle_id);
+        halves.stamp(index.shared.cycle_of(index.locator), next);
         critical(index.failure.as_ref(), "could not split a page of an index", || {
             page.mark_dirty();
             right.mark_dirty();
@@ -132,6 +149,8 @@ impl Inserter<'_> {
             block(SPLIT_RIGHT_BLOCK, right, made(), items_of(right)),
         ];
         let changed = |id| move |page| block(id, page, CHANGED, &[]);
+        let aio = self.backend.io.aio();
+        forebay_aio::planted_bug!(aio, SplitNeighbourNotLogged, sibling = None);
         blocks.extend(sibling.as_ref().map(changed(SPLIT_NEXT_BLOCK)));
         blocks.extend(child.as_ref().map(changed(SPLIT_CHILD_BLOCK)));
         let (info, main) = (if on_left { SPLIT_L } else { SPLIT_R }, main.encode());

@@ -22,7 +22,7 @@ use crate::heap::RowFate;
 pub enum Insertion {
     /// The row is in the index.
     Done,
-    /// A live row has the same key.
+    /// A live row has the same key: its live version.
     Duplicate(ItemPointer),
     /// Whether a row with the same key is live depends on a transaction that runs. The caller waits
     /// for it, and tries again.
@@ -31,7 +31,30 @@ pub enum Insertion {
         tid: ItemPointer,
         /// The transaction.
         xid: Xid,
+        /// The row's token, if the transaction will say soon whether the row stays.
+        token: Option<u32>,
     },
+    /// The row is in the index. Another row with the same key may be live:
+    /// [`Index::find_conflict`] tells, now or later.
+    Unchecked,
+}
+
+/// What an insertion does about rows with the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UniqueCheck {
+    /// Nothing: the index may have equal keys.
+    No,
+    /// If one is live, or may be, nothing is inserted.
+    Yes,
+    /// The row is inserted. The result tells whether one may be live.
+    Partial,
+}
+
+impl UniqueCheck {
+    /// What an ordinary insertion does.
+    pub const fn of(unique: bool) -> UniqueCheck {
+        if unique { UniqueCheck::Yes } else { UniqueCheck::No }
+    }
 }
 
 /// What a check found.
@@ -51,11 +74,12 @@ enum Item {
 }
 
 impl Inserter<'_> {
-    /// Looks for live rows with a key, whose first page is locked.
+    /// Looks for live rows with a key, whose first page is locked, other than the row `own`.
     pub(super) fn check_unique(
         &mut self,
         rows: &mut dyn TableRows,
         key: &SearchKey<'_>,
+        own: ItemPointer,
         first: &mut Locked,
     ) -> Result<Checked, AccessError> {
         let mut duplicates = false;
@@ -80,12 +104,9 @@ impl Inserter<'_> {
                     return Ok(Checked::Unique { duplicates });
                 }
                 duplicates = true;
-                match self.rows_of_item(rows, page.page(), tag, n)? {
+                match self.rows_of_item(rows, page.page(), tag, n, own)? {
                     Item::Conflict(conflict) => return Ok(Checked::Conflict(conflict)),
-                    Item::NoConflict { gone } if gone => {
-                        self.index.known.note_gone(rows.newest_gone());
-                        kill(page, n);
-                    }
+                    Item::NoConflict { gone: true } if self.index.may_kill() => kill(page, n),
                     Item::NoConflict { .. } => {}
                 }
             }
@@ -136,21 +157,28 @@ impl Inserter<'_> {
         Ok(order != Ordering::Less)
     }
 
-    /// What became of the rows of an item with the key.
+    /// What became of the rows of an item with the key, but for the row `own`.
     fn rows_of_item(
         &mut self,
         rows: &mut dyn TableRows,
         page: Page<'_>,
         tag: BlockNumber,
         n: OffsetNumber,
+        own: ItemPointer,
     ) -> Result<Item, AccessError> {
         let mut gone = true;
         for tid in self.index.tuple(page, tag, n)?.heap_tids() {
+            if tid == own {
+                gone = false;
+                continue;
+            }
+            let wait = |xid, token| Item::Conflict(Insertion::Wait { tid, xid, token });
             match rows.fate(self.backend, tid)? {
-                RowFate::Live => return Ok(Item::Conflict(Insertion::Duplicate(tid))),
-                RowFate::InDoubt(xid) => {
-                    return Ok(Item::Conflict(Insertion::Wait { tid, xid }));
+                RowFate::Live(version) => {
+                    return Ok(Item::Conflict(Insertion::Duplicate(version)));
                 }
+                RowFate::InDoubt(xid) => return Ok(wait(xid, None)),
+                RowFate::Speculative(xid, token) => return Ok(wait(xid, Some(token))),
                 RowFate::Dead => gone = false,
                 RowFate::Gone => {}
             }

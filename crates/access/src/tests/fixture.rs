@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
-use forebay_aio::{Aio, BackendType, MethodKind};
+use forebay_aio::{Aio, BackendType, IoObject, IoOp, MethodKind};
 use forebay_format::tuple::{AttrLayout, deform, form_tuple};
 use forebay_format::{Fork, FullXid, ItemPointer, Lsn, PageBytes, RelFileLocator};
 use forebay_storage::{Backend, BufferPool, WriteScope};
@@ -152,7 +152,8 @@ impl Fixture {
         let mut tx = Transaction::new();
         let author = self.author(backend, &mut tx);
         let batch = batch_of(numbers);
-        heap.insert_batch(backend, author, &batch, forebay_storage::Strategy::Normal).unwrap();
+        heap.insert_batch(backend, author, &batch, forebay_storage::Strategy::Normal, None)
+            .unwrap();
         self.xacts.commit(&mut backend.io, &mut tx).unwrap();
     }
 
@@ -167,6 +168,13 @@ impl Fixture {
         let count = again.count(backend, &Interrupt::new()).unwrap();
         assert_eq!(count, numbers.len() as u64, "counting and scanning agree");
         numbers
+    }
+
+    /// Pages that were looked at, in memory or not.
+    pub(crate) fn looks(&self) -> u64 {
+        let rows = self.aio.stats().snapshot();
+        let counts = rows.iter().filter(|row| row.object == IoObject::Relation);
+        counts.map(|row| row.get(IoOp::Hit).count + row.get(IoOp::Read).count).sum()
     }
 
     /// All pages of a relation, as they are in memory.
@@ -235,6 +243,28 @@ impl Recovered {
         }
         ctx.check_missing()?;
         Ok(ctx.counters.next_xid)
+    }
+
+    /// Replays the log, and calls `each` after each record. It ends the replay by returning false.
+    pub(crate) fn replay_each(
+        &mut self,
+        dir: &Path,
+        mut each: impl FnMut(&mut Recovered, &RedoRecord<'_>) -> bool,
+    ) {
+        let mut io = self.aio.backend(BackendType::Startup).unwrap();
+        let mut reader = reader(&self.aio, dir, WAL_START);
+        let (registry, checkpoint) = (Registry::new(), checkpoint());
+        while let Some(record) = reader.next(&mut io).unwrap() {
+            let decoded = record.decode().unwrap();
+            let record = RedoRecord { start: record.start, end: record.end, record: &decoded };
+            let (pool, clog, multis) = (&self.pool, &self.clog, &self.multis);
+            let mut ctx = RedoContext::new(&mut self.backend, pool, clog, multis, &checkpoint);
+            registry.redo(&record, &mut ctx).unwrap();
+            drop(ctx);
+            if !each(self, &record) {
+                break;
+            }
+        }
     }
 
     pub(crate) fn pages(&mut self, rel: RelFileLocator) -> Vec<PageBytes> {

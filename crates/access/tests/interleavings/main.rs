@@ -1,11 +1,12 @@
 //! Sessions that lock, update and delete one row, in interleavings that shuttle chooses: the four
-//! strengths, MultiXacts, savepoints, NOWAIT, deadlocks. B-trees: `trees.rs`.
+//! strengths, MultiXacts, savepoints, NOWAIT, deadlocks. A session that reads it: `snapshots.rs`.
+//! B-trees: `trees.rs`.
 //!
 //! Only a build for shuttle has these tests:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg shuttle" cargo test -p forebay-access --test interleavings \
-//!     --target-dir target/shuttle
+//! RUSTC_WORKSPACE_WRAPPER=$PWD/crates/xtask/shuttle \
+//!     cargo test -p forebay-access --test interleavings
 //! ```
 //!
 //! FOREBAY_SHUTTLE_ROUNDS sets the number of interleavings of each scenario. A failing one prints a
@@ -15,6 +16,7 @@
 //! what the last one has committed.
 #![cfg(shuttle)]
 
+mod snapshots;
 mod trees;
 
 use std::path::Path;
@@ -65,8 +67,17 @@ impl PageFailure for MustNotFail {
 struct Model {
     /// Sessions, how deep in subtransactions they locked the row, and how.
     held: Vec<(u32, usize, LockStrength)>,
-    /// The number in the row; None once it is deleted.
-    committed: Option<i64>,
+    /// The number in the row after each commit, in their order; None once it is deleted. An entry
+    /// is added before the commit.
+    history: Vec<Option<i64>>,
+    /// The last entry whose commit has returned.
+    returned: usize,
+}
+
+impl Model {
+    fn committed(&self) -> Option<i64> {
+        self.history[self.history.len() - 1]
+    }
 }
 
 /// A table with one row.
@@ -133,7 +144,7 @@ impl Fixture {
             xacts,
             outcomes,
             locks: LockManager::new(),
-            model: Mutex::new(Model { held: Vec::new(), committed: Some(0) }),
+            model: Mutex::new(Model { held: Vec::new(), history: vec![Some(0)], returned: 0 }),
             _sets: MultiUse::begin(multis),
         };
         fixture.insert();
@@ -184,7 +195,7 @@ impl Action {
         match thread_rng().gen_range(0..8) {
             n @ 0..4 => Action::Lock(STRENGTHS[n]),
             4 => Action::Update { key: true },
-            5 if deletes => Action::Delete,
+            5 | 6 if deletes => Action::Delete,
             _ => Action::Update { key: false },
         }
     }
@@ -241,7 +252,6 @@ impl Session {
     fn run<T>(
         &mut self,
         tid: ItemPointer,
-        action: Action,
         waits: bool,
         mut attempt: impl FnMut(
             &Heap,
@@ -258,9 +268,8 @@ impl Session {
         let mut changer = Changer { xacts, tx, author, sets, queues: in_turn };
         let (interrupt, work) = (&Interrupt::new(), RowWork::Lock);
         let mut waiter = RowWaiter { xacts, queues, owner, interrupt, work, waits };
-        let tried = waiter.run(backend, tid, action.strength(), |backend| {
-            attempt(&fixture.heap, backend, &mut changer)
-        });
+        let tried =
+            waiter.run(backend, tid, |backend| attempt(&fixture.heap, backend, &mut changer));
         tried.map_err(|error| match error {
             AccessError::RowLock { error, .. } => error,
             error => panic!("{error}"),
@@ -295,7 +304,7 @@ impl Session {
     fn change(&mut self, action: Action, waits: bool) -> Tried<()> {
         let tid = self.own.tid;
         let mut number = 0;
-        let done = self.run(tid, action, waits, |heap, backend, changer| {
+        let done = self.run(tid, waits, |heap, backend, changer| {
             if let Some(version) = heap.any_version(backend, tid)? {
                 number = number_of(&version);
             }
@@ -309,7 +318,10 @@ impl Session {
                 Action::Update { key } => {
                     let keys: &[usize] = if key { &[0] } else { &[] };
                     let columns = Columns { layouts: &[AttrLayout::INT8], keys, indexed: &[] };
-                    heap.update(backend, changer, tid, &tuple_of(number + 1), &columns)
+                    match heap.update(backend, changer, tid, &tuple_of(number + 1), &columns)? {
+                        Attempt::Done(version) => Ok(Attempt::Done(version.place)),
+                        Attempt::Refused(refusal) => Ok(Attempt::Refused(refusal)),
+                    }
                 }
             }
         })?;
@@ -328,7 +340,7 @@ impl Session {
         if matches!(action, Action::Lock(_)) {
             return;
         }
-        let before = self.own.written.unwrap_or(self.fixture.model().committed);
+        let before = self.own.written.unwrap_or(self.fixture.model().committed());
         assert_eq!(before, Some(number), "session {} has not seen an update", self.id);
         let locks = &self.fixture.locks;
         let queues = RowQueues { locks, backend: OwnerId(self.id), database: 5, relation: 16_384 };
@@ -350,7 +362,7 @@ impl Session {
             if heap.newer_version(&mut self.backend, newer, by).expect("version").is_none() {
                 return Ok(None);
             }
-            let locked = self.run(newer, action, waits, |heap, backend, changer| {
+            let locked = self.run(newer, waits, |heap, backend, changer| {
                 heap.lock_newest(backend, changer, newer, action.strength())
             })?;
             match locked {
@@ -413,8 +425,11 @@ impl Session {
     fn end(&mut self, commit: bool) {
         let mut ids = self.tx.subxacts();
         ids.extend(self.tx.xid());
+        let mut entry = 0;
         if let (true, Some(written)) = (commit, self.own.written) {
-            self.fixture.model().committed = written;
+            let mut model = self.fixture.model();
+            entry = model.history.len();
+            model.history.push(written);
         }
         self.give_up(0);
         let Session { fixture, backend, owner, tx, sets, .. } = self;
@@ -424,6 +439,10 @@ impl Session {
             false => fixture.xacts.abort(&mut backend.io, tx),
         }
         .expect("ended");
+        {
+            let mut model = fixture.model();
+            model.returned = entry.max(model.returned);
+        }
         sets.end();
         fixture.locks.unlock_all(owner);
         fixture.locks.transactions_ended(&ids);
@@ -457,7 +476,7 @@ impl Session {
 /// Runs sessions beside each other, and looks at what they leave.
 fn scenario(deletes: bool) {
     let fixture = Fixture::new();
-    let threads: Vec<_> = (1..=SESSIONS)
+    let mut threads: Vec<_> = (1..=SESSIONS)
         .map(|id| {
             let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
@@ -467,10 +486,12 @@ fn scenario(deletes: bool) {
             })
         })
         .collect();
+    let read = Arc::clone(&fixture);
+    threads.push(thread::spawn(move || snapshots::read(&read)));
     threads.into_iter().for_each(|thread| thread.join().expect("a session"));
     assert_eq!(fixture.locks.list(), [], "nobody waits any more");
     let mut last = Session::new(&fixture, SESSIONS + 1);
-    let committed = fixture.model().committed;
+    let committed = fixture.model().committed();
     last.act(Action::Delete, true).expect("nobody holds it");
     assert_eq!(last.own.written.is_some(), committed.is_some(), "{committed:?}");
     last.end(false);

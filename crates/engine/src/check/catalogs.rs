@@ -4,12 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_access::check::{HeapTable, Transactions};
+use forebay_access::check::{BtreeShape, HeapTable, IndexedColumns, Transactions};
 use forebay_aio::{AioError, AlignedBuf, DirEntry, FileKind, IfFound, IoBackend, OpenOptions};
 use forebay_catalog::MAP_FILE;
-use forebay_catalog::at_rest::{ColumnRow, DatabaseRow, RelationRow};
-use forebay_catalog::schema::{PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_NAMESPACE};
+use forebay_catalog::at_rest::{ColumnRow, DatabaseRow, IndexRow, KeyOrders, RelationRow};
+use forebay_catalog::schema::{
+    BTREE_AM, HEAP_AM, PG_AMPROC, PG_ATTRIBUTE, PG_CLASS, PG_DATABASE, PG_INDEX, PG_NAMESPACE,
+    PG_OPCLASS,
+};
 use forebay_format::ids::GLOBAL_TABLESPACE;
+use forebay_format::nbtree::Meta;
 use forebay_format::page::HEADER_SIZE;
 use forebay_format::relmap::RelMap;
 use forebay_format::{AttrLayout, BLOCK_SIZE, BlockNumber, Fork, HeapTuple, Page, RELSEG_BLOCKS};
@@ -19,12 +23,22 @@ use super::cluster::{Cluster, file_of};
 use super::options::{CheckCounts, CheckedRelation, NotChecked, RelationKind};
 use crate::error::EngineError;
 
-/// OID of the access method of ordinary tables.
-const HEAP: Oid = 2;
 /// Blocks in one read.
 const READ: usize = 16;
 /// Most bytes of a map of files that are read; it has about 500.
 const MAX_MAP: u64 = 1024;
+
+/// A B-tree, as the catalogs describe it.
+#[derive(Debug)]
+pub(super) struct Btree {
+    /// pg_index.indrelid
+    pub table: u32,
+    pub shape: BtreeShape,
+    /// How it follows from the rows of its table; `None`: that is not compared.
+    pub indexed: Option<IndexedColumns>,
+    /// About how many entries it has, if that was counted.
+    pub entries: Option<u64>,
+}
 
 /// A relation with files.
 #[derive(Debug)]
@@ -33,6 +47,8 @@ pub(super) struct Relation {
     /// Its first file.
     pub path: PathBuf,
     pub table: HeapTable,
+    /// A B-tree whose pages can be checked.
+    pub btree: Option<Btree>,
 }
 
 /// Finds relations. What can't be read of a database is told.
@@ -53,6 +69,8 @@ struct Rows {
     relations: Vec<RelationRow>,
     columns: HashMap<Oid, Vec<ColumnRow>>,
     namespaces: HashMap<Oid, String>,
+    indexes: HashMap<Oid, IndexRow>,
+    orders: KeyOrders,
 }
 
 impl Rows {
@@ -173,7 +191,28 @@ impl Finder<'_, '_> {
             let namespaces = &mut rows.namespaces;
             self.scan(&path, &mut |tuple| add(namespaces, cluster.rows.namespace(tuple)))?;
         }
+        if cluster.shut_down {
+            self.read_indexes(&directory, &mut rows)?;
+        }
         Ok((map, rows))
+    }
+
+    /// Reads what the catalogs say of indexes.
+    fn read_indexes(&mut self, directory: &Path, rows: &mut Rows) -> Result<(), EngineError> {
+        let reader = &self.cluster.rows;
+        let catalogs = [PG_INDEX.oid, PG_OPCLASS.oid, PG_AMPROC.oid];
+        let [indexes, classes, functions] = catalogs
+            .map(|oid| rows.relation(oid).map(|row| directory.join(row.filenode.to_string())));
+        // What is missing of the catalogs was told.
+        let (Some(indexes), Some(classes), Some(functions)) = (indexes, classes, functions) else {
+            return Ok(());
+        };
+        let Rows { indexes: found, orders, .. } = rows;
+        self.scan(&indexes, &mut |tuple| {
+            add(found, reader.index(tuple).map(|row| (row.index, row)))
+        })?;
+        self.scan(&classes, &mut |tuple| reader.operator_class(orders, tuple))?;
+        self.scan(&functions, &mut |tuple| reader.support_function(orders, tuple))
     }
 
     /// Tells that rows of pg_class are lost, by the columns in pg_attribute. A page that was zeroed
@@ -262,7 +301,7 @@ impl Finder<'_, '_> {
         mut rows: Rows,
         found: &mut Found,
     ) {
-        let mut toast_tables = HashSet::new();
+        let mut with_tables = HashSet::new();
         let relations = std::mem::take(&mut rows.relations);
         let told = |row: &RelationRow, kind| CheckedRelation {
             database: if row.shared { String::new() } else { database.name.clone() },
@@ -274,9 +313,15 @@ impl Finder<'_, '_> {
         for row in &relations {
             let wanted = kind_of(row).is_some_and(|kind| is_wanted(self.names, &told(row, kind)));
             if wanted && row.toast != 0 {
-                toast_tables.insert(row.toast);
+                with_tables.insert(row.toast);
+            }
+            if wanted {
+                with_tables.insert(row.oid);
             }
         }
+        let indexes = rows.indexes.values().filter(|index| with_tables.contains(&index.table));
+        let with_tables: HashSet<Oid> =
+            indexes.map(|index| index.index).chain(with_tables.iter().copied()).collect();
         for row in &relations {
             let Some(kind) = kind_of(row) else { continue };
             let map = if row.shared { shared } else { local };
@@ -290,7 +335,7 @@ impl Finder<'_, '_> {
             let path = file.map(|file| directory.join(file.to_string()));
             found.files.extend(path.clone());
             let told = told(row, kind);
-            let wanted = is_wanted(self.names, &told) || toast_tables.contains(&row.oid);
+            let wanted = is_wanted(self.names, &told) || with_tables.contains(&row.oid);
             if wanted {
                 found.wanted.push(told.clone());
             }
@@ -304,7 +349,11 @@ impl Finder<'_, '_> {
             if self.is_checked(row, kind) {
                 let columns = rows.columns.remove(&row.oid);
                 let table = self.table_of(row, kind, columns.unwrap_or_default());
-                found.relations.push(Arc::new(Relation { told, path, table }));
+                let btree = (kind == RelationKind::Index).then(|| {
+                    self.btree(row, (&path, &table), &rows, database.by_bytes, &relations)
+                });
+                let btree = btree.flatten();
+                found.relations.push(Arc::new(Relation { told, path, table, btree }));
             }
         }
     }
@@ -320,7 +369,7 @@ impl Finder<'_, '_> {
             return false;
         }
         match kind {
-            RelationKind::Index => self.counts.skip(NotChecked::Indexes),
+            RelationKind::Index => {}
             RelationKind::Other => self.counts.skip(NotChecked::OtherAccessMethods),
             RelationKind::Heap | RelationKind::Sequence => {
                 if !self.cluster.shut_down {
@@ -354,6 +403,75 @@ impl Finder<'_, '_> {
             min_multi: row.min_multi,
             is_sequence: kind == RelationKind::Sequence,
         }
+    }
+
+    /// What is checked of an index, if it is a B-tree whose layout is known.
+    fn btree(
+        &mut self,
+        row: &RelationRow,
+        (path, own): (&Path, &HeapTable),
+        rows: &Rows,
+        by_bytes: bool,
+        relations: &[RelationRow],
+    ) -> Option<Btree> {
+        let index = rows.indexes.get(&row.oid).filter(|_| row.access_method == BTREE_AM);
+        let (Some(index), Some(layouts)) = (index, &own.columns) else {
+            self.counts.skip(NotChecked::Indexes);
+            return None;
+        };
+        if index.columns.len() != layouts.len() {
+            self.counts.skip(NotChecked::Indexes);
+            return None;
+        }
+        if self.is_old(path) {
+            self.counts.skip(NotChecked::OldIndexes);
+            return None;
+        }
+        let shape = BtreeShape {
+            layouts: layouts.clone(),
+            keys: index.keys,
+            ordered: rows.orders.columns(index, by_bytes),
+            unique: index.unique,
+            nulls_are_equal: index.nulls_are_equal,
+        };
+        let columns: Vec<Option<usize>> = index
+            .columns
+            .iter()
+            .map(|&number| usize::try_from(number).ok().and_then(|n| n.checked_sub(1)))
+            .collect();
+        for (what, is_so) in [
+            (NotChecked::IndexOrder, !shape.is_ordered()),
+            (NotChecked::InvalidIndexes, !index.valid),
+            (NotChecked::IndexExpressions, columns.contains(&None)),
+            (NotChecked::PartialIndexes, index.is_partial),
+        ] {
+            if is_so {
+                self.counts.skip(what);
+            }
+        }
+        let at = relations.binary_search_by_key(&index.table, |table| table.oid).ok();
+        let indexed = at.filter(|_| index.valid).and_then(|at| relations.get(at));
+        let indexed = indexed.map(|table| IndexedColumns {
+            name: row.name.clone(),
+            table: table.name.clone(),
+            columns,
+            has_all_rows: !index.is_partial,
+        });
+        // An empty index may have been filled since it was counted.
+        let entries = row.rows.filter(|rows| *rows > 0).map(|rows| rows.saturating_add(rows / 4));
+        Some(Btree { table: index.table, shape, indexed, entries })
+    }
+
+    /// Whether an index is of a version in which equal keys have no order.
+    fn is_old(&mut self, path: &Path) -> bool {
+        let names = Arc::clone(self.io.aio().namespace());
+        let Ok(file) = names.open(path, &OpenOptions::READ) else { return false };
+        let Ok(mut buf) = AlignedBuf::zeroed(BLOCK_SIZE) else { return false };
+        if self.io.read_exact_at(&file, 0, &mut buf).is_err() {
+            return false;
+        }
+        let meta = buf.first_chunk().map(|page| Meta::of(Page::new(page)));
+        matches!(meta, Some(Ok(meta)) if !meta.is_heap_key_space())
     }
 
     /// Counts files in the directories of relations that belong to none.
@@ -407,7 +525,7 @@ fn add<T>(rows: &mut impl Extend<T>, row: Option<T>) -> bool {
 /// What a relation is; `None` if it has no files.
 fn kind_of(row: &RelationRow) -> Option<RelationKind> {
     Some(match row.kind {
-        b'r' | b't' | b'm' if row.access_method == HEAP => RelationKind::Heap,
+        b'r' | b't' | b'm' if row.access_method == HEAP_AM => RelationKind::Heap,
         b'r' | b't' | b'm' => RelationKind::Other,
         b'S' => RelationKind::Sequence,
         b'i' => RelationKind::Index,

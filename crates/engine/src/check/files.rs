@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,12 +11,13 @@ use forebay_format::{BLOCK_SIZE, Fork, RELSEG_BLOCKS};
 
 use super::catalogs::Relation;
 use super::cluster::file_of;
+use super::groups::Part;
 
 /// Blocks of a piece: large enough to be read well, small enough for all threads to end together.
 const PIECE: u32 = 8192;
 
 /// Neighbouring blocks of a fork, in one file.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Piece {
     pub relation: Arc<Relation>,
     pub fork: Fork,
@@ -26,6 +28,25 @@ pub(super) struct Piece {
     pub blocks: u32,
     /// Blocks of the main fork.
     pub heap_blocks: u32,
+    pub part: Part,
+}
+
+impl Piece {
+    /// Those of its blocks that are among some of the fork's, as a piece of their own.
+    pub(super) fn again(&self, blocks: Range<u32>, part: Part) -> Piece {
+        let first = self.first.max(blocks.start);
+        let end = self.first.saturating_add(self.blocks).min(blocks.end);
+        Piece {
+            relation: Arc::clone(&self.relation),
+            fork: self.fork,
+            path: Arc::clone(&self.path),
+            first,
+            in_file: self.in_file + (first - self.first),
+            blocks: end.saturating_sub(first),
+            heap_blocks: self.heap_blocks,
+            part,
+        }
+    }
 }
 
 /// The segments of forks beyond their first, as the directories list them.
@@ -151,6 +172,7 @@ fn cut_fork(
             in_file,
             blocks: PIECE.min(blocks - in_file),
             heap_blocks: 0,
+            part: Part::None,
         }));
         segment += 1;
         if blocks < RELSEG_BLOCKS {
@@ -189,7 +211,7 @@ mod tests {
             oid: 16_384,
             kind: RelationKind::Heap,
         };
-        let relation = Arc::new(Relation { told, path, table: HeapTable::default() });
+        let relation = Arc::new(Relation { told, path, table: HeapTable::default(), btree: None });
         let (mut pieces, mut found) = (Vec::new(), Vec::new());
         let mut say = |path: &Path, what: &str| {
             let name = path.file_name().expect("a name").to_string_lossy().into_owned();

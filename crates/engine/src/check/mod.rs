@@ -4,7 +4,9 @@
 //! - `cluster`: pg_control, the lock, and what is refused
 //! - `status`: pages of `pg_xact` and `pg_multixact`, and which files of them there must be
 //! - `catalogs`: the relations of all databases, from their catalogs
+//! - `groups`: tables with their B-trees, and how their pages are compared
 //! - `files`: the files of a relation, cut into pieces of work
+//! - `arrange`: the order of the pieces
 //! - `reader`: reads pieces ahead
 //! - `run`: threads that check pieces
 //!
@@ -13,9 +15,11 @@
 //!
 //! The checks themselves are [`forebay_access::check`].
 
+mod arrange;
 mod catalogs;
 mod cluster;
 mod files;
+mod groups;
 mod options;
 mod reader;
 mod run;

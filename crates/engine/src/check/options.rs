@@ -24,6 +24,9 @@ pub struct CheckOptions {
     pub io_combine_limit: u32,
     /// Check a cluster that was not shut down as well as that is possible, without transactions.
     pub crashed: bool,
+    /// Bytes of memory for the entries of a table's indexes. With less than they need the indexes
+    /// are read several times.
+    pub memory: u64,
 }
 
 impl CheckOptions {
@@ -42,6 +45,7 @@ impl Default for CheckOptions {
             direct: None,
             io_combine_limit: 16,
             crashed: false,
+            memory: 512 << 20,
         }
     }
 }
@@ -77,8 +81,18 @@ pub struct CheckedRelation {
 /// What is not checked, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotChecked {
-    /// Indexes, beyond checksums and headers of their pages.
+    /// Indexes that are no B-trees, or those of a crashed cluster, beyond checksums and headers.
     Indexes,
+    /// B-trees that PostgreSQL made before version 12, likewise.
+    OldIndexes,
+    /// B-trees with keys whose order is not known: their structure was checked.
+    IndexOrder,
+    /// B-trees that are not valid: they need not have all rows.
+    InvalidIndexes,
+    /// B-trees with expressions: only whether rows have entries.
+    IndexExpressions,
+    /// Partial B-trees: only whether their entries lead to rows.
+    PartialIndexes,
     /// TOAST tables against the values that point into them.
     ToastValues,
     /// Tables of another access method, beyond checksums and headers of their pages.
@@ -106,6 +120,18 @@ impl NotChecked {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Indexes => "indexes: only checksums and headers of their pages were checked",
+            Self::OldIndexes => {
+                "indexes made before PostgreSQL 12: only checksums and headers were checked"
+            }
+            Self::IndexOrder => {
+                "B-trees: the order of their type or collation is not known, so only their \
+                 structure was checked"
+            }
+            Self::InvalidIndexes => "B-trees not compared with their tables: they are not valid",
+            Self::IndexExpressions => {
+                "B-trees with expressions: their values were not compared with the tables"
+            }
+            Self::PartialIndexes => "partial B-trees: rows without entries are not told",
             Self::ToastValues => "TOAST tables: not compared with the values that point to them",
             Self::OtherAccessMethods => {
                 "tables of other access methods: only checksums and headers were checked"

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_access::check::{
-    Finding, HeapCheck, PageKind, Transactions, check_page, check_visibility_map,
-};
+use forebay_access::check::{HeapCheck, PageKind, Transactions, check_page, check_visibility_map};
 use forebay_aio::sync::{Mutex, thread};
 use forebay_aio::{Aio, AlignedBuf, BackendType, IoBackend, OpenOptions};
 use forebay_format::checksum::page_checksum;
@@ -14,9 +12,11 @@ use forebay_format::page::stored_checksum;
 use forebay_format::visibility_map as vm;
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Page, PageBytes, RELSEG_BLOCKS};
 
+use super::arrange::arranged;
 use super::catalogs::{Finder, Relation};
 use super::cluster::{Cluster, file_of};
-use super::files::{Piece, Segments, cut};
+use super::files::Piece;
+use super::groups::{Findings, Part};
 use super::options::{CheckCounts, CheckObserver, CheckOptions, RelationKind};
 use super::reader::Reader;
 use super::status::{StatusReader, check_files};
@@ -56,10 +56,10 @@ pub fn check(
         say: &mut say,
     }
     .find();
-    let (mut pieces, mut segments) = (Vec::new(), Segments::default());
-    for relation in found.iter().flatten() {
-        cut(&**aio.namespace(), relation, &mut segments, &mut pieces, &mut say);
-    }
+    let (pieces, rounds) = match &found {
+        Ok(found) => arranged(found, &**aio.namespace(), options.memory, &mut say),
+        Err(_) => Default::default(),
+    };
     let total = pieces.iter().map(|piece| u64::from(piece.blocks)).sum();
     let mut told = Told { observer, counts, total };
     // They may say why the relations were not found.
@@ -78,7 +78,13 @@ pub fn check(
         let ended = others.into_iter().map(|other| other.join().expect("a check does not panic"));
         ended.fold(own, Result::and)
     })?;
-    let counts = shared.told.into_inner().counts;
+    let mut told = shared.told.into_inner();
+    for round in rounds {
+        let mut findings = Vec::new();
+        round.end(&mut findings);
+        told.tell(findings, 0);
+    }
+    let counts = told.counts;
     cluster.confirm(&mut io)?;
     Ok(counts)
 }
@@ -113,8 +119,8 @@ impl Told<'_> {
         }
     }
 
-    fn tell(&mut self, relation: &Relation, findings: Vec<Finding>, pages: u32) {
-        for finding in findings {
+    fn tell(&mut self, findings: Findings, pages: u32) {
+        for (relation, finding) in findings {
             self.counts.findings += 1;
             self.observer.found(&relation.told, &finding);
         }
@@ -146,13 +152,12 @@ impl Shared<'_> {
             let mut say = |path: &Path, what: &str| files.push((path.to_owned(), what.to_owned()));
             let read = reader.chunk(&mut say, &mut |chunk, n, bytes| {
                 let block = chunk.first() + n;
-                let mut sink = |finding| findings.push(finding);
-                self.page(&chunk.piece, block, bytes, &mut transactions, &mut maps, &mut sink);
+                self.page(&chunk.piece, block, bytes, &mut transactions, &mut maps, &mut findings);
             })?;
             let mut told = self.told.lock();
             told.tell_files(files);
             let Some(chunk) = read else { return Ok(()) };
-            told.tell(&chunk.piece.relation, findings, chunk.blocks);
+            told.tell(findings, chunk.blocks);
         }
     }
 
@@ -163,16 +168,19 @@ impl Shared<'_> {
         bytes: &PageBytes,
         transactions: &mut Transactions<'_>,
         maps: &mut Maps,
-        sink: &mut dyn FnMut(Finding),
+        findings: &mut Findings,
     ) {
         let Cluster { checksums, shut_down, counters, .. } = self.cluster;
         let relation = &piece.relation;
         let is_table = matches!(relation.told.kind, RelationKind::Heap | RelationKind::Sequence);
+        let mut own = Vec::new();
+        let sink = &mut |finding| own.push((Arc::clone(relation), finding));
+        let mut roots = None;
         match piece.fork {
             Fork::Main if is_table && *shut_down => {
                 let bits = maps.bits(relation, block);
-                HeapCheck::new(&relation.table, *checksums, transactions)
-                    .page(block, bytes, bits, sink);
+                roots = HeapCheck::new(&relation.table, *checksums, transactions)
+                    .page_with_roots(block, bytes, bits, sink);
             }
             Fork::Main if is_table => HeapCheck::after_crash(&relation.table, *checksums, counters)
                 .page(block, bytes, 0, sink),
@@ -183,7 +191,16 @@ impl Shared<'_> {
             Fork::Fsm if *shut_down => {
                 check_page(PageKind::Map, *checksums, Fork::Fsm, block, bytes, sink);
             }
-            fork => check_page(PageKind::Other, *checksums, fork, block, bytes, sink),
+            fork => match &piece.part {
+                Part::Index(ticket, number) => {
+                    ticket.round.index_page(*number, *checksums, (block, bytes), sink);
+                }
+                _ => check_page(PageKind::Other, *checksums, fork, block, bytes, sink),
+            },
+        }
+        findings.append(&mut own);
+        if let (Part::Table(ticket), Some(roots)) = (&piece.part, roots) {
+            ticket.round.table_page(block, &roots, findings);
         }
     }
 }

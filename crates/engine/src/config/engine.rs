@@ -14,6 +14,7 @@ use forebay_txn::CommitOptions;
 use forebay_wal::SegmentPolicy;
 
 pub use forebay_aio::{BadIoDirect, HugePages, IoDirect, WorkerLimits};
+pub use forebay_format::varlena::Method as ToastCompression;
 pub use forebay_format::wal::ImageCompression;
 pub use forebay_storage::{CleanerOptions, ExtendMethod};
 
@@ -287,8 +288,12 @@ pub struct SessionSettings {
     pub commit_delay: Duration,
     /// How many other transactions have to run for that.
     pub commit_siblings: usize,
+    /// How long values are compressed whose column does not say it (default_toast_compression).
+    pub default_toast_compression: ToastCompression,
     /// kB of memory that a sort may use before it uses temporary files.
     pub work_mem: usize,
+    /// kB of memory that building an index may use before it uses temporary files.
+    pub maintenance_work_mem: usize,
     /// kB that the session's temporary files may have together; below 0: no limit.
     pub temp_file_limit: i64,
     /// Temporary files of at least this many kB are logged when removed. Below 0: none.
@@ -306,6 +311,9 @@ pub struct SessionSettings {
     pub deadlock_timeout: Duration,
     /// Vacuum.
     pub vacuum: VacuumSettings,
+    /// How many common values and parts of a histogram ANALYZE keeps of a column
+    /// (default_statistics_target).
+    pub statistics_target: usize,
     /// Parallel scans.
     pub parallel: ParallelSettings,
 }
@@ -343,7 +351,9 @@ impl Default for SessionSettings {
             synchronous_commit: true,
             commit_delay: Duration::ZERO,
             commit_siblings: 5,
+            default_toast_compression: ToastCompression::Pglz,
             work_mem: 4096,
+            maintenance_work_mem: 65_536,
             temp_file_limit: -1,
             log_temp_files: -1,
             temp_buffers: 1024,
@@ -352,6 +362,7 @@ impl Default for SessionSettings {
             lock_timeout: Duration::ZERO,
             deadlock_timeout: Duration::from_secs(1),
             vacuum: VacuumSettings::default(),
+            statistics_target: 100,
             parallel: ParallelSettings::default(),
         }
     }
@@ -404,11 +415,15 @@ pub struct InitOptions {
     pub wal_segment_size: u32,
     /// Whether everything is synced (a test may do without).
     pub sync: bool,
+    /// Whether the databases template1 and template0 are made beside `postgres`. PostgreSQL makes
+    /// new databases of them. Only PostgreSQL vacuums them, and until it does their oldest ids hold
+    /// those of the whole directory back.
+    pub templates: bool,
 }
 
 impl Default for InitOptions {
     fn default() -> Self {
-        InitOptions { wal_segment_size: 16 << 20, sync: true }
+        InitOptions { wal_segment_size: 16 << 20, sync: true, templates: false }
     }
 }
 

@@ -4,16 +4,17 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_aio::{AlignedBuf, FileKind, IfFound, IoBackend, Namespace, OpenOptions};
+use forebay_aio::{
+    AlignedBuf, FileKind, IfFound, Io, IoBackend, Namespace, Op, OpenOptions, Target,
+};
 
 use crate::directory;
 use crate::error::EngineError;
 
-/// Every directory below the data directory, parents first.
-pub(super) const DIRECTORIES: [&str; 24] = [
+/// Every directory below the data directory but those of databases, parents first.
+pub(super) const DIRECTORIES: [&str; 23] = [
     "global",
     "base",
-    "base/5",
     "pg_wal",
     "pg_wal/archive_status",
     "pg_wal/summaries",
@@ -42,18 +43,28 @@ pub(super) struct Made {
     namespace: Arc<dyn Namespace>,
     root: PathBuf,
     files: Vec<PathBuf>,
+    /// How many of them are durable, or need not be.
+    synced: usize,
     directories: Vec<PathBuf>,
+    /// Whether anything is synced.
+    sync: bool,
     kept: bool,
 }
 
 impl Made {
     /// Makes the data directory, or uses an empty one.
-    pub(super) fn start(namespace: Arc<dyn Namespace>, root: &Path) -> Result<Made, EngineError> {
+    pub(super) fn start(
+        namespace: Arc<dyn Namespace>,
+        root: &Path,
+        sync: bool,
+    ) -> Result<Made, EngineError> {
         let mut made = Made {
             namespace,
             root: root.to_path_buf(),
             files: Vec::new(),
+            synced: 0,
             directories: Vec::new(),
+            sync,
             kept: false,
         };
         match made.namespace.stat(root)? {
@@ -112,7 +123,7 @@ impl Made {
         Ok(())
     }
 
-    /// Makes a file below the data directory and syncs it.
+    /// Makes a file below the data directory.
     pub(super) fn file(
         &mut self,
         io: &mut IoBackend,
@@ -121,11 +132,35 @@ impl Made {
     ) -> Result<(), EngineError> {
         let path = self.root.join(name);
         self.files.push(path.clone());
-        Ok(io.write_new_file(&path, bytes)?)
+        let file = self.namespace.open(&path, &OpenOptions::READ_WRITE.create_new())?;
+        if !bytes.is_empty() {
+            io.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes)?)?;
+        }
+        Ok(())
     }
 
-    /// Extends a file from `from` to `to` bytes with zeros, and syncs it, so that its blocks are
-    /// written and not merely allocated.
+    /// Makes the contents of all files durable, several at once. All are written before the first
+    /// is synced, so that one transaction of the file system's journal has them all.
+    pub(super) fn sync_files(&mut self, io: &mut IoBackend) -> Result<(), EngineError> {
+        const DEPTH: usize = 32;
+        let unsynced = self.files.get(self.synced..).unwrap_or_default();
+        if self.sync {
+            for paths in unsynced.chunks(DEPTH) {
+                let mut started = Vec::with_capacity(paths.len());
+                for path in paths {
+                    let file = self.namespace.open(path, &OpenOptions::READ_WRITE)?;
+                    started.push(io.start(Io::new(file, Op::Fsync, Target::File)));
+                }
+                let ends: Vec<_> = started.into_iter().map(|sync| io.wait(sync)).collect();
+                ends.into_iter().try_for_each(|end| end.check().map(drop))?;
+            }
+        }
+        self.synced = self.files.len();
+        Ok(())
+    }
+
+    /// Extends a file from `from` to `to` bytes with zeros, so that its blocks are written and not
+    /// merely allocated.
     pub(super) fn fill(
         &mut self,
         io: &mut IoBackend,
@@ -146,22 +181,31 @@ impl Made {
             }
             at += left as u64;
         }
-        Ok(io.fsync(&file)?)
+        Ok(())
     }
 
     /// Makes every name durable, innermost first, and keeps what was made.
     pub(super) fn keep(mut self) -> Result<(), EngineError> {
-        for name in DIRECTORIES.iter().rev() {
-            self.namespace.sync_dir(&self.root.join(name))?;
+        if self.sync {
+            self.sync_directories()?;
+        }
+        self.kept = true;
+        Ok(())
+    }
+
+    fn sync_directories(&self) -> Result<(), EngineError> {
+        let (below, above): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            self.directories.iter().partition(|dir| !self.root.starts_with(dir));
+        for directory in below.into_iter().rev() {
+            self.namespace.sync_dir(directory)?;
         }
         self.namespace.sync_dir(&self.root)?;
-        for made in self.directories.iter().filter(|dir| self.root.starts_with(dir)) {
+        for made in above {
             if let Some(parent) = made.parent() {
                 let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
                 self.namespace.sync_dir(parent)?;
             }
         }
-        self.kept = true;
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
-//! Makes a data directory: PostgreSQL 18's layout, the catalogs that the engine has, and a log that
-//! begins with a shutdown checkpoint.
+//! Makes a data directory: PostgreSQL 18's layout, its catalogs, and a log that begins with a
+//! shutdown checkpoint.
 //!
 //! - `layout`: directories and files, undone on failure
 //! - `texts`: configuration files
-//! - `pages`: the catalogs' first pages
+//! - `pages`: the catalogs' pages
 //! - `wal`: the first WAL segment
 
 mod layout;
@@ -17,15 +17,15 @@ use std::sync::Arc;
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use forebay_aio::{Aio, BackendType, IoBackend};
 use forebay_catalog::MAP_FILE;
-use forebay_catalog::bootstrap;
-use forebay_catalog::schema::{CATALOGS, CatalogTable, POSTGRES_DB};
+use forebay_catalog::bootstrap::NewCluster;
+use forebay_catalog::schema::{POSTGRES_DB, TEMPLATE0_DB, TEMPLATE1_DB};
 use forebay_format::control::{ControlFile, DbState, PATH};
-use forebay_format::ids::FIRST_NORMAL_OID;
+use forebay_format::ids::FIRST_UNPINNED_OID;
 use forebay_format::lsn::WAL_BLOCK_SIZE;
 use forebay_format::multixact::{members_page, offsets_page};
 use forebay_format::relmap::RelMap;
 use forebay_format::wal::xlog::CheckPoint;
-use forebay_format::{BLOCK_SIZE, Lsn, SegmentSize, slru};
+use forebay_format::{BLOCK_SIZE, Lsn, Oid, SegmentSize, slru};
 use layout::Made;
 
 use crate::clock::unix_seconds;
@@ -38,9 +38,15 @@ use crate::io::standalone;
 /// First value of the counter for LSNs of unlogged pages.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);
 
+/// Name of the one role that can log in.
+const SUPERUSER: &str = "postgres";
+
+/// The databases of a new cluster.
+const DATABASES: [Oid; 3] = [TEMPLATE1_DB, TEMPLATE0_DB, POSTGRES_DB];
+
 /// Makes a data directory on the operating system's file systems.
 pub(crate) fn init(dir: &Path, options: &InitOptions) -> Result<(), EngineError> {
-    init_on(dir, options, FirstIds::default(), &standalone(IoMethod::Sync, 1)?)
+    init_on(dir, options, FirstIds::default(), &standalone(IoMethod::Worker, 1)?)
 }
 
 /// Makes a data directory over an I/O layer of the caller's. Its ids begin at `ids`.
@@ -60,10 +66,11 @@ pub(crate) fn init_on(
         )
     })?;
     let mut backend = aio.backend(BackendType::Standalone)?;
-    let mut made = Made::start(Arc::clone(aio.namespace()), dir)?;
+    let mut made = Made::start(Arc::clone(aio.namespace()), dir, options.sync)?;
     for name in layout::DIRECTORIES {
         made.directory(name)?;
     }
+    write_catalogs(&mut made, &mut backend, options, ids)?;
     write_files(&mut made, &mut backend, segments, ids)?;
     made.keep()
 }
@@ -75,12 +82,10 @@ fn write_files(
     ids: FirstIds,
 ) -> Result<(), EngineError> {
     let version = format!("{VERSION}\n");
-    let database = format!("base/{POSTGRES_DB}");
     made.file(io, "postgresql.conf", texts::POSTGRESQL_CONF.as_bytes())?;
     made.file(io, "postgresql.auto.conf", texts::POSTGRESQL_AUTO_CONF.as_bytes())?;
     made.file(io, "pg_hba.conf", texts::PG_HBA_CONF.as_bytes())?;
     made.file(io, "pg_ident.conf", texts::PG_IDENT_CONF.as_bytes())?;
-    made.file(io, &format!("{database}/PG_VERSION"), version.as_bytes())?;
     for (slru, page) in [
         ("pg_xact", slru::xact_page(ids.xid.xid())),
         ("pg_subtrans", 0),
@@ -91,28 +96,61 @@ fn write_files(
         let len = slru::segment_offset(page) as usize + BLOCK_SIZE;
         made.file(io, &name, &vec![0; len])?;
     }
-    for (catalog, rows) in bootstrap::contents(ids.oldest)? {
-        let path = format!("{}/{}", if catalog.shared { "global" } else { &database }, catalog.oid);
-        made.file(io, &path, &pages::heap_file(catalog, &rows)?)?;
-    }
-    made.file(io, &format!("global/{MAP_FILE}"), &map_of(|c| c.shared)?)?;
-    made.file(io, &format!("{database}/{MAP_FILE}"), &map_of(|c| !c.shared)?)?;
     let (checkpoint, control) = control_file(segments, ids);
     let (segment, first_page) = wal::first_segment(segments, control.system_id, &checkpoint)?;
     let segment = format!("pg_wal/{segment}");
     made.file(io, &segment, &first_page)?;
     made.fill(io, &segment, WAL_BLOCK_SIZE as u64, segments.bytes())?;
     made.file(io, PATH, &control.encode())?;
+    made.sync_files(io)?;
     // The last file: without it the directory is not a database.
-    made.file(io, "PG_VERSION", version.as_bytes())
+    made.file(io, "PG_VERSION", version.as_bytes())?;
+    made.sync_files(io)
 }
 
-fn map_of(wanted: impl Fn(&CatalogTable) -> bool) -> Result<Vec<u8>, EngineError> {
-    let mut map = RelMap::new();
-    for catalog in CATALOGS.iter().filter(|c| c.mapped && wanted(c)) {
-        map.set(catalog.oid, catalog.oid).map_err(|e| EngineError::internal(e.to_string()))?;
+/// The catalogs: the shared ones, and those of each database, which are alike.
+fn write_catalogs(
+    made: &mut Made,
+    io: &mut IoBackend,
+    options: &InitOptions,
+    ids: FirstIds,
+) -> Result<(), EngineError> {
+    let cluster = NewCluster {
+        superuser: SUPERUSER.to_owned(),
+        oldest: ids.oldest,
+        templates: options.templates,
+    };
+    let databases = if options.templates { &DATABASES[..] } else { &[POSTGRES_DB] };
+    let folders: Vec<String> = databases.iter().map(|oid| format!("base/{oid}")).collect();
+    let (mut shared_map, mut map) = (RelMap::new(), RelMap::new());
+    for folder in &folders {
+        made.directory(folder)?;
+        made.file(io, &format!("{folder}/PG_VERSION"), format!("{VERSION}\n").as_bytes())?;
     }
-    Ok(map.encode().to_vec())
+    for table in cluster.tables()? {
+        let (heap, places) = pages::heap_file(&table)?;
+        let mut files = vec![(table.oid, heap)];
+        for index in &table.indexes {
+            files.push((index.oid, pages::index_file(&table, index, &places)?));
+        }
+        let shared = ["global".to_owned()];
+        for (oid, bytes) in files {
+            let (folders, map) = match table.shared {
+                true => (&shared[..], &mut shared_map),
+                false => (&folders[..], &mut map),
+            };
+            if table.mapped {
+                map.set(oid, oid).map_err(|error| EngineError::internal(error.to_string()))?;
+            }
+            for folder in folders {
+                made.file(io, &format!("{folder}/{oid}"), &bytes)?;
+            }
+        }
+    }
+    for folder in &folders {
+        made.file(io, &format!("{folder}/{MAP_FILE}"), &map.encode())?;
+    }
+    made.file(io, &format!("global/{MAP_FILE}"), &shared_map.encode())
 }
 
 /// The first checkpoint and the control file that points to it.
@@ -125,7 +163,8 @@ fn control_file(segments: SegmentSize, ids: FirstIds) -> (CheckPoint, ControlFil
         full_page_writes: true,
         wal_level: WAL_LEVEL,
         next_xid: ids.xid,
-        next_oid: FIRST_NORMAL_OID,
+        // PostgreSQL's scripts for views may come first; other objects begin at FIRST_NORMAL_OID.
+        next_oid: FIRST_UNPINNED_OID,
         next_multi: ids.multi,
         next_multi_offset: ids.member,
         oldest_xid: ids.oldest.xid,

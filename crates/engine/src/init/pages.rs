@@ -1,41 +1,53 @@
-//! The first pages of the catalogs, built in memory. Every row is frozen, so every snapshot sees
-//! it.
+//! The pages of the catalogs and their indexes, built in memory. Every row is frozen, so every
+//! snapshot sees it.
 
 use forebay_access::form_row;
-use forebay_access::layout_of;
-use forebay_catalog::schema::CatalogTable;
+use forebay_access::nbtree::form_index_tuple;
+use forebay_catalog::bootstrap::{NewIndex, NewTable};
 use forebay_format::tuple::{HEAP_XMAX_INVALID, HEAP_XMIN_FROZEN, HeapTupleMut};
-use forebay_format::{AttrLayout, BLOCK_SIZE, ItemPointer, PageBytes, PageMut, checksum, ids};
+use forebay_format::{BLOCK_SIZE, ItemPointer, PageBytes, PageMut, checksum, ids};
 use forebay_types::Datum;
 
 use crate::error::EngineError;
 
-/// The bytes of a catalog's file: pages with checksums.
-pub(super) fn heap_file(
-    catalog: &CatalogTable,
-    rows: &[Vec<Datum<'_>>],
-) -> Result<Vec<u8>, EngineError> {
-    let layout = |type_oid| layout_of(type_oid).expect("the type of a catalog's column");
-    let layouts: Vec<AttrLayout> = catalog.columns.iter().map(|c| layout(c.type_oid)).collect();
-    let mut pages: Vec<Box<PageBytes>> = vec![new_page()];
-    for row in rows {
+/// The bytes of a table's file: pages with checksums. And where its rows are.
+pub(super) fn heap_file(table: &NewTable) -> Result<(Vec<u8>, Vec<ItemPointer>), EngineError> {
+    let mut pages: Vec<Box<PageBytes>> = Vec::new();
+    let mut places = Vec::with_capacity(table.rows.len());
+    for row in &table.rows {
         let mut tuple = Vec::new();
-        form_row(&layouts, row, &mut tuple)?;
+        form_row(&table.layouts, row, &mut tuple)?;
         stamp(&mut tuple)?;
-        if !place(&mut pages, &mut tuple)? {
+        let mut place = add(&mut pages, &mut tuple)?;
+        if place.is_none() {
             pages.push(new_page());
-            if !place(&mut pages, &mut tuple)? {
-                return Err(EngineError::internal(format!(
-                    "a row of {} does not fit a page",
-                    catalog.name
-                )));
-            }
+            place = add(&mut pages, &mut tuple)?;
         }
+        let too_long = || EngineError::internal(format!("a row of {} is too long", table.oid));
+        places.push(place.ok_or_else(too_long)?);
     }
+    Ok((with_checksums(pages), places))
+}
+
+/// The bytes of an index's file, of a table whose rows are at `places`.
+pub(super) fn index_file(
+    table: &NewTable,
+    index: &NewIndex,
+    places: &[ItemPointer],
+) -> Result<Vec<u8>, EngineError> {
+    let tuples = table.rows.iter().zip(places).map(|(row, place)| {
+        let values: Vec<Datum<'_>> = index.columns.iter().map(|&n| row[n].reborrow()).collect();
+        form_index_tuple(&index.shape, &values, *place)
+    });
+    let tuples = tuples.collect::<Result<Vec<_>, _>>()?;
+    Ok(with_checksums(index.shape.build_pages(index.unique, tuples)?))
+}
+
+fn with_checksums(mut pages: Vec<Box<PageBytes>>) -> Vec<u8> {
     for (block, page) in (0..).zip(&mut pages) {
         checksum::set_checksum(page, block);
     }
-    Ok(pages.iter().flat_map(|page| page.iter().copied()).collect())
+    pages.iter().flat_map(|page| page.iter().copied()).collect()
 }
 
 fn new_page() -> Box<PageBytes> {
@@ -53,11 +65,11 @@ fn stamp(tuple: &mut [u8]) -> Result<(), EngineError> {
 }
 
 /// Adds a tuple to the last page, if it has room.
-fn place(pages: &mut [Box<PageBytes>], tuple: &mut [u8]) -> Result<bool, EngineError> {
-    let block = u32::try_from(pages.len()).unwrap_or(u32::MAX) - 1;
-    let Some(bytes) = pages.last_mut() else { return Ok(false) };
+fn add(pages: &mut [Box<PageBytes>], tuple: &mut [u8]) -> Result<Option<ItemPointer>, EngineError> {
+    let blocks = u32::try_from(pages.len()).unwrap_or(u32::MAX);
+    let Some(bytes) = pages.last_mut() else { return Ok(None) };
     let mut page = PageMut::new(bytes);
-    let next = page.page().item_count() + 1;
-    HeapTupleMut::new(tuple)?.set_ctid(ItemPointer::new(block, next));
-    Ok(page.add_item(tuple, None).is_some())
+    let place = ItemPointer::new(blocks - 1, page.page().item_count() + 1);
+    HeapTupleMut::new(tuple)?.set_ctid(place);
+    Ok(page.add_item(tuple, None).map(|_| place))
 }

@@ -12,6 +12,7 @@
 //! and tries again there.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use forebay_access::heap::{
@@ -19,7 +20,7 @@ use forebay_access::heap::{
 };
 use forebay_access::{AccessError, RowWork};
 use forebay_catalog::Table;
-use forebay_format::tuple::{HEAP_HASEXTERNAL, LockStrength};
+use forebay_format::tuple::LockStrength;
 use forebay_format::{HeapTuple, ItemPointer, Xid};
 use forebay_storage::Backend;
 use forebay_txn::locks::{LockMode, OwnerId};
@@ -27,7 +28,6 @@ use forebay_types::Datum;
 
 use super::locks::{count_deadlock, database_of};
 use super::open::{Isolation, Open};
-use super::rows::form_checked;
 use super::state::{Session, no_transaction};
 use super::stored::StoredRow;
 use crate::core::Core;
@@ -58,15 +58,23 @@ pub enum RowWait {
     NoWait,
 }
 
+/// How a row is locked.
+#[derive(Clone, Copy)]
+pub(super) enum Strength<'a> {
+    Of(LockStrength),
+    /// As an update to this tuple needs it: that depends on whether key columns change.
+    OfUpdate(&'a [u8]),
+}
+
 type Attempted<T> = Result<Attempt<T>, AccessError>;
 
 /// What a statement wants of rows of a table.
-struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     core: &'a Core,
     table: &'a Arc<Table>,
-    heap: Heap,
+    pub(super) heap: Heap,
     /// How the row is locked, by the change or before it.
-    strength: LockStrength,
+    strength: Strength<'a>,
     /// What is done with the row that the statement has found.
     work: RowWork,
     wait: RowWait,
@@ -75,8 +83,8 @@ struct Wanted<'a> {
 impl Session {
     /// Replaces the version of a row at `tid`, which the statement's snapshot sees or `Changed`
     /// gave, by a row of these values: one for each column that is not dropped, of exactly the
-    /// column's type. Checks NOT NULL (23502) and the row's size (54000). The table must be locked
-    /// in mode `RowExclusive`.
+    /// column's type. Checks NOT NULL (23502), the row's size (54000), and that its keys are not in
+    /// use (23505). The table must be locked in mode `RowExclusive`.
     pub fn update_row(
         &mut self,
         table: &Arc<Table>,
@@ -84,19 +92,61 @@ impl Session {
         values: &[Datum<'_>],
     ) -> Result<RowOutcome, EngineError> {
         table.check_changeable("update")?;
-        let mut tuple = Vec::new();
-        form_checked(table, values, &mut tuple)?;
-        // No foreign keys refer to it, and it has no indexes: such tables are refused.
-        let columns = Columns { layouts: &table.layouts, keys: &[], indexed: &[] };
+        let new = self.new_tuple(table, tid, values)?;
+        let columns = columns_of(table);
         self.call(|session, core| {
             session.check_locked(table, LockMode::RowExclusive)?;
-            let strength = LockStrength::NoKeyExclusive;
+            let mut tuple = Cow::Borrowed(&new.tuple);
+            if let Some(plan) = session.plan(table, &new.tuple)? {
+                if plan.stores() {
+                    match session.lock_to_update(core, table, tid, &new.tuple)? {
+                        RowOutcome::Done(_) => {}
+                        other => return Ok(other),
+                    }
+                }
+                tuple = Cow::Owned(session.store(core, table, &plan)?);
+            }
+            let strength = Strength::OfUpdate(&tuple);
             let work = RowWork::Update;
             let wanted = session.wanted(core, table, strength, work, RowWait::Wait)?;
-            session.refuse_toasted(&wanted, tid)?;
-            session.try_row(&wanted, tid, |backend, changer| {
-                wanted.heap.update(backend, changer, tid, &tuple, &columns)
-            })
+            // The indexed columns that changed, if the indexes need entries.
+            let mut changed = None;
+            let outcome = session.try_row(&wanted, tid, |backend, changer| {
+                let updated = wanted.heap.update(backend, changer, tid, &tuple, &columns)?;
+                Ok(match updated {
+                    Attempt::Done(version) => {
+                        changed = (!version.hot).then_some(version.changed);
+                        Attempt::Done(version.place)
+                    }
+                    Attempt::Refused(refusal) => Attempt::Refused(refusal),
+                })
+            })?;
+            if let RowOutcome::Done(place) = outcome {
+                if let Some(changed) = changed
+                    && !table.indexes.is_empty()
+                {
+                    let row = (place, new.for_entries(), &changed[..]);
+                    session.add_entries(core, table, &wanted.heap, row)?;
+                }
+                session.remove_values(core, (table, &wanted.heap), tid, Some(&tuple))?;
+            }
+            Ok(outcome)
+        })
+    }
+
+    /// Locks a row as an update to this tuple needs it.
+    fn lock_to_update(
+        &mut self,
+        core: &Core,
+        table: &Arc<Table>,
+        tid: ItemPointer,
+        tuple: &[u8],
+    ) -> Result<RowOutcome, EngineError> {
+        let (strength, work) = (Strength::OfUpdate(tuple), RowWork::Update);
+        let wanted = self.wanted(core, table, strength, work, RowWait::Wait)?;
+        let strength = self.strength(&wanted, tid)?;
+        self.try_row(&wanted, tid, |backend, changer| {
+            Ok(at(tid, wanted.heap.lock(backend, changer, tid, strength)?))
         })
     }
 
@@ -110,13 +160,16 @@ impl Session {
         table.check_changeable("delete from")?;
         self.call(|session, core| {
             session.check_locked(table, LockMode::RowExclusive)?;
-            let strength = LockStrength::Exclusive;
+            let strength = Strength::Of(LockStrength::Exclusive);
             let work = RowWork::Delete;
             let wanted = session.wanted(core, table, strength, work, RowWait::Wait)?;
-            session.refuse_toasted(&wanted, tid)?;
-            session.try_row(&wanted, tid, |backend, changer| {
+            let outcome = session.try_row(&wanted, tid, |backend, changer| {
                 Ok(at(tid, wanted.heap.delete(backend, changer, tid)?))
-            })
+            })?;
+            if let RowOutcome::Done(_) = outcome {
+                session.remove_values(core, (table, &wanted.heap), tid, None)?;
+            }
+            Ok(outcome)
         })
     }
 
@@ -133,18 +186,19 @@ impl Session {
         table.check_lockable()?;
         self.call(|session, core| {
             session.check_locked(table, LockMode::RowShare)?;
-            let wanted = session.wanted(core, table, strength, RowWork::Lock, wait)?;
+            let wanted =
+                session.wanted(core, table, Strength::Of(strength), RowWork::Lock, wait)?;
             session.try_row(&wanted, tid, |backend, changer| {
                 Ok(at(tid, wanted.heap.lock(backend, changer, tid, strength)?))
             })
         })
     }
 
-    fn wanted<'a>(
+    pub(super) fn wanted<'a>(
         &mut self,
         core: &'a Core,
         table: &'a Arc<Table>,
-        strength: LockStrength,
+        strength: Strength<'a>,
         work: RowWork,
         wait: RowWait,
     ) -> Result<Wanted<'a>, EngineError> {
@@ -153,22 +207,6 @@ impl Session {
         self.snapshot()?;
         let heap = self.heap(core, table)?;
         Ok(Wanted { core, table, heap, strength, work, wait })
-    }
-
-    /// Fails (0A000) if a value of the row lies in a TOAST table, whose rows would be left behind.
-    fn refuse_toasted(&mut self, wanted: &Wanted<'_>, tid: ItemPointer) -> Result<(), EngineError> {
-        let table = wanted.table;
-        if !table.has_toast {
-            return Ok(());
-        }
-        let Some(bytes) = wanted.heap.any_version(&mut self.backend, tid)? else { return Ok(()) };
-        if HeapTuple::new(&bytes)?.infomask() & HEAP_HASEXTERNAL == 0 {
-            return Ok(());
-        }
-        let name = &table.name;
-        let message =
-            format!("cannot change row {tid} of relation \"{name}\": it has values out of line");
-        Err(EngineError::statement("0A000", message))
     }
 
     /// Changes or locks a row, and says what became of it.
@@ -208,7 +246,10 @@ impl Session {
                 RowWork::Lock => "update",
                 _ => "delete",
             })),
-            Refusal::Updated { newer, by } => self.follow(wanted, newer, by),
+            Refusal::Updated { newer, by } => {
+                let strength = self.strength(wanted, tid)?;
+                self.follow(wanted, strength, newer, by)
+            }
             Refusal::Invisible | Refusal::SelfModified(_) | Refusal::Deleted => {
                 Ok(RowOutcome::Gone)
             }
@@ -217,21 +258,41 @@ impl Session {
         }
     }
 
+    /// How the version at `tid` is locked to do with it what is wanted.
+    fn strength(
+        &mut self,
+        wanted: &Wanted<'_>,
+        tid: ItemPointer,
+    ) -> Result<LockStrength, EngineError> {
+        let new = match wanted.strength {
+            Strength::Of(strength) => return Ok(strength),
+            Strength::OfUpdate(_) if wanted.table.key_columns.is_empty() => {
+                return Ok(LockStrength::NoKeyExclusive);
+            }
+            Strength::OfUpdate(new) => HeapTuple::new(new)?,
+        };
+        match wanted.heap.any_version(&mut self.backend, tid)? {
+            Some(old) => Ok(columns_of(wanted.table).strength(HeapTuple::new(&old)?, new)?),
+            None => Ok(LockStrength::Exclusive),
+        }
+    }
+
     /// Locks the newest version of a row whose next one is at `newer`, made by `by`.
     fn follow(
         &mut self,
         wanted: &Wanted<'_>,
+        strength: LockStrength,
         mut newer: ItemPointer,
         mut by: Xid,
     ) -> Result<RowOutcome, EngineError> {
-        let Wanted { heap, table, strength, .. } = wanted;
+        let Wanted { heap, table, .. } = wanted;
         loop {
             if heap.newer_version(&mut self.backend, newer, by)?.is_none() {
                 return Ok(RowOutcome::Gone);
             }
             let work = RowWork::FetchUpdated;
             let locked = self.attempt(wanted, newer, work, |backend, changer| {
-                heap.lock_newest(backend, changer, newer, *strength)
+                heap.lock_newest(backend, changer, newer, strength)
             })?;
             match locked {
                 Attempt::Done(()) => break,
@@ -250,14 +311,14 @@ impl Session {
     }
 
     /// Tries until no transaction that runs stands in the way, or the caller does not wait.
-    fn attempt<T>(
+    pub(super) fn attempt<T>(
         &mut self,
         wanted: &Wanted<'_>,
         tid: ItemPointer,
         work: RowWork,
         mut attempt: impl FnMut(&mut Backend, &mut Changer<'_>) -> Attempted<T>,
     ) -> Result<Attempt<T>, EngineError> {
-        let Wanted { core, table, strength, wait, .. } = *wanted;
+        let Wanted { core, table, wait, .. } = *wanted;
         let (waits, queues) = (wait == RowWait::Wait, self.queues(wanted));
         let Session { open: Some(open), backend, locks, interrupt, .. } = self else {
             return Err(no_transaction());
@@ -269,8 +330,7 @@ impl Session {
         let in_turn = waits.then_some(queues);
         let mut changer = Changer { xacts, tx, author, sets, queues: in_turn };
         let mut waiter = RowWaiter { xacts, queues, owner: locks, interrupt, work, waits };
-        let attempted =
-            waiter.run(backend, tid, strength, |backend| attempt(backend, &mut changer));
+        let attempted = waiter.run(backend, tid, |backend| attempt(backend, &mut changer));
         attempted.map_err(|error| {
             let error = match error {
                 AccessError::RowLock { error, work, tid } => {
@@ -293,6 +353,11 @@ impl Session {
     }
 }
 
+/// The columns of a table, as an update needs to know them.
+fn columns_of(table: &Table) -> Columns<'_> {
+    Columns { layouts: &table.layouts, keys: &table.key_columns, indexed: &table.indexed_columns }
+}
+
 /// An attempt that leaves the row where it is.
 fn at(tid: ItemPointer, attempt: Attempt<()>) -> Attempt<ItemPointer> {
     match attempt {
@@ -302,7 +367,7 @@ fn at(tid: ItemPointer, attempt: Attempt<()>) -> Attempt<ItemPointer> {
 }
 
 /// The refusal of a row that has changed since the transaction's snapshot.
-fn concurrent(what: &str) -> EngineError {
+pub(super) fn concurrent(what: &str) -> EngineError {
     let message = format!("could not serialize access due to concurrent {what}");
     EngineError::statement("40001", message)
 }

@@ -114,7 +114,7 @@ impl Session {
     /// Removes the files of dropped relations. A failure does not change the transaction's outcome.
     pub(super) fn remove_files(&mut self, finished: &Finished) {
         for rel in &finished.drop {
-            self.core.heaps.spaces.forget(*rel);
+            self.core.database.forget(*rel);
         }
         // No other session uses them: the transaction still holds its locks.
         for rel in &finished.drop {

@@ -20,11 +20,17 @@
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
 //! - `truncate`: emptying tables
+//! - `indexes`: creating, dropping and rebuilding indexes
+//! - `index_checks`: amcheck's functions
+//! - `index_entries`: entries in indexes, for
+//! - `toast`: long values; `toast_tables`: the tables that they are in
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
+//! - `conflicts`: INSERT ... ON CONFLICT
+//! - `index_scan`: reading rows through indexes, and by bitmaps
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
 //! - `temp`: temporary tables; `temp_tables`: which there are
-//! - `vacuum`: VACUUM
+//! - `vacuum`: VACUUM; `analyze`: ANALYZE
 //! - `oldest_ids`: how far new ids may go, after a vacuum
 //! - `pool`: sizes, prewarming, evicting buffers
 //! - `spill`: temporary files
@@ -34,11 +40,17 @@
 //! Every call is counted as in progress, so that a stop of the engine can wait for it. After an
 //! error of a statement the transaction still runs: its owner aborts it.
 
+mod analyze;
 mod backup;
 mod changes;
+mod conflicts;
 mod ending;
 mod explicit;
 mod handoff;
+mod index_checks;
+mod index_entries;
+mod index_scan;
+mod indexes;
 mod isolation;
 mod locks;
 mod marks;
@@ -55,24 +67,31 @@ mod subtransactions;
 mod tables;
 mod temp;
 mod temp_tables;
+mod toast;
+mod toast_tables;
 mod transaction;
 mod truncate;
 mod vacuum;
 mod wal;
 
+pub use analyze::AnalyzeOptions;
 pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
+pub use conflicts::Inserted;
 pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
 pub use handoff::{Handoff, Sender};
+pub use index_checks::IndexCheckOptions;
+pub use index_scan::{BitmapRows, IndexBitmap, IndexEntry, IndexRows, IndexScanOptions};
 pub use isolation::StatementSnapshot;
 pub use open::Isolation;
-pub use parallel::{ScanPart, SharedScan};
+pub use parallel::{ScanPart, SharedScan, SharedValues};
 pub use pool::BlockRange;
 pub use rows::RowBatch;
 pub use scan::HeapScan;
 pub use state::Session;
 pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;
+pub use toast::toasted_size;
 pub use transaction::{Savepoint, Scan, Statement, Transaction};
 pub use vacuum::VacuumOptions;

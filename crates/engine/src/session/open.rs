@@ -9,6 +9,7 @@ use forebay_catalog::schema::POSTGRES_DB;
 use forebay_txn::{self as txn, LastRunning, Running, Snapshot};
 
 use super::marks::{Mark, Tokens};
+use super::toast_tables::ToastTables;
 use crate::core::Core;
 use crate::error::EngineError;
 use crate::warning::Warning;
@@ -28,6 +29,8 @@ pub(super) struct Open {
     /// Tables that such a transaction has found since its last change or statement, by schema and
     /// name.
     pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
+    /// TOAST tables that it has found, likewise.
+    pub(super) own_toast: ToastTables,
     /// The cache's version when they were found. Another transaction's change moves it.
     pub(super) found_at: u64,
 }
@@ -51,8 +54,15 @@ impl Open {
             subs: Vec::new(),
             changed_catalogs: false,
             own_tables: HashMap::new(),
+            own_toast: ToastTables::default(),
             found_at: 0,
         }
+    }
+
+    /// What it has found in the catalogs may have changed.
+    pub(super) fn forget_tables(&mut self) {
+        self.own_tables.clear();
+        self.own_toast = ToastTables::default();
     }
 
     /// Takes the warnings about ids that it was given.
@@ -104,7 +114,7 @@ impl Open {
     }
 
     fn pop(&mut self) -> Level {
-        self.own_tables.clear();
+        self.forget_tables();
         self.subs.pop().expect("a subtransaction is open")
     }
 }

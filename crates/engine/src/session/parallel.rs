@@ -9,8 +9,8 @@
 //!
 //! A worker has a backend of its own: I/O handles, a ring, pins, counters. It sees what the
 //! leader's statement sees, the transaction's own changes included, and shares the leader's
-//! interrupt. It takes no locks: the leader holds the table's lock, and cannot end its transaction
-//! before all workers have ended.
+//! interrupt. A second backend reads values that are stored out of line. It takes no locks: the
+//! leader holds the table's lock, and cannot end its transaction before all workers have ended.
 //!
 //! A worker that cannot be started, since there are too many, or no I/O handles or threads are
 //! left, is done without. When the leader returns, early or by a panic, no blocks are handed out
@@ -19,18 +19,21 @@
 use std::sync::Arc;
 
 use forebay_access::heap::{self, SharedBlocks};
+use forebay_access::toast::ToastTable;
 use forebay_aio::BackendType;
 use forebay_aio::sync::{Mutex, thread};
-use forebay_catalog::Table;
+use forebay_catalog::{Table, TableIndex};
 use forebay_format::Fork;
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::{Backend, ReadPolicy};
 use forebay_txn::locks::{Interrupt, LockMode};
+use forebay_types::{Datum, Repr};
 
 use super::handoff::{Handoff, Sender};
 use super::scan::{HeapScan, Reading};
 use super::state::{Session, check_interrupt};
 use super::stored::RowView;
+use super::toast::{fetched, pointer_of};
 use crate::core::Core;
 use crate::error::EngineError;
 use crate::warning::Warning;
@@ -46,6 +49,8 @@ pub struct SharedScan(Arc<Shared>);
 struct Shared {
     core: Arc<Core>,
     table: Arc<Table>,
+    /// Where its values are that are stored out of line.
+    toast: Option<ToastTable>,
     reading: Reading,
     blocks: Arc<SharedBlocks>,
     policy: ReadPolicy,
@@ -62,7 +67,15 @@ pub struct ScanPart {
     // Dropped in this order: the backend waits for its I/O.
     scan: heap::HeapScan,
     backend: Backend,
+    values: Option<SharedValues>,
     place: Place,
+}
+
+/// Reads values that are stored out of line, for a worker.
+#[derive(Debug)]
+pub struct SharedValues {
+    shared: Arc<Shared>,
+    backend: Backend,
 }
 
 /// A worker's place among those that may run.
@@ -78,6 +91,14 @@ impl Session {
         })
     }
 
+    /// Blocks of an index of a table, which the transaction must have locked.
+    pub fn index_blocks(&mut self, table: &Table, index: &TableIndex) -> Result<u32, EngineError> {
+        self.check_locked(table, LockMode::AccessShare)?;
+        self.call(|session, core| {
+            Ok(session.pool_of(core, table)?.nblocks(index.locator, Fork::Main)?)
+        })
+    }
+
     /// Prepares a scan of a table, not a temporary one, that workers take part in. The transaction
     /// must have locked the table.
     pub fn share_scan(&mut self, table: &Arc<Table>) -> Result<SharedScan, EngineError> {
@@ -86,11 +107,14 @@ impl Session {
                 return Err(EngineError::internal("threads cannot share a temporary table"));
             }
             let reading = session.reading(core, table)?;
+            let open = |oid| session.toast_table(core, oid, LockMode::AccessShare);
+            let toast = table.toasting.relation.map(open).transpose()?;
             let blocks = reading.heap.pool.nblocks(table.locator, Fork::Main)?;
             let combined = reading.combine_limit() as u32;
             Ok(SharedScan(Arc::new(Shared {
                 core: Arc::clone(&session.core),
                 table: Arc::clone(table),
+                toast,
                 reading,
                 blocks: Arc::new(SharedBlocks::new(blocks, combined)),
                 policy: session.backend.policy,
@@ -165,22 +189,30 @@ impl<M> Drop for End<'_, M> {
 impl ScanPart {
     /// None: no worker can be started.
     fn begin(shared: &Arc<Shared>) -> Option<ScanPart> {
-        let Shared { core, reading, blocks, policy, .. } = &**shared;
+        let Shared { core, reading, blocks, toast, .. } = &**shared;
         let place = Place::take(shared)?;
-        let begun = core.aio.backend(BackendType::BackgroundWorker).map_err(EngineError::from);
-        let begun = begun.and_then(|mut io| {
-            io.set_combine_limit(reading.combine_limit() * BLOCK_SIZE);
-            let mut backend = Backend::new(io);
-            backend.policy = *policy;
-            Ok((reading.clone().begin(core, Some(blocks))?, backend))
-        });
-        match begun {
-            Ok((scan, backend)) => Some(ScanPart { scan, backend, place }),
+        let begin = || {
+            let backend = shared.backend()?;
+            let values = match toast {
+                Some(_) => {
+                    Some(SharedValues { shared: Arc::clone(shared), backend: shared.backend()? })
+                }
+                None => None,
+            };
+            Ok::<_, EngineError>((reading.clone().begin(core, Some(blocks))?, backend, values))
+        };
+        match begin() {
+            Ok((scan, backend, values)) => Some(ScanPart { scan, backend, values, place }),
             Err(error) => {
                 tracing::warn!("could not start a parallel worker: {error}");
                 None
             }
         }
+    }
+
+    /// What reads the values of its rows that are stored out of line. None: there are none.
+    pub fn take_values(&mut self) -> Option<SharedValues> {
+        self.values.take()
     }
 
     /// Moves to the next page with visible rows. Returns their number, or None at the end, which is
@@ -219,8 +251,48 @@ impl ScanPart {
 
 impl Drop for ScanPart {
     fn drop(&mut self) {
-        let warnings = self.backend.take_read_warnings();
-        self.place.0.warnings.lock().extend(warnings.into_iter().map(Warning::from));
+        self.place.0.keep_warnings(&mut self.backend);
+    }
+}
+
+impl SharedValues {
+    /// What [`Session::fetch_value`] is for the leader.
+    pub fn fetch(
+        &mut self,
+        value: &Datum<'_>,
+        repr: Repr,
+        most: Option<usize>,
+    ) -> Result<Datum<'static>, EngineError> {
+        let pointer = pointer_of(value)?;
+        let Shared { core, interrupt, toast, .. } = &*self.shared;
+        let lost = || EngineError::internal("a table without a TOAST table has a pointer");
+        let toast = toast.as_ref().ok_or_else(lost)?;
+        check_interrupt(core, interrupt)?;
+        let _activity = core.activity.enter()?;
+        let value = fetched(toast, &mut self.backend, pointer, (repr, most));
+        value.map_err(|error| core.fatal.check(error))
+    }
+}
+
+impl Drop for SharedValues {
+    fn drop(&mut self) {
+        self.shared.keep_warnings(&mut self.backend);
+    }
+}
+
+impl Shared {
+    /// A backend for a worker.
+    fn backend(&self) -> Result<Backend, EngineError> {
+        let mut io = self.core.aio.backend(BackendType::BackgroundWorker)?;
+        io.set_combine_limit(self.reading.combine_limit() * BLOCK_SIZE);
+        let mut backend = Backend::new(io);
+        backend.policy = self.policy;
+        Ok(backend)
+    }
+
+    fn keep_warnings(&self, backend: &mut Backend) {
+        let warnings = backend.take_read_warnings();
+        self.warnings.lock().extend(warnings.into_iter().map(Warning::from));
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use forebay_catalog::Table;
-use forebay_format::Fork;
+use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{
     Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PrewarmMode, Smgr,
 };
@@ -48,7 +48,33 @@ impl Session {
         self.call(|session, core| {
             let own = table.temp.is_none_or(|slot| session.temp.owns(slot));
             let pool = if own { session.pool_of(core, table)? } else { Arc::clone(&core.pool) };
-            fork_blocks(pool.smgr(), table, fork)
+            fork_blocks(pool.smgr(), (table.temp, table.locator), fork)
+        })
+    }
+
+    /// Number of blocks of all forks of a table, its TOAST table and the index of that; and of its
+    /// own indexes, if they are wanted.
+    pub fn total_blocks(&mut self, table: &Table, indexes: bool) -> Result<u64, EngineError> {
+        self.call(|session, core| {
+            let own = table.temp.is_none_or(|slot| session.temp.owns(slot));
+            let pool = if own { session.pool_of(core, table)? } else { Arc::clone(&core.pool) };
+            let mut files = vec![table.locator];
+            if indexes {
+                files.extend(table.indexes.iter().map(|index| index.locator));
+            }
+            if let Some(toast) = table.toasting.relation {
+                let toast = session.toast_relation(core, toast)?;
+                files.push(toast.locator);
+                files.extend(toast.indexes.iter().map(|index| index.locator));
+            }
+            let mut blocks = 0;
+            for file in files {
+                for fork in [Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init] {
+                    let found = fork_blocks(pool.smgr(), (table.temp, file), fork)?;
+                    blocks += u64::from(found.unwrap_or(0));
+                }
+            }
+            Ok(blocks)
         })
     }
 
@@ -69,7 +95,7 @@ impl Session {
         self.call(|session, core| {
             let pool = session.pool_of(core, table)?;
             session.lock_table(core, table, LockMode::AccessShare)?;
-            let Some(size) = fork_blocks(pool.smgr(), table, fork)? else {
+            let Some(size) = fork_blocks(pool.smgr(), (table.temp, table.locator), fork)? else {
                 let message = format!("fork \"{}\" does not exist for this relation", fork.name());
                 return Err(EngineError::statement("22023", message));
             };
@@ -163,11 +189,15 @@ fn shared_only(table: &Table, function: &str) -> Result<(), EngineError> {
     Err(EngineError::statement("22023", message))
 }
 
-fn fork_blocks(smgr: &Smgr, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
+fn fork_blocks(
+    smgr: &Smgr,
+    (temp, file): (Option<u32>, RelFileLocator),
+    fork: Fork,
+) -> Result<Option<u32>, EngineError> {
     // Another session's temporary table: only its files are read.
-    let owner = table.temp.filter(|_| !smgr.is_temporary());
+    let owner = temp.filter(|_| !smgr.is_temporary());
     let theirs = owner.map(|slot| smgr.temporary(owner_number(slot)));
     let smgr = theirs.as_deref().unwrap_or(smgr);
-    let exists = smgr.exists(table.locator, fork)?;
-    Ok(if exists { Some(smgr.nblocks(table.locator, fork)?) } else { None })
+    let exists = smgr.exists(file, fork)?;
+    Ok(if exists { Some(smgr.nblocks(file, fork)?) } else { None })
 }

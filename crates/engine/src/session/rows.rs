@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use forebay_access::form_row;
 use forebay_access::heap::{Author, Heap, TupleBatch};
+use forebay_access::toast::is_wide;
 use forebay_catalog::Table;
 use forebay_format::ItemPointer;
 use forebay_storage::{Backend, Strategy};
 use forebay_txn::locks::LockMode;
 use forebay_types::{Datum, type_info};
 
+use super::index_entries::Entries;
 use super::state::{Session, no_transaction};
 use crate::error::EngineError;
 
@@ -21,8 +23,12 @@ const BULK_BYTES: usize = 64 << 10;
 pub struct RowBatch {
     table: Arc<Table>,
     tuples: TupleBatch,
+    /// Whether a row may have to be stored in another way than it was formed.
+    wide: bool,
     /// Whether a column was dropped: then rows have fewer values than the table has columns.
     has_dropped: bool,
+    /// The row at which an insertion of the batch failed.
+    failed: Option<usize>,
 }
 
 impl RowBatch {
@@ -31,7 +37,9 @@ impl RowBatch {
         RowBatch {
             table: Arc::clone(table),
             tuples: TupleBatch::new(),
+            wide: false,
             has_dropped: has_dropped(table),
+            failed: None,
         }
     }
 
@@ -42,10 +50,15 @@ impl RowBatch {
     }
 
     /// Adds a row: a value for each column that is not dropped, of exactly the column's type.
-    /// Checks NOT NULL (23502) and the row's size (54000). After an error the batch is as it was.
+    /// Checks NOT NULL (23502). After an error the batch is as it was.
     pub fn push(&mut self, values: &[Datum<'_>]) -> Result<(), EngineError> {
-        let RowBatch { table, tuples, has_dropped } = self;
-        tuples.push_with(|out| form(table, *has_dropped, values, out))
+        let RowBatch { table, tuples, has_dropped, wide, .. } = self;
+        tuples.push_any_with(|out| {
+            let start = out.len();
+            form(table, *has_dropped, values, out)?;
+            *wide |= out.get(start..).is_some_and(is_wide);
+            Ok(())
+        })
     }
 
     /// Number of rows.
@@ -63,9 +76,17 @@ impl RowBatch {
         self.tuples.bytes()
     }
 
+    /// The row of the batch, from 0, whose entry in an index was refused when the batch was
+    /// inserted.
+    pub fn failed_row(&self) -> Option<usize> {
+        self.failed
+    }
+
     /// Removes the rows.
     pub fn clear(&mut self) {
         self.tuples.clear();
+        self.wide = false;
+        self.failed = None;
     }
 }
 
@@ -120,7 +141,8 @@ fn form_all(table: &Table, values: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()
             );
             return Err(EngineError::statement("23502", message));
         }
-        if !column.repr.accepts(value) {
+        let elsewhere = column.layout.len == -1 && matches!(value, Datum::Toasted(_));
+        if !elsewhere && !column.repr.accepts(value) {
             let name = type_info(column.type_oid).map_or("unknown", |t| t.name);
             let message = format!(
                 "column \"{}\" is of type {name} but the value {value:?} is not",
@@ -153,7 +175,7 @@ impl Session {
     }
 
     /// Inserts the rows of a batch and empties it. Returns the number of rows. The table must be
-    /// locked in mode `RowExclusive`.
+    /// locked in mode `RowExclusive`. 23505 if a key is in use: see [`RowBatch::failed_row`].
     pub fn insert_batch(&mut self, table: &Table, rows: &mut RowBatch) -> Result<u64, EngineError> {
         if rows.table.oid != table.oid || rows.table.locator != table.locator {
             return Err(EngineError::internal("the rows are for another table"));
@@ -162,24 +184,56 @@ impl Session {
         if rows.is_empty() {
             return Ok(0);
         }
-        self.inserting(table, |backend, heap, author| {
-            let tuples = &rows.tuples;
-            if tuples.len() == 1 && !tuples.is_frozen() {
-                heap.insert(backend, author, tuples.get(0))?;
-                return Ok(());
+        let RowBatch { tuples, failed, wide, .. } = &mut *rows;
+        *failed = None;
+        let toasted = if *wide { Some(self.toasted_batch(table, tuples, failed)?) } else { None };
+        self.inserting(table, |Target { backend, heap, author, mut entries }| {
+            let stored = toasted.as_ref().unwrap_or(tuples);
+            let mut places = Vec::new();
+            if stored.len() == 1 && !stored.is_frozen() {
+                let place = heap.insert(backend, author, stored.get(0))?;
+                places.extend(entries.is_some().then_some(place));
+            } else {
+                let bulk = stored.bytes() >= BULK_BYTES;
+                let strategy = if bulk { Strategy::BulkWrite } else { Strategy::Normal };
+                let places = entries.is_some().then_some(&mut places);
+                heap.insert_batch(backend, author, stored, strategy, places)?;
             }
-            let bulk = tuples.bytes() >= BULK_BYTES;
-            let strategy = if bulk { Strategy::BulkWrite } else { Strategy::Normal };
-            Ok(heap.insert_batch(backend, author, tuples, strategy)?)
+            let Some(entries) = &mut entries else { return Ok(()) };
+            assert_eq!(places.len(), tuples.len(), "each row of the batch has a place");
+            for (row, place) in places.into_iter().enumerate() {
+                let added = entries.add(backend, place, tuples.get(row));
+                added.inspect_err(|_| *failed = Some(row))?;
+            }
+            Ok(())
         })?;
         let count = rows.len() as u64;
         rows.clear();
         Ok(count)
     }
 
+    /// The rows of a batch as they are to be stored, their long values in the TOAST table. Notes
+    /// the row that fits on no page.
+    fn toasted_batch(
+        &mut self,
+        table: &Table,
+        tuples: &TupleBatch,
+        failed: &mut Option<usize>,
+    ) -> Result<TupleBatch, EngineError> {
+        let mut stored = TupleBatch::new();
+        stored.set_frozen(tuples.is_frozen());
+        for row in 0..tuples.len() {
+            let tuple = tuples.get(row);
+            let toasted = self.toasted(table, tuple)?;
+            let pushed = stored.push(toasted.as_deref().unwrap_or(tuple));
+            pushed.inspect_err(|_| *failed = Some(row))?;
+        }
+        Ok(stored)
+    }
+
     /// Inserts a row: a value for each column that is not dropped, of exactly the column's type.
-    /// Returns its place. Checks NOT NULL (23502) and the row's size (54000). The table must be
-    /// locked in mode `RowExclusive`.
+    /// Returns its place. Checks NOT NULL (23502), the row's size (54000), and that its keys are
+    /// not in use (23505). The table must be locked in mode `RowExclusive`.
     pub fn insert_row(
         &mut self,
         table: &Table,
@@ -188,31 +242,48 @@ impl Session {
         check_insertable(table)?;
         let mut tuple = Vec::new();
         form_checked(table, values, &mut tuple)?;
-        self.inserting(table, |backend, heap, author| Ok(heap.insert(backend, author, &tuple)?))
+        let toasted = self.toasted(table, &tuple)?;
+        self.inserting(table, |Target { backend, heap, author, entries }| {
+            let place = heap.insert(backend, author, toasted.as_deref().unwrap_or(&tuple))?;
+            match entries {
+                Some(mut entries) => entries.add(backend, place, &tuple).map(|()| place),
+                None => Ok(place),
+            }
+        })
     }
 
     /// Inserts into a table in the name of the running command.
-    fn inserting<T>(
+    pub(super) fn inserting<T>(
         &mut self,
         table: &Table,
-        insert: impl FnOnce(&mut Backend, &Heap, Author) -> Result<T, EngineError>,
+        insert: impl FnOnce(Target<'_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         self.call(|session, core| {
             session.check_locked(table, LockMode::RowExclusive)?;
             let heap = session.heap(core, table)?;
-            let Session { open: Some(open), backend, .. } = session else {
+            let Session { open: Some(open), backend, locks, interrupt, .. } = session else {
                 return Err(no_transaction());
             };
             let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
             let author = Author { xid, command: open.tx.use_command() };
-            let inserted = insert(backend, &heap, author)?;
+            let entries = Entries::new(core, (table, &heap), (open, author), (locks, interrupt));
+            let inserted = insert(Target { backend, heap: &heap, author, entries })?;
             core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
             Ok(inserted)
         })
     }
 }
 
-fn check_insertable(table: &Table) -> Result<(), EngineError> {
+/// Where new rows go, and who puts them there.
+pub(super) struct Target<'a> {
+    pub(super) backend: &'a mut Backend,
+    pub(super) heap: &'a Heap,
+    pub(super) author: Author,
+    /// What adds their entries, if the table has indexes.
+    pub(super) entries: Option<Entries<'a>>,
+}
+
+pub(super) fn check_insertable(table: &Table) -> Result<(), EngineError> {
     if table.is_catalog() {
         let message = format!("permission denied: \"{}\" is a system catalog", table.name);
         return Err(EngineError::statement("42501", message));

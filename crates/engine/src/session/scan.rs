@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use forebay_access::AccessError;
-use forebay_access::heap::{self, Heap, ReadAhead, SharedBlocks, Visibility};
+use forebay_access::heap::{self, Heap, ReadAhead, RowReader, SharedBlocks, Visibility};
 use forebay_catalog::Table;
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::{FullXid, ItemPointer};
@@ -164,6 +164,18 @@ impl Reading {
         })
     }
 
+    /// What reads rows of pages that indexes lead to.
+    pub(super) fn into_row_reader(self, core: &Core) -> RowReader {
+        let Reading { heap, snapshot, own, prune_by, .. } = self;
+        let visibility = Visibility::new(snapshot, core.heaps.outcomes.clone());
+        RowReader::new(visibility, prune_by.and_then(|k| heap.into_pruner(k, POSTGRES_DB, own)))
+    }
+
+    /// How it reads ahead.
+    pub(super) fn ahead(&self) -> ReadAhead {
+        self.ahead
+    }
+
     /// Blocks in one I/O, at most.
     pub(super) fn combine_limit(&self) -> usize {
         self.ahead.combine_limit as usize
@@ -171,7 +183,7 @@ impl Reading {
 }
 
 /// Whose snapshots may see a table's rows.
-fn horizon_of(table: &Table) -> HorizonKind {
+pub(super) fn horizon_of(table: &Table) -> HorizonKind {
     if table.is_temporary() {
         HorizonKind::Temporary
     } else if table.locator.db == 0 {

@@ -10,9 +10,14 @@ impl Session {
     /// user. Written and read with [`Session::io`].
     pub fn temp_file(&mut self, options: TempOptions) -> Result<TempWriter, EngineError> {
         self.check_cancel()?;
+        self.limit_temp_space();
+        Ok(self.core.temp_files.create(self.id(), &self.temp_space, options)?)
+    }
+
+    /// What the session's temporary files may take, as its settings say now.
+    pub(super) fn limit_temp_space(&self) {
         self.temp_space.set_limit(self.settings.temp_file_limit);
         self.temp_space.set_log_from(self.settings.log_temp_files);
-        Ok(self.core.temp_files.create(self.id(), &self.temp_space, options)?)
     }
 
     /// How the session's settings want temporary files written and read.

@@ -16,6 +16,7 @@ use forebay_txn::{self as txn, LastRunning};
 use super::marks::Mark;
 use super::open::Open;
 use super::temp_tables::TempTables;
+use super::toast_tables::ToastTables;
 use crate::checkpoint;
 use crate::checkpointer::Causes;
 use crate::config::{Background, SessionSettings};
@@ -42,6 +43,7 @@ pub struct Session {
     pub(super) last_running: LastRunning,
     pub(super) temp: TempTables,
     pub(super) temp_space: Arc<TempSpace>,
+    pub(super) toast_tables: ToastTables,
     /// Warnings of transactions that have ended, and of vacuums.
     pub(super) warnings: Vec<Warning>,
     /// Warnings of I/O that statements left open.
@@ -93,6 +95,7 @@ impl Session {
             leftovers,
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
+            toast_tables: ToastTables::default(),
             backup: None,
         })
     }
@@ -166,7 +169,7 @@ impl Session {
         let open = self.running()?;
         open.tx.next_command()?;
         open.snapshots.next_statement();
-        open.own_tables.clear();
+        open.forget_tables();
         Ok(())
     }
 
@@ -288,7 +291,7 @@ impl Session {
     ) -> Result<(&mut txn::Transaction, &mut Backend), EngineError> {
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         open.changed_catalogs = true;
-        open.own_tables.clear();
+        open.forget_tables();
         Ok((&mut open.tx, backend))
     }
 

@@ -1,13 +1,15 @@
 //! A row as it is stored: a view of its bytes, or the bytes themselves.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use forebay_catalog::Table;
 use forebay_format::tuple::Deform;
-use forebay_format::varlena::Varlena;
+use forebay_format::varlena::{Varlena, decompress};
 use forebay_format::{CommandId, HeapTuple, ItemPointer, TupleError, Xid};
-use forebay_types::Datum;
+use forebay_types::{Datum, Repr};
 
 use crate::error::EngineError;
 
@@ -59,7 +61,9 @@ impl<'a> RowView<'a> {
     }
 
     /// Decodes the first `upto` columns into `out`, which is cleared first. Dropped columns are
-    /// NULL, so that indexes are those of the table's columns.
+    /// NULL, so that indexes are those of the table's columns. A value that is stored out of line
+    /// is
+    /// [`Datum::Toasted`]: [`Session::fetch_value`](super::Session::fetch_value) reads it.
     pub fn decode_into(&self, upto: usize, out: &mut Vec<Datum<'a>>) -> Result<(), EngineError> {
         self.decode_some(upto, |_| true, out)
     }
@@ -82,14 +86,24 @@ impl<'a> RowView<'a> {
         out.clear();
         let upto = upto.min(self.table.columns.len());
         let layouts = self.table.layouts.get(..upto).unwrap_or_default();
-        let unreadable = |error| unreadable(self.table, self.place, &error);
-        let mut fields = Deform::new(self.tuple).map_err(unreadable)?;
+        let damaged = |error: TupleError| unreadable(self.table, self.place, &error);
+        let mut fields = Deform::new(self.tuple).map_err(damaged)?;
         let stored = self.tuple.attribute_count();
         for (index, (layout, column)) in layouts.iter().zip(&self.table.columns).enumerate() {
-            let field = match fields.next(*layout).map_err(unreadable)? {
+            let field = match fields.next(*layout).map_err(damaged)? {
                 None => None,
                 Some(Varlena::Plain(bytes)) => Some(bytes),
-                Some(_) => return Err(unreadable(TupleError::Toasted { attr: index })),
+                Some(_) if !wanted(index) || column.dropped => None,
+                Some(Varlena::External(pointer)) => {
+                    out.push(Datum::Toasted(Cow::Owned(pointer.encode().to_vec())));
+                    continue;
+                }
+                Some(Varlena::Compressed { raw_size, method, data }) => {
+                    let bytes = decompress(raw_size, method, data)
+                        .map_err(|error| unreadable(self.table, self.place, &error))?;
+                    out.push(decoded(bytes, column.repr)?);
+                    continue;
+                }
             };
             out.push(match (field, &column.missing) {
                 _ if !wanted(index) => Datum::Null,
@@ -144,6 +158,19 @@ impl<'a> RowView<'a> {
 }
 
 /// An error with the row's place.
-fn unreadable(table: &Table, place: ItemPointer, error: &TupleError) -> EngineError {
+fn unreadable(table: &Table, place: ItemPointer, error: &dyn Display) -> EngineError {
     EngineError::corrupt(format!("row {place} of relation \"{}\": {error}", table.name))
+}
+
+/// A value from its bytes, which a text or bytea takes over.
+pub(super) fn decoded(bytes: Vec<u8>, repr: Repr) -> Result<Datum<'static>, EngineError> {
+    Ok(match repr {
+        Repr::Bytes => Datum::Bytes(Cow::Owned(bytes)),
+        Repr::Carried(ty) => Datum::Carried(ty, Cow::Owned(bytes)),
+        Repr::Text => match String::from_utf8(bytes) {
+            Ok(text) => Datum::string(text),
+            Err(error) => repr.decode(error.as_bytes())?.into_owned(),
+        },
+        _ => repr.decode(&bytes)?.into_owned(),
+    })
 }

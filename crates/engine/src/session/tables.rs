@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_catalog::Reader;
-use forebay_catalog::ddl::{self, Persistence};
+use forebay_catalog::ddl::{self, NewTable, Persistence};
 use forebay_catalog::not_a_table;
 use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, PUBLIC};
 use forebay_catalog::{ColumnDef, Table};
@@ -210,10 +210,18 @@ impl Session {
 
     /// The tables of the database as the transaction sees them now, catalogs included.
     pub fn tables(&mut self) -> Result<Vec<Arc<Table>>, EngineError> {
+        self.tables_named(|_| true)
+    }
+
+    /// Those of them whose names are wanted.
+    pub fn tables_named(
+        &mut self,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Arc<Table>>, EngineError> {
         self.call(|session, core| {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            let tables = Reader::new(&core.database, &mut session.backend, snapshot).tables()?;
-            Ok(tables.into_iter().map(Arc::new).collect())
+            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+            Ok(reader.tables(&wanted)?.into_iter().map(Arc::new).collect())
         })
     }
 
@@ -224,6 +232,18 @@ impl Session {
         name: &str,
         columns: &[ColumnDef],
     ) -> Result<Oid, EngineError> {
+        self.create_table_with(schema, name, columns, &[])
+    }
+
+    /// Creates a table with storage parameters as
+    /// [`storage_texts`](forebay_catalog::storage_texts) makes them.
+    pub fn create_table_with(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        columns: &[ColumnDef],
+        options: &[String],
+    ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
             let namespace = match schema {
                 None => PUBLIC,
@@ -231,7 +251,10 @@ impl Session {
                     EngineError::statement("3F000", format!("schema \"{schema}\" does not exist"))
                 })?,
             };
-            Ok(session.create_in(core, namespace, name, columns, Persistence::Permanent)?.rel)
+            let new = NewTable { namespace, name, columns, options };
+            let oid = session.create_in(core, new, Persistence::Permanent)?.rel;
+            session.create_toast(core, (oid, false), columns)?;
+            Ok(oid)
         })
     }
 
@@ -239,23 +262,20 @@ impl Session {
     pub(super) fn create_in(
         &mut self,
         core: &Core,
-        namespace: Oid,
-        name: &str,
-        columns: &[ColumnDef],
+        new: NewTable<'_>,
         persistence: Persistence<'_>,
     ) -> Result<RelFileLocator, EngineError> {
+        let NewTable { namespace, name, columns, .. } = new;
         ddl::check_definition(namespace, name, columns)?;
         self.lock(core, ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
-        reader.refuse_indexed_catalogs()?;
         if reader.class_named(namespace, name)?.is_some() {
             let message = format!("relation \"{name}\" already exists");
             return Err(EngineError::statement("42P07", message));
         }
         let (tx, backend) = self.changing()?;
-        let locator =
-            ddl::create_table(&core.database, backend, tx, namespace, name, columns, persistence)?;
+        let locator = ddl::create_table(&core.database, backend, tx, new, persistence)?;
         let tag = LockTag::Relation { database: POSTGRES_DB, relation: locator.rel };
         self.lock(core, tag, LockMode::AccessExclusive)?;
         Ok(locator)
@@ -266,11 +286,12 @@ impl Session {
         self.check_own(table)?;
         self.call(|session, core| {
             session.lock_table(core, table, LockMode::AccessExclusive)?;
-            let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            Reader::new(&core.database, &mut session.backend, snapshot)
-                .refuse_indexed_catalogs()?;
+            if let Some(toast) = table.toasting.relation {
+                let toast = session.toast_relation(core, toast)?;
+                session.lock_table(core, &toast, LockMode::AccessExclusive)?;
+            }
             let (tx, backend) = session.changing()?;
-            ddl::drop_table(&core.database, backend, tx, table)?;
+            forebay_catalog::drop_table(&core.database, backend, tx, table)?;
             session.note_temp_dropped(table.oid);
             Ok(())
         })

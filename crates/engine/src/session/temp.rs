@@ -12,9 +12,9 @@
 use std::sync::Arc;
 
 use forebay_catalog::Reader;
-use forebay_catalog::ddl::{self, Persistence};
+use forebay_catalog::ddl::{self, NewTable, Persistence};
 use forebay_catalog::{ColumnDef, Table};
-use forebay_format::Fork;
+use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{BufferPool, TempRelations};
 use forebay_types::Oid;
 
@@ -31,50 +31,110 @@ impl Session {
         columns: &[ColumnDef],
         on_commit: OnCommit,
     ) -> Result<Oid, EngineError> {
+        self.create_temp_table_with(name, columns, &[], on_commit)
+    }
+
+    /// Creates a temporary table with storage parameters as
+    /// [`storage_texts`](forebay_catalog::storage_texts) makes them.
+    pub fn create_temp_table_with(
+        &mut self,
+        name: &str,
+        columns: &[ColumnDef],
+        options: &[String],
+        on_commit: OnCommit,
+    ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
-            let namespace = session.own_namespace(core)?;
-            // Taken out of the session while it is borrowed, and put back in any case.
-            let pool = session.take_temp_pool(core)?;
-            let made =
-                session.create_in(core, namespace, name, columns, Persistence::Temporary(&pool));
-            session.temp.pool = Some(pool);
-            let locator = made?;
-            let (name, oid) = (name.to_owned(), locator.rel);
-            let made = Some(session.subtransaction_depth());
-            let (earlier, dropped) = (Vec::new(), None);
-            let table = TempTable { oid, name, locator, earlier, on_commit, made, dropped };
-            session.temp.tables.push(table);
-            Ok(oid)
+            let namespace = session.own_namespace(core, &session.temp.namespace())?;
+            let new = NewTable { namespace, name, columns, options };
+            let locator = session.with_files(core, true, |session, temporary| {
+                session.create_in(core, new, temporary)
+            })?;
+            session.note_temp_made((None, name), locator, on_commit);
+            session.create_toast(core, (locator.rel, true), columns)?;
+            Ok(locator.rel)
         })
     }
 
-    /// The namespace of the session's temporary tables. Created if there is none.
-    fn own_namespace(&mut self, core: &Core) -> Result<Oid, EngineError> {
-        let name = self.temp.namespace();
-        if let Some(oid) = self.namespace(core, &name)? {
+    /// Notes that the running transaction has made a temporary table, or a part of one.
+    pub(super) fn note_temp_made(
+        &mut self,
+        (part_of, name): (Option<Oid>, &str),
+        locator: RelFileLocator,
+        on_commit: OnCommit,
+    ) {
+        let (name, oid) = (name.to_owned(), locator.rel);
+        let made = Some(self.subtransaction_depth());
+        let (earlier, dropped) = (Vec::new(), None);
+        let table = TempTable { oid, part_of, name, locator, earlier, on_commit, made, dropped };
+        self.temp.tables.push(table);
+    }
+
+    /// Makes files as those of a permanent or of a temporary table.
+    pub(super) fn with_files<T>(
+        &mut self,
+        core: &Core,
+        temporary: bool,
+        make: impl FnOnce(&mut Session, Persistence<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        if !temporary {
+            return make(self, Persistence::Permanent);
+        }
+        // Taken out of the session while it is borrowed, and put back in any case.
+        let pool = self.take_temp_pool(core)?;
+        let made = make(self, Persistence::Temporary(&pool));
+        self.temp.pool = Some(pool);
+        made
+    }
+
+    /// A namespace of the session's temporary tables. Created if there is none.
+    pub(super) fn own_namespace(&mut self, core: &Core, name: &str) -> Result<Oid, EngineError> {
+        if let Some(oid) = self.namespace(core, name)? {
             return Ok(oid);
         }
-        let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        Reader::new(&core.database, &mut self.backend, snapshot).refuse_indexed_catalogs()?;
         let (tx, backend) = self.changing()?;
-        Ok(ddl::create_namespace(&core.database, backend, tx, &name)?)
+        Ok(ddl::create_namespace(&core.database, backend, tx, name)?)
     }
 
     /// Does the ON COMMIT actions of a transaction that is about to commit.
     pub(super) fn before_commit(&mut self, core: &Core) -> Result<(), EngineError> {
-        let of = |tables: &[TempTable], what| -> Vec<TempTable> {
-            tables.iter().filter(|t| t.on_commit == what && t.dropped.is_none()).cloned().collect()
+        let of = |tables: &TempTables, what| -> Vec<TempTable> {
+            tables.live().filter(|table| table.on_commit == what).cloned().collect()
         };
-        let doomed = of(&self.temp.tables, OnCommit::Drop);
-        let emptied = of(&self.temp.tables, OnCommit::DeleteRows);
+        let doomed = of(&self.temp, OnCommit::Drop);
+        let emptied = of(&self.temp, OnCommit::DeleteRows);
         self.drop_temp(core, doomed)?;
         for table in emptied {
             let Some(relations) = &self.temp.pool else { break };
-            let pool = relations.pool();
-            if pool.nblocks(table.locator, Fork::Main)? > 0 {
-                pool.truncate(&mut self.backend, table.locator, Fork::Main, 0)?;
-                core.heaps.spaces.forget(table.locator);
+            let pool = Arc::clone(relations.pool());
+            if pool.nblocks(table.locator, Fork::Main)? == 0 {
+                continue;
             }
+            pool.truncate(&mut self.backend, table.locator, Fork::Main, 0)?;
+            core.database.forget(table.locator);
+            if self.temp.tables.iter().any(|part| part.part_of == Some(table.oid)) {
+                self.empty_parts(core, table.oid)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties the indexes of a temporary table that was emptied, and its TOAST table.
+    fn empty_parts(&mut self, core: &Core, oid: Oid) -> Result<(), EngineError> {
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        let Some(table) = reader.table_by_oid(oid)? else { return Ok(()) };
+        let toast = table.toasting.relation.map(|toast| reader.table_by_oid(toast)).transpose()?;
+        let toast = toast.flatten();
+        if let Some(toast) = &toast {
+            let pool = self.pool_of(core, toast)?;
+            pool.truncate(&mut self.backend, toast.locator, Fork::Main, 0)?;
+            core.database.forget(toast.locator);
+        }
+        let heap = self.heap(core, &table)?;
+        let indexes = table.indexes.iter().chain(toast.iter().flat_map(|toast| &toast.indexes));
+        for index in indexes {
+            heap.pool.truncate(&mut self.backend, index.locator, Fork::Main, 0)?;
+            index.open(&heap).create(&mut self.backend)?;
         }
         Ok(())
     }
@@ -83,7 +143,7 @@ impl Session {
     fn drop_temp(&mut self, core: &Core, doomed: Vec<TempTable>) -> Result<(), EngineError> {
         for TempTable { oid, name, .. } in doomed {
             let (tx, backend) = self.changing()?;
-            ddl::drop_rows(&core.database, backend, tx, oid, &name)?;
+            forebay_catalog::drop_rows(&core.database, backend, tx, oid, &name)?;
             self.note_temp_dropped(oid);
         }
         Ok(())
@@ -91,16 +151,14 @@ impl Session {
 
     /// OIDs and names of the session's temporary tables.
     pub fn temp_tables(&self) -> impl Iterator<Item = (Oid, &str)> {
-        let tables = self.temp.tables.iter().filter(|table| table.dropped.is_none());
-        tables.map(|table| (table.oid, table.name.as_str()))
+        self.temp.live().map(|table| (table.oid, table.name.as_str()))
     }
 
     /// Drops all temporary tables of the session within the running transaction: DISCARD TEMP. No
     /// cancel prevents it: a session that ends does it too, and whatever ended it is pending then.
     pub fn discard_temp(&mut self) -> Result<(), EngineError> {
         self.call_to_the_end(|session, core| {
-            let doomed = session.temp.tables.iter().filter(|t| t.dropped.is_none());
-            let doomed = doomed.cloned().collect();
+            let doomed = session.temp.live().cloned().collect();
             session.drop_temp(core, doomed)
         })
     }
@@ -161,7 +219,7 @@ impl Session {
             if tables.iter().any(|table| table.has_file(rel)) {
                 continue;
             }
-            self.core.heaps.spaces.forget(rel);
+            self.core.database.forget(rel);
             if let Err(error) = pool.drop_relation(&mut self.backend, rel) {
                 tracing::warn!("{error}");
             }
@@ -176,7 +234,7 @@ impl Session {
         let core = Arc::clone(&self.core);
         let Ok(_activity) = core.activity.enter() else { return };
         for rel in pool.relations() {
-            core.heaps.spaces.forget(rel);
+            core.database.forget(rel);
         }
         if core.phase() != Phase::Stopped
             && !core.fatal.has_stopped()

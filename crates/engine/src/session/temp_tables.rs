@@ -20,10 +20,12 @@ pub enum OnCommit {
     Drop,
 }
 
-/// A temporary table of the session.
+/// A temporary table of the session, or a part of one.
 #[derive(Clone, Debug)]
 pub(super) struct TempTable {
     pub(super) oid: Oid,
+    /// The table of which it is an index, the TOAST table or the index of that.
+    pub(super) part_of: Option<Oid>,
     pub(super) name: String,
     pub(super) locator: RelFileLocator,
     /// The files that it had before the running transaction truncated it, oldest first, and how
@@ -85,11 +87,19 @@ impl TempTables {
         temp_namespace(self.slot)
     }
 
-    /// A table was dropped by the running transaction, this deep in subtransactions.
+    /// A table was dropped by the running transaction, this deep in subtransactions. Its parts
+    /// went with it.
     pub(super) fn note_dropped(&mut self, oid: Oid, depth: usize) {
-        if let Some(table) = self.tables.iter_mut().find(|table| table.oid == oid) {
-            table.dropped = Some(depth);
+        for table in &mut self.tables {
+            if (table.oid == oid || table.part_of == Some(oid)) && table.dropped.is_none() {
+                table.dropped = Some(depth);
+            }
         }
+    }
+
+    /// The tables that are not dropped.
+    pub(super) fn live(&self) -> impl Iterator<Item = &TempTable> {
+        self.tables.iter().filter(|table| table.dropped.is_none() && table.part_of.is_none())
     }
 
     /// A table was truncated by the running transaction, this deep in subtransactions. It has a new

@@ -1,16 +1,20 @@
 //! Emptying tables.
 
-use forebay_catalog::ddl::Persistence;
+use std::sync::Arc;
+
 use forebay_catalog::{Reader, Table, truncate_table};
+use forebay_format::RelFileLocator;
 use forebay_txn::locks::LockMode;
+use forebay_types::Oid;
 
 use super::state::Session;
+use crate::core::Core;
 use crate::error::EngineError;
 
 impl Session {
-    /// Empties a table. It gets a new file; the old one is removed when the transaction has
-    /// committed. The transaction must have locked the table in mode `AccessExclusive`, and no scan
-    /// of it goes on afterwards.
+    /// Empties a table. It and its indexes get new files, and so does its TOAST table; the old ones
+    /// are removed when the transaction has committed. The transaction must have locked the table
+    /// in mode `AccessExclusive`, and no scan of it goes on afterwards.
     pub fn truncate(&mut self, table: &Table) -> Result<(), EngineError> {
         if table.temp.is_some_and(|slot| !self.temp.owns(slot)) {
             let message = "cannot truncate temporary tables of other sessions";
@@ -19,27 +23,44 @@ impl Session {
         table.check_changeable("truncate")?;
         self.call(|session, core| {
             session.check_locked(table, LockMode::AccessExclusive)?;
+            session.truncate_files(core, table.oid)?;
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            Reader::new(&core.database, &mut session.backend, snapshot)
-                .refuse_indexed_catalogs()?;
-            // Taken out of the session while it is borrowed, and put back in any case.
-            let pool = match table.is_temporary() {
-                true => Some(session.take_temp_pool(core)?),
-                false => None,
-            };
-            let persistence = pool.as_ref().map_or(Persistence::Permanent, Persistence::Temporary);
-            let min_multi = core.multis.oldest_in_use();
-            let made = session.changing().and_then(|(tx, backend)| {
-                let database = &core.database;
-                Ok(truncate_table(database, backend, tx, table, persistence, min_multi)?)
-            });
-            if pool.is_some() {
-                session.temp.pool = pool;
-                let depth = session.subtransaction_depth();
-                session.temp.note_truncated(table.oid, made?, depth);
-                return Ok(());
+            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+            match reader.figures(table.oid)?.map_or(0, |figures| figures.toast) {
+                0 => Ok(()),
+                toast => {
+                    let table = session.toast_relation(core, toast)?;
+                    session.lock_table(core, &table, LockMode::AccessExclusive)?;
+                    session.truncate_files(core, toast)
+                }
             }
-            made.map(drop)
         })
+    }
+
+    /// Empties a table as the transaction sees it now, and builds its indexes anew.
+    fn truncate_files(&mut self, core: &Core, oid: Oid) -> Result<(), EngineError> {
+        let lost = || EngineError::corrupt(format!("pg_class has no row of table {oid}"));
+        let min_multi = core.multis.oldest_in_use();
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let table = Reader::new(&core.database, &mut self.backend, snapshot).table_by_oid(oid)?;
+        let mut table = table.ok_or_else(lost)?;
+        let temporary = table.is_temporary();
+        table.locator = self.with_files(core, temporary, |session, persistence| {
+            let (tx, backend) = session.changing()?;
+            let database = &core.database;
+            Ok(truncate_table(database, backend, tx, &table, persistence, min_multi)?)
+        })?;
+        self.note_temp_emptied(oid, table.locator);
+        let table = Arc::new(table);
+        for index in &table.indexes {
+            self.rebuild(core, &table, index)?;
+        }
+        Ok(())
+    }
+
+    /// Notes the new file of a relation, if it is one of the session's temporary ones.
+    pub(super) fn note_temp_emptied(&mut self, oid: Oid, locator: RelFileLocator) {
+        let depth = self.subtransaction_depth();
+        self.temp.note_truncated(oid, locator, depth);
     }
 }

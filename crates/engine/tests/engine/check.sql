@@ -26,3 +26,12 @@ CREATE TABLE hot (id int, v int) WITH (fillfactor = 50); INSERT INTO hot SELECT 
 UPDATE hot SET v = v + 1; UPDATE hot SET v = v + 1; UPDATE hot SET v = v + 1 WHERE id % 2 = 0;
 CREATE TABLE ios (id int PRIMARY KEY, v text); INSERT INTO ios SELECT g, 'x' FROM generate_series(1,100) g;
 INSERT INTO ios SELECT g, 'y' FROM generate_series(50,150) g ON CONFLICT (id) DO UPDATE SET v = 'z';
+CREATE TABLE keyed (id int8 PRIMARY KEY, a int4, t text, n numeric, f float8, nm name, c "char", ts timestamptz, u uuid, UNIQUE (a, id) DEFERRABLE);
+INSERT INTO keyed SELECT g, CASE WHEN g % 10 = 0 THEN NULL ELSE g % 500 END, repeat(md5((g % 2000)::text), 1 + (g % 40)::int), (g % 300) / 7.0, CASE WHEN g % 5 = 0 THEN -0.0 ELSE g % 50 END, 'name ' || g % 700, chr(65 + (g % 26)::int)::"char", '2020-01-01'::timestamptz + g * interval '1 minute', md5(g::text)::uuid FROM generate_series(1, 30000) g;
+CREATE INDEX ON keyed (a DESC, t NULLS FIRST); CREATE INDEX ON keyed (t COLLATE "C") INCLUDE (id, n); CREATE INDEX ON keyed (n); CREATE INDEX ON keyed (f, c); CREATE INDEX ON keyed (nm); CREATE INDEX ON keyed (ts DESC) WITH (fillfactor = 50); CREATE UNIQUE INDEX ON keyed (u);
+CREATE INDEX ON keyed (lower(t), a); CREATE INDEX ON keyed (a) WHERE id % 3 = 0; CREATE INDEX ON keyed (t COLLATE "en-x-icu"); CREATE UNIQUE INDEX ON keyed (nm, id) NULLS NOT DISTINCT;
+DELETE FROM keyed WHERE id BETWEEN 8000 AND 20000 AND id % 100 <> 0; VACUUM keyed;
+UPDATE keyed SET t = t || 'x', n = n + 1 WHERE id % 3 = 0; UPDATE keyed SET f = f + 1 WHERE id % 4 = 0; DELETE FROM keyed WHERE id % 1000 < 200;
+INSERT INTO keyed (id, a, t) SELECT g, g % 3, 'again' FROM generate_series(40000, 45000) g; VACUUM keyed; VACUUM keyed;
+BEGIN; INSERT INTO keyed (id, a) SELECT g, 1 FROM generate_series(50000, 51000) g; ROLLBACK; UPDATE keyed SET id = id + 1 WHERE id > 40000 AND id % 2 = 0 AND NOT EXISTS (SELECT FROM keyed k WHERE k.id = keyed.id + 1);
+SET enable_seqscan = off; SELECT count(*) FROM (SELECT FROM keyed WHERE id > 100 ORDER BY id) s; DELETE FROM keyed WHERE id % 17 = 0; ALTER TABLE keyed ADD COLUMN later int DEFAULT 5; CREATE INDEX ON keyed (later);

@@ -18,7 +18,7 @@ const HALF: u32 = u32::MAX >> 1;
 /// Where an id that follows 3 after half of the circle is refused.
 const STOP: u32 = 3 + HALF - 3_000_000;
 
-/// A new directory whose ids begin somewhere.
+/// A new directory whose ids begin somewhere. It has one database: ids of others do not advance.
 pub fn dir_at(ids: FirstIds) -> (tempfile::TempDir, PathBuf) {
     let scratch = scratch();
     let dir = scratch.path().join("data");
@@ -343,7 +343,7 @@ fn a_vacuum_lifts_the_refusal_of_ids() {
 #[test]
 fn ids_never_run_out() {
     let Some(peer) = Peer::find("ids_never_run_out") else { return };
-    let (_scratch, dir) = new_dir();
+    let (_scratch, dir) = dir_at(FirstIds::default());
     let (engine, mut session) = opened(&dir);
     create(&mut session, "t");
     let mut next = 0;

@@ -9,6 +9,7 @@
 //!   takes, what a stop leaves
 //! - [`backup`]: Base backups: of a cluster at rest and of a running one, and back
 //! - [`check`]: Damage of every kind in files at rest, and healthy clusters of PostgreSQL 15 and 18
+//! - [`check_btree`]: Damage of B-trees at rest, and rows that they lack or have too many of
 //! - [`checksums`]: Checking, enabling and disabling the checksums of a directory at rest
 //! - [`crashed_peer`]: What a crash of PostgreSQL's can leave in a directory: damaged visibility
 //!   maps, prepared transactions, unlogged tables
@@ -24,8 +25,20 @@
 //! - [`full_disk`]: A disk that is full while a map, a status file, the log or a table grows
 //! - [`ids`]: Transaction ids and MultiXacts near their limits and past the ends of the circle:
 //!   warnings, refusals, vacuum, pg_resetwal
+//! - [`initial_catalogs`]: The catalogs of a new cluster beside those that initdb makes, and in
+//!   PostgreSQL's hands
+//! - [`index_scans`]: Tables read through indexes that PostgreSQL made and aged: the answers are
+//!   PostgreSQL's
+//! - [`kept_indexes`]: Indexes that PostgreSQL made: what the catalogs say of them, and rows that
+//!   come and go with their entries
 //! - [`lifecycle`]: A data directory from its making to its stop, and to its recovery, with every
 //!   way to do I/O
+//! - [`long_values`]: Values that are compressed or stored out of line, in tables that PostgreSQL
+//!   made or Forebay: read, written, replaced and deleted in turns with PostgreSQL
+//! - [`lookups`]: Rows of the catalogs that are looked up through indexes: what was changed or
+//!   rolled back, several versions
+//! - [`made_indexes`]: Tables and indexes that are made in a cluster of PostgreSQL's
+//! - [`new_indexes`]: Creating, dropping and rebuilding indexes: names, refusals, what is left
 //! - [`peer`]: PostgreSQL 18's own programs on directories that this engine made, and the engine on
 //!   directories that PostgreSQL recovered or made
 //! - [`peer_wal`]: WAL between PostgreSQL 18 and this engine: compressed images, timelines
@@ -44,6 +57,7 @@
 //! - [`tables`]: Creating, truncating and dropping tables, alone and beside others
 //! - [`transactions`]: Transactions as types, and what the interface below them refuses when it
 //!   runs
+//! - [`unique_keys`]: Sessions that want the same key: who waits for whom, and what comes of it
 //! - [`vacuum`]: VACUUM: what it frees and stores, crashes, what PostgreSQL says of its pages
 //! - [`views`]: Rows of the statistics views
 
@@ -58,6 +72,7 @@ mod archive_recovery;
 mod archiving;
 mod backup;
 mod check;
+mod check_btree;
 mod check_catalogs;
 mod checksums;
 mod crashed_peer;
@@ -69,7 +84,14 @@ mod examples;
 mod faults;
 mod full_disk;
 mod ids;
+mod index_scans;
+mod initial_catalogs;
+mod kept_indexes;
 mod lifecycle;
+mod long_values;
+mod lookups;
+mod made_indexes;
+mod new_indexes;
 mod peer;
 mod peer_wal;
 mod poison;
@@ -84,5 +106,7 @@ mod stops;
 mod subtransactions;
 mod tables;
 mod transactions;
+mod unique_keys;
 mod vacuum;
+mod vacuumed_indexes;
 mod views;

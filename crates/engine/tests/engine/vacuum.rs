@@ -17,6 +17,7 @@ const PLAIN: VacuumOptions = VacuumOptions {
     disable_page_skipping: false,
     skip_locked: false,
     truncate: None,
+    index_cleanup: None,
     buffer_usage_limit: None,
     verbose: true,
     process_main: true,

@@ -3,13 +3,13 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::header::{
-    CTID_AT, HEADER_SIZE, HEAP_HASNULL, HEAP_HASVARWIDTH, HOFF_AT, HeapTuple, INFOMASK_AT,
-    INFOMASK2_AT, MAX_ATTRIBUTES, TupleError,
+    CTID_AT, HEADER_SIZE, HEAP_HASEXTERNAL, HEAP_HASNULL, HEAP_HASVARWIDTH, HOFF_AT, HeapTuple,
+    INFOMASK_AT, INFOMASK2_AT, MAX_ATTRIBUTES, TupleError,
 };
 use crate::{
     bytes::{max_align, put},
     ids::ItemPointer,
-    varlena::{self, Varlena},
+    varlena::{self, ToastPointer, Varlena},
 };
 
 /// How the header of a tuple that is being formed looks.
@@ -257,6 +257,36 @@ impl<'o> TupleBuilder<'o> {
         Ok(())
     }
 
+    /// Appends a value of variable length as it was found in a tuple, or as it is to be stored:
+    /// compressed, or a pointer. After an error the tuple must be dropped.
+    pub fn varlena(&mut self, attr: AttrLayout, value: Varlena<'_>) -> Result<(), TupleError> {
+        let wrong = |attr, len| TupleError::WrongLength { attr, len };
+        match value {
+            Varlena::Plain(value) => return self.value(attr, value),
+            Varlena::Compressed { raw_size, method, data } => {
+                if attr.len != -1 || data.len() > varlena::MAX_PAYLOAD - varlena::HEADER_SIZE {
+                    return Err(wrong(self.attr, data.len()));
+                }
+                self.present();
+                self.pad(attr.align);
+                self.out.extend_from_slice(&varlena::compressed_header(data.len()));
+                let info = varlena::compression_info(raw_size, method);
+                self.out.extend_from_slice(&info.to_le_bytes());
+                self.out.extend_from_slice(data);
+            }
+            Varlena::External(pointer) => {
+                if attr.len != -1 {
+                    return Err(wrong(self.attr, ToastPointer::SIZE));
+                }
+                self.present();
+                self.out.extend_from_slice(&pointer.encode());
+                self.infomask |= HEAP_HASEXTERNAL;
+            }
+        }
+        self.infomask |= HEAP_HASVARWIDTH;
+        Ok(())
+    }
+
     /// Completes the tuple, and returns its length.
     #[inline]
     pub fn finish(self) -> Result<usize, TupleError> {
@@ -452,6 +482,28 @@ mod tests {
         }
         let short = form_tuple(&[AttrLayout::VARLENA], &[Some(&text[..126])]).unwrap();
         assert_eq!((short.len(), short[24]), (24 + 127, 0xff));
+    }
+
+    #[test]
+    fn compressed_and_external_values_come_back() {
+        let pointer = ToastPointer { raw_size: 9004, ext_info: 9000, value_id: 7, toast_rel: 8 };
+        let compressed = Varlena::Compressed { raw_size: 500, method: 1, data: b"compressed" };
+        let values = [Varlena::Plain(b"x"), Varlena::External(pointer), compressed];
+        let mut out = Vec::new();
+        let mut tuple = TupleBuilder::new(values.len(), false, &mut out).unwrap();
+        for value in values {
+            tuple.varlena(AttrLayout::VARLENA, value).unwrap();
+        }
+        assert!(tuple.varlena(AttrLayout::INT4, values[1]).is_err());
+        tuple.finish().unwrap();
+        let stored = HeapTuple::new(&out).unwrap();
+        assert_eq!(stored.infomask(), HEAP_HASEXTERNAL | HEAP_HASVARWIDTH);
+        let mut walk = Deform::new(stored).unwrap();
+        for value in values {
+            assert_eq!(walk.next(AttrLayout::VARLENA), Ok(Some(value)));
+        }
+        // The pointer has no alignment, the compressed value has that of its type.
+        assert_eq!(out.len(), 24 + 2 + 18 + 4 + 4 + b"compressed".len());
     }
 
     #[test]

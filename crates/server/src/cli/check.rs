@@ -72,6 +72,7 @@ pub(super) fn run(args: &CheckArgs) -> u8 {
         direct: args.io_direct,
         io_combine_limit: args.io_combine_limit,
         crashed: args.crashed,
+        ..CheckOptions::default()
     };
     let mut report = Report { json: args.json, bar: terminal::bar("checking", Unit::Bytes, 0) };
     let done = check(&dir, &options, &mut report);

@@ -9,7 +9,8 @@ use forebay_engine::{
     ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod,
     FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, ParallelSettings,
     RecoverySettings, RecoveryTarget, RestoreSettings, SessionSettings, TargetAction,
-    TargetTimeline, VacuumSettings, WalSyncMethod, WorkerLimits, WritingSettings, parse_timestamp,
+    TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits, WritingSettings,
+    parse_timestamp,
 };
 
 /// What a word or text stands for, which was checked when the setting was set.
@@ -179,7 +180,12 @@ pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
         synchronous_commit: s.text(key!("synchronous_commit")) != "off",
         commit_delay: Duration::from_micros(s.count(key!("commit_delay"))),
         commit_siblings: s.count(key!("commit_siblings")),
+        default_toast_compression: match s.text(key!("default_toast_compression")) {
+            "lz4" => ToastCompression::Lz4,
+            _ => ToastCompression::Pglz,
+        },
         work_mem: s.count(key!("work_mem")),
+        maintenance_work_mem: s.count(key!("maintenance_work_mem")),
         temp_file_limit: s.int(key!("temp_file_limit")),
         log_temp_files: s.int(key!("log_temp_files")),
         temp_buffers: s.count(key!("temp_buffers")),
@@ -188,6 +194,7 @@ pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
         lock_timeout: Duration::from_millis(s.count(key!("lock_timeout"))),
         deadlock_timeout: Duration::from_millis(s.count(key!("deadlock_timeout"))),
         vacuum: vacuum_settings(s),
+        statistics_target: s.count(key!("default_statistics_target")),
         parallel: ParallelSettings {
             workers_per_gather: s.count(key!("max_parallel_workers_per_gather")),
             max_workers: s.count(key!("max_parallel_workers")),

@@ -21,7 +21,7 @@ use super::value::Value;
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_sql::{
-    IsolationLevel, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
+    IsolationLevel, PlanSettings, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -287,6 +287,24 @@ impl Settings for SessionValues {
 
     fn engine(&self) -> forebay_engine::SessionSettings {
         self.read(session_settings)
+    }
+
+    fn planning(&self) -> PlanSettings {
+        self.read(|values| {
+            let pages: u32 = values.count(key!("effective_cache_size"));
+            PlanSettings {
+                seq_page_cost: values.real(key!("seq_page_cost")),
+                random_page_cost: values.real(key!("random_page_cost")),
+                cpu_tuple_cost: values.real(key!("cpu_tuple_cost")),
+                cpu_index_tuple_cost: values.real(key!("cpu_index_tuple_cost")),
+                cpu_operator_cost: values.real(key!("cpu_operator_cost")),
+                effective_cache_size: pages.into(),
+                enable_seqscan: values.bool(key!("enable_seqscan")),
+                enable_indexscan: values.bool(key!("enable_indexscan")),
+                enable_indexonlyscan: values.bool(key!("enable_indexonlyscan")),
+                enable_sort: values.bool(key!("enable_sort")),
+            }
+        })
     }
 
     fn share(&self) -> Box<dyn Settings> {

@@ -89,6 +89,11 @@ pub fn report(out: &mut Vec<u8>, report: &SqlError) {
             field(b't', &column.table);
             field(b'c', &column.column);
         }
+        if let Some(object) = &report.object {
+            field(b's', &object.schema);
+            field(b't', &object.table);
+            field(b'n', &object.constraint);
+        }
         b.push(0);
     });
 }

@@ -14,6 +14,7 @@
 //! - [`hot`]: base backups under pgbench and COPY
 //! - [`turns`]: Forebay and PostgreSQL 18 crash and recover one directory by turns, under load
 //! - [`trees`]: indexes that PostgreSQL's crashes have left, recovered page for page as it does
+//! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
 //! - [`sessions`]: random sessions, with the messages of both servers compared
 //! - [`io`]: system calls and page cache: direct opens, combined reads, gathered log writes
@@ -40,3 +41,4 @@ mod sessions;
 mod tools;
 mod trees;
 mod turns;
+mod upserts;

@@ -2,9 +2,12 @@
 //! PostgreSQL recovers it, goes on with the load until `pg_ctl stop -m immediate`, Forebay recovers
 //! that, and so on.
 //!
-//! PostgreSQL makes the cluster, its tables and extensions. The load changes rows and no catalogs,
-//! so that neither server writes records of indexes. After each crash, all rows must be those that
-//! were acknowledged; PostgreSQL also checks each page of the tables and their visibility maps.
+//! PostgreSQL makes the cluster, its tables and extensions. After each crash, all rows must be
+//! those that were acknowledged; PostgreSQL also checks each page of the tables and their
+//! visibility maps. In one run the tables have no indexes, and as the load changes no catalogs,
+//! neither server writes records of indexes. In the other one all have, PostgreSQL's autovacuum is
+//! on, its amcheck checks the indexes, and both servers must find the same rows with and without
+//! them.
 //!
 //! - [`load`]: clients that change rows
 //! - [`model`]: the rows that each client expects
@@ -24,7 +27,7 @@ use forebay_testkit::{Dice, env};
 use rand::RngExt;
 
 use super::forebay::Forebay;
-use model::{Model, TABLES};
+use model::{INDEXES, Index, Model, TABLES};
 
 const TURNS: u64 = 6;
 /// The data directory, in the folder that both servers see.
@@ -71,10 +74,11 @@ fn forebay(peer: &Peer, dice: &mut Dice) -> Forebay {
     Forebay::start(&peer.outside(DATA), &settings)
 }
 
-fn postgres<'peer>(peer: &'peer Peer, dice: &mut Dice) -> Postgres<'peer> {
+fn postgres<'peer>(peer: &'peer Peer, dice: &mut Dice, autovacuum: bool) -> Postgres<'peer> {
     peer.give_to_postgres();
     let settings = [
-        "autovacuum=off checkpoint_timeout=1d deadlock_timeout=20ms",
+        if autovacuum { "autovacuum=on autovacuum_naptime=1s" } else { "autovacuum=off" },
+        "checkpoint_timeout=1d deadlock_timeout=20ms",
         dice.pick(&["shared_buffers=1MB", "shared_buffers=8MB", "shared_buffers=128MB"]),
         dice.pick(&["wal_compression=off", "wal_compression=pglz", "wal_compression=lz4"]),
     ];
@@ -82,12 +86,12 @@ fn postgres<'peer>(peer: &'peer Peer, dice: &mut Dice) -> Postgres<'peer> {
     peer.start(DATA, &words.map(|setting| format!("-c {setting}")).collect::<Vec<_>>().join(" "))
 }
 
-fn create(peer: &Peer, model: &Model) {
+fn create(peer: &Peer, model: &Model, indexed: bool) {
     peer.init(DATA);
     let server = peer.start(DATA, "-c autovacuum=off");
     server.query("CREATE EXTENSION amcheck");
     server.query("CREATE EXTENSION pg_visibility");
-    for statement in model.creation() {
+    for statement in model.creation(indexed) {
         server.query(&statement);
     }
 }
@@ -99,6 +103,45 @@ fn check_pages(server: &Postgres<'_>) {
             let found = server.query(&format!("SELECT * FROM {check}('{table}')"));
             assert_eq!(found, "", "{check} of {table}");
         }
+    }
+}
+
+/// What PostgreSQL finds wrong in the tables' indexes.
+fn check_indexes(server: &Postgres<'_>) {
+    for table in TABLES.iter().map(|table| table.name).chain(SHARED) {
+        server.query(&format!(
+            "SELECT bt_index_parent_check(indexrelid, heapallindexed => true, rootdescend => true)
+             FROM pg_index WHERE indrelid = '{table}'::regclass"
+        ));
+    }
+}
+
+/// Compares what a server finds by sequential scans with what it finds through each index.
+fn compare_scans(server: &Server<'_>) {
+    let [mut sequential, mut by_index] = [
+        "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off",
+        "SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off",
+    ]
+    .map(|settings| {
+        let mut client = Client::tcp(server.port()).expect("a connection");
+        client.query(settings).expect("known settings");
+        client
+    });
+    for Index { table, column, .. } in &INDEXES {
+        let order = if *column == "v" { "v DESC NULLS LAST" } else { column };
+        let rows = |client: &mut Client, columns: &str| {
+            let sql = format!("SELECT {columns} FROM {table} ORDER BY {order}");
+            client.query(&sql).expect("rows").rows
+        };
+        // The values in their order, and then the rows in any.
+        let values = [&mut sequential, &mut by_index].map(|client| rows(client, column));
+        assert!(values[0] == values[1], "{column} of {table}: {values:?}");
+        let [all, found] = [&mut sequential, &mut by_index].map(|client| {
+            let mut rows = rows(client, "*");
+            rows.sort();
+            rows
+        });
+        assert!(all == found, "{table} by {column}: {found:?} instead of {all:?}");
     }
 }
 
@@ -116,6 +159,8 @@ struct Run<'peer> {
     peer: &'peer Peer,
     dice: Dice,
     model: Model,
+    /// Whether the tables have indexes.
+    indexed: bool,
     /// A copy of the directory as the last crash left it.
     kept: PathBuf,
     acknowledged: u64,
@@ -128,13 +173,17 @@ impl<'peer> Run<'peer> {
         println!("turn {turn}");
         let server = match turn % 2 {
             0 => Server::Forebay(forebay(self.peer, &mut self.dice)),
-            _ => Server::Postgres(postgres(self.peer, &mut self.dice)),
+            _ => Server::Postgres(postgres(self.peer, &mut self.dice, self.indexed)),
         };
         if let Err(problems) = self.model.compare(server.port()) {
             panic!("turn {turn}: {problems}");
         }
         if let Server::Postgres(server) = &server {
             check_pages(server);
+            check_indexes(server);
+        }
+        if self.indexed {
+            compare_scans(&server);
         }
         server
     }
@@ -163,7 +212,8 @@ impl<'peer> Run<'peer> {
             if let Server::Postgres(postgres) = &server {
                 let port = postgres.port.to_string();
                 let whom = ["-h", "127.0.0.1", "-U", "postgres", "-d", "postgres", "-p", &port];
-                self.peer.run("pg_amcheck", &whom);
+                let checks = ["--heapallindexed", "--parent-check", "--rootdescend"];
+                self.peer.run("pg_amcheck", &[&whom[..], &checks].concat());
             }
             server.stop();
         }
@@ -178,20 +228,31 @@ impl<'peer> Run<'peer> {
     }
 }
 
-#[test]
-#[ignore = "a minute long; run by cargo xtask test"]
-fn forebay_and_postgresql_take_turns() {
-    let Some(peer) = Peer::find("forebay_and_postgresql_take_turns") else { return };
+/// Lets the servers take turns.
+fn take_turns(test: &str, indexed: bool) {
+    let Some(peer) = Peer::find(test) else { return };
     let seed = env::number("FOREBAY_TURNS_SEED").unwrap_or_else(|| rand::rng().random());
     let turns = env::number("FOREBAY_TURNS").unwrap_or(TURNS);
-    let kept = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("turns-{seed}"));
+    let kept = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{seed}"));
     println!("seed {seed}; after a failure, {} holds what the last crash has left", kept.display());
     let mut dice = Dice::new(seed);
     let model = Model::new(&mut dice);
-    create(&peer, &model);
-    let mut run = Run { peer: &peer, dice, model, kept, acknowledged: 0 };
+    create(&peer, &model, indexed);
+    let mut run = Run { peer: &peer, dice, model, indexed, kept, acknowledged: 0 };
     for turn in 0..turns {
         run.turn(turn);
     }
     run.end(turns);
+}
+
+#[test]
+#[ignore = "a minute long; run by cargo xtask test"]
+fn forebay_and_postgresql_take_turns() {
+    take_turns("forebay_and_postgresql_take_turns", false);
+}
+
+#[test]
+#[ignore = "a minute long; run by cargo xtask test"]
+fn forebay_and_postgresql_take_turns_with_indexes() {
+    take_turns("forebay_and_postgresql_take_turns_with_indexes", true);
 }

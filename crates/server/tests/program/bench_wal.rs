@@ -64,11 +64,14 @@ fn commits_are_measured_with_every_setup() {
             ["latency_us_p50", "latency_us_p99", "latency_us_p999"].map(|name| number(row, name));
         assert!(0.0 < latencies[0] && latencies.is_sorted(), "{row}");
     }
-    // A single committer needs a write for each commit, and some more at segments' ends.
+    // A single committer needs a write for each commit. At the ends of a run and of a segment a few
+    // more are counted, which a stalled disk, with hardly a commit in a run, makes most of them.
     let alone = |row: &&Value| row["committers"] == 1 && row["record_bytes"] == 128;
     for row in rows.iter().filter(alone) {
-        let per_commit = number(row, "writes_per_second") / number(row, "commits_per_second");
-        assert!((0.9..1.3).contains(&per_commit), "{row}");
+        let commits = number(row, "commits_per_second");
+        let per_commit = number(row, "writes_per_second") / commits;
+        let a_few = 0.1 + 3.0 / (commits * number(&report, "run_seconds")).max(1.0);
+        assert!((1.0 - a_few..=1.0 + a_few).contains(&per_commit), "{row}");
     }
 }
 

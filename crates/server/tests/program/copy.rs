@@ -5,7 +5,11 @@ use forebay_server::client::{Client, ClientError};
 
 const TABLE: &str = "CREATE TABLE t (i int4, s text)";
 
-fn copy_in(client: &mut Client, sql: &str, chunks: &[&[u8]]) -> Result<Vec<String>, ClientError> {
+pub fn copy_in(
+    client: &mut Client,
+    sql: &str,
+    chunks: &[&[u8]],
+) -> Result<Vec<String>, ClientError> {
     client.start_copy(sql)?;
     for chunk in chunks {
         client.copy_data(chunk)?;

@@ -1,7 +1,8 @@
 //! Directories that PostgreSQL 18 made: Forebay refuses by name what it does not understand.
 
+use super::copy::copy_in;
 use super::harness::{Server, failure, refused, value};
-use forebay_server::client::Client;
+use forebay_server::client::{Client, ClientError};
 use forebay_testkit::free_port;
 use forebay_testkit::peer::Peer;
 use std::path::Path;
@@ -102,6 +103,7 @@ const TABLES: &[&str] = &[
      secured VALUES (1)",
     "CREATE DOMAIN positive AS int4 CHECK (VALUE > 0); CREATE TABLE typed (a positive, b int4)",
     "CREATE TABLE strict (a int4 NOT NULL, b int4)",
+    "CREATE TABLE listed (id int4 PRIMARY KEY, \"B\" text UNIQUE)",
 ];
 
 fn refused_by_name(client: &mut Client, sql: &str, what: &str) {
@@ -135,7 +137,7 @@ fn refusals(client: &mut Client) {
         ("ruled", "it has rules"),
         ("one", "it is a partition"),
         ("stored", "it has generated columns"),
-        ("keyed", "it has indexes"),
+        ("keyed", "it has triggers"),
     ] {
         let what = format!("cannot insert into relation \"{table}\": {why}");
         refused_by_name(client, &format!("INSERT INTO {table} VALUES (1)"), &what);
@@ -169,6 +171,7 @@ fn what_postgresql_puts_into_a_table_is_honoured_or_refused() {
 
     refusals(&mut client);
     defaults(&mut client);
+    keys(&mut client);
     let answers = [
         ("SELECT g FROM stored", "8"),
         ("SELECT a FROM one", "1"),
@@ -215,6 +218,27 @@ fn defaults(client: &mut Client) {
         client.query(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
     }
     assert_eq!(value(client, "SELECT a FROM defaulted WHERE b IS NULL"), "1");
+}
+
+/// Keys that are in use.
+fn keys(client: &mut Client) {
+    client.query("INSERT INTO listed VALUES (1, 'x'), (2, NULL), (3, NULL)").expect("new keys");
+    let refused = |result: Result<_, ClientError>, fields: [&str; 5]| match result {
+        Err(ClientError::Server(found)) => {
+            assert_eq!([b'C', b'D', b's', b't', b'n'].map(|field| found.get(field)), fields);
+            found.get(b'W').to_owned()
+        }
+        other => panic!("{other:?}"),
+    };
+    let key = |detail, index| ["23505", detail, "public", "listed", index];
+    let result = client.query("UPDATE listed SET \"B\" = 'x' WHERE id = 2").map(drop);
+    let expected = key("Key (\"B\")=(x) already exists.", "listed_B_key");
+    assert_eq!(refused(result, expected), "");
+    let rows: &[&[u8]] = &[b"id,B\n4,y\n5,\"a\nb\"\n", b"1,z\n6,\n"];
+    let result = copy_in(client, "COPY listed FROM STDIN (FORMAT csv, HEADER)", rows).map(drop);
+    let expected = key("Key (id)=(1) already exists.", "listed_pkey");
+    assert_eq!(refused(result, expected), "COPY listed, line 5");
+    assert_eq!(value(client, "SELECT sum(id) FROM listed"), "6");
 }
 
 /// A statement meets only the catalog rows of the tables that it names.

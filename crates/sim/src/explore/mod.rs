@@ -12,6 +12,10 @@
 //! - `retarget`: recovery from an archive whose target moves back
 //! - `backups`: base backups and restores, cut short
 //! - `old_ids`: crashes while a vacuum removes old ids
+//! - `vacuums`: crashes while a table is vacuumed
+//! - `trees`: crashes while pages of indexes are split, deleted and used again
+//! - `cut_short`: what the crashes of `old_ids`, `trees` and `vacuums` have in common
+//! - `long_values`: crashes while values are stored out of line, and deleted
 //! - `interrupted`: what the recoveries of `again`, `pitr` and `retarget` have in common
 //! - `many`: many seeds, by several threads
 //! - `tally`: the outcome of runs
@@ -21,9 +25,11 @@ mod archive;
 mod archived;
 mod backups;
 mod crashes;
+mod cut_short;
 mod damage;
 mod failures;
 mod interrupted;
+mod long_values;
 mod many;
 mod old_ids;
 mod pitr;
@@ -31,6 +37,8 @@ mod random;
 mod retarget;
 mod rows;
 mod tally;
+mod trees;
+mod vacuums;
 
 pub use again::recovery_again;
 pub use archive::{archive_life, every_archive_crash};
@@ -39,6 +47,7 @@ pub use backups::{backups_cut_short, restores_cut_short};
 pub use crashes::{Depth, every_crash};
 pub use damage::{Damage, control_rot, lying_writes, wal_rot};
 pub use failures::every_failure;
+pub use long_values::long_values_cut_short;
 pub use many::{Failed, many};
 pub use old_ids::old_ids_removed;
 pub use pitr::archive_recovery;
@@ -46,3 +55,5 @@ pub use random::{Flaw, random_run, run_with};
 pub use retarget::recovery_moved_back;
 pub use rows::{LIVES, row_lives};
 pub use tally::{Detection, Tally};
+pub use trees::trees_cut_short;
+pub use vacuums::vacuums_cut_short;

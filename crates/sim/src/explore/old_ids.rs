@@ -9,9 +9,9 @@ use forebay_engine::{FirstIds, FullXid, OldestIds};
 use forebay_testkit::Dice;
 
 use super::Tally;
+use super::cut_short::CutShort;
 use crate::disk::SimDisk;
 use crate::model::Model;
-use crate::survival::Survival;
 use crate::workload::{Life, Setup, disk_at};
 
 /// Transactions in a file of pg_xact, MultiXacts in one of offsets, members in one of members.
@@ -34,32 +34,15 @@ fn ids_of(seed: u64) -> FirstIds {
 /// What contradicts the model, with the number of the call and what survived.
 pub fn old_ids_removed(seed: u64, stride: usize, bug: Option<PlantedBug>) -> Result<Tally, String> {
     let template = disk_at(ids_of(seed)).map_err(|error| format!("init: {error}"))?;
-    let mut tally = Tally::one();
     let setup = Setup::random(&mut Dice::new(seed));
-    for call in (0..).step_by(stride) {
-        let disk = template.copy(seed);
-        bug.into_iter().for_each(|bug| disk.plant(bug));
-        let mut model = Model::default();
-        disk.crash_after(call);
-        match Life::begin(&disk, setup) {
-            Ok(mut life) => work(&mut life, &mut model),
-            Err(error) if !disk.is_off() => return Err(format!("could not open: {error}")),
-            Err(_) => {}
-        }
-        let over = !disk.is_off();
-        disk.cut_power();
-        tally.add_fired(&disk);
-        for survival in [Survival::none(), Survival::all(), Survival::random(seed ^ call)] {
-            let what = format!("crash at call {call}, survival {survival:?}");
-            let left = disk.restart(survival, seed);
-            look(&left, setup, &model).map_err(|reason| format!("{what}: {reason}"))?;
-            tally.compared += 1;
-        }
-        if over {
-            break;
-        }
-    }
-    Ok(tally)
+    let life = CutShort { template: &template, setup, seed, stride, bug };
+    life.run(
+        |mut life, model| {
+            work(&mut life, model);
+            Ok(())
+        },
+        |disk, model| look(disk, setup, model),
+    )
 }
 
 /// What is done before the crash.

@@ -9,7 +9,7 @@ use super::Tally;
 use super::random::{Flaw, rates, revive, setup, survival, writes_whole_pages};
 use crate::disk::{Ending, SimDisk};
 use crate::faults::FaultRates;
-use crate::rows::{Committed, RowLife, check_pages, found, table_of};
+use crate::rows::{Committed, RowLife, check_indexes, check_pages, check_trees, found, table_of};
 use crate::workload::{Life, data_dir};
 
 /// Lives of a seed, each with a recovery after it.
@@ -77,7 +77,10 @@ fn compare(
 ) -> Result<Arc<Table>, String> {
     let table = table_of(life)?;
     check_pages(disk, &data_dir(disk), table.locator)?;
-    committed.settle(&found(life)?)?;
+    check_trees(disk, &data_dir(disk), &table)?;
+    let rows = found(life)?;
+    committed.settle(&rows)?;
+    check_indexes(life, &rows)?;
     tally.compared += 1;
     Ok(table)
 }

@@ -12,6 +12,8 @@ use super::committed::{Changes, Committed, Rows, apply};
 
 /// The table whose rows change.
 pub(super) const TABLE: &str = "rows";
+/// Its third column.
+pub(super) const TEXT: i16 = 3;
 
 /// The transaction itself, or an open subtransaction.
 #[derive(Debug, Default)]
@@ -116,14 +118,21 @@ impl Client {
     }
 }
 
-/// The text of a version, whose length depends on the version.
-fn text_of(version: i64) -> String {
-    let mut dice = Dice::new(version.unsigned_abs());
+/// Versions from here on have long texts, of which few fill a page of an index, and which just stay
+/// in their rows.
+pub(super) const LONG: i64 = 1 << 32;
+
+/// The text of a version. Those of some versions that follow each other are equal.
+pub(super) fn text_of(version: i64) -> String {
+    let letter = |byte: u64| char::from(b'a' + (byte % 26) as u8);
+    let group = if version < LONG { version / 8 } else { version / 4 };
+    let mut dice = Dice::new(group.unsigned_abs());
+    if version >= LONG {
+        let len = 700 + dice.below(1200);
+        return dice.bytes(len as usize).into_iter().map(|byte| letter(byte.into())).collect();
+    }
     let len = if dice.chance(50) { 1000 + dice.below(1500) } else { 10 + dice.below(250) };
-    format!(
-        "{version}:{}",
-        char::from(b'a' + dice.below(26) as u8).to_string().repeat(len as usize)
-    )
+    format!("{group}:{}", letter(dice.any()).to_string().repeat(len as usize))
 }
 
 /// Calls `put` with the values of a row's version.

@@ -45,6 +45,11 @@ impl Committed {
         self.used
     }
 
+    /// Leaves out all numbers up to this one.
+    pub(crate) fn skip_to(&mut self, number: i64) {
+        self.used = self.used.max(number);
+    }
+
     /// The number of commits so far.
     pub(crate) fn commits(&self) -> usize {
         self.commits

@@ -2,10 +2,13 @@
 
 use forebay_aio::sync::{Arc, Mutex};
 use forebay_engine::types::oids;
-use forebay_engine::{ColumnDef, EngineError, LockMode, Session, Table, VacuumOptions};
+use forebay_engine::{
+    ColumnDef, ConstraintKind, EngineError, IndexDef, IndexKey, LockMode, Session, Table,
+    VacuumOptions,
+};
 use forebay_testkit::Dice;
 
-use super::client::{TABLE, decoded};
+use super::client::{LONG, TABLE, TEXT, decoded};
 use super::clients::Clients;
 use super::committed::Committed;
 use crate::disk::SimDisk;
@@ -17,6 +20,22 @@ use crate::workload::{Life, Setup, fresh_disk};
 /// # Errors
 /// As the engine.
 pub fn rows_disk() -> Result<SimDisk, EngineError> {
+    rows_disk_with(&[])
+}
+
+/// The same; the table has a primary key, and an index on each of these columns. The second column
+/// is one that every update changes. With an index on the third column all rows have long texts.
+///
+/// # Errors
+/// As the engine.
+pub fn indexed_rows_disk(columns: &[i16]) -> Result<SimDisk, EngineError> {
+    let index = |&column| IndexDef { keys: vec![IndexKey::new(column)], ..IndexDef::default() };
+    let primary = IndexDef { constraint: Some(ConstraintKind::Primary), ..index(&1) };
+    let others = columns.iter().map(index);
+    rows_disk_with(&std::iter::once(primary).chain(others).collect::<Vec<_>>())
+}
+
+fn rows_disk_with(indexes: &[IndexDef]) -> Result<SimDisk, EngineError> {
     let disk = fresh_disk()?;
     let setup = Setup { buffers: 64, ..Setup::random(&mut Dice::new(0)) };
     let mut life = Life::begin(&disk, setup)?;
@@ -26,12 +45,17 @@ pub fn rows_disk() -> Result<SimDisk, EngineError> {
     let number = |name| ColumnDef { not_null: true, ..ColumnDef::new(name, oids::INT8) };
     let columns = [number("id"), number("version"), ColumnDef::new("text", oids::TEXT)];
     session.create_table(None, TABLE, &columns)?;
+    for index in indexes {
+        session.start_command()?;
+        let table = session.open_table(None, TABLE, LockMode::AccessExclusive)?;
+        session.create_index(&table, index)?;
+    }
     session.commit()?;
     life.end()?;
     Ok(disk.restart(Survival::none(), 0))
 }
 
-fn in_transaction<T>(
+pub(super) fn in_transaction<T>(
     session: &mut Session,
     body: impl FnOnce(&mut Session, &Arc<Table>) -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
@@ -62,6 +86,12 @@ pub(crate) fn found(life: &mut Life) -> Result<Vec<(i64, i64)>, String> {
     rows.into_iter().collect()
 }
 
+/// The first number of a life in which rows of a table change.
+pub(super) fn first_number(table: &Table) -> i64 {
+    let has_texts = table.indexes.iter().any(|index| index.columns == [TEXT]);
+    if has_texts { LONG } else { 0 }
+}
+
 /// Clients on a running engine.
 pub(crate) struct RowLife {
     clients: Arc<Mutex<Clients>>,
@@ -75,10 +105,11 @@ impl RowLife {
     pub(crate) fn begin(
         (life, table): (Life, Arc<Table>),
         disk: &SimDisk,
-        committed: Committed,
+        mut committed: Committed,
         dice: Dice,
         faulty: bool,
     ) -> Result<RowLife, EngineError> {
+        committed.skip_to(first_number(&table));
         let clients = Clients::new(life.engine(), committed, dice, faulty)?;
         let clients = Arc::new(Mutex::new(clients));
         Ok(RowLife { clients, life, table, disk: disk.clone() })
@@ -108,6 +139,9 @@ impl RowLife {
 
     /// Vacuums the table. Its end is cut off only if no transaction has locked the table.
     fn vacuum(&mut self, dice: &mut Dice) -> Result<(), String> {
+        if self.table.check_vacuumable().is_err() {
+            return Ok(());
+        }
         let (idle, faulty) = {
             let mut clients = self.clients.lock();
             if dice.chance(300) {

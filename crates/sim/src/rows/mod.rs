@@ -5,6 +5,9 @@
 //! - `client`: a session, its transaction, and what the model knows of it
 //! - `clients`: all clients; each call of the engine is compared with what the model expects
 //! - `life`: the clients on a running engine, with checkpoints and background work
+//! - `writer`: a client that is told what to do
+//! - `indexes`: checks of the rows to which indexes lead, and of their pages
+//! - `tree_pages`: checks of the pages of an index on the disk
 //! - `pages`: checks of a table's pages, its map, `pg_xact` and `pg_multixact` on the disk
 //!
 //! Everything runs in one thread, so no client may wait for another. The model says beforehand
@@ -14,10 +17,15 @@
 mod client;
 mod clients;
 mod committed;
+mod indexes;
 mod life;
 mod pages;
+mod tree_pages;
+mod writer;
 
 pub(crate) use committed::Committed;
-pub use life::rows_disk;
+pub(crate) use indexes::{OpenScan, check_indexes, check_trees};
 pub(crate) use life::{RowLife, found, table_of};
+pub use life::{indexed_rows_disk, rows_disk};
 pub(crate) use pages::check_pages;
+pub(crate) use writer::{Act, Writer, keep, keep_writing};

@@ -1,9 +1,12 @@
 //! Rows that change, by several sessions: what was committed is there, nothing else is, and the
 //! pages are in order.
 
+use crate::common::setting;
 use crate::runs::run;
-use forebay_sim::explore::{LIVES, Tally, row_lives};
-use forebay_sim::rows_disk;
+use forebay_sim::explore::{
+    LIVES, Tally, long_values_cut_short, row_lives, trees_cut_short, vacuums_cut_short,
+};
+use forebay_sim::{indexed_rows_disk, rows_disk};
 
 #[test]
 fn rows_that_change() {
@@ -11,6 +14,44 @@ fn rows_that_change() {
     let (n, tally) =
         run("rows_that_change", "FOREBAY_SIM_ROWS", 100, |seed| row_lives(&template, seed, None));
     assert!(tally.compared >= (LIVES + 2) * n);
+}
+
+#[test]
+fn rows_that_change_keep_indexes() {
+    let columns: [&[i16]; 3] = [&[], &[2], &[2, 3]];
+    let templates = columns.map(|columns| indexed_rows_disk(columns).expect("init"));
+    let (n, tally) = run("rows_that_change_keep_indexes", "FOREBAY_SIM_INDEXED_ROWS", 50, |seed| {
+        row_lives(&templates[seed as usize % 3], seed, None)
+    });
+    assert!(tally.compared >= (LIVES + 2) * n);
+}
+
+#[test]
+fn a_table_is_vacuumed_whatever_a_crash_leaves() {
+    let stride = setting("FOREBAY_SIM_STRIDE", 5) as usize;
+    let (n, tally) = run("a_table_is_vacuumed", "FOREBAY_SIM_VACUUMS", 8, |seed| {
+        vacuums_cut_short(seed, stride, None)
+    });
+    assert!(tally.compared > 20 * n);
+}
+
+#[test]
+fn trees_are_whole_whatever_a_crash_leaves() {
+    let template = indexed_rows_disk(&[3]).expect("init");
+    let stride = setting("FOREBAY_SIM_TREE_STRIDE", 23) as usize;
+    let (n, tally) = run("trees_are_whole", "FOREBAY_SIM_TREES", 4, |seed| {
+        trees_cut_short(&template, seed, stride, None)
+    });
+    assert!(tally.compared > 20 * n);
+}
+
+#[test]
+fn long_values_are_whole_whatever_a_crash_leaves() {
+    let stride = setting("FOREBAY_SIM_STRIDE", 23) as usize;
+    let (n, tally) = run("long_values_are_whole", "FOREBAY_SIM_LONG_VALUES", 6, |seed| {
+        long_values_cut_short(seed, stride, None)
+    });
+    assert!(tally.compared > 10 * n);
 }
 
 /// The same seed makes the same run, so that failures can be repeated.

@@ -112,7 +112,8 @@ impl Connection {
         let mut decode = Vec::new();
         output.iter().for_each(|column| column.mark_columns(&mut decode));
         let (schema, mode) = (name.schema.clone(), LockMode::AccessShare);
-        let scan = Node::Scan(TableRead { table, schema, mode, decode });
+        let handed_on = Vec::new();
+        let scan = Node::Scan(TableRead { table, schema, alias: None, mode, decode, handed_on });
         let root = Arc::new(Node::Project { input: Box::new(scan), output });
         Ok(SelectPlan { root, columns: descs })
     }
@@ -209,6 +210,7 @@ impl Connection {
             columns: count,
             table: table.name.clone(),
             rows: 0,
+            lines: (!table.indexes.is_empty()).then(Vec::new),
             last,
         })
     }

@@ -18,6 +18,8 @@ pub struct CopyIn {
     pub(super) columns: usize,
     pub(super) table: String,
     pub(super) rows: u64,
+    /// The lines of the rows that the loader holds, if they may be refused when it inserts them.
+    pub(super) lines: Option<Vec<u64>>,
     pub(super) last: bool,
 }
 
@@ -39,7 +41,7 @@ impl CopyIn {
                 self.parse(|parser, take| parser.push(chunk, take))?;
                 conn.host.check_cancel()?;
                 if self.loader.is_full() {
-                    self.loader.flush(&mut conn.host)?;
+                    self.flush(conn)?;
                 }
             }
             Ok(())
@@ -50,18 +52,33 @@ impl CopyIn {
         &mut self,
         run: impl FnOnce(&mut CopyParser, TakeRow<'_>) -> Result<()>,
     ) -> Result<()> {
-        let (loader, rows) = (&mut self.loader, &mut self.rows);
-        run(&mut self.parser, &mut |row| {
+        let CopyIn { loader, rows, lines, .. } = self;
+        run(&mut self.parser, &mut |row, line| {
             *rows += 1;
-            loader.push(row)
+            loader.push(row)?;
+            lines.iter_mut().for_each(|lines| lines.push(line));
+            Ok(())
         })
+    }
+
+    /// Inserts what the loader holds. An error about a row names its line.
+    fn flush(&mut self, conn: &mut Connection) -> Result<()> {
+        let flushed = self.loader.flush(&mut conn.host);
+        let Some(lines) = &mut self.lines else { return flushed };
+        let refused = self.loader.refused().and_then(|row| lines.get(row));
+        let flushed = flushed.map_err(|error| match refused {
+            Some(line) => error.context(format!("COPY {}, line {line}", self.table)),
+            None => error,
+        });
+        lines.clear();
+        flushed
     }
 
     /// CopyDone: inserts what is left.
     pub fn finish(mut self, conn: &mut Connection) -> Result<CommandTag> {
         conn.guard(|conn| {
             self.parse(|parser, take| parser.finish(take))?;
-            self.loader.flush(&mut conn.host)?;
+            self.flush(conn)?;
             if self.last {
                 conn.end_implicit()?;
             }

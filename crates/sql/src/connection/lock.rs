@@ -2,11 +2,13 @@
 
 use super::sink::CommandTag;
 use super::state::Connection;
-use super::utility::PG_TEMP;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{LockTables, QualifiedName};
 use crate::plan::Catalog;
 use crate::views::View;
+
+/// The name of a session's own schema.
+pub(super) const PG_TEMP: &str = "pg_temp";
 
 impl Connection {
     /// Locks the tables one after the other.

@@ -5,6 +5,8 @@
 //! - `extended.rs`: the extended protocol: prepared statements and portals
 //! - `statement.rs`, `block.rs`: what a connection keeps: planned statements, portals,
 //!   its transaction block
+//! - `explain.rs`: EXPLAIN
+//! - `indexes.rs`: CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables
 //! - `held.rs`: statements and portals by name, within a session's memory; `portals.rs`: portals
 //!   and when they end
 //! - `query_rows.rs`: the rows of a query's portal, forward and backward
@@ -14,7 +16,8 @@
 //!   savepoints
 //! - `prepared.rs`: statements planned, and kept up to date
 //! - `run.rs`: running them
-//! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE; `vacuum.rs`: VACUUM
+//! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE; `vacuum.rs`: VACUUM,
+//!   ANALYZE
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
 //! - `sink.rs`: RowSink and what passes through it
@@ -29,9 +32,11 @@ mod block;
 mod copy;
 mod copy_in;
 mod declare;
+mod explain;
 mod extended;
 mod fetch;
 mod held;
+mod indexes;
 mod lock;
 mod outcome;
 mod portals;

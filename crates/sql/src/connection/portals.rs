@@ -65,6 +65,11 @@ impl Portals {
         self.held.values().any(|portal| portal.reads(oid))
     }
 
+    /// Does one of them read a table through the index of that name?
+    pub(super) fn read_through(&self, index: &str) -> bool {
+        self.held.values().any(|portal| portal.reads_through(index))
+    }
+
     /// Is there a query of the running transaction that has not failed?
     pub(super) fn has_queries(&self) -> bool {
         let query = |portal: &Portal| {

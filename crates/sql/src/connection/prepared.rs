@@ -2,6 +2,7 @@
 
 use super::state::Connection;
 use super::statement::{Plan, Prepared};
+use super::utility::text_column;
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{Kind, Source, Statement};
@@ -31,7 +32,7 @@ impl Connection {
         Ok(Prepared { params: params.finish()?, statement: Some(statement), plan, columns })
     }
 
-    fn plan(&mut self, statement: &Statement, params: &mut ParamTypes) -> Result<Plan> {
+    pub(super) fn plan(&mut self, statement: &Statement, params: &mut ParamTypes) -> Result<Plan> {
         let mut planner = Planner { source: &statement.source, catalog: &mut self.host, params };
         Ok(match &*statement.kind {
             Kind::Query(query) => Plan::Select(Arc::new(planner.query(query)?)),
@@ -90,22 +91,29 @@ impl Connection {
         Ok(true)
     }
 
-    /// Locks a table by name; false if the name means another now or none, or it has other columns
-    /// or another file.
+    /// Locks a table by name; false if the name means another now or none, or it has other columns,
+    /// indexes or statistics, or another file.
     fn lock_one(&mut self, schema: Option<&str>, table: &Table, mode: LockMode) -> Result<bool> {
-        let now = self.host.open_table(schema, &table.name, mode)?;
-        Ok(now.is_some_and(|now| {
-            std::ptr::eq(&*now, table) || {
-                let same = now.oid == table.oid && now.locator == table.locator;
-                same && now.columns == table.columns
-            }
-        }))
+        let Some(now) = self.host.open_table(schema, &table.name, mode)? else { return Ok(false) };
+        if std::ptr::eq(&*now, table) {
+            return Ok(true);
+        }
+        let same = now.oid == table.oid && now.locator == table.locator;
+        let indexes = now.indexes.iter().map(|index| index.locator);
+        let same = same
+            && now.columns == table.columns
+            && indexes.eq(table.indexes.iter().map(|index| index.locator))
+            && now.figures == table.figures;
+        let Some(statistics) = table.statistics.get().filter(|_| same) else { return Ok(same) };
+        self.host.find_statistics(&now)?;
+        Ok(now.statistics.get() == Some(statistics))
     }
 
     /// The columns of a utility statement that returns rows.
     fn utility_columns(&mut self, kind: &Kind) -> Result<Option<Vec<ColumnDesc>>> {
         match kind {
             Kind::Show(target) => self.show_columns(target).map(Some),
+            Kind::Explain(_) => Ok(Some(vec![text_column("QUERY PLAN")])),
             Kind::Fetch(fetch) => Ok(self.fetched_columns(fetch)),
             _ => Ok(None),
         }

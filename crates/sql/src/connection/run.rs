@@ -99,9 +99,13 @@ impl Connection {
         prepared: &Prepared,
         sink: &mut dyn RowSink,
     ) -> Result<RowStore> {
-        match prepared.statement.as_ref().map(|statement| &*statement.kind) {
-            Some(Kind::Fetch(fetch)) => self.fetch(fetch, sink),
-            Some(Kind::Show(target)) => self.show(target),
+        let Some(statement) = &prepared.statement else {
+            return Err(SqlError::new(state::INTERNAL_ERROR, "there is no statement"));
+        };
+        match &*statement.kind {
+            Kind::Fetch(fetch) => self.fetch(fetch, sink),
+            Kind::Explain(asked) => self.explain(asked, statement, sink),
+            Kind::Show(target) => self.show(target),
             _ => Err(SqlError::new(state::INTERNAL_ERROR, "the statement returns no rows")),
         }
     }

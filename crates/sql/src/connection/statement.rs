@@ -60,6 +60,7 @@ impl Prepared {
         match self.statement.as_ref().map(|statement| &*statement.kind) {
             Some(Kind::Fetch(_)) => format!("FETCH {rows}"),
             Some(Kind::Show(_)) => "SHOW".to_owned(),
+            Some(Kind::Explain(_)) => "EXPLAIN".to_owned(),
             _ => self.plan.tag(rows),
         }
     }
@@ -109,6 +110,13 @@ impl Portal {
             return false;
         };
         rows.plan().is_some_and(|plan| plan.tables().any(|(_, table, _)| table.oid == oid))
+    }
+
+    /// Does it read a table through the index of that name?
+    pub(super) fn reads_through(&self, index: &str) -> bool {
+        let Progress::Query(rows) = &self.progress else { return false };
+        let used = rows.plan().and_then(|plan| plan.index());
+        used.is_some_and(|used| used.name == index)
     }
 
     /// Whether it needs no transaction: its rows are held over the end of the one it was made in.

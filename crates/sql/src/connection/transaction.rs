@@ -47,7 +47,7 @@ impl Connection {
     }
 
     /// Is it in a block, or in an implicit transaction of several statements?
-    fn in_any_block(&self) -> bool {
+    pub(super) fn in_any_block(&self) -> bool {
         self.in_block() || self.transaction.implicit_block
     }
 

@@ -57,12 +57,14 @@ impl Connection {
 
     /// Refuses what cannot be done to a table that a portal of the session reads.
     pub(super) fn check_not_in_use(&self, command: &str, table: Oid, name: &str) -> Result<()> {
-        if !self.portals.read(table) {
-            return Ok(());
-        }
-        let message = format!(
-            "cannot {command} \"{name}\" because it is being used by active queries in this session"
-        );
-        Err(SqlError::new(state::OBJECT_IN_USE, message))
+        if self.portals.read(table) { Err(in_use(command, name)) } else { Ok(()) }
     }
+}
+
+/// A portal of the session reads what is to be changed.
+pub(super) fn in_use(command: &str, name: &str) -> SqlError {
+    let message = format!(
+        "cannot {command} \"{name}\" because it is being used by active queries in this session"
+    );
+    SqlError::new(state::OBJECT_IN_USE, message)
 }

@@ -1,26 +1,48 @@
 //! Running utility statements: tables, settings, CHECKPOINT and others.
 
+use super::indexes::check_keys;
+use super::lock::PG_TEMP;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Host, Row, RowStore};
-use crate::parse::{CreateTable, DropTable, Kind, QualifiedName, ShowTarget};
+use crate::parse::{CreateTable, DropStatement, Kind, NewColumn, QualifiedName, ShowTarget};
 use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
-use forebay_engine::{ColumnDef, Session};
+use forebay_engine::{ColumnDef, EngineError, Oid, Session, storage_texts};
 use forebay_types::{Datum, SqlType};
-
-/// The name of a session's own schema.
-pub(super) const PG_TEMP: &str = "pg_temp";
 
 fn tag(text: &str) -> Result<CommandTag> {
     Ok(CommandTag(text.to_owned()))
 }
 
-fn text_column(name: &str) -> ColumnDesc {
+pub(super) fn text_column(name: &str) -> ColumnDesc {
     ColumnDesc { name: name.to_owned(), table_oid: 0, attnum: 0, ty: SqlType::Text, typmod: -1 }
+}
+
+/// The columns of a new table. Those of its primary key refuse NULL.
+fn column_definitions(create: &CreateTable) -> Result<Vec<ColumnDef>> {
+    let names: Vec<String> = create.columns.iter().map(|c| c.name.clone()).collect();
+    check_keys(&create.keys, &create.name.name, &names)?;
+    let keys = create.keys.iter().filter(|key| key.primary).flat_map(|key| &key.index.keys);
+    let primary: Vec<&str> = keys.map(|key| key.name.as_str()).collect();
+    let definition = |c: &NewColumn| ColumnDef {
+        not_null: c.not_null || primary.contains(&c.name.as_str()),
+        ..ColumnDef::new(&c.name, c.ty.oid())
+    };
+    Ok(create.columns.iter().map(definition).collect())
+}
+
+/// DROP TABLE of an index.
+fn no_table_but_index(error: SqlError, name: &str) -> SqlError {
+    if error.sqlstate != state::WRONG_OBJECT_TYPE {
+        return error;
+    }
+    let message = format!("\"{name}\" is not a table");
+    let hint = "Use DROP INDEX to remove an index.";
+    SqlError::new(state::WRONG_OBJECT_TYPE, message).hint(hint)
 }
 
 impl Connection {
@@ -29,6 +51,10 @@ impl Connection {
         match kind {
             Kind::CreateTable(create) => self.create_table(create, sink),
             Kind::DropTable(drop) => self.drop_tables(drop, sink),
+            Kind::CreateIndex(create) => self.create_index(create, sink),
+            Kind::DropIndex(drop) => self.drop_indexes(drop, sink),
+            Kind::Reindex(reindex) => self.reindex(reindex),
+            Kind::AlterTable(alter) => self.alter_table(alter, sink),
             Kind::Transaction(t) => self.transaction_statement(t, sink),
             Kind::Checkpoint => {
                 self.host.call(Session::checkpoint)?;
@@ -73,6 +99,7 @@ impl Connection {
             | Kind::Delete(..)
             | Kind::Copy(_)
             | Kind::Declare(_)
+            | Kind::Explain(_)
             | Kind::Show(_) => {
                 Err(SqlError::new(state::INTERNAL_ERROR, "this is no small statement"))
             }
@@ -131,22 +158,24 @@ impl Connection {
             sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
             return tag("CREATE TABLE");
         }
-        let columns: Vec<ColumnDef> = create
-            .columns
-            .iter()
-            .map(|c| ColumnDef { not_null: c.not_null, ..ColumnDef::new(&c.name, c.ty.oid()) })
-            .collect();
-        self.host.call(|session| match temporary {
-            true => session.create_temp_table(name, &columns, create.on_commit.unwrap_or_default()),
-            false => session.create_table(schema.as_deref(), name, &columns),
+        let columns = column_definitions(create)?;
+        let types: Vec<Oid> = columns.iter().map(|c| c.type_oid).collect();
+        let options = storage_texts(&create.parameters, &types).map_err(EngineError::from)?;
+        let on_commit = create.on_commit.unwrap_or_default();
+        let oid = self.host.call(|session| match temporary {
+            true => session.create_temp_table_with(name, &columns, &options, on_commit),
+            false => session.create_table_with(schema.as_deref(), name, &columns, &options),
         })?;
+        self.add_keys(oid, &create.keys)?;
         tag("CREATE TABLE")
     }
 
-    fn drop_tables(&mut self, drop: &DropTable, sink: &mut dyn RowSink) -> Result<CommandTag> {
+    fn drop_tables(&mut self, drop: &DropStatement, sink: &mut dyn RowSink) -> Result<CommandTag> {
         self.check_writable("DROP TABLE")?;
         for name in &drop.names {
-            let Some(table) = self.lock_exclusively(name)? else {
+            let found = self.lock_exclusively(name);
+            let found = found.map_err(|error| no_table_but_index(error, &name.name))?;
+            let Some(table) = found else {
                 let system = name.schema.as_deref().is_none_or(|s| s == "pg_catalog");
                 if system && View::by_name(&name.name).is_some() {
                     let message = format!("\"{}\" is not a table", name.name);

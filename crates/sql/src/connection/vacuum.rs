@@ -1,51 +1,85 @@
-//! VACUUM: each table in a transaction of its own.
+//! VACUUM and ANALYZE: each table in a transaction of its own. In a block ANALYZE runs in the
+//! block's transaction.
 
 use super::lock::is_view;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, Severity, SqlError, state};
-use crate::parse::{QualifiedName, Vacuum};
+use crate::parse::Vacuum;
 use crate::plan::Catalog;
-use forebay_engine::{EngineError, Session, Table};
+use forebay_engine::{AnalyzeOptions, EngineError, Session, Table, VacuumOptions};
 use std::sync::Arc;
 
+/// A table, with the columns to be analyzed; None: all.
+type Target = (Arc<Table>, Option<Vec<String>>);
+
 impl Connection {
-    /// Runs VACUUM.
+    /// Runs VACUUM or ANALYZE.
     pub(super) fn vacuum(&mut self, vacuum: &Vacuum, sink: &mut dyn RowSink) -> Result<CommandTag> {
-        self.refuse_in_block("VACUUM")?;
-        let tables = match (vacuum.only_database_stats, vacuum.names.is_empty()) {
+        if vacuum.options.is_some() {
+            self.refuse_in_block("VACUUM")?;
+        }
+        let tables = match (vacuum.only_database_stats, vacuum.tables.is_empty()) {
             (true, _) => Vec::new(),
-            (false, true) => self.all_tables(sink)?,
-            (false, false) => self.named_tables(&vacuum.names, sink)?,
+            (false, true) => self.all_tables(vacuum, sink)?,
+            (false, false) => self.named_tables(vacuum, sink)?,
         };
-        self.end_implicit()?;
-        for table in &tables {
-            let mut told = Vec::new();
-            let done = self.host.call(|session| session.vacuum(table, &vacuum.options, &mut told));
-            for text in told {
-                let code = state::SUCCESSFUL_COMPLETION;
-                sink.notice(&SqlError::report(Severity::Info, code, text))?;
+        let own = !self.in_any_block();
+        if own {
+            self.end_implicit()?;
+        }
+        for (table, columns) in &tables {
+            if let Some(options) = &vacuum.options {
+                self.vacuum_table(table, options, sink)?;
             }
-            done?;
+            if let Some(options) = &vacuum.analyze {
+                self.analyze_table((table, columns.as_deref()), options, own, sink)?;
+            }
         }
         if !vacuum.skip_database_stats {
             self.host.call(Session::advance_oldest_ids)?;
         }
-        Ok(CommandTag("VACUUM".to_owned()))
+        let tag = if vacuum.options.is_some() { "VACUUM" } else { "ANALYZE" };
+        Ok(CommandTag(tag.to_owned()))
     }
 
-    fn named_tables(
+    fn vacuum_table(
         &mut self,
-        names: &[QualifiedName],
+        table: &Arc<Table>,
+        options: &VacuumOptions,
         sink: &mut dyn RowSink,
-    ) -> Result<Vec<Arc<Table>>> {
-        let mut tables = Vec::with_capacity(names.len());
-        for name in names {
+    ) -> Result<()> {
+        let mut told = Vec::new();
+        let done = self.host.call(|session| session.vacuum(table, options, &mut told));
+        tell(told, sink)?;
+        done
+    }
+
+    fn analyze_table(
+        &mut self,
+        (table, columns): (&Arc<Table>, Option<&[String]>),
+        options: &AnalyzeOptions,
+        own: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        let mut told = Vec::new();
+        let done = self.host.call(|session| match own {
+            true => session.analyze_alone(table, columns, options, &mut told),
+            false => session.analyze(table, columns, options, &mut told),
+        });
+        tell(told, sink)?;
+        done
+    }
+
+    fn named_tables(&mut self, vacuum: &Vacuum, sink: &mut dyn RowSink) -> Result<Vec<Target>> {
+        let verb = if vacuum.options.is_some() { "vacuum" } else { "analyze" };
+        let mut tables = Vec::with_capacity(vacuum.tables.len());
+        for (name, columns) in &vacuum.tables {
             match self.host.table(name.schema.as_deref(), &name.name)? {
-                Some(table) => tables.push(table),
+                Some(table) => tables.push((table, columns.clone())),
                 None if is_view(name) => {
                     let message = format!(
-                        "skipping \"{}\" --- cannot vacuum non-tables or special system tables",
+                        "skipping \"{}\" --- cannot {verb} non-tables or special system tables",
                         name.name
                     );
                     sink.notice(&SqlError::warning(state::WARNING, message))?;
@@ -53,26 +87,52 @@ impl Connection {
                 None => return Err(self.no_table(name)?),
             }
         }
-        // What cannot be vacuumed is refused before the first table is.
-        tables.iter().try_for_each(|table| table.check_vacuumable().map_err(EngineError::from))?;
+        // What cannot be vacuumed or analyzed is refused before the first table is.
+        tables.iter().try_for_each(|(table, _)| check(vacuum, table))?;
         Ok(tables)
     }
 
-    /// All tables that can be vacuumed, without those of other sessions.
-    fn all_tables(&mut self, sink: &mut dyn RowSink) -> Result<Vec<Arc<Table>>> {
+    /// All tables that can be vacuumed or analyzed, without those of other sessions.
+    fn all_tables(&mut self, vacuum: &Vacuum, sink: &mut dyn RowSink) -> Result<Vec<Target>> {
         let mut tables = self.host.call(Session::tables)?;
         let session = self.host.session()?;
         tables.retain(|table| table.kind != b't' && session.owns(table));
         let found = tables.len();
-        tables.retain(|table| table.check_vacuumable().is_ok());
+        tables.retain(|table| check(vacuum, table).is_ok());
         let left = found - tables.len();
         if left > 0 {
-            let message = format!(
-                "skipping {left} tables that have indexes, are unlogged or have another access \
-                 method --- VACUUM does not support them"
-            );
+            let message = match (&vacuum.options, &vacuum.analyze) {
+                (Some(_), None) => format!(
+                    "skipping {left} tables that are unlogged, or have another access method or an \
+                     index that VACUUM does not support"
+                ),
+                (Some(_), Some(_)) => {
+                    format!("skipping {left} tables that cannot be vacuumed and analyzed")
+                }
+                (None, _) => format!("skipping {left} tables that cannot be read"),
+            };
             sink.notice(&SqlError::warning(state::FEATURE_NOT_SUPPORTED, message))?;
         }
-        Ok(tables)
+        Ok(tables.into_iter().map(|table| (table, None)).collect())
     }
+}
+
+/// Refuses what cannot be vacuumed or analyzed.
+fn check(vacuum: &Vacuum, table: &Table) -> std::result::Result<(), EngineError> {
+    if vacuum.options.is_some() {
+        table.check_vacuumable()?;
+    }
+    if vacuum.analyze.is_some() {
+        table.check_readable()?;
+    }
+    Ok(())
+}
+
+/// Tells what was done.
+fn tell(told: Vec<String>, sink: &mut dyn RowSink) -> Result<()> {
+    for text in told {
+        let code = state::SUCCESSFUL_COMPLETION;
+        sink.notice(&SqlError::report(Severity::Info, code, text))?;
+    }
+    Ok(())
 }

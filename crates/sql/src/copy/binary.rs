@@ -228,7 +228,7 @@ impl BinaryParser {
             };
             values.set(column.slot, value);
         }
-        take(values.row(self.shape.width))
+        take(values.row(self.shape.width), self.line)
             .map_err(|e| if e.context.is_some() { e } else { e.context(place.line_only()) })
     }
 }

@@ -32,8 +32,8 @@ pub struct CopyShape {
     pub longest: usize,
 }
 
-/// What takes the rows.
-pub type TakeRow<'t> = &'t mut dyn FnMut(&[Datum<'_>]) -> Result<()>;
+/// What takes the rows, each with its line's number.
+pub type TakeRow<'t> = &'t mut dyn FnMut(&[Datum<'_>], u64) -> Result<()>;
 
 /// Parser of text or CSV.
 pub struct LineParser {
@@ -202,7 +202,7 @@ impl LineParser {
     fn row(&mut self, line: &str, take: TakeRow<'_>) -> Result<()> {
         let (fields, shape, number) = (&self.fields, &self.shape, self.line);
         if shape.columns.is_empty() && line.is_empty() {
-            return take(&vec![Datum::Null; shape.width]);
+            return take(&vec![Datum::Null; shape.width], number);
         }
         row(fields, shape, line, number, take).map_err(|e| {
             if e.context.is_some() {
@@ -305,5 +305,5 @@ fn row(
         })?;
         values.set(column.slot, value);
     }
-    take(values.row(shape.width))
+    take(values.row(shape.width), number)
 }

@@ -60,7 +60,7 @@ fn parse(
 ) -> (Vec<Vec<Datum<'static>>>, Option<SqlError>) {
     let mut rows = Vec::new();
     let mut parser = CopyParser::new(options.clone(), shape());
-    let mut take = |row: &[Datum<'_>]| {
+    let mut take = |row: &[Datum<'_>], _| {
         rows.push(row.iter().map(|value| value.clone().into_owned()).collect());
         Ok(())
     };
@@ -206,7 +206,7 @@ proptest! {
 fn within_a_hundred(options: CopyOptions, data: &[u8], piece: usize) -> Result<usize, SqlError> {
     let mut rows = 0;
     let mut parser = CopyParser::new(options, CopyShape { longest: 100, ..shape() });
-    let mut take = |_: &[Datum<'_>]| {
+    let mut take = |_: &[Datum<'_>], _| {
         rows += 1;
         Ok(())
     };

@@ -4,7 +4,8 @@ use super::eval::eval;
 use super::host::Host;
 use crate::error::Result;
 use crate::plan::{Catalog, Expr};
-use forebay_engine::{LockMode, Session, Table};
+use crate::settings::PlanSettings;
+use forebay_engine::{LockMode, Session, Table, TableIndex};
 use forebay_types::Datum;
 use std::sync::Arc;
 
@@ -28,6 +29,34 @@ impl Catalog for Host {
 
     fn constant(&mut self, e: &Expr) -> Result<Datum<'static>> {
         Ok(eval(e, &[], &[], self)?.into_owned())
+    }
+
+    fn constraint_index(&mut self, table: &Table, name: &str) -> Result<Option<u32>> {
+        self.call(|session| session.constraint_index(table, name))
+    }
+
+    fn can_use_index(&mut self, index: &TableIndex) -> Result<bool> {
+        Ok(self.call_if_any(|session| session.can_use_index(index))?.unwrap_or(false))
+    }
+
+    fn find_statistics(&mut self, table: &Table) -> Result<()> {
+        // A table whose rows were never counted has none.
+        if table.figures.rows >= 0.0 {
+            self.call(|session| session.statistics(table))?;
+        }
+        Ok(())
+    }
+
+    fn table_blocks(&mut self, table: &Table) -> Result<u32> {
+        self.call(|session| session.table_blocks(table))
+    }
+
+    fn index_blocks(&mut self, table: &Table, index: &TableIndex) -> Result<u32> {
+        self.call(|session| session.index_blocks(table, index))
+    }
+
+    fn planning(&self) -> PlanSettings {
+        self.settings.planning()
     }
 
     fn step(&self) -> Result<()> {

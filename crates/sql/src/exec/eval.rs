@@ -222,6 +222,9 @@ fn call<'a>(
         }
         values.push(value);
     }
+    if matches!(values.first(), Some(Datum::Toasted(_))) {
+        return super::parts::call(function, &mut values, host);
+    }
     super::functions::call(function, &values, host)
 }
 
@@ -308,7 +311,7 @@ fn to_regclass<'a>(value: Datum<'a>, host: &mut Host) -> Result<Datum<'a>> {
             if text == "-" {
                 return Ok(Datum::Oid(0));
             }
-            Ok(Datum::Oid(host.table_by_text(&text)?.oid))
+            Ok(Datum::Oid(host.regclass(&text)?))
         }
         other => cast(other, SqlType::Oid, SqlType::Regclass),
     }

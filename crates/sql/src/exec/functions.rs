@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
 use crate::settings::SetScope;
 use forebay_aio::sync::Duration;
-use forebay_engine::{BlockRange, Fork, PrewarmMode};
+use forebay_engine::{BlockRange, Fork, IndexCheckOptions, PrewarmMode};
 use forebay_types::{Datum, Numeric, SqlType, ValueError};
 
 fn count(n: usize) -> Datum<'static> {
@@ -64,9 +64,11 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         | Function::PgSessionIsBlocked
         | Function::CurrentXid
         | Function::XidIfAssigned => super::advisory::call(function, args, host)?,
+        Function::IndexCheck { parents } => check_index(args, parents, host)?,
         Function::PgPrewarm => prewarm(args, host)?,
         Function::PgRelationSize => relation_size(args, host)?,
-        Function::PgTableSize => table_size(args, host)?,
+        Function::PgTableSize => table_size(args, false, host)?,
+        Function::PgTotalRelationSize => table_size(args, true, host)?,
         Function::PgReloadConf => Datum::Bool(host.settings.reload_server()),
         Function::PgStatResetShared => super::views::reset(args, host)?,
         Function::PgCreateRestorePoint
@@ -254,22 +256,37 @@ fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     Ok(Datum::Int8(i64::try_from(blocks).unwrap_or(i64::MAX)))
 }
 
+/// bt_index_check(index, heapallindexed, checkunique), or bt_index_parent_check(index,
+/// heapallindexed, rootdescend, checkunique), all but the first with defaults. Keys of a parent are
+/// always compared with its children, which is what rootdescend adds.
+fn check_index<'a>(args: &[Datum<'_>], parents: bool, host: &mut Host) -> Result<Datum<'a>> {
+    let flag = |i: usize| matches!(args.get(i), Some(Datum::Bool(true)));
+    let distinct = flag(if parents { 3 } else { 2 });
+    let options = IndexCheckOptions { parents, all_rows: flag(1), distinct };
+    let index = oid(args, 0)?;
+    host.call(|session| session.check_index(index, options))?;
+    // A void has an empty text.
+    Ok(Datum::text(""))
+}
+
 fn relation_size<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let fork = fork(args.get(1).and_then(Datum::as_str).unwrap_or("main"))?;
-    size_of(oid(args, 0)?, &[fork], host)
+    size_of(oid(args, 0)?, fork, host)
 }
 
-/// pg_table_size(relation): all forks of the table. It has no TOAST table.
-fn table_size<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
-    size_of(oid(args, 0)?, &[Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init], host)
+/// The size of a table with its TOAST table, and with its indexes, if they are wanted.
+fn table_size<'a>(args: &[Datum<'_>], indexes: bool, host: &mut Host) -> Result<Datum<'a>> {
+    let Some(table) = host.table_by_oid(oid(args, 0)?)? else { return Ok(Datum::Null) };
+    Ok(bytes_of(host.call(|s| s.total_blocks(&table, indexes))?))
 }
 
-fn size_of<'a>(oid: u32, forks: &[Fork], host: &mut Host) -> Result<Datum<'a>> {
-    const BLOCK_SIZE: i64 = 8192;
+fn size_of<'a>(oid: u32, fork: Fork, host: &mut Host) -> Result<Datum<'a>> {
     let Some(table) = host.table_by_oid(oid)? else { return Ok(Datum::Null) };
-    let mut blocks = 0;
-    for fork in forks {
-        blocks += i64::from(host.call(|s| s.fork_blocks(&table, *fork))?.unwrap_or(0));
-    }
-    Ok(Datum::Int8(blocks * BLOCK_SIZE))
+    let blocks = host.call(|s| s.fork_blocks(&table, fork))?.unwrap_or(0);
+    Ok(bytes_of(blocks.into()))
+}
+
+fn bytes_of<'a>(blocks: u64) -> Datum<'a> {
+    const BLOCK_SIZE: u64 = 8192;
+    Datum::Int8(i64::try_from(blocks * BLOCK_SIZE).unwrap_or(i64::MAX))
 }

@@ -1,5 +1,6 @@
 //! What running statements use: the engine's session, the settings, who is connected.
 
+use super::measure::Measures;
 use super::modes::{Mode, Modes};
 use crate::error::{Result, SqlError, state};
 use crate::plan::Catalog;
@@ -8,8 +9,10 @@ use crate::views::CursorRow;
 use forebay_aio::IoBackend;
 use forebay_aio::sync::{Duration, Instant};
 use forebay_engine::{
-    Engine, EngineError, Interrupt, Isolation, ParallelSettings, Session, Table, TempOptions,
+    Engine, EngineError, Interrupt, Isolation, ParallelSettings, Session, SharedValues, Table,
+    TempOptions,
 };
+use forebay_types::{Datum, Repr};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -33,6 +36,8 @@ const MOST_WARNINGS: usize = 100;
 /// expressions can be evaluated.
 pub struct Host {
     session: Option<Session>,
+    /// A worker's way to values that are stored out of line.
+    pub(super) values: Option<SharedValues>,
     /// Settings.
     pub settings: Box<dyn Settings>,
     /// Who is connected.
@@ -42,6 +47,8 @@ pub struct Host {
     warnings: Vec<SqlError>,
     /// The session's cursors, when a statement began that looks at them.
     pub cursors: Vec<CursorRow>,
+    /// What the running plan does, for EXPLAIN ANALYZE.
+    pub measures: Option<Measures>,
     /// Whether the plan that is being opened may use worker threads.
     pub(super) uses_workers: bool,
     random: u64,
@@ -58,8 +65,19 @@ impl Host {
         let random =
             (now.as_nanos() as u64 ^ u64::from(identity.pid.unsigned_abs()).rotate_left(32)) | 1;
         let (modes, warnings, cursors) = (Modes::default(), Vec::new(), Vec::new());
-        let (uses_workers, steps) = (false, Cell::new(0));
-        Host { session, settings, identity, modes, warnings, cursors, uses_workers, random, steps }
+        Host {
+            session,
+            values: None,
+            settings,
+            identity,
+            modes,
+            warnings,
+            cursors,
+            measures: None,
+            uses_workers: false,
+            random,
+            steps: Cell::new(0),
+        }
     }
 
     /// A host for a worker, which evaluates expressions and has no session.
@@ -93,6 +111,19 @@ impl Host {
         SqlError: From<E>,
     {
         Ok(self.session.as_mut().map(body).transpose()?)
+    }
+
+    /// Reads a value that is stored out of line; a text up to a number of bytes, if that is given.
+    pub fn fetch_value(
+        &mut self,
+        value: &Datum<'_>,
+        repr: Repr,
+        most: Option<usize>,
+    ) -> Result<Datum<'static>> {
+        match &mut self.values {
+            Some(values) => Ok(values.fetch(value, repr, most)?),
+            None => self.call(|session| session.fetch_value(value, repr, most)),
+        }
     }
 
     /// Calls the engine for I/O on temporary files.
@@ -219,8 +250,9 @@ impl Host {
         })
     }
 
-    /// The table a text means where a regclass is wanted: a name, perhaps with a schema and quotes.
-    pub fn table_by_text(&mut self, text: &str) -> Result<Arc<Table>> {
+    /// The OID of the table or the index that a text means where a regclass is wanted: a name,
+    /// perhaps with a schema and quotes.
+    pub fn regclass(&mut self, text: &str) -> Result<u32> {
         let mut parts = split_name(text)?.into_iter();
         let (schema, name) = match (parts.next(), parts.next(), parts.next()) {
             (Some(name), None, _) => (None, name),
@@ -232,10 +264,20 @@ impl Host {
                 ));
             }
         };
-        self.table(schema.as_deref(), &name)?.ok_or_else(|| {
-            let shown = schema.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
-            SqlError::new(state::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"))
-        })
+        let table = self.table(schema.as_deref(), &name);
+        if let Ok(Some(table)) = table {
+            return Ok(table.oid);
+        }
+        let index = self.call_if_any(|session| session.index_named(schema.as_deref(), &name))?;
+        match (index.flatten(), table) {
+            (Some(index), _) => Ok(index),
+            (None, Err(error)) => Err(error),
+            (None, Ok(_)) => {
+                let shown = schema.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
+                let message = format!("relation \"{shown}\" does not exist");
+                Err(SqlError::new(state::UNDEFINED_TABLE, message))
+            }
+        }
     }
 
     /// What interrupts the session's work.

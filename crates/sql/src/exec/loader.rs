@@ -46,6 +46,11 @@ impl Loader {
         Ok(())
     }
 
+    /// The row, of those that it holds, for which the last [`Loader::flush`] failed.
+    pub fn refused(&self) -> Option<usize> {
+        self.batch.failed_row()
+    }
+
     /// Rows inserted.
     pub fn inserted(&self) -> u64 {
         self.inserted

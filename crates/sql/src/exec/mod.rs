@@ -2,7 +2,8 @@
 //!
 //! - `cursor.rs`: a running plan, which can rest
 //! - `operator.rs`: operators at work: filter, project, aggregate, sort, limit
-//! - `scan.rs`: rows of tables; `row.rs`: rows on their way
+//! - `index_scan.rs`: rows that an index finds; `scan.rs`: rows of tables; `row.rs`: rows on their
+//!   way
 //! - `modify.rs`: INSERT, UPDATE and DELETE; `loader.rs`: rows on their way into a table
 //! - `lock.rs`: FOR UPDATE; `recheck.rs`: a row that was changed meanwhile
 //! - `sort/`: ORDER BY, in memory and beyond; `spill.rs`: rows in temporary files
@@ -10,10 +11,12 @@
 //! - `groups/`: GROUP BY, in memory and beyond; `aggregate.rs`: accumulators; `parallel.rs`: with
 //!   worker threads
 //! - `eval.rs`: expressions over a row
-//! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that
+//! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that; `parts.rs`:
+//!   functions that need a part of a value
 //! - `log.rs`: functions of the write-ahead log; `advisory.rs`: those of locks and transaction
 //!   ids
 //! - `views.rs`: rows of the computed views
+//! - `measure.rs`: what operators do, for EXPLAIN ANALYZE
 //! - `cursors.rs`: the row that WHERE CURRENT OF means
 //! - `rowsets.rs`: functions whose result is a row, or several
 //! - `catalog.rs`: the catalogs, for the planner
@@ -31,14 +34,17 @@ mod eval;
 mod functions;
 mod groups;
 mod host;
+mod index_scan;
 mod like;
 mod loader;
 mod lock;
 mod log;
+mod measure;
 mod modes;
 mod modify;
 mod operator;
 mod parallel;
+mod parts;
 mod recheck;
 mod row;
 mod rowsets;
@@ -52,5 +58,6 @@ mod views;
 pub use cursor::Cursor;
 pub use host::{Host, Identity};
 pub use loader::Loader;
+pub use measure::Measures;
 pub use row::{Flow, Row, Visit};
 pub use store::RowStore;

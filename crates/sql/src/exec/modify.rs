@@ -1,15 +1,16 @@
 //! INSERT, UPDATE and DELETE at work: rows come in one after the other, and each is changed.
 
-use super::eval::{Params, eval_all};
+use super::eval::{Params, eval_all, is_true};
 use super::host::Host;
 use super::loader::{Loader, described};
+use super::measure::Conflicts;
 use super::recheck::recheck;
 use super::row::{Flow, Row};
-use super::scan::{place_value, system_value};
+use super::scan::{fetch, place_value, system_value};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Change, Modify, SystemColumn, version_width};
-use forebay_engine::{ItemPointer, RowOutcome, StoredRow};
+use crate::plan::{Change, Modify, OnConflict, SystemColumn, live_columns, version_width};
+use forebay_engine::{Inserted, ItemPointer, RowOutcome, StoredRow};
 use forebay_types::Datum;
 
 /// Takes the rows in.
@@ -21,7 +22,12 @@ pub(super) struct Modifier<'m> {
     returned: Option<Sorter>,
     /// Whether RETURNING reads what only the stored rows tell.
     reads_headers: bool,
+    /// The columns that RETURNING does not read, of each version.
+    unread: [Vec<bool>; 2],
     count: u64,
+    /// The indexes in which ON CONFLICT looks.
+    arbiters: Vec<u32>,
+    conflicts: Conflicts,
 }
 
 /// What came of it.
@@ -30,6 +36,8 @@ pub(super) struct Modified {
     pub count: u64,
     /// What RETURNING returns.
     pub returned: Option<Sorted>,
+    /// What ON CONFLICT was done about.
+    pub conflicts: Conflicts,
 }
 
 /// What to do next with a row that was tried.
@@ -43,7 +51,7 @@ enum Tried {
 impl<'m> Modifier<'m> {
     pub(super) fn new(modify: &'m Modify, host: &mut Host) -> Modifier<'m> {
         let returning = modify.returning.as_deref();
-        let batches = returning.is_none() && matches!(modify.change, Change::Insert);
+        let batches = returning.is_none() && matches!(modify.change, Change::Insert(None));
         let mut read = Vec::new();
         returning.into_iter().flatten().for_each(|e| e.mark_columns(&mut read));
         let header = |column: usize| {
@@ -52,12 +60,23 @@ impl<'m> Modifier<'m> {
             let column = system.and_then(|i| SystemColumn::ALL.get(i));
             column.is_some_and(|c| !matches!(c, SystemColumn::Ctid | SystemColumn::TableOid))
         };
+        let unread = [0, 1].map(|version| {
+            let first = version * version_width(&modify.table);
+            let column = |n: usize| read.get(first + n) != Some(&true);
+            (0..modify.table.columns.len()).map(column).collect()
+        });
         Modifier {
             modify,
+            unread,
             loader: batches.then(|| Loader::new(&modify.table)),
             returned: returning.map(|_| Sorter::new(&[], None, host)),
             reads_headers: (0..read.len()).any(|column| read[column] && header(column)),
             count: 0,
+            arbiters: match &modify.change {
+                Change::Insert(Some(conflict)) => conflict.arbiters.iter().map(|i| i.oid).collect(),
+                _ => Vec::new(),
+            },
+            conflicts: Conflicts::default(),
         }
     }
 
@@ -69,9 +88,16 @@ impl<'m> Modifier<'m> {
         host: &mut Host,
     ) -> Result<Flow> {
         let modify = self.modify;
-        if let Change::Insert = modify.change {
-            self.insert(row, params, host)?;
-            return Ok(Flow::Continue);
+        match &modify.change {
+            Change::Insert(None) => {
+                self.insert(row, params, host)?;
+                return Ok(Flow::Continue);
+            }
+            Change::Insert(Some(conflict)) => {
+                self.insert_or_update(row, conflict, params, host)?;
+                return Ok(Flow::Continue);
+            }
+            Change::Update(_) | Change::Delete => {}
         }
         let mut tried = self.change(row, params, host)?;
         while let Tried::Changed(newest) = tried {
@@ -95,9 +121,81 @@ impl<'m> Modifier<'m> {
         let place = host
             .call(|session| session.insert_row(table, row.values))
             .map_err(|error| described(table, row.values, error))?;
+        self.inserted(row, place, params, host)
+    }
+
+    /// A row was inserted at a place.
+    fn inserted(
+        &mut self,
+        row: Row<'_>,
+        place: ItemPointer,
+        params: Params<'_>,
+        host: &mut Host,
+    ) -> Result<()> {
         self.count += 1;
+        if self.returned.is_none() {
+            return Ok(());
+        }
         let new = self.version(row.values, place, host)?;
         self.give_back([&new, &[]], params, host)
+    }
+
+    /// Inserts a row, or does what ON CONFLICT says if a key is in use.
+    fn insert_or_update(
+        &mut self,
+        row: Row<'_>,
+        conflict: &OnConflict,
+        params: Params<'_>,
+        host: &mut Host,
+    ) -> Result<()> {
+        let modify = self.modify;
+        let table = &modify.table;
+        let (found, update) = loop {
+            let inserted = host
+                .call(|session| session.insert_unless_conflict(table, row.values, &self.arbiters))
+                .map_err(|error| described(table, row.values, error))?;
+            let place = match inserted {
+                Inserted::Done(place) => return self.inserted(row, place, params, host),
+                Inserted::Conflict(place) => place,
+            };
+            let Some(update) = &conflict.update else {
+                self.conflicts.rows += 1;
+                return host.call(|session| session.check_conflict_seen(table, place));
+            };
+            let key = update.key;
+            let locked = host.call(|session| session.lock_conflicting(table, place, key))?;
+            if let Some(found) = locked {
+                break (found, update);
+            }
+        };
+        self.conflicts.rows += 1;
+        let view = found.view();
+        let mut values = view.decode()?;
+        let system = SystemColumn::ALL.into_iter();
+        values.extend(system.map(|column| system_value(&view, column, table.oid)));
+        let there = values.len();
+        fetch(&mut values, table, &update.unread(table.columns.len()), host)?;
+        let mut proposed = row.values.iter();
+        let columns = table.columns.iter();
+        values.extend(columns.map(|column| match column.dropped {
+            true => Datum::Null,
+            false => proposed.next().map_or(Datum::Null, Datum::reborrow),
+        }));
+        if let Some(filter) = &update.filter
+            && !is_true(filter, &values, params, host)?
+        {
+            self.conflicts.filtered += 1;
+            return Ok(());
+        }
+        let new = eval_all(&update.values, &values, params, host)?;
+        let old = Row { values: values.get(..there).unwrap_or(&values), ctid: Some(view.place()) };
+        match self.replace(old, &new, params, host)? {
+            Tried::Settled => Ok(()),
+            Tried::Changed(_) => {
+                let message = "a row was changed in spite of its lock";
+                Err(SqlError::new(state::INTERNAL_ERROR, message))
+            }
+        }
     }
 
     /// Updates or deletes a row of the table.
@@ -105,17 +203,45 @@ impl<'m> Modifier<'m> {
         let place = row.ctid.expect("rows that are changed come from a table");
         let modify = self.modify;
         let table = &modify.table;
-        let (outcome, new) = match &modify.change {
+        match &modify.change {
             Change::Update(values) => {
                 let new = eval_all(values, row.values, params, host)?;
-                let outcome = host
-                    .call(|session| session.update_row(table, place, &new))
-                    .map_err(|error| described(table, &new, error))?;
-                (outcome, Some(new))
+                self.replace(row, &new, params, host)
             }
-            Change::Delete => (host.call(|session| session.delete_row(table, place))?, None),
-            Change::Insert => unreachable!("rows of INSERT are new"),
+            Change::Delete => {
+                let outcome = host.call(|session| session.delete_row(table, place))?;
+                self.changed(row, outcome, None, params, host)
+            }
+            Change::Insert(_) => unreachable!("rows of INSERT are new"),
+        }
+    }
+
+    /// Updates a row of the table.
+    fn replace(
+        &mut self,
+        row: Row<'_>,
+        new: &[Datum<'_>],
+        params: Params<'_>,
+        host: &mut Host,
+    ) -> Result<Tried> {
+        let place = row.ctid.expect("rows that are changed come from a table");
+        let table = &self.modify.table;
+        let outcome = match host.call(|session| session.update_row(table, place, new)) {
+            Ok(outcome) => outcome,
+            Err(error) => return Err(self.failed(new, error, host)?),
         };
+        self.changed(row, outcome, Some(new), params, host)
+    }
+
+    /// Takes what became of a row that was to be changed.
+    fn changed(
+        &mut self,
+        row: Row<'_>,
+        outcome: RowOutcome,
+        new: Option<&[Datum<'_>]>,
+        params: Params<'_>,
+        host: &mut Host,
+    ) -> Result<Tried> {
         let done = match outcome {
             RowOutcome::Done(done) => done,
             RowOutcome::Gone => return Ok(Tried::Settled),
@@ -133,11 +259,23 @@ impl<'m> Modifier<'m> {
         match new {
             None => self.give_back([&old, &[]], params, host)?,
             Some(new) => {
-                let new = self.version(&new, done, host)?;
+                let new = self.version(new, done, host)?;
                 self.give_back([&new, &old], params, host)?;
             }
         }
         Ok(Tried::Settled)
+    }
+
+    /// The error of a new version, with its values.
+    fn failed(&self, new: &[Datum<'_>], error: SqlError, host: &mut Host) -> Result<SqlError> {
+        let table = &self.modify.table;
+        let mut row: Vec<Datum<'_>> = new.iter().map(Datum::reborrow).collect();
+        for (value, column) in row.iter_mut().zip(live_columns(table)) {
+            if matches!(value, Datum::Toasted(_)) {
+                *value = host.fetch_value(value, column.repr, None)?;
+            }
+        }
+        Ok(described(table, &row, error))
     }
 
     /// A new version: its columns, from the values of the live ones, and its system columns.
@@ -201,7 +339,11 @@ impl<'m> Modifier<'m> {
         let width = version_width(&self.modify.table);
         let mut row = Vec::with_capacity(2 * width);
         for (n, version) in versions.into_iter().enumerate() {
+            let first = row.len();
             row.extend(version.iter().map(Datum::reborrow));
+            if let (Some(version), Some(unread)) = (row.get_mut(first..), self.unread.get(n)) {
+                fetch(version, &self.modify.table, unread, host)?;
+            }
             row.resize((n + 1) * width, Datum::Null);
         }
         let values = eval_all(exprs, &row, params, host)?;
@@ -215,6 +357,6 @@ impl<'m> Modifier<'m> {
             self.count = loader.inserted();
         }
         let returned = self.returned.take().map(|rows| rows.finish(host)).transpose()?;
-        Ok(Modified { count: self.count, returned })
+        Ok(Modified { count: self.count, returned, conflicts: self.conflicts })
     }
 }

@@ -9,6 +9,7 @@
 use super::eval::{Params, eval, eval_all, is_true};
 use super::groups::{GroupRows, Groups};
 use super::host::Host;
+use super::index_scan::IndexScan;
 use super::lock::locked;
 use super::modify::{Modified, Modifier};
 use super::parallel;
@@ -16,7 +17,8 @@ use super::row::{Flow, OwnedRow, Row, Visit};
 use super::scan::{Scan, Sieve, TidScan, place_of, place_value};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Catalog, Expr, Grouping, Modify, Node};
+use crate::plan::{Catalog, Change, Expr, Grouping, Modify, Node};
+use forebay_aio::sync::{Duration, Instant};
 use forebay_types::Datum;
 
 /// The state of an operator.
@@ -26,6 +28,7 @@ pub(super) enum Operator {
     Series(Series),
     Scan(Scan),
     TidScan(TidScan),
+    IndexScan(Box<IndexScan>),
     /// VALUES: how many rows were given out.
     Values(usize),
     Filter(Box<Operator>),
@@ -56,6 +59,16 @@ pub(super) struct Limit {
 impl Operator {
     /// Opens an operator and those below it.
     pub(super) fn open(node: &Node, params: Params<'_>, host: &mut Host) -> Result<Operator> {
+        let start = host.measures.is_some().then(Instant::now);
+        let opened = Operator::open_node(node, params, host)?;
+        if let (Some(start), Some(measures)) = (start, &mut host.measures) {
+            measures.opened(node, start);
+        }
+        Ok(opened)
+    }
+
+    #[inline(always)]
+    fn open_node(node: &Node, params: Params<'_>, host: &mut Host) -> Result<Operator> {
         let open = |input: &Node, host: &mut Host| {
             Ok::<_, SqlError>(Box::new(Operator::open(input, params, host)?))
         };
@@ -67,9 +80,29 @@ impl Operator {
             }
             Node::Sort { .. } => Operator::Sort(sorted(node, None, params, host)?),
             Node::LockRows { input, .. } => Operator::LockRows(open(input, host)?),
-            Node::Modify(modify) => Operator::Modify(modified(modify, params, host)?),
+            Node::Modify(modify) => Operator::Modify(modified((node, modify), params, host)?),
             Node::Limit { .. } => Operator::Limit(Limit::open(node, params, host)?),
             leaf => return Operator::open_leaf(leaf, params, host),
+        })
+    }
+
+    /// The same where at most so many rows are wanted.
+    #[inline(never)]
+    fn open_limited(
+        node: &Node,
+        limit: Option<u64>,
+        params: Params<'_>,
+        host: &mut Host,
+    ) -> Result<Operator> {
+        Ok(match node {
+            Node::Project { input, .. } => {
+                let below = Operator::open_limited(input, limit, params, host)?;
+                Operator::Project(Box::new(below))
+            }
+            Node::IndexScan(scan) => {
+                Operator::IndexScan(Box::new(IndexScan::open(scan, limit, params, host)?))
+            }
+            other => Operator::open(other, params, host)?,
         })
     }
 
@@ -88,6 +121,9 @@ impl Operator {
             }
             Node::Values(_) => Operator::Values(0),
             Node::Scan(read) => Operator::Scan(Scan::open(read, host)?),
+            Node::IndexScan(scan) => {
+                Operator::IndexScan(Box::new(IndexScan::open(scan, None, params, host)?))
+            }
             Node::TidScan(_, tids) => Operator::TidScan(TidScan::open(tids, params, host)?),
             Node::CurrentRow(read, name) => Operator::TidScan(TidScan::at(read, name, host)?),
             Node::Series { args, .. } => match Series::open(args, params, host)? {
@@ -111,6 +147,11 @@ impl Operator {
         host: &mut Host,
         visit: Visit<'_>,
     ) -> Result<Flow> {
+        if let Some(measures) = &mut host.measures
+            && measures.begin()
+        {
+            return self.run_measured(node, params, host, visit);
+        }
         match (self, node) {
             (Operator::Rows(rows, given), _) => {
                 while let Some(row) = rows.get(*given) {
@@ -129,15 +170,9 @@ impl Operator {
             (Operator::TidScan(scan), Node::TidScan(read, _) | Node::CurrentRow(read, _)) => {
                 scan.run(read, host, visit)
             }
+            (Operator::IndexScan(scan), Node::IndexScan(read)) => scan.run(read, None, host, visit),
             (Operator::Filter(input), Node::Filter { input: below, condition }) => {
-                if let (Operator::Scan(scan), Node::Scan(read)) = (&mut **input, &**below) {
-                    let sieve = Sieve::new(condition, params);
-                    return scan.run(read, Some(&sieve), host, visit);
-                }
-                input.run(below, params, host, &mut |row, host| {
-                    let wanted = is_true(condition, row.values, params, host)?;
-                    if wanted { visit(row, host) } else { Ok(Flow::Continue) }
-                })
+                input.run_filtered(below, condition, params, host, visit)
             }
             (Operator::Project(input), Node::Project { input: below, output }) => {
                 input.run(below, params, host, &mut |row, host| {
@@ -173,6 +208,71 @@ impl Operator {
     }
 }
 
+impl Operator {
+    /// Hands on the rows for which a condition is true. A scan tests it before it decodes the rest
+    /// of a row.
+    #[inline(always)]
+    fn run_filtered(
+        &mut self,
+        node: &Node,
+        condition: &Expr,
+        params: Params<'_>,
+        host: &mut Host,
+        visit: Visit<'_>,
+    ) -> Result<Flow> {
+        match (&mut *self, node) {
+            // Their rows are counted by themselves.
+            _ if host.measures.is_some() => {}
+            (Operator::Scan(scan), Node::Scan(read)) => {
+                let sieve = Sieve::new(condition, params);
+                return scan.run(read, Some(&sieve), host, visit);
+            }
+            (Operator::IndexScan(scan), Node::IndexScan(read)) => {
+                let sieve = Sieve::new(condition, params);
+                return scan.run(read, Some(&sieve), host, visit);
+            }
+            _ => {}
+        }
+        self.run(node, params, host, &mut |row, host| {
+            let wanted = is_true(condition, row.values, params, host)?;
+            if wanted { visit(row, host) } else { Ok(Flow::Continue) }
+        })
+    }
+}
+
+impl Operator {
+    /// Runs an operator, and notes what it does. Its time is that of its own call without the calls
+    /// that it makes upward.
+    #[inline(never)]
+    fn run_measured(
+        &mut self,
+        node: &Node,
+        params: Params<'_>,
+        host: &mut Host,
+        visit: Visit<'_>,
+    ) -> Result<Flow> {
+        if let Some(measures) = &mut host.measures {
+            measures.expect();
+        }
+        let start = Instant::now();
+        let (mut rows, mut above, mut first) = (0, Duration::ZERO, None);
+        let flow = self.run(node, params, host, &mut |row, host| {
+            let handed = Instant::now();
+            rows += 1;
+            first.get_or_insert((handed - start).saturating_sub(above));
+            let flow = visit(row, host);
+            above += handed.elapsed();
+            flow
+        });
+        let spent = start.elapsed().saturating_sub(above);
+        let scan = if let Operator::IndexScan(scan) = self { Some(scan.stats()) } else { None };
+        if let Some(measures) = &mut host.measures {
+            measures.ran(node, rows, first, spent, scan);
+        }
+        flow
+    }
+}
+
 /// The rows of groups, over all rows of the input.
 fn aggregated(
     node: &Node,
@@ -184,7 +284,9 @@ fn aggregated(
     if let Some(rows) = parallel::aggregated(node, grouping, params, host, run_over)? {
         return Ok(rows);
     }
-    if let Some(table) = node.counted_table() {
+    if let Some(table) = node.counted_table()
+        && host.measures.is_none()
+    {
         let count = host.call(|session| session.count_rows(table))?;
         return Groups::counted(grouping, count, host).rows(host);
     }
@@ -280,11 +382,19 @@ fn give_out(
 
 /// Changes all rows of the input.
 #[inline(never)]
-fn modified(modify: &Modify, params: Params<'_>, host: &mut Host) -> Result<Modified> {
+fn modified(
+    (node, modify): (&Node, &Modify),
+    params: Params<'_>,
+    host: &mut Host,
+) -> Result<Modified> {
     let mut modifier = Modifier::new(modify, host);
     let mut input = Operator::open(&modify.input, params, host)?;
     input.run(&modify.input, params, host, &mut |row, host| modifier.take(row, params, host))?;
-    modifier.finish(host)
+    let modified = modifier.finish(host)?;
+    if let (Some(measures), Change::Insert(Some(_))) = (&mut host.measures, &modify.change) {
+        measures.conflicted(node, modified.conflicts);
+    }
+    Ok(modified)
 }
 
 impl Limit {
@@ -299,8 +409,10 @@ impl Limit {
         }
         let keep = left.map(|n| n.saturating_add(skip));
         let input = match &**input {
-            sort @ Node::Sort { .. } => Operator::Sort(sorted(sort, keep, params, host)?),
-            other => Operator::open(other, params, host)?,
+            sort @ Node::Sort { .. } if host.measures.is_none() => {
+                Operator::Sort(sorted(sort, keep, params, host)?)
+            }
+            other => Operator::open_limited(other, keep, params, host)?,
         };
         Ok(Limit { skip, left, input: Some(Box::new(input)) })
     }

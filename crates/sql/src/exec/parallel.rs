@@ -87,10 +87,10 @@ impl Shared<'_> {
     }
 
     /// What a worker does.
-    fn work(self, part: ScanPart, leader: &Sender<'_, Message>, host: &mut Host) -> Result<()> {
+    fn work(self, mut part: ScanPart, leader: &Sender<'_, Message>, host: &mut Host) -> Result<()> {
         let Shared { input, grouping, params, run_over, .. } = self;
+        host.values = part.take_values();
         if self.counts {
-            let mut part = part;
             leader.send(Ok(Batch::counted(grouping, part.count()?)));
             return Ok(());
         }

@@ -23,7 +23,18 @@ pub(super) fn recheck(
         Node::Scan(read) | Node::TidScan(read, _) | Node::CurrentRow(read, _) => {
             let view = row.view();
             let mut values = Vec::with_capacity(read.decode.len());
-            decode(&view, read, &mut values)?;
+            decode(&view, read, &mut values, host)?;
+            visit(Row { values: &values, ctid: Some(view.place()) }, host)
+        }
+        Node::IndexScan(scan) => {
+            let view = row.view();
+            let mut values = Vec::with_capacity(scan.read.decode.len());
+            decode(&view, &scan.read, &mut values, host)?;
+            for test in &scan.tests {
+                if !is_true(test, &values, params, host)? {
+                    return Ok(Flow::Continue);
+                }
+            }
             visit(Row { values: &values, ctid: Some(view.place()) }, host)
         }
         Node::Filter { input, condition } => recheck(input, row, params, host, &mut |row, host| {

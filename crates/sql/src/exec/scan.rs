@@ -5,7 +5,7 @@ use super::host::Host;
 use super::row::{Flow, Row, Visit};
 use crate::error::Result;
 use crate::plan::{Catalog, Expr, SystemColumn, TableRead};
-use forebay_engine::{HeapScan, ItemPointer, RowView, ScanPart};
+use forebay_engine::{HeapScan, ItemPointer, RowView, ScanPart, Table};
 use forebay_types::Datum;
 
 /// A scan of a table.
@@ -36,17 +36,26 @@ pub(super) struct Sieve<'s> {
     params: Params<'s>,
     /// The columns that it reads.
     columns: Vec<bool>,
+    /// Those of them of which it takes only a part.
+    parts: Vec<bool>,
 }
 
 impl<'s> Sieve<'s> {
     pub(super) fn new(condition: &'s Expr, params: Params<'s>) -> Sieve<'s> {
-        let mut columns = Vec::new();
+        let (mut columns, mut used) = (Vec::new(), Vec::new());
         condition.mark_columns(&mut columns);
-        Sieve { condition, params, columns }
+        condition.mark_whole(&mut used);
+        let parts = (0..columns.len()).map(|column| used.get(column) != Some(&true)).collect();
+        Sieve { condition, params, columns, parts }
+    }
+
+    /// Whether a row with these values fulfils the condition.
+    pub(super) fn is_true(&self, values: &[Datum<'_>], host: &mut Host) -> Result<bool> {
+        is_true(self.condition, values, self.params, host)
     }
 
     /// Whether a row fulfils the condition. Uses `values` for its columns.
-    fn passes<'v>(
+    pub(super) fn passes<'v>(
         &self,
         row: &RowView<'v>,
         read: &TableRead,
@@ -54,17 +63,39 @@ impl<'s> Sieve<'s> {
         host: &mut Host,
     ) -> Result<bool> {
         decode_columns(row, read, &self.columns, values)?;
+        fetch(values, &read.table, &self.parts, host)?;
         is_true(self.condition, values, self.params, host)
     }
 }
 
-/// The columns of a stored row that are wanted: the table's, then the system columns.
+/// The columns of a stored row that are wanted: the table's, then the system columns. What is
+/// stored out of line is fetched, unless it is only handed on.
 pub(super) fn decode<'v>(
     row: &RowView<'v>,
     read: &TableRead,
     out: &mut Vec<Datum<'v>>,
+    host: &mut Host,
 ) -> Result<()> {
-    decode_columns(row, read, &read.decode, out)
+    decode_columns(row, read, &read.decode, out)?;
+    fetch(out, &read.table, &read.handed_on, host)
+}
+
+/// Fetches what is stored out of line of a row's columns, but for those that are left as they are.
+pub(super) fn fetch(
+    row: &mut [Datum<'_>],
+    table: &Table,
+    left: &[bool],
+    host: &mut Host,
+) -> Result<()> {
+    if table.toasting.relation.is_none() {
+        return Ok(());
+    }
+    for (number, (value, column)) in row.iter_mut().zip(&table.columns).enumerate() {
+        if matches!(value, Datum::Toasted(_)) && left.get(number) != Some(&true) {
+            *value = host.fetch_value(value, column.repr, None)?;
+        }
+    }
+    Ok(())
 }
 
 fn decode_columns<'v>(
@@ -155,7 +186,7 @@ impl Scan {
                 {
                     continue;
                 }
-                decode(&row, read, &mut values)?;
+                decode(&row, read, &mut values, host)?;
                 let ctid = Some(row.place());
                 if visit(Row { values: &values, ctid }, host)? == Flow::Rest {
                     return Ok(Flow::Rest);
@@ -215,7 +246,7 @@ impl TidScan {
             };
             let row = found.view();
             let mut values = Vec::with_capacity(read.decode.len());
-            decode(&row, read, &mut values)?;
+            decode(&row, read, &mut values, host)?;
             let ctid = Some(row.place());
             if visit(Row { values: &values, ctid }, host)? == Flow::Rest {
                 return Ok(Flow::Rest);

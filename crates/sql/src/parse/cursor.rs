@@ -114,6 +114,7 @@ pub fn is_reserved(word: &str) -> bool {
 }
 
 /// Where the parsing of a statement stands.
+#[derive(Clone)]
 pub struct Cursor<'a> {
     tokens: &'a [TokenWithSpan],
     next: usize,
@@ -192,6 +193,11 @@ impl<'a> Cursor<'a> {
     /// The next word in lower case, if it is an unquoted one.
     pub fn peek_word(&self) -> Option<String> {
         self.word_at(self.next)
+    }
+
+    /// The word behind the next token, in lower case.
+    pub fn word_behind(&self) -> Option<String> {
+        self.word_at(self.next + 1)
     }
 
     fn word_at(&self, index: usize) -> Option<String> {

@@ -6,6 +6,7 @@
 //!   `FOR UPDATE OF "FOR KEY SHARE".a NOWAIT FOR UPDATE OF "FOR KEY SHARE".b NOWAIT`.
 //! - `WITH (OLD AS a, NEW AS b)` behind RETURNING
 //! - `WHERE CURRENT OF cursor`
+//! - ON CONFLICT stays where it is; what sqlparser does not know of its target is refused
 //! - `TABLE t` is `SELECT * FROM t`
 //! - `ONLY` before the table of UPDATE and DELETE: no table that is changed here has children
 
@@ -23,6 +24,8 @@ pub struct Extras {
     pub versions: VersionNames,
     /// The cursor of WHERE CURRENT OF, and where its name stands.
     pub current_of: Option<(String, u32)>,
+    /// Where ON CONFLICT and its target begin, or 0.
+    pub on_conflict: (u32, u32),
 }
 
 impl Extras {
@@ -49,6 +52,13 @@ const LOCKING: [(&[&str], &str); 4] = [
     (&["for", "key", "share"], "FOR KEY SHARE"),
 ];
 
+/// Whether a statement with this word may have something for this module.
+fn is_telling(token: &TokenWithSpan) -> bool {
+    use Keyword::{CONFLICT, CURRENT, FOR, ONLY, RETURNING, TABLE};
+    matches!(&token.token, Token::Word(w) if w.quote_style.is_none()
+        && matches!(w.keyword, CONFLICT | FOR | RETURNING | CURRENT | ONLY | TABLE))
+}
+
 /// The tokens for sqlparser, and what was taken out of them.
 pub(super) fn take_out<'t>(
     tokens: &'t [TokenWithSpan],
@@ -56,12 +66,7 @@ pub(super) fn take_out<'t>(
     source: &Source,
 ) -> Result<(Cow<'t, [TokenWithSpan]>, Extras)> {
     let mut extras = Extras::default();
-    let telling = |t: &TokenWithSpan| {
-        use Keyword::{CURRENT, FOR, ONLY, RETURNING, TABLE};
-        matches!(&t.token, Token::Word(w) if w.quote_style.is_none()
-            && matches!(w.keyword, FOR | RETURNING | CURRENT | ONLY | TABLE))
-    };
-    if !tokens.iter().any(telling) {
+    if !tokens.iter().any(is_telling) {
         return Ok((Cow::Borrowed(tokens), extras));
     }
     let mut c = Cursor::new(tokens, end, source);
@@ -85,6 +90,7 @@ pub(super) fn take_out<'t>(
         if opens && c.accept("table") {
             sourced |= depth == 0;
             out.extend(select_all_from(token));
+            whole_table(&mut c, &mut out)?;
             continue;
         }
         sourced |= opens && matches!(c.peek_word().as_deref(), Some("select" | "values"));
@@ -107,6 +113,9 @@ pub(super) fn take_out<'t>(
             if before_table && c.accept("only") {
                 continue;
             }
+            if first.as_deref() == Some("insert") {
+                note_conflict(&c, &mut extras)?;
+            }
             if c.accept_all(&["returning", "with"]) {
                 out.push(token.clone());
                 extras.versions = version_names(&mut c)?;
@@ -117,6 +126,49 @@ pub(super) fn take_out<'t>(
         out.push(token.clone());
     }
     Ok((Cow::Owned(out), extras))
+}
+
+/// Notes where ON CONFLICT stands, if it begins here.
+fn note_conflict(c: &Cursor<'_>, extras: &mut Extras) -> Result<()> {
+    let mut ahead = c.clone();
+    if !ahead.accept_all(&["on", "conflict"]) {
+        return Ok(());
+    }
+    extras.on_conflict = (c.position(), ahead.position());
+    check_conflict_target(ahead)
+}
+
+/// Refuses what may stand in the parentheses behind ON CONFLICT, or behind them, beside columns.
+fn check_conflict_target(mut c: Cursor<'_>) -> Result<()> {
+    let refused = |what: &str, c: &Cursor<'_>| {
+        Err(SqlError::unsupported(format!("{what} in ON CONFLICT")).at(c.position()))
+    };
+    if !c.accept_token(&Token::LParen) {
+        return Ok(());
+    }
+    loop {
+        match c.peek() {
+            Some(Token::Word(_)) => {}
+            Some(Token::LParen) => return refused("an expression", &c),
+            _ => return Ok(()),
+        }
+        c.advance();
+        if c.peek_word().as_deref() == Some("collate") {
+            return refused("COLLATE", &c);
+        }
+        match c.peek() {
+            Some(Token::Word(_)) => return refused("an operator class", &c),
+            Some(Token::LParen) => return refused("an expression", &c),
+            _ => {}
+        }
+        if !c.accept_token(&Token::Comma) {
+            break;
+        }
+    }
+    if c.accept_token(&Token::RParen) && c.peek_word().as_deref() == Some("where") {
+        return refused("a predicate", &c);
+    }
+    Ok(())
 }
 
 /// The name behind CURRENT OF, and where it stands. Only RETURNING may follow.
@@ -138,6 +190,38 @@ fn select_all_from(table: &TokenWithSpan) -> [TokenWithSpan; 3] {
     let select = word("select", None, Keyword::SELECT);
     let from = word("from", None, Keyword::FROM);
     [select, Token::Mul, from].map(|token| TokenWithSpan { token, span: table.span })
+}
+
+/// The name behind TABLE, and what may follow it.
+fn whole_table(c: &mut Cursor<'_>, out: &mut Vec<TokenWithSpan>) -> Result<()> {
+    if c.peek_word().as_deref() == Some("only") {
+        return Ok(());
+    }
+    loop {
+        out.extend(c.here().cloned());
+        c.name()?;
+        out.extend(c.here().filter(|t| t.token == Token::Period).cloned());
+        if !c.accept_token(&Token::Period) {
+            break;
+        }
+    }
+    // A table's children are meant without it as well.
+    c.accept_token(&Token::Mul);
+    const BEHIND: [&str; 10] = [
+        "order",
+        "limit",
+        "offset",
+        "fetch",
+        "for",
+        "union",
+        "intersect",
+        "except",
+        "on",
+        "returning",
+    ];
+    let word = c.peek_word();
+    let known = word.is_some_and(|word| BEHIND.contains(&word.as_str()));
+    if known || matches!(c.peek(), None | Some(Token::RParen)) { Ok(()) } else { Err(c.error()) }
 }
 
 /// Writes a clause that begins at a token, for each of its names.

@@ -10,9 +10,11 @@
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
 //! - `transaction.rs`: transactions, savepoints, LOCK TABLE
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
-//! - `table.rs`: CREATE TABLE and DROP TABLE
+//! - `table.rs`: CREATE TABLE and DROP TABLE; `options.rs`: storage parameters
+//! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`: ALTER TABLE
 //! - `copy.rs`: COPY
-//! - `vacuum.rs`: VACUUM
+//! - `explain.rs`: EXPLAIN
+//! - `vacuum.rs`: VACUUM, ANALYZE
 //! - `portals.rs`: DECLARE, FETCH, MOVE and CLOSE
 //! - `truncate.rs`: TRUNCATE
 //!
@@ -20,10 +22,14 @@
 //! PostgreSQL rejects: the planner takes its tree apart completely, and refuses what it does not
 //! know.
 
+mod alter;
 mod copy;
 pub mod cursor;
 mod depth;
+mod explain;
 mod extras;
+mod index;
+mod options;
 mod portals;
 mod queries;
 mod size;
@@ -36,15 +42,19 @@ mod utility;
 mod vacuum;
 mod watched;
 
+pub use alter::{AlterAction, AlterTable};
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
 pub use extras::{Extras, VersionNames};
+pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
 pub use portals::{Declare, Direction, Fetch};
 pub use size::estimated_memory;
 pub use source::Source;
-pub use statement::{Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement};
-pub use table::{CreateTable, DropTable};
+pub use statement::{
+    Explain, Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement,
+};
+pub use table::{CreateTable, DropStatement, NewColumn};
 pub use vacuum::Vacuum;
 
 use crate::error::{Result, SqlError, state};
@@ -107,12 +117,34 @@ fn parse_statement(
             parse_query_or_change(tokens, end, source)
         }
         "vacuum" => vacuum::parse(&mut cursor).map(Kind::Vacuum),
+        "analyze" | "analyse" => vacuum::parse_analyze(&mut cursor).map(Kind::Vacuum),
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
-        "create" => table::parse_create(&mut cursor).map(Kind::CreateTable),
-        "drop" => table::parse_drop(&mut cursor).map(Kind::DropTable),
+        "create" => {
+            cursor.advance();
+            match cursor.peek_word().as_deref() {
+                Some("index" | "unique") => {
+                    index::parse_create(&mut cursor).map(|c| Kind::CreateIndex(Box::new(c)))
+                }
+                _ => table::create_table(&mut cursor).map(|c| Kind::CreateTable(Box::new(c))),
+            }
+        }
+        "drop" => {
+            cursor.advance();
+            let (index, drop) = table::parse_drop(&mut cursor)?;
+            Ok(if index { Kind::DropIndex(drop) } else { Kind::DropTable(drop) })
+        }
+        "alter" => alter::parse(&mut cursor).map(Kind::AlterTable),
+        "reindex" => index::parse_reindex(&mut cursor).map(Kind::Reindex),
         "declare" => portals::declare(&mut cursor, source).map(|d| Kind::Declare(Box::new(d))),
         "fetch" | "move" => portals::fetch(&mut cursor, first == "move").map(Kind::Fetch),
         "close" => portals::close(&mut cursor).map(Kind::Close),
+        "explain" => {
+            let explained = explain::parse(&mut cursor, source, |c, source| {
+                let (rest, end) = c.rest();
+                parse_statement(rest, end, source)
+            })?;
+            Ok(Kind::Explain(Box::new(explained)))
+        }
         "truncate" => truncate::parse(&mut cursor).map(Kind::Truncate),
         _ => utility::parse(&first, &mut cursor),
     }

@@ -1,11 +1,13 @@
 //! Parsed statements.
 
+use super::alter::AlterTable;
 use super::copy::CopyStatement;
 use super::cursor::QualifiedName;
 use super::extras::Extras;
+use super::index::{CreateIndex, Reindex};
 use super::portals::{Declare, Fetch};
 use super::source::Source;
-use super::table::{CreateTable, DropTable};
+use super::table::{CreateTable, DropStatement};
 use super::vacuum::Vacuum;
 use crate::settings::{IsolationLevel, SetScope};
 use forebay_engine::LockMode;
@@ -20,9 +22,17 @@ pub enum Kind {
     /// INSERT.
     Insert(Box<ast::Insert>, Extras),
     /// CREATE TABLE.
-    CreateTable(CreateTable),
+    CreateTable(Box<CreateTable>),
     /// DROP TABLE.
-    DropTable(DropTable),
+    DropTable(DropStatement),
+    /// CREATE INDEX.
+    CreateIndex(Box<CreateIndex>),
+    /// DROP INDEX.
+    DropIndex(DropStatement),
+    /// REINDEX.
+    Reindex(Reindex),
+    /// ALTER TABLE.
+    AlterTable(AlterTable),
     /// COPY.
     Copy(Box<CopyStatement>),
     /// BEGIN, COMMIT and their kind.
@@ -67,8 +77,27 @@ pub enum Kind {
     Fetch(Fetch),
     /// CLOSE; None is ALL.
     Close(Option<String>),
+    /// EXPLAIN.
+    Explain(Box<Explain>),
     /// TRUNCATE.
     Truncate(Vec<QualifiedName>),
+}
+
+/// EXPLAIN.
+#[derive(Clone, Debug)]
+pub struct Explain {
+    /// ANALYZE
+    pub analyze: bool,
+    /// COSTS
+    pub costs: bool,
+    /// TIMING
+    pub timing: bool,
+    /// SUMMARY
+    pub summary: bool,
+    /// IO: what index scans have read ahead.
+    pub io: bool,
+    /// The statement.
+    pub statement: Arc<Kind>,
 }
 
 /// A statement and the query string it came from.

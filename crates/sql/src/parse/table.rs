@@ -2,8 +2,10 @@
 //! refused by name.
 
 use super::cursor::{Cursor, QualifiedName};
+use super::index::{NewKey, column_key, table_key};
+use super::options::storage_parameters;
 use crate::error::{Result, SqlError, state};
-use forebay_engine::OnCommit;
+use forebay_engine::{OnCommit, StorageParameter};
 use forebay_types::SqlType;
 use sqlparser::tokenizer::Token;
 
@@ -27,6 +29,10 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// The columns.
     pub columns: Vec<NewColumn>,
+    /// PRIMARY KEY and UNIQUE, in the order in which they were written.
+    pub keys: Vec<NewKey>,
+    /// WITH (...)
+    pub parameters: Vec<StorageParameter>,
     /// TEMPORARY was given.
     pub temporary: bool,
     /// GLOBAL was given, which PostgreSQL warns of, here.
@@ -35,10 +41,10 @@ pub struct CreateTable {
     pub on_commit: Option<OnCommit>,
 }
 
-/// DROP TABLE.
+/// DROP TABLE or DROP INDEX.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DropTable {
-    /// The tables.
+pub struct DropStatement {
+    /// The tables or indexes.
     pub names: Vec<QualifiedName>,
     /// IF EXISTS.
     pub if_exists: bool,
@@ -115,8 +121,7 @@ const OTHER_TYPES: &[&str] = &[
     "xml",
 ];
 
-pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateTable> {
-    c.advance();
+pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<CreateTable> {
     if c.accept("unlogged") {
         return Err(SqlError::unsupported("CREATE UNLOGGED TABLE"));
     }
@@ -139,39 +144,63 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateTable> {
         return Err(SqlError::unsupported("CREATE TABLE OF or PARTITION OF"));
     }
     c.expect_token(&Token::LParen)?;
-    let mut columns: Vec<NewColumn> = Vec::new();
-    if !c.accept_token(&Token::RParen) {
-        loop {
-            let column = column(c, &name.name)?;
-            if columns.iter().any(|other| other.name == column.name) {
-                let message = format!("column \"{}\" specified more than once", column.name);
-                return Err(SqlError::new(state::DUPLICATE_COLUMN, message));
-            }
-            columns.push(column);
-            if columns.len() > MAX_COLUMNS {
-                let message = format!("tables can have at most {MAX_COLUMNS} columns");
-                return Err(SqlError::new(state::TOO_MANY_COLUMNS, message));
-            }
-            if c.accept_token(&Token::RParen) {
-                break;
-            }
-            c.expect_token(&Token::Comma)?;
-        }
-    }
-    let on_commit = table_options(c)?;
+    let (columns, keys) = elements(c, &name.name)?;
+    let (parameters, on_commit) = table_options(c)?;
     c.expect_end()?;
-    Ok(CreateTable { name, if_not_exists, columns, temporary, global, on_commit })
+    Ok(CreateTable { name, if_not_exists, columns, keys, parameters, temporary, global, on_commit })
+}
+
+/// The columns and keys of a table, up to the closing parenthesis.
+fn elements(c: &mut Cursor<'_>, table: &str) -> Result<(Vec<NewColumn>, Vec<NewKey>)> {
+    let (mut columns, mut keys) = (Vec::<NewColumn>::new(), Vec::new());
+    if c.accept_token(&Token::RParen) {
+        return Ok((columns, keys));
+    }
+    loop {
+        match table_key(c)? {
+            Some(key) => keys.push(key),
+            None => {
+                let column = column(c, table, &mut keys)?;
+                if columns.iter().any(|other| other.name == column.name) {
+                    let message = format!("column \"{}\" specified more than once", column.name);
+                    return Err(SqlError::new(state::DUPLICATE_COLUMN, message));
+                }
+                columns.push(column);
+            }
+        }
+        if columns.len() > MAX_COLUMNS {
+            let message = format!("tables can have at most {MAX_COLUMNS} columns");
+            return Err(SqlError::new(state::TOO_MANY_COLUMNS, message));
+        }
+        if c.accept_token(&Token::RParen) {
+            return Ok((columns, keys));
+        }
+        c.expect_token(&Token::Comma)?;
+    }
 }
 
 /// What may follow the column list.
-fn table_options(c: &mut Cursor<'_>) -> Result<Option<OnCommit>> {
+fn table_options(c: &mut Cursor<'_>) -> Result<(Vec<StorageParameter>, Option<OnCommit>)> {
+    refuse_options(c)?;
+    let mut parameters = Vec::new();
+    if c.accept("with") {
+        c.expect_token(&Token::LParen)?;
+        parameters = storage_parameters(c)?;
+    } else if c.accept("without") {
+        c.expect("oids")?;
+    }
+    let on_commit = if c.accept_all(&["on", "commit"]) { Some(on_commit(c)?) } else { None };
+    refuse_options(c)?;
+    Ok((parameters, on_commit))
+}
+
+/// Refuses what may follow the column list and is not supported.
+fn refuse_options(c: &mut Cursor<'_>) -> Result<()> {
     c.accept_all(&["using", "heap"]);
     for (word, what) in [
         ("inherits", "table inheritance"),
         ("partition", "table partitioning"),
         ("using", "a table access method other than heap"),
-        ("with", "storage parameters of a table"),
-        ("without", "WITHOUT OIDS"),
         ("tablespace", "TABLESPACE"),
         ("as", "CREATE TABLE AS"),
     ] {
@@ -179,38 +208,42 @@ fn table_options(c: &mut Cursor<'_>) -> Result<Option<OnCommit>> {
             return Err(SqlError::unsupported(what));
         }
     }
-    if !c.accept_all(&["on", "commit"]) {
-        return Ok(None);
-    }
+    Ok(())
+}
+
+fn on_commit(c: &mut Cursor<'_>) -> Result<OnCommit> {
     for (words, what) in [
         (&["preserve", "rows"][..], OnCommit::PreserveRows),
         (&["delete", "rows"][..], OnCommit::DeleteRows),
         (&["drop"][..], OnCommit::Drop),
     ] {
         if c.accept_all(words) {
-            return Ok(Some(what));
+            return Ok(what);
         }
     }
     Err(c.error())
 }
 
-fn column(c: &mut Cursor<'_>, table: &str) -> Result<NewColumn> {
+fn column(c: &mut Cursor<'_>, table: &str, keys: &mut Vec<NewKey>) -> Result<NewColumn> {
     table_constraint(c)?;
     let name = c.name()?;
     let ty = column_type(c)?;
     let mut not_null = false;
-    let mut null = false;
+    let (mut null, mut primary) = (false, false);
     loop {
         let at = c.position();
         if c.accept_all(&["not", "null"]) {
             not_null = true;
         } else if c.accept("null") {
             null = true;
+        } else if let Some(key) = column_key(c, &name)? {
+            primary |= key.primary;
+            keys.push(key);
         } else {
             column_constraint(c)?;
             break;
         }
-        if not_null && null {
+        if (not_null || primary) && null {
             let message = format!(
                 "conflicting NULL/NOT NULL declarations for column \"{name}\" of table \"{table}\""
             );
@@ -223,10 +256,7 @@ fn column(c: &mut Cursor<'_>, table: &str) -> Result<NewColumn> {
 /// What a word begins that can be written for a table and for a column, and is not supported.
 fn constraint(word: &str) -> Option<&'static str> {
     Some(match word {
-        "primary" => "a PRIMARY KEY constraint",
-        "unique" => "a UNIQUE constraint",
         "check" => "a CHECK constraint",
-        "constraint" => "a named constraint",
         _ => return None,
     })
 }
@@ -288,20 +318,24 @@ fn column_type(c: &mut Cursor<'_>) -> Result<SqlType> {
     Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(position))
 }
 
-pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<DropTable> {
-    c.advance();
-    if !c.accept("table") {
+/// DROP TABLE or DROP INDEX, behind DROP, and whether it is an index's.
+pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<(bool, DropStatement)> {
+    let index = c.accept("index");
+    if !index && !c.accept("table") {
         return Err(unsupported_object("DROP", c));
+    }
+    if index && c.accept("concurrently") {
+        return Err(SqlError::unsupported("CONCURRENTLY"));
     }
     let if_exists = c.accept_all(&["if", "exists"]);
     let mut names = vec![c.qualified_name()?];
     while c.accept_token(&Token::Comma) {
         names.push(c.qualified_name()?);
     }
-    // Nothing can depend on a table here, so both behave alike.
+    // Nothing but a table's own indexes can depend on it here, so both behave alike.
     let _ = c.accept("cascade") || c.accept("restrict");
     c.expect_end()?;
-    Ok(DropTable { names, if_exists })
+    Ok((index, DropStatement { names, if_exists }))
 }
 
 /// CREATE or DROP of something else.
@@ -321,7 +355,6 @@ fn unsupported_object(verb: &str, c: &Cursor<'_>) -> SqlError {
         "foreign",
         "function",
         "group",
-        "index",
         "language",
         "materialized",
         "operator",
@@ -346,7 +379,6 @@ fn unsupported_object(verb: &str, c: &Cursor<'_>) -> SqlError {
         "trigger",
         "trusted",
         "type",
-        "unique",
         "user",
         "view",
     ];

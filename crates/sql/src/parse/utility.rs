@@ -10,9 +10,8 @@ use sqlparser::tokenizer::Token;
 
 /// First words of the statements PostgreSQL has beyond those parsed elsewhere.
 const UNSUPPORTED: &[&str] = &[
-    "alter", "analyse", "analyze", "call", "cluster", "comment", "do", "execute", "explain",
-    "grant", "import", "listen", "load", "merge", "notify", "prepare", "reassign", "refresh",
-    "reindex", "revoke", "security", "unlisten",
+    "call", "cluster", "comment", "do", "execute", "grant", "import", "listen", "load", "merge",
+    "notify", "prepare", "reassign", "refresh", "revoke", "security", "unlisten",
 ];
 
 pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {

@@ -1,8 +1,8 @@
-//! VACUUM, parsed by hand, with both syntaxes of options.
+//! VACUUM and ANALYZE, parsed by hand, with both syntaxes of options.
 
 use super::cursor::{Cursor, QualifiedName};
 use crate::error::{Result, SqlError, state};
-use forebay_engine::VacuumOptions;
+use forebay_engine::{AnalyzeOptions, IndexCleanup, VacuumOptions};
 use sqlparser::tokenizer::Token;
 
 /// Most parallel workers that an option may name.
@@ -10,82 +10,139 @@ const MOST_WORKERS: i64 = 1024;
 /// kB that BUFFER_USAGE_LIMIT may name, beside 0.
 const USAGE_LIMITS: std::ops::RangeInclusive<u64> = 128..=16_777_216;
 
-/// VACUUM.
+/// VACUUM or ANALYZE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vacuum {
-    /// The tables; none stands for all.
-    pub names: Vec<QualifiedName>,
-    /// How they are vacuumed.
-    pub options: VacuumOptions,
+    /// The tables, with the columns to be analyzed; none stands for all.
+    pub tables: Vec<(QualifiedName, Option<Vec<String>>)>,
+    /// How they are vacuumed. None: they are only analyzed.
+    pub options: Option<VacuumOptions>,
+    /// How they are analyzed. None: they are not.
+    pub analyze: Option<AnalyzeOptions>,
     /// SKIP_DATABASE_STATS: the database's oldest ids stay as they are.
     pub skip_database_stats: bool,
     /// ONLY_DATABASE_STATS: no table is vacuumed.
     pub only_database_stats: bool,
 }
 
+/// The options as they are written.
+#[derive(Default)]
+struct Written {
+    options: VacuumOptions,
+    analyze: bool,
+    skip_database_stats: bool,
+    only_database_stats: bool,
+}
+
+/// Parses VACUUM.
 pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Vacuum> {
     c.advance();
-    let mut vacuum = Vacuum {
-        names: Vec::new(),
-        options: VacuumOptions::default(),
-        skip_database_stats: false,
-        only_database_stats: false,
-    };
-    if c.accept_token(&Token::LParen) {
-        loop {
-            option(&mut vacuum, c)?;
-            if c.accept_token(&Token::RParen) {
-                break;
-            }
-            c.expect_token(&Token::Comma)?;
-        }
-    } else {
+    let mut written = Written::default();
+    if !parenthesized(c, |c| option(&mut written, c))? {
         if c.accept("full") {
             return Err(SqlError::unsupported("VACUUM FULL"));
         }
-        vacuum.options.freeze = c.accept("freeze");
-        vacuum.options.verbose = c.accept("verbose");
-        if c.accept("analyze") || c.accept("analyse") {
-            return Err(SqlError::unsupported("VACUUM ANALYZE"));
-        }
+        written.options.freeze = c.accept("freeze");
+        written.options.verbose = c.accept("verbose");
+        written.analyze = c.accept("analyze") || c.accept("analyse");
     }
-    while !c.at_end() {
-        vacuum.names.push(c.qualified_name()?);
-        if c.peek() == Some(&Token::LParen) {
-            c.optional_names()?;
-            let message = "ANALYZE option must be specified when a column list is provided";
-            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
+    let Written { options, analyze, skip_database_stats, only_database_stats } = written;
+    let VacuumOptions { verbose, skip_locked, buffer_usage_limit, .. } = options;
+    let analyze = analyze.then_some(AnalyzeOptions {
+        verbose,
+        skip_locked,
+        buffer_usage_limit,
+        vacuumed: true,
+    });
+    let tables = tables(c)?;
+    if analyze.is_none() && tables.iter().any(|(_, columns)| columns.is_some()) {
+        let message = "ANALYZE option must be specified when a column list is provided";
+        return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
+    }
+    let vacuum = Vacuum {
+        tables,
+        options: Some(options),
+        analyze,
+        skip_database_stats,
+        only_database_stats,
+    };
+    check(&vacuum, &options)?;
+    Ok(vacuum)
+}
+
+/// Parses ANALYZE.
+pub(super) fn parse_analyze(c: &mut Cursor<'_>) -> Result<Vacuum> {
+    c.advance();
+    let mut options = AnalyzeOptions::default();
+    if !parenthesized(c, |c| analyze_option(&mut options, c))? {
+        options.verbose = c.accept("verbose");
+    }
+    Ok(Vacuum {
+        tables: tables(c)?,
+        options: None,
+        analyze: Some(options),
+        skip_database_stats: true,
+        only_database_stats: false,
+    })
+}
+
+/// A list of options in parentheses. False if there is none.
+fn parenthesized(
+    c: &mut Cursor<'_>,
+    mut option: impl FnMut(&mut Cursor<'_>) -> Result<()>,
+) -> Result<bool> {
+    if !c.accept_token(&Token::LParen) {
+        return Ok(false);
+    }
+    loop {
+        option(c)?;
+        if c.accept_token(&Token::RParen) {
+            return Ok(true);
         }
+        c.expect_token(&Token::Comma)?;
+    }
+}
+
+/// The tables, up to the statement's end.
+fn tables(c: &mut Cursor<'_>) -> Result<Vec<(QualifiedName, Option<Vec<String>>)>> {
+    let mut tables = Vec::new();
+    while !c.at_end() {
+        let name = c.qualified_name()?;
+        let columns = c.optional_names()?;
+        let columns = columns.map(|list| list.into_iter().map(|(name, _)| name).collect());
+        tables.push((name, columns));
         if !c.accept_token(&Token::Comma) {
             break;
         }
     }
     c.expect_end()?;
-    check(&vacuum)?;
-    Ok(vacuum)
+    Ok(tables)
 }
 
-fn check(vacuum: &Vacuum) -> Result<()> {
+fn check(vacuum: &Vacuum, options: &VacuumOptions) -> Result<()> {
     if !vacuum.only_database_stats {
         return Ok(());
     }
-    let plain = VacuumOptions { verbose: vacuum.options.verbose, ..VacuumOptions::default() };
+    let VacuumOptions { verbose, index_cleanup, .. } = *options;
+    let plain = VacuumOptions { verbose, index_cleanup, ..VacuumOptions::default() };
+    let others = vacuum.skip_database_stats || vacuum.analyze.is_some() || *options != plain;
     let other = match () {
-        () if !vacuum.names.is_empty() => "a list of tables",
-        () if vacuum.skip_database_stats || vacuum.options != plain => "other VACUUM options",
+        () if !vacuum.tables.is_empty() => "a list of tables",
+        () if others => "other VACUUM options",
         () => return Ok(()),
     };
     let message = format!("ONLY_DATABASE_STATS cannot be specified with {other}");
     Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message))
 }
 
-fn option(vacuum: &mut Vacuum, c: &mut Cursor<'_>) -> Result<()> {
+fn option(vacuum: &mut Written, c: &mut Cursor<'_>) -> Result<()> {
     let position = c.position();
     let Some(name) = c.peek_word() else { return Err(c.error()) };
     c.advance();
     let value = value(c);
     let on = |value| boolean(&name, value);
-    let Vacuum { options, .. } = vacuum;
+    let is_auto = |value: &String| value.eq_ignore_ascii_case("auto");
+    let Written { options, .. } = vacuum;
     match name.as_str() {
         "verbose" => options.verbose = on(value)?,
         "freeze" => options.freeze = on(value)?,
@@ -96,20 +153,40 @@ fn option(vacuum: &mut Vacuum, c: &mut Cursor<'_>) -> Result<()> {
         "process_toast" => options.process_toast = on(value)?,
         "skip_database_stats" => vacuum.skip_database_stats = on(value)?,
         "only_database_stats" => vacuum.only_database_stats = on(value)?,
-        // There are no indexes.
-        "index_cleanup" if value.as_deref() == Some("auto") => {}
-        "index_cleanup" => drop(on(value)?),
-        "parallel" => workers(value).map_err(|error| error.at(position))?,
-        "full" | "analyze" | "analyse" if !on(value.clone())? => {}
-        "full" => return Err(SqlError::unsupported("VACUUM FULL")),
-        "analyze" | "analyse" => return Err(SqlError::unsupported("VACUUM ANALYZE")),
-        "buffer_usage_limit" => options.buffer_usage_limit = Some(usage_limit(value)?),
-        _ => {
-            let message = format!("unrecognized VACUUM option \"{name}\"");
-            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+        "index_cleanup" if value.as_ref().is_none_or(is_auto) => {
+            options.index_cleanup = Some(IndexCleanup::Auto);
         }
+        "index_cleanup" => {
+            let cleanup = if on(value)? { IndexCleanup::On } else { IndexCleanup::Off };
+            options.index_cleanup = Some(cleanup);
+        }
+        "parallel" => workers(value).map_err(|error| error.at(position))?,
+        "full" if !on(value.clone())? => {}
+        "full" => return Err(SqlError::unsupported("VACUUM FULL")),
+        "analyze" | "analyse" => vacuum.analyze = on(value)?,
+        "buffer_usage_limit" => options.buffer_usage_limit = Some(usage_limit(value)?),
+        _ => return Err(unrecognized("VACUUM", &name, position)),
     }
     Ok(())
+}
+
+fn analyze_option(options: &mut AnalyzeOptions, c: &mut Cursor<'_>) -> Result<()> {
+    let position = c.position();
+    let Some(name) = c.peek_word() else { return Err(c.error()) };
+    c.advance();
+    let value = value(c);
+    match name.as_str() {
+        "verbose" => options.verbose = boolean(&name, value)?,
+        "skip_locked" => options.skip_locked = boolean(&name, value)?,
+        "buffer_usage_limit" => options.buffer_usage_limit = Some(usage_limit(value)?),
+        _ => return Err(unrecognized("ANALYZE", &name, position)),
+    }
+    Ok(())
+}
+
+fn unrecognized(statement: &str, name: &str, position: u32) -> SqlError {
+    let message = format!("unrecognized {statement} option \"{name}\"");
+    SqlError::new(state::SYNTAX_ERROR, message).at(position)
 }
 
 /// The value of an option, if it has one.
@@ -165,7 +242,7 @@ fn kilobytes(text: &str) -> Option<u64> {
     }
 }
 
-/// Without indexes there is nothing to do in parallel.
+/// Indexes are vacuumed one after another, whatever the number.
 fn workers(value: Option<String>) -> Result<()> {
     let message = match value.map(|value| value.parse::<i64>()) {
         None => format!("parallel option requires a value between 0 and {MOST_WORKERS}"),

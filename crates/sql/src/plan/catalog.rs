@@ -3,7 +3,8 @@
 use super::expr::Expr;
 use super::resolve::{self, FunctionDef};
 use crate::error::Result;
-use forebay_engine::{LockMode, Table};
+use crate::settings::PlanSettings;
+use forebay_engine::{LockMode, Table, TableIndex};
 use forebay_types::{Datum, SqlType};
 use std::sync::Arc;
 
@@ -22,6 +23,24 @@ pub trait Catalog {
 
     /// The value of an expression that reads no row and no parameter.
     fn constant(&mut self, e: &Expr) -> Result<Datum<'static>>;
+
+    /// The index of a table's constraint, or 0 if that has none. None: there is no such constraint.
+    fn constraint_index(&mut self, table: &Table, name: &str) -> Result<Option<u32>>;
+
+    /// Whether the statement may read a table through an index.
+    fn can_use_index(&mut self, index: &TableIndex) -> Result<bool>;
+
+    /// Finds what is known of the values of a locked table's columns.
+    fn find_statistics(&mut self, table: &Table) -> Result<()>;
+
+    /// Blocks of a table that is locked.
+    fn table_blocks(&mut self, table: &Table) -> Result<u32>;
+
+    /// Blocks of an index of a table that is locked.
+    fn index_blocks(&mut self, table: &Table, index: &TableIndex) -> Result<u32>;
+
+    /// What statements are planned by.
+    fn planning(&self) -> PlanSettings;
 
     /// A step of planning, or a row that needs no call of the engine; every 256th tests for a
     /// cancel.

@@ -53,6 +53,10 @@ pub enum Function {
     PgCurrentWalInsertLsn,
     PgCurrentWalLsn,
     PgIsInRecovery,
+    /// bt_index_check, or bt_index_parent_check.
+    IndexCheck {
+        parents: bool,
+    },
     PgPrewarm,
     PgRelationSize,
     PgSizePretty,
@@ -63,6 +67,7 @@ pub enum Function {
     PgSwitchWal,
     PgBackupStart,
     PgTableSize,
+    PgTotalRelationSize,
     PgWalfileName,
     PgWalLsnDiff,
     Random,
@@ -113,6 +118,11 @@ impl Function {
     /// Is it called with NULL?
     pub fn takes_null(self) -> bool {
         matches!(self, Function::Concat | Function::PgPrewarm | Function::PgStatResetShared)
+    }
+
+    /// Does it read only a part of its first argument, or only its size?
+    pub fn takes_part(self) -> bool {
+        matches!(self, Function::OctetLength | Function::Substr)
     }
 }
 
@@ -255,6 +265,19 @@ impl Expr {
             read[*i] = true;
         }
         self.for_each_child(&mut |child| child.mark_columns(read));
+    }
+
+    /// Marks the columns whose values it reads, not those of which it takes a part or less.
+    pub fn mark_whole(&self, read: &mut Vec<bool>) {
+        match self {
+            Expr::Column(_) => self.mark_columns(read),
+            Expr::IsNull(x) | Expr::IsNotNull(x) if matches!(**x, Expr::Column(_)) => {}
+            Expr::Call(function, args) if function.takes_part() => {
+                let parts = matches!(args.first(), Some(Expr::Column(_))).into();
+                args.iter().skip(parts).for_each(|arg| arg.mark_whole(read));
+            }
+            _ => self.for_each_child(&mut |child| child.mark_whole(read)),
+        }
     }
 
     /// How many expressions it is made of.

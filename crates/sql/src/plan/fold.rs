@@ -59,6 +59,7 @@ impl Query {
             Node::Result
             | Node::Scan(_)
             | Node::TidScan(..)
+            | Node::IndexScan(_)
             | Node::CurrentRow(..)
             | Node::View(_)
             | Node::Filter { .. }

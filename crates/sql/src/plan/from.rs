@@ -129,7 +129,9 @@ fn relation(
     let (source, mut scope) = match planner.relation(&name, mode)? {
         Relation::Table(table) => {
             let (scope, schema) = (Scope::of_table(&table), name.schema.clone());
-            (Node::Scan(TableRead { table, schema, mode, decode: Vec::new() }), scope)
+            let alias = Some(called);
+            let (decode, handed_on) = (Vec::new(), Vec::new());
+            (Node::Scan(TableRead { table, schema, alias, mode, decode, handed_on }), scope)
         }
         Relation::View(view) => (Node::View(view), computed_scope(&view.columns())),
     };

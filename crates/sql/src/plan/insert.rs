@@ -57,7 +57,7 @@ impl Planner<'_> {
                     let query = self.analyzed(query, Unknowns::Stay)?;
                     let mut output = target.assign(query.row(), self.params)?;
                     fold_all(&mut output, self.catalog)?;
-                    let plan = query.fold(self.catalog)?.plan();
+                    let plan = query.fold(self.catalog)?.plan(self.catalog)?;
                     Node::Project { input: Box::new(Arc::unwrap_or_clone(plan.root)), output }
                 }
             },
@@ -66,10 +66,19 @@ impl Planner<'_> {
         if let Some(alias) = &insert.table_alias {
             scope.rename(ident_name(&alias.alias));
         }
+        let conflict = match &insert.on {
+            Some(ast::OnInsert::OnConflict(clause)) => {
+                let scope = scope.clone();
+                Some(self.on_conflict(clause, &table, scope, extras.on_conflict)?)
+            }
+            _ => None,
+        };
+        scope.excluded_elsewhere = conflict.as_ref().is_some_and(|c| c.has_update());
         let returning = insert.returning.as_deref();
         let returning = self.returning(returning, &table, scope, Version::New, &extras.versions)?;
         let (returning, columns) = returning.unzip();
-        let (schema, change) = (name.schema, Change::Insert);
+        let conflict = conflict.map(|c| c.infer(&table)).transpose()?.map(Box::new);
+        let (schema, change) = (name.schema, Change::Insert(conflict));
         Ok(ChangePlan::new(Modify { input, table, schema, change, returning }, columns))
     }
 
@@ -211,10 +220,8 @@ fn check_insert(insert: &ast::Insert) -> Result<()> {
         multi_table_when_clauses,
         multi_table_else_clause,
     } = insert;
-    if on.is_some() {
-        return Err(SqlError::unsupported("ON CONFLICT"));
-    }
-    let foreign = or.is_some()
+    let foreign = matches!(on, Some(on) if !matches!(on, ast::OnInsert::OnConflict(_)))
+        || or.is_some()
         || *ignore
         || !*into
         || *overwrite

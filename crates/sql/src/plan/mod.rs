@@ -6,10 +6,15 @@
 //! - `select.rs`: SELECT and VALUES
 //! - `from.rs`, `scope.rs`: FROM, and the names it brings
 //! - `names.rs`: names of output columns
-//! - `insert.rs`: INSERT; `update.rs`: UPDATE and DELETE; `returning.rs`: RETURNING
+//! - `insert.rs`: INSERT; `conflict.rs`: ON CONFLICT; `update.rs`: UPDATE and DELETE;
+//!   `returning.rs`: RETURNING
 //! - `assign.rs`: tables that are changed, and values on their way into their columns
 //! - `locks.rs`: FOR UPDATE and its kind
 //! - `system.rs`: system columns; `tid.rs`: conditions on ctid
+//! - `paths.rs`: the ways to read a table; `index_read.rs`: through an index; `estimate.rs`: what
+//!   plans cost; `size.rs`: how large tables are
+//! - `selectivity.rs`: which part of the rows a condition leaves; `column_values.rs`: by the values
+//!   that statistics have
 //! - `bind.rs`, `calls.rs`, `literal.rs`: expressions
 //! - `place.rs`: where an expression begins and ends
 //! - `expr.rs`: typed expressions
@@ -18,6 +23,7 @@
 //! - `resolve.rs`: which operator or function is meant
 //! - `function.rs`, `types.rs`: calls and type names as the parser gives them
 //! - `aggregate.rs`: aggregates and GROUP BY
+//! - `explain.rs`: plans as text; `deparse.rs`: expressions as text
 //! - `scroll.rs`: what a cursor over a plan can do
 //! - `parallel.rs`: which aggregates worker threads help with
 //! - `views.rs`: columns of the computed views
@@ -29,16 +35,23 @@ mod bind;
 mod calls;
 mod catalog;
 mod coerce;
+mod column_values;
+mod conflict;
+mod deparse;
+mod estimate;
+mod explain;
 mod expr;
 mod fold;
 mod from;
 mod function;
 mod ident;
+mod index_read;
 mod insert;
 mod literal;
 mod locks;
 mod names;
 mod parallel;
+mod paths;
 mod place;
 mod planner;
 mod query;
@@ -48,6 +61,8 @@ pub mod rowsets;
 mod scope;
 mod scroll;
 mod select;
+mod selectivity;
+mod size;
 mod system;
 mod tid;
 mod tree;
@@ -58,6 +73,8 @@ pub use aggregate::{AggregateCall, AggregateKind};
 pub use assign::{Verb, check_left_out, live_columns, stored_type, target_columns, writable};
 pub use catalog::Catalog;
 pub use coerce::ParamTypes;
+pub use estimate::Estimator;
+pub use explain::{Actual, Shown, explain};
 pub use expr::{AdvisoryLock, Arithmetic, Comparison, Expr, Function};
 pub use locks::locking_words;
 pub use planner::{Planner, Relation};
@@ -65,5 +82,6 @@ pub use returning::version_width;
 pub use rowsets::RowFunction;
 pub use system::SystemColumn;
 pub use tree::{
-    Change, ChangePlan, Grouping, LockPolicy, Modify, Node, RowLock, SelectPlan, SortKey, TableRead,
+    Change, ChangePlan, Grouping, IndexCondition, IndexRead, LockPolicy, Modify, Node, OnConflict,
+    RowLock, SelectPlan, SortKey, TableRead,
 };

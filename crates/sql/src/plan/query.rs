@@ -1,13 +1,19 @@
 //! An analyzed query, and its conversion to a tree of operators.
 
+use super::catalog::Catalog;
+use super::estimate::cheapest;
 use super::expr::{Expr, Typed};
+use super::index_read::{OrderColumn, all_of};
+use super::paths::{Path, Wanted, extreme, filtered, index_paths};
 use super::tid;
 use super::tree::{Grouping, Node, RowLock, SelectPlan, SortKey, TableRead};
 use crate::column::ColumnDesc;
-use forebay_types::SqlType;
+use crate::error::Result;
+use forebay_types::{Datum, SqlType};
 use std::sync::Arc;
 
 /// A query whose names and types are settled.
+#[derive(Clone)]
 pub(super) struct Query {
     /// FROM.
     pub source: Node,
@@ -71,19 +77,97 @@ impl Query {
         self.columns.iter().enumerate().map(column).collect()
     }
 
-    /// The query's plan.
-    pub(super) fn plan(self) -> SelectPlan {
-        let read = self.columns_read();
+    /// The query's plan: the cheapest. The frames of those who plan subqueries need no room for
+    /// this.
+    #[inline(never)]
+    pub(super) fn plan(self, catalog: &mut dyn Catalog) -> Result<SelectPlan> {
+        let mut paths = Vec::new();
+        if let Node::Scan(read) = &self.source
+            && !read.table.indexes.is_empty()
+        {
+            let read = self.reading(read);
+            let tids = self.filter.as_ref().and_then(|e| tid::places(e, read.table.columns.len()));
+            if tids.is_none() {
+                paths = self.index_paths(&read, catalog)?;
+            }
+        }
+        if paths.is_empty() {
+            return Ok(self.assemble(None));
+        }
+        let columns = self.columns.clone();
+        let others = paths.into_iter().map(|path| self.clone().assemble(Some(path)).root);
+        let mut plans: Vec<Node> = others.map(Arc::unwrap_or_clone).collect();
+        plans.insert(0, Arc::unwrap_or_clone(self.assemble(None).root));
+        Ok(SelectPlan { root: Arc::new(cheapest(plans, catalog)?), columns })
+    }
+
+    /// The ways to read the table through its indexes.
+    fn index_paths(&self, read: &TableRead, catalog: &mut dyn Catalog) -> Result<Vec<Path>> {
+        let placed = self.lock.is_some();
+        let order = self.table_order().unwrap_or_default();
+        let wanted = Wanted { filter: self.filter.as_ref(), order: &order, placed };
+        let mut paths = index_paths(read, &wanted, catalog)?;
+        let Some(extreme) = self.grouping.as_ref().and_then(extreme) else { return Ok(paths) };
+        // The first value that is not NULL, in the right order.
+        let not_null = Expr::IsNotNull(Box::new(Expr::Column(extreme.column)));
+        let parts = self.filter.iter().cloned().chain([not_null]).collect();
+        let filter = all_of(parts);
+        for nulls_first in [false, true] {
+            let order = [OrderColumn { nulls_first, ..extreme }];
+            let wanted = Wanted { filter: filter.as_ref(), order: &order, placed };
+            let found = index_paths(read, &wanted, catalog)?.into_iter();
+            paths.extend(found.filter(|path| path.ordered).map(|path| {
+                let one = Some(Expr::Const(Datum::Int8(1)));
+                let node = Node::Limit { input: Box::new(path.node), limit: one, offset: None };
+                Path { node, ..path }
+            }));
+        }
+        Ok(paths)
+    }
+
+    /// The order of the rows as one of the table's columns; None: it is not, or there is none.
+    fn table_order(&self) -> Option<Vec<OrderColumn>> {
+        if self.grouping.is_some() {
+            return None;
+        }
+        let column = |key: &SortKey| match self.output.get(key.column)? {
+            Expr::Column(column) => Some(OrderColumn {
+                column: *column,
+                descending: key.descending,
+                nulls_first: key.nulls_first,
+            }),
+            _ => None,
+        };
+        self.order.iter().map(column).collect()
+    }
+
+    /// The plan with a path through an index, or without one.
+    #[inline(never)]
+    fn assemble(mut self, path: Option<Path>) -> SelectPlan {
         let locked = match (&self.source, self.lock) {
             (Node::Scan(read), Some(lock)) => Some((Arc::clone(&read.table), lock)),
             _ => None,
         };
-        let mut node = filtered(source_of(self.source, self.filter.as_ref(), read), self.filter);
+        let ordered = self.grouping.is_none() && path.as_ref().is_some_and(|path| path.ordered);
+        let mut node = match path {
+            Some(path) => path.node,
+            None => {
+                let source = match &self.source {
+                    Node::Scan(read) => source_of(self.reading(read), self.filter.as_ref()),
+                    _ => self.source,
+                };
+                filtered(source, self.filter)
+            }
+        };
         if let Some(grouping) = self.grouping {
             node = filtered(Node::Aggregate { input: Box::new(node), grouping }, self.having);
         }
+        if ordered {
+            // The columns behind are there to sort by.
+            self.output.truncate(self.columns.len());
+        }
         node = Node::Project { input: Box::new(node), output: self.output };
-        if !self.order.is_empty() {
+        if !self.order.is_empty() && !ordered {
             let width = self.columns.len();
             let placed = locked.is_some();
             node = Node::Sort { input: Box::new(node), keys: self.order, width, placed };
@@ -98,10 +182,13 @@ impl Query {
         SelectPlan { root: Arc::new(node), columns: self.columns }
     }
 
-    /// The columns of the source that the expressions read.
-    fn columns_read(&self) -> Vec<bool> {
-        let mut read = Vec::new();
-        let mut mark = |expr: &Expr| expr.mark_columns(&mut read);
+    /// What is read of a table: what the expressions read.
+    fn reading(&self, read: &TableRead) -> TableRead {
+        let (mut decode, mut used) = (Vec::new(), Vec::new());
+        let mut mark = |expr: &Expr| {
+            expr.mark_columns(&mut decode);
+            expr.mark_whole(&mut used);
+        };
         self.filter.iter().for_each(&mut mark);
         match &self.grouping {
             Some(Grouping { keys, calls }) => {
@@ -110,26 +197,36 @@ impl Query {
             }
             None => self.output.iter().for_each(mark),
         }
-        read
+        read.of_columns(decode, &used)
     }
 }
 
-/// Where the rows come from: what is read of a table, and how, depends on the other clauses.
-pub(super) fn source_of(source: Node, filter: Option<&Expr>, decode: Vec<bool>) -> Node {
-    let Node::Scan(read) = source else { return source };
+/// How the rows of a table are read without an index.
+fn source_of(read: TableRead, filter: Option<&Expr>) -> Node {
     let ctid = read.table.columns.len();
-    let tids = filter.and_then(|filter| tid::places(filter, ctid));
-    let read = TableRead { decode, ..read };
-    match tids {
+    match filter.and_then(|filter| tid::places(filter, ctid)) {
         Some(tids) => Node::TidScan(read, tids),
         None => Node::Scan(read),
     }
 }
 
-/// The rows for which a condition is true, if there is one.
-pub(super) fn filtered(input: Node, condition: Option<Expr>) -> Node {
-    match condition {
-        None => input,
-        Some(condition) => Node::Filter { input: Box::new(input), condition },
+/// The rows of a table for which a condition is true, if there is one, in the cheapest way that
+/// brings their places along.
+pub(super) fn cheapest_source(
+    read: TableRead,
+    filter: Option<Expr>,
+    catalog: &mut dyn Catalog,
+) -> Result<Node> {
+    let wanted = Wanted { filter: filter.as_ref(), order: &[], placed: true };
+    let paths = match read.table.indexes.is_empty() {
+        true => Vec::new(),
+        false => index_paths(&read, &wanted, catalog)?,
+    };
+    let source = source_of(read, filter.as_ref());
+    if paths.is_empty() || !matches!(source, Node::Scan(_)) {
+        return Ok(filtered(source, filter));
     }
+    let mut plans = vec![filtered(source, filter)];
+    plans.extend(paths.into_iter().map(|path| path.node));
+    cheapest(plans, catalog)
 }

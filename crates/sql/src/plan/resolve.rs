@@ -271,6 +271,11 @@ const fn rows(name: &'static str, args: &'static [SqlType], function: RowFunctio
     def(name, args, Record, Function::Rows(function))
 }
 
+/// bt_index_check
+const LEAVES: Function = Function::IndexCheck { parents: false };
+/// bt_index_parent_check
+const PARENTS: Function = Function::IndexCheck { parents: true };
+
 static FUNCTIONS: &[FunctionDef] = &[
     pure("abs", &[Int2], Int2, Function::Abs),
     pure("abs", &[Int4], Int4, Function::Abs),
@@ -318,6 +323,13 @@ static FUNCTIONS: &[FunctionDef] = &[
     def("pg_current_wal_insert_lsn", &[], PgLsn, Function::PgCurrentWalInsertLsn),
     def("pg_current_wal_lsn", &[], PgLsn, Function::PgCurrentWalLsn),
     def("pg_is_in_recovery", &[], Bool, Function::PgIsInRecovery),
+    def("bt_index_check", &[Regclass], Void, LEAVES),
+    def("bt_index_check", &[Regclass, Bool], Void, LEAVES),
+    def("bt_index_check", &[Regclass, Bool, Bool], Void, LEAVES),
+    def("bt_index_parent_check", &[Regclass], Void, PARENTS),
+    def("bt_index_parent_check", &[Regclass, Bool], Void, PARENTS),
+    def("bt_index_parent_check", &[Regclass, Bool, Bool], Void, PARENTS),
+    def("bt_index_parent_check", &[Regclass, Bool, Bool, Bool], Void, PARENTS),
     def("pg_prewarm", &[Regclass], Int8, Function::PgPrewarm),
     def("pg_prewarm", &[Regclass, Text], Int8, Function::PgPrewarm),
     def("pg_prewarm", &[Regclass, Text, Text], Int8, Function::PgPrewarm),
@@ -334,7 +346,7 @@ static FUNCTIONS: &[FunctionDef] = &[
     def("pg_stat_reset_shared", &[Text], Void, Function::PgStatResetShared),
     def("pg_switch_wal", &[], PgLsn, Function::PgSwitchWal),
     def("pg_table_size", &[Regclass], Int8, Function::PgTableSize),
-    def("pg_total_relation_size", &[Regclass], Int8, Function::PgTableSize),
+    def("pg_total_relation_size", &[Regclass], Int8, Function::PgTotalRelationSize),
     def("pg_wal_lsn_diff", &[PgLsn, PgLsn], Numeric, Function::PgWalLsnDiff),
     def("pg_walfile_name", &[PgLsn], Text, Function::PgWalfileName),
     def("random", &[], Float8, Function::Random),
@@ -424,6 +436,13 @@ pub fn is_parallel_safe(function: Function) -> bool {
 /// The functions of that name that are built in.
 pub fn built_in(name: &str) -> Vec<&'static FunctionDef> {
     FUNCTIONS.iter().chain(ADVISORY.as_flattened()).filter(|f| f.name == name).collect()
+}
+
+/// The name of a function.
+pub fn function_name(function: Function) -> &'static str {
+    let mut all = FUNCTIONS.iter().chain(ADVISORY.as_flattened());
+    // concat() is called by a name of its own.
+    all.find(|def| def.function == function).map_or("concat", |def| def.name)
 }
 
 /// Chooses among functions of one name by the types of the arguments.

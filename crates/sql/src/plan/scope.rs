@@ -6,6 +6,9 @@ use crate::error::{Result, SqlError, state};
 use forebay_engine::Table;
 use forebay_types::SqlType;
 
+/// The name of the row proposed for insertion, in ON CONFLICT DO UPDATE.
+pub const EXCLUDED: &str = "excluded";
+
 /// A column that can be named.
 #[derive(Clone, Debug)]
 pub struct ScopeColumn {
@@ -37,6 +40,11 @@ pub struct Scope {
     /// RETURNING: the names of two versions of the row, and where each begins in the row at hand.
     /// Names without a qualifier mean the first one.
     pub versions: Vec<(String, usize)>,
+    /// The other version is [`EXCLUDED`], a relation of its own: names without a qualifier are
+    /// ambiguous, and it has no system columns.
+    pub excluded: bool,
+    /// The statement has [`EXCLUDED`], but not here.
+    pub excluded_elsewhere: bool,
 }
 
 impl Scope {
@@ -71,14 +79,23 @@ impl Scope {
     /// A column by its name alone.
     pub fn column(&self, name: &str, position: u32) -> Result<Typed> {
         if let Some(found) = self.find(name) {
+            if self.excluded && found.attnum > 0 {
+                let message = format!("column reference \"{name}\" is ambiguous");
+                return Err(SqlError::new("42702", message).at(position));
+            }
             return Ok(Typed::new(Expr::Column(found.index), found.ty, position));
         }
         if self.version(name).is_some() {
             return Err(SqlError::unsupported("a whole-row reference").at(position));
         }
+        Err(self.unknown_column(name, position))
+    }
+
+    /// The error of a name without a qualifier that no column has.
+    pub fn unknown_column(&self, name: &str, position: u32) -> SqlError {
         let error =
             SqlError::new(state::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
-        Err(self.with_hint(error, name).at(position))
+        self.with_hint(error, None, name).at(position)
     }
 
     /// The column with this name.
@@ -104,14 +121,15 @@ impl Scope {
     /// A column by the table's name (or alias) and its own.
     pub fn qualified(&self, table: &str, name: &str, position: u32) -> Result<Typed> {
         let begin = self.table(table, position)?;
-        match self.find(name) {
+        let unseen = |found: &&ScopeColumn| self.excluded && begin > 0 && found.attnum < 0;
+        match self.find(name).filter(|found| !unseen(found)) {
             Some(found) => Ok(Typed::new(Expr::Column(begin + found.index), found.ty, position)),
             None => {
                 let error = SqlError::new(
                     state::UNDEFINED_COLUMN,
                     format!("column {table}.{name} does not exist"),
                 );
-                Err(self.with_hint(error, name).at(position))
+                Err(self.with_hint(error, Some(table), name).at(position))
             }
         }
     }
@@ -119,8 +137,20 @@ impl Scope {
     /// Where the columns of `table` begin in the row, if it is what columns here are qualified
     /// with.
     pub fn table(&self, table: &str, position: u32) -> Result<usize> {
+        if self.excluded && table == EXCLUDED && self.alias.as_deref() == Some(table) {
+            let message = format!("table reference \"{table}\" is ambiguous");
+            return Err(SqlError::new("42P09", message).at(position));
+        }
         if let Some(begin) = self.version(table) {
             return Ok(begin);
+        }
+        if self.excluded_elsewhere && table == EXCLUDED {
+            let message = format!("invalid reference to FROM-clause entry for table \"{table}\"");
+            let detail = format!(
+                "There is an entry for table \"{table}\", but it cannot be referenced from this \
+                 part of the query."
+            );
+            return Err(SqlError::new(state::UNDEFINED_TABLE, message).detail(detail).at(position));
         }
         if self.hidden.as_deref() == Some(table) {
             let message = format!("invalid reference to FROM-clause entry for table \"{table}\"");
@@ -133,24 +163,27 @@ impl Scope {
     }
 
     /// Adds the hint PostgreSQL gives when some column's name is close.
-    fn with_hint(&self, error: SqlError, name: &str) -> SqlError {
+    fn with_hint(&self, error: SqlError, table: Option<&str>, name: &str) -> SqlError {
         const MAX_DISTANCE: usize = 3;
         const MEANT: &str = "Perhaps you meant to reference the column";
         let Some(alias) = &self.alias else { return error };
         let distance = |c: &&ScopeColumn| strsim::levenshtein(&c.name, name);
-        let near = |c: &&ScopeColumn| {
-            let most = MAX_DISTANCE.min(c.name.chars().count() / 2);
-            c.name.len() < 64 && distance(c) <= most
-        };
+        let most = MAX_DISTANCE.min(name.chars().count() / 2);
+        let near = |c: &&ScopeColumn| c.name.len() < 64 && distance(c) <= most;
         let mut best: Vec<&ScopeColumn> = self.columns.iter().filter(near).collect();
         let least = best.iter().map(distance).min();
         best.retain(|c| Some(distance(c)) == least);
-        match best.as_slice() {
-            [one] => error.hint(format!("{MEANT} \"{alias}.{}\".", one.name)),
-            [one, two] => error.hint(format!(
-                "{MEANT} \"{alias}.{}\" or the column \"{alias}.{}\".",
-                one.name, two.name
-            )),
+        let tables: &[&str] = match table {
+            _ if !self.excluded => &[alias],
+            Some(table) => &[table],
+            None => &[alias, EXCLUDED],
+        };
+        let each = tables.iter().flat_map(|table| best.iter().map(move |c| (table, &c.name)));
+        match each.collect::<Vec<_>>().as_slice() {
+            [(table, one)] => error.hint(format!("{MEANT} \"{table}.{one}\".")),
+            [(table, one), (second, two)] => {
+                error.hint(format!("{MEANT} \"{table}.{one}\" or the column \"{second}.{two}\"."))
+            }
             _ => error,
         }
     }

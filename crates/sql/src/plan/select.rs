@@ -31,7 +31,7 @@ pub(super) enum Unknowns {
 impl Planner<'_> {
     /// Plans a query whose columns of unknown type become text.
     pub fn query(&mut self, query: &ast::Query) -> Result<SelectPlan> {
-        Ok(self.analyzed(query, Unknowns::Text)?.fold(self.catalog)?.plan())
+        self.analyzed(query, Unknowns::Text)?.fold(self.catalog)?.plan(self.catalog)
     }
 
     /// Analyzes a query.

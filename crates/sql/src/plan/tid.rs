@@ -29,7 +29,7 @@ pub fn places(condition: &Expr, ctid: usize) -> Option<Vec<Expr>> {
 }
 
 /// Whether an expression has one value for all rows.
-fn is_fixed(e: &Expr) -> bool {
+pub(super) fn is_fixed(e: &Expr) -> bool {
     let varies = |e: &Expr| match e {
         Expr::Column(_) | Expr::Aggregate(_) => true,
         Expr::Call(function, _) => !is_immutable(*function),

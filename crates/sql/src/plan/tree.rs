@@ -18,11 +18,11 @@
 //! in the table along: Filter, Project and Limit hand it on, Sort if it is asked to.
 
 use super::aggregate::{AggregateCall, AggregateKind};
-use super::expr::Expr;
+use super::expr::{Comparison, Expr};
 use super::rowsets::RowFunction;
 use crate::column::ColumnDesc;
 use crate::views::View;
-use forebay_engine::{LockMode, LockStrength, Table};
+use forebay_engine::{LockMode, LockStrength, Table, TableIndex};
 use std::sync::Arc;
 
 /// An operator, with those it pulls its rows from.
@@ -35,6 +35,8 @@ pub enum Node {
     /// The rows of a table at certain places, in their order there. The expressions are tids; they
     /// read no row.
     TidScan(TableRead, Vec<Expr>),
+    /// The rows of a table that an index finds, in its order.
+    IndexScan(Box<IndexRead>),
     /// WHERE CURRENT OF: the newest version of the row of a table that the cursor of that name is
     /// on.
     CurrentRow(TableRead, String),
@@ -120,10 +122,89 @@ pub struct TableRead {
     pub table: Arc<Table>,
     /// Its schema as written.
     pub schema: Option<String>,
+    /// Its name in the statement, if it is another one.
+    pub alias: Option<String>,
     /// How the table is locked.
     pub mode: LockMode,
     /// The columns that are decoded, which are those that expressions read.
     pub decode: Vec<bool>,
+    /// Those of them that are only handed on, to the version of a row that replaces theirs or to a
+    /// function that takes a part of them. Their values that are stored out of line are not
+    /// fetched.
+    pub handed_on: Vec<bool>,
+}
+
+impl TableRead {
+    /// The same table, of which these columns are decoded, and fetched where they are `used`.
+    pub fn of_columns(&self, decode: Vec<bool>, used: &[bool]) -> TableRead {
+        let handed_on = (0..decode.len()).map(|column| used.get(column) != Some(&true)).collect();
+        TableRead { decode, handed_on, ..self.clone() }
+    }
+}
+
+/// A table whose rows are found through an index.
+#[derive(Clone, Debug)]
+pub struct IndexRead {
+    /// The table.
+    pub read: TableRead,
+    /// The index.
+    pub index: Arc<TableIndex>,
+    /// What its keys must satisfy, in the order of the keys.
+    pub conditions: Vec<IndexCondition>,
+    /// The same, one by one, as expressions over the table's row.
+    pub tests: Vec<Expr>,
+    /// From its end to its beginning.
+    pub backward: bool,
+    /// The values are the index's own: no other columns are read.
+    pub entries_only: bool,
+}
+
+/// A condition on a key column of an index, counted from 0. The expressions read no row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IndexCondition {
+    /// `key < value` and its kind.
+    Compare {
+        /// The key column.
+        key: usize,
+        /// The operator, which is not `<>`.
+        comparison: Comparison,
+        /// What it is compared with.
+        value: Expr,
+    },
+    /// `key IN (...)`
+    AnyOf {
+        /// The key column.
+        key: usize,
+        /// The values.
+        values: Vec<Expr>,
+    },
+    /// IS NULL, IS NOT NULL
+    Null {
+        /// The key column.
+        key: usize,
+        /// IS NULL
+        is_null: bool,
+    },
+}
+
+impl IndexCondition {
+    /// The key column.
+    pub fn key(&self) -> usize {
+        match self {
+            IndexCondition::Compare { key, .. }
+            | IndexCondition::AnyOf { key, .. }
+            | IndexCondition::Null { key, .. } => *key,
+        }
+    }
+
+    /// Whether it leaves one value only.
+    pub(super) fn is_equality(&self) -> bool {
+        match self {
+            IndexCondition::Compare { comparison, .. } => *comparison == Comparison::Eq,
+            IndexCondition::Null { is_null, .. } => *is_null,
+            IndexCondition::AnyOf { .. } => false,
+        }
+    }
 }
 
 /// How the rows of a query are locked.
@@ -165,8 +246,8 @@ pub struct Modify {
 /// How rows are changed.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// INSERT.
-    Insert,
+    /// INSERT, and what is done instead if a key is in use (ON CONFLICT).
+    Insert(Option<Box<OnConflict>>),
     /// UPDATE: a value for each live column, over the old row.
     Update(Vec<Expr>),
     /// DELETE.
@@ -177,10 +258,45 @@ impl Change {
     /// The statement's first word.
     pub fn command(&self) -> &'static str {
         match self {
-            Change::Insert => "INSERT",
+            Change::Insert(_) => "INSERT",
             Change::Update(_) => "UPDATE",
             Change::Delete => "DELETE",
         }
+    }
+}
+
+/// ON CONFLICT.
+#[derive(Clone, Debug)]
+pub struct OnConflict {
+    /// The name of the table in the statement.
+    pub alias: String,
+    /// The unique indexes in which a conflict is looked for.
+    pub arbiters: Vec<Arc<TableIndex>>,
+    /// Whether the statement says which: otherwise they are all.
+    pub chosen: bool,
+    /// DO UPDATE. None: DO NOTHING.
+    pub update: Option<ConflictUpdate>,
+}
+
+/// DO UPDATE. The expressions are over the columns and system columns of the row that is there,
+/// and behind them the columns of the one proposed for insertion.
+#[derive(Clone, Debug)]
+pub struct ConflictUpdate {
+    /// A value for each live column.
+    pub values: Vec<Expr>,
+    /// WHERE
+    pub filter: Option<Expr>,
+    /// Whether it assigns columns of unique indexes.
+    pub key: bool,
+}
+
+impl ConflictUpdate {
+    /// Which of so many columns of the row that is there are not read, but perhaps handed on.
+    pub fn unread(&self, columns: usize) -> Vec<bool> {
+        let mut read = vec![false; columns];
+        let computed = self.values.iter().filter(|value| !matches!(value, Expr::Column(_)));
+        computed.chain(&self.filter).for_each(|expr| expr.mark_columns(&mut read));
+        read.into_iter().take(columns).map(|read| !read).collect()
     }
 }
 
@@ -211,6 +327,7 @@ impl Node {
             Node::Result
             | Node::Scan(_)
             | Node::TidScan(..)
+            | Node::IndexScan(_)
             | Node::CurrentRow(..)
             | Node::Series { .. }
             | Node::View(_)
@@ -237,10 +354,22 @@ impl Node {
             Node::Scan(read) | Node::TidScan(read, _) | Node::CurrentRow(read, _) => {
                 Some((read.schema.as_deref(), &read.table, read.mode))
             }
+            Node::IndexScan(scan) => {
+                let read = &scan.read;
+                Some((read.schema.as_deref(), &read.table, read.mode))
+            }
             // UPDATE and DELETE scan their table.
-            Node::Modify(m) if matches!(m.change, Change::Insert) => {
+            Node::Modify(m) if matches!(m.change, Change::Insert(_)) => {
                 Some((m.schema.as_deref(), &m.table, LockMode::RowExclusive))
             }
+            _ => None,
+        })
+    }
+
+    /// The index through which a table is read.
+    pub fn index(&self) -> Option<&TableIndex> {
+        self.nodes().find_map(|node| match node {
+            Node::IndexScan(scan) => Some(&*scan.index),
             _ => None,
         })
     }
@@ -299,7 +428,7 @@ impl ChangePlan {
     /// The command tag for so many rows.
     pub fn tag(&self, rows: u64) -> String {
         match self.modify().change {
-            Change::Insert => format!("INSERT 0 {rows}"),
+            Change::Insert(_) => format!("INSERT 0 {rows}"),
             Change::Update(_) => format!("UPDATE {rows}"),
             Change::Delete => format!("DELETE {rows}"),
         }

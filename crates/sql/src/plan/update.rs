@@ -3,14 +3,16 @@
 use super::assign::{
     self, Verb, always_identity, assigned, check_left_out, live_columns, writable,
 };
+use super::catalog::Catalog;
 use super::expr::{Expr, Typed};
 use super::fold::{fold, fold_all};
 use super::from::{apply_alias, named};
 use super::function::FunctionCall;
 use super::ident::{ident_name, qualified_name};
+use super::paths::filtered;
 use super::place;
 use super::planner::Planner;
-use super::query::{filtered, source_of};
+use super::query::cheapest_source;
 use super::returning::{Version, version_width};
 use super::scope::Scope;
 use super::system::SystemColumn;
@@ -24,10 +26,10 @@ use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
 /// The table whose rows are changed.
-struct Target {
-    table: Arc<Table>,
-    schema: Option<String>,
-    scope: Scope,
+pub(super) struct Target {
+    pub(super) table: Arc<Table>,
+    pub(super) schema: Option<String>,
+    pub(super) scope: Scope,
 }
 
 /// A column that is assigned to: the parts of its name, and where it stands.
@@ -50,7 +52,7 @@ impl Planner<'_> {
             .unzip();
         let values = self.assignments(&update.assignments, &target)?;
         let change = Change::Update(values);
-        Ok(target.plan(filter, extras.cursor(), change, returning, columns))
+        target.plan(filter, extras.cursor(), change, returning, columns, self.catalog)
     }
 
     /// Plans a DELETE.
@@ -67,7 +69,8 @@ impl Planner<'_> {
                 &extras.versions,
             )?
             .unzip();
-        Ok(target.plan(filter, extras.cursor(), Change::Delete, returning, columns))
+        let change = Change::Delete;
+        target.plan(filter, extras.cursor(), change, returning, columns, self.catalog)
     }
 
     fn target(&mut self, item: &ast::TableWithJoins, verb: Verb) -> Result<Target> {
@@ -88,7 +91,12 @@ impl Planner<'_> {
         Ok(Target { table, schema: name.schema, scope })
     }
 
-    fn filter(&mut self, condition: Option<&ast::Expr>, scope: &Scope) -> Result<Option<Expr>> {
+    /// The condition of WHERE.
+    pub(super) fn filter(
+        &mut self,
+        condition: Option<&ast::Expr>,
+        scope: &Scope,
+    ) -> Result<Option<Expr>> {
         let Some(condition) = condition else { return Ok(None) };
         let mut filter = self.binder(scope, "WHERE").condition(condition, "WHERE")?;
         fold(&mut filter, self.catalog)?;
@@ -96,7 +104,11 @@ impl Planner<'_> {
     }
 
     /// The new value of each live column, over the old row.
-    fn assignments(&mut self, list: &[ast::Assignment], target: &Target) -> Result<Vec<Expr>> {
+    pub(super) fn assignments(
+        &mut self,
+        list: &[ast::Assignment],
+        target: &Target,
+    ) -> Result<Vec<Expr>> {
         // As in PostgreSQL, all values are bound before the first column is looked up.
         let mut given: Vec<(Assigned, Option<Typed>)> = Vec::new();
         for assignment in list {
@@ -219,32 +231,46 @@ impl Target {
         change: Change,
         returning: Option<Vec<Expr>>,
         columns: Option<Vec<ColumnDesc>>,
-    ) -> ChangePlan {
-        let Target { table, schema, .. } = self;
+        catalog: &mut dyn Catalog,
+    ) -> Result<ChangePlan> {
+        let Target { table, schema, scope } = self;
         let mut decode = Vec::new();
         filter.iter().for_each(|e| e.mark_columns(&mut decode));
+        let mut used = Vec::new();
+        filter.iter().for_each(|e| e.mark_whole(&mut used));
         let mut returned = Vec::new();
         returning.iter().flatten().for_each(|e| e.mark_columns(&mut returned));
         let old = match &change {
             Change::Update(values) => {
                 values.iter().for_each(|e| e.mark_columns(&mut decode));
+                let computed = values.iter().filter(|e| !matches!(e, Expr::Column(_)));
+                computed.for_each(|e| e.mark_whole(&mut used));
                 version_width(&table)
             }
-            Change::Insert | Change::Delete => 0,
+            Change::Insert(_) | Change::Delete => 0,
         };
         let read = returned.into_iter().skip(old).take(version_width(&table));
         for (column, _) in read.enumerate().filter(|(_, read)| *read) {
             Expr::Column(column).mark_columns(&mut decode);
         }
-        let (mode, read_schema) = (LockMode::RowExclusive, schema.clone());
-        let read =
-            TableRead { table: Arc::clone(&table), schema: read_schema, mode, decode: Vec::new() };
-        let source = match cursor {
-            Some(name) => Node::CurrentRow(TableRead { decode, ..read }, name.to_owned()),
-            None => source_of(Node::Scan(read), filter.as_ref(), decode),
+        // What RETURNING returns is fetched when it does.
+        let handed_on = (0..decode.len()).map(|column| used.get(column) != Some(&true)).collect();
+        let read = TableRead {
+            table: Arc::clone(&table),
+            schema: schema.clone(),
+            alias: scope.alias,
+            mode: LockMode::RowExclusive,
+            decode: Vec::new(),
+            handed_on,
         };
-        let input = filtered(source, filter);
-        ChangePlan::new(Modify { input, table, schema, change, returning }, columns)
+        let input = match cursor {
+            Some(name) => {
+                let source = Node::CurrentRow(TableRead { decode, ..read }, name.to_owned());
+                filtered(source, filter)
+            }
+            None => cheapest_source(TableRead { decode, ..read }, filter, catalog)?,
+        };
+        Ok(ChangePlan::new(Modify { input, table, schema, change, returning }, columns))
     }
 }
 

@@ -245,7 +245,6 @@ fn what_is_not_planned_is_refused_by_name() {
         ("update t set (a, b) = (select 1, 2)", "a subquery in an expression"),
         ("update t set a = (select 1)", "a subquery in an expression"),
         ("with x as (select 1) update t set a = 1", "WITH"),
-        ("insert into t values (1) on conflict do nothing", "ON CONFLICT"),
         ("delete from t returning t", "a whole-row reference"),
         ("update t set a = 1 returning new", "a whole-row reference"),
         ("select a from (select a from t for update) s", "a locking clause in a subquery"),

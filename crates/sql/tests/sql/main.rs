@@ -1,10 +1,13 @@
 //! Statements and their answers, many of them against what PostgreSQL 18 said. One program of many
 //! files.
 //!
+//! - [`analyze`]: ANALYZE, and that PostgreSQL 18 finds the same statistics
 //! - [`buffers`]: pg_prewarm and pg_buffercache, against answers recorded from PostgreSQL 18 with
 //!   both extensions; and what Forebay adds
 //! - [`changes`]: UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded
 //!   from PostgreSQL 18; and what portals and other sessions make of them
+//! - [`conflicts`]: INSERT ... ON CONFLICT, against answers recorded from PostgreSQL 18; and what
+//!   several sessions make of it
 //! - [`cursors`]: Cursors, against answers recorded from PostgreSQL 18; what they share with the
 //!   protocol's portals; rows that are held over the end of a transaction
 //! - [`expressions`]: Expressions, series, VALUES, names, syntax errors and transactions, against
@@ -15,6 +18,9 @@
 //! - [`garbage`]: Whatever the text, the answer is a result or an error, and the next statement
 //!   works
 //! - [`ids`]: Warnings of transaction ids that run short, and their refusal, as a client gets them
+//! - [`index_checks`]: bt_index_check and bt_index_parent_check, on sound and damaged indexes
+//! - [`indexes`]: Indexes in statements, against answers recorded from PostgreSQL 18; and that rows
+//!   are the same through them and without them
 //! - [`limits`]: What a client can make long, deep or wide has a limit
 //! - [`locked`]: Statements that wait for a table's lock see what is there once they have it
 //! - [`parallel`]: Aggregates with worker threads
@@ -40,14 +46,18 @@ mod fixture;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod analyze;
 mod buffers;
 mod changes;
+mod conflicts;
 mod cursors;
 mod expressions;
 mod extended;
 mod fuzz;
 mod garbage;
 mod ids;
+mod index_checks;
+mod indexes;
 mod limits;
 mod locked;
 mod parallel;

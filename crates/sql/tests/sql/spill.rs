@@ -10,7 +10,8 @@ use forebay_engine::{
     Engine, EngineConfig, InitOptions, IoDirect, IoMethod, SessionSettings, ShutdownMode,
 };
 use forebay_sql::{
-    Connection, Executed, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
+    Connection, Executed, PlanSettings, SetScope, SettingRow, Settings, Shown, SqlError,
+    TransactionModes,
 };
 use forebay_testkit::io::open_faulty;
 use tempfile::TempDir;
@@ -37,6 +38,9 @@ impl Settings for Fixed {
     fn engine(&self) -> SessionSettings {
         self.0.clone()
     }
+    fn planning(&self) -> PlanSettings {
+        PlanSettings::default()
+    }
     fn share(&self) -> Box<dyn Settings> {
         Box::new(Fixed(self.0.clone()))
     }
@@ -59,7 +63,8 @@ struct Fixture {
 impl Fixture {
     fn init() -> TempDir {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
-        let options = InitOptions { wal_segment_size: 1 << 20, sync: false };
+        let options =
+            InitOptions { wal_segment_size: 1 << 20, sync: false, ..InitOptions::default() };
         Engine::init(dir.path(), &options).expect("init");
         dir
     }

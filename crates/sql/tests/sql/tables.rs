@@ -1,6 +1,7 @@
 //! Tables, transactions over them and COPY in all formats, against answers recorded from PostgreSQL
 //! 18.
 
+use crate::fixture::open;
 use crate::support;
 use forebay_engine::{Engine, EngineConfig, InitOptions, IoMethod, ShutdownMode};
 use forebay_sql::Connection;
@@ -8,7 +9,7 @@ use forebay_sql::Connection;
 #[test]
 fn answers_as_postgresql_does() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
-    let options = InitOptions { wal_segment_size: 1 << 20, sync: false };
+    let options = InitOptions { wal_segment_size: 1 << 20, sync: false, ..InitOptions::default() };
     Engine::init(dir.path(), &options).expect("init");
     let config =
         EngineConfig { io_method: IoMethod::Sync, shared_buffers: 256, ..EngineConfig::default() };
@@ -22,4 +23,21 @@ fn answers_as_postgresql_does() {
     conn.close();
     engine.shutdown(ShutdownMode::Fast).expect("shutdown");
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_fill_factor_leaves_room() {
+    let mut fixture = open("");
+    fixture.rows("create table half (a int) with (fillfactor = 50)");
+    fixture.rows("create temp table tenth (a int) with (fillfactor = 10)");
+    fixture.rows("create table full_ (a int)");
+    let mut blocks = |table: &str| {
+        fixture.rows(&format!("insert into {table} select x from generate_series(1, 20000) x"));
+        let size = fixture.rows(&format!("select pg_relation_size('{table}') / 8192"));
+        size[0].parse::<u64>().expect("a number")
+    };
+    let (half, tenth, full) = (blocks("half"), blocks("tenth"), blocks("full_"));
+    fixture.close();
+    assert_eq!(full, 89);
+    assert!(half >= 2 * full - 2 && tenth > 9 * full, "{half} {tenth} {full}");
 }

@@ -27,7 +27,8 @@ fn files(fixture: &Fixture) -> Vec<String> {
     names
 }
 
-const TEMPORARY: &str = "select relname from pg_class where relpersistence = 't' order by relname";
+const TEMPORARY: &str =
+    "select relname from pg_class where relpersistence = 't' and relkind = 'r' order by relname";
 
 #[test]
 fn other_sessions_neither_see_nor_reach_them() {

@@ -32,7 +32,6 @@ fn options_are_refused_as_postgresql_refuses_them() {
         // What PostgreSQL has besides.
         ("vacuum full t", "0A000 VACUUM FULL is not supported"),
         ("vacuum (full) t", "0A000 VACUUM FULL is not supported"),
-        ("vacuum (analyze) t", "0A000 VACUUM ANALYZE is not supported"),
         (
             "vacuum (buffer_usage_limit 127) t",
             "22023 BUFFER_USAGE_LIMIT option must be 0 or between 128 kB and 16777216 kB",
@@ -113,6 +112,53 @@ fn dead_rows_go_and_it_says_so() {
     other.close();
     fixture.rows("vacuum t");
     assert_eq!(fixture.rows("select relpages from pg_class where relname = 't'"), ["0"]);
+    fixture.close();
+}
+
+#[test]
+fn dead_rows_go_from_indexes_before_their_places_are_used_again() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int8 primary key, b text)");
+    fixture.rows("create index t_b on t (b)");
+    fixture.rows("insert into t select g, 'text ' || g from generate_series(1, 10000) g");
+    fixture.rows("delete from t where a % 2 = 0");
+    let by_index = "select count(*), min(a), max(a) from t where a between 1 and 100000";
+    let report = support::run(&mut fixture.conn, "vacuum verbose t").join("\n");
+    for part in [
+        "finished vacuuming \"postgres.public.t\": index scans: 1",
+        "tuples: 5000 removed, 5000 remain, 0 are dead but not yet removable",
+        "(100.00% of total) had 5000 dead item identifiers removed",
+        "index \"t_pkey\": pages: ",
+        "index \"t_b\": pages: ",
+    ] {
+        assert!(report.contains(part), "{part} in\n{report}");
+    }
+    let figures = "select relname, reltuples from pg_class where relname like 't%' order by 1";
+    let figures = |fixture: &mut crate::fixture::Fixture| fixture.rows(figures);
+    assert_eq!(figures(&mut fixture), ["t\t5000", "t_b\t5000", "t_pkey\t5000"]);
+    fixture.rows("insert into t select g, 'new ' || g from generate_series(20002, 30000, 2) g");
+    assert_eq!(fixture.rows("select b from t where a = 20002"), ["new 20002"]);
+    assert_eq!(fixture.rows("select count(*) from t where a = 2"), ["0"]);
+    assert_eq!(fixture.rows(by_index), ["10000\t1\t30000"]);
+    // Of a few pages, they stay.
+    fixture.rows("delete from t where a < 10");
+    for (options, scans, words) in [
+        ("verbose", 0, "index scan bypassed: 1 pages from table ("),
+        ("verbose, index_cleanup off", 0, "index scan bypassed: 1 pages from table ("),
+        ("verbose, index_cleanup", 0, ") have 5 dead item identifiers"),
+        ("verbose, index_cleanup 'ON'", 1, ") had 5 dead item identifiers removed"),
+    ] {
+        let report = support::run(&mut fixture.conn, &format!("vacuum ({options}) t")).join("\n");
+        let scans = format!("index scans: {scans}");
+        assert!(report.contains(&scans) && report.contains(words), "{options}: {report}");
+        assert_eq!(fixture.rows(by_index), ["9995\t11\t30000"]);
+    }
+    fixture.rows("insert into t select g, 'again' from generate_series(2, 10) g");
+    assert_eq!(fixture.rows(by_index), ["10004\t2\t30000"]);
+    fixture.rows("update t set b = 'same'");
+    fixture.rows("vacuum t");
+    assert_eq!(fixture.rows("select count(*) from t where b = 'same'"), ["10004"]);
+    assert_eq!(figures(&mut fixture), ["t\t10004", "t_b\t10004", "t_pkey\t10004"]);
     fixture.close();
 }
 

@@ -25,9 +25,17 @@ pub fn open(direct: &str) -> Fixture {
 /// The same, with this method of I/O.
 pub fn open_with(method: IoMethod, direct: &str) -> Fixture {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
-    let options = InitOptions { wal_segment_size: 1 << 20, sync: false };
+    let options = InitOptions { wal_segment_size: 1 << 20, sync: false, ..InitOptions::default() };
     Engine::init(dir.path(), &options).expect("init");
     start(dir, method, direct.to_owned())
+}
+
+/// A connection to an engine in a directory that `make` makes.
+pub fn open_made(make: impl FnOnce(&Path)) -> Fixture {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
+    std::fs::remove_dir(dir.path()).expect("it is empty");
+    make(dir.path());
+    start(dir, IoMethod::Sync, String::new())
 }
 
 fn start(dir: TempDir, method: IoMethod, direct: String) -> Fixture {

@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use forebay_sql::{
-    ColumnDesc, Connection, Format, Identity, IsolationLevel, RowRef, RowSink, SetScope,
-    SettingRow, Settings, Severity, Shown, SqlError, Step, TransactionModes, TransactionStatus,
+    ColumnDesc, Connection, Format, Identity, IsolationLevel, PlanSettings, RowRef, RowSink,
+    SetScope, SettingRow, Settings, Severity, Shown, SqlError, Step, TransactionModes,
+    TransactionStatus,
 };
 use std::collections::BTreeMap;
 
@@ -23,11 +24,16 @@ pub struct FewSettings {
 }
 
 /// The settings and their defaults. A session with this deadlock_timeout searches for no deadlock.
-const KNOWN: [(&str, &str); 12] = [
+const KNOWN: [(&str, &str); 17] = [
     ("deadlock_timeout", "2147483647"),
     ("default_transaction_deferrable", "off"),
     ("default_transaction_isolation", "read committed"),
     ("default_transaction_read_only", "off"),
+    ("enable_bitmapscan", "on"),
+    ("enable_indexonlyscan", "on"),
+    ("enable_indexscan", "on"),
+    ("enable_seqscan", "on"),
+    ("enable_sort", "on"),
     ("lock_timeout", "0"),
     ("max_parallel_workers", "8"),
     ("max_parallel_workers_per_gather", "2"),
@@ -115,6 +121,17 @@ impl Settings for FewSettings {
                 leader_participates: self.value("parallel_leader_participation") == "on",
                 ..default.parallel
             },
+            ..default
+        }
+    }
+    fn planning(&self) -> PlanSettings {
+        let default = PlanSettings::default();
+        let on = |name| self.value(name) == "on";
+        PlanSettings {
+            enable_seqscan: on("enable_seqscan"),
+            enable_indexscan: on("enable_indexscan"),
+            enable_indexonlyscan: on("enable_indexonlyscan"),
+            enable_sort: on("enable_sort"),
             ..default
         }
     }

@@ -126,13 +126,16 @@ impl BufferPool {
     }
 
     /// Starts to write the ring's next dirty buffers, so that they are clean when their turn comes.
+    /// If the log is not durable up to their LSN it is flushed for the nearer half, once that comes
+    /// to it: the flush serves all others, so there are half as many.
     pub(crate) fn write_ahead_of_ring(
         &self,
         io: &mut aio::IoBackend,
         ring: &Ring,
         context: IoContext,
     ) {
-        for buf in ring.upcoming(RING_WRITES_AHEAD * self.run_limit()) {
+        let ahead = RING_WRITES_AHEAD * self.run_limit();
+        for (turn, buf) in ring.upcoming(ahead).enumerate() {
             let desc = self.desc(buf);
             if usage(desc.load()) > 1 || refcount(desc.load()) > 0 || !desc.pin_if(DIRTY) {
                 continue;
@@ -142,6 +145,10 @@ impl BufferPool {
                 continue;
             }
             let run = self.gather_run(buf);
+            if turn >= ahead / 2 && !self.is_log_durable(self.run_lsn(&run)) {
+                self.release_run(&run);
+                return;
+            }
             match self.start_run(io, &run, context) {
                 Ok(wait) => io.forget(wait),
                 Err(_) => return,

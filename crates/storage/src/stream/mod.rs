@@ -13,6 +13,6 @@ mod source;
 mod write;
 
 pub(crate) use distance::Distance;
-pub use read::{ReadStream, StreamFlags, StreamSettings};
+pub use read::{ReadStream, StreamFlags, StreamSettings, StreamStats};
 pub use source::{BlockSource, WithData};
 pub use write::{Locked, WriteOptions, WriteReport, WriteStream, Written};

@@ -89,6 +89,31 @@ impl Default for StreamSettings {
     }
 }
 
+/// What a stream has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamStats {
+    /// Pages returned.
+    pub returned: u64,
+    /// Pages that were in memory, or being read by another backend, when the stream came to them.
+    pub hits: u64,
+    /// Own reads, of one or several pages.
+    pub reads: u64,
+    /// Waits for a read that had not ended when the turn of its page came.
+    pub waits: u64,
+    /// Pages that the stream held when it returned one, that one included: their sum.
+    pub distance_sum: u64,
+    /// The most of them.
+    pub distance_max: u32,
+}
+
+impl StreamStats {
+    fn returned(&mut self, held: u32) {
+        self.returned += 1;
+        self.distance_sum += u64::from(held);
+        self.distance_max = self.distance_max.max(held);
+    }
+}
+
 /// The pages of one fork, in the order of a callback.
 pub struct ReadStream<S: BlockSource> {
     pool: Arc<BufferPool>,
@@ -119,6 +144,7 @@ pub struct ReadStream<S: BlockSource> {
     waited: Option<WaitRef>,
     /// Spare pins taken from the pool.
     claimed: u32,
+    stats: StreamStats,
 }
 
 impl<S: BlockSource> ReadStream<S> {
@@ -167,6 +193,7 @@ impl<S: BlockSource> ReadStream<S> {
             several: 1,
             waited: None,
             claimed: 0,
+            stats: StreamStats::default(),
         };
         stream.begin();
         stream
@@ -201,6 +228,8 @@ impl<S: BlockSource> ReadStream<S> {
             };
             if let Some(buf) = self.cached(backend, block) {
                 self.return_claimed();
+                self.stats.hits += 1;
+                self.stats.returned(1);
                 let pin = Pinned::new(permit, buf);
                 return Ok(Some((pin, self.take_data())));
             }
@@ -213,7 +242,9 @@ impl<S: BlockSource> ReadStream<S> {
         if let Some(&Slot { state: SlotState::Own(wait), .. }) = self.slots.front() {
             self.wait_own(backend, wait)?;
         }
+        let held = self.slots.len() as u32;
         let Some(slot) = self.slots.pop_front() else { return Ok(None) };
+        self.stats.returned(held);
         let data = self.take_data();
         let pin = Pinned::new(permit, slot.buf);
         match slot.state {
@@ -236,6 +267,11 @@ impl<S: BlockSource> ReadStream<S> {
     /// Returns the number of blocks that the stream may hold now, whether read or pending.
     pub fn distance(&self) -> u32 {
         self.distance.window().min(self.claimed + 1)
+    }
+
+    /// Returns what the stream has done so far. A reset does not change it.
+    pub fn stats(&self) -> StreamStats {
+        self.stats
     }
 
     /// Returns the source, to be changed before [`Self::resume`] or after [`Self::reset`].
@@ -312,6 +348,7 @@ impl<S: BlockSource> ReadStream<S> {
     }
 
     fn blocked(&mut self) {
+        self.stats.waits += 1;
         self.distance.waited();
         self.claim();
     }
@@ -463,11 +500,16 @@ impl<S: BlockSource> ReadStream<S> {
             match slot.state {
                 SlotState::Own(wait) if last != Some(wait) => {
                     self.in_flight.push_back(wait);
+                    self.stats.reads += 1;
                     self.distance.read();
                     last = Some(wait);
                 }
-                SlotState::Ready => self.distance.hit(),
-                SlotState::Own(_) | SlotState::Foreign => {}
+                SlotState::Ready => {
+                    self.stats.hits += 1;
+                    self.distance.hit();
+                }
+                SlotState::Foreign => self.stats.hits += 1,
+                SlotState::Own(_) => {}
             }
         }
         self.claim();

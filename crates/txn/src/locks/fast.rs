@@ -66,12 +66,14 @@ pub(super) struct FastList {
     entries: Mutex<Vec<(LockTag, LockMode)>>,
     /// Entries for which there is room.
     room: usize,
+    /// The token of the tentative insertion that is under way, or 0.
+    pub(super) insertion: AtomicU32,
 }
 
 impl FastList {
     /// No entries, and room for so many.
     pub(super) fn new(room: usize) -> FastList {
-        FastList { entries: Mutex::default(), room }
+        FastList { entries: Mutex::default(), room, insertion: AtomicU32::new(0) }
     }
 
     /// All entries.
@@ -121,6 +123,8 @@ pub struct LockOwner {
     in_table: bool,
     /// Number of open subtransactions.
     depth: usize,
+    /// The token of its last tentative insertion.
+    token: u32,
     /// Its place in the queue for a row. The table knows which row.
     pub(super) row: Option<RowPlace>,
     /// How long it waits for a lock (lock_timeout); None: forever.
@@ -159,6 +163,7 @@ impl LockOwner {
             noted: 0,
             in_table: false,
             depth: 0,
+            token: 0,
             row: None,
             timeout: None,
             deadlock_timeout: Duration::ZERO,
@@ -171,6 +176,19 @@ impl LockOwner {
 
     pub(super) fn depth(&self) -> usize {
         self.depth
+    }
+
+    /// A tentative insertion begins. Returns its token, which is never 0.
+    pub fn begin_insertion(&mut self) -> u32 {
+        self.token = self.token.checked_add(1).unwrap_or(1);
+        let before = self.list.insertion.swap(self.token, Ordering::SeqCst);
+        assert_eq!(before, 0, "a backend inserts one row after the other");
+        self.token
+    }
+
+    /// The tentative insertion under way is over.
+    pub(super) fn end_insertion(&self) {
+        self.list.insertion.store(0, Ordering::SeqCst);
     }
 
     pub(super) fn patience(&self) -> Patience {

@@ -20,7 +20,8 @@ pub struct LockManager {
     strong: StrongCounts,
     /// Weak locks that a backend notes in a list of its own.
     noted_at_most: usize,
-    /// Number of backends that wait for the end of a transaction, or are about to.
+    /// Number of backends that wait for the end of a transaction or of a tentative insertion, or
+    /// are about to.
     pub(super) xid_waits: AtomicUsize,
     /// Number of backends in queues for rows, or about to be.
     pub(super) rows: AtomicUsize,

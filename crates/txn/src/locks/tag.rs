@@ -40,6 +40,14 @@ pub enum LockTag {
     },
     /// A transaction, which holds its own lock exclusively until it ends.
     Transaction(Xid),
+    /// A tentative insertion of a transaction, which holds the lock exclusively until it has
+    /// confirmed the row or taken it back.
+    Insertion {
+        /// The transaction.
+        xid: Xid,
+        /// The insertion's number in its backend.
+        token: u32,
+    },
     /// A transaction that may have no id: its backend's own lock until it ends.
     VirtualTransaction {
         /// The backend.
@@ -81,6 +89,7 @@ impl LockTag {
             LockTag::Page { .. } => "page",
             LockTag::Tuple { .. } => "tuple",
             LockTag::Transaction(_) => "transactionid",
+            LockTag::Insertion { .. } => "spectoken",
             LockTag::VirtualTransaction { .. } => "virtualxid",
             LockTag::Object { .. } => "object",
             LockTag::Advisory { .. } => "advisory",
@@ -96,6 +105,7 @@ impl LockTag {
                 relation.wrapping_add(block).wrapping_add(u32::from(offset))
             }
             LockTag::Transaction(xid) => xid,
+            LockTag::Insertion { xid, token } => xid.wrapping_add(token),
             LockTag::VirtualTransaction { backend, local } => backend.wrapping_add(local),
             LockTag::Object { object, .. } => object,
             LockTag::Advisory { key, .. } => (key ^ (key >> 32)) as u32,
@@ -118,6 +128,9 @@ impl fmt::Display for LockTag {
                 write!(f, "tuple ({block},{offset}) of relation {relation} of database {database}")
             }
             LockTag::Transaction(xid) => write!(f, "transaction {xid}"),
+            LockTag::Insertion { xid, token } => {
+                write!(f, "speculative token {token} of transaction {xid}")
+            }
             LockTag::VirtualTransaction { backend, local } => {
                 write!(f, "virtual transaction {backend}/{local}")
             }

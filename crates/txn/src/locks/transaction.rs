@@ -1,4 +1,4 @@
-//! Waiting for the end of a transaction.
+//! Waiting for the end of a transaction, or of a tentative insertion.
 //!
 //! A transaction does not lock its own id: most ids are never waited for. A backend that waits puts
 //! the lock into the table on behalf of the transaction's backend, after it has counted itself, and
@@ -9,6 +9,9 @@
 //! wait: count + 1 -- runs? -- lock granted to its backend -- queue     (over: count - 1)
 //! end:  leaves the running set -- count is 0? -- nothing to do         (otherwise: the table)
 //! ```
+//!
+//! A tentative insertion is waited for in the same way. Its backend's token takes the place of the
+//! running set.
 
 use forebay_aio::sync::atomic::Ordering;
 use forebay_format::Xid;
@@ -18,6 +21,7 @@ use super::fast::LockOwner;
 use super::interrupt::Interrupt;
 use super::manager::{LockManager, Request};
 use super::mode::LockMode;
+use super::table::Table;
 use super::tag::{LockTag, OwnerId};
 
 impl LockManager {
@@ -33,27 +37,64 @@ impl LockManager {
         runner: impl Fn() -> Option<OwnerId>,
         interrupt: &Interrupt,
     ) -> Result<(), LockError> {
-        self.xid_waits.fetch_add(1, Ordering::SeqCst);
-        let result = self.wait_counted(owner, xid, runner, interrupt);
-        self.xid_waits.fetch_sub(1, Ordering::SeqCst);
-        result
+        self.wait_counted(owner, LockTag::Transaction(xid), |_| runner(), interrupt)
+    }
+
+    /// Waits until a tentative insertion of another backend's transaction is confirmed or taken
+    /// back. `runner` is as in [`LockManager::wait_for_transaction`].
+    pub fn wait_for_insertion(
+        &self,
+        owner: &LockOwner,
+        (xid, token): (Xid, u32),
+        runner: impl Fn() -> Option<OwnerId>,
+        interrupt: &Interrupt,
+    ) -> Result<(), LockError> {
+        let inserts = |table: &Table, runner: &OwnerId| {
+            let list = table.lists.get(runner);
+            list.is_some_and(|list| list.insertion.load(Ordering::SeqCst) == token)
+        };
+        let tag = LockTag::Insertion { xid, token };
+        let runner = |table: &Table| runner().filter(|runner| inserts(table, runner));
+        self.wait_counted(owner, tag, runner, interrupt)
+    }
+
+    /// Wakes those who wait for the tentative insertion that a backend has begun.
+    pub fn insertion_ended(&self, owner: &LockOwner, xid: Xid, token: u32) {
+        owner.end_insertion();
+        if self.xid_waits.load(Ordering::SeqCst) != 0 {
+            let tag = LockTag::Insertion { xid, token };
+            self.table.lock().drop_held_for(tag, LockMode::Exclusive);
+        }
     }
 
     fn wait_counted(
         &self,
         owner: &LockOwner,
-        xid: Xid,
-        runner: impl Fn() -> Option<OwnerId>,
+        tag: LockTag,
+        runner: impl Fn(&Table) -> Option<OwnerId>,
         interrupt: &Interrupt,
     ) -> Result<(), LockError> {
-        let (tag, mode) = (LockTag::Transaction(xid), LockMode::Share);
+        self.xid_waits.fetch_add(1, Ordering::SeqCst);
+        let result = self.wait_for_end(owner, tag, runner, interrupt);
+        self.xid_waits.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    fn wait_for_end(
+        &self,
+        owner: &LockOwner,
+        tag: LockTag,
+        runner: impl Fn(&Table) -> Option<OwnerId>,
+        interrupt: &Interrupt,
+    ) -> Result<(), LockError> {
+        let mode = LockMode::Share;
         let patience = owner.patience();
         let request = Request { owner: owner.id(), tag, mode, interrupt, patience };
         let queued = {
             let mut table = self.table.lock();
             // Under the table's mutex: an end from now on waits for it, and releases the lock.
-            let Some(runner) = runner() else { return Ok(()) };
-            debug_assert_ne!(runner, owner.id(), "transaction {xid} would wait for itself");
+            let Some(runner) = runner(&table) else { return Ok(()) };
+            debug_assert_ne!(runner, owner.id(), "the {tag} would wait for itself");
             table.check_room(tag)?;
             table.hold_for(runner, tag, LockMode::Exclusive);
             // Still under it: a waiter that gives up takes the lock back if the queue is empty.

@@ -42,13 +42,26 @@ pub fn make_input(
     files: &[(&str, &str, u64)],
 ) -> Result<Input, String> {
     let input = Input { folder: root.join("target/measure") };
-    let server = postgres.start(&["fsync=off"])?;
     for (name, format, rows) in files {
-        let file = File::create(input.file(name)).map_err(|e| e.to_string())?;
         let source = SOURCE.replace("ROWS", &rows.to_string());
-        run(server.psql(&format!("COPY ({source}) TO STDOUT (FORMAT {format})")).stdout(file))?;
+        write_input(postgres, &source, format, &input.file(name))?;
     }
     Ok(input)
+}
+
+/// Writes the rows that a query selects into a file.
+///
+/// # Errors
+/// When PostgreSQL can't write them.
+pub fn write_input(
+    postgres: &Subject,
+    source: &str,
+    format: &str,
+    file: &Path,
+) -> Result<(), String> {
+    let server = postgres.start(&["fsync=off"])?;
+    let out = File::create(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    run(server.psql(&format!("COPY ({source}) TO STDOUT (FORMAT {format})")).stdout(out))
 }
 
 /// Loads the file into a new table, until the commit is acknowledged.

@@ -117,6 +117,9 @@ pub fn kill_tree(root: i32) {
     }
 }
 
+/// Held by what ends this process.
+static ENDING: Mutex<()> = Mutex::new(());
+
 /// Whether [`adopt`] was called.
 static ADOPTS: AtomicBool = AtomicBool::new(false);
 
@@ -177,6 +180,13 @@ fn kill_and_name(root: i32) -> Vec<String> {
     left
 }
 
+/// The same at the end of a task. Does not return if a signal is ending this process: the task ends
+/// because its children were killed.
+pub fn end() -> Vec<String> {
+    let _ending = ENDING.lock();
+    kill_all()
+}
+
 /// Makes this process the parent of what its children leave behind, and kills everything below it
 /// when it gets SIGINT, SIGQUIT or SIGTERM.
 ///
@@ -196,6 +206,7 @@ pub fn adopt() -> Result<(), String> {
             if signal == SIGCHLD {
                 reap();
             } else {
+                let _ending = ENDING.lock();
                 kill_all();
                 std::process::exit(128 + signal);
             }

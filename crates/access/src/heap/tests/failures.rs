@@ -17,7 +17,7 @@ const INSERT: Add = |row| {
 };
 const INSERT_BATCH: Add = |row| {
     let author = row.author();
-    row.heap.insert_batch(&mut row.backend, author, &batch_of(7..9), Strategy::Normal)
+    row.heap.insert_batch(&mut row.backend, author, &batch_of(7..9), Strategy::Normal, None)
 };
 const UPDATE: Add = |row| {
     let author = row.author();

@@ -39,7 +39,7 @@ fn locks_of_all_strengths_beside_each_other() {
             assert_eq!(row.xmax(), (Xmax::Transaction(held.locker()), vec![(a, held.locker())]));
             let attempt = row.lock(&mut second, wanted);
             if held.conflicts_with(wanted) {
-                assert_eq!(attempt, held_by(vec![a], ROW, None));
+                assert_eq!(attempt, held_by(vec![a], ROW, None, wanted));
             } else {
                 assert_eq!(attempt, Attempt::Done(()), "{held:?}, {wanted:?}");
                 let members = vec![(a, held.locker()), (b, wanted.locker())];
@@ -160,7 +160,7 @@ fn deleted_rows_cannot_be_locked() {
     let ((mut deleter, a), (mut tx, _)) = (row.begin(), row.begin());
     assert_eq!(row.delete(&mut deleter), Attempt::Done(()));
     for strength in STRENGTHS {
-        let waits = held_by(vec![a], ROW, ROW);
+        let waits = held_by(vec![a], ROW, ROW, strength);
         assert_eq!(row.lock(&mut tx, strength), waits);
         assert_eq!(row.lock(&mut deleter, strength), Attempt::Refused(Refusal::SelfModified(0)));
     }
@@ -213,9 +213,8 @@ impl Shared {
     /// Deletes the row as a backend, and commits.
     fn delete_as(self: &Arc<Shared>, number: u32, waits: bool, interrupt: &Interrupt) -> Changed {
         let mut session = self.session(number);
-        let deleted = session.run(Exclusive, waits, interrupt, |heap, backend, changer| {
-            heap.delete(backend, changer, ROW)
-        });
+        let deleted = session
+            .run(waits, interrupt, |heap, backend, changer| heap.delete(backend, changer, ROW));
         session.end(true);
         deleted
     }
@@ -259,7 +258,6 @@ impl Session {
     /// Changes or locks the row.
     fn run(
         &mut self,
-        strength: LockStrength,
         waits: bool,
         interrupt: &Interrupt,
         mut change: impl FnMut(
@@ -278,14 +276,14 @@ impl Session {
         let in_turn = waits.then_some(queues);
         let mut changer = Changer { xacts, tx, author, sets, queues: in_turn };
         let changed = waiter
-            .run(backend, ROW, strength, |backend| change(heap, backend, &mut changer))
+            .run(backend, ROW, |backend| change(heap, backend, &mut changer))
             .map_err(|error| error.sqlstate());
         tx.next_command().unwrap();
         changed
     }
 
     fn lock(&mut self, strength: LockStrength) -> Changed {
-        self.run(strength, true, &Interrupt::new(), |heap, backend, changer| {
+        self.run(true, &Interrupt::new(), |heap, backend, changer| {
             heap.lock(backend, changer, ROW, strength)
         })
     }
@@ -293,7 +291,7 @@ impl Session {
     /// Updates the row, whose column is not part of a key.
     fn update(&mut self) -> Changed {
         let columns = Columns { layouts: &[AttrLayout::INT8], keys: &[], indexed: &[] };
-        self.run(NoKeyExclusive, true, &Interrupt::new(), |heap, backend, changer| {
+        self.run(true, &Interrupt::new(), |heap, backend, changer| {
             Ok(match heap.update(backend, changer, ROW, &tuple_of(9), &columns)? {
                 Attempt::Done(_) => Attempt::Done(()),
                 Attempt::Refused(refusal) => Attempt::Refused(refusal),
@@ -302,7 +300,7 @@ impl Session {
     }
 
     fn delete(&mut self) -> Changed {
-        self.run(Exclusive, true, &Interrupt::new(), |heap, backend, changer| {
+        self.run(true, &Interrupt::new(), |heap, backend, changer| {
             heap.delete(backend, changer, ROW)
         })
     }

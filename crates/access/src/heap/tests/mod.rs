@@ -1,5 +1,6 @@
 mod changes;
 mod failures;
+mod indexed;
 mod locks;
 mod pruning;
 mod recovery;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicUsize, Ordering};
 use forebay_aio::sync::thread;
+use forebay_format::tuple::LockStrength;
 use forebay_format::{
     Fork, HeapTuple, HeapTupleMut, ItemPointer, PageTag, RelFileLocator, tuple as ht,
     tuple::AttrLayout, tuple::form_tuple,
@@ -27,15 +29,26 @@ use crate::tests::fixture::{Fixture, TABLE, batch_of, number_of, sqlstate, tuple
 /// Tuples of one int8 that fit a page.
 const PER_PAGE: usize = (8192 - 24) / 36;
 
+/// The place of a new version.
+fn placed(
+    updated: Result<Attempt<NewVersion>, AccessError>,
+) -> Result<Attempt<ItemPointer>, AccessError> {
+    Ok(match updated? {
+        Attempt::Done(NewVersion { place, .. }) => Attempt::Done(place),
+        Attempt::Refused(refusal) => Attempt::Refused(refusal),
+    })
+}
+
 /// The refusal of a change, by a transaction that has not locked the row.
 /// A version that transactions hold; `change` as in [`Holders`].
 fn held_by<T>(
     xids: Vec<u32>,
     version: ItemPointer,
     change: impl Into<Option<ItemPointer>>,
+    strength: LockStrength,
 ) -> Attempt<T> {
-    let change = change.into();
-    Attempt::Refused(Refusal::BeingModified(Holders { xids, version, change, queue: true }))
+    let (change, queue) = (change.into(), Some(strength));
+    Attempt::Refused(Refusal::BeingModified(Holders { xids, version, change, queue }))
 }
 
 #[test]
@@ -61,13 +74,34 @@ fn rows_appear_to_later_commands_and_after_the_commit() {
 }
 
 #[test]
+fn a_batch_tells_where_its_rows_are() {
+    let fixture = Fixture::new();
+    let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
+    fixture.load(&mut backend, &heap, 0..PER_PAGE as i64 + 5);
+    // Block 1 is filled, then block 0 turns out to be full, then the table is extended.
+    assert_eq!(heap.space.take(1), Some(1));
+    heap.space.give(0, 4000);
+    heap.space.give(1, 7000);
+    let mut tx = Transaction::new();
+    let author = fixture.author(&mut backend, &mut tx);
+    let (batch, mut places) = (batch_of(1000..1500), Vec::new());
+    heap.insert_batch(&mut backend, author, &batch, Strategy::Normal, Some(&mut places)).unwrap();
+    assert_eq!(places.len(), 500);
+    assert_eq!((places[0], places.last().unwrap().block), (ItemPointer::new(1, 6), 3));
+    for (number, place) in (1000..).zip(places) {
+        let tuple = heap.any_version(&mut backend, place).unwrap().unwrap();
+        assert_eq!(number_of(&tuple), number);
+    }
+}
+
+#[test]
 fn an_aborted_transaction_leaves_nothing_to_see() {
     let fixture = Fixture::new();
     let (mut backend, heap) = (fixture.backend(), fixture.heap(TABLE));
     fixture.load(&mut backend, &heap, 0..3);
     let mut tx = Transaction::new();
     let author = fixture.author(&mut backend, &mut tx);
-    heap.insert_batch(&mut backend, author, &batch_of(10..1000), Strategy::Normal).unwrap();
+    heap.insert_batch(&mut backend, author, &batch_of(10..1000), Strategy::Normal, None).unwrap();
     tx.next_command().unwrap();
     let deleted = fixture.delete(&mut backend, &heap, &mut tx, ItemPointer::new(0, 1));
     assert_eq!(deleted, Attempt::Done(()));
@@ -99,7 +133,10 @@ fn a_deleted_row_disappears_for_later_commands_and_after_the_commit() {
     assert_eq!(delete(&mut backend, &mut tx, place), Attempt::Refused(Refusal::Invisible));
     assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0, 1, 2]);
     let xid = tx.xid().unwrap();
-    assert_eq!(delete(&mut backend, &mut other, place), held_by(vec![xid], place, place));
+    assert_eq!(
+        delete(&mut backend, &mut other, place),
+        held_by(vec![xid], place, place, LockStrength::Exclusive)
+    );
     let before = fixture.xacts.snapshot(&other);
     fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
     assert_eq!(fixture.numbers(&mut backend, &heap, &other), [0, 2]);
@@ -284,7 +321,7 @@ fn a_row_that_no_page_holds_is_refused() {
     assert_eq!(sqlstate(batch.push(&tuple(9000))), "54000");
     batch.push(&largest).unwrap();
     assert_eq!(batch.len(), 2);
-    heap.insert_batch(&mut backend, author, &batch, Strategy::Normal).unwrap();
+    heap.insert_batch(&mut backend, author, &batch, Strategy::Normal, None).unwrap();
     fixture.xacts.commit(&mut backend.io, &mut tx).unwrap();
     assert_eq!(heap.pool.nblocks(TABLE, Fork::Main).unwrap(), 3);
 }
@@ -365,7 +402,8 @@ fn a_transaction_is_seen_whole_or_not_at_all() {
                         let mut tx = Transaction::new();
                         let author = fixture.author(&mut backend, &mut tx);
                         let batch = batch_of(0..ROWS);
-                        heap.insert_batch(&mut backend, author, &batch, Strategy::Normal).unwrap();
+                        heap.insert_batch(&mut backend, author, &batch, Strategy::Normal, None)
+                            .unwrap();
                         if (round + writer) % 3 == 0 {
                             fixture.xacts.abort(&mut backend.io, &mut tx).unwrap();
                         } else {

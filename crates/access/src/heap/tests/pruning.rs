@@ -219,7 +219,7 @@ fn readers_updaters_and_pruning_at_once() {
                     let mut tx = Transaction::new();
                     let new = tuple_of(thread + 10 * round);
                     let attempt = fixture.change(&mut backend, &mut tx, |backend, changer| {
-                        heap.update(backend, changer, place, &new, &columns)
+                        placed(heap.update(backend, changer, place, &new, &columns))
                     });
                     let Attempt::Done(next) = attempt else { panic!("{attempt:?}") };
                     place = next;

@@ -177,11 +177,23 @@ impl History {
         match action {
             Action::Insert { len } => {
                 let author = fixture.author(backend, tx);
-                versions.push(heap.insert(backend, author, &row_of(len, 0)).unwrap());
+                let row = row_of(len, 0);
+                match len % 4 {
+                    1 => {
+                        let place = heap.insert_tentatively(backend, author, 7, &row).unwrap();
+                        heap.confirm(backend, author.xid, place).unwrap();
+                        versions.push(place);
+                    }
+                    3 => {
+                        let place = heap.insert_tentatively(backend, author, 7, &row).unwrap();
+                        heap.take_back(backend, author.xid, place).unwrap();
+                    }
+                    _ => versions.push(heap.insert(backend, author, &row).unwrap()),
+                }
             }
             Action::Update { len, key } => {
                 let attempt = fixture.change(backend, tx, |backend, changer| {
-                    heap.update(backend, changer, versions[at], &row_of(len, key), &COLUMNS)
+                    placed(heap.update(backend, changer, versions[at], &row_of(len, key), &COLUMNS))
                 });
                 if let Attempt::Done(place) = attempt {
                     versions.push(place);

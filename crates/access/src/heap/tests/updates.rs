@@ -25,7 +25,7 @@ impl OneRow {
         columns: &Columns<'_>,
     ) -> Attempt<ItemPointer> {
         self.fixture.change(&mut self.backend, tx, |backend, changer| {
-            self.heap.update(backend, changer, tid, new, columns)
+            placed(self.heap.update(backend, changer, tid, new, columns))
         })
     }
 
@@ -87,7 +87,7 @@ fn the_newer_version_is_seen_from_the_next_command_on() {
     assert_eq!(row.update(&mut tx, 7), Attempt::Refused(Refusal::Invisible));
     assert_eq!(row.numbers(&Transaction::new()), [5]);
     let (mut other, _) = row.begin();
-    let waits = held_by(vec![xid], ROW, place);
+    let waits = held_by(vec![xid], ROW, place, LockStrength::NoKeyExclusive);
     assert_eq!(row.update(&mut other, 8), waits);
     row.end(tx, true);
     assert_eq!(row.numbers(&other), [6]);
@@ -340,7 +340,7 @@ fn key_share_locks_go_over_to_the_newer_version() {
         let (mut other, _) = row.begin();
         let wait: Vec<Xid> = vec![a];
         let attempt = row.fixture.delete(&mut row.backend, &row.heap, &mut other, place);
-        assert_eq!(attempt, held_by(wait, place, None));
+        assert_eq!(attempt, held_by(wait, place, None, LockStrength::Exclusive));
         row.end(locker, true);
         let attempt = row.fixture.delete(&mut row.backend, &row.heap, &mut other, place);
         assert_eq!(attempt, Attempt::Done(()));
@@ -365,7 +365,7 @@ fn concurrent_updates_of_a_full_table_lose_nothing() {
                     let mut tx = Transaction::new();
                     let new = tuple_of(1000 * (thread + 1) + round);
                     let attempt = fixture.change(&mut backend, &mut tx, |backend, changer| {
-                        heap.update(backend, changer, place, &new, &PLAIN)
+                        placed(heap.update(backend, changer, place, &new, &PLAIN))
                     });
                     let next = done(attempt);
                     if round % 3 == 0 {

@@ -13,7 +13,7 @@ use crate::tests::fixture::{FIRST_XID, Recovered};
 
 impl OneRow {
     /// Everything that can be frozen must be, or nothing.
-    fn cutoffs(&self, freeze: bool) -> Cutoffs {
+    pub(super) fn cutoffs(&self, freeze: bool) -> Cutoffs {
         let oldest_xid = self.fixture.xacts.procs().horizons(0, None).data.xid();
         let oldest_multi = self.fixture.multis.oldest_in_use();
         let (frozen_xid, min_multi) = (FIRST_XID, 1);
@@ -41,12 +41,12 @@ impl OneRow {
         report
     }
 
-    fn blocks(&self) -> BlockNumber {
+    pub(super) fn blocks(&self) -> BlockNumber {
         self.heap.pool.nblocks(TABLE, Fork::Main).unwrap()
     }
 
     /// Deletes rows, and commits.
-    fn delete_all(&mut self, rows: impl IntoIterator<Item = (BlockNumber, u16)>) {
+    pub(super) fn delete_all(&mut self, rows: impl IntoIterator<Item = (BlockNumber, u16)>) {
         let (mut tx, _) = self.begin();
         for (block, offset) in rows {
             let place = ItemPointer::new(block, offset);
@@ -56,12 +56,12 @@ impl OneRow {
         self.end(tx, true);
     }
 
-    fn load(&mut self, numbers: impl IntoIterator<Item = i64>) {
+    pub(super) fn load(&mut self, numbers: impl IntoIterator<Item = i64>) {
         self.fixture.load(&mut self.backend, &self.heap, numbers);
     }
 
     /// The bits of each block.
-    fn bits(&mut self) -> Vec<u8> {
+    pub(super) fn bits(&mut self) -> Vec<u8> {
         let blocks = self.blocks();
         let pool = self.heap.pool.clone();
         let mut bits = |block| {
@@ -72,7 +72,7 @@ impl OneRow {
     }
 
     /// The map never claims more than the pages have.
-    fn check_maps(&mut self) {
+    pub(super) fn check_maps(&mut self) {
         let bits = self.bits();
         let pages = self.fixture.pages(&mut self.backend, TABLE);
         check_bits(&pages, &bits);
@@ -104,7 +104,7 @@ fn vacuum_heap(
     heap.vacuum(backend, &job, interrupt, &mut |_, _| Ok(()))
 }
 
-fn check_bits(pages: &[PageBytes], bits: &[u8]) {
+pub(super) fn check_bits(pages: &[PageBytes], bits: &[u8]) {
     for (block, (bytes, bits)) in pages.iter().zip(bits).enumerate() {
         let page = Page::new(bytes);
         assert!(bits & ALL_VISIBLE == 0 || page.is_all_visible(), "block {block}: {bits}");
@@ -415,7 +415,7 @@ fn rows_frozen_at_once_are_seen_by_all_and_marked() {
     batch.set_frozen(true);
     table.heap.space = Arc::default();
     table.heap.space.first_look();
-    table.heap.insert_batch(&mut table.backend, author, &batch, Strategy::Normal).unwrap();
+    table.heap.insert_batch(&mut table.backend, author, &batch, Strategy::Normal, None).unwrap();
     let mut scan = table.heap.scan(old, ReadAhead::default()).unwrap();
     let seen = scan.count(&mut table.backend, &Interrupt::new()).unwrap();
     assert_eq!(seen, 3 * PER_PAGE as u64 + 1);

@@ -5,7 +5,7 @@ use super::*;
 
 pub(super) fn build(index: &Index, backend: &mut Backend, mut tuples: Vec<Vec<u8>>) {
     tuples.sort_by(|a, b| index.shape.compare_rows(a, b, true).unwrap());
-    let mut build = index.build(backend).unwrap();
+    let mut build = index.build(backend, false).unwrap();
     tuples.iter().for_each(|tuple| build.push(backend, tuple).unwrap());
     build.finish(backend).unwrap();
 }

@@ -20,7 +20,7 @@ fn change(
 
 /// Makes the split between a child of the root and its right sibling incomplete again. Returns the
 /// left half.
-fn interrupt_split(index: &Index, backend: &mut Backend, n: u16) -> BlockNumber {
+pub(super) fn interrupt_split(index: &Index, backend: &mut Backend, n: u16) -> BlockNumber {
     let root = index.known.root().unwrap().block;
     let pages = pages_of(index, backend);
     let item = |n| nb::Tuple::new(nb::item(pages.page(root), n).unwrap()).unwrap();

@@ -1,16 +1,17 @@
 //! Indexes that PostgreSQL 18 built are read here, and indexes that were filled here are checked by
 //! its amcheck.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use forebay_format::checksum::page_checksum;
-use forebay_format::{BLOCK_SIZE, Lsn, PageMut};
+use forebay_format::nbtree::{self as nb, HALF_DEAD, HIGH_KEY};
+use forebay_format::{BLOCK_SIZE, BlockNumber, Lsn, PageBytes, PageMut};
 use forebay_storage::WriteScope;
 use forebay_testkit::peer::{Peer, Postgres};
 use forebay_types::{SqlType, text_in};
 
-use super::checker::pages_of;
+use super::checker::{Pages, pages_of};
 use super::*;
 
 const SETTINGS: &str = "-c autovacuum=off -c fsync=off -c full_page_writes=off";
@@ -139,20 +140,28 @@ fn amcheck(server: &Postgres<'_>) {
     }
 }
 
+/// Writes pages for somebody else's log, which has not come so far as they have.
+fn write_pages(path: &std::path::Path, pages: &mut [PageBytes]) {
+    for (block, page) in (0..).zip(&mut *pages) {
+        PageMut(page).set_lsn(Lsn(0));
+        let checksum = page_checksum(page, block);
+        PageMut(page).set_checksum(checksum);
+    }
+    fs::write(path, pages.as_flattened()).unwrap();
+}
+
+/// Makes a file of PostgreSQL's that of the index.
+fn take_over(fixture: &Fixture, from: &std::path::Path) {
+    let mut file = fs::read(from).unwrap();
+    let pages = file.as_chunks_mut::<BLOCK_SIZE>().0;
+    write_pages(&fixture.dir.path().join(INDEX.path(Fork::Main)), pages);
+}
+
 /// The index over a file of its own. PostgreSQL's log knows nothing of its changes.
 fn open(fixture: &Fixture, tested: &Tested, from: Option<&std::path::Path>) -> Index {
     let shape = tested.shape();
     match from {
-        Some(from) => {
-            let mut file = fs::read(from).unwrap();
-            for (block, page) in (0..).zip(file.as_chunks_mut::<BLOCK_SIZE>().0) {
-                // The fixture's log has not come so far.
-                PageMut(page).set_lsn(Lsn(0));
-                let checksum = page_checksum(page, block);
-                PageMut(page).set_checksum(checksum);
-            }
-            fs::write(fixture.dir.path().join(INDEX.path(Fork::Main)), file).unwrap();
-        }
+        Some(from) => take_over(fixture, from),
         None => fixture.pool.smgr().create(INDEX, Fork::Main, true).unwrap(),
     }
     let index = Index { logged: false, ..super::open(fixture, shape) };
@@ -226,6 +235,52 @@ fn indexes_that_postgresql_built_and_aged_are_read() {
     }
 }
 
+/// Fills one of the indexes, or builds it, in the place of a file of PostgreSQL's, and vacuums it:
+/// all rows come, and some of them are live in the end. Returns the number of deleted pages.
+fn fill(
+    tested: &Tested,
+    number: usize,
+    path: &std::path::Path,
+    all: &[Row],
+    live: &HashSet<ItemPointer>,
+) -> u32 {
+    let fixture = Fixture::new();
+    let mut backend = fixture.backend();
+    let old = path.with_extension("old");
+    let index = match number {
+        1 => {
+            fixture.pool.smgr().create(INDEX, Fork::Main, true).unwrap();
+            let index = Index { logged: false, ..super::open(&fixture, tested.shape()) };
+            let tuple =
+                |row: &Row| form_index_tuple(&index.shape, &tested.values(row), row.place).unwrap();
+            building::build(&index, &mut backend, all.iter().map(tuple).collect());
+            index
+        }
+        _ => open(&fixture, tested, (number > 0).then_some(old.as_path())),
+    };
+    let present = scan_places(&index, &mut backend, Direction::Forward);
+    let present: HashSet<_> = present.into_iter().collect();
+    let mut order: Vec<_> = all.iter().filter(|row| !present.contains(&row.place)).collect();
+    order.sort_by_key(|row| (row.place.offset.wrapping_mul(40_503), row.place));
+    for row in order {
+        insert(&index, &mut backend, &tested.values(row), row.place);
+    }
+    pages_of(&index, &mut backend).check();
+    let mut deleted = 0;
+    // Entries of dead rows go here, or are left to PostgreSQL.
+    if number != 2 {
+        let stats = vacuuming::vacuum(&index, &mut backend, &|place| !live.contains(&place));
+        assert_eq!(stats.rows, live.len() as u64);
+        vacuuming::check(&index, &mut backend, live.len());
+        deleted = stats.newly_deleted;
+    }
+    fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
+    assert!(fixture.failures.all().is_empty());
+    fs::copy(fixture.dir.path().join(INDEX.path(Fork::Main)), path).unwrap();
+    fs::remove_file(old).unwrap();
+    deleted
+}
+
 #[test]
 fn amcheck_finds_nothing_in_indexes_that_were_filled_here() {
     let Some(peer) = Peer::find("amcheck_finds_nothing_in_indexes_that_were_filled_here") else {
@@ -247,45 +302,92 @@ fn amcheck_finds_nothing_in_indexes_that_were_filled_here() {
     }
     add_rows(&server, 3001, 12_000);
     let all = rows(&server);
+    server.query("DELETE FROM t WHERE id % 7 = 3 OR id BETWEEN 200000 AND 600000 OR a > 60");
+    let live: HashSet<_> = rows(&server).iter().map(|row| row.place).collect();
+    server.query("CHECKPOINT");
     drop(server);
+    let mut deleted = 0;
     // One is filled from nothing, one is built; the others are filled up.
     for (number, (tested, path)) in INDEXES.iter().zip(&paths).enumerate() {
-        let fixture = Fixture::new();
-        let mut backend = fixture.backend();
         let path = peer.outside("data").join(path);
-        let old = path.with_extension("old");
-        let index = match number {
-            1 => {
-                fixture.pool.smgr().create(INDEX, Fork::Main, true).unwrap();
-                let index = Index { logged: false, ..super::open(&fixture, tested.shape()) };
-                let tuple = |row: &Row| {
-                    form_index_tuple(&index.shape, &tested.values(row), row.place).unwrap()
-                };
-                building::build(&index, &mut backend, all.iter().map(tuple).collect());
-                index
-            }
-            _ => open(&fixture, tested, (number > 0).then_some(old.as_path())),
-        };
-        let present = scan_places(&index, &mut backend, Direction::Forward);
-        let present: std::collections::HashSet<_> = present.into_iter().collect();
-        let mut order: Vec<_> = all.iter().filter(|row| !present.contains(&row.place)).collect();
-        order.sort_by_key(|row| (row.place.offset.wrapping_mul(40_503), row.place));
-        for row in order {
-            insert(&index, &mut backend, &tested.values(row), row.place);
-        }
-        pages_of(&index, &mut backend).check();
-        fixture.pool.write_dirty(&mut backend, WriteScope::All).unwrap();
-        assert!(fixture.failures.all().is_empty());
-        fs::copy(fixture.dir.path().join(INDEX.path(Fork::Main)), &path).unwrap();
-        fs::remove_file(old).unwrap();
+        deleted += fill(tested, number, &path, &all, &live);
     }
+    assert!(deleted > 50);
     peer.give_to_postgres();
     let server = peer.start("data", SETTINGS);
     amcheck(&server);
     // PostgreSQL goes on with them.
+    server.query("VACUUM t");
+    amcheck(&server);
     add_rows(&server, 12_001, 16_000);
     server.query("DELETE FROM t WHERE a % 3 = 0");
     server.query("VACUUM t");
     add_rows(&server, 16_001, 18_000);
     amcheck(&server);
+}
+
+/// The half-dead leaves of an index, and whether each has a branch above it.
+fn half_dead(pages: &Pages) -> Vec<bool> {
+    let blocks = 0..pages.pages.len() as BlockNumber;
+    let half_dead = blocks.filter(|&block| pages.opaque(block).has(HALF_DEAD));
+    let has_branch = |block| {
+        let high_key = nb::item(pages.page(block), HIGH_KEY).unwrap();
+        nb::Tuple::new(high_key).unwrap().top_parent().is_some()
+    };
+    half_dead.map(has_branch).collect()
+}
+
+#[test]
+fn postgresql_completes_the_deletion_of_a_leaf() {
+    let Some(peer) = Peer::find("postgresql_completes_the_deletion_of_a_leaf") else { return };
+    complete_a_deletion(&peer, false);
+}
+
+#[test]
+fn postgresql_completes_the_deletion_of_a_branch() {
+    let Some(peer) = Peer::find("postgresql_completes_the_deletion_of_a_branch") else { return };
+    complete_a_deletion(&peer, true);
+}
+
+/// A vacuum here ends in the deletion of a page, and PostgreSQL's goes on.
+fn complete_a_deletion(peer: &Peer, of_branch: bool) {
+    peer.init("data");
+    let server = peer.start("data", SETTINGS);
+    server.query("CREATE EXTENSION amcheck");
+    server.query("CREATE TABLE t (k text)");
+    server.query("ALTER TABLE t ALTER k SET STORAGE PLAIN");
+    let key = "to_char(i, 'FM00000') || repeat('x', 900)";
+    server.query(&format!("INSERT INTO t SELECT {key} FROM generate_series(1, 1500) i"));
+    server.query("CREATE INDEX t_k ON t (k)");
+    let path = server.query("SELECT pg_relation_filepath('t_k')");
+    server.query("DELETE FROM t WHERE k BETWEEN '00100' AND '01400'");
+    let live: HashSet<_> = server.query("SELECT ctid FROM t").lines().map(place).collect();
+    server.query("CHECKPOINT");
+    drop(server);
+
+    let file = peer.outside("data").join(&path);
+    let fixture = Fixture::new();
+    take_over(&fixture, &file);
+    let index = super::open(&fixture, shape(&[oids::TEXT]));
+    let from = fixture.wal.insert_lsn();
+    vacuuming::vacuum(&index, &mut fixture.backend(), &|place| !live.contains(&place));
+    let mut found = None;
+    recovery::after_each_record(&fixture, from, |_, pages| {
+        let pages = Pages { shape: (*index.shape).clone(), pages };
+        found = (half_dead(&pages) == [of_branch]).then_some(pages.pages);
+        found.is_none()
+    });
+    write_pages(&file, &mut found.unwrap());
+    peer.give_to_postgres();
+    let server = peer.start("data", SETTINGS);
+    server.query("SELECT bt_index_check('t_k', true)");
+    server.query("VACUUM t");
+    server.query("SELECT bt_index_parent_check('t_k', true, true)");
+    server.query("CHECKPOINT");
+    drop(server);
+    let pages = fs::read(&file).unwrap();
+    let pages = pages.as_chunks::<BLOCK_SIZE>().0.to_vec();
+    let pages = Pages { shape: (*index.shape).clone(), pages };
+    assert!(half_dead(&pages).is_empty());
+    assert_eq!(pages.check().1.len(), live.len());
 }

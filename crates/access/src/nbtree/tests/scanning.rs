@@ -207,12 +207,12 @@ fn killed_items_are_passed_over_and_removed_before_a_split() {
     let scan = index.scan(Vec::new(), BatchOptions::default());
     let batch = scan.first(&mut backend, Direction::Forward).unwrap().unwrap();
     let even: Vec<usize> = (0..300).step_by(2).collect();
-    scan.kill(&mut backend, &batch, &even, XID).unwrap();
+    scan.kill(&batch, &even).unwrap();
     let left: Vec<_> = entries(&index, &mut backend).into_iter().map(|entry| entry.1).collect();
     assert_eq!(left, (1..300).step_by(2).map(tid).collect::<Vec<_>>());
     // A page that has changed is left alone.
     insert(&index, &mut backend, &[Datum::Int4(1000)], tid(1000));
-    scan.kill(&mut backend, &batch, &[1], XID).unwrap();
+    scan.kill(&batch, &[1]).unwrap();
     let batch = scan.first(&mut backend, Direction::Forward).unwrap().unwrap();
     assert_eq!(batch.items().len(), 151);
     for n in 300..550 {

@@ -19,7 +19,10 @@ fn a_live_row_with_the_same_key_is_reported() {
     };
     assert_eq!(again(&mut rows, 700, 5000), Insertion::Duplicate(tid(700)));
     rows.set(tid(700), RowFate::InDoubt(44));
-    assert_eq!(again(&mut rows, 700, 5000), Insertion::Wait { tid: tid(700), xid: 44 });
+    assert_eq!(
+        again(&mut rows, 700, 5000),
+        Insertion::Wait { tid: tid(700), xid: 44, token: None }
+    );
     rows.set(tid(700), RowFate::Dead);
     assert_eq!(again(&mut rows, 700, 5000), Insertion::Done);
     assert_eq!(again(&mut rows, 700, 5001), Insertion::Duplicate(tid(5000)));
@@ -58,7 +61,7 @@ fn versions_of_one_row_over_several_pages_are_all_looked_at() {
         assert_eq!(put_seven(&mut rows, n), Insertion::Done);
         rows.set(tid(n), RowFate::Dead);
     }
-    rows.set(tid(1990), RowFate::Live);
+    rows.set(tid(1990), RowFate::Live(tid(1990)));
     assert_eq!(put_seven(&mut rows, 3000), Insertion::Duplicate(tid(1990)));
     // Rows that nobody sees are killed, and leave their space to new ones.
     (0..2000).for_each(|n| rows.set(tid(n), RowFate::Gone));

@@ -30,7 +30,9 @@ pub(super) fn mark_half_dead(
 pub(super) fn unlink(record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
     let unlink = payload(record, BtreeUnlink::decode(record.record.main))?;
     let BtreeUnlink { left, right, level, safe_xid, .. } = unlink;
-    if left != NO_SIBLING {
+    let mut has_left = left != NO_SIBLING;
+    forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoForgetsLeftSibling, has_left = false);
+    if has_left {
         change_page(ctx, record, UNLINK_LEFT_BLOCK, |page, _| {
             change_opaque(page, |opaque| opaque.next = right)
         })?;

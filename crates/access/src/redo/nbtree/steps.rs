@@ -28,12 +28,14 @@ pub(super) fn complete_split(
     ctx: &mut RedoContext<'_>,
     id: u8,
 ) -> Result<(), RedoError> {
+    let mut flag = INCOMPLETE_SPLIT;
+    forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoKeepsIncompleteSplits, flag = 0);
     let page = change_page(ctx, record, id, |page, _| {
         let mut opaque = Opaque::of(page.page()).map_err(problem)?;
         if !opaque.is_split_incomplete() {
             return Err("its split is complete already".into());
         }
-        opaque.flags &= !INCOMPLETE_SPLIT;
+        opaque.flags &= !flag;
         opaque.store(page);
         Ok(())
     });

@@ -85,11 +85,11 @@ fn what_was_committed_survives_and_the_rest_does_not() {
     fixture.load(&mut backend, &heap, 0..1000);
     let mut aborted = Transaction::new();
     let author = fixture.author(&mut backend, &mut aborted);
-    heap.insert_batch(&mut backend, author, &batch_of(5000..5500), Strategy::Normal).unwrap();
+    heap.insert_batch(&mut backend, author, &batch_of(5000..5500), Strategy::Normal, None).unwrap();
     fixture.xacts.abort(&mut backend.io, &mut aborted).unwrap();
     let mut running = Transaction::new();
     let author = fixture.author(&mut backend, &mut running);
-    heap.insert_batch(&mut backend, author, &batch_of(6000..6500), Strategy::Normal).unwrap();
+    heap.insert_batch(&mut backend, author, &batch_of(6000..6500), Strategy::Normal, None).unwrap();
     let gone = ItemPointer::new(0, 4);
     fixture.delete(&mut backend, &heap, &mut running, gone);
     fixture.load(&mut backend, &heap, 1000..1200);
@@ -174,7 +174,7 @@ fn run(
                 .iter()
                 .try_for_each(|&(len, null)| batch.push(&bytes_tuple(len, null)))
                 .unwrap();
-            heap.insert_batch(backend, author, &batch, Strategy::Normal).unwrap();
+            heap.insert_batch(backend, author, &batch, Strategy::Normal, None).unwrap();
             end(fixture, backend, &mut tx, commit);
         }
         Step::Single { len } => {

@@ -73,11 +73,7 @@ pub(super) fn decide(
     let aggressive = !xid_precedes(xid_before(next.xid, table_age), frozen_xid)
         || !multi_precedes(multi_before(next.multi, multi_table_age), min_multi);
 
-    let failsafe_age = well_beyond(settings.failsafe_age, max_age);
-    let multi_failsafe_age =
-        well_beyond(settings.multixact_failsafe_age, settings.multixact_freeze_max_age);
-    let failsafe = xid_precedes(frozen_xid, xid_before(next.xid, failsafe_age))
-        || multi_precedes(min_multi, multi_before(next.multi, multi_failsafe_age));
+    let failsafe = is_too_old(figures, next, settings);
     let held_back = [
         xid_precedes(oldest_xid, xid_before(next.xid, max_age)),
         multi_precedes(oldest_multi, multi_before(next.multi, multi_max_age)),
@@ -85,6 +81,14 @@ pub(super) fn decide(
     let cutoffs =
         Cutoffs { frozen_xid, min_multi, oldest_xid, oldest_multi, xid_limit, multi_limit };
     Decided { cutoffs, aggressive, failsafe, held_back }
+}
+
+/// Whether a table's ids are so old that vacuum must not lose time.
+pub(super) fn is_too_old(figures: &ClassFigures, next: NextIds, settings: &VacuumSettings) -> bool {
+    let age = well_beyond(settings.failsafe_age, settings.freeze_max_age);
+    let multi_age = well_beyond(settings.multixact_failsafe_age, settings.multixact_freeze_max_age);
+    xid_precedes(figures.frozen_xid, xid_before(next.xid, age))
+        || multi_precedes(figures.min_multi, multi_before(next.multi, multi_age))
 }
 
 fn older_xid(a: Xid, b: Xid) -> Xid {

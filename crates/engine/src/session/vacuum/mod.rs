@@ -1,6 +1,7 @@
-//! VACUUM: tables without indexes, each in a transaction of its own.
+//! VACUUM: tables with their indexes and TOAST tables, each in a transaction of its own.
 //!
 //! - `cutoffs`: which ids are frozen
+//! - `indexes`: the indexes of a table
 //! - `table`: one table
 //! - `tail`: cutting off its empty end
 //! - `report`: what VERBOSE tells
@@ -9,13 +10,17 @@
 //! hold back the horizon for others.
 
 mod cutoffs;
+mod indexes;
 mod report;
 mod table;
 mod tail;
 
 use std::sync::Arc;
 
+use forebay_access::heap::IndexCleanup;
 use forebay_catalog::Table;
+
+pub(super) use table::{DATABASE, Found, KB_PER_BUFFER, Rests};
 
 use super::state::Session;
 use crate::error::EngineError;
@@ -31,6 +36,8 @@ pub struct VacuumOptions {
     pub skip_locked: bool,
     /// Whether empty pages at the end are cut off; None: as the setting vacuum_truncate says.
     pub truncate: Option<bool>,
+    /// Whether dead rows go from indexes; None: if there are more than a few.
+    pub index_cleanup: Option<IndexCleanup>,
     /// kB of buffers that it uses, 0: all; None: as the setting vacuum_buffer_usage_limit says.
     pub buffer_usage_limit: Option<u32>,
     /// Tells what was done.
@@ -48,6 +55,7 @@ impl Default for VacuumOptions {
             disable_page_skipping: false,
             skip_locked: false,
             truncate: None,
+            index_cleanup: None,
             buffer_usage_limit: None,
             verbose: false,
             process_main: true,
@@ -57,20 +65,36 @@ impl Default for VacuumOptions {
 }
 
 impl Session {
-    /// Vacuums a table, in a transaction of its own. There must be none running. What it has done
-    /// is added to `told`, if the options ask for that.
+    /// Vacuums a table and its TOAST table, each in a transaction of its own. There must be none
+    /// running. What it has done is added to `told`, if the options ask for that.
     pub fn vacuum(
         &mut self,
         table: &Arc<Table>,
         options: &VacuumOptions,
         told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
+        let toast = self.vacuum_one(table, options, told)?;
+        if let Some(toast) = toast.filter(|_| options.process_toast) {
+            let options = VacuumOptions { process_main: true, ..*options };
+            self.vacuum_one(&toast, &options, told)?;
+        }
+        Ok(())
+    }
+
+    /// Vacuums a table in a transaction. Returns its TOAST table, if it has one.
+    fn vacuum_one(
+        &mut self,
+        table: &Arc<Table>,
+        options: &VacuumOptions,
+        told: &mut Vec<String>,
+    ) -> Result<Option<Arc<Table>>, EngineError> {
         self.begin()?;
         let done = self.start_command().and_then(|()| self.vacuum_table(table, options, told));
         match done {
-            Ok(()) => {
+            Ok(toast) => {
                 self.end_command();
-                self.commit()
+                self.commit()?;
+                Ok(toast)
             }
             Err(error) => {
                 self.abort()?;

@@ -14,6 +14,10 @@ pub(super) struct VacuumedTable {
     /// Database, schema and name.
     pub(super) name: String,
     pub(super) report: VacuumReport,
+    /// A line for each of its indexes that was looked at.
+    pub(super) indexes: Vec<String>,
+    /// Whether it was so old that its indexes were left out.
+    pub(super) failsafe: bool,
     /// Blocks cut off.
     pub(super) cut: BlockNumber,
     /// Estimated rows.
@@ -31,11 +35,36 @@ fn percent(part: BlockNumber, of: BlockNumber) -> f64 {
     if of == 0 { 100.0 } else { 100.0 * f64::from(part) / f64::from(of) }
 }
 
+impl VacuumedTable {
+    fn write_indexes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let VacuumReport { pages, dead_items, index_scans, bypassed, .. } = self.report;
+        let (scan, what, removed) = match (bypassed, index_scans) {
+            (false, 0) => ("not needed", "had", " removed"),
+            (false, _) => ("needed", "had", " removed"),
+            (true, _) if self.failsafe => ("bypassed by failsafe", "have", ""),
+            (true, _) => ("bypassed", "have", ""),
+        };
+        writeln!(
+            f,
+            "index scan {scan}: {} pages from table ({:.2}% of total) {what} {} dead item \
+             identifiers{removed}",
+            dead_items.1,
+            percent(dead_items.1, pages),
+            dead_items.0
+        )?;
+        for index in &self.indexes {
+            writeln!(f, "{index}")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for VacuumedTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let VacuumReport { pages, scanned, removed, recently_dead, missed, frozen, marked, .. } =
             self.report;
-        writeln!(f, "finished vacuuming \"{}\": index scans: 0", self.name)?;
+        let scans = self.report.index_scans;
+        writeln!(f, "finished vacuuming \"{}\": index scans: {scans}", self.name)?;
         writeln!(
             f,
             "pages: {} removed, {} remain, {scanned} scanned ({:.2}% of total), 0 eagerly scanned",
@@ -94,12 +123,7 @@ impl fmt::Display for VacuumedTable {
              ({only_frozen} were all-visible)",
             both + only_frozen
         )?;
-        let none = percent(0, pages);
-        writeln!(
-            f,
-            "index scan not needed: 0 pages from table ({none:.2}% of total) had 0 dead item \
-             identifiers removed"
-        )?;
+        self.write_indexes(f)?;
         write!(f, "system usage: elapsed: {:.2} s", self.elapsed.as_secs_f64())
     }
 }

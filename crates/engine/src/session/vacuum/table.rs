@@ -3,17 +3,22 @@
 use std::sync::Arc;
 
 use forebay_access::AccessError;
-use forebay_access::heap::{Heap, PageCost, VacuumJob, VacuumReport};
+use forebay_access::heap::{
+    DeadItems, Heap, IndexCleanup, IndexesJob, PageCost, VacuumJob, VacuumReport,
+};
+use forebay_access::nbtree::IndexVacuumJob;
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::POSTGRES_DB;
-use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
+use forebay_catalog::{Advanced, ClassFigures, NextIds, Reader, Table};
 use forebay_format::BLOCK_SIZE;
 use forebay_storage::{Backend, Strategy, StreamSettings};
 use forebay_txn::HorizonKind;
 use forebay_txn::locks::{Interrupt, LockError, LockMode};
+use forebay_types::Oid;
 
 use super::VacuumOptions;
 use super::cutoffs::{Decided, InUse, decide};
+use super::indexes::{VacuumedIndex, VacuumedIndexes};
 use super::report::VacuumedTable;
 use super::tail::is_worthwhile;
 use crate::config::VacuumSettings;
@@ -21,12 +26,12 @@ use crate::core::Core;
 use crate::error::EngineError;
 use crate::id_limits::next_ids;
 use crate::session::locks::lock_tag;
-use crate::session::state::Session;
+use crate::session::state::{Session, no_transaction};
 use crate::warning::Warning;
 
 /// The name of the one database.
-const DATABASE: &str = "postgres";
-const KB_PER_BUFFER: u32 = (BLOCK_SIZE / 1024) as u32;
+pub(in crate::session) const DATABASE: &str = "postgres";
+pub(in crate::session) const KB_PER_BUFFER: u32 = (BLOCK_SIZE / 1024) as u32;
 /// A part of a table so small that it says nothing about the rest.
 const TOO_FEW: f64 = 0.02;
 
@@ -57,15 +62,39 @@ fn estimated_rows(before: &ClassFigures, report: &VacuumReport) -> f64 {
     (density * (pages - scanned) + live + 0.5).floor()
 }
 
+/// A table as the catalogs have it now.
+pub(in crate::session) struct Found {
+    pub(in crate::session) table: Arc<Table>,
+    pub(in crate::session) figures: ClassFigures,
+    /// Its TOAST table, if it has one.
+    toast: Option<Arc<Table>>,
+}
+
+/// What a vacuum has done to a table's pages and its indexes.
+struct Vacuumed {
+    report: VacuumReport,
+    indexes: Vec<VacuumedIndex>,
+    /// Whether the table is so old that indexes were left out.
+    failsafe: bool,
+}
+
 /// Lets a vacuum rest now and then, and notices a cancel.
-struct Rests {
+pub(in crate::session) struct Rests {
     settings: VacuumSettings,
     interrupt: Interrupt,
     cost: u32,
 }
 
 impl Rests {
-    fn after(&mut self, backend: &mut Backend, page: PageCost) -> Result<(), AccessError> {
+    pub(in crate::session) fn new(settings: VacuumSettings, interrupt: Interrupt) -> Rests {
+        Rests { settings, interrupt, cost: 0 }
+    }
+
+    pub(in crate::session) fn after(
+        &mut self,
+        backend: &mut Backend,
+        page: PageCost,
+    ) -> Result<(), AccessError> {
         let VacuumSettings { cost_delay, cost_limit, cost_page_miss, cost_page_dirty, .. } =
             self.settings;
         if let Some(kind) = self.interrupt.pending() {
@@ -88,51 +117,59 @@ impl Rests {
 }
 
 impl Session {
+    /// Vacuums a table. Returns its TOAST table, if it has one.
     pub(super) fn vacuum_table(
         &mut self,
         table: &Arc<Table>,
         options: &VacuumOptions,
         told: &mut Vec<String>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Option<Arc<Table>>, EngineError> {
         self.check_own(table)?;
         self.call(|session, core| {
-            let (tag, mode) = (lock_tag(table), LockMode::ShareUpdateExclusive);
-            if options.skip_locked {
-                match session.try_lock(core, tag, mode) {
-                    Err(EngineError::Lock(LockError::NotAvailable { .. })) => {
-                        session.skip("55P03", &table.name, "lock not available");
-                        return Ok(());
-                    }
-                    other => other?,
-                }
-            } else {
-                session.lock(core, tag, mode)?;
-            }
-            let found = {
-                // It ends here: a snapshot in use would hold back the horizon as long as the vacuum
-                // runs.
-                let snapshot = core.xacts.snapshot(&session.running()?.tx);
-                let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
-                reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?)
-            };
-            let Some((table, figures)) = found else {
-                session.skip("42P01", &table.name, "relation no longer exists");
-                return Ok(());
-            };
+            let found = session.find_locked(core, "vacuum", table, options.skip_locked)?;
+            let Some(Found { table, figures, toast }) = found else { return Ok(None) };
             table.check_vacuumable()?;
-            if figures.toast != 0 && options.process_toast {
-                let message = format!(
-                    "skipping the TOAST table of \"{}\" --- it has indexes, which VACUUM does not \
-                     support",
-                    table.name
-                );
-                session.warnings.push(Warning { sqlstate: "0A000", ..Warning::new(message) });
+            if options.process_main {
+                session.vacuum_locked(core, &table, &figures, options, told)?;
             }
-            if !options.process_main {
-                return Ok(());
-            }
-            session.vacuum_locked(core, &Arc::new(table), &figures, options, told)
+            Ok(toast)
         })
+    }
+
+    /// Locks a table for VACUUM or ANALYZE, and finds it again. None, with a warning, if its lock
+    /// is not free and is not to be waited for, or if the table has been dropped.
+    pub(in crate::session) fn find_locked(
+        &mut self,
+        core: &Core,
+        what: &str,
+        table: &Table,
+        skip_locked: bool,
+    ) -> Result<Option<Found>, EngineError> {
+        let (tag, mode) = (lock_tag(table), LockMode::ShareUpdateExclusive);
+        if skip_locked {
+            match self.try_lock(core, tag, mode) {
+                Err(EngineError::Lock(LockError::NotAvailable { .. })) => {
+                    self.skip("55P03", what, &table.name, "lock not available");
+                    return Ok(None);
+                }
+                other => other?,
+            }
+        } else {
+            self.lock(core, tag, mode)?;
+        }
+        // The snapshot ends here: it would hold back the horizon as long as the vacuum runs.
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        let found = reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?);
+        let Some((found, figures)) = found else {
+            self.skip("42P01", what, &table.name, "relation no longer exists");
+            return Ok(None);
+        };
+        let toast = match figures.toast {
+            0 => None,
+            toast => reader.table_by_oid(toast)?.map(Arc::new),
+        };
+        Ok(Some(Found { table: Arc::new(found), figures, toast }))
     }
 
     fn vacuum_locked(
@@ -154,7 +191,7 @@ impl Session {
         };
         let decided = decide(figures, &in_use, &settings, options.freeze);
         let name = format!("{DATABASE}.{}.{}", table.schema, table.name);
-        self.warn_of_ids(&decided, &name);
+        self.warn_of_ids(&decided);
         let aggressive = decided.aggressive || options.disable_page_skipping;
         if options.verbose {
             let how = if aggressive { "aggressively vacuuming" } else { "vacuuming" };
@@ -171,16 +208,17 @@ impl Session {
             strategy: Strategy::Vacuum { buffers: usage_limit / KB_PER_BUFFER },
         };
         let heap = self.heap(core, table)?;
-        let mut rests = Rests { settings, interrupt: self.interrupt.clone(), cost: 0 };
-        if decided.failsafe {
-            rests.settings.cost_delay = Duration::ZERO;
+        let cleanup = options.index_cleanup.unwrap_or_default();
+        let Vacuumed { report, indexes, failsafe } =
+            self.vacuum_pages(core, (table, &heap), (figures, decided.failsafe), &job, cleanup)?;
+        if failsafe {
+            self.warn_of_failsafe(&name, report.index_scans);
         }
-        let interrupt = self.interrupt.clone();
-        let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
-        let report = heap.vacuum(&mut self.backend, &job, &interrupt, &mut rest)?;
         self.warn_of_contradictions(report.contradictions, &table.name);
         let mut remain = report.pages;
-        let truncate = options.truncate.unwrap_or(settings.truncate) && !decided.failsafe;
+        let truncate = options.truncate.unwrap_or(settings.truncate) && !failsafe;
+        // Those who change catalogs hold no locks of them, so nothing keeps rows from a tail.
+        let truncate = truncate && !table.is_catalog();
         if truncate && is_worthwhile(report.pages, report.with_rows) {
             let cut = (report.pages, report.with_rows);
             let mut cuts = Vec::new();
@@ -189,11 +227,48 @@ impl Session {
         }
         let oldest_xid = in_use.oldest_xid;
         let done = self.store_figures(core, (table, &heap), figures, &report, remain)?;
+        self.store_index_figures(core, &indexes, done.next)?;
+        // The tables that sessions know have the figures before.
+        drop(core.database.cache.change());
         if options.verbose {
-            let elapsed = begun.elapsed();
-            told.push(VacuumedTable { name, oldest_xid, elapsed, ..done }.to_string());
+            let (elapsed, indexes) = (begun.elapsed(), indexes.iter());
+            let indexes = indexes.filter_map(VacuumedIndex::line).collect();
+            let done = VacuumedTable { name, oldest_xid, elapsed, indexes, failsafe, ..done };
+            told.push(done.to_string());
         }
         Ok(())
+    }
+
+    /// Vacuums a table's pages, and its indexes.
+    fn vacuum_pages(
+        &mut self,
+        core: &Core,
+        (table, heap): (&Table, &Heap),
+        (figures, failsafe): (&ClassFigures, bool),
+        job: &VacuumJob,
+        cleanup: IndexCleanup,
+    ) -> Result<Vacuumed, EngineError> {
+        let (mut settings, interrupt) = (self.settings.vacuum, self.interrupt.clone());
+        let all = VacuumedIndex::all_of(table, heap);
+        let VacuumJob { stream, strategy, .. } = *job;
+        let of_index = IndexVacuumJob { stream, strategy, interrupt: &interrupt };
+        let limits = (figures, self.settings.vacuum);
+        let mut indexes = VacuumedIndexes { core, all, job: of_index, limits, gave_up: failsafe };
+        let cleanup = if failsafe { IndexCleanup::Off } else { cleanup };
+        let room = self.settings.maintenance_work_mem.saturating_mul(1024);
+        let dead = DeadItems::new(room);
+        let has_some = !indexes.all.is_empty();
+        let of_table = has_some.then_some(IndexesJob { indexes: &mut indexes, cleanup, dead });
+        if failsafe {
+            settings.cost_delay = Duration::ZERO;
+        }
+        let mut rests = Rests::new(settings, interrupt.clone());
+        let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
+        let backend = &mut self.backend;
+        let mut report = heap.vacuum_with(backend, job, of_table, &interrupt, &mut rest)?;
+        report.bypassed |= cleanup == IndexCleanup::Off;
+        let VacuumedIndexes { all, gave_up, .. } = indexes;
+        Ok(Vacuumed { report, indexes: all, failsafe: gave_up })
     }
 
     fn warn_of_contradictions(&mut self, pages: u32, name: &str) {
@@ -228,7 +303,7 @@ impl Session {
             ..*before
         };
         let next = next_ids(core);
-        let advanced = core.database.update_class(&mut self.backend, table.oid, &figures, next)?;
+        let advanced = self.update_class(core, table.oid, &figures, next)?;
         for (what, old, new) in [
             ("relfrozenxid", advanced.bad_xid, frozen_xid),
             ("relminmxid", advanced.bad_multi, min_multi),
@@ -244,6 +319,8 @@ impl Session {
         Ok(VacuumedTable {
             name: String::new(),
             report: *report,
+            indexes: Vec::new(),
+            failsafe: false,
             cut: report.pages - remain,
             tuples,
             oldest_xid: 0,
@@ -254,13 +331,25 @@ impl Session {
         })
     }
 
+    /// Stores figures of a relation in place.
+    pub(in crate::session) fn update_class(
+        &mut self,
+        core: &Core,
+        oid: Oid,
+        figures: &ClassFigures,
+        next: NextIds,
+    ) -> Result<Advanced, EngineError> {
+        let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
+        Ok(core.database.update_class(backend, &open.tx, oid, figures, next)?)
+    }
+
     /// Tells that a table is left out.
-    fn skip(&mut self, sqlstate: &'static str, name: &str, why: &str) {
-        let message = format!("skipping vacuum of \"{name}\" --- {why}");
+    fn skip(&mut self, sqlstate: &'static str, what: &str, name: &str, why: &str) {
+        let message = format!("skipping {what} of \"{name}\" --- {why}");
         self.warnings.push(Warning { sqlstate, ..Warning::new(message) });
     }
 
-    fn warn_of_ids(&mut self, decided: &Decided, name: &str) {
+    fn warn_of_ids(&mut self, decided: &Decided) {
         const CLOSE: &str = "Close open transactions soon to avoid wraparound problems.\nYou might \
                              also need to commit or roll back old prepared transactions, or drop \
                              stale replication slots.";
@@ -272,17 +361,17 @@ impl Session {
             let hint = Some(CLOSE.to_owned());
             self.warnings.push(Warning { hint, ..Warning::new(text) });
         }
-        if decided.failsafe {
-            let message = format!(
-                "bypassing nonessential maintenance of table \"{name}\" as a failsafe after 0 \
-                 index scans"
-            );
-            self.warnings.push(Warning::new(message));
-        }
+    }
+
+    fn warn_of_failsafe(&mut self, name: &str, index_scans: u32) {
+        self.warnings.push(Warning::new(format!(
+            "bypassing nonessential maintenance of table \"{name}\" as a failsafe after \
+             {index_scans} index scans"
+        )));
     }
 
     /// How vacuum reads ahead.
-    fn vacuum_stream(&mut self) -> StreamSettings {
+    pub(in crate::session) fn vacuum_stream(&mut self) -> StreamSettings {
         let reads = u32::try_from(self.settings.vacuum.io_concurrency).unwrap_or(u32::MAX);
         StreamSettings::new(reads, self.read_ahead().combine_limit)
     }

@@ -121,7 +121,7 @@ impl Worker<'_> {
     }
 
     fn vacuum(&mut self, client: &mut Client) -> Result<(), ClientError> {
-        let options = self.dice.pick(&["", "(FREEZE)", "(TRUNCATE FALSE)"]);
+        let options = self.dice.pick(&["", "(FREEZE)", "(TRUNCATE FALSE)", "(INDEX_CLEANUP ON)"]);
         let table = TABLES[self.dice.index(TABLES.len())].name;
         client.query(&format!("VACUUM {options} {table}"))?;
         self.done.vacuums += 1;

@@ -28,6 +28,36 @@ pub const TABLES: [Table; 3] = [
     Table { name: "wide", filler: [30, 60], options: "" },
 ];
 
+/// Indexes of the tables, each by its first column. The load updates rows of `middle` in an indexed
+/// column, and those of `hot` in none.
+pub const INDEXES: [Index; 8] = [
+    Index { table: "narrow", column: "id", definition: "PRIMARY KEY (id)" },
+    Index { table: "narrow", column: "n", definition: "(n)" },
+    Index { table: "middle", column: "id", definition: "PRIMARY KEY (id)" },
+    Index { table: "middle", column: "v", definition: "(v DESC NULLS LAST, owner)" },
+    Index { table: "wide", column: "id", definition: "PRIMARY KEY (id)" },
+    Index { table: "wide", column: "owner", definition: "(owner) INCLUDE (f0)" },
+    Index { table: "hot", column: "id", definition: "PRIMARY KEY (id)" },
+    Index { table: "marks", column: "owner", definition: "PRIMARY KEY (owner, mark)" },
+];
+
+/// An index of a table.
+pub struct Index {
+    pub table: &'static str,
+    pub column: &'static str,
+    definition: &'static str,
+}
+
+impl Index {
+    fn create(&self) -> String {
+        let Index { table, definition, .. } = self;
+        match definition.starts_with("PRIMARY") {
+            true => format!("ALTER TABLE {table} ADD {definition}"),
+            false => format!("CREATE INDEX ON {table} {definition}"),
+        }
+    }
+}
+
 /// What changes in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
@@ -131,7 +161,7 @@ impl Model {
     }
 
     /// Statements that make the tables with their rows.
-    pub fn creation(&self) -> Vec<String> {
+    pub fn creation(&self, indexed: bool) -> Vec<String> {
         let mut statements = vec![
             "CREATE TABLE hot (id int4, n int8)".to_owned(),
             format!("INSERT INTO hot SELECT g, 0 FROM generate_series(0, {}) g", HOT - 1),
@@ -144,6 +174,7 @@ impl Model {
                 statements.push(table.insert(owner.number, &rows));
             }
         }
+        statements.extend(INDEXES.iter().filter(|_| indexed).map(Index::create));
         statements
     }
 

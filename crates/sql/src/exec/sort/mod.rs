@@ -1,8 +1,7 @@
 //! ORDER BY: in memory up to work_mem, beyond that as sorted runs in temporary files that are
 //! merged.
 //!
-//! - `runs.rs`: sorted runs in files
-//! - `merge.rs`: merging runs
+//! - `rows.rs`: rows in runs, and their order
 //!
 //! ```text
 //!   push() --> rows in memory --(more than work_mem: sorted)--> runs --> merge --> next()
@@ -10,17 +9,16 @@
 //!
 //! The sort is stable, spilled or not.
 
-mod merge;
-mod runs;
+mod rows;
 
 use super::host::Host;
 use super::row::OwnedRow;
 use super::spill;
 use crate::error::Result;
 use crate::plan::SortKey;
+use forebay_engine::{Merge, Runs};
 use forebay_types::{Datum, compare};
-use merge::{Merge, order};
-use runs::Runs;
+use rows::{SortedRows, order};
 use std::cmp::Ordering;
 use std::mem::discriminant;
 
@@ -35,13 +33,13 @@ pub(super) struct Sorter {
     bytes: usize,
     /// Bytes that the rows may take.
     most: usize,
-    runs: Option<Runs>,
+    runs: Option<Runs<SortedRows>>,
 }
 
 /// Gives sorted rows out.
 pub(super) enum Sorted {
     Memory(std::vec::IntoIter<OwnedRow>),
-    Merged(Box<Merge>),
+    Merged(Box<Merge<SortedRows, OwnedRow>>),
 }
 
 impl Sorter {
@@ -121,7 +119,11 @@ impl Sorter {
         self.sort()?;
         let runs = match &mut self.runs {
             Some(runs) => runs,
-            none => none.insert(Runs::new(self.keys.clone(), columns, host)?),
+            none => {
+                let (rows, options) =
+                    (SortedRows::new(self.keys.clone(), columns), host.temp_options()?);
+                none.insert(Runs::new(rows, host.work_memory(), options))
+            }
         };
         runs.add(self.rows.drain(..), host)?;
         self.bytes = 0;

@@ -199,13 +199,11 @@ fn start<'s>(subject: &'s Subject, direct: bool, more: &[&str]) -> Result<Runnin
         "effective_io_concurrency=32",
         "maintenance_io_concurrency=32",
         "checkpoint_timeout=3600",
+        // The ring of a vacuum, in which pages wait for being written.
+        "vacuum_buffer_usage_limit=16MB",
         &direct,
     ];
     settings.extend(subject.without_autovacuum());
-    if subject.column() == 1 {
-        // The ring of a vacuum, in which pages wait for being written.
-        settings.push("vacuum_buffer_usage_limit=16MB");
-    }
     settings.extend(more);
     subject.start(&settings)
 }

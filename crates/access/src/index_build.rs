@@ -1,0 +1,222 @@
+//! Building an index of a table that has rows.
+//!
+//! ```text
+//!   heap: IndexableScan ─▶ index tuples ─▶ sort ─▶ duplicates? ─▶ nbtree: IndexBuild
+//! ```
+//!
+//! The table is locked against changes. Versions that only old snapshots see get entries too, but
+//! need not be unique.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use forebay_format::tuple::{Deform, HeapTuple};
+use forebay_format::varlena::{Varlena, decompress};
+use forebay_format::{AttrLayout, BlockNumber, IndexTuple, TupleError};
+use forebay_storage::Backend;
+
+use crate::error::AccessError;
+use crate::heap::IndexableScan;
+use crate::nbtree::{Index, append_entry};
+use crate::sort::{IndexSorter, SortHost, SortResources, SortedTuples, TupleOrder};
+use crate::toast::ToastTable;
+
+/// Where an index's values are in the rows of its table.
+#[derive(Debug, Clone)]
+pub struct RowSource {
+    /// The layouts of the table's columns.
+    pub layouts: Vec<AttrLayout>,
+    /// The index's columns: the table's column, from 0, and its value in rows that are older than
+    /// it. The keys come first.
+    pub columns: Vec<(usize, Option<Arc<[u8]>>)>,
+    /// Which of them no live row may have as NULL.
+    pub not_null: Vec<bool>,
+    /// The table's TOAST table, if it has one.
+    pub toast: Option<ToastTable>,
+}
+
+/// The values that an index has of a row.
+pub(crate) type Values<'a> = Vec<Option<Cow<'a, [u8]>>>;
+
+/// What a build has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct BuildReport {
+    /// Pages of the table.
+    pub blocks: BlockNumber,
+    /// Its live rows.
+    pub live: u64,
+    /// Entries of the index.
+    pub entries: u64,
+    /// Whether older snapshots see rows that have no entry.
+    pub broken_chain: bool,
+}
+
+/// How a build ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Built {
+    /// The index can be used.
+    Done(BuildReport),
+    /// Two live rows have this key, an index tuple, in an index that is to be unique.
+    Duplicate(Vec<u8>),
+    /// A live row has NULL in this column of the table, from 0, which is to have none.
+    Null(usize),
+}
+
+/// Builds an index, whose file is empty.
+pub fn build_index(
+    backend: &mut Backend,
+    mut rows: IndexableScan<'_>,
+    source: &RowSource,
+    index: &Index,
+    unique: bool,
+    resources: &SortResources,
+) -> Result<Built, AccessError> {
+    let (sorter, null) = read_rows(backend, &mut rows, source, index, resources)?;
+    let report = BuildReport {
+        blocks: rows.blocks,
+        live: rows.live,
+        entries: sorter.count(),
+        broken_chain: rows.broken_chain,
+    };
+    // The scan's buffers are free from here on.
+    drop(rows);
+    let mut tuples = sorter.finish(&mut SortHost { backend, resources })?;
+    let duplicate = fill(backend, &mut tuples, index, unique, resources)?;
+    Ok(match (duplicate, null) {
+        (Some(tuple), _) => Built::Duplicate(tuple),
+        (None, Some(column)) => Built::Null(column),
+        (None, None) => Built::Done(report),
+    })
+}
+
+/// Reads the table into a sort. With a column that has a NULL and must not.
+fn read_rows(
+    backend: &mut Backend,
+    rows: &mut IndexableScan<'_>,
+    source: &RowSource,
+    index: &Index,
+    resources: &SortResources,
+) -> Result<(IndexSorter, Option<usize>), AccessError> {
+    let mut null = None;
+    let mut sorter = IndexSorter::new(&index.shape, resources.memory);
+    while rows.next_page(backend)? {
+        resources.check()?;
+        for row in rows.found() {
+            let values = source.values(backend, rows.tuple(row)?)?;
+            if row.live {
+                null = null.or_else(|| source.wrong_null(&values));
+            }
+            let mut host = SortHost { backend, resources };
+            let pushed = sorter.push(&mut host, row.live, |out| {
+                append_entry(&index.shape, values.iter().map(Option::as_deref), row.root, out)
+            });
+            pushed.map_err(|error| error.in_row(rows.heap().locator, row.root))?;
+        }
+    }
+    Ok((sorter, null))
+}
+
+/// Fills the index with sorted tuples. Returns one whose key another live row has.
+fn fill(
+    backend: &mut Backend,
+    tuples: &mut SortedTuples,
+    index: &Index,
+    unique: bool,
+    resources: &SortResources,
+) -> Result<Option<Vec<u8>>, AccessError> {
+    let mut build = index.build(backend, unique)?;
+    let mut keys = LiveKeys::new(index);
+    while let Some(tuple) = tuples.next(&mut SortHost { backend, resources })? {
+        if unique && tuple.live && !keys.add(tuple.bytes)? {
+            return Ok(Some(tuple.bytes.to_vec()));
+        }
+        build.push(backend, tuple.bytes)?;
+    }
+    build.finish(backend)?;
+    Ok(None)
+}
+
+/// The keys of live rows, as they come in order.
+struct LiveKeys {
+    order: TupleOrder,
+    nulls_are_equal: bool,
+    last: Vec<u8>,
+}
+
+impl LiveKeys {
+    fn new(index: &Index) -> LiveKeys {
+        let order = TupleOrder::new(Arc::clone(&index.shape));
+        LiveKeys { order, nulls_are_equal: index.shape.nulls_are_equal, last: Vec::new() }
+    }
+
+    /// Adds a row. False if the one before has the same key.
+    fn add(&mut self, tuple: &[u8]) -> Result<bool, AccessError> {
+        let new = IndexTuple::new(tuple)?;
+        if !self.last.is_empty() {
+            let last = IndexTuple::new(&self.last)?;
+            let equal = self.order.columns(last, new, 0)?.is_eq();
+            if equal && (self.nulls_are_equal || !self.order.has_null_key(new)?) {
+                return Ok(false);
+            }
+        }
+        self.last.clear();
+        self.last.extend_from_slice(tuple);
+        Ok(true)
+    }
+}
+
+impl RowSource {
+    /// A column of the table that is NULL and must not be.
+    fn wrong_null(&self, values: &Values<'_>) -> Option<usize> {
+        let mut columns = self.columns.iter().zip(values).zip(&self.not_null);
+        let null = columns.find(|((_, value), not_null)| value.is_none() && **not_null);
+        null.map(|(((column, _), _), _)| *column)
+    }
+
+    /// The values that the index has of a row, none of them compressed or elsewhere.
+    pub(crate) fn values<'a>(
+        &'a self,
+        backend: &mut Backend,
+        row: HeapTuple<'a>,
+    ) -> Result<Values<'a>, AccessError> {
+        let mut values = vec![None; self.columns.len()];
+        let last = self.columns.iter().map(|(column, _)| *column).max().unwrap_or(0);
+        let stored = row.attribute_count();
+        let mut walk = Deform::new(row)?;
+        for (n, layout) in self.layouts.iter().enumerate().take(last + 1) {
+            let found = walk.next(*layout)?;
+            for ((column, missing), value) in self.columns.iter().zip(&mut values) {
+                if *column != n {
+                    continue;
+                }
+                *value = match found {
+                    _ if n >= stored => missing.as_deref().map(Cow::Borrowed),
+                    None => None,
+                    Some(found) => Some(self.whole(backend, n, found)?),
+                };
+            }
+        }
+        Ok(values)
+    }
+
+    /// The bytes of a value that was found in a row.
+    fn whole<'a>(
+        &self,
+        backend: &mut Backend,
+        column: usize,
+        found: Varlena<'a>,
+    ) -> Result<Cow<'a, [u8]>, AccessError> {
+        Ok(match found {
+            Varlena::Plain(bytes) => Cow::Borrowed(bytes),
+            Varlena::Compressed { raw_size, method, data } => {
+                let whole = decompress(raw_size, method, data);
+                Cow::Owned(whole.map_err(|error| AccessError::Corrupt(error.to_string()))?)
+            }
+            Varlena::External(pointer) => match &self.toast {
+                Some(toast) => Cow::Owned(toast.fetch(backend, pointer)?),
+                None => return Err(TupleError::Toasted { attr: column }.into()),
+            },
+        })
+    }
+}

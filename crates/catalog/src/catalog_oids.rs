@@ -1,0 +1,28 @@
+//! The OIDs of catalogs that are changed, by what they hold.
+
+use forebay_types::Oid;
+
+use crate::schema;
+
+/// pg_shdepend
+pub(crate) const SHARED_DEPENDENCIES: Oid = schema::PG_SHDEPEND.oid;
+/// pg_type
+pub(crate) const TYPES: Oid = schema::PG_TYPE.oid;
+/// pg_attribute
+pub(crate) const ATTRIBUTES: Oid = schema::PG_ATTRIBUTE.oid;
+/// pg_class
+pub(crate) const CLASSES: Oid = schema::PG_CLASS.oid;
+/// pg_attrdef
+pub(crate) const DEFAULTS: Oid = schema::PG_ATTRDEF.oid;
+/// pg_constraint
+pub(crate) const CONSTRAINTS: Oid = schema::PG_CONSTRAINT.oid;
+/// pg_depend
+pub(crate) const DEPENDENCIES: Oid = schema::PG_DEPEND.oid;
+/// pg_description
+pub(crate) const DESCRIPTIONS: Oid = schema::PG_DESCRIPTION.oid;
+/// pg_index
+pub(crate) const INDEXES: Oid = schema::PG_INDEX.oid;
+/// pg_namespace
+pub(crate) const NAMESPACES: Oid = schema::PG_NAMESPACE.oid;
+/// pg_statistic
+pub(crate) const STATISTICS: Oid = schema::PG_STATISTIC.oid;

@@ -1,0 +1,235 @@
+//! Drops tables and indexes, with what belongs to them.
+//!
+//! pg_depend says what goes with an object: types and indexes with their table, an index with its
+//! constraint. What depends on it otherwise, such as a view, prevents that it is dropped. An object
+//! of a kind that is not understood here does so too.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use forebay_format::RelFileLocator;
+use forebay_storage::Backend;
+use forebay_txn::Transaction;
+use forebay_types::{Datum, Oid};
+
+use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEFAULTS, TYPES};
+use crate::class::Class;
+use crate::database::Database;
+use crate::error::CatalogError;
+use crate::objects::{Depends, Object};
+use crate::reader::Reader;
+use crate::schema::{
+    PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CATALOG, PG_CONSTRAINT_OID_INDEX,
+    PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX, PG_INHERITS_RELID_SEQNO_INDEX,
+    PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TOAST, PG_TYPE_OID_INDEX,
+    POSTGRES_DB,
+};
+use crate::table::Table;
+use crate::writer::{Found, Writer};
+
+/// Drops a table. The caller holds its lock.
+pub fn drop_table(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    table: &Table,
+) -> Result<(), CatalogError> {
+    if table.namespace == PG_CATALOG || table.namespace == PG_TOAST {
+        return Err(CatalogError::refused(
+            "42501",
+            format!("permission denied: \"{}\" is a system catalog", table.name),
+        ));
+    }
+    drop_rows(database, backend, tx, table.oid, &table.name)
+}
+
+/// Removes a relation, and what belongs to it, from the catalogs. Files of permanent ones go once
+/// the transaction has committed; a session removes those of its temporary tables itself.
+pub fn drop_rows(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    oid: Oid,
+    name: &str,
+) -> Result<(), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let gone = || CatalogError::refused("42P01", format!("relation \"{name}\" does not exist"));
+    writer.reader().class(oid)?.ok_or_else(gone)?;
+    let object = Object::relation(oid);
+    drop_all(&mut writer, object)?;
+    writer.next_command()
+}
+
+/// Drops an index, which the caller has locked, and its table. 2BP01 if a constraint needs it.
+pub fn drop_index(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    (index, name): (Oid, &str),
+    table: &Table,
+) -> Result<(), CatalogError> {
+    if table.is_catalog() || table.kind == b't' {
+        let message = format!("permission denied: \"{name}\" is a system catalog");
+        return Err(CatalogError::refused("42501", message));
+    }
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let object = Object::relation(index);
+    let references = writer.references(object)?;
+    let of = references.iter().find(|depends| depends.object == object && depends.code == b'i');
+    if let Some(Depends { on, .. }) = of
+        && on.class == CONSTRAINTS
+    {
+        let constraint = writer.row(&PG_CONSTRAINT_OID_INDEX, on.oid)?;
+        let Some(Datum::Text(constraint)) = constraint.values.get(1) else {
+            return Err(CatalogError::corrupt("a row of pg_constraint has no name"));
+        };
+        let what = format!("constraint {constraint} on table {}", table.name);
+        let message = format!("cannot drop index {name} because {what} requires it");
+        let error = CatalogError::refused("2BP01", message);
+        return Err(error.with_hint(format!("You can drop {what} instead.")));
+    }
+    drop_all(&mut writer, object)?;
+    writer.announce_relation(table.oid);
+    writer.next_command()
+}
+
+/// Drops an object with all that goes with it.
+fn drop_all(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {
+    let dropped = all_that_goes(writer, object)?;
+    dropped.iter().try_for_each(|object| check_object(writer, *object))?;
+    dropped.iter().try_for_each(|object| drop_object(writer, *object))?;
+    dropped.iter().try_for_each(|object| writer.delete_notes(*object))
+}
+
+/// An object with all that goes with it. Fails if something else depends on them.
+fn all_that_goes(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Object>, CatalogError> {
+    let mut dropped = vec![object];
+    let mut others = Vec::new();
+    let mut at = 0;
+    while let Some(on) = dropped.get(at).copied() {
+        at += 1;
+        for Depends { object, code, .. } in writer.dependents(on)? {
+            let whole = Object { column: 0, ..object };
+            match code {
+                b'i' | b'a' | b'P' | b'S' if !dropped.contains(&whole) => dropped.push(whole),
+                b'i' | b'a' | b'P' | b'S' => {}
+                _ => others.push((whole, on)),
+            }
+        }
+    }
+    match others.iter().find(|(other, _)| !dropped.contains(other)) {
+        None => Ok(dropped),
+        Some((other, on)) => {
+            let what = describe(writer, object)?;
+            let message = format!("cannot drop {what} because other objects depend on it");
+            let detail =
+                format!("{} depends on {}", describe(writer, *other)?, describe(writer, *on)?);
+            let error = CatalogError::refused("2BP01", message).with_detail(detail);
+            Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
+        }
+    }
+}
+
+/// An object in messages.
+fn describe(writer: &mut Writer<'_>, object: Object) -> Result<String, CatalogError> {
+    let name = |found: Found| match found.values.get(1) {
+        Some(Datum::Text(name)) => name.clone().into_owned(),
+        _ => String::new(),
+    };
+    Ok(match object.class {
+        CLASSES => {
+            let class = writer.reader().class(object.oid)?;
+            let Some(Class { kind, name, .. }) = class else {
+                return Ok(format!("relation {}", object.oid));
+            };
+            let what = match kind {
+                b'i' | b'I' => "index",
+                b'v' => "view",
+                b'm' => "materialized view",
+                b'S' => "sequence",
+                _ => "table",
+            };
+            format!("{what} {name}")
+        }
+        CONSTRAINTS => {
+            format!("constraint {}", name(writer.row(&PG_CONSTRAINT_OID_INDEX, object.oid)?))
+        }
+        TYPES => format!("type {}", name(writer.row(&PG_TYPE_OID_INDEX, object.oid)?)),
+        class => format!("object {} of catalog {class}", object.oid),
+    })
+}
+
+/// Refuses an object that cannot be dropped, before anything is.
+fn check_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {
+    let Object { class, oid, .. } = object;
+    let refused = |what: String, why: &str| {
+        Err(CatalogError::refused("0A000", format!("cannot drop {what}: {why}")))
+    };
+    match class {
+        TYPES | CONSTRAINTS | DEFAULTS => return Ok(()),
+        CLASSES => {}
+        _ => return refused(describe(writer, object)?, "it is of a kind that is not supported"),
+    }
+    let kind = writer.reader().class(oid)?.map(|class| class.kind);
+    if !matches!(kind, Some(b'r' | b't' | b'm' | b'i' | b'S')) {
+        return refused(describe(writer, object)?, "it is of a kind that is not supported");
+    }
+    let key = [Datum::Oid(oid)];
+    for index in [&PG_INHERITS_RELID_SEQNO_INDEX, &PG_INHERITS_PARENT_INDEX] {
+        if writer.has((index, &key))? {
+            return refused(describe(writer, object)?, "inheritance is not supported");
+        }
+    }
+    Ok(())
+}
+
+fn drop_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {
+    let Object { class, oid, .. } = object;
+    match class {
+        TYPES => writer.delete_all((&PG_TYPE_OID_INDEX, &[Datum::Oid(oid)]), 3),
+        CONSTRAINTS => writer.delete_all((&PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)]), 4),
+        DEFAULTS => writer.delete_all((&PG_ATTRDEF_OID_INDEX, &[Datum::Oid(oid)]), 3),
+        _ => drop_relation(writer, oid),
+    }
+}
+
+/// Drops a table, a TOAST table, an index or a sequence.
+fn drop_relation(writer: &mut Writer<'_>, oid: Oid) -> Result<(), CatalogError> {
+    let class = writer.reader().class(oid)?;
+    let class = class
+        .ok_or_else(|| CatalogError::corrupt(format!("pg_class has no row of relation {oid}")))?;
+    let key = [Datum::Oid(oid)];
+    writer.delete_all((&PG_INDEX_INDEXRELID_INDEX, &key), 2)?;
+    writer.delete_all((&PG_SEQUENCE_SEQRELID_INDEX, &key), 1)?;
+    let file: RelFileLocator = writer.reader().locator(&class)?;
+    writer.delete_all((&PG_STATISTIC_RELID_ATT_INH_INDEX, &key), 3)?;
+    let (tx, name) = (&mut *writer.tx, class.name.clone());
+    tx.note_relation(oid, false);
+    if !class.is_temporary() {
+        tx.drop_at_commit(file);
+    }
+    let row = [Datum::Oid(oid), Datum::string(name), Datum::Oid(class.namespace)];
+    let values = row.into_iter().chain((3..15).map(|_| Datum::Null)).collect::<Vec<_>>();
+    let values = [values, vec![Datum::Bool(class.is_shared())]].concat();
+    writer.delete(CLASSES, &Found { tid: class.tid, values })?;
+    writer.delete_all((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key), 5)
+}
+
+impl Database {
+    /// Removes temporary tables from the catalogs, at a start: their sessions are gone.
+    pub fn drop_stale_temporary(&self, backend: &mut Backend) -> Result<(), CatalogError> {
+        let mut tx = Transaction::in_database(POSTGRES_DB);
+        let snapshot = self.xacts.snapshot(&tx);
+        let mut stale = Reader::new(self, backend, snapshot).temporary()?;
+        // What belongs to a table goes with it.
+        stale.retain(|class| class.kind == b'r');
+        for class in &stale {
+            match drop_rows(self, backend, &mut tx, class.oid, &class.name) {
+                // What PostgreSQL has made and is not understood here stays.
+                Err(CatalogError::Refused(why)) if matches!(why.sqlstate, "0A000" | "2BP01") => {}
+                dropped => dropped?,
+            }
+        }
+        // Without any the transaction has no id, and its commit writes nothing.
+        self.xacts.commit(&mut backend.io, &mut tx)?;
+        Ok(())
+    }
+}

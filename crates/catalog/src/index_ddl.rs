@@ -1,0 +1,457 @@
+//! Creates indexes: their rows in the catalogs, and their files.
+//!
+//! The rows are written first, so that the index is read from them as any other; the session builds
+//! it then, and [`store_built`] notes what came of it.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use forebay_storage::Backend;
+use forebay_txn::Transaction;
+use forebay_types::{Datum, Oid, oids, type_info};
+
+use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, INDEXES};
+use crate::database::Database;
+use crate::ddl::{Persistence, add_not_null, create_file};
+use crate::error::CatalogError;
+use crate::index::TableIndex;
+use crate::index_def::{ConstraintKind, IndexDef, IndexKey};
+use crate::index_rows::{CSTRING, DESCENDING, NULLS_FIRST};
+use crate::inplace::RelationFigures;
+use crate::names::{MAX_NAME, index_columns, joined};
+use crate::object_rows::{ConstraintRow, IndexRowValues};
+use crate::objects::{Dependency, Object};
+use crate::row::Row;
+use crate::rows::{ClassRow, OldestIds};
+use crate::schema::{
+    BTREE_AM, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CATALOG,
+    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_INDEX, PG_INDEX_INDEXRELID_INDEX,
+    PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
+};
+use crate::table::{Column, Table};
+use crate::writer::{Found, Writer};
+
+/// Most columns of an index.
+const MAX_COLUMNS: usize = 32;
+
+/// Refuses what PostgreSQL refuses of an index's definition, before the catalogs are changed.
+pub fn check_index(table: &Table, def: &IndexDef) -> Result<(), CatalogError> {
+    let refuse = |state, message: String| Err(CatalogError::refused(state, message));
+    if table.namespace == PG_CATALOG || table.namespace == PG_TOAST {
+        let message = format!("permission denied: \"{}\" is a system catalog", table.name);
+        return refuse("42501", message);
+    }
+    if def.columns().count() > MAX_COLUMNS {
+        return refuse("54011", format!("cannot use more than {MAX_COLUMNS} columns in an index"));
+    }
+    if def.keys.is_empty() {
+        return refuse("42P17", "must specify at least one column".to_owned());
+    }
+    if let Some(name) = &def.name
+        && name.len() > MAX_NAME
+    {
+        return refuse("42622", format!("identifier \"{name}\" is too long"));
+    }
+    for number in def.columns() {
+        column(table, number)?;
+    }
+    if def.is_primary() && table.indexes.iter().any(|index| index.primary) {
+        let name = &table.name;
+        return refuse(
+            "42P16",
+            format!("multiple primary keys for table \"{name}\" are not allowed"),
+        );
+    }
+    Ok(())
+}
+
+/// A column of a table, by its number.
+fn column(table: &Table, number: i16) -> Result<&Column, CatalogError> {
+    let found = table.columns.iter().find(|column| column.attnum == number && !column.dropped);
+    found.ok_or_else(|| {
+        CatalogError::refused("42703", format!("column number {number} does not exist"))
+    })
+}
+
+/// The name of a new index: as it is given, or chosen.
+pub fn index_name(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    table: &Table,
+    def: &IndexDef,
+) -> Result<String, CatalogError> {
+    if let Some(name) = &def.name {
+        return Ok(name.clone());
+    }
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let columns = joined(&column_names(table, def)?);
+    let (columns, label) = match def.constraint {
+        Some(ConstraintKind::Primary) => (None, "pkey"),
+        Some(ConstraintKind::Unique) => (Some(columns.as_str()), "key"),
+        None => (Some(columns.as_str()), "idx"),
+    };
+    let parts = (table.name.as_str(), columns, label);
+    writer.choose_index_name(table.namespace, parts, def.constraint.is_some())
+}
+
+fn column_names(table: &Table, def: &IndexDef) -> Result<Vec<String>, CatalogError> {
+    let names: Result<Vec<&str>, CatalogError> =
+        def.columns().map(|number| Ok(column(table, number)?.name.as_str())).collect();
+    Ok(index_columns(names?.into_iter()))
+}
+
+/// A new index of a table, whose file is empty. The caller has locked the table, and the index's
+/// name. Returns it with the columns that have to be checked for NULLs, by number: a primary key's.
+pub fn create_index(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    table: &Table,
+    (def, name): (&IndexDef, &str),
+    persistence: Persistence<'_>,
+) -> Result<(Arc<TableIndex>, Vec<i16>), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    if writer.has_relation(table.namespace, name)? {
+        let message = format!("relation \"{name}\" already exists");
+        return Err(CatalogError::refused("42P07", message));
+    }
+    if def.constraint.is_some() {
+        refuse_constraint_name(&mut writer, table, name)?;
+    }
+    let classes = operator_classes(&mut writer, table, def)?;
+    let not_null = match def.is_primary() {
+        true => make_not_null(&mut writer, table, def)?,
+        false => Vec::new(),
+    };
+    let locator = create_file(&mut writer, persistence)?;
+    let oid = locator.rel;
+    insert_class(&mut writer, table, def, (oid, name), persistence)?;
+    let rows = table_columns(&mut writer, table, def)?;
+    let collation = |row: &Vec<Datum<'_>>| Row(row, "pg_attribute").oid(COLLATION);
+    let keys = rows.iter().take(def.keys.len());
+    let collations: Result<Vec<Oid>, CatalogError> = keys.map(collation).collect();
+    insert_columns(&mut writer, rows, column_names(table, def)?, (oid, &classes))?;
+    let option = |key: &IndexKey| {
+        let flag = |on, flag| if on { flag } else { 0 };
+        flag(key.descending, DESCENDING) | flag(key.nulls_first, NULLS_FIRST)
+    };
+    let row = IndexRowValues {
+        oid,
+        table: table.oid,
+        unique: def.is_unique(),
+        nulls_not_distinct: def.nulls_not_distinct,
+        // The chunks of values are told apart by their keys, without a constraint.
+        primary: def.is_primary() || table.kind == b't',
+        columns: def.columns().collect(),
+        collations: collations?,
+        classes: classes.iter().map(|class| class.oid).collect(),
+        options: def.keys.iter().map(option).collect(),
+    };
+    writer.insert(INDEXES, &row.datums())?;
+    writer.announce_relation(table.oid);
+    match def.constraint {
+        Some(kind) => insert_constraint(&mut writer, table, def, (oid, name), kind)?,
+        None => {
+            let object = Object::relation(oid);
+            let mut numbers: Vec<i16> = def.columns().collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            for number in numbers {
+                let on = Object::column(table.oid, number);
+                writer.depend(object, on, Dependency::Auto)?;
+            }
+        }
+    }
+    writer.next_command()?;
+    Ok((read_index(&mut writer, table, oid)?, not_null))
+}
+
+/// The index as the catalogs describe it. 0A000 if that is not understood.
+fn read_index(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    oid: Oid,
+) -> Result<Arc<TableIndex>, CatalogError> {
+    let indexes = writer.reader().indexes_of(table)?;
+    let found = indexes.into_iter().find(|index| index.oid == oid);
+    let index = found.ok_or_else(|| {
+        CatalogError::corrupt(format!("pg_index has no row of the new index {oid}"))
+    })?;
+    match &index.unknown {
+        None => Ok(index),
+        Some(why) => {
+            let message = format!("cannot create index \"{}\": {why}", index.name);
+            Err(CatalogError::refused("0A000", message))
+        }
+    }
+}
+
+fn refuse_constraint_name(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    name: &str,
+) -> Result<(), CatalogError> {
+    // It belongs to a table, not to a type.
+    let key = [Datum::Oid(table.oid), Datum::Oid(0), Datum::text(name)];
+    if !writer.has((&PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, &key))? {
+        return Ok(());
+    }
+    let table = &table.name;
+    let message = format!("constraint \"{name}\" for relation \"{table}\" already exists");
+    Err(CatalogError::refused("42710", message))
+}
+
+/// An operator class of a key.
+struct KeyClass {
+    oid: Oid,
+    /// The type of what is stored, if it is not the column's.
+    stored: Oid,
+}
+
+/// The operator class of each key: the given one, or the type's default.
+fn operator_classes(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    def: &IndexDef,
+) -> Result<Vec<KeyClass>, CatalogError> {
+    let found = writer.rows((&PG_OPCLASS_AM_NAME_NSP_INDEX, &[Datum::Oid(BTREE_AM)]), 9)?;
+    let mut classes = Vec::with_capacity(def.keys.len());
+    for key in &def.keys {
+        let type_oid = column(table, key.attnum)?.type_oid;
+        // A varchar is a text to the operators.
+        let input = if type_oid == oids::VARCHAR { oids::TEXT } else { type_oid };
+        let mut class = None;
+        for found in &found {
+            let row = Row(&found.values, "pg_opclass");
+            let (oid, is_default) = (row.oid(0)?, row.oid(6)? == input && row.bool(7)?);
+            if key.opclass.map_or(is_default, |wanted| wanted == oid) {
+                class = Some(KeyClass { oid, stored: row.oid(8)? });
+            }
+        }
+        classes.push(class.ok_or_else(|| no_class(type_oid))?);
+    }
+    Ok(classes)
+}
+
+#[cold]
+fn no_class(type_oid: Oid) -> CatalogError {
+    let name = type_info(type_oid).map_or_else(|| type_oid.to_string(), |t| t.name.to_owned());
+    let message =
+        format!("data type {name} has no default operator class for access method \"btree\"");
+    CatalogError::refused("42704", message).with_hint(
+        "You must specify an operator class for the index or define a default operator class for \
+         the data type.",
+    )
+}
+
+fn insert_class(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    def: &IndexDef,
+    (oid, name): (Oid, &str),
+    persistence: Persistence<'_>,
+) -> Result<(), CatalogError> {
+    let columns = def.columns().count();
+    let factor = def.fill_factor.map(|factor| format!("fillfactor={factor}"));
+    let word = |on| if on { "on" } else { "off" };
+    let deduplicate = def.deduplicate.map(|on| format!("deduplicate_items={}", word(on)));
+    let options: Vec<String> = factor.into_iter().chain(deduplicate).collect();
+    let class = ClassRow {
+        oid,
+        name,
+        namespace: table.namespace,
+        row_type: 0,
+        filenode: oid,
+        tablespace: 0,
+        shared: false,
+        persistence: persistence.code(),
+        columns: i16::try_from(columns).expect("at most 32 columns"),
+        replica_identity: b'n',
+        oldest: OldestIds { xid: 0, multi: 0 },
+        options: &options,
+    };
+    let mut row = class.datums();
+    for (name, value) in [
+        ("relam", Datum::Oid(BTREE_AM)),
+        ("relkind", Datum::Char(b'i')),
+        ("reltuples", Datum::Float4(0.0)),
+    ] {
+        set(writer.database, &mut row, name, value);
+    }
+    writer.insert(CLASSES, &row)?;
+    writer.tx.note_relation(oid, true);
+    Ok(())
+}
+
+/// Replaces a value of a row of pg_class.
+pub(crate) fn set<'a>(database: &Database, row: &mut [Datum<'a>], name: &str, value: Datum<'a>) {
+    let column = database.class.column(name).and_then(|(index, _)| row.get_mut(index));
+    *column.expect("pg_class has this column") = value;
+}
+
+/// The rows of the table's columns that the index has, up to their collation.
+fn table_columns(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    def: &IndexDef,
+) -> Result<Vec<Vec<Datum<'static>>>, CatalogError> {
+    let row_of = |number| Ok(attribute(writer, table, number, COLLATION + 1)?.values);
+    def.columns().map(row_of).collect()
+}
+
+/// The first values of a column's row.
+fn attribute(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    number: i16,
+    columns: usize,
+) -> Result<Found, CatalogError> {
+    let key = [Datum::Oid(table.oid), Datum::Int2(number)];
+    let found = writer.rows((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key), columns)?.pop();
+    let missing = || format!("pg_attribute has no column {number} of \"{}\"", table.name);
+    found.ok_or_else(|| CatalogError::corrupt(missing()))
+}
+
+/// Indexes of columns of pg_attribute.
+const NUMBER: usize = PG_ATTRIBUTE.place("attnum");
+const NOT_NULL: usize = PG_ATTRIBUTE.place("attnotnull");
+const COLLATION: usize = PG_ATTRIBUTE.place("attcollation");
+/// How many columns pg_attribute has.
+const ATTRIBUTE_COLUMNS: usize = PG_ATTRIBUTE.columns.len();
+
+/// The columns of an index are those of its table, as far as their type goes.
+fn insert_columns(
+    writer: &mut Writer<'_>,
+    rows: Vec<Vec<Datum<'static>>>,
+    names: Vec<String>,
+    (index, classes): (Oid, &[KeyClass]),
+) -> Result<(), CatalogError> {
+    for (n, (mut row, name)) in rows.into_iter().zip(names).enumerate() {
+        let number = i16::try_from(n + 1).expect("at most 32 columns");
+        let mut changes = vec![
+            (0, Datum::Oid(index)),
+            (1, Datum::string(name)),
+            (NUMBER, Datum::Int2(number)),
+            (11, Datum::Bool(false)), // attnotnull
+            (12, Datum::Bool(false)), // atthasdef
+            (13, Datum::Bool(false)), // atthasmissing
+            (14, Datum::Char(0)),     // attidentity
+            (15, Datum::Char(0)),     // attgenerated
+            (17, Datum::Bool(true)),  // attislocal
+            (18, Datum::Int2(0)),     // attinhcount
+        ];
+        match classes.get(n).map(|class| class.stored) {
+            // A name is kept as a C string.
+            Some(CSTRING) => changes.extend([
+                (2, Datum::Oid(CSTRING)),
+                (3, Datum::Int2(-2)),    // attlen
+                (7, Datum::Bool(false)), // attbyval
+                (8, Datum::Char(b'c')),  // attalign
+                (9, Datum::Char(b'p')),  // attstorage
+                (10, Datum::Char(0)),    // attcompression
+            ]),
+            Some(_) => {}
+            // An included column has no order.
+            None => changes.push((COLLATION, Datum::Oid(0))),
+        }
+        for (place, value) in changes {
+            *row.get_mut(place).expect("these columns were read") = value;
+        }
+        row.resize(ATTRIBUTE_COLUMNS, Datum::Null);
+        writer.insert(ATTRIBUTES, &row)?;
+    }
+    Ok(())
+}
+
+fn insert_constraint(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    def: &IndexDef,
+    (index, name): (Oid, &str),
+    kind: ConstraintKind,
+) -> Result<(), CatalogError> {
+    let oid = writer.new_oid()?;
+    let columns: Vec<i16> = def.keys.iter().map(|key| key.attnum).collect();
+    let kind = match kind {
+        ConstraintKind::Primary => b'p',
+        ConstraintKind::Unique => b'u',
+    };
+    let row = ConstraintRow {
+        oid,
+        name,
+        namespace: table.namespace,
+        kind,
+        table: table.oid,
+        index,
+        columns: &columns,
+    };
+    writer.insert(CONSTRAINTS, &row.datums())?;
+    let object = Object::new(CONSTRAINTS, oid);
+    for number in def.columns() {
+        writer.depend(object, Object::column(table.oid, number), Dependency::Auto)?;
+    }
+    writer.depend(Object::relation(index), object, Dependency::Internal)
+}
+
+/// Lets the columns of a primary key refuse NULL. Returns those that did not: the caller checks
+/// their values.
+fn make_not_null(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    def: &IndexDef,
+) -> Result<Vec<i16>, CatalogError> {
+    let mut changed = Vec::new();
+    for key in &def.keys {
+        let column = column(table, key.attnum)?;
+        if column.not_null {
+            continue;
+        }
+        let mut found = attribute(writer, table, key.attnum, usize::MAX)?;
+        let value = found.values.get_mut(NOT_NULL);
+        *value.expect("pg_attribute has this column") = Datum::Bool(true);
+        writer.update(ATTRIBUTES, found.tid, &found.values)?;
+        let of = (table.oid, table.name.as_str(), table.namespace);
+        add_not_null(writer, of, key.attnum, &column.name)?;
+        writer.next_command()?;
+        changed.push(key.attnum);
+    }
+    Ok(changed)
+}
+
+/// Notes what the build of an index came to: figures of the table and of the index, as PostgreSQL
+/// stores them in place; and whether older snapshots must not use it.
+pub fn store_built(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    (table, index): (Oid, Oid),
+    built: &BuiltFigures,
+) -> Result<(), CatalogError> {
+    let tables = RelationFigures { has_index: true, ..built.table };
+    database.update_figures(backend, tx, table, &tables)?;
+    database.update_figures(backend, tx, index, &built.index)?;
+    let mut writer = Writer::begin(database, backend, tx)?;
+    if built.broken_chain {
+        let mut found = writer.row(&PG_INDEX_INDEXRELID_INDEX, index)?;
+        let value = found.values.get_mut(CHECK_XMIN);
+        *value.expect("pg_index has this column") = Datum::Bool(true);
+        writer.update(INDEXES, found.tid, &found.values)?;
+        writer.announce_relation(table);
+    }
+    writer.next_command()
+}
+
+/// Index of indcheckxmin in pg_index.
+const CHECK_XMIN: usize = PG_INDEX.place("indcheckxmin");
+
+/// What a build has found.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltFigures {
+    /// The table.
+    pub table: RelationFigures,
+    /// The index.
+    pub index: RelationFigures,
+    /// Whether older snapshots see rows that the index does not have.
+    pub broken_chain: bool,
+}

@@ -1,0 +1,71 @@
+//! What an index is to be.
+
+use forebay_types::Oid;
+
+/// A key column of a new index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexKey {
+    /// The table's column (pg_attribute.attnum).
+    pub attnum: i16,
+    /// The operator class; None: the type's default.
+    pub opclass: Option<Oid>,
+    /// Greater values come first.
+    pub descending: bool,
+    /// NULLs come before all values.
+    pub nulls_first: bool,
+}
+
+impl IndexKey {
+    /// A column in its default order.
+    pub fn new(attnum: i16) -> IndexKey {
+        IndexKey { attnum, opclass: None, descending: false, nulls_first: false }
+    }
+}
+
+/// A constraint that an index enforces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConstraintKind {
+    /// PRIMARY KEY
+    Primary,
+    /// UNIQUE
+    Unique,
+}
+
+/// A new index: a B-tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexDef {
+    /// Its name, or the constraint's. None: chosen as PostgreSQL does, from the names of the table
+    /// and the columns.
+    pub name: Option<String>,
+    /// The key columns.
+    pub keys: Vec<IndexKey>,
+    /// Further columns of the table (INCLUDE), by number.
+    pub included: Vec<i16>,
+    /// Whether no two rows may have the same key. A constraint's index is unique.
+    pub unique: bool,
+    /// Whether NULLs count as equal then.
+    pub nulls_not_distinct: bool,
+    /// The constraint that it enforces.
+    pub constraint: Option<ConstraintKind>,
+    /// fillfactor
+    pub fill_factor: Option<u8>,
+    /// deduplicate_items
+    pub deduplicate: Option<bool>,
+}
+
+impl IndexDef {
+    /// Whether no two rows may have the same key.
+    pub fn is_unique(&self) -> bool {
+        self.unique || self.constraint.is_some()
+    }
+
+    /// Whether it is the primary key's.
+    pub fn is_primary(&self) -> bool {
+        self.constraint == Some(ConstraintKind::Primary)
+    }
+
+    /// The table's columns that it has, by number: first the keys.
+    pub fn columns(&self) -> impl Iterator<Item = i16> {
+        self.keys.iter().map(|key| key.attnum).chain(self.included.iter().copied())
+    }
+}

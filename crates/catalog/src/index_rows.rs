@@ -1,0 +1,315 @@
+//! Rows of the catalogs about indexes, and the indexes that they make.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use forebay_access::nbtree::{IndexShape, KeyColumn, KeyOrder};
+use forebay_format::ids::FROZEN_XID;
+use forebay_format::{AttrLayout, RelFileLocator, Xid};
+use forebay_types::Oid;
+
+use crate::error::CatalogError;
+use crate::index::{KnownTrees, TableIndex};
+use crate::limits::BY_BYTES;
+use crate::options::{BTREE, StorageOptions};
+use crate::row::Row;
+use crate::schema::{BTREE_AM, PG_CATALOG, PG_INDEX};
+use crate::table::Column;
+
+/// pg_type.oid of cstring, as which a B-tree keeps a name.
+pub(crate) const CSTRING: Oid = 2275;
+/// The number of the support function that orders values.
+pub(crate) const ORDER_FUNCTION: i16 = 1;
+/// pg_index.indoption: greater values come first.
+pub(crate) const DESCENDING: i16 = 1;
+/// pg_index.indoption: NULLs come first.
+pub(crate) const NULLS_FIRST: i16 = 2;
+
+/// Number of columns of pg_index up to indoption.
+pub(crate) const INDEX_COLUMNS: usize = PG_INDEX.place("indoption") + 1;
+/// Index of indislive in pg_index.
+pub(crate) const IS_LIVE: usize = PG_INDEX.place("indislive");
+/// Index of indexprs in pg_index.
+pub(crate) const EXPRESSIONS: usize = PG_INDEX.place("indexprs");
+/// Index of indpred in pg_index.
+pub(crate) const PREDICATE: usize = PG_INDEX.place("indpred");
+
+/// A row of pg_index.
+#[derive(Debug)]
+pub(crate) struct IndexRow {
+    pub(crate) index: Oid,
+    pub(crate) table: Oid,
+    keys: usize,
+    pub(crate) unique: bool,
+    nulls_not_distinct: bool,
+    primary: bool,
+    exclusion: bool,
+    immediate: bool,
+    valid: bool,
+    check_xmin: Option<Xid>,
+    ready: bool,
+    pub(crate) columns: Vec<i16>,
+    collations: Vec<Oid>,
+    pub(crate) classes: Vec<Oid>,
+    options: Vec<i16>,
+    has_expressions: bool,
+    has_predicate: bool,
+}
+
+impl IndexRow {
+    /// Reads a row that the transaction `xmin` has written.
+    pub(crate) fn read(
+        row: &Row<'_, '_>,
+        xmin: Xid,
+        has_expressions: bool,
+        has_predicate: bool,
+    ) -> Result<IndexRow, CatalogError> {
+        let shorts = |index| row.vector(index).map(|all| all.map(i16::from_le_bytes).collect());
+        let oids = |index| row.vector(index).map(|all| all.map(u32::from_le_bytes).collect());
+        let check_xmin = row.bool(11)? && xmin != FROZEN_XID;
+        let read = IndexRow {
+            index: row.oid(0)?,
+            table: row.oid(1)?,
+            keys: usize::try_from(row.int2(3)?).unwrap_or(usize::MAX),
+            unique: row.bool(4)?,
+            nulls_not_distinct: row.bool(5)?,
+            primary: row.bool(6)?,
+            exclusion: row.bool(7)?,
+            immediate: row.bool(8)?,
+            valid: row.bool(10)?,
+            check_xmin: check_xmin.then_some(xmin),
+            ready: row.bool(12)?,
+            columns: shorts(15)?,
+            collations: oids(16)?,
+            classes: oids(17)?,
+            options: shorts(18)?,
+            has_expressions,
+            has_predicate,
+        };
+        let (keys, columns) = (read.keys, read.columns.len());
+        let lengths = [read.collations.len(), read.classes.len(), read.options.len()];
+        if usize::try_from(row.int2(2)?) != Ok(columns) || keys > columns || lengths != [keys; 3] {
+            let message = format!("the numbers of columns of index {} disagree", read.index);
+            return Err(CatalogError::corrupt(message));
+        }
+        Ok(read)
+    }
+}
+
+fn corrupt(row: &IndexRow, what: &dyn Display) -> CatalogError {
+    CatalogError::corrupt(format!("catalog rows of index {}: {what}", row.index))
+}
+
+/// What pg_class says of an index.
+#[derive(Debug)]
+pub(crate) struct IndexClass {
+    pub(crate) name: String,
+    pub(crate) access_method: Oid,
+    pub(crate) options: StorageOptions,
+    pub(crate) locator: RelFileLocator,
+}
+
+/// A row of pg_opclass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OperatorClass {
+    pub(crate) method: Oid,
+    pub(crate) family: Oid,
+    pub(crate) input: Oid,
+    /// The type of the values that are kept, if it is not that of the column.
+    pub(crate) key_type: Oid,
+}
+
+/// Operator classes, with the functions that order their values.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OperatorClasses {
+    classes: HashMap<Oid, OperatorClass>,
+    /// By operator family and type.
+    functions: HashMap<(Oid, Oid), Oid>,
+}
+
+impl OperatorClasses {
+    /// The operator family and the type of a class.
+    pub(crate) fn family(&self, class: Oid) -> Option<(Oid, Oid)> {
+        self.classes.get(&class).map(|class| (class.family, class.input))
+    }
+
+    /// Adds others.
+    pub(crate) fn extend(&mut self, others: OperatorClasses) {
+        self.classes.extend(others.classes);
+        self.functions.extend(others.functions);
+    }
+
+    /// Adds a row of pg_opclass.
+    pub(crate) fn add_class(&mut self, row: &Row<'_, '_>) -> Result<(), CatalogError> {
+        let (method, family) = (row.oid(1)?, row.oid(5)?);
+        let (input, key_type) = (row.oid(6)?, row.oid(8)?);
+        self.insert_class(row.oid(0)?, OperatorClass { method, family, input, key_type });
+        Ok(())
+    }
+
+    pub(crate) fn insert_class(&mut self, oid: Oid, class: OperatorClass) {
+        self.classes.insert(oid, class);
+    }
+
+    /// Adds a row of pg_amproc.
+    pub(crate) fn add_function(&mut self, row: &Row<'_, '_>) -> Result<(), CatalogError> {
+        let types = (row.oid(2)?, row.oid(3)?);
+        self.insert_function((row.oid(1)?, types), row.int2(4)?, row.oid(5)?);
+        Ok(())
+    }
+
+    /// Adds a support function of an operator family for two types.
+    pub(crate) fn insert_function(
+        &mut self,
+        (family, types): (Oid, (Oid, Oid)),
+        number: i16,
+        function: Oid,
+    ) {
+        if types.0 == types.1 && number == ORDER_FUNCTION {
+            self.functions.insert((family, types.0), function);
+        }
+    }
+
+    /// How a class orders values, and the class; None if that is not known.
+    pub(crate) fn order(&self, class: Oid) -> Option<(KeyOrder, OperatorClass)> {
+        let class = self.classes.get(&class).filter(|class| class.method == BTREE_AM)?;
+        let function = self.functions.get(&(class.family, class.input))?;
+        Some((KeyOrder::of_support(*function)?, *class))
+    }
+
+    /// How a class orders the values of a column, and how they lie in the index. Or why that is
+    /// not known.
+    fn key(&self, class: Oid, column: &Column) -> Result<(KeyOrder, AttrLayout), String> {
+        let not_known = || format!("its operator class (OID {class}) is not supported");
+        let (order, found) = self.order(class).ok_or_else(not_known)?;
+        let layout = match found.key_type {
+            0 => column.layout,
+            CSTRING => AttrLayout::CSTRING,
+            _ => return Err(not_known()),
+        };
+        Ok((order, layout))
+    }
+}
+
+/// What the catalogs say of the indexes of some tables.
+#[derive(Debug, Default)]
+pub(crate) struct FoundIndexes {
+    /// By table.
+    pub(crate) rows: HashMap<Oid, Vec<IndexRow>>,
+    /// By index.
+    pub(crate) classes: HashMap<Oid, IndexClass>,
+    pub(crate) operator_classes: Arc<OperatorClasses>,
+}
+
+impl FoundIndexes {
+    /// The indexes of a table with these columns, by OID.
+    pub(crate) fn take(
+        &mut self,
+        trees: &KnownTrees,
+        table: (Oid, Oid),
+        columns: &[Column],
+    ) -> Result<Vec<Arc<TableIndex>>, CatalogError> {
+        let (table, namespace) = table;
+        let mut rows = self.rows.remove(&table).unwrap_or_default();
+        rows.sort_by_key(|row| row.index);
+        let of_catalog = namespace == PG_CATALOG;
+        let indexes = rows.into_iter().map(|row| self.index(trees, row, columns, of_catalog));
+        indexes.collect()
+    }
+
+    fn index(
+        &mut self,
+        trees: &KnownTrees,
+        row: IndexRow,
+        columns: &[Column],
+        of_catalog: bool,
+    ) -> Result<Arc<TableIndex>, CatalogError> {
+        let class = self.classes.remove(&row.index);
+        let class = class.ok_or_else(|| corrupt(&row, &"pg_class does not have it"))?;
+        let (shape, unknown) = self.shape(&row, &class, columns, of_catalog)?;
+        Ok(Arc::new(TableIndex {
+            oid: row.index,
+            name: class.name,
+            table: row.table,
+            locator: class.locator,
+            columns: row.columns,
+            unique: row.unique,
+            primary: row.primary,
+            immediate: row.immediate,
+            valid: row.valid,
+            ready: row.ready,
+            check_xmin: row.check_xmin,
+            shape: Arc::new(shape),
+            known: trees.tree(class.locator),
+            shared: Arc::clone(&trees.shared),
+            unknown,
+        }))
+    }
+
+    /// What working on an index needs to know of its columns. And why it is not understood, if so:
+    /// then there are no key columns.
+    pub(crate) fn shape(
+        &self,
+        row: &IndexRow,
+        class: &IndexClass,
+        columns: &[Column],
+        of_catalog: bool,
+    ) -> Result<(IndexShape, Option<String>), CatalogError> {
+        let mut of_table = Vec::with_capacity(row.columns.len());
+        for &number in row.columns.iter().filter(|&&number| number != 0) {
+            let column = usize::try_from(number).ok().and_then(|n| columns.get(n.checked_sub(1)?));
+            of_table.push(column.ok_or_else(|| corrupt(row, &format!("no column {number}")))?);
+        }
+        let understood = self.columns(row, class, &of_table);
+        let (unknown, (keys, layouts)) = match understood {
+            Ok(understood) => (None, understood),
+            Err(why) => (Some(why), (Vec::new(), Vec::new())),
+        };
+        let shape = IndexShape {
+            name: class.name.clone(),
+            layouts,
+            compression: of_table.iter().map(|column| column.compression).collect(),
+            keys,
+            nulls_are_equal: row.nulls_not_distinct,
+            fill_factor: class.options.fill_factor.unwrap_or(BTREE).into(),
+            deduplicate: class.options.deduplicate.unwrap_or(true),
+            of_catalog,
+        };
+        Ok((shape, unknown))
+    }
+
+    /// The key columns, and how the values of all columns lie in the index. Or why that is not
+    /// known.
+    fn columns(
+        &self,
+        row: &IndexRow,
+        class: &IndexClass,
+        of_table: &[&Column],
+    ) -> Result<(Vec<KeyColumn>, Vec<AttrLayout>), String> {
+        let method = class.access_method;
+        if method != BTREE_AM {
+            return Err(format!("its access method (OID {method}) is not supported"));
+        }
+        let reasons = [
+            (row.exclusion, "it is for an exclusion constraint"),
+            (row.has_expressions || row.columns.contains(&0), "it has expressions"),
+            (row.has_predicate, "it has a predicate"),
+            (row.collations.iter().any(|c| !BY_BYTES.contains(c)), "it has a collation of its own"),
+        ];
+        if let Some((_, why)) = reasons.into_iter().find(|(has, _)| *has) {
+            return Err(why.to_owned());
+        }
+        let mut keys = Vec::with_capacity(row.keys);
+        let mut layouts = Vec::with_capacity(of_table.len());
+        for ((column, class), options) in of_table.iter().zip(&row.classes).zip(&row.options) {
+            let (order, layout) = self.operator_classes.key(*class, column)?;
+            let (descending, nulls_first) = (options & DESCENDING != 0, options & NULLS_FIRST != 0);
+            keys.push(KeyColumn { order, descending, nulls_first });
+            layouts.push(layout);
+        }
+        layouts.extend(of_table.iter().skip(keys.len()).map(|column| column.layout));
+        Ok((keys, layouts))
+    }
+}

@@ -1,0 +1,137 @@
+//! Objects of the database, by their rows in the catalogs, and what depends on what.
+//!
+//! pg_depend has no rows of objects on which everything depends: those that initdb makes are
+//! pinned.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use forebay_format::ids::FIRST_UNPINNED_OID;
+use forebay_types::{Datum, Oid};
+
+use crate::catalog_oids::{CLASSES, DEPENDENCIES, NAMESPACES};
+use crate::error::CatalogError;
+use crate::lookup::Key;
+use crate::row::Row;
+use crate::schema::{
+    PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX, PG_DESCRIPTION_O_C_O_INDEX,
+    PG_SHDEPEND_DEPENDER_INDEX, POSTGRES_DB, PUBLIC,
+};
+use crate::writer::Writer;
+
+/// An object, or a column of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Object {
+    /// The catalog that has its row.
+    pub(crate) class: Oid,
+    pub(crate) oid: Oid,
+    /// A column's number, or 0.
+    pub(crate) column: i16,
+}
+
+/// How an object depends on another (pg_depend.deptype).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dependency {
+    /// The other cannot be dropped without it being said that this one goes too.
+    Normal,
+    /// It goes with the other.
+    Auto,
+    /// It is a part of the other.
+    Internal,
+}
+
+impl Object {
+    pub(crate) const fn new(class: Oid, oid: Oid) -> Object {
+        Object { class, oid, column: 0 }
+    }
+
+    /// A relation.
+    pub(crate) const fn relation(oid: Oid) -> Object {
+        Object::new(CLASSES, oid)
+    }
+
+    /// A column of a relation.
+    pub(crate) const fn column(relation: Oid, number: i16) -> Object {
+        Object { class: CLASSES, oid: relation, column: number }
+    }
+
+    /// The first columns of the indexes that lead to notes about it.
+    fn key(self) -> [Datum<'static>; 2] {
+        [Datum::Oid(self.class), Datum::Oid(self.oid)]
+    }
+
+    fn is_pinned(self) -> bool {
+        self.oid < FIRST_UNPINNED_OID && (self.class, self.oid) != (NAMESPACES, PUBLIC)
+    }
+}
+
+impl Dependency {
+    fn code(self) -> u8 {
+        match self {
+            Dependency::Normal => b'n',
+            Dependency::Auto => b'a',
+            Dependency::Internal => b'i',
+        }
+    }
+}
+
+/// A row of pg_depend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depends {
+    pub(crate) object: Object,
+    pub(crate) on: Object,
+    pub(crate) code: u8,
+}
+
+impl Writer<'_> {
+    /// Notes that an object depends on another.
+    pub(crate) fn depend(
+        &mut self,
+        object: Object,
+        on: Object,
+        how: Dependency,
+    ) -> Result<(), CatalogError> {
+        if on.is_pinned() {
+            return Ok(());
+        }
+        let row = [
+            Datum::Oid(object.class),
+            Datum::Oid(object.oid),
+            Datum::Int4(object.column.into()),
+            Datum::Oid(on.class),
+            Datum::Oid(on.oid),
+            Datum::Int4(on.column.into()),
+            Datum::Char(how.code()),
+        ];
+        self.insert(DEPENDENCIES, &row)
+    }
+
+    /// What depends on an object, or on columns of it.
+    pub(crate) fn dependents(&mut self, on: Object) -> Result<Vec<Depends>, CatalogError> {
+        self.dependencies((&PG_DEPEND_REFERENCE_INDEX, &on.key()))
+    }
+
+    /// What an object depends on.
+    pub(crate) fn references(&mut self, object: Object) -> Result<Vec<Depends>, CatalogError> {
+        self.dependencies((&PG_DEPEND_DEPENDER_INDEX, &object.key()))
+    }
+
+    fn dependencies(&mut self, key: Key<'_>) -> Result<Vec<Depends>, CatalogError> {
+        let found = self.rows(key, 7)?;
+        let read = |row: Row<'_, '_>| {
+            let object = |at| {
+                let column = i16::try_from(row.int4(at + 2)?).unwrap_or(0);
+                Ok::<_, CatalogError>(Object { class: row.oid(at)?, oid: row.oid(at + 1)?, column })
+            };
+            Ok(Depends { object: object(0)?, on: object(3)?, code: row.char(6)? })
+        };
+        found.iter().map(|found| read(Row(&found.values, PG_DEPEND.name))).collect()
+    }
+
+    /// Deletes what other catalogs have about an object: what it depends on, comments.
+    pub(crate) fn delete_notes(&mut self, object: Object) -> Result<(), CatalogError> {
+        let [class, oid] = object.key();
+        self.delete_all((&PG_DEPEND_DEPENDER_INDEX, &object.key()), 7)?;
+        self.delete_all((&PG_DESCRIPTION_O_C_O_INDEX, &[oid.clone(), class.clone()]), 3)?;
+        let key = [Datum::Oid(POSTGRES_DB), class, oid];
+        self.delete_all((&PG_SHDEPEND_DEPENDER_INDEX, &key), 3)
+    }
+}

@@ -1,0 +1,319 @@
+//! The entries of rows in their table's indexes.
+//!
+//! A row goes into the heap first, then into one index after the other. If an index must be unique,
+//! the entry waits for a transaction whose end decides whether its key is in use. A row whose entry
+//! is refused stays behind dead: the statement fails. Of a row that may conflict with others
+//! (ON CONFLICT), the keys are looked for first, and again when its entries are in.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use forebay_access::AccessError;
+use forebay_access::heap::{Author, Changer, Heap, RowJudge};
+use forebay_access::nbtree::{Index, Insertion, NewRow, RowValues, UniqueCheck};
+use forebay_catalog::schema::POSTGRES_DB;
+use forebay_catalog::{ObjectName, Table, TableIndex, quoted};
+use forebay_format::{AttrLayout, BlockNumber, ItemPointer, Oid, Xid};
+use forebay_storage::Backend;
+use forebay_txn::locks::{Interrupt, LockOwner, OwnerId};
+use forebay_types::{SqlType, to_text};
+
+use super::locks::count_deadlock;
+use super::open::Open;
+use super::scan::horizon_of;
+use super::state::{Session, no_transaction};
+use crate::core::Core;
+use crate::error::EngineError;
+
+/// Puts the entries of new rows into the indexes of their table, for a transaction.
+pub(super) struct Entries<'a> {
+    core: &'a Core,
+    table: &'a Table,
+    indexes: Vec<(&'a TableIndex, Index)>,
+    /// The layouts of the table's columns up to the last one that an index has.
+    layouts: &'a [AttrLayout],
+    rows: RowJudge<'a>,
+    xid: Xid,
+    owner: &'a mut LockOwner,
+    interrupt: &'a Interrupt,
+    /// An index tuple.
+    tuple: Vec<u8>,
+}
+
+/// What keeps an entry out of an index: a transaction, or its tentative insertion.
+type Blocking = (Xid, Option<u32>);
+
+impl<'a> Entries<'a> {
+    /// For rows that a transaction puts into a heap. None if the table has no indexes.
+    pub(super) fn new(
+        core: &'a Core,
+        (table, heap): (&'a Table, &'a Heap),
+        (open, author): (&'a mut Open, Author),
+        (owner, interrupt): (&'a mut LockOwner, &'a Interrupt),
+    ) -> Option<Entries<'a>> {
+        if table.indexes.is_empty() {
+            return None;
+        }
+        let ready = table.indexes.iter().filter(|index| index.ready);
+        let indexes = ready.map(|index| (&**index, index.open(heap))).collect();
+        let columns = table.indexed_columns.last().map_or(0, |last| last + 1);
+        let Open { tx, sets, .. } = open;
+        let own = tx.full_xid();
+        let changer = Changer { xacts: &core.xacts, tx, author, sets, queues: None };
+        Some(Entries {
+            core,
+            table,
+            indexes,
+            layouts: table.layouts.get(..columns).unwrap_or(&table.layouts),
+            rows: RowJudge::new(heap, changer, horizon_of(table), POSTGRES_DB, own),
+            xid: author.xid,
+            owner,
+            interrupt,
+            tuple: Vec::new(),
+        })
+    }
+
+    /// Adds the entries of a row that was put at a place. 23505 if a key is in use.
+    pub(super) fn add(
+        &mut self,
+        backend: &mut Backend,
+        place: ItemPointer,
+        tuple: &[u8],
+    ) -> Result<(), EngineError> {
+        let added = self.add_version(backend, place, tuple, None, &[])?;
+        assert!(added, "without arbiters an entry is added or refused");
+        Ok(())
+    }
+
+    /// The same, for a newer version of a row, of which these columns changed. False, and some
+    /// entries are missing, if a row may be live that has the same key in one of the `arbiters`.
+    fn add_version(
+        &mut self,
+        backend: &mut Backend,
+        place: ItemPointer,
+        tuple: &[u8],
+        changed: Option<&[usize]>,
+        arbiters: &[Oid],
+    ) -> Result<bool, EngineError> {
+        let values = RowValues::new(tuple, self.layouts)?;
+        let Entries { core, table, indexes, rows, xid, owner, interrupt, tuple, .. } = self;
+        for (index, open) in indexes {
+            let failed = |error| failed(table, index, place, error);
+            let columns = index.table_columns();
+            values.form_entry(&open.shape, columns, place, tuple).map_err(failed)?;
+            let unique = match arbiters.contains(&index.oid) {
+                true => UniqueCheck::Partial,
+                false => UniqueCheck::of(index.unique),
+            };
+            let unchanged = changed
+                .is_some_and(|changed| !index.key_columns().any(|key| changed.contains(&key)));
+            let entry = NewRow { tuple, xid: *xid, unique, unchanged };
+            let mut last = None;
+            loop {
+                let blocking = match open.insert(backend, rows, entry).map_err(failed)? {
+                    Insertion::Done => break,
+                    Insertion::Unchecked => return Ok(false),
+                    Insertion::Duplicate(_) => return Err(duplicate(table, index, &values)),
+                    Insertion::Wait { xid, token, .. } => (xid, token),
+                };
+                let waited = (place, &*index.name);
+                wait(core, backend, owner, interrupt, decisive(&mut last, blocking), waited)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks for a live row that has a key of this new one in one of the `arbiters`. Waits for
+    /// transactions that decide whether there is one.
+    pub(super) fn conflict(
+        &mut self,
+        backend: &mut Backend,
+        tuple: &[u8],
+        arbiters: &[Oid],
+    ) -> Result<Option<ItemPointer>, EngineError> {
+        let values = RowValues::new(tuple, self.layouts)?;
+        let Entries { core, table, indexes, rows, xid, owner, interrupt, tuple, .. } = self;
+        for (index, open) in indexes.iter().filter(|(index, _)| arbiters.contains(&index.oid)) {
+            if !index.immediate {
+                let message = "ON CONFLICT does not support deferrable unique \
+                               constraints/exclusion constraints as arbiters";
+                return Err(EngineError::statement("55000", message).about(object(table, index)));
+            }
+            let failed = |error| failed(table, index, NOWHERE, error);
+            let columns = index.table_columns();
+            values.form_entry(&open.shape, columns, NOWHERE, tuple).map_err(failed)?;
+            let unique = UniqueCheck::Yes;
+            let entry = NewRow { tuple, xid: *xid, unique, unchanged: false };
+            let mut last = None;
+            loop {
+                let (tid, blocking) = match open.find_conflict(backend, rows, entry) {
+                    Ok(Some(Insertion::Duplicate(version))) => return Ok(Some(version)),
+                    Ok(Some(Insertion::Wait { tid, xid, token })) => (tid, (xid, token)),
+                    Ok(None | Some(Insertion::Done | Insertion::Unchecked)) => break,
+                    // No row has such a key. Its insertion fails, and tells the place.
+                    Err(AccessError::IndexRowTooBig { .. }) => break,
+                    Err(error) => return Err(error.into()),
+                };
+                let blocking = decisive(&mut last, blocking);
+                wait(core, backend, owner, interrupt, blocking, (tid, &table.name))?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Inserts a row into the heap and the indexes, unless a row may be live that has the same key
+    /// in one of the `arbiters`: then what was inserted is taken back.
+    pub(super) fn insert_tentatively(
+        &mut self,
+        backend: &mut Backend,
+        (heap, author): (&Heap, Author),
+        row: (&[u8], &[u8]),
+        arbiters: &[Oid],
+    ) -> Result<Option<ItemPointer>, EngineError> {
+        let token = self.owner.begin_insertion();
+        let settled = self.settle(backend, heap, (author, token), row, arbiters);
+        // Also after an error: then the row ends with the transaction.
+        self.core.locks.insertion_ended(self.owner, author.xid, token);
+        settled
+    }
+
+    fn settle(
+        &mut self,
+        backend: &mut Backend,
+        heap: &Heap,
+        (author, token): (Author, u32),
+        (stored, tuple): (&[u8], &[u8]),
+        arbiters: &[Oid],
+    ) -> Result<Option<ItemPointer>, EngineError> {
+        let place = heap.insert_tentatively(backend, author, token, stored)?;
+        if self.add_version(backend, place, tuple, None, arbiters)? {
+            heap.confirm(backend, author.xid, place)?;
+            return Ok(Some(place));
+        }
+        heap.take_back(backend, author.xid, place)?;
+        Ok(None)
+    }
+}
+
+/// The place of a row that has none yet.
+const NOWHERE: ItemPointer = ItemPointer::new(BlockNumber::MAX, 1);
+
+/// What is to be waited for. If a tentative insertion is in the way again though it has ended, it
+/// has failed, and the end of its transaction decides.
+fn decisive(last: &mut Option<Blocking>, blocking: Blocking) -> Blocking {
+    let again = last.replace(blocking) == Some(blocking);
+    (blocking.0, blocking.1.filter(|_| !again))
+}
+
+/// Waits for what keeps the entry of a row at a place out of an index, or of a table's indexes.
+fn wait(
+    core: &Core,
+    backend: &mut Backend,
+    owner: &LockOwner,
+    interrupt: &Interrupt,
+    (xid, token): Blocking,
+    (place, relation): (ItemPointer, &str),
+) -> Result<(), EngineError> {
+    // The transaction might wait for this backend's I/O.
+    backend.io.submit();
+    let runner = || core.xacts.procs().runner(xid).map(OwnerId);
+    let waited = match token {
+        Some(token) => core.locks.wait_for_insertion(owner, (xid, token), runner, interrupt),
+        None => core.locks.wait_for_transaction(owner, xid, runner, interrupt),
+    };
+    waited.map_err(|error| {
+        let context = format!("while inserting index tuple {place} in relation \"{relation}\"");
+        count_deadlock(core, EngineError::RowLock { error, context })
+    })
+}
+
+/// What an error about an index is about.
+pub(super) fn object(table: &Table, index: &TableIndex) -> ObjectName {
+    ObjectName {
+        schema: table.schema.clone(),
+        table: table.name.clone(),
+        constraint: index.name.clone(),
+    }
+}
+
+/// The entry of a row could not be added.
+#[cold]
+fn failed(table: &Table, index: &TableIndex, row: ItemPointer, error: AccessError) -> EngineError {
+    let too_big = matches!(error, AccessError::IndexRowTooBig { .. });
+    let error = EngineError::from(error);
+    if !too_big {
+        return error;
+    }
+    error
+        .with_detail(format!("Index row references tuple {row} in relation \"{}\".", table.name))
+        .with_hint(
+            "Values larger than 1/3 of a buffer page cannot be indexed.\nConsider a function \
+             index of an MD5 hash of the value, or use full text indexing.",
+        )
+        .about(object(table, index))
+}
+
+/// The refusal of a row whose key is in use.
+#[cold]
+fn duplicate(table: &Table, index: &TableIndex, values: &RowValues<'_>) -> EngineError {
+    let name = &index.name;
+    let message = format!("duplicate key value violates unique constraint \"{name}\"");
+    let refused = EngineError::statement("23505", message).about(object(table, index));
+    let key = shown_key(table, index, index.key_columns().map(|column| values.get(column)));
+    match key {
+        Some(key) => refused.with_detail(format!("Key {key} already exists.")),
+        None => refused,
+    }
+}
+
+/// A key in messages. None if values of a type have no text form here.
+pub(super) fn shown_key<'v>(
+    table: &Table,
+    index: &TableIndex,
+    values: impl Iterator<Item = Option<&'v [u8]>>,
+) -> Option<String> {
+    let (mut names, mut shown) = (Vec::new(), Vec::new());
+    for (number, value) in index.key_columns().zip(values) {
+        let column = table.columns.get(number)?;
+        names.push(quoted(&column.name));
+        let text = |bytes| {
+            let value = column.repr.decode(bytes).ok()?;
+            to_text(&value, SqlType::of(column.type_oid)).ok()
+        };
+        shown.push(value.map_or_else(|| Some("null".to_owned()), text)?);
+    }
+    Some(format!("({})=({})", names.join(", "), shown.join(", ")))
+}
+
+impl Session {
+    /// An index of a table, to read or change it. Another session's temporary table is refused.
+    pub(super) fn index(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        index: &TableIndex,
+    ) -> Result<Index, EngineError> {
+        Ok(index.open(&self.heap(core, table)?))
+    }
+
+    /// Adds the entries of a row that the running command has put into a table.
+    pub(super) fn add_entries(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        heap: &Heap,
+        (place, tuple, changed): (ItemPointer, &[u8], &[usize]),
+    ) -> Result<(), EngineError> {
+        let Session { open: Some(open), backend, locks, interrupt, .. } = self else {
+            return Err(no_transaction());
+        };
+        let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
+        let author = Author { xid, command: open.tx.use_command() };
+        match Entries::new(core, (table, heap), (open, author), (locks, interrupt)) {
+            Some(mut entries) => {
+                let added = entries.add_version(backend, place, tuple, Some(changed), &[])?;
+                assert!(added, "without arbiters an entry is added or refused");
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Creates, drops and rebuilds indexes.
+//!
+//! ```text
+//!   create:  rows in the catalogs, an empty file ─▶ build ─▶ figures in the catalogs
+//!   rebuild: a new file, the old one goes at the commit ─▶ build ─▶ figures
+//! ```
+
+use std::sync::Arc;
+
+use forebay_access::heap::{Author, Changer};
+use forebay_access::{Built, RowSource, SortResources, build_index};
+use forebay_catalog::ddl;
+use forebay_catalog::schema::{POSTGRES_DB, PUBLIC};
+use forebay_catalog::{
+    self as catalog, BuiltFigures, IndexDef, Reader, RelationFigures, Table, TableIndex,
+};
+use forebay_format::varlena::Varlena;
+use forebay_format::{Fork, IndexTuple};
+use forebay_txn::locks::{LockMode, LockTag};
+use forebay_types::Oid;
+
+use super::index_entries::{object, shown_key};
+use super::scan::horizon_of;
+use super::state::{Session, no_transaction};
+use super::temp_tables::{OnCommit, PG_TEMP};
+use crate::core::Core;
+use crate::error::EngineError;
+
+impl Session {
+    /// Creates an index of a table, which the transaction has locked in mode `Share` or a stronger
+    /// one, and `AccessExclusive` for a constraint. Returns its OID.
+    ///
+    /// # Errors
+    /// PostgreSQL's: 42P07, 42701, 42703, 54011, 42704, 42P16, 23505, 23502.
+    pub fn create_index(&mut self, table: &Arc<Table>, def: &IndexDef) -> Result<Oid, EngineError> {
+        check_indexable(table)?;
+        catalog::check_index(table, def)?;
+        self.call(|session, core| {
+            session.check_own(table)?;
+            session.check_locked(table, LockMode::Share)?;
+            let name = session.lock_index_name(core, table, def)?;
+            let temporary = table.is_temporary();
+            let made = session.with_files(core, temporary, |session, persistence| {
+                let (tx, backend) = session.changing()?;
+                let (database, of) = (&core.database, (def, name.as_str()));
+                Ok(catalog::create_index(database, backend, tx, table, of, persistence)?)
+            });
+            let (index, not_null) = made?;
+            if temporary {
+                let of = (Some(table.oid), name.as_str());
+                session.note_temp_made(of, index.locator, OnCommit::PreserveRows);
+            }
+            let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
+            session.lock(core, tag, LockMode::AccessExclusive)?;
+            session.build(core, table, &index, &not_null)?;
+            Ok(index.oid)
+        })
+    }
+
+    /// Locks the name of a new index, and chooses it if it is not given.
+    fn lock_index_name(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        def: &IndexDef,
+    ) -> Result<String, EngineError> {
+        let mut locked = None;
+        loop {
+            let (tx, backend) = self.changing()?;
+            let name = catalog::index_name(&core.database, backend, tx, table, def)?;
+            if locked.as_ref() == Some(&name) {
+                return Ok(name);
+            }
+            let tag = ddl::name_lock(table.namespace, &name);
+            self.lock(core, tag, LockMode::AccessExclusive)?;
+            // Somebody may have taken it meanwhile.
+            locked = Some(name);
+        }
+    }
+
+    /// Builds an index whose file is empty, and stores figures of it and of its table. The columns
+    /// in `not_null`, by number, must have no NULL.
+    pub(super) fn build(
+        &mut self,
+        core: &Core,
+        table: &Arc<Table>,
+        index: &TableIndex,
+        not_null: &[i16],
+    ) -> Result<(), EngineError> {
+        let heap = self.heap(core, table)?;
+        let (ahead, resources) = (self.read_ahead(), self.sort_resources(core));
+        let mut source = row_source(table, index, not_null)?;
+        if let Some(toast) = table.toasting.relation
+            && index.table_columns().any(|n| table.layouts.get(n).is_some_and(|l| l.len == -1))
+        {
+            // A vacuum could remove values of dead rows that the build still reads.
+            let mode = LockMode::ShareUpdateExclusive;
+            source.toast = Some(self.toast_table(core, toast, mode)?);
+        }
+        let open_index = index.open(&heap);
+        let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
+        let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
+        let author = Author { xid, command: open.tx.use_command() };
+        let (own, sets) = (open.tx.full_xid(), &mut open.sets);
+        let changer = Changer { xacts: &core.xacts, tx: &open.tx, author, sets, queues: None };
+        let rows = heap.indexable(changer, (horizon_of(table), POSTGRES_DB, own), ahead)?;
+        let unique = index.unique;
+        let report = match build_index(backend, rows, &source, &open_index, unique, &resources)? {
+            Built::Done(report) => report,
+            Built::Duplicate(tuple) => return Err(duplicate(table, index, &tuple)),
+            Built::Null(column) => return Err(contains_null(table, column)),
+        };
+        let marked = heap.marked_pages(backend)?;
+        let tables = RelationFigures {
+            has_index: true,
+            pages: report.blocks,
+            tuples: report.live as f32,
+            marked,
+        };
+        let pages = heap.pool.nblocks(index.locator, Fork::Main)?;
+        let tuples = report.entries as f32;
+        let figures = BuiltFigures {
+            table: tables,
+            index: RelationFigures { pages, tuples, ..RelationFigures::default() },
+            broken_chain: report.broken_chain,
+        };
+        let (tx, backend) = self.changing()?;
+        let of = (table.oid, index.oid);
+        catalog::store_built(&core.database, backend, tx, of, &figures)?;
+        core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
+        Ok(())
+    }
+
+    fn sort_resources(&mut self, core: &Core) -> SortResources {
+        self.limit_temp_space();
+        SortResources {
+            files: Arc::clone(&core.temp_files),
+            owner: self.id(),
+            space: Arc::clone(&self.temp_space),
+            options: self.temp_options(),
+            memory: self.settings.maintenance_work_mem.saturating_mul(1024),
+            interrupt: self.interrupt.clone(),
+        }
+    }
+
+    /// Drops an index. 42704 if there is none of that name, 2BP01 if a constraint needs it.
+    pub fn drop_index(&mut self, schema: Option<&str>, name: &str) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let (table, index) =
+                session.lock_index(core, (schema, name), LockMode::AccessExclusive)?;
+            let (tx, backend) = session.changing()?;
+            let of = (index.oid, index.name.as_str());
+            catalog::drop_index(&core.database, backend, tx, of, &table)?;
+            session.note_temp_dropped(index.oid);
+            Ok(())
+        })
+    }
+
+    /// Builds an index anew, in a new file.
+    pub fn reindex_index(&mut self, schema: Option<&str>, name: &str) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            // Readers hold no lock of an index, only their table's.
+            let mode = LockMode::AccessExclusive;
+            let (table, index) = session.lock_index(core, (schema, name), mode)?;
+            session.rebuild(core, &table, &index)
+        })
+    }
+
+    /// Builds all indexes of a table anew. The transaction has locked it in mode
+    /// `AccessExclusive`.
+    pub fn reindex_table(&mut self, table: &Arc<Table>) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            session.check_locked(table, LockMode::AccessExclusive)?;
+            for index in &table.indexes {
+                let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
+                session.lock(core, tag, LockMode::AccessExclusive)?;
+                session.rebuild(core, table, index)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Builds an index anew, in a new file. It is locked, and its table against changes.
+    pub(super) fn rebuild(
+        &mut self,
+        core: &Core,
+        table: &Arc<Table>,
+        index: &Arc<TableIndex>,
+    ) -> Result<(), EngineError> {
+        check_indexable(table)?;
+        if table.is_catalog() {
+            let message = format!(
+                "cannot rebuild index \"{}\": indexes of system catalogs stay where they are",
+                index.name
+            );
+            return Err(EngineError::statement("0A000", message));
+        }
+        if let Some(why) = &index.unknown {
+            let message = format!("cannot rebuild index \"{}\": {why}", index.name);
+            return Err(EngineError::statement("0A000", message));
+        }
+        let temporary = table.is_temporary();
+        let locator = self.with_files(core, temporary, |session, persistence| {
+            let (tx, backend) = session.changing()?;
+            let of = (index.oid, index.locator);
+            Ok(catalog::empty_index(&core.database, backend, tx, of, persistence)?)
+        })?;
+        self.note_temp_emptied(index.oid, locator);
+        let rebuilt = index.at(locator, core.database.trees.tree(locator));
+        self.build(core, table, &rebuilt, &[])
+    }
+
+    /// Finds an index with its table, and locks the table in a mode, then the index exclusively.
+    fn lock_index(
+        &mut self,
+        core: &Core,
+        (schema, name): (Option<&str>, &str),
+        mode: LockMode,
+    ) -> Result<(Arc<Table>, Arc<TableIndex>), EngineError> {
+        let own = self.temp.namespace();
+        let schema = match schema {
+            None | Some(PG_TEMP) if self.temp.may_have(name) => Some(own.as_str()),
+            schema => schema,
+        };
+        let namespace = match schema {
+            None => PUBLIC,
+            Some(schema) => self.namespace(core, schema)?.ok_or_else(|| no_index(name))?,
+        };
+        let mut locked = None;
+        loop {
+            let snapshot = core.xacts.snapshot(&self.running()?.tx);
+            let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+            let class = reader.class_named(namespace, name)?.ok_or_else(|| no_index(name))?;
+            if class.kind != b'i' {
+                let message = format!("\"{name}\" is not an index");
+                return Err(EngineError::statement("42809", message));
+            }
+            let of = reader.table_of_index(&class)?.ok_or_else(|| no_index(name))?;
+            let table = reader.table_by_oid(of)?.map(Arc::new).ok_or_else(|| no_index(name))?;
+            let index = table.indexes.iter().find(|index| index.name == name);
+            let index = Arc::clone(index.ok_or_else(|| no_index(name))?);
+            if locked == Some((table.oid, index.oid)) {
+                return Ok((table, index));
+            }
+            self.check_own(&table)?;
+            self.lock_table(core, &table, mode)?;
+            let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
+            self.lock(core, tag, LockMode::AccessExclusive)?;
+            // The catalogs may have changed meanwhile.
+            locked = Some((table.oid, index.oid));
+        }
+    }
+}
+
+fn no_index(name: &str) -> EngineError {
+    EngineError::statement("42704", format!("index \"{name}\" does not exist"))
+}
+
+/// Refuses tables whose indexes cannot be built.
+fn check_indexable(table: &Table) -> Result<(), EngineError> {
+    let why = if !matches!(table.kind, b'r' | b't') {
+        "it is not an ordinary table"
+    } else if !table.is_prunable() {
+        "it is unlogged"
+    } else {
+        return Ok(());
+    };
+    let message = format!("cannot index relation \"{}\": {why}", table.name);
+    Err(EngineError::statement("0A000", message))
+}
+
+/// Where the index's values are in rows of its table.
+pub(super) fn row_source(
+    table: &Table,
+    index: &TableIndex,
+    not_null: &[i16],
+) -> Result<RowSource, EngineError> {
+    let lost = || EngineError::internal("an index has a column that its table has not");
+    let mut columns = Vec::with_capacity(index.columns.len());
+    for column in index.table_columns() {
+        let missing = table.columns.get(column).ok_or_else(lost)?.missing.clone();
+        columns.push((column, missing));
+    }
+    let not_null = index.table_columns().map(|column| {
+        table.columns.get(column).is_some_and(|column| not_null.contains(&column.attnum))
+    });
+    let not_null = not_null.collect();
+    Ok(RowSource { layouts: table.layouts.clone(), columns, not_null, toast: None })
+}
+
+/// Two rows have the same key in an index that is to be unique.
+#[cold]
+fn duplicate(table: &Table, index: &TableIndex, tuple: &[u8]) -> EngineError {
+    let message = format!("could not create unique index \"{}\"", index.name);
+    let refused = EngineError::statement("23505", message).about(object(table, index));
+    match key_of(table, index, tuple) {
+        Some(key) => refused.with_detail(format!("Key {key} is duplicated.")),
+        None => refused.with_detail("Duplicate keys exist."),
+    }
+}
+
+/// The key of an index tuple in messages. None if a value has no text form here.
+fn key_of(table: &Table, index: &TableIndex, tuple: &[u8]) -> Option<String> {
+    let layouts = &index.shape.layouts;
+    let mut walk = IndexTuple::new(tuple).ok()?.values(layouts.len());
+    let mut values = Vec::with_capacity(layouts.len());
+    for layout in layouts {
+        values.push(match walk.next(*layout).ok()? {
+            None => None,
+            Some(Varlena::Plain(bytes)) => Some(bytes),
+            Some(_) => return None,
+        });
+    }
+    shown_key(table, index, values.into_iter())
+}
+
+/// A column of a new primary key has a NULL.
+#[cold]
+fn contains_null(table: &Table, column: usize) -> EngineError {
+    let name = table.columns.get(column).map_or("", |column| column.name.as_str());
+    let message = format!("column \"{name}\" of relation \"{}\" contains null values", table.name);
+    EngineError::statement("23502", message)
+}

@@ -1,0 +1,353 @@
+//! Long values of rows: stored before their row, read where they are used, deleted with their row.
+//!
+//! ```text
+//!   insert:  plan ─ values to the TOAST table ─ the row
+//!   update:  plan ─ the old version locked ─ values ─ the new version ─ replaced values deleted
+//!   delete:  the row ─ its values deleted
+//! ```
+//!
+//! An update locks the row before it stores values: if another transaction changed the row first,
+//! they would be left behind.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use forebay_access::AccessError;
+use forebay_access::heap::{Author, Changer, Heap, RowJudge};
+use forebay_access::toast::{Plan, Storer, ToastTable, has_pointers, is_wide, pointers};
+use forebay_catalog::schema::{PG_TOAST, POSTGRES_DB};
+use forebay_catalog::{
+    ColumnDef, Reader, Table, create_toast_table, needs_toast_table, temp_toast_namespace,
+};
+use forebay_format::varlena::ToastPointer;
+use forebay_format::{HeapTuple, ItemPointer};
+use forebay_storage::Backend;
+use forebay_txn::locks::LockMode;
+use forebay_types::{Datum, Oid, Repr};
+
+use super::locks::lock_tag;
+use super::open::Open;
+use super::rows::form_checked;
+use super::scan::horizon_of;
+use super::state::{Session, no_transaction};
+use super::stored::decoded;
+use super::temp_tables::OnCommit;
+use super::toast_tables::ToastTables;
+use crate::core::Core;
+use crate::error::EngineError;
+
+/// A new version of a row, formed.
+pub(super) struct NewTuple {
+    /// The tuple. Its pointers are those of the old version.
+    pub(super) tuple: Vec<u8>,
+    /// What its index entries are made of, if that is not the tuple.
+    entry: Option<Vec<u8>>,
+}
+
+impl NewTuple {
+    /// A tuple with the same values in indexed columns, none of them stored elsewhere.
+    pub(super) fn for_entries(&self) -> &[u8] {
+        self.entry.as_deref().unwrap_or(&self.tuple)
+    }
+}
+
+/// The pointer to a value that is stored out of line.
+pub(super) fn pointer_of(value: &Datum<'_>) -> Result<ToastPointer, EngineError> {
+    let Datum::Toasted(pointer) = value else {
+        return Err(EngineError::internal("the value is not stored out of line"));
+    };
+    let damaged = || EngineError::internal("a TOAST pointer is damaged");
+    ToastPointer::decode(pointer).ok_or_else(damaged)
+}
+
+/// A value for a column that an index entry does not have: nothing, or zero of a numeric.
+fn placeholder(repr: Repr) -> Result<Datum<'static>, EngineError> {
+    decoded(Vec::new(), repr).or_else(|_| decoded(vec![0x00, 0x80], repr))
+}
+
+/// Reads a value; a text up to a number of bytes, if that is given.
+pub(super) fn fetched(
+    table: &ToastTable,
+    backend: &mut Backend,
+    pointer: ToastPointer,
+    (repr, most): (Repr, Option<usize>),
+) -> Result<Datum<'static>, EngineError> {
+    let Some(most) = most else { return decoded(table.fetch(backend, pointer)?, repr) };
+    let mut bytes = table.fetch_slice(backend, pointer, 0, most)?;
+    if let Err(cut) = std::str::from_utf8(&bytes)
+        && cut.error_len().is_none()
+        && bytes.len() == most
+    {
+        bytes.truncate(cut.valid_up_to());
+    }
+    decoded(bytes, repr)
+}
+
+/// The bytes of a value that is stored out of line. None: its pointer is damaged.
+pub fn toasted_size(value: &Datum<'_>) -> Option<usize> {
+    Some(pointer_of(value).ok()?.value_size()? as usize)
+}
+
+impl Session {
+    /// Reads a value that is stored out of line ([`Datum::Toasted`]), of a column's representation.
+    /// Of a text that is cut off, as many whole characters as end within its first bytes. The
+    /// caller sees its row by a snapshot that it still has.
+    pub fn fetch_value(
+        &mut self,
+        value: &Datum<'_>,
+        repr: Repr,
+        most: Option<usize>,
+    ) -> Result<Datum<'static>, EngineError> {
+        let pointer = pointer_of(value)?;
+        self.call(|session, core| {
+            let table = session.toast_table(core, pointer.toast_rel, LockMode::AccessShare)?;
+            fetched(&table, &mut session.backend, pointer, (repr, most))
+        })
+    }
+
+    /// A TOAST table, locked until the transaction ends.
+    pub(super) fn toast_table(
+        &mut self,
+        core: &Core,
+        oid: Oid,
+        mode: LockMode,
+    ) -> Result<ToastTable, EngineError> {
+        let table = self.toast_relation(core, oid)?;
+        if !self.locks.holds_at_least(lock_tag(&table), mode) {
+            self.lock_table(core, &table, mode)?;
+        }
+        let (ahead, heap) = (self.read_ahead(), self.heap(core, &table)?);
+        let refused = |why: &str| {
+            let message = format!("cannot use relation \"{}\": {why}", table.name);
+            EngineError::statement("0A000", message)
+        };
+        let mut ready = table.indexes.iter().filter(|index| index.ready);
+        let (Some(index), None) = (ready.next(), ready.next()) else {
+            return Err(refused("it does not have one index"));
+        };
+        if index.unknown.is_some() || !index.valid || index.shape.keys.len() != 2 {
+            return Err(refused("its index is not understood"));
+        }
+        Ok(ToastTable {
+            oid,
+            name: table.name.clone(),
+            index: index.open(&heap),
+            heap,
+            ahead,
+            interrupt: self.interrupt.clone(),
+        })
+    }
+
+    /// What the catalogs say of a TOAST table.
+    pub(super) fn toast_relation(
+        &mut self,
+        core: &Core,
+        oid: Oid,
+    ) -> Result<Arc<Table>, EngineError> {
+        let moved = core.database.cache.moved();
+        if let Some(table) = self.known_toast()?.get(moved, oid) {
+            return Ok(Arc::clone(table));
+        }
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let found = Reader::new(&core.database, &mut self.backend, snapshot).table_by_oid(oid)?;
+        let found = found.filter(|table| table.kind == b't');
+        let missing = || EngineError::corrupt(format!("there is no TOAST table with OID {oid}"));
+        let table = Arc::new(found.ok_or_else(missing)?);
+        if core.database.cache.moved() == moved {
+            self.known_toast()?.put(moved, &table);
+        }
+        Ok(table)
+    }
+
+    /// The TOAST tables that were found: a transaction that has changed the catalogs knows its own.
+    fn known_toast(&mut self) -> Result<&mut ToastTables, EngineError> {
+        let Session { open: Some(open), toast_tables, .. } = self else {
+            return Err(no_transaction());
+        };
+        Ok(if open.changed_catalogs { &mut open.own_toast } else { toast_tables })
+    }
+
+    /// Creates the TOAST table of a new table with these columns, if they need one.
+    pub(super) fn create_toast(
+        &mut self,
+        core: &Core,
+        (table, temporary): (Oid, bool),
+        columns: &[ColumnDef],
+    ) -> Result<(), EngineError> {
+        if !needs_toast_table(columns)? {
+            return Ok(());
+        }
+        let namespace = match temporary {
+            true => self.own_namespace(core, &temp_toast_namespace(self.temp.slot))?,
+            false => PG_TOAST,
+        };
+        let (toast, index) = self.with_files(core, temporary, |session, persistence| {
+            let (tx, backend) = session.changing()?;
+            let of = (table, namespace);
+            Ok(create_toast_table(&core.database, backend, tx, of, persistence)?)
+        })?;
+        if temporary {
+            for (name, file) in [(&toast.name, toast.locator), (&index.name, index.locator)] {
+                self.note_temp_made((Some(table), name), file, OnCommit::PreserveRows);
+            }
+        }
+        self.build(core, &toast, &index, &[])
+    }
+
+    /// How a formed row is to be stored. None: as it is.
+    pub(super) fn plan<'t>(
+        &self,
+        table: &Table,
+        tuple: &'t [u8],
+    ) -> Result<Option<Plan<'t>>, EngineError> {
+        if !is_wide(tuple) {
+            return Ok(None);
+        }
+        let method = self.settings.default_toast_compression;
+        let view = HeapTuple::new(tuple)?;
+        Ok(Some(Plan::new(view, &table.layouts, &table.toasting, method)?))
+    }
+
+    /// A new row as it is to be stored, its long values in the TOAST table. None: as it is. The
+    /// table must be locked in mode `RowExclusive`.
+    pub(super) fn toasted(
+        &mut self,
+        table: &Table,
+        tuple: &[u8],
+    ) -> Result<Option<Vec<u8>>, EngineError> {
+        if !is_wide(tuple) {
+            return Ok(None);
+        }
+        if has_pointers(tuple) {
+            return Err(EngineError::internal("a value of a new row was not fetched"));
+        }
+        self.call(|session, core| {
+            session.check_locked(table, LockMode::RowExclusive)?;
+            let Some(plan) = session.plan(table, tuple)? else { return Ok(None) };
+            Ok(Some(session.store(core, table, &plan)?))
+        })
+    }
+
+    /// Stores the values of a plan that go out of line. Returns the row.
+    pub(super) fn store(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        plan: &Plan<'_>,
+    ) -> Result<Vec<u8>, EngineError> {
+        let mut row = Vec::new();
+        let Some(oid) = table.toasting.relation.filter(|_| plan.stores()) else {
+            plan.form(|_| Err(AccessError::Internal("no value goes out".to_owned())), &mut row)?;
+            return Ok(row);
+        };
+        let toast = self.toast_table(core, oid, LockMode::RowExclusive)?;
+        let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
+        let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
+        let author = Author { xid, command: open.tx.use_command() };
+        let Open { tx, sets, .. } = open;
+        let own = tx.full_xid();
+        let changer = Changer { xacts: &core.xacts, tx, author, sets, queues: None };
+        let rows = RowJudge::new(&toast.heap, changer, horizon_of(table), POSTGRES_DB, own);
+        let mut storer = Storer::new(&toast, author, rows);
+        let mut next_id = |backend: &mut Backend| Ok(core.database.next_oid(backend)?);
+        plan.form(|value| storer.store(backend, value, &mut next_id), &mut row)?;
+        Ok(row)
+    }
+
+    /// Forms the new version of a row at `tid`. Values that stay where they are in the TOAST table
+    /// are not read, unless an index has them.
+    pub(super) fn new_tuple(
+        &mut self,
+        table: &Table,
+        tid: ItemPointer,
+        values: &[Datum<'_>],
+    ) -> Result<NewTuple, EngineError> {
+        let mut tuple = Vec::new();
+        if !values.iter().any(|value| matches!(value, Datum::Toasted(_))) {
+            form_checked(table, values, &mut tuple)?;
+            return Ok(NewTuple { tuple, entry: None });
+        }
+        let old = self.call(|session, core| {
+            let heap = session.heap(core, table)?;
+            let old = heap.any_version(&mut session.backend, tid)?;
+            let old = old.as_deref().map(HeapTuple::new).transpose()?;
+            Ok(old.map_or(Ok(Vec::new()), |old| pointers(old, &table.layouts))?)
+        })?;
+        let mut row: Vec<Datum<'_>> = values.iter().map(Datum::reborrow).collect();
+        let columns = || table.columns.iter().enumerate().filter(|(_, column)| !column.dropped);
+        for (value, (number, column)) in row.iter_mut().zip(columns()) {
+            let Datum::Toasted(bytes) = &*value else { continue };
+            let pointer = ToastPointer::decode(bytes);
+            if !old.iter().any(|&(of, old)| of == number && Some(old) == pointer) {
+                *value = self.fetch_value(value, column.repr, None)?;
+            }
+        }
+        form_checked(table, &row, &mut tuple)?;
+        if table.indexes.is_empty() || !has_pointers(&tuple) {
+            return Ok(NewTuple { tuple, entry: None });
+        }
+        for (value, (number, column)) in row.iter_mut().zip(columns()) {
+            if matches!(value, Datum::Toasted(_)) {
+                *value = match table.indexed_columns.contains(&number) {
+                    true => self.fetch_value(value, column.repr, None)?,
+                    false => placeholder(column.repr)?,
+                };
+            }
+        }
+        let mut entry = Vec::new();
+        form_checked(table, &row, &mut entry)?;
+        Ok(NewTuple { tuple, entry: Some(entry) })
+    }
+
+    /// Takes the values of a row back that was not inserted after all.
+    pub(super) fn take_values_back(
+        &mut self,
+        table: &Table,
+        row: &[u8],
+    ) -> Result<(), EngineError> {
+        let stored = pointers(HeapTuple::new(row)?, &table.layouts)?;
+        self.call(|session, core| {
+            for (_, pointer) in stored {
+                let toast = session.toast_table(core, pointer.toast_rel, LockMode::RowExclusive)?;
+                let Session { open: Some(open), backend, .. } = session else {
+                    return Err(no_transaction());
+                };
+                let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
+                toast.take_back(backend, xid, pointer)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes the values of the version at `tid`, which the running command has deleted or
+    /// replaced, but for those that the new version `kept` has.
+    pub(super) fn remove_values(
+        &mut self,
+        core: &Core,
+        (table, heap): (&Table, &Heap),
+        tid: ItemPointer,
+        kept: Option<&[u8]>,
+    ) -> Result<(), EngineError> {
+        if table.toasting.relation.is_none() {
+            return Ok(());
+        }
+        let Some(old) = heap.any_version(&mut self.backend, tid)? else { return Ok(()) };
+        let mut gone = pointers(HeapTuple::new(&old)?, &table.layouts)?;
+        if let Some(kept) = kept.filter(|_| !gone.is_empty()) {
+            let kept = pointers(HeapTuple::new(kept)?, &table.layouts)?;
+            gone.retain(|pointer| !kept.contains(pointer));
+        }
+        for (_, pointer) in gone {
+            let toast = self.toast_table(core, pointer.toast_rel, LockMode::RowExclusive)?;
+            let Session { open: Some(open), backend, .. } = self else {
+                return Err(no_transaction());
+            };
+            let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
+            let author = Author { xid, command: open.tx.use_command() };
+            let Open { tx, sets, .. } = open;
+            let mut changer = Changer { xacts: &core.xacts, tx, author, sets, queues: None };
+            toast.remove(backend, &mut changer, pointer)?;
+        }
+        Ok(())
+    }
+}

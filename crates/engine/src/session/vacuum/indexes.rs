@@ -1,0 +1,116 @@
+//! The indexes of a table that is vacuumed.
+
+use forebay_access::AccessError;
+use forebay_access::heap::{DeadItems, Heap, Pace, TableIndexes};
+use forebay_access::nbtree::{Index, IndexVacuumJob, IndexVacuumStats};
+use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
+use forebay_storage::Backend;
+use forebay_types::Oid;
+
+use super::cutoffs::is_too_old;
+use crate::config::VacuumSettings;
+use crate::core::Core;
+use crate::error::EngineError;
+use crate::id_limits::next_ids;
+use crate::session::state::Session;
+
+/// An index, and what was found and done in it.
+#[derive(Debug)]
+pub(super) struct VacuumedIndex {
+    oid: Oid,
+    index: Index,
+    stats: IndexVacuumStats,
+}
+
+/// All indexes of a table.
+#[derive(Debug)]
+pub(super) struct VacuumedIndexes<'a> {
+    pub(super) core: &'a Core,
+    pub(super) all: Vec<VacuumedIndex>,
+    pub(super) job: IndexVacuumJob<'a>,
+    /// The table's figures, and the ages that it may reach.
+    pub(super) limits: (&'a ClassFigures, VacuumSettings),
+    /// Whether they were given up because it is older.
+    pub(super) gave_up: bool,
+}
+
+impl VacuumedIndexes<'_> {
+    fn gives_up(&mut self) -> bool {
+        let (figures, settings) = &self.limits;
+        self.gave_up = is_too_old(figures, next_ids(self.core), settings);
+        self.gave_up
+    }
+}
+
+impl TableIndexes for VacuumedIndexes<'_> {
+    fn remove(
+        &mut self,
+        backend: &mut Backend,
+        dead: &DeadItems,
+        pace: Pace<'_>,
+    ) -> Result<bool, AccessError> {
+        let is_dead = |item| dead.contains(item);
+        for at in 0..self.all.len() {
+            if self.gives_up() {
+                return Ok(false);
+            }
+            let VacuumedIndex { index, stats, .. } = &mut self.all[at];
+            index.bulk_delete(backend, &self.job, &is_dead, pace, stats)?;
+        }
+        Ok(!self.gives_up())
+    }
+
+    fn clean_up(&mut self, backend: &mut Backend, pace: Pace<'_>) -> Result<(), AccessError> {
+        for VacuumedIndex { index, stats, .. } in &mut self.all {
+            index.vacuum_cleanup(backend, &self.job, pace, stats)?;
+        }
+        Ok(())
+    }
+}
+
+impl VacuumedIndex {
+    /// The indexes of a table that have entries for its rows.
+    pub(super) fn all_of(table: &Table, heap: &Heap) -> Vec<VacuumedIndex> {
+        let ready = table.indexes.iter().filter(|index| index.ready);
+        let opened = ready.map(|of| {
+            let (oid, index) = (of.oid, of.open(heap));
+            VacuumedIndex { oid, index, stats: IndexVacuumStats::default() }
+        });
+        opened.collect()
+    }
+
+    /// Its line of what VERBOSE tells. None if nobody looked at it.
+    pub(super) fn line(&self) -> Option<String> {
+        let IndexVacuumStats { pages, newly_deleted, deleted, free, scanned, .. } = self.stats;
+        scanned.then(|| {
+            format!(
+                "index \"{}\": pages: {pages} in total, {newly_deleted} newly deleted, {deleted} \
+                 currently deleted, {free} reusable",
+                self.index.shape.name
+            )
+        })
+    }
+}
+
+impl Session {
+    /// Stores the sizes of indexes in pg_class, as far as they are known.
+    pub(super) fn store_index_figures(
+        &mut self,
+        core: &Core,
+        indexes: &[VacuumedIndex],
+        next: NextIds,
+    ) -> Result<(), EngineError> {
+        for VacuumedIndex { oid, stats, .. } in indexes {
+            if !stats.scanned || stats.estimated {
+                continue;
+            }
+            let snapshot = core.xacts.snapshot(&self.running()?.tx);
+            let found = Reader::new(&core.database, &mut self.backend, snapshot).figures(*oid)?;
+            let Some(before) = found else { continue };
+            let (pages, tuples) = (stats.pages, stats.rows as f32);
+            let figures = ClassFigures { pages, tuples, all_visible: 0, all_frozen: 0, ..before };
+            self.update_class(core, *oid, &figures, next)?;
+        }
+        Ok(())
+    }
+}

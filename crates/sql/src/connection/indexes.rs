@@ -1,0 +1,429 @@
+//! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables.
+
+use super::lock::is_view;
+use super::sink::{CommandTag, RowSink};
+use super::state::Connection;
+use super::truncate::in_use;
+use crate::error::{Result, SqlError, state};
+use crate::parse::{
+    AlterAction, AlterTable, CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey,
+    QualifiedName, Reindex,
+};
+use crate::plan::{Catalog, SystemColumn};
+use forebay_engine::{
+    Column, ConstraintKind, EngineError, IndexDef, IndexKey, LockMode, Table, index_parameters,
+};
+use forebay_types::{Oid, SqlType, oids, type_info};
+use std::sync::Arc;
+
+/// Most columns of an index.
+const MOST_COLUMNS: usize = 32;
+
+/// The operator classes of B-trees besides those that are their types' default.
+const OTHER_CLASSES: &[&str] = &[
+    "array_ops",
+    "bit_ops",
+    "bpchar_pattern_ops",
+    "cidr_ops",
+    "enum_ops",
+    "inet_ops",
+    "jsonb_ops",
+    "macaddr_ops",
+    "macaddr8_ops",
+    "money_ops",
+    "multirange_ops",
+    "oidvector_ops",
+    "range_ops",
+    "record_image_ops",
+    "record_ops",
+    "text_pattern_ops",
+    "tsquery_ops",
+    "tsvector_ops",
+    "varbit_ops",
+    "varchar_ops",
+    "varchar_pattern_ops",
+    "xid8_ops",
+];
+
+/// The access methods besides B-trees.
+const OTHER_METHODS: &[&str] = &["brin", "gin", "gist", "hash", "heap", "spgist"];
+
+fn done(tag: &str) -> Result<CommandTag> {
+    Ok(CommandTag(tag.to_owned()))
+}
+
+impl Connection {
+    /// Runs CREATE INDEX.
+    pub(super) fn create_index(
+        &mut self,
+        create: &CreateIndex,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        self.check_writable("CREATE INDEX")?;
+        let table = self.table_to_index(&create.table, LockMode::Share)?;
+        let mut def = definition(&create.index, &create.method, &table)?;
+        def.unique = create.unique;
+        if create.if_not_exists
+            && let Some(name) = &def.name
+            && self.relation_exists(&table.schema, name)?
+        {
+            let message = format!("relation \"{name}\" already exists, skipping");
+            sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
+            return done("CREATE INDEX");
+        }
+        self.host.call(|session| session.create_index(&table, &def))?;
+        done("CREATE INDEX")
+    }
+
+    /// The table that is to get an index, locked.
+    fn table_to_index(&mut self, name: &QualifiedName, mode: LockMode) -> Result<Arc<Table>> {
+        let found = self.host.open_table(name.schema.as_deref(), &name.name, mode);
+        if is_view(name) && !matches!(found, Ok(Some(_))) {
+            let message = format!("cannot create index on relation \"{}\"", name.name);
+            let detail = "This operation is not supported for views.";
+            return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).detail(detail));
+        }
+        let Some(table) = found? else { return self.no_table(name).and_then(Err) };
+        if table.is_catalog() {
+            let message = format!("permission denied: \"{}\" is a system catalog", table.name);
+            return Err(SqlError::new(state::INSUFFICIENT_PRIVILEGE, message));
+        }
+        Ok(table)
+    }
+
+    /// Whether there is a relation of any kind with that name.
+    fn relation_exists(&mut self, schema: &str, name: &str) -> Result<bool> {
+        match self.host.table(Some(schema), name) {
+            Ok(found) => Ok(found.is_some()),
+            // It is an index, or another relation that is no table.
+            Err(error) if error.sqlstate == state::WRONG_OBJECT_TYPE => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Runs DROP INDEX.
+    pub(super) fn drop_indexes(
+        &mut self,
+        drop: &DropStatement,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        self.check_writable("DROP INDEX")?;
+        let mut dropped: Vec<&QualifiedName> = Vec::new();
+        for name in &drop.names {
+            let again = |other: &&QualifiedName| other.display() == name.display();
+            if dropped.iter().any(again) {
+                continue;
+            }
+            match self.drop_index(name) {
+                Ok(()) => dropped.push(name),
+                Err(error) if drop.if_exists && is_absent(&error) => {
+                    let message = format!("{}, skipping", error.message);
+                    sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        done("DROP INDEX")
+    }
+
+    fn drop_index(&mut self, name: &QualifiedName) -> Result<()> {
+        let schema = name.schema.as_deref();
+        self.check_index_not_in_use("DROP INDEX", &name.name)?;
+        if schema.is_some() {
+            let missing = self.no_table(name)?;
+            if missing.sqlstate == state::INVALID_SCHEMA_NAME {
+                return Err(missing);
+            }
+        }
+        let done = self.host.call(|session| session.drop_index(schema, &name.name));
+        done.map_err(|error| match error.sqlstate {
+            state::WRONG_OBJECT_TYPE => error.hint("Use DROP TABLE to remove a table."),
+            _ => error,
+        })
+    }
+
+    /// Refuses what cannot be done to an index through which a portal of the session reads.
+    fn check_index_not_in_use(&self, command: &str, name: &str) -> Result<()> {
+        if self.portals.read_through(name) { Err(in_use(command, name)) } else { Ok(()) }
+    }
+
+    /// Runs REINDEX.
+    pub(super) fn reindex(&mut self, reindex: &Reindex) -> Result<CommandTag> {
+        self.check_writable("REINDEX")?;
+        match reindex {
+            Reindex::Index(name) => {
+                let schema = name.schema.as_deref();
+                self.check_index_not_in_use("REINDEX INDEX", &name.name)?;
+                let done = self.host.call(|session| session.reindex_index(schema, &name.name));
+                if done.as_ref().is_err_and(|error| error.sqlstate == state::UNDEFINED_OBJECT) {
+                    return self.no_table(name).and_then(Err);
+                }
+                done?;
+            }
+            Reindex::Table(name) => {
+                let schema = name.schema.as_deref();
+                let table =
+                    match self.host.open_table(schema, &name.name, LockMode::AccessExclusive) {
+                        Ok(Some(table)) => table,
+                        Ok(None) => return self.no_table(name).and_then(Err),
+                        Err(error) if error.sqlstate == state::WRONG_OBJECT_TYPE => {
+                            let message =
+                                format!("\"{}\" is not a table or materialized view", name.name);
+                            return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message));
+                        }
+                        Err(error) => return Err(error),
+                    };
+                self.check_not_in_use("REINDEX INDEX", table.oid, &table.name)?;
+                self.host.call(|session| session.reindex_table(&table))?;
+            }
+        }
+        done("REINDEX")
+    }
+
+    /// Runs ALTER TABLE. As in PostgreSQL, what is dropped is dropped first.
+    pub(super) fn alter_table(
+        &mut self,
+        alter: &AlterTable,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        self.check_writable("ALTER TABLE")?;
+        let QualifiedName { schema, name, .. } = &alter.table;
+        if alter.if_exists && self.host.table(schema.as_deref(), name)?.is_none() {
+            let message = format!("relation \"{name}\" does not exist, skipping");
+            sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+            return done("ALTER TABLE");
+        }
+        let table = self.table_to_index(&alter.table, LockMode::AccessExclusive)?;
+        self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
+        for action in &alter.actions {
+            if let AlterAction::DropConstraint { name, if_exists } = action {
+                self.drop_constraint(&table, name, *if_exists, sink)?;
+            }
+        }
+        for action in &alter.actions {
+            if let AlterAction::AddKey(key) = action {
+                self.add_key(&table, key)?;
+            }
+        }
+        done("ALTER TABLE")
+    }
+
+    fn drop_constraint(
+        &mut self,
+        _table: &Arc<Table>,
+        _name: &str,
+        if_exists: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        match Err(SqlError::unsupported("ALTER TABLE ... DROP CONSTRAINT")) {
+            Err(error) if if_exists && error.sqlstate == state::UNDEFINED_OBJECT => {
+                let message = format!("{}, skipping", error.message);
+                sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))
+            }
+            other => other,
+        }
+    }
+
+    /// Adds a key to a table, as it is now.
+    fn add_key(&mut self, table: &Arc<Table>, key: &NewKey) -> Result<()> {
+        let oid = table.oid;
+        let now = self.host.table_by_oid(oid)?;
+        let table = now.ok_or_else(|| SqlError::new(state::INTERNAL_ERROR, "the table is gone"))?;
+        let def = key_definition(key, &table)?;
+        self.host.call(|session| session.create_index(&table, &def)).map(drop)
+    }
+
+    /// Adds the keys of CREATE TABLE to the new table.
+    pub(super) fn add_keys(&mut self, oid: Oid, keys: &[NewKey]) -> Result<()> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let gone = || SqlError::new(state::INTERNAL_ERROR, "the table is gone");
+        let table = self.host.table_by_oid(oid)?.ok_or_else(gone)?;
+        for key in distinct_keys(keys) {
+            self.add_key(&table, &key)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name means nothing, or its schema.
+fn is_absent(error: &SqlError) -> bool {
+    matches!(error.sqlstate, state::UNDEFINED_OBJECT | state::INVALID_SCHEMA_NAME)
+}
+
+/// Refuses keys that PostgreSQL refuses before it makes the table.
+pub(super) fn check_keys(keys: &[NewKey], table: &str, columns: &[String]) -> Result<()> {
+    let mut primary = false;
+    for key in keys {
+        if key.primary && std::mem::replace(&mut primary, true) {
+            let message = format!("multiple primary keys for table \"{table}\" are not allowed");
+            return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message).at(key.position));
+        }
+        check_key(key, key.position, |name| columns.iter().any(|column| column == name))?;
+    }
+    Ok(())
+}
+
+fn check_key(key: &NewKey, position: u32, known: impl Fn(&str) -> bool) -> Result<()> {
+    let columns = &key.index.keys;
+    for (n, column) in columns.iter().enumerate() {
+        let name = &column.name;
+        if !known(name) && SystemColumn::named(name).is_none() {
+            let message = format!("column \"{name}\" named in key does not exist");
+            return Err(SqlError::new(state::UNDEFINED_COLUMN, message).at(position));
+        }
+        if columns.iter().take(n).any(|before| before.name == *name) {
+            let kind = if key.primary { "primary key" } else { "unique" };
+            let message = format!("column \"{name}\" appears twice in {kind} constraint");
+            return Err(SqlError::new(state::DUPLICATE_COLUMN, message).at(position));
+        }
+    }
+    let mut included = key.index.included.iter();
+    match included.find(|c| !known(&c.name) && SystemColumn::named(&c.name).is_none()) {
+        Some(column) => {
+            let message = format!("column \"{}\" named in key does not exist", column.name);
+            Err(SqlError::new(state::UNDEFINED_COLUMN, message).at(position))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The keys to make: the primary key first, and of those that say the same only one.
+fn distinct_keys(keys: &[NewKey]) -> Vec<NewKey> {
+    let primary = keys.iter().filter(|key| key.primary);
+    let mut distinct: Vec<NewKey> = Vec::with_capacity(keys.len());
+    for key in primary.chain(keys.iter().filter(|key| !key.primary)) {
+        let same = |other: &&mut NewKey| {
+            let (a, b) = (&key.index, &other.index);
+            let parts = a.keys == b.keys && a.included == b.included;
+            parts && a.parameters == b.parameters && a.nulls_not_distinct == b.nulls_not_distinct
+        };
+        match distinct.iter_mut().find(same) {
+            Some(other) => {
+                let name = &mut other.index.name;
+                *name = name.take().or_else(|| key.index.name.clone());
+            }
+            None => distinct.push(key.clone()),
+        }
+    }
+    distinct
+}
+
+fn key_definition(key: &NewKey, table: &Table) -> Result<IndexDef> {
+    // As in PostgreSQL, ALTER TABLE does not say where it is.
+    check_key(key, 0, |name| table.column(name).is_some())?;
+    let kind = if key.primary { ConstraintKind::Primary } else { ConstraintKind::Unique };
+    let def = definition(&key.index, "btree", table)?;
+    Ok(IndexDef { unique: true, constraint: Some(kind), ..def })
+}
+
+/// What an index is to be, from its text.
+fn definition(index: &NewIndex, method: &str, table: &Table) -> Result<IndexDef> {
+    let NewIndex { name, keys, included, nulls_not_distinct, parameters } = index;
+    if included.iter().any(|column| column.collation.is_some()) {
+        return Err(invalid("including column does not support a collation"));
+    }
+    if keys.len() + included.len() > MOST_COLUMNS {
+        let message = format!("cannot use more than {MOST_COLUMNS} columns in an index");
+        return Err(SqlError::new("54011", message));
+    }
+    if OTHER_METHODS.contains(&method) {
+        return Err(SqlError::unsupported(format!("an index of access method {method}")));
+    }
+    if method != "btree" {
+        let message = format!("access method \"{method}\" does not exist");
+        return Err(SqlError::new(state::UNDEFINED_OBJECT, message));
+    }
+    let (fill_factor, deduplicate) = index_parameters(parameters).map_err(EngineError::from)?;
+    let mut def = IndexDef {
+        name: name.clone(),
+        nulls_not_distinct: *nulls_not_distinct,
+        fill_factor,
+        deduplicate,
+        ..IndexDef::default()
+    };
+    for column in keys {
+        def.keys.push(key_of(column, table)?);
+    }
+    for column in included {
+        let found = column_of(&column.name, table)?;
+        if column.opclass.is_some() {
+            return Err(invalid("including column does not support an operator class"));
+        }
+        if column.descending.is_some() {
+            return Err(invalid("including column does not support ASC/DESC options"));
+        }
+        if column.nulls_first.is_some() {
+            return Err(invalid("including column does not support NULLS FIRST/LAST options"));
+        }
+        def.included.push(found.attnum);
+    }
+    Ok(def)
+}
+
+fn invalid(message: &str) -> SqlError {
+    SqlError::new("42P17", message)
+}
+
+fn column_of<'t>(name: &str, table: &'t Table) -> Result<&'t Column> {
+    if let Some((_, column)) = table.column(name) {
+        return Ok(column);
+    }
+    if SystemColumn::named(name).is_some() {
+        let message = "index creation on system columns is not supported";
+        return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
+    }
+    let message = format!("column \"{name}\" does not exist");
+    Err(SqlError::new(state::UNDEFINED_COLUMN, message))
+}
+
+fn key_of(key: &KeyColumn, table: &Table) -> Result<IndexKey> {
+    let column = column_of(&key.name, table)?;
+    if let Some(collation) = &key.collation {
+        if type_info(column.type_oid).is_some_and(|t| t.collation == 0) {
+            let ty = SqlType::of(column.type_oid).sql_name();
+            let message = format!("collations are not supported by type {ty}");
+            return Err(SqlError::new(state::DATATYPE_MISMATCH, message));
+        }
+        let what = format!("COLLATE \"{}\" in an index", collation.display());
+        return Err(SqlError::unsupported(what));
+    }
+    if let Some(class) = &key.opclass {
+        check_class(class, column.type_oid)?;
+    }
+    let descending = key.descending.unwrap_or(false);
+    let nulls_first = key.nulls_first.unwrap_or(descending);
+    Ok(IndexKey { attnum: column.attnum, opclass: None, descending, nulls_first })
+}
+
+/// The name of the default operator class of a type's B-trees.
+fn default_class(ty: Oid) -> Option<String> {
+    match ty {
+        oids::TEXT | oids::VARCHAR => Some("text_ops".to_owned()),
+        _ => type_info(ty).map(|t| format!("{}_ops", t.name)),
+    }
+}
+
+/// Refuses an operator class that is not the type's default.
+fn check_class(class: &QualifiedName, ty: Oid) -> Result<()> {
+    let name = class.name.as_str();
+    if default_class(ty).as_deref() == Some(name) {
+        return Ok(());
+    }
+    let of_type = name.strip_suffix("_ops").and_then(forebay_types::type_by_name);
+    let is_text = matches!(ty, oids::TEXT | oids::VARCHAR);
+    if is_text && matches!(name, "varchar_ops" | "text_pattern_ops" | "varchar_pattern_ops") {
+        return Err(SqlError::unsupported(format!("operator class \"{name}\"")));
+    }
+    if of_type.is_some() || OTHER_CLASSES.contains(&name) {
+        let ty = SqlType::of(ty).sql_name();
+        let message = format!("operator class \"{name}\" does not accept data type {ty}");
+        return Err(SqlError::new(state::DATATYPE_MISMATCH, message));
+    }
+    let message = format!(
+        "operator class \"{}\" does not exist for access method \"btree\"",
+        class.display()
+    );
+    Err(SqlError::new(state::UNDEFINED_OBJECT, message))
+}

@@ -1,0 +1,311 @@
+//! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables (PRIMARY KEY, UNIQUE), parsed by hand.
+
+use super::cursor::{Cursor, QualifiedName};
+use super::options::storage_parameters;
+use crate::error::{Result, SqlError, state};
+use forebay_engine::StorageParameter;
+use sqlparser::tokenizer::Token;
+
+/// What CREATE INDEX and a key say of an index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewIndex {
+    /// Its name, if it was given.
+    pub name: Option<String>,
+    /// Its keys.
+    pub keys: Vec<KeyColumn>,
+    /// INCLUDE.
+    pub included: Vec<KeyColumn>,
+    /// NULLS NOT DISTINCT.
+    pub nulls_not_distinct: bool,
+    /// WITH (...)
+    pub parameters: Vec<StorageParameter>,
+}
+
+/// A column of a new index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyColumn {
+    /// Its name.
+    pub name: String,
+    /// COLLATE.
+    pub collation: Option<QualifiedName>,
+    /// Its operator class.
+    pub opclass: Option<QualifiedName>,
+    /// ASC (false) or DESC.
+    pub descending: Option<bool>,
+    /// NULLS FIRST, or LAST (false).
+    pub nulls_first: Option<bool>,
+}
+
+impl KeyColumn {
+    /// A column in its default order.
+    fn named(name: String) -> KeyColumn {
+        let (collation, opclass) = (None, None);
+        KeyColumn { name, collation, opclass, descending: None, nulls_first: None }
+    }
+}
+
+/// CREATE INDEX.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateIndex {
+    /// The index.
+    pub index: NewIndex,
+    /// UNIQUE.
+    pub unique: bool,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The table.
+    pub table: QualifiedName,
+    /// The access method.
+    pub method: String,
+}
+
+/// PRIMARY KEY or UNIQUE of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewKey {
+    /// PRIMARY KEY.
+    pub primary: bool,
+    /// Its index. The name is the constraint's.
+    pub index: NewIndex,
+    /// Where it stands.
+    pub position: u32,
+}
+
+/// REINDEX.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reindex {
+    /// REINDEX INDEX.
+    Index(QualifiedName),
+    /// REINDEX TABLE.
+    Table(QualifiedName),
+}
+
+/// CREATE INDEX, behind CREATE.
+pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateIndex> {
+    let unique = c.accept("unique");
+    c.expect("index")?;
+    refuse_concurrently(c)?;
+    let if_not_exists = c.accept_all(&["if", "not", "exists"]);
+    let named = if_not_exists || c.peek_word().as_deref() != Some("on");
+    let name = if named { Some(c.name()?) } else { None };
+    c.expect("on")?;
+    c.accept("only");
+    let table = c.qualified_name()?;
+    let method = if c.accept("using") { c.name()? } else { "btree".to_owned() };
+    c.expect_token(&Token::LParen)?;
+    let keys = columns(c, "an expression in an index is not supported")?;
+    let included = included(c)?;
+    let nulls_not_distinct = nulls_not_distinct(c)?;
+    let parameters = parameters(c)?;
+    if c.accept("tablespace") {
+        tablespace(c)?;
+    }
+    if c.accept("where") {
+        if c.at_end() {
+            return Err(c.error());
+        }
+        return Err(SqlError::unsupported("a partial index"));
+    }
+    c.expect_end()?;
+    let index = NewIndex { name, keys, included, nulls_not_distinct, parameters };
+    Ok(CreateIndex { index, unique, if_not_exists, table, method })
+}
+
+fn refuse_concurrently(c: &mut Cursor<'_>) -> Result<()> {
+    if !c.accept("concurrently") {
+        return Ok(());
+    }
+    if c.at_end() {
+        return Err(c.error());
+    }
+    Err(SqlError::unsupported("CONCURRENTLY"))
+}
+
+/// The columns behind an opening parenthesis, up to the closing one. Expressions are refused.
+fn columns(c: &mut Cursor<'_>, no_expressions: &str) -> Result<Vec<KeyColumn>> {
+    let mut columns = Vec::new();
+    loop {
+        columns.push(column(c, no_expressions)?);
+        if c.accept_token(&Token::RParen) {
+            return Ok(columns);
+        }
+        c.expect_token(&Token::Comma)?;
+    }
+}
+
+fn column(c: &mut Cursor<'_>, no_expressions: &str) -> Result<KeyColumn> {
+    let expression = || SqlError::new(state::FEATURE_NOT_SUPPORTED, no_expressions);
+    if c.peek() == Some(&Token::LParen) {
+        return Err(expression());
+    }
+    let mut column = KeyColumn::named(c.name()?);
+    if matches!(c.peek(), Some(Token::LParen | Token::Period)) {
+        return Err(expression());
+    }
+    if c.accept("collate") {
+        column.collation = Some(c.qualified_name()?);
+    }
+    let nulls = |c: &mut Cursor<'_>| {
+        let first = c.accept_all(&["nulls", "first"]);
+        (first || c.accept_all(&["nulls", "last"])).then_some(first)
+    };
+    let direction = |c: &mut Cursor<'_>| {
+        let descending = c.accept("desc");
+        (descending || c.accept("asc")).then_some(descending)
+    };
+    (column.descending, column.nulls_first) = (direction(c), nulls(c));
+    let plain = column.descending.is_none() && column.nulls_first.is_none();
+    if plain && !matches!(c.peek(), None | Some(Token::RParen | Token::Comma)) {
+        column.opclass = Some(c.qualified_name()?);
+        if c.peek() == Some(&Token::LParen) {
+            return Err(SqlError::unsupported("an operator class with parameters"));
+        }
+        (column.descending, column.nulls_first) = (direction(c), nulls(c));
+    }
+    if !matches!(c.peek(), Some(Token::RParen | Token::Comma)) {
+        return Err(c.error());
+    }
+    Ok(column)
+}
+
+/// INCLUDE (...), if it is next.
+fn included(c: &mut Cursor<'_>) -> Result<Vec<KeyColumn>> {
+    if !c.accept("include") {
+        return Ok(Vec::new());
+    }
+    c.expect_token(&Token::LParen)?;
+    columns(c, "expressions are not supported in included columns")
+}
+
+/// NULLS [NOT] DISTINCT, if it is next.
+fn nulls_not_distinct(c: &mut Cursor<'_>) -> Result<bool> {
+    if !c.accept("nulls") {
+        return Ok(false);
+    }
+    let not = c.accept("not");
+    c.expect("distinct")?;
+    Ok(not)
+}
+
+/// WITH (...), if it is next.
+fn parameters(c: &mut Cursor<'_>) -> Result<Vec<StorageParameter>> {
+    if !c.accept("with") {
+        return Ok(Vec::new());
+    }
+    c.expect_token(&Token::LParen)?;
+    storage_parameters(c)
+}
+
+/// The name of the tablespace where all tables are.
+fn tablespace(c: &mut Cursor<'_>) -> Result<()> {
+    let name = c.name()?;
+    if name == "pg_default" {
+        return Ok(());
+    }
+    Err(SqlError::unsupported("TABLESPACE"))
+}
+
+/// A key of the table, if one is next, with its columns; `CONSTRAINT name` may come before.
+pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
+    let Some(mut key) = key_start(c)? else { return Ok(None) };
+    if c.accept_all(&["using", "index"]) {
+        return Err(SqlError::unsupported("a key that uses an index").at(key.position));
+    }
+    let names = c.optional_names()?.ok_or_else(|| c.error())?;
+    key.index.keys = names.into_iter().map(|(name, _)| KeyColumn::named(name)).collect();
+    if c.accept("include") {
+        let names = c.optional_names()?.ok_or_else(|| c.error())?;
+        key.index.included = names.into_iter().map(|(name, _)| KeyColumn::named(name)).collect();
+    }
+    key_end(c, &mut key)?;
+    Ok(Some(key))
+}
+
+/// A key of a column, if one is next.
+pub(super) fn column_key(c: &mut Cursor<'_>, column: &str) -> Result<Option<NewKey>> {
+    let Some(mut key) = key_start(c)? else { return Ok(None) };
+    key.index.keys = vec![KeyColumn::named(column.to_owned())];
+    key_end(c, &mut key)?;
+    Ok(Some(key))
+}
+
+fn key_start(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
+    let position = c.position();
+    let name = if c.accept("constraint") { Some(c.name()?) } else { None };
+    let primary = c.accept_all(&["primary", "key"]);
+    if !primary && !c.accept("unique") {
+        return match name {
+            Some(_) if c.at_end() || matches!(c.peek(), Some(Token::RParen | Token::Comma)) => {
+                Err(c.error())
+            }
+            Some(_) => Err(SqlError::unsupported("a named constraint").at(position)),
+            None => Ok(None),
+        };
+    }
+    let mut index = NewIndex { name, ..NewIndex::default() };
+    index.nulls_not_distinct = !primary && nulls_not_distinct(c)?;
+    Ok(Some(NewKey { primary, index, position }))
+}
+
+fn key_end(c: &mut Cursor<'_>, key: &mut NewKey) -> Result<()> {
+    key.index.parameters = parameters(c)?;
+    if c.accept_all(&["using", "index", "tablespace"]) {
+        tablespace(c)?;
+    }
+    loop {
+        let position = c.position();
+        if c.accept("deferrable") || c.accept_all(&["initially", "deferred"]) {
+            return Err(SqlError::unsupported("a deferrable constraint").at(position));
+        }
+        let plain =
+            c.accept_all(&["not", "deferrable"]) || c.accept_all(&["initially", "immediate"]);
+        if !plain {
+            return Ok(());
+        }
+    }
+}
+
+/// REINDEX.
+pub(super) fn parse_reindex(c: &mut Cursor<'_>) -> Result<Reindex> {
+    c.advance();
+    if c.accept_token(&Token::LParen) {
+        loop {
+            option(c)?;
+            if c.accept_token(&Token::RParen) {
+                break;
+            }
+            c.expect_token(&Token::Comma)?;
+        }
+    }
+    let index = c.accept("index");
+    if !index && !c.accept("table") {
+        return match c.peek_word().as_deref() {
+            Some(word @ ("schema" | "database" | "system")) => {
+                Err(SqlError::unsupported(format!("REINDEX {}", word.to_uppercase())))
+            }
+            _ => Err(c.error()),
+        };
+    }
+    refuse_concurrently(c)?;
+    let name = c.qualified_name()?;
+    c.expect_end()?;
+    Ok(if index { Reindex::Index(name) } else { Reindex::Table(name) })
+}
+
+/// An option of REINDEX: each is refused unless it is off.
+fn option(c: &mut Cursor<'_>) -> Result<()> {
+    let position = c.position();
+    let name = c.name()?;
+    if !matches!(name.as_str(), "verbose" | "concurrently" | "tablespace") {
+        let message = format!("unrecognized REINDEX option \"{name}\"");
+        return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+    }
+    let off = name != "tablespace"
+        && (c.accept("off")
+            || c.accept("false")
+            || c.accept_token(&Token::Number("0".into(), false)));
+    if off {
+        Ok(())
+    } else {
+        Err(SqlError::unsupported(format!("REINDEX ({})", name.to_uppercase())))
+    }
+}

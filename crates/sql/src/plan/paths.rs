@@ -1,0 +1,111 @@
+//! The ways to read a table: from its beginning to its end, or through one of its indexes.
+
+use super::aggregate::AggregateKind;
+use super::catalog::Catalog;
+use super::expr::Expr;
+use super::index_read::{OrderColumn, all_of, conjuncts, index_condition, ordered};
+use super::tree::{Grouping, IndexCondition, IndexRead, Node, TableRead};
+use crate::error::Result;
+use forebay_engine::TableIndex;
+use forebay_types::oids;
+use std::sync::Arc;
+
+/// What is wanted of a table.
+pub(super) struct Wanted<'q> {
+    /// The condition on its rows.
+    pub filter: Option<&'q Expr>,
+    /// The order, if it matters.
+    pub order: &'q [OrderColumn],
+    /// Whether the rows' places matter: then they are read from the table.
+    pub placed: bool,
+}
+
+/// A way to read a table.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    /// The rows that satisfy the condition.
+    pub node: Node,
+    /// Whether they come in the order that is wanted.
+    pub ordered: bool,
+}
+
+/// The ways through indexes. What is read of the table is in `read.decode`.
+pub(super) fn index_paths(
+    read: &TableRead,
+    wanted: &Wanted<'_>,
+    catalog: &mut dyn Catalog,
+) -> Result<Vec<Path>> {
+    let mut paths = Vec::new();
+    for index in &read.table.indexes {
+        if catalog.can_use_index(index)? {
+            paths.extend(path(read, index, wanted));
+        }
+    }
+    Ok(paths)
+}
+
+fn path(read: &TableRead, index: &Arc<TableIndex>, wanted: &Wanted<'_>) -> Option<Path> {
+    let (mut found, mut rest) = (Vec::new(), Vec::new());
+    for part in conjuncts(wanted.filter) {
+        match index_condition(part, index) {
+            Some(condition) => found.push((condition, part.clone())),
+            None => rest.push(part.clone()),
+        }
+    }
+    found.sort_by_key(|(condition, _)| condition.key());
+    let (conditions, tests): (Vec<IndexCondition>, Vec<Expr>) = found.into_iter().unzip();
+    let backward = match wanted.order {
+        [] => None,
+        order => ordered(index, &conditions, order),
+    };
+    let entries_only = !wanted.placed && covers(read, index, &rest);
+    if conditions.is_empty() && backward.is_none() && !entries_only {
+        return None;
+    }
+    let scan = IndexRead {
+        read: read.clone(),
+        index: Arc::clone(index),
+        conditions,
+        tests,
+        backward: backward.unwrap_or(false),
+        entries_only,
+    };
+    let node = filtered(Node::IndexScan(Box::new(scan)), all_of(rest));
+    Some(Path { node, ordered: backward.is_some() })
+}
+
+/// Whether an index has all columns that are read. A name in an index is shorter than in a table.
+fn covers(read: &TableRead, index: &TableIndex, rest: &[Expr]) -> bool {
+    let mut wanted = read.decode.clone();
+    rest.iter().for_each(|e| e.mark_columns(&mut wanted));
+    let mut wanted = wanted.iter().enumerate().filter(|(_, wanted)| **wanted);
+    wanted.all(|(column, _)| {
+        let plain = read.table.columns.get(column).is_some_and(|c| c.type_oid != oids::NAME);
+        plain && index.table_columns().any(|own| own == column)
+    })
+}
+
+/// The column of which a query wants only the least or the greatest value, and the order in which
+/// that is the first one.
+pub(super) fn extreme(grouping: &Grouping) -> Option<OrderColumn> {
+    let ([], [call]) = (grouping.keys.as_slice(), grouping.calls.as_slice()) else { return None };
+    let descending = match call.kind {
+        AggregateKind::Min => false,
+        AggregateKind::Max => true,
+        _ => return None,
+    };
+    match (&call.arg, &call.filter) {
+        (Some(Expr::Column(column)), None) => {
+            Some(OrderColumn { column: *column, descending, nulls_first: descending })
+        }
+        _ => None,
+    }
+}
+
+/// The rows for which a condition is true, if there is one.
+pub(super) fn filtered(input: Node, condition: Option<Expr>) -> Node {
+    match condition {
+        None => input,
+        Some(condition) => Node::Filter { input: Box::new(input), condition },
+    }
+}

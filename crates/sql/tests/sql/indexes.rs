@@ -1,0 +1,168 @@
+//! Indexes in statements, against answers recorded from PostgreSQL 18: how they are made and
+//! dropped, and that rows are the same through them and without them.
+
+use crate::fixture::{Fixture, open, open_made};
+use crate::support;
+use forebay_testkit::peer::Peer;
+
+const GOLDEN: &str = include_str!("../golden/indexes.txt");
+
+fn check(mut fixture: Fixture) {
+    assert!(support::cases(GOLDEN).len() > 100, "too few cases were read");
+    let wrong = support::differences(&mut fixture.conn, GOLDEN);
+    fixture.close();
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn answers_as_postgresql_does() {
+    check(open(""));
+}
+
+#[test]
+fn answers_as_postgresql_does_in_a_cluster_of_postgresqls() {
+    let Some(peer) = Peer::find("answers_in_a_cluster_of_postgresqls") else { return };
+    peer.init("data");
+    check(open_made(|dir| peer.fetch("data", dir)));
+}
+
+#[test]
+fn plans_are_explained_as_postgresql_explains_them() {
+    let mut fixture = open("");
+    let golden = include_str!("../golden/explain.txt");
+    assert!(support::cases(golden).len() > 50, "too few cases were read");
+    let wrong = support::differences(&mut fixture.conn, golden);
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    let refused = support::run(&mut fixture.conn, "explain explain select 1");
+    assert!(refused[0].starts_with("! ERROR 42601"), "{refused:?}");
+    let mut doubled = "select 'x' || random() as x".to_owned();
+    for level in 0..50 {
+        doubled = format!("select x || x as x from ({doubled}) as s{level} where x || x > ''");
+    }
+    let shown = fixture.rows(&format!("explain {doubled}"));
+    assert!(shown.iter().map(String::len).sum::<usize>() < 20_000, "{shown:?}");
+    fixture.rows("create table u (a int primary key, b text)");
+    fixture.rows("insert into u select x, x from generate_series(1, 3000) x");
+    let plan =
+        "explain (analyze, costs off, timing off, summary off, io) select b from u where a > 0";
+    fixture.rows("set enable_seqscan = off");
+    let lines = fixture.rows(plan);
+    assert_eq!(lines[0], "Index Scan using u_pkey on u (actual rows=3000.00 loops=1)");
+    assert!(lines[3].starts_with("  Prefetch: distance="), "{lines:?}");
+    fixture.close();
+}
+
+#[test]
+fn an_index_is_used_once_it_is_there_and_no_more_once_it_is_gone() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int, b int)");
+    fixture.rows("insert into t select x, x from generate_series(1, 5000) x");
+    let plan = "explain (costs off) select b from t where a = 7";
+    assert!(fixture.rows(plan)[0].starts_with("Seq Scan"));
+    fixture.rows("create index i on t (a)");
+    assert_eq!(fixture.rows(plan), ["Index Scan using i on t", "  Index Cond: (a = 7)"]);
+    fixture.rows("begin");
+    fixture.rows("drop index i");
+    assert!(fixture.rows(plan)[0].starts_with("Seq Scan"));
+    fixture.rows("rollback");
+    assert_eq!(fixture.rows(plan)[0], "Index Scan using i on t");
+    fixture.rows("reindex index i");
+    assert_eq!(fixture.rows("select b from t where a = 7"), ["7"]);
+    fixture.rows("begin");
+    fixture.rows("declare c cursor for select b from t where a > 1 and a < 10 order by a");
+    assert_eq!(fixture.rows("fetch 2 from c"), ["2", "3"]);
+    let refused = support::run(&mut fixture.conn, "drop index i");
+    let message =
+        "cannot DROP INDEX \"i\" because it is being used by active queries in this session";
+    assert_eq!(refused[0], format!("! ERROR 55006 {message}"));
+    fixture.rows("rollback");
+    fixture.close();
+}
+
+/// Numbers that differ from run to run of a loop, but not of the test.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+
+    fn one_of<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// A condition on the columns of the table below.
+fn condition(numbers: &mut Numbers) -> String {
+    let number = |numbers: &mut Numbers| numbers.below(60).to_string();
+    let operator = numbers.one_of(&["=", "<", "<=", ">", ">=", "<>"]);
+    match numbers.below(9) {
+        0 => format!("a {operator} {}", number(numbers)),
+        1 => format!("{} {operator} b", number(numbers)),
+        2 => format!("c {operator} 'row {}'", number(numbers)),
+        3 => format!("a between {} and {}", number(numbers), number(numbers)),
+        4 => format!("b in ({}, {}, null)", number(numbers), number(numbers)),
+        5 => format!("a = {}::int8", number(numbers)),
+        6 => format!("d {operator} {}.5", number(numbers)),
+        7 => numbers.one_of(&["b is null", "b is not null", "e", "not e", "c is null"]).to_owned(),
+        _ => format!("a * 2 > {}", number(numbers)),
+    }
+}
+
+const ORDERS: [&str; 8] = [
+    "a, id",
+    "a desc, id desc",
+    "b nulls first, a, id",
+    "b desc, a desc, id",
+    "c, id",
+    "e, d, id",
+    "id desc",
+    "d desc nulls last, id",
+];
+
+#[test]
+fn rows_are_the_same_through_indexes_and_without_them() {
+    let mut fixture = open("");
+    for statement in [
+        "create table t (id int primary key, a int2, b int8, c text, d float8, e bool)",
+        "insert into t select x, x * 7 % 50, case when x % 11 > 0 then x * 3 % 60 end, \
+             case when x % 13 > 0 then 'row ' || x * 5 % 70 end, x % 40 + 0.5, x % 3 = 0 \
+             from generate_series(1, 2000) x",
+        "create index on t (a, id)",
+        "create index on t (b desc, a desc) include (id)",
+        "create index on t (c, a)",
+        "create index on t (e, d)",
+        "create unique index on t (d desc nulls last, id)",
+        "update t set b = b + 1 where id % 9 = 0",
+        "delete from t where id % 17 = 0",
+    ] {
+        fixture.rows(statement);
+    }
+    let mut numbers = Numbers(1);
+    for round in 0..400 {
+        let conditions: Vec<String> =
+            (0..1 + numbers.below(3)).map(|_| condition(&mut numbers)).collect();
+        let filter = conditions.join(if numbers.below(8) == 0 { " or " } else { " and " });
+        let columns = numbers.one_of(&["id, a", "*", "a, id", "b, a, id", "d, id"]);
+        let order = numbers.one_of(&ORDERS);
+        let limit = numbers.one_of(&["", " limit 7", " limit 3 offset 5"]);
+        let query = match numbers.below(4) {
+            0 => format!("select count(*), min(a), max(b) from t where {filter}"),
+            1 => format!("select max(a) from t where {filter}"),
+            2 => format!("select min(d) from t where {filter}"),
+            // The order is one of whole rows, so that it is the same in all plans.
+            _ => format!("select {columns} from t where {filter} order by {order}, id{limit}"),
+        };
+        let mut answers = Vec::new();
+        for off in ["enable_indexscan", "enable_seqscan", "enable_sort"] {
+            fixture.rows(&format!("set {off} = off"));
+            answers.push(fixture.rows(&query));
+            fixture.rows(&format!("reset {off}"));
+        }
+        assert_eq!(answers[0], answers[1], "{round}: {query}");
+        assert_eq!(answers[0], answers[2], "{round}: {query}");
+    }
+    fixture.close();
+}
