@@ -6,14 +6,16 @@
 //! ```
 //!
 //! A key is the first column's value as a number that orders as the column does, so that most
-//! comparisons need not look at the tuples: all of an integer, the first eight bytes of a text.
-//! Tuples with equal keys are ordered by all columns, then by heap TID.
+//! comparisons need not look at the tuples: all of an integer, eight bytes of a text, behind those
+//! that all texts begin with. Tuples with equal keys are ordered by all columns, then by heap TID.
+//! Threads sort a part of the memory each.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::thread;
 
 use forebay_aio as aio;
 use forebay_format::varlena::{Varlena, decompress};
@@ -41,6 +43,8 @@ pub struct SortResources {
     pub options: TempOptions,
     /// Bytes of memory (maintenance_work_mem).
     pub memory: usize,
+    /// Threads that sort, with the session's own.
+    pub threads: usize,
     /// Ends the sort.
     pub interrupt: Interrupt,
 }
@@ -103,6 +107,8 @@ const MOST_MEMORY: usize = (u32::MAX as usize).saturating_mul(ALIGN);
 const ALIGN: usize = 8;
 /// The least memory for tuples, however small maintenance_work_mem is.
 const LEAST_MEMORY: usize = 64 << 10;
+/// Entries that are worth a thread.
+const LEAST_PART: usize = 1 << 12;
 
 /// A tuple in a run.
 #[derive(Debug)]
@@ -118,6 +124,8 @@ pub(crate) struct TupleOrder {
     shape: Arc<IndexShape>,
     /// Whether equal keys mean that the first column is equal.
     whole: bool,
+    /// Bytes with which all values of the first column begin: keys are made of those behind them.
+    shared: usize,
 }
 
 /// Takes tuples in.
@@ -125,9 +133,12 @@ pub(crate) struct TupleOrder {
 pub struct IndexSorter {
     order: TupleOrder,
     arena: Vec<u8>,
+    /// Their keys know nothing of shared bytes until they are sorted.
     entries: Vec<Entry>,
     memory: usize,
     runs: Option<Runs<TupleOrder>>,
+    /// What all texts begin with, if there were any.
+    prefix: Option<Vec<u8>>,
     /// How many tuples it took.
     count: u64,
 }
@@ -156,21 +167,35 @@ pub struct SortedTuple<'a> {
 impl TupleOrder {
     pub(crate) fn new(shape: Arc<IndexShape>) -> TupleOrder {
         let whole = shape.keys.first().is_some_and(|key| is_whole(key.order));
-        TupleOrder { shape, whole }
+        TupleOrder { shape, whole, shared: 0 }
     }
 
-    /// The key of a tuple.
-    fn key(&self, tuple: IndexTuple<'_>) -> Result<Key, AccessError> {
+    /// The first column, and a tuple's value of it.
+    fn first<'t>(
+        &self,
+        tuple: IndexTuple<'t>,
+    ) -> Result<(&KeyColumn, Option<Cow<'t, [u8]>>), AccessError> {
         let IndexShape { keys, layouts, .. } = &*self.shape;
         let (Some(column), Some(layout)) = (keys.first(), layouts.first()) else {
             return Err(AccessError::Internal("an index has no key".to_owned()));
         };
         let value = tuple.values(layouts.len()).next(*layout)?;
+        Ok((column, value.map(plain).transpose()?))
+    }
+
+    /// The key of a tuple.
+    fn key(&self, tuple: IndexTuple<'_>) -> Result<Key, AccessError> {
+        let (column, value) = self.first(tuple)?;
+        self.key_of(column, value.as_deref())
+    }
+
+    /// The key of a tuple with this value of the first column.
+    fn key_of(&self, column: &KeyColumn, value: Option<&[u8]>) -> Result<Key, AccessError> {
         let Some(value) = value else {
             let rank = if column.nulls_first { 0 } else { 2 };
             return Ok(Key { rank, number: 0 });
         };
-        let number = number_of(column.order, &plain(value)?)?;
+        let number = number_of(column.order, value.get(self.shared..).unwrap_or_default())?;
         Ok(Key { rank: 1, number: if column.descending { !number } else { number } })
     }
 
@@ -346,6 +371,7 @@ impl IndexSorter {
             entries: Vec::new(),
             memory: memory.clamp(LEAST_MEMORY, MOST_MEMORY),
             runs: None,
+            prefix: None,
             count: 0,
         }
     }
@@ -362,8 +388,7 @@ impl IndexSorter {
         live: bool,
         form: impl FnOnce(&mut Vec<u8>) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
-        let used = self.arena.len() + self.entries.len() * size_of::<Entry>();
-        if used >= self.memory {
+        if self.used(host.resources.threads) >= self.memory {
             self.spill(host)?;
         }
         grow(&mut self.arena, usize::from(index_tuple::INDEX_SIZE_MASK) + 1, self.memory);
@@ -371,34 +396,50 @@ impl IndexSorter {
         let start = self.arena.len();
         form(&mut self.arena)?;
         let tuple = IndexTuple::new(self.arena.get(start..).unwrap_or_default())?;
-        let Key { rank, number: key } = self.order.key(tuple)?;
+        let (column, value) = self.order.first(tuple)?;
+        let Key { rank, number: key } = self.order.key_of(column, value.as_deref())?;
         self.order.check(tuple)?;
+        if let (KeyOrder::Bytes, Some(value)) = (column.order, value) {
+            shorten(&mut self.prefix, &value);
+        }
         let at = u32::try_from(start / ALIGN).expect("no more memory than entries point into");
         self.entries.push(Entry { key, at, rank, live });
         self.count += 1;
         Ok(())
     }
 
-    fn sort(&mut self) -> Result<(), AccessError> {
-        let IndexSorter { order, arena, entries, .. } = self;
-        let mut failed = Ok(());
-        entries.sort_unstable_by(|a, b| {
-            let by_key = (a.rank, a.key).cmp(&(b.rank, b.key));
-            by_key.then_with(|| {
-                order.rest(at(arena, a.at), at(arena, b.at)).unwrap_or_else(|error| {
-                    failed = Err(error);
-                    a.at.cmp(&b.at)
-                })
-            })
+    /// The memory in use. Merging what threads have sorted takes half of the entries' once more.
+    fn used(&self, threads: usize) -> usize {
+        let entries = self.entries.len() * size_of::<Entry>();
+        self.arena.len() + if threads > 1 { entries * 3 / 2 } else { entries }
+    }
+
+    fn sort(&mut self, threads: usize) -> Result<(), AccessError> {
+        let IndexSorter { order, arena, entries, prefix, .. } = self;
+        order.shared = prefix.as_ref().map_or(0, Vec::len);
+        let (order, arena) = (&*order, arena.as_slice());
+        let part = entries.len().div_ceil(threads.max(1)).max(LEAST_PART);
+        let results: Vec<_> = thread::scope(|scope| {
+            let mut parts = entries.chunks_mut(part);
+            let own = parts.next_back();
+            let others: Vec<_> =
+                parts.map(|part| scope.spawn(|| sort_part(order, arena, part))).collect();
+            let own = own.map_or(Ok(()), |part| sort_part(order, arena, part));
+            let join = |other: thread::ScopedJoinHandle<'_, _>| other.join().expect("no panic");
+            others.into_iter().map(join).chain([own]).collect()
         });
-        failed
+        let merge = results.len() > 1;
+        results.into_iter().collect::<Result<(), _>>()?;
+        // A stable sort finds the sorted parts, and only merges them.
+        if merge { sort_by_order(order, arena, |by| entries.sort_by(by)) } else { Ok(()) }
     }
 
     /// Writes the tuples in memory as a run.
     fn spill(&mut self, host: &mut SortHost<'_>) -> Result<(), AccessError> {
-        self.sort()?;
-        let SortResources { options, memory, .. } = *host.resources;
+        let SortResources { options, memory, threads, .. } = *host.resources;
+        self.sort(threads)?;
         let runs = self.runs.get_or_insert_with(|| Runs::new(self.order.clone(), memory, options));
+        runs.items_mut().shared = self.order.shared;
         let arena = &self.arena;
         let items = self.entries.iter().map(|entry| Item {
             key: Key { rank: entry.rank, number: entry.key },
@@ -423,11 +464,52 @@ impl IndexSorter {
                 Tuples::Merged { merge: Box::new(runs.merge(host)?), current: None }
             }
             None => {
-                self.sort()?;
+                self.sort(host.resources.threads)?;
                 Tuples::Memory { arena: self.arena, entries: self.entries.into_iter() }
             }
         };
         Ok(SortedTuples { tuples })
+    }
+}
+
+/// Sorts a thread's part of the memory.
+fn sort_part(order: &TupleOrder, arena: &[u8], part: &mut [Entry]) -> Result<(), AccessError> {
+    if order.shared > 0 {
+        for entry in part.iter_mut() {
+            entry.key = order.key(IndexTuple::new(at(arena, entry.at))?)?.number;
+        }
+    }
+    sort_by_order(order, arena, |by| part.sort_unstable_by(by))
+}
+
+/// Runs a sort with the order of entries. Fails if two of them could not be compared.
+fn sort_by_order(
+    order: &TupleOrder,
+    arena: &[u8],
+    sort: impl FnOnce(&mut dyn FnMut(&Entry, &Entry) -> Ordering),
+) -> Result<(), AccessError> {
+    let mut failed = Ok(());
+    sort(&mut |a, b| {
+        let by_key = (a.rank, a.key).cmp(&(b.rank, b.key));
+        by_key.then_with(|| {
+            order.rest(at(arena, a.at), at(arena, b.at)).unwrap_or_else(|error| {
+                failed = Err(error);
+                a.at.cmp(&b.at)
+            })
+        })
+    });
+    failed
+}
+
+/// Cuts what values have shown to share down to what this one shares with them.
+fn shorten(prefix: &mut Option<Vec<u8>>, value: &[u8]) {
+    match prefix {
+        None => *prefix = Some(value.to_vec()),
+        Some(prefix) if value.starts_with(prefix) => {}
+        Some(prefix) => {
+            let same = prefix.iter().zip(value).take_while(|(a, b)| a == b).count();
+            prefix.truncate(same);
+        }
     }
 }
 

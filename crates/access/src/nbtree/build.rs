@@ -52,9 +52,11 @@ struct Level {
 }
 
 /// Rows with equal keys that become one item.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Pending {
+    /// The first row's tuple.
     base: Vec<u8>,
+    /// All of them; empty if there is none yet.
     rows: Vec<ItemPointer>,
 }
 
@@ -63,7 +65,7 @@ struct Pending {
 pub struct TreeBuild<'a, P> {
     shape: &'a IndexShape,
     levels: Vec<Level>,
-    pending: Option<Pending>,
+    pending: Pending,
     deduplicate: bool,
     pages: P,
 }
@@ -186,7 +188,8 @@ impl<'a, P: BuildPages> TreeBuild<'a, P> {
         with: &mut P::With,
     ) -> Result<TreeBuild<'a, P>, AccessError> {
         let deduplicate = !unique && shape.deduplicate && shape.is_equal_image();
-        let mut build = TreeBuild { shape, levels: Vec::new(), pending: None, deduplicate, pages };
+        let (levels, pending) = (Vec::new(), Pending::default());
+        let mut build = TreeBuild { shape, levels, pending, deduplicate, pages };
         match build.pages.add(with)? {
             META_BLOCK => Ok(build),
             _ => Err(build.broken(&"it has pages already")),
@@ -202,21 +205,21 @@ impl<'a, P: BuildPages> TreeBuild<'a, P> {
         }
         let tid = new.heap_tid().ok_or_else(|| self.broken(&nb::NbtreeError::Pivot))?;
         if self.joins(&new)? {
-            self.pending.as_mut().expect("it was just compared with").rows.push(tid);
+            self.pending.rows.push(tid);
             return Ok(());
         }
-        let next = Pending { base: tuple.to_vec(), rows: vec![tid] };
-        match self.pending.replace(next) {
-            Some(done) => self.add_pending(with, &done),
-            None => Ok(()),
-        }
+        self.add_pending(with)?;
+        let Pending { base, rows } = &mut self.pending;
+        base.extend_from_slice(tuple);
+        rows.push(tid);
+        Ok(())
     }
 
     /// Whether a row goes to the posting list of the rows before.
     fn joins(&self, new: &Tuple<'_>) -> Result<bool, AccessError> {
-        let Some(pending) = &self.pending else { return Ok(false) };
+        let pending = &self.pending;
         let size = pending.base.len() + (pending.rows.len() + 1) * ItemPointer::SIZE;
-        if aligned(size) > MOST_POSTING {
+        if pending.rows.is_empty() || aligned(size) > MOST_POSTING {
             return Ok(false);
         }
         let base = Tuple::new(&pending.base).map_err(|error| self.broken(&error))?;
@@ -224,11 +227,23 @@ impl<'a, P: BuildPages> TreeBuild<'a, P> {
         Ok(columns.map_err(|error| self.broken(&error))? > self.shape.keys.len())
     }
 
-    fn add_pending(&mut self, with: &mut P::With, rows: &Pending) -> Result<(), AccessError> {
-        let base = Tuple::new(&rows.base).map_err(|error| self.broken(&error))?;
-        let item = nb::form_posting(&base, &rows.rows).map_err(|error| self.broken(&error))?;
-        let extra = item.len() - rows.base.len();
-        self.add(with, 0, &item, extra)
+    /// Adds the item that rows with equal keys have become, if there are any.
+    fn add_pending(&mut self, with: &mut P::With) -> Result<(), AccessError> {
+        let Pending { mut base, mut rows } = std::mem::take(&mut self.pending);
+        match rows.as_slice() {
+            [] => {}
+            [_] => self.add(with, 0, &base, 0)?,
+            _ => {
+                let first = Tuple::new(&base).map_err(|error| self.broken(&error))?;
+                let item = nb::form_posting(&first, &rows).map_err(|error| self.broken(&error))?;
+                self.add(with, 0, &item, item.len() - base.len())?;
+            }
+        }
+        // Their memory is used again.
+        base.clear();
+        rows.clear();
+        self.pending = Pending { base, rows };
+        Ok(())
     }
 
     /// Adds an item to the page of a level. `extra`: how much shorter a high key made of it is.
@@ -301,9 +316,7 @@ impl<'a, P: BuildPages> TreeBuild<'a, P> {
 
     /// Writes what is left, and the meta page. Then the index can be used.
     pub fn finish(mut self, with: &mut P::With) -> Result<(), AccessError> {
-        if let Some(last) = self.pending.take() {
-            self.add_pending(with, &last)?;
-        }
+        self.add_pending(with)?;
         let mut level = 0;
         while let Some(page) = self.levels.get_mut(level) {
             let mut link = std::mem::take(&mut page.low_key);
@@ -332,16 +345,16 @@ impl<'a, P: BuildPages> TreeBuild<'a, P> {
         high_key: Option<&[u8]>,
         next: BlockNumber,
     ) -> Result<(), AccessError> {
-        let page = self.levels.get(level).expect("a level under construction");
+        let TreeBuild { levels, pages, .. } = self;
+        let page = levels.get(level).expect("a level under construction");
         let is_root = high_key.is_none() && page.prev == NO_SIBLING;
         let flag = |on, flag| if on { flag } else { 0 };
         let flags = flag(level == 0, LEAF) | flag(is_root, ROOT);
         let opaque = Opaque { prev: page.prev, next, level: level as u32, flags, cycle_id: 0 };
-        let items: Vec<Vec<u8>> =
-            high_key.into_iter().chain(page.all()).map(<[u8]>::to_vec).collect();
-        self.pages.put(with, page.block, |page| {
+        let mut items = high_key.into_iter().chain(page.all());
+        pages.put(with, page.block, |page| {
             nb::init_page(page, opaque);
-            items.iter().try_for_each(|item| nb::push_item(page, item))
+            items.try_for_each(|item| nb::push_item(page, item))
         })
     }
 

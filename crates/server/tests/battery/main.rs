@@ -14,6 +14,7 @@
 //! - [`hot`]: base backups under pgbench and COPY
 //! - [`turns`]: Forebay and PostgreSQL 18 crash and recover one directory by turns, under load
 //! - [`trees`]: indexes that PostgreSQL's crashes have left, recovered page for page as it does
+//! - [`aged`]: large tables that one server has built and aged, read by the other
 //! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
 //! - [`sessions`]: random sessions, with the messages of both servers compared
@@ -24,6 +25,7 @@
 //!
 //! They are `#[ignore]`d so that a plain `cargo test` stays quick.
 
+mod aged;
 mod archive;
 mod backup;
 mod checksums;

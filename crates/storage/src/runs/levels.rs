@@ -47,6 +47,11 @@ impl<I> Runs<I> {
         Runs { items, memory, options, levels: Vec::new() }
     }
 
+    /// What orders, writes and reads the items.
+    pub fn items_mut(&mut self) -> &mut I {
+        &mut self.items
+    }
+
     /// How many runs are merged at once.
     fn order(&self) -> usize {
         (self.memory / BUFFER).clamp(LEAST_ORDER, MOST_ORDER)

@@ -1,7 +1,7 @@
 //! Indexes: both servers on the same rows, with direct and with buffered I/O.
 //!
 //! - [`wide`]: a table whose order by index has nothing to do with the order of its pages: ranges
-//!   beside fio's random reads, LIMIT, look-ups by key, VACUUM
+//!   beside fio's random reads, LIMIT, look-ups by key, ANALYZE, VACUUM, checks
 //! - [`build`]: CREATE INDEX of numbers and texts
 //! - [`setup`]: how much is measured, and the servers' settings
 //!
@@ -43,7 +43,8 @@ pub fn run(
     work::write_input(&postgres, &wide::source(extent.rows / 5), "binary", &rows)?;
     work::write_input(&postgres, &build::source(extent.rows), "binary", &narrow)?;
     fio::fill(&device, FIO_BYTES)?;
-    let wide = Wide { peer, caches, extent, input: &rows, device: &device };
+    let program = root.join("target/release/forebay");
+    let wide = Wide { peer, program: &program, caches, extent, input: &rows, device: &device };
     let (mut scans, mut builds) = (wide::Tables::new(), build::table());
     for round in 0..extent.rounds {
         println!("round {} of {}", round + 1, extent.rounds);

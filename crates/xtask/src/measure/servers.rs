@@ -85,6 +85,14 @@ impl Subject {
         }
     }
 
+    /// Its data directory.
+    pub fn directory(&self) -> PathBuf {
+        match self {
+            Subject::Forebay { data, .. } => data.clone(),
+            Subject::Postgres { outside, .. } => outside.join("data"),
+        }
+    }
+
     /// The setting that asks for direct I/O on data.
     pub fn direct_setting(&self, direct: bool) -> String {
         let name = if self.column() == 0 { "io_direct" } else { "debug_io_direct" };

@@ -22,6 +22,7 @@ fn resources(fixture: &Fixture, memory: usize) -> SortResources {
         space: TempSpace::new(),
         options: TempOptions::default(),
         memory,
+        threads: 3,
         interrupt: Interrupt::new(),
     }
 }
@@ -67,7 +68,9 @@ fn value(random: &mut Random, type_oid: Oid, few: bool) -> Datum<'static> {
         oids::NUMERIC => Datum::Numeric(Box::new(Numeric::Finite { digits: n.into(), scale: 1 })),
         oids::TEXT | oids::BPCHAR => {
             let blanks = " ".repeat(random.below(3) as usize);
-            Datum::string(format!("key {}{n}{blanks}", ["", "\u{1}"][random.below(2) as usize]))
+            // Few of them shorten what all begin with.
+            let start = if n % 997 == 0 { "k" } else { "key " };
+            Datum::string(format!("{start}{}{n}{blanks}", ["", "\u{1}"][random.below(2) as usize]))
         }
         _ => panic!("a type of no test"),
     }

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use super::setup::{Extent, SERVERS, start};
 use crate::measure::cold::Caches;
@@ -12,6 +14,7 @@ use crate::measure::servers::{Running, Subject};
 use crate::measure::table::{Mark, Table};
 use crate::measure::work::{self, word};
 use crate::peers::Peer;
+use crate::run::run as run_command;
 
 const BLOCK: f64 = 8192.0;
 /// Rows of a range that is read.
@@ -21,12 +24,19 @@ const POOL: u64 = 10;
 /// Only an index scan will do.
 const BY_INDEX: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off";
 
+/// Only a bitmap will do.
+const BY_BITMAP: &str =
+    "SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off";
+
 /// Columns of cold ranges, and their indexes.
 const RANGES: [&str; 2] = ["MB/s", "part of fio's"];
 const RATE: usize = 0;
 const PART: usize = 1;
 /// The mark as a part of fio's rate.
 const OF_FIO: f64 = 0.9;
+
+/// Columns of checks.
+const CHECKERS: [&str; 3] = ["forebay check", "pg_amcheck --heapallindexed", "fio, 128 KiB reads"];
 
 /// Columns of ranges that the pool holds.
 const CACHED: [&str; 3] = ["Forebay", "Forebay, one block at a time", "PostgreSQL 18"];
@@ -45,7 +55,9 @@ pub struct Tables {
     cached: Table,
     limit: Table,
     keys: Table,
+    analyze: Table,
     vacuum: Table,
+    check: Table,
 }
 
 impl Tables {
@@ -57,16 +69,19 @@ impl Tables {
             cached: Table::new("A range by an index, in memory, milliseconds", &CACHED),
             limit: Table::new("The first 10 rows by an index, cold, milliseconds", &SERVERS),
             keys: Table::new("Look-ups of a row by its key, a second", &SERVERS),
+            analyze: Table::new("ANALYZE, cold, seconds", &SERVERS),
             vacuum: Table::new(
                 "VACUUM after a tenth of the rows was deleted, pool a quarter, seconds",
                 &SERVERS,
             ),
+            check: Table::new("Checking the table and its index, cold, MB/s", &CHECKERS),
         }
     }
 
     /// The tables.
-    pub fn all(self) -> [Table; 5] {
-        [self.ranges, self.cached, self.limit, self.keys, self.vacuum]
+    pub fn all(self) -> [Table; 7] {
+        let Tables { ranges, cached, limit, keys, analyze, vacuum, check } = self;
+        [ranges, cached, limit, keys, analyze, vacuum, check]
     }
 }
 
@@ -74,6 +89,8 @@ impl Tables {
 pub struct Wide<'w> {
     /// Has pgbench.
     pub peer: &'w Peer,
+    /// Forebay's program.
+    pub program: &'w Path,
     /// The kernel's cache.
     pub caches: &'w Caches,
     /// How much.
@@ -103,8 +120,11 @@ impl Wide<'_> {
         let (_, seconds) = self.caches.cold(&server, &first)?;
         tables.limit.add(word(direct), server.column(), seconds * 1e3);
         self.keys(&server, 32, &format!("32 sessions, cold, {}", word(direct)), &mut tables.keys)?;
+        let (_, seconds) = self.caches.cold(&server, "ANALYZE w")?;
+        tables.analyze.add(word(direct), server.column(), seconds);
         drop(server);
-        self.vacuum(subject, direct, size, &mut tables.vacuum)
+        self.vacuum(subject, direct, size, &mut tables.vacuum)?;
+        if direct { self.check(subject, &mut tables.check) } else { Ok(()) }
     }
 
     /// Makes the table with its index. Returns its size.
@@ -149,7 +169,7 @@ impl Wide<'_> {
         Ok(())
     }
 
-    /// Reads ranges, forward and backward, beside fio.
+    /// Reads ranges, forward, backward and in the order of the pages, beside fio.
     fn ranges(
         &self,
         server: &Running<'_>,
@@ -158,13 +178,17 @@ impl Wide<'_> {
     ) -> Result<(), String> {
         let name = SERVERS[server.column()];
         let before = self.random_reads(32)?;
-        let orders = [("forward", "k"), ("backward", "k DESC")];
+        let ways = [
+            ("forward", BY_INDEX, " ORDER BY k"),
+            ("backward", BY_INDEX, " ORDER BY k DESC"),
+            ("bitmap", BY_BITMAP, ""),
+        ];
         let mut found = Vec::new();
-        for (n, (way, order)) in orders.into_iter().enumerate() {
+        for (n, (way, setting, order)) in ways.into_iter().enumerate() {
             let rows = range("ctid", n as u64 * RANGE);
             let places = server.query(&format!("{BY_INDEX}; {rows}"))?;
             let sql = format!(
-                "{BY_INDEX}; SELECT sum(id) FROM ({} ORDER BY {order} LIMIT 1000000000) r",
+                "{setting}; SELECT sum(id) FROM ({}{order} LIMIT 1000000000) r",
                 range("id", n as u64 * RANGE)
             );
             let (_, seconds) = self.caches.cold(server, &sql)?;
@@ -222,6 +246,38 @@ impl Wide<'_> {
         server.query("CHECKPOINT")?;
         let (_, seconds) = self.caches.cold(&server, "VACUUM w")?;
         figures.add(word(direct), server.column(), seconds);
+        Ok(())
+    }
+
+    /// Checks each page, and each row in the index and back: with the server's own program, and
+    /// `forebay check` on PostgreSQL's directory too.
+    fn check(&self, subject: &Subject, figures: &mut Table) -> Result<(), String> {
+        let server = start(subject, true, &[])?;
+        let bytes = server.number("SELECT pg_relation_size('w')")?
+            + server.number("SELECT pg_relation_size('w_k')")?;
+        let row = format!("of {}", SERVERS[server.column()]);
+        let mut timed = |column, command: &mut Command| {
+            self.caches.drop()?;
+            let begun = Instant::now();
+            let run = run_command(command);
+            figures.add(&row, column, bytes / 1e6 / begun.elapsed().as_secs_f64());
+            run
+        };
+        if server.column() == 1 {
+            server.query("CREATE EXTENSION IF NOT EXISTS amcheck")?;
+            server.query("SELECT count(*) FROM pg_buffercache_evict_all()")?;
+            let port = server.port.to_string();
+            let words = ["pg_amcheck", "-h", "127.0.0.1", "-U", "postgres", "-p", &port];
+            let what = ["--heapallindexed", "-j", "2", "-t", "w", "-d", "postgres"];
+            timed(1, &mut subject.program(&[&words[..], &what].concat()))?;
+        }
+        drop(server);
+        let mut check = Command::new(self.program);
+        check.args(["check", "-r", "w", "-j", "2", "-D"]).arg(subject.directory());
+        timed(0, check.stdout(Stdio::null()))?;
+        let job = ["--rw=read", "--bs=128k", "--iodepth=32"];
+        let done = fio::run(&self.device.display().to_string(), &job)?;
+        figures.add(&row, 2, done.megabytes_per_second());
         Ok(())
     }
 }
