@@ -1,5 +1,6 @@
 //! The bytes of a file, sparse: zeros and bytes that were never written take no memory. A clone
-//! shares its blocks.
+//! shares the list of blocks until one of the two is written, and then the blocks: most files of a
+//! cluster never change between two crashes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ const BLOCK: usize = 4096;
 /// A file's bytes and length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    blocks: BTreeMap<u64, Arc<[u8; BLOCK]>>,
+    blocks: Arc<BTreeMap<u64, Arc<[u8; BLOCK]>>>,
     len: u64,
 }
 
@@ -25,9 +26,10 @@ impl Image {
     pub fn set_len(&mut self, len: u64) {
         if len < self.len {
             let (last, rest) = (len / BLOCK as u64, (len % BLOCK as u64) as usize);
-            drop(self.blocks.split_off(&len.div_ceil(BLOCK as u64)));
+            let blocks = Arc::make_mut(&mut self.blocks);
+            drop(blocks.split_off(&len.div_ceil(BLOCK as u64)));
             if rest > 0
-                && let Some(block) = self.blocks.get_mut(&last)
+                && let Some(block) = blocks.get_mut(&last)
             {
                 Arc::make_mut(block)[rest..].fill(0);
             }
@@ -56,7 +58,8 @@ impl Image {
             if !self.blocks.contains_key(&block) && piece.iter().all(|&b| b == 0) {
                 continue;
             }
-            let stored = self.blocks.entry(block).or_insert_with(|| Arc::new([0; BLOCK]));
+            let blocks = Arc::make_mut(&mut self.blocks);
+            let stored = blocks.entry(block).or_insert_with(|| Arc::new([0; BLOCK]));
             Arc::make_mut(stored)[within..within + piece.len()].copy_from_slice(piece);
         }
         self.len = self.len.max(offset + bytes.len() as u64);

@@ -18,6 +18,7 @@ use forebay_testkit::Dice;
 
 use crate::disk::SimDisk;
 use crate::model::{Fate, Model};
+use crate::survival::Survival;
 
 /// The engine's settings that a seed chooses.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +79,22 @@ pub(crate) fn disk_at(ids: FirstIds) -> Result<SimDisk, EngineError> {
     let options = InitOptions { wal_segment_size: 1 << 20, ..InitOptions::default() };
     Engine::init_at(&data_dir(&disk), &options, ids, &open_aio(&disk, 1)?)?;
     Ok(disk)
+}
+
+/// A disk with a new data directory in which one transaction has done `work`, all of it durable.
+pub(crate) fn disk_after(
+    work: impl FnOnce(&mut Session) -> Result<(), EngineError>,
+) -> Result<SimDisk, EngineError> {
+    let disk = fresh_disk()?;
+    let setup = Setup { buffers: 64, ..Setup::random(&mut Dice::new(0)) };
+    let mut life = Life::begin(&disk, setup)?;
+    let session = life.session();
+    session.begin()?;
+    session.start_command()?;
+    work(session)?;
+    session.commit()?;
+    life.end()?;
+    Ok(disk.restart(Survival::none(), 0))
 }
 
 /// The reasons for which an engine stopped itself.

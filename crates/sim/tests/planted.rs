@@ -12,9 +12,9 @@ use forebay_aio::PlantedBug;
 use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
-    every_failure, long_values_cut_short, lying_writes, old_ids_removed, recovery_again,
-    recovery_moved_back, restores_cut_short, row_lives, run_with, trees_cut_short,
-    vacuums_cut_short, wal_rot,
+    every_failure, long_values_cut_short, long_values_disk, lying_writes, old_ids_disks,
+    old_ids_removed, recovery_again, recovery_moved_back, restores_cut_short, row_lives, run_with,
+    trees_cut_short, vacuums_cut_short, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk, indexed_rows_disk, rows_disk};
@@ -134,11 +134,13 @@ fn stride(seed: u64) -> usize {
 
 /// The disks from which runs begin.
 struct Templates {
-    /// For all but rows.
+    /// For all that have none of their own.
     fresh: SimDisk,
     rows: SimDisk,
     indexed: SimDisk,
     trees: SimDisk,
+    long_values: SimDisk,
+    old_ids: [SimDisk; 2],
 }
 
 impl Templates {
@@ -146,21 +148,30 @@ impl Templates {
         let indexed = indexed_rows_disk(&[2]).expect("init");
         let trees = indexed_rows_disk(&[3]).expect("init");
         let (fresh, rows) = (fresh_disk().expect("init"), rows_disk().expect("init"));
-        Templates { fresh, rows, indexed, trees }
+        let (long_values, old_ids) = (long_values_disk(), old_ids_disks());
+        let (long_values, old_ids) = (long_values.expect("init"), old_ids.expect("init"));
+        Templates { fresh, rows, indexed, trees, long_values, old_ids }
     }
 
     fn of(&self, by: By) -> &SimDisk {
         match by {
-            By::Rows => &self.rows,
+            By::Rows | By::Vacuums => &self.rows,
             By::IndexedRows => &self.indexed,
             By::Trees => &self.trees,
+            By::LongValues => &self.long_values,
             _ => &self.fresh,
         }
     }
 }
 
 /// The seed that notices a bug, and what it says.
-fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64, String), String> {
+fn catch(
+    templates: &Templates,
+    bug: PlantedBug,
+    by: By,
+    most: u64,
+) -> Result<(u64, String), String> {
+    let template = templates.of(by);
     let rotten = template.copy(0);
     rotten.plant(bug);
     let once = |seed: u64| match by {
@@ -178,10 +189,10 @@ fn catch(template: &SimDisk, bug: PlantedBug, by: By, most: u64) -> Result<(u64,
         By::Retarget => recovery_moved_back(template, seed, stride(seed), Some(bug)),
         By::Backups => backups_cut_short(template, seed, stride(seed), Some(bug)),
         By::Restores => restores_cut_short(template, seed, stride(seed), Some(bug)),
-        By::OldIds => old_ids_removed(seed, stride(seed), Some(bug)),
-        By::Vacuums => vacuums_cut_short(seed, 1, Some(bug)),
+        By::OldIds => old_ids_removed(&templates.old_ids, seed, stride(seed), Some(bug)),
+        By::Vacuums => vacuums_cut_short(template, seed, 1, Some(bug)),
         By::Trees => trees_cut_short(template, seed, 97, Some(bug)),
-        By::LongValues => long_values_cut_short(seed, stride(seed), Some(bug)),
+        By::LongValues => long_values_cut_short(template, seed, stride(seed), Some(bug)),
     };
     for seed in 1..=most {
         // An engine with a bug may also break one of its invariants and panic.
@@ -208,7 +219,7 @@ fn every_planted_bug_is_caught() {
             scope.spawn(|| {
                 while let Some(&bug) = bugs.get(next.fetch_add(1, Relaxed)) {
                     let by = caught_by(bug);
-                    match catch(templates.of(by), bug, by, most) {
+                    match catch(&templates, bug, by, most) {
                         Ok((seed, wrong)) => {
                             println!("battery: {bug:?}: {by:?}, seed {seed}: {wrong}")
                         }

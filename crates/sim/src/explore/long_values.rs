@@ -21,8 +21,7 @@ use super::cut_short::CutShort;
 use super::random::writes_whole_pages;
 use crate::disk::SimDisk;
 use crate::rows::Committed;
-use crate::survival::Survival;
-use crate::workload::{Life, Setup, fresh_disk};
+use crate::workload::{Life, Setup, disk_after};
 
 const TABLE: &str = "long";
 /// Transactions of a life.
@@ -50,17 +49,18 @@ fn text_of(version: i64) -> String {
     (0..len).map(char).map(char::from).collect()
 }
 
-/// A life of a seed, crashed at every `stride`-th call. Each time the unsynced changes are lost,
-/// kept, and torn.
+/// A life of a seed on a copy of a disk that [`long_values_disk`] made, crashed at every
+/// `stride`-th call. Each time the unsynced changes are lost, kept, and torn.
 ///
 /// # Errors
 /// What contradicts the model, with the number of the call and what survived.
 pub fn long_values_cut_short(
+    template: &SimDisk,
     seed: u64,
     stride: usize,
     bug: Option<PlantedBug>,
 ) -> Result<Tally, String> {
-    let template = template().map_err(|error| format!("init: {error}"))?;
+    let template = template.copy(seed);
     let mut dice = Dice::new(seed);
     let whole = writes_whole_pages(&template, dice.chance(250));
     let setup = Setup { full_page_writes: !whole, ..Setup::random(&mut dice) };
@@ -71,20 +71,17 @@ pub fn long_values_cut_short(
     )
 }
 
-/// A disk with an empty table, all of it durable.
-fn template() -> Result<SimDisk, EngineError> {
-    let disk = fresh_disk()?;
-    let setup = Setup { buffers: 64, ..Setup::random(&mut Dice::new(0)) };
-    let mut life = Life::begin(&disk, setup)?;
-    let session = life.session();
-    session.begin()?;
-    session.start_command()?;
-    let number = |name| ColumnDef::new(name, oids::INT8);
-    let text = ColumnDef::new("text", oids::TEXT);
-    session.create_table(None, TABLE, &[number("id"), number("version"), number("of"), text])?;
-    session.commit()?;
-    life.end()?;
-    Ok(disk.restart(Survival::none(), 0))
+/// A disk with a new data directory and an empty table with a text column, all of it durable.
+///
+/// # Errors
+/// As the engine.
+pub fn long_values_disk() -> Result<SimDisk, EngineError> {
+    disk_after(|session| {
+        let number = |name| ColumnDef::new(name, oids::INT8);
+        let text = ColumnDef::new("text", oids::TEXT);
+        let columns = [number("id"), number("version"), number("of"), text];
+        session.create_table(None, TABLE, &columns).map(drop)
+    })
 }
 
 /// What is done before the crash.

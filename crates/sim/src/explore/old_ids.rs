@@ -5,7 +5,7 @@
 //! crash leaves, all rows can be read, and the next vacuum removes the rest.
 
 use forebay_aio::PlantedBug;
-use forebay_engine::{FirstIds, FullXid, OldestIds};
+use forebay_engine::{EngineError, FirstIds, FullXid, OldestIds};
 use forebay_testkit::Dice;
 
 use super::Tally;
@@ -17,25 +17,33 @@ use crate::workload::{Life, Setup, disk_at};
 /// Transactions in a file of pg_xact, MultiXacts in one of offsets, members in one of members.
 const PER_FILE: [u32; 3] = [32 * 32_768, 32 * 2048, 32 * 1636];
 
-/// Ids at the ends of their files: of MultiXacts, and in one of two seeds also of transactions, as
-/// each truncation must be durable without the other.
-fn ids_of(seed: u64) -> FirstIds {
+/// Two new data directories whose MultiXacts are at the ends of their files. In the first one the
+/// transactions are too: each truncation must be durable without the other.
+///
+/// # Errors
+/// As init.
+pub fn old_ids_disks() -> Result<[SimDisk; 2], EngineError> {
     let [xids, multis, members] = PER_FILE;
     let (none, multi) = (FirstIds::default(), multis - 2);
-    let xid = if seed.is_multiple_of(2) { FullXid::new(0, xids - 8) } else { none.xid };
     let oldest = OldestIds { multi, ..none.oldest };
-    FirstIds { xid, multi, member: members - 3, oldest }
+    let at = |xid| disk_at(FirstIds { xid, multi, member: members - 3, oldest });
+    Ok([at(FullXid::new(0, xids - 8))?, at(none.xid)?])
 }
 
-/// A life of a seed, crashed at every `stride`-th call. Each time the unsynced changes are lost,
-/// kept, and torn.
+/// A life of a seed on a copy of one of the disks that [`old_ids_disks`] made, crashed at every
+/// `stride`-th call. Each time the unsynced changes are lost, kept, and torn.
 ///
 /// # Errors
 /// What contradicts the model, with the number of the call and what survived.
-pub fn old_ids_removed(seed: u64, stride: usize, bug: Option<PlantedBug>) -> Result<Tally, String> {
-    let template = disk_at(ids_of(seed)).map_err(|error| format!("init: {error}"))?;
+pub fn old_ids_removed(
+    templates: &[SimDisk; 2],
+    seed: u64,
+    stride: usize,
+    bug: Option<PlantedBug>,
+) -> Result<Tally, String> {
+    let template = &templates[(seed % 2) as usize];
     let setup = Setup::random(&mut Dice::new(seed));
-    let life = CutShort { template: &template, setup, seed, stride, bug };
+    let life = CutShort { template, setup, seed, stride, bug };
     life.run(
         |mut life, model| {
             work(&mut life, model);

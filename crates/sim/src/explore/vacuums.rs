@@ -15,24 +15,26 @@ use super::Tally;
 use super::cut_short::CutShort;
 use super::random::writes_whole_pages;
 use crate::disk::SimDisk;
-use crate::rows::{Act, Committed, Writer, check_pages, keep, keep_writing, rows_disk};
+use crate::rows::{Act, Committed, Writer, check_pages, keep, keep_writing};
 use crate::workload::{Life, Setup, data_dir};
 
 /// Rows at the beginning: on about five pages.
 const ROWS: usize = 120;
 
-/// A life of a seed, crashed at every `stride`-th call. Each time the unsynced changes are lost,
-/// kept, and torn. Half of the seeds have no checksums, so that hints leave a page its LSN. A
-/// fourth have no full-page images, on a disk that writes pages whole.
+/// A life of a seed on a copy of a disk that [`rows_disk`](crate::rows_disk) made, crashed at every
+/// `stride`-th call. Each time the unsynced changes are lost, kept, and torn. Half of the seeds have
+/// no checksums, so that hints leave a page its LSN. A fourth have no full-page images, on a disk
+/// that writes pages whole.
 ///
 /// # Errors
 /// What contradicts the model, with the number of the call and what survived.
 pub fn vacuums_cut_short(
+    template: &SimDisk,
     seed: u64,
     stride: usize,
     bug: Option<PlantedBug>,
 ) -> Result<Tally, String> {
-    let template = rows_disk().map_err(|error| format!("init: {error}"))?;
+    let template = template.copy(seed);
     if seed.is_multiple_of(2) {
         disable_checksums(&template);
     }

@@ -12,8 +12,7 @@ use super::client::{LONG, TABLE, TEXT, decoded};
 use super::clients::Clients;
 use super::committed::Committed;
 use crate::disk::SimDisk;
-use crate::survival::Survival;
-use crate::workload::{Life, Setup, fresh_disk};
+use crate::workload::{Life, disk_after};
 
 /// A disk with a new data directory and an empty table, all of it durable.
 ///
@@ -36,23 +35,17 @@ pub fn indexed_rows_disk(columns: &[i16]) -> Result<SimDisk, EngineError> {
 }
 
 fn rows_disk_with(indexes: &[IndexDef]) -> Result<SimDisk, EngineError> {
-    let disk = fresh_disk()?;
-    let setup = Setup { buffers: 64, ..Setup::random(&mut Dice::new(0)) };
-    let mut life = Life::begin(&disk, setup)?;
-    let session = life.session();
-    session.begin()?;
-    session.start_command()?;
-    let number = |name| ColumnDef { not_null: true, ..ColumnDef::new(name, oids::INT8) };
-    let columns = [number("id"), number("version"), ColumnDef::new("text", oids::TEXT)];
-    session.create_table(None, TABLE, &columns)?;
-    for index in indexes {
-        session.start_command()?;
-        let table = session.open_table(None, TABLE, LockMode::AccessExclusive)?;
-        session.create_index(&table, index)?;
-    }
-    session.commit()?;
-    life.end()?;
-    Ok(disk.restart(Survival::none(), 0))
+    disk_after(|session| {
+        let number = |name| ColumnDef { not_null: true, ..ColumnDef::new(name, oids::INT8) };
+        let columns = [number("id"), number("version"), ColumnDef::new("text", oids::TEXT)];
+        session.create_table(None, TABLE, &columns)?;
+        for index in indexes {
+            session.start_command()?;
+            let table = session.open_table(None, TABLE, LockMode::AccessExclusive)?;
+            session.create_index(&table, index)?;
+        }
+        Ok(())
+    })
 }
 
 pub(super) fn in_transaction<T>(

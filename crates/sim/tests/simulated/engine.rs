@@ -8,7 +8,7 @@ use crate::common::setting;
 use crate::runs::run;
 use forebay_sim::explore::{
     Damage, Depth, Detection, Flaw, Tally, control_rot, every_crash, every_failure, lying_writes,
-    old_ids_removed, random_run, recovery_again, run_with, wal_rot,
+    old_ids_disks, old_ids_removed, random_run, recovery_again, run_with, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, FaultClass, Forgotten};
@@ -63,9 +63,10 @@ fn recovery_is_cut_short_and_comes_to_the_same_bytes() {
 
 #[test]
 fn old_ids_are_removed_whatever_a_crash_leaves() {
+    let templates = old_ids_disks().expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 5) as usize;
     let (n, tally) = run("old_ids_are_removed", "FOREBAY_SIM_OLD_IDS", 2, |seed| {
-        old_ids_removed(seed, stride, None)
+        old_ids_removed(&templates, seed, stride, None)
     });
     assert!(tally.compared > 20 * n);
 }

@@ -4,7 +4,8 @@
 use crate::common::setting;
 use crate::runs::run;
 use forebay_sim::explore::{
-    LIVES, Tally, long_values_cut_short, row_lives, trees_cut_short, vacuums_cut_short,
+    LIVES, Tally, long_values_cut_short, long_values_disk, row_lives, trees_cut_short,
+    vacuums_cut_short,
 };
 use forebay_sim::{indexed_rows_disk, rows_disk};
 
@@ -28,9 +29,10 @@ fn rows_that_change_keep_indexes() {
 
 #[test]
 fn a_table_is_vacuumed_whatever_a_crash_leaves() {
+    let template = rows_disk().expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 5) as usize;
     let (n, tally) = run("a_table_is_vacuumed", "FOREBAY_SIM_VACUUMS", 8, |seed| {
-        vacuums_cut_short(seed, stride, None)
+        vacuums_cut_short(&template, seed, stride, None)
     });
     assert!(tally.compared > 20 * n);
 }
@@ -47,9 +49,10 @@ fn trees_are_whole_whatever_a_crash_leaves() {
 
 #[test]
 fn long_values_are_whole_whatever_a_crash_leaves() {
+    let template = long_values_disk().expect("init");
     let stride = setting("FOREBAY_SIM_STRIDE", 23) as usize;
     let (n, tally) = run("long_values_are_whole", "FOREBAY_SIM_LONG_VALUES", 6, |seed| {
-        long_values_cut_short(seed, stride, None)
+        long_values_cut_short(&template, seed, stride, None)
     });
     assert!(tally.compared > 10 * n);
 }
