@@ -95,7 +95,10 @@ pub struct PlanSettings {
     pub cpu_operator_cost: f64,
     /// In pages.
     pub effective_cache_size: f64,
+    /// In kB.
+    pub work_mem: f64,
     pub enable_seqscan: bool,
+    pub enable_bitmapscan: bool,
     pub enable_indexscan: bool,
     pub enable_indexonlyscan: bool,
     pub enable_sort: bool,
@@ -110,7 +113,9 @@ impl Default for PlanSettings {
             cpu_index_tuple_cost: 0.005,
             cpu_operator_cost: 0.0025,
             effective_cache_size: 524_288.0,
+            work_mem: 4096.0,
             enable_seqscan: true,
+            enable_bitmapscan: true,
             enable_indexscan: true,
             enable_indexonlyscan: true,
             enable_sort: true,

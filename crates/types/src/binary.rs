@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 
+use crate::array::array_binary_in;
 use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::input::truncate_name;
@@ -27,15 +28,8 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         Datum::Char(v) => out.push(*v),
         // Types whose values are made as text.
         Datum::Text(_)
-            if matches!(
-                ty,
-                SqlType::Int4Array
-                    | SqlType::TextArray
-                    | SqlType::Int8Array
-                    | SqlType::Record
-                    | SqlType::Regclass
-                    | SqlType::Regtype
-            ) =>
+            if ty.element().is_some()
+                || matches!(ty, SqlType::Record | SqlType::Regclass | SqlType::Regtype) =>
         {
             return Err(no_function("output", ty));
         }
@@ -80,6 +74,9 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
         }
         SqlType::Bytea => Datum::bytes(bytes),
         _ => {
+            if let Some(element) = ty.element() {
+                return Ok(Datum::string(array_binary_in(bytes, element)?));
+            }
             if let Ok(size) = usize::try_from(ty.typlen()) {
                 check_length(bytes, size)?;
             }

@@ -21,6 +21,10 @@ pub(crate) enum Problem {
     InvalidText { ty: &'static str, text: String },
     #[error("malformed array literal: \"{text}\"")]
     MalformedArray { text: String, detail: &'static str },
+    #[error(
+        "binary data has array element type {of} ({found}) instead of expected {expected} ({ty})"
+    )]
+    ArrayElements { of: u32, found: Cow<'static, str>, expected: u32, ty: &'static str },
     #[error("value \"{text}\" is out of range for type {ty}")]
     OutOfRange { ty: &'static str, text: String },
     #[error("\"{text}\" is out of range for type {ty}")]
@@ -81,6 +85,7 @@ impl ValueError {
             | Problem::FloatOutOfRange { .. }
             | Problem::NumericOverflow => "22003",
             Problem::DivisionByZero => "22012",
+            Problem::ArrayElements { .. } => "42804",
             Problem::HexDigit { .. } | Problem::OddHexDigits => "22023",
             Problem::InvalidUtf8 { .. } => "22021",
             Problem::BinaryNumeric | Problem::BinaryTooLong => "22P03",

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::array::array_in;
 use crate::datum::Datum;
 use crate::digits::strip_underscores;
 use crate::error::{Problem, Result, ValueError};
@@ -37,12 +38,14 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
         SqlType::Char => Datum::Char(char_in(text)),
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
         SqlType::PgLsn => Datum::Int8(pg_lsn_in(text)?),
-        SqlType::Int4Array => Datum::Text(Cow::Owned(int4_array_in(text)?)),
-        _ => return Err(ValueError::carried("input", ty.oid())),
+        _ => match ty.element() {
+            Some(element) => Datum::Text(Cow::Owned(array_in(text, element)?)),
+            None => return Err(ValueError::carried("input", ty.oid())),
+        },
     })
 }
 
-fn is_space(b: u8) -> bool {
+pub(crate) fn is_space(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
@@ -113,35 +116,6 @@ fn short_decimal(bytes: &[u8]) -> Option<i64> {
         value = value * 10 + i64::from(d);
     }
     Some(if negative { -value } else { value })
-}
-
-/// Reads an array of one dimension; the result is its text form as output writes it.
-fn int4_array_in(text: &str) -> Result<String> {
-    let malformed = |detail| Problem::MalformedArray { text: text.to_owned(), detail };
-    let Some(inner) = trim(text).strip_prefix('{') else {
-        let detail = "Array value must start with \"{\" or dimension information.";
-        return Err(malformed(detail).into());
-    };
-    let inner = inner.strip_suffix('}').ok_or_else(|| malformed("Unexpected end of input."))?;
-    let inner = trim(inner);
-    if inner.contains(['{', '}', '"', '\\']) {
-        return Err(ValueError::carried("nested or quoted input", SqlType::Int4Array.oid()));
-    }
-    let mut elements = inner.split(',').map(trim).filter(|_| !inner.is_empty()).peekable();
-    let mut read = Vec::new();
-    while let Some(element) = elements.next() {
-        if element.is_empty() {
-            let last = elements.peek().is_none();
-            let found =
-                if last { "Unexpected \"}\" character." } else { "Unexpected \",\" character." };
-            return Err(malformed(found).into());
-        }
-        read.push(match element.eq_ignore_ascii_case("null") {
-            true => "NULL".to_owned(),
-            false => int_in(element, SqlType::Int4)?.to_string(),
-        });
-    }
-    Ok(format!("{{{}}}", read.join(",")))
 }
 
 fn bool_in(text: &str) -> Result<bool> {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod array;
 mod binary;
 mod compare;
 mod datum;
@@ -18,6 +19,7 @@ mod sqltype;
 mod stored;
 pub mod time;
 
+pub use array::{array_elements, array_text};
 pub use binary::{binary_in, binary_out, checked_utf8};
 pub use compare::compare;
 pub use datum::Datum;

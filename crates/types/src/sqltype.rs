@@ -55,9 +55,15 @@ types! {
     Float8 FLOAT8;
     Unknown UNKNOWN;
     AclItemArray ACLITEM_ARRAY;
+    BoolArray BOOL_ARRAY;
+    Int2Array INT2_ARRAY;
     Int4Array INT4_ARRAY;
     TextArray TEXT_ARRAY;
+    VarcharArray VARCHAR_ARRAY;
     Int8Array INT8_ARRAY;
+    Float4Array FLOAT4_ARRAY;
+    Float8Array FLOAT8_ARRAY;
+    OidArray OID_ARRAY;
     Bpchar BPCHAR;
     Varchar VARCHAR;
     Timestamptz TIMESTAMPTZ;
@@ -66,6 +72,7 @@ types! {
     Regtype REGTYPE;
     Record RECORD;
     Void VOID;
+    NumericArray NUMERIC_ARRAY;
     AnyArray ANYARRAY;
     PgLsn PG_LSN;
     Xid8 XID8;

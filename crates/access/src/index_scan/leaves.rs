@@ -66,7 +66,7 @@ impl Leaves {
 
     /// What the scan has done so far.
     pub fn stats(&self) -> ScanStats {
-        self.stats
+        ScanStats { searches: self.scan.searches(), ..self.stats }
     }
 
     /// The scan.
@@ -84,7 +84,6 @@ impl Leaves {
         backend: &mut Backend,
         direction: Direction,
     ) -> Result<Option<Loaded>, AccessError> {
-        self.stats.searches += 1;
         let batch = self.scan.first(backend, direction)?;
         self.load(backend, batch)
     }
@@ -101,7 +100,7 @@ impl Leaves {
             return Ok(None);
         }
         match batch.next_leaf(direction) {
-            None => self.stats.searches += 1,
+            None => {}
             Some(leaf) if self.scan.index().is_cached(leaf) => {}
             Some(_) => self.distance = (2 * self.distance).clamp(1, self.most_ahead),
         }

@@ -152,7 +152,7 @@ impl IndexRows {
 
     /// What it has done so far, rescans included.
     pub fn stats(&self) -> ScanStats {
-        ScanStats { heap: self.plan.stream_stats(), ..self.leaves.stats }
+        ScanStats { heap: self.plan.stream_stats(), ..self.leaves.stats() }
     }
 
     /// The next row in a direction. None behind the last one. A call in the other direction returns

@@ -25,6 +25,7 @@ use forebay_format::nbtree::{
 use forebay_format::{BlockNumber, ItemPointer, Lsn, OffsetNumber, Page};
 use forebay_storage::{Backend, PageReadGuard, Pinned};
 use forebay_txn::locks::Interrupt;
+use std::cell::Cell;
 
 use super::compare::SearchKey;
 use super::relation::Index;
@@ -145,13 +146,16 @@ pub struct IndexScan {
     conditions: Conditions,
     options: BatchOptions,
     interrupt: Option<Interrupt>,
+    /// Descents from the root so far.
+    searches: Cell<u64>,
 }
 
 impl Index {
     /// A scan for the rows that satisfy all conditions.
     pub fn scan(&self, conditions: Vec<Condition>, options: BatchOptions) -> IndexScan {
         let conditions = Conditions::new(&self.shape, conditions);
-        IndexScan { index: self.clone(), conditions, options, interrupt: None }
+        let searches = Cell::new(0);
+        IndexScan { index: self.clone(), conditions, options, interrupt: None, searches }
     }
 }
 
@@ -172,6 +176,11 @@ impl IndexScan {
     /// The index.
     pub fn index(&self) -> &Index {
         &self.index
+    }
+
+    /// Descents from the root so far.
+    pub(crate) fn searches(&self) -> u64 {
+        self.searches.get()
     }
 
     /// Sets other conditions. Batches of the old ones must not lead on.
@@ -221,6 +230,7 @@ impl IndexScan {
         key: &SearchKey<'_>,
         direction: Direction,
     ) -> Result<Option<Batch>, AccessError> {
+        self.searches.set(self.searches.get() + 1);
         let shape = &self.index.shape;
         let mut path = Path::new();
         let batch = self.index.find_leaf(backend, key, &mut path, |pin, guard, opaque| {

@@ -58,6 +58,8 @@ pub struct IndexBitmap {
     /// same places.
     reading: Reading,
     tids: TidBitmap,
+    /// Entries that its index scans have found.
+    found: u64,
     /// What its index scans have read.
     stats: ScanStats,
 }
@@ -112,7 +114,7 @@ impl Session {
         index: &Arc<TableIndex>,
         conditions: Vec<Condition>,
     ) -> Result<IndexBitmap, EngineError> {
-        let (reading, tids, stats) = self.call(|session, core| {
+        let (reading, tids, found, stats) = self.call(|session, core| {
             let reading = session.index_reading(core, table, index)?;
             let scan = session
                 .index(core, table, index)?
@@ -120,14 +122,19 @@ impl Session {
                 .interruptible(session.interrupt.clone());
             let mut tids = TidBitmap::new(session.work_memory());
             let mut leaves = Leaves::new(scan, reading.ahead());
-            leaves.for_each(&mut session.backend, |tid| tids.add(tid, false))?;
-            Ok((reading, tids, leaves.stats()))
+            let found = leaves.for_each(&mut session.backend, |tid| tids.add(tid, false))?;
+            Ok((reading, tids, found, leaves.stats()))
         })?;
         let mark = self.snapshot_mark()?;
-        Ok(IndexBitmap { mark, table: Arc::clone(table), reading, tids, stats })
+        Ok(IndexBitmap { mark, table: Arc::clone(table), reading, tids, found, stats })
     }
 
     /// Starts a scan of the rows of a bitmap that its snapshot sees.
+    ///
+    /// Vacuum may have freed a place since its entry was read, and another row may have it now: the
+    /// bitmap keeps no page pinned. That row was inserted after the snapshot was taken, as vacuum
+    /// frees no place of a row that a registered snapshot still sees; so the scan does not see it.
+    /// What it does see at a place of the bitmap is the row whose entry satisfied the conditions.
     pub fn bitmap_scan(&mut self, bitmap: IndexBitmap) -> Result<BitmapRows, EngineError> {
         let IndexBitmap { mark, table, reading, tids, .. } = bitmap;
         check_usable(self, &mark, &table)?;
@@ -296,6 +303,16 @@ impl IndexBitmap {
         self.check_table(other);
         self.tids.or(&other.tids);
         self.stats.add(&other.stats);
+    }
+
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.tids.is_empty()
+    }
+
+    /// Entries that its index scans have found.
+    pub fn found(&self) -> u64 {
+        self.found
     }
 
     fn check_table(&self, other: &IndexBitmap) {

@@ -299,6 +299,8 @@ impl Settings for SessionValues {
                 cpu_index_tuple_cost: values.real(key!("cpu_index_tuple_cost")),
                 cpu_operator_cost: values.real(key!("cpu_operator_cost")),
                 effective_cache_size: pages.into(),
+                work_mem: f64::from(values.count::<u32>(key!("work_mem"))),
+                enable_bitmapscan: values.bool(key!("enable_bitmapscan")),
                 enable_seqscan: values.bool(key!("enable_seqscan")),
                 enable_indexscan: values.bool(key!("enable_indexscan")),
                 enable_indexonlyscan: values.bool(key!("enable_indexonlyscan")),

@@ -6,7 +6,7 @@ use super::statement::Plan;
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Cursor, Flow, Measures, Row, RowStore};
 use crate::parse::{Explain, Statement};
-use crate::plan::{Estimator, Node, ParamTypes, Shown, explain};
+use crate::plan::{Bitmap, Estimator, Node, ParamTypes, Shown, explain};
 use forebay_aio::sync::Instant;
 use forebay_types::Datum;
 use std::sync::Arc;
@@ -40,10 +40,12 @@ impl Connection {
         };
         let execution = execution.elapsed();
         let actual = |node: &Node| measures.as_ref().and_then(|m| m.actual(node, asked.io));
+        let bitmaps = |part: &Bitmap| measures.as_ref().and_then(|m| m.actual_bitmap(part));
         let shown = Shown {
             costs: asked.costs,
             timing: asked.timing,
             actual: if asked.analyze { Some(&actual) } else { None },
+            bitmaps: if asked.analyze { Some(&bitmaps) } else { None },
         };
         let mut lines = explain(&root, &shown, &mut Estimator::new(&mut self.host))?;
         if asked.summary {

@@ -115,8 +115,7 @@ impl Portal {
     /// Does it read a table through the index of that name?
     pub(super) fn reads_through(&self, index: &str) -> bool {
         let Progress::Query(rows) = &self.progress else { return false };
-        let used = rows.plan().and_then(|plan| plan.index());
-        used.is_some_and(|used| used.name == index)
+        rows.plan().is_some_and(|plan| plan.reads_through(index))
     }
 
     /// Whether it needs no transaction: its rows are held over the end of the one it was made in.

@@ -5,7 +5,7 @@ use super::host::Host;
 use super::like::like;
 use crate::error::{Result, SqlError, state};
 use crate::plan::{Arithmetic, Comparison, Expr, Function};
-use forebay_types::{Datum, SqlType, compare, text_in};
+use forebay_types::{Datum, SqlType, ValueError, array_elements, compare, text_in};
 use std::cmp::Ordering;
 
 /// A row as expressions see it.
@@ -171,8 +171,29 @@ fn eval_rare<'a>(
                 (a, b) => null_of(a, b),
             }
         }
-        Expr::InList { expr, list, negated } => {
-            in_list(eval(expr, row, params, host)?, list, *negated, row, params, host)
+        Expr::InList { expr, list, negated, .. } => {
+            let value = eval(expr, row, params, host)?;
+            in_list(value, list.iter(), *negated, |item| eval(item, row, params, host))
+        }
+        Expr::InArray { expr, array, element, negated } => {
+            let value = eval(expr, row, params, host)?;
+            match elements(&eval(array, row, params, host)?, *element)? {
+                Some(list) => in_list(value, list.into_iter(), *negated, Ok),
+                None => Ok(Datum::Null),
+            }
+        }
+        Expr::CompareRows(op, pairs) => {
+            for (a, b) in pairs {
+                let (a, b) = (eval(a, row, params, host)?, eval(b, row, params, host)?);
+                if a.is_null() || b.is_null() {
+                    return Ok(Datum::Null);
+                }
+                let order = compare(&a, &b)?;
+                if order.is_ne() {
+                    return Ok(Datum::Bool(holds(*op, order)));
+                }
+            }
+            Ok(Datum::Bool(holds(*op, Ordering::Equal)))
         }
         Expr::Case { whens, otherwise } => {
             for (when, then) in whens {
@@ -237,21 +258,30 @@ fn null_of<'a>(a: &Datum<'_>, b: &Datum<'_>) -> Result<Datum<'a>> {
     Err(SqlError::new(state::INTERNAL_ERROR, "operands of different types"))
 }
 
-/// IN: NULL if the value is not found and the list has NULL.
-fn in_list<'a>(
+/// The elements of an array, as values of a type. None: it is NULL.
+pub(super) fn elements(array: &Datum<'_>, element: SqlType) -> Result<Option<Vec<Datum<'static>>>> {
+    Ok(match array {
+        Datum::Null => None,
+        Datum::Text(text) => Some(array_elements(text, element)?),
+        Datum::Carried(ty, _) => return Err(ValueError::carried("elements", *ty).into()),
+        _ => return Err(SqlError::new(state::INTERNAL_ERROR, "an array is no array")),
+    })
+}
+
+/// IN: NULL if the value is not found and the list has NULL. With no values to compare with, the
+/// value does not matter.
+fn in_list<'a, T>(
     value: Datum<'a>,
-    list: &'a [Expr],
+    list: impl Iterator<Item = T>,
     negated: bool,
-    row: Values<'a>,
-    params: &'a [Datum<'static>],
-    host: &mut Host,
+    mut eval: impl FnMut(T) -> Result<Datum<'a>>,
 ) -> Result<Datum<'a>> {
-    if value.is_null() {
-        return Ok(Datum::Null);
-    }
     let mut unknown = false;
     for item in list {
-        let item = eval(item, row, params, host)?;
+        if value.is_null() {
+            return Ok(Datum::Null);
+        }
+        let item = eval(item)?;
         if item.is_null() {
             unknown = true;
         } else if compare(&value, &item)?.is_eq() {

@@ -1,13 +1,13 @@
 //! Rows of a table that an index finds.
 
-use super::eval::{Params, eval, eval_all};
+use super::eval::{Params, elements, eval, eval_all};
 use super::host::Host;
 use super::row::{Flow, Row, Visit};
 use super::scan::{Sieve, decode};
 use crate::error::Result;
 use crate::plan::{Comparison, IndexCondition, IndexRead};
 use forebay_engine::{
-    Condition, Direction, EngineError, IndexRows, IndexScanOptions, Operator, ScanStats,
+    Condition, Direction, EngineError, IndexRows, IndexScanOptions, Operator, ScanStats, TableIndex,
 };
 use forebay_types::Datum;
 
@@ -27,7 +27,7 @@ impl IndexScan {
     ) -> Result<IndexScan> {
         let mut conditions = Vec::with_capacity(scan.conditions.len());
         for condition in &scan.conditions {
-            conditions.push(evaluated(condition, scan, params, host)?);
+            conditions.extend(evaluated(condition, &scan.index, params, host)?);
         }
         let options = IndexScanOptions { entries_only: scan.entries_only, limit };
         let (table, index) = (&scan.read.table, &scan.index);
@@ -107,14 +107,14 @@ impl IndexScan {
     }
 }
 
-/// A condition with the values of its expressions.
-fn evaluated(
+/// A condition with the values of its expressions, perhaps as several.
+pub(super) fn evaluated(
     condition: &IndexCondition,
-    scan: &IndexRead,
+    index: &TableIndex,
     params: Params<'_>,
     host: &mut Host,
-) -> Result<Condition> {
-    let shape = &scan.index.shape;
+) -> Result<Vec<Condition>> {
+    let shape = &index.shape;
     let made = match condition {
         IndexCondition::Compare { key, comparison, value } => {
             let value = eval(value, &[], params, host)?;
@@ -124,12 +124,21 @@ fn evaluated(
             let values = eval_all(values, &[], params, host)?;
             Condition::any_of(shape, *key, &*values)
         }
+        IndexCondition::AnyOfArray { key, array, element } => {
+            let values = elements(&eval(array, &[], params, host)?, *element)?;
+            Condition::any_of(shape, *key, &values.unwrap_or_default())
+        }
+        IndexCondition::Row { keys, comparison, values, .. } => {
+            let values = eval_all(values, &[], params, host)?;
+            let made = Condition::row(shape, keys, operator(*comparison), &values);
+            return Ok(made.map_err(EngineError::from)?);
+        }
         IndexCondition::Null { key, is_null } => {
             let operator = if *is_null { Operator::IsNull } else { Operator::IsNotNull };
             Condition::new(shape, *key, operator, &Datum::Null)
         }
     };
-    Ok(made.map_err(EngineError::from)?)
+    Ok(vec![made.map_err(EngineError::from)?])
 }
 
 fn operator(comparison: Comparison) -> Operator {

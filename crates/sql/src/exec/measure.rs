@@ -3,9 +3,9 @@
 //! Rows are handed up by calls, so an operator's time is that of its own call without the calls
 //! that it makes upward. That of the operators below it is part of it, as in PostgreSQL.
 
-use crate::plan::{Actual, Node};
+use crate::plan::{Actual, Bitmap, Node};
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::ScanStats;
+use forebay_engine::{ScanStats, StreamStats};
 use std::collections::HashMap;
 
 /// What has been measured of a plan's nodes, by their addresses.
@@ -33,12 +33,23 @@ struct Measure {
     spent: Duration,
     /// What an index scan has read, and whether it reads entries only.
     scan: Option<(ScanStats, bool)>,
+    bitmap: Option<BitmapStats>,
     /// ON CONFLICT: rows that met others.
     conflicts: Option<Conflicts>,
 }
 
-fn address(node: &Node) -> usize {
-    std::ptr::from_ref(node).addr()
+/// What a scan by a bitmap has done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BitmapStats {
+    /// Pages of which it knew the rows, and others.
+    pub(super) pages: (u64, u64),
+    /// Rows that did not satisfy what the bitmap stands for.
+    pub(super) removed: u64,
+    pub(super) stream: StreamStats,
+}
+
+fn address<T>(part: &T) -> usize {
+    std::ptr::from_ref(part).addr()
 }
 
 fn milliseconds(time: Duration) -> f64 {
@@ -57,15 +68,8 @@ impl Measures {
     }
 
     /// A call of an operator has ended: the rows that it handed on, the time up to the first of
-    /// them, the time it took, and what an index scan has read.
-    pub(super) fn ran(
-        &mut self,
-        node: &Node,
-        rows: u64,
-        first: Option<Duration>,
-        spent: Duration,
-        scan: Option<ScanStats>,
-    ) {
+    /// them, the time it took.
+    pub(super) fn ran(&mut self, node: &Node, rows: u64, first: Option<Duration>, spent: Duration) {
         let measure = self.nodes.entry(address(node)).or_default();
         if let Some(first) = first {
             let before = measure.spent;
@@ -74,9 +78,32 @@ impl Measures {
         measure.ran = true;
         measure.rows += rows;
         measure.spent += spent;
-        if let (Some(stats), Node::IndexScan(read)) = (scan, node) {
-            measure.scan = Some((stats, read.entries_only));
-        }
+    }
+
+    /// What an index scan has read so far.
+    pub(super) fn scanned(&mut self, node: &Node, stats: ScanStats) {
+        let Node::IndexScan(read) = node else { return };
+        let measure = self.nodes.entry(address(node)).or_default();
+        measure.scan = Some((stats, read.entries_only));
+    }
+
+    /// What a scan by a bitmap has read so far.
+    pub(super) fn scanned_by_bitmap(&mut self, node: &Node, stats: BitmapStats) {
+        self.nodes.entry(address(node)).or_default().bitmap = Some(stats);
+    }
+
+    /// A bitmap was made: of so many entries of an index, if it was not made of other bitmaps.
+    pub(super) fn made(
+        &mut self,
+        bitmap: &Bitmap,
+        found: Option<(u64, ScanStats)>,
+        spent: Duration,
+    ) {
+        let measure = self.nodes.entry(address(bitmap)).or_default();
+        measure.ran = true;
+        measure.rows = found.map_or(0, |(found, _)| found);
+        measure.scan = found.map(|(_, stats)| (stats, false));
+        measure.spent += spent;
     }
 
     /// An operator was opened.
@@ -92,7 +119,18 @@ impl Measures {
     /// What a node has done, with what index scans have read ahead if `io`. None: it did not run.
     pub fn actual(&self, node: &Node, io: bool) -> Option<Actual> {
         let measure = self.nodes.get(&address(node)).filter(|measure| measure.ran)?;
-        let mut lines = Vec::new();
+        let (mut lines, mut rechecked) = (Vec::new(), None);
+        if let Some(BitmapStats { pages: (exact, lossy), removed, stream }) = &measure.bitmap {
+            rechecked = (*removed > 0).then_some(*removed);
+            let counted = [("exact", exact), ("lossy", lossy)].into_iter().filter(|(_, n)| **n > 0);
+            let counted: Vec<String> = counted.map(|(what, n)| format!("{what}={n}")).collect();
+            if !counted.is_empty() {
+                lines.push(format!("Heap Blocks: {}", counted.join(" ")));
+            }
+            if io {
+                lines.push(stream_line(stream));
+            }
+        }
         if let Some((stats, entries_only)) = &measure.scan {
             if *entries_only {
                 let fetches = measure.rows.saturating_sub(stats.all_visible);
@@ -112,21 +150,40 @@ impl Measures {
             lines.push(format!("Tuples Inserted: {inserted}"));
             lines.push(format!("Conflicting Tuples: {rows}"));
         }
-        let first = measure.first.unwrap_or(measure.spent);
-        let time = [milliseconds(first), milliseconds(measure.spent)];
-        Some(Actual { rows: measure.rows, time, lines })
+        Some(Actual { rechecked, lines, ..measure.actual() })
+    }
+
+    /// What the making of a bitmap took.
+    pub fn actual_bitmap(&self, bitmap: &Bitmap) -> Option<Actual> {
+        let measure = self.nodes.get(&address(bitmap)).filter(|measure| measure.ran)?;
+        let searches = measure.scan.iter().map(|(stats, _)| stats.searches);
+        let lines = searches.map(|searches| format!("Index Searches: {searches}")).collect();
+        Some(Actual { lines, ..measure.actual() })
+    }
+}
+
+impl Measure {
+    /// Rows and time.
+    fn actual(&self) -> Actual {
+        let first = self.first.unwrap_or(self.spent);
+        let time = [milliseconds(first), milliseconds(self.spent)];
+        Actual { rows: self.rows, time, ..Actual::default() }
     }
 }
 
 /// How far an index scan has read ahead, and what it waited for.
 fn io_line(stats: &ScanStats) -> String {
-    let heap = &stats.heap;
-    let average = match heap.returned {
+    format!("{} leaves={} ahead={}", stream_line(&stats.heap), stats.leaves, stats.leaves_ahead)
+}
+
+/// The same of the pages of a table.
+fn stream_line(stream: &StreamStats) -> String {
+    let average = match stream.returned {
         0 => 0.0,
-        returned => heap.distance_sum as f64 / returned as f64,
+        returned => stream.distance_sum as f64 / returned as f64,
     };
     format!(
-        "Prefetch: distance={average:.1} max={} reads={} waits={} leaves={} ahead={}",
-        heap.distance_max, heap.reads, heap.waits, stats.leaves, stats.leaves_ahead
+        "Prefetch: distance={average:.1} max={} reads={} waits={}",
+        stream.distance_max, stream.reads, stream.waits
     )
 }

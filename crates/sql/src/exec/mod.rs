@@ -10,6 +10,7 @@
 //! - `store.rs`: rows that a cursor goes back to
 //! - `groups/`: GROUP BY, in memory and beyond; `aggregate.rs`: accumulators; `parallel.rs`: with
 //!   worker threads
+//! - `bitmap_scan.rs`: rows at the places that a bitmap has
 //! - `eval.rs`: expressions over a row
 //! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that; `parts.rs`:
 //!   functions that need a part of a value
@@ -26,6 +27,7 @@
 mod advisory;
 mod aggregate;
 mod arguments;
+mod bitmap_scan;
 mod cast;
 mod catalog;
 mod cursor;

@@ -6,6 +6,7 @@
 //!
 //! Sort, Aggregate and Modify read all their input when they are opened.
 
+use super::bitmap_scan::BitmapScan;
 use super::eval::{Params, eval, eval_all, is_true};
 use super::groups::{GroupRows, Groups};
 use super::host::Host;
@@ -29,6 +30,7 @@ pub(super) enum Operator {
     Scan(Scan),
     TidScan(TidScan),
     IndexScan(Box<IndexScan>),
+    BitmapScan(Box<BitmapScan>),
     /// VALUES: how many rows were given out.
     Values(usize),
     Filter(Box<Operator>),
@@ -124,6 +126,9 @@ impl Operator {
             Node::IndexScan(scan) => {
                 Operator::IndexScan(Box::new(IndexScan::open(scan, None, params, host)?))
             }
+            Node::BitmapScan(scan) => {
+                Operator::BitmapScan(Box::new(BitmapScan::open(scan, params, host)?))
+            }
             Node::TidScan(_, tids) => Operator::TidScan(TidScan::open(tids, params, host)?),
             Node::CurrentRow(read, name) => Operator::TidScan(TidScan::at(read, name, host)?),
             Node::Series { args, .. } => match Series::open(args, params, host)? {
@@ -171,6 +176,9 @@ impl Operator {
                 scan.run(read, host, visit)
             }
             (Operator::IndexScan(scan), Node::IndexScan(read)) => scan.run(read, None, host, visit),
+            (Operator::BitmapScan(scan), Node::BitmapScan(read)) => {
+                scan.run(read, None, params, host, visit)
+            }
             (Operator::Filter(input), Node::Filter { input: below, condition }) => {
                 input.run_filtered(below, condition, params, host, visit)
             }
@@ -231,6 +239,10 @@ impl Operator {
                 let sieve = Sieve::new(condition, params);
                 return scan.run(read, Some(&sieve), host, visit);
             }
+            (Operator::BitmapScan(scan), Node::BitmapScan(read)) => {
+                let sieve = Sieve::new(condition, params);
+                return scan.run(read, Some(&sieve), params, host, visit);
+            }
             _ => {}
         }
         self.run(node, params, host, &mut |row, host| {
@@ -265,9 +277,13 @@ impl Operator {
             flow
         });
         let spent = start.elapsed().saturating_sub(above);
-        let scan = if let Operator::IndexScan(scan) = self { Some(scan.stats()) } else { None };
         if let Some(measures) = &mut host.measures {
-            measures.ran(node, rows, first, spent, scan);
+            measures.ran(node, rows, first, spent);
+            match self {
+                Operator::IndexScan(scan) => measures.scanned(node, scan.stats()),
+                Operator::BitmapScan(scan) => measures.scanned_by_bitmap(node, scan.stats()),
+                _ => {}
+            }
         }
         flow
     }

@@ -37,6 +37,17 @@ pub(super) fn recheck(
             }
             visit(Row { values: &values, ctid: Some(view.place()) }, host)
         }
+        Node::BitmapScan(scan) => {
+            let view = row.view();
+            let mut values = Vec::with_capacity(scan.read.decode.len());
+            decode(&view, &scan.read, &mut values, host)?;
+            if let Some(condition) = &scan.recheck
+                && !is_true(condition, &values, params, host)?
+            {
+                return Ok(Flow::Continue);
+            }
+            visit(Row { values: &values, ctid: Some(view.place()) }, host)
+        }
         Node::Filter { input, condition } => recheck(input, row, params, host, &mut |row, host| {
             if is_true(condition, row.values, params, host)? {
                 visit(row, host)

@@ -138,6 +138,12 @@ impl Binder<'_> {
             ast::Expr::InList { expr, list, negated } => {
                 self.in_list(expr, list, *negated, position)
             }
+            ast::Expr::AnyOp { left, compare_op, right, is_some: _ } => {
+                self.array_test((left, right), compare_op, false, position)
+            }
+            ast::Expr::AllOp { left, compare_op, right } => {
+                self.array_test((left, right), compare_op, true, position)
+            }
             ast::Expr::Between { expr, negated, low, high } => {
                 self.between(expr, *negated, low, high, position)
             }
@@ -333,6 +339,9 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported(format!("operator {other}")).at(at));
             }
         };
+        if let Some(rows) = self.row_comparison((left, right), op, position)? {
+            return Ok(rows);
+        }
         let (a, b) = (self.bind(left)?, self.bind(right)?);
         let name = op.to_string();
         let shown = if name == "!=" { "<>" } else { &name };
@@ -375,7 +384,7 @@ impl Binder<'_> {
     }
 
     /// Finds the operator and casts its operands: both, and the type of the result.
-    fn operands(
+    pub(super) fn operands(
         &mut self,
         kind: OperatorKind,
         name: &str,
@@ -403,7 +412,13 @@ impl Binder<'_> {
         Ok((Box::new(pair), found.result))
     }
 
-    fn no_operator(&self, a: &Typed, name: &str, b: &Typed, left: &ast::Expr) -> SqlError {
+    pub(super) fn no_operator(
+        &self,
+        a: &Typed,
+        name: &str,
+        b: &Typed,
+        left: &ast::Expr,
+    ) -> SqlError {
         let is_array = |value: &&Typed| value.ty.info().elem != 0 && value.ty.info().len == -1;
         if let Some(array) = [a, b].into_iter().find(is_array) {
             let what = format!("operator {name} of type {}", array.ty);
@@ -416,7 +431,13 @@ impl Binder<'_> {
     }
 
     /// A comparison of values that were bound before.
-    fn compared(&mut self, op: Comparison, a: Typed, b: Typed, left: &ast::Expr) -> Result<Expr> {
+    pub(super) fn compared(
+        &mut self,
+        op: Comparison,
+        a: Typed,
+        b: Typed,
+        left: &ast::Expr,
+    ) -> Result<Expr> {
         let name = match op {
             Comparison::Ge => ">=",
             Comparison::Le => "<=",
@@ -501,37 +522,6 @@ impl Binder<'_> {
         Ok(Typed::new(Expr::IsDistinct { operands, negated }, SqlType::Bool, position))
     }
 
-    fn in_list(
-        &mut self,
-        e: &ast::Expr,
-        list: &[ast::Expr],
-        negated: bool,
-        position: u32,
-    ) -> Result<Typed> {
-        let mut items = vec![self.bind(e)?];
-        for item in list {
-            items.push(self.bind(item)?);
-        }
-        // PostgreSQL makes an array of the list if it has a common type with the operand, or else a
-        // chain of comparisons: then each item resolves its own operator.
-        if coerce::common_type(&items, "IN").is_ok() {
-            let (mut exprs, ty) = coerce::coerce_all(items, "IN", self.params)?;
-            resolve::check_computed("IN", ty, position)?;
-            let operand = exprs.remove(0);
-            let expr = Expr::InList { expr: Box::new(operand), list: exprs, negated };
-            return Ok(Typed::new(expr, SqlType::Bool, position));
-        }
-        let operand = items.remove(0);
-        let mut chain = Vec::new();
-        for item in items {
-            let operand = self.copy(&operand)?;
-            chain.push(self.compared(Comparison::Eq, operand, item, e)?);
-        }
-        let any = Expr::Or(chain);
-        let expr = if negated { Expr::Not(Box::new(any)) } else { any };
-        Ok(Typed::new(expr, SqlType::Bool, position))
-    }
-
     fn between(
         &mut self,
         e: &ast::Expr,
@@ -604,7 +594,7 @@ impl Binder<'_> {
         })
     }
 
-    fn explicit(&mut self, value: Typed, to: SqlType, at: u32) -> Result<Typed> {
+    pub(super) fn explicit(&mut self, value: Typed, to: SqlType, at: u32) -> Result<Typed> {
         let from = value.ty;
         let cast = coerce::coerce(value, to, Context::Explicit, self.params)?;
         cast.ok_or_else(|| {
@@ -654,7 +644,6 @@ fn expression_name(e: &ast::Expr) -> &'static str {
         ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => {
             "a subquery in an expression"
         }
-        ast::Expr::AnyOp { .. } | ast::Expr::AllOp { .. } => "ANY or ALL",
         ast::Expr::SimilarTo { .. } => "SIMILAR TO",
         ast::Expr::Array(_) => "an array",
         ast::Expr::Extract { .. } => "EXTRACT",

@@ -121,8 +121,8 @@ fn has_input(ty: SqlType) -> bool {
             | Bytea
             | Regclass
             | Regproc
-            | Int4Array
-    ) || category(ty).0 == b'S'
+    ) || ty.element().is_some()
+        || category(ty).0 == b'S'
 }
 
 /// Casts `value` to `to` if the context allows it. None: it does not.

@@ -1,14 +1,15 @@
 //! Expressions as text, in the form in which PostgreSQL shows them.
 
 use super::aggregate::{AggregateCall, AggregateKind};
-use super::expr::{Arithmetic, Comparison, Expr};
+use super::expr::{Arithmetic, Comparison, Expr, type_of};
+use super::index_read::column_of;
 use super::resolve::function_name;
 use super::returning::version_width;
 use super::scope::EXCLUDED;
 use super::system::SystemColumn;
 use super::tree::{Change, IndexCondition, IndexRead, Modify, Node, TableRead};
 use forebay_engine::Table;
-use forebay_types::{Datum, SqlType, to_text};
+use forebay_types::{Datum, SqlType, array_text, to_text};
 
 /// An expression over the rows of a plan.
 pub(super) fn expression(e: &Expr, rows: &Node) -> String {
@@ -53,11 +54,13 @@ pub(super) fn expression(e: &Expr, rows: &Node) -> String {
             };
             pair(sign, &operands.0, &operands.1)
         }
-        Expr::InList { expr, list, negated } => {
-            let operator = if *negated { "<> ALL" } else { "= ANY" };
-            let operand = widened(expr).unwrap_or(expr);
-            format!("({} {operator} ({}))", text(operand), array(list, rows))
+        Expr::InList { expr, list, element, negated } => {
+            array_test(expr, *negated, &array(list, *element, rows), rows)
         }
+        Expr::InArray { expr, array, negated, .. } => {
+            array_test(expr, *negated, &text(array), rows)
+        }
+        Expr::CompareRows(comparison, pairs) => rows_compared(*comparison, pairs, rows),
         Expr::Case { whens, otherwise } => {
             let mut case = "CASE".to_owned();
             for (when, then) in whens {
@@ -96,7 +99,7 @@ pub(super) fn index_conditions(scan: &IndexRead, rows: &Node) -> String {
         (IndexCondition::Compare { comparison, .. }, Expr::Compare(own, operands)) => {
             let (a, b) = compared(&operands.0, &operands.1, rows);
             // It was turned round if the column is on the right.
-            let turned = super::index_read::column_of(&operands.0).is_none();
+            let turned = column_of(&operands.0).is_none();
             let (a, b) = if turned { (b, a) } else { (a, b) };
             let sign = sign(if turned { *comparison } else { *own });
             format!("({a} {sign} {b})")
@@ -110,7 +113,7 @@ pub(super) fn index_conditions(scan: &IndexRead, rows: &Node) -> String {
     all(&scan.conditions.iter().zip(&scan.tests).map(of).collect::<Vec<String>>())
 }
 
-fn sign(comparison: Comparison) -> &'static str {
+pub(super) fn sign(comparison: Comparison) -> &'static str {
     match comparison {
         Comparison::Eq => "=",
         Comparison::Ne => "<>",
@@ -135,7 +138,7 @@ fn arithmetic(operator: Arithmetic) -> &'static str {
 /// types.
 fn widened(e: &Expr) -> Option<&Expr> {
     match e {
-        Expr::Cast { expr, .. } if super::index_read::column_of(e).is_some() => Some(expr),
+        Expr::Cast { expr, .. } if column_of(e).is_some() => Some(expr),
         _ => None,
     }
 }
@@ -157,25 +160,6 @@ fn quoted(text: &str, ty: &str) -> String {
     format!("'{}'::{ty}", text.replace('\'', "''"))
 }
 
-/// The type of a constant.
-fn type_of(value: &Datum<'_>) -> SqlType {
-    match value {
-        Datum::Bool(_) => SqlType::Bool,
-        Datum::Int2(_) => SqlType::Int2,
-        Datum::Int4(_) => SqlType::Int4,
-        Datum::Int8(_) => SqlType::Int8,
-        Datum::Float4(_) => SqlType::Float4,
-        Datum::Float8(_) => SqlType::Float8,
-        Datum::Oid(_) => SqlType::Oid,
-        Datum::Xid(_) => SqlType::Xid,
-        Datum::Tid(..) => SqlType::Tid,
-        Datum::Char(_) => SqlType::Char,
-        Datum::Numeric(_) => SqlType::Numeric,
-        Datum::Timestamptz(_) => SqlType::Timestamptz,
-        _ => SqlType::Text,
-    }
-}
-
 fn constant(value: &Datum<'_>) -> String {
     let ty = type_of(value);
     // A value that has no text is shown by its variant.
@@ -190,12 +174,26 @@ fn constant(value: &Datum<'_>) -> String {
     }
 }
 
-/// A list of values as an array.
-fn array(list: &[Expr], rows: &Node) -> String {
-    let constants: Option<Vec<&Datum<'static>>> = list
+/// `= ANY` or `<> ALL` of an array.
+fn array_test(operand: &Expr, negated: bool, array: &str, rows: &Node) -> String {
+    let operator = if negated { "<> ALL" } else { "= ANY" };
+    let operand = widened(operand).unwrap_or(operand);
+    format!("({} {operator} ({array}))", expression(operand, rows))
+}
+
+/// A comparison of rows.
+fn rows_compared(comparison: Comparison, pairs: &[(Expr, Expr)], rows: &Node) -> String {
+    let each = pairs.iter().map(|(a, b)| compared(a, b, rows));
+    let (a, b): (Vec<String>, Vec<String>) = each.unzip();
+    format!("(ROW({}) {} ROW({}))", a.join(", "), sign(comparison), b.join(", "))
+}
+
+/// A list of values as an array of elements of a type.
+fn array(list: &[Expr], element: SqlType, rows: &Node) -> String {
+    let constants: Option<Vec<Datum<'_>>> = list
         .iter()
         .map(|e| match e {
-            Expr::Const(value) => Some(value),
+            Expr::Const(value) => Some(value.reborrow()),
             _ => None,
         })
         .collect();
@@ -203,20 +201,8 @@ fn array(list: &[Expr], rows: &Node) -> String {
         let items: Vec<String> = list.iter().map(|e| expression(e, rows)).collect();
         return format!("ARRAY[{}]", items.join(", "));
     };
-    let element = |value: &&Datum<'static>| {
-        if value.is_null() {
-            return "NULL".to_owned();
-        }
-        let text = to_text(value, type_of(value)).unwrap_or_default();
-        let special = |c: char| c.is_whitespace() || "{},\"\\".contains(c);
-        match text.is_empty() || text.eq_ignore_ascii_case("null") || text.contains(special) {
-            true => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
-            false => text,
-        }
-    };
-    let items: Vec<String> = constants.iter().map(element).collect();
-    let ty = constants.iter().find(|value| !value.is_null()).map_or(SqlType::Text, |v| type_of(v));
-    quoted(&format!("{{{}}}", items.join(",")), &format!("{}[]", ty.sql_name()))
+    let text = array_text(&constants, element).unwrap_or_else(|_| format!("{constants:?}"));
+    quoted(&text, &format!("{}[]", element.sql_name()))
 }
 
 /// The name of a column of a plan's rows, or the expression that it is.
@@ -226,6 +212,7 @@ fn column_name(column: usize, rows: &Node) -> String {
             table_column(read, column)
         }
         Node::IndexScan(scan) => table_column(&scan.read, column),
+        Node::BitmapScan(scan) => table_column(&scan.read, column),
         Node::Project { input, output } => match output.get(column) {
             // Expressions in expressions of several levels could double with each.
             Some(e) if matches!(e, Expr::Column(_)) || !has_projection(input) => {

@@ -1,11 +1,12 @@
 //! What plans cost, by PostgreSQL's formulas.
 
+use super::bounding::Bounding;
 use super::catalog::Catalog;
 use super::expr::Expr;
 use super::index_read::conjuncts;
-use super::selectivity::{DISTINCT, Distribution};
+use super::selectivity::{DISTINCT, Distribution, UNKNOWN_ELEMENTS};
 use super::size::{TableSize, column_width, type_width, whole_rows};
-use super::tree::{Change, Grouping, IndexCondition, IndexRead, Modify, Node, TableRead};
+use super::tree::{Change, Grouping, IndexRead, Modify, Node, TableRead};
 use crate::error::Result;
 use crate::settings::PlanSettings;
 use forebay_types::{Datum, SqlType};
@@ -39,13 +40,15 @@ impl Estimate {
 const PAGE_OPERATORS: f64 = 50.0;
 /// Items of an inner page of an index, about.
 const FANOUT: f64 = 280.0;
+/// Constants from which on PostgreSQL makes a hash table of a list.
+const HASHED: usize = 9;
 /// Rows of a function whose rows nobody knows.
 const FUNCTION_ROWS: f64 = 1000.0;
 
 /// Estimates plans.
 pub struct Estimator<'c> {
     catalog: &'c mut dyn Catalog,
-    settings: PlanSettings,
+    pub(super) settings: PlanSettings,
     /// The table that was looked at last: a plan has but one.
     size: Option<(u32, TableSize)>,
 }
@@ -61,9 +64,11 @@ impl<'c> Estimator<'c> {
     pub fn estimate(&mut self, node: &Node) -> Result<Estimate> {
         Ok(match node {
             Node::Filter { input, condition } => match &**input {
-                Node::Scan(_) | Node::IndexScan(_) | Node::TidScan(..) | Node::CurrentRow(..) => {
-                    self.leaf(input, &conjuncts(Some(condition)))?
-                }
+                Node::Scan(_)
+                | Node::IndexScan(_)
+                | Node::BitmapScan(_)
+                | Node::TidScan(..)
+                | Node::CurrentRow(..) => self.leaf(input, &conjuncts(Some(condition)))?,
                 _ => self.filtered(input, condition)?,
             },
             Node::Project { input, output } => {
@@ -103,6 +108,7 @@ impl<'c> Estimator<'c> {
         Ok(match node {
             Node::Scan(read) => self.scan(read, conditions)?,
             Node::IndexScan(scan) => self.index_scan(scan, conditions)?,
+            Node::BitmapScan(scan) => self.bitmap_scan(scan)?,
             Node::TidScan(read, _) | Node::CurrentRow(read, _) => {
                 let places = if let Node::TidScan(_, tids) = node { tids.len() } else { 1 };
                 let width = table_width(read);
@@ -121,7 +127,7 @@ impl<'c> Estimator<'c> {
     }
 
     /// How large a table is.
-    fn size(&mut self, read: &TableRead) -> Result<TableSize> {
+    pub(super) fn size(&mut self, read: &TableRead) -> Result<TableSize> {
         let table = &read.table;
         if let Some((oid, size)) = self.size
             && oid == table.oid
@@ -139,9 +145,10 @@ impl<'c> Estimator<'c> {
         let settings = self.settings;
         let part = Distribution { table: &read.table, rows: size.rows }.all(conditions);
         let per_row = settings.cpu_tuple_cost + self.operators(conditions.iter().copied());
+        let startup = self.prepared(conditions);
         Ok(Estimate {
-            startup: 0.0,
-            total: settings.seq_page_cost * size.pages + per_row * size.rows,
+            startup,
+            total: startup + settings.seq_page_cost * size.pages + per_row * size.rows,
             rows: whole_rows(size.rows * part),
             width: table_width(read),
             disabled: u32::from(!settings.enable_seqscan),
@@ -149,13 +156,13 @@ impl<'c> Estimator<'c> {
     }
 
     fn index_scan(&mut self, scan: &IndexRead, rest: &[&Expr]) -> Result<Estimate> {
-        let IndexRead { read, index, tests, entries_only, .. } = scan;
+        let IndexRead { read, tests, entries_only, .. } = scan;
         let size = self.size(read)?;
         let settings = self.settings;
         let rows = Distribution { table: &read.table, rows: size.rows };
         let tests: Vec<&Expr> = tests.iter().collect();
         let found = rows.all(&tests);
-        let blocks = f64::from(self.catalog.index_blocks(&read.table, index)?);
+        let blocks = self.index_blocks(scan)?;
         let (startup, total) = self.index_cost(scan, &rows, blocks);
         let fetched = whole_rows(found * size.rows);
         let read = |pages: f64| match entries_only {
@@ -174,27 +181,40 @@ impl<'c> Estimator<'c> {
         let ordered = correlation(scan).powi(2);
         let pages = random + ordered * (in_order - random);
         let per_row = settings.cpu_tuple_cost + self.operators(rest.iter().copied());
-        let both: Vec<&Expr> = tests.iter().chain(rest).copied().collect();
+        let exact = scan.conditions.iter().zip(&tests).filter(|(c, _)| !c.is_partial());
+        let both: Vec<&Expr> = exact.map(|(_, test)| *test).chain(rest.iter().copied()).collect();
         let off = if *entries_only { !settings.enable_indexonlyscan } else { false };
+        let prepared = self.prepared(rest);
         Ok(Estimate {
-            startup,
-            total: total + pages + per_row * fetched,
+            startup: startup + prepared,
+            total: total + prepared + pages + per_row * fetched,
             rows: whole_rows(size.rows * rows.all(&both)),
             width: table_width(&scan.read),
             disabled: u32::from(off || !settings.enable_indexscan),
         })
     }
 
+    /// Blocks of the index of a scan.
+    pub(super) fn index_blocks(&mut self, scan: &IndexRead) -> Result<f64> {
+        Ok(f64::from(self.catalog.index_blocks(&scan.read.table, &scan.index)?))
+    }
+
     /// What it costs to find the entries: before the first one, and in all.
-    fn index_cost(&self, scan: &IndexRead, rows: &Distribution<'_>, blocks: f64) -> (f64, f64) {
+    pub(super) fn index_cost(
+        &self,
+        scan: &IndexRead,
+        rows: &Distribution<'_>,
+        blocks: f64,
+    ) -> (f64, f64) {
         let settings = self.settings;
         let (index, size) = (&scan.index, rows.rows);
-        let keys = index.shape.keys.len();
-        let (bounding, scans, equal) = bounding(scan);
-        let entries = if index.unique && equal == keys {
-            1.0
+        let bounding = Bounding::of(scan, rows, blocks);
+        let (entries, scans) = if index.unique && bounding.one_entry {
+            (1.0, bounding.scans)
         } else {
-            (size * rows.all(&bounding) / scans).round_ties_even()
+            // Neighbouring descents become one: there are hardly more than leaves.
+            let scans = bounding.scans.min((blocks / 3.0).ceil()).max(1.0);
+            ((size * rows.all(&bounding.tests) / scans).round_ties_even(), scans)
         };
         let entries = entries.clamp(1.0, size.max(1.0));
         let pages = match blocks > 1.0 && size > 1.0 {
@@ -333,8 +353,17 @@ impl<'c> Estimator<'c> {
     }
 
     /// What it costs to evaluate expressions.
-    fn operators<'e>(&self, list: impl IntoIterator<Item = &'e Expr>) -> f64 {
+    pub(super) fn operators<'e>(&self, list: impl IntoIterator<Item = &'e Expr>) -> f64 {
         list.into_iter().map(operations).sum::<f64>() * self.settings.cpu_operator_cost
+    }
+
+    /// What it costs to prepare the evaluation of conditions.
+    pub(super) fn prepared(&self, conditions: &[&Expr]) -> f64 {
+        let mut hashed = 0;
+        for condition in conditions {
+            count_hashed(condition, &mut hashed);
+        }
+        hashed as f64 * self.settings.cpu_operator_cost
     }
 
     /// What a plan below an operator costs there. A Sort below a LIMIT keeps few rows; what an
@@ -436,7 +465,7 @@ fn constant_rows(e: Option<&Expr>) -> Option<f64> {
 }
 
 /// Bytes of the columns that are read of a table.
-fn table_width(read: &TableRead) -> i64 {
+pub(super) fn table_width(read: &TableRead) -> i64 {
     let wanted = read.decode.iter().enumerate().filter(|(_, wanted)| **wanted);
     wanted.filter_map(|(index, _)| column_width(&read.table, index)).sum()
 }
@@ -450,33 +479,6 @@ fn correlation(scan: &IndexRead) -> f64 {
     let known = statistics.zip(first).and_then(|(all, first)| all.column(first)?.correlation);
     let known = known.map_or(0.0, f64::from);
     if scan.index.shape.keys.len() > 1 { known * SEVERAL } else { known }
-}
-
-/// The conditions that bound the part of an index that is read; how many such parts there are; how
-/// many leading key columns are compared with one value each.
-fn bounding(scan: &IndexRead) -> (Vec<&Expr>, f64, usize) {
-    let (mut found, mut scans, mut equal) = (Vec::new(), 1.0, 0);
-    for key in 0..scan.index.shape.keys.len() {
-        let mut fixed = false;
-        let mut any = false;
-        let paired = scan.conditions.iter().zip(&scan.tests);
-        for (condition, test) in paired.filter(|(condition, _)| condition.key() == key) {
-            any = true;
-            found.push(test);
-            match condition {
-                IndexCondition::AnyOf { values, .. } => {
-                    scans *= (values.len() as f64).max(1.0);
-                    fixed = true;
-                }
-                other => fixed |= other.is_equality(),
-            }
-        }
-        if !any || !fixed {
-            break;
-        }
-        equal += 1;
-    }
-    (found, scans, equal)
 }
 
 /// Levels above the leaves of an index of so many blocks, about.
@@ -500,13 +502,30 @@ pub(super) fn operations(e: &Expr) -> f64 {
         | Expr::IsDistinct { .. }
         | Expr::NullIf(_)
         | Expr::Call(..) => 1.0,
+        Expr::InList { list, .. } if is_hashed(list) => 2.0,
         Expr::InList { list, .. } => list.len() as f64 * 0.5,
+        Expr::InArray { .. } => UNKNOWN_ELEMENTS as f64 * 0.5,
+        Expr::CompareRows(_, pairs) => pairs.len() as f64,
         Expr::Cast { .. } if super::index_read::column_of(e).is_none() => 1.0,
         _ => 0.0,
     };
     let mut sum = own;
     e.for_each_child(&mut |child| sum += operations(child));
     sum
+}
+
+/// Counts the values of lists of which PostgreSQL makes hash tables.
+fn count_hashed(e: &Expr, count: &mut usize) {
+    if let Expr::InList { list, .. } = e
+        && is_hashed(list)
+    {
+        *count += list.len();
+    }
+    e.for_each_child(&mut |child| count_hashed(child, count));
+}
+
+fn is_hashed(list: &[Expr]) -> bool {
+    list.len() >= HASHED && list.iter().all(|e| matches!(e, Expr::Const(_)))
 }
 
 /// The rows of a series between constants.
@@ -530,6 +549,7 @@ impl Node {
         match self {
             Node::Scan(read) | Node::TidScan(read, _) | Node::CurrentRow(read, _) => Some(read),
             Node::IndexScan(scan) => Some(&scan.read),
+            Node::BitmapScan(scan) => Some(&scan.read),
             other => other.input().and_then(Node::leaf_read),
         }
     }

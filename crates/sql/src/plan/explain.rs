@@ -7,7 +7,9 @@ use super::estimate::{Estimate, Estimator, operations};
 use super::expr::Expr;
 use super::index_read::conjuncts;
 use super::tid::places;
-use super::tree::{Change, ConflictUpdate, IndexRead, Node, OnConflict, SortKey, TableRead};
+use super::tree::{
+    Bitmap, BitmapRead, Change, ConflictUpdate, IndexRead, Node, OnConflict, SortKey, TableRead,
+};
 use crate::error::Result;
 
 /// What a node has done.
@@ -17,12 +19,14 @@ pub struct Actual {
     pub rows: u64,
     /// Milliseconds up to its first row, and in all.
     pub time: [f64; 2],
+    /// Rows that were tested again and removed, where some were.
+    pub rechecked: Option<u64>,
     /// Further lines.
     pub lines: Vec<String>,
 }
 
 /// Tells what a node has done. None: it did not run.
-pub type Measured<'a> = &'a dyn Fn(&Node) -> Option<Actual>;
+pub type Measured<'a, T = Node> = &'a dyn Fn(&T) -> Option<Actual>;
 
 /// What is shown beside the nodes, and what was measured of them.
 pub struct Shown<'a> {
@@ -32,6 +36,8 @@ pub struct Shown<'a> {
     pub timing: bool,
     /// ANALYZE
     pub actual: Option<Measured<'a>>,
+    /// The same for bitmaps.
+    pub bitmaps: Option<Measured<'a, Bitmap>>,
 }
 
 /// A line's operator, with the filters and projections above it.
@@ -77,20 +83,63 @@ fn add(
     lines: &mut Vec<String>,
 ) -> Result<()> {
     let merged = merged(top);
-    // A line's text begins six columns behind that of the line above, its details two behind it.
-    let (arrow, details) = match depth {
+    let (arrow, details) = indents(depth);
+    let actual = shown.actual.map(|actual| actual(merged.top));
+    let title = title(merged.node);
+    lines.push(first_line(&format!("{arrow}{title}"), &estimate, shown, actual.as_ref()));
+    if estimate.disabled > 0 && is_disabled(merged.node, &estimate, estimator)? {
+        lines.push(format!("{details}Disabled: true"));
+    }
+    let mut add_detail = |text: String| lines.push(format!("{details}{text}"));
+    own_details(merged.node).into_iter().for_each(&mut add_detail);
+    let own = shown.actual.and_then(|measured| measured(merged.node));
+    if let Some(removed) = own.as_ref().and_then(|own| own.rechecked) {
+        add_detail(format!("Rows Removed by Index Recheck: {removed}"));
+    }
+    add_detail_of_filters(&merged, &mut add_detail);
+    if let (Some(own), Some(Some(actual))) = (own, &actual) {
+        if !merged.filters.is_empty() && own.rows > actual.rows {
+            add_detail(format!("Rows Removed by Filter: {}", own.rows - actual.rows));
+        }
+        own.lines.into_iter().for_each(&mut add_detail);
+    }
+    if let Node::BitmapScan(scan) = merged.node {
+        add_bitmap(&scan.bitmap, (scan, merged.node), depth + 1, shown, estimator, lines)?;
+    }
+    match merged.node.input() {
+        Some(input) => {
+            let estimate = estimator.estimate_below(merged.node, input)?;
+            add(input, (depth + 1, estimate), shown, estimator, lines)
+        }
+        None => Ok(()),
+    }
+}
+
+/// What stands before a line's text, and before its details. The text begins six columns behind
+/// that of the line above, its details two behind it.
+fn indents(depth: usize) -> (String, String) {
+    match depth {
         0 => (String::new(), "  ".to_owned()),
         depth => {
             let indent = " ".repeat(6 * depth - 4);
             (format!("{indent}->  "), " ".repeat(6 * depth + 2))
         }
-    };
-    let mut line = format!("{arrow}{}", title(merged.node));
-    if shown.costs {
-        line.push_str(&costs(&estimate));
     }
-    let actual = shown.actual.map(|actual| actual(merged.top));
-    match &actual {
+}
+
+/// A line with costs, and with what was measured. `actual`: None if nothing was, None within if it
+/// did not run.
+fn first_line(
+    text: &str,
+    estimate: &Estimate,
+    shown: &Shown<'_>,
+    actual: Option<&Option<Actual>>,
+) -> String {
+    let mut line = text.to_owned();
+    if shown.costs {
+        line.push_str(&costs(estimate));
+    }
+    match actual {
         None => {}
         Some(None) => line.push_str(" (never executed)"),
         Some(Some(actual)) => {
@@ -102,30 +151,36 @@ fn add(
             line.push_str(&format!(" (actual {time}rows={}.00 loops=1)", actual.rows));
         }
     }
-    lines.push(line);
-    if estimate.disabled > 0 && is_disabled(merged.node, &estimate, estimator)? {
-        lines.push(format!("{details}Disabled: true"));
+    line
+}
+
+/// A bitmap, and those of which it is made.
+fn add_bitmap(
+    bitmap: &Bitmap,
+    (scan, node): (&BitmapRead, &Node),
+    depth: usize,
+    shown: &Shown<'_>,
+    estimator: &mut Estimator<'_>,
+    lines: &mut Vec<String>,
+) -> Result<()> {
+    let (arrow, details) = indents(depth);
+    let title = match bitmap {
+        Bitmap::Index(index) => format!("Bitmap Index Scan on {}", identifier(&index.index.name)),
+        Bitmap::And(_) => "BitmapAnd".to_owned(),
+        Bitmap::Or(_) => "BitmapOr".to_owned(),
+    };
+    let estimate = estimator.bitmap_shown(bitmap, scan)?;
+    let actual = shown.bitmaps.map(|measured| measured(bitmap));
+    lines.push(first_line(&format!("{arrow}{title}"), &estimate, shown, actual.as_ref()));
+    if let Bitmap::Index(index) = bitmap {
+        lines.push(format!("{details}Index Cond: {}", index_conditions(index, node)));
     }
-    let mut add_detail = |text: String| lines.push(format!("{details}{text}"));
-    own_details(merged.node).into_iter().for_each(&mut add_detail);
-    add_detail_of_filters(&merged, &mut add_detail);
-    if let (Some(measured), Some(Some(actual))) = (shown.actual, &actual) {
-        if !merged.filters.is_empty()
-            && let Some(below) = measured(merged.node)
-            && below.rows > actual.rows
-        {
-            add_detail(format!("Rows Removed by Filter: {}", below.rows - actual.rows));
-        }
-        let own = measured(merged.node).map(|own| own.lines);
-        own.into_iter().flatten().for_each(&mut add_detail);
-    }
-    match merged.node.input() {
-        Some(input) => {
-            let estimate = estimator.estimate_below(merged.node, input)?;
-            add(input, (depth + 1, estimate), shown, estimator, lines)
-        }
-        None => Ok(()),
-    }
+    let own = actual.flatten().into_iter().flat_map(|own| own.lines);
+    lines.extend(own.map(|line| format!("{details}{line}")));
+    bitmap
+        .parts()
+        .iter()
+        .try_for_each(|part| add_bitmap(part, (scan, node), depth + 1, shown, estimator, lines))
 }
 
 /// The conditions of the filters, but for those that the node itself takes over.
@@ -180,6 +235,7 @@ fn title(node: &Node) -> String {
             let (index, table) = (identifier(&index.name), relation(read));
             format!("Index {only}Scan {backward}using {index} on {table}")
         }
+        Node::BitmapScan(scan) => format!("Bitmap Heap Scan on {}", relation(&scan.read)),
         Node::Series { .. } => "Function Scan on generate_series".to_owned(),
         Node::View(_) | Node::Function(_) | Node::Rows { .. } => "Function Scan".to_owned(),
         Node::Values(rows) if rows.len() == 1 => "Result".to_owned(),
@@ -212,6 +268,13 @@ fn own_details(node: &Node) -> Vec<String> {
     match node {
         Node::IndexScan(scan) if !scan.conditions.is_empty() => {
             vec![format!("Index Cond: {}", index_conditions(scan, node))]
+        }
+        Node::BitmapScan(scan) => {
+            let recheck = scan.recheck.as_ref();
+            let parts: Vec<(&Expr, &Node)> =
+                conjuncts(recheck).into_iter().map(|part| (part, node)).collect();
+            let shown = || format!("Recheck Cond: {}", condition(&parts));
+            recheck.map(|_| shown()).into_iter().collect()
         }
         Node::TidScan(_, tids) => {
             let place = |e: &Expr| format!("(ctid = {})", expression(e, node));

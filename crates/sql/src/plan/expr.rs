@@ -161,8 +161,19 @@ pub enum Expr {
     InList {
         expr: Box<Expr>,
         list: Vec<Expr>,
+        /// The type that the values were given in; they are cast to that of the operand.
+        element: SqlType,
         negated: bool,
     },
+    /// `= ANY (array)`, negated: `<> ALL (array)`. The elements are read as values of a type.
+    InArray {
+        expr: Box<Expr>,
+        array: Box<Expr>,
+        element: SqlType,
+        negated: bool,
+    },
+    /// A comparison of rows of at least two columns by `<`, `<=`, `>` or `>=`.
+    CompareRows(Comparison, Vec<(Expr, Expr)>),
     Case {
         whens: Vec<(Expr, Expr)>,
         otherwise: Option<Box<Expr>>,
@@ -207,6 +218,25 @@ impl Typed {
     }
 }
 
+/// The type of a constant.
+pub(super) fn type_of(value: &Datum<'_>) -> SqlType {
+    match value {
+        Datum::Bool(_) => SqlType::Bool,
+        Datum::Int2(_) => SqlType::Int2,
+        Datum::Int4(_) => SqlType::Int4,
+        Datum::Int8(_) => SqlType::Int8,
+        Datum::Float4(_) => SqlType::Float4,
+        Datum::Float8(_) => SqlType::Float8,
+        Datum::Oid(_) => SqlType::Oid,
+        Datum::Xid(_) => SqlType::Xid,
+        Datum::Tid(..) => SqlType::Tid,
+        Datum::Char(_) => SqlType::Char,
+        Datum::Numeric(_) => SqlType::Numeric,
+        Datum::Timestamptz(_) => SqlType::Timestamptz,
+        _ => SqlType::Text,
+    }
+}
+
 /// Calls a function on each direct operand of an expression, shared or to be changed.
 macro_rules! each_operand {
     ($of:expr, $f:expr, $iter:ident $(, $change:tt)?) => {
@@ -235,6 +265,16 @@ macro_rules! each_operand {
             Expr::InList { expr, list, .. } => {
                 $f(expr);
                 list.$iter().for_each($f);
+            }
+            Expr::InArray { expr, array, .. } => {
+                $f(expr);
+                $f(array);
+            }
+            Expr::CompareRows(_, pairs) => {
+                for (a, b) in pairs {
+                    $f(a);
+                    $f(b);
+                }
             }
             Expr::Case { whens, otherwise } => {
                 for (when, then) in whens {

@@ -60,6 +60,7 @@ impl Query {
             | Node::Scan(_)
             | Node::TidScan(..)
             | Node::IndexScan(_)
+            | Node::BitmapScan(_)
             | Node::CurrentRow(..)
             | Node::View(_)
             | Node::Filter { .. }

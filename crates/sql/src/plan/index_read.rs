@@ -1,7 +1,7 @@
 //! A table that is read through an index: which conditions the index takes over, and whether its
 //! order and its columns are those that are wanted.
 
-use super::expr::{Comparison, Expr};
+use super::expr::{Comparison, Expr, type_of};
 use super::tid::is_fixed;
 use super::tree::IndexCondition;
 use forebay_engine::TableIndex;
@@ -63,12 +63,26 @@ pub(super) fn exchanged(comparison: Comparison) -> Comparison {
     }
 }
 
-/// What an index can do with a part of a condition.
-pub(super) fn index_condition(e: &Expr, index: &TableIndex) -> Option<IndexCondition> {
-    let key_of = |e: &Expr| {
-        let column = column_of(e)?;
-        index.key_columns().position(|key| key == column)
-    };
+/// What an index can do with a part of a condition, and the same as an expression over the table's
+/// row.
+pub(super) fn index_condition(e: &Expr, index: &TableIndex) -> Option<(IndexCondition, Expr)> {
+    if let Expr::CompareRows(comparison, pairs) = e {
+        return row_condition(*comparison, pairs, index);
+    }
+    if let Expr::Or(list) = e {
+        return any_of(list, index);
+    }
+    column_condition(e, index).map(|condition| (condition, e.clone()))
+}
+
+/// The key column that an expression is.
+pub(super) fn key_of(e: &Expr, index: &TableIndex) -> Option<usize> {
+    let column = column_of(e)?;
+    index.key_columns().position(|key| key == column)
+}
+
+fn column_condition(e: &Expr, index: &TableIndex) -> Option<IndexCondition> {
+    let key_of = |e: &Expr| key_of(e, index);
     let is = |e: &Expr, value: bool| {
         let value = Expr::Const(Datum::Bool(value));
         let compare = |key| IndexCondition::Compare { key, comparison: Comparison::Eq, value };
@@ -84,8 +98,12 @@ pub(super) fn index_condition(e: &Expr, index: &TableIndex) -> Option<IndexCondi
             };
             Some(IndexCondition::Compare { key, comparison, value: value.clone() })
         }
-        Expr::InList { expr, list, negated: false } if list.iter().all(is_fixed) => {
+        Expr::InList { expr, list, negated: false, .. } if list.iter().all(is_fixed) => {
             key_of(expr).map(|key| IndexCondition::AnyOf { key, values: list.clone() })
+        }
+        Expr::InArray { expr, array, element, negated: false } if is_fixed(array) => {
+            let (array, element) = ((**array).clone(), *element);
+            key_of(expr).map(|key| IndexCondition::AnyOfArray { key, array, element })
         }
         Expr::IsNull(e) => key_of(e).map(|key| IndexCondition::Null { key, is_null: true }),
         Expr::IsNotNull(e) => key_of(e).map(|key| IndexCondition::Null { key, is_null: false }),
@@ -94,6 +112,74 @@ pub(super) fn index_condition(e: &Expr, index: &TableIndex) -> Option<IndexCondi
         Expr::Not(inner) if matches!(**inner, Expr::Column(_)) => is(inner, false),
         _ => None,
     }
+}
+
+/// A column that is equal to one value or another, as one that is equal to one of a list.
+fn any_of(list: &[Expr], index: &TableIndex) -> Option<(IndexCondition, Expr)> {
+    let mut found = None;
+    let mut values = Vec::with_capacity(list.len());
+    for e in list {
+        let Expr::Compare(Comparison::Eq, pair) = e else { return None };
+        let IndexCondition::Compare { key, value, .. } = column_condition(e, index)? else {
+            return None;
+        };
+        let operand = if key_of(&pair.0, index) == Some(key) { &pair.0 } else { &pair.1 };
+        if *found.get_or_insert((key, operand)) != (key, operand) {
+            return None;
+        }
+        values.push(value);
+    }
+    let (key, operand) = found?;
+    let (expr, element) = (Box::new(operand.clone()), listed_type(&values));
+    let test = Expr::InList { expr, list: values.clone(), element, negated: false };
+    Some((IndexCondition::AnyOf { key, values }, test))
+}
+
+/// The type that values of a list were given in.
+fn listed_type(values: &[Expr]) -> SqlType {
+    let constants = || {
+        values.iter().filter_map(|e| match e {
+            Expr::Const(value) if !value.is_null() => Some(value),
+            _ => None,
+        })
+    };
+    // int8 constants come from int4 ones, mostly.
+    let small = |value| matches!(value, &Datum::Int8(n) if i32::try_from(n).is_ok());
+    match constants().next().map_or(SqlType::Text, type_of) {
+        SqlType::Int8 if constants().all(small) => SqlType::Int4,
+        ty => ty,
+    }
+}
+
+/// A comparison of rows, as far as its first columns are keys of the index.
+fn row_condition(
+    comparison: Comparison,
+    pairs: &[(Expr, Expr)],
+    index: &TableIndex,
+) -> Option<(IndexCondition, Expr)> {
+    let turned = key_of(&pairs.first()?.0, index).is_none();
+    let comparison = if turned { exchanged(comparison) } else { comparison };
+    let (mut keys, mut values, mut used) = (Vec::new(), Vec::new(), Vec::new());
+    for (a, b) in pairs {
+        let (operand, value) = if turned { (b, a) } else { (a, b) };
+        let Some(key) = key_of(operand, index).filter(|_| is_fixed(value)) else { break };
+        keys.push(key);
+        values.push(value.clone());
+        used.push((operand.clone(), value.clone()));
+    }
+    let whole = used.len() == pairs.len();
+    // Rows that are equal as far as the index knows may satisfy it or not.
+    let comparison = match comparison {
+        Comparison::Lt if !whole => Comparison::Le,
+        Comparison::Gt if !whole => Comparison::Ge,
+        same => same,
+    };
+    let test = match used.len() {
+        0 => return None,
+        1 => Expr::Compare(comparison, Box::new(used.remove(0))),
+        _ => Expr::CompareRows(comparison, used),
+    };
+    Some((IndexCondition::Row { keys, comparison, values, whole }, test))
 }
 
 /// Whether rows in an index's order are in the order that is wanted, and if so, whether it must be

@@ -15,7 +15,9 @@
 //!   plans cost; `size.rs`: how large tables are
 //! - `selectivity.rs`: which part of the rows a condition leaves; `column_values.rs`: by the values
 //!   that statistics have
-//! - `bind.rs`, `calls.rs`, `literal.rs`: expressions
+//! - `bitmap_paths.rs`: which indexes find rows together, by bitmaps; `bitmap_cost.rs`: their cost
+//! - `bounding.rs`: which conditions bound a scan of an index
+//! - `bind.rs`, `calls.rs`, `literal.rs`: expressions; `lists.rs`: IN, ANY, ALL and rows
 //! - `place.rs`: where an expression begins and ends
 //! - `expr.rs`: typed expressions
 //! - `fold.rs`: constant expressions
@@ -32,6 +34,9 @@
 mod aggregate;
 mod assign;
 mod bind;
+mod bitmap_cost;
+mod bitmap_paths;
+mod bounding;
 mod calls;
 mod catalog;
 mod coerce;
@@ -47,6 +52,7 @@ mod function;
 mod ident;
 mod index_read;
 mod insert;
+mod lists;
 mod literal;
 mod locks;
 mod names;
@@ -82,6 +88,6 @@ pub use returning::version_width;
 pub use rowsets::RowFunction;
 pub use system::SystemColumn;
 pub use tree::{
-    Change, ChangePlan, Grouping, IndexCondition, IndexRead, LockPolicy, Modify, Node, OnConflict,
-    RowLock, SelectPlan, SortKey, TableRead,
+    Bitmap, BitmapRead, Change, ChangePlan, Grouping, IndexCondition, IndexRead, LockPolicy,
+    Modify, Node, OnConflict, RowLock, SelectPlan, SortKey, TableRead,
 };

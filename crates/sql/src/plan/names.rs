@@ -28,11 +28,9 @@ fn figure(catalog: &dyn Catalog, e: &ast::Expr) -> Option<(String, bool)> {
         ast::Expr::Position { .. } => strong("position"),
         ast::Expr::Cast { expr, data_type, .. } => match figure(catalog, expr) {
             Some((name, true)) => Some((name, true)),
-            _ => type_of_ast(catalog, data_type, 0).ok().map(|t| (t.typname().to_owned(), false)),
+            _ => type_name(catalog, data_type),
         },
-        ast::Expr::TypedString(t) => {
-            type_of_ast(catalog, &t.data_type, 0).ok().map(|t| (t.typname().to_owned(), false))
-        }
+        ast::Expr::TypedString(t) => type_name(catalog, &t.data_type),
         ast::Expr::Case { else_result, .. } => {
             match else_result.as_deref().and_then(|e| figure(catalog, e)) {
                 Some((name, true)) => Some((name, true)),
@@ -41,4 +39,13 @@ fn figure(catalog: &dyn Catalog, e: &ast::Expr) -> Option<(String, bool)> {
         }
         _ => None,
     }
+}
+
+/// The name of a type; of an array that of its elements.
+fn type_name(catalog: &dyn Catalog, ty: &ast::DataType) -> Option<(String, bool)> {
+    let ty = match ty {
+        ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, _)) => element,
+        ty => ty,
+    };
+    type_of_ast(catalog, ty, 0).ok().map(|ty| (ty.typname().to_owned(), false))
 }

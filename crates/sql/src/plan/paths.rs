@@ -1,7 +1,9 @@
 //! The ways to read a table: from its beginning to its end, or through one of its indexes.
 
 use super::aggregate::AggregateKind;
+use super::bitmap_paths::bitmap_path;
 use super::catalog::Catalog;
+use super::estimate::Estimator;
 use super::expr::Expr;
 use super::index_read::{OrderColumn, all_of, conjuncts, index_condition, ordered};
 use super::tree::{Grouping, IndexCondition, IndexRead, Node, TableRead};
@@ -35,12 +37,16 @@ pub(super) fn index_paths(
     wanted: &Wanted<'_>,
     catalog: &mut dyn Catalog,
 ) -> Result<Vec<Path>> {
-    let mut paths = Vec::new();
+    let mut usable = Vec::with_capacity(read.table.indexes.len());
     for index in &read.table.indexes {
         if catalog.can_use_index(index)? {
-            paths.extend(path(read, index, wanted));
+            usable.push(index);
         }
     }
+    let paths = usable.iter().filter_map(|index| path(read, index, wanted));
+    let mut paths: Vec<Path> = paths.collect();
+    let bitmap = bitmap_path(read, wanted.filter, &usable, &mut Estimator::new(catalog))?;
+    paths.extend(bitmap.map(|node| Path { node, ordered: false }));
     Ok(paths)
 }
 
@@ -48,7 +54,12 @@ fn path(read: &TableRead, index: &Arc<TableIndex>, wanted: &Wanted<'_>) -> Optio
     let (mut found, mut rest) = (Vec::new(), Vec::new());
     for part in conjuncts(wanted.filter) {
         match index_condition(part, index) {
-            Some(condition) => found.push((condition, part.clone())),
+            Some((condition, test)) => {
+                if condition.is_partial() {
+                    rest.push(part.clone());
+                }
+                found.push((condition, test));
+            }
             None => rest.push(part.clone()),
         }
     }

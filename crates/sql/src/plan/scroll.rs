@@ -67,7 +67,7 @@ impl Node {
             !e.any(&|e| matches!(e, Expr::Call(function, _) if !is_immutable(*function)))
         };
         match self {
-            Node::Scan(_) | Node::IndexScan(_) => true,
+            Node::Scan(_) | Node::IndexScan(_) | Node::BitmapScan(_) => true,
             Node::Filter { input, condition } => same(condition) && input.repeats(),
             Node::Project { input, output } => output.iter().all(same) && input.repeats(),
             Node::Limit { input, limit, offset } => {
@@ -83,6 +83,7 @@ impl Node {
         match self {
             Node::Scan(read) | Node::TidScan(read, _) => Some(&read.table),
             Node::IndexScan(scan) if !scan.entries_only => Some(&scan.read.table),
+            Node::BitmapScan(scan) => Some(&scan.read.table),
             Node::Filter { input, .. }
             | Node::Project { input, .. }
             | Node::Limit { input, .. } => input.current_table(),

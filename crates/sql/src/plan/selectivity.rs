@@ -19,11 +19,14 @@ const RANGE: f64 = 0.005;
 const IS_NULL: f64 = 0.005;
 const LIKE: f64 = 0.005;
 /// The same of a range with one end.
-const INEQUALITY: f64 = 1.0 / 3.0;
+pub(super) const INEQUALITY: f64 = 1.0 / 3.0;
 /// A range that is empty by the statistics leaves this part; one that is so by far leaves
 /// [`RANGE`].
 const EMPTY: f64 = 1e-10;
 const FAR_FROM_EMPTY: f64 = -0.01;
+
+/// Elements that an array is taken to have.
+pub(super) const UNKNOWN_ELEMENTS: usize = 10;
 
 /// How the values of a table's columns are distributed.
 #[derive(Clone, Debug)]
@@ -94,14 +97,20 @@ impl Distribution<'_> {
 
     /// How many different values a column has.
     pub(super) fn distinct(&self, column: usize) -> f64 {
+        self.known_distinct(column).unwrap_or_else(|| self.rows.min(DISTINCT))
+    }
+
+    /// The same, unless nothing is known of them.
+    pub(super) fn known_distinct(&self, column: usize) -> Option<f64> {
         let known = self.statistics(column).map_or(0.0, |stats| f64::from(stats.distinct));
         let is_bool = self.table.columns.get(column).is_some_and(|c| c.type_oid == oids::BOOL);
         match known {
-            _ if self.is_unique(column) => whole_rows(self.rows * (1.0 - self.nulls(column))),
-            known if known > 0.0 => whole_rows(known),
-            part if part < 0.0 && self.rows > 0.0 => whole_rows(-part * self.rows),
-            _ if is_bool && self.statistics(column).is_none() => 2.0,
-            _ => self.rows.min(DISTINCT),
+            _ if self.is_unique(column) => Some(whole_rows(self.rows * (1.0 - self.nulls(column)))),
+            known if known > 0.0 => Some(whole_rows(known)),
+            part if part < 0.0 && self.rows > 0.0 => Some(whole_rows(-part * self.rows)),
+            _ if is_bool && self.statistics(column).is_none() => Some(2.0),
+            _ if self.rows < DISTINCT => Some(self.rows),
+            _ => None,
         }
     }
 
@@ -198,7 +207,19 @@ impl Distribution<'_> {
                 (Comparison::Ne, Some(of)) => self.unequal(of.column, of.value),
                 _ => INEQUALITY,
             },
-            Expr::InList { expr, list, negated } => self.in_list(column_of(expr), list, *negated),
+            Expr::InList { expr, list, negated, .. } => {
+                self.in_list(column_of(expr), list, *negated)
+            }
+            Expr::InArray { expr, array, negated, .. } => {
+                // Nobody knows how many elements it has.
+                let unknown = vec![(**array).clone(); UNKNOWN_ELEMENTS];
+                self.in_list(column_of(expr), &unknown, *negated)
+            }
+            Expr::CompareRows(comparison, pairs) => {
+                let first = pairs.first().expect("rows have columns").clone();
+                let compared = Expr::Compare(*comparison, Box::new(first));
+                self.all(&[&compared])
+            }
             Expr::IsNull(e) => self.is_null(e),
             Expr::IsNotNull(e) => 1.0 - self.is_null(e),
             Expr::Like { negated, .. } => {

@@ -14,7 +14,7 @@ pub fn places(condition: &Expr, ctid: usize) -> Option<Vec<Expr>> {
             let found = (is_ctid(a) || is_ctid(b)) && is_fixed(place);
             found.then(|| vec![place.clone()])
         }
-        Expr::InList { expr, list, negated: false }
+        Expr::InList { expr, list, negated: false, .. }
             if is_ctid(expr) && list.iter().all(is_fixed) =>
         {
             Some(list.clone())

@@ -23,6 +23,7 @@ use super::rowsets::RowFunction;
 use crate::column::ColumnDesc;
 use crate::views::View;
 use forebay_engine::{LockMode, LockStrength, Table, TableIndex};
+use forebay_types::SqlType;
 use std::sync::Arc;
 
 /// An operator, with those it pulls its rows from.
@@ -37,6 +38,8 @@ pub enum Node {
     TidScan(TableRead, Vec<Expr>),
     /// The rows of a table that an index finds, in its order.
     IndexScan(Box<IndexRead>),
+    /// The rows of a table at the places that a bitmap has, in their order there.
+    BitmapScan(Box<BitmapRead>),
     /// WHERE CURRENT OF: the newest version of the row of a table that the cursor of that name is
     /// on.
     CurrentRow(TableRead, String),
@@ -159,6 +162,49 @@ pub struct IndexRead {
     pub entries_only: bool,
 }
 
+/// A table whose rows are found by a bitmap of their places.
+#[derive(Clone, Debug)]
+pub struct BitmapRead {
+    /// The table.
+    pub read: TableRead,
+    /// Where the bitmap comes from.
+    pub bitmap: Bitmap,
+    /// What the rows satisfy of which the bitmap has the places. It is tested for those of which it
+    /// knows no more than the page.
+    pub recheck: Option<Expr>,
+    /// All conditions on the rows, those of the Filter above included.
+    pub conditions: Vec<Expr>,
+}
+
+/// Where a bitmap of places comes from.
+#[derive(Clone, Debug)]
+pub enum Bitmap {
+    /// The rows that an index finds.
+    Index(Box<IndexRead>),
+    /// Rows that are in all bitmaps.
+    And(Vec<Bitmap>),
+    /// Rows that are in one of the bitmaps.
+    Or(Vec<Bitmap>),
+}
+
+impl Bitmap {
+    /// The bitmaps of which it is made.
+    pub fn parts(&self) -> &[Bitmap] {
+        match self {
+            Bitmap::Index(_) => &[],
+            Bitmap::And(parts) | Bitmap::Or(parts) => parts,
+        }
+    }
+
+    /// Whether it comes from an index of that name, among others.
+    fn reads_through(&self, index: &str) -> bool {
+        match self {
+            Bitmap::Index(scan) => scan.index.name == index,
+            _ => self.parts().iter().any(|part| part.reads_through(index)),
+        }
+    }
+}
+
 /// A condition on a key column of an index, counted from 0. The expressions read no row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IndexCondition {
@@ -178,6 +224,26 @@ pub enum IndexCondition {
         /// The values.
         values: Vec<Expr>,
     },
+    /// `key = ANY (array)`
+    AnyOfArray {
+        /// The key column.
+        key: usize,
+        /// The array.
+        array: Expr,
+        /// The type as whose values its elements are read.
+        element: SqlType,
+    },
+    /// `(key, key) < (value, value)` and its kind.
+    Row {
+        /// The key columns.
+        keys: Vec<usize>,
+        /// The operator, which orders.
+        comparison: Comparison,
+        /// What they are compared with.
+        values: Vec<Expr>,
+        /// Whether these are all columns of the comparison. If not, it stays a filter.
+        whole: bool,
+    },
     /// IS NULL, IS NOT NULL
     Null {
         /// The key column.
@@ -193,7 +259,9 @@ impl IndexCondition {
         match self {
             IndexCondition::Compare { key, .. }
             | IndexCondition::AnyOf { key, .. }
+            | IndexCondition::AnyOfArray { key, .. }
             | IndexCondition::Null { key, .. } => *key,
+            IndexCondition::Row { keys, .. } => keys.first().copied().unwrap_or(0),
         }
     }
 
@@ -202,8 +270,15 @@ impl IndexCondition {
         match self {
             IndexCondition::Compare { comparison, .. } => *comparison == Comparison::Eq,
             IndexCondition::Null { is_null, .. } => *is_null,
-            IndexCondition::AnyOf { .. } => false,
+            IndexCondition::AnyOf { .. }
+            | IndexCondition::AnyOfArray { .. }
+            | IndexCondition::Row { .. } => false,
         }
+    }
+
+    /// Whether it says less than the condition of which it was made, which stays a filter.
+    pub(super) fn is_partial(&self) -> bool {
+        matches!(self, IndexCondition::Row { whole: false, .. })
     }
 }
 
@@ -328,6 +403,7 @@ impl Node {
             | Node::Scan(_)
             | Node::TidScan(..)
             | Node::IndexScan(_)
+            | Node::BitmapScan(_)
             | Node::CurrentRow(..)
             | Node::Series { .. }
             | Node::View(_)
@@ -358,6 +434,10 @@ impl Node {
                 let read = &scan.read;
                 Some((read.schema.as_deref(), &read.table, read.mode))
             }
+            Node::BitmapScan(scan) => {
+                let read = &scan.read;
+                Some((read.schema.as_deref(), &read.table, read.mode))
+            }
             // UPDATE and DELETE scan their table.
             Node::Modify(m) if matches!(m.change, Change::Insert(_)) => {
                 Some((m.schema.as_deref(), &m.table, LockMode::RowExclusive))
@@ -366,11 +446,12 @@ impl Node {
         })
     }
 
-    /// The index through which a table is read.
-    pub fn index(&self) -> Option<&TableIndex> {
-        self.nodes().find_map(|node| match node {
-            Node::IndexScan(scan) => Some(&*scan.index),
-            _ => None,
+    /// Whether a table is read through an index of that name.
+    pub fn reads_through(&self, index: &str) -> bool {
+        self.nodes().any(|node| match node {
+            Node::IndexScan(scan) => scan.index.name == index,
+            Node::BitmapScan(scan) => scan.bitmap.reads_through(index),
+            _ => false,
         })
     }
 

@@ -4,7 +4,7 @@ use super::catalog::Catalog;
 use super::ident::ident_name;
 use crate::error::{Result, SqlError, state};
 use forebay_types::SqlType;
-use sqlparser::ast::{DataType, ExactNumberInfo, ObjectNamePart};
+use sqlparser::ast::{ArrayElemTypeDef, DataType, ExactNumberInfo, ObjectNamePart};
 
 /// The type a cast names.
 pub fn type_of_ast(catalog: &dyn Catalog, ty: &DataType, position: u32) -> Result<SqlType> {
@@ -23,6 +23,13 @@ pub fn type_of_ast(catalog: &dyn Catalog, ty: &DataType, position: u32) -> Resul
         | DataType::Decimal(ExactNumberInfo::None)
         | DataType::Dec(ExactNumberInfo::None) => SqlType::Numeric,
         DataType::Bytea => SqlType::Bytea,
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, None)) => {
+            let element = type_of_ast(catalog, element, position)?;
+            match element.array() {
+                Some(array) => array,
+                None => return Err(undefined_array(element, position)),
+            }
+        }
         DataType::Regclass => SqlType::Regclass,
         DataType::Custom(name, modifiers) if modifiers.is_empty() => {
             let parts: Vec<String> = name
@@ -54,6 +61,11 @@ pub fn type_of_ast(catalog: &dyn Catalog, ty: &DataType, position: u32) -> Resul
             .at(position));
         }
     })
+}
+
+/// Arrays of arrays have the type of arrays, but no values here.
+fn undefined_array(element: SqlType, position: u32) -> SqlError {
+    SqlError::unsupported(format!("an array of type {element}")).at(position)
 }
 
 fn undefined(name: &str, position: u32) -> SqlError {

@@ -274,7 +274,7 @@ impl Target {
     }
 }
 
-fn is_row(f: &ast::Function) -> bool {
+pub(super) fn is_row(f: &ast::Function) -> bool {
     matches!(f.name.0.as_slice(), [ast::ObjectNamePart::Identifier(i)]
         if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("row"))
 }

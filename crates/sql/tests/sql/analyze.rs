@@ -282,6 +282,7 @@ fn rows_are_estimated_as_postgresql_estimates_them() {
         "explain select i, v from t where s > 'text 25'",
     ];
     fixture.rows("set enable_seqscan = off");
+    fixture.rows("set enable_bitmapscan = off");
     let ways: Vec<String> = scans.iter().map(|sql| fixture.rows(sql).swap_remove(0)).collect();
     let fixture = fixture.restart_after(ShutdownMode::Fast, |dir| peer.adopt(dir, "after"));
     fixture.close();
@@ -313,6 +314,7 @@ fn the_way_to_read_a_table_is_chosen_by_statistics() {
          generate_series(1, 10000) x",
     );
     fixture.rows("create index t_a on t (a)");
+    fixture.rows("set enable_bitmapscan = off");
     let plan = |fixture: &mut Fixture, a: i32| {
         fixture.rows(&format!("explain (costs off) select c from t where a = {a}")).swap_remove(0)
     };

@@ -221,6 +221,53 @@ fn sync_commits_and_errors_abort() {
 }
 
 #[test]
+fn arrays_come_as_text_and_as_binary() {
+    let scratch = Scratch::new();
+    let mut conn = scratch.connect();
+    support::run(&mut conn, "create table t (a int primary key, b text)");
+    support::run(&mut conn, "insert into t select x, 'row ' || x from generate_series(1, 1000) x");
+    support::run(&mut conn, "analyze t");
+    let array = |element: u32, items: &[Option<&[u8]>]| {
+        let head = [1, 1, element as i32, items.len() as i32, 1];
+        let mut bytes: Vec<u8> = head.iter().flat_map(|n: &i32| n.to_be_bytes()).collect();
+        for item in items {
+            let size = item.map_or(-1, |item| item.len() as i32);
+            bytes.extend(size.to_be_bytes());
+            bytes.extend(item.unwrap_or_default());
+        }
+        bytes
+    };
+    let ints = array(23, &[Some(&7i32.to_be_bytes()), None, Some(&900i32.to_be_bytes())]);
+    let texts = array(25, &[Some(b"row 7"), Some(b"x,\"y")]);
+    let by_key = "select a from t where a = any($1) order by a";
+    let others = "select count(*) from t where b <> all($1)";
+    for (sql, format, value, expected) in [
+        (by_key, 0, &b"{900,7,null,7}"[..], vec!["| 7", "| 900"]),
+        (by_key, 1, &ints, vec!["| 7", "| 900"]),
+        (by_key, 0, b"{}", vec![]),
+        ("select a from t where b = any($1)", 1, &texts, vec!["| 7"]),
+        (others, 0, b"{row 7,\"row 8\"}", vec!["| 998"]),
+        (others, 0, b"{row 7,null}", vec!["| 0"]),
+    ] {
+        conn.parse("", sql, &[]).expect("parse");
+        conn.bind("", "", &[format], &[Some(value)], &[]).expect("bind");
+        assert_eq!(execute(&mut conn, "", 0).expect("run").0, expected, "{sql}");
+    }
+    conn.parse("", by_key, &[]).expect("parse");
+    conn.bind("", "", &[], &[None], &[]).expect("bind");
+    assert!(execute(&mut conn, "", 0).expect("run").0.is_empty(), "NULL is no array");
+    let e = conn.bind("", "", &[1], &[Some(&texts)], &[]).expect_err("an array of texts");
+    assert_eq!(e.sqlstate, "42804");
+    conn.sync().expect("sync");
+    conn.parse("", by_key, &[]).expect("parse");
+    let e = conn.bind("", "", &[0], &[Some(b"{{1},{2}}")], &[]).expect_err("two dimensions");
+    assert_eq!(e.sqlstate, "0A000");
+    conn.sync().expect("sync");
+    conn.close();
+    scratch.stop();
+}
+
+#[test]
 fn a_failed_block_takes_only_its_end() {
     let scratch = Scratch::new();
     let mut conn = scratch.connect();

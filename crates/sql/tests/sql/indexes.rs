@@ -57,6 +57,7 @@ fn an_index_is_used_once_it_is_there_and_no_more_once_it_is_gone() {
     let mut fixture = open("");
     fixture.rows("create table t (a int, b int)");
     fixture.rows("insert into t select x, x from generate_series(1, 5000) x");
+    fixture.rows("set enable_bitmapscan = off");
     let plan = "explain (costs off) select b from t where a = 7";
     assert!(fixture.rows(plan)[0].starts_with("Seq Scan"));
     fixture.rows("create index i on t (a)");
@@ -156,13 +157,14 @@ fn rows_are_the_same_through_indexes_and_without_them() {
             _ => format!("select {columns} from t where {filter} order by {order}, id{limit}"),
         };
         let mut answers = Vec::new();
-        for off in ["enable_indexscan", "enable_seqscan", "enable_sort"] {
+        for off in ["enable_indexscan", "enable_seqscan", "enable_sort", "enable_bitmapscan"] {
             fixture.rows(&format!("set {off} = off"));
             answers.push(fixture.rows(&query));
             fixture.rows(&format!("reset {off}"));
         }
         assert_eq!(answers[0], answers[1], "{round}: {query}");
         assert_eq!(answers[0], answers[2], "{round}: {query}");
+        assert_eq!(answers[0], answers[3], "{round}: {query}");
     }
     fixture.close();
 }

@@ -2,6 +2,8 @@
 //! files.
 //!
 //! - [`analyze`]: ANALYZE, and that PostgreSQL 18 finds the same statistics
+//! - [`bitmaps`]: Bitmap scans against answers recorded from PostgreSQL 18; lossy ones; and what
+//!   other sessions' changes and vacuums make of them
 //! - [`buffers`]: pg_prewarm and pg_buffercache, against answers recorded from PostgreSQL 18 with
 //!   both extensions; and what Forebay adds
 //! - [`changes`]: UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded
@@ -21,6 +23,8 @@
 //! - [`index_checks`]: bt_index_check and bt_index_parent_check, on sound and damaged indexes
 //! - [`indexes`]: Indexes in statements, against answers recorded from PostgreSQL 18; and that rows
 //!   are the same through them and without them
+//! - [`lists`]: IN, ANY, ALL and comparisons of rows, by indexes and without them, against answers
+//!   recorded from PostgreSQL 18
 //! - [`limits`]: What a client can make long, deep or wide has a limit
 //! - [`locked`]: Statements that wait for a table's lock see what is there once they have it
 //! - [`parallel`]: Aggregates with worker threads
@@ -47,6 +51,7 @@ mod fixture;
 mod support;
 
 mod analyze;
+mod bitmaps;
 mod buffers;
 mod changes;
 mod conflicts;
@@ -59,6 +64,7 @@ mod ids;
 mod index_checks;
 mod indexes;
 mod limits;
+mod lists;
 mod locked;
 mod parallel;
 mod portals;

@@ -128,6 +128,8 @@ impl Settings for FewSettings {
         let default = PlanSettings::default();
         let on = |name| self.value(name) == "on";
         PlanSettings {
+            work_mem: self.engine().work_mem as f64,
+            enable_bitmapscan: on("enable_bitmapscan"),
             enable_seqscan: on("enable_seqscan"),
             enable_indexscan: on("enable_indexscan"),
             enable_indexonlyscan: on("enable_indexonlyscan"),
