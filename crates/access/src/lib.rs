@@ -12,6 +12,7 @@ pub mod index_scan;
 mod maps;
 pub mod nbtree;
 pub mod redo;
+mod rewrite;
 mod sort;
 #[cfg(test)]
 mod tests;
@@ -22,4 +23,5 @@ pub use codec::{form_row, layout_of};
 pub use error::{AccessError, RowWork};
 pub use index_build::{BuildReport, Built, RowSource, build_index};
 pub use index_check::IndexCheck;
+pub use rewrite::{Rewrite, RewriteReport, RewrittenColumns};
 pub use sort::SortResources;

@@ -173,6 +173,8 @@ planted_bugs! {
     DeletionKeepsAllVisible,
     /// Redo does not clear bits of the visibility map.
     RedoKeepsVisibilityMap,
+    /// The pages of a table that is rewritten are not logged.
+    RewriteNotLogged,
     /// The chunks of a long value are not logged.
     ToastChunksNotLogged,
     /// The chunks of a value that was replaced or deleted stay.

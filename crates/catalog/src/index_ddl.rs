@@ -301,7 +301,7 @@ fn table_columns(
 }
 
 /// The first values of a column's row.
-fn attribute(
+pub(crate) fn attribute(
     writer: &mut Writer<'_>,
     table: &Table,
     number: i16,

@@ -66,4 +66,4 @@ pub use statistic_rows::{ColumnTarget, store_statistics};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use table::{Column, ColumnDef, Figures, Table};
 pub use toast_ddl::{create_toast_table, needs_toast_table};
-pub use truncate::{empty_index, truncate_table};
+pub use truncate::{create_new_file, empty_index, move_table, truncate_table};

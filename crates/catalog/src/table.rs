@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use forebay_access::toast::Toasting;
+use forebay_format::ids::FIRST_UNPINNED_OID;
 use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator};
 use forebay_types::{Oid, Repr};
@@ -65,7 +66,7 @@ impl ColumnDef {
 }
 
 /// A table as a transaction sees it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Table {
     /// pg_class.oid
     pub oid: Oid,
@@ -238,6 +239,22 @@ impl Table {
         match self.indexes.iter().find_map(unknown) {
             None => Ok(()),
             Some(why) => Err(self.refusal("vacuum", &why)),
+        }
+    }
+
+    /// Refuses a relation that VACUUM FULL cannot give a new file (0A000).
+    pub fn check_rewritable(&self) -> Result<(), CatalogError> {
+        if self.is_catalog() || self.oid < FIRST_UNPINNED_OID {
+            return Err(self.refusal("rewrite", "system catalogs stay where they are"));
+        }
+        self.check_vacuumable()?;
+        self.check_readable()?;
+        match self.indexes.iter().find_map(|index| Some((index, index.unknown.as_ref()?))) {
+            None => Ok(()),
+            Some((index, why)) => {
+                let why = format!("its index \"{}\" is not supported: {why}", index.name);
+                Err(self.refusal("rewrite", &why))
+            }
         }
     }
 

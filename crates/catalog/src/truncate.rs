@@ -1,4 +1,4 @@
-//! Gives relations new, empty files: TRUNCATE and REINDEX.
+//! Gives relations new files: TRUNCATE, REINDEX and VACUUM FULL.
 //!
 //! The row of pg_class is updated as any row: others go on with the old file until the transaction
 //! commits, which removes it. If it aborts the new file is removed.
@@ -9,12 +9,13 @@ use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
-use crate::catalog_oids::CLASSES;
+use crate::catalog_oids::{ATTRIBUTES, CLASSES};
 use crate::database::Database;
 use crate::ddl::{Persistence, create_file};
 use crate::error::CatalogError;
-use crate::index_ddl::set;
-use crate::schema::PG_CLASS_OID_INDEX;
+use crate::index_ddl::{attribute, set};
+use crate::inplace::ClassFigures;
+use crate::schema::{PG_ATTRIBUTE, PG_CLASS_OID_INDEX};
 use crate::table::Table;
 use crate::writer::Writer;
 
@@ -28,10 +29,58 @@ pub fn truncate_table(
     persistence: Persistence<'_>,
     min_multi: MultiXactId,
 ) -> Result<RelFileLocator, CatalogError> {
-    let oldest = (database.xacts.oldest_running().xid(), min_multi);
+    let frozen_xid = database.xacts.oldest_running().xid();
     let old = (table.oid, table.locator);
-    new_file(&mut Writer::begin(database, backend, tx)?, old, persistence, oldest)
+    let figures = ClassFigures { frozen_xid, min_multi, ..EMPTY };
+    new_file(&mut Writer::begin(database, backend, tx)?, old, persistence, &figures)
 }
+
+/// Creates a file to which a table is to be moved.
+pub fn create_new_file(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    persistence: Persistence<'_>,
+) -> Result<RelFileLocator, CatalogError> {
+    create_file(&mut Writer::begin(database, backend, tx)?, persistence)
+}
+
+/// Moves a table to a file that has all of its rows, with a value for each of its columns. The
+/// caller holds its lock. Its indexes are for the caller to build anew.
+pub fn move_table(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    table: &Table,
+    (persistence, new): (Persistence<'_>, RelFileLocator),
+    figures: &ClassFigures,
+) -> Result<(), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    for column in table.columns.iter().filter(|column| column.missing.is_some()) {
+        let mut found = attribute(&mut writer, table, column.attnum, usize::MAX)?;
+        for (place, value) in [(HAS_MISSING, Datum::Bool(false)), (MISSING_VALUE, Datum::Null)] {
+            *found.values.get_mut(place).expect("pg_attribute has this column") = value;
+        }
+        writer.update(ATTRIBUTES, found.tid, &found.values)?;
+    }
+    use_file(&mut writer, (table.oid, table.locator), (persistence, new), figures)
+}
+
+/// Indexes of columns of pg_attribute.
+const HAS_MISSING: usize = PG_ATTRIBUTE.place("atthasmissing");
+const MISSING_VALUE: usize = PG_ATTRIBUTE.place("attmissingval");
+
+/// What pg_class says of an empty file.
+const EMPTY: ClassFigures = ClassFigures {
+    pages: 0,
+    tuples: -1.0,
+    all_visible: 0,
+    all_frozen: 0,
+    frozen_xid: 0,
+    min_multi: 0,
+    toast: 0,
+    indexed: false,
+};
 
 /// Gives an index a new file, in which it is to be built. Returns that.
 pub fn empty_index(
@@ -41,25 +90,36 @@ pub fn empty_index(
     index: (Oid, RelFileLocator),
     persistence: Persistence<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    new_file(&mut Writer::begin(database, backend, tx)?, index, persistence, (0, 0))
+    new_file(&mut Writer::begin(database, backend, tx)?, index, persistence, &EMPTY)
 }
 
 fn new_file(
     writer: &mut Writer<'_>,
-    (oid, old): (Oid, RelFileLocator),
+    old: (Oid, RelFileLocator),
     persistence: Persistence<'_>,
-    (oldest, min_multi): (u32, MultiXactId),
+    figures: &ClassFigures,
 ) -> Result<RelFileLocator, CatalogError> {
     let locator = create_file(writer, persistence)?;
+    use_file(writer, old, (persistence, locator), figures)?;
+    Ok(locator)
+}
+
+/// The relation's rows are in another file from now on.
+fn use_file(
+    writer: &mut Writer<'_>,
+    (oid, old): (Oid, RelFileLocator),
+    (persistence, locator): (Persistence<'_>, RelFileLocator),
+    figures: &ClassFigures,
+) -> Result<(), CatalogError> {
     let mut found = writer.row(&PG_CLASS_OID_INDEX, oid)?;
     for (name, value) in [
         ("relfilenode", Datum::Oid(locator.rel)),
-        ("relpages", Datum::Int4(0)),
-        ("reltuples", Datum::Float4(-1.0)),
-        ("relallvisible", Datum::Int4(0)),
-        ("relallfrozen", Datum::Int4(0)),
-        ("relfrozenxid", Datum::Xid(oldest)),
-        ("relminmxid", Datum::Xid(min_multi)),
+        ("relpages", Datum::Int4(figures.pages.cast_signed())),
+        ("reltuples", Datum::Float4(figures.tuples)),
+        ("relallvisible", Datum::Int4(figures.all_visible.cast_signed())),
+        ("relallfrozen", Datum::Int4(figures.all_frozen.cast_signed())),
+        ("relfrozenxid", Datum::Xid(figures.frozen_xid)),
+        ("relminmxid", Datum::Xid(figures.min_multi)),
     ] {
         set(writer.database, &mut found.values, name, value);
     }
@@ -68,6 +128,5 @@ fn new_file(
     if let Persistence::Permanent = persistence {
         writer.tx.drop_at_commit(old);
     }
-    writer.next_command()?;
-    Ok(locator)
+    writer.next_command()
 }

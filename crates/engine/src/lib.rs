@@ -80,7 +80,7 @@ pub use session::{
     HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows, IndexScanOptions, Inserted,
     Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan,
     ScanPart, Sender, Session, SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow,
-    Transaction, VacuumOptions, toasted_size,
+    Told, Transaction, VacuumOptions, toasted_size,
 };
 pub use warning::Warning;
 

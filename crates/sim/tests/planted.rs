@@ -113,7 +113,8 @@ fn caught_by(bug: PlantedBug) -> By {
         }
         PlantedBug::VisibilityMapWithoutLsn
         | PlantedBug::PageMarkedBeforeCommits
-        | PlantedBug::TableCutBeforeLogged => By::Vacuums,
+        | PlantedBug::TableCutBeforeLogged
+        | PlantedBug::RewriteNotLogged => By::Vacuums,
         PlantedBug::SplitNeighbourNotLogged
         | PlantedBug::RedoKeepsIncompleteSplits
         | PlantedBug::PostingSplitNotLogged

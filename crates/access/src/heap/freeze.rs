@@ -7,7 +7,7 @@ use forebay_aio as aio;
 use forebay_format::Xid;
 use forebay_format::ids::{INVALID_XID, xid_is_normal, xid_precedes};
 use forebay_format::multixact::{Member, MultiXactId, multi_precedes};
-use forebay_format::tuple::{self as ht, HeapTuple, Xmax, XmaxBits};
+use forebay_format::tuple::{self as ht, HeapTuple, HeapTupleMut, Xmax, XmaxBits};
 use forebay_format::wal::prune::FreezePlan;
 use forebay_txn::{Outcome, XactManager};
 
@@ -87,10 +87,34 @@ pub(super) struct Frozen {
 
 /// The new values of a tuple's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FrozenHeader {
+pub(crate) struct FrozenHeader {
     xmax: Xid,
     infomask2: u16,
     infomask: u16,
+}
+
+impl FrozenHeader {
+    /// The header of a tuple as it is.
+    pub(crate) fn of(tuple: HeapTuple<'_>) -> FrozenHeader {
+        let (infomask2, infomask) = (tuple.infomask2(), tuple.infomask());
+        FrozenHeader { xmax: tuple.xmax(), infomask2, infomask }
+    }
+
+    /// Whether everybody sees that the tuple was inserted.
+    pub(crate) fn xmin_frozen(&self) -> bool {
+        self.infomask & ht::HEAP_XMIN_FROZEN == ht::HEAP_XMIN_FROZEN
+    }
+
+    /// Gives a copy of `old` in another file the header, as far as visibility is concerned. It is
+    /// in no HOT chain there.
+    pub(crate) fn stamp(&self, old: HeapTuple<'_>, new: &mut HeapTupleMut<'_>) {
+        let (infomask2, infomask) = (new.tuple().infomask2(), new.tuple().infomask());
+        new.set_xmin(old.xmin());
+        new.set_xmax(self.xmax);
+        new.set_cid(old.cid());
+        new.set_infomask2(infomask2 & !ht::HEAP2_XACT_MASK);
+        new.set_infomask(infomask & !ht::HEAP_XACT_MASK | self.infomask & ht::HEAP_XACT_MASK);
+    }
 }
 
 impl From<FrozenHeader> for FreezePlan {
@@ -146,8 +170,7 @@ impl Freezer<'_> {
         if !freeze_xmin && matches!(xmax, NewXmax::None | NewXmax::Stays) {
             return Ok(Frozen { header: None, totally });
         }
-        let (infomask2, infomask) = (tuple.infomask2(), tuple.infomask());
-        let mut header = FrozenHeader { xmax: tuple.xmax(), infomask2, infomask };
+        let mut header = FrozenHeader::of(tuple);
         if freeze_xmin {
             header.infomask |= ht::HEAP_XMIN_FROZEN;
         }

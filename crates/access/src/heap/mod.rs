@@ -30,6 +30,8 @@
 //! | `vacuum_visit.rs` | the same with its locks and maps |
 //! | `vacuum_indexes.rs` | removing dead line pointers from indexes and table |
 //! | `vacuum.rs` | vacuum of a table |
+//! | `old_rows.rs` | the versions that go to a new file, with the ids that stay |
+//! | `new_pages.rs` | the pages of a new file |
 //! | `truncate.rs` | cutting off a table's empty end |
 //! | `wait.rs` | [`RowWaiter`]: waiting for those who hold a row |
 //! | `fetch.rs` | single versions by their place |
@@ -58,6 +60,8 @@ mod inplace;
 mod insert;
 mod lock;
 mod map_pin;
+mod new_pages;
+mod old_rows;
 mod outcomes;
 mod page_rows;
 mod prune;
@@ -92,10 +96,13 @@ pub(crate) use critical::critical;
 pub use dead_items::DeadItems;
 pub(crate) use delete::mark_deleted;
 pub use fate::{RemovalCandidate, RowFate, RowJudge};
+pub(crate) use freeze::FrozenHeader;
 pub use freeze::{Cutoffs, Remaining};
 pub use indexable::{Indexable, IndexableScan};
 pub use inplace::Announcement;
 pub use insert::Author;
+pub(crate) use new_pages::NewPages;
+pub(crate) use old_rows::OldRow;
 pub use outcomes::{Outcomes, RowSets};
 pub use page_rows::{PageRow, PageRows, RowReader};
 pub use prune::Pruner;

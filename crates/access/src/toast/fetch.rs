@@ -134,13 +134,35 @@ impl ToastTable {
         backend: &mut Backend,
         pointer: ToastPointer,
     ) -> Result<Vec<u8>, AccessError> {
-        self.check(pointer)?;
-        let stored = self.stored(backend, pointer, 0..pointer.stored_size() as usize)?;
+        let stored = self.fetch_stored(backend, pointer)?;
         if !pointer.is_compressed() {
             return Ok(stored);
         }
         let (raw_size, method, data) = self.compressed(pointer, &stored)?;
         decompress(raw_size, method, data).map_err(|error| self.damaged(pointer, &error))
+    }
+
+    /// The bytes of a value as they are cut into chunks.
+    pub(crate) fn fetch_stored(
+        &self,
+        backend: &mut Backend,
+        pointer: ToastPointer,
+    ) -> Result<Vec<u8>, AccessError> {
+        self.check(pointer)?;
+        self.stored(backend, pointer, 0..pointer.stored_size() as usize)
+    }
+
+    /// The value that such bytes are, compressed or not.
+    pub(crate) fn view<'b>(
+        &self,
+        pointer: ToastPointer,
+        stored: &'b [u8],
+    ) -> Result<Varlena<'b>, AccessError> {
+        if !pointer.is_compressed() {
+            return Ok(Varlena::Plain(stored));
+        }
+        let (raw_size, method, data) = self.compressed(pointer, stored)?;
+        Ok(Varlena::Compressed { raw_size, method, data })
     }
 
     /// At most `len` bytes of a value from an offset on. Of one that is not compressed only the

@@ -6,6 +6,7 @@
 //! | `relation.rs` | [`ToastTable`]: a TOAST table with its index; the rows in it |
 //! | `store.rs` | [`Storer`]: putting values into a TOAST table |
 //! | `fetch.rs` | reading a value, or a part of it |
+//! | `mover.rs` | moving values to a new file, when the table is rewritten |
 //! | `remove.rs` | deleting the chunks of a value |
 //!
 //! A value is immutable: an update stores a new one under a new id, and deletes the old one's
@@ -13,6 +14,7 @@
 //! read the chunks of its values, deleted or not, since vacuum keeps both as long.
 
 mod fetch;
+mod mover;
 mod plan;
 mod relation;
 mod remove;
@@ -20,6 +22,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use mover::Mover;
 pub use plan::{Plan, Storage, THRESHOLD, ToastColumn, Toasting, has_pointers, is_wide, pointers};
 pub use relation::ToastTable;
 pub use store::Storer;

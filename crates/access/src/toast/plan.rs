@@ -190,14 +190,25 @@ impl<'a> Plan<'a> {
         toasting: &Toasting,
         default: Method,
     ) -> Result<Plan<'a>, TupleError> {
-        if layouts.len() != toasting.columns.len() {
+        let mut walk = Deform::new(tuple)?;
+        let values: Result<Vec<_>, _> = layouts.iter().map(|layout| walk.next(*layout)).collect();
+        Plan::of_values(values?, layouts, toasting, default)
+    }
+
+    /// The same for the values of a row.
+    pub fn of_values(
+        values: Vec<Option<Varlena<'a>>>,
+        layouts: &[AttrLayout],
+        toasting: &Toasting,
+        default: Method,
+    ) -> Result<Plan<'a>, TupleError> {
+        if layouts.len() != toasting.columns.len() || layouts.len() != values.len() {
             let (values, layouts) = (toasting.columns.len(), layouts.len());
             return Err(TupleError::WrongCount { values, layouts });
         }
-        let mut walk = Deform::new(tuple)?;
         let mut plan = Plan { values: Vec::with_capacity(layouts.len()), has_null: false };
-        for (&layout, &column) in layouts.iter().zip(&toasting.columns) {
-            let form = walk.next(layout)?.map(Form::Given);
+        for ((&layout, &column), value) in layouts.iter().zip(&toasting.columns).zip(values) {
+            let form = value.map(Form::Given);
             plan.has_null |= form.is_none();
             let movable = layout.len == -1 && column.storage != Storage::Plain;
             let open = |form: &Form<'_>| movable && !matches!(form.view(), Varlena::External(_));
@@ -275,11 +286,11 @@ impl<'a> Plan<'a> {
         self.values.iter().flatten().any(|value| value.state == State::Out)
     }
 
-    /// Appends the row as planned to `out`. `store` stores a value in the TOAST table, and returns
-    /// where it is. After an error `out` is as it was.
+    /// Appends the row as planned to `out`. `store` stores the value of a column, from 0, in the
+    /// TOAST table, and returns where it is. After an error `out` is as it was.
     pub fn form<E: From<TupleError>>(
         &self,
-        mut store: impl FnMut(Varlena<'_>) -> Result<ToastPointer, E>,
+        mut store: impl FnMut(usize, Varlena<'_>) -> Result<ToastPointer, E>,
         out: &mut Vec<u8>,
     ) -> Result<(), E> {
         let start = out.len();
@@ -292,17 +303,17 @@ impl<'a> Plan<'a> {
 
     fn append_to<E: From<TupleError>>(
         &self,
-        store: &mut impl FnMut(Varlena<'_>) -> Result<ToastPointer, E>,
+        store: &mut impl FnMut(usize, Varlena<'_>) -> Result<ToastPointer, E>,
         out: &mut Vec<u8>,
     ) -> Result<(), E> {
         let mut tuple = TupleBuilder::new(self.values.len(), self.has_null, out)?;
-        for value in &self.values {
+        for (column, value) in self.values.iter().enumerate() {
             let Some(value) = value else {
                 tuple.null();
                 continue;
             };
             let form = match value.state {
-                State::Out => Varlena::External(store(value.form.view())?),
+                State::Out => Varlena::External(store(column, value.form.view())?),
                 _ => value.form.view(),
             };
             tuple.varlena(value.layout, form)?;

@@ -32,24 +32,58 @@ pub struct Storer<'a> {
 
 /// The bytes of a value as they are cut into chunks.
 #[derive(Clone, Copy)]
-struct Body<'a> {
+pub(super) struct Body<'a> {
     /// The size and method of a compressed value.
-    info: &'a [u8],
+    info: Option<(u32, [u8; 4])>,
     data: &'a [u8],
+    method: u8,
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
+    /// That of a value that is not stored yet.
+    pub(super) fn new(value: Varlena<'a>) -> Result<Body<'a>, AccessError> {
+        Ok(match value {
+            Varlena::Plain(data) => Body { info: None, data, method: 0 },
+            Varlena::Compressed { raw_size, method, data } => {
+                let info = compression_info(raw_size, method).to_le_bytes();
+                Body { info: Some((raw_size, info)), data, method }
+            }
+            Varlena::External(_) => {
+                return Err(AccessError::Internal("the value is stored already".to_owned()));
+            }
+        })
+    }
+
+    fn info(&self) -> &[u8] {
+        self.info.as_ref().map_or(&[], |(_, info)| info)
+    }
+
     fn len(self) -> usize {
-        self.info.len() + self.data.len()
+        self.info().len() + self.data.len()
+    }
+
+    pub(super) fn chunks(self) -> usize {
+        self.len().div_ceil(CHUNK_SIZE)
+    }
+
+    /// The pointer to it.
+    pub(super) fn pointer(self, toast_rel: Oid, value_id: Oid) -> ToastPointer {
+        let size = self.info.map_or(self.data.len() as u32, |(raw_size, _)| raw_size);
+        ToastPointer {
+            raw_size: size + HEADER_SIZE as u32,
+            ext_info: compression_info(self.len() as u32, self.method),
+            value_id,
+            toast_rel,
+        }
     }
 
     /// Puts the bytes of a chunk in place of those in `out`.
-    fn chunk(self, number: usize, out: &mut Vec<u8>) {
+    pub(super) fn chunk(self, number: usize, out: &mut Vec<u8>) {
         let from = number * CHUNK_SIZE;
-        let bytes = self.info.iter().skip(from);
+        let bytes = self.info().iter().skip(from);
         out.clear();
         out.extend(bytes);
-        let from = from.saturating_sub(self.info.len());
+        let from = from.saturating_sub(self.info().len());
         let end = self.data.len().min(from + CHUNK_SIZE - out.len());
         out.extend_from_slice(self.data.get(from..end).unwrap_or_default());
     }
@@ -68,17 +102,7 @@ impl<'a> Storer<'a> {
         value: Varlena<'_>,
         next_id: &mut dyn FnMut(&mut Backend) -> Result<Oid, AccessError>,
     ) -> Result<ToastPointer, AccessError> {
-        let info;
-        let (body, size, method) = match value {
-            Varlena::Plain(data) => (Body { info: &[], data }, data.len() as u32, 0),
-            Varlena::Compressed { raw_size, method, data } => {
-                info = compression_info(raw_size, method).to_le_bytes();
-                (Body { info: &info, data }, raw_size, method)
-            }
-            Varlena::External(_) => {
-                return Err(AccessError::Internal("the value is stored already".to_owned()));
-            }
-        };
+        let body = Body::new(value)?;
         let value_id = loop {
             let id = next_id(backend)?;
             if !self.table.has(backend, id)? {
@@ -86,12 +110,7 @@ impl<'a> Storer<'a> {
             }
         };
         self.put(backend, value_id, body)?;
-        Ok(ToastPointer {
-            raw_size: size + HEADER_SIZE as u32,
-            ext_info: compression_info(body.len() as u32, method),
-            value_id,
-            toast_rel: self.table.oid,
-        })
+        Ok(body.pointer(self.table.oid, value_id))
     }
 
     fn put(
@@ -100,7 +119,7 @@ impl<'a> Storer<'a> {
         value: Oid,
         body: Body<'_>,
     ) -> Result<(), AccessError> {
-        let chunks = body.len().div_ceil(CHUNK_SIZE);
+        let chunks = body.chunks();
         let strategy = if chunks > MANY_CHUNKS { Strategy::BulkWrite } else { Strategy::Normal };
         let mut data = Vec::with_capacity(CHUNK_SIZE);
         let mut first = 0;

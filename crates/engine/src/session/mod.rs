@@ -94,4 +94,4 @@ pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;
 pub use toast::toasted_size;
 pub use transaction::{Savepoint, Scan, Statement, Transaction};
-pub use vacuum::VacuumOptions;
+pub use vacuum::{Told, VacuumOptions};

@@ -19,7 +19,7 @@ use forebay_catalog::schema::{PG_TOAST, POSTGRES_DB};
 use forebay_catalog::{
     ColumnDef, Reader, Table, create_toast_table, needs_toast_table, temp_toast_namespace,
 };
-use forebay_format::varlena::ToastPointer;
+use forebay_format::varlena::{ToastPointer, Varlena};
 use forebay_format::{HeapTuple, ItemPointer};
 use forebay_storage::Backend;
 use forebay_txn::locks::LockMode;
@@ -112,9 +112,11 @@ impl Session {
         oid: Oid,
         mode: LockMode,
     ) -> Result<ToastTable, EngineError> {
-        let table = self.toast_relation(core, oid)?;
+        let mut table = self.toast_relation(core, oid)?;
         if !self.locks.holds_at_least(lock_tag(&table), mode) {
             self.lock_table(core, &table, mode)?;
+            // It may have got a new file meanwhile.
+            table = self.toast_relation(core, oid)?;
         }
         let (ahead, heap) = (self.read_ahead(), self.heap(core, &table)?);
         let refused = |why: &str| {
@@ -237,7 +239,9 @@ impl Session {
     ) -> Result<Vec<u8>, EngineError> {
         let mut row = Vec::new();
         let Some(oid) = table.toasting.relation.filter(|_| plan.stores()) else {
-            plan.form(|_| Err(AccessError::Internal("no value goes out".to_owned())), &mut row)?;
+            let stays =
+                |_, _: Varlena<'_>| Err(AccessError::Internal("no value goes out".to_owned()));
+            plan.form(stays, &mut row)?;
             return Ok(row);
         };
         let toast = self.toast_table(core, oid, LockMode::RowExclusive)?;
@@ -250,7 +254,7 @@ impl Session {
         let rows = RowJudge::new(&toast.heap, changer, horizon_of(table), POSTGRES_DB, own);
         let mut storer = Storer::new(&toast, author, rows);
         let mut next_id = |backend: &mut Backend| Ok(core.database.next_oid(backend)?);
-        plan.form(|value| storer.store(backend, value, &mut next_id), &mut row)?;
+        plan.form(|_, value| storer.store(backend, value, &mut next_id), &mut row)?;
         Ok(row)
     }
 

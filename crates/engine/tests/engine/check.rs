@@ -73,6 +73,7 @@ const FREEZE: VacuumOptions = VacuumOptions {
     verbose: false,
     process_main: true,
     process_toast: true,
+    parallel: Some(0),
     buffer_usage_limit: None,
 };
 

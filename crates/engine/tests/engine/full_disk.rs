@@ -16,12 +16,12 @@ use forebay_engine::{
 };
 
 /// An engine on a disk of its own.
-struct Life {
-    dir: PathBuf,
-    plan: Arc<FaultPlan>,
+pub struct Life {
+    pub dir: PathBuf,
+    pub plan: Arc<FaultPlan>,
     reasons: Reasons,
     engine: Arc<Engine>,
-    session: Session,
+    pub session: Session,
     _scratch: tempfile::TempDir,
 }
 
@@ -48,13 +48,19 @@ impl Life {
         Life { dir, plan, reasons, engine, session, _scratch: scratch }
     }
 
-    fn new() -> Life {
+    pub fn new() -> Life {
         Life::on(new_dir())
     }
 
     /// From now on files whose path contains `part` cannot grow.
     fn fill(&self, part: &str) -> FaultId {
         self.plan.add(Rule::on(Ops::ALL).path(part).when(grows), Effect::Fail(Errno::NOSPC))
+    }
+
+    /// The same, once they have grown so many times.
+    pub fn fill_after(&self, part: &str, times: u64) -> FaultId {
+        let rule = Rule::on(Ops::ALL).path(part).when(grows).skip(times);
+        self.plan.add(rule, Effect::Fail(Errno::NOSPC))
     }
 
     /// The same of the log: no segment can be made.
@@ -69,14 +75,14 @@ impl Life {
     }
 
     /// Ends the shortage, which has not stopped the engine.
-    fn mend(&self) {
+    pub fn mend(&self) {
         self.plan.mend();
         let reasons = self.reasons.lock().expect("reasons");
         assert!(reasons.is_empty(), "{reasons:?}");
     }
 
     /// What a crash leaves, opened again on a disk with room.
-    fn reopened(self) -> (tempfile::TempDir, Session) {
+    pub fn reopened(self) -> (tempfile::TempDir, Session) {
         let Life { dir, engine, session, _scratch: scratch, .. } = self;
         drop(session);
         engine.shutdown(ShutdownMode::Immediate).expect("stop");
@@ -86,7 +92,7 @@ impl Life {
     }
 }
 
-fn is_full<T: std::fmt::Debug>(result: Result<T, EngineError>) {
+pub fn is_full<T: std::fmt::Debug>(result: Result<T, EngineError>) {
     let error = result.expect_err("the disk is full");
     assert_eq!(error.sqlstate(), "53100", "{error}");
 }

@@ -22,6 +22,7 @@ const PLAIN: VacuumOptions = VacuumOptions {
     verbose: true,
     process_main: true,
     process_toast: true,
+    parallel: Some(0),
 };
 
 fn opened(session: &mut Session, mode: LockMode) -> Arc<Table> {

@@ -3,7 +3,8 @@
 //! Rows of a few pages change, and some of the commits do not wait for the log. Vacuums set bits of
 //! the visibility map, freeze, and cut off the table's end. After each of them the pages of the
 //! table and of its map are written, as if somebody needed their buffers: the log must be durable
-//! as far as each of these pages needs it, and no less when a file is cut.
+//! as far as each of these pages needs it, and no less when a file is cut. Then the table is
+//! rewritten into a new file, which nothing but the log makes durable.
 
 use forebay_aio::PlantedBug;
 use forebay_engine::{EngineError, Fork, ItemPointer, VacuumOptions};
@@ -87,7 +88,14 @@ fn work(writer: &mut Writer, dice: &mut Dice) -> Result<(), EngineError> {
     vacuum(writer, cut, dice)?;
     writer.change(dice.chance(500), (ROWS / 2, &by_block(1, Act::Update, Act::Keep)))?;
     vacuum(writer, VacuumOptions { freeze: true, ..cut }, dice)?;
-    writer.change(true, (0, &by_block(1, Act::Delete, Act::Update)))
+    writer.change(true, (0, &by_block(1, Act::Delete, Act::Update)))?;
+    writer.rewrite(dice.chance(500))?;
+    writer.change(true, (5, &by_block(1, Act::Update, Act::Delete)))?;
+    if dice.chance(500) {
+        writer.evict(Fork::Main)?;
+    }
+    writer.rewrite(true)?;
+    writer.change(true, (1, &at(1, Act::Update)))
 }
 
 /// A vacuum, after which the table's pages are written before those of its map, or after them.

@@ -7,7 +7,7 @@ use forebay_engine::{
 
 use super::client::{TABLE, decoded, with_values};
 use super::committed::{Changes, Committed};
-use super::life::{first_number, found, table_of};
+use super::life::{first_number, found, in_transaction, table_of};
 use crate::workload::Life;
 
 /// What becomes of a row.
@@ -87,6 +87,17 @@ impl Writer {
         let session = self.life.session();
         session.settings_mut().synchronous_commit = waits;
         session.vacuum(&self.table, &options, &mut Vec::new())
+    }
+
+    /// Rewrites the table, in a transaction that waits for its commit or not.
+    pub(crate) fn rewrite(&mut self, waits: bool) -> Result<(), EngineError> {
+        let Writer { life, table, .. } = self;
+        let session = life.session();
+        session.settings_mut().synchronous_commit = waits;
+        session.vacuum_full(table, &VacuumOptions::default(), &mut Vec::new())?;
+        // It has another file now.
+        *table = in_transaction(session, |_, table| Ok(Arc::clone(table)))?;
+        Ok(())
     }
 
     /// Evicts the pages of a fork, which writes those that are dirty.

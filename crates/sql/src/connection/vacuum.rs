@@ -7,7 +7,7 @@ use super::state::Connection;
 use crate::error::{Result, Severity, SqlError, state};
 use crate::parse::Vacuum;
 use crate::plan::Catalog;
-use forebay_engine::{AnalyzeOptions, EngineError, Session, Table, VacuumOptions};
+use forebay_engine::{AnalyzeOptions, EngineError, Session, Table, Told, VacuumOptions};
 use std::sync::Arc;
 
 /// A table, with the columns to be analyzed; None: all.
@@ -29,8 +29,12 @@ impl Connection {
             self.end_implicit()?;
         }
         for (table, columns) in &tables {
-            if let Some(options) = &vacuum.options {
-                self.vacuum_table(table, options, sink)?;
+            match &vacuum.options {
+                Some(options) if vacuum.full && !stays(table) => {
+                    self.rewrite_table(table, options, sink)?;
+                }
+                Some(options) => self.vacuum_table(table, options, sink)?,
+                None => {}
             }
             if let Some(options) = &vacuum.analyze {
                 self.analyze_table((table, columns.as_deref()), options, own, sink)?;
@@ -52,6 +56,25 @@ impl Connection {
         let mut told = Vec::new();
         let done = self.host.call(|session| session.vacuum(table, options, &mut told));
         tell(told, sink)?;
+        done
+    }
+
+    /// VACUUM FULL of a table.
+    fn rewrite_table(
+        &mut self,
+        table: &Arc<Table>,
+        options: &VacuumOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        let mut told = Vec::new();
+        let done = self.host.call(|session| session.vacuum_full(table, options, &mut told));
+        for Told { message, detail } in told {
+            let report = SqlError::report(Severity::Info, state::SUCCESSFUL_COMPLETION, message);
+            sink.notice(&match detail {
+                Some(detail) => report.detail(detail),
+                None => report,
+            })?;
+        }
         done
     }
 
@@ -88,7 +111,12 @@ impl Connection {
             }
         }
         // What cannot be vacuumed or analyzed is refused before the first table is.
-        tables.iter().try_for_each(|(table, _)| check(vacuum, table))?;
+        for (table, _) in &tables {
+            if vacuum.full {
+                table.check_rewritable().map_err(EngineError::from)?;
+            }
+            check(vacuum, table)?;
+        }
         Ok(tables)
     }
 
@@ -113,14 +141,29 @@ impl Connection {
             };
             sink.notice(&SqlError::warning(state::FEATURE_NOT_SUPPORTED, message))?;
         }
+        let catalogs = tables.iter().filter(|table| vacuum.full && stays(table)).count();
+        if catalogs > 0 {
+            let message = format!(
+                "vacuuming {catalogs} system catalogs without FULL, which is not supported for them"
+            );
+            sink.notice(&SqlError::warning(state::FEATURE_NOT_SUPPORTED, message))?;
+        }
         Ok(tables.into_iter().map(|table| (table, None)).collect())
     }
+}
+
+/// Whether VACUUM FULL of all tables does not rewrite this one.
+fn stays(table: &Table) -> bool {
+    table.is_catalog()
 }
 
 /// Refuses what cannot be vacuumed or analyzed.
 fn check(vacuum: &Vacuum, table: &Table) -> std::result::Result<(), EngineError> {
     if vacuum.options.is_some() {
-        table.check_vacuumable()?;
+        match vacuum.full && !stays(table) {
+            true => table.check_rewritable()?,
+            false => table.check_vacuumable()?,
+        }
     }
     if vacuum.analyze.is_some() {
         table.check_readable()?;

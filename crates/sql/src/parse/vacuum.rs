@@ -6,7 +6,7 @@ use forebay_engine::{AnalyzeOptions, IndexCleanup, VacuumOptions};
 use sqlparser::tokenizer::Token;
 
 /// Most parallel workers that an option may name.
-const MOST_WORKERS: i64 = 1024;
+const MOST_WORKERS: u32 = 1024;
 /// kB that BUFFER_USAGE_LIMIT may name, beside 0.
 const USAGE_LIMITS: std::ops::RangeInclusive<u64> = 128..=16_777_216;
 
@@ -19,6 +19,8 @@ pub struct Vacuum {
     pub options: Option<VacuumOptions>,
     /// How they are analyzed. None: they are not.
     pub analyze: Option<AnalyzeOptions>,
+    /// FULL: tables get new files.
+    pub full: bool,
     /// SKIP_DATABASE_STATS: the database's oldest ids stay as they are.
     pub skip_database_stats: bool,
     /// ONLY_DATABASE_STATS: no table is vacuumed.
@@ -29,6 +31,7 @@ pub struct Vacuum {
 #[derive(Default)]
 struct Written {
     options: VacuumOptions,
+    full: bool,
     analyze: bool,
     skip_database_stats: bool,
     only_database_stats: bool,
@@ -37,16 +40,15 @@ struct Written {
 /// Parses VACUUM.
 pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Vacuum> {
     c.advance();
-    let mut written = Written::default();
+    let options = VacuumOptions { parallel: None, ..VacuumOptions::default() };
+    let mut written = Written { options, ..Written::default() };
     if !parenthesized(c, |c| option(&mut written, c))? {
-        if c.accept("full") {
-            return Err(SqlError::unsupported("VACUUM FULL"));
-        }
+        written.full = c.accept("full");
         written.options.freeze = c.accept("freeze");
         written.options.verbose = c.accept("verbose");
         written.analyze = c.accept("analyze") || c.accept("analyse");
     }
-    let Written { options, analyze, skip_database_stats, only_database_stats } = written;
+    let Written { options, full, analyze, skip_database_stats, only_database_stats } = written;
     let VacuumOptions { verbose, skip_locked, buffer_usage_limit, .. } = options;
     let analyze = analyze.then_some(AnalyzeOptions {
         verbose,
@@ -55,6 +57,9 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Vacuum> {
         vacuumed: true,
     });
     let tables = tables(c)?;
+    if full {
+        check_full(&options, analyze.is_some())?;
+    }
     if analyze.is_none() && tables.iter().any(|(_, columns)| columns.is_some()) {
         let message = "ANALYZE option must be specified when a column list is provided";
         return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
@@ -63,6 +68,7 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Vacuum> {
         tables,
         options: Some(options),
         analyze,
+        full,
         skip_database_stats,
         only_database_stats,
     };
@@ -81,6 +87,7 @@ pub(super) fn parse_analyze(c: &mut Cursor<'_>) -> Result<Vacuum> {
         tables: tables(c)?,
         options: None,
         analyze: Some(options),
+        full: false,
         skip_database_stats: true,
         only_database_stats: false,
     })
@@ -119,13 +126,30 @@ fn tables(c: &mut Cursor<'_>) -> Result<Vec<(QualifiedName, Option<Vec<String>>)
     Ok(tables)
 }
 
+/// Refuses options that do not go with FULL.
+fn check_full(options: &VacuumOptions, analyze: bool) -> Result<()> {
+    let message = match options {
+        VacuumOptions { parallel: Some(1..), .. } => "VACUUM FULL cannot be performed in parallel",
+        VacuumOptions { buffer_usage_limit: Some(_), .. } if !analyze => {
+            "BUFFER_USAGE_LIMIT cannot be specified for VACUUM FULL"
+        }
+        VacuumOptions { disable_page_skipping: true, .. } => {
+            "VACUUM option DISABLE_PAGE_SKIPPING cannot be used with FULL"
+        }
+        VacuumOptions { process_toast: false, .. } => "PROCESS_TOAST required with VACUUM FULL",
+        _ => return Ok(()),
+    };
+    Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message))
+}
+
 fn check(vacuum: &Vacuum, options: &VacuumOptions) -> Result<()> {
     if !vacuum.only_database_stats {
         return Ok(());
     }
-    let VacuumOptions { verbose, index_cleanup, .. } = *options;
-    let plain = VacuumOptions { verbose, index_cleanup, ..VacuumOptions::default() };
-    let others = vacuum.skip_database_stats || vacuum.analyze.is_some() || *options != plain;
+    let VacuumOptions { verbose, index_cleanup, parallel, .. } = *options;
+    let plain = VacuumOptions { verbose, index_cleanup, parallel, ..VacuumOptions::default() };
+    let others =
+        vacuum.full || vacuum.skip_database_stats || vacuum.analyze.is_some() || *options != plain;
     let other = match () {
         () if !vacuum.tables.is_empty() => "a list of tables",
         () if others => "other VACUUM options",
@@ -160,9 +184,10 @@ fn option(vacuum: &mut Written, c: &mut Cursor<'_>) -> Result<()> {
             let cleanup = if on(value)? { IndexCleanup::On } else { IndexCleanup::Off };
             options.index_cleanup = Some(cleanup);
         }
-        "parallel" => workers(value).map_err(|error| error.at(position))?,
-        "full" if !on(value.clone())? => {}
-        "full" => return Err(SqlError::unsupported("VACUUM FULL")),
+        "parallel" => {
+            options.parallel = Some(workers(value).map_err(|error| error.at(position))?);
+        }
+        "full" => vacuum.full = on(value)?,
         "analyze" | "analyse" => vacuum.analyze = on(value)?,
         "buffer_usage_limit" => options.buffer_usage_limit = Some(usage_limit(value)?),
         _ => return Err(unrecognized("VACUUM", &name, position)),
@@ -242,11 +267,11 @@ fn kilobytes(text: &str) -> Option<u64> {
     }
 }
 
-/// Indexes are vacuumed one after another, whatever the number.
-fn workers(value: Option<String>) -> Result<()> {
-    let message = match value.map(|value| value.parse::<i64>()) {
+/// A number of threads.
+fn workers(value: Option<String>) -> Result<u32> {
+    let message = match value.map(|value| value.parse()) {
         None => format!("parallel option requires a value between 0 and {MOST_WORKERS}"),
-        Some(Ok(n)) if (0..=MOST_WORKERS).contains(&n) => return Ok(()),
+        Some(Ok(n @ 0..=MOST_WORKERS)) => return Ok(n),
         Some(_) => format!("parallel workers for vacuum must be between 0 and {MOST_WORKERS}"),
     };
     Err(SqlError::new(state::SYNTAX_ERROR, message))

@@ -29,9 +29,25 @@ fn options_are_refused_as_postgresql_refuses_them() {
         ("vacuum nothere", "42P01 relation \"nothere\" does not exist"),
         ("vacuum nosuch.t", "3F000 schema \"nosuch\" does not exist"),
         ("vacuum () t", "42601 syntax error at or near \")\""),
+        ("vacuum (full, parallel 1) t", "0A000 VACUUM FULL cannot be performed in parallel"),
+        (
+            "vacuum (full, buffer_usage_limit '1MB') t",
+            "0A000 BUFFER_USAGE_LIMIT cannot be specified for VACUUM FULL",
+        ),
+        (
+            "vacuum (full, disable_page_skipping) t",
+            "0A000 VACUUM option DISABLE_PAGE_SKIPPING cannot be used with FULL",
+        ),
+        ("vacuum (full, process_toast off) t", "0A000 PROCESS_TOAST required with VACUUM FULL"),
+        (
+            "vacuum (full, only_database_stats)",
+            "0A000 ONLY_DATABASE_STATS cannot be specified with other VACUUM options",
+        ),
         // What PostgreSQL has besides.
-        ("vacuum full t", "0A000 VACUUM FULL is not supported"),
-        ("vacuum (full) t", "0A000 VACUUM FULL is not supported"),
+        (
+            "vacuum full pg_class",
+            "0A000 cannot rewrite relation \"pg_class\": system catalogs stay where they are",
+        ),
         (
             "vacuum (buffer_usage_limit 127) t",
             "22023 BUFFER_USAGE_LIMIT option must be 0 or between 128 kB and 16777216 kB",
@@ -52,6 +68,9 @@ fn options_are_refused_as_postgresql_refuses_them() {
     for sql in [
         "vacuum",
         "vacuum freeze t",
+        "vacuum full t",
+        "vacuum full freeze analyze t",
+        "vacuum (full, analyze, buffer_usage_limit '1MB', parallel 0, process_main off) t",
         "vacuum t, t",
         "vacuum (only_database_stats, verbose)",
         "vacuum (buffer_usage_limit '1MB') t",
@@ -76,6 +95,54 @@ fn it_runs_alone() {
     assert!(lines.contains(&BLOCK.to_owned()), "{lines:?}");
     let lines = support::run(&mut fixture.conn, "vacuum t; select 1");
     assert_eq!(lines[0], BLOCK);
+    fixture.close();
+}
+
+#[test]
+fn full_gives_tables_new_files_and_says_so() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int8 primary key, b text)");
+    fixture.rows("create temporary table own (a int8, b text)");
+    let file = "select relfilenode, relpages from pg_class where relname = 't'";
+    for table in ["t", "own"] {
+        let long = "case when g % 100 = 0 then repeat('long', 5000) else 'some text' end";
+        fixture
+            .rows(&format!("insert into {table} select g, {long} from generate_series(1, 5000) g"));
+        fixture.rows(&format!("delete from {table} where a > 1000"));
+    }
+    let before = fixture.rows(file);
+    for table in ["t", "own"] {
+        let lines = support::run(&mut fixture.conn, &format!("vacuum (full, verbose) {table}"));
+        let schema = if table == "t" { "public" } else { "pg_temp_0" };
+        assert_eq!(lines[0], format!("~ INFO 00000 vacuuming \"{schema}.{table}\""));
+        let found = "found 4000 removable, 1000 nonremovable row versions in";
+        assert!(lines[1].contains(found), "{lines:?}");
+        let detail = "0 dead row versions cannot be removed yet.";
+        assert!(lines[2].contains(detail), "{lines:?}");
+        let sums = format!("select count(*), sum(a), sum(length(b)) from {table}");
+        assert_eq!(fixture.rows(&sums), ["1000\t500500\t208910"]);
+    }
+    let after = fixture.rows(file);
+    assert_ne!(before, after);
+    assert!(after[0].ends_with("\t7"), "{after:?}");
+    assert_eq!(fixture.rows("select b from t where a = 7"), ["some text"]);
+    fixture.rows("insert into t values (5001, 'new')");
+    // All of them; catalogs stay.
+    let lines = support::run(&mut fixture.conn, "vacuum full");
+    assert!(lines[0].contains("WARNING 0A000 vacuuming"), "{lines:?}");
+    assert!(lines[0].contains("system catalogs without FULL"), "{lines:?}");
+    assert_ne!(fixture.rows(file), after);
+    assert_eq!(fixture.rows("select count(*), max(a) from t"), ["1001\t5001"]);
+    // Somebody else uses the table.
+    let mut other = fixture.connect();
+    rows(&mut other, "begin");
+    rows(&mut other, "select count(*) from t");
+    let lines = support::run(&mut fixture.conn, "vacuum (full, skip_locked) t");
+    assert_eq!(lines[0], "~ WARNING 55P03 skipping vacuum of \"t\" --- lock not available");
+    rows(&mut other, "commit");
+    fixture.rows("begin");
+    assert_eq!(support::run(&mut fixture.conn, "vacuum full t")[0], BLOCK);
+    fixture.rows("rollback");
     fixture.close();
 }
 

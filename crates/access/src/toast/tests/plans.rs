@@ -90,7 +90,10 @@ fn described(tuple: &[u8], layouts: &[AttrLayout]) -> String {
 }
 
 /// Stands for a TOAST table.
-fn stored(value: Varlena<'_>) -> Result<forebay_format::varlena::ToastPointer, TupleError> {
+fn stored(
+    _column: usize,
+    value: Varlena<'_>,
+) -> Result<forebay_format::varlena::ToastPointer, TupleError> {
     let (raw, size, method) = match value {
         Varlena::Plain(value) => (value.len(), value.len(), 0),
         Varlena::Compressed { raw_size, method, data } => {
@@ -157,6 +160,6 @@ fn pointers_stay_and_are_found() {
     let view = HeapTuple::new(&tuple).unwrap();
     let plan = Plan::new(view, &layouts, &toasting, Method::Pglz).unwrap();
     let mut out = b"before".to_vec();
-    let failed = plan.form(|_| Err(TupleError::TooLarge { len: 1 }), &mut out);
+    let failed = plan.form(|_, _| Err(TupleError::TooLarge { len: 1 }), &mut out);
     assert_eq!((failed.is_err(), out.as_slice()), (true, &b"before"[..]));
 }

@@ -91,6 +91,15 @@ pub(super) fn is_too_old(figures: &ClassFigures, next: NextIds, settings: &Vacuu
         || multi_precedes(figures.min_multi, multi_before(next.multi, multi_age))
 }
 
+impl Decided {
+    /// The oldest ids that may stay when everything else is frozen: no older ones than before.
+    pub(super) fn oldest_left(&self) -> (Xid, MultiXactId) {
+        let Cutoffs { frozen_xid, min_multi, xid_limit, multi_limit, .. } = self.cutoffs;
+        let xid = if xid_precedes(xid_limit, frozen_xid) { frozen_xid } else { xid_limit };
+        (xid, if multi_precedes(multi_limit, min_multi) { min_multi } else { multi_limit })
+    }
+}
+
 fn older_xid(a: Xid, b: Xid) -> Xid {
     if xid_precedes(b, a) { b } else { a }
 }

@@ -1,6 +1,7 @@
 //! VACUUM: tables with their indexes and TOAST tables, each in a transaction of its own.
 //!
 //! - `cutoffs`: which ids are frozen
+//! - `full`: VACUUM FULL, which gives a table a new file
 //! - `indexes`: the indexes of a table
 //! - `table`: one table
 //! - `tail`: cutting off its empty end
@@ -10,6 +11,7 @@
 //! hold back the horizon for others.
 
 mod cutoffs;
+mod full;
 mod indexes;
 mod report;
 mod table;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use forebay_access::heap::IndexCleanup;
 use forebay_catalog::Table;
 
+pub use full::Told;
 pub(super) use table::{DATABASE, Found, KB_PER_BUFFER, Rests};
 
 use super::state::Session;
@@ -46,6 +49,9 @@ pub struct VacuumOptions {
     pub process_main: bool,
     /// Vacuums its TOAST table.
     pub process_toast: bool,
+    /// Threads beside this one that vacuum indexes, at most. None: as many as there are large
+    /// indexes, within the bounds of the settings.
+    pub parallel: Option<u32>,
 }
 
 impl Default for VacuumOptions {
@@ -60,6 +66,7 @@ impl Default for VacuumOptions {
             verbose: false,
             process_main: true,
             process_toast: true,
+            parallel: Some(0),
         }
     }
 }
@@ -88,13 +95,21 @@ impl Session {
         options: &VacuumOptions,
         told: &mut Vec<String>,
     ) -> Result<Option<Arc<Table>>, EngineError> {
+        self.alone(|session| session.vacuum_table(table, options, told))
+    }
+
+    /// Does something in a transaction of its own.
+    fn alone<T>(
+        &mut self,
+        body: impl FnOnce(&mut Session) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
         self.begin()?;
-        let done = self.start_command().and_then(|()| self.vacuum_table(table, options, told));
+        let done = self.start_command().and_then(|()| body(self));
         match done {
-            Ok(toast) => {
+            Ok(done) => {
                 self.end_command();
                 self.commit()?;
-                Ok(toast)
+                Ok(done)
             }
             Err(error) => {
                 self.abort()?;

@@ -12,7 +12,6 @@ use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{Advanced, ClassFigures, NextIds, Reader, Table};
 use forebay_format::BLOCK_SIZE;
 use forebay_storage::{Backend, Strategy, StreamSettings};
-use forebay_txn::HorizonKind;
 use forebay_txn::locks::{Interrupt, LockError, LockMode};
 use forebay_types::Oid;
 
@@ -26,6 +25,7 @@ use crate::core::Core;
 use crate::error::EngineError;
 use crate::id_limits::next_ids;
 use crate::session::locks::lock_tag;
+use crate::session::scan::horizon_of;
 use crate::session::state::{Session, no_transaction};
 use crate::warning::Warning;
 
@@ -34,16 +34,6 @@ pub(in crate::session) const DATABASE: &str = "postgres";
 pub(in crate::session) const KB_PER_BUFFER: u32 = (BLOCK_SIZE / 1024) as u32;
 /// A part of a table so small that it says nothing about the rest.
 const TOO_FEW: f64 = 0.02;
-
-/// Which horizon decides what of a table may go.
-fn horizon_kind(table: &Table) -> HorizonKind {
-    match () {
-        () if table.is_temporary() => HorizonKind::Temporary,
-        () if table.locator.db == 0 => HorizonKind::Shared,
-        () if table.is_catalog() => HorizonKind::Catalog,
-        () => HorizonKind::Data,
-    }
-}
 
 /// The number of rows, estimated from the pages that were read and the figures before.
 fn estimated_rows(before: &ClassFigures, report: &VacuumReport) -> f64 {
@@ -67,7 +57,7 @@ pub(in crate::session) struct Found {
     pub(in crate::session) table: Arc<Table>,
     pub(in crate::session) figures: ClassFigures,
     /// Its TOAST table, if it has one.
-    toast: Option<Arc<Table>>,
+    pub(super) toast: Option<Arc<Table>>,
 }
 
 /// What a vacuum has done to a table's pages and its indexes.
@@ -145,7 +135,19 @@ impl Session {
         table: &Table,
         skip_locked: bool,
     ) -> Result<Option<Found>, EngineError> {
-        let (tag, mode) = (lock_tag(table), LockMode::ShareUpdateExclusive);
+        let mode = LockMode::ShareUpdateExclusive;
+        self.find_locked_in(core, (what, mode), table, skip_locked)
+    }
+
+    /// The same in another mode.
+    pub(super) fn find_locked_in(
+        &mut self,
+        core: &Core,
+        (what, mode): (&str, LockMode),
+        table: &Table,
+        skip_locked: bool,
+    ) -> Result<Option<Found>, EngineError> {
+        let tag = lock_tag(table);
         if skip_locked {
             match self.try_lock(core, tag, mode) {
                 Err(EngineError::Lock(LockError::NotAvailable { .. })) => {
@@ -181,14 +183,9 @@ impl Session {
         told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         let begun = Instant::now();
-        let kind = horizon_kind(table);
+        let kind = horizon_of(table);
         let settings = self.settings.vacuum;
-        let in_use = InUse {
-            oldest_xid: core.xacts.procs().horizons(POSTGRES_DB, None).of(kind).xid(),
-            oldest_multi: core.multis.oldest_in_use(),
-            next: next_ids(core),
-            multi_max_age: core.multis.freeze_max_age(settings.multixact_freeze_max_age),
-        };
+        let in_use = self.ids_in_use(core, table);
         let decided = decide(figures, &in_use, &settings, options.freeze);
         let name = format!("{DATABASE}.{}.{}", table.schema, table.name);
         self.warn_of_ids(&decided);
@@ -237,6 +234,17 @@ impl Session {
             told.push(done.to_string());
         }
         Ok(())
+    }
+
+    /// The ids of the engine, as far as they matter to a table.
+    pub(super) fn ids_in_use(&self, core: &Core, table: &Table) -> InUse {
+        let max_age = self.settings.vacuum.multixact_freeze_max_age;
+        InUse {
+            oldest_xid: core.xacts.procs().horizons(POSTGRES_DB, None).of(horizon_of(table)).xid(),
+            oldest_multi: core.multis.oldest_in_use(),
+            next: next_ids(core),
+            multi_max_age: core.multis.freeze_max_age(max_age),
+        }
     }
 
     /// Vacuums a table's pages, and its indexes.
@@ -349,7 +357,7 @@ impl Session {
         self.warnings.push(Warning { sqlstate, ..Warning::new(message) });
     }
 
-    fn warn_of_ids(&mut self, decided: &Decided) {
+    pub(super) fn warn_of_ids(&mut self, decided: &Decided) {
         const CLOSE: &str = "Close open transactions soon to avoid wraparound problems.\nYou might \
                              also need to commit or roll back old prepared transactions, or drop \
                              stale replication slots.";
