@@ -15,10 +15,13 @@ use forebay_format::tuple::{Deform, HeapTuple};
 use forebay_format::varlena::{Varlena, decompress};
 use forebay_format::{AttrLayout, BlockNumber, IndexTuple, TupleError};
 use forebay_storage::Backend;
+use forebay_storage::progress::Counter;
+use smallvec::SmallVec;
 
 use crate::error::AccessError;
 use crate::heap::IndexableScan;
 use crate::nbtree::{Index, append_entry};
+use crate::progress::{self, BuildPhase};
 use crate::sort::{IndexSorter, SortHost, SortResources, SortedTuples, TupleOrder};
 use crate::toast::ToastTable;
 
@@ -35,6 +38,9 @@ pub struct RowSource {
     /// The table's TOAST table, if it has one.
     pub toast: Option<ToastTable>,
 }
+
+/// After how many entries pg_stat_progress_create_index shows a new number.
+const SHOWN_EVERY: u64 = 1024;
 
 /// The values that an index has of a row.
 pub(crate) type Values<'a> = Vec<Option<Cow<'a, [u8]>>>;
@@ -72,6 +78,7 @@ pub fn build_index(
     unique: bool,
     resources: &SortResources,
 ) -> Result<Built, AccessError> {
+    enter(backend, BuildPhase::ScanTable, &[(progress::BLOCKS_TOTAL, rows.blocks.into())]);
     let (sorter, null) = read_rows(backend, &mut rows, source, index, resources)?;
     let report = BuildReport {
         blocks: rows.blocks,
@@ -81,13 +88,22 @@ pub fn build_index(
     };
     // The scan's buffers are free from here on.
     drop(rows);
+    enter(backend, BuildPhase::Sort, &[(progress::TUPLES_TOTAL, report.entries)]);
     let mut tuples = sorter.finish(&mut SortHost { backend, resources })?;
+    enter(backend, BuildPhase::Load, &[]);
     let duplicate = fill(backend, &mut tuples, index, unique, resources)?;
     Ok(match (duplicate, null) {
         (Some(tuple), _) => Built::Duplicate(tuple),
         (None, Some(column)) => Built::Null(column),
         (None, None) => Built::Done(report),
     })
+}
+
+/// A part of the build begins, with these counters.
+fn enter(backend: &Backend, phase: BuildPhase, counters: &[(Counter, u64)]) {
+    let phase = (progress::BUILD_PHASE, phase as u64);
+    let counters: SmallVec<[_; 2]> = counters.iter().copied().chain([phase]).collect();
+    backend.progress.set_all(&counters);
 }
 
 /// Reads the table into a sort. With a column that has a NULL and must not.
@@ -113,6 +129,7 @@ fn read_rows(
             });
             pushed.map_err(|error| error.in_row(rows.heap().locator, row.root))?;
         }
+        backend.progress.add(progress::BLOCKS_DONE, 1);
     }
     Ok((sorter, null))
 }
@@ -126,13 +143,18 @@ fn fill(
     resources: &SortResources,
 ) -> Result<Option<Vec<u8>>, AccessError> {
     let mut build = index.build(backend, unique)?;
-    let mut keys = LiveKeys::new(index);
+    let (mut keys, mut loaded) = (LiveKeys::new(index), 0);
     while let Some(tuple) = tuples.next(&mut SortHost { backend, resources })? {
         if unique && tuple.live && !keys.add(tuple.bytes)? {
             return Ok(Some(tuple.bytes.to_vec()));
         }
         build.push(backend, tuple.bytes)?;
+        loaded += 1;
+        if loaded % SHOWN_EVERY == 0 {
+            backend.progress.set(progress::TUPLES_DONE, loaded);
+        }
     }
+    backend.progress.set(progress::TUPLES_DONE, loaded);
     build.finish(backend)?;
     Ok(None)
 }

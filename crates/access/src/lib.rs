@@ -11,6 +11,7 @@ mod index_check;
 pub mod index_scan;
 mod maps;
 pub mod nbtree;
+pub mod progress;
 pub mod redo;
 mod rewrite;
 mod sort;

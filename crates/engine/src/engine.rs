@@ -237,6 +237,11 @@ impl Engine {
         views::lock_rows(&self.core)
     }
 
+    /// The long commands of a kind that sessions run, for a view pg_stat_progress_*.
+    pub fn progress(&self, command: views::Command) -> Vec<views::ProgressRow> {
+        views::progress_rows(&self.core, command)
+    }
+
     /// The sessions for which a session waits; empty if it does not wait.
     pub fn blocking_sessions(&self, session: i32) -> Vec<i32> {
         let owners = self.core.locks.blocked_by(OwnerId(session.cast_unsigned()));

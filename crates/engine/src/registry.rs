@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU32, Ordering};
+use forebay_storage::progress::{Progress, RunningCommand};
 use forebay_txn::locks::{Interrupt, InterruptKind};
 
 use crate::error::EngineError;
@@ -26,6 +27,7 @@ struct Member {
     interrupt: Interrupt,
     slot: u32,
     shown: Arc<ShownTransaction>,
+    progress: Arc<Progress>,
 }
 
 /// The running transaction of a session, as others see it. Sessions count their transactions.
@@ -61,6 +63,8 @@ pub(crate) struct Entry {
     pub(crate) slot: u32,
     /// Where it shows its running transaction.
     pub(crate) shown: Arc<ShownTransaction>,
+    /// Where it shows its long command.
+    pub(crate) progress: Arc<Progress>,
 }
 
 /// The sessions.
@@ -98,10 +102,10 @@ impl Registry {
             None => state.slots.push(true),
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        let shown = Arc::default();
-        let member = Member { interrupt: interrupt.clone(), slot, shown: Arc::clone(&shown) };
-        state.sessions.insert(id, member);
-        Ok(Entry { id, slot, shown })
+        let (shown, progress) = (Arc::default(), Arc::default());
+        let entry = Entry { id, slot, shown: Arc::clone(&shown), progress: Arc::clone(&progress) };
+        state.sessions.insert(id, Member { interrupt: interrupt.clone(), slot, shown, progress });
+        Ok(entry)
     }
 
     /// The virtual ids of the running transactions (slot and number), by session.
@@ -111,6 +115,13 @@ impl Registry {
             let number = member.shown.running.load(Ordering::Relaxed);
             (number != 0).then_some((*id, (member.slot, number)))
         };
+        state.sessions.iter().filter_map(of).collect()
+    }
+
+    /// The long commands that run, by session.
+    pub(crate) fn commands(&self) -> Vec<(u32, RunningCommand)> {
+        let state = self.state.lock();
+        let of = |(id, member): (&u32, &Member)| Some((*id, member.progress.running()?));
         state.sessions.iter().filter_map(of).collect()
     }
 

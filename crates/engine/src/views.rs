@@ -5,9 +5,13 @@ use forebay_format::BLOCK_SIZE;
 
 use crate::core::Core;
 use forebay_aio::sync::SystemTime;
+use forebay_catalog::schema::POSTGRES_DB;
+use forebay_format::Oid;
 use forebay_txn::locks::LockMode;
 
+pub use forebay_access::progress as create_index;
 pub use forebay_archive::ArchiverStats;
+pub use forebay_storage::progress::{Command, Counter, RunningCommand};
 pub use forebay_txn::locks::LockTag;
 
 pub use crate::sums::{BgwriterRow, CheckpointerRow, SharedStats, WalRow};
@@ -71,6 +75,28 @@ pub(crate) fn database_row(core: &Core) -> DatabaseRow {
         temp_files: temp.files,
         temp_bytes: temp.bytes,
     }
+}
+
+/// A row of a view pg_stat_progress_*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgressRow {
+    /// The session.
+    pub session: i32,
+    /// The OID of its database.
+    pub database: Oid,
+    /// What it runs.
+    pub running: RunningCommand,
+}
+
+/// The sessions that run a kind of command.
+pub(crate) fn progress_rows(core: &Core, command: Command) -> Vec<ProgressRow> {
+    let running = core.sessions.commands().into_iter();
+    let row = |(session, running): (u32, RunningCommand)| ProgressRow {
+        session: session.cast_signed(),
+        database: POSTGRES_DB,
+        running,
+    };
+    running.filter(|(_, running)| running.command == command).map(row).collect()
 }
 
 /// A row of pg_locks.

@@ -1,13 +1,15 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
 //! pg_buffercache, pg_cursors, pg_locks, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer,
-//! pg_stat_database, pg_stat_wal. A column stands once, with what makes its value of a row.
+//! pg_stat_database, pg_stat_progress_create_index, pg_stat_wal. A column stands once, with what
+//! makes its value of a row.
 
 use crate::settings::SettingRow;
 use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
 use forebay_engine::ItemPointer;
 use forebay_engine::views::{
     AioBackendRow, AioRow, ArchiverStats, BgwriterRow, BufferInfo, BufferPage, CheckpointerRow,
-    Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag, WalRow,
+    Counter, Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag, ProgressRow, WalRow,
+    create_index as ci,
 };
 use forebay_types::SqlType::{
     self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray,
@@ -44,6 +46,8 @@ pub enum View {
     Locks,
     /// The session's cursors.
     Cursors,
+    /// Indexes that are being built.
+    ProgressCreateIndex,
 }
 
 impl View {
@@ -62,6 +66,7 @@ impl View {
             "pg_stat_wal" => View::StatWal,
             "pg_locks" => View::Locks,
             "pg_cursors" => View::Cursors,
+            "pg_stat_progress_create_index" => View::ProgressCreateIndex,
             _ => return None,
         })
     }
@@ -87,6 +92,7 @@ impl View {
             View::Settings => described(SETTINGS),
             View::Locks => described(LOCKS),
             View::Cursors => described(CURSORS),
+            View::ProgressCreateIndex => described(PROGRESS_CREATE_INDEX),
         }
     }
 }
@@ -518,4 +524,82 @@ pub const CURSORS: Columns<CursorRow> = &[
     ("is_binary", Bool, |r| Datum::Bool(r.binary)),
     ("is_scrollable", Bool, |r| Datum::Bool(r.scrollable)),
     ("creation_time", Timestamptz, |r| timestamp(r.created)),
+];
+
+/// A long command of a session, with the name of its database.
+pub type Progress = (ProgressRow, String);
+
+/// A counter of a command.
+fn counted((row, _): &Progress, counter: Counter) -> Datum<'static> {
+    count(row.running.get(counter))
+}
+
+/// A counter that is an OID.
+fn counted_oid((row, _): &Progress, counter: Counter) -> Datum<'static> {
+    Datum::Oid(u32::try_from(row.running.get(counter)).unwrap_or(0))
+}
+
+/// A counter that numbers some texts from 1 on; NULL for another number.
+fn named((row, _): &Progress, counter: Counter, names: &[&'static str]) -> Datum<'static> {
+    let place = usize::try_from(row.running.get(counter)).ok().and_then(|n| n.checked_sub(1));
+    opt(place.and_then(|place| names.get(place).copied()), text)
+}
+
+const INDEX_STATEMENTS: &[&str] =
+    &["CREATE INDEX", "CREATE INDEX CONCURRENTLY", "REINDEX", "REINDEX CONCURRENTLY"];
+
+const INDEX_PHASES: &[&str] = &[
+    "waiting for writers before build",
+    "building index",
+    "waiting for writers before validation",
+    "index validation: scanning index",
+    "index validation: sorting tuples",
+    "index validation: scanning table",
+    "waiting for old snapshots",
+    "waiting for readers before marking dead",
+    "waiting for readers before dropping",
+];
+
+const BTREE_PHASES: &[&str] = &[
+    "initializing",
+    "scanning table",
+    "sorting live tuples",
+    "sorting dead tuples",
+    "loading tuples in tree",
+];
+
+/// The phase of a command that builds an index.
+fn index_phase(row: &Progress) -> Datum<'static> {
+    if row.0.running.get(ci::PHASE) == 0 {
+        return text("initializing");
+    }
+    let phase = named(row, ci::PHASE, INDEX_PHASES);
+    match (&phase, named(row, ci::BUILD_PHASE, BTREE_PHASES)) {
+        (Datum::Text(phase), Datum::Text(part))
+            if row.0.running.get(ci::PHASE) == ci::Phase::Build as u64 =>
+        {
+            Datum::string(format!("{phase}: {part}"))
+        }
+        _ => phase,
+    }
+}
+
+/// pg_stat_progress_create_index. No index has partitions.
+pub const PROGRESS_CREATE_INDEX: Columns<Progress> = &[
+    ("pid", Int4, |r| Datum::Int4(r.0.session)),
+    ("datid", Oid, |r| Datum::Oid(r.0.database)),
+    ("datname", Name, |r| text(&r.1)),
+    ("relid", Oid, |r| Datum::Oid(r.0.running.relation)),
+    ("index_relid", Oid, |r| counted_oid(r, ci::INDEX)),
+    ("command", Text, |r| named(r, ci::STATEMENT, INDEX_STATEMENTS)),
+    ("phase", Text, index_phase),
+    ("lockers_total", Int8, |r| counted(r, ci::LOCKERS_TOTAL)),
+    ("lockers_done", Int8, |r| counted(r, ci::LOCKERS_DONE)),
+    ("current_locker_pid", Int8, |r| counted(r, ci::CURRENT_LOCKER)),
+    ("blocks_total", Int8, |r| counted(r, ci::BLOCKS_TOTAL)),
+    ("blocks_done", Int8, |r| counted(r, ci::BLOCKS_DONE)),
+    ("tuples_total", Int8, |r| counted(r, ci::TUPLES_TOTAL)),
+    ("tuples_done", Int8, |r| counted(r, ci::TUPLES_DONE)),
+    ("partitions_total", Int8, |_| count(0)),
+    ("partitions_done", Int8, |_| count(0)),
 ];

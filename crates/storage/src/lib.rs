@@ -5,6 +5,7 @@ mod error;
 mod evict;
 mod pool;
 mod prewarm;
+pub mod progress;
 mod runs;
 mod smgr;
 mod stream;

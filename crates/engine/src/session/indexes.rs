@@ -8,14 +8,16 @@
 use std::sync::Arc;
 
 use forebay_access::heap::{Author, Changer};
+use forebay_access::progress::{self as create_index, BuildPhase, Phase, Statement};
 use forebay_access::{Built, RowSource, SortResources, build_index};
 use forebay_catalog::ddl;
-use forebay_catalog::schema::{POSTGRES_DB, PUBLIC};
+use forebay_catalog::schema::{BTREE_AM, POSTGRES_DB, PUBLIC};
 use forebay_catalog::{
     self as catalog, BuiltFigures, IndexDef, Reader, RelationFigures, Table, TableIndex,
 };
 use forebay_format::varlena::Varlena;
 use forebay_format::{Fork, IndexTuple};
+use forebay_storage::progress::{self, Command, Progress};
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
 
@@ -38,6 +40,8 @@ impl Session {
         self.call(|session, core| {
             session.check_own(table)?;
             session.check_locked(table, LockMode::Share)?;
+            // As in PostgreSQL, the view does not name an index that others can't see yet.
+            let _shown = session.show_building(table, Statement::CreateIndex, 0);
             let name = session.lock_index_name(core, table, def)?;
             let temporary = table.is_temporary();
             let made = session.with_files(core, temporary, |session, persistence| {
@@ -55,6 +59,24 @@ impl Session {
             session.build(core, table, &index, &not_null)?;
             Ok(index.oid)
         })
+    }
+
+    /// Shows in pg_stat_progress_create_index what it does to an index of a table, until the result
+    /// is dropped.
+    pub(super) fn show_building(
+        &self,
+        table: &Table,
+        statement: Statement,
+        index: Oid,
+    ) -> progress::Started {
+        let slot = &self.backend.progress;
+        let started = Progress::start(slot, Command::CreateIndex, table.oid);
+        slot.set_all(&[
+            (create_index::STATEMENT, statement as u64),
+            (create_index::INDEX, index.into()),
+            (create_index::ACCESS_METHOD, BTREE_AM.into()),
+        ]);
+        started
     }
 
     /// Locks the name of a new index, and chooses it if it is not given.
@@ -87,6 +109,14 @@ impl Session {
         index: &TableIndex,
         not_null: &[i16],
     ) -> Result<(), EngineError> {
+        self.backend.progress.set_all(&[
+            (create_index::PHASE, Phase::Build as u64),
+            (create_index::BUILD_PHASE, BuildPhase::Begin as u64),
+            (create_index::BLOCKS_TOTAL, 0),
+            (create_index::BLOCKS_DONE, 0),
+            (create_index::TUPLES_TOTAL, 0),
+            (create_index::TUPLES_DONE, 0),
+        ]);
         let heap = self.heap(core, table)?;
         let (ahead, resources) = (self.read_ahead(), self.sort_resources(core));
         let mut source = row_source(table, index, not_null)?;
@@ -163,6 +193,7 @@ impl Session {
             // Readers hold no lock of an index, only their table's.
             let mode = LockMode::AccessExclusive;
             let (table, index) = session.lock_index(core, (schema, name), mode)?;
+            let _shown = session.show_building(&table, Statement::Reindex, index.oid);
             session.rebuild(core, &table, &index)
         })
     }
@@ -175,6 +206,7 @@ impl Session {
             for index in &table.indexes {
                 let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
                 session.lock(core, tag, LockMode::AccessExclusive)?;
+                let _shown = session.show_building(table, Statement::Reindex, index.oid);
                 session.rebuild(core, table, index)?;
             }
             Ok(())

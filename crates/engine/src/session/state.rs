@@ -65,16 +65,17 @@ impl Session {
         let core = Arc::clone(engine.core());
         core.check_running()?;
         let interrupt = Interrupt::new();
-        let Entry { id, slot, shown } = core.sessions.enter(&interrupt)?;
+        let Entry { id, slot, shown, progress } = core.sessions.enter(&interrupt)?;
         let io =
             core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
-        let backend = match io {
+        let mut backend = match io {
             Ok(io) => Backend::new(io),
             Err(error) => {
                 core.sessions.leave(id);
                 return Err(error.into());
             }
         };
+        backend.progress = progress;
         core.counters.sessions.count();
         let locks = core.locks.enter(OwnerId(id));
         let settings = core.config.session.clone();

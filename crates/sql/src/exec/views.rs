@@ -3,9 +3,9 @@
 use super::host::Host;
 use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
-use crate::views::{self, Database, View, values};
+use crate::views::{self, Columns, Database, Progress, View, values};
 use forebay_engine::LockMode;
-use forebay_engine::views::{DatabaseRow, SharedStats};
+use forebay_engine::views::{Command, DatabaseRow, SharedStats};
 use forebay_types::Datum;
 
 /// Computes a view.
@@ -28,8 +28,17 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
         View::Locks => values(views::LOCKS, host.engine()?.locks()),
         View::BufferCache => values(views::BUFFERCACHE, host.engine()?.buffers()),
         View::Settings => values(views::SETTINGS, host.all_settings()),
+        View::ProgressCreateIndex => {
+            progress(host, views::PROGRESS_CREATE_INDEX, Command::CreateIndex)?
+        }
         View::Cursors => values(views::CURSORS, host.cursors.iter().cloned()),
     })
+}
+
+/// A view pg_stat_progress_*.
+fn progress(host: &Host, columns: Columns<Progress>, command: Command) -> Result<Vec<OwnedRow>> {
+    let rows = host.engine()?.progress(command).into_iter();
+    Ok(values(columns, rows.map(|row| (row, host.identity.database.clone()))))
 }
 
 /// pg_stat_reset_shared(target): sets statistics to zero; those of everything without a target, or

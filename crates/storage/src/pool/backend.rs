@@ -2,7 +2,9 @@
 
 use super::damage::{ReadPolicy, ReadWarning, WarningList};
 use super::strategy::{Ring, Strategy};
+use crate::progress::Progress;
 use forebay_aio as aio;
+use std::sync::Arc;
 
 /// A thread's context. It is passed down as `&mut` to everything that may do I/O.
 pub struct Backend {
@@ -10,6 +12,8 @@ pub struct Backend {
     pub io: aio::IoBackend,
     /// What reads of this backend do with damaged pages from now on.
     pub policy: ReadPolicy,
+    /// Where its long commands show how far they have come.
+    pub progress: Arc<Progress>,
     pub(crate) warnings: WarningList,
     rings: [Ring; 3],
 }
@@ -20,6 +24,7 @@ impl Backend {
         Backend {
             io,
             policy: ReadPolicy::default(),
+            progress: Arc::default(),
             warnings: WarningList::default(),
             rings: Default::default(),
         }
