@@ -41,6 +41,8 @@ pub struct Class {
     /// pg_class.relkind
     pub kind: u8,
     pub(crate) options: StorageOptions,
+    /// Whether reloptions is not NULL.
+    pub(crate) has_options: bool,
     pub(crate) figures: Figures,
     pub(crate) traits: ClassTraits,
 }
@@ -72,6 +74,7 @@ impl Class {
             persistence: class.char(16)?,
             kind: class.char(17)?,
             columns: class.int2(18)?,
+            has_options: options.is_some(),
             options: options.map(StorageOptions::read).transpose()?.unwrap_or_default(),
             traits: ClassTraits {
                 access_method: class.oid(6)?,
@@ -200,6 +203,7 @@ mod tests {
             kind: b'r',
             figures: Figures::UNKNOWN,
             options: StorageOptions::default(),
+            has_options: false,
             traits: ClassTraits {
                 access_method: 2,
                 unlogged: false,

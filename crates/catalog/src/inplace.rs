@@ -271,23 +271,29 @@ fn announce(relcache_file: bool, messages: &[Invalidation]) -> Announcement {
     }
 }
 
+impl ClassFigures {
+    /// Reads them from a row of pg_class.
+    pub(crate) fn read(row: &Row<'_, '_>) -> Result<ClassFigures, CatalogError> {
+        Ok(ClassFigures {
+            pages: row.int4(9)? as u32,
+            tuples: row.float4(10)?,
+            all_visible: row.int4(11)? as u32,
+            all_frozen: row.int4(12)? as u32,
+            toast: row.oid(13)?,
+            indexed: row.bool(14)?,
+            frozen_xid: row.xid(29)?,
+            min_multi: row.xid(30)?,
+        })
+    }
+}
+
 impl Reader<'_> {
     /// What vacuum needs to know of a relation.
     pub fn figures(&mut self, oid: Oid) -> Result<Option<ClassFigures>, CatalogError> {
         let mut found = None;
         let rows = Rows::Of((&PG_CLASS_OID_INDEX, &[Datum::Oid(oid)]));
         self.read(rows, PG_CLASS.columns.len() - 3, &mut |_, row, _| {
-            let row = Row(row, PG_CLASS.name);
-            found = Some(ClassFigures {
-                pages: row.int4(9)? as u32,
-                tuples: row.float4(10)?,
-                all_visible: row.int4(11)? as u32,
-                all_frozen: row.int4(12)? as u32,
-                toast: row.oid(13)?,
-                indexed: row.bool(14)?,
-                frozen_xid: row.xid(29)?,
-                min_multi: row.xid(30)?,
-            });
+            found = Some(ClassFigures::read(&Row(row, PG_CLASS.name))?);
             Ok(false)
         })?;
         Ok(found)

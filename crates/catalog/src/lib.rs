@@ -3,6 +3,7 @@
 
 mod arrays;
 pub mod at_rest;
+mod autovacuum;
 pub mod bootstrap;
 mod cache;
 mod catalog_oids;
@@ -43,6 +44,7 @@ mod truncate;
 mod tsv;
 mod writer;
 
+pub use autovacuum::MaintainedTable;
 pub use cache::{CatalogCache, Change, KnownTables};
 pub use check::check;
 pub use class::Class;
@@ -58,7 +60,7 @@ pub use limits::not_a_table;
 pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;
 pub use oldest::DatabaseIds;
-pub use options::{StorageParameter, index_parameters, storage_texts};
+pub use options::{AutovacuumOptions, StorageParameter, index_parameters, storage_texts};
 pub use reader::Reader;
 pub use relations::{temp_namespace, temp_toast_namespace};
 pub use rows::OldestIds;

@@ -265,7 +265,79 @@ pub(crate) fn stored(texts: &[String]) -> Datum<'static> {
 }
 
 /// The storage parameters that the engine uses, as far as they are set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A table's own settings of autovacuum, as far as they are set.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AutovacuumOptions {
+    /// autovacuum_enabled
+    pub enabled: Option<bool>,
+    /// autovacuum_vacuum_threshold
+    pub vacuum_threshold: Option<u32>,
+    /// autovacuum_vacuum_max_threshold; Some(None): without limit
+    pub vacuum_max_threshold: Option<Option<u32>>,
+    /// autovacuum_vacuum_scale_factor
+    pub vacuum_scale_factor: Option<f64>,
+    /// autovacuum_vacuum_insert_threshold; Some(None): never because of inserted rows
+    pub insert_threshold: Option<Option<u32>>,
+    /// autovacuum_vacuum_insert_scale_factor
+    pub insert_scale_factor: Option<f64>,
+    /// autovacuum_analyze_threshold
+    pub analyze_threshold: Option<u32>,
+    /// autovacuum_analyze_scale_factor
+    pub analyze_scale_factor: Option<f64>,
+    /// autovacuum_vacuum_cost_limit
+    pub cost_limit: Option<u32>,
+    /// autovacuum_vacuum_cost_delay, in milliseconds
+    pub cost_delay: Option<f64>,
+    /// autovacuum_freeze_min_age
+    pub freeze_min_age: Option<u32>,
+    /// autovacuum_freeze_max_age
+    pub freeze_max_age: Option<u32>,
+    /// autovacuum_freeze_table_age
+    pub freeze_table_age: Option<u32>,
+    /// autovacuum_multixact_freeze_min_age
+    pub multixact_freeze_min_age: Option<u32>,
+    /// autovacuum_multixact_freeze_max_age
+    pub multixact_freeze_max_age: Option<u32>,
+    /// autovacuum_multixact_freeze_table_age
+    pub multixact_freeze_table_age: Option<u32>,
+    /// log_autovacuum_min_duration, in milliseconds
+    pub log_min_duration: Option<u32>,
+}
+
+impl AutovacuumOptions {
+    /// Takes over a parameter, if it is one of these. None: its value is damaged.
+    fn set(&mut self, name: &str, value: &str) -> Option<()> {
+        let count = || Some(Some(u32::try_from(integer(value)?).ok()?));
+        // -1 stands for no limit.
+        let limit = || Some(u32::try_from(integer(value).filter(|n| *n >= -1)?).ok());
+        let real = || Some(Some(value.trim().parse::<f64>().ok().filter(|n| *n >= 0.0)?));
+        match name {
+            "autovacuum_enabled" => self.enabled = Some(boolean(value)?),
+            "autovacuum_vacuum_threshold" => self.vacuum_threshold = count()?,
+            "autovacuum_vacuum_max_threshold" => self.vacuum_max_threshold = Some(limit()?),
+            "autovacuum_vacuum_scale_factor" => self.vacuum_scale_factor = real()?,
+            "autovacuum_vacuum_insert_threshold" => self.insert_threshold = Some(limit()?),
+            "autovacuum_vacuum_insert_scale_factor" => self.insert_scale_factor = real()?,
+            "autovacuum_analyze_threshold" => self.analyze_threshold = count()?,
+            "autovacuum_analyze_scale_factor" => self.analyze_scale_factor = real()?,
+            "autovacuum_vacuum_cost_limit" => self.cost_limit = count()?,
+            "autovacuum_vacuum_cost_delay" => self.cost_delay = real()?,
+            "autovacuum_freeze_min_age" => self.freeze_min_age = count()?,
+            "autovacuum_freeze_max_age" => self.freeze_max_age = count()?,
+            "autovacuum_freeze_table_age" => self.freeze_table_age = count()?,
+            "autovacuum_multixact_freeze_min_age" => self.multixact_freeze_min_age = count()?,
+            "autovacuum_multixact_freeze_max_age" => self.multixact_freeze_max_age = count()?,
+            "autovacuum_multixact_freeze_table_age" => {
+                self.multixact_freeze_table_age = count()?;
+            }
+            "log_autovacuum_min_duration" => self.log_min_duration = limit()?,
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct StorageOptions {
     /// fillfactor, in percent.
     pub(crate) fill_factor: Option<u8>,
@@ -273,6 +345,8 @@ pub(crate) struct StorageOptions {
     pub(crate) deduplicate: Option<bool>,
     /// toast_tuple_target
     pub(crate) toast_target: Option<u16>,
+    /// What tells autovacuum what to do.
+    pub(crate) autovacuum: AutovacuumOptions,
 }
 
 impl StorageOptions {
@@ -295,6 +369,8 @@ impl StorageOptions {
                 let value = text_of(value).and_then(integer);
                 let value = value.filter(|target| TOAST_TARGETS.contains(target));
                 found.toast_target = Some(value.ok_or_else(damaged)? as u16);
+            } else if let Some((name, value)) = text_of(text).and_then(|t| t.split_once('=')) {
+                found.autovacuum.set(name, value).ok_or_else(damaged)?;
             }
         }
         Ok(found)
@@ -369,6 +445,43 @@ mod tests {
         for len in 0..good.len() - 1 {
             let cut = StorageOptions::read(Varlena::Plain(&good[..len]));
             assert!(cut.is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn settings_of_autovacuum_are_found() {
+        let of = |texts: &[&str]| read(texts).map(|options| options.autovacuum);
+        let found = of(&[
+            "fillfactor=70",
+            "autovacuum_enabled=off",
+            "autovacuum_vacuum_threshold=7",
+            "autovacuum_vacuum_max_threshold=-1",
+            "autovacuum_vacuum_insert_threshold=0x10",
+            "autovacuum_vacuum_scale_factor=0.25",
+            "autovacuum_vacuum_cost_delay=1.5",
+            "autovacuum_freeze_max_age=200000",
+            "log_autovacuum_min_duration=-1",
+            "user_catalog_table=true",
+        ]);
+        let expected = AutovacuumOptions {
+            enabled: Some(false),
+            vacuum_threshold: Some(7),
+            vacuum_max_threshold: Some(None),
+            insert_threshold: Some(Some(16)),
+            vacuum_scale_factor: Some(0.25),
+            cost_delay: Some(1.5),
+            freeze_max_age: Some(200_000),
+            ..AutovacuumOptions::default()
+        };
+        assert_eq!(found, Some(expected));
+        for wrong in [
+            "autovacuum_enabled=maybe",
+            "autovacuum_vacuum_threshold=-1",
+            "autovacuum_vacuum_insert_threshold=-2",
+            "autovacuum_vacuum_scale_factor=NaN",
+            "autovacuum_freeze_min_age=",
+        ] {
+            assert_eq!(of(&[wrong]), None, "{wrong}");
         }
     }
 

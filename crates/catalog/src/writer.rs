@@ -11,7 +11,7 @@ use forebay_access::nbtree::{Insertion, NewRow, UniqueCheck, form_index_tuple};
 use forebay_access::{AccessError, form_row};
 use forebay_format::{ItemPointer, Xid};
 use forebay_storage::Backend;
-use forebay_txn::{HorizonKind, Transaction};
+use forebay_txn::{CountedRelation, HorizonKind, Transaction};
 use forebay_types::{Datum, Oid};
 
 use crate::database::Database;
@@ -130,6 +130,7 @@ impl<'a> Writer<'a> {
         form_row(&table.layouts, row, &mut tuple)?;
         let author = self.author();
         let tid = self.database.heap(&table).insert(self.backend, author, &tuple)?;
+        self.tx.count_inserted(counted(&table), 1);
         self.announce(catalog, row);
         self.insert_entries(&table, row, tid)
     }
@@ -152,6 +153,7 @@ impl<'a> Writer<'a> {
         let Attempt::Done(new) = updated else {
             return Err(CatalogError::refused("XX000", "tuple concurrently updated"));
         };
+        self.tx.count_updated(counted(&table), new.hot, new.place.block != tid.block);
         self.announce(catalog, row);
         match new.hot {
             // The entries lead to its chain.
@@ -167,7 +169,10 @@ impl<'a> Writer<'a> {
         let deleted = self.change(|backend, changer| heap.delete(backend, changer, found.tid))?;
         self.announce(catalog, &found.values);
         match deleted {
-            Attempt::Done(()) => Ok(()),
+            Attempt::Done(()) => {
+                self.tx.count_deleted(counted(&table), 1);
+                Ok(())
+            }
             Attempt::Refused(_) => {
                 Err(CatalogError::refused("XX000", "tuple concurrently deleted"))
             }
@@ -257,6 +262,11 @@ impl<'a> Writer<'a> {
             }
         }
     }
+}
+
+/// A catalog in statistics.
+fn counted(table: &Table) -> CountedRelation {
+    CountedRelation { db: table.locator.db, rel: table.oid }
 }
 
 #[cold]

@@ -139,8 +139,8 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Starts the checkpointer, the WAL writer, the thread that makes WAL segments, and the
-    /// background writer, unless the embedding program does their work.
+    /// Starts the checkpointer, the WAL writer, the thread that makes WAL segments, the background
+    /// writer, and the launcher of autovacuum, unless the embedding program does their work.
     pub(crate) fn start(core: &Arc<Core>) -> Result<Threads, EngineError> {
         let mut threads = Threads::default();
         if core.config.background == Background::Stepped {
@@ -173,6 +173,7 @@ impl Threads {
                 }
             }
         })?;
+        self.handles.extend(core.start_autovacuum()?);
         Ok(())
     }
 
@@ -201,6 +202,7 @@ impl Threads {
         core.checkpointer.requests.stop();
         self.ticker.stop();
         core.wal_writer.wake();
+        core.autovacuum.stop();
         core.wal.wake_preparer();
         core.pool.wake_cleaner();
         for handle in self.handles.drain(..) {

@@ -18,6 +18,7 @@ use forebay_wal::{Inserted, Record, Wal};
 
 use crate::activity::Activity;
 use crate::archiver::Archiving;
+use crate::autovacuum::state::Autovacuum;
 use crate::checkpointer::Checkpointer;
 use crate::config::{EngineConfig, WritingSettings};
 use crate::control::Control;
@@ -25,6 +26,7 @@ use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 use crate::registry::Registry;
+use crate::relation_stats::Statistics;
 use crate::running_backups::RunningBackups;
 use crate::sums::Marks;
 use crate::walwriter::WalWriterLatch;
@@ -65,6 +67,8 @@ pub(crate) struct Core {
     pub(crate) workers: Workers,
     pub(crate) counters: Counters,
     pub(crate) marks: Marks,
+    pub(crate) statistics: Statistics,
+    pub(crate) autovacuum: Autovacuum,
     pub(crate) fatal: Arc<Fatal>,
     pub(crate) archiving: Archiving,
     /// The timeline before the log's own, or the same if recovery began none.

@@ -22,6 +22,7 @@ use crate::init;
 use crate::io::{self, IoSettings};
 use crate::lockfile::{LockFile, ServerStatus, Told};
 use crate::open;
+use crate::relation_stats;
 use crate::views::{self, AioBackendRow, AioRow, IoStatRow};
 
 /// How an engine stops.
@@ -360,6 +361,8 @@ fn stop_fast(
     let left = stopped?;
     core.enter(Phase::Stopped);
     open::remove_temp_tables(&core.aio, &core.dir);
+    let kept = core.statistics.get();
+    relation_stats::write(&mut backend.io, &core.dir, &kept, &core.control.get());
     // Scans may hold pages of these files; nobody writes them any more.
     for rel in left {
         if let Err(error) = core.smgr.unlink(rel) {

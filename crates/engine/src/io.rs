@@ -7,7 +7,7 @@ use forebay_aio::{Aio, AioConfig, AioError, MethodKind, Namespace, PosixNamespac
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::READ_BACK_FILES;
 
-use crate::config::{EngineConfig, ExtendMethod, IoMethod};
+use crate::config::{Background, EngineConfig, ExtendMethod, IoMethod};
 use crate::error::EngineError;
 
 /// Backends beside the sessions: startup or shutdown, checkpointer, WAL writer, background writer,
@@ -46,10 +46,19 @@ impl EngineConfig {
         OTHER_FILES + if self.verify_writes { READ_BACK_FILES } else { 0 }
     }
 
-    /// Most backends at a time.
-    fn backends(&self) -> usize {
+    /// Backends at a time, without those of autovacuum.
+    fn usual_backends(&self) -> usize {
         let sessions = self.max_connections + self.statement_workers();
         sessions + OTHER_BACKENDS + self.archiver_backends()
+    }
+
+    /// Most backends at a time.
+    fn backends(&self) -> usize {
+        let workers = match self.background {
+            Background::Threads => self.autovacuum_worker_slots,
+            Background::Stepped => 0,
+        };
+        self.usual_backends() + workers
     }
 
     /// Descriptors that the engine wants beside those of data files.
@@ -69,7 +78,7 @@ impl EngineConfig {
 /// Opens the I/O layer for an engine.
 pub(crate) fn open(config: &EngineConfig) -> Result<Arc<Aio>, EngineError> {
     let max_backends = config.backends();
-    let chosen = (config.shared_buffers / max_backends).clamp(1, 64);
+    let chosen = (config.shared_buffers / config.usual_backends()).clamp(1, 64);
     let sizes = AioConfig {
         max_backends,
         handles_per_backend: config.io_max_concurrency.unwrap_or(chosen),

@@ -4,6 +4,7 @@
 mod activity;
 mod archiver;
 mod at_rest;
+mod autovacuum;
 mod background;
 pub mod backup;
 pub mod check;
@@ -28,6 +29,7 @@ mod lockfile;
 mod open;
 mod recovery;
 mod registry;
+mod relation_stats;
 mod running_backups;
 mod session;
 mod stats;
@@ -42,12 +44,13 @@ mod workers;
 pub use at_rest::ClusterAtRest;
 pub use clock::parse_timestamp;
 pub use config::{
-    ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, Background, BadIoDirect,
-    CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod, FatalAction,
-    FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod, ParallelSettings,
-    PrefetchStats, RecoveryProgress, RecoveryReport, RecoverySettings, RecoveryStop,
-    RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, SessionSettings, TargetAction,
-    TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits, WritingSettings,
+    ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, AutovacuumSettings, Background,
+    BadIoDirect, CheckpointStep, CheckpointWatch, CleanerOptions, EngineConfig, ExtendMethod,
+    FatalAction, FirstIds, HugePages, ImageCompression, InitOptions, IoDirect, IoMethod,
+    ParallelSettings, PrefetchStats, RecoveryProgress, RecoveryReport, RecoverySettings,
+    RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, SessionSettings,
+    TargetAction, TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits,
+    WritingSettings,
 };
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;

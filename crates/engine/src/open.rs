@@ -17,6 +17,7 @@ use forebay_wal::{Resume, SyncMethod, Wal, WalConfig};
 
 use crate::activity::Activity;
 use crate::archiver::Archiving;
+use crate::autovacuum::state::Autovacuum;
 use crate::background::Threads;
 use crate::checkpoint;
 use crate::checkpointer::Causes;
@@ -31,6 +32,7 @@ use crate::id_limits;
 use crate::io;
 use crate::recovery::{self, Started, Startup};
 use crate::registry::Registry;
+use crate::relation_stats::{self, Statistics};
 use crate::running_backups::RunningBackups;
 use crate::sums::Marks;
 use crate::walsync;
@@ -97,6 +99,8 @@ fn open_core(
         locks: lock_table(&config),
         counters: Counters::default(),
         marks: Marks::default(),
+        statistics: Statistics::default(),
+        autovacuum: Autovacuum::new(config.autovacuum, config.session.clone()),
         writing: RwLock::new(config.writing),
         dir: dir.to_path_buf(),
         config,
@@ -180,6 +184,11 @@ fn complete(
 ) -> Result<(), EngineError> {
     forebay_catalog::check(&core.database, backend)?;
     id_limits::set_at_start(core, backend)?;
+    if !recovered {
+        let kept = relation_stats::read(&mut backend.io, &core.dir, &core.control.get());
+        core.statistics.load(kept);
+    }
+    relation_stats::discard(&mut backend.io, &core.dir);
     if recovered {
         checkpoint::checkpoint(core, backend, Causes::RECOVERY)?;
         if new_timeline {

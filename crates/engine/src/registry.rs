@@ -28,6 +28,8 @@ struct Member {
     slot: u32,
     shown: Arc<ShownTransaction>,
     progress: Arc<Progress>,
+    /// Whether it counts for max_connections: those of the engine's own don't.
+    of_client: bool,
 }
 
 /// The running transaction of a session, as others see it. Sessions count their transactions.
@@ -81,10 +83,15 @@ impl Registry {
         Registry { max, state: Mutex::new(state) }
     }
 
-    /// Adds a session. 53300 if there are too many.
-    pub(crate) fn enter(&self, interrupt: &Interrupt) -> Result<Entry, EngineError> {
+    /// Adds a session. 53300 if there are too many of clients.
+    pub(crate) fn enter(
+        &self,
+        interrupt: &Interrupt,
+        of_client: bool,
+    ) -> Result<Entry, EngineError> {
         let mut state = self.state.lock();
-        if state.sessions.len() >= self.max {
+        let clients = || state.sessions.values().filter(|member| member.of_client).count();
+        if of_client && state.sessions.len() >= self.max && clients() >= self.max {
             return Err(EngineError::statement("53300", "sorry, too many clients already"));
         }
         // Like process ids: positive, and not reused soon.
@@ -104,7 +111,8 @@ impl Registry {
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         let (shown, progress) = (Arc::default(), Arc::default());
         let entry = Entry { id, slot, shown: Arc::clone(&shown), progress: Arc::clone(&progress) };
-        state.sessions.insert(id, Member { interrupt: interrupt.clone(), slot, shown, progress });
+        let member = Member { interrupt: interrupt.clone(), slot, shown, progress, of_client };
+        state.sessions.insert(id, member);
         Ok(entry)
     }
 
@@ -165,16 +173,22 @@ mod tests {
     fn sessions_are_bounded_and_numbers_are_not_reused_at_once() {
         let registry = Registry::new(2);
         let interrupt = Interrupt::new();
-        let Entry { id: first, slot: 0, .. } = registry.enter(&interrupt).expect("first") else {
-            panic!("slot")
-        };
-        let Entry { id: second, slot: 1, .. } = registry.enter(&Interrupt::new()).expect("second")
+        let Entry { id: first, slot: 0, .. } = registry.enter(&interrupt, true).expect("first")
         else {
             panic!("slot")
         };
-        assert_eq!(registry.enter(&interrupt).expect_err("third").sqlstate(), "53300");
+        let Entry { id: second, slot: 1, .. } =
+            registry.enter(&Interrupt::new(), true).expect("second")
+        else {
+            panic!("slot")
+        };
+        assert_eq!(registry.enter(&interrupt, true).expect_err("third").sqlstate(), "53300");
+        // Those of the engine's own have room in any case.
+        let own = registry.enter(&Interrupt::new(), false).expect("beside the others");
+        assert_eq!(registry.len(), 3);
+        registry.leave(own.id);
         registry.leave(second);
-        let third = registry.enter(&Interrupt::new()).expect("room again");
+        let third = registry.enter(&Interrupt::new(), true).expect("room again");
         assert!(third.id != first && third.id != second && third.slot == 1);
         assert!(registry.interrupt(first, InterruptKind::Cancel));
         assert_eq!(interrupt.pending(), Some(InterruptKind::Cancel));

@@ -1,11 +1,15 @@
 //! An engine's statistics.
 
+use std::collections::HashMap;
+
 use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
 use forebay_archive::ArchiverStats;
 use forebay_format::control::{CATALOG_VERSION, CONTROL_VERSION};
+use forebay_txn::CountedRelation;
 
 use crate::backup::ControlSystem;
 use crate::engine::Engine;
+use crate::relation_stats::RelationStats;
 use crate::sums::{BgwriterRow, CheckpointerRow, Mark, SharedStats, WalRow};
 
 impl Engine {
@@ -67,6 +71,12 @@ impl Engine {
             wal_buffers_full: now.buffers_full - mark.sums.buffers_full,
             stats_reset: mark.at,
         }
+    }
+
+    /// What is counted of tables and indexes: pg_stat_all_tables and pg_stat_all_indexes. Relations
+    /// of which nothing was counted are not there.
+    pub fn relation_stats(&self) -> HashMap<CountedRelation, RelationStats> {
+        self.core().statistics.get()
     }
 
     /// When pg_stat_io was last reset.

@@ -14,6 +14,7 @@ pub use forebay_archive::ArchiverStats;
 pub use forebay_storage::progress::{Command, Counter, RunningCommand};
 pub use forebay_txn::locks::LockTag;
 
+pub use crate::relation_stats::{MaintenanceRuns, RelationStats};
 pub use crate::sums::{BgwriterRow, CheckpointerRow, SharedStats, WalRow};
 pub use forebay_aio::{
     BackendStatsRow as AioBackendRow, Counts, HandleInfo as AioRow, IoOp, IoStatsRow as IoStatRow,
@@ -22,6 +23,7 @@ pub use forebay_storage::{
     BufferInfo, BufferPage, ChecksumFailures, Dirtied, DirtyReport, EvictReport, Evicted,
     KernelCached, MemoryChecksums, PoolSummary, UsageCount,
 };
+pub use forebay_txn::CountedRelation;
 
 /// The row of pg_stat_database, as far as it is counted, since the engine was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

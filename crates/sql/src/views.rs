@@ -1,16 +1,16 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
 //! pg_buffercache, pg_cursors, pg_locks, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer,
-//! pg_stat_database, pg_stat_progress_create_index, pg_stat_wal. A column stands once, with what
-//! makes its value of a row.
+//! pg_stat_database, pg_stat_progress_create_index, pg_stat_wal, pg_stat_all_tables,
+//! pg_stat_all_indexes. A column stands once, with what makes its value of a row.
 
 use crate::settings::SettingRow;
 use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
-use forebay_engine::ItemPointer;
 use forebay_engine::views::{
     AioBackendRow, AioRow, ArchiverStats, BgwriterRow, BufferInfo, BufferPage, CheckpointerRow,
-    Counter, Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag, ProgressRow, WalRow,
-    create_index as ci,
+    Counter, Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag, MaintenanceRuns, ProgressRow,
+    RelationStats, WalRow, create_index as ci,
 };
+use forebay_engine::{ItemPointer, Table};
 use forebay_types::SqlType::{
     self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray,
     Timestamptz, Xid,
@@ -48,6 +48,34 @@ pub enum View {
     Cursors,
     /// Indexes that are being built.
     ProgressCreateIndex,
+    /// Tables.
+    StatTables(Relations),
+    /// Indexes.
+    StatIndexes(Relations),
+}
+
+/// Which relations a view shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relations {
+    /// All.
+    All,
+    /// Those of the system.
+    System,
+    /// Those of users.
+    User,
+}
+
+impl Relations {
+    /// Whether those of a schema are shown.
+    pub fn has(self, schema: &str) -> bool {
+        let known = ["pg_catalog", "information_schema"];
+        let system = known.contains(&schema) || schema.starts_with("pg_toast");
+        match self {
+            Relations::All => true,
+            Relations::System => system,
+            Relations::User => !system,
+        }
+    }
 }
 
 impl View {
@@ -67,6 +95,12 @@ impl View {
             "pg_locks" => View::Locks,
             "pg_cursors" => View::Cursors,
             "pg_stat_progress_create_index" => View::ProgressCreateIndex,
+            "pg_stat_all_tables" => View::StatTables(Relations::All),
+            "pg_stat_sys_tables" => View::StatTables(Relations::System),
+            "pg_stat_user_tables" => View::StatTables(Relations::User),
+            "pg_stat_all_indexes" => View::StatIndexes(Relations::All),
+            "pg_stat_sys_indexes" => View::StatIndexes(Relations::System),
+            "pg_stat_user_indexes" => View::StatIndexes(Relations::User),
             _ => return None,
         })
     }
@@ -93,6 +127,8 @@ impl View {
             View::Locks => described(LOCKS),
             View::Cursors => described(CURSORS),
             View::ProgressCreateIndex => described(PROGRESS_CREATE_INDEX),
+            View::StatTables(_) => described(STAT_TABLES),
+            View::StatIndexes(_) => described(STAT_INDEXES),
         }
     }
 }
@@ -602,4 +638,80 @@ pub const PROGRESS_CREATE_INDEX: Columns<Progress> = &[
     ("tuples_done", Int8, |r| counted(r, ci::TUPLES_DONE)),
     ("partitions_total", Int8, |_| count(0)),
     ("partitions_done", Int8, |_| count(0)),
+];
+
+/// A table with what was counted of it.
+pub struct TableRow {
+    /// The table.
+    pub table: Arc<Table>,
+    /// What was counted of it.
+    pub stats: RelationStats,
+    /// What was counted of its indexes together: scans, when the last was, and rows fetched. None:
+    /// it has no indexes.
+    pub indexes: Option<(u64, Option<i64>, u64)>,
+}
+
+fn moment(micros: Option<i64>) -> Datum<'static> {
+    opt(micros, Datum::Timestamptz)
+}
+
+fn total(runs: &MaintenanceRuns) -> Datum<'static> {
+    Datum::Float8(runs.micros as f64 / 1e3)
+}
+
+/// pg_stat_all_tables.
+pub const STAT_TABLES: Columns<TableRow> = &[
+    ("relid", Oid, |r| Datum::Oid(r.table.oid)),
+    ("schemaname", Name, |r| text(&r.table.schema)),
+    ("relname", Name, |r| text(&r.table.name)),
+    ("seq_scan", Int8, |r| count(r.stats.scans)),
+    ("last_seq_scan", Timestamptz, |r| moment(r.stats.last_scan)),
+    ("seq_tup_read", Int8, |r| count(r.stats.returned)),
+    ("idx_scan", Int8, |r| opt(r.indexes, |(scans, ..)| count(scans))),
+    ("last_idx_scan", Timestamptz, |r| moment(r.indexes.and_then(|(_, last, _)| last))),
+    ("idx_tup_fetch", Int8, |r| opt(r.indexes, |(.., rows)| count(rows + r.stats.fetched))),
+    ("n_tup_ins", Int8, |r| count(r.stats.inserted)),
+    ("n_tup_upd", Int8, |r| count(r.stats.updated)),
+    ("n_tup_del", Int8, |r| count(r.stats.deleted)),
+    ("n_tup_hot_upd", Int8, |r| count(r.stats.hot_updated)),
+    ("n_tup_newpage_upd", Int8, |r| count(r.stats.newpage_updated)),
+    ("n_live_tup", Int8, |r| count(r.stats.live)),
+    ("n_dead_tup", Int8, |r| count(r.stats.dead)),
+    ("n_mod_since_analyze", Int8, |r| count(r.stats.changed_since_analyze)),
+    ("n_ins_since_vacuum", Int8, |r| count(r.stats.inserted_since_vacuum)),
+    ("last_vacuum", Timestamptz, |r| moment(r.stats.vacuums.last)),
+    ("last_autovacuum", Timestamptz, |r| moment(r.stats.autovacuums.last)),
+    ("last_analyze", Timestamptz, |r| moment(r.stats.analyzes.last)),
+    ("last_autoanalyze", Timestamptz, |r| moment(r.stats.autoanalyzes.last)),
+    ("vacuum_count", Int8, |r| count(r.stats.vacuums.count)),
+    ("autovacuum_count", Int8, |r| count(r.stats.autovacuums.count)),
+    ("analyze_count", Int8, |r| count(r.stats.analyzes.count)),
+    ("autoanalyze_count", Int8, |r| count(r.stats.autoanalyzes.count)),
+    ("total_vacuum_time", Float8, |r| total(&r.stats.vacuums)),
+    ("total_autovacuum_time", Float8, |r| total(&r.stats.autovacuums)),
+    ("total_analyze_time", Float8, |r| total(&r.stats.analyzes)),
+    ("total_autoanalyze_time", Float8, |r| total(&r.stats.autoanalyzes)),
+];
+
+/// An index with what was counted of it.
+pub struct IndexStatsRow {
+    /// Its table.
+    pub table: Arc<Table>,
+    /// Which of the table's indexes it is.
+    pub number: usize,
+    /// What was counted of it.
+    pub stats: RelationStats,
+}
+
+/// pg_stat_all_indexes.
+pub const STAT_INDEXES: Columns<IndexStatsRow> = &[
+    ("relid", Oid, |r| Datum::Oid(r.table.oid)),
+    ("indexrelid", Oid, |r| Datum::Oid(r.table.indexes[r.number].oid)),
+    ("schemaname", Name, |r| text(&r.table.schema)),
+    ("relname", Name, |r| text(&r.table.name)),
+    ("indexrelname", Name, |r| text(&r.table.indexes[r.number].name)),
+    ("idx_scan", Int8, |r| count(r.stats.scans)),
+    ("last_idx_scan", Timestamptz, |r| moment(r.stats.last_scan)),
+    ("idx_tup_read", Int8, |r| count(r.stats.returned)),
+    ("idx_tup_fetch", Int8, |r| count(r.stats.fetched)),
 ];

@@ -3,6 +3,7 @@
 
 mod clog;
 mod combo;
+mod counts;
 mod error;
 mod gate;
 mod horizon;
@@ -25,6 +26,7 @@ mod transaction;
 
 pub use clog::{Clog, Outcome, Prepared};
 pub use combo::ComboCommands;
+pub use counts::{CountedRelation, Counts, ReadCounter, RelationCounts};
 pub use error::{TxnError, disk_sqlstate, wal_sqlstate};
 pub use gate::{CommitGate, CommitPass};
 pub use horizon::{HorizonKind, RemovableTest};

@@ -51,6 +51,8 @@ pub struct Finished {
     pub lsn: Option<Lsn>,
     /// Relations whose files are now to be removed.
     pub drop: Vec<RelFileLocator>,
+    /// Relations that are gone: their statistics go, too.
+    pub forgotten: Vec<Oid>,
 }
 
 /// Transactions of an engine.
@@ -281,10 +283,10 @@ impl XactManager {
         options: &CommitOptions,
     ) -> Result<Finished, TxnError> {
         let end = tx.notes.end(true, tx.database());
-        let drop = end.rels.clone();
+        let (drop, forgotten) = (end.rels.clone(), tx.notes.forgotten_stats(true));
         let Some(xid) = tx.full_xid() else {
             *tx = tx.another();
-            return Ok(Finished { lsn: None, drop });
+            return Ok(Finished { lsn: None, drop, forgotten });
         };
         let subxacts = tx.subxacts();
         let outcome = self.clog.prepare_tree(io, xid.xid(), &subxacts)?;
@@ -314,7 +316,7 @@ impl XactManager {
         outcome.set(Outcome::Committed);
         std::mem::drop(pass);
         self.leave(xid);
-        Ok(Finished { lsn: Some(inserted.end), drop })
+        Ok(Finished { lsn: Some(inserted.end), drop, forgotten })
     }
 
     /// Aborts. Does not wait for its record, since a transaction without a commit record counts as
@@ -326,7 +328,7 @@ impl XactManager {
         tx: &mut Transaction,
     ) -> Result<Finished, TxnError> {
         let end = tx.notes.end(false, tx.database());
-        let drop = end.rels.clone();
+        let (drop, forgotten) = (end.rels.clone(), tx.notes.forgotten_stats(false));
         let next = tx.another();
         let ended = std::mem::replace(tx, next);
         if let Some(xid) = ended.full_xid() {
@@ -342,7 +344,7 @@ impl XactManager {
                 self.wal.flush(io, logged.end)?;
             }
         }
-        Ok(Finished { lsn: None, drop })
+        Ok(Finished { lsn: None, drop, forgotten })
     }
 
     /// Inserts a commit or abort record, of now.

@@ -76,6 +76,11 @@ impl Notes {
         }
     }
 
+    /// The relations whose statistics go if the transaction commits, or if it aborts.
+    pub(crate) fn forgotten_stats(&self, commit: bool) -> Vec<Oid> {
+        at(&self.stats, commit).collect()
+    }
+
     /// The record of a commit or an abort in a database, but for its time and subtransactions.
     pub(crate) fn end(&self, commit: bool, db: Oid) -> XactEnd {
         let stats = |object: Oid| DroppedStats { kind: RELATION_STATS, db, object: object.into() };

@@ -44,7 +44,8 @@ impl XactManager {
                 self.wal.flush(io, logged.end)?;
             }
         }
-        Ok(Finished { lsn: None, drop })
+        // The transaction has forgotten what it counted of them.
+        Ok(Finished { lsn: None, drop, forgotten: Vec::new() })
     }
 
     /// Logs to which transaction subtransactions belong, once there are as many as one transaction

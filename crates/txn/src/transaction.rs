@@ -1,10 +1,13 @@
 //! What a session carries from begin to commit.
 
+use std::sync::Arc;
+
 use forebay_format::ids::{INVALID_COMMAND_ID, INVALID_OID, xid_precedes};
 use forebay_format::wal::invalidation::Invalidation;
 use forebay_format::{CommandId, FullXid, Oid, RelFileLocator, Xid};
 
 use crate::combo::ComboCommands;
+use crate::counts::{CountedRelation, Counts, ReadCounter};
 use crate::error::TxnError;
 use crate::notes::{Notes, NotesBefore};
 use crate::shortage::IdWarning;
@@ -41,6 +44,8 @@ pub struct Transaction {
     command_used: bool,
     combos: ComboCommands,
     pub(crate) notes: Notes,
+    /// For statistics.
+    pub(crate) counts: Counts,
     /// What is to be said about ids that it was given, or the one before it.
     pub(crate) warnings: Vec<IdWarning>,
 }
@@ -71,6 +76,7 @@ impl Transaction {
             command_used: false,
             combos: ComboCommands::default(),
             notes: Notes::default(),
+            counts: Counts::default(),
             warnings: Vec::new(),
         }
     }
@@ -151,6 +157,7 @@ impl Transaction {
     /// # Panics
     /// If no subtransaction is open.
     pub fn release_sub(&mut self) {
+        self.counts.release(self.open.len());
         let level = self.pop();
         debug_assert!(level.xid.is_none() || self.innermost().xid.is_some());
     }
@@ -162,8 +169,10 @@ impl Transaction {
     /// Removes the innermost subtransaction, which aborts. Returns its id with its notes. Its ids
     /// stay in the list until others know of its end.
     pub(crate) fn pop_aborted(&mut self) -> (Option<FullXid>, Notes) {
+        let depth = self.open.len();
         let level = self.pop();
         let notes = self.notes.split_off(level.notes);
+        self.counts.abort(depth, &notes.forgotten_stats(false));
         if let Some(xid) = level.xid {
             self.unreported.retain(|x| xid_precedes(*x, xid.xid()));
         }
@@ -236,5 +245,44 @@ impl Transaction {
     /// It has locked a relation exclusively, and that was logged for standbys.
     pub fn note_exclusive_lock(&mut self) {
         self.notes.exclusive_locks = true;
+    }
+    /// What it has counted for statistics.
+    pub fn counts(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+
+    /// Counts rows that it has inserted.
+    pub fn count_inserted(&mut self, into: CountedRelation, rows: u64) {
+        self.counts.inserted(into, self.open.len(), rows);
+    }
+
+    /// Counts a row that it has updated: whether no index needs an entry, and whether the new
+    /// version is on another page.
+    pub fn count_updated(&mut self, of: CountedRelation, hot: bool, newpage: bool) {
+        self.counts.updated(of, self.open.len());
+        self.counts.count(of, |counts| {
+            counts.hot_updated += u64::from(hot);
+            counts.newpage_updated += u64::from(newpage);
+        });
+    }
+
+    /// Counts rows that it has deleted.
+    pub fn count_deleted(&mut self, from: CountedRelation, rows: u64) {
+        self.counts.deleted(from, self.open.len(), rows);
+    }
+
+    /// Counts that it has truncated a table.
+    pub fn count_truncated(&mut self, table: CountedRelation) {
+        self.counts.truncated(table, self.open.len());
+    }
+
+    /// Counts a scan of a relation. What it reads is to be counted there.
+    pub fn count_scan(&mut self, of: CountedRelation) -> Arc<ReadCounter> {
+        self.counts.scan(of)
+    }
+
+    /// Where reads of a relation are counted.
+    pub fn count_reads(&mut self, of: CountedRelation) -> Arc<ReadCounter> {
+        self.counts.reads(of)
     }
 }

@@ -28,6 +28,7 @@ pub struct Storer<'a> {
     /// Buffers, reused from value to value.
     batch: TupleBatch,
     places: Vec<ItemPointer>,
+    stored: u64,
 }
 
 /// The bytes of a value as they are cut into chunks.
@@ -92,7 +93,12 @@ impl<'a> Body<'a> {
 impl<'a> Storer<'a> {
     /// For a command. `rows` judges the rows of the TOAST table.
     pub fn new(table: &'a ToastTable, author: Author, rows: RowJudge<'a>) -> Storer<'a> {
-        Storer { table, author, rows, batch: TupleBatch::new(), places: Vec::new() }
+        Storer { table, author, rows, batch: TupleBatch::new(), places: Vec::new(), stored: 0 }
+    }
+
+    /// How many chunks it has stored.
+    pub fn stored(&self) -> u64 {
+        self.stored
     }
 
     /// Stores a value under a new id, which `next_id` proposes. Returns the pointer to it.
@@ -139,6 +145,7 @@ impl<'a> Storer<'a> {
             let mut heap = Cow::Borrowed(&table.heap);
             planted_bug!(backend.io.aio(), ToastChunksNotLogged, heap.to_mut().logged = false);
             heap.insert_batch(backend, *author, batch, strategy, Some(places))?;
+            self.stored += self.batch.len() as u64;
             self.add_entries(backend, value, first)?;
             first = end;
         }

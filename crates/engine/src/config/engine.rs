@@ -19,6 +19,7 @@ pub use forebay_format::wal::ImageCompression;
 pub use forebay_storage::{CleanerOptions, ExtendMethod};
 
 use super::archive::{ArchiveMode, ArchiveModules, ArchiveSettings};
+use super::autovacuum::AutovacuumSettings;
 use super::parallel::ParallelSettings;
 use super::recovery::{RecoveryReport, RecoverySettings, RestoreFrom, RestoreSettings};
 use super::stop::RecoveryStop;
@@ -83,6 +84,11 @@ pub struct EngineConfig {
     pub max_connections: usize,
     /// Worker threads of statements at a time, beside the sessions' own.
     pub max_worker_processes: usize,
+    /// When tables are vacuumed and analyzed by autovacuum; may change while the engine runs.
+    pub autovacuum: AutovacuumSettings,
+    /// Room for workers of autovacuum. 0: there is no autovacuum at all, not even for tables whose
+    /// ids get too old.
+    pub autovacuum_worker_slots: usize,
     /// Objects that each session can lock; one can lock more if others lock fewer.
     pub max_locks_per_transaction: usize,
     /// Data files kept open at a time.
@@ -309,6 +315,8 @@ pub struct SessionSettings {
     /// How long a statement waits for a lock before it searches for a deadlock; zero: it searches
     /// before it waits.
     pub deadlock_timeout: Duration,
+    /// Whether it counts for the statistics of relations (track_counts).
+    pub track_counts: bool,
     /// Vacuum.
     pub vacuum: VacuumSettings,
     /// How many common values and parts of a histogram ANALYZE keeps of a column
@@ -361,6 +369,7 @@ impl Default for SessionSettings {
             ignore_checksum_failure: false,
             lock_timeout: Duration::ZERO,
             deadlock_timeout: Duration::from_secs(1),
+            track_counts: true,
             vacuum: VacuumSettings::default(),
             statistics_target: 100,
             parallel: ParallelSettings::default(),
@@ -381,6 +390,8 @@ impl Default for EngineConfig {
             session: SessionSettings::default(),
             max_connections: 100,
             max_worker_processes: 8,
+            autovacuum: AutovacuumSettings::default(),
+            autovacuum_worker_slots: 16,
             max_locks_per_transaction: 64,
             max_files_per_process: 1000,
             file_extend_method: ExtendMethod::default(),

@@ -5,6 +5,7 @@
 //!   scans
 
 mod archive;
+mod autovacuum;
 mod engine;
 mod parallel;
 mod recovery;
@@ -12,6 +13,7 @@ mod stop;
 mod vacuum;
 
 pub use archive::{ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore};
+pub use autovacuum::AutovacuumSettings;
 pub use engine::*;
 pub use parallel::ParallelSettings;
 pub use recovery::{

@@ -26,6 +26,7 @@ use forebay_storage::Backend;
 use forebay_txn::locks::{LockMode, OwnerId};
 use forebay_types::Datum;
 
+use super::counting::counted;
 use super::locks::{count_deadlock, database_of};
 use super::open::{Isolation, Open};
 use super::state::{Session, no_transaction};
@@ -110,11 +111,12 @@ impl Session {
             let work = RowWork::Update;
             let wanted = session.wanted(core, table, strength, work, RowWait::Wait)?;
             // The indexed columns that changed, if the indexes need entries.
-            let mut changed = None;
+            let (mut changed, mut hot) = (None, false);
             let outcome = session.try_row(&wanted, tid, |backend, changer| {
                 let updated = wanted.heap.update(backend, changer, tid, &tuple, &columns)?;
                 Ok(match updated {
                     Attempt::Done(version) => {
+                        hot = version.hot;
                         changed = (!version.hot).then_some(version.changed);
                         Attempt::Done(version.place)
                     }
@@ -122,6 +124,8 @@ impl Session {
                 })
             })?;
             if let RowOutcome::Done(place) = outcome {
+                let newpage = place.block != tid.block;
+                session.running()?.tx.count_updated(counted(table), hot, newpage);
                 if let Some(changed) = changed
                     && !table.indexes.is_empty()
                 {
@@ -167,6 +171,7 @@ impl Session {
                 Ok(at(tid, wanted.heap.delete(backend, changer, tid)?))
             })?;
             if let RowOutcome::Done(_) = outcome {
+                session.running()?.tx.count_deleted(counted(table), 1);
                 session.remove_values(core, (table, &wanted.heap), tid, None)?;
             }
             Ok(outcome)

@@ -66,21 +66,26 @@ impl Session {
             stored = self.toasted(table, &tuple)?;
         }
         let row = stored.as_deref().unwrap_or(&tuple);
-        let inserted = self.inserting(table, |Target { backend, heap, author, entries }| {
-            let Some(mut entries) = entries else {
-                return Ok(Inserted::Done(heap.insert(backend, author, row)?));
-            };
-            loop {
-                if let Some(place) = entries.conflict(backend, &tuple, arbiters)? {
-                    return Ok(Inserted::Conflict(place));
+        let inserted =
+            self.inserting(table, |Target { backend, heap, author, entries, placed }| {
+                let Some(mut entries) = entries else {
+                    placed.inserted = 1;
+                    return Ok(Inserted::Done(heap.insert(backend, author, row)?));
+                };
+                loop {
+                    if let Some(place) = entries.conflict(backend, &tuple, arbiters)? {
+                        return Ok(Inserted::Conflict(place));
+                    }
+                    let to = (heap, author);
+                    placed.inserted += 1;
+                    let row = (row, &tuple[..]);
+                    let place = entries.insert_tentatively(backend, to, row, arbiters)?;
+                    if let Some(place) = place {
+                        return Ok(Inserted::Done(place));
+                    }
+                    placed.taken_back += 1;
                 }
-                let to = (heap, author);
-                let placed = entries.insert_tentatively(backend, to, (row, &tuple), arbiters)?;
-                if let Some(place) = placed {
-                    return Ok(Inserted::Done(place));
-                }
-            }
-        })?;
+            })?;
         if let (Inserted::Conflict(_), Some(row)) = (inserted, &stored) {
             self.take_values_back(table, row)?;
         }

@@ -41,7 +41,7 @@ impl Session {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         // They would hold back pruning while the commit waits for the log.
         open.snapshots = Snapshots::default();
-        let ids = ids(&open.tx);
+        let (ids, counts) = (ids(&open.tx), std::mem::take(open.tx.counts()));
         let change = open.changed_catalogs.then(|| core.database.cache.change());
         let options = self.settings.commit_options();
         let committed = core.fatal.watch("commit", || {
@@ -52,6 +52,7 @@ impl Session {
             Ok(finished) => {
                 core.counters.commits.count();
                 self.remove_files(&finished);
+                core.statistics.ended(&self.counted, counts, true, &finished.forgotten);
                 self.end_temp(true);
                 drop(change);
                 let left = self.backend.io.end_of_transaction();
@@ -68,6 +69,7 @@ impl Session {
             Err(error) => {
                 let error = core.fatal.check(error.into());
                 drop(change);
+                *open.tx.counts() = counts;
                 self.open = Some(open);
                 drop(activity);
                 self.abort_after(&error);
@@ -97,13 +99,14 @@ impl Session {
             self.end(&[]);
             return Ok(());
         }
-        let ids = ids(&open.tx);
+        let (ids, counts) = (ids(&open.tx), std::mem::take(open.tx.counts()));
         let change = open.changed_catalogs.then(|| core.database.cache.change());
         let result =
             core.fatal.watch("abort", || core.xacts.abort(&mut self.backend.io, &mut open.tx));
         self.warnings.extend(open.take_warnings());
         if let Ok(finished) = &result {
             self.remove_files(finished);
+            core.statistics.ended(&self.counted, counts, false, &finished.forgotten);
         }
         self.end_temp(false);
         drop(change);

@@ -10,6 +10,7 @@ use forebay_catalog::{Table, TableIndex};
 use forebay_format::ItemPointer;
 use forebay_format::nbtree::Tuple;
 use forebay_storage::StreamStats;
+use forebay_txn::ReadCounter;
 use forebay_txn::locks::LockMode;
 use forebay_types::Datum;
 
@@ -37,6 +38,8 @@ pub struct IndexRows {
     mark: Mark,
     table: Arc<Table>,
     index: Arc<TableIndex>,
+    /// Where what it returns is counted.
+    reads: Arc<ReadCounter>,
     rows: index_scan::IndexRows,
 }
 
@@ -69,6 +72,8 @@ pub struct IndexBitmap {
 pub struct BitmapRows {
     mark: Mark,
     table: Arc<Table>,
+    /// Where its rows are counted.
+    reads: Arc<ReadCounter>,
     rows: index_scan::BitmapRows,
 }
 
@@ -103,7 +108,8 @@ impl Session {
             Ok(index_scan::IndexRows::new(&heap, &index, conditions, reader, options))
         })?;
         let mark = self.snapshot_mark()?;
-        Ok(IndexRows { mark, table: Arc::clone(table), index: Arc::clone(index), rows })
+        let (table, reads) = (Arc::clone(table), self.count_index_scan(index)?);
+        Ok(IndexRows { mark, table, index: Arc::clone(index), reads, rows })
     }
 
     /// Finds the rows that satisfy all conditions on an index, for a scan in the order of their
@@ -116,6 +122,7 @@ impl Session {
     ) -> Result<IndexBitmap, EngineError> {
         let (reading, tids, found, stats) = self.call(|session, core| {
             let reading = session.index_reading(core, table, index)?;
+            let of = index;
             let scan = session
                 .index(core, table, index)?
                 .scan(conditions, BatchOptions::default())
@@ -123,6 +130,7 @@ impl Session {
             let mut tids = TidBitmap::new(session.work_memory());
             let mut leaves = Leaves::new(scan, reading.ahead());
             let found = leaves.for_each(&mut session.backend, |tid| tids.add(tid, false))?;
+            session.count_index_scan(of)?.returned(found as usize);
             Ok((reading, tids, found, leaves.stats()))
         })?;
         let mark = self.snapshot_mark()?;
@@ -144,7 +152,8 @@ impl Session {
             let interrupt = session.interrupt.clone();
             Ok(index_scan::BitmapRows::new(&heap, tids, reader, ahead, interrupt))
         })?;
-        Ok(BitmapRows { mark, table, rows })
+        let reads = self.count_bitmap(&table)?;
+        Ok(BitmapRows { mark, table, reads, rows })
     }
 
     /// How the running statement reads a table through an index.
@@ -203,8 +212,12 @@ impl IndexRows {
         session: &mut Session,
         direction: Direction,
     ) -> Result<Option<RowView<'_>>, EngineError> {
-        let IndexRows { mark, rows, table, .. } = self;
+        let IndexRows { mark, rows, table, reads, .. } = self;
         let found = next_row(session, mark, table, rows, direction)?;
+        if found.is_some() {
+            reads.returned(1);
+            reads.fetched(1);
+        }
         Ok(found.map(|row| RowView::new(table, row.tuple, row.tid)))
     }
 
@@ -214,9 +227,10 @@ impl IndexRows {
         session: &mut Session,
         direction: Direction,
     ) -> Result<Option<IndexEntry<'_>>, EngineError> {
-        let IndexRows { mark, rows, table, index } = self;
+        let IndexRows { mark, rows, table, index, reads } = self;
         let found = next_row(session, mark, table, rows, direction)?;
         let Some(row) = found else { return Ok(None) };
+        reads.returned(1);
         let tuple = Tuple::new(row.tuple).map_err(|error| unreadable(index, row.tid, &error))?;
         Ok(Some(IndexEntry { table, index, tuple, place: row.tid }))
     }
@@ -229,7 +243,9 @@ impl IndexRows {
         limit: Option<u64>,
     ) -> Result<(), EngineError> {
         check_usable(session, &self.mark, &self.table)?;
-        session.call(|_, _| Ok(self.rows.rescan(conditions, limit)?))
+        session.call(|_, _| Ok(self.rows.rescan(conditions, limit)?))?;
+        self.reads = session.count_index_scan(&self.index)?;
+        Ok(())
     }
 
     /// Remembers the place of the last row returned.
@@ -340,6 +356,7 @@ impl BitmapRows {
         check_usable(session, &self.mark, &self.table)?;
         let (rows, table) = (&mut self.rows, &self.table);
         let found = session.call(|session, _| Ok(rows.next(&mut session.backend)?))?;
+        self.reads.fetched(usize::from(found.is_some()));
         Ok(found.map(|(row, recheck)| (RowView::new(table, row.tuple, row.tid), recheck)))
     }
 

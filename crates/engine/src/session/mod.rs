@@ -27,10 +27,11 @@
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
 //! - `conflicts`: INSERT ... ON CONFLICT
 //! - `index_scan`: reading rows through indexes, and by bitmaps
+//! - `counting`: what statements do, for statistics
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
 //! - `temp`: temporary tables; `temp_tables`: which there are
-//! - `vacuum`: VACUUM; `analyze`: ANALYZE
+//! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum
 //! - `oldest_ids`: how far new ids may go, after a vacuum
 //! - `pool`: sizes, prewarming, evicting buffers
 //! - `spill`: temporary files
@@ -41,9 +42,11 @@
 //! error of a statement the transaction still runs: its owner aborts it.
 
 mod analyze;
+mod automatic;
 mod backup;
 mod changes;
 mod conflicts;
+mod counting;
 mod ending;
 mod explicit;
 mod handoff;

@@ -26,9 +26,11 @@ use forebay_catalog::{Table, TableIndex};
 use forebay_format::Fork;
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::{Backend, ReadPolicy};
+use forebay_txn::ReadCounter;
 use forebay_txn::locks::{Interrupt, LockMode};
 use forebay_types::{Datum, Repr};
 
+use super::counting::counted;
 use super::handoff::{Handoff, Sender};
 use super::scan::{HeapScan, Reading};
 use super::state::{Session, check_interrupt};
@@ -55,6 +57,8 @@ struct Shared {
     blocks: Arc<SharedBlocks>,
     policy: ReadPolicy,
     interrupt: Interrupt,
+    /// Where the rows of workers are counted.
+    reads: Arc<ReadCounter>,
     /// max_parallel_workers.
     most_workers: usize,
     /// Warnings of workers that have ended.
@@ -111,6 +115,7 @@ impl Session {
             let toast = table.toasting.relation.map(open).transpose()?;
             let blocks = reading.heap.pool.nblocks(table.locator, Fork::Main)?;
             let combined = reading.combine_limit() as u32;
+            let reads = session.running()?.tx.count_reads(counted(table));
             Ok(SharedScan(Arc::new(Shared {
                 core: Arc::clone(&session.core),
                 table: Arc::clone(table),
@@ -119,6 +124,7 @@ impl Session {
                 blocks: Arc::new(SharedBlocks::new(blocks, combined)),
                 policy: session.backend.policy,
                 interrupt: session.interrupt.clone(),
+                reads,
                 most_workers: session.settings.parallel.max_workers,
                 warnings: Mutex::default(),
             })))
@@ -221,7 +227,9 @@ impl ScanPart {
         if self.place.0.blocks.has_ended() {
             return Ok(None);
         }
-        self.call(|scan, backend, _| Ok(scan.next_page(backend)?))
+        let rows = self.call(|scan, backend, _| Ok(scan.next_page(backend)?))?;
+        self.place.0.reads.returned(rows.unwrap_or(0));
+        Ok(rows)
     }
 
     /// A row of the current page.
@@ -234,7 +242,9 @@ impl ScanPart {
 
     /// Counts the rows that are left, without decoding them.
     pub fn count(&mut self) -> Result<u64, EngineError> {
-        self.call(|scan, backend, interrupt| Ok(scan.count(backend, interrupt)?))
+        let rows = self.call(|scan, backend, interrupt| Ok(scan.count(backend, interrupt)?))?;
+        self.place.0.reads.returned(rows as usize);
+        Ok(rows)
     }
 
     /// What [`Session::call`] is for the leader.

@@ -11,6 +11,7 @@ use forebay_storage::{Backend, Strategy};
 use forebay_txn::locks::LockMode;
 use forebay_types::{Datum, type_info};
 
+use super::counting::counted;
 use super::index_entries::Entries;
 use super::state::{Session, no_transaction};
 use crate::error::EngineError;
@@ -187,17 +188,19 @@ impl Session {
         let RowBatch { tuples, failed, wide, .. } = &mut *rows;
         *failed = None;
         let toasted = if *wide { Some(self.toasted_batch(table, tuples, failed)?) } else { None };
-        self.inserting(table, |Target { backend, heap, author, mut entries }| {
+        self.inserting(table, |Target { backend, heap, author, mut entries, placed }| {
             let stored = toasted.as_ref().unwrap_or(tuples);
             let mut places = Vec::new();
             if stored.len() == 1 && !stored.is_frozen() {
                 let place = heap.insert(backend, author, stored.get(0))?;
+                placed.inserted = 1;
                 places.extend(entries.is_some().then_some(place));
             } else {
                 let bulk = stored.bytes() >= BULK_BYTES;
                 let strategy = if bulk { Strategy::BulkWrite } else { Strategy::Normal };
                 let places = entries.is_some().then_some(&mut places);
                 heap.insert_batch(backend, author, stored, strategy, places)?;
+                placed.inserted = stored.len() as u64;
             }
             let Some(entries) = &mut entries else { return Ok(()) };
             assert_eq!(places.len(), tuples.len(), "each row of the batch has a place");
@@ -243,8 +246,9 @@ impl Session {
         let mut tuple = Vec::new();
         form_checked(table, values, &mut tuple)?;
         let toasted = self.toasted(table, &tuple)?;
-        self.inserting(table, |Target { backend, heap, author, entries }| {
+        self.inserting(table, |Target { backend, heap, author, entries, placed }| {
             let place = heap.insert(backend, author, toasted.as_deref().unwrap_or(&tuple))?;
+            placed.inserted = 1;
             match entries {
                 Some(mut entries) => entries.add(backend, place, &tuple).map(|()| place),
                 None => Ok(place),
@@ -267,7 +271,15 @@ impl Session {
             let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
             let author = Author { xid, command: open.tx.use_command() };
             let entries = Entries::new(core, (table, &heap), (open, author), (locks, interrupt));
-            let inserted = insert(Target { backend, heap: &heap, author, entries })?;
+            let mut placed = Placed::default();
+            let inserted =
+                insert(Target { backend, heap: &heap, author, entries, placed: &mut placed });
+            // Also if an entry was refused: then the rows stay behind dead.
+            open.tx.count_inserted(counted(table), placed.inserted);
+            if placed.taken_back > 0 {
+                open.tx.count_deleted(counted(table), placed.taken_back);
+            }
+            let inserted = inserted?;
             core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
             Ok(inserted)
         })
@@ -281,6 +293,14 @@ pub(super) struct Target<'a> {
     pub(super) author: Author,
     /// What adds their entries, if the table has indexes.
     pub(super) entries: Option<Entries<'a>>,
+    pub(super) placed: &'a mut Placed,
+}
+
+/// Rows that an insertion has put into the heap, and of these the ones that it took back.
+#[derive(Debug, Default)]
+pub(super) struct Placed {
+    pub(super) inserted: u64,
+    pub(super) taken_back: u64,
 }
 
 pub(super) fn check_insertable(table: &Table) -> Result<(), EngineError> {

@@ -10,7 +10,7 @@ use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::{FullXid, ItemPointer};
 use forebay_storage::Backend;
 use forebay_txn::locks::LockMode;
-use forebay_txn::{HorizonKind, Snapshot};
+use forebay_txn::{HorizonKind, ReadCounter, Snapshot};
 
 use super::marks::Mark;
 use super::state::Session;
@@ -41,6 +41,8 @@ pub struct HeapScan {
     mark: Mark,
     table: Arc<Table>,
     scan: heap::HeapScan,
+    /// Where the rows are counted.
+    reads: Arc<ReadCounter>,
     /// Number of visible rows of the current page.
     rows: usize,
     next: usize,
@@ -61,7 +63,8 @@ impl Session {
         scan: heap::HeapScan,
     ) -> Result<HeapScan, EngineError> {
         let mark = self.snapshot_mark()?;
-        Ok(HeapScan { mark, table: Arc::clone(table), scan, rows: 0, next: 0 })
+        let reads = self.count_scan(table)?;
+        Ok(HeapScan { mark, table: Arc::clone(table), scan, reads, rows: 0, next: 0 })
     }
 
     /// How the running statement reads a table, which the transaction must have locked.
@@ -84,7 +87,9 @@ impl Session {
     pub fn count_rows(&mut self, table: &Table) -> Result<u64, EngineError> {
         self.call(|session, core| {
             let mut scan = session.reading(core, table)?.begin(core, None)?;
-            Ok(scan.count(&mut session.backend, &session.interrupt)?)
+            let rows = scan.count(&mut session.backend, &session.interrupt)?;
+            session.count_scan(table)?.returned(rows as usize);
+            Ok(rows)
         })
     }
 
@@ -207,13 +212,17 @@ impl HeapScan {
         self.check_usable(session)?;
         let rows = session.call(|session, _| Ok(self.scan.next_page(&mut session.backend)?))?;
         self.rows = rows.unwrap_or(0);
+        self.reads.returned(self.rows);
         Ok(rows)
     }
 
     /// Counts the rows of the pages that are left, without decoding them.
     pub fn count(&mut self, session: &mut Session) -> Result<u64, EngineError> {
         self.check_usable(session)?;
-        session.call(|session, _| Ok(self.scan.count(&mut session.backend, &session.interrupt)?))
+        let rows = session
+            .call(|session, _| Ok(self.scan.count(&mut session.backend, &session.interrupt)?))?;
+        self.reads.returned(rows as usize);
+        Ok(rows)
     }
 
     /// Fails if its transaction has ended, or does not hold the table's lock any more.

@@ -17,6 +17,7 @@ use super::marks::Mark;
 use super::open::Open;
 use super::temp_tables::TempTables;
 use super::toast_tables::ToastTables;
+use crate::autovacuum::balance::Balance;
 use crate::checkpoint;
 use crate::checkpointer::Causes;
 use crate::config::{Background, SessionSettings};
@@ -24,12 +25,14 @@ use crate::core::Core;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::registry::{Entry, ShownTransaction};
+use crate::relation_stats::SessionCounts;
 use crate::warning::Warning;
 
 /// A connection's session. Dropping it aborts its transaction.
 #[derive(Debug)]
 pub struct Session {
-    pub(super) engine: Arc<Engine>,
+    /// The engine, which it keeps open. None: it is the engine's own.
+    engine: Option<Arc<Engine>>,
     pub(super) core: Arc<Core>,
     pub(super) backend: Backend,
     pub(super) id: u32,
@@ -39,6 +42,8 @@ pub struct Session {
     /// Where others see which transaction it runs.
     pub(super) shown: Arc<ShownTransaction>,
     pub(super) locks: LockOwner,
+    /// What its transactions counted, for statistics.
+    pub(super) counted: SessionCounts,
     pub(super) known: KnownTables,
     pub(super) last_running: LastRunning,
     pub(super) temp: TempTables,
@@ -48,6 +53,8 @@ pub struct Session {
     pub(super) warnings: Vec<Warning>,
     /// Warnings of I/O that statements left open.
     pub(super) leftovers: Leftovers,
+    /// Where it shares a cost limit, if it is a worker of autovacuum that does.
+    pub(super) balance: Option<Balance>,
     /// The label of a base backup that it has begun.
     pub(super) backup: Option<BackupLabel>,
 }
@@ -55,19 +62,26 @@ pub struct Session {
 impl Engine {
     /// Starts a client session.
     pub fn session(self: &Arc<Self>) -> Result<Session, EngineError> {
-        Session::start(self)
+        Session::enter(self.core(), Some(Arc::clone(self)))
     }
 }
 
 impl Session {
-    /// Enters a session into an engine.
-    fn start(engine: &Arc<Engine>) -> Result<Session, EngineError> {
-        let core = Arc::clone(engine.core());
+    /// Enters a session into an engine: a client's, or one of autovacuum.
+    pub(super) fn enter(
+        core: &Arc<Core>,
+        engine: Option<Arc<Engine>>,
+    ) -> Result<Session, EngineError> {
+        let core = Arc::clone(core);
         core.check_running()?;
+        let kind = match engine {
+            Some(_) => BackendType::Client,
+            None => BackendType::AutovacuumWorker,
+        };
         let interrupt = Interrupt::new();
-        let Entry { id, slot, shown, progress } = core.sessions.enter(&interrupt)?;
-        let io =
-            core.aio.backend_with_id(BackendType::Client, i32::try_from(id).unwrap_or(i32::MAX));
+        let Entry { id, slot, shown, progress } =
+            core.sessions.enter(&interrupt, engine.is_some())?;
+        let io = core.aio.backend_with_id(kind, i32::try_from(id).unwrap_or(i32::MAX));
         let mut backend = match io {
             Ok(io) => Backend::new(io),
             Err(error) => {
@@ -76,10 +90,12 @@ impl Session {
             }
         };
         backend.progress = progress;
-        core.counters.sessions.count();
-        let locks = core.locks.enter(OwnerId(id));
+        if engine.is_some() {
+            core.counters.sessions.count();
+        }
+        let (locks, counted) = (core.locks.enter(OwnerId(id)), core.statistics.enter(id));
         let settings = core.config.session.clone();
-        let (engine, leftovers) = (Arc::clone(engine), Leftovers::default());
+        let leftovers = Leftovers::default();
         Ok(Session {
             engine,
             core,
@@ -90,6 +106,7 @@ impl Session {
             open: None,
             shown,
             locks,
+            counted,
             known: KnownTables::default(),
             last_running: LastRunning::default(),
             warnings: Vec::new(),
@@ -97,13 +114,19 @@ impl Session {
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
             toast_tables: ToastTables::default(),
+            balance: None,
             backup: None,
         })
     }
 
     /// The engine it belongs to.
     pub fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+        self.engine.as_ref().expect("clients never get a session of autovacuum")
+    }
+
+    /// Whether it is a worker of autovacuum.
+    pub(super) fn is_autovacuum(&self) -> bool {
+        self.engine.is_none()
     }
 
     /// Its number, which pg_backend_pid() shows. Unique while it lives.
@@ -156,7 +179,11 @@ impl Session {
             ));
         }
         self.shown.begin();
-        self.open = Some(Open::begin(&self.core, self.id));
+        let mut open = Open::begin(&self.core, self.id);
+        if !self.settings.track_counts {
+            open.tx.counts().disable();
+        }
+        self.open = Some(open);
         Ok(())
     }
 
@@ -350,6 +377,7 @@ impl Drop for Session {
         self.leave_temp();
         self.leave_backup();
         self.core.locks.leave(&self.locks);
+        self.core.statistics.leave(self.id);
         self.core.sessions.leave(self.id);
     }
 }

@@ -22,6 +22,7 @@ use forebay_catalog::{
 use forebay_format::varlena::{ToastPointer, Varlena};
 use forebay_format::{HeapTuple, ItemPointer};
 use forebay_storage::Backend;
+use forebay_txn::CountedRelation;
 use forebay_txn::locks::LockMode;
 use forebay_types::{Datum, Oid, Repr};
 
@@ -58,6 +59,11 @@ pub(super) fn pointer_of(value: &Datum<'_>) -> Result<ToastPointer, EngineError>
     };
     let damaged = || EngineError::internal("a TOAST pointer is damaged");
     ToastPointer::decode(pointer).ok_or_else(damaged)
+}
+
+/// A TOAST table in statistics.
+fn chunks_of(toast: &ToastTable) -> CountedRelation {
+    CountedRelation { db: toast.heap.locator.db, rel: toast.oid }
 }
 
 /// A value for a column that an index entry does not have: nothing, or zero of a numeric.
@@ -254,7 +260,10 @@ impl Session {
         let rows = RowJudge::new(&toast.heap, changer, horizon_of(table), POSTGRES_DB, own);
         let mut storer = Storer::new(&toast, author, rows);
         let mut next_id = |backend: &mut Backend| Ok(core.database.next_oid(backend)?);
-        plan.form(|_, value| storer.store(backend, value, &mut next_id), &mut row)?;
+        let formed = plan.form(|_, value| storer.store(backend, value, &mut next_id), &mut row);
+        let stored = storer.stored();
+        open.tx.count_inserted(chunks_of(&toast), stored);
+        formed?;
         Ok(row)
     }
 
@@ -317,7 +326,8 @@ impl Session {
                     return Err(no_transaction());
                 };
                 let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
-                toast.take_back(backend, xid, pointer)?;
+                let gone = toast.take_back(backend, xid, pointer)?;
+                open.tx.count_deleted(chunks_of(&toast), gone);
             }
             Ok(())
         })
@@ -350,7 +360,8 @@ impl Session {
             let author = Author { xid, command: open.tx.use_command() };
             let Open { tx, sets, .. } = open;
             let mut changer = Changer { xacts: &core.xacts, tx, author, sets, queues: None };
-            toast.remove(backend, &mut changer, pointer)?;
+            let gone = toast.remove(backend, &mut changer, pointer)?;
+            tx.count_deleted(chunks_of(&toast), gone);
         }
         Ok(())
     }

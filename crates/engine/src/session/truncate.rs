@@ -7,6 +7,7 @@ use forebay_format::RelFileLocator;
 use forebay_txn::locks::LockMode;
 use forebay_types::Oid;
 
+use super::counting::counted;
 use super::state::Session;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -24,6 +25,7 @@ impl Session {
         self.call(|session, core| {
             session.check_locked(table, LockMode::AccessExclusive)?;
             session.truncate_files(core, table.oid)?;
+            session.running()?.tx.count_truncated(counted(table));
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
             let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
             match reader.figures(table.oid)?.map_or(0, |figures| figures.toast) {

@@ -7,6 +7,7 @@
 //!   an archive that fails does not do; crashes at the end
 //! - [`archiving`]: An engine's archiver: what it stores before segments may go, whose module it
 //!   takes, what a stop leaves
+//! - [`autovacuum`]: Which tables autovacuum takes, what it counts, who may cancel it
 //! - [`backup`]: Base backups: of a cluster at rest and of a running one, and back
 //! - [`check`]: Damage of every kind in files at rest, and healthy clusters of PostgreSQL 15 and 18
 //! - [`check_btree`]: Damage of B-trees at rest, and rows that they lack or have too many of
@@ -71,6 +72,7 @@ mod archive_fixture;
 mod archive_library;
 mod archive_recovery;
 mod archiving;
+mod autovacuum;
 mod backup;
 mod check;
 mod check_btree;

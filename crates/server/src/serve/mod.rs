@@ -18,8 +18,8 @@ use crate::hba::Hba;
 use crate::log;
 use crate::session;
 use crate::settings::{
-    ConfigError, Lookup, ServerSettings, archive_settings, engine_config, io_settings, key,
-    writing_settings,
+    ConfigError, Lookup, ServerSettings, archive_settings, autovacuum_settings, engine_config,
+    io_settings, key, session_settings, writing_settings,
 };
 use crate::shared::{Phase, Shared};
 use crate::wire::backend;
@@ -411,6 +411,7 @@ fn connections_at_most(max_connections: usize) -> usize {
 fn change_running(engine: &Engine, settings: &ServerSettings) {
     engine.change_writing(&writing_settings(settings));
     engine.change_archiving(&archive_settings(settings));
+    engine.change_autovacuum(&autovacuum_settings(settings), &session_settings(settings));
     if let Err(e) = engine.change_io(&io_settings(settings)) {
         log::warning(describe(e));
     }

@@ -6,11 +6,11 @@ use forebay_aio::sync::Duration;
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
 use forebay_engine::{
-    ArchiveMode, ArchiveSettings, ArchiveStore, CleanerOptions, EngineConfig, ExtendMethod,
-    FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings, ParallelSettings,
-    RecoverySettings, RecoveryTarget, RestoreSettings, SessionSettings, TargetAction,
-    TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits, WritingSettings,
-    parse_timestamp,
+    ArchiveMode, ArchiveSettings, ArchiveStore, AutovacuumSettings, CleanerOptions, EngineConfig,
+    ExtendMethod, FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings,
+    ParallelSettings, RecoverySettings, RecoveryTarget, RestoreSettings, SessionSettings,
+    TargetAction, TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits,
+    WritingSettings, parse_timestamp,
 };
 
 /// What a word or text stands for, which was checked when the setting was set.
@@ -35,6 +35,8 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         session: session_settings(s),
         max_connections: s.count(key!("max_connections")),
         max_worker_processes: s.count(key!("max_worker_processes")),
+        autovacuum: autovacuum_settings(s),
+        autovacuum_worker_slots: s.count(key!("autovacuum_worker_slots")),
         max_locks_per_transaction: s.count(key!("max_locks_per_transaction")),
         max_files_per_process: s.count(key!("max_files_per_process")),
         file_extend_method: file_extend_method(s),
@@ -173,7 +175,7 @@ pub fn writing_settings(s: &ServerSettings) -> WritingSettings {
 }
 
 /// What a session may change for itself.
-pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
+pub fn session_settings(s: &impl Lookup) -> SessionSettings {
     SessionSettings {
         io_combine_limit: s.count(key!("io_combine_limit")),
         effective_io_concurrency: s.count(key!("effective_io_concurrency")),
@@ -193,6 +195,7 @@ pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
         ignore_checksum_failure: s.bool(key!("ignore_checksum_failure")),
         lock_timeout: Duration::from_millis(s.count(key!("lock_timeout"))),
         deadlock_timeout: Duration::from_millis(s.count(key!("deadlock_timeout"))),
+        track_counts: s.bool(key!("track_counts")),
         vacuum: vacuum_settings(s),
         statistics_target: s.count(key!("default_statistics_target")),
         parallel: ParallelSettings {
@@ -203,6 +206,29 @@ pub(super) fn session_settings(s: &impl Lookup) -> SessionSettings {
             tuple_cost: s.real(key!("parallel_tuple_cost")),
             leader_participates: s.bool(key!("parallel_leader_participation")),
         },
+    }
+}
+
+/// When and how fast autovacuum works.
+pub fn autovacuum_settings(s: &impl Lookup) -> AutovacuumSettings {
+    let limit = |value: i64| u32::try_from(value).ok();
+    let millis = |value: i64| u64::try_from(value).ok().map(Duration::from_millis);
+    let delay = s.real(key!("autovacuum_vacuum_cost_delay"));
+    AutovacuumSettings {
+        enabled: s.bool(key!("autovacuum")),
+        naptime: Duration::from_secs(s.count(key!("autovacuum_naptime"))),
+        max_workers: s.count(key!("autovacuum_max_workers")),
+        vacuum_threshold: s.count(key!("autovacuum_vacuum_threshold")),
+        vacuum_scale_factor: s.real(key!("autovacuum_vacuum_scale_factor")),
+        vacuum_max_threshold: limit(s.int(key!("autovacuum_vacuum_max_threshold"))),
+        insert_threshold: limit(s.int(key!("autovacuum_vacuum_insert_threshold"))),
+        insert_scale_factor: s.real(key!("autovacuum_vacuum_insert_scale_factor")),
+        analyze_threshold: s.count(key!("autovacuum_analyze_threshold")),
+        analyze_scale_factor: s.real(key!("autovacuum_analyze_scale_factor")),
+        cost_delay: (delay >= 0.0).then(|| Duration::from_secs_f64(delay / 1e3)),
+        cost_limit: limit(s.int(key!("autovacuum_vacuum_cost_limit"))).filter(|limit| *limit > 0),
+        log_min_duration: millis(s.int(key!("log_autovacuum_min_duration"))),
+        work_mem: s.chosen(key!("autovacuum_work_mem")),
     }
 }
 

@@ -23,7 +23,10 @@ mod table;
 mod text;
 mod value;
 
-pub use engine::{archive_settings, engine_config, io_settings, writing_settings};
+pub use engine::{
+    archive_settings, autovacuum_settings, engine_config, io_settings, session_settings,
+    writing_settings,
+};
 pub(crate) use key::key;
 pub use key::{Key, Lookup, Text};
 pub use server::{ConfigError, ServerSettings};

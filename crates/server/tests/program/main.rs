@@ -7,6 +7,7 @@
 //! - [`extended`]: Parse, Bind, Describe, Execute, Sync
 //! - [`copy`]: COPY both ways
 //! - [`archive`]: archive-push, archive-get, archiverd, and an administrator's commands
+//! - [`autovacuum`]: what autovacuum logs, its settings, who cancels it
 //! - [`backup`]: base backups of a running server
 //! - [`bench`]: measurements, small; [`bench_archive`], [`bench_wal`]: those of the archiver
 //!   and of the log
@@ -31,6 +32,7 @@
 //! - [`outstanding`]: tables that are dropped while reads of them are in flight
 
 mod archive;
+mod autovacuum;
 mod backup;
 mod bench;
 mod bench_archive;

@@ -3,10 +3,14 @@
 use super::host::Host;
 use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
-use crate::views::{self, Columns, Database, Progress, View, values};
-use forebay_engine::LockMode;
-use forebay_engine::views::{Command, DatabaseRow, SharedStats};
+use crate::views::{
+    self, Columns, Database, IndexStatsRow, Progress, Relations, TableRow, View, values,
+};
+use forebay_engine::views::{Command, DatabaseRow, RelationStats, SharedStats};
+use forebay_engine::{LockMode, Session, Table, TableIndex};
 use forebay_types::Datum;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Computes a view.
 pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
@@ -32,6 +36,8 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
             progress(host, views::PROGRESS_CREATE_INDEX, Command::CreateIndex)?
         }
         View::Cursors => values(views::CURSORS, host.cursors.iter().cloned()),
+        View::StatTables(of) => values(views::STAT_TABLES, tables(host, of)?),
+        View::StatIndexes(of) => values(views::STAT_INDEXES, indexes(host, of)?),
     })
 }
 
@@ -84,6 +90,48 @@ fn databases(host: &mut Host) -> Result<Vec<Database>> {
         rows.push(Database { oid, name: Some(name), counted, failures: failures(oid) });
     }
     Ok(rows)
+}
+
+/// What was counted of all relations, and the tables of the database that a view shows.
+fn counted(host: &mut Host, of: Relations) -> Result<(Vec<Arc<Table>>, StatsByOid)> {
+    let mut tables = host.call(Session::tables)?;
+    tables.retain(|table| matches!(table.kind, b'r' | b't' | b'm') && of.has(&table.schema));
+    let stats = host.engine()?.relation_stats();
+    Ok((tables, stats.into_iter().map(|(of, stats)| (of.rel, stats)).collect()))
+}
+
+/// What pg_stat_all_tables shows.
+fn tables(host: &mut Host, of: Relations) -> Result<Vec<TableRow>> {
+    let (tables, all) = counted(host, of)?;
+    let row = |table: Arc<Table>| {
+        let of_index = |index: &Arc<TableIndex>| {
+            let RelationStats { scans, last_scan, fetched, .. } = of_relation(&all, index.oid);
+            (scans, last_scan, fetched)
+        };
+        let sum = |a: Sums, b: Sums| (a.0 + b.0, a.1.max(b.1), a.2 + b.2);
+        let indexes = table.indexes.iter().map(of_index).reduce(sum);
+        TableRow { stats: of_relation(&all, table.oid), indexes, table }
+    };
+    Ok(tables.into_iter().map(row).collect())
+}
+
+/// What pg_stat_all_indexes shows.
+fn indexes(host: &mut Host, of: Relations) -> Result<Vec<IndexStatsRow>> {
+    let (tables, all) = counted(host, of)?;
+    let of_table = |table: Arc<Table>| {
+        let stats = table.indexes.iter().map(|index| of_relation(&all, index.oid));
+        let row = |(number, stats)| IndexStatsRow { table: Arc::clone(&table), number, stats };
+        stats.enumerate().map(row).collect::<Vec<_>>()
+    };
+    Ok(tables.into_iter().flat_map(of_table).collect())
+}
+
+/// Scans of indexes, when the last was, and rows fetched.
+type Sums = (u64, Option<i64>, u64);
+type StatsByOid = HashMap<u32, RelationStats>;
+
+fn of_relation(all: &StatsByOid, oid: u32) -> RelationStats {
+    all.get(&oid).copied().unwrap_or_default()
 }
 
 /// OIDs and names of all databases.

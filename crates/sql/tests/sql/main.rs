@@ -10,6 +10,7 @@
 //!   from PostgreSQL 18; and what portals and other sessions make of them
 //! - [`conflicts`]: INSERT ... ON CONFLICT, against answers recorded from PostgreSQL 18; and what
 //!   several sessions make of it
+//! - [`counters`]: What transactions count of tables and indexes, against PostgreSQL 18's answers
 //! - [`cursors`]: Cursors, against answers recorded from PostgreSQL 18; what they share with the
 //!   protocol's portals; rows that are held over the end of a transaction
 //! - [`expressions`]: Expressions, series, VALUES, names, syntax errors and transactions, against
@@ -55,6 +56,7 @@ mod bitmaps;
 mod buffers;
 mod changes;
 mod conflicts;
+mod counters;
 mod cursors;
 mod expressions;
 mod extended;

@@ -9,6 +9,7 @@
 
 use std::collections::HashSet;
 
+use super::interrupt::InterruptKind;
 use super::mode::LockMode;
 use super::table::Table;
 use super::tag::{LockTag, OwnerId};
@@ -33,6 +34,21 @@ impl Wait {
 pub(super) fn find_cycle(table: &Table, start: OwnerId) -> Option<Vec<Wait>> {
     let mut path = Vec::new();
     search(table, start, start, &mut path, &mut HashSet::new()).then_some(path)
+}
+
+/// Cancels the backends that hold what `owner` waits for, and give way.
+pub(super) fn ask_to_give_way(table: &Table, owner: OwnerId) {
+    let request = table.waiting.get(&owner).and_then(|tag| table.locks.get(tag));
+    let Some(lock) = request else { return };
+    let Some(waiter) = lock.queue.iter().find(|waiter| waiter.owner == owner) else { return };
+    for (holder, modes) in &lock.granted {
+        if *holder != owner
+            && modes & waiter.mode.conflicts() != 0
+            && let Some(interrupt) = table.yielding.get(holder)
+        {
+            interrupt.request(InterruptKind::Cancel);
+        }
+    }
 }
 
 /// Depth first. `path` holds the waits from `start` to `owner`.

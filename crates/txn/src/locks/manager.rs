@@ -77,8 +77,21 @@ impl LockManager {
 
     /// Removes a backend, with all locks that its session still has.
     pub fn leave(&self, owner: &LockOwner) {
-        self.table.lock().lists.remove(&owner.id());
+        let mut table = self.table.lock();
+        table.lists.remove(&owner.id());
+        table.yielding.remove(&owner.id());
+        drop(table);
         self.release_all(owner.id());
+    }
+
+    /// Lets a backend give way, or not any more (None): whoever has waited as long as it takes to
+    /// search for a deadlock, and waits for a lock that this backend holds, cancels what it does.
+    pub fn give_way(&self, owner: &LockOwner, interrupt: Option<Interrupt>) {
+        let yielding = &mut self.table.lock().yielding;
+        match interrupt {
+            Some(interrupt) => yielding.insert(owner.id(), interrupt),
+            None => yielding.remove(&owner.id()),
+        };
     }
 
     /// Takes a lock for a registered backend to the end of its transaction, waiting if it must, as
@@ -286,6 +299,7 @@ impl LockManager {
             self.withdraw(table, owner, counted);
             return Err(LockError::Deadlock { detail: deadlock::describe(&cycle) });
         }
+        deadlock::ask_to_give_way(table, owner);
         Ok(())
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Table {
     pub(super) moved: HashMap<LockTag, LockTag>,
     /// The list of weak locks of each backend.
     pub(super) lists: HashMap<OwnerId, Arc<FastList>>,
+    /// The backends that give way to others.
+    pub(super) yielding: HashMap<OwnerId, Interrupt>,
 }
 
 /// A locked object.
@@ -85,6 +87,7 @@ impl Table {
             waiting: HashMap::new(),
             moved: HashMap::new(),
             lists: HashMap::new(),
+            yielding: HashMap::new(),
         }
     }
 

@@ -13,7 +13,7 @@ mod values;
 use std::sync::Arc;
 
 use forebay_access::heap::{Author, Changer, Heap, Sample, SampleJob};
-use forebay_aio::sync::Instant;
+use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::PG_STATISTIC;
 use forebay_catalog::{
     ClassFigures, ColumnStatistics, ColumnTarget, Reader, Table, TableStatistics, store_statistics,
@@ -25,11 +25,13 @@ use forebay_txn::locks::LockMode;
 
 use self::compute::statistics;
 use self::values::ColumnValues;
+use super::counting::counted;
 use super::state::{Session, no_transaction};
 use super::vacuum::{DATABASE, Found, KB_PER_BUFFER, Rests};
 use crate::core::Core;
 use crate::error::EngineError;
 use crate::id_limits::next_ids;
+use crate::relation_stats::Maintained;
 use crate::warning::Warning;
 
 /// Rows of a sample for each value or bound that may be kept of a column.
@@ -154,6 +156,7 @@ impl Session {
             store_statistics(&core.database, backend, tx, table, &all)?;
         }
         self.store_sampled(core, (table, &heap), figures, &sample, options)?;
+        self.report_analyzed(core, table, &sample, (columns.is_none(), begun.elapsed()))?;
         if options.verbose {
             told.push(format!(
                 "finished analyzing table \"{DATABASE}.{schema}.{name}\"\nsystem usage: elapsed: \
@@ -161,6 +164,30 @@ impl Session {
                 begun.elapsed().as_secs_f64()
             ));
         }
+        Ok(())
+    }
+
+    /// Tells the statistics how many rows a table has. Those that the transaction has changed
+    /// itself are told at its end.
+    fn report_analyzed(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        sample: &Sample,
+        (all_columns, took): (bool, Duration),
+    ) -> Result<(), EngineError> {
+        if !self.settings.track_counts {
+            return Ok(());
+        }
+        let relation = counted(table);
+        let own = self.running()?.tx.counts().unreported(relation);
+        let known = |rows: u64, own: i64| {
+            (sample.in_table(rows) as u64).saturating_add_signed(own.saturating_neg())
+        };
+        let (live, dead) = (known(sample.live, own.0), known(sample.dead, own.1));
+        let automatic = self.is_autovacuum();
+        let done = Maintained { relation, live, dead, took, automatic };
+        core.statistics.analyzed(&done, all_columns);
         Ok(())
     }
 
@@ -204,7 +231,8 @@ impl Session {
             stream: self.vacuum_stream(),
             strategy: Strategy::Vacuum { buffers: limit / KB_PER_BUFFER },
         };
-        let mut rests = Rests::new(settings, self.interrupt.clone());
+        let interrupt = self.interrupt.clone();
+        let mut rests = Rests::new(settings, interrupt).shared(self.balance.clone());
         let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         let author = Author { xid: INVALID_XID, command: CommandId::MAX };

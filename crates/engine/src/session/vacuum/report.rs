@@ -5,8 +5,13 @@ use std::fmt;
 
 use forebay_access::heap::VacuumReport;
 use forebay_aio::sync::Duration;
-use forebay_catalog::{Advanced, NextIds};
+use forebay_catalog::{Advanced, NextIds, Table};
 use forebay_format::{BlockNumber, Xid};
+
+use crate::core::Core;
+use crate::relation_stats::Maintained;
+use crate::session::counting::counted;
+use crate::session::state::Session;
 
 /// A table that was vacuumed.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +34,27 @@ pub(super) struct VacuumedTable {
     pub(super) before: NextIds,
     pub(super) advanced: Advanced,
     pub(super) elapsed: Duration,
+}
+
+impl Session {
+    /// Tells the statistics how many rows a table has.
+    pub(super) fn report_vacuumed(
+        &self,
+        core: &Core,
+        table: &Table,
+        done: &VacuumedTable,
+        took: Duration,
+    ) {
+        if self.settings.track_counts {
+            core.statistics.vacuumed(&Maintained {
+                relation: counted(table),
+                live: done.tuples.max(0.0) as u64,
+                dead: done.report.recently_dead + done.report.missed.0,
+                took,
+                automatic: self.is_autovacuum(),
+            });
+        }
+    }
 }
 
 fn percent(part: BlockNumber, of: BlockNumber) -> f64 {

@@ -20,6 +20,7 @@ use super::cutoffs::{Decided, InUse, decide};
 use super::indexes::{VacuumedIndex, VacuumedIndexes};
 use super::report::VacuumedTable;
 use super::tail::is_worthwhile;
+use crate::autovacuum::balance::Balance;
 use crate::config::VacuumSettings;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -72,12 +73,19 @@ struct Vacuumed {
 pub(in crate::session) struct Rests {
     settings: VacuumSettings,
     interrupt: Interrupt,
+    /// What shares the limit, for autovacuum.
+    balance: Option<Balance>,
     cost: u32,
 }
 
 impl Rests {
     pub(in crate::session) fn new(settings: VacuumSettings, interrupt: Interrupt) -> Rests {
-        Rests { settings, interrupt, cost: 0 }
+        Rests { settings, interrupt, balance: None, cost: 0 }
+    }
+
+    /// The same for a session that may share the cost limit with others.
+    pub(in crate::session) fn shared(self, balance: Option<Balance>) -> Rests {
+        Rests { balance, ..self }
     }
 
     pub(in crate::session) fn after(
@@ -95,6 +103,8 @@ impl Rests {
         }
         self.cost += u32::from(page.read) * cost_page_miss;
         self.cost += u32::from(page.dirtied) * cost_page_dirty;
+        let shared = self.balance.as_ref();
+        let cost_limit = shared.map_or(cost_limit, |balance| balance.part_of(cost_limit));
         if self.cost < cost_limit {
             return Ok(());
         }
@@ -225,6 +235,7 @@ impl Session {
         let oldest_xid = in_use.oldest_xid;
         let done = self.store_figures(core, (table, &heap), figures, &report, remain)?;
         self.store_index_figures(core, &indexes, done.next)?;
+        self.report_vacuumed(core, table, &done, begun.elapsed());
         // The tables that sessions know have the figures before.
         drop(core.database.cache.change());
         if options.verbose {
@@ -270,7 +281,7 @@ impl Session {
         if failsafe {
             settings.cost_delay = Duration::ZERO;
         }
-        let mut rests = Rests::new(settings, interrupt.clone());
+        let mut rests = Rests::new(settings, interrupt.clone()).shared(self.balance.clone());
         let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
         let backend = &mut self.backend;
         let mut report = heap.vacuum_with(backend, job, of_table, &interrupt, &mut rest)?;

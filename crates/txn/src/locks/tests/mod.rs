@@ -37,6 +37,32 @@ fn conflict_table_is_postgresql_s_and_symmetric() {
 }
 
 #[test]
+fn a_backend_that_gives_way_is_cancelled_by_who_waits_for_it() {
+    let locks = LockManager::new();
+    let (holder, mut waiter) = (Interrupt::new(), locks.enter(B));
+    let mut owner = locks.enter(A);
+    waiter.deadlock_timeout = Duration::from_millis(1);
+    waiter.timeout = Some(Duration::from_millis(20));
+    let wanted = LockMode::AccessExclusive;
+    locks.lock(&mut owner, TABLE, LockMode::ShareUpdateExclusive, &holder).unwrap();
+    // It does not give way yet.
+    let waited = locks.lock(&mut waiter, TABLE, wanted, &Interrupt::new());
+    assert!(waited.is_err() && holder.pending().is_none());
+    locks.give_way(&owner, Some(holder.clone()));
+    // Nobody waits for what it holds.
+    locks.lock(&mut waiter, OTHER, wanted, &Interrupt::new()).unwrap();
+    assert_eq!(holder.pending(), None);
+    assert!(locks.lock(&mut waiter, TABLE, wanted, &Interrupt::new()).is_err());
+    assert_eq!(holder.pending(), Some(InterruptKind::Cancel));
+    holder.clear_cancel();
+    locks.give_way(&owner, None);
+    assert!(locks.lock(&mut waiter, TABLE, wanted, &Interrupt::new()).is_err());
+    assert_eq!(holder.pending(), None);
+    locks.leave(&owner);
+    locks.leave(&waiter);
+}
+
+#[test]
 fn own_locks_do_not_conflict_and_are_released_together() {
     let locks = LockManager::new();
     for mode in LockMode::ALL {

@@ -1,0 +1,123 @@
+//! The thread that starts workers.
+
+use std::sync::Arc;
+
+use forebay_aio::sync::Instant;
+use forebay_aio::sync::thread::{self, JoinHandle};
+use forebay_format::ids::xid_precedes;
+
+use super::state::Settings;
+use super::worker::work;
+use crate::config::{AutovacuumSettings, Background, SessionSettings};
+use crate::core::Core;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::id_limits::next_ids;
+
+/// Bytes of a worker's stack: as a session's.
+const STACK: usize = 8 << 20;
+
+impl Core {
+    /// Starts the launcher. None: the engine has no room for workers, or no threads at all.
+    pub(crate) fn start_autovacuum(
+        self: &Arc<Core>,
+    ) -> Result<Option<JoinHandle<()>>, EngineError> {
+        let without = self.config.background == Background::Stepped;
+        if without || self.config.autovacuum_worker_slots == 0 {
+            return Ok(None);
+        }
+        let core = Arc::clone(self);
+        let name = "autovacuum launcher";
+        let started = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || core.fatal.watch(name, || launch(&core)));
+        let handle = started.map_err(|error| {
+            EngineError::statement("53000", format!("could not start {name}: {error}"))
+        })?;
+        Ok(Some(handle))
+    }
+
+    /// Whether tables may have ids so old that they must be vacuumed.
+    fn has_old_ids(&self) -> bool {
+        let next = next_ids(self);
+        let oldest = self.xacts.oldest_xid().0;
+        let limit = oldest.wrapping_add(self.config.session.vacuum.freeze_max_age);
+        let sets = next.multi.wrapping_sub(self.multis.counters().oldest);
+        let most = self.config.session.vacuum.multixact_freeze_max_age;
+        xid_precedes(limit, next.xid) || sets > self.multis.freeze_max_age(most)
+    }
+}
+
+impl Engine {
+    /// Takes over settings of autovacuum, and those with which its sessions begin.
+    pub fn change_autovacuum(&self, to: &AutovacuumSettings, session: &SessionSettings) {
+        let settings = Settings { autovacuum: *to, session: session.clone() };
+        self.core().autovacuum.change(settings);
+    }
+
+    /// Vacuums and analyzes, in this thread, the tables that need it: what a worker of autovacuum
+    /// does, whether it is on or not. For programs that decide by themselves when that happens.
+    pub fn run_autovacuum(&self) -> Result<(), EngineError> {
+        let mut settings = self.core().autovacuum.settings();
+        settings.autovacuum.enabled = true;
+        work(self.core(), &settings)
+    }
+}
+
+/// Starts workers until the engine stops. Then it waits for them.
+fn launch(core: &Arc<Core>) {
+    let mut workers: Vec<JoinHandle<()>> = Vec::new();
+    let mut last = Instant::now();
+    loop {
+        let Settings { autovacuum: AutovacuumSettings { naptime, .. }, .. } =
+            core.autovacuum.settings();
+        if !core.autovacuum.rest_until(last + naptime) {
+            break;
+        }
+        if last.elapsed() < naptime {
+            continue;
+        }
+        last = Instant::now();
+        let (ended, running): (Vec<_>, Vec<_>) =
+            workers.into_iter().partition(JoinHandle::is_finished);
+        join(core, ended);
+        workers = running;
+        let Settings { autovacuum, session } = core.autovacuum.settings();
+        let most = autovacuum.max_workers.min(core.config.autovacuum_worker_slots);
+        // Without counters there is nothing to decide by.
+        let active = autovacuum.enabled && session.track_counts;
+        if workers.len() < most && (active || core.has_old_ids()) && core.check_running().is_ok() {
+            workers.extend(start_worker(core, active));
+        }
+    }
+    join(core, workers);
+}
+
+fn join(core: &Core, workers: Vec<JoinHandle<()>>) {
+    for worker in workers {
+        if worker.join().is_err() {
+            core.fatal.stop("an autovacuum worker panicked");
+        }
+    }
+}
+
+/// Starts a worker; none if that is not possible now. Unless autovacuum is active, it only looks
+/// after old ids.
+fn start_worker(core: &Arc<Core>, active: bool) -> Option<JoinHandle<()>> {
+    let own = Arc::clone(core);
+    let body = move || {
+        let mut settings = own.autovacuum.settings();
+        settings.autovacuum.enabled = active;
+        let worked = own.fatal.watch("autovacuum worker", || work(&own, &settings));
+        if let Err(error) = worked
+            && own.check_running().is_ok()
+        {
+            tracing::error!("autovacuum worker: {error}");
+        }
+    };
+    let worker = thread::Builder::new().name("autovacuum worker".to_owned()).stack_size(STACK);
+    worker
+        .spawn(body)
+        .inspect_err(|error| tracing::warn!("could not start an autovacuum worker: {error}"))
+        .ok()
+}

@@ -1,0 +1,182 @@
+//! A worker: a round over the tables of the database, in a session of its own.
+
+use std::sync::Arc;
+
+use forebay_aio::sync::{Duration, Instant};
+use forebay_catalog::{AutovacuumOptions, MaintainedTable, Table};
+
+use super::decide::{Ages, Needs, decide};
+use super::state::Settings;
+use crate::config::SessionSettings;
+use crate::core::Core;
+use crate::error::EngineError;
+use crate::id_limits::next_ids;
+use crate::session::{AnalyzeOptions, Session, VacuumOptions};
+
+/// A table that is looked after.
+struct Task {
+    table: Arc<Table>,
+    needs: Needs,
+    /// Database, schema and name.
+    name: String,
+    /// Runs that took at least this long are logged.
+    log_min_duration: Option<Duration>,
+}
+
+/// Vacuums and analyzes all tables that need it. Fails if the engine stops, or the catalogs can't
+/// be read.
+pub(super) fn work(core: &Arc<Core>, settings: &Settings) -> Result<(), EngineError> {
+    let mut session = Session::of_autovacuum(core, settings.session.clone())?;
+    let tables = session.maintained_tables()?;
+    let (toast, main): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| table.is_toast);
+    let stats = core.statistics.get();
+    let mut vacuumed = false;
+    for table in main.iter().chain(&toast) {
+        let known = stats.get(&table.counted());
+        if decide(table, known, &settings.autovacuum, &ages(core)).any() {
+            vacuumed |= maintain(core, &mut session, table, settings)?;
+        }
+    }
+    if vacuumed { session.advance_oldest_ids() } else { Ok(()) }
+}
+
+fn ages(core: &Core) -> Ages {
+    let vacuum = &core.config.session.vacuum;
+    Ages {
+        next: next_ids(core),
+        freeze_max_age: vacuum.freeze_max_age,
+        multixact_freeze_max_age: core.multis.freeze_max_age(vacuum.multixact_freeze_max_age),
+    }
+}
+
+/// Looks after a table, if it still needs that and no other worker does it. Returns whether it was
+/// vacuumed. A failure is logged, and concerns this table alone, unless the worker is to end.
+fn maintain(
+    core: &Core,
+    session: &mut Session,
+    table: &MaintainedTable,
+    settings: &Settings,
+) -> Result<bool, EngineError> {
+    let Some(_taken) = core.autovacuum.take(table.oid) else { return Ok(false) };
+    let Some((found, now)) = session.maintained_table(table)? else { return Ok(false) };
+    let stats = core.statistics.get();
+    let needs = decide(&now, stats.get(&now.counted()), &settings.autovacuum, &ages(core));
+    if !needs.any() || found.check_vacuumable().is_err() {
+        return Ok(false);
+    }
+    let own = now.options.unwrap_or_default();
+    let shares = own.cost_limit.is_none() && own.cost_delay.is_none();
+    let _sharer = shares.then(|| core.autovacuum.balance.share());
+    session.share_cost(shares);
+    *session.settings_mut() = settings_for(settings, &own);
+    session.give_way(!needs.wraparound);
+    let task = Task {
+        name: session.full_name(&found),
+        table: found,
+        needs,
+        log_min_duration: match own.log_min_duration {
+            Some(millis) => Some(Duration::from_millis(millis.into())),
+            None => settings.autovacuum.log_min_duration,
+        },
+    };
+    let vacuumed = needs.vacuum && task.run("vacuum", session, Task::vacuum)?;
+    // A cancel is meant for the table, not for what was being done to it.
+    if needs.analyze && (vacuumed || !needs.vacuum) {
+        task.run("analyze", session, Task::analyze)?;
+    }
+    session.give_way(false);
+    // One that came too late is not meant for the next table.
+    session.interrupt().clear_cancel();
+    Ok(vacuumed)
+}
+
+/// The settings of a session that vacuums a table with these settings of its own.
+fn settings_for(settings: &Settings, own: &AutovacuumOptions) -> SessionSettings {
+    let Settings { autovacuum, session } = settings;
+    let mut vacuum = session.vacuum;
+    let delay = own.cost_delay.map(|millis| Duration::from_secs_f64(millis / 1e3));
+    vacuum.cost_delay = delay.or(autovacuum.cost_delay).unwrap_or(vacuum.cost_delay);
+    let limit = own.cost_limit.or(autovacuum.cost_limit);
+    vacuum.cost_limit = limit.unwrap_or(vacuum.cost_limit);
+    for (of_session, of_table) in [
+        (&mut vacuum.freeze_min_age, own.freeze_min_age),
+        (&mut vacuum.freeze_table_age, own.freeze_table_age),
+        (&mut vacuum.multixact_freeze_min_age, own.multixact_freeze_min_age),
+        (&mut vacuum.multixact_freeze_table_age, own.multixact_freeze_table_age),
+    ] {
+        *of_session = of_table.unwrap_or(*of_session);
+    }
+    SessionSettings {
+        vacuum,
+        maintenance_work_mem: autovacuum.work_mem.unwrap_or(session.maintenance_work_mem),
+        lock_timeout: Duration::ZERO,
+        zero_damaged_pages: false,
+        synchronous_commit: true,
+        track_counts: true,
+        ..session.clone()
+    }
+}
+
+impl Task {
+    /// Does something to the table. False if that failed, which is logged.
+    fn run(
+        &self,
+        what: &str,
+        session: &mut Session,
+        body: fn(&Task, &mut Session) -> Result<(), EngineError>,
+    ) -> Result<bool, EngineError> {
+        let Err(error) = body(self, session) else { return Ok(true) };
+        session.take_warnings();
+        session.interrupt().clear_cancel();
+        // Nothing goes on if the engine stops.
+        session.check_cancel()?;
+        let context = format!("CONTEXT:  automatic {what} of table \"{}\"", self.name);
+        match error.sqlstate() {
+            "57014" => tracing::error!("canceling autovacuum task\n{context}"),
+            _ => tracing::error!("{error}\n{context}"),
+        }
+        Ok(false)
+    }
+
+    fn vacuum(&self, session: &mut Session) -> Result<(), EngineError> {
+        let options = VacuumOptions {
+            skip_locked: !self.needs.wraparound,
+            verbose: true,
+            process_toast: false,
+            ..VacuumOptions::default()
+        };
+        let (begun, mut told) = (Instant::now(), Vec::new());
+        session.vacuum(&self.table, &options, &mut told)?;
+        let aggressive = told.first().is_some_and(|text| text.starts_with("aggressively"));
+        let aggressive = if aggressive { "aggressive " } else { "" };
+        let prevent = if self.needs.wraparound { "to prevent wraparound " } else { "" };
+        let what = format!("automatic {aggressive}vacuum {prevent}of table");
+        self.log(session, begun.elapsed(), &what, &told);
+        Ok(())
+    }
+
+    fn analyze(&self, session: &mut Session) -> Result<(), EngineError> {
+        let options = AnalyzeOptions {
+            skip_locked: true,
+            verbose: true,
+            vacuumed: self.needs.vacuum,
+            buffer_usage_limit: None,
+        };
+        let (begun, mut told) = (Instant::now(), Vec::new());
+        session.analyze_alone(&self.table, None, &options, &mut told)?;
+        self.log(session, begun.elapsed(), "automatic analyze of table", &told);
+        Ok(())
+    }
+
+    /// Logs what was done, which is what VERBOSE tells last.
+    fn log(&self, session: &mut Session, took: Duration, what: &str, told: &[String]) {
+        let warnings = session.take_warnings();
+        let Some(least) = self.log_min_duration else { return };
+        warnings.iter().for_each(|warning| tracing::info!("{}", warning.message));
+        let name = format!("\"{}\"", self.name);
+        let report = told.iter().rev().find_map(|text| Some(text.split_once(&*name)?.1));
+        if let Some(report) = report.filter(|_| took >= least) {
+            tracing::info!("{what} {name}{report}");
+        }
+    }
+}

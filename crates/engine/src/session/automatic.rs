@@ -1,0 +1,82 @@
+//! A session of autovacuum.
+
+use std::sync::Arc;
+
+use forebay_catalog::{MaintainedTable, Reader, Table};
+
+use super::state::Session;
+use super::vacuum::DATABASE;
+use crate::config::SessionSettings;
+use crate::core::Core;
+use crate::error::EngineError;
+
+impl Session {
+    /// A session of a worker, which does not keep the engine open.
+    pub(crate) fn of_autovacuum(
+        core: &Arc<Core>,
+        settings: SessionSettings,
+    ) -> Result<Session, EngineError> {
+        let mut session = Session::enter(core, None)?;
+        session.settings = settings;
+        Ok(session)
+    }
+
+    /// The tables that may need to be looked after.
+    pub(crate) fn maintained_tables(&mut self) -> Result<Vec<MaintainedTable>, EngineError> {
+        self.looking(|reader| Ok(reader.maintained_tables()?))
+    }
+
+    /// A table as the catalogs have it now. None: it has been dropped.
+    pub(crate) fn maintained_table(
+        &mut self,
+        table: &MaintainedTable,
+    ) -> Result<Option<(Arc<Table>, MaintainedTable)>, EngineError> {
+        self.looking(|reader| {
+            let found = reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?);
+            Ok(found.map(|(found, figures)| {
+                (Arc::new(found), MaintainedTable { figures, ..table.clone() })
+            }))
+        })
+    }
+
+    /// Reads catalogs in a transaction of its own.
+    fn looking<T>(
+        &mut self,
+        look: impl FnOnce(&mut Reader<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        self.begin()?;
+        let looked = self.start_command().and_then(|()| {
+            self.call(|session, core| {
+                let snapshot = core.xacts.snapshot(&session.running()?.tx);
+                look(&mut Reader::new(&core.database, &mut session.backend, snapshot))
+            })
+        });
+        match looked {
+            Ok(found) => {
+                self.end_command();
+                self.commit()?;
+                Ok(found)
+            }
+            Err(error) => {
+                self.abort()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Shares its cost limit with other workers, or not.
+    pub(crate) fn share_cost(&mut self, shares: bool) {
+        self.balance = shares.then(|| self.core.autovacuum.balance.clone());
+    }
+
+    /// Whether those who wait for its locks may cancel what it does.
+    pub(crate) fn give_way(&mut self, gives: bool) {
+        let interrupt = gives.then(|| self.interrupt.clone());
+        self.core.locks.give_way(&self.locks, interrupt);
+    }
+
+    /// The database, schema and name of a table.
+    pub(crate) fn full_name(&self, table: &Table) -> String {
+        format!("{DATABASE}.{}.{}", table.schema, table.name)
+    }
+}
