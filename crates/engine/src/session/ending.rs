@@ -127,8 +127,11 @@ impl Session {
 
     /// Releases the locks of a transaction, and wakes those who wait for its end.
     fn end(&mut self, ids: &[Xid]) {
-        self.shown.end();
+        let ended = self.shown.end();
         self.core.locks.unlock_all(&mut self.locks);
+        if let Some(transaction) = ended {
+            self.core.locks.virtual_ended(transaction);
+        }
         self.core.locks.transactions_ended(ids);
     }
 }

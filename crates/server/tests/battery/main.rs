@@ -15,6 +15,7 @@
 //! - [`turns`]: Forebay and PostgreSQL 18 crash and recover one directory by turns, under load
 //! - [`trees`]: indexes that PostgreSQL's crashes have left, recovered page for page as it does
 //! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
+//! - [`concurrently`]: indexes that are made and dropped beside writers, in crashes
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
 //! - [`sessions`]: random sessions, with the messages of both servers compared
 //! - [`io`]: system calls and page cache: direct opens, combined reads, gathered log writes
@@ -27,6 +28,7 @@
 mod archive;
 mod backup;
 mod checksums;
+mod concurrently;
 mod damage;
 mod exchange;
 mod forebay;
