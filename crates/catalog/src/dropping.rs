@@ -12,8 +12,10 @@ use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEFAULTS, TYPES};
 use crate::class::Class;
+use crate::constraints::Constraint;
 use crate::database::Database;
 use crate::error::CatalogError;
+use crate::index_ddl::set_not_null;
 use crate::objects::{Depends, Object};
 use crate::reader::Reader;
 use crate::schema::{
@@ -66,11 +68,37 @@ pub fn drop_index(
     (index, name): (Oid, &str),
     table: &Table,
 ) -> Result<(), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    check_free(&mut writer, (index, name), table)?;
+    drop_all(&mut writer, Object::relation(index))?;
+    writer.announce_relation(table.oid);
+    writer.next_command()
+}
+
+/// Fails if [`drop_index`] would fail.
+pub fn check_index_free(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    (index, name): (Oid, &str),
+    table: &Table,
+) -> Result<(), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    check_free(&mut writer, (index, name), table)?;
+    let dropped = all_that_goes(&mut writer, Object::relation(index))?;
+    dropped.iter().try_for_each(|object| check_object(&mut writer, *object))
+}
+
+/// Refuses an index of a catalog, or of a constraint.
+fn check_free(
+    writer: &mut Writer<'_>,
+    (index, name): (Oid, &str),
+    table: &Table,
+) -> Result<(), CatalogError> {
     if table.is_catalog() || table.kind == b't' {
         let message = format!("permission denied: \"{name}\" is a system catalog");
         return Err(CatalogError::refused("42501", message));
     }
-    let mut writer = Writer::begin(database, backend, tx)?;
     let object = Object::relation(index);
     let references = writer.references(object)?;
     let of = references.iter().find(|depends| depends.object == object && depends.code == b'i');
@@ -86,9 +114,55 @@ pub fn drop_index(
         let error = CatalogError::refused("2BP01", message);
         return Err(error.with_hint(format!("You can drop {what} instead.")));
     }
-    drop_all(&mut writer, object)?;
+    Ok(())
+}
+
+/// Drops a constraint of a table, which the caller has locked, with its index. A primary key's
+/// columns still refuse NULL. 42704 if there is none of that name.
+pub fn drop_constraint(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    table: &Table,
+    name: &str,
+) -> Result<(), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let found = writer.reader().constraint(table.oid, name)?;
+    let Some(Constraint { oid, kind, column, .. }) = found else {
+        let of = &table.name;
+        let message = format!("constraint \"{name}\" of relation \"{of}\" does not exist");
+        return Err(CatalogError::refused("42704", message));
+    };
+    match (kind, column) {
+        (b'p' | b'u', _) => {}
+        (b'n', Some(column)) => {
+            refuse_key_column(table, column)?;
+            set_not_null(&mut writer, table, column, false)?;
+        }
+        _ => {
+            let message = format!("cannot drop constraint \"{name}\": its kind is not supported");
+            return Err(CatalogError::refused("0A000", message));
+        }
+    }
+    drop_all(&mut writer, Object::new(CONSTRAINTS, oid))?;
     writer.announce_relation(table.oid);
     writer.next_command()
+}
+
+/// Refuses a column of the primary key.
+fn refuse_key_column(table: &Table, number: i16) -> Result<(), CatalogError> {
+    let mut primary = table.indexes.iter().filter(|index| index.primary);
+    let columns = primary.next().map_or(&[][..], |index| {
+        index.columns.get(..index.shape.keys.len()).unwrap_or(&index.columns)
+    });
+    let column = table.columns.iter().find(|column| column.attnum == number);
+    match column.filter(|_| columns.contains(&number)) {
+        None => Ok(()),
+        Some(column) => {
+            let message = format!("column \"{}\" is in a primary key", column.name);
+            Err(CatalogError::refused("42P16", message))
+        }
+    }
 }
 
 /// Drops an object with all that goes with it.

@@ -17,6 +17,7 @@ use crate::error::CatalogError;
 use crate::index::TableIndex;
 use crate::index_def::{ConstraintKind, IndexDef, IndexKey};
 use crate::index_rows::{CSTRING, DESCENDING, NULLS_FIRST};
+use crate::index_state::{IndexStep, set_flags};
 use crate::inplace::RelationFigures;
 use crate::names::{MAX_NAME, index_columns, joined};
 use crate::object_rows::{ConstraintRow, IndexRowValues};
@@ -25,8 +26,7 @@ use crate::row::Row;
 use crate::rows::{ClassRow, OldestIds};
 use crate::schema::{
     BTREE_AM, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CATALOG,
-    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_INDEX, PG_INDEX_INDEXRELID_INDEX,
-    PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
+    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
 };
 use crate::table::{Column, Table};
 use crate::writer::{Found, Writer};
@@ -143,6 +143,7 @@ pub fn create_index(
         nulls_not_distinct: def.nulls_not_distinct,
         // The chunks of values are told apart by their keys, without a constraint.
         primary: def.is_primary() || table.kind == b't',
+        usable: !def.concurrently,
         columns: def.columns().collect(),
         collations: collations?,
         classes: classes.iter().map(|class| class.oid).collect(),
@@ -150,6 +151,10 @@ pub fn create_index(
     };
     writer.insert(INDEXES, &row.datums())?;
     writer.announce_relation(table.oid);
+    if def.concurrently {
+        // Others look for indexes from the commit on.
+        database.mark_indexed(writer.backend, writer.tx, table.oid)?;
+    }
     match def.constraint {
         Some(kind) => insert_constraint(&mut writer, table, def, (oid, name), kind)?,
         None => {
@@ -407,10 +412,7 @@ fn make_not_null(
         if column.not_null {
             continue;
         }
-        let mut found = attribute(writer, table, key.attnum, usize::MAX)?;
-        let value = found.values.get_mut(NOT_NULL);
-        *value.expect("pg_attribute has this column") = Datum::Bool(true);
-        writer.update(ATTRIBUTES, found.tid, &found.values)?;
+        set_not_null(writer, table, key.attnum, true)?;
         let of = (table.oid, table.name.as_str(), table.namespace);
         add_not_null(writer, of, key.attnum, &column.name)?;
         writer.next_command()?;
@@ -419,8 +421,21 @@ fn make_not_null(
     Ok(changed)
 }
 
+/// Lets a column of a table refuse NULL or not.
+pub(crate) fn set_not_null(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    number: i16,
+    on: bool,
+) -> Result<(), CatalogError> {
+    let mut found = attribute(writer, table, number, usize::MAX)?;
+    let value = found.values.get_mut(NOT_NULL);
+    *value.expect("pg_attribute has this column") = Datum::Bool(on);
+    writer.update(ATTRIBUTES, found.tid, &found.values)
+}
+
 /// Notes what the build of an index came to: figures of the table and of the index, as PostgreSQL
-/// stores them in place; and whether older snapshots must not use it.
+/// stores them in place; and who may use it.
 pub fn store_built(
     database: &Database,
     backend: &mut Backend,
@@ -432,18 +447,9 @@ pub fn store_built(
     database.update_figures(backend, tx, table, &tables)?;
     database.update_figures(backend, tx, index, &built.index)?;
     let mut writer = Writer::begin(database, backend, tx)?;
-    if built.broken_chain {
-        let mut found = writer.row(&PG_INDEX_INDEXRELID_INDEX, index)?;
-        let value = found.values.get_mut(CHECK_XMIN);
-        *value.expect("pg_index has this column") = Datum::Bool(true);
-        writer.update(INDEXES, found.tid, &found.values)?;
-        writer.announce_relation(table);
-    }
+    set_flags(&mut writer, (table, index), built.step)?;
     writer.next_command()
 }
-
-/// Index of indcheckxmin in pg_index.
-const CHECK_XMIN: usize = PG_INDEX.place("indcheckxmin");
 
 /// What a build has found.
 #[derive(Clone, Copy, Debug)]
@@ -452,6 +458,6 @@ pub struct BuiltFigures {
     pub table: RelationFigures,
     /// The index.
     pub index: RelationFigures,
-    /// Whether older snapshots see rows that the index does not have.
-    pub broken_chain: bool,
+    /// Who may use it.
+    pub step: IndexStep,
 }

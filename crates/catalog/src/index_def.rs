@@ -47,6 +47,8 @@ pub struct IndexDef {
     pub nulls_not_distinct: bool,
     /// The constraint that it enforces.
     pub constraint: Option<ConstraintKind>,
+    /// Whether it is built later, while others change the table.
+    pub concurrently: bool,
     /// fillfactor
     pub fill_factor: Option<u8>,
     /// deduplicate_items

@@ -161,13 +161,7 @@ impl Database {
         new: &ClassFigures,
         next: NextIds,
     ) -> Result<Advanced, CatalogError> {
-        let found = Reader::new(self, backend, self.xacts.snapshot(tx)).class(oid)?;
-        let lost = || CatalogError::corrupt(format!("pg_class has no row of relation {oid}"));
-        let class = found.ok_or_else(lost)?;
-        let messages = invalidate::class(oid, &class.name, class.namespace, class.is_shared());
-        let announcement = announce(class.namespace == PG_CATALOG, &messages);
-        let place = (&PG_CLASS, &self.class);
-        self.change(backend, tx, place, class.tid, announcement, |values| {
+        self.change_class(backend, tx, oid, |values| {
             values.set("relpages", new.pages)?;
             values.set("reltuples", new.tuples.to_bits())?;
             values.set("relallvisible", new.all_visible)?;
@@ -186,13 +180,7 @@ impl Database {
         oid: Oid,
         new: &RelationFigures,
     ) -> Result<(), CatalogError> {
-        let found = Reader::new(self, backend, self.xacts.snapshot(tx)).class(oid)?;
-        let lost = || CatalogError::corrupt(format!("pg_class has no row of relation {oid}"));
-        let class = found.ok_or_else(lost)?;
-        let messages = invalidate::class(oid, &class.name, class.namespace, class.is_shared());
-        let announcement = announce(class.namespace == PG_CATALOG, &messages);
-        let place = (&PG_CLASS, &self.class);
-        self.change(backend, tx, place, class.tid, announcement, |values| {
+        self.change_class(backend, tx, oid, |values| {
             let unknown = values.get("reltuples")? == (-1.0_f32).to_bits();
             if !unknown || new.tuples != 0.0 {
                 values.set("relpages", new.pages)?;
@@ -206,6 +194,37 @@ impl Database {
             Some(Advanced::default())
         })?;
         Ok(())
+    }
+
+    /// Stores that a relation has an index, or had one.
+    pub(crate) fn mark_indexed(
+        &self,
+        backend: &mut Backend,
+        tx: &Transaction,
+        oid: Oid,
+    ) -> Result<(), CatalogError> {
+        self.change_class(backend, tx, oid, |values| {
+            values.set_flag("relhasindex")?;
+            Some(Advanced::default())
+        })?;
+        Ok(())
+    }
+
+    /// Changes the row of a relation, which the transaction may have created.
+    fn change_class(
+        &self,
+        backend: &mut Backend,
+        tx: &Transaction,
+        oid: Oid,
+        change: impl FnOnce(&mut Values<'_>) -> Option<Advanced>,
+    ) -> Result<Advanced, CatalogError> {
+        let found = Reader::new(self, backend, self.xacts.snapshot(tx)).class(oid)?;
+        let lost = || CatalogError::corrupt(format!("pg_class has no row of relation {oid}"));
+        let class = found.ok_or_else(lost)?;
+        let messages = invalidate::class(oid, &class.name, class.namespace, class.is_shared());
+        let announcement = announce(class.namespace == PG_CATALOG, &messages);
+        let place = (&PG_CLASS, &self.class);
+        self.change(backend, tx, place, class.tid, announcement, change)
     }
 
     /// Stores the oldest ids of a database, if they have advanced.

@@ -82,6 +82,8 @@ pub(crate) struct IndexRowValues {
     pub(crate) unique: bool,
     pub(crate) nulls_not_distinct: bool,
     pub(crate) primary: bool,
+    /// Whether it is used from the start.
+    pub(crate) usable: bool,
     pub(crate) columns: Vec<i16>,
     pub(crate) collations: Vec<Oid>,
     pub(crate) classes: Vec<Oid>,
@@ -100,14 +102,14 @@ impl IndexRowValues {
             Datum::Bool(self.unique),
             Datum::Bool(self.nulls_not_distinct),
             Datum::Bool(self.primary),
-            Datum::Bool(false), // indisexclusion
-            Datum::Bool(true),  // indimmediate
-            Datum::Bool(false), // indisclustered
-            Datum::Bool(true),  // indisvalid
-            Datum::Bool(false), // indcheckxmin
-            Datum::Bool(true),  // indisready
-            Datum::Bool(true),  // indislive
-            Datum::Bool(false), // indisreplident
+            Datum::Bool(false),       // indisexclusion
+            Datum::Bool(true),        // indimmediate
+            Datum::Bool(false),       // indisclustered
+            Datum::Bool(self.usable), // indisvalid
+            Datum::Bool(false),       // indcheckxmin
+            Datum::Bool(self.usable), // indisready
+            Datum::Bool(true),        // indislive
+            Datum::Bool(false),       // indisreplident
             int2s(oids::INT2VECTOR, &self.columns),
             oid_vector(&self.collations),
             oid_vector(&self.classes),

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
-use forebay_aio::sync::atomic::{AtomicU32, Ordering};
+use forebay_aio::sync::atomic::{AtomicU32, Ordering, fence};
+use forebay_format::Xid;
+use forebay_format::ids::{BOOTSTRAP_XID, INVALID_XID, xid_precedes};
 use forebay_storage::progress::{Progress, RunningCommand};
 use forebay_txn::locks::{Interrupt, InterruptKind};
 
@@ -32,14 +34,32 @@ struct Member {
     of_client: bool,
 }
 
+impl Member {
+    /// The transaction that it runs.
+    fn transaction(&self) -> Option<VirtualId> {
+        let number = self.shown.running.load(Ordering::SeqCst);
+        (number != 0).then_some((self.slot, number))
+    }
+}
+
 /// The running transaction of a session, as others see it. Sessions count their transactions.
 #[derive(Debug, Default)]
 pub(crate) struct ShownTransaction {
+    /// The session's slot.
+    slot: u32,
     /// Its number, 0 if none runs.
     running: AtomicU32,
     /// The last number.
     last: AtomicU32,
+    /// What its statements see: [`NO_SNAPSHOT`], [`TAKING`], or the oldest transaction that ran
+    /// when its first one took a snapshot.
+    sees: AtomicU32,
 }
+
+/// The transaction has taken no snapshot.
+const NO_SNAPSHOT: Xid = INVALID_XID;
+/// It is about to take its first one.
+const TAKING: Xid = BOOTSTRAP_XID;
 
 impl ShownTransaction {
     /// The session begins a transaction.
@@ -47,14 +67,44 @@ impl ShownTransaction {
         // Only the session itself changes them.
         let number = self.last.load(Ordering::Relaxed).wrapping_add(1).max(1);
         self.last.store(number, Ordering::Relaxed);
-        self.running.store(number, Ordering::Relaxed);
+        self.sees.store(NO_SNAPSHOT, Ordering::Relaxed);
+        self.running.store(number, Ordering::SeqCst);
     }
 
-    /// Its transaction ends.
-    pub(crate) fn end(&self) {
-        self.running.store(0, Ordering::Relaxed);
+    /// Its transaction ends. Returns the transaction's virtual id. Who waits for it counts itself
+    /// before it asks whether it runs.
+    pub(crate) fn end(&self) -> Option<VirtualId> {
+        let number = self.running.swap(0, Ordering::SeqCst);
+        (number != 0).then_some((self.slot, number))
+    }
+
+    /// Its transaction takes its first snapshot. Who waits for old snapshots may find the snapshot
+    /// in use before it is told of its age.
+    pub(crate) fn first_snapshot<T>(
+        &self,
+        take: impl FnOnce() -> T,
+        xmin: impl Fn(&T) -> Xid,
+    ) -> T {
+        self.sees.store(TAKING, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let taken = take();
+        self.sees.store(xmin(&taken), Ordering::SeqCst);
+        taken
+    }
+
+    /// Whether it runs a transaction that may have a snapshot which counts `limit` or an older
+    /// transaction as the oldest that ran.
+    fn may_see_before(&self, limit: Xid) -> bool {
+        match self.sees.load(Ordering::SeqCst) {
+            NO_SNAPSHOT => false,
+            TAKING => true,
+            xmin => !xid_precedes(limit, xmin),
+        }
     }
 }
+
+/// A transaction that may have no id: its session's slot, and its number in the session.
+pub(crate) type VirtualId = (u32, u32);
 
 /// A session's number and slot.
 #[derive(Clone, Debug)]
@@ -109,7 +159,8 @@ impl Registry {
             None => state.slots.push(true),
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        let (shown, progress) = (Arc::default(), Arc::default());
+        let shown = Arc::new(ShownTransaction { slot, ..ShownTransaction::default() });
+        let progress = Arc::default();
         let entry = Entry { id, slot, shown: Arc::clone(&shown), progress: Arc::clone(&progress) };
         let member = Member { interrupt: interrupt.clone(), slot, shown, progress, of_client };
         state.sessions.insert(id, member);
@@ -117,13 +168,29 @@ impl Registry {
     }
 
     /// The virtual ids of the running transactions (slot and number), by session.
-    pub(crate) fn transactions(&self) -> HashMap<u32, (u32, u32)> {
+    pub(crate) fn transactions(&self) -> HashMap<u32, VirtualId> {
         let state = self.state.lock();
-        let of = |(id, member): (&u32, &Member)| {
-            let number = member.shown.running.load(Ordering::Relaxed);
-            (number != 0).then_some((*id, (member.slot, number)))
-        };
+        let of = |(id, member): (&u32, &Member)| Some((*id, member.transaction()?));
         state.sessions.iter().filter_map(of).collect()
+    }
+
+    /// The transactions that may have a snapshot which counts `limit` or an older transaction as
+    /// the oldest that ran, with their sessions.
+    pub(crate) fn seeing_before(&self, limit: Xid) -> Vec<(u32, VirtualId)> {
+        fence(Ordering::SeqCst);
+        let state = self.state.lock();
+        let old = state.sessions.iter().filter(|(_, member)| member.shown.may_see_before(limit));
+        let mut found: Vec<_> =
+            old.filter_map(|(id, member)| Some((*id, member.transaction()?))).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Whether a session runs this transaction.
+    pub(crate) fn runs(&self, session: u32, transaction: VirtualId) -> bool {
+        let state = self.state.lock();
+        let member = state.sessions.get(&session);
+        member.and_then(Member::transaction) == Some(transaction)
     }
 
     /// The long commands that run, by session.

@@ -135,7 +135,7 @@ pub(crate) fn lock_rows(core: &Core) -> Vec<LockRow> {
     let own = |tag, session| row(tag, session, LockMode::Exclusive, true);
     let virtual_ids = running.iter().map(|(session, (backend, local))| {
         let tag = LockTag::VirtualTransaction { backend: *backend, local: *local };
-        // Nobody waits for these, so they are in no table.
+        // Those that somebody waits for are in the table, too.
         LockRow { fast: true, ..own(tag, *session) }
     });
     let ids = core.xacts.procs().all_with_backends().into_iter();
@@ -144,7 +144,7 @@ pub(crate) fn lock_rows(core: &Core) -> Vec<LockRow> {
         // The table also has the locks that somebody waits for.
         !(lock.granted
             && lock.mode == LockMode::Exclusive
-            && matches!(lock.tag, LockTag::Transaction(_)))
+            && matches!(lock.tag, LockTag::Transaction(_) | LockTag::VirtualTransaction { .. }))
     });
     let listed = listed.map(|lock| LockRow {
         fast: lock.fast,

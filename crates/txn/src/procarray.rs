@@ -294,6 +294,18 @@ impl ProcArray {
         }
     }
 
+    /// Whether a snapshot is in use in a database, or in all of them, that counts `limit` or an
+    /// older transaction as the oldest one that ran.
+    pub fn has_snapshot_up_to(&self, database: Oid, limit: Xid) -> bool {
+        let state = self.state.lock();
+        let mut in_use = state.in_use.iter().filter_map(Weak::upgrade);
+        in_use.any(|running| {
+            concerns(running.database, database)
+                && !xid_precedes(limit, running.xmin)
+                && !state.is_idle(&running)
+        })
+    }
+
     /// The oldest transaction that runs.
     pub fn oldest(&self) -> Option<FullXid> {
         self.state.lock().xids.first().copied()

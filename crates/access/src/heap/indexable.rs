@@ -1,6 +1,7 @@
 //! The versions of a table's rows that a new index leads to.
 //!
-//! The table is locked in mode `Share` at least, so no other transaction that changes it runs.
+//! If the table is locked in mode `Share` at least, no other transaction that changes it runs.
+//! Otherwise the index leads to what a snapshot sees ([`IndexableScan::seen_by`]).
 //! An entry leads to the root of its version's HOT chain. A version that is dead for some but not
 //! for all gets an entry too, unless a newer one of its chain does: then transactions that may see
 //! the older one must not use the index.
@@ -19,6 +20,7 @@ use super::relation::Heap;
 use super::scan::ReadAhead;
 use super::status::{Fate, TupleStatus, tuple_status, updater};
 use super::tuple_at::{located, tuple_at};
+use super::visibility::Visibility;
 use crate::error::AccessError;
 
 /// Gives the stream its block numbers.
@@ -40,6 +42,8 @@ pub struct IndexableScan<'a> {
     heap: &'a Heap,
     changer: Changer<'a>,
     removable: RemovableTest,
+    /// Decides, if others may change the table.
+    visibility: Option<Visibility>,
     stream: ReadStream<NextBlock>,
     tag: PageTag,
     page: Box<PageBytes>,
@@ -78,6 +82,7 @@ impl Heap {
             heap: self,
             changer,
             removable: RemovableTest::new(kind, database, own),
+            visibility: None,
             stream,
             tag: PageTag::new(self.locator, Fork::Main, 0),
             page: Box::new([0; forebay_format::BLOCK_SIZE]),
@@ -98,6 +103,19 @@ enum Entry {
 }
 
 impl IndexableScan<'_> {
+    /// Reads what a snapshot sees, while others may change the table.
+    #[must_use]
+    pub fn seen_by(mut self, mut visibility: Visibility) -> Self {
+        visibility.keep_multis();
+        self.visibility = Some(visibility);
+        self
+    }
+
+    /// The block of the page.
+    pub fn block(&self) -> BlockNumber {
+        self.tag.block
+    }
+
     /// Moves to the next page. False at the end.
     pub fn next_page(&mut self, backend: &mut Backend) -> Result<bool, AccessError> {
         self.found.clear();
@@ -147,6 +165,11 @@ impl IndexableScan<'_> {
     }
 
     fn entry(&mut self, backend: &mut Backend, tuple: HeapTuple<'_>) -> Result<Entry, AccessError> {
+        if let Some(visibility) = &mut self.visibility {
+            let live = visibility.sees(&mut backend.io, tuple)?;
+            self.live += u64::from(live);
+            return Ok(if live { Entry::Made { live } } else { Entry::None });
+        }
         let status = tuple_status(&mut backend.io, &mut self.changer, tuple)?;
         Ok(match status {
             TupleStatus::NotInserted(Fate::Running) => return Err(unlocked(tuple.xmin())),

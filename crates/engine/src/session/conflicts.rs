@@ -147,7 +147,7 @@ impl Session {
         self.call(|session, core| {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
             let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
-            Ok(reader.constraint_index(table.oid, name)?)
+            Ok(reader.constraint(table.oid, name)?.map(|constraint| constraint.index))
         })
     }
 

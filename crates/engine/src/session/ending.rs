@@ -130,8 +130,31 @@ impl Session {
 
     /// Releases the locks of a transaction, and wakes those who wait for its end.
     fn end(&mut self, ids: &[Xid]) {
-        self.shown.end();
+        let ended = self.shown.end();
         self.core.locks.unlock_all(&mut self.locks);
+        if let Some(transaction) = ended {
+            self.core.locks.virtual_ended(transaction);
+        }
         self.core.locks.transactions_ended(ids);
+    }
+
+    /// Does something in a transaction of its own. There must be none running.
+    pub(super) fn alone<T>(
+        &mut self,
+        body: impl FnOnce(&mut Session) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        self.begin()?;
+        let done = self.start_command().and_then(|()| body(self));
+        match done {
+            Ok(done) => {
+                self.end_command();
+                self.commit()?;
+                Ok(done)
+            }
+            Err(error) => {
+                self.abort()?;
+                Err(error)
+            }
+        }
     }
 }

@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// An index with its table, as the transaction sees them now.
-    fn find_index(
+    pub(super) fn find_index(
         &mut self,
         core: &Core,
         oid: Oid,

@@ -6,12 +6,14 @@
 //! (ON CONFLICT), the keys are looked for first, and again when its entries are in.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use forebay_access::AccessError;
-use forebay_access::heap::{Author, Changer, Heap, RowJudge};
+use forebay_access::heap::{Author, Changer, Heap, RowFate, RowJudge};
 use forebay_access::nbtree::{Index, Insertion, NewRow, RowValues, UniqueCheck};
+use forebay_access::{AccessError, MissingRow};
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{ObjectName, Table, TableIndex, quoted};
-use forebay_format::{AttrLayout, BlockNumber, ItemPointer, Oid, Xid};
+use forebay_format::ids::INVALID_XID;
+use forebay_format::varlena::Varlena;
+use forebay_format::{AttrLayout, BlockNumber, IndexTuple, ItemPointer, Oid, Xid};
 use forebay_storage::Backend;
 use forebay_txn::locks::{Interrupt, LockOwner, OwnerId};
 use forebay_types::{SqlType, to_text};
@@ -96,7 +98,7 @@ impl<'a> Entries<'a> {
         let values = RowValues::new(tuple, self.layouts)?;
         let Entries { core, table, indexes, rows, xid, owner, interrupt, tuple, .. } = self;
         for (index, open) in indexes {
-            let failed = |error| failed(table, index, place, error);
+            let failed = |error| failed(table, index, error);
             let columns = index.table_columns();
             values.form_entry(&open.shape, columns, place, tuple).map_err(failed)?;
             let unique = match arbiters.contains(&index.oid) {
@@ -111,7 +113,10 @@ impl<'a> Entries<'a> {
                 let blocking = match open.insert(backend, rows, entry).map_err(failed)? {
                     Insertion::Done => break,
                     Insertion::Unchecked => return Ok(false),
-                    Insertion::Duplicate(_) => return Err(duplicate(table, index, &values)),
+                    Insertion::Duplicate(_) => {
+                        let keys = index.key_columns().map(|column| values.get(column));
+                        return Err(duplicate(table, index, shown_key(table, index, keys)));
+                    }
                     Insertion::Wait { xid, token, .. } => (xid, token),
                 };
                 let waited = (place, &*index.name);
@@ -137,7 +142,7 @@ impl<'a> Entries<'a> {
                                constraints/exclusion constraints as arbiters";
                 return Err(EngineError::statement("55000", message).about(object(table, index)));
             }
-            let failed = |error| failed(table, index, NOWHERE, error);
+            let failed = |error| failed(table, index, error);
             let columns = index.table_columns();
             values.form_entry(&open.shape, columns, NOWHERE, tuple).map_err(failed)?;
             let unique = UniqueCheck::Yes;
@@ -236,14 +241,10 @@ pub(super) fn object(table: &Table, index: &TableIndex) -> ObjectName {
 
 /// The entry of a row could not be added.
 #[cold]
-fn failed(table: &Table, index: &TableIndex, row: ItemPointer, error: AccessError) -> EngineError {
-    let too_big = matches!(error, AccessError::IndexRowTooBig { .. });
-    let error = EngineError::from(error);
-    if !too_big {
-        return error;
-    }
-    error
-        .with_detail(format!("Index row references tuple {row} in relation \"{}\".", table.name))
+pub(super) fn failed(table: &Table, index: &TableIndex, error: AccessError) -> EngineError {
+    let AccessError::IndexRowTooBig { tid, .. } = error else { return error.into() };
+    EngineError::from(error)
+        .with_detail(format!("Index row references tuple {tid} in relation \"{}\".", table.name))
         .with_hint(
             "Values larger than 1/3 of a buffer page cannot be indexed.\nConsider a function \
              index of an MD5 hash of the value, or use full text indexing.",
@@ -253,19 +254,69 @@ fn failed(table: &Table, index: &TableIndex, row: ItemPointer, error: AccessErro
 
 /// The refusal of a row whose key is in use.
 #[cold]
-fn duplicate(table: &Table, index: &TableIndex, values: &RowValues<'_>) -> EngineError {
+fn duplicate(table: &Table, index: &TableIndex, key: Option<String>) -> EngineError {
     let name = &index.name;
     let message = format!("duplicate key value violates unique constraint \"{name}\"");
     let refused = EngineError::statement("23505", message).about(object(table, index));
-    let key = shown_key(table, index, index.key_columns().map(|column| values.get(column)));
     match key {
         Some(key) => refused.with_detail(format!("Key {key} already exists.")),
         None => refused,
     }
 }
 
+/// Adds the entry of a row that an index lacks since it was built beside writers. 23505 if its key
+/// is in use, unless the row is dead by now.
+pub(super) fn add_lacking(
+    core: &Core,
+    backend: &mut Backend,
+    (table, index, open): (&Table, &TableIndex, &Index),
+    (owner, interrupt): (&LockOwner, &Interrupt),
+    rows: &mut RowJudge<'_>,
+    row: MissingRow<'_>,
+) -> Result<(), EngineError> {
+    let MissingRow { place, tuple } = row;
+    let failed = |error| failed(table, index, error);
+    let mut unique = UniqueCheck::of(index.unique);
+    let mut last = None;
+    loop {
+        // The transaction changes no rows, so it has no id.
+        let entry = NewRow { tuple, xid: INVALID_XID, unique, unchanged: false };
+        let blocking = match open.insert(backend, rows, entry).map_err(failed)? {
+            Insertion::Done | Insertion::Unchecked => return Ok(()),
+            Insertion::Wait { xid, token, .. } => (xid, token),
+            Insertion::Duplicate(_) => match rows.fate(backend, place)? {
+                // Snapshots may still see it, so it gets an entry.
+                RowFate::Dead | RowFate::Gone => {
+                    unique = UniqueCheck::No;
+                    continue;
+                }
+                RowFate::Live(_) | RowFate::InDoubt(_) | RowFate::Speculative(..) => {
+                    return Err(duplicate(table, index, key_of(table, index, tuple)));
+                }
+            },
+        };
+        let waited = (place, &*index.name);
+        wait(core, backend, owner, interrupt, decisive(&mut last, blocking), waited)?;
+    }
+}
+
+/// The key of an index tuple in messages. None if a value has no text form here.
+pub(super) fn key_of(table: &Table, index: &TableIndex, tuple: &[u8]) -> Option<String> {
+    let layouts = &index.shape.layouts;
+    let mut walk = IndexTuple::new(tuple).ok()?.values(layouts.len());
+    let mut values = Vec::with_capacity(layouts.len());
+    for layout in layouts {
+        values.push(match walk.next(*layout).ok()? {
+            None => None,
+            Some(Varlena::Plain(bytes)) => Some(bytes),
+            Some(_) => return None,
+        });
+    }
+    shown_key(table, index, values.into_iter())
+}
+
 /// A key in messages. None if values of a type have no text form here.
-pub(super) fn shown_key<'v>(
+fn shown_key<'v>(
     table: &Table,
     index: &TableIndex,
     values: impl Iterator<Item = Option<&'v [u8]>>,

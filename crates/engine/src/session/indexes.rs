@@ -7,21 +7,21 @@
 
 use std::sync::Arc;
 
-use forebay_access::heap::{Author, Changer};
+use forebay_access::heap::{Author, Changer, Visibility};
 use forebay_access::progress::{self as create_index, BuildPhase, Phase, Statement};
 use forebay_access::{Built, RowSource, SortResources, build_index};
 use forebay_catalog::ddl;
 use forebay_catalog::schema::{BTREE_AM, POSTGRES_DB, PUBLIC};
 use forebay_catalog::{
-    self as catalog, BuiltFigures, IndexDef, Reader, RelationFigures, Table, TableIndex,
+    self as catalog, BuiltFigures, IndexDef, IndexStep, Reader, RelationFigures, Table, TableIndex,
 };
-use forebay_format::varlena::Varlena;
-use forebay_format::{Fork, IndexTuple};
+use forebay_format::Fork;
 use forebay_storage::progress::{self, Command, Progress};
+use forebay_txn::Snapshot;
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
 
-use super::index_entries::{object, shown_key};
+use super::index_entries::{failed, key_of, object};
 use super::scan::horizon_of;
 use super::state::{Session, no_transaction};
 use super::temp_tables::{OnCommit, PG_TEMP};
@@ -56,7 +56,7 @@ impl Session {
             }
             let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
             session.lock(core, tag, LockMode::AccessExclusive)?;
-            session.build(core, table, &index, &not_null)?;
+            session.build(core, table, &index, (&not_null, None))?;
             Ok(index.oid)
         })
     }
@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// Locks the name of a new index, and chooses it if it is not given.
-    fn lock_index_name(
+    pub(super) fn lock_index_name(
         &mut self,
         core: &Core,
         table: &Table,
@@ -101,13 +101,14 @@ impl Session {
     }
 
     /// Builds an index whose file is empty, and stores figures of it and of its table. The columns
-    /// in `not_null`, by number, must have no NULL.
+    /// in `not_null`, by number, must have no NULL. With a snapshot, the index has what that sees,
+    /// while others change the table; and they keep it from then on.
     pub(super) fn build(
         &mut self,
         core: &Core,
         table: &Arc<Table>,
         index: &TableIndex,
-        not_null: &[i16],
+        (not_null, seen): (&[i16], Option<Snapshot>),
     ) -> Result<(), EngineError> {
         self.backend.progress.set_all(&[
             (create_index::PHASE, Phase::Build as u64),
@@ -119,23 +120,21 @@ impl Session {
         ]);
         let heap = self.heap(core, table)?;
         let (ahead, resources) = (self.read_ahead(), self.sort_resources(core));
-        let mut source = row_source(table, index, not_null)?;
-        if let Some(toast) = table.toasting.relation
-            && index.table_columns().any(|n| table.layouts.get(n).is_some_and(|l| l.len == -1))
-        {
-            // A vacuum could remove values of dead rows that the build still reads.
-            let mode = LockMode::ShareUpdateExclusive;
-            source.toast = Some(self.toast_table(core, toast, mode)?);
-        }
+        let source = self.source_of(core, table, index, not_null)?;
         let open_index = index.open(&heap);
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
         let author = Author { xid, command: open.tx.use_command() };
         let (own, sets) = (open.tx.full_xid(), &mut open.sets);
         let changer = Changer { xacts: &core.xacts, tx: &open.tx, author, sets, queues: None };
-        let rows = heap.indexable(changer, (horizon_of(table), POSTGRES_DB, own), ahead)?;
+        let mut rows = heap.indexable(changer, (horizon_of(table), POSTGRES_DB, own), ahead)?;
+        let concurrently = seen.is_some();
+        if let Some(snapshot) = seen {
+            rows = rows.seen_by(Visibility::new(snapshot, core.heaps.outcomes.clone()));
+        }
         let unique = index.unique;
-        let report = match build_index(backend, rows, &source, &open_index, unique, &resources)? {
+        let built = build_index(backend, rows, &source, &open_index, unique, &resources);
+        let report = match built.map_err(|error| failed(table, index, error))? {
             Built::Done(report) => report,
             Built::Duplicate(tuple) => return Err(duplicate(table, index, &tuple)),
             Built::Null(column) => return Err(contains_null(table, column)),
@@ -152,7 +151,10 @@ impl Session {
         let figures = BuiltFigures {
             table: tables,
             index: RelationFigures { pages, tuples, ..RelationFigures::default() },
-            broken_chain: report.broken_chain,
+            step: match concurrently {
+                true => IndexStep::Ready,
+                false => IndexStep::Rebuilt { check_xmin: report.broken_chain },
+            },
         };
         let (tx, backend) = self.changing()?;
         let of = (table.oid, index.oid);
@@ -161,7 +163,27 @@ impl Session {
         Ok(())
     }
 
-    fn sort_resources(&mut self, core: &Core) -> SortResources {
+    /// Where the index's values are in rows of its table, long ones included. The columns in
+    /// `not_null` must have no NULL.
+    pub(super) fn source_of(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        index: &TableIndex,
+        not_null: &[i16],
+    ) -> Result<RowSource, EngineError> {
+        let mut source = row_source(table, index, not_null)?;
+        if let Some(toast) = table.toasting.relation
+            && index.table_columns().any(|n| table.layouts.get(n).is_some_and(|l| l.len == -1))
+        {
+            // A vacuum could remove values of dead rows that the build still reads.
+            let mode = LockMode::ShareUpdateExclusive;
+            source.toast = Some(self.toast_table(core, toast, mode)?);
+        }
+        Ok(source)
+    }
+
+    pub(super) fn sort_resources(&mut self, core: &Core) -> SortResources {
         self.limit_temp_space();
         SortResources {
             files: Arc::clone(&core.temp_files),
@@ -177,12 +199,32 @@ impl Session {
     /// Drops an index. 42704 if there is none of that name, 2BP01 if a constraint needs it.
     pub fn drop_index(&mut self, schema: Option<&str>, name: &str) -> Result<(), EngineError> {
         self.call(|session, core| {
-            let (table, index) =
+            let (table, index, _) =
                 session.lock_index(core, (schema, name), LockMode::AccessExclusive)?;
             let (tx, backend) = session.changing()?;
-            let of = (index.oid, index.name.as_str());
-            catalog::drop_index(&core.database, backend, tx, of, &table)?;
-            session.note_temp_dropped(index.oid);
+            catalog::drop_index(&core.database, backend, tx, (index, name), &table)?;
+            session.note_temp_dropped(index);
+            Ok(())
+        })
+    }
+
+    /// Drops a constraint of a table, which the transaction has locked in mode `AccessExclusive`:
+    /// a key with its index, or a NOT NULL. 42704 if there is none of that name.
+    pub fn drop_constraint(&mut self, table: &Arc<Table>, name: &str) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            session.check_own(table)?;
+            session.check_locked(table, LockMode::AccessExclusive)?;
+            let snapshot = core.xacts.snapshot(&session.running()?.tx);
+            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+            let found = reader.constraint(table.oid, name)?;
+            let index = found.map(|constraint| constraint.index).filter(|index| *index != 0);
+            if let Some(relation) = index {
+                let tag = LockTag::Relation { database: POSTGRES_DB, relation };
+                session.lock(core, tag, LockMode::AccessExclusive)?;
+            }
+            let (tx, backend) = session.changing()?;
+            catalog::drop_constraint(&core.database, backend, tx, table, name)?;
+            index.into_iter().for_each(|index| session.note_temp_dropped(index));
             Ok(())
         })
     }
@@ -192,7 +234,11 @@ impl Session {
         self.call(|session, core| {
             // Readers hold no lock of an index, only their table's.
             let mode = LockMode::AccessExclusive;
-            let (table, index) = session.lock_index(core, (schema, name), mode)?;
+            let (table, _, index) = session.lock_index(core, (schema, name), mode)?;
+            let index = index.ok_or_else(|| {
+                let message = format!("cannot rebuild index \"{name}\": it is being dropped");
+                EngineError::statement("0A000", message)
+            })?;
             let _shown = session.show_building(&table, Statement::Reindex, index.oid);
             session.rebuild(core, &table, &index)
         })
@@ -240,16 +286,17 @@ impl Session {
         })?;
         self.note_temp_emptied(index.oid, locator);
         let rebuilt = index.at(locator, core.database.trees.tree(locator));
-        self.build(core, table, &rebuilt, &[])
+        self.build(core, table, &rebuilt, (&[], None))
     }
 
-    /// Finds an index with its table, and locks the table in a mode, then the index exclusively.
-    fn lock_index(
+    /// Finds an index with its table, and locks both in a mode, the table first. The index itself
+    /// is None if it is dead: a DROP INDEX CONCURRENTLY has not come to its end.
+    pub(super) fn lock_index(
         &mut self,
         core: &Core,
         (schema, name): (Option<&str>, &str),
         mode: LockMode,
-    ) -> Result<(Arc<Table>, Arc<TableIndex>), EngineError> {
+    ) -> Result<(Arc<Table>, Oid, Option<Arc<TableIndex>>), EngineError> {
         let own = self.temp.namespace();
         let schema = match schema {
             None | Some(PG_TEMP) if self.temp.may_have(name) => Some(own.as_str()),
@@ -270,17 +317,16 @@ impl Session {
             }
             let of = reader.table_of_index(&class)?.ok_or_else(|| no_index(name))?;
             let table = reader.table_by_oid(of)?.map(Arc::new).ok_or_else(|| no_index(name))?;
-            let index = table.indexes.iter().find(|index| index.name == name);
-            let index = Arc::clone(index.ok_or_else(|| no_index(name))?);
-            if locked == Some((table.oid, index.oid)) {
-                return Ok((table, index));
+            if locked == Some((table.oid, class.oid)) {
+                let index = table.indexes.iter().find(|index| index.oid == class.oid).cloned();
+                return Ok((table, class.oid, index));
             }
             self.check_own(&table)?;
             self.lock_table(core, &table, mode)?;
-            let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
-            self.lock(core, tag, LockMode::AccessExclusive)?;
+            let tag = LockTag::Relation { database: POSTGRES_DB, relation: class.oid };
+            self.lock(core, tag, mode)?;
             // The catalogs may have changed meanwhile.
-            locked = Some((table.oid, index.oid));
+            locked = Some((table.oid, class.oid));
         }
     }
 }
@@ -290,7 +336,7 @@ fn no_index(name: &str) -> EngineError {
 }
 
 /// Refuses tables whose indexes cannot be built.
-fn check_indexable(table: &Table) -> Result<(), EngineError> {
+pub(super) fn check_indexable(table: &Table) -> Result<(), EngineError> {
     let why = if !matches!(table.kind, b'r' | b't') {
         "it is not an ordinary table"
     } else if !table.is_prunable() {
@@ -330,21 +376,6 @@ fn duplicate(table: &Table, index: &TableIndex, tuple: &[u8]) -> EngineError {
         Some(key) => refused.with_detail(format!("Key {key} is duplicated.")),
         None => refused.with_detail("Duplicate keys exist."),
     }
-}
-
-/// The key of an index tuple in messages. None if a value has no text form here.
-fn key_of(table: &Table, index: &TableIndex, tuple: &[u8]) -> Option<String> {
-    let layouts = &index.shape.layouts;
-    let mut walk = IndexTuple::new(tuple).ok()?.values(layouts.len());
-    let mut values = Vec::with_capacity(layouts.len());
-    for layout in layouts {
-        values.push(match walk.next(*layout).ok()? {
-            None => None,
-            Some(Varlena::Plain(bytes)) => Some(bytes),
-            Some(_) => return None,
-        });
-    }
-    shown_key(table, index, values.into_iter())
 }
 
 /// A column of a new primary key has a NULL.

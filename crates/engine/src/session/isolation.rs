@@ -71,10 +71,14 @@ impl Session {
     }
 
     pub(super) fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
-        let Session { open: Some(open), core, last_running, .. } = self else {
+        let Session { open: Some(open), core, last_running, shown, .. } = self else {
             return Err(no_transaction());
         };
         let Open { tx, snapshots, .. } = open;
-        Ok(snapshots.get(core, tx, last_running).clone())
+        if snapshots.taken {
+            return Ok(snapshots.get(core, tx, last_running).clone());
+        }
+        let take = || snapshots.get(core, tx, last_running).clone();
+        Ok(shown.first_snapshot(take, Snapshot::xmin))
     }
 }

@@ -20,7 +20,8 @@
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
 //! - `truncate`: emptying tables
-//! - `indexes`: creating, dropping and rebuilding indexes
+//! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers
+//! - `waiting`: waiting for other sessions' transactions
 //! - `index_checks`: amcheck's functions
 //! - `index_entries`: entries in indexes, for
 //! - `toast`: long values; `toast_tables`: the tables that they are in
@@ -45,6 +46,7 @@ mod analyze;
 mod automatic;
 mod backup;
 mod changes;
+mod concurrent_indexes;
 mod conflicts;
 mod counting;
 mod ending;
@@ -75,6 +77,7 @@ mod toast_tables;
 mod transaction;
 mod truncate;
 mod vacuum;
+mod waiting;
 mod wal;
 
 pub use analyze::AnalyzeOptions;

@@ -19,7 +19,7 @@ use forebay_storage::{BufferPool, TempRelations};
 use forebay_types::Oid;
 
 use super::state::Session;
-use super::temp_tables::{OnCommit, TempTable, TempTables, owner_number};
+use super::temp_tables::{OnCommit, PG_TEMP, TempTable, TempTables, owner_number};
 use crate::core::{Core, Phase};
 use crate::error::EngineError;
 
@@ -67,6 +67,11 @@ impl Session {
         let (earlier, dropped) = (Vec::new(), None);
         let table = TempTable { oid, part_of, name, locator, earlier, on_commit, made, dropped };
         self.temp.tables.push(table);
+    }
+
+    /// Whether a name means one of the session's temporary tables, or an index of one.
+    pub fn has_temporary(&self, schema: Option<&str>, name: &str) -> bool {
+        schema.is_none_or(|schema| schema == PG_TEMP) && self.temp.may_have(name)
     }
 
     /// Makes files as those of a permanent or of a temporary table.

@@ -199,7 +199,7 @@ impl Session {
                 self.note_temp_made((Some(table), name), file, OnCommit::PreserveRows);
             }
         }
-        self.build(core, &toast, &index, &[])
+        self.build(core, &toast, &index, (&[], None))
     }
 
     /// How a formed row is to be stored. None: as it is.

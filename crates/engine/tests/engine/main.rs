@@ -12,6 +12,7 @@
 //! - [`check`]: Damage of every kind in files at rest, and healthy clusters of PostgreSQL 15 and 18
 //! - [`check_btree`]: Damage of B-trees at rest, and rows that they lack or have too many of
 //! - [`checksums`]: Checking, enabling and disabling the checksums of a directory at rest
+//! - [`concurrent_indexes`]: Indexes that are created and dropped beside writers
 //! - [`crashed_peer`]: What a crash of PostgreSQL's can leave in a directory: damaged visibility
 //!   maps, prepared transactions, unlogged tables
 //! - [`crashed_rows`]: Rows that PostgreSQL changed before a crash: both recoveries give the same
@@ -78,6 +79,7 @@ mod check;
 mod check_btree;
 mod check_catalogs;
 mod checksums;
+mod concurrent_indexes;
 mod crashed_peer;
 mod crashed_rows;
 mod damaged_rows;

@@ -16,6 +16,7 @@
 //! - [`trees`]: indexes that PostgreSQL's crashes have left, recovered page for page as it does
 //! - [`aged`]: large tables that one server has built and aged, read by the other
 //! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
+//! - [`concurrently`]: indexes that are made and dropped beside writers, in crashes
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
 //! - [`sessions`]: random sessions, with the messages of both servers compared
 //! - [`io`]: system calls and page cache: direct opens, combined reads, gathered log writes
@@ -29,6 +30,7 @@ mod aged;
 mod archive;
 mod backup;
 mod checksums;
+mod concurrently;
 mod damage;
 mod exchange;
 mod forebay;

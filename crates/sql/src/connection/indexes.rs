@@ -60,7 +60,14 @@ impl Connection {
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         self.check_writable("CREATE INDEX")?;
-        let table = self.table_to_index(&create.table, LockMode::Share)?;
+        if create.concurrently {
+            self.refuse_in_block("CREATE INDEX CONCURRENTLY")?;
+        }
+        let mode = match create.concurrently {
+            true => LockMode::ShareUpdateExclusive,
+            false => LockMode::Share,
+        };
+        let table = self.table_to_index(&create.table, mode)?;
         let mut def = definition(&create.index, &create.method, &table)?;
         def.unique = create.unique;
         if create.if_not_exists
@@ -71,6 +78,16 @@ impl Connection {
             sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
             return done("CREATE INDEX");
         }
+        if create.concurrently && !table.is_temporary() {
+            self.end_implicit()?;
+            self.host.call(|session| session.create_index_concurrently(&table, &def))?;
+            return done("CREATE INDEX");
+        }
+        // Nobody else uses a temporary table.
+        let table = match create.concurrently {
+            true => self.table_to_index(&create.table, LockMode::Share)?,
+            false => table,
+        };
         self.host.call(|session| session.create_index(&table, &def))?;
         done("CREATE INDEX")
     }
@@ -108,13 +125,16 @@ impl Connection {
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         self.check_writable("DROP INDEX")?;
+        if drop.concurrently {
+            self.check_droppable_concurrently(drop)?;
+        }
         let mut dropped: Vec<&QualifiedName> = Vec::new();
         for name in &drop.names {
             let again = |other: &&QualifiedName| other.display() == name.display();
             if dropped.iter().any(again) {
                 continue;
             }
-            match self.drop_index(name) {
+            match self.drop_index(name, drop.concurrently) {
                 Ok(()) => dropped.push(name),
                 Err(error) if drop.if_exists && is_absent(&error) => {
                     let message = format!("{}, skipping", error.message);
@@ -126,7 +146,18 @@ impl Connection {
         done("DROP INDEX")
     }
 
-    fn drop_index(&mut self, name: &QualifiedName) -> Result<()> {
+    fn check_droppable_concurrently(&self, drop: &DropStatement) -> Result<()> {
+        self.refuse_in_block("DROP INDEX CONCURRENTLY")?;
+        let what = match (drop.names.len(), drop.cascade) {
+            (1, false) => return Ok(()),
+            (1, true) => "CASCADE",
+            _ => "dropping multiple objects",
+        };
+        let message = format!("DROP INDEX CONCURRENTLY does not support {what}");
+        Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message))
+    }
+
+    fn drop_index(&mut self, name: &QualifiedName, concurrently: bool) -> Result<()> {
         let schema = name.schema.as_deref();
         self.check_index_not_in_use("DROP INDEX", &name.name)?;
         if schema.is_some() {
@@ -135,7 +166,13 @@ impl Connection {
                 return Err(missing);
             }
         }
-        let done = self.host.call(|session| session.drop_index(schema, &name.name));
+        let temporary = self.host.session()?.has_temporary(schema, &name.name);
+        let done = if concurrently && !temporary {
+            self.end_implicit()?;
+            self.host.call(|session| session.drop_index_concurrently(schema, &name.name))
+        } else {
+            self.host.call(|session| session.drop_index(schema, &name.name))
+        };
         done.map_err(|error| match error.sqlstate {
             state::WRONG_OBJECT_TYPE => error.hint("Use DROP TABLE to remove a table."),
             _ => error,
@@ -210,12 +247,13 @@ impl Connection {
 
     fn drop_constraint(
         &mut self,
-        _table: &Arc<Table>,
-        _name: &str,
+        table: &Arc<Table>,
+        name: &str,
         if_exists: bool,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
-        match Err(SqlError::unsupported("ALTER TABLE ... DROP CONSTRAINT")) {
+        let now = self.table_now(table.oid)?;
+        match self.host.call(|session| session.drop_constraint(&now, name)) {
             Err(error) if if_exists && error.sqlstate == state::UNDEFINED_OBJECT => {
                 let message = format!("{}, skipping", error.message);
                 sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))
@@ -226,11 +264,15 @@ impl Connection {
 
     /// Adds a key to a table, as it is now.
     fn add_key(&mut self, table: &Arc<Table>, key: &NewKey) -> Result<()> {
-        let oid = table.oid;
-        let now = self.host.table_by_oid(oid)?;
-        let table = now.ok_or_else(|| SqlError::new(state::INTERNAL_ERROR, "the table is gone"))?;
+        let table = self.table_now(table.oid)?;
         let def = key_definition(key, &table)?;
         self.host.call(|session| session.create_index(&table, &def)).map(drop)
+    }
+
+    /// A table after earlier parts of the statement.
+    fn table_now(&mut self, oid: Oid) -> Result<Arc<Table>> {
+        let gone = || SqlError::new(state::INTERNAL_ERROR, "the table is gone");
+        self.host.table_by_oid(oid)?.ok_or_else(gone)
     }
 
     /// Adds the keys of CREATE TABLE to the new table.
@@ -238,8 +280,7 @@ impl Connection {
         if keys.is_empty() {
             return Ok(());
         }
-        let gone = || SqlError::new(state::INTERNAL_ERROR, "the table is gone");
-        let table = self.host.table_by_oid(oid)?.ok_or_else(gone)?;
+        let table = self.table_now(oid)?;
         for key in distinct_keys(keys) {
             self.add_key(&table, &key)?;
         }

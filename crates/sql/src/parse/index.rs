@@ -51,6 +51,8 @@ pub struct CreateIndex {
     pub index: NewIndex,
     /// UNIQUE.
     pub unique: bool,
+    /// CONCURRENTLY.
+    pub concurrently: bool,
     /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// The table.
@@ -83,7 +85,7 @@ pub enum Reindex {
 pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateIndex> {
     let unique = c.accept("unique");
     c.expect("index")?;
-    refuse_concurrently(c)?;
+    let concurrently = c.accept("concurrently");
     let if_not_exists = c.accept_all(&["if", "not", "exists"]);
     let named = if_not_exists || c.peek_word().as_deref() != Some("on");
     let name = if named { Some(c.name()?) } else { None };
@@ -107,17 +109,7 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateIndex> {
     }
     c.expect_end()?;
     let index = NewIndex { name, keys, included, nulls_not_distinct, parameters };
-    Ok(CreateIndex { index, unique, if_not_exists, table, method })
-}
-
-fn refuse_concurrently(c: &mut Cursor<'_>) -> Result<()> {
-    if !c.accept("concurrently") {
-        return Ok(());
-    }
-    if c.at_end() {
-        return Err(c.error());
-    }
-    Err(SqlError::unsupported("CONCURRENTLY"))
+    Ok(CreateIndex { index, unique, concurrently, if_not_exists, table, method })
 }
 
 /// The columns behind an opening parenthesis, up to the closing one. Expressions are refused.
@@ -285,9 +277,12 @@ pub(super) fn parse_reindex(c: &mut Cursor<'_>) -> Result<Reindex> {
             _ => Err(c.error()),
         };
     }
-    refuse_concurrently(c)?;
+    let concurrently = c.accept("concurrently");
     let name = c.qualified_name()?;
     c.expect_end()?;
+    if concurrently {
+        return Err(SqlError::unsupported("REINDEX CONCURRENTLY"));
+    }
     Ok(if index { Reindex::Index(name) } else { Reindex::Table(name) })
 }
 

@@ -48,6 +48,10 @@ pub struct DropStatement {
     pub names: Vec<QualifiedName>,
     /// IF EXISTS.
     pub if_exists: bool,
+    /// CONCURRENTLY, of an index.
+    pub concurrently: bool,
+    /// CASCADE.
+    pub cascade: bool,
 }
 
 /// Columns of a table, as in PostgreSQL.
@@ -324,18 +328,17 @@ pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<(bool, DropStatement)> {
     if !index && !c.accept("table") {
         return Err(unsupported_object("DROP", c));
     }
-    if index && c.accept("concurrently") {
-        return Err(SqlError::unsupported("CONCURRENTLY"));
-    }
+    let concurrently = index && c.accept("concurrently");
     let if_exists = c.accept_all(&["if", "exists"]);
     let mut names = vec![c.qualified_name()?];
     while c.accept_token(&Token::Comma) {
         names.push(c.qualified_name()?);
     }
     // Nothing but a table's own indexes can depend on it here, so both behave alike.
-    let _ = c.accept("cascade") || c.accept("restrict");
+    let cascade = c.accept("cascade");
+    let _ = cascade || c.accept("restrict");
     c.expect_end()?;
-    Ok((index, DropStatement { names, if_exists }))
+    Ok((index, DropStatement { names, if_exists, concurrently, cascade }))
 }
 
 /// CREATE or DROP of something else.

@@ -5,11 +5,15 @@ use crate::fixture::{Fixture, open, open_made};
 use crate::support;
 use forebay_testkit::peer::Peer;
 
-const GOLDEN: &str = include_str!("../golden/indexes.txt");
+const GOLDEN: [&str; 2] =
+    [include_str!("../golden/indexes.txt"), include_str!("../golden/concurrently.txt")];
 
 fn check(mut fixture: Fixture) {
-    assert!(support::cases(GOLDEN).len() > 100, "too few cases were read");
-    let wrong = support::differences(&mut fixture.conn, GOLDEN);
+    let mut wrong = Vec::new();
+    for golden in GOLDEN {
+        assert!(support::cases(golden).len() > 60, "too few cases were read");
+        wrong.extend(support::differences(&mut fixture.conn, golden));
+    }
     fixture.close();
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -62,6 +62,23 @@ impl LockManager {
         all
     }
 
+    /// The backends that hold a lock in a mode which conflicts with `mode`.
+    pub fn holders(&self, tag: LockTag, mode: LockMode) -> Vec<OwnerId> {
+        let table = self.table.lock();
+        let held = table.locks.get(&tag).map_or(&[][..], |lock| &lock.granted);
+        let held = held.iter().filter(|(_, modes)| modes & mode.conflicts() != 0);
+        let mut owners: Vec<OwnerId> = held.map(|(owner, _)| *owner).collect();
+        for (owner, list) in &table.lists {
+            let conflicts =
+                |(noted, weak): &(LockTag, LockMode)| *noted == tag && weak.conflicts_with(mode);
+            if list.entries().iter().any(conflicts) && !owners.contains(owner) {
+                owners.push(*owner);
+            }
+        }
+        owners.sort_unstable();
+        owners
+    }
+
     /// The backends for which `owner` waits: holders of conflicting modes, and those that asked for
     /// such modes before. Empty if it does not wait.
     pub fn blocked_by(&self, owner: OwnerId) -> Vec<OwnerId> {

@@ -10,8 +10,9 @@
 //! end:  leaves the running set -- count is 0? -- nothing to do         (otherwise: the table)
 //! ```
 //!
-//! A tentative insertion is waited for in the same way. Its backend's token takes the place of the
-//! running set.
+//! A transaction that may have no id is waited for in the same way, by its virtual id: its session
+//! shows that in place of the running set. So is a tentative insertion, where its backend's token
+//! takes that place.
 
 use forebay_aio::sync::atomic::Ordering;
 use forebay_format::Xid;
@@ -38,6 +39,27 @@ impl LockManager {
         interrupt: &Interrupt,
     ) -> Result<(), LockError> {
         self.wait_counted(owner, LockTag::Transaction(xid), |_| runner(), interrupt)
+    }
+
+    /// Waits until a transaction that may have no id is over. `runner` tells which backend runs it,
+    /// and None once it is over.
+    pub fn wait_for_virtual(
+        &self,
+        owner: &LockOwner,
+        (backend, local): (u32, u32),
+        runner: impl Fn() -> Option<OwnerId>,
+        interrupt: &Interrupt,
+    ) -> Result<(), LockError> {
+        let tag = LockTag::VirtualTransaction { backend, local };
+        self.wait_counted(owner, tag, |_| runner(), interrupt)
+    }
+
+    /// Wakes those who wait for a transaction that is over for all who ask.
+    pub fn virtual_ended(&self, (backend, local): (u32, u32)) {
+        if self.xid_waits.load(Ordering::SeqCst) != 0 {
+            let tag = LockTag::VirtualTransaction { backend, local };
+            self.table.lock().drop_held_for(tag, LockMode::Exclusive);
+        }
     }
 
     /// Waits until a tentative insertion of another backend's transaction is confirmed or taken

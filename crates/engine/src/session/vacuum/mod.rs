@@ -97,24 +97,4 @@ impl Session {
     ) -> Result<Option<Arc<Table>>, EngineError> {
         self.alone(|session| session.vacuum_table(table, options, told))
     }
-
-    /// Does something in a transaction of its own.
-    fn alone<T>(
-        &mut self,
-        body: impl FnOnce(&mut Session) -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        self.begin()?;
-        let done = self.start_command().and_then(|()| body(self));
-        match done {
-            Ok(done) => {
-                self.end_command();
-                self.commit()?;
-                Ok(done)
-            }
-            Err(error) => {
-                self.abort()?;
-                Err(error)
-            }
-        }
-    }
 }

@@ -1,0 +1,171 @@
+//! CREATE and DROP INDEX CONCURRENTLY beside writers and readers, with a crash in between. What
+//! PostgreSQL's amcheck and `forebay check` find in the indexes is nothing, and each row is found
+//! through them once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use forebay_server::client::{Client, ClientError};
+use forebay_testkit::peer::{Peer, Postgres};
+
+use super::forebay::{Forebay, forebay};
+use super::moment;
+
+const WRITERS: u64 = 3;
+const TURNS: u64 = 3;
+/// Indexes that are made in a turn before it ends.
+const ENOUGH: u64 = 12;
+/// The data directory, in the folder that both servers see.
+const DATA: &str = "data";
+/// A client that gets no answer for so long fails, so that no test hangs.
+const SILENCE: Duration = Duration::from_secs(120);
+/// What a writer may be told: the key is in use, or it was chosen in a deadlock.
+const USUAL: [&str; 2] = ["23505", "40P01"];
+
+fn connect(port: u16) -> Result<Client, ClientError> {
+    let client = Client::tcp(port)?;
+    client.stream().set_read_timeout(Some(SILENCE))?;
+    Ok(client)
+}
+
+/// Changes rows of its own and of others until the server is gone.
+fn write(port: u16, own: u64, over: &AtomicBool) -> Result<(), ClientError> {
+    let mut client = connect(port)?;
+    for round in own.. {
+        let (key, other) = (round * 7919 % 2000, round * 104_729 % 2000);
+        let end = if round % 5 == 0 { "ROLLBACK" } else { "COMMIT" };
+        let script = match round % 4 {
+            0 => format!("UPDATE t SET b = b + 1 WHERE a = {key}"),
+            1 => format!("UPDATE t SET c = 'x{round}' WHERE a = {key}"),
+            2 => format!("DELETE FROM t WHERE a = {other}; INSERT INTO t VALUES ({key}, {round})"),
+            _ => format!(
+                "UPDATE t SET b = {round} WHERE a = {key}; UPDATE t SET b = a WHERE a = {other}"
+            ),
+        };
+        match client.query(&format!("BEGIN; {script}; {end}")) {
+            Ok(_) => {}
+            Err(error) if USUAL.contains(&error.sqlstate()) => {
+                client.query("ROLLBACK")?;
+            }
+            Err(_) if over.load(Ordering::Acquire) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Makes and drops indexes until the server is gone. Some stay.
+fn make(port: u16, turn: u64, over: &AtomicBool, done: &Sender<()>) -> Result<(), ClientError> {
+    let mut client = connect(port)?;
+    for round in 0.. {
+        let made = [
+            format!("CREATE INDEX CONCURRENTLY i{turn}_{round} ON t (b)"),
+            format!("SELECT bt_index_check('i{turn}_{round}', true)"),
+            format!("CREATE UNIQUE INDEX CONCURRENTLY u{turn}_{round} ON t (a DESC) INCLUDE (b)"),
+            format!("DROP INDEX CONCURRENTLY i{turn}_{round}"),
+        ];
+        for (n, statement) in made.iter().enumerate() {
+            let dropped = (n == 3 && round % 8 == 0).then_some("SELECT 1");
+            match client.query(dropped.unwrap_or(statement)) {
+                Ok(_) => {}
+                Err(_) if over.load(Ordering::Acquire) => return Ok(()),
+                Err(error) => panic!("{statement}: {error}"),
+            }
+        }
+        let drop = format!("DROP INDEX CONCURRENTLY u{turn}_{round}");
+        match client.query(if round % 8 == 1 { "SELECT 1" } else { &drop }) {
+            Err(error) if !over.load(Ordering::Acquire) => return Err(error),
+            _ => {}
+        }
+        // The receiver goes away once there are enough.
+        let _ = done.send(());
+    }
+    Ok(())
+}
+
+/// A server under load until it is stopped or killed.
+fn load(port: u16, turn: u64, end: impl FnOnce()) {
+    let over = &AtomicBool::new(false);
+    let (done, made) = channel();
+    let ended: Vec<Result<(), ClientError>> = thread::scope(|scope| {
+        let mut clients: Vec<_> =
+            (0..WRITERS).map(|own| scope.spawn(move || write(port, own, over))).collect();
+        clients.push(scope.spawn(move || make(port, turn, over, &done)));
+        moment::wait(&made, ENOUGH, Duration::ZERO);
+        over.store(true, Ordering::Release);
+        end();
+        clients.into_iter().map(|c| c.join().expect("a client does not panic")).collect()
+    });
+    ended.into_iter().for_each(|ended| ended.expect("no errors but the end"));
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.is_empty()).collect()
+}
+
+const NAMES: &str = "SELECT relname FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid \
+    WHERE i.indrelid = 't'::regclass AND i.indisvalid";
+
+fn check(server: &Postgres<'_>) {
+    assert_eq!(server.query("SELECT * FROM verify_heapam('t')"), "");
+    let valid = server.query(&format!("{NAMES} = true ORDER BY 1"));
+    assert!(lines(&valid).len() > 1, "{valid}");
+    for index in lines(&valid) {
+        server.query(&format!("SELECT bt_index_check('{index}', true)"));
+    }
+    let sums = "SELECT count(*), sum(a), sum(b) FROM t WHERE b > -1";
+    let by = |scan| {
+        server.query(&format!("SET enable_{scan} = off; SET enable_bitmapscan = off; {sums}"))
+    };
+    assert_eq!(by("seqscan"), by("indexscan"), "rows by index, and by table");
+}
+
+#[test]
+#[ignore = "half a minute long; run by cargo xtask test"]
+fn indexes_are_made_and_dropped_beside_writers() {
+    let Some(peer) = Peer::find("indexes_are_made_and_dropped_beside_writers") else { return };
+    let options = "-c autovacuum=off";
+    peer.init(DATA);
+    let server = peer.start(DATA, options);
+    server.query("CREATE EXTENSION amcheck");
+    server.query("CREATE TABLE t (a int PRIMARY KEY, b int8, c text)");
+    server.query("INSERT INTO t SELECT i, i, 'row ' || i FROM generate_series(0, 1999, 2) i");
+    drop(server);
+    for turn in 0..TURNS {
+        peer.take_back();
+        let data = peer.outside(DATA);
+        let server = Forebay::start(&data, &["shared_buffers=8MB", "deadlock_timeout=20ms"]);
+        match turn {
+            0 => load(server.port, turn, || server.stop()),
+            _ => load(server.port, turn, || server.kill()),
+        }
+        // PostgreSQL recovers from the crash in one turn, Forebay in the other.
+        if turn == 1 {
+            Forebay::start(&data, &[]).stop();
+            forebay(&["check", "-D", data.to_str().expect("UTF-8")]);
+        }
+        peer.give_to_postgres();
+        let server = peer.start(DATA, options);
+        check(&server);
+        // What was cut short is mended: one by each server.
+        let broken = server.query(&format!("{NAMES} = false AND i.indislive ORDER BY 1"));
+        println!("turn {turn}: not valid: {:?}", lines(&broken));
+        lines(&broken).iter().skip(1).for_each(|index| {
+            server.query(&format!("REINDEX INDEX {index}"));
+        });
+        drop(server);
+        peer.take_back();
+        let server = Forebay::start(&data, &[]);
+        lines(&broken).iter().take(1).for_each(|index| {
+            server.query(&format!("REINDEX INDEX {index}"));
+            server.query(&format!("SELECT bt_index_parent_check('{index}', true)"));
+        });
+        server.stop();
+        forebay(&["check", "-D", data.to_str().expect("UTF-8")]);
+        peer.give_to_postgres();
+        let server = peer.start(DATA, options);
+        check(&server);
+    }
+}
