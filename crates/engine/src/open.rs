@@ -100,7 +100,7 @@ fn open_core(
         counters: Counters::default(),
         marks: Marks::default(),
         statistics: Statistics::default(),
-        autovacuum: Autovacuum::new(config.autovacuum, config.session.clone()),
+        autovacuum: Autovacuum::of(&config),
         writing: RwLock::new(config.writing),
         dir: dir.to_path_buf(),
         config,
@@ -125,8 +125,7 @@ fn open_core(
         wal_writer: WalWriterLatch::default(),
         backups: RunningBackups::default(),
     });
-    complete(&core, backend, started.recovered, started.ended.is_some())?;
-    Ok(core)
+    complete(core, backend, started.recovered, started.ended.is_some())
 }
 
 fn open_heaps(
@@ -177,27 +176,28 @@ fn multi_counters(point: &CheckPoint) -> MultiCounters {
 /// Checks the database, ends a recovery with a checkpoint, and removes what sessions of an earlier
 /// start left.
 fn complete(
-    core: &Core,
+    core: Arc<Core>,
     backend: &mut Backend,
     recovered: bool,
     new_timeline: bool,
-) -> Result<(), EngineError> {
+) -> Result<Arc<Core>, EngineError> {
     forebay_catalog::check(&core.database, backend)?;
-    id_limits::set_at_start(core, backend)?;
+    id_limits::set_at_start(&core, backend)?;
     if !recovered {
         let kept = relation_stats::read(&mut backend.io, &core.dir, &core.control.get());
         core.statistics.load(kept);
     }
     relation_stats::discard(&mut backend.io, &core.dir);
     if recovered {
-        checkpoint::checkpoint(core, backend, Causes::RECOVERY)?;
+        checkpoint::checkpoint(&core, backend, Causes::RECOVERY)?;
         if new_timeline {
-            recovery::finish(core, &mut backend.io)?;
+            recovery::finish(&core, &mut backend.io)?;
         }
     } else {
         core.control.set_state(&mut backend.io, DbState::Production)?;
     }
-    Ok(core.database.drop_stale_temporary(backend)?)
+    core.database.drop_stale_temporary(backend)?;
+    Ok(core)
 }
 
 /// Opens relation files, and removes temporary files that an earlier start left.

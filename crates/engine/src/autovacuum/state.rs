@@ -6,7 +6,7 @@ use forebay_aio::sync::{Condvar, Instant, Mutex, RwLock};
 use forebay_types::Oid;
 
 use super::balance::Balance;
-use crate::config::{AutovacuumSettings, SessionSettings};
+use crate::config::{AutovacuumSettings, EngineConfig, SessionSettings};
 
 /// Settings of autovacuum, and those with which its sessions begin.
 #[derive(Clone, Debug)]
@@ -41,7 +41,9 @@ pub(crate) struct Taken<'a> {
 }
 
 impl Autovacuum {
-    pub(crate) fn new(autovacuum: AutovacuumSettings, session: SessionSettings) -> Autovacuum {
+    /// As an engine begins with it.
+    pub(crate) fn of(config: &EngineConfig) -> Autovacuum {
+        let EngineConfig { autovacuum, session, .. } = config.clone();
         Autovacuum {
             settings: RwLock::new(Settings { autovacuum, session }),
             taken: Mutex::default(),

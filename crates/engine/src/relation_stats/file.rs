@@ -10,9 +10,9 @@
 //! All numbers are little-endian. The checkpoint is that of the clean stop: if another server has
 //! run on the directory since then, pg_control has a later one, and the file is out of date.
 //!
-//! PostgreSQL keeps its own statistics in pg_stat/pgstat.stat, an image of its structures in memory,
-//! and reads that file at its next clean start, whoever has changed the tables meanwhile. So it is
-//! removed. A crash makes both files worthless.
+//! PostgreSQL keeps its own statistics in pg_stat/pgstat.stat, an image of its structures in
+//! memory, and reads that file at its next clean start, whoever has changed the tables meanwhile.
+//! So it is removed. A crash makes both files worthless.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -48,6 +48,7 @@ fn acknowledged_copies_survive_kill_9_and_no_other_one_shows_in_part() {
             sync,
             verify,
             "shared_buffers=8MB",
+            "autovacuum_naptime=1s",
             "max_wal_size=64MB",
             "min_wal_size=32MB",
         ]

@@ -5,8 +5,8 @@
 //! PostgreSQL makes the cluster, its tables and extensions. After each crash, all rows must be
 //! those that were acknowledged; PostgreSQL also checks each page of the tables and their
 //! visibility maps. In one run the tables have no indexes, and as the load changes no catalogs,
-//! neither server writes records of indexes. In the other one all have, PostgreSQL's autovacuum is
-//! on, its amcheck checks the indexes, and both servers must find the same rows with and without
+//! neither server writes records of indexes. In the other one all have, autovacuum is on on both
+//! servers, amcheck checks the indexes, and both servers must find the same rows with and without
 //! them.
 //!
 //! - [`load`]: clients that change rows
@@ -63,9 +63,11 @@ impl Server<'_> {
     }
 }
 
-fn forebay(peer: &Peer, dice: &mut Dice) -> Forebay {
+fn forebay(peer: &Peer, dice: &mut Dice, autovacuum: bool) -> Forebay {
     peer.take_back();
     let settings = [
+        if autovacuum { "autovacuum=on" } else { "autovacuum=off" },
+        "autovacuum_naptime=1s",
         dice.pick(&["io_method=sync", "io_method=worker", "io_method=io_uring"]),
         dice.pick(&["io_direct=", "io_direct=data,wal,wal_init"]),
         dice.pick(&["shared_buffers=1MB", "shared_buffers=8MB", "shared_buffers=128MB"]),
@@ -172,7 +174,7 @@ impl<'peer> Run<'peer> {
         self.keep();
         println!("turn {turn}");
         let server = match turn % 2 {
-            0 => Server::Forebay(forebay(self.peer, &mut self.dice)),
+            0 => Server::Forebay(forebay(self.peer, &mut self.dice, self.indexed)),
             _ => Server::Postgres(postgres(self.peer, &mut self.dice, self.indexed)),
         };
         if let Err(problems) = self.model.compare(server.port()) {
