@@ -28,6 +28,9 @@ use super::temp_tables::{OnCommit, PG_TEMP};
 use crate::core::Core;
 use crate::error::EngineError;
 
+/// An index by its OID, behind its table. None: it is dead.
+pub(super) type FoundIndex = (Arc<Table>, Oid, Option<Arc<TableIndex>>);
+
 impl Session {
     /// Creates an index of a table, which the transaction has locked in mode `Share` or a stronger
     /// one, and `AccessExclusive` for a constraint. Returns its OID.
@@ -296,7 +299,7 @@ impl Session {
         core: &Core,
         (schema, name): (Option<&str>, &str),
         mode: LockMode,
-    ) -> Result<(Arc<Table>, Oid, Option<Arc<TableIndex>>), EngineError> {
+    ) -> Result<FoundIndex, EngineError> {
         let own = self.temp.namespace();
         let schema = match schema {
             None | Some(PG_TEMP) if self.temp.may_have(name) => Some(own.as_str()),
