@@ -202,6 +202,7 @@ mod tests {
             columns,
             kind: b'r',
             figures: Figures::UNKNOWN,
+            has_options: false,
             options: StorageOptions::default(),
             traits: ClassTraits {
                 access_method: 2,
