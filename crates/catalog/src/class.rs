@@ -202,6 +202,7 @@ mod tests {
             columns,
             kind: b'r',
             figures: Figures::UNKNOWN,
+            has_options: false,
             options: StorageOptions::default(),
             has_options: false,
             traits: ClassTraits {
