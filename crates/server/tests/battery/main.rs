@@ -14,6 +14,7 @@
 //! - [`hot`]: base backups under pgbench and COPY
 //! - [`turns`]: Forebay and PostgreSQL 18 crash and recover one directory by turns, under load
 //! - [`trees`]: indexes that PostgreSQL's crashes have left, recovered page for page as it does
+//! - [`scans`]: a table read by all kinds of scans, with the answers of both servers compared
 //! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
 //! - [`sessions`]: random sessions, with the messages of both servers compared
@@ -37,6 +38,7 @@ mod kill;
 mod moment;
 mod powercut;
 mod scan;
+mod scans;
 mod sessions;
 mod tools;
 mod trees;
