@@ -30,7 +30,7 @@ use crate::io::{Io, IoFlags, Issuer, Op};
 use crate::memory::AlignedBuf;
 use crate::merge::{MAX_STAGED, Piece, Plan};
 use crate::op::{OpKind, Target};
-use crate::stats::{Account, BackendType, Counts, IoContext, IoObject, IoOp, Matrix};
+use crate::stats::{Account, BackendType, Counts, IoContext, IoObject, IoOp, Matrix, Usage};
 use crate::sync::{Arc, Instant};
 use crate::table::{Body, Ended};
 use local::{LocalHalves, Locals};
@@ -608,6 +608,11 @@ impl IoBackend {
             self.write_all_at(&file, 0, &AlignedBuf::copy_of(bytes)?)?;
         }
         self.fsync(&file)
+    }
+
+    /// What this backend has done to pages of a kind of object so far.
+    pub fn usage(&self, object: IoObject) -> Usage {
+        self.counters.usage(object)
     }
 
     /// Counts `n` operations in pg_stat_io under this backend's type. I/Os with an account are

@@ -89,7 +89,9 @@ pub use owned::OwnedIo;
 pub use planted::{CAN_HAVE_BUGS, PlantedBug};
 pub use refusal::{DirectRefusal, IoUringRefusal, RefusalCause};
 pub use registration::{Registration, RegistrationRefusal, RegistrationStats};
-pub use stats::{Account, BackendType, Counts, IoContext, IoObject, IoOp, IoStats, IoStatsRow};
+pub use stats::{
+    Account, BackendType, Counts, IoContext, IoObject, IoOp, IoStats, IoStatsRow, Usage,
+};
 pub use workers::{WorkerCounts, WorkerLimits};
 
 /// The example of the README is compiled and run.

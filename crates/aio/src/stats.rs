@@ -162,6 +162,58 @@ impl Matrix {
     }
 }
 
+/// What a backend has done to pages of one kind of object, in any context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Pages found in memory.
+    pub hits: u64,
+    /// Bytes read, and nanoseconds waited for that; these are 0 unless timing is on.
+    pub read: [u64; 2],
+    /// The same of bytes written, extensions included.
+    pub written: [u64; 2],
+}
+
+impl Usage {
+    /// What came on top of an earlier usage.
+    #[must_use]
+    pub fn since(&self, earlier: &Usage) -> Usage {
+        let less = |now: [u64; 2], then: [u64; 2]| {
+            [now[0].saturating_sub(then[0]), now[1].saturating_sub(then[1])]
+        };
+        Usage {
+            hits: self.hits.saturating_sub(earlier.hits),
+            read: less(self.read, earlier.read),
+            written: less(self.written, earlier.written),
+        }
+    }
+
+    /// Adds another usage.
+    pub fn add(&mut self, other: &Usage) {
+        let sum = |to: &mut [u64; 2], by: [u64; 2]| (to[0], to[1]) = (to[0] + by[0], to[1] + by[1]);
+        self.hits += other.hits;
+        sum(&mut self.read, other.read);
+        sum(&mut self.written, other.written);
+    }
+}
+
+impl Matrix {
+    /// What was done to an object so far.
+    pub(crate) fn usage(&self, object: IoObject) -> Usage {
+        let mut usage = Usage::default();
+        for &context in IoContext::ALL {
+            let get = |op| self.get(Account { object, context, op });
+            let grown = |of: &mut [u64; 2], by: Counts| {
+                (of[0], of[1]) = (of[0] + by.bytes, of[1] + by.time_ns);
+            };
+            usage.hits += get(IoOp::Hit).count;
+            grown(&mut usage.read, get(IoOp::Read));
+            grown(&mut usage.written, get(IoOp::Write));
+            grown(&mut usage.written, get(IoOp::Extend));
+        }
+        usage
+    }
+}
+
 /// One row of pg_stat_io.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoStatsRow {

@@ -59,6 +59,7 @@ pub use forebay_access::heap::IndexCleanup;
 pub use forebay_access::index_scan::ScanStats;
 pub use forebay_access::nbtree::{Condition, Direction, Operator};
 pub use forebay_access::redo::ResourceManagers;
+pub use forebay_aio::Usage;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
 pub use forebay_catalog::{

@@ -6,20 +6,10 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use crate::binary::binary_in;
-use crate::datum::Datum;
+use crate::digits::is_space;
 use crate::error::{Problem, Result, ValueError};
 use crate::facts::type_name;
-use crate::input::{is_space, text_in};
-use crate::output::to_text;
 use crate::sqltype::SqlType;
-
-/// An element in the text form of an array.
-#[derive(Debug, PartialEq)]
-enum Element {
-    Null,
-    Text(String),
-}
 
 impl SqlType {
     /// The type of the elements, if this is a type of arrays.
@@ -35,35 +25,20 @@ impl SqlType {
     }
 }
 
-/// The elements of an array's text form, as values of a type.
-pub fn array_elements(text: &str, element: SqlType) -> Result<Vec<Datum<'static>>> {
-    let read = |found: &Element| match found {
-        Element::Null => Ok(Datum::Null),
-        Element::Text(text) => Ok(text_in(text, element)?.into_owned()),
-    };
-    split(text, element)?.iter().map(read).collect()
-}
-
-/// Reads an array from text: its text form as output writes it.
-pub(crate) fn array_in(text: &str, element: SqlType) -> Result<String> {
-    array_text(&array_elements(text, element)?, element)
-}
-
-/// The text form of an array.
-pub fn array_text(elements: &[Datum<'_>], element: SqlType) -> Result<String> {
+/// Writes the text form of an array, of the texts of its elements.
+pub(crate) fn join(elements: &[Option<String>]) -> String {
     let mut out = "{".to_owned();
-    for (n, value) in elements.iter().enumerate() {
+    for (n, text) in elements.iter().enumerate() {
         if n > 0 {
             out.push(',');
         }
-        if value.is_null() {
+        let Some(text) = text else {
             out.push_str("NULL");
             continue;
-        }
-        let text = to_text(value, element)?;
+        };
         let special = |c: char| c.is_ascii() && is_space(c as u8) || "{},\"\\".contains(c);
         if !text.is_empty() && !text.eq_ignore_ascii_case("null") && !text.contains(special) {
-            out.push_str(&text);
+            out.push_str(text);
             continue;
         }
         out.push('"');
@@ -76,16 +51,15 @@ pub fn array_text(elements: &[Datum<'_>], element: SqlType) -> Result<String> {
         out.push('"');
     }
     out.push('}');
-    Ok(out)
+    out
 }
 
-/// Reads an array from the protocol's binary form: its text form.
-pub(crate) fn array_binary_in(bytes: &[u8], element: SqlType) -> Result<String> {
+/// The elements in the protocol's binary form of an array.
+pub(crate) fn split_binary(bytes: &[u8], element: SqlType) -> Result<Vec<Option<&[u8]>>> {
     let mut rest = bytes;
     let dimensions = number(&mut rest)?;
     let _has_nulls = number(&mut rest)?;
-    let of = number(&mut rest)?;
-    let of = of as u32;
+    let of = number(&mut rest)? as u32;
     if of != element.oid() {
         let (found, expected, ty) = (type_name(of), element.oid(), element.sql_name());
         return Err(Problem::ArrayElements { of, found, expected, ty }.into());
@@ -104,19 +78,16 @@ pub(crate) fn array_binary_in(bytes: &[u8], element: SqlType) -> Result<String> 
     let mut elements = Vec::new();
     for _ in 0..length {
         elements.push(match number(&mut rest)? {
-            -1 => Datum::Null,
+            -1 => None,
             size => {
                 let size = usize::try_from(size).map_err(|_| Problem::BinaryTooShort)?;
                 let (value, behind) = rest.split_at_checked(size).ok_or(Problem::BinaryTooShort)?;
                 rest = behind;
-                binary_in(value, element)?
+                Some(value)
             }
         });
     }
-    if !rest.is_empty() {
-        return Err(Problem::BinaryTooLong.into());
-    }
-    array_text(&elements, element)
+    if rest.is_empty() { Ok(elements) } else { Err(Problem::BinaryTooLong.into()) }
 }
 
 fn number(rest: &mut &[u8]) -> Result<i32> {
@@ -128,7 +99,8 @@ fn number(rest: &mut &[u8]) -> Result<i32> {
 const UNEXPECTED_END: &str = "Unexpected end of input.";
 const QUOTED: &str = "Incorrectly quoted array element.";
 
-fn split(text: &str, element: SqlType) -> Result<Vec<Element>> {
+/// The texts of the elements in the text form of an array.
+pub(crate) fn split(text: &str, element: SqlType) -> Result<Vec<Option<String>>> {
     let mut chars = text.chars().peekable();
     skip_space(&mut chars);
     match chars.next() {
@@ -160,7 +132,7 @@ fn split(text: &str, element: SqlType) -> Result<Vec<Element>> {
 }
 
 /// An element, up to the comma or brace behind it.
-fn one(chars: &mut Peekable<Chars<'_>>, text: &str, element: SqlType) -> Result<Element> {
+fn one(chars: &mut Peekable<Chars<'_>>, text: &str, element: SqlType) -> Result<Option<String>> {
     let fails = |detail| Err(malformed(text, detail));
     let (mut word, mut quoted, mut escaped, mut blanks) = (String::new(), false, false, 0);
     while let Some(&c) = chars.peek() {
@@ -172,7 +144,7 @@ fn one(chars: &mut Peekable<Chars<'_>>, text: &str, element: SqlType) -> Result<
             ',' | '}' => {
                 word.truncate(word.len() - blanks);
                 let null = !quoted && !escaped && word.eq_ignore_ascii_case("null");
-                return Ok(if null { Element::Null } else { Element::Text(word) });
+                return Ok((!null).then_some(word));
             }
             '{' if word.is_empty() && !quoted => {
                 return Err(ValueError::carried("several dimensions", element.oid()));
@@ -236,14 +208,12 @@ mod tests {
 
     #[test]
     fn arrays_are_read_as_postgresql_reads_them() {
-        let read = |text| array_in(text, SqlType::Text).expect("an array");
+        let read = |text| join(&split(text, SqlType::Text).expect("an array"));
         assert_eq!(
             read(r#" { "a,b" , NULL, "null",a b , \\x, "", n\ull } "#),
             r#"{"a,b",NULL,"null","a b","\\x","","null"}"#
         );
         assert_eq!((read("{}").as_str(), read(" { } ").as_str()), ("{}", "{}"));
-        let ints = array_elements("{1, -2,null}", SqlType::Int4).expect("an array");
-        assert_eq!(ints, [Datum::Int4(1), Datum::Int4(-2), Datum::Null]);
         for (text, detail) in [
             ("{1,2", UNEXPECTED_END),
             ("{1,,2}", "Unexpected \",\" character."),
@@ -256,7 +226,7 @@ mod tests {
             ("{a\\", UNEXPECTED_END),
             ("{a{b}", "Unexpected \"{\" character."),
         ] {
-            let error = array_in(text, SqlType::Text).expect_err(text);
+            let error = split(text, SqlType::Text).expect_err(text);
             assert_eq!(
                 (error.sqlstate(), error.detail()),
                 ("22P02", Some(detail.into())),
@@ -264,7 +234,7 @@ mod tests {
             );
         }
         for text in ["{{1},{2}}", "[2:3]={1,2}"] {
-            assert_eq!(array_in(text, SqlType::Int4).expect_err(text).sqlstate(), "0A000");
+            assert_eq!(split(text, SqlType::Int4).expect_err(text).sqlstate(), "0A000");
         }
     }
 
@@ -273,10 +243,14 @@ mod tests {
         let word = |n: i32| n.to_be_bytes();
         let head = [word(1), word(1), word(23), word(2), word(1)].concat();
         let whole = [head.clone(), [word(4), word(7), word(-1)].concat()].concat();
-        assert_eq!(array_binary_in(&whole, SqlType::Int4).expect("an array"), "{7,NULL}");
+        let seven = word(7);
+        assert_eq!(
+            split_binary(&whole, SqlType::Int4).expect("an array"),
+            [Some(&seven[..]), None]
+        );
         let none = [word(0), word(0), word(23)].concat();
-        assert_eq!(array_binary_in(&none, SqlType::Int4).expect("an array"), "{}");
-        let state = |bytes: &[u8], of| array_binary_in(bytes, of).expect_err("wrong").sqlstate();
+        assert!(split_binary(&none, SqlType::Int4).expect("an array").is_empty());
+        let state = |bytes: &[u8], of| split_binary(bytes, of).expect_err("wrong").sqlstate();
         for end in 0..whole.len() {
             assert_eq!(state(&whole[..end], SqlType::Int4), "08P01");
         }

@@ -3,11 +3,12 @@
 
 use std::cmp::Ordering;
 
-use crate::array::array_binary_in;
+use crate::array::split_binary;
 use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::input::truncate_name;
 use crate::numeric::Numeric;
+use crate::output::array_text;
 use crate::sqltype::SqlType;
 
 /// Appends the binary form of a value that is not NULL. Of NULL it appends nothing.
@@ -75,7 +76,7 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
         SqlType::Bytea => Datum::bytes(bytes),
         _ => {
             if let Some(element) = ty.element() {
-                return Ok(Datum::string(array_binary_in(bytes, element)?));
+                return array_in(bytes, element);
             }
             if let Ok(size) = usize::try_from(ty.typlen()) {
                 check_length(bytes, size)?;
@@ -83,6 +84,16 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
             return Err(no_function("input", ty));
         }
     })
+}
+
+/// Reads an array: its value is its text.
+fn array_in(bytes: &[u8], element: SqlType) -> Result<Datum<'static>> {
+    let read = |found: &Option<&[u8]>| match found {
+        None => Ok(Datum::Null),
+        Some(bytes) => Ok(binary_in(bytes, element)?.into_owned()),
+    };
+    let elements: Result<Vec<Datum<'_>>> = split_binary(bytes, element)?.iter().map(read).collect();
+    Ok(Datum::string(array_text(&elements?, element)?))
 }
 
 fn check_length(bytes: &[u8], size: usize) -> Result<()> {

@@ -2,6 +2,11 @@
 
 use std::borrow::Cow;
 
+/// Whether PostgreSQL takes a byte for white space.
+pub(crate) fn is_space(b: u8) -> bool {
+    matches!(b, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+}
+
 /// Digits of a radix with single underscores between them removed (`leading`: one may come first,
 /// as after 0x). None if anything else is there.
 pub(crate) fn strip_underscores(digits: &str, radix: u32, leading: bool) -> Option<Cow<'_, str>> {

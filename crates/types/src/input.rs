@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use crate::array::array_in;
+use crate::array::split;
 use crate::datum::Datum;
-use crate::digits::strip_underscores;
+use crate::digits::{is_space, strip_underscores};
 use crate::error::{Problem, Result, ValueError};
 use crate::numeric::Numeric;
+use crate::output::array_text;
 use crate::sqltype::SqlType;
 
 /// What an input function says of a text that it can't read.
@@ -39,14 +40,21 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
         SqlType::PgLsn => Datum::Int8(pg_lsn_in(text)?),
         _ => match ty.element() {
-            Some(element) => Datum::Text(Cow::Owned(array_in(text, element)?)),
+            Some(element) => {
+                Datum::Text(Cow::Owned(array_text(&array_elements(text, element)?, element)?))
+            }
             None => return Err(ValueError::carried("input", ty.oid())),
         },
     })
 }
 
-pub(crate) fn is_space(b: u8) -> bool {
-    matches!(b, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+/// The elements of an array's text form, as values of a type.
+pub fn array_elements(text: &str, element: SqlType) -> Result<Vec<Datum<'static>>> {
+    let read = |found: &Option<String>| match found {
+        None => Ok(Datum::Null),
+        Some(text) => Ok(text_in(text, element)?.into_owned()),
+    };
+    split(text, element)?.iter().map(read).collect()
 }
 
 fn trim(text: &str) -> &str {

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
+use crate::array::join;
 use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::float;
@@ -61,6 +62,16 @@ pub fn to_text(value: &Datum<'_>, ty: SqlType) -> Result<String> {
     let mut out = Vec::new();
     text_out(value, ty, &mut out)?;
     Ok(String::from_utf8(out).expect("output functions write UTF-8"))
+}
+
+/// The text form of an array.
+pub fn array_text(elements: &[Datum<'_>], element: SqlType) -> Result<String> {
+    let text = |value: &Datum<'_>| match value {
+        Datum::Null => Ok(None),
+        value => to_text(value, element).map(Some),
+    };
+    let texts: Result<Vec<Option<String>>> = elements.iter().map(text).collect();
+    Ok(join(&texts?))
 }
 
 fn carried_out(ty: Oid, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_access::heap::{Heap, ReadAhead};
 use forebay_aio::sync::Instant;
-use forebay_aio::{self as aio, BackendType, Leftovers};
+use forebay_aio::{self as aio, BackendType, IoObject, Leftovers, Usage};
 use forebay_catalog::KnownTables;
 use forebay_catalog::Table;
 use forebay_format::backup_label::BackupLabel;
@@ -148,6 +148,12 @@ impl Session {
     /// statement leaves open is closed at its end, with a warning.
     pub fn io(&mut self) -> &mut aio::IoBackend {
         &mut self.backend.io
+    }
+
+    /// What this session has done to pages of its own so far: of permanent relations, and of
+    /// temporary ones.
+    pub fn page_usage(&self) -> [Usage; 2] {
+        [IoObject::Relation, IoObject::TempRelation].map(|object| self.backend.io.usage(object))
     }
 
     /// Its interrupt, through which another thread asks it to stop. `Cancel` makes the running

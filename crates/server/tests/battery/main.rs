@@ -15,6 +15,7 @@
 //! - [`turns`]: Forebay and PostgreSQL 18 crash and recover one directory by turns, under load
 //! - [`trees`]: indexes that PostgreSQL's crashes have left, recovered page for page as it does
 //! - [`aged`]: large tables that one server has built and aged, read by the other
+//! - [`scans`]: a table read by all kinds of scans, with the answers of both servers compared
 //! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
 //! - [`concurrently`]: indexes that are made and dropped beside writers, in crashes
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
@@ -41,6 +42,7 @@ mod kill;
 mod moment;
 mod powercut;
 mod scan;
+mod scans;
 mod sessions;
 mod tools;
 mod trees;

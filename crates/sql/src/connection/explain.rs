@@ -21,11 +21,13 @@ impl Connection {
     ) -> Result<RowStore> {
         let kind = Arc::clone(&asked.statement);
         let statement = Statement { kind, source: Arc::clone(&within.source) };
+        let pages = self.host.page_usage();
         let planning = Instant::now();
         let mut params = ParamTypes::default();
         let plan = self.plan(&statement, &mut params)?;
         params.finish()?;
         let planning = planning.elapsed();
+        let planned = self.host.page_usage().since(&pages).lines();
         let root = match plan {
             Plan::Select(plan) => Arc::clone(&plan.root),
             Plan::Change(plan) => Arc::clone(&plan.root),
@@ -44,10 +46,15 @@ impl Connection {
         let shown = Shown {
             costs: asked.costs,
             timing: asked.timing,
+            buffers: asked.buffers,
             actual: if asked.analyze { Some(&actual) } else { None },
             bitmaps: if asked.analyze { Some(&bitmaps) } else { None },
         };
         let mut lines = explain(&root, &shown, &mut Estimator::new(&mut self.host))?;
+        if asked.buffers && !planned.is_empty() {
+            lines.push("Planning:".to_owned());
+            lines.extend(planned.iter().map(|line| format!("  {line}")));
+        }
         if asked.summary {
             lines.push(format!("Planning Time: {:.3} ms", planning.as_secs_f64() * 1000.0));
             if asked.analyze {

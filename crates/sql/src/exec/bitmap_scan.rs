@@ -3,12 +3,11 @@
 use super::eval::Params;
 use super::host::Host;
 use super::index_scan::evaluated;
-use super::measure::BitmapStats;
+use super::measure::{BitmapStats, Moment};
 use super::row::{Flow, Row, Visit};
 use super::scan::{Sieve, decode};
 use crate::error::Result;
 use crate::plan::{Bitmap, BitmapRead};
-use forebay_aio::sync::Instant;
 use forebay_engine::{BitmapRows, IndexBitmap};
 use forebay_types::Datum;
 
@@ -78,7 +77,7 @@ impl BitmapScan {
 
 /// Makes a bitmap. Of several by AND, none is made behind one without rows.
 fn made(bitmap: &Bitmap, params: Params<'_>, host: &mut Host) -> Result<IndexBitmap> {
-    let start = Instant::now();
+    let start = host.measures.is_some().then(|| Moment::now(host.page_usage()));
     let (rows, found) = match bitmap {
         Bitmap::Index(scan) => {
             let mut conditions = Vec::with_capacity(scan.conditions.len());
@@ -104,8 +103,9 @@ fn made(bitmap: &Bitmap, params: Params<'_>, host: &mut Host) -> Result<IndexBit
             (rows, None)
         }
     };
-    if let Some(measures) = &mut host.measures {
-        measures.made(bitmap, found, start.elapsed());
+    let spent = start.map(|start| start.spent(host.page_usage()));
+    if let (Some(spent), Some(measures)) = (spent, &mut host.measures) {
+        measures.made(bitmap, found, &spent);
     }
     Ok(rows)
 }

@@ -177,24 +177,10 @@ fn eval_rare<'a>(
         }
         Expr::InArray { expr, array, element, negated } => {
             let value = eval(expr, row, params, host)?;
-            match elements(&eval(array, row, params, host)?, *element)? {
-                Some(list) => in_list(value, list.into_iter(), *negated, Ok),
-                None => Ok(Datum::Null),
-            }
+            let list = elements(&eval(array, row, params, host)?, *element)?;
+            list.map_or(Ok(Datum::Null), |list| in_list(value, list.into_iter(), *negated, Ok))
         }
-        Expr::CompareRows(op, pairs) => {
-            for (a, b) in pairs {
-                let (a, b) = (eval(a, row, params, host)?, eval(b, row, params, host)?);
-                if a.is_null() || b.is_null() {
-                    return Ok(Datum::Null);
-                }
-                let order = compare(&a, &b)?;
-                if order.is_ne() {
-                    return Ok(Datum::Bool(holds(*op, order)));
-                }
-            }
-            Ok(Datum::Bool(holds(*op, Ordering::Equal)))
-        }
+        Expr::CompareRows(op, pairs) => rows_compared(*op, pairs, row, params, host),
         Expr::Case { whens, otherwise } => {
             for (when, then) in whens {
                 if is_true(when, row, params, host)? {
@@ -256,6 +242,27 @@ fn null_of<'a>(a: &Datum<'_>, b: &Datum<'_>) -> Result<Datum<'a>> {
         return Ok(Datum::Null);
     }
     Err(SqlError::new(state::INTERNAL_ERROR, "operands of different types"))
+}
+
+/// The first columns that differ decide.
+fn rows_compared<'a>(
+    op: Comparison,
+    pairs: &'a [(Expr, Expr)],
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    for (a, b) in pairs {
+        let (a, b) = (eval(a, row, params, host)?, eval(b, row, params, host)?);
+        if a.is_null() || b.is_null() {
+            return Ok(Datum::Null);
+        }
+        let order = compare(&a, &b)?;
+        if order.is_ne() {
+            return Ok(Datum::Bool(holds(op, order)));
+        }
+    }
+    Ok(Datum::Bool(holds(op, Ordering::Equal)))
 }
 
 /// The elements of an array, as values of a type. None: it is NULL.

@@ -3,7 +3,7 @@
 use super::measure::Measures;
 use super::modes::{Mode, Modes};
 use crate::error::{Result, SqlError, state};
-use crate::plan::Catalog;
+use crate::plan::{Catalog, PageUsage};
 use crate::settings::{IsolationLevel, SetScope, SettingRow, Settings, Shown};
 use crate::views::CursorRow;
 use forebay_aio::IoBackend;
@@ -142,6 +142,11 @@ impl Host {
     /// The session, to be asked for what it knows.
     pub fn session(&self) -> Result<&Session> {
         self.session.as_ref().ok_or_else(no_session)
+    }
+
+    /// What the session has done to pages so far.
+    pub fn page_usage(&self) -> PageUsage {
+        PageUsage(self.session.as_ref().map(Session::page_usage).unwrap_or_default())
     }
 
     /// The session, if there is one, for what a connection does between calls.

@@ -1,9 +1,10 @@
 //! What each operator of a plan does: EXPLAIN ANALYZE.
 //!
 //! Rows are handed up by calls, so an operator's time is that of its own call without the calls
-//! that it makes upward. That of the operators below it is part of it, as in PostgreSQL.
+//! that it makes upward. That of the operators below it is part of it, as in PostgreSQL. The same
+//! holds for the pages that it has used.
 
-use crate::plan::{Actual, Bitmap, Node};
+use crate::plan::{Actual, Bitmap, Node, PageUsage};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_engine::{ScanStats, StreamStats};
 use std::collections::HashMap;
@@ -31,6 +32,8 @@ struct Measure {
     /// Up to the first row.
     first: Option<Duration>,
     spent: Duration,
+    /// What was done to pages.
+    pages: PageUsage,
     /// What an index scan has read, and whether it reads entries only.
     scan: Option<(ScanStats, bool)>,
     bitmap: Option<BitmapStats>,
@@ -46,6 +49,45 @@ pub(super) struct BitmapStats {
     /// Rows that did not satisfy what the bitmap stands for.
     pub(super) removed: u64,
     pub(super) stream: StreamStats,
+}
+
+/// A moment: the time, and what was done to pages until then.
+#[derive(Clone, Copy)]
+pub(super) struct Moment {
+    time: Instant,
+    pages: PageUsage,
+}
+
+/// What was done in a stretch of time.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Spent {
+    time: Duration,
+    pages: PageUsage,
+}
+
+impl Moment {
+    pub(super) fn now(pages: PageUsage) -> Moment {
+        Moment { time: Instant::now(), pages }
+    }
+
+    /// What was done since then.
+    pub(super) fn spent(&self, pages: PageUsage) -> Spent {
+        Spent { time: self.time.elapsed(), pages: pages.since(&self.pages) }
+    }
+}
+
+impl Spent {
+    pub(super) fn add(&mut self, other: &Spent) {
+        self.time += other.time;
+        self.pages.add(&other.pages);
+    }
+
+    /// This without a part of it.
+    #[must_use]
+    pub(super) fn without(&self, part: &Spent) -> Spent {
+        let time = self.time.saturating_sub(part.time);
+        Spent { time, pages: self.pages.since(&part.pages) }
+    }
 }
 
 fn address<T>(part: &T) -> usize {
@@ -69,15 +111,15 @@ impl Measures {
 
     /// A call of an operator has ended: the rows that it handed on, the time up to the first of
     /// them, the time it took.
-    pub(super) fn ran(&mut self, node: &Node, rows: u64, first: Option<Duration>, spent: Duration) {
+    pub(super) fn ran(&mut self, node: &Node, rows: u64, first: Option<Spent>, spent: Spent) {
         let measure = self.nodes.entry(address(node)).or_default();
         if let Some(first) = first {
             let before = measure.spent;
-            measure.first.get_or_insert(before + first);
+            measure.first.get_or_insert(before + first.time);
         }
         measure.ran = true;
         measure.rows += rows;
-        measure.spent += spent;
+        measure.add(&spent);
     }
 
     /// What an index scan has read so far.
@@ -93,22 +135,17 @@ impl Measures {
     }
 
     /// A bitmap was made: of so many entries of an index, if it was not made of other bitmaps.
-    pub(super) fn made(
-        &mut self,
-        bitmap: &Bitmap,
-        found: Option<(u64, ScanStats)>,
-        spent: Duration,
-    ) {
+    pub(super) fn made(&mut self, bitmap: &Bitmap, found: Option<(u64, ScanStats)>, spent: &Spent) {
         let measure = self.nodes.entry(address(bitmap)).or_default();
         measure.ran = true;
         measure.rows = found.map_or(0, |(found, _)| found);
         measure.scan = found.map(|(_, stats)| (stats, false));
-        measure.spent += spent;
+        measure.add(spent);
     }
 
     /// An operator was opened.
-    pub(super) fn opened(&mut self, node: &Node, since: Instant) {
-        self.nodes.entry(address(node)).or_default().spent += since.elapsed();
+    pub(super) fn opened(&mut self, node: &Node, spent: &Spent) {
+        self.nodes.entry(address(node)).or_default().add(spent);
     }
 
     /// An INSERT with ON CONFLICT has ended.
@@ -128,7 +165,7 @@ impl Measures {
                 lines.push(format!("Heap Blocks: {}", counted.join(" ")));
             }
             if io {
-                lines.push(stream_line(stream));
+                lines.extend(stream_lines(stream));
             }
         }
         if let Some((stats, entries_only)) = &measure.scan {
@@ -138,7 +175,9 @@ impl Measures {
             }
             lines.push(format!("Index Searches: {}", stats.searches));
             if io {
-                lines.push(io_line(stats));
+                lines.extend(stream_lines(&stats.heap));
+                let ScanStats { leaves, leaves_ahead, .. } = stats;
+                lines.push(format!("Leaves: count={leaves} ahead={leaves_ahead}"));
             }
         }
         if let Some(Conflicts { rows, filtered }) = measure.conflicts {
@@ -163,27 +202,32 @@ impl Measures {
 }
 
 impl Measure {
+    fn add(&mut self, spent: &Spent) {
+        self.spent += spent.time;
+        self.pages.add(&spent.pages);
+    }
+
     /// Rows and time.
     fn actual(&self) -> Actual {
         let first = self.first.unwrap_or(self.spent);
         let time = [milliseconds(first), milliseconds(self.spent)];
-        Actual { rows: self.rows, time, ..Actual::default() }
+        Actual { rows: self.rows, time, pages: self.pages, ..Actual::default() }
     }
 }
 
-/// How far an index scan has read ahead, and what it waited for.
-fn io_line(stats: &ScanStats) -> String {
-    format!("{} leaves={} ahead={}", stream_line(&stats.heap), stats.leaves, stats.leaves_ahead)
-}
-
-/// The same of the pages of a table.
-fn stream_line(stream: &StreamStats) -> String {
-    let average = match stream.returned {
-        0 => 0.0,
-        returned => stream.distance_sum as f64 / returned as f64,
-    };
-    format!(
-        "Prefetch: distance={average:.1} max={} reads={} waits={}",
-        stream.distance_max, stream.reads, stream.waits
-    )
+/// How far a scan has read ahead in its table, and what it waited for.
+fn stream_lines(stream: &StreamStats) -> Vec<String> {
+    let average = |sum: u64, of: u64| if of > 0 { sum as f64 / of as f64 } else { 0.0 };
+    let StreamStats { returned, reads, waits, pages_read, distance_max, capacity, .. } = *stream;
+    let distance = average(stream.distance_sum, returned);
+    let mut lines =
+        vec![format!("Prefetch: avg={distance:.2} max={distance_max} capacity={capacity}")];
+    if reads > 0 {
+        let size = average(pages_read, reads);
+        let in_progress = average(stream.in_progress_sum, reads);
+        lines.push(format!(
+            "I/O: count={reads} waits={waits} size={size:.2} inprogress={in_progress:.2}"
+        ));
+    }
+    lines
 }

@@ -12,6 +12,7 @@ use super::groups::{GroupRows, Groups};
 use super::host::Host;
 use super::index_scan::IndexScan;
 use super::lock::locked;
+use super::measure::{Moment, Spent};
 use super::modify::{Modified, Modifier};
 use super::parallel;
 use super::row::{Flow, OwnedRow, Row, Visit};
@@ -19,7 +20,6 @@ use super::scan::{Scan, Sieve, TidScan, place_of, place_value};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
 use crate::plan::{Catalog, Change, Expr, Grouping, Modify, Node};
-use forebay_aio::sync::{Duration, Instant};
 use forebay_types::Datum;
 
 /// The state of an operator.
@@ -61,10 +61,11 @@ pub(super) struct Limit {
 impl Operator {
     /// Opens an operator and those below it.
     pub(super) fn open(node: &Node, params: Params<'_>, host: &mut Host) -> Result<Operator> {
-        let start = host.measures.is_some().then(Instant::now);
+        let start = host.measures.is_some().then(|| Moment::now(host.page_usage()));
         let opened = Operator::open_node(node, params, host)?;
-        if let (Some(start), Some(measures)) = (start, &mut host.measures) {
-            measures.opened(node, start);
+        let spent = start.map(|start| start.spent(host.page_usage()));
+        if let (Some(spent), Some(measures)) = (spent, &mut host.measures) {
+            measures.opened(node, &spent);
         }
         Ok(opened)
     }
@@ -266,17 +267,19 @@ impl Operator {
         if let Some(measures) = &mut host.measures {
             measures.expect();
         }
-        let start = Instant::now();
-        let (mut rows, mut above, mut first) = (0, Duration::ZERO, None);
+        let start = Moment::now(host.page_usage());
+        let (mut rows, mut above, mut first) = (0, Spent::default(), None);
         let flow = self.run(node, params, host, &mut |row, host| {
-            let handed = Instant::now();
             rows += 1;
-            first.get_or_insert((handed - start).saturating_sub(above));
+            if first.is_none() {
+                first = Some(start.spent(host.page_usage()).without(&above));
+            }
+            let handed = Moment::now(host.page_usage());
             let flow = visit(row, host);
-            above += handed.elapsed();
+            above.add(&handed.spent(host.page_usage()));
             flow
         });
-        let spent = start.elapsed().saturating_sub(above);
+        let spent = start.spent(host.page_usage()).without(&above);
         if let Some(measures) = &mut host.measures {
             measures.ran(node, rows, first, spent);
             match self {

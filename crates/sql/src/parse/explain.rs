@@ -14,6 +14,7 @@ struct Options {
     costs: Option<bool>,
     timing: Option<bool>,
     summary: Option<bool>,
+    buffers: Option<bool>,
     io: bool,
 }
 
@@ -40,7 +41,7 @@ pub(super) fn parse(
             return Err(SqlError::unsupported("EXPLAIN VERBOSE"));
         }
     }
-    let Options { analyze, costs, timing, summary, io } = options;
+    let Options { analyze, costs, timing, summary, buffers, io } = options;
     for (given, name) in [(timing == Some(true), "TIMING"), (io, "IO")] {
         if given && !analyze {
             let message = format!("EXPLAIN option {name} requires ANALYZE");
@@ -59,6 +60,7 @@ pub(super) fn parse(
         costs: costs.unwrap_or(true),
         timing: timing.unwrap_or(true),
         summary: summary.unwrap_or(analyze),
+        buffers: buffers.unwrap_or(analyze),
         io,
         statement: Arc::new(statement),
     })
@@ -98,8 +100,9 @@ fn option(options: &mut Options, c: &mut Cursor<'_>) -> Result<()> {
         "costs" => options.costs = Some(boolean()?),
         "timing" => options.timing = Some(boolean()?),
         "summary" => options.summary = Some(boolean()?),
+        "buffers" => options.buffers = Some(boolean()?),
         "io" => options.io = boolean()?,
-        "verbose" | "buffers" | "settings" | "generic_plan" | "wal" | "memory" => {
+        "verbose" | "settings" | "generic_plan" | "wal" | "memory" => {
             if boolean()? {
                 let what = format!("EXPLAIN ({})", name.to_uppercase());
                 return Err(SqlError::unsupported(what));

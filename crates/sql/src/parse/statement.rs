@@ -94,6 +94,8 @@ pub struct Explain {
     pub timing: bool,
     /// SUMMARY
     pub summary: bool,
+    /// BUFFERS: what was done to pages.
+    pub buffers: bool,
     /// IO: what index scans have read ahead.
     pub io: bool,
     /// The statement.

@@ -8,8 +8,7 @@
 use super::bitmap_cost::BitmapEstimate;
 use super::estimate::Estimator;
 use super::expr::{Comparison, Expr};
-use super::index_read::{all_of, conjuncts, index_condition, key_of};
-use super::paths::filtered;
+use super::index_read::{all_of, conjuncts, filtered, index_condition, key_of};
 use super::tree::{Bitmap, BitmapRead, IndexRead, Node, TableRead};
 use crate::error::Result;
 use forebay_engine::TableIndex;

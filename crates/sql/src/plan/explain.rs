@@ -6,6 +6,7 @@ use super::deparse::{condition, expression, identifier, index_conditions};
 use super::estimate::{Estimate, Estimator, operations};
 use super::expr::Expr;
 use super::index_read::conjuncts;
+use super::page_usage::PageUsage;
 use super::tid::places;
 use super::tree::{
     Bitmap, BitmapRead, Change, ConflictUpdate, IndexRead, Node, OnConflict, SortKey, TableRead,
@@ -19,6 +20,8 @@ pub struct Actual {
     pub rows: u64,
     /// Milliseconds up to its first row, and in all.
     pub time: [f64; 2],
+    /// What it has done to pages.
+    pub pages: PageUsage,
     /// Rows that were tested again and removed, where some were.
     pub rechecked: Option<u64>,
     /// Further lines.
@@ -34,6 +37,8 @@ pub struct Shown<'a> {
     pub costs: bool,
     /// TIMING
     pub timing: bool,
+    /// BUFFERS
+    pub buffers: bool,
     /// ANALYZE
     pub actual: Option<Measured<'a>>,
     /// The same for bitmaps.
@@ -102,6 +107,9 @@ fn add(
             add_detail(format!("Rows Removed by Filter: {}", own.rows - actual.rows));
         }
         own.lines.into_iter().for_each(&mut add_detail);
+        if shown.buffers {
+            actual.pages.lines().into_iter().for_each(&mut add_detail);
+        }
     }
     if let Node::BitmapScan(scan) = merged.node {
         add_bitmap(&scan.bitmap, (scan, merged.node), depth + 1, shown, estimator, lines)?;
@@ -175,8 +183,11 @@ fn add_bitmap(
     if let Bitmap::Index(index) = bitmap {
         lines.push(format!("{details}Index Cond: {}", index_conditions(index, node)));
     }
-    let own = actual.flatten().into_iter().flat_map(|own| own.lines);
-    lines.extend(own.map(|line| format!("{details}{line}")));
+    if let Some(own) = actual.flatten() {
+        let pages = if shown.buffers { own.pages.lines() } else { Vec::new() };
+        let own = own.lines.into_iter().chain(pages);
+        lines.extend(own.map(|line| format!("{details}{line}")));
+    }
     bitmap
         .parts()
         .iter()

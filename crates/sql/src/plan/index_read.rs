@@ -3,7 +3,7 @@
 
 use super::expr::{Comparison, Expr, type_of};
 use super::tid::is_fixed;
-use super::tree::IndexCondition;
+use super::tree::{IndexCondition, Node};
 use forebay_engine::TableIndex;
 use forebay_types::{Datum, SqlType};
 
@@ -36,6 +36,14 @@ pub(super) fn all_of(mut parts: Vec<Expr>) -> Option<Expr> {
     match parts.len() {
         0 | 1 => parts.pop(),
         _ => Some(Expr::And(parts)),
+    }
+}
+
+/// The rows for which a condition is true, if there is one.
+pub(super) fn filtered(input: Node, condition: Option<Expr>) -> Node {
+    match condition {
+        None => input,
+        Some(condition) => Node::Filter { input: Box::new(input), condition },
     }
 }
 

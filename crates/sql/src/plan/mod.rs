@@ -25,6 +25,7 @@
 //! - `resolve.rs`: which operator or function is meant
 //! - `function.rs`, `types.rs`: calls and type names as the parser gives them
 //! - `aggregate.rs`: aggregates and GROUP BY
+//! - `page_usage.rs`: what was done to pages, for EXPLAIN (BUFFERS)
 //! - `explain.rs`: plans as text; `deparse.rs`: expressions as text
 //! - `scroll.rs`: what a cursor over a plan can do
 //! - `parallel.rs`: which aggregates worker threads help with
@@ -56,6 +57,7 @@ mod lists;
 mod literal;
 mod locks;
 mod names;
+mod page_usage;
 mod parallel;
 mod paths;
 mod place;
@@ -83,6 +85,7 @@ pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
 pub use expr::{AdvisoryLock, Arithmetic, Comparison, Expr, Function};
 pub use locks::locking_words;
+pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};
 pub use returning::version_width;
 pub use rowsets::RowFunction;

@@ -5,7 +5,7 @@ use super::bitmap_paths::bitmap_path;
 use super::catalog::Catalog;
 use super::estimate::Estimator;
 use super::expr::Expr;
-use super::index_read::{OrderColumn, all_of, conjuncts, index_condition, ordered};
+use super::index_read::{OrderColumn, all_of, conjuncts, filtered, index_condition, ordered};
 use super::tree::{Grouping, IndexCondition, IndexRead, Node, TableRead};
 use crate::error::Result;
 use forebay_engine::TableIndex;
@@ -110,13 +110,5 @@ pub(super) fn extreme(grouping: &Grouping) -> Option<OrderColumn> {
             Some(OrderColumn { column: *column, descending, nulls_first: descending })
         }
         _ => None,
-    }
-}
-
-/// The rows for which a condition is true, if there is one.
-pub(super) fn filtered(input: Node, condition: Option<Expr>) -> Node {
-    match condition {
-        None => input,
-        Some(condition) => Node::Filter { input: Box::new(input), condition },
     }
 }

@@ -3,8 +3,8 @@
 use super::catalog::Catalog;
 use super::estimate::cheapest;
 use super::expr::{Expr, Typed};
-use super::index_read::{OrderColumn, all_of};
-use super::paths::{Path, Wanted, extreme, filtered, index_paths};
+use super::index_read::{OrderColumn, all_of, filtered};
+use super::paths::{Path, Wanted, extreme, index_paths};
 use super::tid;
 use super::tree::{Grouping, Node, RowLock, SelectPlan, SortKey, TableRead};
 use crate::column::ColumnDesc;

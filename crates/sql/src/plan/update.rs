@@ -9,7 +9,7 @@ use super::fold::{fold, fold_all};
 use super::from::{apply_alias, named};
 use super::function::FunctionCall;
 use super::ident::{ident_name, qualified_name};
-use super::paths::filtered;
+use super::index_read::filtered;
 use super::place;
 use super::planner::Planner;
 use super::query::cheapest_source;

@@ -3,6 +3,7 @@
 
 use crate::fixture::{Fixture, open, open_made};
 use crate::support;
+use forebay_engine::ShutdownMode;
 use forebay_testkit::peer::Peer;
 
 const GOLDEN: [&str; 2] =
@@ -52,7 +53,41 @@ fn plans_are_explained_as_postgresql_explains_them() {
     fixture.rows("set enable_seqscan = off");
     let lines = fixture.rows(plan);
     assert_eq!(lines[0], "Index Scan using u_pkey on u (actual rows=3000.00 loops=1)");
-    assert!(lines[3].starts_with("  Prefetch: distance="), "{lines:?}");
+    assert!(lines[3].starts_with("  Prefetch: avg="), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("  Leaves: count=")), "{lines:?}");
+    fixture.close();
+}
+
+#[test]
+fn pages_are_counted_where_they_are_used() {
+    let mut fixture = open("");
+    fixture.rows("create table u (a int primary key, b text)");
+    fixture.rows("insert into u select x, repeat('x', 100) from generate_series(1, 1000) x");
+    fixture.rows("checkpoint");
+    let pages = fixture.rows("select pg_relation_size('u') / 8192").swap_remove(0);
+    let plan = |options: &str, query: &str| {
+        format!("explain (analyze, costs off, timing off, summary off{options}) {query}")
+    };
+    let counted = plan("", "select count(b) from u");
+    let of_scan = |lines: &[String]| lines[3].clone();
+    let warm = fixture.rows(&counted);
+    assert_eq!(of_scan(&warm), format!("        Buffers: shared hit={pages}"), "{warm:?}");
+    assert_eq!(warm[1], format!("  Buffers: shared hit={pages}"), "{warm:?}");
+    let mut fixture = fixture.restart(ShutdownMode::Fast);
+    let cold = fixture.rows(&counted);
+    assert_eq!(of_scan(&cold), format!("        Buffers: shared read={pages}"), "{cold:?}");
+    assert!(cold.iter().any(|line| line == "Planning:"), "catalogs were read: {cold:?}");
+    fixture.rows("set enable_seqscan = off");
+    fixture.rows("set enable_indexscan = off");
+    let bitmap = fixture.rows(&plan("", "select b from u where a < 10"));
+    let at = |what: &str| bitmap.iter().filter(|line| line.contains(what)).count();
+    assert_eq!((at("Bitmap Index Scan"), at("  Buffers: shared ")), (1, 2), "{bitmap:?}");
+    fixture.rows("create temp table v (a int)");
+    fixture.rows("insert into v select x from generate_series(1, 1000) x");
+    let local = fixture.rows(&plan("", "select a from v"));
+    assert!(local[2].starts_with("  Buffers: local hit="), "{local:?}");
+    let none = fixture.rows(&plan(", buffers off", "select a from v"));
+    assert_eq!(none.len(), 2, "{none:?}");
     fixture.close();
 }
 

@@ -98,12 +98,18 @@ pub struct StreamStats {
     pub hits: u64,
     /// Own reads, of one or several pages.
     pub reads: u64,
+    /// Pages of own reads.
+    pub pages_read: u64,
+    /// Own reads that were in progress when one was started, that one included: their sum.
+    pub in_progress_sum: u64,
     /// Waits for a read that had not ended when the turn of its page came.
     pub waits: u64,
     /// Pages that the stream held when it returned one, that one included: their sum.
     pub distance_sum: u64,
     /// The most of them.
     pub distance_max: u32,
+    /// The most that it may hold.
+    pub capacity: u32,
 }
 
 impl StreamStats {
@@ -193,7 +199,7 @@ impl<S: BlockSource> ReadStream<S> {
             several: 1,
             waited: None,
             claimed: 0,
-            stats: StreamStats::default(),
+            stats: StreamStats { capacity: most, ..StreamStats::default() },
         };
         stream.begin();
         stream
@@ -501,6 +507,8 @@ impl<S: BlockSource> ReadStream<S> {
                 SlotState::Own(wait) if last != Some(wait) => {
                     self.in_flight.push_back(wait);
                     self.stats.reads += 1;
+                    self.stats.pages_read += 1;
+                    self.stats.in_progress_sum += self.in_flight.len() as u64;
                     self.distance.read();
                     last = Some(wait);
                 }
@@ -509,7 +517,7 @@ impl<S: BlockSource> ReadStream<S> {
                     self.distance.hit();
                 }
                 SlotState::Foreign => self.stats.hits += 1,
-                SlotState::Own(_) => {}
+                SlotState::Own(_) => self.stats.pages_read += 1,
             }
         }
         self.claim();
