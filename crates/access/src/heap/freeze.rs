@@ -34,6 +34,14 @@ pub struct Cutoffs {
     pub multi_limit: MultiXactId,
 }
 
+impl Cutoffs {
+    /// Whether the table may have ids that must be frozen.
+    pub(super) fn has_old_ids(&self) -> bool {
+        !xid_precedes(self.xid_limit, self.frozen_xid)
+            || !multi_precedes(self.multi_limit, self.min_multi)
+    }
+}
+
 /// The oldest ids that stay in a page or a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remaining {

@@ -29,6 +29,7 @@
 //! | `vacuum_page.rs` | vacuum of one page |
 //! | `vacuum_visit.rs` | the same with its locks and maps |
 //! | `vacuum_indexes.rs` | removing dead line pointers from indexes and table |
+//! | `scan_blocks.rs` | which blocks a vacuum reads |
 //! | `vacuum.rs` | vacuum of a table |
 //! | `old_rows.rs` | the versions that go to a new file, with the ids that stay |
 //! | `new_pages.rs` | the pages of a new file |
@@ -70,6 +71,7 @@ mod relation;
 mod room;
 mod sample;
 mod scan;
+mod scan_blocks;
 mod shared_blocks;
 mod space;
 mod status;

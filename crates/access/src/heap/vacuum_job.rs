@@ -23,6 +23,9 @@ pub struct VacuumJob {
     pub aggressive: bool,
     /// Whether pages may be skipped.
     pub skip_pages: bool,
+    /// The part of the pages that may fail to be frozen where pages are read for that alone;
+    /// 0: none are (vacuum_max_eager_freeze_failure_rate).
+    pub eager_failure_rate: f64,
     /// How pages are read ahead.
     pub stream: StreamSettings,
     /// Which buffers it uses.
@@ -74,6 +77,10 @@ pub struct VacuumReport {
     pub pages: BlockNumber,
     /// Pages read.
     pub scanned: BlockNumber,
+    /// Those that could have been skipped, and were read to freeze them.
+    pub eager: BlockNumber,
+    /// How many of these were frozen, if that was enough and no more were read.
+    pub eager_end: Option<BlockNumber>,
     /// Pages up to the last one with a row.
     pub with_rows: BlockNumber,
     /// Rows removed.

@@ -62,15 +62,17 @@ impl Vacuum<'_> {
         }
     }
 
-    /// Vacuums a page.
+    /// Vacuums a page. Returns whether it is newly all-frozen. None: somebody uses it.
     pub(super) fn visit(
         &mut self,
         backend: &mut Backend,
         pin: &Pinned,
         aggressive: bool,
         interrupt: &Interrupt,
-    ) -> Result<(), AccessError> {
+    ) -> Result<Option<bool>, AccessError> {
         self.report.scanned += 1;
+        let frozen = |report: &VacuumReport| report.marked[1] + report.marked[2];
+        let (before, mut cleaned) = (frozen(&self.report), true);
         self.pages.dead.clear();
         let block = pin.tag().block;
         let map = self.take_map(backend, block)?;
@@ -78,7 +80,10 @@ impl Vacuum<'_> {
         let free = match pin.try_lock_cleanup() {
             Some(guard) => self.clean(backend, guard, pin, &map)?,
             None => match self.look(backend, pin, aggressive)? {
-                Some(free) => free,
+                Some(free) => {
+                    cleaned = false;
+                    free
+                }
                 None => {
                     let guard = wait_for(backend, pin, interrupt)?;
                     self.clean(backend, guard, pin, &map)?
@@ -90,7 +95,7 @@ impl Vacuum<'_> {
         if let Some(free) = free.filter(|_| !comes_again) {
             self.heap().free_space_map().record(backend, block, free)?;
         }
-        Ok(())
+        Ok(cleaned.then(|| frozen(&self.report) > before))
     }
 
     /// Looks at a page that somebody uses. Returns its free space, if that is to be noted. None: it

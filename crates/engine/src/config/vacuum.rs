@@ -18,6 +18,9 @@ pub struct VacuumSettings {
     pub failsafe_age: u32,
     /// The same of MultiXacts (vacuum_multixact_failsafe_age).
     pub multixact_failsafe_age: u32,
+    /// The part of the pages that may fail to be frozen where pages are read for that alone;
+    /// 0: none are (vacuum_max_eager_freeze_failure_rate).
+    pub max_eager_freeze_failure_rate: f64,
     /// The age at which autovacuum would vacuum in any case; bounds the ages above
     /// (autovacuum_freeze_max_age).
     pub freeze_max_age: u32,
@@ -37,6 +40,11 @@ pub struct VacuumSettings {
     pub buffer_usage_limit: u32,
     /// Reads in flight (maintenance_io_concurrency).
     pub io_concurrency: usize,
+    /// Worker threads for indexes, at most (max_parallel_maintenance_workers).
+    pub parallel_workers: usize,
+    /// Blocks that an index has at least, if a worker is to vacuum it
+    /// (min_parallel_index_scan_size).
+    pub min_parallel_index_blocks: u32,
 }
 
 impl Default for VacuumSettings {
@@ -48,6 +56,7 @@ impl Default for VacuumSettings {
             multixact_freeze_table_age: 150_000_000,
             failsafe_age: 1_600_000_000,
             multixact_failsafe_age: 1_600_000_000,
+            max_eager_freeze_failure_rate: 0.03,
             freeze_max_age: 200_000_000,
             multixact_freeze_max_age: 400_000_000,
             truncate: true,
@@ -57,6 +66,8 @@ impl Default for VacuumSettings {
             cost_page_dirty: 20,
             buffer_usage_limit: 2048,
             io_concurrency: 16,
+            parallel_workers: 2,
+            min_parallel_index_blocks: 64,
         }
     }
 }

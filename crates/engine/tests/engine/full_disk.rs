@@ -20,7 +20,7 @@ pub struct Life {
     pub dir: PathBuf,
     pub plan: Arc<FaultPlan>,
     reasons: Reasons,
-    engine: Arc<Engine>,
+    pub engine: Arc<Engine>,
     pub session: Session,
     _scratch: tempfile::TempDir,
 }
@@ -97,7 +97,7 @@ pub fn is_full<T: std::fmt::Debug>(result: Result<T, EngineError>) {
     assert_eq!(error.sqlstate(), "53100", "{error}");
 }
 
-fn delete_even(session: &mut Session, name: &str) {
+pub fn delete_even(session: &mut Session, name: &str) {
     transaction(session, |s| {
         let table = s.open_table(None, name, LockMode::RowExclusive)?;
         let (mut scan, mut places) = (s.scan(&table)?, Vec::new());

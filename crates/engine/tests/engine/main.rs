@@ -41,6 +41,7 @@
 //!   rolled back, several versions
 //! - [`made_indexes`]: Tables and indexes that are made in a cluster of PostgreSQL's
 //! - [`new_indexes`]: Creating, dropping and rebuilding indexes: names, refusals, what is left
+//! - [`parallel_vacuum`]: VACUUM of several indexes at once
 //! - [`peer`]: PostgreSQL 18's own programs on directories that this engine made, and the engine on
 //!   directories that PostgreSQL recovered or made
 //! - [`peer_wal`]: WAL between PostgreSQL 18 and this engine: compressed images, timelines
@@ -97,6 +98,7 @@ mod long_values;
 mod lookups;
 mod made_indexes;
 mod new_indexes;
+mod parallel_vacuum;
 mod peer;
 mod peer_wal;
 mod poison;

@@ -41,12 +41,13 @@ const TOAST_PAGES: &str = "select pg_relation_size(reltoastrelid) / 8192 from pg
 /// Nothing else may be found than what these say.
 const CHECKS: [(&str, &str); 6] = [
     (
-        "select bt_index_parent_check('t_pkey', true, true), bt_index_parent_check('t_k', true, true)",
+        "select bt_index_parent_check('t_pkey', true, true), \
+         bt_index_parent_check('t_k', true, true)",
         "|",
     ),
     (
-        "select count(bt_index_parent_check(indexrelid, true, true)) from pg_index where indrelid = \
-         (select reltoastrelid from pg_class where relname = 't')",
+        "select count(bt_index_parent_check(indexrelid, true, true)) from pg_index where \
+         indrelid = (select reltoastrelid from pg_class where relname = 't')",
         "1",
     ),
     ("select * from verify_heapam('t', check_toast := true)", ""),
@@ -196,7 +197,7 @@ fn by_id() -> IndexDef {
     IndexDef { keys: vec![IndexKey::new(1)], ..IndexDef::default() }
 }
 
-fn assert_sound(session: &mut Session, index: &str) {
+pub fn assert_sound(session: &mut Session, index: &str) {
     let options = IndexCheckOptions { parents: true, all_rows: true, distinct: true };
     transaction(session, |s| {
         let oid = s.index_named(None, index)?.expect("an index");

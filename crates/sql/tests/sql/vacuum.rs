@@ -65,6 +65,13 @@ fn options_are_refused_as_postgresql_refuses_them() {
         let lines = support::run(&mut fixture.conn, sql);
         assert_eq!(lines[0], format!("! ERROR {error}"), "{sql}");
     }
+    fixture.close();
+}
+
+#[test]
+fn options_are_taken_as_postgresql_takes_them() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int8, b text)");
     for sql in [
         "vacuum",
         "vacuum freeze t",

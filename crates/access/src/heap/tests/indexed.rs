@@ -97,6 +97,7 @@ fn vacuum(
         cutoffs,
         aggressive,
         skip_pages: true,
+        eager_failure_rate: 0.0,
         stream: StreamSettings::default(),
         strategy: Strategy::VACUUM,
     };

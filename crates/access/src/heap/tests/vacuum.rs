@@ -98,6 +98,7 @@ fn vacuum_heap(
         cutoffs,
         aggressive: all,
         skip_pages: !all,
+        eager_failure_rate: 0.0,
         stream: StreamSettings::default(),
         strategy: Strategy::VACUUM,
     };

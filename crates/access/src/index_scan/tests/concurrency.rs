@@ -145,6 +145,7 @@ fn vacuum(mut table: Table, writing: &AtomicUsize) -> u64 {
             cutoffs,
             aggressive: false,
             skip_pages: true,
+            eager_failure_rate: 0.0,
             stream: StreamSettings::default(),
             strategy: Strategy::Normal,
         };

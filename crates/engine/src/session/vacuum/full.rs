@@ -1,7 +1,7 @@
 //! VACUUM FULL: a table's rows move to a new file.
 //!
 //! ```text
-//!   lock ─▶ new files ─▶ rows, long values ─▶ pg_class ─▶ indexes built anew ─▶ commit: old files go
+//!   lock ─▶ new files ─▶ rows, long values ─▶ pg_class ─▶ indexes ─▶ commit: old files go
 //! ```
 //!
 //! Nobody else uses the table meanwhile. The new files are logged page by page, so the commit makes
@@ -168,6 +168,7 @@ impl Session {
             cutoffs: decided.cutoffs,
             aggressive: true,
             skip_pages: false,
+            eager_failure_rate: 0.0,
             stream: self.vacuum_stream(),
             strategy: Strategy::BulkRead,
         };

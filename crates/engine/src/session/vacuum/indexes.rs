@@ -4,10 +4,12 @@ use forebay_access::AccessError;
 use forebay_access::heap::{DeadItems, Heap, Pace, TableIndexes};
 use forebay_access::nbtree::{Index, IndexVacuumJob, IndexVacuumStats};
 use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
+use forebay_format::Fork;
 use forebay_storage::Backend;
 use forebay_types::Oid;
 
 use super::cutoffs::is_too_old;
+use super::parallel::Team;
 use crate::config::VacuumSettings;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -32,6 +34,10 @@ pub(super) struct VacuumedIndexes<'a> {
     pub(super) limits: (&'a ClassFigures, VacuumSettings),
     /// Whether they were given up because it is older.
     pub(super) gave_up: bool,
+    /// Those that vacuum several at once. None: one after the other.
+    pub(super) team: Option<Team<'a>>,
+    /// Whether entries were removed.
+    pub(super) removed: bool,
 }
 
 impl VacuumedIndexes<'_> {
@@ -50,6 +56,24 @@ impl TableIndexes for VacuumedIndexes<'_> {
         pace: Pace<'_>,
     ) -> Result<bool, AccessError> {
         let is_dead = |item| dead.contains(item);
+        self.removed = true;
+        if let Some(team) = &mut self.team {
+            if is_too_old(self.limits.0, next_ids(self.core), &self.limits.1) {
+                self.gave_up = true;
+                return Ok(false);
+            }
+            let job = &self.job;
+            team.run(
+                self.core,
+                &mut self.all,
+                (backend, pace),
+                ("vacuuming", false),
+                &|one: &mut VacuumedIndex, backend, pace| {
+                    one.index.bulk_delete(backend, job, &is_dead, pace, &mut one.stats)
+                },
+            )?;
+            return Ok(!self.gives_up());
+        }
         for at in 0..self.all.len() {
             if self.gives_up() {
                 return Ok(false);
@@ -61,6 +85,19 @@ impl TableIndexes for VacuumedIndexes<'_> {
     }
 
     fn clean_up(&mut self, backend: &mut Backend, pace: Pace<'_>) -> Result<(), AccessError> {
+        if let Some(team) = &mut self.team {
+            // There is little to do where entries were removed.
+            let (job, how) = (&self.job, ("cleanup", self.removed));
+            return team.run(
+                self.core,
+                &mut self.all,
+                (backend, pace),
+                how,
+                &|one: &mut VacuumedIndex, backend, pace| {
+                    one.index.vacuum_cleanup(backend, job, pace, &mut one.stats)
+                },
+            );
+        }
         for VacuumedIndex { index, stats, .. } in &mut self.all {
             index.vacuum_cleanup(backend, &self.job, pace, stats)?;
         }
@@ -77,6 +114,12 @@ impl VacuumedIndex {
             VacuumedIndex { oid, index, stats: IndexVacuumStats::default() }
         });
         opened.collect()
+    }
+
+    /// Blocks of each.
+    pub(super) fn blocks(all: &[VacuumedIndex]) -> Result<Vec<u32>, AccessError> {
+        let blocks = |of: &VacuumedIndex| of.index.pool.nblocks(of.index.locator, Fork::Main);
+        Ok(all.iter().map(blocks).collect::<Result<_, _>>()?)
     }
 
     /// Its line of what VERBOSE tells. None if nobody looked at it.

@@ -3,6 +3,7 @@
 //! - `cutoffs`: which ids are frozen
 //! - `full`: VACUUM FULL, which gives a table a new file
 //! - `indexes`: the indexes of a table
+//! - `parallel`: several of them at once
 //! - `table`: one table
 //! - `tail`: cutting off its empty end
 //! - `report`: what VERBOSE tells
@@ -13,6 +14,7 @@
 mod cutoffs;
 mod full;
 mod indexes;
+mod parallel;
 mod report;
 mod table;
 mod tail;

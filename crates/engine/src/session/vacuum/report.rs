@@ -83,17 +83,45 @@ impl VacuumedTable {
         }
         Ok(())
     }
+
+    /// The oldest ids, if they have advanced.
+    fn write_oldest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(remaining) = self.report.remaining else { return Ok(()) };
+        for (advanced, name, what, oldest, before) in [
+            (self.advanced.xid, "relfrozenxid", "XIDs", remaining.xid, self.before.xid),
+            (self.advanced.multi, "relminmxid", "MXIDs", remaining.multi, self.before.multi),
+        ] {
+            if advanced {
+                let ahead = oldest.wrapping_sub(before) as i32;
+                writeln!(
+                    f,
+                    "new {name}: {oldest}, which is {ahead} {what} ahead of previous value"
+                )?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for VacuumedTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let VacuumReport { pages, scanned, removed, recently_dead, missed, frozen, marked, .. } =
-            self.report;
+        let VacuumReport {
+            pages,
+            scanned,
+            eager,
+            removed,
+            recently_dead,
+            missed,
+            frozen,
+            marked,
+            ..
+        } = self.report;
         let scans = self.report.index_scans;
         writeln!(f, "finished vacuuming \"{}\": index scans: {scans}", self.name)?;
         writeln!(
             f,
-            "pages: {} removed, {} remain, {scanned} scanned ({:.2}% of total), 0 eagerly scanned",
+            "pages: {} removed, {} remain, {scanned} scanned ({:.2}% of total), {eager} eagerly \
+             scanned",
             self.cut,
             pages - self.cut,
             percent(scanned, pages)
@@ -117,24 +145,7 @@ impl fmt::Display for VacuumedTable {
             self.oldest_xid,
             self.next.xid.wrapping_sub(self.oldest_xid) as i32
         )?;
-        if let Some(remaining) = self.report.remaining {
-            if self.advanced.xid {
-                let ahead = remaining.xid.wrapping_sub(self.before.xid) as i32;
-                let xid = remaining.xid;
-                writeln!(
-                    f,
-                    "new relfrozenxid: {xid}, which is {ahead} XIDs ahead of previous value"
-                )?;
-            }
-            if self.advanced.multi {
-                let ahead = remaining.multi.wrapping_sub(self.before.multi) as i32;
-                let multi = remaining.multi;
-                writeln!(
-                    f,
-                    "new relminmxid: {multi}, which is {ahead} MXIDs ahead of previous value"
-                )?;
-            }
-        }
+        self.write_oldest(f)?;
         writeln!(
             f,
             "frozen: {} pages from table ({:.2}% of total) had {} tuples frozen",

@@ -18,6 +18,7 @@ use forebay_types::Oid;
 use super::VacuumOptions;
 use super::cutoffs::{Decided, InUse, decide};
 use super::indexes::{VacuumedIndex, VacuumedIndexes};
+use super::parallel::{OwnPace, SharedCost, Team, plan};
 use super::report::VacuumedTable;
 use super::tail::is_worthwhile;
 use crate::autovacuum::balance::Balance;
@@ -67,6 +68,8 @@ struct Vacuumed {
     indexes: Vec<VacuumedIndex>,
     /// Whether the table is so old that indexes were left out.
     failsafe: bool,
+    /// What VERBOSE tells of workers.
+    told: Vec<String>,
 }
 
 /// Lets a vacuum rest now and then, and notices a cancel.
@@ -76,16 +79,23 @@ pub(in crate::session) struct Rests {
     /// What shares the limit, for autovacuum.
     balance: Option<Balance>,
     cost: u32,
+    /// What threads that vacuum the same table cost together.
+    team: Option<Arc<SharedCost>>,
 }
 
 impl Rests {
     pub(in crate::session) fn new(settings: VacuumSettings, interrupt: Interrupt) -> Rests {
-        Rests { settings, interrupt, balance: None, cost: 0 }
+        Rests { settings, interrupt, balance: None, cost: 0, team: None }
     }
 
     /// The same for a session that may share the cost limit with others.
     pub(in crate::session) fn shared(self, balance: Option<Balance>) -> Rests {
         Rests { balance, ..self }
+    }
+
+    /// The same for one of several threads.
+    fn in_team(self, team: &Arc<SharedCost>) -> Rests {
+        Rests { team: Some(Arc::clone(team)), ..self }
     }
 
     pub(in crate::session) fn after(
@@ -101,12 +111,20 @@ impl Rests {
         if cost_delay.is_zero() {
             return Ok(());
         }
-        self.cost += u32::from(page.read) * cost_page_miss;
-        self.cost += u32::from(page.dirtied) * cost_page_dirty;
+        let mut added = u32::from(page.read) * cost_page_miss;
+        added += u32::from(page.dirtied) * cost_page_dirty;
+        self.cost += added;
         let shared = self.balance.as_ref();
         let cost_limit = shared.map_or(cost_limit, |balance| balance.part_of(cost_limit));
-        if self.cost < cost_limit {
+        let is_due = match &self.team {
+            None => self.cost >= cost_limit,
+            Some(team) => team.add(added, self.cost, cost_limit),
+        };
+        if !is_due {
             return Ok(());
+        }
+        if let Some(team) = &self.team {
+            team.settle(self.cost);
         }
         let time = cost_delay.mul_f64(f64::from(self.cost) / f64::from(cost_limit));
         self.cost = 0;
@@ -211,13 +229,22 @@ impl Session {
             cutoffs: decided.cutoffs,
             aggressive,
             skip_pages: !options.disable_page_skipping,
+            eager_failure_rate: settings.max_eager_freeze_failure_rate,
             stream: self.vacuum_stream(),
             strategy: Strategy::Vacuum { buffers: usage_limit / KB_PER_BUFFER },
         };
         let heap = self.heap(core, table)?;
-        let cleanup = options.index_cleanup.unwrap_or_default();
-        let Vacuumed { report, indexes, failsafe } =
-            self.vacuum_pages(core, (table, &heap), (figures, decided.failsafe), &job, cleanup)?;
+        let Vacuumed { report, indexes, failsafe, told: of_team } =
+            self.vacuum_pages(core, (table, &heap), (figures, decided.failsafe), &job, options)?;
+        if options.verbose {
+            told.extend(of_team);
+            told.extend(report.eager_end.map(|frozen| {
+                format!(
+                    "disabling eager scanning after freezing {frozen} eagerly scanned blocks of \
+                     relation \"{name}\""
+                )
+            }));
+        }
         if failsafe {
             self.warn_of_failsafe(&name, report.index_scans);
         }
@@ -265,29 +292,84 @@ impl Session {
         (table, heap): (&Table, &Heap),
         (figures, failsafe): (&ClassFigures, bool),
         job: &VacuumJob,
-        cleanup: IndexCleanup,
+        options: &VacuumOptions,
     ) -> Result<Vacuumed, EngineError> {
         let (mut settings, interrupt) = (self.settings.vacuum, self.interrupt.clone());
+        if failsafe {
+            settings.cost_delay = Duration::ZERO;
+        }
         let all = VacuumedIndex::all_of(table, heap);
         let VacuumJob { stream, strategy, .. } = *job;
         let of_index = IndexVacuumJob { stream, strategy, interrupt: &interrupt };
         let limits = (figures, self.settings.vacuum);
-        let mut indexes = VacuumedIndexes { core, all, job: of_index, limits, gave_up: failsafe };
+        let cleanup = options.index_cleanup.unwrap_or_default();
         let cleanup = if failsafe { IndexCleanup::Off } else { cleanup };
+        let cost = Arc::new(SharedCost::default());
+        let pace = || -> OwnPace {
+            let mut rests = Rests::new(settings, interrupt.clone()).in_team(&cost);
+            Box::new(move |backend, page| rests.after(backend, page))
+        };
+        let workers = match cleanup {
+            IndexCleanup::Off => None,
+            _ => self.plan_workers(table, &all, options.parallel)?,
+        };
+        let combined = self.read_ahead().combine_limit as usize * BLOCK_SIZE;
+        let reading = (self.backend.policy, combined);
+        let most = self.settings.parallel.max_workers;
+        let team = workers.map(|workers| Team::new(workers, (&cost, &pace), reading, most));
+        let mut indexes = VacuumedIndexes {
+            core,
+            all,
+            job: of_index,
+            limits,
+            gave_up: failsafe,
+            team,
+            removed: false,
+        };
         let room = self.settings.maintenance_work_mem.saturating_mul(1024);
         let dead = DeadItems::new(room);
-        let has_some = !indexes.all.is_empty();
+        let (has_some, indexes_at_once) = (!indexes.all.is_empty(), indexes.team.is_some());
         let of_table = has_some.then_some(IndexesJob { indexes: &mut indexes, cleanup, dead });
-        if failsafe {
-            settings.cost_delay = Duration::ZERO;
-        }
         let mut rests = Rests::new(settings, interrupt.clone()).shared(self.balance.clone());
+        if indexes_at_once {
+            rests = rests.in_team(&cost);
+        }
         let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
         let backend = &mut self.backend;
-        let mut report = heap.vacuum_with(backend, job, of_table, &interrupt, &mut rest)?;
+        let vacuumed = heap.vacuum_with(backend, job, of_table, &interrupt, &mut rest);
+        let VacuumedIndexes { all, gave_up, team, .. } = indexes;
+        let (mut warnings, told) = team.map_or_else(Default::default, Team::end);
+        self.warnings.append(&mut warnings);
+        let mut report = vacuumed?;
         report.bypassed |= cleanup == IndexCleanup::Off;
-        let VacuumedIndexes { all, gave_up, .. } = indexes;
-        Ok(Vacuumed { report, indexes: all, failsafe: gave_up })
+        Ok(Vacuumed { report, indexes: all, failsafe: gave_up, told })
+    }
+
+    /// Which of a table's indexes workers may vacuum, and the number of workers. None: there are
+    /// none.
+    fn plan_workers(
+        &mut self,
+        table: &Table,
+        indexes: &[VacuumedIndex],
+        requested: Option<u32>,
+    ) -> Result<Option<(Vec<bool>, usize)>, EngineError> {
+        if indexes.len() < 2 || requested == Some(0) {
+            return Ok(None);
+        }
+        if table.is_temporary() {
+            if requested.is_some() {
+                self.warnings.push(Warning::new(format!(
+                    "disabling parallel option of vacuum on \"{}\" --- cannot vacuum temporary \
+                     tables in parallel",
+                    table.name
+                )));
+            }
+            return Ok(None);
+        }
+        let VacuumSettings { parallel_workers: most, min_parallel_index_blocks: least, .. } =
+            self.settings.vacuum;
+        let (parallel, planned) = plan(&VacuumedIndex::blocks(indexes)?, least, requested, most);
+        Ok((planned > 0).then_some((parallel, planned)))
     }
 
     fn warn_of_contradictions(&mut self, pages: u32, name: &str) {
@@ -383,10 +465,16 @@ impl Session {
     }
 
     fn warn_of_failsafe(&mut self, name: &str, index_scans: u32) {
-        self.warnings.push(Warning::new(format!(
+        const DETAIL: &str = "The table's relfrozenxid or relminmxid is too far in the past.";
+        const HINT: &str = "Consider increasing configuration parameter \"maintenance_work_mem\" \
+                            or \"autovacuum_work_mem\".\nYou might also need to consider other \
+                            ways for VACUUM to keep up with the allocation of transaction IDs.";
+        let message = format!(
             "bypassing nonessential maintenance of table \"{name}\" as a failsafe after \
              {index_scans} index scans"
-        )));
+        );
+        let (detail, hint) = (Some(DETAIL.to_owned()), Some(HINT.to_owned()));
+        self.warnings.push(Warning { detail, hint, ..Warning::new(message) });
     }
 
     /// How vacuum reads ahead.
