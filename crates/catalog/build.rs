@@ -130,10 +130,11 @@ fn indexes() -> String {
         writeln!(
             text,
             "/// {name}\npub static {}: CatalogIndex = CatalogIndex {{ oid: {}, name: {name:?}, \
-             of: &{}, columns: &[{}] }};",
+             of: &{}, unique: {}, columns: &[{}] }};",
             name.to_uppercase(),
             get_index("indexrelid"),
             get(&classes, &table, "relname").to_uppercase(),
+            get_index("indisunique") == "t",
             columns.join(", "),
         )
         .expect("a string grows");

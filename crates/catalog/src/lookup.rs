@@ -108,6 +108,7 @@ mod tests {
             let index = table.indexes.iter().find(|index| index.oid == known.oid).unwrap();
             assert_eq!(shape(known).unwrap(), index.shape, "{}", known.name);
             assert_eq!(index.columns, known.columns, "{}", known.name);
+            assert_eq!(index.unique, known.unique, "{}", known.name);
             assert_eq!(table.mapped, known.of.mapped, "{}", known.name);
         }
     }

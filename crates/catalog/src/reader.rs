@@ -12,7 +12,7 @@ use forebay_access::nbtree::Direction;
 use forebay_format::tuple::deform;
 use forebay_format::{HeapTuple, ItemPointer, RelFileLocator};
 use forebay_storage::Backend;
-use forebay_txn::Snapshot;
+use forebay_txn::{HorizonKind, Snapshot};
 use forebay_types::{Datum, Oid, Repr};
 
 use crate::database::Database;
@@ -20,7 +20,7 @@ use crate::error::CatalogError;
 use crate::lookup::{Key, Lookup};
 use crate::maps::unmapped;
 use crate::row::Row;
-use crate::schema::{CatalogIndex, CatalogTable, PG_CLASS, PG_CLASS_OID_INDEX};
+use crate::schema::{CatalogIndex, CatalogTable, PG_CLASS, PG_CLASS_OID_INDEX, POSTGRES_DB};
 use crate::table::Table;
 
 /// Number of columns of pg_class up to reltablespace.
@@ -31,7 +31,7 @@ const FILE_COLUMNS: usize = PG_CLASS.place("reltablespace") + 1;
 pub(crate) enum Rows<'a> {
     /// All of a catalog.
     All(&'static CatalogTable),
-    /// Those with a key.
+    /// The rows with a key.
     Of(Key<'a>),
 }
 
@@ -101,16 +101,32 @@ impl<'a> Reader<'a> {
         columns: usize,
         row: &mut RowSink<'_>,
     ) -> Result<(), CatalogError> {
+        let has_one = index.unique && key.len() == index.columns.len();
+        let twice = || {
+            let CatalogIndex { name, of, .. } = index;
+            CatalogError::corrupt(format!(
+                "{} has two rows with the key {key:?} of {name}",
+                of.name
+            ))
+        };
         let lookup = self.lookup(index)?;
         let Lookup { table, heap, index } = &*lookup;
-        let (conditions, reader) =
-            (lookup.conditions(key)?, RowReader::new(self.visibility(), None));
+        let conditions = lookup.conditions(key)?;
+        let kind = if table.locator.db == 0 { HorizonKind::Shared } else { HorizonKind::Catalog };
+        // Entries of rows that nobody sees any more are killed: a name that is made and dropped
+        // again and again leaves many of them.
+        let pruner = heap.pruner(kind, POSTGRES_DB, None);
+        let reader = RowReader::new(self.visibility(), pruner).without_pruning();
         let mut rows = IndexRows::new(heap, index, conditions, reader, ScanOptions::default());
-        while let Some(found) = rows.next(self.backend, Direction::Forward)? {
-            let tuple = HeapTuple::new(found.tuple)?;
-            if !row(found.tid, &decode(table, columns, tuple)?, tuple)? {
-                break;
+        let mut goes_on = true;
+        while (goes_on || has_one)
+            && let Some(found) = rows.next(self.backend, Direction::Forward)?
+        {
+            if !goes_on {
+                return Err(twice());
             }
+            let tuple = HeapTuple::new(found.tuple)?;
+            goes_on = row(found.tid, &decode(table, columns, tuple)?, tuple)? && !has_one;
         }
         Ok(())
     }

@@ -61,6 +61,8 @@ pub struct CatalogIndex {
     pub name: &'static str,
     /// Its catalog. It is found through pg_filenode.map if that is.
     pub of: &'static CatalogTable,
+    /// pg_index.indisunique
+    pub unique: bool,
     /// The positions of its columns in the catalog. All are keys.
     pub columns: &'static [usize],
 }

@@ -213,8 +213,13 @@ impl Reader<'_> {
         Ok(operators)
     }
 
-    /// What is known of the columns of a table.
-    pub fn statistics(&mut self, table: &Table) -> Result<TableStatistics, CatalogError> {
+    /// The statistics of a table's columns. A column whose row is damaged has no statistics:
+    /// they only help to plan. `damaged` is told of it.
+    pub fn statistics(
+        &mut self,
+        table: &Table,
+        damaged: &mut dyn FnMut(&Column, CatalogError),
+    ) -> Result<TableStatistics, CatalogError> {
         let mut found = TableStatistics(vec![None; table.columns.len()]);
         let key = [Datum::Oid(table.oid)];
         let rows = Rows::Of((&PG_STATISTIC_RELID_ATT_INH_INDEX, &key));
@@ -224,7 +229,10 @@ impl Reader<'_> {
             let places = table.columns.iter().zip(&mut found.0);
             let place = places.into_iter().find(|(column, _)| column.attnum == number);
             if let Some((column, place)) = place.filter(|_| !inherits) {
-                *place = Some(read(column, &row, tuple)?);
+                match read(column, &row, tuple) {
+                    Ok(known) => *place = Some(known),
+                    Err(error) => damaged(column, error),
+                }
             }
             Ok(true)
         })?;

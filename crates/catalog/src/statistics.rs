@@ -1,4 +1,4 @@
-//! What is known of the values of columns. `statistic_rows.rs` reads and writes it.
+//! The planner's statistics of columns. `statistic_rows.rs` reads and writes their rows.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_format::AttrLayout;
@@ -10,7 +10,7 @@ const FIXED_PART: usize = 112;
 /// Bytes of an array up to its elements, and of the padding before it.
 const ARRAY_HEADER: usize = 24 + 8;
 
-/// What is known of the values of a column.
+/// The statistics of a column.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnStatistics {
     /// stanullfrac: the part of the rows in which it is NULL.
@@ -42,12 +42,12 @@ impl ColumnStatistics {
     }
 }
 
-/// What is known of the columns of a table, in their order.
+/// The statistics of a table's columns, in the order of the columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableStatistics(pub Vec<Option<ColumnStatistics>>);
 
 impl TableStatistics {
-    /// What is known of a column.
+    /// The statistics of a column, by its index.
     pub fn column(&self, index: usize) -> Option<&ColumnStatistics> {
         self.0.get(index)?.as_ref()
     }

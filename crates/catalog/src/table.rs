@@ -100,7 +100,7 @@ pub struct Table {
     pub locator: RelFileLocator,
     /// The layouts of its columns.
     pub layouts: Vec<AttrLayout>,
-    /// What is known of its columns' values, once somebody has asked for it.
+    /// The statistics of its columns, read when they are first needed.
     pub statistics: OnceLock<Arc<TableStatistics>>,
 }
 

@@ -67,6 +67,8 @@ impl PageRows {
 pub struct RowReader {
     visibility: Visibility,
     pruner: Option<Pruner>,
+    /// Whether pages are pruned.
+    prunes: bool,
 }
 
 /// Whether a version is seen. None: that must be looked up.
@@ -132,7 +134,12 @@ enum Reached<'p> {
 impl RowReader {
     /// Reads what `visibility` sees. With a `pruner`, pages are pruned before.
     pub fn new(visibility: Visibility, pruner: Option<Pruner>) -> RowReader {
-        RowReader { visibility, pruner }
+        RowReader { visibility, pruner, prunes: true }
+    }
+
+    /// Leaves pages as they are: the pruner only finds rows that nobody sees any more.
+    pub fn without_pruning(self) -> RowReader {
+        RowReader { prunes: false, ..self }
     }
 
     /// Finds the versions that are seen of the rows at these line pointers. The caller has no other
@@ -161,8 +168,8 @@ impl RowReader {
 
     fn prune(&mut self, backend: &mut Backend, pin: &Pinned) -> Result<(), AccessError> {
         match &mut self.pruner {
-            Some(pruner) => pruner.prune(backend, pin),
-            None => Ok(()),
+            Some(pruner) if self.prunes => pruner.prune(backend, pin),
+            Some(_) | None => Ok(()),
         }
     }
 

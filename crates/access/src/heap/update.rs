@@ -135,6 +135,30 @@ impl Heap {
         new: &[u8],
         columns: &Columns<'_>,
     ) -> Result<Attempt<NewVersion>, AccessError> {
+        self.replace(backend, changer, (tid, false), new, columns)
+    }
+
+    /// The same for a version that the author has locked only for this. The new one does not get
+    /// that lock.
+    pub fn update_locked(
+        &self,
+        backend: &mut Backend,
+        changer: &mut Changer<'_>,
+        tid: ItemPointer,
+        new: &[u8],
+        columns: &Columns<'_>,
+    ) -> Result<Attempt<NewVersion>, AccessError> {
+        self.replace(backend, changer, (tid, true), new, columns)
+    }
+
+    fn replace(
+        &self,
+        backend: &mut Backend,
+        changer: &mut Changer<'_>,
+        (tid, temporary): (ItemPointer, bool),
+        new: &[u8],
+        columns: &Columns<'_>,
+    ) -> Result<Attempt<NewVersion>, AccessError> {
         check_size(new.len())?;
         self.ensure_log_room(backend)?;
         changer.sets.begin();
@@ -154,7 +178,7 @@ impl Heap {
         }
         let wanted = Wanted { tid, new, strength };
         if guard.page().heap_free_space() >= aligned(new.len()) {
-            let prepared = self.prepare(backend, changer, tuple, wanted, false)?;
+            let prepared = self.prepare(backend, changer, tuple, wanted, temporary)?;
             let old_cleared = old.map.clear(&guard);
             let pages = Pages { old: &mut guard, old_cleared, new: None };
             let place = self.write(backend, pages, Change { hot, ..prepared })?;

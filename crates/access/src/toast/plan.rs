@@ -17,11 +17,12 @@ use forebay_format::tuple::{Deform, HEADER_SIZE, HEAP_HASEXTERNAL, TupleBuilder,
 use forebay_format::varlena::{self as v, Method, ToastPointer, Varlena};
 use forebay_format::{AttrLayout, HeapTuple, Oid};
 
-/// Rows that are longer are looked at: a quarter of a page (TOAST_TUPLE_THRESHOLD).
+/// Rows longer than this are toasted: a quarter of a page (TOAST_TUPLE_THRESHOLD).
 pub const THRESHOLD: usize = 2032;
-/// What is left of a row with values of storage main (TOAST_TUPLE_TARGET_MAIN): a page.
+/// Values of storage main go out of line only if the row is longer than this, a page
+/// (TOAST_TUPLE_TARGET_MAIN).
 const MAIN_TARGET: usize = 8160;
-/// Values that are not longer stay: that of a pointer, aligned.
+/// Values up to this length stay in the row: the aligned length of a pointer.
 const SHORTEST: usize = ToastPointer::SIZE.next_multiple_of(8);
 
 /// How values of a column may be stored: pg_attribute.attstorage.

@@ -32,7 +32,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Those of its blocks that are among some of the fork's, as a piece of their own.
+    /// The part of this piece that lies within a range of the fork's blocks.
     pub(super) fn again(&self, blocks: Range<u32>, part: Part) -> Piece {
         let first = self.first.max(blocks.start);
         let end = self.first.saturating_add(self.blocks).min(blocks.end);

@@ -97,9 +97,10 @@ impl Session {
         let columns = columns_of(table);
         self.call(|session, core| {
             session.check_locked(table, LockMode::RowExclusive)?;
-            let mut tuple = Cow::Borrowed(&new.tuple);
+            let (mut tuple, mut locked) = (Cow::Borrowed(&new.tuple), false);
             if let Some(plan) = session.plan(table, &new.tuple)? {
                 if plan.stores() {
+                    locked = true;
                     match session.lock_to_update(core, table, tid, &new.tuple)? {
                         RowOutcome::Done(_) => {}
                         other => return Ok(other),
@@ -113,7 +114,11 @@ impl Session {
             // The indexed columns that changed, if the indexes need entries.
             let (mut changed, mut hot) = (None, false);
             let outcome = session.try_row(&wanted, tid, |backend, changer| {
-                let updated = wanted.heap.update(backend, changer, tid, &tuple, &columns)?;
+                let heap = &wanted.heap;
+                let updated = match locked {
+                    true => heap.update_locked(backend, changer, tid, &tuple, &columns)?,
+                    false => heap.update(backend, changer, tid, &tuple, &columns)?,
+                };
                 Ok(match updated {
                     Attempt::Done(version) => {
                         hot = version.hot;

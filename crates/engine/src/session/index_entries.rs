@@ -368,3 +368,19 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tentative_insertion_that_has_failed_is_not_waited_for_again() {
+        let mut last = None;
+        assert_eq!(decisive(&mut last, (7, Some(1))), (7, Some(1)));
+        // It has ended and is still there: its transaction decides.
+        assert_eq!(decisive(&mut last, (7, Some(1))), (7, None));
+        assert_eq!(decisive(&mut last, (7, Some(2))), (7, Some(2)), "the next try of the same");
+        assert_eq!(decisive(&mut last, (8, Some(2))), (8, Some(2)));
+        assert_eq!(decisive(&mut last, (8, None)), (8, None));
+    }
+}

@@ -213,7 +213,7 @@ impl Session {
         self.tables_named(|_| true)
     }
 
-    /// Those of them whose names are wanted.
+    /// The tables whose names `wanted` accepts, as the transaction sees them now.
     pub fn tables_named(
         &mut self,
         wanted: impl Fn(&str) -> bool,

@@ -145,10 +145,10 @@ fn assert_indexed(server: &Postgres<'_>) {
 }
 
 /// Numbers that look random and are the same in each run.
-struct Numbers(u64);
+pub struct Numbers(pub u64);
 
 impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
@@ -256,22 +256,35 @@ fn read(session: &mut Session) -> Rows {
     .expect("rows")
 }
 
-/// Transactions that change t, most of which commit.
-fn change(session: &mut Session, numbers: &mut Numbers, next: &mut i64) {
-    for _ in 0..60 {
+/// Transactions, most of which commit. Each reads the rows, and does fewer than `most` things; one
+/// of `savepoints` has a savepoint that it rolls back to.
+pub fn transactions<R: Clone>(
+    session: &mut Session,
+    numbers: &mut Numbers,
+    (count, most, savepoints): (usize, u64, u64),
+    read: impl Fn(&mut Session) -> R,
+    mut act: impl FnMut(&mut Session, &mut Numbers, &mut R),
+) {
+    for _ in 0..count {
         let mut rows = read(session);
         session.begin().expect("begin");
-        for _ in 0..numbers.below(12) {
-            act(session, numbers, next, &mut rows);
+        for _ in 0..numbers.below(most) {
+            act(session, numbers, &mut rows);
         }
-        if numbers.below(3) == 0 {
+        if numbers.below(savepoints) == 0 {
             session.begin_subtransaction().expect("a savepoint");
-            act(session, numbers, next, &mut rows.clone());
+            act(session, numbers, &mut rows.clone());
             session.abort_subtransaction().expect("rollback to it");
-            act(session, numbers, next, &mut rows);
+            act(session, numbers, &mut rows);
         }
         if numbers.below(5) == 0 { session.abort() } else { session.commit() }.expect("end");
     }
+}
+
+fn change(session: &mut Session, numbers: &mut Numbers, next: &mut i64) {
+    transactions(session, numbers, (60, 12, 3), read, |session, numbers, rows| {
+        act(session, numbers, next, rows);
+    });
 }
 
 /// A directory of PostgreSQL's with t, stopped.

@@ -6,17 +6,18 @@ use std::fs;
 use std::sync::Arc;
 
 use crate::common::*;
-use crate::kept_indexes::made_by;
+use crate::kept_indexes::{Numbers, made_by, transactions};
 use forebay_engine::types::oids;
 use forebay_engine::{
-    ColumnDef, ConstraintKind, Datum, EngineError, IndexDef, IndexKey, IoMethod, ItemPointer,
-    LockMode, RowBatch, RowOutcome, Session, ShutdownMode, Table,
+    ColumnDef, ConstraintKind, Datum, EngineError, IndexCheckOptions, IndexDef, IndexKey, Inserted,
+    IoMethod, ItemPointer, LockMode, RowBatch, RowOutcome, Session, ShutdownMode, Table,
 };
 use forebay_format::PageMut;
 use forebay_format::checksum::page_checksum;
 use forebay_format::crc::crc32c;
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_testkit::peer::{Peer, Postgres};
+use forebay_txn::locks::LockTag;
 
 /// A column of each storage and method. The last two are a number that changes alone, and one with
 /// an index.
@@ -28,14 +29,10 @@ const TABLE: &str = "create table t (id int4 primary key, x text, e text, m text
 /// Its text columns with long values, by number; the last is bytea.
 const LONG: [usize; 6] = [1, 2, 3, 4, 5, 6];
 
-/// Numbers that look random and are the same in each run.
-struct Numbers(u64);
-
 impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
+    /// A text that is not compressible.
+    fn text_of(&mut self, len: usize) -> String {
+        (0..len).map(|_| char::from(33 + self.below(90) as u8)).collect()
     }
 
     /// A text: short or long, compressible or not; None is NULL.
@@ -194,20 +191,10 @@ fn act(session: &mut Session, numbers: &mut Numbers, next: &mut i32, rows: &mut 
 
 /// Transactions that change t, most of which commit.
 fn change(session: &mut Session, numbers: &mut Numbers, next: &mut i32) {
-    for _ in 0..25 {
-        let mut rows = read(session).0;
-        session.begin().expect("begin");
-        for _ in 0..numbers.below(8) {
-            act(session, numbers, next, &mut rows);
-        }
-        if numbers.below(4) == 0 {
-            session.begin_subtransaction().expect("a savepoint");
-            act(session, numbers, next, &mut rows.clone());
-            session.abort_subtransaction().expect("rollback to it");
-            act(session, numbers, next, &mut rows);
-        }
-        if numbers.below(5) == 0 { session.abort() } else { session.commit() }.expect("end");
-    }
+    let read = |session: &mut Session| read(session).0;
+    transactions(session, numbers, (25, 8, 4), read, |session, numbers, rows| {
+        act(session, numbers, next, rows);
+    });
 }
 
 /// What PostgreSQL says of the rows of t.
@@ -500,16 +487,195 @@ fn tables_that_are_made_here_have_toast_tables() {
     assert_eq!(server.query("select count(*) from t"), "1");
 }
 
+/// Checks the indexes of t, with all rows.
+fn check_indexes(session: &mut Session) {
+    let checked = transaction(session, |s| {
+        let table = s.open_table(None, "t", LockMode::AccessShare)?;
+        let options = IndexCheckOptions { parents: false, all_rows: true, distinct: true };
+        table.indexes.iter().try_for_each(|index| s.check_index(index.oid, options))
+    });
+    checked.expect("the indexes have the values of the rows");
+}
+
+/// A key that is compressible, and one that is not. An index compresses values of more than 510
+/// bytes; a row does that if it would be longer than 2 kB.
+fn key(id: i32) -> String {
+    let len = 400 + (id as usize * 67) % 2100;
+    format!("{id:05} ").chars().chain("compressible ".chars().cycle()).take(len).collect()
+}
+
+#[test]
+fn keys_that_rows_or_indexes_compress_are_the_same_keys() {
+    let Some(peer) = Peer::find("keys_that_rows_or_indexes_compress") else { return };
+    let sql = "create table t (id int4 primary key, k text); \
+         insert into t select g, rpad(lpad(g::text, 5, '0') || ' ', 400 + g * 67 % 2100, \
+             'compressible ') from generate_series(1, 150) g; \
+         create unique index t_k on t (k)";
+    let (scratch, dir) = made_by(&peer, sql);
+    let (engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
+    let made = transaction(&mut session, |s| {
+        let table = s.open_table(None, "t", LockMode::AccessExclusive)?;
+        let mut batch = RowBatch::new(&table);
+        for id in 151..=300 {
+            batch.push(&[Datum::Int4(id), Datum::string(key(id))])?;
+        }
+        s.insert_batch(&table, &mut batch)?;
+        let keys = vec![IndexKey::new(2), IndexKey::new(1)];
+        s.create_index(&table, &IndexDef { keys, ..IndexDef::default() })
+    });
+    made.expect("made");
+    check_indexes(&mut session);
+    // A key that PostgreSQL has inserted.
+    let again = transaction(&mut session, |s| {
+        let table = s.open_table(None, "t", LockMode::RowExclusive)?;
+        s.insert_row(&table, &[Datum::Int4(1000), Datum::string(key(20))])
+    });
+    assert_eq!(state(again), "23505");
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
+    drop((session, engine));
+    assert_undamaged(&dir);
+    peer.adopt(&dir, "compressed");
+    let server = peer.start("compressed", "-c autovacuum=off");
+    let both = "select count(*) filter (where pg_column_compression(k) is null) > 50, \
+         count(*) filter (where pg_column_compression(k) is not null) > 20 from t";
+    assert_eq!(server.query(both), "t|t", "some rows have compressed keys");
+    server.query(
+        "insert into t select g, rpad(lpad(g::text, 5, '0') || ' ', 400 + g * 67 % 2100, \
+             'compressible ') from generate_series(301, 450) g",
+    );
+    server.query(
+        "select bt_index_parent_check(indexrelid, true, true, true) from pg_index \
+         where indrelid = 't'::regclass",
+    );
+    drop(server);
+    let dir = scratch.path().join("compressed");
+    peer.fetch("compressed", &dir);
+    assert_undamaged(&dir);
+    let (engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
+    check_indexes(&mut session);
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
+}
+
+#[test]
+fn a_number_that_stays_out_of_line_is_not_null() {
+    let Some(peer) = Peer::find("a_number_that_stays_out_of_line") else { return };
+    let sql = "create table t (id int4 primary key, x numeric not null, n int4); \
+         alter table t alter x set storage external; create index t_n on t (n); \
+         insert into t values (1, (select string_agg((g % 7 + 1)::text, '') \
+             from generate_series(1, 20000) g)::numeric, 0)";
+    let (_scratch, dir) = made_by(&peer, sql);
+    let (engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
+    start(&mut session);
+    let table = session.open_table(None, "t", LockMode::RowExclusive).expect("t");
+    let mut scan = session.scan(&table).expect("a scan");
+    let place = scan.next(&mut session).expect("read").expect("a row").place();
+    drop(scan);
+    let mut values = stored(&mut session, &table, place);
+    assert_eq!(pointers(&values), 1);
+    values[2] = Datum::Int4(1);
+    let outcome = session.update_row(&table, place, &values).expect("updated");
+    let RowOutcome::Done(place) = outcome else { panic!("{outcome:?}") };
+    session.start_command().expect("command");
+    assert_eq!(stored(&mut session, &table, place), values);
+    session.commit().expect("commit");
+    check_indexes(&mut session);
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
+    drop((session, engine));
+    peer.adopt(&dir, "numbers");
+    let server = peer.start("numbers", "-c autovacuum=off");
+    assert_eq!(server.query("select length(x::text), n from t"), "20000|1");
+}
+
+/// What t's TOAST table is called, and its OID.
+fn toast_of(session: &mut Session) -> (String, u32) {
+    let open = |s: &mut Session| s.open_table(None, "t", LockMode::AccessShare);
+    let table = transaction(session, open).expect("t");
+    (format!("pg_toast_{}", table.oid), table.toasting.relation.expect("a TOAST table"))
+}
+
+fn create_texts(session: &mut Session) {
+    let columns = [ColumnDef::new("id", oids::INT4), ColumnDef::new("x", oids::TEXT)];
+    let made = transaction(session, |s| {
+        s.create_table(None, "t", &columns)?;
+        let table = s.open_table(None, "t", LockMode::AccessExclusive)?;
+        let keys = vec![IndexKey::new(1)];
+        s.create_index(&table, &IndexDef { keys, unique: true, ..IndexDef::default() })
+    });
+    made.expect("made");
+}
+
+#[test]
+fn who_empties_or_drops_a_table_locks_its_toast_table() {
+    let (_scratch, engine) = fresh();
+    let mut session = engine.session().expect("session");
+    create_texts(&mut session);
+    let (_, toast) = toast_of(&mut session);
+    for drops in [false, true] {
+        start(&mut session);
+        let table = session.open_table(None, "t", LockMode::AccessExclusive).expect("t");
+        match drops {
+            true => session.drop_table(&table).expect("dropped"),
+            false => session.truncate(&table).expect("emptied"),
+        }
+        let locks = engine.locks();
+        let mut of_toast = locks.iter().filter(
+            |lock| matches!(lock.tag, LockTag::Relation { relation, .. } if relation == toast),
+        );
+        assert!(of_toast.any(|lock| lock.mode == LockMode::AccessExclusive), "{locks:?}");
+        session.abort().expect("abort");
+    }
+}
+
+#[test]
+fn who_loses_a_race_for_a_key_takes_long_values_back() {
+    const ROUNDS: i32 = 40;
+    let (_scratch, engine) = fresh();
+    let mut session = engine.session().expect("session");
+    create_texts(&mut session);
+    let noise = Numbers(3).text_of(200_000);
+    let begin = std::sync::Barrier::new(3);
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let inserters = [(); 3].map(|()| {
+            let mut session = engine.session().expect("session");
+            let (begin, noise) = (&begin, &noise);
+            scope.spawn(move || {
+                let race = |id| {
+                    let values = [Datum::Int4(id), Datum::text(noise)];
+                    begin.wait();
+                    transaction(&mut session, |s| {
+                        let table = s.open_table(None, "t", LockMode::RowExclusive)?;
+                        s.insert_unless_conflict(&table, &values, &[table.indexes[0].oid])
+                    })
+                };
+                (0..ROUNDS).map(race).collect::<Vec<_>>()
+            })
+        });
+        inserters.into_iter().flat_map(|inserter| inserter.join().expect("a thread")).collect()
+    });
+    let lost = outcomes.iter().filter(|outcome| matches!(outcome, Ok(Inserted::Conflict(_))));
+    assert_eq!(lost.count(), 2 * ROUNDS as usize, "{outcomes:?}");
+    let (name, _) = toast_of(&mut session);
+    let mut values = std::collections::BTreeSet::new();
+    let scanned = transaction(&mut session, |s| {
+        let toast = s.open_table(Some("pg_toast"), &name, LockMode::AccessShare)?;
+        let mut scan = s.scan(&toast)?;
+        while let Some(chunk) = scan.next(s)? {
+            let Datum::Oid(value) = chunk.decode()?[0] else { panic!("chunk_id") };
+            values.insert(value);
+        }
+        Ok(())
+    });
+    scanned.expect("read");
+    assert_eq!(values.len(), ROUNDS as usize, "one value of each row");
+}
+
 #[test]
 fn keys_that_are_stored_out_of_line_are_indexed() {
     let Some(peer) = Peer::find("keys_that_are_stored_out_of_line") else { return };
     let (_scratch, dir) = made_by(&peer, "select 1");
     let (engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
     let mut numbers = Numbers(9);
-    let mut noise = || {
-        let text = (0..900).map(|_| char::from(33 + numbers.below(90) as u8));
-        Datum::string(text.collect::<String>())
-    };
+    let mut noise = || Datum::string(numbers.text_of(900));
     // Three such values are too much for a row: the first two go out of line.
     let rows: Vec<[Datum<'_>; 4]> =
         (0..80).map(|id| [noise(), noise(), noise(), Datum::Int4(id)]).collect();
@@ -547,6 +713,7 @@ fn keys_that_are_stored_out_of_line_are_indexed() {
     let refused = refused.expect_err("the key is in use");
     assert_eq!(refused.sqlstate(), "23505");
     assert!(refused.to_string().contains("\"t_a_idx\""), "{refused}");
+    check_indexes(&mut session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");
     drop((session, engine));
     peer.adopt(&dir, "indexed");

@@ -3,9 +3,12 @@
 
 use std::path::Path;
 
+use crate::check::with_page;
 use crate::common::*;
 use forebay_engine::{IoMethod, LockMode, Session, ShutdownMode};
-use forebay_format::RelFileLocator;
+use forebay_format::nbtree::Opaque;
+use forebay_format::page::ItemState;
+use forebay_format::{BLOCK_SIZE, Page, PageBytes, RelFileLocator};
 use forebay_testkit::peer::Peer;
 
 /// The OID of a table and its file, which its name and its OID lead to.
@@ -139,4 +142,73 @@ fn look_ups_find_what_postgresql_has_changed() {
     peer.adopt(&dir, "back");
     let server = peer.start("back", "-c autovacuum=off");
     assert_eq!(server.query("select count(*) from pg_class where relname like 'many_%'"), "61");
+}
+
+/// The number of items of an index's leaves that are not killed.
+fn live_items(dir: &Path, index: &str) -> usize {
+    let bytes = std::fs::read(dir.join("base/5").join(index)).expect("readable");
+    let pages = bytes.as_chunks::<BLOCK_SIZE>().0.iter().map(Page::new);
+    let leaves = pages.filter(|page| Opaque::of(*page).is_ok_and(|opaque| opaque.is_leaf()));
+    let live = |page: Page<'_>| {
+        let items = (1..=page.item_count()).filter_map(|number| page.item_id(number));
+        items.filter(|id| id.state == ItemState::Normal).count()
+    };
+    leaves.map(live).sum()
+}
+
+#[test]
+fn a_name_that_comes_and_goes_leaves_few_entries() {
+    let (_scratch, dir) = new_dir();
+    let (engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
+    create(&mut session, "other");
+    session.checkpoint().expect("checkpoint");
+    let before = live_items(&dir, "2663");
+    for _ in 0..200 {
+        create(&mut session, "t");
+        transaction(&mut session, |s| {
+            drop_table(s, "t");
+            Ok(())
+        })
+        .expect("dropped");
+    }
+    assert_eq!(committed(&mut session, "t"), None);
+    session.checkpoint().expect("checkpoint");
+    // Of each table the name; those of its TOAST table and index are never looked for again.
+    let after = live_items(&dir, "2663");
+    assert!(after < before + 2 * 200 + 50, "{before} entries, and {after} afterwards");
+    drop(session);
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
+}
+
+#[test]
+fn a_key_of_a_catalog_that_is_there_twice_is_refused() {
+    let (_scratch, dir) = new_dir();
+    let (engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
+    create(&mut session, "t_1");
+    create(&mut session, "t_2");
+    drop(session);
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
+    // The entry of the second name gets the first one.
+    let names = dir.join("base/5/2663");
+    let bytes = std::fs::read(&names).expect("readable");
+    let block = bytes.as_chunks::<BLOCK_SIZE>().0.iter().position(|page| place(page).is_some());
+    let rename = |page: &mut PageBytes| {
+        let at = place(page).expect("the name");
+        page[at + 2] = b'1';
+    };
+    with_page(&names, block.expect("a page with the name") as u32, rename, || {
+        let (engine, mut session) = open_session(&dir, &config(IoMethod::Sync, false));
+        let error = transaction(&mut session, |s| s.table(None, "t_1")).expect_err("two rows");
+        let message = error.to_string();
+        assert_eq!(error.sqlstate(), "XX001", "{message}");
+        assert!(message.starts_with("pg_class has two rows with the key ["), "{message}");
+        assert!(message.ends_with(" of pg_class_relname_nsp_index"), "{message}");
+        drop(session);
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+    });
+}
+
+/// Where a page has the name of the second table.
+fn place(page: &PageBytes) -> Option<usize> {
+    page.windows(4).position(|bytes| bytes == b"t_2\0")
 }

@@ -23,9 +23,9 @@ use crate::workload::{Life, Setup, data_dir};
 const ROWS: usize = 120;
 
 /// A life of a seed on a copy of a disk that [`rows_disk`](crate::rows_disk) made, crashed at every
-/// `stride`-th call. Each time the unsynced changes are lost, kept, and torn. Half of the seeds have
-/// no checksums, so that hints leave a page its LSN. A fourth have no full-page images, on a disk
-/// that writes pages whole.
+/// `stride`-th call. Each time the unsynced changes are lost, kept, and torn. Half of the seeds
+/// have no checksums, so that hints leave a page its LSN. A fourth have no full-page images, on a
+/// disk that writes pages whole.
 ///
 /// # Errors
 /// What contradicts the model, with the number of the call and what survived.

@@ -17,7 +17,7 @@ pub(super) struct ColumnValues<'t> {
 }
 
 impl<'t> ColumnValues<'t> {
-    /// Those of a column of a table. None of a value that is damaged.
+    /// The values in a column's statistics. Damaged values are left out.
     pub(super) fn of(
         table: &Table,
         column: usize,

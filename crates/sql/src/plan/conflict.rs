@@ -24,10 +24,10 @@ pub(super) struct Analyzed {
 /// Which unique indexes are meant.
 enum Wanted {
     All,
-    /// That of a constraint.
+    /// The index of a constraint, by its OID.
     Of(u32),
-    /// Those with these columns as keys, by their places among the table's. None: a system column
-    /// is among them.
+    /// The indexes whose keys are these columns, by their places in the table. None: one of them
+    /// is a system column.
     On(Option<BTreeSet<usize>>),
 }
 

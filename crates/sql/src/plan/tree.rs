@@ -131,9 +131,8 @@ pub struct TableRead {
     pub mode: LockMode,
     /// The columns that are decoded, which are those that expressions read.
     pub decode: Vec<bool>,
-    /// Those of them that are only handed on, to the version of a row that replaces theirs or to a
-    /// function that takes a part of them. Their values that are stored out of line are not
-    /// fetched.
+    /// The decoded columns that are only passed on: to the new version of a row, or to a function
+    /// that reads a part of the value. Values stored out of line are not fetched for them.
     pub handed_on: Vec<bool>,
 }
 

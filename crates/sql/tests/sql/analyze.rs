@@ -1,6 +1,7 @@
 //! ANALYZE: what it says and stores, and that PostgreSQL 18 stores the same.
 
 use crate::fixture::{Fixture, open, open_made, rows};
+use crate::index_checks::damaged;
 use crate::support;
 use forebay_engine::ShutdownMode;
 use forebay_testkit::peer::Peer;
@@ -345,5 +346,66 @@ fn the_way_to_read_a_table_is_chosen_by_statistics() {
     other.close();
     let mut fixture = fixture.restart(ShutdownMode::Fast);
     assert_eq!(fixture.rows(plan)[0], "Seq Scan on t");
+    fixture.close();
+}
+
+/// The places of some bytes.
+fn places(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {
+    let found = bytes.windows(wanted.len()).enumerate().filter(|(_, some)| *some == wanted);
+    found.map(|(at, _)| at).collect()
+}
+
+#[test]
+fn damaged_statistics_leave_a_table_readable() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int4, b int4)");
+    fixture.rows("insert into t select x % 10, x from generate_series(1, 1000) x");
+    fixture.rows("analyze t");
+    let estimate = |fixture: &mut Fixture| {
+        fixture.rows("explain select a, b from t where a = 5").swap_remove(0)
+    };
+    let sound = estimate(&mut fixture);
+    assert!(sound.ends_with(" rows=100 width=8)"), "{sound}");
+    // The arrays of both columns have seven dimensions.
+    let dimensions =
+        |count: u8| [[count, 0, 0, 0, 0, 0, 0, 0], [23, 0, 0, 0, 10, 0, 0, 0]].concat();
+    let mut fixture = damaged(fixture, "2619", |bytes| {
+        let found = places(bytes, &dimensions(1));
+        assert!(!found.is_empty(), "the most common values of a");
+        found.into_iter().for_each(|at| bytes[at] = 7);
+    });
+    let guess = estimate(&mut fixture);
+    assert!(guess.ends_with(" rows=5 width=8)"), "as without statistics: {guess}");
+    assert_eq!(fixture.rows("select count(*) from t where a = 5"), ["100"]);
+    fixture.rows("analyze t");
+    assert_eq!(estimate(&mut fixture), sound);
+    fixture.close();
+}
+
+#[test]
+fn a_width_below_zero_is_that_of_the_type() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int4, b text)");
+    fixture.rows("insert into t select x, 'some text' from generate_series(1, 1000) x");
+    fixture.rows("analyze t");
+    let oid: u32 = fixture.rows("select 't'::regclass::oid")[0].parse().expect("an OID");
+    let widths = |fixture: &mut Fixture| {
+        let plans = ["a", "b"]
+            .map(|column| fixture.rows(&format!("explain select {column} from t")).swap_remove(0));
+        plans.map(|plan| plan.rsplit("width=").next().expect("a width").to_owned())
+    };
+    assert_eq!(widths(&mut fixture), ["4)", "10)"]);
+    let mut fixture = damaged(fixture, "2619", |bytes| {
+        for column in [1, 2] {
+            // starelid, staattnum, stainherit; then stanullfrac, stawidth
+            let row = [&oid.to_le_bytes()[..], &[column, 0, 0]].concat();
+            let found = places(bytes, &row);
+            assert!(!found.is_empty(), "a row");
+            for at in found {
+                bytes[at + 12..at + 16].copy_from_slice(&(-5000_i32).to_le_bytes());
+            }
+        }
+    });
+    assert_eq!(widths(&mut fixture), ["4)", "32)"], "as PostgreSQL takes them");
     fixture.close();
 }

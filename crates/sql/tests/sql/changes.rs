@@ -295,3 +295,24 @@ fn a_read_only_transaction_copies_into_temporary_tables_alone() {
     fixture.rows("rollback");
     fixture.close();
 }
+
+#[test]
+fn an_update_that_moves_a_value_out_of_line_leaves_no_lock() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int4 primary key, b text, c int4)");
+    fixture.rows("insert into t values (1, 'short', 0)");
+    let long = "repeat('some text ', 100000)";
+    fixture.rows("begin");
+    fixture.rows(&format!("update t set b = {long}"));
+    assert_eq!(fixture.rows("select xmax, octet_length(b) from t"), ["0\t1000000"]);
+    fixture.rows("commit");
+    // Another session's lock goes on.
+    let mut other = fixture.connect();
+    rows(&mut other, "begin");
+    rows(&mut other, "select a from t for key share");
+    fixture.rows(&format!("update t set b = {long} || 'more', c = 1"));
+    assert_ne!(fixture.rows("select xmax from t"), ["0"]);
+    rows(&mut other, "commit");
+    other.close();
+    fixture.close();
+}

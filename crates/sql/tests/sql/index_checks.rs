@@ -47,10 +47,10 @@ fn answer_of(fixture: &mut Fixture, call: &str) -> String {
     lines.into_iter().find(|line| line.starts_with(['|', '!'])).expect("a row or an error")
 }
 
-/// Changes the index's file while the engine is stopped. Pages have no checksums afterwards.
-fn damaged(fixture: Fixture, index: &str, change: impl FnOnce(&mut [u8])) -> Fixture {
+/// Changes a relation's file while the engine is stopped. Pages have no checksums afterwards.
+pub fn damaged(fixture: Fixture, file: &str, change: impl FnOnce(&mut [u8])) -> Fixture {
     fixture.restart_after(ShutdownMode::Fast, |dir: &Path| {
-        let path = dir.join("base/5").join(index);
+        let path = dir.join("base/5").join(file);
         let mut bytes = std::fs::read(&path).expect("readable");
         change(&mut bytes);
         std::fs::write(&path, &bytes).expect("writable");

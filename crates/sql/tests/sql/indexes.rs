@@ -119,6 +119,28 @@ fn an_index_is_used_once_it_is_there_and_no_more_once_it_is_gone() {
     fixture.close();
 }
 
+#[test]
+fn indexes_of_catalogs_stay() {
+    let mut fixture = open("");
+    let rebuild = "! ERROR 0A000 cannot rebuild index \"pg_class_oid_index\": indexes of system \
+         catalogs stay where they are";
+    let drop = "! ERROR 42501 permission denied: \"pg_class_oid_index\" is a system catalog";
+    for (sql, expected) in [
+        ("reindex index pg_catalog.pg_class_oid_index", rebuild),
+        ("reindex table pg_catalog.pg_class", rebuild),
+        ("drop index pg_catalog.pg_class_oid_index", drop),
+    ] {
+        let answer = support::run(&mut fixture.conn, sql);
+        assert_eq!(answer[0], expected, "{sql}");
+    }
+    fixture.rows("create table t (a text)");
+    let toast = fixture.rows("select relname from pg_class where relname like 'pg_toast%index'");
+    let sql = format!("drop index pg_toast.{}", toast.last().expect("an index"));
+    assert!(support::run(&mut fixture.conn, &sql)[0].starts_with("! ERROR 42501"), "{sql}");
+    assert_eq!(fixture.rows("select bt_index_check('pg_class_oid_index', true)"), [""]);
+    fixture.close();
+}
+
 /// Numbers that differ from run to run of a loop, but not of the test.
 struct Numbers(u64);
 

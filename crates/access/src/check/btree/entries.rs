@@ -237,7 +237,7 @@ impl IndexedColumns {
     ) -> Option<u32> {
         let last = self.columns.iter().copied().collect::<Option<Vec<usize>>>()?;
         let count = last.into_iter().max()? + 1;
-        // What was added to the table later has a value that pg_attribute knows.
+        // A column that was added after this row was stored: pg_attribute has its value.
         if count > tuple.attribute_count() {
             return None;
         }
@@ -259,5 +259,28 @@ impl IndexedColumns {
             hash.add(trimmed);
         }
         Some(hash.row())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_very_many_entries_beyond_the_table_only_the_first_are_named() {
+        let entry = |block| Entry::new(ItemPointer::new(block, 1), 1, 2, 0);
+        for (count, expected) in [(MOST_NAMED, MOST_NAMED), (MOST_NAMED + 500, MOST_NAMED + 1)] {
+            let entries = (0..10 + count as u32).map(entry).collect();
+            let mut findings = Vec::new();
+            let all = IndexEntries { entries, complete: true };
+            all.beyond(10, &mut |finding| findings.push(finding.message));
+            assert_eq!(findings.len(), expected);
+            let last = findings.last().expect("a finding");
+            if count > MOST_NAMED {
+                assert!(last.starts_with("500 more index tuples point beyond"), "{last}");
+            } else {
+                assert!(last.ends_with("heap TID (1009,1), where no row begins"), "{last}");
+            }
+        }
     }
 }

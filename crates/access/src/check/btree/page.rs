@@ -13,7 +13,7 @@ use super::entries::{Candidate, Entry};
 use super::shape::BtreeShape;
 use crate::check::finding::Report;
 
-/// What is kept of a page.
+/// What the check remembers of a page until it has read all of them.
 #[derive(Clone, Debug, Default)]
 pub(super) enum PageFacts {
     /// It was not read, or is damaged.

@@ -1,4 +1,4 @@
-//! What is kept of the pages of an index until the last one has been read.
+//! Collects the facts about an index's pages until all of them have been read.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::tree::check_tree;
 use crate::check::finding::{Finding, Report};
 use crate::check::page::{PageKind, check_header};
 
-/// What is known of an index whose pages are read in any order.
+/// The facts about the pages of an index, which may be read in any order.
 #[derive(Debug, Default)]
 pub struct BtreeTally {
     pages: Vec<PageFacts>,

@@ -274,7 +274,7 @@ impl Session {
         Ok(())
     }
 
-    /// What is known of the values of a table's columns.
+    /// The statistics of a table's columns. Damaged ones are left out, with a warning in the log.
     pub fn statistics(&mut self, table: &Table) -> Result<Arc<TableStatistics>, EngineError> {
         if let Some(known) = table.statistics.get() {
             return Ok(Arc::clone(known));
@@ -283,7 +283,10 @@ impl Session {
         self.call(|session, core| {
             let snapshot = core.xacts.snapshot(&session.running()?.tx);
             let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
-            let found = Arc::new(reader.statistics(table)?);
+            let found = Arc::new(reader.statistics(table, &mut |column, error| {
+                let (table, column) = (&table.name, &column.name);
+                tracing::warn!("statistics of column \"{column}\" of \"{table}\" ignored: {error}");
+            })?);
             Ok(Arc::clone(table.statistics.get_or_init(|| found)))
         })
     }

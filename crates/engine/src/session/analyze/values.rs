@@ -24,7 +24,7 @@ const POINTER: usize = 18;
 pub(super) struct ColumnValues {
     /// Rows of the sample.
     pub(super) rows: usize,
-    /// Those in which it is NULL.
+    /// Rows in which the column is NULL.
     pub(super) nulls: usize,
     /// Values that are too wide to be looked at.
     pub(super) wide: usize,

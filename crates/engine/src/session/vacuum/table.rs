@@ -251,7 +251,7 @@ impl Session {
         self.warn_of_contradictions(report.contradictions, &table.name);
         let mut remain = report.pages;
         let truncate = options.truncate.unwrap_or(settings.truncate) && !failsafe;
-        // Those who change catalogs hold no locks of them, so nothing keeps rows from a tail.
+        // DDL locks no catalog, so rows could be put into the tail while it is cut off.
         let truncate = truncate && !table.is_catalog();
         if truncate && is_worthwhile(report.pages, report.with_rows) {
             let cut = (report.pages, report.with_rows);
