@@ -204,7 +204,6 @@ mod tests {
             figures: Figures::UNKNOWN,
             has_options: false,
             options: StorageOptions::default(),
-            has_options: false,
             traits: ClassTraits {
                 access_method: 2,
                 unlogged: false,
