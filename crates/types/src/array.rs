@@ -242,7 +242,7 @@ mod tests {
     fn arrays_are_read_from_binary() {
         let word = |n: i32| n.to_be_bytes();
         let head = [word(1), word(1), word(23), word(2), word(1)].concat();
-        let whole = [head.clone(), [word(4), word(7), word(-1)].concat()].concat();
+        let whole = [head, [word(4), word(7), word(-1)].concat()].concat();
         let seven = word(7);
         assert_eq!(
             split_binary(&whole, SqlType::Int4).expect("an array"),
@@ -252,7 +252,8 @@ mod tests {
         assert!(split_binary(&none, SqlType::Int4).expect("an array").is_empty());
         let state = |bytes: &[u8], of| split_binary(bytes, of).expect_err("wrong").sqlstate();
         for end in 0..whole.len() {
-            assert_eq!(state(&whole[..end], SqlType::Int4), "08P01");
+            let part = whole.get(..end).expect("a part of it");
+            assert_eq!(state(part, SqlType::Int4), "08P01");
         }
         assert_eq!(state(&[&whole[..], b"x"].concat(), SqlType::Int4), "22P03");
         assert_eq!(state(&whole, SqlType::Int8), "42804");
