@@ -8,6 +8,7 @@ mod cache;
 mod catalog_oids;
 mod check;
 mod class;
+mod column_storage;
 mod constraints;
 mod database;
 pub mod ddl;
@@ -46,6 +47,7 @@ mod writer;
 pub use cache::{CatalogCache, Change, KnownTables};
 pub use check::check;
 pub use class::Class;
+pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
 pub use database::Database;
 pub use dropping::{drop_index, drop_rows, drop_table};
 pub use error::{CatalogError, ObjectName, Refusal};
@@ -62,7 +64,9 @@ pub use options::{StorageParameter, index_parameters, storage_texts};
 pub use reader::Reader;
 pub use relations::{temp_namespace, temp_toast_namespace};
 pub use rows::OldestIds;
-pub use statistic_rows::{ColumnTarget, store_statistics};
+pub use statistic_rows::{
+    ColumnTarget, StatisticArray, StatisticRow, StatisticSlot, store_statistics,
+};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use table::{Column, ColumnDef, Figures, Table};
 pub use toast_ddl::{create_toast_table, needs_toast_table};

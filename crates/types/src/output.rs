@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
+use crate::array::array_out;
 use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::float;
@@ -71,6 +72,7 @@ fn carried_out(ty: Oid, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         oids::OIDVECTOR => vector_out(bytes, out, |element, out| {
             float::write_u64(u64::from(u32::from_le_bytes(element)), out);
         }),
+        oids::ANYARRAY | oids::FLOAT4_ARRAY => array_out(ty, bytes, out),
         _ => Err(ValueError::carried("output", ty)),
     }
 }

@@ -56,6 +56,7 @@ types! {
     Unknown UNKNOWN;
     AclItemArray ACLITEM_ARRAY;
     Int4Array INT4_ARRAY;
+    Float4Array FLOAT4_ARRAY;
     TextArray TEXT_ARRAY;
     Int8Array INT8_ARRAY;
     Bpchar BPCHAR;

@@ -4,8 +4,8 @@ use super::host::Host;
 use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
 use crate::views::{self, Database, View, values};
-use forebay_engine::LockMode;
 use forebay_engine::views::{DatabaseRow, SharedStats};
+use forebay_engine::{LockMode, Session};
 use forebay_types::Datum;
 
 /// Computes a view.
@@ -29,6 +29,7 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
         View::BufferCache => values(views::BUFFERCACHE, host.engine()?.buffers()),
         View::Settings => values(views::SETTINGS, host.all_settings()),
         View::Cursors => values(views::CURSORS, host.cursors.iter().cloned()),
+        View::Stats => values(views::STATS, host.call(Session::column_stats)?),
     })
 }
 

@@ -21,6 +21,7 @@
 //! - `fold.rs`: constant expressions
 //! - `coerce.rs`: casts, types of literals and parameters
 //! - `resolve.rs`: which operator or function is meant
+//! - `named.rs`: arguments with names and defaults
 //! - `function.rs`, `types.rs`: calls and type names as the parser gives them
 //! - `aggregate.rs`: aggregates and GROUP BY
 //! - `explain.rs`: plans as text; `deparse.rs`: expressions as text
@@ -49,6 +50,7 @@ mod index_read;
 mod insert;
 mod literal;
 mod locks;
+mod named;
 mod names;
 mod parallel;
 mod paths;
