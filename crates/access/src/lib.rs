@@ -6,6 +6,7 @@ mod codec;
 mod error;
 mod fsm;
 pub mod heap;
+mod heap_check;
 mod index_build;
 mod index_check;
 pub mod index_scan;
@@ -23,6 +24,7 @@ mod vm;
 
 pub use codec::{form_row, layout_of};
 pub use error::{AccessError, RowWork};
+pub use heap_check::{SkipPages, TableCheck};
 pub use index_build::{BuildReport, Built, RowSource, build_index};
 pub use index_check::IndexCheck;
 pub use index_validate::{MissingRow, RowsInIndex, add_missing};

@@ -9,6 +9,7 @@ mod cache;
 mod catalog_oids;
 mod check;
 mod class;
+mod column_storage;
 mod constraints;
 mod database;
 pub mod ddl;
@@ -49,6 +50,7 @@ pub use autovacuum::MaintainedTable;
 pub use cache::{CatalogCache, Change, KnownTables};
 pub use check::check;
 pub use class::Class;
+pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
 pub use constraints::Constraint;
 pub use database::Database;
 pub use dropping::{check_index_free, drop_constraint, drop_index, drop_rows, drop_table};
@@ -67,7 +69,9 @@ pub use options::{AutovacuumOptions, StorageParameter, index_parameters, storage
 pub use reader::Reader;
 pub use relations::{temp_namespace, temp_toast_namespace};
 pub use rows::OldestIds;
-pub use statistic_rows::{ColumnTarget, store_statistics};
+pub use statistic_rows::{
+    ColumnTarget, StatisticArray, StatisticRow, StatisticSlot, store_statistics,
+};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use table::{Column, ColumnDef, Figures, Table};
 pub use toast_ddl::{create_toast_table, needs_toast_table};

@@ -97,6 +97,8 @@ pub(crate) struct AttributeRow<'a> {
     pub collation: Oid,
     /// How its long values may be stored.
     pub storage: u8,
+    /// How they are compressed, if that is not the session's default.
+    pub compression: u8,
 }
 
 impl<'a> AttributeRow<'a> {
@@ -113,7 +115,7 @@ impl<'a> AttributeRow<'a> {
             Datum::Bool(self.type_info.by_val),
             Datum::Char(self.type_info.align),
             Datum::Char(self.storage),
-            Datum::Char(0), // attcompression
+            Datum::Char(self.compression),
             Datum::Bool(self.not_null),
             Datum::Bool(false), // atthasdef
             Datum::Bool(false), // atthasmissing
@@ -154,6 +156,7 @@ pub(crate) fn system_attributes(relation: Oid) -> Result<Vec<AttributeRow<'stati
                 not_null: true,
                 collation: 0,
                 storage: type_info.storage,
+                compression: 0,
             })
         })
         .collect()
@@ -176,7 +179,8 @@ pub(crate) fn user_attributes(
             dimensions: 0,
             not_null: column.not_null,
             collation: type_info.collation,
-            storage: type_info.storage,
+            storage: column.storage.unwrap_or(type_info.storage),
+            compression: column.compression,
         });
     }
     rows.extend(system_attributes(relation)?);

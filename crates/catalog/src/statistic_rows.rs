@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use forebay_format::AttrLayout;
 use forebay_format::tuple::HeapTuple;
-use forebay_format::varlena::{HEADER_SIZE as LENGTH_WORD, Varlena, decompress};
+use forebay_format::varlena::{HEADER_SIZE as LENGTH_WORD, ToastPointer, Varlena, decompress};
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid, oids};
@@ -234,6 +234,80 @@ impl Reader<'_> {
                     Err(error) => damaged(column, error),
                 }
             }
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+}
+
+/// An array in a row of pg_statistic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatisticArray {
+    /// Its bytes, without a length word.
+    Here(Vec<u8>),
+    /// In pg_statistic's TOAST table.
+    Toasted(ToastPointer),
+}
+
+/// A slot of a row of pg_statistic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatisticSlot {
+    /// stakind
+    pub kind: i16,
+    /// stanumbers
+    pub numbers: Option<StatisticArray>,
+    /// stavalues
+    pub values: Option<StatisticArray>,
+}
+
+/// A row of pg_statistic, whatever it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatisticRow {
+    /// starelid
+    pub relation: Oid,
+    /// staattnum
+    pub number: i16,
+    /// stainherit
+    pub inherited: bool,
+    /// stanullfrac
+    pub null_fraction: f32,
+    /// stawidth
+    pub width: i32,
+    /// stadistinct
+    pub distinct: f32,
+    /// Those in use.
+    pub slots: Vec<StatisticSlot>,
+}
+
+impl Reader<'_> {
+    /// All rows of pg_statistic.
+    pub fn statistic_rows(&mut self) -> Result<Vec<StatisticRow>, CatalogError> {
+        let mut found = Vec::new();
+        self.read(Rows::All(&PG_STATISTIC), NUMBERS, &mut |_, values, tuple| {
+            let row = Row(values, PG_STATISTIC.name);
+            let array = |place| {
+                Ok::<_, CatalogError>(match value_at(tuple, &PG_STATISTIC, place)? {
+                    Some(Varlena::External(pointer)) => Some(StatisticArray::Toasted(pointer)),
+                    _ => array_at(tuple, place)?.map(StatisticArray::Here),
+                })
+            };
+            let mut slots = Vec::new();
+            for slot in 0..SLOTS {
+                let kind = row.int2(KIND + slot)?;
+                if kind != 0 {
+                    let (numbers, values) = (array(NUMBERS + slot)?, array(VALUES + slot)?);
+                    slots.push(StatisticSlot { kind, numbers, values });
+                }
+            }
+            found.push(StatisticRow {
+                relation: row.oid(0)?,
+                number: row.int2(1)?,
+                inherited: row.bool(2)?,
+                null_fraction: row.float4(3)?,
+                width: row.int4(4)?,
+                distinct: row.float4(5)?,
+                slots,
+            });
             Ok(true)
         })?;
         Ok(found)

@@ -56,12 +56,17 @@ pub struct ColumnDef {
     pub typmod: i32,
     /// Whether it refuses NULL.
     pub not_null: bool,
+    /// pg_attribute.attstorage. None: that of its type.
+    pub storage: Option<u8>,
+    /// pg_attribute.attcompression; 0: as the session's default says.
+    pub compression: u8,
 }
 
 impl ColumnDef {
     /// A nullable column without a type modifier.
     pub fn new(name: &str, type_oid: Oid) -> ColumnDef {
-        ColumnDef { name: name.to_owned(), type_oid, typmod: -1, not_null: false }
+        let name = name.to_owned();
+        ColumnDef { name, type_oid, typmod: -1, not_null: false, storage: None, compression: 0 }
     }
 }
 

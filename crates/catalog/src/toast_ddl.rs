@@ -46,7 +46,8 @@ pub fn needs_toast_table(columns: &[ColumnDef]) -> Result<bool, CatalogError> {
                 let longest = longest_value(column.type_oid, column.typmod);
                 bounded &= longest.is_some();
                 length += longest.unwrap_or(0);
-                toastable |= type_info(column.type_oid).is_some_and(|t| t.storage != b'p');
+                let of_type = || type_info(column.type_oid).map(|info| info.storage);
+                toastable |= column.storage.or_else(of_type).is_some_and(|code| code != b'p');
             }
         }
     }
@@ -141,6 +142,8 @@ mod tests {
         assert!(needs(&[column(oids::NUMERIC, -1)]));
         assert!(needs(&[column(oids::INT4_ARRAY, -1)]));
         assert!(!needs(&[column(oids::OIDVECTOR, -1)]), "stored plain");
+        let plain = ColumnDef { storage: Some(b'p'), ..column(oids::TEXT, -1) };
+        assert!(!needs(std::slice::from_ref(&plain)) && needs(&[plain, column(oids::TEXT, -1)]));
         // A header of 24 bytes, then 4 + 4 n: with 501 characters 2032 bytes.
         assert!(!needs(&[column(oids::VARCHAR, 4 + 501)]));
         assert!(needs(&[column(oids::VARCHAR, 4 + 502)]));

@@ -55,6 +55,7 @@ pub use config::{
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
 pub use failure::Failure;
+pub use forebay_access::SkipPages;
 pub use forebay_access::heap::IndexCleanup;
 pub use forebay_access::index_scan::ScanStats;
 pub use forebay_access::nbtree::{Condition, Direction, Operator};
@@ -63,9 +64,9 @@ pub use forebay_aio::Usage;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
 pub use forebay_catalog::{
-    Column, ColumnDef, ColumnStatistics, ConstraintKind, Figures, IndexDef, IndexKey, ObjectName,
-    OldestIds, StorageParameter, Table, TableIndex, TableStatistics, index_parameters,
-    storage_texts,
+    Column, ColumnDef, ColumnStatistics, ColumnStorage, ConstraintKind, Figures, IndexDef,
+    IndexKey, ObjectName, OldestIds, StorageParameter, Table, TableIndex, TableStatistics,
+    compression_code, index_parameters, storage_code, storage_texts,
 };
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
@@ -84,7 +85,7 @@ pub use session::{
     HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows, IndexScanOptions, Inserted,
     Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan,
     ScanPart, Sender, Session, SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow,
-    Told, Transaction, VacuumOptions, toasted_size,
+    TableCheckOptions, Told, Transaction, VacuumOptions, toasted_size,
 };
 pub use warning::Warning;
 

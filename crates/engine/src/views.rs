@@ -8,6 +8,7 @@ use forebay_aio::sync::SystemTime;
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::Oid;
 use forebay_txn::locks::LockMode;
+use forebay_types::Datum;
 
 pub use forebay_access::progress as create_index;
 pub use forebay_archive::ArchiverStats;
@@ -99,6 +100,45 @@ pub(crate) fn progress_rows(core: &Core, command: Command) -> Vec<ProgressRow> {
         running,
     };
     running.filter(|(_, running)| running.command == command).map(row).collect()
+}
+
+/// A row of pg_stats. Arrays are carried as they are stored, or NULL.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnStatsRow {
+    /// The table's schema.
+    pub schema: String,
+    /// The table.
+    pub table: String,
+    /// The column.
+    pub column: String,
+    /// Whether the rows of children were looked at too.
+    pub inherited: bool,
+    /// The part of the rows in which it is NULL.
+    pub null_fraction: f32,
+    /// Bytes of a value, on average.
+    pub width: i32,
+    /// The number of different values; below 0, their part of the number of rows.
+    pub distinct: f32,
+    /// The most common values.
+    pub common_values: Datum<'static>,
+    /// The part of the rows that has each of them.
+    pub common_freqs: Datum<'static>,
+    /// Bounds between parts of equal size of the other values.
+    pub histogram: Datum<'static>,
+    /// Between the order of the values and that of the rows.
+    pub correlation: Option<f32>,
+    /// The most common elements of arrays.
+    pub common_elements: Datum<'static>,
+    /// The part of the arrays that has each of them, then the least, the most and that of NULL.
+    pub element_freqs: Datum<'static>,
+    /// A histogram of the numbers of different elements, then their average.
+    pub element_counts: Datum<'static>,
+    /// A histogram of the lengths of ranges.
+    pub range_lengths: Datum<'static>,
+    /// The part of the ranges that is empty.
+    pub empty_ranges: Option<f32>,
+    /// A histogram of the bounds of ranges.
+    pub range_bounds: Datum<'static>,
 }
 
 /// A row of pg_locks.

@@ -1,22 +1,22 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
 //! pg_buffercache, pg_cursors, pg_locks, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer,
 //! pg_stat_database, pg_stat_progress_create_index, pg_stat_wal, pg_stat_all_tables,
-//! pg_stat_all_indexes. A column stands once, with what makes its value of a row.
+//! pg_stat_all_indexes, pg_stats. A column stands once, with what makes its value of a row.
 
 use crate::settings::SettingRow;
 use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
 use forebay_engine::views::{
     AioBackendRow, AioRow, ArchiverStats, BgwriterRow, BufferInfo, BufferPage, CheckpointerRow,
-    Counter, Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag, MaintenanceRuns, ProgressRow,
-    RelationStats, WalRow, create_index as ci,
+    ColumnStatsRow, Counter, Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag,
+    MaintenanceRuns, ProgressRow, RelationStats, WalRow, create_index as ci,
 };
 use forebay_engine::{ItemPointer, Table};
 use forebay_types::SqlType::{
-    self, Bool, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric, Oid, Text, TextArray,
-    Timestamptz, Xid,
+    self, AnyArray, Bool, Float4, Float4Array, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric,
+    Oid, Text, TextArray, Timestamptz, Xid,
 };
 use forebay_types::time::POSTGRES_EPOCH;
-use forebay_types::{Datum, Numeric as Number};
+use forebay_types::{Datum, Numeric as Number, to_text};
 use std::sync::Arc;
 
 /// A view.
@@ -46,6 +46,8 @@ pub enum View {
     Locks,
     /// The session's cursors.
     Cursors,
+    /// Statistics of columns.
+    Stats,
     /// Indexes that are being built.
     ProgressCreateIndex,
     /// Tables.
@@ -94,6 +96,7 @@ impl View {
             "pg_stat_wal" => View::StatWal,
             "pg_locks" => View::Locks,
             "pg_cursors" => View::Cursors,
+            "pg_stats" => View::Stats,
             "pg_stat_progress_create_index" => View::ProgressCreateIndex,
             "pg_stat_all_tables" => View::StatTables(Relations::All),
             "pg_stat_sys_tables" => View::StatTables(Relations::System),
@@ -126,6 +129,7 @@ impl View {
             View::Settings => described(SETTINGS),
             View::Locks => described(LOCKS),
             View::Cursors => described(CURSORS),
+            View::Stats => described(STATS),
             View::ProgressCreateIndex => described(PROGRESS_CREATE_INDEX),
             View::StatTables(_) => described(STAT_TABLES),
             View::StatIndexes(_) => described(STAT_INDEXES),
@@ -200,6 +204,36 @@ fn array_text(values: &[String]) -> Datum<'static> {
     let items: Vec<String> = values.iter().map(quoted).collect();
     Datum::string(format!("{{{}}}", items.join(",")))
 }
+
+/// An array as it is stored. One of a type whose values are only carried can't be shown: it is
+/// NULL, so that the other columns can.
+fn array(value: &Datum<'static>) -> Datum<'static> {
+    match to_text(value, SqlType::AnyArray) {
+        Ok(_) => value.clone(),
+        Err(_) => Datum::Null,
+    }
+}
+
+/// pg_stats.
+pub const STATS: Columns<ColumnStatsRow> = &[
+    ("schemaname", Name, |r| text(&r.schema)),
+    ("tablename", Name, |r| text(&r.table)),
+    ("attname", Name, |r| text(&r.column)),
+    ("inherited", Bool, |r| Datum::Bool(r.inherited)),
+    ("null_frac", Float4, |r| Datum::Float4(r.null_fraction)),
+    ("avg_width", Int4, |r| Datum::Int4(r.width)),
+    ("n_distinct", Float4, |r| Datum::Float4(r.distinct)),
+    ("most_common_vals", AnyArray, |r| array(&r.common_values)),
+    ("most_common_freqs", Float4Array, |r| array(&r.common_freqs)),
+    ("histogram_bounds", AnyArray, |r| array(&r.histogram)),
+    ("correlation", Float4, |r| opt(r.correlation, Datum::Float4)),
+    ("most_common_elems", AnyArray, |r| array(&r.common_elements)),
+    ("most_common_elem_freqs", Float4Array, |r| array(&r.element_freqs)),
+    ("elem_count_histogram", Float4Array, |r| array(&r.element_counts)),
+    ("range_length_histogram", AnyArray, |r| array(&r.range_lengths)),
+    ("range_empty_frac", Float4, |r| opt(r.empty_ranges, Datum::Float4)),
+    ("range_bounds_histogram", AnyArray, |r| array(&r.range_bounds)),
+];
 
 /// pg_aios.
 pub const AIOS: Columns<AioRow> = &[

@@ -17,6 +17,7 @@ mod output;
 mod packed;
 mod sqltype;
 mod stored;
+mod stored_array;
 pub mod time;
 
 pub use binary::{binary_in, binary_out, checked_utf8};

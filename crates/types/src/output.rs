@@ -9,6 +9,7 @@ use crate::error::{Problem, Result, ValueError};
 use crate::float;
 use crate::oid::{Oid, oids};
 use crate::sqltype::SqlType;
+use crate::stored_array::array_out;
 use crate::time::timestamp;
 
 /// Appends what is shown of a value.
@@ -82,6 +83,7 @@ fn carried_out(ty: Oid, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         oids::OIDVECTOR => vector_out(bytes, out, |element, out| {
             float::write_u64(u64::from(u32::from_le_bytes(element)), out);
         }),
+        oids::ANYARRAY | oids::FLOAT4_ARRAY => array_out(ty, bytes, out),
         _ => Err(ValueError::carried("output", ty)),
     }
 }

@@ -1,15 +1,16 @@
 //! All checks of one page of a heap.
 
 use forebay_format::multixact::MultiXactId;
-use forebay_format::{AttrLayout, BlockNumber, Fork, Oid, PageBytes, Xid};
+use forebay_format::{AttrLayout, BlockNumber, Fork, HeapTuple, OffsetNumber, Oid, PageBytes, Xid};
 
 use super::bounds::Bounds;
 use super::chains::{Root, Versions, check_chains, roots};
 use super::finding::{Finding, Report};
 use super::items::{Item, check_items};
 use super::page::{PageKind, check_header};
+use super::toast::{StoredValue, values_of_tuple};
 use super::transactions::{Counters, Transactions};
-use super::tuple::check_tuple;
+use super::tuple::{Fact, check_tuple};
 use super::values::check_values;
 use super::visible::check_visible;
 
@@ -28,12 +29,21 @@ pub struct HeapTable {
     pub is_sequence: bool,
 }
 
+/// Takes the values out of line of tuples whose chunks must be there.
+pub struct ValueTaker<'t> {
+    /// Whether vacuum may remove what a transaction has deleted.
+    pub removable: &'t mut dyn FnMut(Xid) -> bool,
+    /// The values.
+    pub values: &'t mut Vec<StoredValue>,
+}
+
 /// Checks the pages of a table.
 pub struct HeapCheck<'t, 'p> {
     table: &'t HeapTable,
     checksums: bool,
     bounds: Bounds,
     transactions: Option<&'t mut Transactions<'p>>,
+    taker: Option<ValueTaker<'t>>,
 }
 
 impl<'t, 'p> HeapCheck<'t, 'p> {
@@ -44,7 +54,12 @@ impl<'t, 'p> HeapCheck<'t, 'p> {
         transactions: &'t mut Transactions<'p>,
     ) -> HeapCheck<'t, 'p> {
         let bounds = Bounds::new(&transactions.counters, table.frozen_xid, table.min_multi);
-        HeapCheck { table, checksums, bounds, transactions: Some(transactions) }
+        HeapCheck { table, checksums, bounds, transactions: Some(transactions), taker: None }
+    }
+
+    /// The same check, which takes values out of line too.
+    pub fn taking(self, taker: ValueTaker<'t>) -> HeapCheck<'t, 'p> {
+        HeapCheck { taker: Some(taker), ..self }
     }
 
     /// Checks a table of a cluster that has crashed: its pages are of different moments, and some
@@ -55,7 +70,7 @@ impl<'t, 'p> HeapCheck<'t, 'p> {
         counters: &Counters,
     ) -> HeapCheck<'t, 'p> {
         let bounds = Bounds::new(counters, table.frozen_xid, table.min_multi);
-        HeapCheck { table, checksums, bounds, transactions: None }
+        HeapCheck { table, checksums, bounds, transactions: None, taker: None }
     }
 
     /// Checks a page. `bits` are those of the visibility map.
@@ -98,6 +113,7 @@ impl<'t, 'p> HeapCheck<'t, 'p> {
             let (fact, readable) = check_tuple(tuple, &self.bounds, transactions, &mut report);
             if let (true, Some(columns)) = (readable, &self.table.columns) {
                 check_values(tuple, columns, self.table.toast, &mut report);
+                self.take_values(tuple, &fact, (block, number));
             }
             facts.push(Some(fact));
         }
@@ -107,6 +123,19 @@ impl<'t, 'p> HeapCheck<'t, 'p> {
         let mut report = Report::new(Fork::Main, block, sink);
         check_visible(page, bits, &versions, &mut report);
         Some(roots(&items, &versions))
+    }
+
+    fn take_values(
+        &mut self,
+        tuple: HeapTuple<'_>,
+        fact: &Fact,
+        place: (BlockNumber, OffsetNumber),
+    ) {
+        let Some(ValueTaker { removable, values }) = &mut self.taker else { return };
+        let (Some(columns), Some(toast)) = (&self.table.columns, self.table.toast) else { return };
+        if fact.updated != Some(true) || !removable(fact.xmax) {
+            values_of_tuple(tuple, columns, toast, place, values);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Checks of tables and B-trees: every page by itself, and what it refers to.
 //!
 //! The checks read bytes and no files: who calls hands them a page, its bits of the visibility map,
-//! and pages of `pg_xact` and `pg_multixact` when they ask. They go on after a finding, accept any
+//! and pages of `pg_xact` and `pg_multixact`, or what a running server knows, when they ask. They go on after a finding, accept any
 //! bytes, and keep nothing of a page but the result of its check.
 //!
 //! - `finding`: [`Finding`], with the place
@@ -15,13 +15,14 @@
 //! - `visible`: what the page and the visibility map say of a page's tuples
 //! - `maps`: pages of the visibility map
 //! - `heap`: [`HeapCheck`], all of it for one page
+//! - `toast`: a value out of line, and what each of its chunks must be
+//! - `toast_tally`: [`ToastTally`], the values of a table and all rows of its TOAST table
 //! - `btree`: B-trees, and whether they lead to the rows of their tables
 //!
 //! Where PostgreSQL's amcheck looks for the same, a finding has its words, and attributes count
 //! from 0 as there. Beyond amcheck are: checksums, headers, overlapping items, hints that
 //! contradict `pg_xact`, members of MultiXacts, values that end before their tuple does, lost HOT
-//! updates, and the visibility map. Not here: whether the chunks of a TOAST value are there, and
-//! what the free-space map says, which is a hint.
+//! updates, and the visibility map. Not here: what the free-space map says, which is a hint.
 
 mod bounds;
 mod btree;
@@ -33,6 +34,8 @@ mod maps;
 mod page;
 #[cfg(test)]
 mod tests;
+mod toast;
+mod toast_tally;
 mod transactions;
 mod tuple;
 mod values;
@@ -41,7 +44,12 @@ mod visible;
 pub use btree::{BtreeShape, BtreeTally, IndexEntries, IndexedColumns, LiveKeys, PageTally};
 pub use chains::Root;
 pub use finding::Finding;
-pub use heap::{HeapCheck, HeapTable};
+pub use heap::{HeapCheck, HeapTable, ValueTaker};
 pub use maps::check_visibility_map;
 pub use page::{PageKind, check_page};
-pub use transactions::{Counters, StatusFiles, StatusPages, Transactions};
+pub use toast::{ChunkRow, StoredValue, chunk_rows, stored_values};
+pub(crate) use toast::{check_chunk, chunk_count};
+pub use toast_tally::{Orphans, ToastShare, ToastTally};
+pub use transactions::{
+    Counters, Fate, RunningTransactions, StatusFiles, StatusPages, Transactions,
+};

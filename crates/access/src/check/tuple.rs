@@ -141,6 +141,8 @@ impl Check<'_, '_, '_> {
             // What an aborted speculative insertion leaves.
             Standing::Invalid => return false,
             Standing::Special => Some(true),
+            // It may have changed the table's columns.
+            Standing::Normal if self.transactions.inserter_runs(xmin) => return false,
             Standing::Normal => self.transactions.inserted(xmin),
             _ => {
                 let complaint = self.bounds.complaint(format_args!("xmin {xmin}"), standing);
@@ -260,6 +262,9 @@ impl Check<'_, '_, '_> {
     /// Notes what became of an updater. Returns whether that can be known.
     fn settle(&mut self, what: &str, xid: Xid) -> bool {
         let standing = self.bounds.standing(xid);
+        if standing == Standing::Normal && self.transactions.updater_runs(xid) {
+            return true;
+        }
         self.fact.updated = match standing {
             Standing::Invalid => Some(false),
             Standing::Special => Some(true),

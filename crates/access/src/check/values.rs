@@ -105,10 +105,17 @@ impl<'a> Walk<'a> {
         self.go(column, start + len, report)?;
         match varlena::decode(rest) {
             Some((Varlena::Plain(_), _)) => {}
-            Some((Varlena::Compressed { method, .. }, _)) => {
+            Some((Varlena::Compressed { raw_size, method, data }, _)) => {
                 if method >= METHODS {
                     report.say(format!(
                         "compressed attribute has invalid compression method id {method}"
+                    ));
+                }
+                // What compression does not make shorter is stored as it is.
+                if data.len() >= raw_size as usize {
+                    report.say(format!(
+                        "compressed attribute has {} bytes, and stands for {raw_size}",
+                        data.len()
                     ));
                 }
             }

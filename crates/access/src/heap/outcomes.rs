@@ -128,7 +128,7 @@ impl RowSets {
     }
 
     /// The members of a MultiXact.
-    pub(super) fn members(
+    pub(crate) fn members(
         &mut self,
         io: &mut aio::IoBackend,
         multi: MultiXactId,

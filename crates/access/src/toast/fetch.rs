@@ -11,12 +11,10 @@ use std::ops::Range;
 use forebay_format::varlena::{
     self, ToastPointer, Varlena, decompress, decompress_prefix, split_compressed,
 };
-use forebay_format::{BlockNumber, Fork, OffsetNumber};
-use forebay_storage::{
-    Backend, BlockSource, Pinned, ReadStream, Strategy, StreamFlags, StreamSettings,
-};
+use forebay_format::{BlockNumber, Fork, HeapTuple, OffsetNumber};
+use forebay_storage::{Backend, BlockSource, ReadStream, Strategy, StreamFlags, StreamSettings};
 
-use super::relation::{CHUNK_SIZE, Chunk, ToastTable};
+use super::relation::{CHUNK_SIZE, Chunk, ToastTable, is_inserted};
 use crate::error::AccessError;
 use crate::heap::tuple_at;
 use crate::nbtree::{Batch, Direction, IndexScan};
@@ -76,17 +74,12 @@ impl Collector<'_> {
         (self.wanted.end - 1) / CHUNK_SIZE
     }
 
-    /// Takes the chunks on a page.
-    fn page(&mut self, pin: &Pinned, chunks: &[OffsetNumber]) -> Result<(), AccessError> {
-        let guard = pin.lock_shared();
-        for &offset in chunks {
-            let Some(tuple) = tuple_at(guard.page(), pin.tag(), offset)? else { continue };
-            match Chunk::read(tuple)? {
-                Some(chunk) if chunk.value == self.value => self.chunk(chunk)?,
-                _ => {}
-            }
+    /// Takes a row, if it is a chunk of the value.
+    fn row(&mut self, tuple: HeapTuple<'_>) -> Result<(), AccessError> {
+        match Chunk::read(tuple)? {
+            Some(chunk) if chunk.value == self.value => self.chunk(chunk),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn chunk(&mut self, chunk: Chunk<'_>) -> Result<(), AccessError> {
@@ -239,15 +232,32 @@ impl ToastTable {
         let all = first == 0 && last == (size - 1) / CHUNK_SIZE;
         let numbers = if all { None } else { Some((first as i32, last as i32)) };
         let scan = self.scan(value, numbers)?;
-        self.collect(backend, &scan, &mut collector)?;
+        self.each_row(backend, &scan, &mut |tuple| collector.row(tuple))?;
         collector.finish()
     }
 
-    fn collect(
+    /// Shows the rows to which the entries of a value lead, in their order, those that a reader of
+    /// the value may see.
+    pub(crate) fn rows_of_value(
+        &self,
+        backend: &mut Backend,
+        value: u32,
+        show: &mut dyn FnMut(HeapTuple<'_>),
+    ) -> Result<(), AccessError> {
+        let scan = self.scan(value, None)?;
+        self.each_row(backend, &scan, &mut |tuple| {
+            if is_inserted(tuple) {
+                show(tuple);
+            }
+            Ok(())
+        })
+    }
+
+    fn each_row(
         &self,
         backend: &mut Backend,
         scan: &IndexScan,
-        collector: &mut Collector<'_>,
+        show: &mut dyn FnMut(HeapTuple<'_>) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
         let mut stream = ReadStream::new(
             &self.heap.pool,
@@ -268,7 +278,12 @@ impl ToastTable {
                 next = scan.next(backend, &batch, Direction::Forward)?;
             }
             let Some((pin, chunks)) = stream.next_with_data(backend)? else { return Ok(()) };
-            collector.page(&pin, &chunks)?;
+            let guard = pin.lock_shared();
+            for offset in chunks {
+                if let Some(tuple) = tuple_at(guard.page(), pin.tag(), offset)? {
+                    show(tuple)?;
+                }
+            }
         }
     }
 }

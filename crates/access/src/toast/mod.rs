@@ -25,4 +25,5 @@ mod tests;
 pub(crate) use mover::Mover;
 pub use plan::{Plan, Storage, THRESHOLD, ToastColumn, Toasting, has_pointers, is_wide, pointers};
 pub use relation::ToastTable;
+pub(crate) use relation::{CHUNK_SIZE, LAYOUTS};
 pub use store::Storer;

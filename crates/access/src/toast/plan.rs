@@ -39,6 +39,16 @@ pub enum Storage {
 }
 
 impl Storage {
+    /// The letter in the catalogs.
+    pub const fn code(self) -> u8 {
+        match self {
+            Storage::Plain => b'p',
+            Storage::External => b'e',
+            Storage::Extended => b'x',
+            Storage::Main => b'm',
+        }
+    }
+
     /// That of a letter in the catalogs.
     pub const fn from_code(code: u8) -> Option<Storage> {
         Some(match code {

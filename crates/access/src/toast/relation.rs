@@ -18,10 +18,10 @@ use crate::heap::{Heap, ReadAhead};
 use crate::nbtree::{BatchOptions, Condition, Direction, Index, IndexScan, Operator};
 
 /// Bytes of a value in one row (TOAST_MAX_CHUNK_SIZE).
-pub(super) const CHUNK_SIZE: usize = 1996;
+pub(crate) const CHUNK_SIZE: usize = 1996;
 
 /// The columns of a TOAST table.
-pub(super) const LAYOUTS: [AttrLayout; 3] =
+pub(crate) const LAYOUTS: [AttrLayout; 3] =
     [AttrLayout::INT4, AttrLayout::INT4, AttrLayout::plain_varlena(Align::Int)];
 
 /// A TOAST table with what is needed to work on it.
@@ -53,8 +53,7 @@ impl<'a> Chunk<'a> {
     /// Reads a row. None if it is one that no reader of a value may see: what a speculative
     /// insertion has left.
     pub(super) fn read(tuple: HeapTuple<'a>) -> Result<Option<Chunk<'a>>, AccessError> {
-        let inserted = tuple.infomask() & HEAP_XMIN_FROZEN != HEAP_XMIN_INVALID;
-        if !inserted || tuple.xmin() == 0 {
+        if !is_inserted(tuple) {
             return Ok(None);
         }
         let mut walk = Deform::new(tuple)?;
@@ -81,6 +80,11 @@ impl<'a> Chunk<'a> {
         tuple.finish()?;
         Ok(())
     }
+}
+
+/// Whether a reader of a value may see a row: it is none that a speculative insertion has left.
+pub(super) fn is_inserted(tuple: HeapTuple<'_>) -> bool {
+    tuple.infomask() & HEAP_XMIN_FROZEN != HEAP_XMIN_INVALID && tuple.xmin() != 0
 }
 
 impl ToastTable {

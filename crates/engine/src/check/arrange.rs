@@ -1,25 +1,39 @@
-//! The order in which the pieces of tables and their B-trees are read.
+//! The order in which the pieces of tables, their B-trees and their TOAST tables are read.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use forebay_access::check::ToastShare;
 use forebay_aio::Namespace;
 use forebay_format::Fork;
 
 use super::catalogs::Relation;
 use super::files::{Piece, Segments, cut};
-use super::groups::{Group, Part, Round, Ticket, grouped};
+use super::groups::{Group, Part, Round, TableAndIndexes, Ticket, grouped};
+use super::toast::{self, Pair, Pass};
 
-/// The pieces of relations, in the order in which they are read, and the rounds of those with
-/// B-trees.
+/// What is read.
+#[derive(Default)]
+pub(super) struct Work {
+    /// In their order.
+    pub pieces: Vec<Piece>,
+    /// Of the tables with B-trees.
+    pub rounds: Vec<Arc<Round>>,
+    /// Of the tables with TOAST tables.
+    pub passes: Vec<Arc<Pass>>,
+}
+
+/// The work on relations.
 pub(super) fn arranged(
     found: &[Arc<Relation>],
+    pairs: &[Pair],
     namespace: &dyn Namespace,
     memory: u64,
     say: &mut dyn FnMut(&Path, &str),
-) -> (Vec<Piece>, Vec<Arc<Round>>) {
+) -> Work {
     let (mut pieces, mut rounds, mut segments) = (Vec::new(), Vec::new(), Segments::default());
-    for (table, indexes) in grouped(found) {
+    for (table, indexes) in toast_last(grouped(found), pairs) {
         let mut cut = |relation: Arc<Relation>| {
             let mut own = Vec::new();
             cut(namespace, &relation, &mut segments, &mut own, say);
@@ -33,7 +47,60 @@ pub(super) fn arranged(
             rounds.extend(arrange(table, indexes, memory, &mut pieces));
         }
     }
-    (pieces, rounds)
+    let passes = passes(pairs, &mut pieces, memory);
+    Work { pieces, rounds, passes }
+}
+
+/// The same groups, with each TOAST table directly behind its table.
+fn toast_last(groups: Vec<TableAndIndexes>, pairs: &[Pair]) -> Vec<TableAndIndexes> {
+    let is_toast: HashSet<_> = pairs.iter().map(|pair| Arc::as_ptr(&pair.toast)).collect();
+    let (toasts, tables): (Vec<_>, Vec<_>) = groups.into_iter().partition(|(table, _)| {
+        table.as_ref().is_some_and(|table| is_toast.contains(&Arc::as_ptr(table)))
+    });
+    let group_of = |group: TableAndIndexes| Some((group.0.as_ref().map(Arc::as_ptr)?, group));
+    let mut toasts: HashMap<_, _> = toasts.into_iter().filter_map(group_of).collect();
+    let toast_of: HashMap<_, _> =
+        pairs.iter().map(|pair| (Arc::as_ptr(&pair.table), Arc::as_ptr(&pair.toast))).collect();
+    let with_toast = |group: TableAndIndexes| {
+        let toast = group.0.as_ref().and_then(|table| toast_of.get(&Arc::as_ptr(table)));
+        let toast = toast.and_then(|toast| toasts.remove(toast));
+        [Some(group), toast].into_iter().flatten()
+    };
+    tables.into_iter().flat_map(with_toast).collect()
+}
+
+/// The first passes of pairs, with a ticket for each piece.
+fn passes(pairs: &[Pair], pieces: &mut [Piece], memory: u64) -> Vec<Arc<Pass>> {
+    let (mut passes, mut roles) = (Vec::new(), HashMap::new());
+    for pair in pairs {
+        let pass = Arc::new(Pass::new(pair, ToastShare::default(), memory));
+        roles.insert(Arc::as_ptr(&pair.table), (Arc::clone(&pass), false));
+        roles.insert(Arc::as_ptr(&pair.toast), (Arc::clone(&pass), true));
+        passes.push(pass);
+    }
+    let is_of_relation =
+        |piece: &&mut Piece| piece.fork == Fork::Main && !matches!(piece.part, Part::Index(..));
+    for piece in pieces.iter_mut().filter(is_of_relation) {
+        let role = roles.get(&Arc::as_ptr(&piece.relation));
+        piece.toast = role.map(|(pass, of_toast)| toast::Ticket::new(pass, *of_toast));
+    }
+    passes
+}
+
+/// What another pass reads. What is wrong with the files was told by the first one.
+pub(super) fn once_more(pass: &Arc<Pass>, namespace: &dyn Namespace) -> Vec<Piece> {
+    let (mut pieces, mut segments) = (Vec::new(), Segments::default());
+    for (relation, of_toast) in [(&pass.pair.table, false), (&pass.pair.toast, true)] {
+        let mut own = Vec::new();
+        cut(namespace, relation, &mut segments, &mut own, &mut |_, _| {});
+        own.retain(|piece| piece.fork == Fork::Main);
+        for piece in &mut own {
+            piece.toast = Some(toast::Ticket::new(pass, of_toast));
+            piece.repeated = true;
+        }
+        pieces.append(&mut own);
+    }
+    pieces
 }
 
 /// Appends the pieces of a table and its indexes, each of which was cut. Returns the rounds.

@@ -46,6 +46,7 @@ pub(super) struct Relation {
     pub told: CheckedRelation,
     /// Its first file.
     pub path: PathBuf,
+    pub is_toast: bool,
     pub table: HeapTable,
     /// A B-tree whose pages can be checked.
     pub btree: Option<Btree>,
@@ -353,7 +354,10 @@ impl Finder<'_, '_> {
                     self.btree(row, (&path, &table), &rows, database.by_bytes, &relations)
                 });
                 let btree = btree.flatten();
-                found.relations.push(Arc::new(Relation { told, path, table, btree }));
+                found.relations.push({
+                    let is_toast = row.kind == b't';
+                    Arc::new(Relation { told, path, is_toast, table, btree })
+                });
             }
         }
     }
@@ -374,9 +378,6 @@ impl Finder<'_, '_> {
             RelationKind::Heap | RelationKind::Sequence => {
                 if !self.cluster.shut_down {
                     self.counts.skip(NotChecked::Transactions);
-                }
-                if row.kind == b't' {
-                    self.counts.skip(NotChecked::ToastValues);
                 }
             }
         }

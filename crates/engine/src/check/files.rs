@@ -12,6 +12,7 @@ use forebay_format::{BLOCK_SIZE, Fork, RELSEG_BLOCKS};
 use super::catalogs::Relation;
 use super::cluster::file_of;
 use super::groups::Part;
+use super::toast;
 
 /// Blocks of a piece: large enough to be read well, small enough for all threads to end together.
 const PIECE: u32 = 8192;
@@ -29,6 +30,10 @@ pub(super) struct Piece {
     /// Blocks of the main fork.
     pub heap_blocks: u32,
     pub part: Part,
+    /// What it is for values out of line.
+    pub toast: Option<toast::Ticket>,
+    /// Its pages were checked before, and are only read for those values.
+    pub repeated: bool,
 }
 
 impl Piece {
@@ -45,6 +50,8 @@ impl Piece {
             blocks: end.saturating_sub(first),
             heap_blocks: self.heap_blocks,
             part,
+            toast: None,
+            repeated: self.repeated,
         }
     }
 }
@@ -173,6 +180,8 @@ fn cut_fork(
             blocks: PIECE.min(blocks - in_file),
             heap_blocks: 0,
             part: Part::None,
+            toast: None,
+            repeated: false,
         }));
         segment += 1;
         if blocks < RELSEG_BLOCKS {
@@ -211,7 +220,13 @@ mod tests {
             oid: 16_384,
             kind: RelationKind::Heap,
         };
-        let relation = Arc::new(Relation { told, path, table: HeapTable::default(), btree: None });
+        let relation = Arc::new(Relation {
+            told,
+            path,
+            is_toast: false,
+            table: HeapTable::default(),
+            btree: None,
+        });
         let (mut pieces, mut found) = (Vec::new(), Vec::new());
         let mut say = |path: &Path, what: &str| {
             let name = path.file_name().expect("a name").to_string_lossy().into_owned();

@@ -275,7 +275,7 @@ impl Round {
 }
 
 /// A table, if it is checked, and its B-trees.
-type TableAndIndexes = (Option<Arc<Relation>>, Vec<Arc<Relation>>);
+pub(super) type TableAndIndexes = (Option<Arc<Relation>>, Vec<Arc<Relation>>);
 
 /// Puts relations into groups: a table with its indexes, in the order of the first of them.
 pub(super) fn grouped(relations: &[Arc<Relation>]) -> Vec<TableAndIndexes> {

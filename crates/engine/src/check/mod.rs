@@ -5,6 +5,7 @@
 //! - `status`: pages of `pg_xact` and `pg_multixact`, and which files of them there must be
 //! - `catalogs`: the relations of all databases, from their catalogs
 //! - `groups`: tables with their B-trees, and how their pages are compared
+//! - `toast`: tables with their TOAST tables, likewise
 //! - `files`: the files of a relation, cut into pieces of work
 //! - `arrange`: the order of the pieces
 //! - `reader`: reads pieces ahead
@@ -24,6 +25,7 @@ mod options;
 mod reader;
 mod run;
 mod status;
+mod toast;
 
 pub use forebay_access::check::Finding;
 pub use options::{

@@ -24,8 +24,8 @@ pub struct CheckOptions {
     pub io_combine_limit: u32,
     /// Check a cluster that was not shut down as well as that is possible, without transactions.
     pub crashed: bool,
-    /// Bytes of memory for the entries of a table's indexes. With less than they need the indexes
-    /// are read several times.
+    /// Bytes of memory for the entries of a table's indexes, and for its values out of line. With
+    /// less than they need the indexes, or the tables, are read several times.
     pub memory: u64,
 }
 
@@ -93,7 +93,7 @@ pub enum NotChecked {
     IndexExpressions,
     /// Partial B-trees: only whether their entries lead to rows.
     PartialIndexes,
-    /// TOAST tables against the values that point into them.
+    /// TOAST tables whose table is not checked, or without transactions.
     ToastValues,
     /// Tables of another access method, beyond checksums and headers of their pages.
     OtherAccessMethods,
@@ -157,6 +157,8 @@ pub trait CheckObserver: Send {
     fn found(&mut self, relation: &CheckedRelation, finding: &Finding);
     /// Something is wrong with a file, or it can't be read.
     fn file(&mut self, path: &Path, message: &str);
+    /// Values in a TOAST table belong to no row. Nothing is wrong with the data.
+    fn orphans(&mut self, _toast: &CheckedRelation, _values: u64, _bytes: u64) {}
     /// Bytes that were read, of all bytes.
     fn progress(&mut self, _done: u64, _total: u64) {}
 }
@@ -168,6 +170,8 @@ pub struct CheckCounts {
     pub relations: u64,
     /// Pages of all forks.
     pub pages: u64,
+    /// Values out of line that were compared with their TOAST tables.
+    pub toast_values: u64,
     /// Findings, about relations and files.
     pub findings: u64,
     /// How much was not checked.

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_access::check::{HeapCheck, PageKind, Transactions, check_page, check_visibility_map};
+use forebay_access::check::{
+    HeapCheck, Orphans, PageKind, Transactions, check_page, check_visibility_map,
+};
 use forebay_aio::sync::{Mutex, thread};
 use forebay_aio::{Aio, AlignedBuf, BackendType, IoBackend, OpenOptions};
 use forebay_format::checksum::page_checksum;
@@ -12,14 +14,15 @@ use forebay_format::page::stored_checksum;
 use forebay_format::visibility_map as vm;
 use forebay_format::{BLOCK_SIZE, BlockNumber, Fork, Page, PageBytes, RELSEG_BLOCKS};
 
-use super::arrange::arranged;
+use super::arrange::{Work, arranged, once_more};
 use super::catalogs::{Finder, Relation};
 use super::cluster::{Cluster, file_of};
 use super::files::Piece;
 use super::groups::{Findings, Part};
-use super::options::{CheckCounts, CheckObserver, CheckOptions, RelationKind};
+use super::options::{CheckCounts, CheckObserver, CheckOptions, NotChecked, RelationKind};
 use super::reader::Reader;
 use super::status::{StatusReader, check_files};
+use super::toast::{Pass, pairs};
 use crate::error::EngineError;
 use crate::io;
 
@@ -56,12 +59,16 @@ pub fn check(
         say: &mut say,
     }
     .find();
-    let (pieces, rounds) = match &found {
-        Ok(found) => arranged(found, &**aio.namespace(), options.memory, &mut say),
-        Err(_) => Default::default(),
+    let Work { pieces, rounds, passes } = match &found {
+        Ok(found) => {
+            let pairs = if cluster.shut_down { pairs(found) } else { Vec::new() };
+            let toasts = found.iter().filter(|relation| relation.is_toast).count();
+            (pairs.len()..toasts).for_each(|_| counts.skip(NotChecked::ToastValues));
+            arranged(found, &pairs, &**aio.namespace(), options.memory, &mut say)
+        }
+        Err(_) => Work::default(),
     };
-    let total = pieces.iter().map(|piece| u64::from(piece.blocks)).sum();
-    let mut told = Told { observer, counts, total };
+    let mut told = Told { observer, counts, total: 0, unread: false };
     // They may say why the relations were not found.
     told.tell_files(files);
     told.counts.relations = found?.len() as u64;
@@ -69,22 +76,17 @@ pub fn check(
         cluster: &cluster,
         direct,
         combine: options.io_combine_limit.clamp(1, CheckOptions::MAX_COMBINE),
-        pieces: Mutex::new(pieces.into_iter()),
+        pieces: Mutex::default(),
         told: Mutex::new(told),
     };
-    thread::scope(|scope| {
-        let others: Vec<_> = (1..jobs).map(|_| scope.spawn(|| shared.work(&aio))).collect();
-        let own = shared.work(&aio);
-        let ended = others.into_iter().map(|other| other.join().expect("a check does not panic"));
-        ended.fold(own, Result::and)
-    })?;
-    let mut told = shared.told.into_inner();
+    shared.run(&aio, jobs, pieces)?;
     for round in rounds {
         let mut findings = Vec::new();
         round.end(&mut findings);
-        told.tell(findings, 0);
+        shared.told.lock().tell(findings, 0);
     }
-    let counts = told.counts;
+    shared.end_passes(&aio, jobs, passes)?;
+    let counts = shared.told.into_inner().counts;
     cluster.confirm(&mut io)?;
     Ok(counts)
 }
@@ -109,11 +111,14 @@ struct Told<'o> {
     counts: CheckCounts,
     /// Pages of all pieces.
     total: u64,
+    /// Something is wrong with a file, so that rows may be missing.
+    unread: bool,
 }
 
 impl Told<'_> {
     fn tell_files(&mut self, files: Vec<(PathBuf, String)>) {
         for (path, what) in files {
+            self.unread = true;
             self.counts.findings += 1;
             self.observer.file(&path, &what);
         }
@@ -140,6 +145,51 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
+    /// Checks pieces, by several threads.
+    fn run(&self, aio: &Arc<Aio>, jobs: usize, pieces: Vec<Piece>) -> Result<(), EngineError> {
+        let blocks = pieces.iter().map(|piece| u64::from(piece.blocks));
+        self.told.lock().total += blocks.sum::<u64>();
+        *self.pieces.lock() = pieces.into_iter();
+        thread::scope(|scope| {
+            let others: Vec<_> = (1..jobs).map(|_| scope.spawn(|| self.work(aio))).collect();
+            let own = self.work(aio);
+            let ended =
+                others.into_iter().map(|other| other.join().expect("a check does not panic"));
+            ended.fold(own, Result::and)
+        })
+    }
+
+    /// Ends passes over values out of line, and makes the ones that they leave to be made.
+    fn end_passes(
+        &self,
+        aio: &Arc<Aio>,
+        jobs: usize,
+        passes: Vec<Arc<Pass>>,
+    ) -> Result<(), EngineError> {
+        for first in passes {
+            let (mut put_off, mut orphans) = (Vec::new(), Orphans::default());
+            let mut pass = Arc::clone(&first);
+            loop {
+                let outcome = pass.end();
+                let mut told = self.told.lock();
+                told.counts.toast_values += outcome.values;
+                told.tell(outcome.findings, 0);
+                drop(told);
+                orphans.values += outcome.orphans.values;
+                orphans.bytes += outcome.orphans.bytes;
+                put_off.extend(outcome.put_off);
+                let Some(share) = put_off.pop() else { break };
+                pass = first.next(share);
+                self.run(aio, jobs, once_more(&pass, &**aio.namespace()))?;
+            }
+            let mut told = self.told.lock();
+            if orphans != Orphans::default() && !told.unread {
+                told.observer.orphans(&first.pair.toast.told, orphans.values, orphans.bytes);
+            }
+        }
+        Ok(())
+    }
+
     /// Checks pieces until there are none.
     fn work(&self, aio: &Arc<Aio>) -> Result<(), EngineError> {
         let mut status = StatusReader::new(backend(aio)?, &self.cluster.dir);
@@ -197,6 +247,12 @@ impl Shared<'_> {
                 }
                 _ => check_page(PageKind::Other, *checksums, fork, block, bytes, sink),
             },
+        }
+        if let Some(ticket) = &piece.toast {
+            ticket.page(block, bytes, roots.as_deref(), own.is_empty());
+        }
+        if piece.repeated {
+            return;
         }
         findings.append(&mut own);
         if let (Part::Table(ticket), Some(roots)) = (&piece.part, roots) {

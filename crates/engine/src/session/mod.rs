@@ -22,7 +22,8 @@
 //! - `truncate`: emptying tables
 //! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers
 //! - `waiting`: waiting for other sessions' transactions
-//! - `index_checks`: amcheck's functions
+//! - `column_stats`: rows of pg_stats; `column_storage`: how long values will be stored
+//! - `index_checks`, `heap_checks`: amcheck's functions
 //! - `index_entries`: entries in indexes, for
 //! - `toast`: long values; `toast_tables`: the tables that they are in
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
@@ -46,12 +47,15 @@ mod analyze;
 mod automatic;
 mod backup;
 mod changes;
+mod column_stats;
+mod column_storage;
 mod concurrent_indexes;
 mod conflicts;
 mod counting;
 mod ending;
 mod explicit;
 mod handoff;
+mod heap_checks;
 mod index_checks;
 mod index_entries;
 mod index_scan;
@@ -87,6 +91,7 @@ pub use conflicts::Inserted;
 pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
 pub use handoff::{Handoff, Sender};
+pub use heap_checks::TableCheckOptions;
 pub use index_checks::IndexCheckOptions;
 pub use index_scan::{BitmapRows, IndexBitmap, IndexEntry, IndexRows, IndexScanOptions};
 pub use isolation::StatementSnapshot;

@@ -31,7 +31,11 @@ use forebay_testkit::process::must;
 #[derive(Default)]
 pub struct Seen {
     pub findings: Findings,
+    /// Values that no row has, and their bytes, by TOAST table.
+    pub orphans: Vec<(String, u64, u64)>,
     done: u64,
+    /// It grows if something is read again.
+    total: u64,
 }
 
 impl CheckObserver for Seen {
@@ -41,18 +45,25 @@ impl CheckObserver for Seen {
     fn file(&mut self, path: &Path, message: &str) {
         self.findings.file(path, message);
     }
+    fn orphans(&mut self, toast: &CheckedRelation, values: u64, bytes: u64) {
+        self.orphans.push((toast.name.clone(), values, bytes));
+    }
     fn progress(&mut self, done: u64, total: u64) {
-        assert!(self.done <= done && done <= total);
-        self.done = done;
+        assert!(self.done <= done && done <= total && self.total <= total);
+        (self.done, self.total) = (done, total);
     }
 }
 
 pub fn run(dir: &Path, options: &CheckOptions) -> Result<(CheckCounts, Vec<String>), EngineError> {
+    run_seen(dir, options).map(|(counts, seen)| (counts, seen.findings.0))
+}
+
+pub fn run_seen(dir: &Path, options: &CheckOptions) -> Result<(CheckCounts, Seen), EngineError> {
     let mut seen = Seen::default();
     let counts = check(dir, options, &mut seen)?;
     assert_eq!(counts.findings, seen.findings.0.len() as u64);
     assert_eq!(counts.pages * BLOCK_SIZE as u64, seen.done);
-    Ok((counts, seen.findings.0))
+    Ok((counts, seen))
 }
 
 /// Only the table `t`.
@@ -145,14 +156,14 @@ pub fn stop(engine: std::sync::Arc<Engine>) {
 }
 
 /// The second page, with the line pointers of its rows by their ids.
-struct Rows<'a> {
+pub struct Rows<'a> {
     page: &'a mut PageBytes,
     /// The oldest version of each.
     offsets: BTreeMap<i64, u16>,
 }
 
 impl Rows<'_> {
-    fn of(page: &mut PageBytes) -> Rows<'_> {
+    pub fn of(page: &mut PageBytes) -> Rows<'_> {
         let mut offsets = BTreeMap::new();
         for (number, bytes) in Page::new(page).items() {
             let tuple = HeapTuple::new(bytes).expect("a tuple");
@@ -209,7 +220,7 @@ impl Rows<'_> {
 }
 
 /// What is done to the second page, and a finding that it must cause.
-type Damage = (fn(&mut Rows<'_>), &'static str);
+pub type Damage = (fn(&mut Rows<'_>), &'static str);
 
 const HEADERS: &[Damage] = &[
     (|r| r.page[10] |= 8, "page has invalid flags 0x0008"),
@@ -221,7 +232,7 @@ const HEADERS: &[Damage] = &[
     (|r| r.page[18] = 3, "page has size and layout version 0x2003 instead of 0x2004"),
 ];
 
-const POINTERS: &[Damage] = &[
+pub const POINTERS: &[Damage] = &[
     (|r| r.pointer(FRESH, |id| id.offset += 4), "is not maximally aligned"),
     (
         |r| r.pointer(FRESH, |id| id.len = 20),
@@ -270,7 +281,7 @@ fn redirect(rows: &mut Rows<'_>, target: u16) {
     rows.pointer(FRESH, |id| *id = ItemId { offset: target, state, len: 0 });
 }
 
-const TUPLES: &[Damage] = &[
+pub const TUPLES: &[Damage] = &[
     (|r| r.tuple(FRESH, |t| t.set_hoff(80)), "data begins at offset 80 beyond the tuple length"),
     (
         |r| r.tuple(FRESH + 1, |t| t.set_hoff(32)),
@@ -326,7 +337,7 @@ const TUPLES: &[Damage] = &[
     (|r| r.flags(LOCKED, 0, HEAP_XMAX_LOCK_ONLY), "update xid is invalid"),
 ];
 
-const VALUES: &[Damage] = &[
+pub const VALUES: &[Damage] = &[
     (|r| r.flags2(FRESH + 1, 3, 0), "number of attributes 3 exceeds maximum expected for table 2"),
     (|r| r.pointer(FRESH + 1, |id| id.len -= 8), "ends at offset"),
     (|r| r.flags2(FRESH + 1, 1, 2), "attributes end at offset 32 of total tuple length"),
@@ -344,7 +355,7 @@ const VALUES: &[Damage] = &[
     ),
 ];
 
-const CHAINS: &[Damage] = &[
+pub const CHAINS: &[Damage] = &[
     (|r| r.flags2(UPDATED, 0, HEAP_HOT_UPDATED), "non-heap-only update produced a heap-only tuple"),
     (
         |r| {
@@ -386,7 +397,7 @@ const CHAINS: &[Damage] = &[
     ),
 ];
 
-const VISIBLE: &[Damage] = &[
+pub const VISIBLE: &[Damage] = &[
     (
         |r| PageMut(r.page).set_all_visible(true),
         "tuple is not visible to all, but its page is marked as all-visible",
@@ -661,8 +672,10 @@ fn healthy(peer: &Peer, unordered: u64) {
     assert_ne!(server.query("SELECT next_multixact_id FROM pg_control_checkpoint()"), "0");
     drop(server);
     let options = CheckOptions { jobs: 2, ..CheckOptions::default() };
-    let (counts, found) = run(&peer.outside("pg"), &options).expect("a check");
-    assert_eq!(found, [""; 0]);
+    let (counts, seen) = run_seen(&peer.outside("pg"), &options).expect("a check");
+    assert_eq!((seen.findings.0.as_slice(), seen.orphans.len()), (&[][..], 0));
+    assert!(counts.toast_values > 100, "{counts:?}");
+    assert!(!counts.not_checked.contains_key(&NotChecked::ToastValues), "{counts:?}");
     assert!(counts.relations > 300 && counts.pages > 1000, "{counts:?}");
     let not_checked = |what| counts.not_checked.get(&what).copied().unwrap_or(0);
     assert_eq!(not_checked(NotChecked::Indexes), 0, "{counts:?}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::check::{found, only_t, run, stop, with_file, with_page};
 use crate::common::*;
-use forebay_engine::check::{CheckOptions, NotChecked};
+use forebay_engine::check::CheckOptions;
 use forebay_engine::{
     ConstraintKind, IndexDef, IndexKey, IoMethod, ItemPointer, LockMode, Session, VacuumOptions,
 };
@@ -330,5 +330,5 @@ fn nothing_is_found_where_rows_came_and_went() {
     stop(engine);
     assert_undamaged(&dir);
     let (counts, _) = run(&dir, &CheckOptions::default()).expect("a check");
-    assert!(counts.not_checked.keys().eq([&NotChecked::ToastValues]), "{counts:?}");
+    assert!(counts.not_checked.is_empty(), "{counts:?}");
 }

@@ -11,6 +11,7 @@
 //! - [`backup`]: Base backups: of a cluster at rest and of a running one, and back
 //! - [`check`]: Damage of every kind in files at rest, and healthy clusters of PostgreSQL 15 and 18
 //! - [`check_btree`]: Damage of B-trees at rest, and rows that they lack or have too many of
+//! - [`check_toast`]: Damage of values out of line at rest
 //! - [`checksums`]: Checking, enabling and disabling the checksums of a directory at rest
 //! - [`concurrent_indexes`]: Indexes that are created and dropped beside writers
 //! - [`crashed_peer`]: What a crash of PostgreSQL's can leave in a directory: damaged visibility
@@ -25,6 +26,7 @@
 //! - [`faults`]: A disk that fails: which failures stop the engine, and that none of them loses
 //!   what was acknowledged
 //! - [`full_disk`]: A disk that is full while a map, a status file, the log or a table grows
+//! - [`heap_checks`]: `verify_heapam` on damaged tables, beside PostgreSQL's
 //! - [`ids`]: Transaction ids and MultiXacts near their limits and past the ends of the circle:
 //!   warnings, refusals, vacuum, pg_resetwal
 //! - [`initial_catalogs`]: The catalogs of a new cluster beside those that initdb makes, and in
@@ -79,6 +81,7 @@ mod backup;
 mod check;
 mod check_btree;
 mod check_catalogs;
+mod check_toast;
 mod checksums;
 mod concurrent_indexes;
 mod crashed_peer;
@@ -89,6 +92,7 @@ mod end_records;
 mod examples;
 mod faults;
 mod full_disk;
+mod heap_checks;
 mod ids;
 mod index_scans;
 mod initial_catalogs;

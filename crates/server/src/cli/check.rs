@@ -103,19 +103,22 @@ impl Report {
     }
 
     fn end(&self, counts: &CheckCounts) {
-        let CheckCounts { relations, pages, findings, not_checked } = counts;
+        let CheckCounts { relations, pages, toast_values, findings, not_checked } = counts;
         if self.json {
             let not_checked: Vec<Value> = not_checked
                 .iter()
                 .map(|(what, count)| json!({ "count": count, "what": what.text() }))
                 .collect();
             let end = json!({
-                "relations": relations, "pages": pages, "findings": findings,
-                "not_checked": not_checked,
+                "relations": relations, "pages": pages, "toast_values": toast_values,
+                "findings": findings, "not_checked": not_checked,
             });
             return say(end);
         }
-        say(format_args!("{relations} relations, {pages} pages: {findings} findings"));
+        say(format_args!(
+            "{relations} relations, {pages} pages, {toast_values} values in TOAST tables: \
+             {findings} findings"
+        ));
         for (what, count) in not_checked {
             say(format_args!("not checked: {count} {}", what.text()));
         }
@@ -138,6 +141,23 @@ impl CheckObserver for Report {
             json!({ "file": path.to_string(), "message": message }).to_string()
         } else {
             format!("file \"{path}\":\n    {message}")
+        });
+    }
+
+    fn orphans(&mut self, toast: &CheckedRelation, values: u64, bytes: u64) {
+        let CheckedRelation { database, schema, name, oid, .. } = toast;
+        self.line(&if self.json {
+            json!({
+                "database": database, "schema": schema, "relation": name, "oid": oid,
+                "orphan_values": values, "orphan_bytes": bytes,
+            })
+            .to_string()
+        } else {
+            let dot = if database.is_empty() { "" } else { "." };
+            format!(
+                "no damage, but wasted space: {values} values with {bytes} bytes in \
+                 \"{database}{dot}{schema}.{name}\" belong to no row"
+            )
         });
     }
 

@@ -25,7 +25,10 @@ fn findings_and_exit_codes() {
 
     let (code, said, errors) = run(&data, &["--jobs", "3"]);
     assert_eq!(code, 0, "{said}{errors}");
-    assert!(said.contains(" relations, ") && said.contains(" pages: 0 findings\n"), "{said}");
+    assert!(
+        said.contains(" relations, ") && said.contains(" values in TOAST tables: 0 findings\n"),
+        "{said}"
+    );
 
     // Where the values of the first row begin.
     let path = data.join("base/5/16384");

@@ -58,7 +58,7 @@ const STATEMENTS: &[&str] = &[
 ];
 
 /// What psql prints when a server on a port is asked.
-fn answer(peer: &Peer, port: u16, sql: &str) -> String {
+pub fn answer(peer: &Peer, port: u16, sql: &str) -> String {
     let output = peer.psql(port).args(["-c", sql]).output().expect("psql runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)

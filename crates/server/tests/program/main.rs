@@ -15,6 +15,7 @@
 //! - [`check`]: damage in the tables of a directory at rest
 //! - [`connections`]: slow start-ups, descriptors that run out, timers
 //! - [`checksums`]: page checksums of a directory at rest
+//! - [`columns`]: how the values of columns are stored, and their statistics
 //! - [`damage`]: damaged pages, and the settings that accept them
 //! - [`demo`]: the demonstration, small
 //! - [`disk`]: a disk with other bytes than were written, a full disk
@@ -40,6 +41,7 @@ mod bench_wal;
 mod cancel;
 mod check;
 mod checksums;
+mod columns;
 mod connections;
 mod copy;
 mod damage;

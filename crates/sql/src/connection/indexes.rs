@@ -11,7 +11,8 @@ use crate::parse::{
 };
 use crate::plan::{Catalog, SystemColumn};
 use forebay_engine::{
-    Column, ConstraintKind, EngineError, IndexDef, IndexKey, LockMode, Table, index_parameters,
+    Column, ColumnStorage, ConstraintKind, EngineError, IndexDef, IndexKey, LockMode, Table,
+    compression_code, index_parameters, storage_code,
 };
 use forebay_types::{Oid, SqlType, oids, type_info};
 use std::sync::Arc;
@@ -242,7 +243,39 @@ impl Connection {
                 self.add_key(&table, key)?;
             }
         }
+        for action in &alter.actions {
+            if let AlterAction::ColumnStorage { column, compression, name } = action {
+                self.change_storage(&table, column, *compression, name)?;
+            }
+        }
         done("ALTER TABLE")
+    }
+
+    /// SET STORAGE or SET COMPRESSION of a column.
+    fn change_storage(
+        &mut self,
+        table: &Arc<Table>,
+        column: &str,
+        compression: bool,
+        name: &str,
+    ) -> Result<()> {
+        let found = table.columns.iter().find(|found| !found.dropped && found.name == column);
+        let found = found.ok_or_else(|| {
+            let message =
+                format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+            SqlError::new(state::UNDEFINED_COLUMN, message)
+        })?;
+        let (number, ty) = (found.attnum, found.type_oid);
+        let change = if compression {
+            compression_code(ty, name).map(ColumnStorage::Compression)
+        } else {
+            storage_code(ty, name).map(ColumnStorage::Storage)
+        };
+        let change = change.map_err(EngineError::from)?;
+        // An index may have been added to it.
+        let now = self.host.table_by_oid(table.oid)?;
+        let now = now.ok_or_else(|| SqlError::new(state::INTERNAL_ERROR, "the table is gone"))?;
+        self.host.call(|session| session.change_column_storage(&now, number, change))
     }
 
     fn drop_constraint(

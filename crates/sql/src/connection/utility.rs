@@ -11,7 +11,9 @@ use crate::parse::{CreateTable, DropStatement, Kind, NewColumn, QualifiedName, S
 use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
-use forebay_engine::{ColumnDef, EngineError, Oid, Session, storage_texts};
+use forebay_engine::{
+    ColumnDef, EngineError, Oid, Session, compression_code, storage_code, storage_texts,
+};
 use forebay_types::{Datum, SqlType};
 
 fn tag(text: &str) -> Result<CommandTag> {
@@ -28,11 +30,16 @@ fn column_definitions(create: &CreateTable) -> Result<Vec<ColumnDef>> {
     check_keys(&create.keys, &create.name.name, &names)?;
     let keys = create.keys.iter().filter(|key| key.primary).flat_map(|key| &key.index.keys);
     let primary: Vec<&str> = keys.map(|key| key.name.as_str()).collect();
-    let definition = |c: &NewColumn| ColumnDef {
-        not_null: c.not_null || primary.contains(&c.name.as_str()),
-        ..ColumnDef::new(&c.name, c.ty.oid())
+    let definition = |c: &NewColumn| {
+        let (ty, storage, compression) = (c.ty.oid(), c.storage.as_deref(), &c.compression);
+        Ok(ColumnDef {
+            not_null: c.not_null || primary.contains(&c.name.as_str()),
+            storage: storage.map(|name| storage_code(ty, name)).transpose()?,
+            compression: compression.as_deref().map_or(Ok(0), |name| compression_code(ty, name))?,
+            ..ColumnDef::new(&c.name, ty)
+        })
     };
-    Ok(create.columns.iter().map(definition).collect())
+    create.columns.iter().map(definition).collect::<Result<_, EngineError>>().map_err(Into::into)
 }
 
 /// DROP TABLE of an index.

@@ -1,15 +1,15 @@
 //! Functions whose result is a row, or several.
 
-use super::arguments::{int, oid};
+use super::arguments::{int, oid, text};
 use super::host::Host;
 use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
 use crate::plan::{RowFunction, rowsets as columns};
 use crate::views::values;
-use forebay_engine::Session;
+use forebay_engine::{Oid, Session, SkipPages, TableCheckOptions};
 use forebay_types::{Datum, to_text};
 
-/// The rows a function returns. No argument is NULL.
+/// The rows a function returns. No argument is NULL, unless it takes that.
 fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Vec<OwnedRow>> {
     Ok(match function {
         RowFunction::Summary => values(columns::SUMMARY, [host.engine()?.pool_summary()]),
@@ -50,6 +50,10 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
         RowFunction::MarkDirtyAll => {
             values(columns::MARK_DIRTY_ALL, [host.call(Session::dirty_all)?])
         }
+        RowFunction::VerifyHeap => {
+            let (relation, options) = table_check(args)?;
+            values(columns::VERIFY_HEAP, host.call(|s| s.check_table(relation, &options))?)
+        }
     })
 }
 
@@ -59,7 +63,7 @@ pub fn rows_or_null(
     args: &[Datum<'_>],
     host: &mut Host,
 ) -> Result<Vec<OwnedRow>> {
-    if !args.iter().any(Datum::is_null) {
+    if function.takes_null() || !args.iter().any(Datum::is_null) {
         return rows(function, args, host);
     }
     let nulls = || vec![Datum::Null; function.columns().len()];
@@ -94,6 +98,33 @@ fn quoted(field: String) -> String {
     } else {
         field
     }
+}
+
+/// verify_heapam(relation, on_error_stop, check_toast, skip, startblock, endblock)
+fn table_check(args: &[Datum<'_>]) -> Result<(Oid, TableCheckOptions)> {
+    let invalid = |message: &str| SqlError::new(state::INVALID_PARAMETER_VALUE, message);
+    let names = ["relation", "on_error_stop", "check_toast", "skip"];
+    for (arg, name) in args.iter().zip(names) {
+        if arg.is_null() {
+            return Err(invalid(&format!("{name} cannot be null")));
+        }
+    }
+    let skip = match text(args, 3)?.to_ascii_lowercase().as_str() {
+        "none" => SkipPages::None,
+        "all-visible" => SkipPages::AllVisible,
+        "all-frozen" => SkipPages::AllFrozen,
+        _ => {
+            return Err(invalid("invalid skip option")
+                .hint("Valid skip options are \"all-visible\", \"all-frozen\", and \"none\"."));
+        }
+    };
+    let flag = |n: usize| matches!(args.get(n), Some(Datum::Bool(true)));
+    let blocks = [4, 5].map(|n| match args.get(n) {
+        Some(Datum::Int8(block)) => Some(*block),
+        _ => None,
+    });
+    let options = TableCheckOptions { stop_on_error: flag(1), check_toast: flag(2), skip, blocks };
+    Ok((oid(args, 0)?, options))
 }
 
 /// A buffer as the user numbers them, from 1, and as the pool does.

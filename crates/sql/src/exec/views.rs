@@ -38,6 +38,7 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
         View::Cursors => values(views::CURSORS, host.cursors.iter().cloned()),
         View::StatTables(of) => values(views::STAT_TABLES, tables(host, of)?),
         View::StatIndexes(of) => values(views::STAT_INDEXES, indexes(host, of)?),
+        View::Stats => values(views::STATS, host.call(Session::column_stats)?),
     })
 }
 

@@ -1,7 +1,8 @@
-//! ALTER TABLE, parsed by hand: keys are added and dropped.
+//! ALTER TABLE, parsed by hand: keys are added and dropped, the storage of columns is changed.
 
 use super::cursor::{Cursor, QualifiedName};
 use super::index::{NewKey, table_key};
+use super::table::storage_name;
 use crate::error::{Result, SqlError};
 use sqlparser::tokenizer::Token;
 
@@ -21,6 +22,15 @@ pub struct AlterTable {
 pub enum AlterAction {
     /// ADD PRIMARY KEY, ADD UNIQUE.
     AddKey(NewKey),
+    /// ALTER COLUMN ... SET STORAGE, SET COMPRESSION.
+    ColumnStorage {
+        /// The column.
+        column: String,
+        /// Whether COMPRESSION is set.
+        compression: bool,
+        /// The name of the storage or of the method.
+        name: String,
+    },
     /// DROP CONSTRAINT.
     DropConstraint {
         /// Its name.
@@ -66,6 +76,17 @@ fn action(c: &mut Cursor<'_>) -> Result<AlterAction> {
         // Nothing depends on a key: there are no foreign keys.
         let _ = c.accept("cascade") || c.accept("restrict");
         return Ok(AlterAction::DropConstraint { name, if_exists });
+    }
+    if c.accept("alter") {
+        c.accept("column");
+        let column = c.name()?;
+        for (word, compression) in [("storage", false), ("compression", true)] {
+            if c.accept_all(&["set", word]) {
+                let name = storage_name(c)?;
+                return Ok(AlterAction::ColumnStorage { column, compression, name });
+            }
+        }
+        return Err(SqlError::unsupported("this form of ALTER TABLE ... ALTER COLUMN"));
     }
     match c.peek_word() {
         Some(word) => {

@@ -18,6 +18,10 @@ pub struct NewColumn {
     pub ty: SqlType,
     /// NOT NULL was given.
     pub not_null: bool,
+    /// STORAGE, if it was given.
+    pub storage: Option<String>,
+    /// COMPRESSION, if it was given.
+    pub compression: Option<String>,
 }
 
 /// CREATE TABLE.
@@ -232,6 +236,7 @@ fn column(c: &mut Cursor<'_>, table: &str, keys: &mut Vec<NewKey>) -> Result<New
     table_constraint(c)?;
     let name = c.name()?;
     let ty = column_type(c)?;
+    let [storage, compression] = [storage_word(c, "storage")?, storage_word(c, "compression")?];
     let mut not_null = false;
     let (mut null, mut primary) = (false, false);
     loop {
@@ -254,7 +259,17 @@ fn column(c: &mut Cursor<'_>, table: &str, keys: &mut Vec<NewKey>) -> Result<New
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(at));
         }
     }
-    Ok(NewColumn { name, ty, not_null })
+    Ok(NewColumn { name, ty, not_null, storage, compression })
+}
+
+/// STORAGE or COMPRESSION with its name, if it is next.
+fn storage_word(c: &mut Cursor<'_>, word: &str) -> Result<Option<String>> {
+    if c.accept(word) { storage_name(c).map(Some) } else { Ok(None) }
+}
+
+/// The name of a storage or of a compression method.
+pub(super) fn storage_name(c: &mut Cursor<'_>) -> Result<String> {
+    if c.accept("default") { Ok("default".to_owned()) } else { c.name() }
 }
 
 /// What a word begins that can be written for a table and for a column, and is not supported.
@@ -282,7 +297,6 @@ fn column_constraint(c: &mut Cursor<'_>) -> Result<()> {
         "default" => Some("a column default"),
         "generated" => Some("a generated column"),
         "collate" => Some("a column collation"),
-        "storage" | "compression" => Some("a column storage option"),
         other => constraint(other),
     })
 }

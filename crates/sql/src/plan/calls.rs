@@ -97,7 +97,7 @@ impl Binder<'_> {
                 }
                 self.special(name, args, position)
             }
-            "generate_series" => {
+            "generate_series" | "verify_heapam" => {
                 Err(SqlError::unsupported("a set-returning function outside of FROM").at(position))
             }
             _ => self.call(name, &call.args, position),

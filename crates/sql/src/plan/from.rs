@@ -6,6 +6,7 @@ use super::expr::{Expr, Function, Typed};
 use super::function::FunctionCall;
 use super::ident::{ident_name, qualified_name};
 use super::locks::Locking;
+use super::named::VERIFY_HEAPAM;
 use super::planner::{Planner, Relation};
 use super::rowsets::RowFunction;
 use super::scope::{Scope, ScopeColumn};
@@ -181,6 +182,15 @@ fn function(
 ) -> Result<FromItem> {
     let position = planner.source.position(name.span().start);
     let call = FunctionCall::in_from(name, args, position)?;
+    if call.name == "verify_heapam" {
+        let scope = Scope::default();
+        let mut binder = planner.binder(&scope, IN_FROM);
+        let args = binder.named_arguments(&call, &VERIFY_HEAPAM, position)?;
+        return rows(RowFunction::VerifyHeap, args, call.name, alias);
+    }
+    if !call.named.is_empty() {
+        return Err(SqlError::unsupported("this kind of function argument").at(position));
+    }
     let (source, ty) = if call.name == "generate_series" {
         series(planner, &call, position)?
     } else {

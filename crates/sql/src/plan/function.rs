@@ -1,7 +1,7 @@
 //! A function call as sqlparser gives it, reduced to what is supported.
 
 use super::ident::ident_name;
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, state};
 use sqlparser::ast;
 
 /// A call with plain arguments.
@@ -10,6 +10,8 @@ pub struct FunctionCall<'a> {
     pub name: String,
     /// Its arguments.
     pub args: Vec<&'a ast::Expr>,
+    /// Those with a name, which follow the others: only of a function in FROM.
+    pub named: Vec<(String, &'a ast::Expr)>,
     /// The only argument is `*`.
     pub star: bool,
     /// DISTINCT was written.
@@ -48,6 +50,7 @@ impl<'a> FunctionCall<'a> {
         let mut call = FunctionCall {
             name,
             args: Vec::new(),
+            named: Vec::new(),
             star: false,
             distinct: false,
             filter: filter.as_deref(),
@@ -89,10 +92,37 @@ impl<'a> FunctionCall<'a> {
         position: u32,
     ) -> Result<FunctionCall<'a>> {
         let name = function_name(name, position)?;
-        let mut call =
-            FunctionCall { name, args: Vec::new(), star: false, distinct: false, filter: None };
+        let (args, named) = args.split_at(args.partition_point(|arg| named(arg).is_none()));
+        let mut call = FunctionCall {
+            name,
+            args: Vec::new(),
+            named: named.iter().map_while(self::named).collect(),
+            star: false,
+            distinct: false,
+            filter: None,
+        };
+        if call.named.len() != named.len() {
+            let message = "positional argument cannot follow named argument";
+            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+        }
         call.add_args(args, position)?;
         Ok(call)
+    }
+}
+
+/// The name and the value of a named argument.
+fn named(arg: &ast::FunctionArg) -> Option<(String, &ast::Expr)> {
+    use ast::{FunctionArg as Arg, FunctionArgExpr::Expr, FunctionArgOperator::RightArrow};
+    match arg {
+        Arg::ExprNamed {
+            name: ast::Expr::Identifier(name),
+            arg: Expr(value),
+            operator: RightArrow,
+        }
+        | Arg::Named { name, arg: Expr(value), operator: RightArrow } => {
+            Some((ident_name(name), value))
+        }
+        _ => None,
     }
 }
 

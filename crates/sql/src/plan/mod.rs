@@ -23,6 +23,7 @@
 //! - `fold.rs`: constant expressions
 //! - `coerce.rs`: casts, types of literals and parameters
 //! - `resolve.rs`: which operator or function is meant
+//! - `named.rs`: arguments with names and defaults
 //! - `function.rs`, `types.rs`: calls and type names as the parser gives them
 //! - `aggregate.rs`: aggregates and GROUP BY
 //! - `page_usage.rs`: what was done to pages, for EXPLAIN (BUFFERS)
@@ -56,6 +57,7 @@ mod insert;
 mod lists;
 mod literal;
 mod locks;
+mod named;
 mod names;
 mod page_usage;
 mod parallel;

@@ -4,6 +4,7 @@
 use crate::views::{Columns, described, timestamp};
 use forebay_engine::BackupEnd;
 use forebay_engine::backup::ControlSystem;
+use forebay_engine::check::Finding;
 use forebay_engine::views::{
     Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PoolSummary,
     UsageCount,
@@ -11,7 +12,8 @@ use forebay_engine::views::{
 use forebay_types::Datum;
 use forebay_types::SqlType::{self, Bool, Float8, Int4, Int8, PgLsn, Text, Timestamptz};
 
-/// A function of rows. As PostgreSQL's are, each is NULL, or empty, if an argument is NULL.
+/// A function of rows. As PostgreSQL's are, each is NULL, or empty, if an argument is NULL, unless
+/// it [`RowFunction::takes_null`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowFunction {
     /// Empties one buffer.
@@ -38,6 +40,8 @@ pub enum RowFunction {
     BackupStop,
     /// Which cluster it is.
     ControlSystem,
+    /// What is wrong with a table.
+    VerifyHeap,
 }
 
 impl RowFunction {
@@ -54,12 +58,19 @@ impl RowFunction {
             RowFunction::BackupStop => described(BACKUP_STOP),
             RowFunction::ControlSystem => described(CONTROL_SYSTEM),
             RowFunction::KernelCache => described(KERNEL_CACHE),
+            RowFunction::VerifyHeap => described(VERIFY_HEAP),
         }
     }
 
     /// Does it return any number of rows, rather than one?
     pub fn is_set(self) -> bool {
-        matches!(self, RowFunction::UsageCounts | RowFunction::KernelCache)
+        let sets = [RowFunction::UsageCounts, RowFunction::KernelCache, RowFunction::VerifyHeap];
+        sets.contains(&self)
+    }
+
+    /// Is it called with NULL?
+    pub fn takes_null(self) -> bool {
+        self == RowFunction::VerifyHeap
     }
 }
 
@@ -135,6 +146,14 @@ pub const CONTROL_SYSTEM: Columns<ControlSystem> = &[
     ("catalog_version_no", Int4, |r| int4(r.catalog_version)),
     ("system_identifier", Int8, |r| Datum::Int8(r.system_id as i64)),
     ("pg_control_last_modified", Timestamptz, |r| timestamp(r.modified)),
+];
+
+/// verify_heapam.
+pub const VERIFY_HEAP: Columns<Finding> = &[
+    ("blkno", Int8, |r| int8(r.block.into())),
+    ("offnum", Int4, |r| r.offset.map_or(Datum::Null, |n| int4(n.into()))),
+    ("attnum", Int4, |r| r.attribute.map_or(Datum::Null, |n| int4(n.into()))),
+    ("msg", Text, |r| Datum::string(r.message.clone())),
 ];
 
 /// pg_relation_kernel_cache.

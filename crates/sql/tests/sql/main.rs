@@ -20,6 +20,7 @@
 //! - [`fuzz`]: The entry points of the fuzz targets, over generated statements
 //! - [`garbage`]: Whatever the text, the answer is a result or an error, and the next statement
 //!   works
+//! - [`heap_checks`]: verify_heapam: its arguments and refusals
 //! - [`ids`]: Warnings of transaction ids that run short, and their refusal, as a client gets them
 //! - [`index_checks`]: bt_index_check and bt_index_parent_check, on sound and damaged indexes
 //! - [`indexes`]: Indexes in statements, against answers recorded from PostgreSQL 18; and that rows
@@ -62,6 +63,7 @@ mod expressions;
 mod extended;
 mod fuzz;
 mod garbage;
+mod heap_checks;
 mod ids;
 mod index_checks;
 mod indexes;

@@ -1,6 +1,8 @@
 //! Checks of pages that are made here: values out of line, ids at their bounds, and any bytes.
 //! Damage of files is in the engine's tests.
 
+mod toast;
+
 use forebay_format::page::{MAX_HEAP_TUPLES, PageMut};
 use forebay_format::tuple::{HEAP_HASEXTERNAL, HEAP_HASVARWIDTH, form_tuple};
 use forebay_format::{
