@@ -15,9 +15,9 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::thread;
 
 use forebay_aio as aio;
+use forebay_aio::sync::thread;
 use forebay_format::varlena::{Varlena, decompress};
 use forebay_format::{IndexTuple, index_tuple};
 use forebay_storage::{
@@ -425,8 +425,8 @@ impl IndexSorter {
             let others: Vec<_> =
                 parts.map(|part| scope.spawn(|| sort_part(order, arena, part))).collect();
             let own = own.map_or(Ok(()), |part| sort_part(order, arena, part));
-            let join = |other: thread::ScopedJoinHandle<'_, _>| other.join().expect("no panic");
-            others.into_iter().map(join).chain([own]).collect()
+            let others = others.into_iter().map(|other| other.join().expect("no sort panics"));
+            others.chain([own]).collect()
         });
         let merge = results.len() > 1;
         results.into_iter().collect::<Result<(), _>>()?;

@@ -83,7 +83,7 @@ fn carried_out(ty: Oid, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         oids::OIDVECTOR => vector_out(bytes, out, |element, out| {
             float::write_u64(u64::from(u32::from_le_bytes(element)), out);
         }),
-        oids::ANYARRAY | oids::FLOAT4_ARRAY => array_out(ty, bytes, out),
+        oids::ANYARRAY | oids::FLOAT4_ARRAY => array_out(ty, bytes, text_out, out),
         _ => Err(ValueError::carried("output", ty)),
     }
 }

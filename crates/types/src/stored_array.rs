@@ -9,17 +9,21 @@
 //! part of the bytes.
 
 use crate::array::join;
+use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::facts::{Repr, type_info};
 use crate::oid::Oid;
-use crate::output::text_out;
 use crate::sqltype::SqlType;
 
 /// Bytes of a length word.
 const WORD: usize = 4;
 
-/// Appends the text form of an array of one dimension, or without any.
-pub(crate) fn array_out(ty: Oid, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+/// Appends the text of a value.
+type TextOf = fn(&Datum<'_>, SqlType, &mut Vec<u8>) -> Result<()>;
+
+/// Appends the text form of an array of one dimension, or without any. Its elements are written by
+/// `text_of`.
+pub(crate) fn array_out(ty: Oid, bytes: &[u8], text_of: TextOf, out: &mut Vec<u8>) -> Result<()> {
     let damaged = || Problem::StoredLength { len: bytes.len(), expected: 5 * WORD };
     let word = |n: usize| {
         let word = bytes.get(n * WORD..).and_then(<[u8]>::first_chunk).copied();
@@ -49,7 +53,7 @@ pub(crate) fn array_out(ty: Oid, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> 
         } else {
             let value = rest.next().ok_or_else(damaged)?;
             let mut text = Vec::new();
-            text_out(&rest.repr.decode(value)?, rest.ty, &mut text)?;
+            text_of(&rest.repr.decode(value)?, rest.ty, &mut text)?;
             Some(String::from_utf8(text).map_err(|_| damaged())?)
         });
     }
@@ -112,7 +116,7 @@ mod tests {
 
     fn text(bytes: &[u8]) -> Result<String> {
         let mut out = Vec::new();
-        array_out(oids::ANYARRAY, bytes, &mut out)?;
+        array_out(oids::ANYARRAY, bytes, crate::text_out, &mut out)?;
         Ok(String::from_utf8(out).expect("UTF-8"))
     }
 

@@ -194,7 +194,7 @@ impl Session {
             space: Arc::clone(&self.temp_space),
             options: self.temp_options(),
             memory: self.settings.maintenance_work_mem.saturating_mul(1024),
-            threads: 3,
+            threads: 1 + self.settings.vacuum.parallel_workers,
             interrupt: self.interrupt.clone(),
         }
     }

@@ -1,6 +1,7 @@
 //! A table that PostgreSQL 18 has made, indexed and aged, read by it and by Forebay in all ways:
 //! the same random ranges, lists, comparisons of rows and ORs, in both directions, sequentially, by
-//! index scans, by bitmaps in little memory, and as the planner likes. The answers must be the same.
+//! index scans, by bitmaps in little memory, and as the planner likes. The answers must be the
+//! same.
 //!
 //! - [`queries`]: the queries
 //!

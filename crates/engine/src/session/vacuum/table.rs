@@ -10,7 +10,7 @@ use forebay_access::nbtree::IndexVacuumJob;
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{Advanced, ClassFigures, NextIds, Reader, Table};
-use forebay_format::BLOCK_SIZE;
+use forebay_format::{BLOCK_SIZE, BlockNumber};
 use forebay_storage::{Backend, Strategy, StreamSettings};
 use forebay_txn::locks::{Interrupt, LockError, LockMode};
 use forebay_types::Oid;
@@ -134,6 +134,13 @@ impl Rests {
     }
 }
 
+fn eager_scanning_ends(frozen: BlockNumber, name: &str) -> String {
+    format!(
+        "disabling eager scanning after freezing {frozen} eagerly scanned blocks of relation \
+         \"{name}\""
+    )
+}
+
 impl Session {
     /// Vacuums a table. Returns its TOAST table, if it has one.
     pub(super) fn vacuum_table(
@@ -238,12 +245,7 @@ impl Session {
             self.vacuum_pages(core, (table, &heap), (figures, decided.failsafe), &job, options)?;
         if options.verbose {
             told.extend(of_team);
-            told.extend(report.eager_end.map(|frozen| {
-                format!(
-                    "disabling eager scanning after freezing {frozen} eagerly scanned blocks of \
-                     relation \"{name}\""
-                )
-            }));
+            told.extend(report.eager_end.map(|frozen| eager_scanning_ends(frozen, &name)));
         }
         if failsafe {
             self.warn_of_failsafe(&name, report.index_scans);
