@@ -128,6 +128,9 @@ pub(crate) struct TupleOrder {
     shared: usize,
 }
 
+/// The first column, and a tuple's value of it.
+type FirstValue<'o, 't> = (&'o KeyColumn, Option<Cow<'t, [u8]>>);
+
 /// Takes tuples in.
 #[derive(Debug)]
 pub struct IndexSorter {
@@ -171,10 +174,7 @@ impl TupleOrder {
     }
 
     /// The first column, and a tuple's value of it.
-    fn first<'t>(
-        &self,
-        tuple: IndexTuple<'t>,
-    ) -> Result<(&KeyColumn, Option<Cow<'t, [u8]>>), AccessError> {
+    fn first<'t>(&self, tuple: IndexTuple<'t>) -> Result<FirstValue<'_, 't>, AccessError> {
         let IndexShape { keys, layouts, .. } = &*self.shape;
         let (Some(column), Some(layout)) = (keys.first(), layouts.first()) else {
             return Err(AccessError::Internal("an index has no key".to_owned()));

@@ -306,6 +306,21 @@ impl IoBackend {
         plan.units().map(|unit| table.link(unit.map(|n| staged[n].index))).collect()
     }
 
+    /// Waits for an I/O of any backend, after submitting what is staged, and leaves the report to
+    /// who started it: a stream of this backend may ask for it later.
+    pub fn wait_and_keep(&mut self, r: WaitRef) {
+        self.submit();
+        if !self.owns(r) {
+            self.wait_counted(r);
+            return;
+        }
+        if self.aio.table().word(r.index).generation() == r.generation {
+            assert!(self.handed_out != Some(r), "an I/O that was not started is not waited for");
+            self.take_back(r);
+        }
+        self.run_due();
+    }
+
     /// Waits for an I/O of any backend, after submitting what is staged. An I/O of this backend
     /// yields its report, once.
     pub fn wait(&mut self, r: WaitRef) -> IoResult {

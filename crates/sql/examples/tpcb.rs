@@ -33,7 +33,7 @@ const STATEMENTS: [(&str, &str); 5] = [
     ("history", "INSERT INTO history VALUES ($1, $2, $3, $4)"),
 ];
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut args = std::env::args().skip(1);
     let directory = args.next().ok_or("usage: tpcb DIRECTORY [scale [sessions [seconds]]]")?;
     let numbers: Vec<u64> = args.map(|arg| arg.parse()).collect::<Result<_, _>>()?;

@@ -57,6 +57,25 @@ fn a_second_one_is_an_error() {
 }
 
 #[test]
+fn who_only_waits_leaves_the_report() {
+    each_case(|s| {
+        let (file, region) = filled(s, 2);
+        let mut backend = s.backend();
+        let refs = [0, 1].map(|n| backend.start(read(&file, &region, n)));
+        backend.forget(refs[1]);
+        for r in refs {
+            backend.wait_and_keep(r);
+            assert!(backend.is_done(r));
+            backend.wait_and_keep(r);
+            s.backend().wait_and_keep(r);
+        }
+        assert_eq!(backend.wait(refs[0]).check().unwrap(), IO_ALIGN);
+        assert!(matches!(backend.wait(refs[1]), IoResult::Finished), "nobody wanted it");
+        assert_eq!(backend.idle_handles(), s.aio.handles_per_backend());
+    });
+}
+
+#[test]
 fn acquiring_waits_for_the_oldest_and_trying_does_not() {
     each_case_with(AioConfig { handles_per_backend: 2, ..config() }, |s| {
         let (file, region) = filled(s, 8);

@@ -14,7 +14,8 @@
 //! - `old_ids`: crashes while a vacuum removes old ids
 //! - `vacuums`: crashes while a table is vacuumed
 //! - `trees`: crashes while pages of indexes are split, deleted and used again
-//! - `cut_short`: what the crashes of `old_ids`, `trees` and `vacuums` have in common
+//! - `concurrent`: crashes while indexes are created and dropped concurrently
+//! - `cut_short`: what the crashes of `concurrent`, `old_ids`, `trees` and `vacuums` have in common
 //! - `long_values`: crashes while values are stored out of line, and deleted
 //! - `interrupted`: what the recoveries of `again`, `pitr` and `retarget` have in common
 //! - `many`: many seeds, by several threads
@@ -24,6 +25,7 @@ mod again;
 mod archive;
 mod archived;
 mod backups;
+mod concurrent;
 mod crashes;
 mod cut_short;
 mod damage;
@@ -44,6 +46,7 @@ pub use again::recovery_again;
 pub use archive::{archive_life, every_archive_crash};
 pub use archived::archived_lives;
 pub use backups::{backups_cut_short, restores_cut_short};
+pub use concurrent::concurrent_indexes_cut_short;
 pub use crashes::{Depth, every_crash};
 pub use damage::{Damage, control_rot, lying_writes, wal_rot};
 pub use failures::every_failure;

@@ -4,8 +4,8 @@
 use crate::common::setting;
 use crate::runs::run;
 use forebay_sim::explore::{
-    LIVES, Tally, long_values_cut_short, long_values_disk, row_lives, trees_cut_short,
-    vacuums_cut_short,
+    LIVES, Tally, concurrent_indexes_cut_short, long_values_cut_short, long_values_disk, row_lives,
+    trees_cut_short, vacuums_cut_short,
 };
 use forebay_sim::{indexed_rows_disk, rows_disk};
 
@@ -45,6 +45,16 @@ fn trees_are_whole_whatever_a_crash_leaves() {
         trees_cut_short(&template, seed, stride, None)
     });
     assert!(tally.compared > 20 * n);
+}
+
+#[test]
+fn indexes_are_made_and_dropped_whatever_a_crash_leaves() {
+    let template = indexed_rows_disk(&[]).expect("init");
+    let stride = setting("FOREBAY_SIM_STRIDE", 23) as usize;
+    let (n, tally) = run("concurrent_indexes", "FOREBAY_SIM_CONCURRENT", 6, |seed| {
+        concurrent_indexes_cut_short(&template, seed, stride)
+    });
+    assert!(tally.compared > 10 * n);
 }
 
 #[test]

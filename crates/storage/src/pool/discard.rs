@@ -56,7 +56,7 @@ impl BufferPool {
         let in_flight = || if desc.load() & (READING | WRITING) != 0 { desc.io() } else { None };
         match in_flight() {
             Some(wait) => {
-                io.wait(wait);
+                io.wait_and_keep(wait);
             }
             None => {
                 let free = || refcount(desc.load()) <= 1 && desc.load() & (READING | WRITING) == 0;

@@ -106,7 +106,7 @@ impl BufferPool {
         while is_written() {
             match desc.write_io() {
                 Some(wait) => {
-                    io.wait(wait);
+                    io.wait_and_keep(wait);
                 }
                 None => self
                     .core

@@ -142,7 +142,7 @@ impl BufferPool {
         };
         match self.core.descs.iter().find_map(in_flight) {
             Some(wait) => {
-                io.wait(wait);
+                io.wait_and_keep(wait);
                 Ok(())
             }
             None => self.core.budget.await_buffer(io.slot(), &self.core.descs),
@@ -158,7 +158,7 @@ impl BufferPool {
             if !io.is_done(wait) {
                 self.counters.ring_waited.add(1);
             }
-            io.wait(wait);
+            io.wait_and_keep(wait);
         }
         desc.pin_where(|s| refcount(s) == 0 && usage(s) <= 1)
     }

@@ -91,7 +91,7 @@ fn compressed_values_begin_with_their_size() {
 fn of_dead_rows_only_their_values_are_told() {
     let of = value(9, CHUNK);
     let dead = ChunkRow { live: false, ..row(9, 0, CHUNK) };
-    let found = told(&[of], &[dead.clone()], 1 << 20).0;
+    let found = told(&[of], std::slice::from_ref(&dead), 1 << 20).0;
     let expected = "toast value 9 not found in toast table (but rows of it that are deleted)";
     assert!(found[0].ends_with(expected), "{found:?}");
     assert_eq!(told(&[of], &[dead.clone(), row(9, 0, CHUNK)], 1 << 20).0, [""; 0]);
