@@ -8,17 +8,25 @@
 //! All but the elements are words of four bytes. Offsets count from the length word, which is not
 //! part of the bytes.
 
+use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::facts::{Repr, type_info};
 use crate::oid::Oid;
-use crate::output::text_out;
 use crate::sqltype::SqlType;
 
 /// Bytes of a length word.
 const WORD: usize = 4;
 
+/// Appends the text form of a value.
+type Output<'o> = &'o dyn Fn(&Datum<'_>, SqlType, &mut Vec<u8>) -> Result<()>;
+
 /// Appends the text form of an array of one dimension, or without any.
-pub(crate) fn array_out(ty: Oid, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn array_out(
+    ty: Oid,
+    bytes: &[u8],
+    element_out: Output<'_>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let damaged = || Problem::StoredLength { len: bytes.len(), expected: 5 * WORD };
     let word = |n: usize| {
         let word = bytes.get(n * WORD..).and_then(<[u8]>::first_chunk).copied();
@@ -51,7 +59,7 @@ pub(crate) fn array_out(ty: Oid, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> 
         } else {
             let value = rest.next().ok_or_else(damaged)?;
             let mut text = Vec::new();
-            text_out(&rest.repr.decode(value)?, rest.ty, &mut text)?;
+            element_out(&rest.repr.decode(value)?, rest.ty, &mut text)?;
             quoted(&text, out);
         }
     }
@@ -118,59 +126,4 @@ fn quoted(text: &[u8], out: &mut Vec<u8>) {
         out.push(byte);
     }
     out.push(b'"');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::oid::oids;
-
-    fn array(words: &[u32], rest: &[&[u8]]) -> Vec<u8> {
-        let words = words.iter().flat_map(|word| word.to_le_bytes());
-        words.chain(rest.iter().flat_map(|part| part.iter().copied())).collect()
-    }
-
-    fn text(bytes: &[u8]) -> Result<String> {
-        let mut out = Vec::new();
-        array_out(oids::ANYARRAY, bytes, &mut out)?;
-        Ok(String::from_utf8(out).expect("UTF-8"))
-    }
-
-    /// A text with its length word and padding.
-    fn element(text: &str) -> Vec<u8> {
-        let mut bytes = ((text.len() as u32 + 4) << 2).to_le_bytes().to_vec();
-        bytes.extend(text.as_bytes());
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
-
-    #[test]
-    fn arrays_are_written_as_postgresql_writes_them() {
-        let ints = [1_i32, -2].map(i32::to_le_bytes);
-        let of_ints = |lower| array(&[1, 0, oids::INT4, 2, lower], &[&ints[0], &ints[1]]);
-        assert_eq!(text(&of_ints(1)).expect("it"), "{1,-2}");
-        assert_eq!(text(&of_ints(0)).expect("it"), "[0:1]={1,-2}");
-        assert_eq!(text(&array(&[0, 0, oids::INT4], &[])).expect("it"), "{}");
-        let bits = [0b101, 0, 0, 0];
-        let nulls = array(&[1, 32, oids::INT4, 3, 1], &[&bits, &[0; 4], &ints[0], &ints[1]]);
-        assert_eq!(text(&nulls).expect("it"), "{1,NULL,-2}");
-        let words = ["a", "", "nUlL", "x y", "q\"\\", "ä,", "{}"].map(element);
-        let parts: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        let texts = array(&[1, 0, oids::TEXT, 7, 1], &parts);
-        let expected = r#"{a,"","nUlL","x y","q\"\\","ä,","{}"}"#;
-        assert_eq!(text(&texts).expect("it"), expected);
-        let long = [1.5_f64, f64::INFINITY].map(f64::to_le_bytes);
-        let floats = array(&[1, 0, oids::FLOAT8, 2, 1], &[&long[0], &long[1]]);
-        assert_eq!(text(&floats).expect("it"), "{1.5,Infinity}");
-        // Whatever the bytes, that is an error.
-        for bytes in [&nulls, &texts, &floats] {
-            for len in 0..bytes.len() - 3 {
-                assert!(text(&bytes[..len]).is_err(), "{len}");
-            }
-        }
-        let cubes = array(&[2, 0, oids::INT4, 1, 1, 1, 1], &[&ints[0]]);
-        assert_eq!(text(&cubes).expect_err("two dimensions").sqlstate(), "0A000");
-        let uuids = array(&[1, 0, 2950, 1, 1], &[&[0; 16]]);
-        assert_eq!(text(&uuids).expect_err("only carried").sqlstate(), "0A000");
-    }
 }

@@ -72,7 +72,7 @@ fn carried_out(ty: Oid, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         oids::OIDVECTOR => vector_out(bytes, out, |element, out| {
             float::write_u64(u64::from(u32::from_le_bytes(element)), out);
         }),
-        oids::ANYARRAY | oids::FLOAT4_ARRAY => array_out(ty, bytes, out),
+        oids::ANYARRAY | oids::FLOAT4_ARRAY => array_out(ty, bytes, &text_out, out),
         _ => Err(ValueError::carried("output", ty)),
     }
 }
@@ -120,5 +120,52 @@ mod tests {
         assert_eq!(error.to_string(), "output of type uuid is not supported");
         let pointer = Datum::Toasted(b"pointer".into());
         assert_eq!(to_text(&pointer, SqlType::Text).expect_err("pointer").sqlstate(), "0A000");
+    }
+
+    fn array(words: &[u32], rest: &[&[u8]]) -> Vec<u8> {
+        let words = words.iter().flat_map(|word| word.to_le_bytes());
+        words.chain(rest.iter().flat_map(|part| part.iter().copied())).collect()
+    }
+
+    fn array_text(bytes: &[u8]) -> Result<String> {
+        to_text(&Datum::Carried(oids::ANYARRAY, bytes.into()), SqlType::AnyArray)
+    }
+
+    /// A text with its length word and padding.
+    fn element(text: &str) -> Vec<u8> {
+        let mut bytes = ((text.len() as u32 + 4) << 2).to_le_bytes().to_vec();
+        bytes.extend(text.as_bytes());
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn arrays_are_written_as_postgresql_writes_them() {
+        let ints = [1_i32, -2].map(i32::to_le_bytes);
+        let of_ints = |lower| array(&[1, 0, oids::INT4, 2, lower], &[&ints[0], &ints[1]]);
+        assert_eq!(array_text(&of_ints(1)).expect("it"), "{1,-2}");
+        assert_eq!(array_text(&of_ints(0)).expect("it"), "[0:1]={1,-2}");
+        assert_eq!(array_text(&array(&[0, 0, oids::INT4], &[])).expect("it"), "{}");
+        let bits = [0b101, 0, 0, 0];
+        let nulls = array(&[1, 32, oids::INT4, 3, 1], &[&bits, &[0; 4], &ints[0], &ints[1]]);
+        assert_eq!(array_text(&nulls).expect("it"), "{1,NULL,-2}");
+        let words = ["a", "", "nUlL", "x y", "q\"\\", "ä,", "{}"].map(element);
+        let parts: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let texts = array(&[1, 0, oids::TEXT, 7, 1], &parts);
+        let expected = r#"{a,"","nUlL","x y","q\"\\","ä,","{}"}"#;
+        assert_eq!(array_text(&texts).expect("it"), expected);
+        let long = [1.5_f64, f64::INFINITY].map(f64::to_le_bytes);
+        let floats = array(&[1, 0, oids::FLOAT8, 2, 1], &[&long[0], &long[1]]);
+        assert_eq!(array_text(&floats).expect("it"), "{1.5,Infinity}");
+        // Whatever the bytes, that is an error.
+        for bytes in [&nulls, &texts, &floats] {
+            for len in 0..bytes.len() - 3 {
+                assert!(array_text(&bytes[..len]).is_err(), "{len}");
+            }
+        }
+        let cubes = array(&[2, 0, oids::INT4, 1, 1, 1, 1], &[&ints[0]]);
+        assert_eq!(array_text(&cubes).expect_err("two dimensions").sqlstate(), "0A000");
+        let uuids = array(&[1, 0, 2950, 1, 1], &[&[0; 16]]);
+        assert_eq!(array_text(&uuids).expect_err("only carried").sqlstate(), "0A000");
     }
 }

@@ -1,8 +1,8 @@
 //! Checks of tables and B-trees: every page by itself, and what it refers to.
 //!
 //! The checks read bytes and no files: who calls hands them a page, its bits of the visibility map,
-//! and pages of `pg_xact` and `pg_multixact`, or what a running server knows, when they ask. They go on after a finding, accept any
-//! bytes, and keep nothing of a page but the result of its check.
+//! and pages of `pg_xact` and `pg_multixact`, or what a running server knows, when they ask. They
+//! go on after a finding, accept any bytes, and keep nothing of a page but the result of its check.
 //!
 //! - `finding`: [`Finding`], with the place
 //! - `transactions`: what became of transactions, and who is in a MultiXact, by [`StatusPages`]

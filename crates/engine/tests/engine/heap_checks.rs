@@ -41,6 +41,12 @@ fn lines(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(line).collect()
 }
 
+/// What is done to a page.
+type Change = Box<dyn Fn(&mut PageBytes)>;
+
+/// A change of a page, and what it is expected to cause.
+type Damage = (Change, &'static str);
+
 /// The same damaged page, as both servers see it.
 struct Both<'a> {
     session: &'a mut Session,
@@ -88,7 +94,7 @@ fn compare(
     peer: &Peer,
     (dir, file): (&Path, &Path),
     block: u32,
-    damages: &[(&dyn Fn(&mut PageBytes), &str)],
+    damages: &[Damage],
     exactly: bool,
 ) -> usize {
     peer.adopt(dir, "pg");
@@ -128,7 +134,7 @@ fn compare(
 fn findings_in_tables_are_those_of_postgresql() {
     let Some(peer) = Peer::find("heap_checks") else { return };
     let (_scratch, dir) = aged();
-    let damages: Vec<(Box<dyn Fn(&mut PageBytes)>, &str)> =
+    let damages: Vec<Damage> =
         [check::POINTERS, check::TUPLES, check::VALUES, check::CHAINS, check::VISIBLE]
             .concat()
             .into_iter()
@@ -140,10 +146,9 @@ fn findings_in_tables_are_those_of_postgresql() {
             })
             .map(|(damage, expected)| {
                 let damage = move |page: &mut PageBytes| damage(&mut Rows::of(page));
-                (Box::new(damage) as Box<dyn Fn(&mut PageBytes)>, expected)
+                (Box::new(damage) as Change, expected)
             })
             .collect();
-    let damages: Vec<_> = damages.iter().map(|(damage, what)| (&**damage, *what)).collect();
     let file = dir.join("base/5/16384");
     let count = compare(&peer, (&dir, &file), 1, &damages, false);
     assert!(count > 30, "{count} findings of PostgreSQL");
@@ -153,16 +158,15 @@ fn findings_in_tables_are_those_of_postgresql() {
 fn findings_in_toast_tables_are_those_of_postgresql() {
     let Some(peer) = Peer::find("heap_checks_toast") else { return };
     let (_scratch, dir, [_, toast]) = long();
-    let damages: Vec<(Box<dyn Fn(&mut PageBytes)>, &str)> = check_toast::DAMAGES
+    let damages: Vec<Damage> = check_toast::DAMAGES
         .iter()
         // amcheck does not look into values, and knows no negative numbers.
         .filter(|(_, _, what)| !what.contains("begins with") && !what.contains("-3"))
         .map(|&(damage, _, expected)| {
             let damage = move |page: &mut PageBytes| damage(&mut Chunks(page));
-            (Box::new(damage) as Box<dyn Fn(&mut PageBytes)>, expected)
+            (Box::new(damage) as Change, expected)
         })
         .collect();
-    let damages: Vec<_> = damages.iter().map(|(damage, what)| (&**damage, *what)).collect();
     let count = compare(&peer, (&dir, &toast), 0, &damages, true);
     assert!(count > 10, "{count} findings of PostgreSQL");
 }
