@@ -29,9 +29,9 @@ fn arguments_and_refusals() {
         ("verify_heapam('t', skip => 'some')", "22023 invalid skip option"),
         (
             "verify_heapam('t', startblock => 9)",
-            "22023 starting block number must be between 0 and 0",
+            "22023 starting block number must be between 0 and 1",
         ),
-        ("verify_heapam('t', endblock => -1)", "22023 ending block number must be between 0 and 0"),
+        ("verify_heapam('t', endblock => -1)", "22023 ending block number must be between 0 and 1"),
         ("verify_heapam('nothere')", "42P01 relation \"nothere\" does not exist"),
         ("verify_heapam(4711)", "42P01 could not open relation with OID 4711"),
         (
@@ -54,11 +54,11 @@ fn arguments_and_refusals() {
         ("generate_series(1, stop => 3)", "0A000 this kind of function argument is not supported"),
     ] {
         let refused = support::run(&mut fixture.conn, &format!("select * from {call}"));
-        let message = refused.first().map(String::as_str).unwrap_or_default();
+        let message = refused.iter().find(|line| line.starts_with('!')).expect("an error");
         assert!(message.starts_with(&format!("! ERROR {expected}")), "{call}: {refused:?}");
     }
     let outside = support::run(&mut fixture.conn, "select verify_heapam('t')");
     let expected = "! ERROR 0A000 a set-returning function outside of FROM is not supported";
-    assert!(outside[0].starts_with(expected), "{outside:?}");
+    assert!(outside.iter().any(|line| line.starts_with(expected)), "{outside:?}");
     fixture.close();
 }

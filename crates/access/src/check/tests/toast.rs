@@ -62,10 +62,9 @@ fn chunks_may_come_in_any_order() {
             chunks.iter().filter(|row| row.number != Some(3)).cloned().collect();
         let found = told(&[of], &some, 1 << 20).0;
         assert_eq!(found, ["block 1, offset 1, attribute 1: toast value 7 lacks chunk 3 of 5"]);
-        let twice: Vec<ChunkRow> = chunks.iter().chain([&all[1], &all[2]]).cloned().collect();
+        let twice: Vec<ChunkRow> = chunks.iter().chain([&all[1]]).cloned().collect();
         let found = told(&[of], &twice, 1 << 20).0;
-        let expected =
-            "block 1, offset 1, attribute 1: toast value 7 has chunks 1 to 2 more than once";
+        let expected = "block 1, offset 1, attribute 1: toast value 7 has chunk 1 more than once";
         assert_eq!(found, [expected]);
     }
 }
