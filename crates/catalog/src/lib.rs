@@ -65,7 +65,9 @@ pub use limits::not_a_table;
 pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;
 pub use oldest::DatabaseIds;
-pub use options::{AutovacuumOptions, StorageParameter, index_parameters, storage_texts};
+pub use options::{
+    AutovacuumOptions, StorageParameter, VacuumParameters, index_parameters, storage_texts,
+};
 pub use reader::Reader;
 pub use relations::{temp_namespace, temp_toast_namespace};
 pub use rows::OldestIds;

@@ -1,5 +1,6 @@
 //! pg_class.reloptions: a table's storage parameters, as `name=value` texts.
 
+use forebay_access::heap::IndexCleanup;
 use forebay_format::varlena::Varlena;
 use forebay_types::{Datum, Oid, oids, type_info};
 
@@ -42,10 +43,13 @@ const MOST_AGE: i32 = 2_000_000_000;
 /// The lengths to which rows may be brought, that PostgreSQL accepts.
 const TOAST_TARGETS: std::ops::RangeInclusive<i32> = 128..=8160;
 
-/// Parameters that are stored. All but the first two only tell autovacuum what to do.
+/// Parameters that are stored. All behind the first two tell vacuums what to do.
 const STORED: &[Known] = &[
     ("fillfactor", Values::Int(10, 100), false),
     ("toast_tuple_target", Values::Int(*TOAST_TARGETS.start(), *TOAST_TARGETS.end()), false),
+    ("vacuum_truncate", Values::Bool, true),
+    ("vacuum_index_cleanup", Values::IndexCleanup, true),
+    ("vacuum_max_eager_freeze_failure_rate", Values::Real(0.0, 1.0), true),
     ("autovacuum_enabled", Values::Bool, true),
     ("autovacuum_vacuum_threshold", Values::Int(0, MOST), true),
     ("autovacuum_vacuum_max_threshold", Values::Int(-1, MOST), true),
@@ -68,10 +72,7 @@ const STORED: &[Known] = &[
 /// Parameters that nothing here would follow.
 const REFUSED: &[Known] = &[
     ("user_catalog_table", Values::Bool, false),
-    ("vacuum_truncate", Values::Bool, true),
     ("parallel_workers", Values::Int(0, 1024), false),
-    ("vacuum_max_eager_freeze_failure_rate", Values::Real(0.0, 1.0), true),
-    ("vacuum_index_cleanup", Values::IndexCleanup, true),
 ];
 
 /// The texts to store for the parameters of a new table with columns of these types, in
@@ -264,7 +265,6 @@ pub(crate) fn stored(texts: &[String]) -> Datum<'static> {
     array_of(oids::TEXT_ARRAY, oids::TEXT, texts.iter().map(|text| stored_text(text)))
 }
 
-/// The storage parameters that the engine uses, as far as they are set.
 /// A table's own settings of autovacuum, as far as they are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AutovacuumOptions {
@@ -337,6 +337,41 @@ impl AutovacuumOptions {
     }
 }
 
+/// What a table's own parameters tell VACUUM, as far as they are set.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct VacuumParameters {
+    /// vacuum_truncate
+    pub truncate: Option<bool>,
+    /// vacuum_index_cleanup
+    pub index_cleanup: Option<IndexCleanup>,
+    /// vacuum_max_eager_freeze_failure_rate
+    pub max_eager_freeze_failure_rate: Option<f64>,
+}
+
+impl VacuumParameters {
+    /// Takes over a parameter, if it is one of these. None: its value is damaged.
+    fn set(&mut self, name: &str, value: &str) -> Option<()> {
+        match name {
+            "vacuum_truncate" => self.truncate = Some(boolean(value)?),
+            "vacuum_index_cleanup" => {
+                self.index_cleanup = Some(match boolean(value) {
+                    Some(true) => IndexCleanup::On,
+                    Some(false) => IndexCleanup::Off,
+                    None if value.eq_ignore_ascii_case("auto") => IndexCleanup::Auto,
+                    None => return None,
+                });
+            }
+            "vacuum_max_eager_freeze_failure_rate" => {
+                let rate = value.trim().parse().ok().filter(|rate| (0.0..=1.0).contains(rate));
+                self.max_eager_freeze_failure_rate = Some(rate?);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+/// The storage parameters that the engine uses, as far as they are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct StorageOptions {
     /// fillfactor, in percent.
@@ -347,6 +382,8 @@ pub(crate) struct StorageOptions {
     pub(crate) toast_target: Option<u16>,
     /// What tells autovacuum what to do.
     pub(crate) autovacuum: AutovacuumOptions,
+    /// What tells each vacuum what to do.
+    pub(crate) vacuum: VacuumParameters,
 }
 
 impl StorageOptions {
@@ -371,6 +408,7 @@ impl StorageOptions {
                 found.toast_target = Some(value.ok_or_else(damaged)? as u16);
             } else if let Some((name, value)) = text_of(text).and_then(|t| t.split_once('=')) {
                 found.autovacuum.set(name, value).ok_or_else(damaged)?;
+                found.vacuum.set(name, value).ok_or_else(damaged)?;
             }
         }
         Ok(found)
@@ -482,6 +520,36 @@ mod tests {
             "autovacuum_freeze_min_age=",
         ] {
             assert_eq!(of(&[wrong]), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parameters_of_vacuum_are_found() {
+        let of = |text: &str| read(&["fillfactor=70", text]).map(|options| options.vacuum);
+        let none = VacuumParameters::default();
+        let truncate = Some(false);
+        assert_eq!(of("vacuum_truncate=off"), Some(VacuumParameters { truncate, ..none }));
+        for (word, cleanup) in [
+            ("auto", IndexCleanup::Auto),
+            ("on", IndexCleanup::On),
+            ("false", IndexCleanup::Off),
+        ] {
+            let index_cleanup = Some(cleanup);
+            let found = of(&format!("vacuum_index_cleanup={word}"));
+            assert_eq!(found, Some(VacuumParameters { index_cleanup, ..none }), "{word}");
+        }
+        let max_eager_freeze_failure_rate = Some(0.5);
+        assert_eq!(
+            of("vacuum_max_eager_freeze_failure_rate=0.5"),
+            Some(VacuumParameters { max_eager_freeze_failure_rate, ..none })
+        );
+        for wrong in [
+            "vacuum_truncate=maybe",
+            "vacuum_index_cleanup=z",
+            "vacuum_max_eager_freeze_failure_rate=1.5",
+            "vacuum_max_eager_freeze_failure_rate=NaN",
+        ] {
+            assert_eq!(of(wrong), None, "{wrong}");
         }
     }
 

@@ -248,6 +248,7 @@ impl Reader<'_> {
             indexed_columns,
             toasting,
             fill_factor: class.options.fill_factor.unwrap_or(FULL),
+            vacuum: class.options.vacuum,
             figures: class.figures,
             limits,
             locator: self.locator(class)?,

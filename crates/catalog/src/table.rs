@@ -11,7 +11,7 @@ use forebay_types::{Oid, Repr};
 use crate::error::CatalogError;
 use crate::index::TableIndex;
 use crate::layout::layout_of;
-use crate::options::FULL;
+use crate::options::{FULL, VacuumParameters};
 use crate::schema::PG_CATALOG;
 use crate::schema::{CatalogColumn, CatalogTable};
 use crate::statistics::TableStatistics;
@@ -97,6 +97,8 @@ pub struct Table {
     pub toasting: Toasting,
     /// How full insertions make its pages, in percent (fillfactor).
     pub fill_factor: u8,
+    /// What its own parameters tell VACUUM.
+    pub vacuum: VacuumParameters,
     /// What was last counted of it.
     pub figures: Figures,
     /// What cannot be done with it.
@@ -177,6 +179,7 @@ impl Table {
             indexed_columns: Vec::new(),
             toasting: Toasting::default(),
             fill_factor: FULL,
+            vacuum: VacuumParameters::default(),
             figures: Figures::UNKNOWN,
             limits: Limits::default(),
             locator,
@@ -305,6 +308,7 @@ impl Table {
             indexed_columns: Vec::new(),
             toasting: Toasting::default(),
             fill_factor: FULL,
+            vacuum: VacuumParameters::default(),
             figures: Figures::UNKNOWN,
             limits: Limits::default(),
             locator: RelFileLocator::in_default(5, oid),

@@ -236,7 +236,8 @@ impl Session {
             cutoffs: decided.cutoffs,
             aggressive,
             skip_pages: !options.disable_page_skipping,
-            eager_failure_rate: settings.max_eager_freeze_failure_rate,
+            eager_failure_rate: (table.vacuum.max_eager_freeze_failure_rate)
+                .unwrap_or(settings.max_eager_freeze_failure_rate),
             stream: self.vacuum_stream(),
             strategy: Strategy::Vacuum { buffers: usage_limit / KB_PER_BUFFER },
         };
@@ -252,9 +253,9 @@ impl Session {
         }
         self.warn_of_contradictions(report.contradictions, &table.name);
         let mut remain = report.pages;
-        let truncate = options.truncate.unwrap_or(settings.truncate) && !failsafe;
+        let truncate = options.truncate.or(table.vacuum.truncate).unwrap_or(settings.truncate);
         // DDL locks no catalog, so rows could be put into the tail while it is cut off.
-        let truncate = truncate && !table.is_catalog();
+        let truncate = truncate && !failsafe && !table.is_catalog();
         if truncate && is_worthwhile(report.pages, report.with_rows) {
             let cut = (report.pages, report.with_rows);
             let mut cuts = Vec::new();
@@ -304,7 +305,7 @@ impl Session {
         let VacuumJob { stream, strategy, .. } = *job;
         let of_index = IndexVacuumJob { stream, strategy, interrupt: &interrupt };
         let limits = (figures, self.settings.vacuum);
-        let cleanup = options.index_cleanup.unwrap_or_default();
+        let cleanup = options.index_cleanup.or(table.vacuum.index_cleanup).unwrap_or_default();
         let cleanup = if failsafe { IndexCleanup::Off } else { cleanup };
         let cost = Arc::new(SharedCost::default());
         let pace = || -> OwnPace {
