@@ -529,11 +529,9 @@ mod tests {
         let none = VacuumParameters::default();
         let truncate = Some(false);
         assert_eq!(of("vacuum_truncate=off"), Some(VacuumParameters { truncate, ..none }));
-        for (word, cleanup) in [
-            ("auto", IndexCleanup::Auto),
-            ("on", IndexCleanup::On),
-            ("false", IndexCleanup::Off),
-        ] {
+        for (word, cleanup) in
+            [("auto", IndexCleanup::Auto), ("on", IndexCleanup::On), ("false", IndexCleanup::Off)]
+        {
             let index_cleanup = Some(cleanup);
             let found = of(&format!("vacuum_index_cleanup={word}"));
             assert_eq!(found, Some(VacuumParameters { index_cleanup, ..none }), "{word}");

@@ -237,6 +237,26 @@ fn dead_rows_go_from_indexes_before_their_places_are_used_again() {
 }
 
 #[test]
+fn a_table_has_parameters_of_its_own() {
+    let mut fixture = open("");
+    fixture.rows(
+        "create table t (a int8 primary key) with (vacuum_truncate = off, vacuum_index_cleanup = off)",
+    );
+    fixture.rows("insert into t select g from generate_series(1, 5000) g");
+    fixture.rows("delete from t where a > 10");
+    let pages = "select pg_relation_size('t') / 8192";
+    let before = fixture.rows(pages);
+    let report = support::run(&mut fixture.conn, "vacuum verbose t").join("\n");
+    assert!(report.contains("index scan bypassed"), "{report}");
+    assert_eq!(fixture.rows(pages), before);
+    // What a statement says comes first.
+    let report = support::run(&mut fixture.conn, "vacuum (verbose, index_cleanup on, truncate) t");
+    assert!(report.join("\n").contains("index scans: 1"), "{report:?}");
+    assert_eq!(fixture.rows(pages), ["1"]);
+    fixture.close();
+}
+
+#[test]
 fn copy_freezes_rows_of_its_own_table_only() {
     let mut fixture = open("");
     let conn = &mut fixture.conn;
