@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::servers::{Running, Subject};
+use super::servers::{Running, Subject, WITHOUT_AUTOVACUUM};
 use super::table::{Better, Mark, Table};
 use super::work::word;
 use crate::run::output;
@@ -101,9 +101,8 @@ impl Cold {
         let method_setting = format!("io_method={method}");
         let direct_setting = subject.direct_setting(direct);
         let alone = "max_parallel_workers_per_gather=0";
-        let mut settings = vec![method_setting.as_str(), direct_setting.as_str(), alone];
+        let settings = [&method_setting, &direct_setting, alone, WITHOUT_AUTOVACUUM];
         let forebay = subject.column() == 0;
-        settings.extend(subject.without_autovacuum());
         let server = subject.start(&settings)?;
         server.create_extensions()?;
         let row = format!("{method}, {}", word(direct));

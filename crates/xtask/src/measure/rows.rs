@@ -6,7 +6,7 @@
 //! - [`large`]: a table four times the pool: rows by ctid, a cold VACUUM beside fio; and its
 //!   count(*)
 //!
-//! Neither table has an index. PostgreSQL runs without autovacuum, except for one measurement of
+//! Neither table has an index. The servers run without autovacuum, except for one measurement of
 //! the size.
 
 use std::fs;

@@ -17,6 +17,9 @@ use crate::watch;
 /// Settings of both servers: the size of the pool, and room for the log between checkpoints.
 const COMMON: [&str; 3] = ["shared_buffers=1GB", "max_wal_size=4GB", "max_connections=50"];
 
+/// For measurements that it would disturb.
+pub const WITHOUT_AUTOVACUUM: &str = "autovacuum=off";
+
 /// A server that can be measured, with a data directory of its own.
 pub enum Subject {
     /// This project's release build.
@@ -97,11 +100,6 @@ impl Subject {
     pub fn direct_setting(&self, direct: bool) -> String {
         let name = if self.column() == 0 { "io_direct" } else { "debug_io_direct" };
         format!("{name}={}", if direct { "data" } else { "" })
-    }
-
-    /// The setting that turns autovacuum off, where there is one.
-    pub fn without_autovacuum(&self) -> &'static [&'static str] {
-        if self.column() == 0 { &[] } else { &["autovacuum=off"] }
     }
 
     /// Starts the server and waits until it answers.

@@ -1,6 +1,6 @@
 //! How much is measured, and the servers' settings.
 
-use crate::measure::servers::{Running, Subject};
+use crate::measure::servers::{Running, Subject, WITHOUT_AUTOVACUUM};
 
 /// Names of the columns.
 pub const SERVERS: [&str; 2] = ["Forebay", "PostgreSQL 18"];
@@ -32,8 +32,8 @@ pub fn start<'s>(subject: &'s Subject, direct: bool, more: &[&str]) -> Result<Ru
         "vacuum_buffer_usage_limit=16MB",
         "max_parallel_workers_per_gather=0",
         &direct,
+        WITHOUT_AUTOVACUUM,
     ];
-    settings.extend(subject.without_autovacuum());
     settings.extend(more);
     subject.start(&settings)
 }

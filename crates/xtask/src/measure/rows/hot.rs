@@ -3,7 +3,7 @@
 
 use super::extent::{SERVERS, SESSIONS};
 use crate::measure::pgbench::{Length, Run, percentile};
-use crate::measure::servers::{Running, Subject, order};
+use crate::measure::servers::{Running, Subject, WITHOUT_AUTOVACUUM, order};
 use crate::measure::table::Table;
 use crate::peers::Peer;
 
@@ -122,8 +122,8 @@ pub fn measure(
     Ok(())
 }
 
-/// Updates random rows of 100, not waiting for the disk, and measures the size afterwards.
-/// PostgreSQL does it with autovacuum, too.
+/// Updates random rows of 100, not waiting for the disk, and measures the size afterwards, without
+/// and with autovacuum.
 ///
 /// # Errors
 /// When a server does not start, or pgbench fails.
@@ -136,14 +136,10 @@ pub fn bloat(
     let length = Length::Transactions(updates / u64::from(UPDATERS));
     let run = Run { script: UPDATE, mode: "prepared", clients: UPDATERS, length };
     let [forebay, postgres] = subjects;
-    let ways = [(forebay, "off"), (postgres, "off"), (postgres, "on")];
+    let ways = [(forebay, "off"), (postgres, "off"), (forebay, "on"), (postgres, "on")];
     for (subject, autovacuum) in ways {
         let setting = format!("autovacuum={autovacuum}");
-        let mut settings = vec!["synchronous_commit=off"];
-        if subject.column() == 1 {
-            settings.push(&setting);
-        }
-        let server = start(subject, &settings)?;
+        let server = start(subject, &["synchronous_commit=off", &setting])?;
         make(&server, 100)?;
         let done = run.done(&server, peer)?;
         check(&server, 100, done.transactions)?;
@@ -160,7 +156,7 @@ pub fn bloat(
 
 fn start<'s>(subject: &'s Subject, more: &[&str]) -> Result<Running<'s>, String> {
     let common = ["io_method=io_uring", "wal_sync_method=fdatasync"];
-    subject.start(&[&common[..], subject.without_autovacuum(), more].concat())
+    subject.start(&[&common[..], &[WITHOUT_AUTOVACUUM], more].concat())
 }
 
 /// Makes the table, with ids from 0.

@@ -9,7 +9,7 @@ use super::extent::{Extent, SERVERS, SESSIONS};
 use crate::measure::cold::Caches;
 use crate::measure::fio::{self, Done, REGISTERED};
 use crate::measure::pgbench::{Length, Run};
-use crate::measure::servers::{Running, Subject};
+use crate::measure::servers::{Running, Subject, WITHOUT_AUTOVACUUM};
 use crate::measure::table::{Better, Mark, Table};
 use crate::measure::work::{self, TABLE, word};
 use crate::peers::Peer;
@@ -202,8 +202,8 @@ fn start<'s>(subject: &'s Subject, direct: bool, more: &[&str]) -> Result<Runnin
         // The ring of a vacuum, in which pages wait for being written.
         "vacuum_buffer_usage_limit=16MB",
         &direct,
+        WITHOUT_AUTOVACUUM,
     ];
-    settings.extend(subject.without_autovacuum());
     settings.extend(more);
     subject.start(&settings)
 }
