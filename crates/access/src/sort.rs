@@ -17,7 +17,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use forebay_aio as aio;
-use forebay_aio::sync::thread;
+use forebay_aio::sync::{Mutex, thread};
 use forebay_format::varlena::{Varlena, decompress};
 use forebay_format::{IndexTuple, index_tuple};
 use forebay_storage::{
@@ -414,24 +414,35 @@ impl IndexSorter {
         self.arena.len() + if threads > 1 { entries * 3 / 2 } else { entries }
     }
 
+    /// How many bytes all texts so far begin with.
+    fn shared(&self) -> usize {
+        self.prefix.as_ref().map_or(0, Vec::len)
+    }
+
     fn sort(&mut self, threads: usize) -> Result<(), AccessError> {
-        let IndexSorter { order, arena, entries, prefix, .. } = self;
-        order.shared = prefix.as_ref().map_or(0, Vec::len);
-        let (order, arena) = (&*order, arena.as_slice());
+        let order = &TupleOrder { shared: self.shared(), ..self.order.clone() };
+        let IndexSorter { arena, entries, .. } = self;
+        let arena = arena.as_slice();
         let part = entries.len().div_ceil(threads.max(1)).max(LEAST_PART);
-        let results: Vec<_> = thread::scope(|scope| {
-            let mut parts = entries.chunks_mut(part);
-            let own = parts.next_back();
-            let others: Vec<_> =
-                parts.map(|part| scope.spawn(|| sort_part(order, arena, part))).collect();
-            let own = own.map_or(Ok(()), |part| sort_part(order, arena, part));
-            let others = others.into_iter().map(|other| other.join().expect("no sort panics"));
-            others.chain([own]).collect()
-        });
-        let merge = results.len() > 1;
-        results.into_iter().collect::<Result<(), _>>()?;
+        let parts: Vec<_> = entries.chunks_mut(part).collect();
+        let count = parts.len();
+        let parts = Mutex::new(parts);
+        let work = || -> Result<(), AccessError> {
+            loop {
+                let next = parts.lock().pop();
+                let Some(part) = next else { return Ok(()) };
+                sort_part(order, arena, part)?;
+            }
+        };
+        thread::scope(|scope| {
+            // A thread that can't be started is done without.
+            let start = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
+            let others: Vec<_> = (1..count).filter_map(start).collect();
+            let own = work();
+            others.into_iter().fold(own, |all, one| all.and(one.join().expect("no sort panics")))
+        })?;
         // A stable sort finds the sorted parts, and only merges them.
-        if merge { sort_by_order(order, arena, |by| entries.sort_by(by)) } else { Ok(()) }
+        if count > 1 { sort_by_order(order, arena, |by| entries.sort_by(by)) } else { Ok(()) }
     }
 
     /// Writes the tuples in memory as a run.
@@ -439,7 +450,8 @@ impl IndexSorter {
         let SortResources { options, memory, threads, .. } = *host.resources;
         self.sort(threads)?;
         let runs = self.runs.get_or_insert_with(|| Runs::new(self.order.clone(), memory, options));
-        runs.items_mut().shared = self.order.shared;
+        // What all runs so far share: keys are made anew when a run is read.
+        runs.items_mut().shared = self.prefix.as_ref().map_or(0, Vec::len);
         let arena = &self.arena;
         let items = self.entries.iter().map(|entry| Item {
             key: Key { rank: entry.rank, number: entry.key },

@@ -78,6 +78,21 @@ pub mod thread {
         }
     }
 
+    impl Builder {
+        /// Starts it within a scope.
+        pub fn spawn_scoped<'scope, F, T>(
+            self,
+            scope: &'scope shuttle::thread::Scope<'scope, '_>,
+            f: F,
+        ) -> std::io::Result<shuttle::thread::ScopedJoinHandle<'scope, T>>
+        where
+            F: FnOnce() -> T + Send + 'scope,
+            T: Send + 'scope,
+        {
+            Ok(scope.spawn(f))
+        }
+    }
+
     /// Starts a thread without a name.
     pub fn spawn<F, T>(f: F) -> JoinHandle<T>
     where

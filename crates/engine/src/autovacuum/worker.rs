@@ -58,10 +58,26 @@ fn maintain(
     settings: &Settings,
 ) -> Result<bool, EngineError> {
     let Some(_taken) = core.autovacuum.take(table.oid) else { return Ok(false) };
-    let Some((found, now)) = session.maintained_table(table)? else { return Ok(false) };
+    let found = match session.maintained_table(table) {
+        Ok(found) => found,
+        Err(error) => {
+            // Nothing goes on if the engine stops.
+            session.check_cancel()?;
+            tracing::error!("{error}\nCONTEXT:  automatic vacuum of relation {}", table.oid);
+            return Ok(false);
+        }
+    };
+    let Some((found, now)) = found else { return Ok(false) };
     let stats = core.statistics.get();
     let needs = decide(&now, stats.get(&now.counted()), &settings.autovacuum, &ages(core));
-    if !needs.any() || found.check_vacuumable().is_err() {
+    if !needs.any() {
+        return Ok(false);
+    }
+    if let Err(error) = found.check_vacuumable() {
+        if needs.wraparound {
+            let name = session.full_name(&found);
+            tracing::warn!("table \"{name}\" can't be vacuumed to prevent wraparound: {error}");
+        }
         return Ok(false);
     }
     let own = now.options.unwrap_or_default();
@@ -117,6 +133,11 @@ fn settings_for(settings: &Settings, own: &AutovacuumOptions) -> SessionSettings
     }
 }
 
+/// Logs what the session warned of, however short its runs are.
+fn log_warnings(session: &mut Session) {
+    session.take_warnings().iter().for_each(|warning| tracing::warn!("{}", warning.message));
+}
+
 impl Task {
     /// Does something to the table. False if that failed, which is logged.
     fn run(
@@ -126,7 +147,7 @@ impl Task {
         body: fn(&Task, &mut Session) -> Result<(), EngineError>,
     ) -> Result<bool, EngineError> {
         let Err(error) = body(self, session) else { return Ok(true) };
-        session.take_warnings();
+        log_warnings(session);
         session.interrupt().clear_cancel();
         // Nothing goes on if the engine stops.
         session.check_cancel()?;
@@ -170,9 +191,8 @@ impl Task {
 
     /// Logs what was done, which is what VERBOSE tells last.
     fn log(&self, session: &mut Session, took: Duration, what: &str, told: &[String]) {
-        let warnings = session.take_warnings();
+        log_warnings(session);
         let Some(least) = self.log_min_duration else { return };
-        warnings.iter().for_each(|warning| tracing::info!("{}", warning.message));
         let name = format!("\"{}\"", self.name);
         let report = told.iter().rev().find_map(|text| Some(text.split_once(&*name)?.1));
         if let Some(report) = report.filter(|_| took >= least) {

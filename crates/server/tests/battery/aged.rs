@@ -33,23 +33,23 @@ const SOURCE: &str = "SELECT g, (g * 7919 % (ROWS / 10))::int4, \
     CASE WHEN g % 17 = 0 THEN NULL ELSE (g * 31 % 1000003) / 8.0::float8 END, 0 \
     FROM generate_series(1::int8, ROWS) g";
 
-const INDEXES: [&str; 5] = ["TABLE_pkey", "TABLE_k", "TABLE_kd", "TABLE_s", "TABLE_f"];
+const INDEXES: [&str; 5] = ["@_pkey", "@_k", "@_kd", "@_s", "@_f"];
 
-/// Makes the table and its indexes.
+/// Makes the indexes of a table.
 const BUILD: [&str; 5] = [
-    "ALTER TABLE TABLE ADD PRIMARY KEY (id)",
-    "CREATE INDEX TABLE_k ON TABLE (k)",
-    "CREATE INDEX TABLE_kd ON TABLE (k DESC, id)",
-    "CREATE INDEX TABLE_s ON TABLE (s, k)",
-    "CREATE INDEX TABLE_f ON TABLE (f NULLS FIRST) INCLUDE (id)",
+    "ALTER TABLE @ ADD PRIMARY KEY (id)",
+    "CREATE INDEX @_k ON @ (k)",
+    "CREATE INDEX @_kd ON @ (k DESC, id)",
+    "CREATE INDEX @_s ON @ (s, k)",
+    "CREATE INDEX @_f ON @ (f NULLS FIRST) INCLUDE (id)",
 ];
 
-/// A round of a table's life. Ranges of rows go whole, so that pages of the indexes do.
+/// A round of the table's life. Ranges of rows go whole, so that pages of the indexes do.
 const AGE: [&str; 4] = [
-    "UPDATE TABLE SET k = k + 1, f = f + 1 WHERE id % 10 = ROUND",
-    "UPDATE TABLE SET n = n + 1 WHERE id % 20 = ROUND",
-    "DELETE FROM TABLE WHERE id % 13 = ROUND",
-    "DELETE FROM TABLE WHERE id BETWEEN (ROUND + 1) * ROWS / 4 \
+    "UPDATE @ SET k = k + 1, f = f + 1 WHERE id % 10 = ROUND",
+    "UPDATE @ SET n = n + 1 WHERE id % 20 = ROUND",
+    "DELETE FROM @ WHERE id % 13 = ROUND",
+    "DELETE FROM @ WHERE id BETWEEN (ROUND + 1) * ROWS / 4 \
      AND (ROUND + 1) * ROWS / 4 + ROWS / 40",
 ];
 const ROUNDS: u64 = 3;
@@ -62,9 +62,7 @@ struct Script<'t> {
 
 impl Script<'_> {
     fn fill(&self, sql: &str) -> String {
-        sql.replace("TABLE_", &format!("{}_", self.table))
-            .replace(" TABLE ", &format!(" {} ", self.table))
-            .replace("ROWS", &self.rows.to_string())
+        sql.replace('@', self.table).replace("ROWS", &self.rows.to_string())
     }
 
     /// Loads the rows, and builds and ages the indexes. Of the last round nothing is vacuumed.

@@ -444,7 +444,7 @@ const REFUSALS: &[(&str, &str)] = &[
     ("SELECT id FROM carried WHERE d < e", "operator < of type date"),
     ("SELECT id FROM carried WHERE d = '2026-01-01'", "operator = of type date"),
     ("SELECT id FROM carried WHERE d IS DISTINCT FROM e", "operator = of type date"),
-    ("SELECT id FROM carried WHERE d IN (e)", "IN of type date"),
+    ("SELECT id FROM carried WHERE d IN (e)", "operator = of type date"),
     ("SELECT id FROM carried WHERE CASE u WHEN u THEN true END", "operator = of type uuid"),
     ("SELECT id FROM carried WHERE a = a", "operator = of type bigint[]"),
     ("SELECT id FROM carried WHERE l = l", "comparison of type pg_lsn"),

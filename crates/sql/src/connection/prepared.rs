@@ -7,7 +7,7 @@ use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{Kind, Source, Statement};
 use crate::plan::{Catalog, Node, ParamTypes, Planner, SelectPlan};
-use forebay_engine::{LockMode, Table};
+use forebay_engine::{LockMode, Table, TableIndex};
 use sqlparser::ast;
 use std::sync::Arc;
 
@@ -99,10 +99,14 @@ impl Connection {
             return Ok(true);
         }
         let same = now.oid == table.oid && now.locator == table.locator;
-        let indexes = now.indexes.iter().map(|index| index.locator);
+        // CREATE and DROP INDEX CONCURRENTLY change what an index is used for, not its file.
+        let state = |index: &Arc<TableIndex>| {
+            (index.locator, index.valid, index.ready, index.check_xmin, index.immediate)
+        };
         let same = same
             && now.columns == table.columns
-            && indexes.eq(table.indexes.iter().map(|index| index.locator))
+            && now.indexes.iter().map(state).eq(table.indexes.iter().map(state))
+            && now.toasting == table.toasting
             && now.figures == table.figures;
         let Some(statistics) = table.statistics.get().filter(|_| same) else { return Ok(same) };
         self.host.find_statistics(&now)?;

@@ -20,7 +20,7 @@ struct Candidate {
     bitmap: Bitmap,
     /// The numbers of the conditions that it uses. Behind all of the query's, those of an arm.
     used: Vec<usize>,
-    /// Those of which it leaves nothing to be tested.
+    /// Those of which it leaves nothing to be tested. The same numbers.
     settled: Vec<usize>,
     /// What its rows satisfy.
     recheck: Vec<Expr>,
@@ -135,7 +135,8 @@ impl Search<'_> {
             let own = conjuncts(Some(arm));
             let found = self.indexes.iter().filter_map(|index| self.of_index(index, &own));
             let Some(best) = self.cheapest(found.collect(), estimator)? else { return Ok(None) };
-            let whole = own.iter().all(|part| best.recheck.contains(part));
+            let first = self.conditions.len();
+            let whole = (first..first + own.len()).all(|part| best.settled.contains(&part));
             settled.retain(|n| if *n == number { whole } else { best.settled.contains(n) });
             used.extend(best.used.into_iter().filter(|n| *n < self.conditions.len()));
             tests.extend(all_of(best.recheck));

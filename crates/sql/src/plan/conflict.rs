@@ -135,7 +135,9 @@ impl Analyzed {
                 columns.as_ref() == Some(&keys)
             }
         };
-        let usable = table.indexes.iter().filter(|index| index.unique && index.valid);
+        // Without a target, those count too that CREATE INDEX CONCURRENTLY has yet to validate.
+        let counts = |index: &TableIndex| index.valid || !chosen && index.ready;
+        let usable = table.indexes.iter().filter(|index| index.unique && counts(index));
         let arbiters: Vec<Arc<TableIndex>> = usable.filter(|i| meant(i)).cloned().collect();
         if chosen && arbiters.is_empty() {
             return Err(match wanted {

@@ -92,7 +92,8 @@ impl<'a> FunctionCall<'a> {
         position: u32,
     ) -> Result<FunctionCall<'a>> {
         let name = function_name(name, position)?;
-        let (args, named) = args.split_at(args.partition_point(|arg| named(arg).is_none()));
+        let first = args.iter().position(|arg| named(arg).is_some());
+        let (args, named) = args.split_at(first.unwrap_or(args.len()));
         let mut call = FunctionCall {
             name,
             args: Vec::new(),

@@ -206,6 +206,11 @@ impl Binder<'_> {
             })?,
             known => known,
         };
+        if ty == SqlType::Float4Array && common == SqlType::Float8 {
+            // Its elements are kept as texts, which as float8 are other numbers.
+            let message = "a comparison of double precision with an array of real";
+            return Err(SqlError::unsupported(message).at(position));
+        }
         let array = coerce::coerce(array, ty, Context::Implicit, self.params)?;
         let array = array.map(|array| array.expr).ok_or_else(|| {
             SqlError::new(state::INTERNAL_ERROR, "an array of another type").at(position)

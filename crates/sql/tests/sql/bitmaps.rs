@@ -36,6 +36,22 @@ fn number(lines: &[String], word: &str) -> Option<u64> {
 }
 
 #[test]
+fn an_arm_that_an_index_tests_in_part_stays_a_filter() {
+    let mut fixture = open("");
+    fixture.rows("create table c (a int, b int, c int)");
+    fixture.rows("insert into c select x / 10, x % 10, x from generate_series(1, 30000) x");
+    fixture.rows("create index ca on c (a)");
+    fixture.rows("create index cc on c (c)");
+    fixture.rows("analyze c");
+    fixture.rows("set enable_seqscan = off");
+    let asked = "select count(*), min(c) from c where (a, b) > (2990, 5) or c = 7";
+    let plan = fixture.rows(&format!("explain (costs off) {asked}"));
+    assert!(plan.iter().any(|line| line.contains("BitmapOr")), "{plan:?}");
+    assert_eq!(fixture.rows(asked), ["96\t7"]);
+    fixture.close();
+}
+
+#[test]
 fn a_bitmap_that_outgrows_its_memory_tests_rows_again() {
     let mut fixture = scattered();
     let counted = "select count(*), sum(a) from w where b = 3";

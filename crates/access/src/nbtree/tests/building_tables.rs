@@ -102,6 +102,25 @@ fn tuples_are_sorted_as_the_index_orders_them() {
     }
 }
 
+#[test]
+fn texts_that_share_less_later_are_sorted() {
+    let shape = shape(&[oids::TEXT]);
+    for memory in [0, usize::MAX] {
+        let text = |n: u64| match n {
+            ..12_000 => format!("https://example.org/{}", n * 7919 % 12_000),
+            _ => format!("{}{:07}", char::from(b'a' + (n * 31 % 26) as u8), n * 7919 % 12_000),
+        };
+        let tuple = |n: u64| {
+            let place = ItemPointer::new((n / 100) as u32, (n % 100) as u16 + 1);
+            form_index_tuple(&shape, &[Datum::string(text(n))], place).unwrap()
+        };
+        let mut tuples: Vec<Vec<u8>> = (0..24_000).map(tuple).collect();
+        let (found, _) = sorted(shape.clone(), &tuples, memory);
+        tuples.sort_by(|a, b| shape.compare_rows(a, b, true).unwrap());
+        assert!(found == tuples, "with {memory} bytes");
+    }
+}
+
 /// A table of one number.
 struct Table {
     fixture: Fixture,

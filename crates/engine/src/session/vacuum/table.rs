@@ -280,8 +280,10 @@ impl Session {
     /// The ids of the engine, as far as they matter to a table.
     pub(super) fn ids_in_use(&self, core: &Core, table: &Table) -> InUse {
         let max_age = self.settings.vacuum.multixact_freeze_max_age;
+        // Rows of its own are younger than a temporary table's horizon without it.
+        let own = self.open.as_ref().and_then(|open| open.tx.full_xid());
         InUse {
-            oldest_xid: core.xacts.procs().horizons(POSTGRES_DB, None).of(horizon_of(table)).xid(),
+            oldest_xid: core.xacts.procs().horizons(POSTGRES_DB, own).of(horizon_of(table)).xid(),
             oldest_multi: core.multis.oldest_in_use(),
             next: next_ids(core),
             multi_max_age: core.multis.freeze_max_age(max_age),
