@@ -44,11 +44,13 @@ fn write(port: u16, own: u64, over: &AtomicBool) -> Result<(), ClientError> {
                 "UPDATE t SET b = {round} WHERE a = {key}; UPDATE t SET b = a WHERE a = {other}"
             ),
         };
-        match client.query(&format!("BEGIN; {script}; {end}")) {
+        let done = client.query(&format!("BEGIN; {script}; {end}"));
+        let done = done.or_else(|error| match USUAL.contains(&error.sqlstate()) {
+            true => client.query("ROLLBACK"),
+            false => Err(error),
+        });
+        match done {
             Ok(_) => {}
-            Err(error) if USUAL.contains(&error.sqlstate()) => {
-                client.query("ROLLBACK")?;
-            }
             Err(_) if over.load(Ordering::Acquire) => break,
             Err(error) => return Err(error),
         }
