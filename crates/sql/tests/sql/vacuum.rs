@@ -240,7 +240,8 @@ fn dead_rows_go_from_indexes_before_their_places_are_used_again() {
 fn a_table_has_parameters_of_its_own() {
     let mut fixture = open("");
     fixture.rows(
-        "create table t (a int8 primary key) with (vacuum_truncate = off, vacuum_index_cleanup = off)",
+        "create table t (a int8 primary key) \
+         with (vacuum_truncate = off, vacuum_index_cleanup = off)",
     );
     fixture.rows("insert into t select g from generate_series(1, 5000) g");
     fixture.rows("delete from t where a > 10");
