@@ -436,7 +436,7 @@ impl IndexSorter {
         };
         thread::scope(|scope| {
             // A thread that can't be started is done without.
-            let start = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
+            let start = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
             let others: Vec<_> = (1..count).filter_map(start).collect();
             let own = work();
             others.into_iter().fold(own, |all, one| all.and(one.join().expect("no sort panics")))

@@ -450,7 +450,10 @@ const REFUSALS: &[(&str, &str)] = &[
     ("SELECT id FROM carried WHERE l = l", "comparison of type pg_lsn"),
     ("SELECT id FROM carried WHERE l > '0/1'", "comparison of type pg_lsn"),
     ("SELECT id FROM carried WHERE t = t", "comparison of type regtype"),
-    ("SELECT id FROM carried WHERE c IN ('v'::regclass)", "comparison of type regclass"),
+    (
+        "SELECT id FROM carried WHERE c IN ('v'::regclass, 'carried'::regclass)",
+        "comparison of type regclass",
+    ),
     ("SELECT nullif(d, e) IS NULL FROM carried", "NULLIF of type date"),
     ("SELECT greatest(d, e) IS NULL FROM carried", "GREATEST of type date"),
     ("SELECT count(*) FROM carried GROUP BY u", "GROUP BY of type uuid"),
