@@ -13,7 +13,7 @@ use crate::watch::Bounds;
 use crate::watch::steps::stage;
 
 /// Random lives in a usual run.
-pub const SEEDS: u64 = 10_000;
+pub const SEEDS: u64 = 6_000;
 
 /// The other parts: the variable that sets a part's size, and how many random lives there are for
 /// each of its runs.
@@ -24,7 +24,7 @@ const PARTS: [(&str, u64); 14] = [
     ("FOREBAY_SIM_INDEXED_ROWS", 8),
     // Lives of trees, crashed at their calls.
     ("FOREBAY_SIM_TREES", 2_000),
-    // Workloads crashed at every call: 50 for 10,000 lives.
+    // Workloads crashed at every call: 30 for 6,000 lives.
     ("FOREBAY_SIM_WORKLOADS", 200),
     // Workloads whose recovery is crashed.
     ("FOREBAY_SIM_RECOVERIES", 200),
@@ -43,7 +43,7 @@ const PARTS: [(&str, u64); 14] = [
     ("FOREBAY_SIM_PITR", 600),
     ("FOREBAY_SIM_BACKUPS", 250),
     // Seeds for each planted bug.
-    ("FOREBAY_SIM_BUG_SEEDS", 10),
+    ("FOREBAY_SIM_BUG_SEEDS", 6),
 ];
 
 /// The battery, and the planted bugs.
