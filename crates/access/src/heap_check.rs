@@ -32,9 +32,9 @@ pub enum SkipPages {
     /// None.
     #[default]
     None,
-    /// Those that are all-visible by the map.
+    /// Blocks that are all-visible by the map.
     AllVisible,
-    /// Those that are all-frozen by the map.
+    /// Blocks that are all-frozen by the map.
     AllFrozen,
 }
 
@@ -260,7 +260,7 @@ impl Map {
     }
 }
 
-/// What is known of transactions.
+/// The fates of transactions, as the running server knows them.
 struct Known<'a> {
     check: &'a TableCheck<'a>,
     io: &'a mut IoBackend,

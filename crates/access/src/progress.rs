@@ -7,7 +7,7 @@ use forebay_storage::progress::Counter;
 pub const STATEMENT: Counter = Counter::new(C, 0);
 /// Transactions to wait for.
 pub const LOCKERS_TOTAL: Counter = Counter::new(C, 3);
-/// Those that have been waited for.
+/// Transactions that have been waited for.
 pub const LOCKERS_DONE: Counter = Counter::new(C, 4);
 /// The session that is waited for.
 pub const CURRENT_LOCKER: Counter = Counter::new(C, 5);

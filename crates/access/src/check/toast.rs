@@ -138,8 +138,8 @@ pub(crate) fn chunk_count(pointer: ToastPointer) -> u32 {
     pointer.stored_size().div_ceil(CHUNK_SIZE as u32)
 }
 
-/// What is wrong with a chunk of a value, whatever others there are. `Err`: it is not one of the
-/// value's.
+/// Checks a chunk of a value without looking at the others. Returns what is wrong with it. `Err`:
+/// the value has no such chunk.
 pub(crate) fn check_chunk(pointer: ToastPointer, chunk: Chunk) -> Result<Option<String>, String> {
     let (value, Chunk { number, size, .. }) = (pointer.value_id, chunk);
     let count = chunk_count(pointer);

@@ -84,7 +84,7 @@ pub struct ToastTally {
     toast: Oid,
     memory: usize,
     share: ToastShare,
-    /// What is left for other tallies.
+    /// The values that other tallies have to look at.
     put_off: Vec<ToastShare>,
     values: Vec<Entry>,
     sorted: bool,

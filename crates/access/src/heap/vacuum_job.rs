@@ -77,7 +77,7 @@ pub struct VacuumReport {
     pub pages: BlockNumber,
     /// Pages read.
     pub scanned: BlockNumber,
-    /// Those that could have been skipped, and were read to freeze them.
+    /// Pages that could have been skipped, and were read to freeze them.
     pub eager: BlockNumber,
     /// How many of these were frozen, if that was enough and no more were read.
     pub eager_end: Option<BlockNumber>,

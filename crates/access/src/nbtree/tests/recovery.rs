@@ -86,7 +86,7 @@ pub(super) fn after_each_record(
     });
 }
 
-/// Puts pages in place of those of an index without a log. Those that are left over are free.
+/// Puts pages in place of an index's, without a log. The index's other pages become free.
 pub(super) fn load(index: &Index, backend: &mut Backend, pages: Vec<PageBytes>) {
     assert!(!index.logged);
     let mut left_over = [0; forebay_format::BLOCK_SIZE];
