@@ -101,7 +101,8 @@ fn serve(mut device: std::fs::File, held: &Sender<()>, released: &Receiver<()>) 
     loop {
         let length = match device.read(&mut buffer) {
             Ok(length) => length,
-            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => return,
+            // The second: the file system ended while a request was being read.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ECONNABORTED)) => return,
             // A request was interrupted before it was read.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => continue,
             Err(e) => panic!("/dev/fuse: {e}"),
