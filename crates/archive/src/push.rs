@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aio::sync::Arc;
 use forebay_aio::{Aio, AlignedBuf, IfFound, IoBackend, OpenOptions};
+use forebay_format::control::is_known_version;
 
 use crate::error::{ArchiveError, Result};
 use crate::module::Archived;
@@ -14,8 +15,6 @@ use crate::store::Repository;
 /// Bytes of the control file that are read: system identifier and version, whose places are the
 /// same in every version.
 const HEAD: usize = 16;
-/// Known versions of control files: that of PostgreSQL 13 to 17, and that of 18.
-const CONTROL_VERSIONS: [u32; 2] = [1300, 1800];
 
 /// Stores the file `path`, which lies in `pg_wal` of a data directory. It must belong to the
 /// cluster of that directory's control file.
@@ -66,7 +65,7 @@ pub(crate) fn system_of(aio: &Arc<Aio>, io: &mut IoBackend, path: &Path) -> Resu
         return Err(damaged("it is too short for a control file".to_owned()));
     };
     let version = u32::from_le_bytes(*version);
-    if !CONTROL_VERSIONS.contains(&version) {
+    if !is_known_version(version) {
         return Err(damaged(format!("it has the unknown version {version}")));
     }
     Ok(Some(u64::from_le_bytes(*system)))

@@ -81,11 +81,11 @@ pub use forebay_types as types;
 pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
-    AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange, Handoff,
-    HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows, IndexScanOptions, Inserted,
-    Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan,
-    ScanPart, Sender, Session, SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow,
-    TableCheckOptions, Told, Transaction, VacuumOptions, toasted_size,
+    ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
+    Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows, IndexScanOptions,
+    Inserted, Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint,
+    Scan, ScanPart, Sender, Session, SharedScan, SharedValues, Statement, StatementSnapshot,
+    StoredRow, TableCheckOptions, Told, Transaction, VacuumOptions, toasted_size,
 };
 pub use warning::Warning;
 

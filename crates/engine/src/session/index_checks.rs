@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_access::IndexCheck;
 use forebay_access::heap::{Author, Changer, IndexableScan};
 use forebay_catalog::schema::POSTGRES_DB;
-use forebay_catalog::{Reader, Table, TableIndex};
+use forebay_catalog::{Class, Reader, Table, TableIndex};
 use forebay_format::FullXid;
 use forebay_format::ids::INVALID_XID;
 use forebay_txn::locks::{LockMode, LockTag};
@@ -121,11 +121,19 @@ impl Session {
             let message = format!("\"{}\" is not an index", class.name);
             return Err(EngineError::statement("42809", message));
         }
-        let of = reader.table_of_index(&class)?.ok_or_else(|| gone(oid))?;
-        let table = reader.table_by_oid(of)?.ok_or_else(|| gone(oid))?;
-        let index = table.indexes.iter().find(|index| index.oid == oid).map(Arc::clone);
-        Ok((Arc::new(table), index.ok_or_else(|| gone(oid))?))
+        index_of(&mut reader, &class)?.ok_or_else(|| gone(oid))
     }
+}
+
+/// An index with its table. None: a DROP INDEX CONCURRENTLY has left it dead, or both are gone.
+pub(super) fn index_of(
+    reader: &mut Reader<'_>,
+    class: &Class,
+) -> Result<Option<(Arc<Table>, Arc<TableIndex>)>, EngineError> {
+    let Some(of) = reader.table_of_index(class)? else { return Ok(None) };
+    let Some(table) = reader.table_by_oid(of)? else { return Ok(None) };
+    let index = table.indexes.iter().find(|index| index.oid == class.oid).map(Arc::clone);
+    Ok(index.map(|index| (Arc::new(table), index)))
 }
 
 fn gone(oid: Oid) -> EngineError {

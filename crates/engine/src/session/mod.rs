@@ -97,7 +97,7 @@ pub use index_scan::{BitmapRows, IndexBitmap, IndexEntry, IndexRows, IndexScanOp
 pub use isolation::StatementSnapshot;
 pub use open::Isolation;
 pub use parallel::{ScanPart, SharedScan, SharedValues};
-pub use pool::BlockRange;
+pub use pool::{ALL_FORKS, BlockRange};
 pub use rows::RowBatch;
 pub use scan::HeapScan;
 pub use state::Session;

@@ -3,15 +3,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use forebay_catalog::Table;
+use forebay_catalog::{Reader, Table};
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{
-    Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PrewarmMode, Smgr,
+    BufferPool, Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums,
+    PrewarmMode, Smgr,
 };
 use forebay_txn::locks::LockMode;
+use forebay_types::Oid;
 
+use super::index_checks::index_of;
 use super::state::Session;
 use super::temp_tables::owner_number;
+use crate::core::Core;
 use crate::error::EngineError;
 
 /// The blocks of a fork to prewarm, as the user gave them.
@@ -42,22 +46,51 @@ impl BlockRange {
     }
 }
 
+/// What a relation may consist of.
+pub const ALL_FORKS: [Fork; 4] = [Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init];
+
 impl Session {
     /// Number of blocks of a fork of a table. None if it does not exist.
     pub fn fork_blocks(&mut self, table: &Table, fork: Fork) -> Result<Option<u32>, EngineError> {
         self.call(|session, core| {
-            let own = table.temp.is_none_or(|slot| session.temp.owns(slot));
-            let pool = if own { session.pool_of(core, table)? } else { Arc::clone(&core.pool) };
+            let pool = session.pool_to_look(core, table)?;
             fork_blocks(pool.smgr(), (table.temp, table.locator), fork)
         })
+    }
+
+    /// Number of blocks of some forks of an index. None if no index of a table has this OID.
+    pub fn blocks_of_index(
+        &mut self,
+        oid: Oid,
+        forks: &[Fork],
+    ) -> Result<Option<u64>, EngineError> {
+        self.call(|session, core| {
+            let snapshot = core.xacts.snapshot(&session.running()?.tx);
+            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+            let Some(class) = reader.class(oid)?.filter(|class| class.kind == b'i') else {
+                return Ok(None);
+            };
+            let Some((table, index)) = index_of(&mut reader, &class)? else { return Ok(None) };
+            let pool = session.pool_to_look(core, &table)?;
+            let of = (table.temp, index.locator);
+            let mut blocks = 0;
+            for fork in forks {
+                blocks += u64::from(fork_blocks(pool.smgr(), of, *fork)?.unwrap_or(0));
+            }
+            Ok(Some(blocks))
+        })
+    }
+
+    /// The pool of a table, or for another session's temporary table that of ordinary ones.
+    fn pool_to_look(&mut self, core: &Core, table: &Table) -> Result<Arc<BufferPool>, EngineError> {
+        if self.owns(table) { self.pool_of(core, table) } else { Ok(Arc::clone(&core.pool)) }
     }
 
     /// Number of blocks of all forks of a table, its TOAST table and the index of that; and of its
     /// own indexes, if they are wanted.
     pub fn total_blocks(&mut self, table: &Table, indexes: bool) -> Result<u64, EngineError> {
         self.call(|session, core| {
-            let own = table.temp.is_none_or(|slot| session.temp.owns(slot));
-            let pool = if own { session.pool_of(core, table)? } else { Arc::clone(&core.pool) };
+            let pool = session.pool_to_look(core, table)?;
             let mut files = vec![table.locator];
             if indexes {
                 files.extend(table.indexes.iter().map(|index| index.locator));
@@ -69,7 +102,7 @@ impl Session {
             }
             let mut blocks = 0;
             for file in files {
-                for fork in [Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init] {
+                for fork in ALL_FORKS {
                     let found = fork_blocks(pool.smgr(), (table.temp, file), fork)?;
                     blocks += u64::from(found.unwrap_or(0));
                 }

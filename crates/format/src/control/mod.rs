@@ -10,4 +10,4 @@ pub use file::{
     CATALOG_VERSION, CONTROL_VERSION, ControlError, ControlFile, DbState, FILE_SIZE, PATH,
     STRUCT_SIZE,
 };
-pub use outline::Outline;
+pub use outline::{Outline, is_known_version};

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! - system id: identifies the cluster
-//! - version: determines the layout; version 1300 has no byte for the signedness of char, so its
-//!   checksum is four bytes lower
+//! - version: determines the layout; versions 1300 (PostgreSQL 15 and 16) and 1700 have no byte for
+//!   the signedness of char, so their checksum is four bytes lower
 //! - catalog version: PostgreSQL's major version; part of the names of tablespace directories
 //! - state: whether the cluster is shut down
 //! - checkpoint, redo, timeline: the last checkpoint's record, where recovery from it begins, and
@@ -47,12 +47,21 @@ const WAL_SEGMENT_SIZE_AT: usize = 228;
 const CHECKSUM_VERSION_AT: usize = 252;
 
 /// Control file version, and offset of its checksum.
-const LAYOUTS: [(u32, usize); 2] = [(1300, 288), (CONTROL_VERSION, 292)];
+const LAYOUTS: [(u32, usize); 3] = [(1300, 288), (1700, 288), (CONTROL_VERSION, 292)];
 /// The shortest layout. A shorter file was truncated.
 const SHORTEST: usize = 292;
-/// Catalog version and PostgreSQL's major version.
-const MAJORS: [(u32, u32); 4] =
-    [(202_209_061, 15), (202_307_071, 16), (202_406_281, 17), (CATALOG_VERSION, 18)];
+/// Catalog version, PostgreSQL's major version, and control file version.
+const MAJORS: [(u32, u32, u32); 4] = [
+    (202_209_061, 15, 1300),
+    (202_307_071, 16, 1300),
+    (202_406_281, 17, 1700),
+    (CATALOG_VERSION, 18, CONTROL_VERSION),
+];
+
+/// Whether it is the version of a control file of PostgreSQL 15 to 18.
+pub fn is_known_version(version: u32) -> bool {
+    LAYOUTS.iter().any(|(known, _)| *known == version)
+}
 
 /// The fields of a control file that page checksums and base backups need.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,11 +116,9 @@ impl Outline {
             return Err(ControlError::BadCrc);
         }
         let catalog_version = number(CATALOG_AT)?;
-        let (_, major) = MAJORS
+        let (_, major, _) = MAJORS
             .into_iter()
-            .find(|(known, major)| {
-                *known == catalog_version && (*major == 18) == (version == CONTROL_VERSION)
-            })
+            .find(|(known, _, control)| (*known, *control) == (catalog_version, version))
             .ok_or_else(|| incompatible("catalog version", catalog_version, CATALOG_VERSION))?;
         let impossible =
             |what, found: u32| ControlError::Impossible { what, found: u64::from(found) };
@@ -172,9 +179,9 @@ mod tests {
     use proptest::prelude::*;
 
     /// A file of PostgreSQL 15 to 17.
-    fn older(catalog: u32) -> [u8; FILE_SIZE] {
+    fn older(catalog: u32, version: u32) -> [u8; FILE_SIZE] {
         let mut bytes = sample().encode();
-        put(&mut bytes, VERSION_AT, 1300_u32.to_le_bytes());
+        put(&mut bytes, VERSION_AT, version.to_le_bytes());
         put(&mut bytes, CATALOG_AT, catalog.to_le_bytes());
         put(&mut bytes, 292, [0; 4]);
         let crc = crc::crc32c(&bytes[..288]);
@@ -206,26 +213,51 @@ mod tests {
 
     #[test]
     fn older_versions_have_their_checksum_at_another_offset() {
-        for (catalog, major) in MAJORS {
+        for (catalog, major, version) in MAJORS {
             if major < 18 {
-                let outline = Outline::decode(&older(catalog)).unwrap();
+                let outline = Outline::decode(&older(catalog, version)).unwrap();
                 assert_eq!((outline.major, outline.checksum_version), (major, 1));
                 let changed = Outline::decode(&outline.with_checksum_version(0, 99)).unwrap();
                 assert_eq!((changed.major, changed.checksum_version), (major, 0));
             }
         }
         assert!(matches!(
-            Outline::decode(&older(CATALOG_VERSION)),
+            Outline::decode(&older(CATALOG_VERSION, 1300)),
             Err(ControlError::Incompatible { .. })
         ));
-        let mut damaged = older(202_209_061);
+        let mut damaged = older(202_209_061, 1300);
         damaged[40] ^= 1;
         assert_eq!(Outline::decode(&damaged), Err(ControlError::BadCrc));
     }
 
     #[test]
+    fn a_release_has_one_control_file_version() {
+        for (catalog, _, version) in MAJORS {
+            for (other, _) in LAYOUTS.into_iter().filter(|(other, _)| *other != version) {
+                let file = if other == CONTROL_VERSION {
+                    let mut bytes = sample().encode();
+                    put(&mut bytes, CATALOG_AT, catalog.to_le_bytes());
+                    let crc = crc::crc32c(&bytes[..292]);
+                    put(&mut bytes, 292, crc.to_le_bytes());
+                    bytes
+                } else {
+                    older(catalog, other)
+                };
+                assert_eq!(
+                    Outline::decode(&file),
+                    Err(ControlError::Incompatible {
+                        what: "catalog version",
+                        found: u64::from(catalog),
+                        expected: u64::from(CATALOG_VERSION),
+                    })
+                );
+            }
+        }
+    }
+
+    #[test]
     fn a_truncated_file_is_too_short() {
-        for file in [older(202_209_061), sample().encode(), [0; FILE_SIZE]] {
+        for file in [older(202_209_061, 1300), sample().encode(), [0; FILE_SIZE]] {
             for len in [0, 7, 100, 291] {
                 assert_eq!(Outline::decode(&file[..len]), Err(ControlError::TooShort(len)));
             }
@@ -236,7 +268,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_never_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..400),
-            layout in 0..3_usize,
+            layout in 0..4_usize,
         ) {
             let mut bytes = bytes;
             if let (Some((version, crc_at)), true) = (LAYOUTS.get(layout), bytes.len() >= 296) {

@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
 use crate::settings::SetScope;
 use forebay_aio::sync::Duration;
-use forebay_engine::{BlockRange, Fork, IndexCheckOptions, PrewarmMode};
+use forebay_engine::{ALL_FORKS, BlockRange, Fork, IndexCheckOptions, PrewarmMode};
 use forebay_types::{Datum, Numeric, SqlType, ValueError};
 
 fn count(n: usize) -> Datum<'static> {
@@ -271,19 +271,23 @@ fn check_index<'a>(args: &[Datum<'_>], parents: bool, host: &mut Host) -> Result
 
 fn relation_size<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
     let fork = fork(args.get(1).and_then(Datum::as_str).unwrap_or("main"))?;
-    size_of(oid(args, 0)?, fork, host)
+    let oid = oid(args, 0)?;
+    let Some(table) = host.table_by_oid(oid)? else { return index_size(oid, &[fork], host) };
+    let blocks = host.call(|s| s.fork_blocks(&table, fork))?.unwrap_or(0);
+    Ok(bytes_of(blocks.into()))
 }
 
 /// The size of a table with its TOAST table, and with its indexes, if they are wanted.
 fn table_size<'a>(args: &[Datum<'_>], indexes: bool, host: &mut Host) -> Result<Datum<'a>> {
-    let Some(table) = host.table_by_oid(oid(args, 0)?)? else { return Ok(Datum::Null) };
+    let oid = oid(args, 0)?;
+    let Some(table) = host.table_by_oid(oid)? else { return index_size(oid, &ALL_FORKS, host) };
     Ok(bytes_of(host.call(|s| s.total_blocks(&table, indexes))?))
 }
 
-fn size_of<'a>(oid: u32, fork: Fork, host: &mut Host) -> Result<Datum<'a>> {
-    let Some(table) = host.table_by_oid(oid)? else { return Ok(Datum::Null) };
-    let blocks = host.call(|s| s.fork_blocks(&table, fork))?.unwrap_or(0);
-    Ok(bytes_of(blocks.into()))
+/// The size of an index. NULL if the OID is not one's.
+fn index_size<'a>(oid: u32, forks: &[Fork], host: &mut Host) -> Result<Datum<'a>> {
+    let blocks = host.call_if_any(|session| session.blocks_of_index(oid, forks))?.flatten();
+    Ok(blocks.map_or(Datum::Null, bytes_of))
 }
 
 fn bytes_of<'a>(blocks: u64) -> Datum<'a> {
