@@ -125,7 +125,9 @@ fn open_core(
         wal_writer: WalWriterLatch::default(),
         backups: RunningBackups::default(),
     });
-    complete(core, backend, started.recovered, started.ended.is_some())
+    let core = complete(core, backend, started.recovered, started.ended.is_some())?;
+    core.watch_log();
+    Ok(core)
 }
 
 fn open_heaps(

@@ -62,8 +62,6 @@ impl Session {
                     let flush_after = core.writing().wal_writer_flush_after;
                     core.wal_writer.wake_if_behind(&core.wal, flush_after);
                 }
-                let since = core.wal.bytes_since_redo();
-                core.checkpointer.note_wal(since, core.wal_trigger());
                 Ok(())
             }
             Err(error) => {

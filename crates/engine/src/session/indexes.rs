@@ -162,7 +162,6 @@ impl Session {
         let (tx, backend) = self.changing()?;
         let of = (table.oid, index.oid);
         catalog::store_built(&core.database, backend, tx, of, &figures)?;
-        core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
         Ok(())
     }
 

@@ -127,7 +127,6 @@ impl Session {
         for moved in moved_toast.into_iter().chain([moved]) {
             self.use_new_file(core, moved)?;
         }
-        core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
         Ok(report)
     }
 
