@@ -28,6 +28,7 @@ use super::vacuum_job::{IndexesJob, Pace, PageCost, VacuumJob, VacuumReport};
 use super::vacuum_page::PageVacuum;
 use super::vacuum_visit::Vacuum;
 use crate::error::AccessError;
+use crate::vacuum_progress::{self as shown, Phase};
 use crate::vm;
 
 /// Pages after which the upper levels of the free-space map are brought up to date: 8 GB.
@@ -69,7 +70,13 @@ impl Heap {
         let pages = PageVacuum { pruner, cutoffs, remaining, headers, indexed, dead };
         let to_scan = self.blocks_to_scan(backend, blocks, job)?;
         let report = VacuumReport { pages: blocks, ..VacuumReport::default() };
+        let room = indexes.as_ref().map_or(0, |job| job.dead.bound());
         let mut vacuum = Vacuum { pages, map: None, report, indexes };
+        backend.progress.set_all(&[
+            (shown::PHASE, Phase::ScanTable as u64),
+            (shown::BLOCKS_TOTAL, blocks.into()),
+            (shown::MAX_DEAD_BYTES, room as u64),
+        ]);
         let mut stream = ReadStream::new(
             &self.pool,
             self.locator,
@@ -82,6 +89,7 @@ impl Heap {
         let mut mapped = 0;
         while let Some((pin, eagerly)) = stream.next_with_data(backend)? {
             let (block, was_dirty) = (pin.tag().block, pin.is_dirty());
+            backend.progress.set(shown::BLOCKS_SCANNED, block.into());
             let visited = vacuum.visit(backend, &pin, job.aggressive, interrupt)?;
             vacuum.report.eager += u32::from(eagerly);
             if eagerly
@@ -92,10 +100,11 @@ impl Heap {
             }
             let dirtied = pin.is_dirty() && !was_dirty;
             drop(pin);
-            pace(backend, PageCost { read: true, dirtied })?;
+            pace(backend, PageCost { dirtied })?;
             let ends_round = vacuum.has_no_room();
             if ends_round {
                 vacuum.end_round(backend, job, false, pace)?;
+                backend.progress.set(shown::PHASE, Phase::ScanTable as u64);
             }
             if ends_round || block - mapped >= MAP_EVERY {
                 self.update_free_space_map(backend, mapped..block + 1, pace)?;
@@ -104,7 +113,9 @@ impl Heap {
         }
         let skips_visible = stream.source_mut().skips_visible;
         drop(stream);
+        backend.progress.set(shown::BLOCKS_SCANNED, blocks.into());
         vacuum.end_round(backend, job, true, pace)?;
+        backend.progress.set(shown::BLOCKS_VACUUMED, blocks.into());
         if mapped < blocks {
             self.update_free_space_map(backend, mapped..blocks, pace)?;
         }

@@ -86,7 +86,7 @@ pub(crate) struct Segments {
     pub(super) poison: Arc<Poison>,
     pub(super) policy: Mutex<SegmentPolicy>,
     pub(super) stats: Mutex<SegmentStats>,
-    pub(super) watcher: Mutex<Option<Arc<GrowthWatcher>>>,
+    pub(crate) watcher: Mutex<Option<Arc<GrowthWatcher>>>,
 }
 
 impl std::fmt::Debug for Segments {

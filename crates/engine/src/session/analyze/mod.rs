@@ -12,6 +12,7 @@ mod values;
 
 use std::sync::Arc;
 
+use forebay_access::analyze_progress::{self as shown, Phase};
 use forebay_access::heap::{Author, Changer, Heap, Sample, SampleJob};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::PG_STATISTIC;
@@ -20,6 +21,7 @@ use forebay_catalog::{
 };
 use forebay_format::ids::INVALID_XID;
 use forebay_format::{CommandId, Fork};
+use forebay_storage::progress::{Command, Progress};
 use forebay_storage::{Backend, Strategy};
 use forebay_txn::locks::LockMode;
 
@@ -123,6 +125,7 @@ impl Session {
         told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         let begun = Instant::now();
+        let _shown = Progress::start(&self.backend.progress, Command::Analyze, table.oid);
         let Table { schema, name, .. } = table;
         if options.verbose {
             told.push(format!("analyzing \"{schema}.{name}\""));
@@ -144,6 +147,7 @@ impl Session {
                 sample.rows.len(),
             ));
         }
+        self.backend.progress.set(shown::PHASE, Phase::Compute as u64);
         let mut all = Vec::with_capacity(analyzed.len());
         for column in analyzed {
             self.check_cancel()?;
@@ -151,6 +155,7 @@ impl Session {
                 all.push((column.index, column.how, found));
             }
         }
+        self.backend.progress.set(shown::PHASE, Phase::Finalize as u64);
         if !all.is_empty() {
             let (tx, backend) = self.changing()?;
             store_statistics(&core.database, backend, tx, table, &all)?;
@@ -159,8 +164,9 @@ impl Session {
         self.report_analyzed(core, table, &sample, (columns.is_none(), begun.elapsed()))?;
         if options.verbose {
             told.push(format!(
-                "finished analyzing table \"{DATABASE}.{schema}.{name}\"\nsystem usage: elapsed: \
-                 {:.2} s",
+                "finished analyzing table \"{DATABASE}.{schema}.{name}\"\n{}system usage: \
+                 elapsed: {:.2} s",
+                self.delay_line(shown::DELAY),
                 begun.elapsed().as_secs_f64()
             ));
         }
@@ -232,7 +238,7 @@ impl Session {
             strategy: Strategy::Vacuum { buffers: limit / KB_PER_BUFFER },
         };
         let interrupt = self.interrupt.clone();
-        let mut rests = Rests::new(settings, interrupt).shared(self.balance.clone());
+        let mut rests = Rests::new(settings, interrupt).of_worker(self.costs.clone());
         let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         let author = Author { xid: INVALID_XID, command: CommandId::MAX };
