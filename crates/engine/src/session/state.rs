@@ -329,6 +329,20 @@ impl Session {
         Ok((&mut open.tx, backend))
     }
 
+    /// The same, for a change of a table's figures and statistics alone. If the transaction does
+    /// nothing else, other tables stay in the shared cache.
+    pub(super) fn changing_figures(
+        &mut self,
+        table: &Arc<Table>,
+    ) -> Result<(&mut txn::Transaction, &mut Backend), EngineError> {
+        if !self.running()?.alone {
+            return self.changing();
+        }
+        let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
+        open.refreshed.push(Arc::clone(table));
+        Ok((&mut open.tx, backend))
+    }
+
     /// How the session's scans read ahead. The I/O layer gets the same limit for merging.
     pub(super) fn read_ahead(&mut self) -> ReadAhead {
         let combine =

@@ -8,8 +8,8 @@ use crate::common::*;
 use forebay_aio::sync::{Duration, Instant};
 use forebay_engine::views::{Command, CountedRelation, LockTag, RelationStats};
 use forebay_engine::{
-    AutovacuumSettings, Datum, Engine, EngineConfig, IoMethod, LockMode, Oid, RowBatch, Session,
-    ShutdownMode,
+    AutovacuumSettings, ChangedParameters, Datum, Engine, EngineConfig, IoMethod, LockMode, Oid,
+    RowBatch, Session, ShutdownMode, StorageParameter,
 };
 
 /// Autovacuum that runs when the test says so.
@@ -133,7 +133,7 @@ fn catalogs_and_toast_tables_are_vacuumed() {
         })
         .expect("drop");
     }
-    let own = make(&mut session, "w", &[]);
+    let own = make(&mut session, "w", &["toast.autovacuum_enabled=off"]);
     let mut noise = 1_u64;
     let mut letter = |_| {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -155,6 +155,16 @@ fn catalogs_and_toast_tables_are_vacuumed() {
     engine.run_autovacuum().expect("a round");
     const PG_ATTRIBUTE: Oid = 1249;
     assert_eq!(runs(&engine, PG_ATTRIBUTE), (1, 1));
+    assert_eq!(runs(&engine, toast), (0, 0), "it is switched off");
+    let namespace = Some("toast".to_owned());
+    let name = "autovacuum_enabled".to_owned();
+    let given = [StorageParameter { namespace, name, value: None }];
+    transaction(&mut session, |s| {
+        let table = s.open_table(None, "w", LockMode::ShareUpdateExclusive)?;
+        s.change_parameters(&table, ChangedParameters { given: &given, reset: true })
+    })
+    .expect("reset");
+    engine.run_autovacuum().expect("a round");
     assert_eq!((runs(&engine, toast), stats(&engine, toast).dead), ((1, 0), 0));
     // One row is too little for the table itself.
     assert_eq!(runs(&engine, own), (0, 0));

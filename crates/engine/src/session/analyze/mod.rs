@@ -72,6 +72,7 @@ impl Session {
         told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         self.begin()?;
+        self.running()?.alone = true;
         let begun = self.start_command();
         match begun.and_then(|()| self.analyze(table, columns, options, told)) {
             Ok(()) => {
@@ -119,14 +120,14 @@ impl Session {
     fn analyze_locked(
         &mut self,
         core: &Core,
-        (table, figures): (&Table, &ClassFigures),
+        (table, figures): (&Arc<Table>, &ClassFigures),
         columns: Option<&[String]>,
         options: &AnalyzeOptions,
         told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         let begun = Instant::now();
         let _shown = Progress::start(&self.backend.progress, Command::Analyze, table.oid);
-        let Table { schema, name, .. } = table;
+        let Table { schema, name, .. } = &**table;
         if options.verbose {
             told.push(format!("analyzing \"{schema}.{name}\""));
         }
@@ -157,7 +158,7 @@ impl Session {
         }
         self.backend.progress.set(shown::PHASE, Phase::Finalize as u64);
         if !all.is_empty() {
-            let (tx, backend) = self.changing()?;
+            let (tx, backend) = self.changing_figures(table)?;
             store_statistics(&core.database, backend, tx, table, &all)?;
         }
         self.store_sampled(core, (table, &heap), figures, &sample, options)?;
@@ -251,7 +252,7 @@ impl Session {
     fn store_sampled(
         &mut self,
         core: &Core,
-        (table, heap): (&Table, &Heap),
+        (table, heap): (&Arc<Table>, &Heap),
         before: &ClassFigures,
         sample: &Sample,
         options: &AnalyzeOptions,
@@ -268,8 +269,8 @@ impl Session {
             min_multi: 0,
             ..*before
         };
-        // The tables that sessions know have the figures before.
-        self.changing()?;
+        // Sessions know it with the figures before.
+        self.changing_figures(table)?;
         self.update_class(core, table.oid, &figures, next)?;
         let indexes = table.indexes.iter().filter(|index| index.ready && !options.vacuumed);
         for index in indexes {

@@ -206,8 +206,8 @@ impl Session {
         let done = self.store_figures(core, (table, &heap), figures, &report, remain)?;
         self.store_index_figures(core, &indexes, done.next)?;
         self.report_vacuumed(core, table, &done, begun.elapsed());
-        // The tables that sessions know have the figures before.
-        drop(core.database.cache.change());
+        // Sessions know it with the figures before.
+        core.database.cache.forget_table(table);
         if options.verbose {
             let (elapsed, indexes) = (begun.elapsed(), indexes.iter());
             let indexes = indexes.filter_map(VacuumedIndex::line).collect();
