@@ -69,8 +69,8 @@ fn longest_value(type_oid: Oid, typmod: i32) -> Option<usize> {
     }
 }
 
-/// Creates the TOAST table of a table, in a namespace, with storage parameters. The file of its index is empty: the
-/// caller builds it.
+/// Creates the TOAST table of a table, in a namespace, with storage parameters. The file of its
+/// index is empty: the caller builds it.
 pub fn create_toast_table(
     database: &Database,
     backend: &mut Backend,

@@ -125,9 +125,7 @@ fn open_core(
         wal_writer: WalWriterLatch::default(),
         backups: RunningBackups::default(),
     });
-    let core = complete(core, backend, started.recovered, started.ended.is_some())?;
-    core.watch_log();
-    Ok(core)
+    complete(core, backend, started.recovered, started.ended.is_some())
 }
 
 fn open_heaps(
@@ -198,6 +196,7 @@ fn complete(
     } else {
         core.control.set_state(&mut backend.io, DbState::Production)?;
     }
+    core.watch_log();
     core.database.drop_stale_temporary(backend)?;
     Ok(core)
 }

@@ -58,25 +58,8 @@ impl Heap {
         pace: Pace<'_>,
     ) -> Result<VacuumReport, AccessError> {
         let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
-        let Cutoffs { oldest_xid: xid, oldest_multi: multi, .. } = job.cutoffs;
-        let remaining = Remaining { xid, multi };
-        let unknown = || AccessError::Internal("vacuum without transactions".to_owned());
-        let mut pruner = self.pruner(job.kind, job.database, None).ok_or_else(unknown)?;
-        pruner.sets.begin();
-        // What is older can be frozen, so it must not be kept as a deletion that somebody sees.
-        pruner.raise_horizon(xid);
-        let (headers, dead, indexed) = (Vec::new(), Vec::new(), indexes.is_some());
-        let cutoffs = job.cutoffs;
-        let pages = PageVacuum { pruner, cutoffs, remaining, headers, indexed, dead };
         let to_scan = self.blocks_to_scan(backend, blocks, job)?;
-        let report = VacuumReport { pages: blocks, ..VacuumReport::default() };
-        let room = indexes.as_ref().map_or(0, |job| job.dead.bound());
-        let mut vacuum = Vacuum { pages, map: None, report, indexes };
-        backend.progress.set_all(&[
-            (shown::PHASE, Phase::ScanTable as u64),
-            (shown::BLOCKS_TOTAL, blocks.into()),
-            (shown::MAX_DEAD_BYTES, room as u64),
-        ]);
+        let mut vacuum = self.begin_vacuum(backend, job, indexes, blocks)?;
         let mut stream = ReadStream::new(
             &self.pool,
             self.locator,
@@ -124,6 +107,34 @@ impl Heap {
         let Vacuum { mut report, pages, .. } = vacuum;
         report.remaining = (!skips_visible).then_some(pages.remaining);
         Ok(report)
+    }
+
+    /// A vacuum of so many blocks, before the first one is read.
+    fn begin_vacuum<'a>(
+        &self,
+        backend: &Backend,
+        job: &VacuumJob,
+        indexes: Option<IndexesJob<'a>>,
+        blocks: BlockNumber,
+    ) -> Result<Vacuum<'a>, AccessError> {
+        let Cutoffs { oldest_xid: xid, oldest_multi: multi, .. } = job.cutoffs;
+        let remaining = Remaining { xid, multi };
+        let unknown = || AccessError::Internal("vacuum without transactions".to_owned());
+        let mut pruner = self.pruner(job.kind, job.database, None).ok_or_else(unknown)?;
+        pruner.sets.begin();
+        // What is older can be frozen, so it must not be kept as a deletion that somebody sees.
+        pruner.raise_horizon(xid);
+        let (headers, dead, indexed) = (Vec::new(), Vec::new(), indexes.is_some());
+        let cutoffs = job.cutoffs;
+        let pages = PageVacuum { pruner, cutoffs, remaining, headers, indexed, dead };
+        let report = VacuumReport { pages: blocks, ..VacuumReport::default() };
+        let room = indexes.as_ref().map_or(0, |job| job.dead.bound());
+        backend.progress.set_all(&[
+            (shown::PHASE, Phase::ScanTable as u64),
+            (shown::BLOCKS_TOTAL, blocks.into()),
+            (shown::MAX_DEAD_BYTES, room as u64),
+        ]);
+        Ok(Vacuum { pages, map: None, report, indexes })
     }
 
     /// Brings the upper levels of the free-space map up to date.

@@ -95,8 +95,8 @@ fn is_active(settings: &Settings) -> bool {
     settings.autovacuum.enabled && settings.session.track_counts
 }
 
-/// The time from one worker to the next. While autovacuum is off, PostgreSQL starts a worker for old
-/// ids with each 65,536 new ones, so a long naptime must not keep it from that here.
+/// The time from one worker to the next. While autovacuum is off, PostgreSQL starts a worker for
+/// old ids with each 65,536 new ones, so a long naptime must not keep it from that here.
 fn interval(settings: &Settings) -> Duration {
     const OLD_IDS: Duration = Duration::from_secs(60);
     let naptime = settings.autovacuum.naptime;

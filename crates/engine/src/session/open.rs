@@ -30,8 +30,8 @@ pub(super) struct Open {
     pub(super) alone: bool,
     /// The tables of which it has changed these.
     pub(super) refreshed: Vec<Arc<Table>>,
-    /// Tables that a transaction with changed catalogs has found since its last change or statement,
-    /// by schema and name.
+    /// Tables that a transaction with changed catalogs has found since its last change or
+    /// statement, by schema and name.
     pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
     /// TOAST tables that it has found, likewise.
     pub(super) own_toast: ToastTables,

@@ -195,7 +195,6 @@ impl Session {
         // DDL locks no catalog, so rows could be put into the tail while it is cut off.
         let truncate = truncate && !failsafe && !table.is_catalog();
         if truncate && is_worthwhile(report.pages, report.with_rows) {
-            self.backend.progress.set(shown::PHASE, Phase::Truncate as u64);
             let cut = (report.pages, report.with_rows);
             let mut cuts = Vec::new();
             remain = self.cut_tail(core, (table, &heap), cut, &mut cuts)?;
@@ -211,9 +210,7 @@ impl Session {
         if options.verbose {
             let (elapsed, indexes) = (begun.elapsed(), indexes.iter());
             let indexes = indexes.filter_map(VacuumedIndex::line).collect();
-            let delay = self.delay_line(shown::DELAY);
-            let of_run = VacuumedTable { name, oldest_xid, elapsed, indexes, failsafe, ..done };
-            let done = VacuumedTable { delay, ..of_run };
+            let done = VacuumedTable { name, oldest_xid, elapsed, indexes, failsafe, ..done };
             told.push(done.to_string());
         }
         Ok(())
@@ -377,7 +374,7 @@ impl Session {
             before: NextIds { xid: before.frozen_xid, multi: before.min_multi },
             advanced,
             elapsed: Duration::ZERO,
-            delay: String::new(),
+            delay: self.delay_line(shown::DELAY),
         })
     }
 
