@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod analyze_progress;
 pub mod check;
+pub mod cluster_progress;
 mod codec;
 mod error;
 mod fsm;
@@ -20,6 +22,7 @@ mod sort;
 #[cfg(test)]
 mod tests;
 pub mod toast;
+pub mod vacuum_progress;
 mod vm;
 
 pub use codec::{form_row, layout_of};

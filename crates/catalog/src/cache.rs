@@ -148,6 +148,16 @@ impl CatalogCache {
         Change { cache: self }
     }
 
+    /// Called when everyone sees new figures or statistics of a table, and nothing else of the
+    /// catalogs has changed. Sessions look up their tables again, and find the others here.
+    pub fn forget_table(&self, table: &Table) {
+        let mut state = self.state.write();
+        self.version.fetch_add(1, Ordering::Release);
+        if let Some(named) = state.tables.get_mut(&table.namespace) {
+            named.remove(&table.name);
+        }
+    }
+
     fn forget(&self, state: &mut State) {
         self.version.fetch_add(1, Ordering::Release);
         state.tables.clear();
@@ -195,6 +205,25 @@ mod tests {
             cache.table(11, "0").is_some()
                 && cache.table(11, &(2 * MOST_ABSENT - 1).to_string()).is_none()
         );
+        cache.put(cache.version(), &table(3));
+        assert_eq!(found(&cache), Some(Some(3)));
+    }
+
+    #[test]
+    fn new_figures_of_a_table_leave_the_others() {
+        let cache = CatalogCache::default();
+        let other = Arc::new(Table { name: "u".to_owned(), ..Table::for_tests(2, "u") });
+        let before = cache.version();
+        cache.put(before, &table(1));
+        cache.put(before, &other);
+        cache.put_absent(before, 11, "t");
+        cache.forget_table(&table(1));
+        assert_eq!(found(&cache), None);
+        cache.put(before, &table(1));
+        assert_eq!(found(&cache), None, "its figures may be the old ones");
+        assert!(cache.table(2200, "u").flatten().is_some_and(|kept| Arc::ptr_eq(&kept, &other)));
+        assert_eq!(cache.table(11, "t").map(|known| known.is_none()), Some(true));
+        assert_ne!(cache.version(), before, "sessions look again");
         cache.put(cache.version(), &table(3));
         assert_eq!(found(&cache), Some(Some(3)));
     }

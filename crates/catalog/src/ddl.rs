@@ -116,7 +116,7 @@ pub struct NewTable<'a> {
     pub name: &'a str,
     /// Its columns.
     pub columns: &'a [ColumnDef],
-    /// Its storage parameters, as [`storage_texts`](crate::storage_texts) makes them.
+    /// Its storage parameters, without those of its TOAST table.
     pub options: &'a [String],
 }
 

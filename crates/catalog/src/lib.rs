@@ -7,6 +7,7 @@ mod autovacuum;
 pub mod bootstrap;
 mod cache;
 mod catalog_oids;
+mod change_options;
 mod check;
 mod class;
 mod column_storage;
@@ -48,6 +49,7 @@ mod writer;
 
 pub use autovacuum::MaintainedTable;
 pub use cache::{CatalogCache, Change, KnownTables};
+pub use change_options::{ChangedParameters, change_index_parameters, change_table_parameters};
 pub use check::check;
 pub use class::Class;
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
@@ -66,7 +68,8 @@ pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;
 pub use oldest::DatabaseIds;
 pub use options::{
-    AutovacuumOptions, StorageParameter, VacuumParameters, index_parameters, storage_texts,
+    AutovacuumOptions, StorageParameter, VacuumParameters, index_parameters, of_table,
+    storage_texts,
 };
 pub use reader::Reader;
 pub use relations::{temp_namespace, temp_toast_namespace};

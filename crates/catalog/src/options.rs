@@ -2,7 +2,7 @@
 
 use forebay_access::heap::IndexCleanup;
 use forebay_format::varlena::Varlena;
-use forebay_types::{Datum, Oid, oids, type_info};
+use forebay_types::{Datum, oids};
 
 use crate::arrays::{array_of, stored_text};
 use crate::error::{CatalogError, Refusal};
@@ -43,7 +43,10 @@ const MOST_AGE: i32 = 2_000_000_000;
 /// The lengths to which rows may be brought, that PostgreSQL accepts.
 const TOAST_TARGETS: std::ops::RangeInclusive<i32> = 128..=8160;
 
-/// Parameters that are stored. All behind the first two tell vacuums what to do.
+/// Numbers of workers that PostgreSQL accepts.
+const WORKERS: std::ops::RangeInclusive<u16> = 0..=1024;
+
+/// Parameters that are stored.
 const STORED: &[Known] = &[
     ("fillfactor", Values::Int(10, 100), false),
     ("toast_tuple_target", Values::Int(*TOAST_TARGETS.start(), *TOAST_TARGETS.end()), false),
@@ -67,34 +70,38 @@ const STORED: &[Known] = &[
     ("autovacuum_vacuum_scale_factor", Values::Real(0.0, 100.0), true),
     ("autovacuum_vacuum_insert_scale_factor", Values::Real(0.0, 100.0), true),
     ("autovacuum_analyze_scale_factor", Values::Real(0.0, 100.0), false),
+    ("parallel_workers", Values::Int(0, *WORKERS.end() as i32), false),
 ];
 
-/// Parameters that nothing here would follow.
-const REFUSED: &[Known] = &[
-    ("user_catalog_table", Values::Bool, false),
-    ("parallel_workers", Values::Int(0, 1024), false),
-];
+/// A parameter that nothing here would follow.
+const REFUSED: Known = ("user_catalog_table", Values::Bool, false);
 
-/// The texts to store for the parameters of a new table with columns of these types, in
-/// PostgreSQL's form and with its checks.
+/// What stands before the text of a TOAST table's parameter.
+const TOAST: &str = "toast.";
+
+/// The texts to store for the parameters of a new table, in PostgreSQL's form and with its checks.
+/// Those of its TOAST table begin with `toast.`; see [`of_table`].
 /// Parameters that nothing here would follow are refused (0A000).
-pub fn storage_texts(
-    given: &[StorageParameter],
-    types: &[Oid],
-) -> Result<Vec<String>, CatalogError> {
-    for parameter in given {
-        check_form(parameter)?;
-    }
-    let own = |toast: bool| given.iter().filter(move |p| p.namespace.is_some() == toast);
+pub fn storage_texts(given: &[StorageParameter]) -> Result<Vec<String>, CatalogError> {
+    given.iter().try_for_each(check_oids)?;
+    // What tables with OIDs once were means nothing else.
+    let is_oids =
+        |parameter: &StorageParameter| parameter.namespace.is_none() && parameter.name == "oids";
+    let left: Vec<_> = given.iter().filter(|given| !is_oids(given)).cloned().collect();
+    changed_texts(&left)
+}
+
+/// The same for a table that there is.
+pub(crate) fn changed_texts(given: &[StorageParameter]) -> Result<Vec<String>, CatalogError> {
+    given.iter().try_for_each(check_form)?;
     let mut texts = Vec::new();
     let mut refused = None;
     for toast in [false, true] {
         let mut seen: Vec<&str> = Vec::new();
-        // What tables with OIDs once were is checked above.
-        for parameter in own(toast).filter(|p| toast || p.name != "oids") {
-            let (name, stored) = (parameter.name.as_str(), STORED.iter());
-            let known = stored.chain(REFUSED).find(|known| known.0 == name && (!toast || known.2));
-            let Some((_, values, _)) = known else {
+        for parameter in given.iter().filter(|p| p.namespace.is_some() == toast) {
+            let (name, known) = (parameter.name.as_str(), STORED.iter().chain([&REFUSED]));
+            let mut known = known.filter(|known| !toast || known.2);
+            let Some((_, values, _)) = known.find(|known| known.0 == name) else {
                 return Err(invalid(format!("unrecognized parameter \"{name}\"")));
             };
             if seen.contains(&name) {
@@ -103,23 +110,25 @@ pub fn storage_texts(
             seen.push(name);
             let value = parameter.value.as_deref().unwrap_or("true");
             values.check(name, value)?;
-            if REFUSED.iter().any(|known| known.0 == name) {
-                refused.get_or_insert(format!("storage parameter \"{name}\" is not supported"));
+            if name == REFUSED.0 {
+                refused = Some(format!("storage parameter \"{name}\" is not supported"));
             }
-            if !toast {
-                texts.push(format!("{name}={value}"));
-            }
+            texts.push(format!("{}{name}={value}", if toast { TOAST } else { "" }));
         }
-    }
-    // PostgreSQL gives a TOAST table to those with a column that may need one.
-    let toasted = |oid: &Oid| type_info(*oid).is_some_and(|t| t.storage != b'p');
-    if own(true).next().is_some() && types.iter().any(toasted) {
-        refused.get_or_insert("storage parameters of a TOAST table are not supported".to_owned());
     }
     match refused {
         Some(message) => Err(CatalogError::refused("0A000", message)),
         None => Ok(texts),
     }
+}
+
+/// Of a table's texts those of its TOAST table, as they are stored there, or its own.
+pub fn of_table(texts: &[String], toast: bool) -> Vec<String> {
+    let own = |text: &String| match text.strip_prefix(TOAST) {
+        None => (!toast).then(|| text.clone()),
+        Some(of_toast) => toast.then(|| of_toast.to_owned()),
+    };
+    texts.iter().filter_map(own).collect()
 }
 
 /// The storage parameters of a new B-tree, with PostgreSQL's checks: its fill factor, and whether
@@ -165,7 +174,7 @@ fn invalid(message: String) -> CatalogError {
 
 /// Checks what has nothing to do with the parameter's meaning.
 fn check_form(parameter: &StorageParameter) -> Result<(), CatalogError> {
-    let StorageParameter { namespace, name, value } = parameter;
+    let StorageParameter { namespace, name, .. } = parameter;
     if let Some(other) = namespace.as_deref().filter(|n| *n != "toast") {
         return Err(invalid(format!("unrecognized parameter namespace \"{other}\"")));
     }
@@ -173,6 +182,13 @@ fn check_form(parameter: &StorageParameter) -> Result<(), CatalogError> {
         let message = format!("invalid option name \"{name}\": must not contain \"=\"");
         return Err(invalid(message));
     }
+    Ok(())
+}
+
+/// Checks a parameter of a new table, which must have no OIDs.
+fn check_oids(parameter: &StorageParameter) -> Result<(), CatalogError> {
+    check_form(parameter)?;
+    let StorageParameter { namespace, name, value } = parameter;
     if namespace.is_some() || name != "oids" {
         return Ok(());
     }
@@ -380,6 +396,8 @@ pub(crate) struct StorageOptions {
     pub(crate) deduplicate: Option<bool>,
     /// toast_tuple_target
     pub(crate) toast_target: Option<u16>,
+    /// parallel_workers
+    pub(crate) parallel_workers: Option<u16>,
     /// What tells autovacuum what to do.
     pub(crate) autovacuum: AutovacuumOptions,
     /// What tells each vacuum what to do.
@@ -406,12 +424,29 @@ impl StorageOptions {
                 let value = text_of(value).and_then(integer);
                 let value = value.filter(|target| TOAST_TARGETS.contains(target));
                 found.toast_target = Some(value.ok_or_else(damaged)? as u16);
+            } else if let Some(value) = text.strip_prefix(b"parallel_workers=") {
+                let value = text_of(value).and_then(integer).and_then(|n| u16::try_from(n).ok());
+                let value = value.filter(|workers| WORKERS.contains(workers));
+                found.parallel_workers = Some(value.ok_or_else(damaged)?);
             } else if let Some((name, value)) = text_of(text).and_then(|t| t.split_once('=')) {
                 found.autovacuum.set(name, value).ok_or_else(damaged)?;
                 found.vacuum.set(name, value).ok_or_else(damaged)?;
             }
         }
         Ok(found)
+    }
+}
+
+/// The texts of a value of pg_class.reloptions.
+pub(crate) fn texts_of(value: &Datum<'_>) -> Result<Vec<String>, CatalogError> {
+    let damaged = || CatalogError::corrupt("pg_class.reloptions is damaged");
+    match value {
+        Datum::Null => Ok(Vec::new()),
+        Datum::Carried(_, array) => {
+            let found = texts(array).ok_or_else(damaged)?.into_iter();
+            found.map(|text| Ok(text_of(text).ok_or_else(damaged)?.to_owned())).collect()
+        }
+        _ => Err(CatalogError::refused("0A000", "such long storage parameters are not supported")),
     }
 }
 
@@ -608,9 +643,9 @@ mod tests {
             };
             StorageParameter { namespace, name: name.to_owned(), value }
         };
-        let stored = |given: &[&str], ty| {
+        let stored = |given: &[&str]| {
             let given: Vec<StorageParameter> = given.iter().map(|text| parameter(text)).collect();
-            storage_texts(&given, &[ty]).map_err(|e| e.to_string())
+            storage_texts(&given).map_err(|e| e.to_string())
         };
         let given = [
             "autovacuum_enabled",
@@ -619,23 +654,25 @@ mod tests {
             "log_autovacuum_min_duration=-1",
         ];
         let want = ["autovacuum_enabled=true", "fillfactor= 50", "log_autovacuum_min_duration=-1"];
-        assert_eq!(stored(&given, oids::INT4), Ok(want.map(str::to_owned).to_vec()));
-        let of_toast = ["toast.autovacuum_enabled=f", "fillfactor=40"];
-        assert_eq!(stored(&of_toast, oids::INT4), Ok(vec!["fillfactor=40".to_owned()]));
-        for (given, ty, message) in [
-            (&of_toast[..], oids::TEXT, "storage parameters of a TOAST table are not supported"),
+        let owned =
+            |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        assert_eq!(stored(&given), Ok(owned(&want)));
+        let all = stored(&["toast.autovacuum_enabled=f", "fillfactor=40"]).expect("texts");
+        assert_eq!(all, owned(&["fillfactor=40", "toast.autovacuum_enabled=f"]));
+        assert_eq!(of_table(&all, false), owned(&["fillfactor=40"]));
+        assert_eq!(of_table(&all, true), owned(&["autovacuum_enabled=f"]));
+        for (given, message) in [
+            (&["toast.fillfactor=70"][..], "unrecognized parameter \"fillfactor\""),
             (
                 &["user_catalog_table=true"],
-                oids::INT4,
                 "storage parameter \"user_catalog_table\" is not supported",
             ),
             (
                 &["parallel_workers=2", "fillfactor=1"],
-                oids::INT4,
                 "value 1 out of bounds for option \"fillfactor\"",
             ),
         ] {
-            assert_eq!(stored(given, ty), Err(message.to_owned()));
+            assert_eq!(stored(given), Err(message.to_owned()));
         }
     }
 }

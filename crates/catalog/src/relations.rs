@@ -249,6 +249,7 @@ impl Reader<'_> {
             toasting,
             fill_factor: class.options.fill_factor.unwrap_or(FULL),
             vacuum: class.options.vacuum,
+            parallel_workers: class.options.parallel_workers,
             figures: class.figures,
             limits,
             locator: self.locator(class)?,

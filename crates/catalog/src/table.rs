@@ -99,6 +99,8 @@ pub struct Table {
     pub fill_factor: u8,
     /// What its own parameters tell VACUUM.
     pub vacuum: VacuumParameters,
+    /// Its own number of parallel workers (parallel_workers).
+    pub parallel_workers: Option<u16>,
     /// What was last counted of it.
     pub figures: Figures,
     /// What cannot be done with it.
@@ -180,6 +182,7 @@ impl Table {
             toasting: Toasting::default(),
             fill_factor: FULL,
             vacuum: VacuumParameters::default(),
+            parallel_workers: None,
             figures: Figures::UNKNOWN,
             limits: Limits::default(),
             locator,
@@ -309,6 +312,7 @@ impl Table {
             toasting: Toasting::default(),
             fill_factor: FULL,
             vacuum: VacuumParameters::default(),
+            parallel_workers: None,
             figures: Figures::UNKNOWN,
             limits: Limits::default(),
             locator: RelFileLocator::in_default(5, oid),

@@ -69,13 +69,13 @@ fn longest_value(type_oid: Oid, typmod: i32) -> Option<usize> {
     }
 }
 
-/// Creates the TOAST table of a new table, in a namespace. The file of its index is empty: the
-/// caller builds it.
+/// Creates the TOAST table of a table, in a namespace, with storage parameters. The file of its
+/// index is empty: the caller builds it.
 pub fn create_toast_table(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    (table, namespace): (Oid, Oid),
+    (table, namespace, options): (Oid, Oid, &[String]),
     persistence: Persistence<'_>,
 ) -> Result<(Arc<Table>, Arc<TableIndex>), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
@@ -97,7 +97,7 @@ pub fn create_toast_table(
             xid: database.xacts.oldest_running().xid(),
             multi: database.heaps.outcomes.oldest_multi(),
         },
-        options: &[],
+        options,
     };
     let mut row = class.datums();
     set(database, &mut row, "relkind", Datum::Char(b't'));

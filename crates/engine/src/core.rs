@@ -19,7 +19,7 @@ use forebay_wal::{Inserted, Record, Wal};
 use crate::activity::Activity;
 use crate::archiver::Archiving;
 use crate::autovacuum::state::Autovacuum;
-use crate::checkpointer::Checkpointer;
+use crate::checkpointer::{Causes, Checkpointer};
 use crate::config::{EngineConfig, WritingSettings};
 use crate::control::Control;
 use crate::counters::Counters;
@@ -140,6 +140,20 @@ impl Core {
         self.wal.set_segment_policy(to.segment_policy());
         self.pool.wake_cleaner();
         self.checkpointer.requests.nudge();
+    }
+
+    /// From now on, the log asks for a checkpoint whenever it enters a segment and has grown enough
+    /// since the last one, whatever command makes it grow.
+    pub(crate) fn watch_log(self: &Arc<Core>) {
+        let core = Arc::downgrade(self);
+        self.wal.watch_growth(Arc::new(move |segments| {
+            // Whoever writes to the log holds the core, so this is never its last owner.
+            let Some(core) = core.upgrade() else { return };
+            let segment = core.wal.config().segment_size.bytes();
+            if segments >= core.wal_trigger() / segment {
+                core.checkpointer.requests.ask_once(Causes::WAL);
+            }
+        }));
     }
 
     /// Bytes of WAL after which a checkpoint is due, so that the log stays below max_wal_size until

@@ -196,6 +196,7 @@ fn complete(
     } else {
         core.control.set_state(&mut backend.io, DbState::Production)?;
     }
+    core.watch_log();
     core.database.drop_stale_temporary(backend)?;
     Ok(core)
 }

@@ -10,7 +10,10 @@ use forebay_format::Oid;
 use forebay_txn::locks::LockMode;
 use forebay_types::Datum;
 
+pub use forebay_access::analyze_progress as analyze;
+pub use forebay_access::cluster_progress as cluster;
 pub use forebay_access::progress as create_index;
+pub use forebay_access::vacuum_progress as vacuum;
 pub use forebay_archive::ArchiverStats;
 pub use forebay_storage::progress::{Command, Counter, RunningCommand};
 pub use forebay_txn::locks::LockTag;

@@ -11,7 +11,8 @@ use common::*;
 use forebay_aio::fault::{Call, Effect, FaultPlan, Ops, Rule};
 use forebay_aio::{Errno, MethodKind};
 use forebay_engine::{
-    CleanerOptions, Engine, EngineConfig, IoMethod, Session, ShutdownMode, WritingSettings,
+    CleanerOptions, Engine, EngineConfig, InterruptKind, IoMethod, Session, ShutdownMode,
+    VacuumOptions, WritingSettings,
 };
 
 const EIO: Effect = Effect::Fail(Errno::IO);
@@ -198,6 +199,34 @@ fn who_is_in_a_hurry_speeds_up_a_checkpoint_that_takes_its_time() {
     assert!(began.elapsed() < SOON);
     drop(engine);
     assert_eq!(rows_after_reopening(&dir), u64::try_from(next).expect("rows"));
+}
+
+/// A VACUUM that rests after each page is cancelled once a checkpoint was requested.
+#[test]
+fn a_long_command_requests_a_checkpoint_before_its_end() {
+    let (_scratch, dir) = new_dir();
+    let config = EngineConfig { writing: little_wal(), ..config(IoMethod::Sync, false) };
+    let (engine, mut session) = open_session(&dir, &config);
+    create(&mut session, "t");
+    insert(&mut session, "t", 0..200_000);
+    session.checkpoint().expect("checkpoint");
+    let before = engine.checkpointer_stats().num_requested;
+    let settings = session.settings_mut();
+    (settings.vacuum.cost_delay, settings.vacuum.cost_limit) = (Duration::from_millis(1), 1);
+    let interrupt = session.interrupt().clone();
+    let command = std::thread::spawn(move || {
+        let table = transaction(&mut session, |s| s.table(None, "t")).expect("table");
+        let options = VacuumOptions { freeze: true, ..VacuumOptions::default() };
+        session.vacuum(&table.expect("there is one"), &options, &mut Vec::new())
+    });
+    let began = Instant::now();
+    while engine.checkpointer_stats().num_requested == before {
+        assert!(began.elapsed() < SOON, "no checkpoint was requested");
+        std::thread::yield_now();
+    }
+    interrupt.request(InterruptKind::Cancel);
+    assert_eq!(state(command.join().expect("joined")), "57014");
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
 }
 
 #[test]

@@ -200,7 +200,7 @@ impl Life {
             verify_writes: setup.verify_writes,
             wal_buffers: Some(16),
             writing: WritingSettings {
-                max_wal_size: 3 << 20,
+                max_wal_size: 4 << 20,
                 min_wal_size: 2 << 20,
                 cleaner: CleanerOptions { max_pages: 8, ..CleanerOptions::default() },
                 ..WritingSettings::default()

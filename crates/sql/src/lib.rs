@@ -4,7 +4,7 @@
 //!   transactions
 //! - `plan/`: names looked up, types settled: a plan
 //! - `exec/`: plans run
-//! - `views.rs`: computed views: their columns
+//! - `views/`: computed views: their columns
 //! - `copy/`: COPY's formats
 //! - `parse/`: query strings to statements
 //! - `column.rs`: columns of results

@@ -19,6 +19,12 @@ use forebay_format::Oid;
 pub enum Command {
     /// CREATE INDEX and REINDEX.
     CreateIndex,
+    /// VACUUM, of autovacuum too.
+    Vacuum,
+    /// ANALYZE, of autovacuum too.
+    Analyze,
+    /// VACUUM FULL. It has the name of another statement that does the same.
+    Cluster,
 }
 
 /// Number of counters of a command, as PostgreSQL has them.

@@ -64,7 +64,7 @@ impl Wal {
         self.redo.store(redo.0, Ordering::Release);
     }
 
-    /// Bytes inserted since the redo pointer, by which `max_wal_size` triggers a checkpoint.
+    /// Bytes inserted since the redo pointer.
     pub fn bytes_since_redo(&self) -> u64 {
         self.insert_lsn().since(self.redo_lsn())
     }

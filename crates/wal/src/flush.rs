@@ -228,7 +228,7 @@ impl Wal {
         let file = self.segment_file(size.number(claim.from))?;
         if size.offset(claim.from) == 0 {
             // The segments before are complete and durable, or this could not have been claimed.
-            self.segments.enter(size.number(claim.from));
+            self.segments.enter(size.number(claim.from), self.redo_lsn());
         }
         let len = claim.upto.0.next_multiple_of(WAL_BLOCK) - claim.from.page_start().0;
         let writes = if self.config.gather { 1 } else { len / WAL_BLOCK };

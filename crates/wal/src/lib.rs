@@ -33,6 +33,6 @@ pub use reader::{
     EndOfWal, EndReason, Fetch, LookAhead, ReaderConfig, WalReader, WalRecord, read_history,
 };
 pub use record::{BlockFlags, BlockRef, Inserted, Record};
-pub use segments::{ArchiveFeed, OldSegments, SegmentPolicy, SegmentStats};
+pub use segments::{ArchiveFeed, GrowthWatcher, OldSegments, SegmentPolicy, SegmentStats};
 pub use stats::WalStats;
 pub use wal::Wal;

@@ -7,7 +7,7 @@ use forebay_aio::{
 
 use crate::{
     error::WalError,
-    segments::{ArchiveFeed, SegmentPolicy, SegmentStats},
+    segments::{ArchiveFeed, GrowthWatcher, SegmentPolicy, SegmentStats},
     wal::Wal,
 };
 
@@ -40,6 +40,11 @@ impl Wal {
     /// Changes how segments are made and whether old ones are recycled.
     pub fn set_segment_policy(&self, policy: SegmentPolicy) {
         self.segments.set_policy(policy);
+    }
+
+    /// Sets the callback that is told how far the log has grown, each time it enters a segment.
+    pub fn watch_growth(&self, watcher: Arc<GrowthWatcher>) {
+        *self.segments.watcher.lock() = Some(watcher);
     }
 
     /// Starts archiving: marks each completed segment for the archive, and keeps old segments until

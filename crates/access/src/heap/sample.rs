@@ -17,6 +17,7 @@ use super::relation::Heap;
 use super::status::{Fate, TupleStatus, tuple_status};
 use super::tuple_at::{located, tuple_at};
 use super::vacuum_job::{Pace, PageCost};
+use crate::analyze_progress::{self as shown, Phase};
 use crate::error::AccessError;
 
 /// How a table is sampled.
@@ -77,6 +78,10 @@ impl Heap {
         pace: Pace<'_>,
     ) -> Result<Sample, AccessError> {
         let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
+        backend.progress.set_all(&[
+            (shown::PHASE, Phase::Sample as u64),
+            (shown::BLOCKS_TOTAL, u64::from(blocks).min(job.rows as u64)),
+        ]);
         let mut random = Random(job.seed);
         let mut chosen = Selection::new(blocks, job.rows, random.next());
         let mut stream = ReadStream::new(
@@ -94,6 +99,7 @@ impl Heap {
         let mut reservoir = Reservoir::new(job.rows, random);
         while let Some(pin) = stream.next(backend)? {
             sample.scanned += 1;
+            backend.progress.set(shown::BLOCKS_DONE, sample.scanned.into());
             let page = pin.lock_shared().copy();
             // The pin keeps the outcomes of its rows' transactions.
             sample_page(
@@ -104,7 +110,7 @@ impl Heap {
                 (&mut sample, &mut reservoir),
             )?;
             drop(pin);
-            pace(backend, PageCost { read: true, dirtied: false })?;
+            pace(backend, PageCost::default())?;
         }
         sample.rows = reservoir.rows;
         sample.rows.sort_unstable_by_key(|row| row.place);

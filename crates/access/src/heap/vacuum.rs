@@ -28,6 +28,7 @@ use super::vacuum_job::{IndexesJob, Pace, PageCost, VacuumJob, VacuumReport};
 use super::vacuum_page::PageVacuum;
 use super::vacuum_visit::Vacuum;
 use crate::error::AccessError;
+use crate::vacuum_progress::{self as shown, Phase};
 use crate::vm;
 
 /// Pages after which the upper levels of the free-space map are brought up to date: 8 GB.
@@ -57,19 +58,8 @@ impl Heap {
         pace: Pace<'_>,
     ) -> Result<VacuumReport, AccessError> {
         let blocks = self.pool.nblocks(self.locator, Fork::Main)?;
-        let Cutoffs { oldest_xid: xid, oldest_multi: multi, .. } = job.cutoffs;
-        let remaining = Remaining { xid, multi };
-        let unknown = || AccessError::Internal("vacuum without transactions".to_owned());
-        let mut pruner = self.pruner(job.kind, job.database, None).ok_or_else(unknown)?;
-        pruner.sets.begin();
-        // What is older can be frozen, so it must not be kept as a deletion that somebody sees.
-        pruner.raise_horizon(xid);
-        let (headers, dead, indexed) = (Vec::new(), Vec::new(), indexes.is_some());
-        let cutoffs = job.cutoffs;
-        let pages = PageVacuum { pruner, cutoffs, remaining, headers, indexed, dead };
         let to_scan = self.blocks_to_scan(backend, blocks, job)?;
-        let report = VacuumReport { pages: blocks, ..VacuumReport::default() };
-        let mut vacuum = Vacuum { pages, map: None, report, indexes };
+        let mut vacuum = self.begin_vacuum(backend, job, indexes, blocks)?;
         let mut stream = ReadStream::new(
             &self.pool,
             self.locator,
@@ -82,6 +72,7 @@ impl Heap {
         let mut mapped = 0;
         while let Some((pin, eagerly)) = stream.next_with_data(backend)? {
             let (block, was_dirty) = (pin.tag().block, pin.is_dirty());
+            backend.progress.set(shown::BLOCKS_SCANNED, block.into());
             let visited = vacuum.visit(backend, &pin, job.aggressive, interrupt)?;
             vacuum.report.eager += u32::from(eagerly);
             if eagerly
@@ -92,10 +83,11 @@ impl Heap {
             }
             let dirtied = pin.is_dirty() && !was_dirty;
             drop(pin);
-            pace(backend, PageCost { read: true, dirtied })?;
+            pace(backend, PageCost { dirtied })?;
             let ends_round = vacuum.has_no_room();
             if ends_round {
                 vacuum.end_round(backend, job, false, pace)?;
+                backend.progress.set(shown::PHASE, Phase::ScanTable as u64);
             }
             if ends_round || block - mapped >= MAP_EVERY {
                 self.update_free_space_map(backend, mapped..block + 1, pace)?;
@@ -104,7 +96,9 @@ impl Heap {
         }
         let skips_visible = stream.source_mut().skips_visible;
         drop(stream);
+        backend.progress.set(shown::BLOCKS_SCANNED, blocks.into());
         vacuum.end_round(backend, job, true, pace)?;
+        backend.progress.set(shown::BLOCKS_VACUUMED, blocks.into());
         if mapped < blocks {
             self.update_free_space_map(backend, mapped..blocks, pace)?;
         }
@@ -113,6 +107,34 @@ impl Heap {
         let Vacuum { mut report, pages, .. } = vacuum;
         report.remaining = (!skips_visible).then_some(pages.remaining);
         Ok(report)
+    }
+
+    /// A vacuum of so many blocks, before the first one is read.
+    fn begin_vacuum<'a>(
+        &self,
+        backend: &Backend,
+        job: &VacuumJob,
+        indexes: Option<IndexesJob<'a>>,
+        blocks: BlockNumber,
+    ) -> Result<Vacuum<'a>, AccessError> {
+        let Cutoffs { oldest_xid: xid, oldest_multi: multi, .. } = job.cutoffs;
+        let remaining = Remaining { xid, multi };
+        let unknown = || AccessError::Internal("vacuum without transactions".to_owned());
+        let mut pruner = self.pruner(job.kind, job.database, None).ok_or_else(unknown)?;
+        pruner.sets.begin();
+        // What is older can be frozen, so it must not be kept as a deletion that somebody sees.
+        pruner.raise_horizon(xid);
+        let (headers, dead, indexed) = (Vec::new(), Vec::new(), indexes.is_some());
+        let cutoffs = job.cutoffs;
+        let pages = PageVacuum { pruner, cutoffs, remaining, headers, indexed, dead };
+        let report = VacuumReport { pages: blocks, ..VacuumReport::default() };
+        let room = indexes.as_ref().map_or(0, |job| job.dead.bound());
+        backend.progress.set_all(&[
+            (shown::PHASE, Phase::ScanTable as u64),
+            (shown::BLOCKS_TOTAL, blocks.into()),
+            (shown::MAX_DEAD_BYTES, room as u64),
+        ]);
+        Ok(Vacuum { pages, map: None, report, indexes })
     }
 
     /// Brings the upper levels of the free-space map up to date.

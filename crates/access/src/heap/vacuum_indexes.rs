@@ -15,6 +15,7 @@ use super::dead_items::DeadItems;
 use super::vacuum_job::{IndexCleanup, IndexesJob, Pace, PageCost, VacuumJob};
 use super::vacuum_visit::Vacuum;
 use crate::error::AccessError;
+use crate::vacuum_progress::{self as shown, Phase};
 
 /// The part of a table's pages below which dead line pointers may stay.
 const FEW_PAGES: f64 = 0.02;
@@ -50,12 +51,17 @@ impl Vacuum<'_> {
             self.report.bypassed = true;
             return Ok(());
         }
+        backend.progress.set(shown::PHASE, Phase::VacuumIndexes as u64);
         if !indexes.remove(backend, &dead, pace)? {
             *cleanup = IndexCleanup::Off;
             self.report.bypassed = true;
             return Ok(());
         }
         self.report.index_scans += 1;
+        backend.progress.set_all(&[
+            (shown::INDEX_VACUUMS, self.report.index_scans.into()),
+            (shown::PHASE, Phase::VacuumTable as u64),
+        ]);
         self.free_all(backend, job, &dead, pace)
     }
 
@@ -66,7 +72,10 @@ impl Vacuum<'_> {
         pace: Pace<'_>,
     ) -> Result<(), AccessError> {
         match &mut self.indexes {
-            Some(job) if job.cleanup != IndexCleanup::Off => job.indexes.clean_up(backend, pace),
+            Some(job) if job.cleanup != IndexCleanup::Off => {
+                backend.progress.set(shown::PHASE, Phase::CleanUpIndexes as u64);
+                job.indexes.clean_up(backend, pace)
+            }
             _ => Ok(()),
         }
     }
@@ -92,10 +101,11 @@ impl Vacuum<'_> {
         );
         while let Some((pin, offsets)) = stream.next_with_data(backend)? {
             let was_dirty = pin.is_dirty();
+            backend.progress.set(shown::BLOCKS_VACUUMED, pin.tag().block.into());
             self.free(backend, &pin, offsets)?;
             let dirtied = pin.is_dirty() && !was_dirty;
             drop(pin);
-            pace(backend, PageCost { read: true, dirtied })?;
+            pace(backend, PageCost { dirtied })?;
         }
         Ok(())
     }

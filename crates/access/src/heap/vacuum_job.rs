@@ -107,11 +107,10 @@ pub struct VacuumReport {
     pub bypassed: bool,
 }
 
-/// What happened to a page, for those who slow a vacuum down.
+/// What happened to a page, for those who slow a vacuum down. The backend's counters tell whether
+/// it was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageCost {
-    /// Whether a page was read.
-    pub read: bool,
     /// Whether it is dirty now, and was not before.
     pub dirtied: bool,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_format::BlockNumber;
 use forebay_format::visibility_map::{self as map, ALL_FROZEN, ALL_VISIBLE, VALID_BITS};
+use forebay_storage::progress::Progress;
 use forebay_storage::{Backend, PageWriteGuard, Pinned};
 use forebay_txn::locks::Interrupt;
 
@@ -13,6 +14,7 @@ use super::space::EMPTY;
 use super::vacuum_job::{IndexCleanup, IndexesJob, VacuumReport};
 use super::vacuum_page::{Outcome, PageVacuum};
 use crate::error::AccessError;
+use crate::vacuum_progress as shown;
 use crate::vm;
 
 /// A vacuum in progress.
@@ -91,7 +93,7 @@ impl Vacuum<'_> {
             },
         };
         self.map = Some(map);
-        let comes_again = self.keep_dead_items(block);
+        let comes_again = self.keep_dead_items(&backend.progress, block);
         if let Some(free) = free.filter(|_| !comes_again) {
             self.heap().free_space_map().record(backend, block, free)?;
         }
@@ -176,7 +178,7 @@ impl Vacuum<'_> {
 
     /// Keeps the dead line pointers of the page that was looked at. Returns whether the page comes
     /// again.
-    fn keep_dead_items(&mut self, block: BlockNumber) -> bool {
+    fn keep_dead_items(&mut self, progress: &Progress, block: BlockNumber) -> bool {
         let dead = &self.pages.dead;
         let Some(job) = self.indexes.as_mut().filter(|_| !dead.is_empty()) else { return false };
         self.report.dead_items.0 += dead.len() as u64;
@@ -184,6 +186,10 @@ impl Vacuum<'_> {
         let wanted = job.cleanup != IndexCleanup::Off;
         if wanted {
             job.dead.add(block, dead);
+            progress.set_all(&[
+                (shown::DEAD_ITEMS, job.dead.len()),
+                (shown::DEAD_BYTES, job.dead.memory() as u64),
+            ]);
         }
         wanted
     }

@@ -253,7 +253,7 @@ impl Pass<'_> {
             let was_dirty = pin.is_dirty();
             let pruned = self.page(backend, &pin, scanned)?;
             let dirtied = pin.is_dirty() && !was_dirty;
-            pace(backend, PageCost { read: true, dirtied })?;
+            pace(backend, PageCost { dirtied })?;
             if pruned.is_empty && pin.tag().block == scanned {
                 self.delete(backend, pin, pace)?;
             }
@@ -433,7 +433,7 @@ impl Pass<'_> {
                 }
             }
             let LeafEnd::NextIsEmpty(next) = end else { return Ok(()) };
-            pace(backend, PageCost { read: true, dirtied: true })?;
+            pace(backend, PageCost { dirtied: true })?;
             leaf = index.pool.read(backend, index.tag(next), self.job.strategy)?;
         }
     }

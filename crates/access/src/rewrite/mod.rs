@@ -23,6 +23,7 @@ use forebay_storage::Backend;
 use forebay_txn::locks::Interrupt;
 
 use self::chains::{Chains, Next, Version};
+use crate::cluster_progress::{self as shown, Phase};
 use crate::error::AccessError;
 use crate::heap::{Author, FrozenHeader, Heap, NewPages, OldRow, VacuumJob};
 use crate::toast::{Mover, Plan, Storage, ToastTable, Toasting, is_wide, pointers};
@@ -116,6 +117,10 @@ impl Rewrite<'_> {
             job: &self.job,
             report: RewriteReport { old_pages: rows.blocks, ..RewriteReport::default() },
         };
+        backend.progress.set_all(&[
+            (shown::PHASE, Phase::ScanTable as u64),
+            (shown::BLOCKS_TOTAL, rows.blocks.into()),
+        ]);
         while rows.next_page(backend)? {
             if let Some(kind) = self.interrupt.pending() {
                 return Err(AccessError::Interrupted(kind));
@@ -124,6 +129,11 @@ impl Rewrite<'_> {
                 let moved = rewriter.take(backend, row, rows.tuple(row)?);
                 moved.map_err(|error| error.in_row(self.old.locator, row.place))?;
             }
+            backend.progress.add(shown::BLOCKS_SCANNED, 1);
+            backend.progress.set_all(&[
+                (shown::ROWS_SCANNED, rewriter.report.kept),
+                (shown::ROWS_WRITTEN, rewriter.report.kept),
+            ]);
         }
         rewriter.finish(backend)
     }

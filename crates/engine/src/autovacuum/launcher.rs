@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use forebay_aio::sync::Instant;
 use forebay_aio::sync::thread::{self, JoinHandle};
+use forebay_aio::sync::{Duration, Instant};
 use forebay_format::ids::xid_precedes;
 
 use super::state::Settings;
@@ -58,9 +58,7 @@ impl Engine {
     /// Vacuums and analyzes, in this thread, the tables that need it: what a worker of autovacuum
     /// does, whether it is on or not. For programs that decide by themselves when that happens.
     pub fn run_autovacuum(&self) -> Result<(), EngineError> {
-        let mut settings = self.core().autovacuum.settings();
-        settings.autovacuum.enabled = true;
-        work(self.core(), &settings)
+        work(self.core(), true)
     }
 }
 
@@ -69,8 +67,7 @@ fn launch(core: &Arc<Core>) {
     let mut workers: Vec<JoinHandle<()>> = Vec::new();
     let mut last = Instant::now();
     loop {
-        let Settings { autovacuum: AutovacuumSettings { naptime, .. }, .. } =
-            core.autovacuum.settings();
+        let naptime = interval(&core.autovacuum.settings());
         if !core.autovacuum.rest_until(last + naptime) {
             break;
         }
@@ -82,15 +79,28 @@ fn launch(core: &Arc<Core>) {
             workers.into_iter().partition(JoinHandle::is_finished);
         join(core, ended);
         workers = running;
-        let Settings { autovacuum, session } = core.autovacuum.settings();
-        let most = autovacuum.max_workers.min(core.config.autovacuum_worker_slots);
-        // Without counters there is nothing to decide by.
-        let active = autovacuum.enabled && session.track_counts;
+        let settings = core.autovacuum.settings();
+        let most = settings.autovacuum.max_workers.min(core.config.autovacuum_worker_slots);
+        let active = is_active(&settings);
         if workers.len() < most && (active || core.has_old_ids()) && core.check_running().is_ok() {
             workers.extend(start_worker(core, active));
         }
     }
     join(core, workers);
+}
+
+/// Whether there is more to do than to look after old ids. Without counters there is nothing to
+/// decide by.
+fn is_active(settings: &Settings) -> bool {
+    settings.autovacuum.enabled && settings.session.track_counts
+}
+
+/// The time from one worker to the next. While autovacuum is off, PostgreSQL starts a worker for
+/// old ids with each 65,536 new ones, so a long naptime must not keep it from that here.
+fn interval(settings: &Settings) -> Duration {
+    const OLD_IDS: Duration = Duration::from_secs(60);
+    let naptime = settings.autovacuum.naptime;
+    if is_active(settings) { naptime } else { naptime.min(OLD_IDS) }
 }
 
 fn join(core: &Core, workers: Vec<JoinHandle<()>>) {
@@ -106,9 +116,7 @@ fn join(core: &Core, workers: Vec<JoinHandle<()>>) {
 fn start_worker(core: &Arc<Core>, active: bool) -> Option<JoinHandle<()>> {
     let own = Arc::clone(core);
     let body = move || {
-        let mut settings = own.autovacuum.settings();
-        settings.autovacuum.enabled = active;
-        let worked = own.fatal.watch("autovacuum worker", || work(&own, &settings));
+        let worked = own.fatal.watch("autovacuum worker", || work(&own, active));
         if let Err(error) = worked
             && own.check_running().is_ok()
         {
@@ -120,4 +128,25 @@ fn start_worker(core: &Arc<Core>, active: bool) -> Option<JoinHandle<()>> {
         .spawn(body)
         .inspect_err(|error| tracing::warn!("could not start an autovacuum worker: {error}"))
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_naptime_delays_old_ids_only_where_autovacuum_is_on() {
+        let day = Duration::from_secs(86_400);
+        let autovacuum = AutovacuumSettings { naptime: day, ..AutovacuumSettings::default() };
+        let on = Settings { autovacuum, session: SessionSettings::default() };
+        assert_eq!(interval(&on), day);
+        let mut off = on.clone();
+        off.autovacuum.enabled = false;
+        assert_eq!(interval(&off), Duration::from_secs(60));
+        let mut blind = on;
+        blind.session.track_counts = false;
+        assert_eq!(interval(&blind), Duration::from_secs(60));
+        off.autovacuum.naptime = Duration::from_secs(1);
+        assert_eq!(interval(&off), Duration::from_secs(1));
+    }
 }

@@ -6,13 +6,25 @@ use forebay_aio::sync::{Condvar, Instant, Mutex, RwLock};
 use forebay_types::Oid;
 
 use super::balance::Balance;
-use crate::config::{AutovacuumSettings, EngineConfig, SessionSettings};
+use crate::config::{AutovacuumSettings, EngineConfig, SessionSettings, VacuumSettings};
 
 /// Settings of autovacuum, and those with which its sessions begin.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) autovacuum: AutovacuumSettings,
     pub(crate) session: SessionSettings,
+}
+
+impl Settings {
+    /// The cost settings of workers, but for those of a table.
+    fn costs(&self) -> VacuumSettings {
+        let (own, vacuum) = (&self.autovacuum, self.session.vacuum);
+        VacuumSettings {
+            cost_delay: own.cost_delay.unwrap_or(vacuum.cost_delay),
+            cost_limit: own.cost_limit.unwrap_or(vacuum.cost_limit),
+            ..vacuum
+        }
+    }
 }
 
 /// Why the launcher wakes up.
@@ -44,10 +56,11 @@ impl Autovacuum {
     /// As an engine begins with it.
     pub(crate) fn of(config: &EngineConfig) -> Autovacuum {
         let EngineConfig { autovacuum, session, .. } = config.clone();
+        let settings = Settings { autovacuum, session };
         Autovacuum {
-            settings: RwLock::new(Settings { autovacuum, session }),
+            balance: Balance::new(settings.costs()),
+            settings: RwLock::new(settings),
             taken: Mutex::default(),
-            balance: Balance::default(),
             woken: Mutex::default(),
             wake: Condvar::default(),
         }
@@ -58,8 +71,10 @@ impl Autovacuum {
         self.settings.read().clone()
     }
 
-    /// Changes the settings. The launcher follows at once, workers with their next table.
+    /// Changes the settings. The launcher follows at once, workers with their next table, but for
+    /// costs with their next page.
     pub(crate) fn change(&self, settings: Settings) {
+        self.balance.change(settings.costs());
         *self.settings.write() = settings;
         self.woken.lock().changed = true;
         self.wake.notify_all();

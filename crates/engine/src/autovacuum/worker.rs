@@ -23,9 +23,11 @@ struct Task {
     log_min_duration: Option<Duration>,
 }
 
-/// Vacuums and analyzes all tables that need it. Fails if the engine stops, or the catalogs can't
-/// be read.
-pub(super) fn work(core: &Arc<Core>, settings: &Settings) -> Result<(), EngineError> {
+/// Vacuums and analyzes all tables that need it; unless `active`, only those with old ids. Fails if
+/// the engine stops, or the catalogs can't be read.
+pub(super) fn work(core: &Arc<Core>, active: bool) -> Result<(), EngineError> {
+    let mut settings = core.autovacuum.settings();
+    settings.autovacuum.enabled = active;
     let mut session = Session::of_autovacuum(core, settings.session.clone())?;
     let tables = session.maintained_tables()?;
     let (toast, main): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| table.is_toast);
@@ -34,7 +36,9 @@ pub(super) fn work(core: &Arc<Core>, settings: &Settings) -> Result<(), EngineEr
     for table in main.iter().chain(&toast) {
         let known = stats.get(&table.counted());
         if decide(table, known, &settings.autovacuum, &ages(core)).any() {
-            vacuumed |= maintain(core, &mut session, table, settings)?;
+            settings = core.autovacuum.settings();
+            settings.autovacuum.enabled = active;
+            vacuumed |= maintain(core, &mut session, table, &settings)?;
         }
     }
     if vacuumed { session.advance_oldest_ids() } else { Ok(()) }
@@ -81,9 +85,10 @@ fn maintain(
         return Ok(false);
     }
     let own = now.options.unwrap_or_default();
-    let shares = own.cost_limit.is_none() && own.cost_delay.is_none();
-    let _sharer = shares.then(|| core.autovacuum.balance.share());
-    session.share_cost(shares);
+    let delay = own.cost_delay.map(|millis| Duration::from_secs_f64(millis / 1e3));
+    let costs = core.autovacuum.balance.at_table(delay, own.cost_limit);
+    let _sharer = costs.share();
+    session.set_costs(costs);
     *session.settings_mut() = settings_for(settings, &own);
     session.give_way(!needs.wraparound);
     let task = Task {
@@ -106,14 +111,10 @@ fn maintain(
     Ok(vacuumed)
 }
 
-/// The settings of a session that vacuums a table with these settings of its own.
+/// The settings of a session that vacuums a table with these settings of its own, but for costs.
 fn settings_for(settings: &Settings, own: &AutovacuumOptions) -> SessionSettings {
     let Settings { autovacuum, session } = settings;
     let mut vacuum = session.vacuum;
-    let delay = own.cost_delay.map(|millis| Duration::from_secs_f64(millis / 1e3));
-    vacuum.cost_delay = delay.or(autovacuum.cost_delay).unwrap_or(vacuum.cost_delay);
-    let limit = own.cost_limit.or(autovacuum.cost_limit);
-    vacuum.cost_limit = limit.unwrap_or(vacuum.cost_limit);
     for (of_session, of_table) in [
         (&mut vacuum.freeze_min_age, own.freeze_min_age),
         (&mut vacuum.freeze_table_age, own.freeze_table_age),

@@ -4,7 +4,7 @@ use forebay_aio::sync::{Instant, Mutex};
 use forebay_format::Lsn;
 
 use super::report::Totals;
-use super::requests::{Causes, Requests};
+use super::requests::Requests;
 
 /// The checkpointer's state.
 #[derive(Debug)]
@@ -42,13 +42,6 @@ impl Checkpointer {
                 segments_made: 0,
             }),
             totals: Totals::default(),
-        }
-    }
-
-    /// Asks for a checkpoint if the log has grown by `trigger` bytes or more since the last one.
-    pub(crate) fn note_wal(&self, since_redo: u64, trigger: u64) {
-        if since_redo >= trigger {
-            self.requests.ask_once(Causes::WAL);
         }
     }
 }

@@ -32,10 +32,14 @@ pub struct VacuumSettings {
     pub cost_delay: Duration,
     /// The cost after which it rests (vacuum_cost_limit).
     pub cost_limit: u32,
+    /// The cost of a page that is found in memory (vacuum_cost_page_hit).
+    pub cost_page_hit: u32,
     /// The cost of a page that is read (vacuum_cost_page_miss).
     pub cost_page_miss: u32,
     /// The cost of a page that becomes dirty (vacuum_cost_page_dirty).
     pub cost_page_dirty: u32,
+    /// Whether its rests are timed (track_cost_delay_timing).
+    pub track_delays: bool,
     /// kB of buffers that vacuum uses; 0: all (vacuum_buffer_usage_limit).
     pub buffer_usage_limit: u32,
     /// Reads in flight (maintenance_io_concurrency).
@@ -62,8 +66,10 @@ impl Default for VacuumSettings {
             truncate: true,
             cost_delay: Duration::ZERO,
             cost_limit: 200,
+            cost_page_hit: 1,
             cost_page_miss: 2,
             cost_page_dirty: 20,
+            track_delays: false,
             buffer_usage_limit: 2048,
             io_concurrency: 16,
             parallel_workers: 2,

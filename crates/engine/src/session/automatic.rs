@@ -6,6 +6,7 @@ use forebay_catalog::{MaintainedTable, Reader, Table};
 
 use super::state::Session;
 use super::vacuum::DATABASE;
+use crate::autovacuum::balance::WorkerCosts;
 use crate::config::SessionSettings;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -64,9 +65,9 @@ impl Session {
         }
     }
 
-    /// Shares its cost limit with other workers, or not.
-    pub(crate) fn share_cost(&mut self, shares: bool) {
-        self.balance = shares.then(|| self.core.autovacuum.balance.clone());
+    /// What pages cost at the next table.
+    pub(crate) fn set_costs(&mut self, costs: WorkerCosts) {
+        self.costs = Some(costs);
     }
 
     /// Whether those who wait for its locks may cancel what it does.

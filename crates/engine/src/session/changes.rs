@@ -240,7 +240,6 @@ impl Session {
     ) -> Result<RowOutcome, EngineError> {
         let attempted = self.attempt(wanted, tid, wanted.work, attempt)?;
         let core = wanted.core;
-        core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
         let refusal = match attempted {
             Attempt::Done(place) => {
                 let queues = self.queues(wanted);

@@ -55,6 +55,7 @@ impl Session {
                 core.statistics.ended(&self.counted, counts, true, &finished.forgotten);
                 self.end_temp(true);
                 drop(change);
+                open.refreshed.iter().for_each(|table| core.database.cache.forget_table(table));
                 let left = self.backend.io.end_of_transaction();
                 self.leftovers = self.leftovers.and(left);
                 self.end(&ids);
@@ -62,8 +63,6 @@ impl Session {
                     let flush_after = core.writing().wal_writer_flush_after;
                     core.wal_writer.wake_if_behind(&core.wal, flush_after);
                 }
-                let since = core.wal.bytes_since_redo();
-                core.checkpointer.note_wal(since, core.wal_trigger());
                 Ok(())
             }
             Err(error) => {
@@ -110,6 +109,8 @@ impl Session {
         }
         self.end_temp(false);
         drop(change);
+        // Figures are stored in place.
+        open.refreshed.iter().for_each(|table| core.database.cache.forget_table(table));
         self.end(&ids);
         result.map(|_| ()).map_err(|error| core.fatal.check(error.into()))
     }

@@ -122,7 +122,10 @@ impl Session {
             (create_index::TUPLES_DONE, 0),
         ]);
         let heap = self.heap(core, table)?;
-        let (ahead, resources) = (self.read_ahead(), self.sort_resources(core));
+        let (ahead, mut resources) = (self.read_ahead(), self.sort_resources(core));
+        if let Some(own) = table.parallel_workers {
+            resources.threads = resources.threads.min(1 + usize::from(own));
+        }
         let source = self.source_of(core, table, index, not_null)?;
         let open_index = index.open(&heap);
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
@@ -162,7 +165,6 @@ impl Session {
         let (tx, backend) = self.changing()?;
         let of = (table.oid, index.oid);
         catalog::store_built(&core.database, backend, tx, of, &figures)?;
-        core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
         Ok(())
     }
 

@@ -31,6 +31,7 @@
 //! - `index_scan`: reading rows through indexes, and by bitmaps
 //! - `counting`: what statements do, for statistics
 //! - `scan`: reading rows; `stored`: a row as it is stored
+//! - `parameters`: ALTER TABLE and ALTER INDEX, SET and RESET of storage parameters
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum
@@ -66,6 +67,7 @@ mod marks;
 mod oldest_ids;
 mod open;
 mod parallel;
+mod parameters;
 mod pool;
 mod rows;
 mod scan;

@@ -26,8 +26,12 @@ pub(super) struct Open {
     subs: Vec<Level>,
     /// Whether it has changed the catalogs. If so it looks past the shared cache.
     pub(super) changed_catalogs: bool,
-    /// Tables that such a transaction has found since its last change or statement, by schema and
-    /// name.
+    /// Whether it runs for one ANALYZE, which changes no more than figures and statistics.
+    pub(super) alone: bool,
+    /// The tables of which it has changed these.
+    pub(super) refreshed: Vec<Arc<Table>>,
+    /// Tables that a transaction with changed catalogs has found since its last change or
+    /// statement, by schema and name.
     pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
     /// TOAST tables that it has found, likewise.
     pub(super) own_toast: ToastTables,
@@ -53,6 +57,8 @@ impl Open {
             top: Level::default(),
             subs: Vec::new(),
             changed_catalogs: false,
+            alone: false,
+            refreshed: Vec::new(),
             own_tables: HashMap::new(),
             own_toast: ToastTables::default(),
             found_at: 0,

@@ -279,9 +279,7 @@ impl Session {
             if placed.taken_back > 0 {
                 open.tx.count_deleted(counted(table), placed.taken_back);
             }
-            let inserted = inserted?;
-            core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
-            Ok(inserted)
+            inserted
         })
     }
 }

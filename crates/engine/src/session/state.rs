@@ -17,7 +17,7 @@ use super::marks::Mark;
 use super::open::Open;
 use super::temp_tables::TempTables;
 use super::toast_tables::ToastTables;
-use crate::autovacuum::balance::Balance;
+use crate::autovacuum::balance::WorkerCosts;
 use crate::checkpoint;
 use crate::checkpointer::Causes;
 use crate::config::{Background, SessionSettings};
@@ -53,8 +53,8 @@ pub struct Session {
     pub(super) warnings: Vec<Warning>,
     /// Warnings of I/O that statements left open.
     pub(super) leftovers: Leftovers,
-    /// Where it shares a cost limit, if it is a worker of autovacuum that does.
-    pub(super) balance: Option<Balance>,
+    /// What pages cost, if it is a worker of autovacuum.
+    pub(super) costs: Option<WorkerCosts>,
     /// The label of a base backup that it has begun.
     pub(super) backup: Option<BackupLabel>,
 }
@@ -114,7 +114,7 @@ impl Session {
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
             toast_tables: ToastTables::default(),
-            balance: None,
+            costs: None,
             backup: None,
         })
     }
@@ -326,6 +326,20 @@ impl Session {
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         open.changed_catalogs = true;
         open.forget_tables();
+        Ok((&mut open.tx, backend))
+    }
+
+    /// The same, for a change of a table's figures and statistics alone. If the transaction does
+    /// nothing else, other tables stay in the shared cache.
+    pub(super) fn changing_figures(
+        &mut self,
+        table: &Arc<Table>,
+    ) -> Result<(&mut txn::Transaction, &mut Backend), EngineError> {
+        if !self.running()?.alone {
+            return self.changing();
+        }
+        let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
+        open.refreshed.push(Arc::clone(table));
         Ok((&mut open.tx, backend))
     }
 

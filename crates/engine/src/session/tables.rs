@@ -6,7 +6,7 @@ use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, NewTable, Persistence};
 use forebay_catalog::not_a_table;
 use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, PUBLIC};
-use forebay_catalog::{ColumnDef, Table};
+use forebay_catalog::{ColumnDef, Table, of_table};
 use forebay_format::RelFileLocator;
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
@@ -251,9 +251,10 @@ impl Session {
                     EngineError::statement("3F000", format!("schema \"{schema}\" does not exist"))
                 })?,
             };
-            let new = NewTable { namespace, name, columns, options };
+            let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
+            let new = NewTable { namespace, name, columns, options: &own };
             let oid = session.create_in(core, new, Persistence::Permanent)?.rel;
-            session.create_toast(core, (oid, false), columns)?;
+            session.create_toast(core, (oid, false), columns, &of_toast)?;
             Ok(oid)
         })
     }

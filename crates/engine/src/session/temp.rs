@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, NewTable, Persistence};
-use forebay_catalog::{ColumnDef, Table};
+use forebay_catalog::{ColumnDef, Table, of_table};
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{BufferPool, TempRelations};
 use forebay_types::Oid;
@@ -45,12 +45,13 @@ impl Session {
     ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
             let namespace = session.own_namespace(core, &session.temp.namespace())?;
-            let new = NewTable { namespace, name, columns, options };
+            let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
+            let new = NewTable { namespace, name, columns, options: &own };
             let locator = session.with_files(core, true, |session, temporary| {
                 session.create_in(core, new, temporary)
             })?;
             session.note_temp_made((None, name), locator, on_commit);
-            session.create_toast(core, (locator.rel, true), columns)?;
+            session.create_toast(core, (locator.rel, true), columns, &of_toast)?;
             Ok(locator.rel)
         })
     }

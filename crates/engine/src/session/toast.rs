@@ -181,6 +181,7 @@ impl Session {
         core: &Core,
         (table, temporary): (Oid, bool),
         columns: &[ColumnDef],
+        options: &[String],
     ) -> Result<(), EngineError> {
         if !needs_toast_table(columns)? {
             return Ok(());
@@ -191,7 +192,7 @@ impl Session {
         };
         let (toast, index) = self.with_files(core, temporary, |session, persistence| {
             let (tx, backend) = session.changing()?;
-            let of = (table, namespace);
+            let of = (table, namespace, options);
             Ok(create_toast_table(&core.database, backend, tx, of, persistence)?)
         })?;
         if temporary {

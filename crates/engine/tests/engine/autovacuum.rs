@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::common::*;
-use forebay_aio::sync::Duration;
-use forebay_engine::views::{CountedRelation, LockTag, RelationStats};
+use forebay_aio::sync::{Duration, Instant};
+use forebay_engine::views::{Command, CountedRelation, LockTag, RelationStats};
 use forebay_engine::{
-    AutovacuumSettings, Datum, Engine, EngineConfig, IoMethod, LockMode, Oid, RowBatch, Session,
-    ShutdownMode,
+    AutovacuumSettings, ChangedParameters, Datum, Engine, EngineConfig, IoMethod, LockMode, Oid,
+    RowBatch, Session, ShutdownMode, StorageParameter,
 };
 
 /// Autovacuum that runs when the test says so.
@@ -133,7 +133,7 @@ fn catalogs_and_toast_tables_are_vacuumed() {
         })
         .expect("drop");
     }
-    let own = make(&mut session, "w", &[]);
+    let own = make(&mut session, "w", &["toast.autovacuum_enabled=off"]);
     let mut noise = 1_u64;
     let mut letter = |_| {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -155,6 +155,16 @@ fn catalogs_and_toast_tables_are_vacuumed() {
     engine.run_autovacuum().expect("a round");
     const PG_ATTRIBUTE: Oid = 1249;
     assert_eq!(runs(&engine, PG_ATTRIBUTE), (1, 1));
+    assert_eq!(runs(&engine, toast), (0, 0), "it is switched off");
+    let namespace = Some("toast".to_owned());
+    let name = "autovacuum_enabled".to_owned();
+    let given = [StorageParameter { namespace, name, value: None }];
+    transaction(&mut session, |s| {
+        let table = s.open_table(None, "w", LockMode::ShareUpdateExclusive)?;
+        s.change_parameters(&table, ChangedParameters { given: &given, reset: true })
+    })
+    .expect("reset");
+    engine.run_autovacuum().expect("a round");
     assert_eq!((runs(&engine, toast), stats(&engine, toast).dead), ((1, 0), 0));
     // One row is too little for the table itself.
     assert_eq!(runs(&engine, own), (0, 0));
@@ -185,6 +195,40 @@ fn a_worker_gives_way_to_who_needs_its_lock() {
     let quick = AutovacuumSettings { cost_delay: None, ..settings() };
     engine.change_autovacuum(&quick, session.settings());
     engine.run_autovacuum().expect("a round");
+    assert_eq!(runs(&engine, table), (1, 0));
+    drop(session);
+    engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+}
+
+#[test]
+fn a_worker_follows_changed_costs_while_it_vacuums() {
+    /// With the settings that it begins with, it would rest for a second after each of 140 pages.
+    const SOON: Duration = Duration::from_secs(60);
+    let slow = AutovacuumSettings {
+        cost_delay: Some(Duration::from_millis(250)),
+        cost_limit: Some(1),
+        ..settings()
+    };
+    let (_scratch, engine, mut session) = opened(slow);
+    let table = make(&mut session, "t", &["autovacuum_analyze_threshold=1000000"]);
+    fill(&mut session, "t", 20_000, 18_000);
+    let worker = {
+        let engine = Arc::clone(&engine);
+        thread::spawn(move || engine.run_autovacuum())
+    };
+    let rows = loop {
+        let rows = engine.progress(Command::Vacuum);
+        if !rows.is_empty() {
+            break rows;
+        }
+        thread::yield_now();
+    };
+    assert!(matches!(&rows[..], [row] if row.running.relation == table), "{rows:?}");
+    let begun = Instant::now();
+    let quick = AutovacuumSettings { cost_delay: Some(Duration::ZERO), ..slow };
+    engine.change_autovacuum(&quick, session.settings());
+    worker.join().expect("joined").expect("a round");
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(runs(&engine, table), (1, 0));
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("shutdown");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::common::*;
 use forebay_engine::types::oids;
 use forebay_engine::{
-    ColumnDef, ConstraintKind, Datum, EngineError, IndexDef, IndexKey, IoMethod, LockMode,
-    RowBatch, Session, ShutdownMode, Table,
+    ChangedParameters, ColumnDef, ConstraintKind, Datum, EngineError, IndexDef, IndexKey, IoMethod,
+    LockMode, RowBatch, Session, ShutdownMode, StorageParameter, Table, storage_texts,
 };
 use forebay_testkit::peer::{Peer, Postgres};
 
@@ -38,7 +38,16 @@ const STATEMENTS: &str = "\
     create table bounded (a varchar(501));
     create table toasted (a varchar(502), b numeric(10,2));
     create table emptied (a bytea);
-    truncate emptied;";
+    truncate emptied;
+    create table params (a text) with (fillfactor = 70, toast.autovacuum_enabled = off,
+        autovacuum_enabled = off);
+    alter table params set (toast.vacuum_truncate = off, parallel_workers = 3);
+    alter table params set (parallel_workers = 2, fillfactor = 50, vacuum_truncate);
+    alter table params reset (autovacuum_enabled, nosuch, toast.autovacuum_enabled);
+    create index params_a on params (a) with (fillfactor = 70);
+    alter index params_a set (deduplicate_items = off, fillfactor = 60);
+    create index params_b on params (a) with (fillfactor = 70);
+    alter index params_b reset (deduplicate_items, fillfactor);";
 
 /// What the catalogs say of all that was made, TOAST tables included, without OIDs.
 const CATALOGS: [(&str, &str); 6] = [
@@ -230,7 +239,56 @@ fn make_toasted(session: &mut Session) -> Result<(), EngineError> {
     transaction(session, |s| {
         let table = s.open_table(None, "emptied", LockMode::AccessExclusive)?;
         s.truncate(&table)
-    })
+    })?;
+    make_parameters(session)
+}
+
+/// `namespace.name=value`
+fn parameter(text: &str) -> StorageParameter {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (text, None),
+    };
+    let (namespace, name) = match name.split_once('.') {
+        Some((namespace, name)) => (Some(namespace.to_owned()), name),
+        None => (None, name),
+    };
+    StorageParameter { namespace, name: name.to_owned(), value }
+}
+
+/// Makes a table and indexes whose storage parameters are set and reset.
+fn make_parameters(session: &mut Session) -> Result<(), EngineError> {
+    let columns = [ColumnDef::new("a", oids::TEXT)];
+    let options = ["fillfactor=70", "toast.autovacuum_enabled=off", "autovacuum_enabled=off"];
+    let options = storage_texts(&options.map(parameter)).map_err(EngineError::from)?;
+    transaction(session, |s| s.create_table_with(None, "params", &columns, &options))?;
+    for (given, reset) in [
+        (&["toast.vacuum_truncate=off", "parallel_workers=3"][..], false),
+        (&["parallel_workers=2", "fillfactor=50", "vacuum_truncate"], false),
+        (&["autovacuum_enabled", "nosuch", "toast.autovacuum_enabled"], true),
+    ] {
+        let given: Vec<_> = given.iter().map(|text| parameter(text)).collect();
+        transaction(session, |s| {
+            let table = s.open_table(None, "params", LockMode::ShareUpdateExclusive)?;
+            s.change_parameters(&table, ChangedParameters { given: &given, reset })
+        })?;
+    }
+    for (name, given, reset) in [
+        ("params_a", ["deduplicate_items=off", "fillfactor=60"], false),
+        ("params_b", ["deduplicate_items", "fillfactor"], true),
+    ] {
+        let def = IndexDef {
+            name: Some(name.to_owned()),
+            keys: vec![key(1)],
+            fill_factor: Some(70),
+            ..IndexDef::default()
+        };
+        transaction(session, |s| index(s, "params", &def))?;
+        let given = given.map(parameter);
+        let change = ChangedParameters { given: &given, reset };
+        transaction(session, |s| s.change_index_parameters((None, name), change))?;
+    }
+    Ok(())
 }
 
 /// Checks all B-trees of a cluster, those of the catalogs included.

@@ -65,6 +65,7 @@
 //!   runs
 //! - [`unique_keys`]: Sessions that want the same key: who waits for whom, and what comes of it
 //! - [`vacuum`]: VACUUM: what it frees and stores, crashes, what PostgreSQL says of its pages
+//! - [`vacuum_costs`]: What VACUUM and ANALYZE show while they run, and what pages cost them
 //! - [`views`]: Rows of the statistics views
 
 #[path = "../common/mod.rs"]
@@ -120,5 +121,6 @@ mod tables;
 mod transactions;
 mod unique_keys;
 mod vacuum;
+mod vacuum_costs;
 mod vacuumed_indexes;
 mod views;

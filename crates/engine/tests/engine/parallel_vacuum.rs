@@ -12,10 +12,10 @@ use forebay_engine::{
     Datum, EngineError, IndexDef, IndexKey, LockMode, Session, ShutdownMode, Table, VacuumOptions,
 };
 
-const ROWS: u64 = 20_000;
+pub const ROWS: u64 = 20_000;
 
 /// CREATE TABLE t with four indexes; every second row is dead.
-fn make(session: &mut Session) {
+pub fn make(session: &mut Session) {
     create(session, "t");
     insert(session, "t", 0..ROWS as i64);
     transaction(session, |s| {
@@ -31,7 +31,7 @@ fn make(session: &mut Session) {
     delete_even(session, "t");
 }
 
-fn table(session: &mut Session) -> Arc<Table> {
+pub fn table(session: &mut Session) -> Arc<Table> {
     transaction(session, |s| s.table(None, "t")).expect("look").expect("a table")
 }
 

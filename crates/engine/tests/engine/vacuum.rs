@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::common::*;
 use forebay_engine::{
-    Datum, Engine, EngineError, Fork, IoMethod, ItemPointer, LockMode, RowBatch, Session,
-    ShutdownMode, Table, VacuumOptions,
+    AnalyzeOptions, Datum, Engine, EngineError, Fork, IoMethod, ItemPointer, LockMode, RowBatch,
+    Session, ShutdownMode, Table, VacuumOptions,
 };
 use forebay_testkit::peer::{Peer, Postgres};
 
@@ -345,4 +345,35 @@ fn postgresql_finds_nothing_wrong_with_a_vacuumed_table() {
     let roomy = server.query("select count(*) from pg_freespace('t') where avail > 2000");
     assert!(number(&roomy) > pages / 2, "{roomy} of {pages}");
     check_by_postgresql(&server);
+}
+
+#[test]
+fn other_tables_stay_known_when_one_is_vacuumed_or_analyzed() {
+    let (_scratch, engine) = fresh();
+    let mut session = engine.session().expect("session");
+    for name in ["t", "u"] {
+        create(&mut session, name);
+        insert(&mut session, name, 0..100);
+    }
+    let mut other = engine.session().expect("session");
+    let mut known = || {
+        ["t", "u"].map(|name| {
+            let found = transaction(&mut other, |s| s.table(None, name)).expect("look");
+            found.expect("there is one")
+        })
+    };
+    for analyze in [false, true] {
+        let [before, neighbour] = known();
+        match analyze {
+            true => {
+                let options = AnalyzeOptions::default();
+                session.analyze_alone(&before, None, &options, &mut Vec::new()).expect("analyze");
+            }
+            false => drop(vacuum(&mut session, &PLAIN)),
+        }
+        let [now, same] = known();
+        assert!(!Arc::ptr_eq(&before, &now), "its figures are new");
+        assert!(Arc::ptr_eq(&neighbour, &same));
+    }
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
 }

@@ -248,8 +248,10 @@ fn vacuum_settings(s: &impl Lookup) -> VacuumSettings {
         truncate: s.bool(key!("vacuum_truncate")),
         cost_delay: Duration::from_secs_f64(s.real(key!("vacuum_cost_delay")) / 1e3),
         cost_limit: s.count(key!("vacuum_cost_limit")),
+        cost_page_hit: s.count(key!("vacuum_cost_page_hit")),
         cost_page_miss: s.count(key!("vacuum_cost_page_miss")),
         cost_page_dirty: s.count(key!("vacuum_cost_page_dirty")),
+        track_delays: s.bool(key!("track_cost_delay_timing")),
         buffer_usage_limit: s.count(key!("vacuum_buffer_usage_limit")),
         io_concurrency: s.count(key!("maintenance_io_concurrency")),
     }

@@ -1,6 +1,7 @@
 //! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables.
 
 use super::lock::is_view;
+use super::parameters::alter_mode;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use super::truncate::in_use;
@@ -181,7 +182,7 @@ impl Connection {
     }
 
     /// Refuses what cannot be done to an index through which a portal of the session reads.
-    fn check_index_not_in_use(&self, command: &str, name: &str) -> Result<()> {
+    pub(super) fn check_index_not_in_use(&self, command: &str, name: &str) -> Result<()> {
         if self.portals.read_through(name) { Err(in_use(command, name)) } else { Ok(()) }
     }
 
@@ -224,6 +225,9 @@ impl Connection {
         alter: &AlterTable,
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
+        if alter.of_index {
+            return self.alter_index(alter, sink);
+        }
         self.check_writable("ALTER TABLE")?;
         let QualifiedName { schema, name, .. } = &alter.table;
         if alter.if_exists && self.host.table(schema.as_deref(), name)?.is_none() {
@@ -231,7 +235,7 @@ impl Connection {
             sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
             return done("ALTER TABLE");
         }
-        let table = self.table_to_index(&alter.table, LockMode::AccessExclusive)?;
+        let table = self.table_to_index(&alter.table, alter_mode(alter))?;
         self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
         for action in &alter.actions {
             if let AlterAction::DropConstraint { name, if_exists } = action {
@@ -248,6 +252,7 @@ impl Connection {
                 self.change_storage(&table, column, *compression, name)?;
             }
         }
+        self.change_parameters(&table, &alter.actions)?;
         done("ALTER TABLE")
     }
 
@@ -303,7 +308,7 @@ impl Connection {
     }
 
     /// A table after earlier parts of the statement.
-    fn table_now(&mut self, oid: Oid) -> Result<Arc<Table>> {
+    pub(super) fn table_now(&mut self, oid: Oid) -> Result<Arc<Table>> {
         let gone = || SqlError::new(state::INTERNAL_ERROR, "the table is gone");
         self.host.table_by_oid(oid)?.ok_or_else(gone)
     }

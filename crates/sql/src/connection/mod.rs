@@ -7,6 +7,7 @@
 //!   its transaction block
 //! - `explain.rs`: EXPLAIN
 //! - `indexes.rs`: CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables
+//! - `parameters.rs`: SET and RESET of storage parameters
 //! - `held.rs`: statements and portals by name, within a session's memory; `portals.rs`: portals
 //!   and when they end
 //! - `query_rows.rs`: the rows of a query's portal, forward and backward
@@ -39,6 +40,7 @@ mod held;
 mod indexes;
 mod lock;
 mod outcome;
+mod parameters;
 mod portals;
 mod prepared;
 mod query_rows;

@@ -12,7 +12,7 @@ use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
 use forebay_engine::{
-    ColumnDef, EngineError, Oid, Session, compression_code, storage_code, storage_texts,
+    ColumnDef, EngineError, Session, compression_code, storage_code, storage_texts,
 };
 use forebay_types::{Datum, SqlType};
 
@@ -166,8 +166,7 @@ impl Connection {
             return tag("CREATE TABLE");
         }
         let columns = column_definitions(create)?;
-        let types: Vec<Oid> = columns.iter().map(|c| c.type_oid).collect();
-        let options = storage_texts(&create.parameters, &types).map_err(EngineError::from)?;
+        let options = storage_texts(&create.parameters).map_err(EngineError::from)?;
         let on_commit = create.on_commit.unwrap_or_default();
         let oid = self.host.call(|session| match temporary {
             true => session.create_temp_table_with(name, &columns, &options, on_commit),

@@ -3,9 +3,7 @@
 use super::host::Host;
 use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
-use crate::views::{
-    self, Columns, Database, IndexStatsRow, Progress, Relations, TableRow, View, values,
-};
+use crate::views::{self, Database, IndexStatsRow, Relations, TableRow, View, values};
 use forebay_engine::views::{Command, DatabaseRow, RelationStats, SharedStats};
 use forebay_engine::{LockMode, Session, Table, TableIndex};
 use forebay_types::Datum;
@@ -32,9 +30,7 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
         View::Locks => values(views::LOCKS, host.engine()?.locks()),
         View::BufferCache => values(views::BUFFERCACHE, host.engine()?.buffers()),
         View::Settings => values(views::SETTINGS, host.all_settings()),
-        View::ProgressCreateIndex => {
-            progress(host, views::PROGRESS_CREATE_INDEX, Command::CreateIndex)?
-        }
+        View::Progress(command) => progress(host, command)?,
         View::Cursors => values(views::CURSORS, host.cursors.iter().cloned()),
         View::StatTables(of) => values(views::STAT_TABLES, tables(host, of)?),
         View::StatIndexes(of) => values(views::STAT_INDEXES, indexes(host, of)?),
@@ -43,8 +39,9 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
 }
 
 /// A view pg_stat_progress_*.
-fn progress(host: &Host, columns: Columns<Progress>, command: Command) -> Result<Vec<OwnedRow>> {
+fn progress(host: &Host, command: Command) -> Result<Vec<OwnedRow>> {
     let rows = host.engine()?.progress(command).into_iter();
+    let columns = views::progress_columns(command);
     Ok(values(columns, rows.map(|row| (row, host.identity.database.clone()))))
 }
 

@@ -1,15 +1,20 @@
-//! ALTER TABLE, parsed by hand: keys are added and dropped, the storage of columns is changed.
+//! ALTER TABLE and ALTER INDEX, parsed by hand: keys are added and dropped, the storage of columns
+//! and storage parameters are changed.
 
 use super::cursor::{Cursor, QualifiedName};
 use super::index::{NewKey, table_key};
+use super::options::storage_parameters;
 use super::table::storage_name;
 use crate::error::{Result, SqlError};
+use forebay_engine::StorageParameter;
 use sqlparser::tokenizer::Token;
 
-/// ALTER TABLE.
+/// ALTER TABLE or ALTER INDEX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterTable {
-    /// The table.
+    /// Whether it is ALTER INDEX.
+    pub of_index: bool,
+    /// The table or index.
     pub table: QualifiedName,
     /// IF EXISTS.
     pub if_exists: bool,
@@ -38,29 +43,67 @@ pub enum AlterAction {
         /// IF EXISTS.
         if_exists: bool,
     },
+    /// SET or RESET of storage parameters.
+    Parameters {
+        /// The parameters.
+        given: Vec<StorageParameter>,
+        /// RESET.
+        reset: bool,
+    },
 }
 
 pub(super) fn parse(c: &mut Cursor<'_>) -> Result<AlterTable> {
     c.advance();
-    if !c.accept("table") {
+    let of_index = c.accept("index");
+    if !of_index && !c.accept("table") {
         return match c.peek_word() {
             Some(word) => Err(SqlError::unsupported(format!("ALTER {}", word.to_uppercase()))),
             None => Err(c.error()),
         };
     }
     let if_exists = c.accept_all(&["if", "exists"]);
-    c.accept("only");
+    if !of_index {
+        c.accept("only");
+    }
     let table = c.qualified_name()?;
-    c.accept_token(&Token::Mul);
+    if !of_index {
+        c.accept_token(&Token::Mul);
+    }
     let mut actions = Vec::new();
     loop {
-        actions.push(action(c)?);
+        let statement = if of_index { "ALTER INDEX" } else { "ALTER TABLE" };
+        actions.push(match parameters(c, statement)? {
+            Some(parameters) => parameters,
+            None if of_index => return Err(not_supported(c, statement)),
+            None => action(c)?,
+        });
         if !c.accept_token(&Token::Comma) {
             break;
         }
     }
     c.expect_end()?;
-    Ok(AlterTable { table, if_exists, actions })
+    Ok(AlterTable { of_index, table, if_exists, actions })
+}
+
+/// SET or RESET of storage parameters. None: it is another action.
+fn parameters(c: &mut Cursor<'_>, statement: &str) -> Result<Option<AlterAction>> {
+    for (word, reset) in [("set", false), ("reset", true)] {
+        if c.accept(word) {
+            if !c.accept_token(&Token::LParen) {
+                let what = format!("{statement} ... {}", word.to_uppercase());
+                return Err(SqlError::unsupported(what));
+            }
+            return Ok(Some(AlterAction::Parameters { given: storage_parameters(c)?, reset }));
+        }
+    }
+    Ok(None)
+}
+
+fn not_supported(c: &Cursor<'_>, statement: &str) -> SqlError {
+    match c.peek_word() {
+        Some(word) => SqlError::unsupported(format!("{statement} ... {}", word.to_uppercase())),
+        None => c.error(),
+    }
 }
 
 fn action(c: &mut Cursor<'_>) -> Result<AlterAction> {
@@ -88,10 +131,5 @@ fn action(c: &mut Cursor<'_>) -> Result<AlterAction> {
         }
         return Err(SqlError::unsupported("this form of ALTER TABLE ... ALTER COLUMN"));
     }
-    match c.peek_word() {
-        Some(word) => {
-            Err(SqlError::unsupported(format!("ALTER TABLE ... {}", word.to_uppercase())))
-        }
-        None => Err(c.error()),
-    }
+    Err(not_supported(c, "ALTER TABLE"))
 }

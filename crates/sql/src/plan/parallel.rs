@@ -88,10 +88,14 @@ impl Node {
 
 impl SharedAggregate<'_> {
     /// How many workers are worth while for a table of so many blocks. As in PostgreSQL: one from
-    /// min_parallel_table_scan_size on, one more each time the table is three times as large; none
-    /// if what they save is less than what they cost. Their work is estimated without statistics.
+    /// min_parallel_table_scan_size on, one more each time the table is three times as large, or as
+    /// many as the table's own parameter says; none if what they save is less than what they cost.
+    /// Their work is estimated without statistics.
     pub fn workers(&self, blocks: u32, settings: &ParallelSettings) -> usize {
-        let workers = most_workers(blocks, settings);
+        let workers = match self.read.table.parallel_workers {
+            Some(own) => usize::from(own).min(settings.workers_per_gather),
+            None => most_workers(blocks, settings),
+        };
         if workers == 0 {
             return 0;
         }

@@ -30,6 +30,8 @@
 //! - [`limits`]: What a client can make long, deep or wide has a limit
 //! - [`locked`]: Statements that wait for a table's lock see what is there once they have it
 //! - [`parallel`]: Aggregates with worker threads
+//! - [`parameters`]: ALTER TABLE and ALTER INDEX of storage parameters, and a table's own number of
+//!   parallel workers
 //! - [`portals`]: Portals and cursors across failures, savepoints and each other, message by
 //!   message, against answers recorded from PostgreSQL 18
 //! - [`refused`]: What PostgreSQL can and this server cannot is refused by name, with SQLSTATE
@@ -71,6 +73,7 @@ mod limits;
 mod lists;
 mod locked;
 mod parallel;
+mod parameters;
 mod portals;
 mod refused;
 mod spill;

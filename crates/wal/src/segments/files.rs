@@ -53,6 +53,10 @@ impl Default for SegmentPolicy {
     }
 }
 
+/// A callback for the start of each segment. It is given the number of segments from that of the
+/// redo pointer to this one. It is called during flushes, so it must not block.
+pub type GrowthWatcher = dyn Fn(u64) + Send + Sync;
+
 /// The segment files of one log.
 pub(crate) struct Segments {
     pub(super) aio: Arc<Aio>,
@@ -82,6 +86,7 @@ pub(crate) struct Segments {
     pub(super) poison: Arc<Poison>,
     pub(super) policy: Mutex<SegmentPolicy>,
     pub(super) stats: Mutex<SegmentStats>,
+    pub(crate) watcher: Mutex<Option<Arc<GrowthWatcher>>>,
 }
 
 impl std::fmt::Debug for Segments {
@@ -121,6 +126,7 @@ impl Segments {
             poison,
             policy: Mutex::new(SegmentPolicy::default()),
             stats: Mutex::new(SegmentStats::default()),
+            watcher: Mutex::new(None),
         };
         for name in segments.list()? {
             if name.starts_with(TEMPORARY) {

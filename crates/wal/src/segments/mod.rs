@@ -27,7 +27,7 @@ mod ready;
 mod retire;
 mod status;
 
-pub use files::{SegmentPolicy, SegmentStats};
+pub use files::{GrowthWatcher, SegmentPolicy, SegmentStats};
 pub(crate) use files::{Segments, TEMPORARY};
 pub use retire::OldSegments;
 pub use status::ArchiveFeed;

@@ -1,6 +1,7 @@
 //! Makes segments ready for writing: opens existing ones, and makes those that are missing.
 
 use forebay_aio::{File, IoBackend, sync::atomic::Ordering};
+use forebay_format::Lsn;
 
 use super::files::Segments;
 use crate::error::WalError;
@@ -102,11 +103,16 @@ impl Segments {
     }
 
     /// Called before the first write to a segment. Closes the segments before it, which are
-    /// complete and durable, and requests the next one.
-    pub fn enter(&self, number: u64) {
+    /// complete and durable, requests the next one, and reports how far the log has grown since the
+    /// redo pointer.
+    pub fn enter(&self, number: u64, redo: Lsn) {
         let mut open = self.open.lock();
         *open = open.split_off(&number);
         drop(open);
         self.demand.need(number + 1, self.ready());
+        let watcher = self.watcher.lock().clone();
+        if let Some(watcher) = watcher {
+            watcher(number.saturating_sub(self.size.number(redo)));
+        }
     }
 }

@@ -12,6 +12,7 @@ mod values;
 
 use std::sync::Arc;
 
+use forebay_access::analyze_progress::{self as shown, Phase};
 use forebay_access::heap::{Author, Changer, Heap, Sample, SampleJob};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::PG_STATISTIC;
@@ -20,6 +21,7 @@ use forebay_catalog::{
 };
 use forebay_format::ids::INVALID_XID;
 use forebay_format::{CommandId, Fork};
+use forebay_storage::progress::{Command, Progress};
 use forebay_storage::{Backend, Strategy};
 use forebay_txn::locks::LockMode;
 
@@ -70,6 +72,7 @@ impl Session {
         told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         self.begin()?;
+        self.running()?.alone = true;
         let begun = self.start_command();
         match begun.and_then(|()| self.analyze(table, columns, options, told)) {
             Ok(()) => {
@@ -117,13 +120,14 @@ impl Session {
     fn analyze_locked(
         &mut self,
         core: &Core,
-        (table, figures): (&Table, &ClassFigures),
+        (table, figures): (&Arc<Table>, &ClassFigures),
         columns: Option<&[String]>,
         options: &AnalyzeOptions,
         told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         let begun = Instant::now();
-        let Table { schema, name, .. } = table;
+        let _shown = Progress::start(&self.backend.progress, Command::Analyze, table.oid);
+        let Table { schema, name, .. } = &**table;
         if options.verbose {
             told.push(format!("analyzing \"{schema}.{name}\""));
         }
@@ -144,6 +148,7 @@ impl Session {
                 sample.rows.len(),
             ));
         }
+        self.backend.progress.set(shown::PHASE, Phase::Compute as u64);
         let mut all = Vec::with_capacity(analyzed.len());
         for column in analyzed {
             self.check_cancel()?;
@@ -151,16 +156,18 @@ impl Session {
                 all.push((column.index, column.how, found));
             }
         }
+        self.backend.progress.set(shown::PHASE, Phase::Finalize as u64);
         if !all.is_empty() {
-            let (tx, backend) = self.changing()?;
+            let (tx, backend) = self.changing_figures(table)?;
             store_statistics(&core.database, backend, tx, table, &all)?;
         }
         self.store_sampled(core, (table, &heap), figures, &sample, options)?;
         self.report_analyzed(core, table, &sample, (columns.is_none(), begun.elapsed()))?;
         if options.verbose {
             told.push(format!(
-                "finished analyzing table \"{DATABASE}.{schema}.{name}\"\nsystem usage: elapsed: \
-                 {:.2} s",
+                "finished analyzing table \"{DATABASE}.{schema}.{name}\"\n{}system usage: \
+                 elapsed: {:.2} s",
+                self.delay_line(shown::DELAY),
                 begun.elapsed().as_secs_f64()
             ));
         }
@@ -232,7 +239,7 @@ impl Session {
             strategy: Strategy::Vacuum { buffers: limit / KB_PER_BUFFER },
         };
         let interrupt = self.interrupt.clone();
-        let mut rests = Rests::new(settings, interrupt).shared(self.balance.clone());
+        let mut rests = Rests::new(settings, interrupt).of_worker(self.costs.clone());
         let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         let author = Author { xid: INVALID_XID, command: CommandId::MAX };
@@ -245,7 +252,7 @@ impl Session {
     fn store_sampled(
         &mut self,
         core: &Core,
-        (table, heap): (&Table, &Heap),
+        (table, heap): (&Arc<Table>, &Heap),
         before: &ClassFigures,
         sample: &Sample,
         options: &AnalyzeOptions,
@@ -262,8 +269,8 @@ impl Session {
             min_multi: 0,
             ..*before
         };
-        // The tables that sessions know have the figures before.
-        self.changing()?;
+        // Sessions know it with the figures before.
+        self.changing_figures(table)?;
         self.update_class(core, table.oid, &figures, next)?;
         let indexes = table.indexes.iter().filter(|index| index.ready && !options.vacuumed);
         for index in indexes {

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use forebay_access::cluster_progress::{self as shown, Phase};
 use forebay_access::heap::{Author, VacuumJob};
 use forebay_access::toast::ToastTable;
 use forebay_access::{Rewrite, RewriteReport, RewrittenColumns};
@@ -17,6 +18,7 @@ use forebay_aio::sync::Instant;
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{self as catalog, ClassFigures, Table};
 use forebay_format::RelFileLocator;
+use forebay_storage::progress::{Command, Progress};
 use forebay_storage::{Backend, Strategy};
 use forebay_txn::locks::LockMode;
 
@@ -27,6 +29,9 @@ use crate::core::Core;
 use crate::error::EngineError;
 use crate::session::scan::horizon_of;
 use crate::session::state::{Session, no_transaction};
+
+/// Its number among the commands of pg_stat_progress_cluster.
+const VACUUM_FULL: u64 = 2;
 
 /// What VERBOSE tells of a table that was rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +87,9 @@ impl Session {
             table.check_rewritable()?;
             if options.process_main {
                 let begun = Instant::now();
+                let slot = &session.backend.progress;
+                let _shown = Progress::start(slot, Command::Cluster, table.oid);
+                slot.set(shown::STATEMENT, VACUUM_FULL);
                 let report = session.rewrite_locked(core, &table, figures)?;
                 if options.verbose {
                     tell(&table, &report, begun, told);
@@ -127,7 +135,6 @@ impl Session {
         for moved in moved_toast.into_iter().chain([moved]) {
             self.use_new_file(core, moved)?;
         }
-        core.checkpointer.note_wal(core.wal.bytes_since_redo(), core.wal_trigger());
         Ok(report)
     }
 
@@ -192,14 +199,17 @@ impl Session {
     fn use_new_file(&mut self, core: &Core, moved: Moved) -> Result<(), EngineError> {
         let Moved { old, new, figures } = moved;
         let locator: RelFileLocator = new.locator;
+        self.backend.progress.set(shown::PHASE, Phase::SwapFiles as u64);
         self.with_files(core, old.is_temporary(), |session, persistence| {
             let (tx, backend) = session.changing()?;
             let to = (persistence, locator);
             Ok(catalog::move_table(&core.database, backend, tx, &old, to, &figures)?)
         })?;
         let new = Arc::new(new);
+        self.backend.progress.set(shown::PHASE, Phase::RebuildIndexes as u64);
         for index in &new.indexes {
             self.rebuild(core, &new, index)?;
+            self.backend.progress.add(shown::INDEXES_REBUILT, 1);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use forebay_access::AccessError;
 use forebay_access::heap::{DeadItems, Heap, Pace, TableIndexes};
 use forebay_access::nbtree::{Index, IndexVacuumJob, IndexVacuumStats};
+use forebay_access::vacuum_progress as shown;
 use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
 use forebay_format::Fork;
 use forebay_storage::Backend;
@@ -23,6 +24,10 @@ pub(super) struct VacuumedIndex {
     index: Index,
     stats: IndexVacuumStats,
 }
+
+/// What is done to an index.
+type OneIndex<'a> =
+    &'a (dyn Fn(&mut VacuumedIndex, &mut Backend, Pace<'_>) -> Result<(), AccessError> + Sync);
 
 /// All indexes of a table.
 #[derive(Debug)]
@@ -48,6 +53,46 @@ impl VacuumedIndexes<'_> {
     }
 }
 
+/// Shows how many indexes are to be looked at, 0 of them done.
+fn show_indexes(backend: &Backend, total: usize) {
+    let total = (shown::INDEXES_TOTAL, total as u64);
+    backend.progress.set_all(&[total, (shown::INDEXES_DONE, 0)]);
+}
+
+impl VacuumedIndexes<'_> {
+    /// Does something to all indexes, by several threads if there is a team. False: given up.
+    fn each(
+        &mut self,
+        (backend, pace): (&mut Backend, Pace<'_>),
+        (what, alone, may_give_up): (&str, bool, bool),
+        one: OneIndex<'_>,
+    ) -> Result<bool, AccessError> {
+        show_indexes(backend, self.all.len());
+        let one = |index: &mut VacuumedIndex, backend: &mut Backend, pace: Pace<'_>| {
+            one(index, backend, pace)?;
+            backend.progress.add(shown::INDEXES_DONE, 1);
+            Ok(())
+        };
+        let mut goes_on = !(may_give_up && self.gives_up());
+        let mut at = 0;
+        while goes_on && at < self.all.len() {
+            match &mut self.team {
+                Some(team) => {
+                    team.run(self.core, &mut self.all, (backend, pace), (what, alone), &one)?;
+                    at = self.all.len();
+                }
+                None => {
+                    one(&mut self.all[at], backend, pace)?;
+                    at += 1;
+                }
+            }
+            goes_on = !(may_give_up && self.gives_up());
+        }
+        show_indexes(backend, 0);
+        Ok(goes_on)
+    }
+}
+
 impl TableIndexes for VacuumedIndexes<'_> {
     fn remove(
         &mut self,
@@ -55,52 +100,19 @@ impl TableIndexes for VacuumedIndexes<'_> {
         dead: &DeadItems,
         pace: Pace<'_>,
     ) -> Result<bool, AccessError> {
-        let is_dead = |item| dead.contains(item);
+        let (job, is_dead) = (self.job, |item| dead.contains(item));
         self.removed = true;
-        if let Some(team) = &mut self.team {
-            if is_too_old(self.limits.0, next_ids(self.core), &self.limits.1) {
-                self.gave_up = true;
-                return Ok(false);
-            }
-            let job = &self.job;
-            team.run(
-                self.core,
-                &mut self.all,
-                (backend, pace),
-                ("vacuuming", false),
-                &|one: &mut VacuumedIndex, backend, pace| {
-                    one.index.bulk_delete(backend, job, &is_dead, pace, &mut one.stats)
-                },
-            )?;
-            return Ok(!self.gives_up());
-        }
-        for at in 0..self.all.len() {
-            if self.gives_up() {
-                return Ok(false);
-            }
-            let VacuumedIndex { index, stats, .. } = &mut self.all[at];
-            index.bulk_delete(backend, &self.job, &is_dead, pace, stats)?;
-        }
-        Ok(!self.gives_up())
+        self.each((backend, pace), ("vacuuming", false, true), &|one, backend, pace| {
+            one.index.bulk_delete(backend, &job, &is_dead, pace, &mut one.stats)
+        })
     }
 
     fn clean_up(&mut self, backend: &mut Backend, pace: Pace<'_>) -> Result<(), AccessError> {
-        if let Some(team) = &mut self.team {
-            // There is little to do where entries were removed.
-            let (job, how) = (&self.job, ("cleanup", self.removed));
-            return team.run(
-                self.core,
-                &mut self.all,
-                (backend, pace),
-                how,
-                &|one: &mut VacuumedIndex, backend, pace| {
-                    one.index.vacuum_cleanup(backend, job, pace, &mut one.stats)
-                },
-            );
-        }
-        for VacuumedIndex { index, stats, .. } in &mut self.all {
-            index.vacuum_cleanup(backend, &self.job, pace, stats)?;
-        }
+        // There is little to do where entries were removed.
+        let (job, how) = (self.job, ("cleanup", self.removed, false));
+        self.each((backend, pace), how, &|one, backend, pace| {
+            one.index.vacuum_cleanup(backend, &job, pace, &mut one.stats)
+        })?;
         Ok(())
     }
 }

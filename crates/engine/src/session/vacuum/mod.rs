@@ -7,6 +7,7 @@
 //! - `table`: one table
 //! - `tail`: cutting off its empty end
 //! - `report`: what VERBOSE tells
+//! - `rests`: rests by what pages cost
 //!
 //! The transaction takes no snapshot and, unless the table's end is cut off, no id. So it does not
 //! hold back the horizon for others.
@@ -16,6 +17,7 @@ mod full;
 mod indexes;
 mod parallel;
 mod report;
+mod rests;
 mod table;
 mod tail;
 
@@ -25,7 +27,8 @@ use forebay_access::heap::IndexCleanup;
 use forebay_catalog::Table;
 
 pub use full::Told;
-pub(super) use table::{DATABASE, Found, KB_PER_BUFFER, Rests};
+pub(super) use rests::Rests;
+pub(super) use table::{DATABASE, Found, KB_PER_BUFFER};
 
 use super::state::Session;
 use crate::error::EngineError;

@@ -9,11 +9,14 @@
 //! that is its own. Workers take no locks: the leader holds the table's, and goes on only when all
 //! have ended. A worker that cannot be started is done without.
 
+use std::sync::Arc;
+
 use forebay_access::AccessError;
 use forebay_access::heap::{Pace, PageCost};
 use forebay_aio::BackendType;
 use forebay_aio::sync::atomic::{AtomicU32, Ordering};
 use forebay_aio::sync::{Mutex, thread};
+use forebay_storage::progress::Progress;
 use forebay_storage::{Backend, ReadPolicy};
 
 use crate::core::Core;
@@ -89,10 +92,22 @@ struct Queue<'t, T> {
 }
 
 impl<T> Queue<'_, T> {
-    /// Nobody begins anything more.
+    /// Nobody begins anything more. The first error stays, unless a worse one follows.
     fn fail(&mut self, error: AccessError) {
         self.left.clear();
-        self.failed.get_or_insert(error);
+        if self.failed.as_ref().is_none_or(|first| badness(first) < badness(&error)) {
+            self.failed = Some(error);
+        }
+    }
+}
+
+/// A cancel must not hide an error of another thread, nor either one that stops the engine.
+fn badness(error: &AccessError) -> u8 {
+    match error {
+        AccessError::Wal(error) if error.is_fatal() => 2,
+        AccessError::Storage(error) if error.is_fatal() => 2,
+        AccessError::Interrupted(_) => 0,
+        _ => 1,
     }
 }
 
@@ -142,7 +157,7 @@ impl<'a> Team<'a> {
         let queue = Mutex::new(Queue { left, failed: None });
         let launched = {
             let workers: Vec<Worker<'_>> =
-                std::iter::from_fn(|| self.worker(core)).take(wanted).collect();
+                std::iter::from_fn(|| self.worker(core, &backend.progress)).take(wanted).collect();
             self.cost.workers.store(workers.len() as u32, Ordering::Relaxed);
             thread::scope(|scope| {
                 let mut launched = 0;
@@ -182,7 +197,7 @@ impl<'a> Team<'a> {
     }
 
     /// None: no worker can be started.
-    fn worker<'c>(&self, core: &'c Core) -> Option<Worker<'c>> {
+    fn worker<'c>(&self, core: &'c Core, shown: &Arc<Progress>) -> Option<Worker<'c>> {
         if !core.workers.enter(self.most_workers) {
             return None;
         }
@@ -193,6 +208,8 @@ impl<'a> Team<'a> {
                 io.set_combine_limit(combined);
                 let mut backend = Backend::new(io);
                 backend.policy = policy;
+                // What it does counts for the leader's command.
+                backend.progress = Arc::clone(shown);
                 Some(Worker { backend, _place: place })
             }
             Err(error) => {
@@ -240,6 +257,8 @@ fn not_started(error: &dyn std::fmt::Display) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_txn::locks::InterruptKind;
+    use forebay_wal::WalError;
 
     #[test]
     fn workers_are_fewer_than_large_indexes() {
@@ -249,6 +268,24 @@ mod tests {
         assert_eq!(planned(&[64, 64, 100, 1000], Some(2), 8), 2);
         assert_eq!((planned(&[64, 3], None, 8), planned(&[], Some(5), 8)), (0, 0));
         assert_eq!(plan(&[64, 3], 64, None, 2).0, [true, false]);
+    }
+
+    #[test]
+    fn the_worst_error_stays() {
+        let cancel = || AccessError::Interrupted(InterruptKind::Cancel);
+        let other = |text: &str| AccessError::Internal(text.to_owned());
+        let fatal = || AccessError::Wal(WalError::Stopped("the log has ended".into()));
+        let mut queue = Queue::<()> { left: Vec::new(), failed: None };
+        let mut told = Vec::new();
+        for error in [cancel(), other("first"), other("second"), cancel(), fatal(), other("third")]
+        {
+            queue.fail(error);
+            told.push(queue.failed.as_ref().map(badness));
+        }
+        assert_eq!(told, [0, 1, 1, 1, 2, 2].map(Some));
+        let mut queue = Queue::<()> { left: Vec::new(), failed: Some(other("first")) };
+        queue.fail(other("second"));
+        assert_eq!(queue.failed.map(|error| error.to_string()), Some(other("first").to_string()));
     }
 
     #[test]

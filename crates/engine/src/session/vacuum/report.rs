@@ -34,6 +34,8 @@ pub(super) struct VacuumedTable {
     pub(super) before: NextIds,
     pub(super) advanced: Advanced,
     pub(super) elapsed: Duration,
+    /// A line of its rests, or nothing.
+    pub(super) delay: String,
 }
 
 impl Session {
@@ -161,6 +163,7 @@ impl fmt::Display for VacuumedTable {
             both + only_frozen
         )?;
         self.write_indexes(f)?;
+        f.write_str(&self.delay)?;
         write!(f, "system usage: elapsed: {:.2} s", self.elapsed.as_secs_f64())
     }
 }

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use forebay_access::AccessError;
-use forebay_access::heap::{
-    DeadItems, Heap, IndexCleanup, IndexesJob, PageCost, VacuumJob, VacuumReport,
-};
+use forebay_access::heap::{DeadItems, Heap, IndexCleanup, IndexesJob, VacuumJob, VacuumReport};
 use forebay_access::nbtree::IndexVacuumJob;
+use forebay_access::vacuum_progress::{self as shown, Phase};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{Advanced, ClassFigures, NextIds, Reader, Table};
 use forebay_format::{BLOCK_SIZE, BlockNumber};
+use forebay_storage::progress::{Command, Progress};
 use forebay_storage::{Backend, Strategy, StreamSettings};
-use forebay_txn::locks::{Interrupt, LockError, LockMode};
+use forebay_txn::locks::{LockError, LockMode};
 use forebay_types::Oid;
 
 use super::VacuumOptions;
@@ -20,8 +19,8 @@ use super::cutoffs::{Decided, InUse, decide};
 use super::indexes::{VacuumedIndex, VacuumedIndexes};
 use super::parallel::{OwnPace, SharedCost, Team, plan};
 use super::report::VacuumedTable;
+use super::rests::Rests;
 use super::tail::is_worthwhile;
-use crate::autovacuum::balance::Balance;
 use crate::config::VacuumSettings;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -70,68 +69,6 @@ struct Vacuumed {
     failsafe: bool,
     /// What VERBOSE tells of workers.
     told: Vec<String>,
-}
-
-/// Lets a vacuum rest now and then, and notices a cancel.
-pub(in crate::session) struct Rests {
-    settings: VacuumSettings,
-    interrupt: Interrupt,
-    /// What shares the limit, for autovacuum.
-    balance: Option<Balance>,
-    cost: u32,
-    /// What threads that vacuum the same table cost together.
-    team: Option<Arc<SharedCost>>,
-}
-
-impl Rests {
-    pub(in crate::session) fn new(settings: VacuumSettings, interrupt: Interrupt) -> Rests {
-        Rests { settings, interrupt, balance: None, cost: 0, team: None }
-    }
-
-    /// The same for a session that may share the cost limit with others.
-    pub(in crate::session) fn shared(self, balance: Option<Balance>) -> Rests {
-        Rests { balance, ..self }
-    }
-
-    /// The same for one of several threads.
-    fn in_team(self, team: &Arc<SharedCost>) -> Rests {
-        Rests { team: Some(Arc::clone(team)), ..self }
-    }
-
-    pub(in crate::session) fn after(
-        &mut self,
-        backend: &mut Backend,
-        page: PageCost,
-    ) -> Result<(), AccessError> {
-        let VacuumSettings { cost_delay, cost_limit, cost_page_miss, cost_page_dirty, .. } =
-            self.settings;
-        if let Some(kind) = self.interrupt.pending() {
-            return Err(AccessError::Interrupted(kind));
-        }
-        if cost_delay.is_zero() {
-            return Ok(());
-        }
-        let mut added = u32::from(page.read) * cost_page_miss;
-        added += u32::from(page.dirtied) * cost_page_dirty;
-        self.cost += added;
-        let shared = self.balance.as_ref();
-        let cost_limit = shared.map_or(cost_limit, |balance| balance.part_of(cost_limit));
-        let is_due = match &self.team {
-            None => self.cost >= cost_limit,
-            Some(team) => team.add(added, self.cost, cost_limit),
-        };
-        if !is_due {
-            return Ok(());
-        }
-        if let Some(team) = &self.team {
-            team.settle(self.cost);
-        }
-        let time = cost_delay.mul_f64(f64::from(self.cost) / f64::from(cost_limit));
-        self.cost = 0;
-        backend.io.submit();
-        let end = Instant::now() + time.min(cost_delay * 4);
-        self.interrupt.sleep_until(end).map_err(AccessError::Interrupted)
-    }
 }
 
 fn eager_scanning_ends(frozen: BlockNumber, name: &str) -> String {
@@ -218,6 +155,7 @@ impl Session {
         told: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         let begun = Instant::now();
+        let _shown = Progress::start(&self.backend.progress, Command::Vacuum, table.oid);
         let kind = horizon_of(table);
         let settings = self.settings.vacuum;
         let in_use = self.ids_in_use(core, table);
@@ -262,12 +200,13 @@ impl Session {
             remain = self.cut_tail(core, (table, &heap), cut, &mut cuts)?;
             told.extend(cuts.into_iter().filter(|_| options.verbose));
         }
+        self.backend.progress.set(shown::PHASE, Phase::FinalCleanup as u64);
         let oldest_xid = in_use.oldest_xid;
         let done = self.store_figures(core, (table, &heap), figures, &report, remain)?;
         self.store_index_figures(core, &indexes, done.next)?;
         self.report_vacuumed(core, table, &done, begun.elapsed());
-        // The tables that sessions know have the figures before.
-        drop(core.database.cache.change());
+        // Sessions know it with the figures before.
+        core.database.cache.forget_table(table);
         if options.verbose {
             let (elapsed, indexes) = (begun.elapsed(), indexes.iter());
             let indexes = indexes.filter_map(VacuumedIndex::line).collect();
@@ -335,7 +274,8 @@ impl Session {
         let dead = DeadItems::new(room);
         let (has_some, indexes_at_once) = (!indexes.all.is_empty(), indexes.team.is_some());
         let of_table = has_some.then_some(IndexesJob { indexes: &mut indexes, cleanup, dead });
-        let mut rests = Rests::new(settings, interrupt.clone()).shared(self.balance.clone());
+        let worker = self.costs.clone().filter(|_| !failsafe);
+        let mut rests = Rests::new(settings, interrupt.clone()).of_worker(worker);
         if indexes_at_once {
             rests = rests.in_team(&cost);
         }
@@ -434,6 +374,7 @@ impl Session {
             before: NextIds { xid: before.frozen_xid, multi: before.min_multi },
             advanced,
             elapsed: Duration::ZERO,
+            delay: self.delay_line(shown::DELAY),
         })
     }
 

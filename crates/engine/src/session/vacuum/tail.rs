@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use forebay_access::heap::{Heap, PageCost};
+use forebay_access::vacuum_progress::{PHASE, Phase};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::Table;
 use forebay_format::{BlockNumber, Fork};
@@ -43,6 +44,7 @@ impl Session {
         (pages, least): (BlockNumber, BlockNumber),
         told: &mut Vec<String>,
     ) -> Result<BlockNumber, EngineError> {
+        self.backend.progress.set(PHASE, Phase::Truncate as u64);
         let (tag, mode) = (lock_tag(table), LockMode::AccessExclusive);
         let end = Instant::now() + PATIENCE;
         while let Err(error) = self.try_lock(core, tag, mode) {

@@ -1,14 +1,23 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
 //! pg_buffercache, pg_cursors, pg_locks, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer,
-//! pg_stat_database, pg_stat_progress_create_index, pg_stat_wal, pg_stat_all_tables,
-//! pg_stat_all_indexes, pg_stats. A column stands once, with what makes its value of a row.
+//! pg_stat_database, pg_stat_wal, pg_stat_all_tables, pg_stat_all_indexes, pg_stats; A column
+//! stands once, with what makes its value of a row.
+//!
+//! - `basics`: what all of them share
+//! - `progress`: pg_stat_progress_*
 
+mod basics;
+mod progress;
+
+pub use self::basics::{Columns, described, values};
+use self::basics::{count, millis, opt, text};
+pub use self::progress::columns as progress_columns;
 use crate::settings::SettingRow;
 use forebay_aio::sync::{Duration, SystemTime, UNIX_EPOCH};
 use forebay_engine::views::{
     AioBackendRow, AioRow, ArchiverStats, BgwriterRow, BufferInfo, BufferPage, CheckpointerRow,
-    ColumnStatsRow, Counter, Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag,
-    MaintenanceRuns, ProgressRow, RelationStats, WalRow, create_index as ci,
+    ColumnStatsRow, Command, Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag,
+    MaintenanceRuns, RelationStats, WalRow,
 };
 use forebay_engine::{ItemPointer, Table};
 use forebay_types::SqlType::{
@@ -48,8 +57,8 @@ pub enum View {
     Cursors,
     /// Statistics of columns.
     Stats,
-    /// Indexes that are being built.
-    ProgressCreateIndex,
+    /// Long commands of a kind that run.
+    Progress(Command),
     /// Tables.
     StatTables(Relations),
     /// Indexes.
@@ -97,7 +106,10 @@ impl View {
             "pg_locks" => View::Locks,
             "pg_cursors" => View::Cursors,
             "pg_stats" => View::Stats,
-            "pg_stat_progress_create_index" => View::ProgressCreateIndex,
+            "pg_stat_progress_analyze" => View::Progress(Command::Analyze),
+            "pg_stat_progress_cluster" => View::Progress(Command::Cluster),
+            "pg_stat_progress_create_index" => View::Progress(Command::CreateIndex),
+            "pg_stat_progress_vacuum" => View::Progress(Command::Vacuum),
             "pg_stat_all_tables" => View::StatTables(Relations::All),
             "pg_stat_sys_tables" => View::StatTables(Relations::System),
             "pg_stat_user_tables" => View::StatTables(Relations::User),
@@ -130,39 +142,11 @@ impl View {
             View::Locks => described(LOCKS),
             View::Cursors => described(CURSORS),
             View::Stats => described(STATS),
-            View::ProgressCreateIndex => described(PROGRESS_CREATE_INDEX),
+            View::Progress(command) => described(progress_columns(command)),
             View::StatTables(_) => described(STAT_TABLES),
             View::StatIndexes(_) => described(STAT_INDEXES),
         }
     }
-}
-
-/// Columns over rows of a type: name, type, and what makes the value.
-pub type Columns<R> = &'static [(&'static str, SqlType, fn(&R) -> Datum<'static>)];
-
-/// Names and types.
-pub fn described<R>(columns: Columns<R>) -> Vec<(&'static str, SqlType)> {
-    columns.iter().map(|(name, ty, _)| (*name, *ty)).collect()
-}
-
-/// The values of rows.
-pub fn values<R>(
-    columns: Columns<R>,
-    rows: impl IntoIterator<Item = R>,
-) -> Vec<Vec<Datum<'static>>> {
-    rows.into_iter().map(|row| columns.iter().map(|(.., value)| value(&row)).collect()).collect()
-}
-
-fn opt<T>(value: Option<T>, make: impl Fn(T) -> Datum<'static>) -> Datum<'static> {
-    value.map_or(Datum::Null, make)
-}
-
-fn text(value: &str) -> Datum<'static> {
-    Datum::string(value.to_owned())
-}
-
-fn count(n: u64) -> Datum<'static> {
-    Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
 fn int4(n: impl TryInto<i32>) -> Datum<'static> {
@@ -171,10 +155,6 @@ fn int4(n: impl TryInto<i32>) -> Datum<'static> {
 
 fn bytes(n: u64) -> Datum<'static> {
     Datum::numeric(Number::from_int(n))
-}
-
-fn millis(nanos: u64) -> Datum<'static> {
-    Datum::Float8(nanos as f64 / 1e6)
 }
 
 /// A moment of the system's clock.
@@ -594,84 +574,6 @@ pub const CURSORS: Columns<CursorRow> = &[
     ("is_binary", Bool, |r| Datum::Bool(r.binary)),
     ("is_scrollable", Bool, |r| Datum::Bool(r.scrollable)),
     ("creation_time", Timestamptz, |r| timestamp(r.created)),
-];
-
-/// A long command of a session, with the name of its database.
-pub type Progress = (ProgressRow, String);
-
-/// A counter of a command.
-fn counted((row, _): &Progress, counter: Counter) -> Datum<'static> {
-    count(row.running.get(counter))
-}
-
-/// A counter that is an OID.
-fn counted_oid((row, _): &Progress, counter: Counter) -> Datum<'static> {
-    Datum::Oid(u32::try_from(row.running.get(counter)).unwrap_or(0))
-}
-
-/// A counter that numbers some texts from 1 on; NULL for another number.
-fn named((row, _): &Progress, counter: Counter, names: &[&'static str]) -> Datum<'static> {
-    let place = usize::try_from(row.running.get(counter)).ok().and_then(|n| n.checked_sub(1));
-    opt(place.and_then(|place| names.get(place).copied()), text)
-}
-
-const INDEX_STATEMENTS: &[&str] =
-    &["CREATE INDEX", "CREATE INDEX CONCURRENTLY", "REINDEX", "REINDEX CONCURRENTLY"];
-
-const INDEX_PHASES: &[&str] = &[
-    "waiting for writers before build",
-    "building index",
-    "waiting for writers before validation",
-    "index validation: scanning index",
-    "index validation: sorting tuples",
-    "index validation: scanning table",
-    "waiting for old snapshots",
-    "waiting for readers before marking dead",
-    "waiting for readers before dropping",
-];
-
-const BTREE_PHASES: &[&str] = &[
-    "initializing",
-    "scanning table",
-    "sorting live tuples",
-    "sorting dead tuples",
-    "loading tuples in tree",
-];
-
-/// The phase of a command that builds an index.
-fn index_phase(row: &Progress) -> Datum<'static> {
-    if row.0.running.get(ci::PHASE) == 0 {
-        return text("initializing");
-    }
-    let phase = named(row, ci::PHASE, INDEX_PHASES);
-    match (&phase, named(row, ci::BUILD_PHASE, BTREE_PHASES)) {
-        (Datum::Text(phase), Datum::Text(part))
-            if row.0.running.get(ci::PHASE) == ci::Phase::Build as u64 =>
-        {
-            Datum::string(format!("{phase}: {part}"))
-        }
-        _ => phase,
-    }
-}
-
-/// pg_stat_progress_create_index. No index has partitions.
-pub const PROGRESS_CREATE_INDEX: Columns<Progress> = &[
-    ("pid", Int4, |r| Datum::Int4(r.0.session)),
-    ("datid", Oid, |r| Datum::Oid(r.0.database)),
-    ("datname", Name, |r| text(&r.1)),
-    ("relid", Oid, |r| Datum::Oid(r.0.running.relation)),
-    ("index_relid", Oid, |r| counted_oid(r, ci::INDEX)),
-    ("command", Text, |r| named(r, ci::STATEMENT, INDEX_STATEMENTS)),
-    ("phase", Text, index_phase),
-    ("lockers_total", Int8, |r| counted(r, ci::LOCKERS_TOTAL)),
-    ("lockers_done", Int8, |r| counted(r, ci::LOCKERS_DONE)),
-    ("current_locker_pid", Int8, |r| counted(r, ci::CURRENT_LOCKER)),
-    ("blocks_total", Int8, |r| counted(r, ci::BLOCKS_TOTAL)),
-    ("blocks_done", Int8, |r| counted(r, ci::BLOCKS_DONE)),
-    ("tuples_total", Int8, |r| counted(r, ci::TUPLES_TOTAL)),
-    ("tuples_done", Int8, |r| counted(r, ci::TUPLES_DONE)),
-    ("partitions_total", Int8, |_| count(0)),
-    ("partitions_done", Int8, |_| count(0)),
 ];
 
 /// A table with what was counted of it.
