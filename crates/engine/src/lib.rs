@@ -42,6 +42,7 @@ mod warning;
 mod workers;
 
 pub use at_rest::ClusterAtRest;
+pub use autovacuum::AutovacuumRound;
 pub use clock::parse_timestamp;
 pub use config::{
     ArchiveMode, ArchiveModules, ArchiveSettings, ArchiveStore, AutovacuumSettings, Background,

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod care;
 mod disk;
 pub mod explore;
 mod faults;
@@ -19,5 +20,5 @@ pub use file::{InFlight, SimFile};
 pub use image::Image;
 pub use model::{Contradiction, Fate, Model};
 pub use names::{Names, Node};
-pub use rows::{indexed_rows_disk, rows_disk};
+pub use rows::{indexed_long_values_disk, indexed_rows_disk, long_values_disk, rows_disk};
 pub use survival::{SECTOR, Survival};

@@ -17,13 +17,16 @@ pub const SEEDS: u64 = 6_000;
 
 /// The other parts: the variable that sets a part's size, and how many random lives there are for
 /// each of its runs.
-const PARTS: [(&str, u64); 14] = [
+const PARTS: [(&str, u64); 16] = [
     // Seeds of four lives in which rows change.
     ("FOREBAY_SIM_ROWS", 4),
     // The same of a table with indexes.
     ("FOREBAY_SIM_INDEXED_ROWS", 8),
     // Lives of trees, crashed at their calls.
     ("FOREBAY_SIM_TREES", 2_000),
+    // Lives in which autovacuum looks after tables, or VACUUM FULL rewrites one, likewise.
+    ("FOREBAY_SIM_AUTOVACUUMS", 1_000),
+    ("FOREBAY_SIM_REWRITES", 1_000),
     // Workloads crashed at every call: 30 for 6,000 lives.
     ("FOREBAY_SIM_WORKLOADS", 200),
     // Workloads whose recovery is crashed.

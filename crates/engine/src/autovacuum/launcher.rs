@@ -7,7 +7,7 @@ use forebay_aio::sync::{Duration, Instant};
 use forebay_format::ids::xid_precedes;
 
 use super::state::Settings;
-use super::worker::work;
+use super::worker::{AutovacuumRound, work};
 use crate::config::{AutovacuumSettings, Background, SessionSettings};
 use crate::core::Core;
 use crate::engine::Engine;
@@ -57,7 +57,8 @@ impl Engine {
 
     /// Vacuums and analyzes, in this thread, the tables that need it: what a worker of autovacuum
     /// does, whether it is on or not. For programs that decide by themselves when that happens.
-    pub fn run_autovacuum(&self) -> Result<(), EngineError> {
+    /// What fails for one table is logged, and found in the round's failures.
+    pub fn run_autovacuum(&self) -> Result<AutovacuumRound, EngineError> {
         work(self.core(), true)
     }
 }

@@ -23,3 +23,5 @@ mod decide;
 mod launcher;
 pub(crate) mod state;
 mod worker;
+
+pub use worker::AutovacuumRound;

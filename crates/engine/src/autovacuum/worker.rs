@@ -13,6 +13,17 @@ use crate::error::EngineError;
 use crate::id_limits::next_ids;
 use crate::session::{AnalyzeOptions, Session, VacuumOptions};
 
+/// What a worker has done in a round over all tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AutovacuumRound {
+    /// Tables that it vacuumed.
+    pub vacuumed: usize,
+    /// Tables that it analyzed.
+    pub analyzed: usize,
+    /// What failed for a table, as it was logged: the message, and in the last line the table.
+    pub failures: Vec<String>,
+}
+
 /// A table that is looked after.
 struct Task {
     table: Arc<Table>,
@@ -25,23 +36,26 @@ struct Task {
 
 /// Vacuums and analyzes all tables that need it; unless `active`, only those with old ids. Fails if
 /// the engine stops, or the catalogs can't be read.
-pub(super) fn work(core: &Arc<Core>, active: bool) -> Result<(), EngineError> {
+pub(super) fn work(core: &Arc<Core>, active: bool) -> Result<AutovacuumRound, EngineError> {
     let mut settings = core.autovacuum.settings();
     settings.autovacuum.enabled = active;
     let mut session = Session::of_autovacuum(core, settings.session.clone())?;
     let tables = session.maintained_tables()?;
     let (toast, main): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| table.is_toast);
     let stats = core.statistics.get();
-    let mut vacuumed = false;
+    let mut round = AutovacuumRound::default();
     for table in main.iter().chain(&toast) {
         let known = stats.get(&table.counted());
         if decide(table, known, &settings.autovacuum, &ages(core)).any() {
             settings = core.autovacuum.settings();
             settings.autovacuum.enabled = active;
-            vacuumed |= maintain(core, &mut session, table, &settings)?;
+            maintain(core, &mut session, table, &settings, &mut round)?;
         }
     }
-    if vacuumed { session.advance_oldest_ids() } else { Ok(()) }
+    if round.vacuumed > 0 {
+        session.advance_oldest_ids()?;
+    }
+    Ok(round)
 }
 
 fn ages(core: &Core) -> Ages {
@@ -53,36 +67,37 @@ fn ages(core: &Core) -> Ages {
     }
 }
 
-/// Looks after a table, if it still needs that and no other worker does it. Returns whether it was
-/// vacuumed. A failure is logged, and concerns this table alone, unless the worker is to end.
+/// Looks after a table, if it still needs that and no other worker does it. A failure is logged and
+/// noted, and concerns this table alone, unless the worker is to end.
 fn maintain(
     core: &Core,
     session: &mut Session,
     table: &MaintainedTable,
     settings: &Settings,
-) -> Result<bool, EngineError> {
-    let Some(_taken) = core.autovacuum.take(table.oid) else { return Ok(false) };
+    round: &mut AutovacuumRound,
+) -> Result<(), EngineError> {
+    let Some(_taken) = core.autovacuum.take(table.oid) else { return Ok(()) };
     let found = match session.maintained_table(table) {
         Ok(found) => found,
         Err(error) => {
             // Nothing goes on if the engine stops.
             session.check_cancel()?;
-            tracing::error!("{error}\nCONTEXT:  automatic vacuum of relation {}", table.oid);
-            return Ok(false);
+            round.failed(format!("{error}\nCONTEXT:  automatic vacuum of relation {}", table.oid));
+            return Ok(());
         }
     };
-    let Some((found, now)) = found else { return Ok(false) };
+    let Some((found, now)) = found else { return Ok(()) };
     let stats = core.statistics.get();
     let needs = decide(&now, stats.get(&now.counted()), &settings.autovacuum, &ages(core));
     if !needs.any() {
-        return Ok(false);
+        return Ok(());
     }
     if let Err(error) = found.check_vacuumable() {
         if needs.wraparound {
             let name = session.full_name(&found);
             tracing::warn!("table \"{name}\" can't be vacuumed to prevent wraparound: {error}");
         }
-        return Ok(false);
+        return Ok(());
     }
     let own = now.options.unwrap_or_default();
     let delay = own.cost_delay.map(|millis| Duration::from_secs_f64(millis / 1e3));
@@ -100,15 +115,17 @@ fn maintain(
             None => settings.autovacuum.log_min_duration,
         },
     };
-    let vacuumed = needs.vacuum && task.run("vacuum", session, Task::vacuum)?;
+    let vacuumed = needs.vacuum && task.run("vacuum", session, round, Task::vacuum)?;
+    round.vacuumed += usize::from(vacuumed);
     // A cancel is meant for the table, not for what was being done to it.
     if needs.analyze && (vacuumed || !needs.vacuum) {
-        task.run("analyze", session, Task::analyze)?;
+        let analyzed = task.run("analyze", session, round, Task::analyze)?;
+        round.analyzed += usize::from(analyzed);
     }
     session.give_way(false);
     // One that came too late is not meant for the next table.
     session.interrupt().clear_cancel();
-    Ok(vacuumed)
+    Ok(())
 }
 
 /// The settings of a session that vacuums a table with these settings of its own, but for costs.
@@ -139,12 +156,20 @@ fn log_warnings(session: &mut Session) {
     session.take_warnings().iter().for_each(|warning| tracing::warn!("{}", warning.message));
 }
 
+impl AutovacuumRound {
+    fn failed(&mut self, what: String) {
+        tracing::error!("{what}");
+        self.failures.push(what);
+    }
+}
+
 impl Task {
-    /// Does something to the table. False if that failed, which is logged.
+    /// Does something to the table. False if that failed, which is logged and noted.
     fn run(
         &self,
         what: &str,
         session: &mut Session,
+        round: &mut AutovacuumRound,
         body: fn(&Task, &mut Session) -> Result<(), EngineError>,
     ) -> Result<bool, EngineError> {
         let Err(error) = body(self, session) else { return Ok(true) };
@@ -153,10 +178,10 @@ impl Task {
         // Nothing goes on if the engine stops.
         session.check_cancel()?;
         let context = format!("CONTEXT:  automatic {what} of table \"{}\"", self.name);
-        match error.sqlstate() {
-            "57014" => tracing::error!("canceling autovacuum task\n{context}"),
-            _ => tracing::error!("{error}\n{context}"),
-        }
+        round.failed(match error.sqlstate() {
+            "57014" => format!("canceling autovacuum task\n{context}"),
+            _ => format!("{error}\n{context}"),
+        });
         Ok(false)
     }
 

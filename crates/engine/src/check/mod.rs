@@ -31,4 +31,4 @@ pub use forebay_access::check::Finding;
 pub use options::{
     CheckCounts, CheckObserver, CheckOptions, CheckedRelation, NotChecked, RelationKind,
 };
-pub use run::check;
+pub use run::{check, check_on};

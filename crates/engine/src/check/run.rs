@@ -36,16 +36,27 @@ pub fn check(
     options: &CheckOptions,
     observer: &mut dyn CheckObserver,
 ) -> Result<CheckCounts, EngineError> {
-    let jobs = options.jobs.clamp(1, CheckOptions::MAX_JOBS);
-    let aio = io::standalone(options.io_method, (jobs + 1) * BACKENDS)?;
-    let mut io = backend(&aio)?;
+    let aio = io::standalone(options.io_method, (jobs_of(options) + 1) * BACKENDS)?;
+    check_on(dir, options, observer, &aio)
+}
+
+/// The same through `aio`, whatever `options.io_method` says. It needs three backends for each
+/// thread, and three more.
+pub fn check_on(
+    dir: &Path,
+    options: &CheckOptions,
+    observer: &mut dyn CheckObserver,
+    aio: &Arc<Aio>,
+) -> Result<CheckCounts, EngineError> {
+    let jobs = jobs_of(options);
+    let mut io = backend(aio)?;
     let cluster = Cluster::lock(&mut io, dir, options.crashed)?;
     let direct = options.direct.unwrap_or_else(|| can_read_direct(&mut io, dir));
 
     let mut counts = CheckCounts::default();
     let mut files = Vec::new();
     let mut say = |path: &Path, what: &str| files.push((path.to_owned(), what.to_owned()));
-    let mut status = StatusReader::new(backend(&aio)?, dir);
+    let mut status = StatusReader::new(backend(aio)?, dir);
     if cluster.shut_down {
         check_files(&mut status, &cluster.counters, &mut say)?;
     }
@@ -79,16 +90,20 @@ pub fn check(
         pieces: Mutex::default(),
         told: Mutex::new(told),
     };
-    shared.run(&aio, jobs, pieces)?;
+    shared.run(aio, jobs, pieces)?;
     for round in rounds {
         let mut findings = Vec::new();
         round.end(&mut findings);
         shared.told.lock().tell(findings, 0);
     }
-    shared.end_passes(&aio, jobs, passes)?;
+    shared.end_passes(aio, jobs, passes)?;
     let counts = shared.told.into_inner().counts;
     cluster.confirm(&mut io)?;
     Ok(counts)
+}
+
+fn jobs_of(options: &CheckOptions) -> usize {
+    options.jobs.clamp(1, CheckOptions::MAX_JOBS)
 }
 
 /// Whether files of the cluster can be read past the kernel's page cache. One that every cluster

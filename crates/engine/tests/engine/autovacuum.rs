@@ -92,7 +92,8 @@ fn tables_that_need_it_are_vacuumed_and_analyzed() {
     engine.run_autovacuum().expect("a round");
     assert_eq!((stats(&engine, table).dead, runs(&engine, table)), (110, (0, 2)));
     fill(&mut session, "t", 0, 111);
-    engine.run_autovacuum().expect("a round");
+    let round = engine.run_autovacuum().expect("a round");
+    assert_eq!((round.vacuumed, round.analyzed, round.failures.len()), (1, 0, 0));
     let now = stats(&engine, table);
     assert_eq!((now.live, now.dead, now.inserted_since_vacuum), (189, 0, 0));
     assert_eq!(runs(&engine, table), (1, 2));
@@ -189,7 +190,10 @@ fn a_worker_gives_way_to_who_needs_its_lock() {
     session.settings_mut().deadlock_timeout = Duration::from_millis(1);
     transaction(&mut session, |s| s.open_table(None, "t", LockMode::AccessExclusive).map(drop))
         .expect("the worker gives way");
-    worker.join().expect("joined").expect("a cancel concerns one table alone");
+    let round = worker.join().expect("joined").expect("a cancel concerns one table alone");
+    let context = "CONTEXT:  automatic vacuum of table \"postgres.public.t\"";
+    let given_way = format!("canceling autovacuum task\n{context}");
+    assert_eq!((round.vacuumed, &round.failures[..]), (0, &[given_way][..]));
     assert_eq!((runs(&engine, table), runs(&engine, other)), ((0, 0), (0, 0)));
     // It comes back.
     let quick = AutovacuumSettings { cost_delay: None, ..settings() };

@@ -8,11 +8,16 @@ use std::sync::Arc;
 use crate::common::*;
 use crate::full_disk::Life;
 use crate::kept_indexes::made_by;
-use crate::row_fixture::{committed, delete, make_table, opened, place, row, seen, set};
-use forebay_engine::{
-    EngineError, IndexCheckOptions, IndexDef, IndexKey, IoMethod, Isolation, LockMode, Session,
-    ShutdownMode, Table, Told, VacuumOptions,
+use crate::row_fixture::{
+    committed, delete, joined, make_table, opened, place, row, seen, set, waiting,
 };
+use forebay_engine::types::oids;
+use forebay_engine::{
+    ColumnDef, Datum, EngineError, IndexCheckOptions, IndexDef, IndexKey, IoMethod, Isolation,
+    ItemPointer, LockMode, OnCommit, Session, ShutdownMode, Table, TableCheckOptions, Told,
+    VacuumOptions,
+};
+use forebay_testkit::Dice;
 use forebay_testkit::peer::Peer;
 
 /// A table with a dropped column, one that is younger than most rows, values compressed and out of
@@ -183,6 +188,86 @@ fn older_snapshots_see_their_rows_in_the_new_file() {
     let told = rewrite(new, "v").expect("vacuum full");
     assert!(told[1].message.contains("found 150 removable, 550 nonremovable"), "{told:?}");
     assert_sound(new, "v_id_idx");
+    engine.shutdown(ShutdownMode::Fast).expect("stop");
+}
+
+/// Nobody sees a version whose successor is dead for all, although its own deleter is younger than
+/// a transaction that runs.
+#[test]
+fn versions_whose_successors_are_dead_are_dropped() {
+    for successor_first in [false, true] {
+        let (_scratch, engine) = fresh();
+        let mut sessions = [(); 4].map(|()| engine.session().expect("session"));
+        let [deleter, running, updater, other] = &mut sessions;
+        make_other(other);
+        make_table(other, 1..=3);
+        if successor_first {
+            delete(other, 1).expect("delete");
+            other.commit().expect("commit");
+            let table = table(other, "v");
+            other.vacuum(&table, &VacuumOptions::default(), &mut Vec::new()).expect("vacuum");
+        }
+        // The deleter's id is older than that of a transaction that runs, the updater's is younger.
+        for session in [&mut *deleter, running] {
+            session.begin().expect("begin");
+            session.start_command().expect("command");
+            let table = session.open_table(None, "t", LockMode::RowExclusive).expect("table");
+            session.insert_row(&table, &[Datum::Int8(1), Datum::Null]).expect("insert");
+        }
+        set(updater, 2, 7);
+        let (table, old) = (opened(updater), ItemPointer::new(0, 2));
+        assert_eq!(place(updater, &table, 2) < old, successor_first);
+        updater.commit().expect("commit");
+        delete(deleter, 2).expect("delete");
+        deleter.commit().expect("commit");
+        let kept = if successor_first { 1 } else { 2 };
+        let told = rewrite(other, "v").expect("vacuum full");
+        let expected = format!("found 2 removable, {kept} nonremovable row versions");
+        assert!(told[1].message.contains(&expected), "{told:?}");
+        let detail = told[1].detail.as_deref().expect("a detail");
+        assert!(detail.starts_with("0 dead row versions"), "{detail}");
+        running.commit().expect("commit");
+        assert_eq!(committed(other).len(), kept);
+        drop(sessions);
+        engine.shutdown(ShutdownMode::Fast).expect("stop");
+    }
+}
+
+/// Its id is older than those of others that end while it waits for its lock.
+#[test]
+fn a_temporary_table_is_not_older_than_the_transaction_that_rewrites_it() {
+    let (_scratch, engine) = fresh();
+    let mut sessions = [(); 3].map(|()| engine.session().expect("session"));
+    let [owner, holder, other] = &mut sessions;
+    make_other(other);
+    let columns = [ColumnDef::new("n", oids::INT8), ColumnDef::new("t", oids::TEXT)];
+    let mut dice = Dice::new(1);
+    let text: String = (0..20_000).map(|_| char::from(b'a' + dice.below(26) as u8)).collect();
+    let own = transaction(owner, |s| {
+        s.create_temp_table("w", &columns, OnCommit::PreserveRows)?;
+        s.start_command()?;
+        let table = s.open_table(None, "w", LockMode::RowExclusive)?;
+        s.insert_row(&table, &[Datum::Int8(1), Datum::text(&text)])?;
+        Ok(table)
+    })
+    .expect("a table");
+    holder.begin().expect("begin");
+    holder.start_command().expect("command");
+    let seen = holder.open_table(Some(&own.schema), "w", LockMode::AccessShare).expect("table");
+    assert_eq!(seen.oid, own.oid);
+    let [owner, mut holder, mut other] = sessions;
+    let rewriter = waiting(&engine, 1, owner, |session| rewrite(session, "w"));
+    insert(&mut other, "t", 1..2);
+    holder.commit().expect("commit");
+    let (mut owner, told) = joined(rewriter);
+    told.expect("vacuum full");
+    let toast = table(&mut owner, "w").toasting.relation.expect("a TOAST table");
+    for oid in [own.oid, toast] {
+        let options = TableCheckOptions { check_toast: oid == own.oid, ..Default::default() };
+        let found = transaction(&mut owner, |s| s.check_table(oid, &options)).expect("a check");
+        assert!(found.is_empty(), "{found:?}");
+    }
+    drop((owner, holder, other));
     engine.shutdown(ShutdownMode::Fast).expect("stop");
 }
 

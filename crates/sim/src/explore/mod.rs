@@ -15,8 +15,11 @@
 //! - `vacuums`: crashes while a table is vacuumed
 //! - `trees`: crashes while pages of indexes are split, deleted and used again
 //! - `concurrent`: crashes while indexes are created and dropped concurrently
-//! - `cut_short`: what the crashes of `concurrent`, `old_ids`, `trees` and `vacuums` have in common
+//! - `cut_short`: what the crashes of `concurrent`, `long_values`, `maintained`, `old_ids`, `trees`
+//!   and `vacuums` have in common
 //! - `long_values`: crashes while values are stored out of line, and deleted
+//! - `maintained`: crashes while autovacuum looks after tables, or VACUUM FULL rewrites one
+//! - `at_rest`: the check of a cluster at rest
 //! - `interrupted`: what the recoveries of `again`, `pitr` and `retarget` have in common
 //! - `many`: many seeds, by several threads
 //! - `tally`: the outcome of runs
@@ -24,6 +27,7 @@
 mod again;
 mod archive;
 mod archived;
+mod at_rest;
 mod backups;
 mod concurrent;
 mod crashes;
@@ -32,6 +36,7 @@ mod damage;
 mod failures;
 mod interrupted;
 mod long_values;
+mod maintained;
 mod many;
 mod old_ids;
 mod pitr;
@@ -50,7 +55,8 @@ pub use concurrent::concurrent_indexes_cut_short;
 pub use crashes::{Depth, every_crash};
 pub use damage::{Damage, control_rot, lying_writes, wal_rot};
 pub use failures::every_failure;
-pub use long_values::{long_values_cut_short, long_values_disk};
+pub use long_values::long_values_cut_short;
+pub use maintained::{Care, care_cut_short};
 pub use many::{Failed, many};
 pub use old_ids::{old_ids_disks, old_ids_removed};
 pub use pitr::archive_recovery;

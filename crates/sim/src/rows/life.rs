@@ -11,6 +11,7 @@ use forebay_testkit::Dice;
 use super::client::{LONG, TABLE, TEXT, decoded};
 use super::clients::Clients;
 use super::committed::Committed;
+use crate::care::autovacuum;
 use crate::disk::SimDisk;
 use crate::workload::{Life, disk_after};
 
@@ -39,13 +40,22 @@ fn rows_disk_with(indexes: &[IndexDef]) -> Result<SimDisk, EngineError> {
         let number = |name| ColumnDef { not_null: true, ..ColumnDef::new(name, oids::INT8) };
         let columns = [number("id"), number("version"), ColumnDef::new("text", oids::TEXT)];
         session.create_table(None, TABLE, &columns)?;
-        for index in indexes {
-            session.start_command()?;
-            let table = session.open_table(None, TABLE, LockMode::AccessExclusive)?;
-            session.create_index(&table, index)?;
-        }
-        Ok(())
+        create_indexes(session, TABLE, indexes)
     })
+}
+
+/// Creates indexes of a table, each in a command of its own.
+pub(super) fn create_indexes(
+    session: &mut Session,
+    table: &str,
+    indexes: &[IndexDef],
+) -> Result<(), EngineError> {
+    for index in indexes {
+        session.start_command()?;
+        let table = session.open_table(None, table, LockMode::AccessExclusive)?;
+        session.create_index(&table, index)?;
+    }
+    Ok(())
 }
 
 pub(super) fn in_transaction<T>(
@@ -130,7 +140,8 @@ impl RowLife {
         Ok(())
     }
 
-    /// Vacuums the table. Its end is cut off only if no transaction has locked the table.
+    /// Vacuums the table, or lets autovacuum look after all tables. The table's end is cut off only
+    /// if no transaction has locked it.
     fn vacuum(&mut self, dice: &mut Dice) -> Result<(), String> {
         if self.table.check_vacuumable().is_err() {
             return Ok(());
@@ -142,13 +153,18 @@ impl RowLife {
             }
             (clients.are_idle(), clients.faulty)
         };
-        let options = VacuumOptions {
-            freeze: dice.chance(400),
-            disable_page_skipping: dice.chance(300),
-            truncate: Some(idle),
-            ..VacuumOptions::default()
+        let vacuumed = if dice.chance(400) {
+            autovacuum(self.life.engine(), idle)
+        } else {
+            let options = VacuumOptions {
+                freeze: dice.chance(400),
+                disable_page_skipping: dice.chance(300),
+                truncate: Some(idle),
+                ..VacuumOptions::default()
+            };
+            let vacuumed = self.life.session().vacuum(&self.table, &options, &mut Vec::new());
+            vacuumed.map_err(|error| error.to_string())
         };
-        let vacuumed = self.life.session().vacuum(&self.table, &options, &mut Vec::new());
         match vacuumed {
             Err(error) if !faulty && !self.disk.is_off() => Err(format!("vacuum: {error}")),
             _ => Ok(()),

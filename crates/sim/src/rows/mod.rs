@@ -6,6 +6,7 @@
 //! - `clients`: all clients; each call of the engine is compared with what the model expects
 //! - `life`: the clients on a running engine, with checkpoints and background work
 //! - `writer`: a client that is told what to do
+//! - `long`: a table with long values, which one session changes
 //! - `indexes`: checks of the rows to which indexes lead, and of their pages
 //! - `tree_pages`: checks of the pages of an index on the disk
 //! - `pages`: checks of a table's pages, its map, `pg_xact` and `pg_multixact` on the disk
@@ -19,6 +20,7 @@ mod clients;
 mod committed;
 mod indexes;
 mod life;
+pub(crate) mod long;
 mod pages;
 mod tree_pages;
 mod writer;
@@ -27,5 +29,6 @@ pub(crate) use committed::Committed;
 pub(crate) use indexes::{OpenScan, check_indexes, check_trees};
 pub(crate) use life::{RowLife, found, table_of};
 pub use life::{indexed_rows_disk, rows_disk};
+pub use long::{indexed_long_values_disk, long_values_disk};
 pub(crate) use pages::check_pages;
 pub(crate) use writer::{Act, Writer, keep, keep_writing};

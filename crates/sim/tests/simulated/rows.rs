@@ -4,10 +4,10 @@
 use crate::common::setting;
 use crate::runs::run;
 use forebay_sim::explore::{
-    LIVES, Tally, concurrent_indexes_cut_short, long_values_cut_short, long_values_disk, row_lives,
-    trees_cut_short, vacuums_cut_short,
+    Care, LIVES, Tally, care_cut_short, concurrent_indexes_cut_short, long_values_cut_short,
+    row_lives, trees_cut_short, vacuums_cut_short,
 };
-use forebay_sim::{indexed_rows_disk, rows_disk};
+use forebay_sim::{indexed_long_values_disk, indexed_rows_disk, long_values_disk, rows_disk};
 
 #[test]
 fn rows_that_change() {
@@ -64,6 +64,23 @@ fn long_values_are_whole_whatever_a_crash_leaves() {
     let (n, tally) = run("long_values_are_whole", "FOREBAY_SIM_LONG_VALUES", 6, |seed| {
         long_values_cut_short(&template, seed, stride, None)
     });
+    assert!(tally.compared > 10 * n);
+}
+
+#[test]
+fn autovacuum_looks_after_tables_whatever_a_crash_leaves() {
+    looked_after("autovacuum_looks_after_tables", "FOREBAY_SIM_AUTOVACUUMS", Care::Autovacuum);
+}
+
+#[test]
+fn a_table_is_rewritten_whatever_a_crash_leaves() {
+    looked_after("a_table_is_rewritten", "FOREBAY_SIM_REWRITES", Care::Rewrite);
+}
+
+fn looked_after(test: &str, runs: &str, care: Care) {
+    let template = indexed_long_values_disk().expect("init");
+    let stride = setting("FOREBAY_SIM_STRIDE", 11) as usize;
+    let (n, tally) = run(test, runs, 4, |seed| care_cut_short(&template, care, seed, stride, None));
     assert!(tally.compared > 10 * n);
 }
 

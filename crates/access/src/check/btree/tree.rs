@@ -21,7 +21,7 @@ use crate::check::finding::{Finding, Report};
 /// Bytes of a pivot that lead to its child; the others are its key.
 const CHILD: usize = 4;
 
-/// More half-dead pages than there are beside each other.
+/// More pages than are being deleted beside each other.
 const HALF_DEAD_IN_A_ROW: usize = 1000;
 
 /// Checks the pages of an index. Returns whether all pages of the tree could be read.
@@ -34,9 +34,11 @@ pub(super) fn check_tree(
         PageFacts::Tree(page) => page.top_parent,
         _ => None,
     });
+    let leaving: HashSet<BlockNumber> = leaving.collect();
     let parents = vec![NO_SIBLING; pages.len()];
-    let mut check =
-        TreeCheck { shape, pages, leaving: leaving.collect(), parents, complete: true, sink };
+    let branches = HashSet::new();
+    let mut check = TreeCheck { shape, pages, leaving, branches, parents, complete: true, sink };
+    check.find_branches();
     for page in pages {
         check.complete &= !matches!(page, PageFacts::Unknown);
     }
@@ -66,6 +68,8 @@ struct TreeCheck<'a, 's> {
     pages: &'a [PageFacts],
     /// The highest pages of branches that are being deleted.
     leaving: HashSet<BlockNumber>,
+    /// All pages above the leaves of such branches. Their keys went to the right.
+    branches: HashSet<BlockNumber>,
     /// For each page the one that leads to it.
     parents: Vec<BlockNumber>,
     complete: bool,
@@ -85,6 +89,26 @@ impl<'a> TreeCheck<'a, '_> {
             PageFacts::Tree(page) => Some(page),
             _ => None,
         }
+    }
+
+    /// Each page of a branch has one child, down to the half-dead leaf.
+    fn find_branches(&mut self) {
+        for &top in &self.leaving {
+            let mut next = Some(top);
+            while let Some(block) = next
+                && let Some(page) = self.page(block)
+                && !page.opaque.is_leaf()
+                && self.branches.insert(block)
+            {
+                next = page.children.first().map(|child| child.block);
+            }
+        }
+    }
+
+    /// Whether a page has no keys of its own any more, as it is being deleted.
+    fn has_lost_keys(&self, block: BlockNumber) -> bool {
+        self.branches.contains(&block)
+            || self.page(block).is_some_and(|page| page.opaque.has(HALF_DEAD))
     }
 
     /// Whether a page exists, but could not be read, so that nothing is known of it.
@@ -178,14 +202,16 @@ impl<'a> TreeCheck<'a, '_> {
         self.lower_bound(block, page);
     }
 
-    /// The keys of a page are greater than the high key of the page to the left.
+    /// The keys of a page are greater than the high key of the page to the left. One that is being
+    /// deleted does not count: its keys belong to this one now, which may have got smaller ones
+    /// since.
     fn lower_bound(&mut self, block: BlockNumber, page: &TreePage) {
         let Some((item, first)) = &page.first else { return };
         let mut left = page.opaque.prev;
-        // A half-dead page has lost its high key; there are few in a row.
+        // There are few in a row.
         for _ in 0..HALF_DEAD_IN_A_ROW {
             match self.page(left) {
-                Some(page) if page.opaque.has(HALF_DEAD) => left = page.opaque.prev,
+                Some(page) if self.has_lost_keys(left) => left = page.opaque.prev,
                 _ => break,
             }
         }

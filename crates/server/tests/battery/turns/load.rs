@@ -11,14 +11,13 @@ use forebay_server::client::{Client, ClientError};
 use forebay_testkit::Dice;
 
 use super::super::moment;
-use super::model::{HOT, Model, Owner, State, TABLES, halves};
+use super::automatic::{self, Automatic};
+use super::model::{HOT, Model, Owner, State, Table, halves, text_of};
 
 /// A client that gets no answer for so long fails, so that no test hangs.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How deep savepoints are nested.
 const DEPTH: u32 = 4;
-/// Above it, a client deletes more than it inserts.
-const ROWS: usize = 200;
 /// What a client may be told in the usual course: another one was in its way.
 const CONFLICTS: [&str; 3] = ["40001", "40P01", "55P03"];
 
@@ -30,6 +29,8 @@ pub struct Done {
     conflicts: u64,
     vacuums: u64,
     checkpoints: u64,
+    /// By the server itself.
+    pub automatic: Automatic,
 }
 
 impl AddAssign for Done {
@@ -39,19 +40,20 @@ impl AddAssign for Done {
         self.conflicts += other.conflicts;
         self.vacuums += other.vacuums;
         self.checkpoints += other.checkpoints;
+        self.automatic += other.automatic;
     }
 }
 
 impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Done { commits, rollbacks, conflicts, vacuums, checkpoints } = self;
+        let Done { commits, rollbacks, conflicts, vacuums, checkpoints, automatic } = self;
         write!(f, "{commits} commits, {rollbacks} rollbacks, {conflicts} conflicts, ")?;
-        write!(f, "{vacuums} vacuums, {checkpoints} checkpoints")
+        write!(f, "{vacuums} vacuums, {checkpoints} checkpoints, {automatic}")
     }
 }
 
-/// Loads until `enough` commits were acknowledged and a moment has passed, then calls `crash`,
-/// which returns when the server is gone.
+/// Loads until `enough` commits were acknowledged, autovacuum has run if `automatic` says so, and a
+/// moment has passed. Then calls `crash`, which returns when the server is gone.
 ///
 /// # Errors
 /// What has failed before the crash.
@@ -59,34 +61,40 @@ pub fn run(
     port: u16,
     model: &mut Model,
     dice: &mut Dice,
-    enough: u64,
+    (enough, automatic): (u64, bool),
     crash: impl FnOnce(),
 ) -> Result<Done, String> {
     let moment = Duration::from_millis(dice.below(50));
     let over = &AtomicBool::new(false);
     let (commit, commits) = channel();
-    let outcomes: Vec<Result<Done, String>> = thread::scope(|scope| {
+    let tables = model.tables;
+    let (ran, outcomes): (_, Vec<Result<Done, String>>) = thread::scope(|scope| {
         let mut clients = Vec::new();
         for owner in &mut model.owners {
             let (dice, commit) = (Dice::new(dice.any()), commit.clone());
-            let worker = Worker { owner, dice, done: Done::default(), commit };
+            let worker = Worker { owner, tables, dice, done: Done::default(), commit };
             clients.push(scope.spawn(move || worker.run(port, over)));
         }
         drop(commit);
-        moment::wait(&commits, enough, moment);
+        moment::wait(&commits, enough, Duration::ZERO);
+        let ran = automatic::wait(port, tables, &commits, automatic);
+        moment::wait(&commits, 0, moment);
         over.store(true, Ordering::Release);
         crash();
-        clients.into_iter().map(|c| c.join().expect("a client does not panic")).collect()
+        let ended = clients.into_iter().map(|c| c.join().expect("a client does not panic"));
+        (ran, ended.collect())
     });
     let mut done = Done::default();
     for outcome in outcomes {
         done += outcome?;
     }
+    done.automatic = ran?;
     Ok(done)
 }
 
 struct Worker<'a> {
     owner: &'a mut Owner,
+    tables: &'static [Table],
     dice: Dice,
     done: Done,
     commit: Sender<()>,
@@ -122,7 +130,7 @@ impl Worker<'_> {
 
     fn vacuum(&mut self, client: &mut Client) -> Result<(), ClientError> {
         let options = self.dice.pick(&["", "(FREEZE)", "(TRUNCATE FALSE)", "(INDEX_CLEANUP ON)"]);
-        let table = TABLES[self.dice.index(TABLES.len())].name;
+        let table = self.tables[self.dice.index(self.tables.len())].name;
         client.query(&format!("VACUUM {options} {table}"))?;
         self.done.vacuums += 1;
         Ok(())
@@ -197,9 +205,11 @@ impl Worker<'_> {
     }
 
     fn step(&mut self, client: &mut Client, after: &mut State) -> Result<(), ClientError> {
-        let table = self.dice.index(TABLES.len());
+        let table = self.dice.index(self.tables.len());
         match self.dice.below(20) {
-            0..5 if after.rows[table].len() < ROWS => self.insert(client, after, table),
+            0..5 if after.rows[table].len() < self.tables[table].most => {
+                self.insert(client, after, table)
+            }
             0..7 => self.delete(client, after, table),
             7..14 => self.update(client, after, table),
             14..16 => self.add(client, after),
@@ -216,7 +226,7 @@ impl Worker<'_> {
     ) -> Result<(), ClientError> {
         let rows: Vec<_> =
             (0..=self.dice.below(12)).map(|_| self.owner.new_row(&mut self.dice)).collect();
-        client.query(&TABLES[table].insert(self.owner.number, &rows))?;
+        client.query(&self.tables[table].insert(self.owner.number, &rows))?;
         after.rows[table].extend(rows);
         Ok(())
     }
@@ -245,14 +255,15 @@ impl Worker<'_> {
     ) -> Result<(), ClientError> {
         let (ids, condition) = self.some(after, table);
         let value = self.dice.below(1000) as i32;
-        let kind = self.dice.below(4);
+        let Table { name, has_text, .. } = self.tables[table];
+        let kind = self.dice.below(if has_text { 6 } else { 4 });
         let set = match kind {
             0 => "v = NULL".to_owned(),
             1 => format!("v = {}", halves(value)),
             2 => "v = v + 0.5".to_owned(),
-            _ => "n = n + 1".to_owned(),
+            3 => "n = n + 1".to_owned(),
+            _ => format!("t = '{}'", text_of(value as u32)),
         };
-        let name = TABLES[table].name;
         self.change(client, &format!("UPDATE {name} SET {set} WHERE {condition}"), ids.len())?;
         for id in ids {
             let row = after.rows[table].get_mut(&id).expect("one of its rows");
@@ -260,7 +271,8 @@ impl Worker<'_> {
                 0 => row.v = None,
                 1 => row.v = Some(value),
                 2 => row.v = row.v.map(|v| v + 1),
-                _ => row.n += 1,
+                3 => row.n += 1,
+                _ => row.text = value as u32,
             }
         }
         Ok(())
@@ -273,7 +285,7 @@ impl Worker<'_> {
         table: usize,
     ) -> Result<(), ClientError> {
         let (ids, condition) = self.some(after, table);
-        let name = TABLES[table].name;
+        let name = self.tables[table].name;
         self.change(client, &format!("DELETE FROM {name} WHERE {condition}"), ids.len())?;
         after.rows[table].retain(|id, _| !ids.contains(id));
         Ok(())
@@ -301,7 +313,7 @@ impl Worker<'_> {
         let wait = self.dice.pick(&["", " NOWAIT", " SKIP LOCKED"]);
         let (name, ids) = match self.dice.chance(300) {
             true => ("hot", HOT as u64),
-            false => (TABLES[table].name, 3000),
+            false => (self.tables[table].name, 3000),
         };
         let first = self.dice.below(ids);
         let range = format!("id BETWEEN {first} AND {}", first + self.dice.below(10));
@@ -311,13 +323,10 @@ impl Worker<'_> {
 
     /// Reads the client's rows, with its own changes.
     fn read(&self, client: &mut Client, after: &State, table: usize) -> Result<(), ClientError> {
-        let (name, owner) = (TABLES[table].name, self.owner.number);
-        let sql = format!("SELECT id, n FROM {name} WHERE owner = {owner} ORDER BY id");
-        let text = |number: i64| Some(number.to_string());
-        let expected: Vec<_> = after.rows[table]
-            .iter()
-            .map(|(id, row)| vec![text(*id), text(i64::from(row.n))])
-            .collect();
+        let (of, owner) = (&self.tables[table], self.owner.number);
+        let sql = format!("SELECT * FROM {} WHERE owner = {owner} ORDER BY id", of.name);
+        let rows = after.rows[table].iter();
+        let expected: Vec<_> = rows.map(|(id, row)| of.values(*id, owner, *row)).collect();
         let found = client.query(&sql)?.rows;
         assert!(found == expected, "owner {owner} reads {found:?}, not {expected:?}");
         Ok(())

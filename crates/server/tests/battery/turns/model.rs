@@ -10,33 +10,39 @@ use forebay_testkit::Dice;
 pub const CLIENTS: usize = 6;
 /// Rows that everyone changes.
 pub const HOT: usize = 4;
-/// Rows of each client in each table at the beginning.
-const ROWS: usize = 100;
-
 /// A table of the model: fixed columns, and as many others as make rows of its size.
 pub struct Table {
     pub name: &'static str,
     /// Columns of type int8, and then of type float8.
     filler: [usize; 2],
+    /// Whether the last column is a text.
+    pub has_text: bool,
+    /// Above so many rows of its own, a client deletes more than it inserts.
+    pub most: usize,
     options: &'static str,
 }
 
-/// Rows of 24, 120 and 750 bytes, without their headers.
-pub const TABLES: [Table; 3] = [
-    Table { name: "narrow", filler: [0, 0], options: "" },
-    Table { name: "middle", filler: [8, 4], options: "WITH (fillfactor = 70)" },
-    Table { name: "wide", filler: [30, 60], options: "" },
+/// Rows of 24, 120 and 750 bytes, without their headers, and rows with texts of up to 12,000 bytes,
+/// which have a TOAST table.
+pub const TABLES: [Table; 4] = [
+    Table { name: "narrow", ..NARROW },
+    Table { name: "middle", filler: [8, 4], options: "WITH (fillfactor = 70)", ..NARROW },
+    Table { name: "wide", filler: [30, 60], ..NARROW },
+    Table { name: "long", has_text: true, most: 40, ..NARROW },
 ];
+const NARROW: Table = Table { name: "", filler: [0, 0], has_text: false, most: 200, options: "" };
 
-/// Indexes of the tables, each by its first column. The load updates rows of `middle` in an indexed
-/// column, and those of `hot` in none.
-pub const INDEXES: [Index; 8] = [
+/// Indexes of the tables, each by its first column. The load updates rows of `hot` in no indexed
+/// column, and those of the others in all but the primary key.
+pub const INDEXES: [Index; 10] = [
     Index { table: "narrow", column: "id", definition: "PRIMARY KEY (id)" },
     Index { table: "narrow", column: "n", definition: "(n)" },
     Index { table: "middle", column: "id", definition: "PRIMARY KEY (id)" },
     Index { table: "middle", column: "v", definition: "(v DESC NULLS LAST, owner)" },
     Index { table: "wide", column: "id", definition: "PRIMARY KEY (id)" },
     Index { table: "wide", column: "owner", definition: "(owner) INCLUDE (f0)" },
+    Index { table: "long", column: "id", definition: "PRIMARY KEY (id)" },
+    Index { table: "long", column: "n", definition: "(n, owner)" },
     Index { table: "hot", column: "id", definition: "PRIMARY KEY (id)" },
     Index { table: "marks", column: "owner", definition: "PRIMARY KEY (owner, mark)" },
 ];
@@ -64,6 +70,18 @@ pub struct Row {
     pub n: i32,
     /// In halves, which a float8 holds exactly.
     pub v: Option<i32>,
+    /// From this number follows the text, where the table has one.
+    pub text: u32,
+}
+
+/// The text of a number. Half of them are compressible.
+pub fn text_of(number: u32) -> String {
+    let mut dice = Dice::new(number.into());
+    let most = if dice.chance(700) { 12_000 } else { 200 };
+    let len = dice.below(most);
+    let noise = dice.chance(500);
+    let char = |at| b'a' + (if noise { dice.below(26) } else { at / 300 % 26 }) as u8;
+    (0..len).map(char).map(char::from).collect()
 }
 
 impl Table {
@@ -72,11 +90,14 @@ impl Table {
         for (count, (letter, kind)) in self.filler.iter().zip([("i", "int8"), ("f", "float8")]) {
             (0..*count).for_each(|at| write!(columns, ", {letter}{at} {kind}").expect("text"));
         }
+        if self.has_text {
+            columns.push_str(", t text");
+        }
         format!("CREATE TABLE {} ({columns}) {}", self.name, self.options)
     }
 
     /// A row's values, as the servers print them.
-    fn values(&self, id: i64, owner: usize, row: Row) -> Vec<Option<String>> {
+    pub fn values(&self, id: i64, owner: usize, row: Row) -> Vec<Option<String>> {
         let mut values = vec![
             Some(id.to_string()),
             Some(owner.to_string()),
@@ -86,6 +107,7 @@ impl Table {
         let [whole, half] = self.filler;
         values.extend((0..whole).map(|at| Some((id * 1000 + at as i64).to_string())));
         values.extend((0..half).map(|at| Some(halves(id as i32 + at as i32))));
+        values.extend(self.has_text.then(|| Some(text_of(row.text))));
         values
     }
 
@@ -95,8 +117,11 @@ impl Table {
             .iter()
             .map(|(id, row)| {
                 let values = self.values(*id, owner, *row);
-                let words: Vec<String> =
+                let mut words: Vec<String> =
                     values.into_iter().map(|v| v.unwrap_or_else(|| "NULL".to_owned())).collect();
+                if let (true, Some(text)) = (self.has_text, words.last_mut()) {
+                    *text = format!("'{text}'");
+                }
                 format!("({})", words.join(", "))
             })
             .collect();
@@ -137,27 +162,29 @@ impl Owner {
         self.next_id += 1;
         let id = self.next_id * CLIENTS as i64 + self.number as i64;
         let v = (!dice.chance(300)).then(|| dice.below(1000) as i32);
-        (id, Row { n: dice.below(1000) as i32, v })
+        (id, Row { n: dice.below(1000) as i32, v, text: dice.below(1 << 20) as u32 })
     }
 }
 
 /// All clients' knowledge.
 pub struct Model {
     pub owners: Vec<Owner>,
+    /// The tables that there are.
+    pub tables: &'static [Table],
 }
 
 impl Model {
-    /// With some rows of each owner.
-    pub fn new(dice: &mut Dice) -> Model {
+    /// With some rows of each owner in these tables, the first ones of all.
+    pub fn new(dice: &mut Dice, tables: &'static [Table]) -> Model {
         let mut owners: Vec<Owner> =
             (0..CLIENTS).map(|number| Owner { number, ..Owner::default() }).collect();
         for owner in &mut owners {
-            for table in 0..TABLES.len() {
-                let rows: Vec<_> = (0..ROWS).map(|_| owner.new_row(dice)).collect();
-                owner.settled.rows[table].extend(rows);
+            for (at, table) in tables.iter().enumerate() {
+                let rows: Vec<_> = (0..table.most / 2).map(|_| owner.new_row(dice)).collect();
+                owner.settled.rows[at].extend(rows);
             }
         }
-        Model { owners }
+        Model { owners, tables }
     }
 
     /// Statements that make the tables with their rows.
@@ -167,7 +194,7 @@ impl Model {
             format!("INSERT INTO hot SELECT g, 0 FROM generate_series(0, {}) g", HOT - 1),
             "CREATE TABLE marks (owner int4, mark int8)".to_owned(),
         ];
-        for (at, table) in TABLES.iter().enumerate() {
+        for (at, table) in self.tables.iter().enumerate() {
             statements.push(table.create());
             for owner in &self.owners {
                 let rows: Vec<_> = owner.settled.rows[at].iter().map(|(i, r)| (*i, *r)).collect();
@@ -187,7 +214,7 @@ impl Model {
         let mut problems = Vec::new();
         let compared = Client::tcp(port).and_then(|mut client| {
             self.settle(&mut client, &mut problems)?;
-            for at in 0..TABLES.len() {
+            for at in 0..self.tables.len() {
                 self.compare_table(&mut client, at, &mut problems)?;
             }
             self.compare_hot(&mut client, &mut problems)
@@ -235,7 +262,7 @@ impl Model {
         at: usize,
         problems: &mut Vec<String>,
     ) -> Result<(), ClientError> {
-        let table = &TABLES[at];
+        let table = &self.tables[at];
         let mut expected: BTreeMap<i64, (usize, Row)> = BTreeMap::new();
         for owner in &self.owners {
             expected.extend(owner.settled.rows[at].iter().map(|(id, r)| (*id, (owner.number, *r))));
