@@ -10,8 +10,8 @@ use forebay_aio::PlantedBug;
 use forebay_aio::sync::Arc;
 use forebay_engine::types::oids;
 use forebay_engine::{
-    ColumnDef, Datum, EngineError, ItemPointer, LockMode, RowBatch, RowOutcome, Session, Table,
-    VacuumOptions,
+    ColumnDef, Datum, EngineError, ItemPointer, LockMode, Part, RowBatch, RowOutcome, Session,
+    Table, VacuumOptions,
 };
 use forebay_format::varlena::ToastPointer;
 use forebay_testkit::Dice;
@@ -170,7 +170,7 @@ fn found(session: &mut Session) -> Result<Vec<(i64, i64)>, String> {
             let text = match &text {
                 Datum::Toasted(bytes) => {
                     stored.extend(ToastPointer::decode(bytes).map(|pointer| pointer.value_id));
-                    session.fetch_value(&text, table.columns[3].repr, None)?
+                    session.fetch_value(&text, table.columns[3].repr, Part::Whole)?
                 }
                 _ => text,
             };
