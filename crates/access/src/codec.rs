@@ -70,8 +70,10 @@ pub(crate) fn append(
         Datum::Bytes(v) | Datum::Carried(_, v) => tuple.value(layout, v),
         Datum::Numeric(v) => tuple.value(layout, &v.to_stored()),
         Datum::Toasted(v) => match decode(v) {
-            Some((pointer @ Varlena::External(_), _)) => tuple.varlena(layout, pointer),
-            _ => unreachable!("{value:?} is not a pointer"),
+            Some((stored @ (Varlena::External(_) | Varlena::Compressed { .. }), _)) => {
+                tuple.varlena(layout, stored)
+            }
+            _ => unreachable!("{value:?} is neither compressed nor elsewhere"),
         },
     }
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use forebay_access::heap::{HeapScan, ReadAhead, RowReader, Visibility};
 use forebay_access::index_scan::{IndexRows, ScanOptions};
 use forebay_access::nbtree::Direction;
-use forebay_format::tuple::deform;
+use forebay_format::tuple::Deform;
+use forebay_format::varlena::Varlena;
 use forebay_format::{HeapTuple, ItemPointer, RelFileLocator};
 use forebay_storage::Backend;
 use forebay_txn::{HorizonKind, Snapshot};
-use forebay_types::{Datum, Oid, Repr};
+use forebay_types::{Datum, Oid};
 
 use crate::database::Database;
 use crate::error::CatalogError;
@@ -173,12 +174,15 @@ fn decode<'t>(
     columns: usize,
     tuple: HeapTuple<'t>,
 ) -> Result<Vec<Datum<'t>>, CatalogError> {
-    let layouts = table.layouts.get(..columns).unwrap_or(&table.layouts);
-    let mut fields = vec![None; layouts.len()];
-    deform(tuple, layouts, &mut fields)?;
-    let value = |(field, repr): (&Option<&'t [u8]>, Repr)| {
-        field.map_or(Ok(Datum::Null), |bytes| repr.decode(bytes))
-    };
-    let values = fields.iter().zip(table.columns.iter().map(|column| column.repr)).map(value);
-    Ok(values.collect::<Result<_, _>>()?)
+    let mut walk = Deform::new(tuple)?;
+    let mut values = Vec::with_capacity(columns.min(table.layouts.len()));
+    for (layout, column) in table.layouts.iter().zip(&table.columns).take(columns) {
+        values.push(match walk.next(*layout)? {
+            None => Datum::Null,
+            Some(Varlena::Plain(bytes)) => column.repr.decode(bytes)?,
+            // Nothing here reads it: a row that is changed keeps it as it is.
+            Some(stored) => Datum::Toasted(stored.encode().into()),
+        });
+    }
+    Ok(values)
 }

@@ -6,11 +6,13 @@
 
 use std::sync::Arc;
 
-use forebay_access::heap::{Attempt, Author, Changer, Columns, Heap, RowJudge};
+use forebay_access::heap::{Attempt, Author, Changer, Columns, Heap, ReadAhead, RowJudge};
 use forebay_access::nbtree::{Insertion, NewRow, UniqueCheck, form_index_tuple};
+use forebay_access::toast::{ToastTable, pointers};
 use forebay_access::{AccessError, form_row};
-use forebay_format::{ItemPointer, Xid};
+use forebay_format::{HeapTuple, ItemPointer, Xid};
 use forebay_storage::Backend;
+use forebay_txn::locks::Interrupt;
 use forebay_txn::{CountedRelation, HorizonKind, Transaction};
 use forebay_types::{Datum, Oid};
 
@@ -155,6 +157,7 @@ impl<'a> Writer<'a> {
         };
         self.tx.count_updated(counted(&table), new.hot, new.place.block != tid.block);
         self.announce(catalog, row);
+        self.remove_values((&table, &heap), tid, &tuple)?;
         match new.hot {
             // The entries lead to its chain.
             true => Ok(()),
@@ -171,7 +174,7 @@ impl<'a> Writer<'a> {
         match deleted {
             Attempt::Done(()) => {
                 self.tx.count_deleted(counted(&table), 1);
-                Ok(())
+                self.remove_values((&table, &heap), found.tid, &[])
             }
             Attempt::Refused(_) => {
                 Err(CatalogError::refused("XX000", "tuple concurrently deleted"))
@@ -183,6 +186,47 @@ impl<'a> Writer<'a> {
     pub(crate) fn delete_all(&mut self, key: Key<'_>, columns: usize) -> Result<(), CatalogError> {
         let found = self.rows(key, columns)?;
         found.iter().try_for_each(|found| self.delete(key.0.of.oid, found))
+    }
+
+    /// Deletes the chunks of the values of a version that was replaced or deleted, but for values
+    /// that the new version has, too.
+    fn remove_values(
+        &mut self,
+        (table, heap): (&Table, &Heap),
+        tid: ItemPointer,
+        new: &[u8],
+    ) -> Result<(), CatalogError> {
+        let Some(old) = heap.any_version(self.backend, tid)? else { return Ok(()) };
+        let mut gone = pointers(HeapTuple::new(&old)?, &table.layouts)?;
+        if !gone.is_empty() && !new.is_empty() {
+            let kept = pointers(HeapTuple::new(new)?, &table.layouts)?;
+            gone.retain(|pointer| !kept.contains(pointer));
+        }
+        for (_, pointer) in gone {
+            let toast = self.catalog(pointer.toast_rel)?;
+            let chunks = self.toast_table(&toast)?;
+            let removed =
+                self.change(|backend, changer| chunks.remove(backend, changer, pointer))?;
+            self.tx.count_deleted(counted(&toast), removed);
+        }
+        Ok(())
+    }
+
+    /// The TOAST table of a catalog.
+    fn toast_table(&self, table: &Table) -> Result<ToastTable, CatalogError> {
+        let heap = self.database.heap(table);
+        let [index] = &table.indexes[..] else {
+            let message = format!("TOAST table \"{}\" does not have one index", table.name);
+            return Err(CatalogError::corrupt(message));
+        };
+        Ok(ToastTable {
+            oid: table.oid,
+            name: table.name.clone(),
+            index: index.open(&heap),
+            heap,
+            ahead: ReadAhead::default(),
+            interrupt: Interrupt::default(),
+        })
     }
 
     fn author(&mut self) -> Author {

@@ -84,9 +84,10 @@ pub use io::IoSettings;
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
     Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows, IndexScanOptions,
-    Inserted, Isolation, OnCommit, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint,
-    Scan, ScanPart, Sender, Session, SharedScan, SharedValues, Statement, StatementSnapshot,
-    StoredRow, TableCheckOptions, Told, Transaction, VacuumOptions, toasted_size,
+    Inserted, Isolation, OnCommit, Part, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait,
+    Savepoint, Scan, ScanPart, Sender, Session, SharedScan, SharedValues, Statement,
+    StatementSnapshot, StoredRow, TableCheckOptions, Told, Transaction, VacuumOptions,
+    compressed_value, toasted_size,
 };
 pub use warning::Warning;
 

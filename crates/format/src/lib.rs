@@ -5,6 +5,7 @@ mod bytes;
 pub mod checksum;
 pub mod control;
 pub mod crc;
+pub mod expand;
 pub mod free_space_map;
 pub mod ids;
 pub mod index_tuple;

@@ -70,6 +70,20 @@ pub enum Varlena<'a> {
     External(ToastPointer),
 }
 
+impl Varlena<'_> {
+    /// The value with its header, as it is stored: a plain one with a long header.
+    pub fn encode(self) -> Vec<u8> {
+        match self {
+            Varlena::Plain(value) => [&long_header(value.len())[..], value].concat(),
+            Varlena::Compressed { raw_size, method, data } => {
+                let info = compression_info(raw_size, method).to_le_bytes();
+                [&compressed_header(data.len())[..], &info, data].concat()
+            }
+            Varlena::External(pointer) => pointer.encode().to_vec(),
+        }
+    }
+}
+
 /// How values are compressed, as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -208,37 +222,6 @@ pub fn compress(value: &[u8], method: Method) -> Option<Vec<u8>> {
     (data.len() + COMPRESSED_HEADER_SIZE + 2 < value.len()).then_some(data)
 }
 
-/// Decompresses the first `len` bytes of a value, or all if it has fewer. LZ4 is decompressed
-/// whole.
-pub fn decompress_prefix(
-    raw_size: u32,
-    method: u8,
-    data: &[u8],
-    len: usize,
-) -> Result<Vec<u8>, DecompressError> {
-    let len = len.min(raw_size as usize);
-    if method != Method::Pglz as u8 {
-        let mut out = decompress(raw_size, method, data)?;
-        out.truncate(len);
-        return Ok(out);
-    }
-    let damaged = DecompressError::Damaged { len: data.len(), raw_size };
-    if len > MAX_PAYLOAD.min(data.len().saturating_mul(MAX_EXPANSION)) {
-        return Err(damaged);
-    }
-    let mut out = vec![0; len];
-    match pglz::decompress_prefix(data, &mut out) {
-        Ok(written) if written == len => Ok(out),
-        _ => Err(damaged),
-    }
-}
-
-/// As many compressed bytes as the first `len` bytes of a value take at most, compressed by pglz.
-pub const fn pglz_prefix_size(len: usize) -> usize {
-    // A control bit for each byte, and a repetition that begins within them.
-    (len * 9).div_ceil(8) + 2
-}
-
 /// Decompresses a value; the arguments are those of [`Varlena::Compressed`]. Allocates no more than
 /// the compressed bytes can stand for.
 pub fn decompress(raw_size: u32, method: u8, data: &[u8]) -> Result<Vec<u8>, DecompressError> {
@@ -320,17 +303,7 @@ mod tests {
         let value = vec![b'a'; 3000];
         for method in [Method::Pglz, Method::Lz4] {
             let data = compress(&value, method).unwrap();
-            let number = method as u8;
-            for len in [0, 1, 700, 3000, 4000] {
-                let prefix = decompress_prefix(3000, number, &data, len).unwrap();
-                assert_eq!(prefix, value[..len.min(3000)]);
-                let cut = pglz_prefix_size(len).min(data.len());
-                if method == Method::Pglz {
-                    let few = decompress_prefix(3000, number, &data[..cut], len).unwrap();
-                    assert_eq!(few, prefix);
-                }
-            }
-            assert!(decompress_prefix(3000, number, &data[..2], 2000).is_err());
+            assert_eq!(decompress(3000, method as u8, &data).as_ref(), Ok(&value));
             assert_eq!(compress(b"short", method), None);
         }
         // LZ4 itself would save a byte.
@@ -375,6 +348,9 @@ mod tests {
         let compressed = [0x2a, 0, 0, 0, 100, 0, 0, 0x40, 1, 2];
         let expected = Varlena::Compressed { raw_size: 100, method: 1, data: &[1, 2] };
         assert_eq!(decode(&compressed), Some((expected, 10)));
+        assert_eq!(expected.encode(), compressed);
+        assert_eq!(Varlena::External(external).encode(), pointer);
+        assert_eq!(Varlena::Plain(b"abc").encode(), b"\x1c\0\0\0abc");
     }
 
     #[test]

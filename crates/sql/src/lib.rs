@@ -8,6 +8,7 @@
 //! - `copy/`: COPY's formats
 //! - `parse/`: query strings to statements
 //! - `column.rs`: columns of results
+//! - `pieces.rs`: messages without their long values
 //! - `settings.rs`: the trait through which SHOW and SET reach the server's settings
 //! - `error.rs`: SqlError: a PostgreSQL report
 
@@ -19,6 +20,7 @@ mod copy;
 pub mod error;
 mod exec;
 mod parse;
+pub mod pieces;
 mod plan;
 pub mod settings;
 mod views;

@@ -39,8 +39,8 @@ pub enum Datum<'a> {
     Carried(Oid, Cow<'a, [u8]>),
     /// timestamptz, in microseconds since 2000-01-01
     Timestamptz(i64),
-    /// A value that is stored out of line: its TOAST pointer. Whoever has the session fetches the
-    /// value first; any other use is an error.
+    /// A value that is stored out of line, its TOAST pointer; or that is compressed, as it is
+    /// stored. Whoever has the session fetches the value first; any other use is an error.
     Toasted(Cow<'a, [u8]>),
 }
 

@@ -135,28 +135,19 @@ impl Heap {
         new: &[u8],
         columns: &Columns<'_>,
     ) -> Result<Attempt<NewVersion>, AccessError> {
-        self.replace(backend, changer, (tid, false), new, columns)
+        self.replace(backend, changer, (tid, false), (new, new), columns)
     }
 
-    /// The same for a version that the author has locked only for this. The new one does not get
-    /// that lock.
-    pub fn update_locked(
-        &self,
-        backend: &mut Backend,
-        changer: &mut Changer<'_>,
-        tid: ItemPointer,
-        new: &[u8],
-        columns: &Columns<'_>,
-    ) -> Result<Attempt<NewVersion>, AccessError> {
-        self.replace(backend, changer, (tid, true), new, columns)
-    }
-
-    fn replace(
+    /// The same for a version that the author has locked only for this, if `temporary` is true: the
+    /// new one does not get that lock. `given` is the new version before its long values were
+    /// compressed or moved elsewhere: values that were not changed are in it as the old one has
+    /// them.
+    pub fn replace(
         &self,
         backend: &mut Backend,
         changer: &mut Changer<'_>,
         (tid, temporary): (ItemPointer, bool),
-        new: &[u8],
+        (new, given): (&[u8], &[u8]),
         columns: &Columns<'_>,
     ) -> Result<Attempt<NewVersion>, AccessError> {
         check_size(new.len())?;
@@ -169,7 +160,7 @@ impl Heap {
         let Some(tuple) = tuple_at(guard.page(), guard.tag(), tid.offset)? else {
             return Ok(Attempt::Refused(Refusal::Invisible));
         };
-        let (keys_change, changed) = columns.differ(tuple, HeapTuple::new(new)?)?;
+        let (keys_change, changed) = columns.differ(tuple, HeapTuple::new(given)?)?;
         let (strength, mut hot) = (strength_of(keys_change), changed.is_empty());
         forebay_aio::planted_bug!(backend.io.aio(), HotUpdateIgnoresIndexes, hot = true);
         let refusal = changer.refusal(&mut backend.io, tuple, tid, strength);

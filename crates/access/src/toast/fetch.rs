@@ -1,15 +1,17 @@
-//! Reading values from a TOAST table.
+//! Reading values from a TOAST table: whole, in part, or piece by piece.
 //!
 //! The entries of the index come in the order of the chunks; the pages that they lead to are handed
 //! to a read stream, those of several leaves ahead. Memory grows with what was read, not with what
-//! a pointer announces.
+//! a pointer announces. A value that is shown piece by piece takes a fixed amount, compressed or
+//! not.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
+use forebay_format::expand::{Expander, prefix_size};
 use forebay_format::varlena::{
-    self, ToastPointer, Varlena, decompress, decompress_prefix, split_compressed,
+    DecompressError, ToastPointer, Varlena, decompress, split_compressed,
 };
 use forebay_format::{BlockNumber, Fork, HeapTuple, OffsetNumber};
 use forebay_storage::{Backend, BlockSource, ReadStream, Strategy, StreamFlags, StreamSettings};
@@ -21,8 +23,15 @@ use crate::nbtree::{Batch, Direction, IndexScan};
 
 /// Pages that are known ahead of the stream, at least, as long as there are more.
 const PAGES_AHEAD: usize = 64;
-/// Memory that is reserved before anything was read, at most.
+/// Memory that is reserved before anything was read, at most. Compressed values of this size are
+/// decompressed while they are read.
 const RESERVE: usize = 1 << 20;
+
+/// Stored bytes of a compressed value before the compressed ones.
+const INFO_SIZE: usize = 4;
+
+/// Is shown the bytes of a value, one piece after another. It may end the reading.
+pub type Show<'s> = &'s mut dyn FnMut(&[u8]) -> ControlFlow<()>;
 
 /// The pages of chunks to come, with the chunks on them.
 #[derive(Debug, Default)]
@@ -47,8 +56,8 @@ impl BlockSource for Pages {
     }
 }
 
-/// Puts the chunks of a value together, and checks them as PostgreSQL does.
-struct Collector<'a> {
+/// The chunks of a value, which must come as PostgreSQL wants them.
+struct Chunks<'a> {
     table: &'a ToastTable,
     value: u32,
     /// Stored bytes of the value.
@@ -57,10 +66,9 @@ struct Collector<'a> {
     wanted: Range<usize>,
     /// The number of the next chunk.
     next: usize,
-    out: Vec<u8>,
 }
 
-impl Collector<'_> {
+impl Chunks<'_> {
     fn corrupt(&self, what: impl std::fmt::Display) -> AccessError {
         let (value, name) = (self.value, &self.table.name);
         AccessError::Corrupt(format!("{what} for toast value {value} in {name}"))
@@ -74,15 +82,15 @@ impl Collector<'_> {
         (self.wanted.end - 1) / CHUNK_SIZE
     }
 
-    /// Takes a row, if it is a chunk of the value.
-    fn row(&mut self, tuple: HeapTuple<'_>) -> Result<(), AccessError> {
+    /// The wanted bytes of a row, if it is a chunk of the value.
+    fn row<'t>(&mut self, tuple: HeapTuple<'t>) -> Result<&'t [u8], AccessError> {
         match Chunk::read(tuple)? {
             Some(chunk) if chunk.value == self.value => self.chunk(chunk),
-            _ => Ok(()),
+            _ => Ok(&[]),
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk<'_>) -> Result<(), AccessError> {
+    fn chunk<'t>(&mut self, chunk: Chunk<'t>) -> Result<&'t [u8], AccessError> {
         let Varlena::Plain(data) = chunk.data else {
             return Err(self.corrupt("found toasted toast chunk"));
         };
@@ -107,16 +115,15 @@ impl Collector<'_> {
         }
         let from = self.wanted.start.saturating_sub(begin);
         let to = expected.min(self.wanted.end - begin);
-        self.out.extend_from_slice(data.get(from..to).unwrap_or_default());
         self.next += 1;
-        Ok(())
+        Ok(data.get(from..to).unwrap_or_default())
     }
 
-    fn finish(self) -> Result<Vec<u8>, AccessError> {
+    fn finish(self) -> Result<(), AccessError> {
         if self.next <= self.last() {
             return Err(self.corrupt(format_args!("missing chunk number {}", self.next)));
         }
-        Ok(self.out)
+        Ok(())
     }
 }
 
@@ -127,10 +134,13 @@ impl ToastTable {
         backend: &mut Backend,
         pointer: ToastPointer,
     ) -> Result<Vec<u8>, AccessError> {
-        let stored = self.fetch_stored(backend, pointer)?;
         if !pointer.is_compressed() {
-            return Ok(stored);
+            return self.fetch_stored(backend, pointer);
         }
+        if pointer.stored_size() as usize > RESERVE {
+            return self.fetch_slice(backend, pointer, 0, usize::MAX);
+        }
+        let stored = self.fetch_stored(backend, pointer)?;
         let (raw_size, method, data) = self.compressed(pointer, &stored)?;
         decompress(raw_size, method, data).map_err(|error| self.damaged(pointer, &error))
     }
@@ -142,7 +152,13 @@ impl ToastTable {
         pointer: ToastPointer,
     ) -> Result<Vec<u8>, AccessError> {
         self.check(pointer)?;
-        self.stored(backend, pointer, 0..pointer.stored_size() as usize)
+        let size = pointer.stored_size() as usize;
+        let mut out = Vec::with_capacity(size.min(RESERVE));
+        self.stored(backend, pointer, 0..size, &mut |bytes| {
+            out.extend_from_slice(bytes);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(out)
     }
 
     /// The value that such bytes are, compressed or not.
@@ -158,9 +174,7 @@ impl ToastTable {
         Ok(Varlena::Compressed { raw_size, method, data })
     }
 
-    /// At most `len` bytes of a value from an offset on. Of one that is not compressed only the
-    /// chunks with these bytes are read; of one compressed by pglz those that the bytes up to there
-    /// can take.
+    /// At most `len` bytes of a value from an offset on; see [`ToastTable::show`].
     pub fn fetch_slice(
         &self,
         backend: &mut Backend,
@@ -170,19 +184,66 @@ impl ToastTable {
     ) -> Result<Vec<u8>, AccessError> {
         let size = self.check(pointer)?;
         let (from, to) = (offset.min(size), offset.saturating_add(len).min(size));
-        let stored_size = pointer.stored_size() as usize;
-        if !pointer.is_compressed() {
-            return self.stored(backend, pointer, from..to);
+        let mut out = Vec::with_capacity((to - from).min(RESERVE));
+        self.show(backend, pointer, from..to, &mut |bytes| {
+            out.extend_from_slice(bytes);
+            ControlFlow::Continue(())
+        })?;
+        Ok(out)
+    }
+
+    /// Shows a range of a value's bytes piece by piece. Of a value that is not compressed only the
+    /// chunks with these bytes are read; of one that is, those up to the last of these bytes.
+    pub fn show(
+        &self,
+        backend: &mut Backend,
+        pointer: ToastPointer,
+        range: Range<usize>,
+        show: Show<'_>,
+    ) -> Result<(), AccessError> {
+        let size = self.check(pointer)?;
+        let range = range.start..range.end.min(size);
+        if range.is_empty() {
+            return Ok(());
         }
-        let needed = match pointer.method() {
-            0 => varlena::pglz_prefix_size(to) + varlena::HEADER_SIZE,
-            _ => stored_size,
-        };
-        let stored = self.stored(backend, pointer, 0..needed.min(stored_size))?;
-        let (raw_size, method, data) = self.compressed(pointer, &stored)?;
-        let prefix = decompress_prefix(raw_size, method, data, to);
-        let mut prefix = prefix.map_err(|error| self.damaged(pointer, &error))?;
-        Ok(prefix.split_off(from))
+        if pointer.is_compressed() {
+            return self.show_expanded(backend, pointer, range, show);
+        }
+        self.stored(backend, pointer, range, &mut |bytes| Ok(show(bytes)))
+    }
+
+    fn show_expanded(
+        &self,
+        backend: &mut Backend,
+        pointer: ToastPointer,
+        range: Range<usize>,
+        show: Show<'_>,
+    ) -> Result<(), AccessError> {
+        let needed = prefix_size(range.end) + INFO_SIZE;
+        let to_its_end = Some(range.end) == pointer.value_size().map(|size| size as usize);
+        let (mut expander, mut at, mut enough) = (None, 0, false);
+        let stored = 0..needed.min(pointer.stored_size() as usize);
+        self.stored(backend, pointer, stored, &mut |bytes| {
+            let (expander, data) = match &mut expander {
+                Some(expander) => (expander, bytes),
+                none => {
+                    let (raw_size, method, data) = self.compressed(pointer, bytes)?;
+                    let new = Expander::new(raw_size, method);
+                    (none.insert(new.map_err(|error| self.damaged(pointer, &error))?), data)
+                }
+            };
+            let flow = expander.expand(data, &mut |piece| {
+                let from = range.start.saturating_sub(at);
+                let to = range.end.saturating_sub(at).min(piece.len());
+                at += piece.len();
+                enough = show(piece.get(from..to).unwrap_or_default()).is_break()
+                    || at >= range.end && !to_its_end;
+                if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            flow.ok_or_else(|| self.of_another_size(pointer))
+        })?;
+        let is_whole = || to_its_end && expander.is_some_and(|expander| expander.is_whole());
+        if enough || is_whole() { Ok(()) } else { Err(self.of_another_size(pointer)) }
     }
 
     /// Refuses a pointer that cannot be one into this table. Returns the size of its value.
@@ -208,32 +269,46 @@ impl ToastTable {
         }
     }
 
+    /// Compressed bytes that don't decompress to the value's size.
+    #[cold]
+    fn of_another_size(&self, pointer: ToastPointer) -> AccessError {
+        let raw_size = pointer.value_size().unwrap_or(0);
+        let len = (pointer.stored_size() as usize).saturating_sub(INFO_SIZE);
+        self.damaged(pointer, &DecompressError::Damaged { len, raw_size })
+    }
+
     #[cold]
     fn damaged(&self, pointer: ToastPointer, what: &dyn std::fmt::Display) -> AccessError {
         let (value, name) = (pointer.value_id, &self.name);
         AccessError::Corrupt(format!("toast value {value} in {name}: {what}"))
     }
 
-    /// Stored bytes of a value.
+    /// Shows stored bytes of a value. `show` may end the reading.
     fn stored(
         &self,
         backend: &mut Backend,
         pointer: ToastPointer,
         wanted: Range<usize>,
-    ) -> Result<Vec<u8>, AccessError> {
+        show: &mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>, AccessError>,
+    ) -> Result<(), AccessError> {
         if wanted.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let (value, size) = (pointer.value_id, pointer.stored_size() as usize);
-        let out = Vec::with_capacity(wanted.len().min(RESERVE));
-        let mut collector = Collector { table: self, value, size, wanted, next: 0, out };
-        collector.next = collector.first();
-        let (first, last) = (collector.first(), collector.last());
+        let mut chunks = Chunks { table: self, value, size, wanted, next: 0 };
+        chunks.next = chunks.first();
+        let (first, last) = (chunks.first(), chunks.last());
         let all = first == 0 && last == (size - 1) / CHUNK_SIZE;
         let numbers = if all { None } else { Some((first as i32, last as i32)) };
         let scan = self.scan(value, numbers)?;
-        self.each_row(backend, &scan, &mut |tuple| collector.row(tuple))?;
-        collector.finish()
+        let flow = self.each_row(backend, &scan, &mut |tuple| match chunks.row(tuple)? {
+            [] => Ok(ControlFlow::Continue(())),
+            bytes => show(bytes),
+        })?;
+        match flow {
+            ControlFlow::Continue(()) => chunks.finish(),
+            ControlFlow::Break(()) => Ok(()),
+        }
     }
 
     /// Shows the rows to which the entries of a value lead, in their order, those that a reader of
@@ -245,20 +320,21 @@ impl ToastTable {
         show: &mut dyn FnMut(HeapTuple<'_>),
     ) -> Result<(), AccessError> {
         let scan = self.scan(value, None)?;
-        self.each_row(backend, &scan, &mut |tuple| {
+        let _all = self.each_row(backend, &scan, &mut |tuple| {
             if is_inserted(tuple) {
                 show(tuple);
             }
-            Ok(())
-        })
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(())
     }
 
     fn each_row(
         &self,
         backend: &mut Backend,
         scan: &IndexScan,
-        show: &mut dyn FnMut(HeapTuple<'_>) -> Result<(), AccessError>,
-    ) -> Result<(), AccessError> {
+        show: &mut dyn FnMut(HeapTuple<'_>) -> Result<ControlFlow<()>, AccessError>,
+    ) -> Result<ControlFlow<()>, AccessError> {
         let mut stream = ReadStream::new(
             &self.heap.pool,
             self.heap.locator,
@@ -277,11 +353,15 @@ impl ToastTable {
                 stream.resume();
                 next = scan.next(backend, &batch, Direction::Forward)?;
             }
-            let Some((pin, chunks)) = stream.next_with_data(backend)? else { return Ok(()) };
+            let Some((pin, chunks)) = stream.next_with_data(backend)? else {
+                return Ok(ControlFlow::Continue(()));
+            };
             let guard = pin.lock_shared();
             for offset in chunks {
-                if let Some(tuple) = tuple_at(guard.page(), pin.tag(), offset)? {
-                    show(tuple)?;
+                if let Some(tuple) = tuple_at(guard.page(), pin.tag(), offset)?
+                    && show(tuple)?.is_break()
+                {
+                    return Ok(ControlFlow::Break(()));
                 }
             }
         }

@@ -5,7 +5,7 @@
 //! | `plan.rs` | [`Toasting`], [`Plan`]: which values of a row are compressed, which go out of line |
 //! | `relation.rs` | [`ToastTable`]: a TOAST table with its index; the rows in it |
 //! | `store.rs` | [`Storer`]: putting values into a TOAST table |
-//! | `fetch.rs` | reading a value, or a part of it |
+//! | `fetch.rs` | reading a value, a part of it, or all of it piece by piece |
 //! | `mover.rs` | moving values to a new file, when the table is rewritten |
 //! | `remove.rs` | deleting the chunks of a value |
 //!
@@ -22,6 +22,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use fetch::Show;
 pub(crate) use mover::Mover;
 pub use plan::{Plan, Storage, THRESHOLD, ToastColumn, Toasting, has_pointers, is_wide, pointers};
 pub use relation::ToastTable;

@@ -108,18 +108,14 @@ impl Session {
                 }
                 tuple = Cow::Owned(session.store(core, table, &plan)?);
             }
-            let strength = Strength::OfUpdate(&tuple);
+            let strength = Strength::OfUpdate(&new.tuple);
             let work = RowWork::Update;
             let wanted = session.wanted(core, table, strength, work, RowWait::Wait)?;
             // The indexed columns that changed, if the indexes need entries.
             let (mut changed, mut hot) = (None, false);
             let outcome = session.try_row(&wanted, tid, |backend, changer| {
-                let heap = &wanted.heap;
-                let updated = match locked {
-                    true => heap.update_locked(backend, changer, tid, &tuple, &columns)?,
-                    false => heap.update(backend, changer, tid, &tuple, &columns)?,
-                };
-                Ok(match updated {
+                let (old, to) = ((tid, locked), (&tuple[..], &new.tuple[..]));
+                Ok(match wanted.heap.replace(backend, changer, old, to, &columns)? {
                     Attempt::Done(version) => {
                         hot = version.hot;
                         changed = (!version.hot).then_some(version.changed);

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use forebay_catalog::{Reader, StatisticArray, StatisticRow};
 use forebay_types::{Datum, Oid, Repr, oids};
 
+use super::parts::Part;
 use super::state::Session;
 use crate::error::EngineError;
 use crate::views::ColumnStatsRow;
@@ -102,7 +103,7 @@ impl Session {
             StatisticArray::Here(bytes) => bytes.clone(),
             StatisticArray::Toasted(pointer) => {
                 let pointer = Datum::Toasted(Cow::Owned(pointer.encode().to_vec()));
-                match self.fetch_value(&pointer, Repr::Bytes, None)? {
+                match self.fetch_value(&pointer, Repr::Bytes, Part::Whole)? {
                     Datum::Bytes(bytes) => bytes.into_owned(),
                     other => {
                         let what = format!("a stored array was read as {other:?}");

@@ -32,10 +32,11 @@ use forebay_types::{Datum, Repr};
 
 use super::counting::counted;
 use super::handoff::{Handoff, Sender};
+use super::parts::{Part, Source, fetched};
 use super::scan::{HeapScan, Reading};
 use super::state::{Session, check_interrupt};
 use super::stored::RowView;
-use super::toast::{fetched, pointer_of};
+use super::toast::pointer_of;
 use crate::core::Core;
 use crate::error::EngineError;
 use crate::warning::Warning;
@@ -266,12 +267,12 @@ impl Drop for ScanPart {
 }
 
 impl SharedValues {
-    /// What [`Session::fetch_value`] is for the leader.
+    /// What [`Session::fetch_value`] is for the leader, of values that are out of line.
     pub fn fetch(
         &mut self,
         value: &Datum<'_>,
         repr: Repr,
-        most: Option<usize>,
+        part: Part,
     ) -> Result<Datum<'static>, EngineError> {
         let pointer = pointer_of(value)?;
         let Shared { core, interrupt, toast, .. } = &*self.shared;
@@ -279,7 +280,7 @@ impl SharedValues {
         let toast = toast.as_ref().ok_or_else(lost)?;
         check_interrupt(core, interrupt)?;
         let _activity = core.activity.enter()?;
-        let value = fetched(toast, &mut self.backend, pointer, (repr, most));
+        let value = fetched(Source::Table(toast, &mut self.backend, pointer), (repr, part));
         value.map_err(|error| core.fatal.check(error))
     }
 }

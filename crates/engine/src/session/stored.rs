@@ -65,22 +65,24 @@ impl<'a> RowView<'a> {
     /// is
     /// [`Datum::Toasted`]: [`Session::fetch_value`](super::Session::fetch_value) reads it.
     pub fn decode_into(&self, upto: usize, out: &mut Vec<Datum<'a>>) -> Result<(), EngineError> {
-        self.decode_some(upto, |_| true, out)
+        self.decode_some(upto, (|_| true, &[]), out)
     }
 
-    /// Like [`RowView::decode_into`], for the wanted columns: the other ones are NULL.
+    /// Like [`RowView::decode_into`], for the wanted columns: the other ones are NULL. Values of
+    /// the `kept` ones that are compressed stay so: they are [`Datum::Toasted`], too.
     pub fn decode_wanted(
         &self,
         wanted: &[bool],
+        kept: &[bool],
         out: &mut Vec<Datum<'a>>,
     ) -> Result<(), EngineError> {
-        self.decode_some(wanted.len(), |column| wanted.get(column) == Some(&true), out)
+        self.decode_some(wanted.len(), (|column| wanted.get(column) == Some(&true), kept), out)
     }
 
     fn decode_some(
         &self,
         upto: usize,
-        wanted: impl Fn(usize) -> bool,
+        (wanted, kept): (impl Fn(usize) -> bool, &[bool]),
         out: &mut Vec<Datum<'a>>,
     ) -> Result<(), EngineError> {
         out.clear();
@@ -94,14 +96,16 @@ impl<'a> RowView<'a> {
                 None => None,
                 Some(Varlena::Plain(bytes)) => Some(bytes),
                 Some(_) if !wanted(index) || column.dropped => None,
-                Some(Varlena::External(pointer)) => {
-                    out.push(Datum::Toasted(Cow::Owned(pointer.encode().to_vec())));
-                    continue;
-                }
-                Some(Varlena::Compressed { raw_size, method, data }) => {
+                Some(Varlena::Compressed { raw_size, method, data })
+                    if kept.get(index) != Some(&true) =>
+                {
                     let bytes = decompress(raw_size, method, data)
                         .map_err(|error| unreadable(self.table, self.place, &error))?;
                     out.push(decoded(bytes, column.repr)?);
+                    continue;
+                }
+                Some(stored) => {
+                    out.push(Datum::Toasted(Cow::Owned(stored.encode())));
                     continue;
                 }
             };

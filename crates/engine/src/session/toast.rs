@@ -19,7 +19,7 @@ use forebay_catalog::schema::{PG_TOAST, POSTGRES_DB};
 use forebay_catalog::{
     ColumnDef, Reader, Table, create_toast_table, needs_toast_table, temp_toast_namespace,
 };
-use forebay_format::varlena::{ToastPointer, Varlena};
+use forebay_format::varlena::{ToastPointer, Varlena, decode};
 use forebay_format::{HeapTuple, ItemPointer};
 use forebay_storage::Backend;
 use forebay_txn::CountedRelation;
@@ -28,6 +28,7 @@ use forebay_types::{Datum, Oid, Repr};
 
 use super::locks::lock_tag;
 use super::open::Open;
+use super::parts::{Part, Source, fetched};
 use super::rows::form_checked;
 use super::scan::horizon_of;
 use super::state::{Session, no_transaction};
@@ -39,7 +40,8 @@ use crate::error::EngineError;
 
 /// A new version of a row, formed.
 pub(super) struct NewTuple {
-    /// The tuple. Its pointers are those of the old version.
+    /// The tuple. Its pointers are those of the old version. Values that do not change are as the
+    /// old version has them.
     pub(super) tuple: Vec<u8>,
     /// What its index entries are made of, if that is not the tuple.
     entry: Option<Vec<u8>>,
@@ -52,13 +54,34 @@ impl NewTuple {
     }
 }
 
-/// The pointer to a value that is stored out of line.
-pub(super) fn pointer_of(value: &Datum<'_>) -> Result<ToastPointer, EngineError> {
-    let Datum::Toasted(pointer) = value else {
-        return Err(EngineError::internal("the value is not stored out of line"));
+/// What is stored of a value that is out of line or compressed.
+fn stored_form<'v>(value: &'v Datum<'_>) -> Result<Varlena<'v>, EngineError> {
+    let Datum::Toasted(stored) = value else {
+        return Err(EngineError::internal("the value is neither out of line nor compressed"));
     };
     let damaged = || EngineError::internal("a TOAST pointer is damaged");
-    ToastPointer::decode(pointer).ok_or_else(damaged)
+    decode(stored).map(|(value, _)| value).ok_or_else(damaged)
+}
+
+/// The pointer to a value that is stored out of line.
+pub(super) fn pointer_of(value: &Datum<'_>) -> Result<ToastPointer, EngineError> {
+    match stored_form(value)? {
+        Varlena::External(pointer) => Ok(pointer),
+        _ => Err(EngineError::internal("the value is not stored out of line")),
+    }
+}
+
+/// A value that is compressed in its row ([`Datum::Toasted`]), or a part of it. None: it is out of
+/// line.
+pub fn compressed_value(
+    value: &Datum<'_>,
+    repr: Repr,
+    part: &Part,
+) -> Result<Option<Datum<'static>>, EngineError> {
+    let Varlena::Compressed { raw_size, method, data } = stored_form(value)? else {
+        return Ok(None);
+    };
+    fetched(Source::Row { raw_size, method, data }, (repr, part.clone())).map(Some)
 }
 
 /// A TOAST table in statistics.
@@ -71,43 +94,32 @@ fn placeholder(repr: Repr) -> Result<Datum<'static>, EngineError> {
     decoded(Vec::new(), repr).or_else(|_| decoded(vec![0x00, 0x80], repr))
 }
 
-/// Reads a value; a text up to a number of bytes, if that is given.
-pub(super) fn fetched(
-    table: &ToastTable,
-    backend: &mut Backend,
-    pointer: ToastPointer,
-    (repr, most): (Repr, Option<usize>),
-) -> Result<Datum<'static>, EngineError> {
-    let Some(most) = most else { return decoded(table.fetch(backend, pointer)?, repr) };
-    let mut bytes = table.fetch_slice(backend, pointer, 0, most)?;
-    if let Err(cut) = std::str::from_utf8(&bytes)
-        && cut.error_len().is_none()
-        && bytes.len() == most
-    {
-        bytes.truncate(cut.valid_up_to());
-    }
-    decoded(bytes, repr)
-}
-
-/// The bytes of a value that is stored out of line. None: its pointer is damaged.
+/// The bytes of a value that is stored out of line or compressed. None: its pointer is damaged.
 pub fn toasted_size(value: &Datum<'_>) -> Option<usize> {
-    Some(pointer_of(value).ok()?.value_size()? as usize)
+    match stored_form(value).ok()? {
+        Varlena::External(pointer) => Some(pointer.value_size()? as usize),
+        Varlena::Compressed { raw_size, .. } => Some(raw_size as usize),
+        Varlena::Plain(value) => Some(value.len()),
+    }
 }
 
 impl Session {
-    /// Reads a value that is stored out of line ([`Datum::Toasted`]), of a column's representation.
-    /// Of a text that is cut off, as many whole characters as end within its first bytes. The
-    /// caller sees its row by a snapshot that it still has.
+    /// Reads a value that is stored out of line or compressed ([`Datum::Toasted`]), of a column's
+    /// representation, or a part of it. The caller sees its row by a snapshot that it still has.
     pub fn fetch_value(
         &mut self,
         value: &Datum<'_>,
         repr: Repr,
-        most: Option<usize>,
+        part: Part,
     ) -> Result<Datum<'static>, EngineError> {
+        if let Some(value) = compressed_value(value, repr, &part)? {
+            return Ok(value);
+        }
         let pointer = pointer_of(value)?;
         self.call(|session, core| {
             let table = session.toast_table(core, pointer.toast_rel, LockMode::AccessShare)?;
-            fetched(&table, &mut session.backend, pointer, (repr, most))
+            let source = Source::Table(&table, &mut session.backend, pointer);
+            fetched(source, (repr, part))
         })
     }
 
@@ -268,8 +280,8 @@ impl Session {
         Ok(row)
     }
 
-    /// Forms the new version of a row at `tid`. Values that stay where they are in the TOAST table
-    /// are not read, unless an index has them.
+    /// Forms the new version of a row at `tid`. Values that stay where they are in the TOAST table,
+    /// or stay compressed, are not read, unless an index has them.
     pub(super) fn new_tuple(
         &mut self,
         table: &Table,
@@ -291,19 +303,19 @@ impl Session {
         let columns = || table.columns.iter().enumerate().filter(|(_, column)| !column.dropped);
         for (value, (number, column)) in row.iter_mut().zip(columns()) {
             let Datum::Toasted(bytes) = &*value else { continue };
-            let pointer = ToastPointer::decode(bytes);
-            if !old.iter().any(|&(of, old)| of == number && Some(old) == pointer) {
-                *value = self.fetch_value(value, column.repr, None)?;
+            let Some((Varlena::External(pointer), _)) = decode(bytes) else { continue };
+            if !old.contains(&(number, pointer)) {
+                *value = self.fetch_value(value, column.repr, Part::Whole)?;
             }
         }
         form_checked(table, &row, &mut tuple)?;
-        if table.indexes.is_empty() || !has_pointers(&tuple) {
+        if table.indexes.is_empty() {
             return Ok(NewTuple { tuple, entry: None });
         }
         for (value, (number, column)) in row.iter_mut().zip(columns()) {
             if matches!(value, Datum::Toasted(_)) {
                 *value = match table.indexed_columns.contains(&number) {
-                    true => self.fetch_value(value, column.repr, None)?,
+                    true => self.fetch_value(value, column.repr, Part::Whole)?,
                     false => placeholder(column.repr)?,
                 };
             }

@@ -10,7 +10,7 @@ use crate::kept_indexes::{Numbers, made_by, transactions};
 use forebay_engine::types::oids;
 use forebay_engine::{
     ColumnDef, ConstraintKind, Datum, EngineError, IndexCheckOptions, IndexDef, IndexKey, Inserted,
-    IoMethod, ItemPointer, LockMode, RowBatch, RowOutcome, Session, ShutdownMode, Table,
+    IoMethod, ItemPointer, LockMode, Part, RowBatch, RowOutcome, Session, ShutdownMode, Table,
 };
 use forebay_format::PageMut;
 use forebay_format::checksum::page_checksum;
@@ -107,7 +107,7 @@ fn read(session: &mut Session) -> (Rows, usize) {
             for (value, column) in values.iter_mut().zip(&table.columns) {
                 if matches!(value, Datum::Toasted(_)) {
                     fetched += 1;
-                    *value = s.fetch_value(value, column.repr, None)?;
+                    *value = s.fetch_value(value, column.repr, Part::Whole)?;
                 }
             }
             let text = |n: usize| match &values[n] {
@@ -335,7 +335,7 @@ fn who_loses_a_race_for_a_row_leaves_no_values_behind() {
     let outcome = second.update_row(&table, place, &row.values()).expect("an outcome");
     let RowOutcome::Changed(newest) = outcome else { panic!("{outcome:?}") };
     let pointer = newest.view().decode().expect("values")[2].clone();
-    let value = second.fetch_value(&pointer, table.columns[2].repr, None).expect("a value");
+    let value = second.fetch_value(&pointer, table.columns[2].repr, Part::Whole).expect("a value");
     assert_eq!(value, Datum::string("f".repeat(70_000)), "of a transaction that it does not see");
     second.commit().expect("commit");
     engine.shutdown(ShutdownMode::Fast).expect("stop");
@@ -381,7 +381,7 @@ fn a_missing_chunk_is_an_error_of_its_row_alone() {
     while let Some(row) = scan.next(&mut session).expect("the rows are sound") {
         places.push(row.place());
         let pointer = row.decode().expect("values")[2].clone().into_owned();
-        match session.fetch_value(&pointer, table.columns[2].repr, None) {
+        match session.fetch_value(&pointer, table.columns[2].repr, Part::Whole) {
             Ok(value) => {
                 assert_eq!(value, Datum::string("e".repeat(9000)));
                 good += 1;

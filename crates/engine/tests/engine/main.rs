@@ -9,6 +9,8 @@
 //!   takes, what a stop leaves
 //! - [`autovacuum`]: Which tables autovacuum takes, what it counts, who may cancel it
 //! - [`backup`]: Base backups: of a cluster at rest and of a running one, and back
+//! - [`catalog_values`]: Long values in rows of the catalogs: what is changed keeps them, and takes
+//!   their chunks along
 //! - [`check`]: Damage of every kind in files at rest, and healthy clusters of PostgreSQL 15 and 18
 //! - [`check_btree`]: Damage of B-trees at rest, and rows that they lack or have too many of
 //! - [`check_toast`]: Damage of values out of line at rest
@@ -79,6 +81,7 @@ mod archive_recovery;
 mod archiving;
 mod autovacuum;
 mod backup;
+mod catalog_values;
 mod check;
 mod check_btree;
 mod check_catalogs;

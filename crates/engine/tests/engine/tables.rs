@@ -281,7 +281,7 @@ fn rows_are_checked_before_they_are_taken() {
         let view = scan.next(s)?.expect("row");
         assert_eq!(view.decode()?, row);
         let mut wanted = Vec::new();
-        view.decode_wanted(&[false, true, false], &mut wanted)?;
+        view.decode_wanted(&[false, true, false], &[], &mut wanted)?;
         assert_eq!(wanted, [Datum::Null, Datum::Int2(-7), Datum::Null]);
         Ok(())
     })

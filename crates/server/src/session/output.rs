@@ -2,6 +2,7 @@
 
 use crate::wire::backend;
 use crate::wire::stream::Stream;
+use forebay_sql::pieces::{LongValue, show_pieces, whole_length};
 use forebay_sql::{ColumnDesc, Format, RowRef, RowSink, Severity, SqlError};
 use std::io::{self, Write};
 
@@ -62,6 +63,14 @@ impl Output {
         sent
     }
 
+    /// Sends a message with its long values, behind what is buffered.
+    fn send_pieces(&mut self, message: &[u8], long: &[LongValue<'_>]) -> Result<(), SqlError> {
+        show_pieces(message, long, &mut |piece| {
+            self.buffer.extend_from_slice(piece);
+            self.flush_if_full()
+        })
+    }
+
     /// Sends what is buffered if it is much. Called after each message that can come many times.
     pub fn flush_if_full(&mut self) -> Result<(), SqlError> {
         if self.buffer.len() >= FULL {
@@ -79,8 +88,14 @@ impl RowSink for Output {
     }
 
     fn row(&mut self, row: &RowRef<'_>) -> Result<(), SqlError> {
-        backend::data_row(&mut self.buffer, row)?;
-        self.flush_if_full()
+        let mut long = Vec::new();
+        backend::data_row(&mut self.buffer, row, &mut long)?;
+        if long.is_empty() {
+            return self.flush_if_full();
+        }
+        // The places of long values are counted from the buffer's beginning.
+        let message = std::mem::take(&mut self.buffer);
+        self.send_pieces(&message, &long)
     }
 
     fn copy_out_start(&mut self, format: Format, columns: usize) -> Result<(), SqlError> {
@@ -91,6 +106,11 @@ impl RowSink for Output {
     fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError> {
         backend::copy_data(&mut self.buffer, data);
         self.flush_if_full()
+    }
+
+    fn copy_pieces(&mut self, data: &[u8], long: &[LongValue<'_>]) -> Result<(), SqlError> {
+        backend::copy_data_header(&mut self.buffer, whole_length(data, long));
+        self.send_pieces(data, long)
     }
 
     fn copy_out_end(&mut self) -> Result<(), SqlError> {

@@ -1,6 +1,7 @@
 //! Encoding of the server's messages, appended to a byte vector that is sent when the client must
 //! see it.
 
+use forebay_sql::pieces::{LongValue, whole_length};
 use forebay_sql::{ColumnDesc, Format, RowRef, Severity, SqlError, TransactionStatus};
 
 /// Appends a message: type byte, length, and the body that `fill` writes.
@@ -9,12 +10,13 @@ pub fn message(out: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
     fill(out);
-    patch_length(out, at);
+    let end = out.len();
+    patch_length(out, at, end);
 }
 
-/// Writes the length of what follows position `at` (the length included) into the four bytes there.
-fn patch_length(out: &mut [u8], at: usize) {
-    let len = u32::try_from(out.len() - at).expect("a message is under 4 GB");
+/// Writes the length from position `at` (the length included) to `end` into the four bytes there.
+fn patch_length(out: &mut [u8], at: usize, end: usize) {
+    let len = u32::try_from(end - at).expect("a message is under 4 GB");
     out[at..at + 4].copy_from_slice(&len.to_be_bytes());
 }
 
@@ -154,13 +156,18 @@ pub fn row_description(out: &mut Vec<u8>, columns: &[ColumnDesc], formats: &[For
     });
 }
 
-/// DataRow. A row that can't be encoded leaves nothing behind.
-pub fn data_row(out: &mut Vec<u8>, row: &RowRef<'_>) -> Result<(), SqlError> {
+/// DataRow, without its long values. A row that can't be encoded leaves nothing behind.
+pub fn data_row<'r>(
+    out: &mut Vec<u8>,
+    row: &RowRef<'r>,
+    long: &mut Vec<LongValue<'r>>,
+) -> Result<(), SqlError> {
     let start = out.len();
     out.extend_from_slice(&[b'D', 0, 0, 0, 0]);
-    match row.encode_data_row(out) {
+    match row.encode_data_row(out, long) {
         Ok(()) => {
-            patch_length(out, start + 1);
+            let end = whole_length(out, long);
+            patch_length(out, start + 1, end);
             Ok(())
         }
         Err(e) => {
@@ -177,6 +184,13 @@ pub fn copy_response(out: &mut Vec<u8>, in_direction: bool, binary: bool, column
         count(b, columns);
         (0..columns).for_each(|_| b.extend_from_slice(&u16::from(binary).to_be_bytes()));
     });
+}
+
+/// The beginning of a CopyData message with so many bytes.
+pub fn copy_data_header(out: &mut Vec<u8>, len: usize) {
+    out.extend_from_slice(&[b'd', 0, 0, 0, 0]);
+    let at = out.len() - 4;
+    patch_length(out, at, at + 4 + len);
 }
 
 /// CopyData.

@@ -12,10 +12,13 @@ const CHUNK: usize = 128 * 1024;
 /// A buffer that has grown beyond this is freed when the large message has been handled.
 const KEEP: usize = 1024 * 1024;
 
-/// A complete message, or why there is none.
+/// The type byte of CopyData.
+const COPY_DATA: u8 = b'd';
+
+/// A complete message, or a part of a CopyData message, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A whole message; `FrameReader::body` gives its bytes until the next call.
+    /// A message; `FrameReader::body` gives its bytes until the next call.
     Message {
         /// Its type byte (zero for startup packets, which have none).
         kind: u8,
@@ -42,12 +45,14 @@ pub struct FrameReader<R> {
     done: usize,
     /// Bytes of `buf` that have been read.
     filled: usize,
+    /// Bytes of the present CopyData message that `next` has not returned yet.
+    rest: usize,
 }
 
 impl<R: Read> FrameReader<R> {
     /// Reads from this source.
     pub fn new(source: R) -> FrameReader<R> {
-        FrameReader { source, buf: Vec::new(), done: 0, filled: 0 }
+        FrameReader { source, buf: Vec::new(), done: 0, filled: 0, rest: 0 }
     }
 
     /// The source.
@@ -79,8 +84,12 @@ impl<R: Read> FrameReader<R> {
     }
 
     /// Waits for the next typed message. `limit` returns the greatest length for a type, None for a
-    /// type that does not exist.
+    /// type that does not exist. A long CopyData message comes as several, since it divides its data
+    /// arbitrarily.
     pub fn next(&mut self, limit: impl Fn(u8) -> Option<u32>) -> io::Result<Next> {
+        if self.rest > 0 {
+            return self.more_data();
+        }
         if !self.fill(1)? {
             return Ok(Next::Eof { cut: false });
         }
@@ -93,7 +102,24 @@ impl<R: Read> FrameReader<R> {
         if len < 4 || len > max {
             return Ok(Next::BadLength);
         }
+        if kind == COPY_DATA && len as usize > CHUNK {
+            self.done += 5;
+            self.rest = len as usize - 4;
+            return self.more_data();
+        }
         self.take(kind, 5, len as usize + 1)
+    }
+
+    /// Takes what has arrived of a CopyData message.
+    fn more_data(&mut self) -> io::Result<Next> {
+        if !self.fill(1)? {
+            return Ok(Next::Eof { cut: true });
+        }
+        let end = self.filled.min(self.done + self.rest);
+        let body = self.done..end;
+        self.rest -= body.len();
+        self.done = end;
+        Ok(Next::Message { kind: COPY_DATA, body })
     }
 
     /// Takes a message of `whole` bytes of which the first `head` are type and length.
@@ -169,14 +195,14 @@ mod tests {
     fn messages_survive_any_fragmentation() {
         let mut bytes = Vec::new();
         for len in [0usize, 1, 100, 70_000, 3_000_000, 5] {
-            bytes.push(b'd');
+            bytes.push(b'Q');
             bytes.extend(u32::try_from(len + 4).unwrap().to_be_bytes());
             bytes.extend((0..len).map(|i| (i * 7) as u8));
         }
         for step in [1000, 4097, 1 << 20] {
             let mut r = FrameReader::new(Drip(bytes.clone(), 0, step));
             for len in [0usize, 1, 100, 70_000, 3_000_000, 5] {
-                let Next::Message { kind: b'd', body } = r.next(length_limit).unwrap() else {
+                let Next::Message { kind: b'Q', body } = r.next(length_limit).unwrap() else {
                     panic!("no message")
                 };
                 assert!(r.body(body).iter().copied().eq((0..len).map(|i| (i * 7) as u8)));
@@ -187,8 +213,46 @@ mod tests {
     }
 
     #[test]
+    fn long_copy_data_comes_in_parts() {
+        let lengths = [3_000_000, 0, CHUNK - 4, CHUNK - 3, 7, 900_000];
+        let mut bytes = Vec::new();
+        for len in lengths {
+            bytes.push(b'd');
+            bytes.extend(u32::try_from(len + 4).unwrap().to_be_bytes());
+            bytes.extend((0..len).map(|i| (i * 7) as u8));
+        }
+        bytes.extend(b"c\0\0\0\x04");
+        for step in [1000, 4097, 1 << 20] {
+            let mut r = FrameReader::new(Drip(bytes.clone(), 0, step));
+            for len in lengths {
+                let mut at = 0;
+                while at < len || len == 0 {
+                    let Next::Message { kind: b'd', body } = r.next(length_limit).unwrap() else {
+                        panic!("no data")
+                    };
+                    assert!(body.len() <= CHUNK);
+                    assert!(
+                        r.body(body.clone())
+                            .iter()
+                            .copied()
+                            .eq((at..at + body.len()).map(|i| (i * 7) as u8))
+                    );
+                    at += body.len();
+                    if len == 0 {
+                        break;
+                    }
+                }
+                assert_eq!(at, len);
+                assert!(r.buf.len() <= 2 * CHUNK, "{} bytes", r.buf.len());
+            }
+            assert!(matches!(r.next(length_limit).unwrap(), Next::Message { kind: b'c', .. }));
+            assert_eq!(r.next(length_limit).unwrap(), Next::Eof { cut: false });
+        }
+    }
+
+    #[test]
     fn a_claimed_gigabyte_costs_one_chunk() {
-        let mut r = FrameReader::new(Drip(b"d\x3f\xff\xff\xf0abc".to_vec(), 0, 100));
+        let mut r = FrameReader::new(Drip(b"Q\x3f\xff\xff\xf0abc".to_vec(), 0, 100));
         assert_eq!(r.next(length_limit).unwrap(), Next::Eof { cut: true });
         assert_eq!(r.buf.len(), CHUNK);
     }

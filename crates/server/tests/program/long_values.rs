@@ -1,7 +1,7 @@
 //! Long values in statements: PostgreSQL and Forebay answer the same on copies of one directory.
 
 use super::harness::Server;
-use forebay_testkit::peer::Peer;
+use forebay_testkit::peer::{Peer, Postgres};
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -13,7 +13,24 @@ const TABLES: &str = "CREATE TABLE t (id int4 PRIMARY KEY, x text, e text, n int
      CREATE TABLE u (id int4, x text COMPRESSION lz4); \
      INSERT INTO u SELECT id, e FROM t; \
      CREATE TABLE m (e text); ALTER TABLE m ALTER e SET STORAGE EXTERNAL; \
-     INSERT INTO m VALUES (repeat('äö€😀x', 3000))";
+     INSERT INTO m VALUES (repeat('äö€😀x', 3000)); \
+     CREATE TABLE f (a float4, b float8, c int8); CREATE INDEX ON f (b); CREATE INDEX ON f (c); \
+     INSERT INTO f SELECT g / 10.0, (g / 10.0)::float4, g FROM generate_series(1, 3000) g; \
+     ANALYZE f; \
+     CREATE TABLE grows (k text, w text); CREATE INDEX ON grows (k); \
+     INSERT INTO grows VALUES (repeat('k', 1500), 'w'); \
+     CREATE TABLE pglz (k text, w text); CREATE INDEX ON pglz (k); \
+     INSERT INTO pglz VALUES (repeat('key', 1000), 'w'); \
+     CREATE TABLE lz4 (k text COMPRESSION lz4, w text); CREATE INDEX ON lz4 (k); \
+     INSERT INTO lz4 SELECT repeat(md5('3'), 40) || x, 'w' FROM t WHERE id = 1; \
+     CREATE TABLE away (k text, w text); ALTER TABLE away ALTER k SET STORAGE EXTERNAL; \
+     INSERT INTO away SELECT substr(e, 1, 2500), 'w' FROM t WHERE id = 60; \
+     CREATE INDEX ON away (k)";
+
+/// What becomes of a version of a row in these tables: whether it is heap-only (HOT) depends on
+/// whether the indexed column is the same before it is compressed or moved.
+const UPDATED: [&str; 4] = ["grows", "pglz", "lz4", "away"];
+const UPDATES: &[&str] = &["w = 'x'", "w = repeat('w', 1200)", "k = k || ''", "w = 'y'"];
 
 /// Statements whose answers do not depend on where rows lie.
 const STATEMENTS: &[&str] = &[
@@ -25,6 +42,22 @@ const STATEMENTS: &[&str] = &[
     "SELECT substr(e, 3, -1) FROM t WHERE id = 60",
     "SELECT length(e), octet_length(e), substr(e, 14990), substr(e, 2990, 7), substr(e, 1, 3) \
      FROM m",
+    "SELECT id, left(e, 9), left(x, 3), left(e, -4990), left(e, 0), char_length(x), length(e), \
+     starts_with(x, left(x, 40)), starts_with(e, 'a'), substring(x from 700) FROM t ORDER BY id",
+    "SELECT id, left(x, 9), length(x), octet_length(x), substr(x, 4700, 9), substr(x, 9, 0) FROM u \
+     ORDER BY id",
+    "SELECT left(e, 4), left(e, -14996), starts_with(e, 'äö€'), substr(e, -1, 4) FROM m",
+    "SELECT b FROM f WHERE b = ANY ('{0.1,0.5,77.7,NULL}'::float4[]) ORDER BY b",
+    "SELECT b FROM f WHERE b = ANY (ARRAY[0.1,0.5,77.7]::float4[]) ORDER BY b",
+    "SELECT count(*) FROM f WHERE b <> ALL ('{0.1,0.5}'::float4[])",
+    "SELECT a FROM f WHERE a = ANY ('{0.1,0.5,77.7}'::float8[]) ORDER BY a",
+    "SELECT c FROM f WHERE c = ANY ('{1,5,99}'::int4[]) ORDER BY c",
+    "SELECT c FROM f WHERE c = ANY ('{1,5,99}'::float4[]) ORDER BY c",
+    "SELECT 0.1::float8 = ANY ('{0.1}'::float4[]), 0.1::float4 = ANY ('{0.1}'::float8[]), \
+     0.5::float8 = ANY ('{0.5}'::float4[]), 1::numeric = ANY ('{1,2}'::float4[]), \
+     1::int2 = ANY ('{1}'::int8[]), 0.1::numeric = ANY ('{0.1}'::float4[])",
+    "EXPLAIN (COSTS OFF) SELECT b FROM f WHERE b = ANY ('{0.1,0.5}'::float4[])",
+    "EXPLAIN (COSTS OFF) SELECT a FROM f WHERE c = ANY ('{1,2}'::int4[])",
     "COPY u TO STDOUT",
     "SELECT id, x, e FROM t ORDER BY x LIMIT 9",
     "SELECT id, e FROM t WHERE x LIKE '%7f%' AND e > '5' ORDER BY e DESC",
@@ -64,6 +97,12 @@ pub fn answer(peer: &Peer, port: u16, sql: &str) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
+/// The versions of rows of a table: whether each is heap-only.
+fn versions(server: &Postgres<'_>, table: &str) -> String {
+    let items = format!("heap_page_items(get_raw_page('{table}', 0))");
+    server.query(&format!("SELECT lp, lp_flags, t_infomask2 FROM {items} ORDER BY lp"))
+}
+
 #[test]
 fn statements_answer_as_postgresqls_do() {
     let Some(peer) = Peer::find("statements_answer_as_postgresqls_do") else { return };
@@ -83,11 +122,22 @@ fn statements_answer_as_postgresqls_do() {
         let differs = differs.map(|(ours, theirs)| (cut(ours), cut(theirs)));
         assert!(ours == theirs, "{sql}: {differs:?}, {} and {}", ours.len(), theirs.len());
     }
+    let updates = UPDATED
+        .iter()
+        .flat_map(|table| UPDATES.iter().map(move |change| format!("UPDATE {table} SET {change}")));
+    for sql in updates {
+        let (ours, theirs) = (answer(&peer, server.port, &sql), answer(&peer, postgres.port, &sql));
+        assert_eq!(ours, theirs, "{sql}");
+    }
+    postgres.query("CREATE EXTENSION pageinspect");
+    let theirs = UPDATED.map(|table| versions(&postgres, table));
     drop(postgres);
 
     let folder = server.stop();
     peer.adopt(&folder.path().join("data"), "back");
     let postgres = peer.start("back", "-c autovacuum=off");
+    postgres.query("CREATE EXTENSION pageinspect");
+    assert_eq!(UPDATED.map(|table| versions(&postgres, table)), theirs);
     let last = STATEMENTS.len() - 2;
     assert!(answer(&peer, postgres.port, STATEMENTS[last]).len() > 100_000);
     postgres.query("VACUUM t");

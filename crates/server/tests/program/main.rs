@@ -26,6 +26,7 @@
 //! - [`io_method`]: the I/O method and its settings, descriptors, the views of I/O
 //! - [`lifecycle`]: start, stop, kill, restart, reload
 //! - [`log`]: the write-ahead log: sync methods, segments, functions, direct I/O
+//! - [`long_memory`]: how much memory statements take for a long value
 //! - [`long_values`]: values that are compressed or stored out of line, in statements
 //! - [`pitr`]: archive_mode, and recovery from an archive to a point in time
 //! - [`temporary`]: temporary tables: their buffers, their files
@@ -55,6 +56,7 @@ mod io_method;
 mod library;
 mod lifecycle;
 mod log;
+mod long_memory;
 mod long_values;
 mod objects;
 mod outstanding;

@@ -8,7 +8,8 @@ use forebay_aio::sync::Arc;
 use forebay_engine::types::oids;
 use forebay_engine::{
     ColumnDef, ConstraintKind, Datum, Direction, EngineError, IndexDef, IndexKey, IndexScanOptions,
-    Isolation, ItemPointer, LockMode, RowBatch, RowOutcome, RowView, Session, Table, TableIndex,
+    Isolation, ItemPointer, LockMode, Part, RowBatch, RowOutcome, RowView, Session, Table,
+    TableIndex,
 };
 use forebay_format::varlena::ToastPointer;
 use forebay_testkit::Dice;
@@ -158,7 +159,7 @@ fn read(
         let text = match &text {
             Datum::Toasted(bytes) => {
                 stored.extend(ToastPointer::decode(bytes).map(|pointer| pointer.value_id));
-                session.fetch_value(&text, table.columns[3].repr, None)?
+                session.fetch_value(&text, table.columns[3].repr, Part::Whole)?
             }
             _ => text,
         };

@@ -141,9 +141,13 @@ impl Connection {
         cursor.use_workers();
         cursor.run(&mut self.host, &mut |row, _| {
             message.clear();
-            writer.row(row.values, &columns, &mut message)?;
+            let mut long = Vec::new();
+            writer.row(row.values, &columns, &mut message, &mut long)?;
             rows += 1;
-            sink.copy_data(&message)?;
+            match long.is_empty() {
+                true => sink.copy_data(&message)?,
+                false => sink.copy_pieces(&message, &long)?,
+            }
             Ok(Flow::Continue)
         })?;
         message.clear();

@@ -2,7 +2,8 @@
 
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError};
-use forebay_types::{Datum, MAX_ALLOC, binary_out, check_enlarge, enlarge, text_out};
+use crate::pieces::{LongValue, append_field, whole_length};
+use forebay_types::{Datum, MAX_ALLOC, check_enlarge};
 
 /// A completed command: its tag is its text, such as `INSERT 0 3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,28 +55,16 @@ impl<'r> RowRef<'r> {
     }
 
     /// Appends the body of a DataRow message (a 16-bit field count, then length and bytes of each
-    /// field) in the formats the portal was bound with. No allocation but the buffer's own growth.
-    pub fn encode_data_row(&self, out: &mut Vec<u8>) -> Result<()> {
+    /// field) in the formats the portal was bound with, but for its long values. No allocation but
+    /// the buffer's own growth.
+    pub fn encode_data_row(&self, out: &mut Vec<u8>, long: &mut Vec<LongValue<'r>>) -> Result<()> {
         let start = out.len();
         out.extend_from_slice(&(self.values.len() as i16).to_be_bytes());
         for (i, (value, column)) in self.values.iter().zip(self.columns).enumerate() {
-            if value.is_null() {
-                out.extend_from_slice(&(-1i32).to_be_bytes());
-                continue;
-            }
-            enlarge(out, start, value.text_size() + 4, MAX_ALLOC)?;
-            let at = out.len();
-            out.extend_from_slice(&[0; 4]);
-            match self.formats.get(i).copied().unwrap_or_default() {
-                Format::Text => text_out(value, column.ty, out)?,
-                Format::Binary => binary_out(value, column.ty, out)?,
-            }
-            let len = (out.len() - at - 4) as i32;
-            if let Some(field) = out.get_mut(at..at + 4) {
-                field.copy_from_slice(&len.to_be_bytes());
-            }
+            let binary = self.formats.get(i).copied().unwrap_or_default() == Format::Binary;
+            append_field(value, (column.ty, binary), out, start, long)?;
         }
-        Ok(check_enlarge(out.len() - start, 0, MAX_ALLOC)?)
+        Ok(check_enlarge(whole_length(out, long) - start, 0, MAX_ALLOC)?)
     }
 }
 
@@ -93,6 +82,8 @@ pub trait RowSink {
     fn copy_out_start(&mut self, format: Format, columns: usize) -> Result<()>;
     /// A chunk of COPY data: one or more whole rows of text or CSV, or any part of a binary stream.
     fn copy_data(&mut self, data: &[u8]) -> Result<()>;
+    /// A row of COPY data of which long values are left out.
+    fn copy_pieces(&mut self, data: &[u8], long: &[LongValue<'_>]) -> Result<()>;
     /// COPY TO STDOUT has ended (CopyDone).
     fn copy_out_end(&mut self) -> Result<()>;
     /// A notice or warning, at the point where it arose.

@@ -85,7 +85,7 @@ fn write(options: &CopyOptions, rows: &[Vec<Datum<'static>>]) -> Vec<u8> {
     let mut out = Vec::new();
     writer.header(&columns(), &mut out);
     for row in rows {
-        writer.row(row, &columns(), &mut out).unwrap();
+        writer.row(row, &columns(), &mut out, &mut Vec::new()).unwrap();
     }
     writer.finish(&mut out);
     out

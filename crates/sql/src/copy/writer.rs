@@ -4,7 +4,8 @@ use super::binary::SIGNATURE;
 use super::options::{CopyFormat, CopyOptions, Header};
 use crate::column::ColumnDesc;
 use crate::error::Result;
-use forebay_types::{Datum, MAX_ALLOC, binary_out, check_enlarge, enlarge, text_out};
+use crate::pieces::{Form, LONG, LongValue, append_field, whole_length};
+use forebay_types::{Datum, MAX_ALLOC, check_enlarge, enlarge, text_out};
 
 /// Forms rows; each is one CopyData message.
 pub struct CopyWriter {
@@ -35,33 +36,38 @@ impl CopyWriter {
             if i > 0 {
                 out.push(self.options.delimiter);
             }
-            match self.options.format {
-                CopyFormat::Csv => {
-                    csv_field(column.name.as_bytes(), &self.options, columns.len() == 1, false, out)
-                }
-                _ => escape(column.name.as_bytes(), self.options.delimiter, out),
-            }
+            let single = columns.len() == 1;
+            field(column.name.as_bytes(), &self.options, (single, false), out, None);
         }
         out.push(b'\n');
     }
 
-    /// Appends a row.
-    pub fn row(
+    /// Appends a row, but for its long values.
+    pub fn row<'r>(
         &mut self,
-        values: &[Datum<'_>],
+        values: &'r [Datum<'_>],
         columns: &[ColumnDesc],
         out: &mut Vec<u8>,
+        long: &mut Vec<LongValue<'r>>,
     ) -> Result<()> {
         if self.options.format == CopyFormat::Binary {
             self.binary_header(out);
-            return binary_row(values, columns, out);
+            return binary_row(values, columns, out, long);
         }
+        let marks = (values.len() == 1, self.options.force_quote);
         for (i, (value, column)) in values.iter().zip(columns).enumerate() {
             if i > 0 {
                 out.push(self.options.delimiter);
             }
             if value.is_null() {
                 out.extend_from_slice(self.options.null.as_bytes());
+                continue;
+            }
+            if let Datum::Text(text) = value
+                && text.len() >= LONG
+            {
+                check_enlarge(whole_length(out, long), text.len(), MAX_ALLOC)?;
+                field(text.as_bytes(), &self.options, marks, out, Some(long));
                 continue;
             }
             enlarge(out, 0, value.text_size(), MAX_ALLOC)?;
@@ -84,22 +90,11 @@ impl CopyWriter {
                     &self.scratch
                 }
             };
-            match self.options.format {
-                CopyFormat::Csv => {
-                    csv_field(
-                        text,
-                        &self.options,
-                        values.len() == 1,
-                        self.options.force_quote,
-                        out,
-                    );
-                }
-                _ => escape(text, self.options.delimiter, out),
-            }
+            field(text, &self.options, marks, out, None);
         }
         out.push(b'\n');
         // Escapes have made it longer.
-        Ok(check_enlarge(out.len(), 0, MAX_ALLOC)?)
+        Ok(check_enlarge(whole_length(out, long), 0, MAX_ALLOC)?)
     }
 
     /// Appends what ends the data.
@@ -119,65 +114,52 @@ impl CopyWriter {
     }
 }
 
-fn binary_row(values: &[Datum<'_>], columns: &[ColumnDesc], out: &mut Vec<u8>) -> Result<()> {
+fn binary_row<'r>(
+    values: &'r [Datum<'_>],
+    columns: &[ColumnDesc],
+    out: &mut Vec<u8>,
+    long: &mut Vec<LongValue<'r>>,
+) -> Result<()> {
     out.extend_from_slice(&(values.len() as i16).to_be_bytes());
     for (value, column) in values.iter().zip(columns) {
-        if value.is_null() {
-            out.extend_from_slice(&(-1i32).to_be_bytes());
-            continue;
-        }
-        enlarge(out, 0, value.text_size() + 4, MAX_ALLOC)?;
-        let at = out.len();
-        out.extend_from_slice(&[0; 4]);
-        binary_out(value, column.ty, out)?;
-        let length = (out.len() - at - 4) as i32;
-        if let Some(field) = out.get_mut(at..at + 4) {
-            field.copy_from_slice(&length.to_be_bytes());
-        }
+        append_field(value, (column.ty, true), out, 0, long)?;
     }
     Ok(())
 }
 
-/// Escapes of text format.
-fn escape(text: &[u8], delimiter: u8, out: &mut Vec<u8>) {
-    let mut rest = text;
-    while let Some(at) = rest.iter().position(|b| *b < 0x20 || *b == b'\\' || *b == delimiter) {
-        let (plain, tail) = rest.split_at(at);
-        out.extend_from_slice(plain);
-        let Some((b, tail)) = tail.split_first() else { return };
-        match b {
-            0x08 => out.extend_from_slice(b"\\b"),
-            0x0c => out.extend_from_slice(b"\\f"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0x0b => out.extend_from_slice(b"\\v"),
-            b if *b == b'\\' || *b == delimiter => out.extend_from_slice(&[b'\\', *b]),
-            b => out.push(*b),
-        }
-        rest = tail;
+/// Appends a field of text or CSV; a long one to `long`, if that is given.
+fn field<'r>(
+    text: &'r [u8],
+    options: &CopyOptions,
+    marks: (bool, bool),
+    out: &mut Vec<u8>,
+    long: Option<&mut Vec<LongValue<'r>>>,
+) {
+    let quoted = options.format == CopyFormat::Csv && is_quoted(text, options, marks);
+    let form = match options.format {
+        CopyFormat::Csv if quoted => Form::Quoted { quote: options.quote, escape: options.escape },
+        CopyFormat::Csv => Form::AsIs,
+        _ => Form::Escaped { delimiter: options.delimiter },
+    };
+    if quoted {
+        out.push(options.quote);
     }
-    out.extend_from_slice(rest);
+    match long {
+        Some(long) => long.push(LongValue::new(out.len(), text, form)),
+        None => form.append(text, out),
+    }
+    if quoted {
+        out.push(options.quote);
+    }
 }
 
-/// A CSV field, quoted where it must be.
-fn csv_field(text: &[u8], options: &CopyOptions, single: bool, force: bool, out: &mut Vec<u8>) {
+/// Whether a CSV field must be quoted.
+fn is_quoted(text: &[u8], options: &CopyOptions, (single, force): (bool, bool)) -> bool {
     let special =
         |b: &u8| *b == options.delimiter || *b == options.quote || *b == b'\n' || *b == b'\r';
-    let quoted = force
+    force
         || text == options.null.as_bytes()
         // A lone `\.` could be taken for the end of the data.
         || single && text == b"\\."
-        || text.iter().any(special);
-    if !quoted {
-        return out.extend_from_slice(text);
-    }
-    out.push(options.quote);
-    for b in text {
-        if *b == options.quote || *b == options.escape {
-            out.push(options.escape);
-        }
-        out.push(*b);
-    }
-    out.push(options.quote);
+        || text.iter().any(special)
 }

@@ -175,9 +175,9 @@ fn eval_rare<'a>(
             let value = eval(expr, row, params, host)?;
             in_list(value, list.iter(), *negated, |item| eval(item, row, params, host))
         }
-        Expr::InArray { expr, array, element, negated } => {
+        Expr::InArray { expr, array, elements: of, negated } => {
             let value = eval(expr, row, params, host)?;
-            let list = elements(&eval(array, row, params, host)?, *element)?;
+            let list = elements(&eval(array, row, params, host)?, *of)?;
             list.map_or(Ok(Datum::Null), |list| in_list(value, list.into_iter(), *negated, Ok))
         }
         Expr::CompareRows(op, pairs) => rows_compared(*op, pairs, row, params, host),
@@ -265,11 +265,18 @@ fn rows_compared<'a>(
     Ok(Datum::Bool(holds(op, Ordering::Equal)))
 }
 
-/// The elements of an array, as values of a type. None: it is NULL.
-pub(super) fn elements(array: &Datum<'_>, element: SqlType) -> Result<Option<Vec<Datum<'static>>>> {
+/// The elements of an array, read as values of one type and cast to another. None: it is NULL.
+pub(super) fn elements(
+    array: &Datum<'_>,
+    (from, to): (SqlType, SqlType),
+) -> Result<Option<Vec<Datum<'static>>>> {
     Ok(match array {
         Datum::Null => None,
-        Datum::Text(text) => Some(array_elements(text, element)?),
+        Datum::Text(text) if from == to => Some(array_elements(text, to)?),
+        Datum::Text(text) => {
+            let elements = array_elements(text, from)?.into_iter();
+            Some(elements.map(|value| cast(value, from, to)).collect::<Result<_>>()?)
+        }
         Datum::Carried(ty, _) => return Err(ValueError::carried("elements", *ty).into()),
         _ => return Err(SqlError::new(state::INTERNAL_ERROR, "an array is no array")),
     })

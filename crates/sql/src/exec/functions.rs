@@ -9,6 +9,7 @@ use crate::settings::SetScope;
 use forebay_aio::sync::Duration;
 use forebay_engine::{ALL_FORKS, BlockRange, Fork, IndexCheckOptions, PrewarmMode};
 use forebay_types::{Datum, Numeric, SqlType, ValueError};
+use std::ops::Range;
 
 fn count(n: usize) -> Datum<'static> {
     Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
@@ -33,9 +34,7 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         }
         Function::Left => left(text(args, 0)?, int(args, 1)?),
         Function::Right => right(text(args, 0)?, int(args, 1)?),
-        Function::Substr => {
-            substr(text(args, 0)?, int(args, 1)?, args.get(2).map(|_| int(args, 2)).transpose()?)?
-        }
+        Function::Substr => substr(args)?,
         Function::Repeat => super::text::repeat(text(args, 0)?, int(args, 1)?)?,
         Function::Abs => abs(args)?,
         Function::Ceil | Function::Floor | Function::Round | Function::RoundTo | Function::Sqrt => {
@@ -110,18 +109,22 @@ fn right<'a>(whole: &str, n: i32) -> Datum<'a> {
     Datum::string(whole.chars().skip(skip).collect())
 }
 
-fn substr<'a>(whole: &str, start: i32, length: Option<i32>) -> Result<Datum<'a>> {
-    let from = i64::from(start);
-    let end = match length {
+/// The characters that substr() takes, by number from 0, which may be none.
+pub(super) fn substr_range(args: &[Datum<'_>]) -> Result<Range<usize>> {
+    let from = i64::from(int(args, 1)?);
+    let end = match args.get(2).map(|_| int(args, 2)).transpose()? {
         Some(n) if n < 0 => {
             return Err(SqlError::new("22011", "negative substring length not allowed"));
         }
         Some(n) => from + i64::from(n),
         None => i64::MAX,
     };
-    let skip = (from - 1).max(0);
-    let take = (end - 1 - skip).max(0);
-    Ok(Datum::string(whole.chars().skip(skip as usize).take(take as usize).collect()))
+    Ok((from - 1).max(0) as usize..(end - 1).max(0) as usize)
+}
+
+fn substr<'a>(args: &[Datum<'_>]) -> Result<Datum<'a>> {
+    let (whole, Range { start, end }) = (text(args, 0)?, substr_range(args)?);
+    Ok(Datum::string(whole.chars().skip(start).take(end.saturating_sub(start)).collect()))
 }
 
 fn fits<'a>(result: Option<Datum<'a>>, ty: SqlType) -> Result<Datum<'a>> {

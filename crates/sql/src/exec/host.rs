@@ -9,8 +9,8 @@ use crate::views::CursorRow;
 use forebay_aio::IoBackend;
 use forebay_aio::sync::{Duration, Instant};
 use forebay_engine::{
-    Engine, EngineError, Interrupt, Isolation, ParallelSettings, Session, SharedValues, Table,
-    TempOptions,
+    Engine, EngineError, Interrupt, Isolation, ParallelSettings, Part, Session, SharedValues,
+    Table, TempOptions, compressed_value,
 };
 use forebay_types::{Datum, Repr};
 use std::cell::Cell;
@@ -113,16 +113,19 @@ impl Host {
         Ok(self.session.as_mut().map(body).transpose()?)
     }
 
-    /// Reads a value that is stored out of line; a text up to a number of bytes, if that is given.
+    /// Reads a value that is stored out of line or compressed, or a part of it.
     pub fn fetch_value(
         &mut self,
         value: &Datum<'_>,
         repr: Repr,
-        most: Option<usize>,
+        part: Part,
     ) -> Result<Datum<'static>> {
+        if let Some(value) = compressed_value(value, repr, &part)? {
+            return Ok(value);
+        }
         match &mut self.values {
-            Some(values) => Ok(values.fetch(value, repr, most)?),
-            None => self.call(|session| session.fetch_value(value, repr, most)),
+            Some(values) => Ok(values.fetch(value, repr, part)?),
+            None => self.call(|session| session.fetch_value(value, repr, part)),
         }
     }
 

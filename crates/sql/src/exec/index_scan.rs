@@ -124,8 +124,8 @@ pub(super) fn evaluated(
             let values = eval_all(values, &[], params, host)?;
             Condition::any_of(shape, *key, &*values)
         }
-        IndexCondition::AnyOfArray { key, array, element } => {
-            let values = elements(&eval(array, &[], params, host)?, *element)?;
+        IndexCondition::AnyOfArray { key, array, elements: of } => {
+            let values = elements(&eval(array, &[], params, host)?, *of)?;
             Condition::any_of(shape, *key, &values.unwrap_or_default())
         }
         IndexCondition::Row { keys, comparison, values, .. } => {

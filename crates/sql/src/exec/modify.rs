@@ -10,7 +10,7 @@ use super::scan::{fetch, place_value, system_value};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
 use crate::plan::{Change, Modify, OnConflict, SystemColumn, live_columns, version_width};
-use forebay_engine::{Inserted, ItemPointer, RowOutcome, StoredRow};
+use forebay_engine::{Inserted, ItemPointer, Part, RowOutcome, StoredRow};
 use forebay_types::Datum;
 
 /// Takes the rows in.
@@ -272,7 +272,7 @@ impl<'m> Modifier<'m> {
         let mut row: Vec<Datum<'_>> = new.iter().map(Datum::reborrow).collect();
         for (value, column) in row.iter_mut().zip(live_columns(table)) {
             if matches!(value, Datum::Toasted(_)) {
-                *value = host.fetch_value(value, column.repr, None)?;
+                *value = host.fetch_value(value, column.repr, Part::Whole)?;
             }
         }
         Ok(described(table, &row, error))

@@ -1,35 +1,43 @@
-//! Functions of which a part of a value is enough that is stored out of line.
+//! Functions of which a part of a value is enough that is stored out of line or compressed.
 
-use super::functions;
+use super::arguments::{int, text};
+use super::functions::{self, substr_range};
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::Function;
-use forebay_engine::toasted_size;
+use forebay_engine::{Part, toasted_size};
 use forebay_types::{Datum, Repr};
 
-/// Most bytes of a character.
-const CHARACTER: usize = 4;
-
-/// A function's value, whose first argument is stored out of line. Of that no more is fetched than
-/// the function needs.
+/// A function's value, whose first argument is stored out of line or compressed. Of that no more is
+/// read than the function needs.
 pub(super) fn call<'a>(
     function: Function,
     args: &mut [Datum<'a>],
     host: &mut Host,
 ) -> Result<Datum<'a>> {
-    let [value, others @ ..] = args else { return functions::call(function, args, host) };
-    if function == Function::OctetLength {
-        let size = toasted_size(value).and_then(|size| i32::try_from(size).ok());
-        let damaged = || SqlError::new(state::INTERNAL_ERROR, "a TOAST pointer is damaged");
-        return size.map(Datum::Int4).ok_or_else(damaged);
-    }
-    let most = match (function, others) {
-        (Function::Substr, [Datum::Int4(start), Datum::Int4(length)]) => {
-            let end = i64::from(*start).saturating_add(i64::from(*length)) - 1;
-            Some(usize::try_from(end).unwrap_or(0).saturating_mul(CHARACTER))
-        }
-        _ => None,
+    // Whether the part is the function's value.
+    let (part, is_result) = match function {
+        Function::OctetLength => return octet_length(args),
+        Function::CharLength => (Part::Count, true),
+        Function::Substr => (Part::Characters(substr_range(args)?), true),
+        Function::Left => match usize::try_from(int(args, 1)?) {
+            Ok(characters) => (Part::Characters(0..characters), true),
+            Err(_) => (Part::Whole, false),
+        },
+        Function::StartsWith => (Part::Characters(0..text(args, 1)?.chars().count()), false),
+        _ => (Part::Whole, false),
     };
-    *value = host.fetch_value(value, Repr::Text, most)?;
+    let Some(value) = args.first_mut() else { return functions::call(function, args, host) };
+    let found = host.fetch_value(value, Repr::Text, part)?;
+    if is_result {
+        return Ok(found);
+    }
+    *value = found;
     functions::call(function, args, host)
+}
+
+fn octet_length<'a>(args: &[Datum<'_>]) -> Result<Datum<'a>> {
+    let size = args.first().and_then(toasted_size).and_then(|size| i32::try_from(size).ok());
+    let damaged = || SqlError::new(state::INTERNAL_ERROR, "a TOAST pointer is damaged");
+    size.map(Datum::Int4).ok_or_else(damaged)
 }

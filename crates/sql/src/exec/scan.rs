@@ -5,7 +5,7 @@ use super::host::Host;
 use super::row::{Flow, Row, Visit};
 use crate::error::Result;
 use crate::plan::{Catalog, Expr, SystemColumn, TableRead};
-use forebay_engine::{HeapScan, ItemPointer, RowView, ScanPart, Table};
+use forebay_engine::{HeapScan, ItemPointer, Part, RowView, ScanPart, Table};
 use forebay_types::Datum;
 
 /// A scan of a table.
@@ -62,7 +62,7 @@ impl<'s> Sieve<'s> {
         values: &mut Vec<Datum<'v>>,
         host: &mut Host,
     ) -> Result<bool> {
-        decode_columns(row, read, &self.columns, values)?;
+        decode_columns(row, read, (&self.columns, &self.parts), values)?;
         fetch(values, &read.table, &self.parts, host)?;
         is_true(self.condition, values, self.params, host)
     }
@@ -76,7 +76,7 @@ pub(super) fn decode<'v>(
     out: &mut Vec<Datum<'v>>,
     host: &mut Host,
 ) -> Result<()> {
-    decode_columns(row, read, &read.decode, out)?;
+    decode_columns(row, read, (&read.decode, &read.handed_on), out)?;
     fetch(out, &read.table, &read.handed_on, host)
 }
 
@@ -92,7 +92,7 @@ pub(super) fn fetch(
     }
     for (number, (value, column)) in row.iter_mut().zip(&table.columns).enumerate() {
         if matches!(value, Datum::Toasted(_)) && left.get(number) != Some(&true) {
-            *value = host.fetch_value(value, column.repr, None)?;
+            *value = host.fetch_value(value, column.repr, Part::Whole)?;
         }
     }
     Ok(())
@@ -101,14 +101,14 @@ pub(super) fn fetch(
 fn decode_columns<'v>(
     row: &RowView<'v>,
     read: &TableRead,
-    columns: &[bool],
+    (columns, kept): (&[bool], &[bool]),
     out: &mut Vec<Datum<'v>>,
 ) -> Result<()> {
     out.clear();
     if columns.is_empty() {
         return Ok(());
     }
-    row.decode_wanted(columns, out)?;
+    row.decode_wanted(columns, kept, out)?;
     let system = columns.get(read.table.columns.len()..).unwrap_or_default();
     for (column, wanted) in SystemColumn::ALL.into_iter().zip(system) {
         let value = if *wanted { system_value(row, column, read.table.oid) } else { Datum::Null };

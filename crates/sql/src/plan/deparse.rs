@@ -193,6 +193,10 @@ fn array(list: &[Expr], element: SqlType, rows: &Node) -> String {
     let constants: Option<Vec<Datum<'_>>> = list
         .iter()
         .map(|e| match e {
+            // As it was given.
+            Expr::Const(Datum::Float8(value)) if element == SqlType::Float4 => {
+                Some(Datum::Float4(*value as f32))
+            }
             Expr::Const(value) => Some(value.reborrow()),
             _ => None,
         })

@@ -122,7 +122,8 @@ impl Function {
 
     /// Does it read only a part of its first argument, or only its size?
     pub fn takes_part(self) -> bool {
-        matches!(self, Function::OctetLength | Function::Substr)
+        use Function::{CharLength, Left, OctetLength, StartsWith, Substr};
+        matches!(self, CharLength | Left | OctetLength | StartsWith | Substr)
     }
 }
 
@@ -165,11 +166,12 @@ pub enum Expr {
         element: SqlType,
         negated: bool,
     },
-    /// `= ANY (array)`, negated: `<> ALL (array)`. The elements are read as values of a type.
+    /// `= ANY (array)`, negated: `<> ALL (array)`. The elements are read as values of the first
+    /// type, and compared as values of the second one.
     InArray {
         expr: Box<Expr>,
         array: Box<Expr>,
-        element: SqlType,
+        elements: (SqlType, SqlType),
         negated: bool,
     },
     /// A comparison of rows of at least two columns by `<`, `<=`, `>` or `>=`.

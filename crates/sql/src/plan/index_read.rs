@@ -109,9 +109,9 @@ fn column_condition(e: &Expr, index: &TableIndex) -> Option<IndexCondition> {
         Expr::InList { expr, list, negated: false, .. } if list.iter().all(is_fixed) => {
             key_of(expr).map(|key| IndexCondition::AnyOf { key, values: list.clone() })
         }
-        Expr::InArray { expr, array, element, negated: false } if is_fixed(array) => {
-            let (array, element) = ((**array).clone(), *element);
-            key_of(expr).map(|key| IndexCondition::AnyOfArray { key, array, element })
+        Expr::InArray { expr, array, elements, negated: false } if is_fixed(array) => {
+            let (array, elements) = ((**array).clone(), *elements);
+            key_of(expr).map(|key| IndexCondition::AnyOfArray { key, array, elements })
         }
         Expr::IsNull(e) => key_of(e).map(|key| IndexCondition::Null { key, is_null: true }),
         Expr::IsNotNull(e) => key_of(e).map(|key| IndexCondition::Null { key, is_null: false }),

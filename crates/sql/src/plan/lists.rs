@@ -206,22 +206,30 @@ impl Binder<'_> {
             })?,
             known => known,
         };
-        if ty == SqlType::Float4Array && common == SqlType::Float8 {
-            // Its elements are kept as texts, which as float8 are other numbers.
-            let message = "a comparison of double precision with an array of real";
-            return Err(SqlError::unsupported(message).at(position));
-        }
+        let element = ty.element().unwrap_or(common);
+        // What it is compared as. Arrays are kept as texts, which read as well as the common type,
+        // but for those of real: as double precision they are other numbers.
+        let read = if element == SqlType::Float4 { element } else { common };
         let array = coerce::coerce(array, ty, Context::Implicit, self.params)?;
         let array = array.map(|array| array.expr).ok_or_else(|| {
             SqlError::new(state::INTERNAL_ERROR, "an array of another type").at(position)
         })?;
         Ok(match array {
             Expr::Const(Datum::Text(text)) => {
-                // The text was checked as one of the type; it reads as well as the common one.
-                let list = array_elements(&text, common)?.into_iter().map(Expr::Const).collect();
-                Expr::InList { expr, list, element: ty.element().unwrap_or(common), negated }
+                let mut list = Vec::new();
+                for value in array_elements(&text, read)? {
+                    list.push(match value {
+                        Datum::Float4(value) if common == SqlType::Float8 => {
+                            Expr::Const(Datum::Float8(value.into()))
+                        }
+                        value => Expr::Const(value),
+                    });
+                }
+                Expr::InList { expr, list, element, negated }
             }
-            array => Expr::InArray { expr, array: Box::new(array), element: common, negated },
+            array => {
+                Expr::InArray { expr, array: Box::new(array), elements: (read, common), negated }
+            }
         })
     }
 

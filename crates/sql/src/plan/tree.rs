@@ -229,8 +229,8 @@ pub enum IndexCondition {
         key: usize,
         /// The array.
         array: Expr,
-        /// The type as whose values its elements are read.
-        element: SqlType,
+        /// The types as whose values its elements are read and compared.
+        elements: (SqlType, SqlType),
     },
     /// `(key, key) < (value, value)` and its kind.
     Row {

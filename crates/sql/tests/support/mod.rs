@@ -2,6 +2,7 @@
 //! gets.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+use forebay_sql::pieces::{LongValue, show_pieces};
 use forebay_sql::{
     ColumnDesc, Connection, Format, Identity, IsolationLevel, PlanSettings, RowRef, RowSink,
     SetScope, SettingRow, Settings, Severity, Shown, SqlError, Step, TransactionModes,
@@ -252,8 +253,9 @@ impl RowSink for Recorder {
         Ok(())
     }
     fn row(&mut self, row: &RowRef<'_>) -> Result<(), SqlError> {
-        let mut bytes = Vec::new();
-        row.encode_data_row(&mut bytes)?;
+        let (mut encoded, mut long, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+        row.encode_data_row(&mut encoded, &mut long)?;
+        show_pieces(&encoded, &long, &mut |piece| Ok(bytes.extend_from_slice(piece)))?;
         let mut rest = &bytes[2..];
         let mut values = Vec::new();
         for _ in 0..u16::from_be_bytes([bytes[0], bytes[1]]) {
@@ -278,6 +280,11 @@ impl RowSink for Recorder {
     fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError> {
         self.lines.push(format!("d {}", escaped(data)));
         Ok(())
+    }
+    fn copy_pieces(&mut self, data: &[u8], long: &[LongValue<'_>]) -> Result<(), SqlError> {
+        let mut whole = Vec::new();
+        show_pieces(data, long, &mut |piece| Ok(whole.extend_from_slice(piece)))?;
+        self.copy_data(&whole)
     }
     fn copy_out_end(&mut self) -> Result<(), SqlError> {
         Ok(())
