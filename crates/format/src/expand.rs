@@ -312,7 +312,10 @@ mod tests {
                 let begin = &data[..prefix_size(len).min(data.len())];
                 let flow = expander.expand(begin, &mut |piece| {
                     found.extend_from_slice(piece);
-                    if found.len() < len { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                    match found.len() < len {
+                        true => ControlFlow::Continue(()),
+                        false => ControlFlow::Break(()),
+                    }
                 });
                 prop_assert!(flow.is_some() && found.len() >= len.min(value.len()));
                 prop_assert_eq!(&found, &value[..found.len()]);
@@ -331,7 +334,7 @@ mod tests {
 
     #[test]
     fn little_is_kept_of_a_long_value() {
-        let value: Vec<u8> = (0..9_000_000_u32).map(|n| (n / 1000 * n) as u8).collect();
+        let value: Vec<u8> = (0..9_000_000_u32).map(|n| (n / 1000).wrapping_mul(n) as u8).collect();
         for method in [Method::Pglz, Method::Lz4] {
             let data = compress(&value, method).unwrap();
             assert!(expanded(9_000_000, method, &data, 1996) == Some(value.clone()));

@@ -115,7 +115,7 @@ pub fn whole_length(message: &[u8], long: &[LongValue<'_>]) -> usize {
     message.len() + long.iter().map(LongValue::len).sum::<usize>()
 }
 
-/// Appends a field of a binary row, or of a DataRow: its length, and its bytes but for a long value.
+/// Appends a field of a binary row, or of a DataRow: its length, and its bytes unless it is long.
 /// The row begins at `start` of `out`.
 pub(crate) fn append_field<'r>(
     value: &'r Datum<'_>,

@@ -33,6 +33,9 @@ const INFO_SIZE: usize = 4;
 /// Is shown the bytes of a value, one piece after another. It may end the reading.
 pub type Show<'s> = &'s mut dyn FnMut(&[u8]) -> ControlFlow<()>;
 
+/// What a reader of stored bytes says to some of them.
+type Shown = Result<ControlFlow<()>, AccessError>;
+
 /// The pages of chunks to come, with the chunks on them.
 #[derive(Debug, Default)]
 struct Pages(VecDeque<(BlockNumber, Vec<OffsetNumber>)>);
@@ -289,7 +292,7 @@ impl ToastTable {
         backend: &mut Backend,
         pointer: ToastPointer,
         wanted: Range<usize>,
-        show: &mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>, AccessError>,
+        show: &mut dyn FnMut(&[u8]) -> Shown,
     ) -> Result<(), AccessError> {
         if wanted.is_empty() {
             return Ok(());
@@ -333,8 +336,8 @@ impl ToastTable {
         &self,
         backend: &mut Backend,
         scan: &IndexScan,
-        show: &mut dyn FnMut(HeapTuple<'_>) -> Result<ControlFlow<()>, AccessError>,
-    ) -> Result<ControlFlow<()>, AccessError> {
+        show: &mut dyn FnMut(HeapTuple<'_>) -> Shown,
+    ) -> Shown {
         let mut stream = ReadStream::new(
             &self.heap.pool,
             self.heap.locator,

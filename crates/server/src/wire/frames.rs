@@ -84,8 +84,8 @@ impl<R: Read> FrameReader<R> {
     }
 
     /// Waits for the next typed message. `limit` returns the greatest length for a type, None for a
-    /// type that does not exist. A long CopyData message comes as several, since it divides its data
-    /// arbitrarily.
+    /// type that does not exist. A long CopyData message comes as several: such messages may divide
+    /// their data anywhere.
     pub fn next(&mut self, limit: impl Fn(u8) -> Option<u32>) -> io::Result<Next> {
         if self.rest > 0 {
             return self.more_data();

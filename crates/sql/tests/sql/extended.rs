@@ -227,9 +227,6 @@ fn arrays_come_as_text_and_as_binary() {
     support::run(&mut conn, "create table t (a int primary key, b text)");
     support::run(&mut conn, "insert into t select x, 'row ' || x from generate_series(1, 1000) x");
     support::run(&mut conn, "analyze t");
-    // As double precision, 0.1 is another number than 0.1 as real.
-    support::run(&mut conn, "create table f (a float8 primary key)");
-    support::run(&mut conn, "insert into f values (0.1), (0.1::float4), (0.5)");
     let array = |element: u32, items: &[Option<&[u8]>]| {
         let head = [1, 1, element as i32, items.len() as i32, 1];
         let mut bytes: Vec<u8> = head.iter().flat_map(|n: &i32| n.to_be_bytes()).collect();
@@ -244,8 +241,6 @@ fn arrays_come_as_text_and_as_binary() {
     let texts = array(25, &[Some(b"row 7"), Some(b"x,\"y")]);
     let by_key = "select a from t where a = any($1) order by a";
     let others = "select count(*) from t where b <> all($1)";
-    let of_reals = "select a from f where a = any($1::float4[]) order by a";
-    let not_of_reals = "select a from f where a <> all($1::float4[])";
     for (sql, format, value, expected) in [
         (by_key, 0, &b"{900,7,null,7}"[..], vec!["| 7", "| 900"]),
         (by_key, 1, &ints, vec!["| 7", "| 900"]),
@@ -253,8 +248,6 @@ fn arrays_come_as_text_and_as_binary() {
         ("select a from t where b = any($1)", 1, &texts, vec!["| 7"]),
         (others, 0, b"{row 7,\"row 8\"}", vec!["| 998"]),
         (others, 0, b"{row 7,null}", vec!["| 0"]),
-        (of_reals, 0, b"{0.5,0.1,null}", vec!["| 0.10000000149011612", "| 0.5"]),
-        (not_of_reals, 0, b"{0.5,0.1}", vec!["| 0.1"]),
     ] {
         conn.parse("", sql, &[]).expect("parse");
         conn.bind("", "", &[format], &[Some(value)], &[]).expect("bind");

@@ -255,7 +255,10 @@ impl RowSink for Recorder {
     fn row(&mut self, row: &RowRef<'_>) -> Result<(), SqlError> {
         let (mut encoded, mut long, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
         row.encode_data_row(&mut encoded, &mut long)?;
-        show_pieces(&encoded, &long, &mut |piece| Ok(bytes.extend_from_slice(piece)))?;
+        show_pieces(&encoded, &long, &mut |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        })?;
         let mut rest = &bytes[2..];
         let mut values = Vec::new();
         for _ in 0..u16::from_be_bytes([bytes[0], bytes[1]]) {
@@ -283,7 +286,10 @@ impl RowSink for Recorder {
     }
     fn copy_pieces(&mut self, data: &[u8], long: &[LongValue<'_>]) -> Result<(), SqlError> {
         let mut whole = Vec::new();
-        show_pieces(data, long, &mut |piece| Ok(whole.extend_from_slice(piece)))?;
+        show_pieces(data, long, &mut |piece| {
+            whole.extend_from_slice(piece);
+            Ok(())
+        })?;
         self.copy_data(&whole)
     }
     fn copy_out_end(&mut self) -> Result<(), SqlError> {
