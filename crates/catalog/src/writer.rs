@@ -201,8 +201,8 @@ impl<'a> Writer<'a> {
         Ok(change(backend, &mut changer)?)
     }
 
-    /// The commit record says what is out of date.
-    fn announce(&mut self, catalog: Oid, row: &[Datum<'_>]) {
+    /// The commit record says what is out of date with a row.
+    pub(crate) fn announce(&mut self, catalog: Oid, row: &[Datum<'_>]) {
         invalidate::row(catalog, row).for_each(|message| self.tx.invalidate(message));
     }
 
