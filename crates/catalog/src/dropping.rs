@@ -16,6 +16,7 @@ use crate::constraints::Constraint;
 use crate::database::Database;
 use crate::error::CatalogError;
 use crate::index_ddl::set_not_null;
+use crate::index_state::IS_VALID;
 use crate::objects::{Depends, Object};
 use crate::reader::Reader;
 use crate::schema::{
@@ -89,13 +90,14 @@ pub fn check_index_free(
     dropped.iter().try_for_each(|object| check_object(&mut writer, *object))
 }
 
-/// Refuses an index of a catalog, or of a constraint.
+/// Refuses an index of a catalog, or of a constraint. One of a TOAST table can be dropped if a
+/// REINDEX CONCURRENTLY has left it.
 fn check_free(
     writer: &mut Writer<'_>,
     (index, name): (Oid, &str),
     table: &Table,
 ) -> Result<(), CatalogError> {
-    if table.is_catalog() || table.kind == b't' {
+    if table.is_catalog() || table.kind == b't' && is_valid(writer, index)? {
         let message = format!("permission denied: \"{name}\" is a system catalog");
         return Err(CatalogError::refused("42501", message));
     }
@@ -115,6 +117,11 @@ fn check_free(
         return Err(error.with_hint(format!("You can drop {what} instead.")));
     }
     Ok(())
+}
+
+fn is_valid(writer: &mut Writer<'_>, index: Oid) -> Result<bool, CatalogError> {
+    let found = writer.row(&PG_INDEX_INDEXRELID_INDEX, index)?;
+    Ok(found.values.get(IS_VALID) == Some(&Datum::Bool(true)))
 }
 
 /// Drops a constraint of a table, which the caller has locked, with its index. A primary key's

@@ -29,6 +29,8 @@ pub struct TableIndex {
     pub unique: bool,
     /// Whether it is the primary key's.
     pub primary: bool,
+    /// Whether it is an exclusion constraint's.
+    pub exclusion: bool,
     /// Whether uniqueness is checked at once, not at the end of a statement or transaction.
     pub immediate: bool,
     /// Whether queries may use it.

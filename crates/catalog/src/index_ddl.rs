@@ -157,23 +157,31 @@ pub fn create_index(
     }
     match def.constraint {
         Some(kind) => insert_constraint(&mut writer, table, def, (oid, name), kind)?,
-        None => {
-            let object = Object::relation(oid);
-            let mut numbers: Vec<i16> = def.columns().collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            for number in numbers {
-                let on = Object::column(table.oid, number);
-                writer.depend(object, on, Dependency::Auto)?;
-            }
-        }
+        None => depend_on_columns(&mut writer, oid, table, def.columns())?,
     }
     writer.next_command()?;
     Ok((read_index(&mut writer, table, oid)?, not_null))
 }
 
+/// An index goes with the columns that it has.
+pub(crate) fn depend_on_columns(
+    writer: &mut Writer<'_>,
+    index: Oid,
+    table: &Table,
+    columns: impl Iterator<Item = i16>,
+) -> Result<(), CatalogError> {
+    let mut numbers: Vec<i16> = columns.collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    for number in numbers {
+        let on = Object::column(table.oid, number);
+        writer.depend(Object::relation(index), on, Dependency::Auto)?;
+    }
+    Ok(())
+}
+
 /// The index as the catalogs describe it. 0A000 if that is not understood.
-fn read_index(
+pub(crate) fn read_index(
     writer: &mut Writer<'_>,
     table: &Table,
     oid: Oid,
@@ -208,14 +216,14 @@ fn refuse_constraint_name(
 }
 
 /// An operator class of a key.
-struct KeyClass {
-    oid: Oid,
+pub(crate) struct KeyClass {
+    pub(crate) oid: Oid,
     /// The type of what is stored, if it is not the column's.
     stored: Oid,
 }
 
 /// The operator class of each key: the given one, or the type's default.
-fn operator_classes(
+pub(crate) fn operator_classes(
     writer: &mut Writer<'_>,
     table: &Table,
     def: &IndexDef,
@@ -321,7 +329,7 @@ pub(crate) fn attribute(
 /// Indexes of columns of pg_attribute.
 const NUMBER: usize = PG_ATTRIBUTE.place("attnum");
 const NOT_NULL: usize = PG_ATTRIBUTE.place("attnotnull");
-const COLLATION: usize = PG_ATTRIBUTE.place("attcollation");
+pub(crate) const COLLATION: usize = PG_ATTRIBUTE.place("attcollation");
 /// How many columns pg_attribute has.
 const ATTRIBUTE_COLUMNS: usize = PG_ATTRIBUTE.columns.len();
 
@@ -369,7 +377,7 @@ fn insert_columns(
     Ok(())
 }
 
-fn insert_constraint(
+pub(crate) fn insert_constraint(
     writer: &mut Writer<'_>,
     table: &Table,
     def: &IndexDef,
@@ -401,7 +409,7 @@ fn insert_constraint(
 
 /// Lets the columns of a primary key refuse NULL. Returns those that did not: the caller checks
 /// their values.
-fn make_not_null(
+pub(crate) fn make_not_null(
     writer: &mut Writer<'_>,
     table: &Table,
     def: &IndexDef,

@@ -3,6 +3,8 @@
 //! ```text
 //!   CREATE INDEX CONCURRENTLY:  live ─▶ ready: kept by all changes ─▶ valid: read
 //!   DROP INDEX CONCURRENTLY:    valid ─▶ ready, not read any more ─▶ not live ─▶ gone
+//!   REINDEX CONCURRENTLY:       a twin as of the first, the index as of the second, which change
+//!                               places when the twin is valid (`index_twin`)
 //! ```
 //!
 //! An index that is live but not ready exists for updates only: they keep HOT chains in which its
@@ -20,11 +22,11 @@ use crate::index_rows::IS_LIVE;
 use crate::schema::{PG_INDEX, PG_INDEX_INDEXRELID_INDEX};
 use crate::writer::Writer;
 
-const IS_VALID: usize = PG_INDEX.place("indisvalid");
-const CHECK_XMIN: usize = PG_INDEX.place("indcheckxmin");
-const IS_READY: usize = PG_INDEX.place("indisready");
-const IS_CLUSTERED: usize = PG_INDEX.place("indisclustered");
-const IS_REPLICA_IDENTITY: usize = PG_INDEX.place("indisreplident");
+pub(crate) const IS_VALID: usize = PG_INDEX.place("indisvalid");
+pub(crate) const CHECK_XMIN: usize = PG_INDEX.place("indcheckxmin");
+pub(crate) const IS_READY: usize = PG_INDEX.place("indisready");
+pub(crate) const IS_CLUSTERED: usize = PG_INDEX.place("indisclustered");
+pub(crate) const IS_REPLICA_IDENTITY: usize = PG_INDEX.place("indisreplident");
 
 /// A step in an index's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

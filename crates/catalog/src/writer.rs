@@ -223,6 +223,8 @@ impl<'a> Writer<'a> {
             oid: table.oid,
             name: table.name.clone(),
             index: index.open(&heap),
+            // Indexes of catalogs are never built anew beside writers.
+            others: Vec::new(),
             heap,
             ahead: ReadAhead::default(),
             interrupt: Interrupt::default(),
@@ -245,8 +247,8 @@ impl<'a> Writer<'a> {
         Ok(change(backend, &mut changer)?)
     }
 
-    /// The commit record says what is out of date.
-    fn announce(&mut self, catalog: Oid, row: &[Datum<'_>]) {
+    /// The commit record says what is out of date with a row.
+    pub(crate) fn announce(&mut self, catalog: Oid, row: &[Datum<'_>]) {
         invalidate::row(catalog, row).for_each(|message| self.tx.invalidate(message));
     }
 

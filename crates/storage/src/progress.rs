@@ -111,6 +111,15 @@ impl Progress {
     }
 }
 
+impl Started {
+    /// The command starts on another table, with all counters at 0.
+    pub fn on_another(&self, relation: Oid) {
+        if let Some(running) = &mut *self.0.0.lock() {
+            *running = RunningCommand { relation, counters: [0; COUNTERS], ..*running };
+        }
+    }
+}
+
 impl Drop for Started {
     fn drop(&mut self) {
         *self.0.0.lock() = None;
@@ -135,6 +144,9 @@ mod tests {
         let running = slot.running().expect("it runs");
         assert_eq!((running.command, running.relation), (Command::CreateIndex, 16_384));
         assert_eq!((running.get(FIRST), running.get(LAST)), (8, 4));
+        started.on_another(16_390);
+        let running = slot.running().expect("it runs");
+        assert_eq!((running.relation, running.get(FIRST)), (16_390, 0));
         drop(started);
         assert_eq!(slot.running(), None);
         let _again = Progress::start(&slot, Command::CreateIndex, 16_385);

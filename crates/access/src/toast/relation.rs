@@ -33,8 +33,10 @@ pub struct ToastTable {
     pub name: String,
     /// Its rows.
     pub heap: Heap,
-    /// Its index.
+    /// Its index, through which values are read.
     pub index: Index,
+    /// Others that new chunks go to: those of a REINDEX CONCURRENTLY.
+    pub others: Vec<Index>,
     /// How values are read ahead.
     pub ahead: ReadAhead,
     /// Ends a call with an error.

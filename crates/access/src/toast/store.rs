@@ -159,7 +159,7 @@ impl<'a> Storer<'a> {
         value: Oid,
         first: usize,
     ) -> Result<(), AccessError> {
-        let index = &self.table.index;
+        let ToastTable { index, others, .. } = self.table;
         for (number, &place) in (first..).zip(&self.places) {
             let key = [Datum::Oid(value), Datum::Int4(number as i32)];
             let tuple = form_index_tuple(&index.shape, &key, place)?;
@@ -169,7 +169,10 @@ impl<'a> Storer<'a> {
                 unique: UniqueCheck::Yes,
                 unchanged: false,
             };
-            if index.insert(backend, &mut self.rows, row)? != Insertion::Done {
+            for index in std::iter::once(index).chain(others) {
+                if index.insert(backend, &mut self.rows, row)? == Insertion::Done {
+                    continue;
+                }
                 let name = &self.table.name;
                 let problem = format!("chunk {number} of toast value {value} is in {name} already");
                 return Err(AccessError::Corrupt(problem));

@@ -136,6 +136,15 @@ impl Statistics {
         }
     }
 
+    /// Gives a relation what was counted of another, which it replaces.
+    pub(crate) fn copy(&self, from: CountedRelation, to: CountedRelation) {
+        let mut all = self.0.lock();
+        all.collect();
+        if let Some(stats) = all.relations.get(&from).copied() {
+            all.relations.insert(to, stats);
+        }
+    }
+
     /// A table was vacuumed.
     pub(crate) fn vacuumed(&self, done: &Maintained) {
         let mut all = self.0.lock();

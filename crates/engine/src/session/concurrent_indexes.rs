@@ -1,4 +1,5 @@
-//! Creates and drops indexes while others read and change their tables.
+//! Creates and drops indexes while others read and change their tables. `reindex_concurrently`
+//! does both.
 //!
 //! ```text
 //!   create:  rows in the catalogs ─▶ wait: all know of it, so HOT chains fit it
@@ -20,6 +21,7 @@ use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{self as catalog, IndexDef, IndexStep, Reader, Table, TableIndex};
 use forebay_format::Xid;
 use forebay_format::ids::INVALID_XID;
+use forebay_storage::progress::Started;
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
 
@@ -32,7 +34,7 @@ use crate::core::Core;
 use crate::error::EngineError;
 
 /// The session's lock on a table while it works on an index.
-const MODE: LockMode = LockMode::ShareUpdateExclusive;
+pub(super) const MODE: LockMode = LockMode::ShareUpdateExclusive;
 
 impl Session {
     /// Creates an index of a table beside writers. There must be no transaction running. Returns
@@ -53,7 +55,14 @@ impl Session {
         let def = IndexDef { concurrently: true, ..def.clone() };
         let _shown = self.show_building(table, Statement::CreateIndexConcurrently, 0);
         let made = self.alone_in(|session, core| session.announce_index(core, table, &def));
-        let done = made.and_then(|index| self.complete_index(table, index).map(|()| index));
+        let done = made.and_then(|index| {
+            self.backend.progress.set(shown::INDEX, index.into());
+            self.fill_indexes(&[(table, index)], None)?;
+            self.alone_in(|session, core| {
+                session.step(core, (table.oid, index), IndexStep::Valid)
+            })?;
+            Ok(index)
+        });
         self.unlock_for_ddl(table);
         done
     }
@@ -65,14 +74,7 @@ impl Session {
         table: &Table,
         def: &IndexDef,
     ) -> Result<Oid, EngineError> {
-        self.lock_table(core, table, MODE)?;
-        // It may have been changed since it was looked up.
-        let snapshot = core.xacts.snapshot(&self.running()?.tx);
-        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
-        let now = reader.table_by_oid(table.oid)?.ok_or_else(|| {
-            let message = format!("relation \"{}\" does not exist", table.name);
-            EngineError::statement("42P01", message)
-        })?;
+        let now = self.locked_now(core, table)?;
         catalog::check_index(&now, def)?;
         let name = self.lock_index_name(core, &now, def)?;
         let index = self.with_files(core, false, |session, persistence| {
@@ -84,27 +86,64 @@ impl Session {
         Ok(index.oid)
     }
 
-    /// Builds an index that others know of by now, and makes it valid.
-    fn complete_index(&mut self, table: &Table, index: Oid) -> Result<(), EngineError> {
-        let tag = lock_tag(table);
-        self.backend.progress.set(shown::INDEX, index.into());
-        self.enter_phase(Phase::WaitForWriters);
-        self.call(|session, core| session.wait_for_lockers(core, tag, LockMode::Share))?;
-        self.alone_in(|session, core| {
-            let (table, index) = session.locked_index(core, index)?;
-            let snapshot = core.xacts.snapshot(&session.running()?.tx);
-            session.build(core, &table, &index, (&[], Some(snapshot)))
-        })?;
-        self.enter_phase(Phase::WaitForWritersAgain);
-        self.call(|session, core| session.wait_for_lockers(core, tag, LockMode::Share))?;
-        let limit = self.alone_in(|session, core| {
-            let (table, index) = session.locked_index(core, index)?;
-            session.add_missing_rows(core, &table, &index)
-        })?;
-        // Older snapshots see rows that were dead when the missing ones were looked for.
-        self.enter_phase(Phase::WaitForSnapshots);
-        self.call(|session, core| session.wait_for_snapshots(core, limit))?;
-        self.alone_in(|session, core| session.step(core, (table.oid, index), IndexStep::Valid))
+    /// Locks a table, which may have been changed since it was looked up. 42P01 if it is gone.
+    pub(super) fn locked_now(&mut self, core: &Core, table: &Table) -> Result<Table, EngineError> {
+        self.lock_table(core, table, MODE)?;
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        reader.table_by_oid(table.oid)?.ok_or_else(|| {
+            let message = format!("relation \"{}\" does not exist", table.name);
+            EngineError::statement("42P01", message)
+        })
+    }
+
+    /// Builds indexes that others know of by now, until they have all that anybody can see.
+    /// REINDEX shows them one by one.
+    pub(super) fn fill_indexes(
+        &mut self,
+        indexes: &[(&Table, Oid)],
+        reindexed: Option<&Started>,
+    ) -> Result<(), EngineError> {
+        let tags = tags(indexes.iter().map(|(table, _)| *table));
+        self.wait_in(Phase::WaitForWriters, &tags, LockMode::Share)?;
+        for &(table, index) in indexes {
+            self.show_next(reindexed, table, index);
+            self.alone_in(|session, core| {
+                let (table, index) = session.locked_index(core, index)?;
+                let snapshot = core.xacts.snapshot(&session.running()?.tx);
+                session.build(core, &table, &index, (&[], Some(snapshot)))
+            })?;
+        }
+        self.wait_in(Phase::WaitForWritersAgain, &tags, LockMode::Share)?;
+        for &(table, index) in indexes {
+            self.show_next(reindexed, table, index);
+            let limit = self.alone_in(|session, core| {
+                let (table, index) = session.locked_index(core, index)?;
+                session.add_missing_rows(core, &table, &index)
+            })?;
+            // Older snapshots see rows that were dead when the missing ones were looked for.
+            self.enter_phase(Phase::WaitForSnapshots);
+            self.call(|session, core| session.wait_for_snapshots(core, limit))?;
+        }
+        Ok(())
+    }
+
+    fn show_next(&self, reindexed: Option<&Started>, table: &Table, index: Oid) {
+        if let Some(started) = reindexed {
+            started.on_another(table.oid);
+            self.show_index(Statement::ReindexConcurrently, index);
+        }
+    }
+
+    /// Waits in a phase for those who hold one of these locks in a mode that conflicts with `mode`.
+    pub(super) fn wait_in(
+        &mut self,
+        phase: Phase,
+        tags: &[LockTag],
+        mode: LockMode,
+    ) -> Result<(), EngineError> {
+        self.enter_phase(phase);
+        self.call(|session, core| session.wait_for_lockers(core, tags, mode))
     }
 
     /// An index with its table, as they are now. The index is locked against being dropped.
@@ -179,20 +218,32 @@ impl Session {
             locked = Some(Arc::clone(&table));
             Ok((table, index))
         });
-        let done = hidden.and_then(|(table, index)| self.remove_index(&table, (index, name)));
+        let done =
+            hidden.and_then(|(table, index)| self.remove_indexes(&[(&table, (index, name))]));
         locked.iter().for_each(|table| self.unlock_for_ddl(table));
         done
     }
 
-    /// Drops an index that no new query reads.
-    fn remove_index(&mut self, table: &Table, of: (Oid, &str)) -> Result<(), EngineError> {
-        let (tag, all) = (lock_tag(table), LockMode::AccessExclusive);
-        self.call(|session, core| session.wait_for_lockers(core, tag, all))?;
-        self.alone_in(|session, core| session.step(core, (table.oid, of.0), IndexStep::Dead))?;
-        self.call(|session, core| session.wait_for_lockers(core, tag, all))?;
+    /// Drops indexes that no new query reads.
+    pub(super) fn remove_indexes(
+        &mut self,
+        indexes: &[(&Table, (Oid, &str))],
+    ) -> Result<(), EngineError> {
+        let (tags, all) = (tags(indexes.iter().map(|of| of.0)), LockMode::AccessExclusive);
+        self.wait_in(Phase::WaitForReaders, &tags, all)?;
+        self.alone_in(|session, core| {
+            let mut indexes = indexes.iter();
+            let step = IndexStep::Dead;
+            indexes
+                .try_for_each(|(table, (index, _))| session.step(core, (table.oid, *index), step))
+        })?;
+        self.wait_in(Phase::WaitForReadersAgain, &tags, all)?;
         self.alone_in(|session, core| {
             let (tx, backend) = session.changing()?;
-            Ok(catalog::drop_index(&core.database, backend, tx, of, table)?)
+            for &(table, of) in indexes {
+                catalog::drop_index(&core.database, backend, tx, of, table)?;
+            }
+            Ok(())
         })
     }
 
@@ -206,13 +257,13 @@ impl Session {
     }
 
     /// Locks a table until [`Session::unlock_for_ddl`], across transactions.
-    fn lock_for_ddl(&mut self, core: &Core, table: &Table) -> Result<(), EngineError> {
+    pub(super) fn lock_for_ddl(&mut self, core: &Core, table: &Table) -> Result<(), EngineError> {
         let Session { locks, interrupt, .. } = self;
         Ok(core.locks.lock_session(locks, lock_tag(table), MODE, Some(interrupt))?)
     }
 
     /// Calls the engine in a transaction of its own. There must be none running.
-    fn alone_in<T>(
+    pub(super) fn alone_in<T>(
         &mut self,
         body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
@@ -220,7 +271,18 @@ impl Session {
     }
 
     /// Gives up that lock, if the session has it.
-    fn unlock_for_ddl(&mut self, table: &Table) {
+    pub(super) fn unlock_for_ddl(&mut self, table: &Table) {
         self.core.locks.unlock_session(&mut self.locks, lock_tag(table), MODE);
     }
+}
+
+/// The lock tags of tables, each once.
+fn tags<'t>(tables: impl Iterator<Item = &'t Table>) -> Vec<LockTag> {
+    let mut tags: Vec<LockTag> = Vec::new();
+    for tag in tables.map(lock_tag) {
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    tags
 }

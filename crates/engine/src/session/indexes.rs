@@ -11,14 +11,16 @@ use forebay_access::heap::{Author, Changer, Visibility};
 use forebay_access::progress::{self as create_index, BuildPhase, Phase, Statement};
 use forebay_access::{Built, RowSource, SortResources, build_index};
 use forebay_catalog::ddl;
-use forebay_catalog::schema::{BTREE_AM, POSTGRES_DB, PUBLIC};
+use forebay_catalog::schema::{BTREE_AM, PG_CATALOG, POSTGRES_DB, PUBLIC};
 use forebay_catalog::{
-    self as catalog, BuiltFigures, IndexDef, IndexStep, Reader, RelationFigures, Table, TableIndex,
+    self as catalog, BuiltFigures, CatalogError, IndexDef, IndexStep, Reader, RelationFigures,
+    Table, TableIndex,
 };
 use forebay_format::Fork;
+use forebay_storage::Backend;
 use forebay_storage::progress::{self, Command, Progress};
-use forebay_txn::Snapshot;
 use forebay_txn::locks::{LockMode, LockTag};
+use forebay_txn::{Snapshot, Transaction};
 use forebay_types::Oid;
 
 use super::index_entries::{failed, key_of, object};
@@ -27,6 +29,7 @@ use super::state::{Session, no_transaction};
 use super::temp_tables::{OnCommit, PG_TEMP};
 use crate::core::Core;
 use crate::error::EngineError;
+use crate::warning::Warning;
 
 /// An index by its OID, behind its table. None: it is dead.
 pub(super) type FoundIndex = (Arc<Table>, Oid, Option<Arc<TableIndex>>);
@@ -72,14 +75,18 @@ impl Session {
         statement: Statement,
         index: Oid,
     ) -> progress::Started {
-        let slot = &self.backend.progress;
-        let started = Progress::start(slot, Command::CreateIndex, table.oid);
-        slot.set_all(&[
+        let started = Progress::start(&self.backend.progress, Command::CreateIndex, table.oid);
+        self.show_index(statement, index);
+        started
+    }
+
+    /// Shows on which index of that table.
+    pub(super) fn show_index(&self, statement: Statement, index: Oid) {
+        self.backend.progress.set_all(&[
             (create_index::STATEMENT, statement as u64),
             (create_index::INDEX, index.into()),
             (create_index::ACCESS_METHOD, BTREE_AM.into()),
         ]);
-        started
     }
 
     /// Locks the name of a new index, and chooses it if it is not given.
@@ -89,10 +96,22 @@ impl Session {
         table: &Table,
         def: &IndexDef,
     ) -> Result<String, EngineError> {
+        self.lock_chosen_name(core, table, |backend, tx| {
+            catalog::index_name(&core.database, backend, tx, table, def)
+        })
+    }
+
+    /// Locks a name that is chosen for an index of a table.
+    pub(super) fn lock_chosen_name(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        choose: impl Fn(&mut Backend, &mut Transaction) -> Result<String, CatalogError>,
+    ) -> Result<String, EngineError> {
         let mut locked = None;
         loop {
             let (tx, backend) = self.changing()?;
-            let name = catalog::index_name(&core.database, backend, tx, table, def)?;
+            let name = choose(backend, tx)?;
             if locked.as_ref() == Some(&name) {
                 return Ok(name);
             }
@@ -134,7 +153,7 @@ impl Session {
         let (own, sets) = (open.tx.full_xid(), &mut open.sets);
         let changer = Changer { xacts: &core.xacts, tx: &open.tx, author, sets, queues: None };
         let mut rows = heap.indexable(changer, (horizon_of(table), POSTGRES_DB, own), ahead)?;
-        let concurrently = seen.is_some();
+        let stays_invalid = seen.is_some() || is_left_over(table, index);
         if let Some(snapshot) = seen {
             rows = rows.seen_by(Visibility::new(snapshot, core.heaps.outcomes.clone()));
         }
@@ -157,7 +176,7 @@ impl Session {
         let figures = BuiltFigures {
             table: tables,
             index: RelationFigures { pages, tuples, ..RelationFigures::default() },
-            step: match concurrently {
+            step: match stays_invalid {
                 true => IndexStep::Ready,
                 false => IndexStep::Rebuilt { check_xmin: report.broken_chain },
             },
@@ -244,24 +263,48 @@ impl Session {
                 let message = format!("cannot rebuild index \"{name}\": it is being dropped");
                 EngineError::statement("0A000", message)
             })?;
+            if is_left_over(&table, &index) {
+                let message = "cannot reindex invalid index on TOAST table";
+                return Err(EngineError::statement("0A000", message));
+            }
             let _shown = session.show_building(&table, Statement::Reindex, index.oid);
             session.rebuild(core, &table, &index)
         })
     }
 
-    /// Builds all indexes of a table anew. The transaction has locked it in mode
-    /// `AccessExclusive`.
-    pub fn reindex_table(&mut self, table: &Arc<Table>) -> Result<(), EngineError> {
+    /// Builds all indexes of a table and of its TOAST table anew. The transaction has locked it in
+    /// mode `AccessExclusive`. False if there are none.
+    pub fn reindex_table(&mut self, table: &Arc<Table>) -> Result<bool, EngineError> {
         self.call(|session, core| {
             session.check_locked(table, LockMode::AccessExclusive)?;
-            for index in &table.indexes {
-                let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
-                session.lock(core, tag, LockMode::AccessExclusive)?;
-                let _shown = session.show_building(table, Statement::Reindex, index.oid);
-                session.rebuild(core, table, index)?;
-            }
-            Ok(())
+            session.rebuild_all(core, table)?;
+            let Some(toast) = table.toasting.relation else { return Ok(!table.indexes.is_empty()) };
+            let toast = session.locked_toast(core, toast, LockMode::AccessExclusive)?;
+            session.rebuild_all(core, &toast)?;
+            Ok(!(table.indexes.is_empty() && toast.indexes.is_empty()))
         })
+    }
+
+    fn rebuild_all(&mut self, core: &Core, table: &Arc<Table>) -> Result<(), EngineError> {
+        for index in &table.indexes {
+            let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
+            self.lock(core, tag, LockMode::AccessExclusive)?;
+            if is_left_over(table, index) {
+                let (schema, name) = (&table.schema, &index.name);
+                self.warnings.push(Warning {
+                    sqlstate: "0A000",
+                    message: format!(
+                        "cannot reindex invalid index \"{schema}.{name}\" on TOAST table, skipping"
+                    ),
+                    detail: None,
+                    hint: None,
+                });
+                continue;
+            }
+            let _shown = self.show_building(table, Statement::Reindex, index.oid);
+            self.rebuild(core, table, index)?;
+        }
+        Ok(())
     }
 
     /// Builds an index anew, in a new file. It is locked, and its table against changes.
@@ -307,15 +350,17 @@ impl Session {
             None | Some(PG_TEMP) if self.temp.may_have(name) => Some(own.as_str()),
             schema => schema,
         };
-        let namespace = match schema {
-            None => PUBLIC,
-            Some(schema) => self.namespace(core, schema)?.ok_or_else(|| no_index(name))?,
+        let namespaces = match schema {
+            None => vec![PG_CATALOG, PUBLIC],
+            Some(schema) => vec![self.namespace(core, schema)?.ok_or_else(|| no_index(name))?],
         };
         let mut locked = None;
         loop {
             let snapshot = core.xacts.snapshot(&self.running()?.tx);
             let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
-            let class = reader.class_named(namespace, name)?.ok_or_else(|| no_index(name))?;
+            let mut found = namespaces.iter().map(|namespace| reader.class_named(*namespace, name));
+            let class =
+                found.find_map(Result::transpose).transpose()?.ok_or_else(|| no_index(name))?;
             if class.kind != b'i' {
                 let message = format!("\"{name}\" is not an index");
                 return Err(EngineError::statement("42809", message));
@@ -334,6 +379,12 @@ impl Session {
             locked = Some((table.oid, class.oid));
         }
     }
+}
+
+/// Whether it is an index of a TOAST table that a REINDEX CONCURRENTLY has left. If it were made
+/// valid it could not be dropped.
+fn is_left_over(table: &Table, index: &TableIndex) -> bool {
+    table.kind == b't' && !index.valid
 }
 
 fn no_index(name: &str) -> EngineError {
@@ -385,7 +436,7 @@ fn duplicate(table: &Table, index: &TableIndex, tuple: &[u8]) -> EngineError {
 
 /// A column of a new primary key has a NULL.
 #[cold]
-fn contains_null(table: &Table, column: usize) -> EngineError {
+pub(super) fn contains_null(table: &Table, column: usize) -> EngineError {
     let name = table.columns.get(column).map_or("", |column| column.name.as_str());
     let message = format!("column \"{name}\" of relation \"{}\" contains null values", table.name);
     EngineError::statement("23502", message)

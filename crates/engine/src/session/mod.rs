@@ -20,10 +20,12 @@
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
 //! - `truncate`: emptying tables
-//! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers
+//! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers;
+//!   `reindex_concurrently`: rebuilding them beside writers
 //! - `waiting`: waiting for other sessions' transactions
 //! - `column_stats`: rows of pg_stats; `column_storage`: how long values will be stored
 //! - `index_checks`, `heap_checks`: amcheck's functions
+//! - `index_constraints`: constraints of indexes that are there
 //! - `index_entries`: entries in indexes, for
 //! - `toast`: long values; `toast_tables`: the tables that they are in
 //! - `rows`: inserting rows; `changes`: updating, deleting and locking rows
@@ -58,6 +60,7 @@ mod explicit;
 mod handoff;
 mod heap_checks;
 mod index_checks;
+mod index_constraints;
 mod index_entries;
 mod index_scan;
 mod indexes;
@@ -70,6 +73,7 @@ mod parallel;
 mod parameters;
 mod parts;
 mod pool;
+mod reindex_concurrently;
 mod rows;
 mod scan;
 mod spill;

@@ -130,32 +130,46 @@ impl Session {
         oid: Oid,
         mode: LockMode,
     ) -> Result<ToastTable, EngineError> {
-        let mut table = self.toast_relation(core, oid)?;
-        if !self.locks.holds_at_least(lock_tag(&table), mode) {
-            self.lock_table(core, &table, mode)?;
-            // It may have got a new file meanwhile.
-            table = self.toast_relation(core, oid)?;
-        }
+        let table = self.locked_toast(core, oid, mode)?;
         let (ahead, heap) = (self.read_ahead(), self.heap(core, &table)?);
         let refused = |why: &str| {
             let message = format!("cannot use relation \"{}\": {why}", table.name);
             EngineError::statement("0A000", message)
         };
-        let mut ready = table.indexes.iter().filter(|index| index.ready);
-        let (Some(index), None) = (ready.next(), ready.next()) else {
-            return Err(refused("it does not have one index"));
-        };
-        if index.unknown.is_some() || !index.valid || index.shape.keys.len() != 2 {
+        let ready: Vec<_> = table.indexes.iter().filter(|index| index.ready).collect();
+        if ready.iter().any(|index| index.unknown.is_some() || index.shape.keys.len() != 2) {
             return Err(refused("its index is not understood"));
         }
+        // While its index is built anew beside writers it has two.
+        let (valid, others): (Vec<_>, Vec<_>) = ready.into_iter().partition(|index| index.valid);
+        let [index] = valid[..] else {
+            return Err(refused("it does not have one index"));
+        };
         Ok(ToastTable {
             oid,
             name: table.name.clone(),
             index: index.open(&heap),
+            others: others.into_iter().map(|index| index.open(&heap)).collect(),
             heap,
             ahead,
             interrupt: self.interrupt.clone(),
         })
+    }
+
+    /// What the catalogs say of a TOAST table, which is locked until the transaction ends.
+    pub(super) fn locked_toast(
+        &mut self,
+        core: &Core,
+        oid: Oid,
+        mode: LockMode,
+    ) -> Result<Arc<Table>, EngineError> {
+        let table = self.toast_relation(core, oid)?;
+        if self.locks.holds_at_least(lock_tag(&table), mode) {
+            return Ok(table);
+        }
+        self.lock_table(core, &table, mode)?;
+        // It may have got a new file meanwhile.
+        self.toast_relation(core, oid)
     }
 
     /// What the catalogs say of a TOAST table.

@@ -15,15 +15,16 @@ use crate::error::EngineError;
 use crate::registry::VirtualId;
 
 impl Session {
-    /// Waits for the end of all transactions that hold a lock now in a mode which conflicts with
-    /// `mode`.
+    /// Waits for the end of all transactions that hold one of these locks now, in a mode which
+    /// conflicts with `mode`.
     pub(super) fn wait_for_lockers(
         &mut self,
         core: &Core,
-        tag: LockTag,
+        tags: &[LockTag],
         mode: LockMode,
     ) -> Result<(), EngineError> {
-        let holders = core.locks.holders(tag, mode);
+        let holders = tags.iter().flat_map(|tag| core.locks.holders(*tag, mode));
+        let holders: Vec<OwnerId> = holders.collect();
         // In this order: a transaction that has begun since then waits in vain, but is no old one.
         let running = core.sessions.transactions();
         let others = holders.into_iter().filter(|owner| owner.0 != self.id);

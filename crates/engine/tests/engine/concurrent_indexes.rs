@@ -14,7 +14,7 @@ use forebay_engine::{
 };
 
 /// An engine with the table `v`, rows 1 to 5. Row 2 was updated before.
-fn with_table() -> (tempfile::TempDir, Arc<Engine>, Session) {
+pub fn with_table() -> (tempfile::TempDir, Arc<Engine>, Session) {
     let (scratch, engine) = fresh();
     let mut session = engine.session().expect("session");
     make_table(&mut session, 1..=5);
@@ -28,19 +28,19 @@ fn on_n(unique: bool) -> IndexDef {
 }
 
 /// CREATE INDEX CONCURRENTLY ON v (n)
-fn create_beside(session: &mut Session, unique: bool) -> Result<u32, EngineError> {
+pub fn create_beside(session: &mut Session, unique: bool) -> Result<u32, EngineError> {
     let table = transaction(session, |s| s.open_table(None, "v", LockMode::AccessShare))?;
     session.create_index_concurrently(&table, &on_n(unique))
 }
 
 /// INSERT INTO v, in a new command of an open transaction.
-fn insert_row(session: &mut Session, id: i64, n: i64) -> Result<(), EngineError> {
+pub fn insert_row(session: &mut Session, id: i64, n: i64) -> Result<(), EngineError> {
     let table = opened(session);
     session.insert_row(&table, &row(id, n)).map(drop)
 }
 
 /// The same, committed.
-fn add(session: &mut Session, id: i64, n: i64) -> Result<(), EngineError> {
+pub fn add(session: &mut Session, id: i64, n: i64) -> Result<(), EngineError> {
     let added = insert_row(session, id, n);
     match added {
         Ok(()) => session.commit(),
@@ -52,13 +52,13 @@ fn add(session: &mut Session, id: i64, n: i64) -> Result<(), EngineError> {
 }
 
 /// indisvalid and indisready of the live indexes of `v`.
-fn flags(session: &mut Session) -> Vec<(bool, bool)> {
+pub fn flags(session: &mut Session) -> Vec<(bool, bool)> {
     let table = transaction(session, |s| s.open_table(None, "v", LockMode::AccessShare));
     table.expect("v").indexes.iter().map(|index| (index.valid, index.ready)).collect()
 }
 
 /// Fails unless the index has each live row of the table.
-fn check(session: &mut Session) {
+pub fn check(session: &mut Session) {
     transaction(session, |s| {
         let oid = s.index_named(None, "v_n_idx")?.expect("the index");
         let all = IndexCheckOptions { parents: true, all_rows: true, distinct: true };
@@ -68,7 +68,7 @@ fn check(session: &mut Session) {
 }
 
 /// What a command shows once it waits in a phase.
-fn in_phase<T>(
+pub fn in_phase<T>(
     engine: &Engine,
     thread: &JoinHandle<T>,
     phase: Phase,
@@ -89,7 +89,7 @@ fn in_phase<T>(
 }
 
 /// A snapshot that is kept to the end of the transaction.
-fn keep_snapshot(session: &mut Session) {
+pub fn keep_snapshot(session: &mut Session) {
     session.begin().expect("begin");
     session.set_isolation(Isolation::RepeatableRead).expect("isolation");
     session.start_command().expect("command");

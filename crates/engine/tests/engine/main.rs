@@ -53,6 +53,7 @@
 //!   names the first failure
 //! - [`recovery`]: Crash recovery: what it makes durable before it trusts it, what it refuses
 //!   without changing anything, that it can be begun again, and what it reads ahead
+//! - [`reindex_concurrently`]: Indexes that are built anew beside readers and writers
 //! - [`rewritten_tables`]: Tables that VACUUM FULL rewrites, and what is left of it
 //! - [`row_changes`]: Rows that sessions update, delete and lock beside each other
 //! - [`row_fixture`]: A small table whose rows sessions change
@@ -111,6 +112,7 @@ mod peer;
 mod peer_wal;
 mod poison;
 mod recovery;
+mod reindex_concurrently;
 mod rewritten_tables;
 mod row_changes;
 mod row_fixture;

@@ -1,5 +1,5 @@
-//! Crashes while indexes are created and dropped concurrently: in each of their transactions, and
-//! between them.
+//! Crashes while indexes are created, built anew and dropped concurrently: in each of their
+//! transactions, and between them.
 //!
 //! Whatever is left, the rows are those of the model, indexes that are valid lead to them, and the
 //! others can be built anew or dropped.
@@ -18,6 +18,9 @@ use crate::workload::{Life, Setup, data_dir};
 
 /// Rows at the beginning.
 const ROWS: usize = 60;
+
+/// The index of the primary key.
+const KEY: &str = "rows_pkey";
 
 /// The indexes: their names, columns, and whether they are unique.
 const INDEXES: [(&str, i16, bool); 2] = [("by_version", 2, true), ("by_text", 3, false)];
@@ -79,9 +82,25 @@ fn work(writer: &mut Writer, dice: &mut Dice) -> Result<(), EngineError> {
         }
         change(writer, dice)?;
     }
+    build_anew(writer, dice)?;
     for (name, ..) in INDEXES {
         writer.life.session().drop_index_concurrently(None, name)?;
         change(writer, dice)?;
+    }
+    Ok(())
+}
+
+/// REINDEX CONCURRENTLY of the table, with its key and its TOAST table, or of single indexes.
+fn build_anew(writer: &mut Writer, dice: &mut Dice) -> Result<(), EngineError> {
+    if dice.chance(300) {
+        writer.life.session().reindex_table_concurrently(&writer.table)?;
+        return change(writer, dice);
+    }
+    for (name, ..) in INDEXES {
+        if dice.chance(600) {
+            writer.life.session().reindex_index_concurrently(None, name)?;
+            change(writer, dice)?;
+        }
     }
     Ok(())
 }
@@ -116,6 +135,39 @@ fn mend(writer: &mut Writer, dice: &mut Dice) -> Result<(), EngineError> {
     Ok(())
 }
 
+/// Drops what REINDEX CONCURRENTLY has left: twins that were not valid yet, and indexes whose twins
+/// are.
+fn drop_left_over(writer: &mut Writer, dice: &mut Dice) -> Result<(), EngineError> {
+    let of_toast = (Some("pg_toast"), format!("pg_toast_{}_index", writer.table.oid));
+    let names = INDEXES.iter().map(|(name, ..)| *name).chain([KEY]);
+    let indexes: Vec<_> = names.map(|name| (None, name.to_owned())).chain([of_toast]).collect();
+    let session = writer.life.session();
+    for (schema, index) in &indexes {
+        for label in ["ccnew", "ccold"] {
+            let name = &*format!("{index}_{label}");
+            if in_transaction(session, |s| s.index_named(*schema, name))?.is_none() {
+                continue;
+            }
+            match dice.chance(500) {
+                true => session.drop_index_concurrently(*schema, name)?,
+                false => in_transaction(session, |s| s.drop_index(*schema, name))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The key is there all the time, under its name.
+fn check_key(writer: &Writer) -> Result<(), String> {
+    let mut valid = writer.table.indexes.iter().filter(|index| index.valid);
+    match valid.clone().find(|index| index.primary) {
+        Some(index) if index.name == KEY && !valid.any(|other| other.name.contains("_cc")) => {
+            Ok(())
+        }
+        _ => Err(format!("the key is not among {:?}", writer.table.indexes)),
+    }
+}
+
 /// Compares what a crash has left, and goes on with it.
 fn go_on(disk: &SimDisk, setup: Setup, committed: &Committed, seed: u64) -> Result<(), String> {
     let life = Life::begin(disk, setup).map_err(|error| error.to_string())?;
@@ -126,7 +178,9 @@ fn go_on(disk: &SimDisk, setup: Setup, committed: &Committed, seed: u64) -> Resu
     let dice = &mut Dice::new(seed);
     // Those that are kept and not valid get entries.
     change(&mut writer, dice).map_err(told)?;
+    check_key(&writer)?;
     mend(&mut writer, dice).map_err(told)?;
+    drop_left_over(&mut writer, dice).map_err(told)?;
     change(&mut writer, dice).map_err(told)?;
     let mut writer = Writer::begin(writer.life, writer.committed)?;
     if let Some(index) = writer.table.indexes.iter().find(|index| !index.valid) {

@@ -187,36 +187,75 @@ impl Connection {
     }
 
     /// Runs REINDEX.
-    pub(super) fn reindex(&mut self, reindex: &Reindex) -> Result<CommandTag> {
+    pub(super) fn reindex(
+        &mut self,
+        reindex: &Reindex,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
         self.check_writable("REINDEX")?;
-        match reindex {
-            Reindex::Index(name) => {
-                let schema = name.schema.as_deref();
-                self.check_index_not_in_use("REINDEX INDEX", &name.name)?;
-                let done = self.host.call(|session| session.reindex_index(schema, &name.name));
-                if done.as_ref().is_err_and(|error| error.sqlstate == state::UNDEFINED_OBJECT) {
-                    return self.no_table(name).and_then(Err);
-                }
-                done?;
-            }
-            Reindex::Table(name) => {
-                let schema = name.schema.as_deref();
-                let table =
-                    match self.host.open_table(schema, &name.name, LockMode::AccessExclusive) {
-                        Ok(Some(table)) => table,
-                        Ok(None) => return self.no_table(name).and_then(Err),
-                        Err(error) if error.sqlstate == state::WRONG_OBJECT_TYPE => {
-                            let message =
-                                format!("\"{}\" is not a table or materialized view", name.name);
-                            return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message));
-                        }
-                        Err(error) => return Err(error),
-                    };
-                self.check_not_in_use("REINDEX INDEX", table.oid, &table.name)?;
-                self.host.call(|session| session.reindex_table(&table))?;
-            }
+        let Reindex { of_table, concurrently, name } = reindex;
+        if *concurrently {
+            self.refuse_in_block("REINDEX CONCURRENTLY")?;
+        }
+        // Nobody else uses a temporary table.
+        let schema = name.schema.as_deref();
+        let concurrently = *concurrently && !self.host.session()?.has_temporary(schema, &name.name);
+        match of_table {
+            true => self.reindex_table(name, concurrently, sink)?,
+            false => self.reindex_index(name, concurrently)?,
         }
         done("REINDEX")
+    }
+
+    fn reindex_index(&mut self, name: &QualifiedName, concurrently: bool) -> Result<()> {
+        let schema = name.schema.as_deref();
+        let rebuilt = if concurrently {
+            self.end_implicit()?;
+            self.host.call(|session| session.reindex_index_concurrently(schema, &name.name))
+        } else {
+            self.check_index_not_in_use("REINDEX INDEX", &name.name)?;
+            self.host.call(|session| session.reindex_index(schema, &name.name))
+        };
+        if rebuilt.as_ref().is_err_and(|error| error.sqlstate == state::UNDEFINED_OBJECT) {
+            self.ensure_transaction()?;
+            return self.no_table(name).and_then(Err);
+        }
+        rebuilt
+    }
+
+    fn reindex_table(
+        &mut self,
+        name: &QualifiedName,
+        concurrently: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        let mode = match concurrently {
+            true => LockMode::ShareUpdateExclusive,
+            false => LockMode::AccessExclusive,
+        };
+        let table = match self.host.open_table(name.schema.as_deref(), &name.name, mode) {
+            Ok(Some(table)) => table,
+            Ok(None) => return self.no_table(name).and_then(Err),
+            Err(error) if error.sqlstate == state::WRONG_OBJECT_TYPE => {
+                let message = format!("\"{}\" is not a table or materialized view", name.name);
+                return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message));
+            }
+            Err(error) => return Err(error),
+        };
+        let any = if concurrently {
+            self.end_implicit()?;
+            self.host.call(|session| session.reindex_table_concurrently(&table))?
+        } else {
+            self.check_not_in_use("REINDEX INDEX", table.oid, &table.name)?;
+            self.host.call(|session| session.reindex_table(&table))?
+        };
+        if !any {
+            let what =
+                if concurrently { "that can be reindexed concurrently" } else { "to reindex" };
+            let message = format!("table \"{}\" has no indexes {what}", table.name);
+            sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+        }
+        Ok(())
     }
 
     /// Runs ALTER TABLE. As in PostgreSQL, what is dropped is dropped first.
@@ -242,10 +281,19 @@ impl Connection {
                 self.drop_constraint(&table, name, *if_exists, sink)?;
             }
         }
-        for action in &alter.actions {
-            if let AlterAction::AddKey(key) = action {
-                self.add_key(&table, key)?;
+        let keys = || {
+            alter.actions.iter().filter_map(|action| match action {
+                AlterAction::AddKey(key) => Some(key),
+                _ => None,
+            })
+        };
+        for key in keys() {
+            if let Some(index) = &key.existing {
+                self.use_index(&table, key, index, sink)?;
             }
+        }
+        for key in keys().filter(|key| key.existing.is_none()) {
+            self.add_key(&table, key)?;
         }
         for action in &alter.actions {
             if let AlterAction::ColumnStorage { column, compression, name } = action {
@@ -305,6 +353,33 @@ impl Connection {
         let table = self.table_now(table.oid)?;
         let def = key_definition(key, &table)?;
         self.host.call(|session| session.create_index(&table, &def)).map(drop)
+    }
+
+    /// Adds a key that is an index which the table has.
+    fn use_index(
+        &mut self,
+        table: &Arc<Table>,
+        key: &NewKey,
+        index: &str,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        let table = self.table_now(table.oid)?;
+        let found = self.host.call(|session| session.index_to_constrain(&table, index));
+        // As in PostgreSQL, with the place, unless it is a relation of another kind.
+        let index = found.map_err(|error| match error.sqlstate {
+            state::WRONG_OBJECT_TYPE if error.detail.is_none() => error,
+            _ => error.at(key.position),
+        })?;
+        let name = key.index.name.as_deref().unwrap_or(&index.name);
+        if *name != index.name {
+            let message = format!(
+                "ALTER TABLE / ADD CONSTRAINT USING INDEX will rename index \"{}\" to \"{name}\"",
+                index.name
+            );
+            sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+        }
+        let what = (name, constraint_kind(key));
+        self.host.call(|session| session.constrain_index(&table, &index, what))
     }
 
     /// A table after earlier parts of the statement.
@@ -392,9 +467,12 @@ fn distinct_keys(keys: &[NewKey]) -> Vec<NewKey> {
 fn key_definition(key: &NewKey, table: &Table) -> Result<IndexDef> {
     // As in PostgreSQL, ALTER TABLE does not say where it is.
     check_key(key, 0, |name| table.column(name).is_some())?;
-    let kind = if key.primary { ConstraintKind::Primary } else { ConstraintKind::Unique };
     let def = definition(&key.index, "btree", table)?;
-    Ok(IndexDef { unique: true, constraint: Some(kind), ..def })
+    Ok(IndexDef { unique: true, constraint: Some(constraint_kind(key)), ..def })
+}
+
+fn constraint_kind(key: &NewKey) -> ConstraintKind {
+    if key.primary { ConstraintKind::Primary } else { ConstraintKind::Unique }
 }
 
 /// What an index is to be, from its text.

@@ -60,7 +60,7 @@ impl Connection {
             Kind::DropTable(drop) => self.drop_tables(drop, sink),
             Kind::CreateIndex(create) => self.create_index(create, sink),
             Kind::DropIndex(drop) => self.drop_indexes(drop, sink),
-            Kind::Reindex(reindex) => self.reindex(reindex),
+            Kind::Reindex(reindex) => self.reindex(reindex, sink),
             Kind::AlterTable(alter) => self.alter_table(alter, sink),
             Kind::Transaction(t) => self.transaction_statement(t, sink),
             Kind::Checkpoint => {

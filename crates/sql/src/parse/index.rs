@@ -2,6 +2,7 @@
 
 use super::cursor::{Cursor, QualifiedName};
 use super::options::storage_parameters;
+use super::vacuum::{boolean, parenthesized, unrecognized, value};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::StorageParameter;
 use sqlparser::tokenizer::Token;
@@ -68,17 +69,21 @@ pub struct NewKey {
     pub primary: bool,
     /// Its index. The name is the constraint's.
     pub index: NewIndex,
+    /// USING INDEX: the index that it gets, which has its own columns.
+    pub existing: Option<String>,
     /// Where it stands.
     pub position: u32,
 }
 
 /// REINDEX.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reindex {
-    /// REINDEX INDEX.
-    Index(QualifiedName),
-    /// REINDEX TABLE.
-    Table(QualifiedName),
+pub struct Reindex {
+    /// REINDEX TABLE, not INDEX.
+    pub of_table: bool,
+    /// CONCURRENTLY.
+    pub concurrently: bool,
+    /// The table or the index.
+    pub name: QualifiedName,
 }
 
 /// CREATE INDEX, behind CREATE.
@@ -199,8 +204,10 @@ fn tablespace(c: &mut Cursor<'_>) -> Result<()> {
 /// A key of the table, if one is next, with its columns; `CONSTRAINT name` may come before.
 pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
     let Some(mut key) = key_start(c)? else { return Ok(None) };
-    if c.accept_all(&["using", "index"]) {
-        return Err(SqlError::unsupported("a key that uses an index").at(key.position));
+    if !key.index.nulls_not_distinct && c.accept_all(&["using", "index"]) {
+        key.existing = Some(c.name()?);
+        attributes(c)?;
+        return Ok(Some(key));
     }
     let names = c.optional_names()?.ok_or_else(|| c.error())?;
     key.index.keys = names.into_iter().map(|(name, _)| KeyColumn::named(name)).collect();
@@ -235,14 +242,20 @@ fn key_start(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
     }
     let mut index = NewIndex { name, ..NewIndex::default() };
     index.nulls_not_distinct = !primary && nulls_not_distinct(c)?;
-    Ok(Some(NewKey { primary, index, position }))
+    Ok(Some(NewKey { primary, index, existing: None, position }))
 }
 
 fn key_end(c: &mut Cursor<'_>, key: &mut NewKey) -> Result<()> {
     key.index.parameters = parameters(c)?;
-    if c.accept_all(&["using", "index", "tablespace"]) {
+    if c.accept_all(&["using", "index"]) {
+        c.expect("tablespace")?;
         tablespace(c)?;
     }
+    attributes(c)
+}
+
+/// DEFERRABLE and INITIALLY, if they are next.
+fn attributes(c: &mut Cursor<'_>) -> Result<()> {
     loop {
         let position = c.position();
         if c.accept("deferrable") || c.accept_all(&["initially", "deferred"]) {
@@ -259,17 +272,10 @@ fn key_end(c: &mut Cursor<'_>, key: &mut NewKey) -> Result<()> {
 /// REINDEX.
 pub(super) fn parse_reindex(c: &mut Cursor<'_>) -> Result<Reindex> {
     c.advance();
-    if c.accept_token(&Token::LParen) {
-        loop {
-            option(c)?;
-            if c.accept_token(&Token::RParen) {
-                break;
-            }
-            c.expect_token(&Token::Comma)?;
-        }
-    }
-    let index = c.accept("index");
-    if !index && !c.accept("table") {
+    let mut concurrently = false;
+    parenthesized(c, |c| option(c, &mut concurrently))?;
+    let of_table = c.accept("table");
+    if !of_table && !c.accept("index") {
         return match c.peek_word().as_deref() {
             Some(word @ ("schema" | "database" | "system")) => {
                 Err(SqlError::unsupported(format!("REINDEX {}", word.to_uppercase())))
@@ -277,30 +283,25 @@ pub(super) fn parse_reindex(c: &mut Cursor<'_>) -> Result<Reindex> {
             _ => Err(c.error()),
         };
     }
-    let concurrently = c.accept("concurrently");
+    concurrently |= c.accept("concurrently");
     let name = c.qualified_name()?;
     c.expect_end()?;
-    if concurrently {
-        return Err(SqlError::unsupported("REINDEX CONCURRENTLY"));
-    }
-    Ok(if index { Reindex::Index(name) } else { Reindex::Table(name) })
+    Ok(Reindex { of_table, concurrently, name })
 }
 
-/// An option of REINDEX: each is refused unless it is off.
-fn option(c: &mut Cursor<'_>) -> Result<()> {
+/// An option of REINDEX: those but CONCURRENTLY are refused unless they are off.
+fn option(c: &mut Cursor<'_>, concurrently: &mut bool) -> Result<()> {
     let position = c.position();
-    let name = c.name()?;
-    if !matches!(name.as_str(), "verbose" | "concurrently" | "tablespace") {
-        let message = format!("unrecognized REINDEX option \"{name}\"");
-        return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+    let Some(name) = c.peek_word() else { return Err(c.error()) };
+    c.advance();
+    let value = value(c);
+    match name.as_str() {
+        "concurrently" => *concurrently = boolean(&name, value)?,
+        "verbose" if !boolean(&name, value.clone())? => {}
+        "verbose" | "tablespace" => {
+            return Err(SqlError::unsupported(format!("REINDEX ({})", name.to_uppercase())));
+        }
+        _ => return Err(unrecognized("REINDEX", &name, position)),
     }
-    let off = name != "tablespace"
-        && (c.accept("off")
-            || c.accept("false")
-            || c.accept_token(&Token::Number("0".into(), false)));
-    if off {
-        Ok(())
-    } else {
-        Err(SqlError::unsupported(format!("REINDEX ({})", name.to_uppercase())))
-    }
+    Ok(())
 }

@@ -166,6 +166,10 @@ fn elements(c: &mut Cursor<'_>, table: &str) -> Result<(Vec<NewColumn>, Vec<NewK
     }
     loop {
         match table_key(c)? {
+            Some(NewKey { existing: Some(_), position, .. }) => {
+                let message = "cannot use an existing index in CREATE TABLE";
+                return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
+            }
             Some(key) => keys.push(key),
             None => {
                 let column = column(c, table, &mut keys)?;

@@ -94,7 +94,7 @@ pub(super) fn parse_analyze(c: &mut Cursor<'_>) -> Result<Vacuum> {
 }
 
 /// A list of options in parentheses. False if there is none.
-fn parenthesized(
+pub(super) fn parenthesized(
     c: &mut Cursor<'_>,
     mut option: impl FnMut(&mut Cursor<'_>) -> Result<()>,
 ) -> Result<bool> {
@@ -209,13 +209,13 @@ fn analyze_option(options: &mut AnalyzeOptions, c: &mut Cursor<'_>) -> Result<()
     Ok(())
 }
 
-fn unrecognized(statement: &str, name: &str, position: u32) -> SqlError {
+pub(super) fn unrecognized(statement: &str, name: &str, position: u32) -> SqlError {
     let message = format!("unrecognized {statement} option \"{name}\"");
     SqlError::new(state::SYNTAX_ERROR, message).at(position)
 }
 
 /// The value of an option, if it has one.
-fn value(c: &mut Cursor<'_>) -> Option<String> {
+pub(super) fn value(c: &mut Cursor<'_>) -> Option<String> {
     if let Some(text) = c.accept_string().or_else(|| c.accept_number()) {
         return Some(text);
     }
@@ -224,7 +224,7 @@ fn value(c: &mut Cursor<'_>) -> Option<String> {
     Some(word)
 }
 
-fn boolean(name: &str, value: Option<String>) -> Result<bool> {
+pub(super) fn boolean(name: &str, value: Option<String>) -> Result<bool> {
     match value.map(|value| value.to_lowercase()).as_deref() {
         None | Some("true" | "on" | "1") => Ok(true),
         Some("false" | "off" | "0") => Ok(false),

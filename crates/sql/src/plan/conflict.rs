@@ -127,19 +127,22 @@ impl Analyzed {
     pub(super) fn infer(self, table: &Table) -> Result<OnConflict> {
         let Analyzed { alias, arbiters: wanted, update } = self;
         let chosen = !matches!(wanted, Wanted::All);
+        let keys = |index: &TableIndex| index.key_columns().collect::<BTreeSet<usize>>();
+        let of_constraint = match &wanted {
+            Wanted::Of(oid) => table.indexes.iter().find(|index| index.oid == *oid),
+            _ => None,
+        };
         let meant = |index: &TableIndex| match &wanted {
             Wanted::All => true,
-            Wanted::Of(oid) => index.oid == *oid,
-            Wanted::On(columns) => {
-                let keys: BTreeSet<usize> = index.key_columns().collect();
-                columns.as_ref() == Some(&keys)
-            }
+            Wanted::Of(_) => of_constraint
+                .is_some_and(|of| of.oid == index.oid || !index.valid && keys(of) == keys(index)),
+            Wanted::On(columns) => columns.as_ref() == Some(&keys(index)),
         };
-        // Without a target, those count too that CREATE INDEX CONCURRENTLY has yet to validate.
-        let counts = |index: &TableIndex| index.valid || !chosen && index.ready;
-        let usable = table.indexes.iter().filter(|index| index.unique && counts(index));
+        // Those that are built concurrently count too: one of REINDEX CONCURRENTLY may take the
+        // place of a valid index before the statement is over.
+        let usable = table.indexes.iter().filter(|index| index.unique && index.ready);
         let arbiters: Vec<Arc<TableIndex>> = usable.filter(|i| meant(i)).cloned().collect();
-        if chosen && arbiters.is_empty() {
+        if chosen && !arbiters.iter().any(|index| index.valid) {
             return Err(match wanted {
                 Wanted::Of(0) => SqlError::new(
                     state::WRONG_OBJECT_TYPE,

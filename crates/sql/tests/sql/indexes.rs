@@ -1,13 +1,19 @@
 //! Indexes in statements, against answers recorded from PostgreSQL 18: how they are made and
 //! dropped, and that rows are the same through them and without them.
 
-use crate::fixture::{Fixture, open, open_made};
-use crate::support;
+use std::thread;
+
+use crate::fixture::{Fixture, open, open_made, rows, wait_for_wait};
+use crate::support::{self, Recorder};
 use forebay_engine::ShutdownMode;
+use forebay_sql::Connection;
 use forebay_testkit::peer::Peer;
 
-const GOLDEN: [&str; 2] =
-    [include_str!("../golden/indexes.txt"), include_str!("../golden/concurrently.txt")];
+const GOLDEN: [&str; 3] = [
+    include_str!("../golden/indexes.txt"),
+    include_str!("../golden/concurrently.txt"),
+    include_str!("../golden/reindex.txt"),
+];
 
 fn check(mut fixture: Fixture) {
     let mut wrong = Vec::new();
@@ -116,6 +122,44 @@ fn an_index_is_used_once_it_is_there_and_no_more_once_it_is_gone() {
         "cannot DROP INDEX \"i\" because it is being used by active queries in this session";
     assert_eq!(refused[0], format!("! ERROR 55006 {message}"));
     fixture.rows("rollback");
+    fixture.close();
+}
+
+/// Runs the prepared statement.
+fn insert_prepared(conn: &mut Connection, value: i32) {
+    let value = value.to_string();
+    conn.bind("", "insertion", &[], &[Some(value.as_bytes())], &[]).expect("bind");
+    conn.execute("", 0, &mut Recorder::default()).expect("execute");
+    conn.sync().expect("sync");
+}
+
+#[test]
+fn a_prepared_insert_keeps_an_index_that_was_not_ready_when_it_was_planned() {
+    let mut fixture = open("");
+    fixture.rows("create table t (a int, b int)");
+    fixture.rows("insert into t select x, x from generate_series(1, 10) x");
+    let mut maker = fixture.connect();
+    let statements = ["create index concurrently i on t (b)", "reindex index concurrently i"];
+    for (n, statement) in (0..).zip(statements) {
+        let mut writer = fixture.connect();
+        fixture.rows("begin");
+        fixture.rows("insert into t values (11, 11)");
+        thread::scope(|scope| {
+            let making = scope.spawn(|| rows(&mut maker, statement));
+            wait_for_wait(&fixture.engine, &making);
+            // The index, or its twin, is in the catalogs.
+            writer.parse("insertion", "insert into t values ($1, $1)", &[]).expect("parse");
+            insert_prepared(&mut writer, 100 + n);
+            rows(&mut fixture.conn, "commit");
+            making.join().expect("join");
+        });
+        insert_prepared(&mut writer, 200 + n);
+        assert_eq!(fixture.rows("select bt_index_check('i', true)"), [""], "{statement}");
+        let found = fixture.rows(&format!("select a from t where b = {}", 200 + n));
+        assert_eq!(found, [(200 + n).to_string()], "{statement}");
+        writer.close();
+    }
+    maker.close();
     fixture.close();
 }
 

@@ -30,6 +30,7 @@ impl Test {
             name: "pg_toast_4000".to_owned(),
             heap: fixture.heap(TABLE),
             index: index(&fixture, shape(&[oids::OID, oids::INT4])),
+            others: Vec::new(),
             ahead: ReadAhead::default(),
             interrupt: Default::default(),
         };
