@@ -3,7 +3,7 @@
 
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
-use forebay_types::Oid;
+use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::CLASSES;
 use crate::database::Database;
@@ -11,7 +11,7 @@ use crate::error::CatalogError;
 use crate::options::{
     StorageParameter, changed_texts, index_parameters, of_table, stored, texts_of,
 };
-use crate::schema::{PG_CLASS, PG_CLASS_OID_INDEX};
+use crate::schema::{BTREE_AM, PG_CLASS, PG_CLASS_OID_INDEX};
 use crate::table::Table;
 use crate::writer::Writer;
 
@@ -79,7 +79,8 @@ pub fn change_table_parameters(
     table: &Table,
     change: ChangedParameters<'_>,
 ) -> Result<(), CatalogError> {
-    let texts = change.texts(changed_texts)?;
+    let has_toast = table.toasting.relation.is_some();
+    let texts = change.texts(|given| changed_texts(given, has_toast))?;
     let mut writer = Writer::begin(database, backend, tx)?;
     change.apply(&mut writer, (table.oid, false), of_table(&texts, false))?;
     if let Some(toast) = table.toasting.relation {
@@ -88,14 +89,23 @@ pub fn change_table_parameters(
     writer.next_command()
 }
 
-/// Changes parameters of a B-tree index of a table.
+/// Changes parameters of a B-tree index of a table. 0A000 for an index of another kind.
 pub fn change_index_parameters(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    (table, index): (Oid, Oid),
+    table: &Table,
+    (index, name): (Oid, &str),
     change: ChangedParameters<'_>,
 ) -> Result<(), CatalogError> {
+    table.check_alterable(name)?;
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let class = writer.row(&PG_CLASS_OID_INDEX, index)?;
+    let method = class.values.get(PG_CLASS.place("relam"));
+    if !matches!(method, Some(Datum::Oid(BTREE_AM))) {
+        let message = format!("cannot alter index \"{name}\": its access method is not supported");
+        return Err(CatalogError::refused("0A000", message));
+    }
     let texts = change.texts(|given| {
         index_parameters(given)?;
         let text = |parameter: &StorageParameter| {
@@ -103,9 +113,8 @@ pub fn change_index_parameters(
         };
         Ok(given.iter().map(text).collect())
     })?;
-    let mut writer = Writer::begin(database, backend, tx)?;
     change.apply(&mut writer, (index, false), texts)?;
     // What is known of the table has its indexes.
-    writer.announce_relation(table);
+    writer.announce_relation(table.oid);
     writer.next_command()
 }

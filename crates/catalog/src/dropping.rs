@@ -20,10 +20,9 @@ use crate::index_state::IS_VALID;
 use crate::objects::{Depends, Object};
 use crate::reader::Reader;
 use crate::schema::{
-    PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CATALOG, PG_CONSTRAINT_OID_INDEX,
+    PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CONSTRAINT_OID_INDEX,
     PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX, PG_INHERITS_RELID_SEQNO_INDEX,
-    PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TOAST, PG_TYPE_OID_INDEX,
-    POSTGRES_DB,
+    PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TYPE_OID_INDEX, POSTGRES_DB,
 };
 use crate::table::Table;
 use crate::writer::{Found, Writer};
@@ -35,12 +34,7 @@ pub fn drop_table(
     tx: &mut Transaction,
     table: &Table,
 ) -> Result<(), CatalogError> {
-    if table.namespace == PG_CATALOG || table.namespace == PG_TOAST {
-        return Err(CatalogError::refused(
-            "42501",
-            format!("permission denied: \"{}\" is a system catalog", table.name),
-        ));
-    }
+    table.check_alterable(&table.name)?;
     drop_rows(database, backend, tx, table.oid, &table.name)
 }
 
@@ -97,9 +91,8 @@ fn check_free(
     (index, name): (Oid, &str),
     table: &Table,
 ) -> Result<(), CatalogError> {
-    if table.is_catalog() || table.kind == b't' && is_valid(writer, index)? {
-        let message = format!("permission denied: \"{name}\" is a system catalog");
-        return Err(CatalogError::refused("42501", message));
+    if table.kind != b't' || is_valid(writer, index)? {
+        table.check_alterable(name)?;
     }
     let object = Object::relation(index);
     let references = writer.references(object)?;

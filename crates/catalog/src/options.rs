@@ -88,15 +88,18 @@ pub fn storage_texts(given: &[StorageParameter]) -> Result<Vec<String>, CatalogE
     let is_oids =
         |parameter: &StorageParameter| parameter.namespace.is_none() && parameter.name == "oids";
     let left: Vec<_> = given.iter().filter(|given| !is_oids(given)).cloned().collect();
-    changed_texts(&left)
+    changed_texts(&left, true)
 }
 
-/// The same for a table that there is.
-pub(crate) fn changed_texts(given: &[StorageParameter]) -> Result<Vec<String>, CatalogError> {
+/// The same for a table that there is. Without a TOAST table, what is said of one means nothing.
+pub(crate) fn changed_texts(
+    given: &[StorageParameter],
+    has_toast: bool,
+) -> Result<Vec<String>, CatalogError> {
     given.iter().try_for_each(check_form)?;
     let mut texts = Vec::new();
     let mut refused = None;
-    for toast in [false, true] {
+    for toast in [false, true].into_iter().filter(|toast| has_toast || !toast) {
         let mut seen: Vec<&str> = Vec::new();
         for parameter in given.iter().filter(|p| p.namespace.is_some() == toast) {
             let (name, known) = (parameter.name.as_str(), STORED.iter().chain([&REFUSED]));

@@ -207,11 +207,19 @@ impl Table {
     /// Fails if its rows cannot be updated, or deleted, as PostgreSQL does that: 42501 for a
     /// catalog, else 0A000. The verb is the statement's.
     pub fn check_changeable(&self, verb: &str) -> Result<(), CatalogError> {
-        if self.is_catalog() {
-            let message = format!("permission denied: \"{}\" is a system catalog", self.name);
-            return Err(CatalogError::refused("42501", message));
+        match self.is_catalog() {
+            true => Err(permission_denied(&self.name)),
+            false => self.check_writable(verb),
         }
-        self.check_writable(verb)
+    }
+
+    /// Fails (42501) if it is a catalog or a TOAST table, which DDL leaves alone. `name` is its own
+    /// or that of an index of it.
+    pub fn check_alterable(&self, name: &str) -> Result<(), CatalogError> {
+        match self.is_catalog() || self.kind == b't' {
+            true => Err(permission_denied(name)),
+            false => Ok(()),
+        }
     }
 
     fn check_writable(&self, verb: &str) -> Result<(), CatalogError> {
@@ -292,6 +300,11 @@ impl Table {
     pub fn is_catalog(&self) -> bool {
         self.namespace == PG_CATALOG
     }
+}
+
+fn permission_denied(name: &str) -> CatalogError {
+    let message = format!("permission denied: \"{name}\" is a system catalog");
+    CatalogError::refused("42501", message)
 }
 
 #[cfg(test)]

@@ -99,11 +99,6 @@ impl DeadItems {
         self.memory > self.bound
     }
 
-    /// Bytes of memory that they may take.
-    pub(super) fn bound(&self) -> usize {
-        self.bound
-    }
-
     /// Bytes of memory that they take.
     pub(super) fn memory(&self) -> usize {
         self.memory

@@ -116,7 +116,7 @@ pub use space::{RelationSpace, SpaceMap};
 pub(crate) use tuple_at::tuple_at;
 pub use update::{Columns, NewVersion};
 pub use vacuum_job::{
-    IndexCleanup, IndexesJob, Pace, PageCost, TableIndexes, VacuumJob, VacuumReport,
+    IndexCleanup, IndexesJob, Pace, PageCost, Removed, TableIndexes, VacuumJob, VacuumReport,
 };
 pub(crate) use vacuum_visit::wait_for as wait_for_cleanup;
 pub use visibility::Visibility;

@@ -128,11 +128,9 @@ impl Heap {
         let cutoffs = job.cutoffs;
         let pages = PageVacuum { pruner, cutoffs, remaining, headers, indexed, dead };
         let report = VacuumReport { pages: blocks, ..VacuumReport::default() };
-        let room = indexes.as_ref().map_or(0, |job| job.dead.bound());
         backend.progress.set_all(&[
             (shown::PHASE, Phase::ScanTable as u64),
             (shown::BLOCKS_TOTAL, blocks.into()),
-            (shown::MAX_DEAD_BYTES, room as u64),
         ]);
         Ok(Vacuum { pages, map: None, report, indexes })
     }

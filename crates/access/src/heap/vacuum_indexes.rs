@@ -12,7 +12,7 @@ use forebay_format::{Fork, OffsetNumber};
 use forebay_storage::{Backend, Pinned, ReadStream, StreamFlags, WithData};
 
 use super::dead_items::DeadItems;
-use super::vacuum_job::{IndexCleanup, IndexesJob, Pace, PageCost, VacuumJob};
+use super::vacuum_job::{IndexCleanup, IndexesJob, Pace, PageCost, Removed, VacuumJob};
 use super::vacuum_visit::Vacuum;
 use crate::error::AccessError;
 use crate::vacuum_progress::{self as shown, Phase};
@@ -52,16 +52,17 @@ impl Vacuum<'_> {
             return Ok(());
         }
         backend.progress.set(shown::PHASE, Phase::VacuumIndexes as u64);
-        if !indexes.remove(backend, &dead, pace)? {
+        let removed = indexes.remove(backend, &dead, pace)?;
+        if removed != Removed::None {
+            self.report.index_scans += 1;
+            backend.progress.set(shown::INDEX_VACUUMS, self.report.index_scans.into());
+        }
+        if removed != Removed::All {
             *cleanup = IndexCleanup::Off;
             self.report.bypassed = true;
             return Ok(());
         }
-        self.report.index_scans += 1;
-        backend.progress.set_all(&[
-            (shown::INDEX_VACUUMS, self.report.index_scans.into()),
-            (shown::PHASE, Phase::VacuumTable as u64),
-        ]);
+        backend.progress.set(shown::PHASE, Phase::VacuumTable as u64);
         self.free_all(backend, job, &dead, pace)
     }
 

@@ -32,16 +32,27 @@ pub struct VacuumJob {
     pub strategy: Strategy,
 }
 
+/// How far the removal of entries from a table's indexes has come. It is given up when the table
+/// has become so old that its vacuum must not lose time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removed {
+    /// They are gone from all indexes.
+    All,
+    /// It was given up on the way.
+    Some,
+    /// It was given up before the first index.
+    None,
+}
+
 /// The indexes of a table, as its vacuum needs them.
 pub trait TableIndexes: Debug {
-    /// Removes the entries of dead rows from all of them. False: that was given up, because the
-    /// table has become so old that its vacuum must not lose time.
+    /// Removes the entries of dead rows from all of them.
     fn remove(
         &mut self,
         backend: &mut Backend,
         dead: &DeadItems,
         pace: Pace<'_>,
-    ) -> Result<bool, AccessError>;
+    ) -> Result<Removed, AccessError>;
 
     /// Ends their vacuum.
     fn clean_up(&mut self, backend: &mut Backend, pace: Pace<'_>) -> Result<(), AccessError>;

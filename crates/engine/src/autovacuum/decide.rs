@@ -57,7 +57,7 @@ pub(super) fn decide(
     settings: &AutovacuumSettings,
     ages: &Ages,
 ) -> Needs {
-    let own = table.options.unwrap_or_default();
+    let own = table.settings();
     let wraparound = is_too_old(table, &own, ages);
     let forced = Needs { vacuum: wraparound, analyze: false, wraparound };
     let Some(stats) = stats.filter(|_| settings.enabled && own.enabled.unwrap_or(true)) else {
@@ -117,7 +117,8 @@ mod tests {
             toast: 0,
             indexed: false,
         };
-        MaintainedTable { oid: 16_384, is_toast: false, shared: false, figures, options: None }
+        let (oid, is_toast, shared) = (16_384, false, false);
+        MaintainedTable { oid, is_toast, shared, figures, options: None, of_main: None }
     }
 
     fn needs(table: &MaintainedTable, dead: u64, inserted: u64, changed: u64) -> (bool, bool) {

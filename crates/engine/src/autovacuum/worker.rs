@@ -99,7 +99,7 @@ fn maintain(
         }
         return Ok(());
     }
-    let own = now.options.unwrap_or_default();
+    let own = now.settings();
     let delay = own.cost_delay.map(|millis| Duration::from_secs_f64(millis / 1e3));
     let costs = core.autovacuum.balance.at_table(delay, own.cost_limit);
     let _sharer = costs.share();

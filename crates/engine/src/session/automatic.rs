@@ -33,10 +33,8 @@ impl Session {
         table: &MaintainedTable,
     ) -> Result<Option<(Arc<Table>, MaintainedTable)>, EngineError> {
         self.looking(|reader| {
-            let found = reader.table_by_oid(table.oid)?.zip(reader.figures(table.oid)?);
-            Ok(found.map(|(found, figures)| {
-                (Arc::new(found), MaintainedTable { figures, ..table.clone() })
-            }))
+            let found = reader.table_by_oid(table.oid)?.map(Arc::new);
+            Ok(found.zip(reader.maintained_table(table)?))
         })
     }
 

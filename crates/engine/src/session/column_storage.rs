@@ -16,6 +16,7 @@ impl Session {
         number: i16,
         change: ColumnStorage,
     ) -> Result<(), EngineError> {
+        self.check_own_to("alter", table)?;
         self.call(|session, core| {
             session.check_locked(table, LockMode::AccessExclusive)?;
             let (tx, backend) = session.changing()?;

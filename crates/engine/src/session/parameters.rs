@@ -19,6 +19,8 @@ impl Session {
         table: &Arc<Table>,
         change: ChangedParameters<'_>,
     ) -> Result<(), EngineError> {
+        self.check_own_to("alter", table)?;
+        table.check_alterable(&table.name)?;
         self.call(|session, core| {
             session.check_locked(table, MODE)?;
             if let Some(toast) = table.toasting.relation {
@@ -39,8 +41,8 @@ impl Session {
         self.call(|session, core| {
             let (table, index, _) = session.lock_index(core, (schema, name), MODE)?;
             let (tx, backend) = session.changing()?;
-            let of = (table.oid, index);
-            Ok(change_index_parameters(&core.database, backend, tx, of, change)?)
+            let of = (index, name);
+            Ok(change_index_parameters(&core.database, backend, tx, &table, of, change)?)
         })
     }
 }

@@ -305,9 +305,14 @@ impl Session {
 
     /// Refuses another session's temporary table.
     pub(super) fn check_own(&self, table: &Table) -> Result<(), EngineError> {
+        self.check_own_to("access", table)
+    }
+
+    /// The same, with what is to be done to the table.
+    pub(super) fn check_own_to(&self, verb: &str, table: &Table) -> Result<(), EngineError> {
         match table.temp {
             Some(slot) if !self.temp.owns(slot) => {
-                let message = "cannot access temporary tables of other sessions";
+                let message = format!("cannot {verb} temporary tables of other sessions");
                 Err(EngineError::statement("0A000", message))
             }
             _ => Ok(()),

@@ -17,10 +17,7 @@ impl Session {
     /// are removed when the transaction has committed. The transaction must have locked the table
     /// in mode `AccessExclusive`, and no scan of it goes on afterwards.
     pub fn truncate(&mut self, table: &Table) -> Result<(), EngineError> {
-        if table.temp.is_some_and(|slot| !self.temp.owns(slot)) {
-            let message = "cannot truncate temporary tables of other sessions";
-            return Err(EngineError::statement("0A000", message));
-        }
+        self.check_own_to("truncate", table)?;
         table.check_changeable("truncate")?;
         self.call(|session, core| {
             session.check_locked(table, LockMode::AccessExclusive)?;

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::common::*;
 use forebay_aio::sync::{Duration, Instant};
-use forebay_engine::views::{Command, CountedRelation, LockTag, RelationStats};
+use forebay_engine::views::{Command, CountedRelation, LockTag, RelationStats, vacuum};
 use forebay_engine::{
     AutovacuumSettings, ChangedParameters, Datum, Engine, EngineConfig, IoMethod, LockMode, Oid,
     RowBatch, Session, ShutdownMode, StorageParameter,
@@ -71,6 +71,20 @@ fn wait_for_vacuum(engine: &Engine, rel: Oid) {
         locks.iter().any(|lock| is_it(lock.tag) && lock.mode == LockMode::ShareUpdateExclusive)
     };
     while !held() {
+        thread::yield_now();
+    }
+}
+
+/// Until a vacuum has left pages of a table behind.
+fn wait_for_pages(engine: &Engine, rel: Oid) {
+    loop {
+        let rows = engine.progress(Command::Vacuum);
+        if let [row] = &rows[..]
+            && row.running.get(vacuum::BLOCKS_SCANNED) > 0
+        {
+            assert_eq!(row.running.relation, rel);
+            return;
+        }
         thread::yield_now();
     }
 }
@@ -220,20 +234,52 @@ fn a_worker_follows_changed_costs_while_it_vacuums() {
         let engine = Arc::clone(&engine);
         thread::spawn(move || engine.run_autovacuum())
     };
-    let rows = loop {
-        let rows = engine.progress(Command::Vacuum);
-        if !rows.is_empty() {
-            break rows;
-        }
-        thread::yield_now();
-    };
-    assert!(matches!(&rows[..], [row] if row.running.relation == table), "{rows:?}");
+    wait_for_pages(&engine, table);
     let begun = Instant::now();
     let quick = AutovacuumSettings { cost_delay: Some(Duration::ZERO), ..slow };
     engine.change_autovacuum(&quick, session.settings());
     worker.join().expect("joined").expect("a round");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(runs(&engine, table), (1, 0));
+    drop(session);
+    engine.shutdown(ShutdownMode::Fast).expect("shutdown");
+}
+
+#[test]
+fn a_worker_reads_the_parameters_of_a_table_when_it_comes_to_it() {
+    let slow = AutovacuumSettings { cost_delay: Some(BY_HAND), cost_limit: Some(1), ..settings() };
+    let quick = AutovacuumSettings { cost_delay: Some(Duration::ZERO), ..slow.clone() };
+    let (_scratch, engine, mut session) = opened(quick.clone());
+    let first = make(&mut session, "t", &["autovacuum_analyze_threshold=1000000"]);
+    let changed = make(&mut session, "u", &[]);
+    let same = make(&mut session, "v", &[]);
+    // The catalogs would come first.
+    engine.run_autovacuum().expect("a round");
+    engine.change_autovacuum(&slow, session.settings());
+    for name in ["t", "u", "v"] {
+        fill(&mut session, name, 1000, 900);
+    }
+    let worker = {
+        let engine = Arc::clone(&engine);
+        thread::spawn(move || engine.run_autovacuum())
+    };
+    // By now it knows which tables it will look after.
+    wait_for_vacuum(&engine, first);
+    let value = Some("off".to_owned());
+    let name = "autovacuum_enabled".to_owned();
+    let given = [StorageParameter { namespace: None, name, value }];
+    transaction(&mut session, |s| {
+        let table = s.open_table(None, "u", LockMode::ShareUpdateExclusive)?;
+        s.change_parameters(&table, ChangedParameters { given: &given, reset: false })
+    })
+    .expect("set");
+    engine.change_autovacuum(&quick, session.settings());
+    // It may rest for an hour in the first table, which it gives up for this lock.
+    session.settings_mut().deadlock_timeout = Duration::from_millis(1);
+    transaction(&mut session, |s| s.open_table(None, "t", LockMode::AccessExclusive).map(drop))
+        .expect("the worker gives way");
+    worker.join().expect("joined").expect("a round");
+    assert_eq!((runs(&engine, changed), runs(&engine, same)), ((0, 0), (1, 1)));
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("shutdown");
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::common::*;
 use forebay_engine::{
-    Datum, EngineError, IoMethod, ItemPointer, LockMode, RowBatch, RowOutcome, Session,
-    ShutdownMode, Table, TableIndex,
+    ChangedParameters, Datum, EngineError, IoMethod, ItemPointer, LockMode, RowBatch, RowOutcome,
+    Session, ShutdownMode, StorageParameter, Table, TableIndex,
 };
 use forebay_testkit::Dice;
 use forebay_testkit::peer::{Peer, Postgres};
@@ -361,6 +361,16 @@ fn tables_whose_indexes_are_not_understood_are_not_written() {
         assert_eq!((error.sqlstate(), error.to_string()), ("0A000", message));
     }
     assert_eq!(count(&mut session, "late").expect("it is read"), 1);
+    // Parameters mean the same in every B-tree, and something else in another index.
+    let (name, value) = ("fillfactor".to_owned(), Some("50".to_owned()));
+    let given = [StorageParameter { namespace: None, name, value }];
+    let change = ChangedParameters { given: &given, reset: false };
+    let mut changed =
+        |name| transaction(&mut session, |s| s.change_index_parameters((None, name), change));
+    changed("late_a_key").expect("a B-tree");
+    let error = changed("hashed_a_idx").expect_err("refused");
+    let message = "cannot alter index \"hashed_a_idx\": its access method is not supported";
+    assert_eq!((error.sqlstate(), error.to_string().as_str()), ("0A000", message));
     drop(session);
     engine.shutdown(ShutdownMode::Fast).expect("stop");
 }

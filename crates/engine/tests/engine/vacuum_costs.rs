@@ -147,6 +147,7 @@ fn a_vacuum_shows_that_it_waits_to_cut_the_tail() {
     // No second pass is needed without indexes.
     let pages = cutting.get(vacuum::BLOCKS_TOTAL);
     assert_eq!(cutting.get(vacuum::BLOCKS_VACUUMED), pages);
+    assert_eq!(cutting.get(vacuum::MAX_DEAD_BYTES), 64 << 20);
     other.commit().expect("commit");
     let (session, result) = thread.join().expect("joined");
     result.expect("vacuumed");
@@ -185,18 +186,31 @@ fn analyze_and_vacuum_full_show_their_blocks() {
     }
 }
 
-/// Cancels a vacuum that rests for an hour.
-fn cancel_at_rest(life: &mut Life, table: &Arc<Table>) {
-    let session = replace_session(life);
-    let interrupt = session.interrupt().clone();
-    let of = Arc::clone(table);
-    let thread = start(session, move |session| vacuumed(session, &of));
-    in_vacuum(&life.engine, table.oid, vacuum::Phase::ScanTable, &thread);
-    interrupt.request(InterruptKind::Cancel);
-    let (session, result) = thread.join().expect("joined");
-    assert_eq!(state(result), "57014");
-    session.interrupt().clear_cancel();
-    life.session = session;
+/// Milliseconds of rests, by what VERBOSE tells.
+fn delay(told: &str) -> Option<f64> {
+    let time = told.lines().find_map(|line| line.strip_prefix("delay time: "))?;
+    Some(time.trim_end_matches(" ms").parse().expect("a number"))
+}
+
+/// What pages cost: those found in memory, those read, those dirtied. There is a rest after each
+/// that costs something.
+fn set_costs(session: &mut Session, delay: Duration, [hit, miss, dirty]: [u32; 3]) {
+    let settings = &mut session.settings_mut().vacuum;
+    (settings.cost_delay, settings.cost_limit) = (delay, 1);
+    (settings.cost_page_hit, settings.cost_page_miss) = (hit, miss);
+    (settings.cost_page_dirty, settings.track_delays) = (dirty, true);
+}
+
+/// Whether a vacuum rests at these costs.
+fn rests(session: &mut Session, table: &Arc<Table>, costs: [u32; 3]) -> bool {
+    set_costs(session, Duration::from_millis(1), costs);
+    let (disable_page_skipping, verbose) = (true, true);
+    let options = VacuumOptions { disable_page_skipping, verbose, ..VacuumOptions::default() };
+    let mut told = Vec::new();
+    session.vacuum(table, &options, &mut told).expect("vacuum");
+    let millis = delay(&told.join("\n")).expect("it is timed");
+    assert!(millis == 0.0 || millis >= 1.0, "{millis}");
+    millis > 0.0
 }
 
 #[test]
@@ -205,21 +219,53 @@ fn pages_cost_what_happened_to_them() {
     create(&mut life.session, "t");
     insert(&mut life.session, "t", 0..2000);
     let table = table(&mut life.session);
-    // From now on a vacuum changes no page.
-    vacuumed(&mut life.session, &table).expect("vacuumed");
-    let costs = |life: &mut Life, [hit, miss, dirty]: [u32; 3]| {
-        let settings = &mut life.session.settings_mut().vacuum;
-        (settings.cost_delay, settings.cost_limit) = (Duration::from_secs(3600), 1);
-        (settings.cost_page_hit, settings.cost_page_miss) = (hit, miss);
-        settings.cost_page_dirty = dirty;
+    let dirty = |life: &mut Life, costs| {
+        life.session.checkpoint().expect("checkpoint");
+        rests(&mut life.session, &table, costs)
     };
-    costs(&mut life, [0, 1, 1]);
-    vacuumed(&mut life.session, &table).expect("all pages are in memory, and clean");
-    costs(&mut life, [1, 0, 0]);
-    cancel_at_rest(&mut life, &table);
-    costs(&mut life, [0, 1, 0]);
+    assert!(dirty(&mut life, [0, 0, 1]), "it marks the pages");
+    // From now on a vacuum changes no page.
+    assert!(!dirty(&mut life, [0, 1, 1]), "all pages are in memory, and clean");
+    assert!(rests(&mut life.session, &table, [1, 0, 0]));
     evict(&mut life, &[table.locator.rel]);
-    cancel_at_rest(&mut life, &table);
+    assert!(rests(&mut life.session, &table, [0, 1, 0]));
+    insert(&mut life.session, "t", 2000..2010);
+    assert!(!dirty(&mut life, [0, 1, 0]));
+    insert(&mut life.session, "t", 2010..2020);
+    assert!(dirty(&mut life, [0, 1, 1]));
+}
+
+#[test]
+fn the_first_page_costs_something() {
+    let mut life = Life::new();
+    create(&mut life.session, "t");
+    insert(&mut life.session, "t", 0..1);
+    let table = table(&mut life.session);
+    vacuumed(&mut life.session, &table).expect("vacuumed");
+    evict(&mut life, &[table.locator.rel]);
+    assert!(rests(&mut life.session, &table, [0, 1, 0]));
+}
+
+#[test]
+fn a_rest_ends_with_a_cancel() {
+    let mut life = Life::new();
+    create(&mut life.session, "t");
+    insert(&mut life.session, "t", 0..2000);
+    let table = table(&mut life.session);
+    // Without the cancel it would take a second at least.
+    set_costs(&mut life.session, Duration::from_millis(100), [1, 0, 0]);
+    let session = replace_session(&mut life);
+    let interrupt = session.interrupt().clone();
+    let of = Arc::clone(&table);
+    let thread = start(session, move |session| vacuumed(session, &of));
+    let has_rested = |running: &RunningCommand| running.get(vacuum::DELAY) > 0;
+    let first = shown(&life.engine, (Command::Vacuum, table.oid), has_rested, &thread);
+    assert!(first.get(vacuum::BLOCKS_TOTAL) > 10);
+    interrupt.request(InterruptKind::Cancel);
+    let (session, result) = thread.join().expect("joined");
+    assert_eq!(state(result), "57014");
+    session.interrupt().clear_cancel();
+    life.session = session;
 }
 
 #[test]
@@ -236,9 +282,7 @@ fn rests_are_timed_if_that_is_wanted() {
         let mut told = Vec::new();
         life.session.vacuum(&table, &options, &mut told).expect("vacuum");
         let told = told.join("\n");
-        let time = told.lines().find_map(|line| line.strip_prefix("delay time: "));
-        let millis =
-            time.map(|time| time.trim_end_matches(" ms").parse::<f64>().expect("a number"));
+        let millis = delay(&told);
         assert_eq!(millis.is_some_and(|millis| millis >= 1.0), timed, "{told}");
         // There is work again.
         insert(&mut life.session, "t", 0..2000);

@@ -103,10 +103,7 @@ impl Connection {
             return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).detail(detail));
         }
         let Some(table) = found? else { return self.no_table(name).and_then(Err) };
-        if table.is_catalog() {
-            let message = format!("permission denied: \"{}\" is a system catalog", table.name);
-            return Err(SqlError::new(state::INSUFFICIENT_PRIVILEGE, message));
-        }
+        table.check_alterable(&table.name).map_err(EngineError::from)?;
         Ok(table)
     }
 

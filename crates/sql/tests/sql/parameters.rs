@@ -36,3 +36,30 @@ fn a_tables_own_number_of_workers_counts() {
     }
     fixture.close();
 }
+
+#[test]
+fn relations_that_ddl_leaves_alone_are_refused() {
+    let mut fixture = open("");
+    let mut other = fixture.connect();
+    fixture.rows("create temp table t (a text)");
+    for change in ["set (fillfactor = 50)", "reset (fillfactor)", "alter a set storage plain"] {
+        let refused = support::run(&mut other, &format!("alter table pg_temp_0.t {change}"));
+        let message = "! ERROR 0A000 cannot alter temporary tables of other sessions";
+        assert_eq!(refused[0], message, "{change}");
+    }
+    fixture.rows("create table u (a text)");
+    let oid = &fixture.rows("select 'u'::regclass::oid")[0];
+    let (toast, index) = (format!("pg_toast_{oid}"), format!("pg_toast_{oid}_index"));
+    for (what, name) in [("table", toast), ("index", index)] {
+        let query = format!("alter {what} pg_toast.{name} set (fillfactor = 50)");
+        let refused = support::run(&mut other, &query);
+        let message = format!("! ERROR 42501 permission denied: \"{name}\" is a system catalog");
+        assert_eq!(refused[0], message);
+    }
+    let parameter = "alter table u set (user_catalog_table = true)";
+    let refused = support::run(&mut other, parameter);
+    let message = "storage parameter \"user_catalog_table\" is not supported";
+    assert_eq!(refused[0], format!("! ERROR 0A000 {message}"));
+    other.close();
+    fixture.close();
+}

@@ -24,7 +24,8 @@ struct Entries {
     /// The dead line pointers of each round.
     rounds: Vec<u64>,
     ended: u32,
-    gives_up: bool,
+    /// Where the removal is given up: before the first index, or after it.
+    gives_up: Option<Removed>,
 }
 
 impl Entries {
@@ -37,7 +38,7 @@ impl Entries {
             numbers(page).filter(used).map(move |n| (block, n)).collect::<Vec<_>>()
         });
         let (entries, rounds) = (entries.collect(), Vec::new());
-        Entries { heap: table.heap.clone(), entries, rounds, ended: 0, gives_up: false }
+        Entries { heap: table.heap.clone(), entries, rounds, ended: 0, gives_up: None }
     }
 
     /// Where an entry leads.
@@ -63,9 +64,9 @@ impl TableIndexes for Entries {
         backend: &mut Backend,
         dead: &DeadItems,
         _: Pace<'_>,
-    ) -> Result<bool, AccessError> {
-        if self.gives_up {
-            return Ok(false);
+    ) -> Result<Removed, AccessError> {
+        if let Some(given_up) = self.gives_up {
+            return Ok(given_up);
         }
         self.rounds.push(dead.len());
         let is_dead = |entry: &(u32, u16)| dead.contains(ItemPointer::new(entry.0, entry.1));
@@ -75,7 +76,7 @@ impl TableIndexes for Entries {
         for entry in before.difference(&self.entries) {
             assert_eq!(self.state(backend, *entry), ItemState::Dead, "{entry:?}");
         }
-        Ok(true)
+        Ok(Removed::All)
     }
 
     fn clean_up(&mut self, _: &mut Backend, _: Pace<'_>) -> Result<(), AccessError> {
@@ -193,12 +194,14 @@ fn without_room_for_all_they_go_in_rounds() {
 
 #[test]
 fn indexes_that_are_given_up_keep_their_entries() {
-    let (mut table, mut entries) = OneRow::with_dead_rows(20);
-    entries.gives_up = true;
-    let report = table.vacuum_indexed(&mut entries, IndexCleanup::Auto, 0);
-    assert_eq!((report.index_scans, report.bypassed, entries.ended), (0, true, 0));
-    assert_eq!(report.dead_items, (200, 20));
-    assert_eq!(entries.dead(&mut table.backend), 200);
+    for (given_up, begun) in [(Removed::None, 0), (Removed::Some, 1)] {
+        let (mut table, mut entries) = OneRow::with_dead_rows(20);
+        entries.gives_up = Some(given_up);
+        let report = table.vacuum_indexed(&mut entries, IndexCleanup::Auto, 0);
+        assert_eq!((report.index_scans, report.bypassed, entries.ended), (begun, true, 0));
+        assert_eq!(report.dead_items, (200, 20));
+        assert_eq!(entries.dead(&mut table.backend), 200);
+    }
 }
 
 #[test]

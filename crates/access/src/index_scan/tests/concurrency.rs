@@ -8,7 +8,8 @@ use forebay_storage::StreamSettings;
 
 use super::*;
 use crate::error::AccessError;
-use crate::heap::{Cutoffs, DeadItems, IndexCleanup, IndexesJob, Pace, TableIndexes, VacuumJob};
+use crate::heap::VacuumJob;
+use crate::heap::{Cutoffs, DeadItems, IndexCleanup, IndexesJob, Pace, Removed, TableIndexes};
 use crate::nbtree::{IndexVacuumJob, IndexVacuumStats};
 use crate::tests::fixture::FIRST_XID;
 
@@ -113,11 +114,11 @@ impl TableIndexes for Indexes {
         backend: &mut Backend,
         dead: &DeadItems,
         pace: Pace<'_>,
-    ) -> Result<bool, AccessError> {
+    ) -> Result<Removed, AccessError> {
         let (interrupt, is_dead) = (Interrupt::new(), |tid| dead.contains(tid));
         let job = Indexes::job(&interrupt);
         self.index.bulk_delete(backend, &job, &is_dead, pace, &mut self.stats)?;
-        Ok(true)
+        Ok(Removed::All)
     }
 
     fn clean_up(&mut self, backend: &mut Backend, pace: Pace<'_>) -> Result<(), AccessError> {

@@ -239,7 +239,8 @@ impl Session {
             strategy: Strategy::Vacuum { buffers: limit / KB_PER_BUFFER },
         };
         let interrupt = self.interrupt.clone();
-        let mut rests = Rests::new(settings, interrupt).of_worker(self.costs.clone());
+        let rests = Rests::new(settings, interrupt, &self.backend);
+        let mut rests = rests.of_worker(self.costs.clone());
         let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
         let author = Author { xid: INVALID_XID, command: CommandId::MAX };

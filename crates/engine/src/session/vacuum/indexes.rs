@@ -1,9 +1,12 @@
 //! The indexes of a table that is vacuumed.
 
+use std::sync::Arc;
+
 use forebay_access::AccessError;
-use forebay_access::heap::{DeadItems, Heap, Pace, TableIndexes};
+use forebay_access::heap::{DeadItems, Heap, Pace, Removed, TableIndexes};
 use forebay_access::nbtree::{Index, IndexVacuumJob, IndexVacuumStats};
 use forebay_access::vacuum_progress as shown;
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_catalog::{ClassFigures, NextIds, Reader, Table};
 use forebay_format::Fork;
 use forebay_storage::Backend;
@@ -37,19 +40,20 @@ pub(super) struct VacuumedIndexes<'a> {
     pub(super) job: IndexVacuumJob<'a>,
     /// The table's figures, and the ages that it may reach.
     pub(super) limits: (&'a ClassFigures, VacuumSettings),
-    /// Whether they were given up because it is older.
-    pub(super) gave_up: bool,
+    /// Set once they are given up because it is older. Nothing rests any more then.
+    pub(super) hurries: Arc<AtomicBool>,
+    /// How often entries have been removed from all of them.
+    pub(super) rounds: u32,
     /// Those that vacuum several at once. None: one after the other.
     pub(super) team: Option<Team<'a>>,
-    /// Whether entries were removed.
-    pub(super) removed: bool,
 }
 
 impl VacuumedIndexes<'_> {
     fn gives_up(&mut self) -> bool {
         let (figures, settings) = &self.limits;
-        self.gave_up = is_too_old(figures, next_ids(self.core), settings);
-        self.gave_up
+        let gives_up = is_too_old(figures, next_ids(self.core), settings);
+        self.hurries.store(gives_up, Ordering::Relaxed);
+        gives_up
     }
 }
 
@@ -60,13 +64,13 @@ fn show_indexes(backend: &Backend, total: usize) {
 }
 
 impl VacuumedIndexes<'_> {
-    /// Does something to all indexes, by several threads if there is a team. False: given up.
+    /// Does something to all indexes, by several threads if there is a team, or gives up.
     fn each(
         &mut self,
         (backend, pace): (&mut Backend, Pace<'_>),
         (what, alone, may_give_up): (&str, bool, bool),
         one: OneIndex<'_>,
-    ) -> Result<bool, AccessError> {
+    ) -> Result<Removed, AccessError> {
         show_indexes(backend, self.all.len());
         let one = |index: &mut VacuumedIndex, backend: &mut Backend, pace: Pace<'_>| {
             one(index, backend, pace)?;
@@ -74,6 +78,7 @@ impl VacuumedIndexes<'_> {
             Ok(())
         };
         let mut goes_on = !(may_give_up && self.gives_up());
+        let given_up = if goes_on { Removed::Some } else { Removed::None };
         let mut at = 0;
         while goes_on && at < self.all.len() {
             match &mut self.team {
@@ -89,7 +94,7 @@ impl VacuumedIndexes<'_> {
             goes_on = !(may_give_up && self.gives_up());
         }
         show_indexes(backend, 0);
-        Ok(goes_on)
+        Ok(if goes_on { Removed::All } else { given_up })
     }
 }
 
@@ -99,17 +104,19 @@ impl TableIndexes for VacuumedIndexes<'_> {
         backend: &mut Backend,
         dead: &DeadItems,
         pace: Pace<'_>,
-    ) -> Result<bool, AccessError> {
+    ) -> Result<Removed, AccessError> {
         let (job, is_dead) = (self.job, |item| dead.contains(item));
-        self.removed = true;
-        self.each((backend, pace), ("vacuuming", false, true), &|one, backend, pace| {
+        let how = ("vacuuming", false, true);
+        let removed = self.each((backend, pace), how, &|one, backend, pace| {
             one.index.bulk_delete(backend, &job, &is_dead, pace, &mut one.stats)
-        })
+        })?;
+        self.rounds += u32::from(removed == Removed::All);
+        Ok(removed)
     }
 
     fn clean_up(&mut self, backend: &mut Backend, pace: Pace<'_>) -> Result<(), AccessError> {
         // There is little to do where entries were removed.
-        let (job, how) = (self.job, ("cleanup", self.removed, false));
+        let (job, how) = (self.job, ("cleanup", self.rounds > 0, false));
         self.each((backend, pace), how, &|one, backend, pace| {
             one.index.vacuum_cleanup(backend, &job, pace, &mut one.stats)
         })?;

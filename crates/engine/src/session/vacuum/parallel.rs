@@ -55,7 +55,7 @@ pub(super) struct Team<'a> {
     planned: usize,
     cost: &'a SharedCost,
     /// Makes what slows a worker down.
-    pace: &'a (dyn Fn() -> OwnPace + Sync),
+    pace: &'a (dyn Fn(&Backend) -> OwnPace + Sync),
     /// How a worker's backend reads: its policy, and how many bytes at once.
     reading: (ReadPolicy, usize),
     /// max_parallel_workers
@@ -131,7 +131,7 @@ impl<'a> Team<'a> {
     /// read: the policy, and how many bytes at once. All sessions together start `most_workers`.
     pub(super) fn new(
         (parallel, planned): (Vec<bool>, usize),
-        (cost, pace): (&'a SharedCost, &'a (dyn Fn() -> OwnPace + Sync)),
+        (cost, pace): (&'a SharedCost, &'a (dyn Fn(&Backend) -> OwnPace + Sync)),
         reading: (ReadPolicy, usize),
         most_workers: usize,
     ) -> Team<'a> {
@@ -234,7 +234,7 @@ impl Worker<'_> {
         queue: &Mutex<Queue<'_, T>>,
         one: &(dyn Fn(&mut T, &mut Backend, Pace<'_>) -> Result<(), AccessError> + Sync),
     ) {
-        let mut pace = (team.pace)();
+        let mut pace = (team.pace)(&self.backend);
         work_off(queue, &mut self.backend, &mut *pace, one);
         let warnings = self.backend.take_read_warnings();
         team.warnings.lock().extend(warnings.into_iter().map(Warning::from));

@@ -7,6 +7,7 @@ use forebay_access::heap::PageCost;
 use forebay_access::{analyze_progress, vacuum_progress};
 use forebay_aio::IoObject;
 use forebay_aio::sync::Instant;
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_format::BLOCK_SIZE;
 use forebay_storage::Backend;
 use forebay_storage::progress::Counter;
@@ -24,10 +25,13 @@ pub(in crate::session) struct Rests {
     /// What pages cost a worker of autovacuum, as its settings are now.
     worker: Option<WorkerCosts>,
     cost: u32,
-    /// Pages that the backend had found in memory, and had read, when it was asked last.
+    /// Pages that the backend had found in memory, and had read, when it was asked last. None: they
+    /// cost nothing then.
     seen: Option<[u64; 2]>,
     /// What threads that vacuum the same table cost together.
     team: Option<Arc<SharedCost>>,
+    /// Whether the table has become so old that no time is to be lost.
+    hurries: Arc<AtomicBool>,
 }
 
 /// Pages that a backend has found in memory, and has read.
@@ -43,13 +47,25 @@ fn cost_of(pages: u64, each: u32) -> u32 {
 }
 
 impl Rests {
-    pub(in crate::session) fn new(settings: VacuumSettings, interrupt: Interrupt) -> Rests {
-        Rests { settings, interrupt, worker: None, cost: 0, seen: None, team: None }
+    /// What the backend does from now on counts.
+    pub(in crate::session) fn new(
+        settings: VacuumSettings,
+        interrupt: Interrupt,
+        backend: &Backend,
+    ) -> Rests {
+        let (cost, seen) = (0, Some(pages(backend)));
+        let hurries = Arc::default();
+        Rests { settings, interrupt, worker: None, cost, seen, team: None, hurries }
     }
 
     /// The same for a worker of autovacuum, if it is one.
     pub(in crate::session) fn of_worker(self, worker: Option<WorkerCosts>) -> Rests {
         Rests { worker, ..self }
+    }
+
+    /// The same, but without a rest once that is set.
+    pub(super) fn hurried_by(self, hurries: &Arc<AtomicBool>) -> Rests {
+        Rests { hurries: Arc::clone(hurries), ..self }
     }
 
     /// The same for one of several threads.
@@ -72,7 +88,7 @@ impl Rests {
             Some(worker) => worker.now(&self.settings),
         };
         let VacuumSettings { cost_delay, cost_limit, .. } = settings;
-        if cost_delay.is_zero() {
+        if cost_delay.is_zero() || self.hurries.load(Ordering::Relaxed) {
             (self.cost, self.seen) = (0, None);
             return Ok(());
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_access::heap::{DeadItems, Heap, IndexCleanup, IndexesJob, VacuumJob, VacuumReport};
 use forebay_access::nbtree::IndexVacuumJob;
 use forebay_access::vacuum_progress::{self as shown, Phase};
+use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::{Duration, Instant};
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{Advanced, ClassFigures, NextIds, Reader, Table};
@@ -65,8 +66,9 @@ pub(in crate::session) struct Found {
 struct Vacuumed {
     report: VacuumReport,
     indexes: Vec<VacuumedIndex>,
-    /// Whether the table is so old that indexes were left out.
-    failsafe: bool,
+    /// If the table is so old that indexes were left out: how often entries had been removed from
+    /// them.
+    failsafe: Option<u32>,
     /// What VERBOSE tells of workers.
     told: Vec<String>,
 }
@@ -186,9 +188,10 @@ impl Session {
             told.extend(of_team);
             told.extend(report.eager_end.map(|frozen| eager_scanning_ends(frozen, &name)));
         }
-        if failsafe {
-            self.warn_of_failsafe(&name, report.index_scans);
+        if let Some(rounds) = failsafe {
+            self.warn_of_failsafe(&name, rounds);
         }
+        let failsafe = failsafe.is_some();
         self.warn_of_contradictions(report.contradictions, &table.name);
         let mut remain = report.pages;
         let truncate = options.truncate.or(table.vacuum.truncate).unwrap_or(settings.truncate);
@@ -202,11 +205,11 @@ impl Session {
         }
         self.backend.progress.set(shown::PHASE, Phase::FinalCleanup as u64);
         let oldest_xid = in_use.oldest_xid;
+        // Others know it with the figures before. These change in place, whatever fails then.
+        self.running()?.refreshed.push(Arc::clone(table));
         let done = self.store_figures(core, (table, &heap), figures, &report, remain)?;
         self.store_index_figures(core, &indexes, done.next)?;
         self.report_vacuumed(core, table, &done, begun.elapsed());
-        // Sessions know it with the figures before.
-        core.database.cache.forget_table(table);
         if options.verbose {
             let (elapsed, indexes) = (begun.elapsed(), indexes.iter());
             let indexes = indexes.filter_map(VacuumedIndex::line).collect();
@@ -238,10 +241,8 @@ impl Session {
         job: &VacuumJob,
         options: &VacuumOptions,
     ) -> Result<Vacuumed, EngineError> {
-        let (mut settings, interrupt) = (self.settings.vacuum, self.interrupt.clone());
-        if failsafe {
-            settings.cost_delay = Duration::ZERO;
-        }
+        let (settings, interrupt) = (self.settings.vacuum, self.interrupt.clone());
+        let hurries = Arc::new(AtomicBool::new(failsafe));
         let all = VacuumedIndex::all_of(table, heap);
         let VacuumJob { stream, strategy, .. } = *job;
         let of_index = IndexVacuumJob { stream, strategy, interrupt: &interrupt };
@@ -249,8 +250,9 @@ impl Session {
         let cleanup = options.index_cleanup.or(table.vacuum.index_cleanup).unwrap_or_default();
         let cleanup = if failsafe { IndexCleanup::Off } else { cleanup };
         let cost = Arc::new(SharedCost::default());
-        let pace = || -> OwnPace {
-            let mut rests = Rests::new(settings, interrupt.clone()).in_team(&cost);
+        let pace = |backend: &Backend| -> OwnPace {
+            let mut rests = Rests::new(settings, interrupt.clone(), backend);
+            rests = rests.hurried_by(&hurries).in_team(&cost);
             Box::new(move |backend, page| rests.after(backend, page))
         };
         let workers = match cleanup {
@@ -266,28 +268,30 @@ impl Session {
             all,
             job: of_index,
             limits,
-            gave_up: failsafe,
+            hurries: Arc::clone(&hurries),
+            rounds: 0,
             team,
-            removed: false,
         };
         let room = self.settings.maintenance_work_mem.saturating_mul(1024);
         let dead = DeadItems::new(room);
         let (has_some, indexes_at_once) = (!indexes.all.is_empty(), indexes.team.is_some());
         let of_table = has_some.then_some(IndexesJob { indexes: &mut indexes, cleanup, dead });
-        let worker = self.costs.clone().filter(|_| !failsafe);
-        let mut rests = Rests::new(settings, interrupt.clone()).of_worker(worker);
+        self.backend.progress.set(shown::MAX_DEAD_BYTES, room as u64);
+        let rests = Rests::new(settings, interrupt.clone(), &self.backend);
+        let mut rests = rests.hurried_by(&hurries).of_worker(self.costs.clone());
         if indexes_at_once {
             rests = rests.in_team(&cost);
         }
         let mut rest = |backend: &mut Backend, page| rests.after(backend, page);
         let backend = &mut self.backend;
         let vacuumed = heap.vacuum_with(backend, job, of_table, &interrupt, &mut rest);
-        let VacuumedIndexes { all, gave_up, team, .. } = indexes;
+        let VacuumedIndexes { all, rounds, team, .. } = indexes;
         let (mut warnings, told) = team.map_or_else(Default::default, Team::end);
         self.warnings.append(&mut warnings);
         let mut report = vacuumed?;
         report.bypassed |= cleanup == IndexCleanup::Off;
-        Ok(Vacuumed { report, indexes: all, failsafe: gave_up, told })
+        let failsafe = hurries.load(Ordering::Relaxed).then_some(rounds);
+        Ok(Vacuumed { report, indexes: all, failsafe, told })
     }
 
     /// Which of a table's indexes workers may vacuum, and the number of workers. None: there are
