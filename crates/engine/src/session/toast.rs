@@ -26,6 +26,7 @@ use forebay_txn::CountedRelation;
 use forebay_txn::locks::LockMode;
 use forebay_types::{Datum, Oid, Repr};
 
+use super::indexes::Rows;
 use super::locks::lock_tag;
 use super::open::Open;
 use super::rows::form_checked;
@@ -213,7 +214,7 @@ impl Session {
                 self.note_temp_made((Some(table), name), file, OnCommit::PreserveRows);
             }
         }
-        self.build(core, &toast, &index, (&[], None))
+        self.build(core, &toast, &index, (&[], Rows::All))
     }
 
     /// How a formed row is to be stored. None: as it is.
