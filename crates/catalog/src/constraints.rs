@@ -7,11 +7,15 @@ use crate::error::CatalogError;
 use crate::reader::{Reader, Rows};
 use crate::row::Row;
 use crate::schema::{PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX};
+use crate::table::{Column, Table};
+use crate::writer::Writer;
 
 /// Indexes of columns of pg_constraint.
 const KIND: usize = PG_CONSTRAINT.place("contype");
 const INDEX: usize = PG_CONSTRAINT.place("conindid");
 const COLUMNS: usize = PG_CONSTRAINT.place("conkey");
+const IS_VALIDATED: usize = PG_CONSTRAINT.place("convalidated");
+const NO_INHERIT: usize = PG_CONSTRAINT.place("connoinherit");
 
 /// A constraint of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,4 +51,51 @@ impl Reader<'_> {
         })?;
         Ok(found)
     }
+}
+
+/// Refuses a primary key over a column whose NOT NULL constraint does not hold for each row, or not
+/// for child tables. Here no such constraint is made.
+pub(crate) fn check_not_null(
+    writer: &mut Writer<'_>,
+    table: &Table,
+    column: &Column,
+    using_index: bool,
+) -> Result<(), CatalogError> {
+    let key = [Datum::Oid(table.oid), Datum::Oid(0)];
+    let of_table = (&PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, &key[..]);
+    for found in writer.rows(of_table, COLUMNS + 1)? {
+        let row = Row(&found.values, PG_CONSTRAINT.name);
+        let mut columns = row.vector::<2>(COLUMNS).into_iter().flatten().map(i16::from_le_bytes);
+        if row.char(KIND)? != b'n' || columns.next() != Some(column.attnum) {
+            continue;
+        }
+        let name = row.text(1)?.unwrap_or_default();
+        let (marked, of_index, hint) = if row.bool(NO_INHERIT)? {
+            (
+                "NO INHERIT",
+                "cannot change NO INHERIT status of NOT NULL constraint",
+                "You might need to make the existing constraint inheritable using \
+                 ALTER TABLE ... ALTER CONSTRAINT ... INHERIT.",
+            )
+        } else if !row.bool(IS_VALIDATED)? {
+            (
+                "NOT VALID",
+                "incompatible NOT VALID constraint",
+                "You might need to validate it using ALTER TABLE ... VALIDATE CONSTRAINT.",
+            )
+        } else {
+            continue;
+        };
+        let (column, table) = (&column.name, &table.name);
+        let refused = |message| CatalogError::refused("55000", message).with_hint(hint);
+        return Err(match using_index {
+            true => refused(format!("{of_index} \"{name}\" on relation \"{table}\"")),
+            false => refused(format!("cannot create primary key on column \"{column}\""))
+                .with_detail(format!(
+                    "The constraint \"{name}\" on column \"{column}\" of table \"{table}\", \
+                     marked {marked}, is incompatible with a primary key."
+                )),
+        });
+    }
+    Ok(())
 }

@@ -246,13 +246,17 @@ fn check_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogEr
     if !matches!(kind, Some(b'r' | b't' | b'm' | b'i' | b'S')) {
         return refused(describe(writer, object)?, "it is of a kind that is not supported");
     }
-    let key = [Datum::Oid(oid)];
-    for index in [&PG_INHERITS_RELID_SEQNO_INDEX, &PG_INHERITS_PARENT_INDEX] {
-        if writer.has((index, &key))? {
-            return refused(describe(writer, object)?, "inheritance is not supported");
-        }
+    match inherits(writer, oid)? {
+        true => refused(describe(writer, object)?, "inheritance is not supported"),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+/// Whether a relation has a parent or a child, such as the index of a partition.
+pub(crate) fn inherits(writer: &mut Writer<'_>, oid: Oid) -> Result<bool, CatalogError> {
+    let key = [Datum::Oid(oid)];
+    Ok(writer.has((&PG_INHERITS_RELID_SEQNO_INDEX, &key))?
+        || writer.has((&PG_INHERITS_PARENT_INDEX, &key))?)
 }
 
 fn drop_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {

@@ -56,6 +56,15 @@ impl TableIndex {
         self.valid && self.check_xmin.is_none_or(|xmin| xid_precedes(xmin, oldest))
     }
 
+    /// Whether another index has the same rows under the same keys, and refuses the same ones: it
+    /// is, or may become, the twin that takes the place of the other.
+    pub fn has_form_of(&self, other: &TableIndex) -> bool {
+        let form = |index: &TableIndex| (index.unique, index.shape.nulls_are_equal);
+        form(self) == form(other)
+            && self.columns == other.columns
+            && self.shape.keys == other.shape.keys
+    }
+
     /// The index, over the heap of its table.
     pub fn open(&self, heap: &Heap) -> Index {
         Index {

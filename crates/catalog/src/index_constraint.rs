@@ -149,8 +149,12 @@ pub fn constrain_index(
         rename(&mut writer, table, index.oid, name)?;
     }
     check_index(table, &def)?;
+    if def.is_primary() && index.shape.nulls_are_equal {
+        let message = "primary keys cannot use NULLS NOT DISTINCT indexes";
+        return Err(CatalogError::refused("42P16", message));
+    }
     let not_null = match def.is_primary() {
-        true => make_not_null(&mut writer, table, &def)?,
+        true => make_not_null(&mut writer, table, &def, true)?,
         false => Vec::new(),
     };
     // It goes with its constraint from now on.

@@ -11,6 +11,7 @@ use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid, oids, type_info};
 
 use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, INDEXES};
+use crate::constraints::check_not_null;
 use crate::database::Database;
 use crate::ddl::{Persistence, add_not_null, create_file};
 use crate::error::CatalogError;
@@ -121,7 +122,7 @@ pub fn create_index(
     }
     let classes = operator_classes(&mut writer, table, def)?;
     let not_null = match def.is_primary() {
-        true => make_not_null(&mut writer, table, def)?,
+        true => make_not_null(&mut writer, table, def, false)?,
         false => Vec::new(),
     };
     let locator = create_file(&mut writer, persistence)?;
@@ -413,11 +414,13 @@ pub(crate) fn make_not_null(
     writer: &mut Writer<'_>,
     table: &Table,
     def: &IndexDef,
+    using_index: bool,
 ) -> Result<Vec<i16>, CatalogError> {
     let mut changed = Vec::new();
     for key in &def.keys {
         let column = column(table, key.attnum)?;
         if column.not_null {
+            check_not_null(writer, table, column, using_index)?;
             continue;
         }
         set_not_null(writer, table, key.attnum, true)?;

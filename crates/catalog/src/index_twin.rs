@@ -16,6 +16,7 @@ use forebay_types::{Datum, Oid};
 use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, DEPENDENCIES, DESCRIPTIONS, INDEXES};
 use crate::database::Database;
 use crate::ddl::{Persistence, create_file};
+use crate::dropping::inherits;
 use crate::error::CatalogError;
 use crate::index::TableIndex;
 use crate::index_ddl::{depend_on_columns, read_index, set};
@@ -102,7 +103,8 @@ pub(crate) fn put(found: &mut Found, place: usize, value: Datum<'static>) {
     *found.values.get_mut(place).expect("the whole row was read") = value;
 }
 
-/// Refuses an index of which more than is known here would have to follow its twin.
+/// Refuses an index of which more than is known here would have to follow its twin. Nothing but
+/// its table's columns may have to do with it, so that it can be dropped once it is replaced.
 fn check_replaceable(writer: &mut Writer<'_>, index: &TableIndex) -> Result<(), CatalogError> {
     if index.exclusion {
         let message = "concurrent index creation for exclusion constraints is not supported";
@@ -112,6 +114,8 @@ fn check_replaceable(writer: &mut Writer<'_>, index: &TableIndex) -> Result<(), 
         why.as_str()
     } else if !index.immediate {
         "its constraint is deferrable"
+    } else if inherits(writer, index.oid)? {
+        "inheritance is not supported"
     } else if writer.dependents(Object::relation(index.oid))?.is_empty() {
         return Ok(());
     } else {

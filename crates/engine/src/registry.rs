@@ -174,14 +174,12 @@ impl Registry {
         state.sessions.iter().filter_map(of).collect()
     }
 
-    /// The transactions of clients that may have a snapshot which counts `limit` or an older
-    /// transaction as the oldest that ran, with their sessions. Those of autovacuum read nothing
-    /// but the table which they have locked.
+    /// The transactions that may have a snapshot which counts `limit` or an older transaction as
+    /// the oldest that ran, with their sessions.
     pub(crate) fn seeing_before(&self, limit: Xid) -> Vec<(u32, VirtualId)> {
         fence(Ordering::SeqCst);
         let state = self.state.lock();
-        let clients = state.sessions.iter().filter(|(_, member)| member.of_client);
-        let old = clients.filter(|(_, member)| member.shown.may_see_before(limit));
+        let old = state.sessions.iter().filter(|(_, member)| member.shown.may_see_before(limit));
         let mut found: Vec<_> =
             old.filter_map(|(id, member)| Some((*id, member.transaction()?))).collect();
         found.sort_unstable();
@@ -262,20 +260,5 @@ mod tests {
         assert!(registry.interrupt(first, InterruptKind::Cancel));
         assert_eq!(interrupt.pending(), Some(InterruptKind::Cancel));
         assert!(!registry.interrupt(second, InterruptKind::Cancel));
-    }
-
-    #[test]
-    fn old_snapshots_are_those_of_clients() {
-        let registry = Registry::new(2);
-        let [client, own] = [true, false]
-            .map(|of_client| registry.enter(&Interrupt::new(), of_client).expect("a session"));
-        for entry in [&client, &own] {
-            entry.shown.begin();
-            entry.shown.first_snapshot(|| (), |()| 100);
-        }
-        assert_eq!(registry.seeing_before(99), []);
-        assert_eq!(registry.seeing_before(100), [(client.id, (client.slot, 1))]);
-        client.shown.end();
-        assert_eq!(registry.seeing_before(100), []);
     }
 }

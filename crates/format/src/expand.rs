@@ -27,10 +27,12 @@ const LZ4_STILL_MORE: u8 = 255;
 /// The shortest repetition of LZ4.
 const LZ4_MIN_MATCH: usize = 4;
 
-/// As many compressed bytes as the first `len` bytes of a value take at most, by any method: pglz
-/// has a control bit for each, LZ4 a byte for 255. A repetition may begin within them.
-pub const fn prefix_size(len: usize) -> usize {
-    len + len / 8 + 16
+/// As many compressed bytes as the first `len` bytes of a value take at most: pglz has a control bit
+/// for each. LZ4 has a byte for 255 of a run or a repetition, all of them before its first byte. A
+/// repetition may begin within them.
+pub const fn prefix_size(len: usize, raw_size: usize, method: u8) -> usize {
+    let lengths = if method == Method::Pglz as u8 { 0 } else { raw_size / 255 };
+    len + len / 8 + lengths + 16
 }
 
 /// What the next compressed byte is.
@@ -287,6 +289,29 @@ mod tests {
         })
     }
 
+    #[test]
+    fn the_length_of_a_long_run_comes_before_its_first_byte() {
+        let mut state = 7_u64;
+        let mut value: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .take(200_000)
+        .collect();
+        value.resize(400_000, 0);
+        let method = Method::Lz4;
+        let data = compress(&value, method).unwrap();
+        let mut expander = Expander::new(value.len() as u32, method as u8).unwrap();
+        let mut found = Vec::new();
+        let begin = &data[..prefix_size(10, value.len(), method as u8)];
+        let flow = expander.expand(begin, &mut |piece| {
+            found.extend_from_slice(piece);
+            ControlFlow::Continue(())
+        });
+        assert!(flow.is_some() && found.len() >= 10, "{} bytes", found.len());
+        assert_eq!(found, value[..found.len()]);
+    }
+
     proptest! {
         #[test]
         fn parts_give_what_the_whole_gives(value in value(), part in 1..3000_usize) {
@@ -309,7 +334,8 @@ mod tests {
                 let Some(data) = compress(&value, method) else { continue };
                 let mut expander = Expander::new(value.len() as u32, method as u8).unwrap();
                 let mut found = Vec::new();
-                let begin = &data[..prefix_size(len).min(data.len())];
+                let size = prefix_size(len, value.len(), method as u8);
+                let begin = &data[..size.min(data.len())];
                 let flow = expander.expand(begin, &mut |piece| {
                     found.extend_from_slice(piece);
                     match found.len() < len {

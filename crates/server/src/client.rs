@@ -174,7 +174,7 @@ impl Client {
         &self.stream
     }
 
-    /// Waits for the next message.
+    /// Waits for the next message. A long CopyData message comes as several.
     pub fn receive(&mut self) -> Result<(u8, Vec<u8>), ClientError> {
         match self.reader.next(|_| Some(i32::MAX.cast_unsigned()))? {
             Next::Message { kind, body } => Ok((kind, self.reader.body(body).to_vec())),

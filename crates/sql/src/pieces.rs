@@ -6,7 +6,9 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::error::Result;
-use forebay_types::{Datum, MAX_ALLOC, SqlType, binary_out, check_enlarge, enlarge, text_out};
+use forebay_types::{
+    Datum, MAX_ALLOC, SqlType, binary_out, check_enlarge, enlarge, is_text_in_binary, text_out,
+};
 
 /// Values from this length on are no part of a message.
 pub(crate) const LONG: usize = 1 << 20;
@@ -129,7 +131,7 @@ pub(crate) fn append_field<'r>(
         return Ok(());
     }
     let bytes: &[u8] = match value {
-        Datum::Text(text) => text.as_bytes(),
+        Datum::Text(text) if !binary || is_text_in_binary(ty) => text.as_bytes(),
         Datum::Bytes(bytes) if binary => bytes,
         _ => &[],
     };
@@ -180,6 +182,18 @@ pub fn show_pieces(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_array_has_no_binary_form_either() {
+        for len in [2, LONG] {
+            let value = Datum::string("1".repeat(len));
+            let (mut out, mut long) = (Vec::new(), Vec::new());
+            let ty = (SqlType::Int4.array().unwrap(), true);
+            assert!(append_field(&value, ty, &mut out, 0, &mut long).is_err() && long.is_empty());
+            append_field(&value, (SqlType::Text, true), &mut out, 0, &mut long).unwrap();
+            assert_eq!(whole_length(&out, &long), 4 + len);
+        }
+    }
 
     #[test]
     fn pieces_are_as_long_as_they_say_and_come_in_their_order() {

@@ -27,13 +27,7 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
             out.extend_from_slice(&number.to_be_bytes());
         }
         Datum::Char(v) => out.push(*v),
-        // Types whose values are made as text.
-        Datum::Text(_)
-            if ty.element().is_some()
-                || matches!(ty, SqlType::Record | SqlType::Regclass | SqlType::Regtype) =>
-        {
-            return Err(no_function("output", ty));
-        }
+        Datum::Text(_) if !is_text_in_binary(ty) => return Err(no_function("output", ty)),
         Datum::Text(v) => out.extend_from_slice(v.as_bytes()),
         Datum::Numeric(v) => v.write_binary(out),
         Datum::Bytes(v) => out.extend_from_slice(v),
@@ -41,6 +35,12 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         Datum::Toasted(_) => return Err(Problem::NotFetched.into()),
     }
     Ok(())
+}
+
+/// Whether a [`Datum::Text`] of this type is its own binary form: some types' values are only made
+/// as texts.
+pub fn is_text_in_binary(ty: SqlType) -> bool {
+    ty.element().is_none() && !matches!(ty, SqlType::Record | SqlType::Regclass | SqlType::Regtype)
 }
 
 fn no_function(what: &'static str, ty: SqlType) -> ValueError {

@@ -20,7 +20,7 @@ mod stored;
 mod stored_array;
 pub mod time;
 
-pub use binary::{binary_in, binary_out, checked_utf8};
+pub use binary::{binary_in, binary_out, checked_utf8, is_text_in_binary};
 pub use compare::compare;
 pub use datum::Datum;
 pub use error::ValueError;

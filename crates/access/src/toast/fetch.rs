@@ -222,8 +222,9 @@ impl ToastTable {
         range: Range<usize>,
         show: Show<'_>,
     ) -> Result<(), AccessError> {
-        let needed = prefix_size(range.end) + INFO_SIZE;
-        let to_its_end = Some(range.end) == pointer.value_size().map(|size| size as usize);
+        let size = pointer.value_size().map_or(usize::MAX, |size| size as usize);
+        let needed = prefix_size(range.end, size, pointer.method()) + INFO_SIZE;
+        let to_its_end = range.end == size;
         let (mut expander, mut at, mut enough) = (None, 0, false);
         let stored = 0..needed.min(pointer.stored_size() as usize);
         self.stored(backend, pointer, stored, &mut |bytes| {

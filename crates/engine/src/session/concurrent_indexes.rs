@@ -26,7 +26,7 @@ use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
 
 use super::index_entries::add_lacking;
-use super::indexes::check_indexable;
+use super::indexes::{Rows, check_indexable};
 use super::locks::lock_tag;
 use super::scan::horizon_of;
 use super::state::{Session, no_transaction};
@@ -110,8 +110,7 @@ impl Session {
             self.show_next(reindexed, table, index);
             self.alone_in(|session, core| {
                 let (table, index) = session.locked_index(core, index)?;
-                let snapshot = core.xacts.snapshot(&session.running()?.tx);
-                session.build(core, &table, &index, (&[], Some(snapshot)))
+                session.build(core, &table, &index, (&[], Rows::Seen))
             })?;
         }
         self.wait_in(Phase::WaitForWritersAgain, &tags, LockMode::Share)?;
@@ -165,12 +164,13 @@ impl Session {
         table: &Table,
         index: &TableIndex,
     ) -> Result<Xid, EngineError> {
+        let heap = self.heap(core, table)?;
+        let (ahead, resources) = (self.read_ahead(), self.sort_resources(core));
+        // It may wait for the TOAST table's lock: what the snapshot sees must not go meanwhile.
+        let source = self.source_of(core, table, index, &[])?;
         // Before the index is read: it has what is inserted from now on.
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let limit = snapshot.xmin();
-        let heap = self.heap(core, table)?;
-        let (ahead, resources) = (self.read_ahead(), self.sort_resources(core));
-        let source = self.source_of(core, table, index, &[])?;
         let open_index = index.open(&heap);
         let Session { open: Some(open), backend, locks, interrupt, .. } = self else {
             return Err(no_transaction());

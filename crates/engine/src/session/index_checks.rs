@@ -113,7 +113,7 @@ impl Session {
         &mut self,
         core: &Core,
         oid: Oid,
-    ) -> Result<(Arc<Table>, Arc<TableIndex>), EngineError> {
+    ) -> Result<IndexOfTable, EngineError> {
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         let class = reader.class(oid)?.ok_or_else(|| gone(oid))?;
@@ -125,11 +125,14 @@ impl Session {
     }
 }
 
+/// An index with its table.
+type IndexOfTable = (Arc<Table>, Arc<TableIndex>);
+
 /// An index with its table. None: a DROP INDEX CONCURRENTLY has left it dead, or both are gone.
 pub(super) fn index_of(
     reader: &mut Reader<'_>,
     class: &Class,
-) -> Result<Option<(Arc<Table>, Arc<TableIndex>)>, EngineError> {
+) -> Result<Option<IndexOfTable>, EngineError> {
     let Some(of) = reader.table_of_index(class)? else { return Ok(None) };
     let Some(table) = reader.table_by_oid(of)? else { return Ok(None) };
     let index = table.indexes.iter().find(|index| index.oid == class.oid).map(Arc::clone);

@@ -19,8 +19,8 @@ use forebay_catalog::{
 use forebay_format::Fork;
 use forebay_storage::Backend;
 use forebay_storage::progress::{self, Command, Progress};
+use forebay_txn::Transaction;
 use forebay_txn::locks::{LockMode, LockTag};
-use forebay_txn::{Snapshot, Transaction};
 use forebay_types::Oid;
 
 use super::index_entries::{failed, key_of, object};
@@ -33,6 +33,16 @@ use crate::warning::Warning;
 
 /// An index by its OID, behind its table. None: it is dead.
 pub(super) type FoundIndex = (Arc<Table>, Oid, Option<Arc<TableIndex>>);
+
+/// The rows that a new index has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rows {
+    /// All that anybody can see: nobody else changes the table.
+    All,
+    /// What a snapshot sees, taken once all is locked, while others change the table; and they
+    /// keep the index from then on.
+    Seen,
+}
 
 impl Session {
     /// Creates an index of a table, which the transaction has locked in mode `Share` or a stronger
@@ -62,7 +72,7 @@ impl Session {
             }
             let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
             session.lock(core, tag, LockMode::AccessExclusive)?;
-            session.build(core, table, &index, (&not_null, None))?;
+            session.build(core, table, &index, (&not_null, Rows::All))?;
             Ok(index.oid)
         })
     }
@@ -123,14 +133,13 @@ impl Session {
     }
 
     /// Builds an index whose file is empty, and stores figures of it and of its table. The columns
-    /// in `not_null`, by number, must have no NULL. With a snapshot, the index has what that sees,
-    /// while others change the table; and they keep it from then on.
+    /// in `not_null`, by number, must have no NULL.
     pub(super) fn build(
         &mut self,
         core: &Core,
         table: &Arc<Table>,
         index: &TableIndex,
-        (not_null, seen): (&[i16], Option<Snapshot>),
+        (not_null, which): (&[i16], Rows),
     ) -> Result<(), EngineError> {
         self.backend.progress.set_all(&[
             (create_index::PHASE, Phase::Build as u64),
@@ -148,12 +157,14 @@ impl Session {
         let source = self.source_of(core, table, index, not_null)?;
         let open_index = index.open(&heap);
         let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
+        // After the wait for the TOAST table's lock: what it sees must not go meanwhile.
+        let seen = (which == Rows::Seen).then(|| core.xacts.snapshot(&open.tx));
         let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
         let author = Author { xid, command: open.tx.use_command() };
         let (own, sets) = (open.tx.full_xid(), &mut open.sets);
         let changer = Changer { xacts: &core.xacts, tx: &open.tx, author, sets, queues: None };
         let mut rows = heap.indexable(changer, (horizon_of(table), POSTGRES_DB, own), ahead)?;
-        let stays_invalid = seen.is_some() || is_left_over(table, index);
+        let stays_invalid = which == Rows::Seen || is_left_over(table, index);
         if let Some(snapshot) = seen {
             rows = rows.seen_by(Visibility::new(snapshot, core.heaps.outcomes.clone()));
         }
@@ -334,7 +345,7 @@ impl Session {
         })?;
         self.note_temp_emptied(index.oid, locator);
         let rebuilt = index.at(locator, core.database.trees.tree(locator));
-        self.build(core, table, &rebuilt, (&[], None))
+        self.build(core, table, &rebuilt, (&[], Rows::All))
     }
 
     /// Finds an index with its table, and locks both in a mode, the table first. The index itself

@@ -26,6 +26,7 @@ use forebay_txn::CountedRelation;
 use forebay_txn::locks::LockMode;
 use forebay_types::{Datum, Oid, Repr};
 
+use super::indexes::Rows;
 use super::locks::lock_tag;
 use super::open::Open;
 use super::parts::{Part, Source, fetched};
@@ -226,7 +227,7 @@ impl Session {
                 self.note_temp_made((Some(table), name), file, OnCommit::PreserveRows);
             }
         }
-        self.build(core, &toast, &index, (&[], None))
+        self.build(core, &toast, &index, (&[], Rows::All))
     }
 
     /// How a formed row is to be stored. None: as it is.

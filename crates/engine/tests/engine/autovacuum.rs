@@ -248,8 +248,8 @@ fn a_worker_follows_changed_costs_while_it_vacuums() {
 #[test]
 fn a_worker_reads_the_parameters_of_a_table_when_it_comes_to_it() {
     let slow = AutovacuumSettings { cost_delay: Some(BY_HAND), cost_limit: Some(1), ..settings() };
-    let quick = AutovacuumSettings { cost_delay: Some(Duration::ZERO), ..slow.clone() };
-    let (_scratch, engine, mut session) = opened(quick.clone());
+    let quick = AutovacuumSettings { cost_delay: Some(Duration::ZERO), ..slow };
+    let (_scratch, engine, mut session) = opened(quick);
     let first = make(&mut session, "t", &["autovacuum_analyze_threshold=1000000"]);
     let changed = make(&mut session, "u", &[]);
     let same = make(&mut session, "v", &[]);

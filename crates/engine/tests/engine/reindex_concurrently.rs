@@ -12,7 +12,7 @@ use forebay_engine::types::oids;
 use forebay_engine::views::create_index::{self, Phase, Statement};
 use forebay_engine::{
     ColumnDef, ConstraintKind, Datum, Engine, EngineError, IndexCheckOptions, IndexDef, IndexKey,
-    IoMethod, LockMode, Part, Session, ShutdownMode,
+    InterruptKind, IoMethod, LockMode, Part, Session, ShutdownMode,
 };
 use forebay_testkit::Dice;
 
@@ -206,10 +206,10 @@ fn with_texts(session: &mut Session) -> String {
     .expect("table")
 }
 
-/// A text that cannot be compressed.
+/// A text that cannot be compressed: it has two chunks, and an index can have it.
 fn text(id: i64) -> String {
     let mut dice = Dice::new(id as u64);
-    (0..20_000).map(|_| char::from(b'a' + dice.below(26) as u8)).collect()
+    (0..2_400).map(|_| char::from(b'a' + dice.below(26) as u8)).collect()
 }
 
 fn put_text(session: &mut Session, id: i64) {
@@ -218,6 +218,29 @@ fn put_text(session: &mut Session, id: i64) {
     let text = text(id);
     let row = [Datum::Int8(id), Datum::text(&text)];
     session.insert_row(&table, &row).expect("row");
+}
+
+/// The same in a transaction of its own.
+fn add_text(session: &mut Session, id: i64) {
+    session.begin().expect("begin");
+    put_text(session, id);
+    session.commit().expect("commit");
+}
+
+/// DELETE FROM w WHERE id = `id`
+fn remove_text(session: &mut Session, id: i64) {
+    transaction(session, |s| {
+        let table = s.open_table(None, "w", LockMode::RowExclusive)?;
+        let (mut scan, mut found) = (s.scan(&table)?, None);
+        while let Some(row) = scan.next(s)? {
+            if matches!(row.decode()?[..], [Datum::Int8(at), _] if at == id) {
+                found = Some(row.place());
+            }
+        }
+        drop(scan);
+        s.delete_row(&table, found.expect("the row")).map(drop)
+    })
+    .expect("deleted");
 }
 
 fn texts(session: &mut Session) -> Vec<i64> {
@@ -237,13 +260,20 @@ fn texts(session: &mut Session) -> Vec<i64> {
     .expect("texts")
 }
 
+/// Fails unless an index has each row of its table.
+fn check_all(session: &mut Session, schema: Option<&str>, name: &str) {
+    transaction(session, |s| {
+        let oid = s.index_named(schema, name)?.expect("the index");
+        s.check_index(oid, IndexCheckOptions { parents: true, all_rows: true, distinct: true })
+    })
+    .expect("checked");
+}
+
 #[test]
 fn the_index_of_a_toast_table_gives_way_too() {
     let (_scratch, engine, mut session) = with_table();
     let index = with_texts(&mut session);
-    session.begin().expect("begin");
-    put_text(&mut session, 1);
-    session.commit().expect("commit");
+    add_text(&mut session, 1);
     let mut writer = engine.session().expect("session");
     writer.begin().expect("begin");
     put_text(&mut writer, 2);
@@ -259,22 +289,81 @@ fn the_index_of_a_toast_table_gives_way_too() {
     writer.commit().expect("commit");
     in_phase(&engine, &thread, Phase::WaitForWritersAgain, &late);
     // Both indexes get its chunks.
-    session.begin().expect("begin");
-    put_text(&mut session, 4);
-    session.commit().expect("commit");
+    add_text(&mut session, 4);
     late.commit().expect("commit");
     assert!(joined(thread).1.expect("done"));
     assert_eq!(texts(&mut session), [1, 2, 3, 4]);
-    let all = IndexCheckOptions { parents: true, all_rows: true, distinct: true };
-    for (schema, name) in [(Some("pg_toast"), &*index), (None, "w_pkey")] {
-        transaction(&mut session, |s| {
-            let oid = s.index_named(schema, name)?.expect("the index");
-            s.check_index(oid, all)
-        })
-        .expect("checked");
-    }
+    check_all(&mut session, Some("pg_toast"), &index);
+    check_all(&mut session, None, "w_pkey");
     let dir = engine.data_dir().to_path_buf();
     drop((session, writer, late));
     engine.shutdown(ShutdownMode::Fast).expect("stop");
     assert_undamaged(&dir);
+}
+
+#[test]
+fn chunks_go_to_both_indexes_of_a_toast_table() {
+    let (_scratch, engine, mut session) = with_table();
+    let index = with_texts(&mut session);
+    add_text(&mut session, 1);
+    let new = || engine.session().expect("session");
+    let (mut holder, mut reader) = (new(), new());
+    keep_snapshot(&mut holder);
+    let name = index.clone();
+    let thread =
+        waiting(&engine, 1, new(), move |s| s.reindex_index_concurrently(Some("pg_toast"), &name));
+    // The twin got all that it lacked before: the writer has to add this to it.
+    in_phase(&engine, &thread, Phase::WaitForSnapshots, &holder);
+    add_text(&mut session, 2);
+    reader.begin().expect("begin");
+    put_text(&mut reader, 3);
+    holder.commit().expect("commit");
+    in_phase(&engine, &thread, Phase::WaitForReaders, &reader);
+    // The index that goes stays: it is to be dropped by hand.
+    add_text(&mut session, 4);
+    let maker = engine.locks().into_iter().find(|lock| !lock.granted).expect("it waits");
+    assert!(engine.interrupt_session(maker.session, InterruptKind::Cancel));
+    assert_eq!(joined(thread).1.expect_err("cancelled").sqlstate(), "57014");
+    reader.commit().expect("commit");
+    assert_eq!(texts(&mut session), [1, 2, 3, 4]);
+    check_all(&mut session, Some("pg_toast"), &index);
+}
+
+#[test]
+fn long_values_that_an_index_build_reads_stay_while_their_index_gives_way() {
+    let (_scratch, engine, mut session) = with_table();
+    let toast_index = with_texts(&mut session);
+    (1..=3).for_each(|id| add_text(&mut session, id));
+    let new = || engine.session().expect("session");
+    let (mut first, mut second) = (new(), new());
+    first.begin().expect("begin");
+    first.start_command().expect("command");
+    first.open_table(None, "w", LockMode::RowExclusive).expect("table");
+    let build = waiting(&engine, 1, new(), |s| {
+        let table = transaction(s, |s| s.open_table(None, "w", LockMode::AccessShare))?;
+        let keys = vec![IndexKey::new(2)];
+        s.create_index_concurrently(&table, &IndexDef { keys, ..IndexDef::default() })
+    });
+    // It is not among those for which the build waits.
+    second.begin().expect("begin");
+    put_text(&mut second, 4);
+    let replace = waiting(&engine, 2, new(), move |s| {
+        s.reindex_index_concurrently(Some("pg_toast"), &toast_index)
+    });
+    first.commit().expect("commit");
+    // The build waits for the lock of the TOAST table now.
+    let builds = || {
+        let rows = engine.progress(forebay_engine::views::Command::CreateIndex);
+        rows.iter().any(|row| row.running.get(create_index::PHASE) == Phase::Build as u64)
+    };
+    while !builds() || engine.lock_waits() < 2 {
+        assert!(!build.is_finished() && !replace.is_finished(), "they wait");
+        std::thread::yield_now();
+    }
+    remove_text(&mut session, 2);
+    second.commit().expect("commit");
+    joined(replace).1.expect("the TOAST table's index");
+    joined(build).1.expect("the other index");
+    assert_eq!(texts(&mut session), [1, 3, 4]);
+    check_all(&mut session, None, "w_text_idx");
 }

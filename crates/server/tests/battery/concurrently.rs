@@ -273,3 +273,69 @@ fn catalogs_are_as_postgresql_leaves_them() {
     server.query("DROP TABLE t");
     assert_eq!(server.query("SELECT count(*) FROM pg_class WHERE oid > 16383"), "0");
 }
+
+#[test]
+#[ignore = "run by cargo xtask test"]
+fn what_is_not_known_is_refused_at_once() {
+    let name = "what_is_not_known_is_refused_at_once";
+    let Some(peer) = Peer::find(name) else { return };
+    peer.init(DATA);
+    let server = peer.start(DATA, "-c autovacuum=off");
+    for statement in [
+        "CREATE TABLE p (a int, b int) PARTITION BY RANGE (a)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (100)",
+        "CREATE INDEX ON p (b)",
+        "INSERT INTO p VALUES (1, 2)",
+        "CREATE TABLE n (a int, b int, CONSTRAINT n_a NOT NULL a NO INHERIT)",
+        "ALTER TABLE n ADD CONSTRAINT n_b NOT NULL b NOT VALID",
+        "CREATE UNIQUE INDEX n_a_idx ON n (a)",
+        "CREATE UNIQUE INDEX n_b_idx ON n (b)",
+    ] {
+        server.query(statement);
+    }
+    drop(server);
+    peer.take_back();
+    let data = peer.outside(DATA);
+    let server = Forebay::start(&data, &[]);
+    let mut client = connect(server.port).expect("client");
+    for (statement, sqlstate, message) in [
+        ("REINDEX INDEX CONCURRENTLY p1_b_idx", "0A000", PARTITION),
+        ("REINDEX TABLE CONCURRENTLY p1", "0A000", PARTITION),
+        ("ALTER TABLE n ADD PRIMARY KEY (a)", "55000", "cannot create primary key on column \"a\""),
+        ("ALTER TABLE n ADD PRIMARY KEY (b)", "55000", "cannot create primary key on column \"b\""),
+        (
+            "ALTER TABLE n ADD PRIMARY KEY USING INDEX n_a_idx",
+            "55000",
+            "cannot change NO INHERIT status of NOT NULL constraint \"n_a\" on relation \"n\"",
+        ),
+        (
+            "ALTER TABLE n ADD PRIMARY KEY USING INDEX n_b_idx",
+            "55000",
+            "incompatible NOT VALID constraint \"n_b\" on relation \"n\"",
+        ),
+    ] {
+        let error = client.query(statement).expect_err(statement);
+        assert_eq!(error.sqlstate(), sqlstate, "{statement}: {error}");
+        assert!(error.to_string().contains(message), "{statement}: {error}");
+    }
+    drop(client);
+    server.stop();
+    peer.give_to_postgres();
+    let server = peer.start(DATA, "-c autovacuum=off");
+    let indexes = "SELECT indexrelid::regclass, indisvalid FROM pg_index \
+                   WHERE indexrelid > 16383 AND indrelid::regclass::text IN ('p1', 'n') ORDER BY 1";
+    assert_eq!(lines(&server.query(indexes)), ["p1_b_idx|t", "n_a_idx|t", "n_b_idx|t"]);
+    for (statement, expected) in [
+        (
+            "SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'p_b_idx'::regclass",
+            "p1_b_idx",
+        ),
+        ("SELECT count(*) FROM pg_constraint WHERE conrelid = 'n'::regclass", "2"),
+    ] {
+        assert_eq!(server.query(statement), expected);
+    }
+    server.query("DROP TABLE p, n");
+}
+
+const PARTITION: &str =
+    "cannot reindex index \"p1_b_idx\" concurrently: inheritance is not supported";

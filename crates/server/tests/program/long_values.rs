@@ -25,12 +25,30 @@ const TABLES: &str = "CREATE TABLE t (id int4 PRIMARY KEY, x text, e text, n int
      INSERT INTO lz4 SELECT repeat(md5('3'), 40) || x, 'w' FROM t WHERE id = 1; \
      CREATE TABLE away (k text, w text); ALTER TABLE away ALTER k SET STORAGE EXTERNAL; \
      INSERT INTO away SELECT substr(e, 1, 2500), 'w' FROM t WHERE id = 60; \
-     CREATE INDEX ON away (k)";
+     CREATE INDEX ON away (k); \
+     CREATE TABLE keyed (k text PRIMARY KEY, w text, a text UNIQUE); \
+     ALTER TABLE keyed ALTER a SET STORAGE EXTERNAL; \
+     INSERT INTO keyed SELECT repeat('key', 1000), 'w', substr(e, 1, 2500) FROM t WHERE id = 60";
 
 /// What becomes of a version of a row in these tables: whether it is heap-only (HOT) depends on
 /// whether the indexed column is the same before it is compressed or moved.
-const UPDATED: [&str; 4] = ["grows", "pglz", "lz4", "away"];
-const UPDATES: &[&str] = &["w = 'x'", "w = repeat('w', 1200)", "k = k || ''", "w = 'y'"];
+const UPDATED: [&str; 5] = ["grows", "pglz", "lz4", "away", "keyed"];
+const UPDATES: &[&str] = &[
+    "w = 'x'",
+    "w = repeat('w', 1200)",
+    "k = k || ''",
+    "w = 'y'",
+    "w = 'read' WHERE k > ' ' AND k LIKE '%'",
+    "w = 'part of ' || right(k, 3)",
+];
+/// The same for rows that conflict.
+const CONFLICTS: [&str; 3] = [
+    "INSERT INTO keyed VALUES (repeat('key', 1000), 'n') ON CONFLICT (k) DO UPDATE SET w = 'c'",
+    "INSERT INTO keyed SELECT 'k', 'n', substr(e, 1, 2500) FROM t WHERE id = 60 \
+     ON CONFLICT (a) DO UPDATE SET w = excluded.k || right(keyed.a, 3)",
+    "INSERT INTO keyed VALUES (repeat('key', 1000), 'n') ON CONFLICT (k) DO UPDATE \
+     SET w = right(keyed.k, 9) || 'd' WHERE keyed.a > ' '",
+];
 
 /// Statements whose answers do not depend on where rows lie.
 const STATEMENTS: &[&str] = &[
@@ -125,7 +143,7 @@ fn statements_answer_as_postgresqls_do() {
     let updates = UPDATED
         .iter()
         .flat_map(|table| UPDATES.iter().map(move |change| format!("UPDATE {table} SET {change}")));
-    for sql in updates {
+    for sql in updates.chain(CONFLICTS.map(str::to_owned)) {
         let (ours, theirs) = (answer(&peer, server.port, &sql), answer(&peer, postgres.port, &sql));
         assert_eq!(ours, theirs, "{sql}");
     }
@@ -145,7 +163,7 @@ fn statements_answer_as_postgresqls_do() {
         "SELECT bt_index_parent_check(indexrelid, true, true, true) FROM pg_index \
          WHERE indrelid = 'w'::regclass",
     );
-    for table in ["t", "u", "w"] {
+    for table in ["t", "u", "w", "keyed"] {
         let check = format!("SELECT * FROM verify_heapam('{table}', check_toast := true)");
         assert_eq!(postgres.query(&check), "");
     }

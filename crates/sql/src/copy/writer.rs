@@ -124,7 +124,7 @@ fn binary_row<'r>(
     for (value, column) in values.iter().zip(columns) {
         append_field(value, (column.ty, true), out, 0, long)?;
     }
-    Ok(())
+    Ok(check_enlarge(whole_length(out, long), 0, MAX_ALLOC)?)
 }
 
 /// Appends a field of text or CSV; a long one to `long`, if that is given.

@@ -9,9 +9,13 @@ use super::row::{Flow, Row};
 use super::scan::{fetch, place_value, system_value};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Change, Modify, OnConflict, SystemColumn, live_columns, version_width};
+use crate::plan::{Change, Expr, Modify, OnConflict, SystemColumn, live_columns, version_width};
 use forebay_engine::{Inserted, ItemPointer, Part, RowOutcome, StoredRow};
 use forebay_types::Datum;
+use std::borrow::Cow;
+
+/// Values from this length on may be stored out of line or compressed: a pointer has as many bytes.
+const SHORTEST_TOASTED: usize = 18;
 
 /// Takes the rows in.
 pub(super) struct Modifier<'m> {
@@ -24,6 +28,8 @@ pub(super) struct Modifier<'m> {
     reads_headers: bool,
     /// The columns that RETURNING does not read, of each version.
     unread: [Vec<bool>; 2],
+    /// The columns that an update leaves as they are, though it has read their values whole.
+    left: Vec<bool>,
     count: u64,
     /// The indexes in which ON CONFLICT looks.
     arbiters: Vec<u32>,
@@ -48,6 +54,40 @@ enum Tried {
     Changed(StoredRow),
 }
 
+/// The columns that keep their values in an update that reads these whole.
+fn left_as_they_are(modify: &Modify) -> Vec<bool> {
+    let values = match &modify.change {
+        Change::Update(values) => values,
+        Change::Insert(Some(conflict)) => match &conflict.update {
+            Some(update) => &update.values,
+            None => return Vec::new(),
+        },
+        Change::Insert(None) | Change::Delete => return Vec::new(),
+    };
+    if modify.table.toasting.relation.is_none() {
+        return Vec::new();
+    }
+    let columns = &modify.table.columns;
+    let mut left = vec![false; columns.len()];
+    let live = left.iter_mut().enumerate().filter(|(number, _)| !columns[*number].dropped);
+    for ((number, left), value) in live.zip(values) {
+        let stays = matches!(value, Expr::Column(column) if *column == number);
+        *left = stays && modify.read_whole.get(number) == Some(&true);
+    }
+    left
+}
+
+/// Whether a value that was read may be stored out of line or compressed. Rows are made short by
+/// values that are longer than a pointer.
+fn may_be_toasted(value: &Datum<'_>) -> bool {
+    match value {
+        Datum::Text(text) => text.len() >= SHORTEST_TOASTED,
+        Datum::Bytes(bytes) => bytes.len() >= SHORTEST_TOASTED,
+        Datum::Numeric(_) | Datum::Carried(..) => true,
+        _ => false,
+    }
+}
+
 impl<'m> Modifier<'m> {
     pub(super) fn new(modify: &'m Modify, host: &mut Host) -> Modifier<'m> {
         let returning = modify.returning.as_deref();
@@ -68,6 +108,7 @@ impl<'m> Modifier<'m> {
         Modifier {
             modify,
             unread,
+            left: left_as_they_are(modify),
             loader: batches.then(|| Loader::new(&modify.table)),
             returned: returning.map(|_| Sorter::new(&[], None, host)),
             reads_headers: (0..read.len()).any(|column| read[column] && header(column)),
@@ -170,11 +211,12 @@ impl<'m> Modifier<'m> {
         };
         self.conflicts.rows += 1;
         let view = found.view();
-        let mut values = view.decode()?;
+        let (mut values, unread) = (Vec::new(), update.unread(table.columns.len()));
+        view.decode_wanted(&vec![true; table.columns.len()], &unread, &mut values)?;
         let system = SystemColumn::ALL.into_iter();
         values.extend(system.map(|column| system_value(&view, column, table.oid)));
         let there = values.len();
-        fetch(&mut values, table, &update.unread(table.columns.len()), host)?;
+        fetch(&mut values, table, &unread, host)?;
         let mut proposed = row.values.iter();
         let columns = table.columns.iter();
         values.extend(columns.map(|column| match column.dropped {
@@ -226,11 +268,39 @@ impl<'m> Modifier<'m> {
     ) -> Result<Tried> {
         let place = row.ctid.expect("rows that are changed come from a table");
         let table = &self.modify.table;
+        let stored = self.as_stored(new, place, host)?;
+        let new = stored.as_deref().unwrap_or(new);
         let outcome = match host.call(|session| session.update_row(table, place, new)) {
             Ok(outcome) => outcome,
             Err(error) => return Err(self.failed(new, error, host)?),
         };
         self.changed(row, outcome, Some(new), params, host)
+    }
+
+    /// The values of a new version, those that stay what they are in the form in which the version
+    /// at `place` has them. Compressed anew, they would count as changed ones. None: as they came.
+    fn as_stored<'v>(
+        &self,
+        new: &'v [Datum<'v>],
+        place: ItemPointer,
+        host: &mut Host,
+    ) -> Result<Option<Vec<Datum<'v>>>> {
+        let table = &self.modify.table;
+        let live = || table.columns.iter().enumerate().filter(|(_, column)| !column.dropped);
+        let is_left = |number: usize| self.left.get(number) == Some(&true);
+        let values = || new.iter().zip(live());
+        if !values().any(|(value, (number, _))| is_left(number) && may_be_toasted(value)) {
+            return Ok(None);
+        }
+        let found = host.call(|session| session.row_at(table, place))?;
+        let Some(found) = found else { return Ok(None) };
+        let mut stored = Vec::new();
+        found.view().decode_wanted(&self.left, &self.left, &mut stored)?;
+        let form = |(value, (number, _)): (&'v Datum<'v>, (usize, _))| match stored.get(number) {
+            Some(Datum::Toasted(bytes)) => Datum::Toasted(Cow::Owned(bytes.to_vec())),
+            _ => value.reborrow(),
+        };
+        Ok(Some(values().map(form).collect()))
     }
 
     /// Takes what became of a row that was to be changed.

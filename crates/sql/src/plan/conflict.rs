@@ -117,6 +117,26 @@ impl Planner<'_> {
     }
 }
 
+impl Wanted {
+    /// Those of a table's indexes that are meant. Those that are built concurrently count too: a
+    /// twin that REINDEX CONCURRENTLY makes may take the place of a valid index before the
+    /// statement is over, and may have done so by the time that its constraint was looked up.
+    fn among(&self, indexes: &[Arc<TableIndex>]) -> Vec<Arc<TableIndex>> {
+        let usable = || indexes.iter().filter(|index| index.unique && index.ready);
+        let named = |index: &TableIndex| match self {
+            Wanted::All => true,
+            Wanted::Of(oid) => index.oid == *oid,
+            Wanted::On(columns) => {
+                index.valid && columns.as_ref() == Some(&index.key_columns().collect())
+            }
+        };
+        let is_twin = |index: &TableIndex| {
+            usable().any(|of| named(of) && of.valid != index.valid && of.has_form_of(index))
+        };
+        usable().filter(|index| named(index) || is_twin(index)).cloned().collect()
+    }
+}
+
 impl Analyzed {
     /// Whether it is DO UPDATE.
     pub(super) fn has_update(&self) -> bool {
@@ -127,21 +147,7 @@ impl Analyzed {
     pub(super) fn infer(self, table: &Table) -> Result<OnConflict> {
         let Analyzed { alias, arbiters: wanted, update } = self;
         let chosen = !matches!(wanted, Wanted::All);
-        let keys = |index: &TableIndex| index.key_columns().collect::<BTreeSet<usize>>();
-        let of_constraint = match &wanted {
-            Wanted::Of(oid) => table.indexes.iter().find(|index| index.oid == *oid),
-            _ => None,
-        };
-        let meant = |index: &TableIndex| match &wanted {
-            Wanted::All => true,
-            Wanted::Of(_) => of_constraint
-                .is_some_and(|of| of.oid == index.oid || !index.valid && keys(of) == keys(index)),
-            Wanted::On(columns) => columns.as_ref() == Some(&keys(index)),
-        };
-        // Those that are built concurrently count too: one of REINDEX CONCURRENTLY may take the
-        // place of a valid index before the statement is over.
-        let usable = table.indexes.iter().filter(|index| index.unique && index.ready);
-        let arbiters: Vec<Arc<TableIndex>> = usable.filter(|i| meant(i)).cloned().collect();
+        let arbiters = wanted.among(&table.indexes);
         if chosen && !arbiters.iter().any(|index| index.valid) {
             return Err(match wanted {
                 Wanted::Of(0) => SqlError::new(
@@ -171,4 +177,73 @@ fn assigns_key(target: &ast::AssignmentTarget, table: &Table) -> bool {
         .map(|c| c.name.as_str())
         .collect();
     assigned.any(|name| keys.contains(name.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_engine::types::oids;
+    use forebay_engine::{
+        ColumnDef, Engine, EngineConfig, IndexDef, IndexKey, InitOptions, IoMethod, LockMode,
+        Session,
+    };
+
+    /// A unique index on the columns a and b of a table.
+    fn made() -> Arc<TableIndex> {
+        let dir = tempfile::tempdir().expect("directory");
+        Engine::init(dir.path(), &InitOptions::default()).expect("init");
+        let config = EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() };
+        let engine = Engine::open(dir.path(), config).expect("open");
+        let mut session = engine.session().expect("session");
+        session.begin().expect("begin");
+        let columns = ["a", "b"].map(|name| ColumnDef::new(name, oids::INT4));
+        session.create_table(None, "t", &columns).expect("table");
+        let keys = vec![IndexKey::new(1), IndexKey::new(2)];
+        let def = IndexDef { keys, unique: true, ..IndexDef::default() };
+        let table = opened(&mut session);
+        session.create_index(&table, &def).expect("index");
+        Arc::clone(&opened(&mut session).indexes[0])
+    }
+
+    fn opened(session: &mut Session) -> Arc<Table> {
+        session.start_command().expect("command");
+        session.open_table(None, "t", LockMode::AccessExclusive).expect("table")
+    }
+
+    #[test]
+    fn only_a_twin_of_an_index_is_meant_with_it() {
+        let made = made();
+        let index = |oid: u32, valid: bool, change: fn(&mut TableIndex)| {
+            let mut index = made.at(made.locator, Arc::clone(&made.known));
+            (index.oid, index.valid) = (oid, valid);
+            change(&mut index);
+            Arc::new(index)
+        };
+        let indexes = [
+            index(1, true, |_| {}),
+            index(2, false, |_| {}),
+            index(3, false, |index| Arc::make_mut(&mut index.shape).nulls_are_equal = true),
+            index(4, false, |index| Arc::make_mut(&mut index.shape).keys[0].descending = true),
+            index(5, false, |index| index.columns.reverse()),
+            index(6, false, |index| index.columns.push(1)),
+            index(7, false, |index| index.ready = false),
+            index(8, false, |index| index.unique = false),
+            index(9, true, |index| Arc::make_mut(&mut index.shape).keys.truncate(1)),
+        ];
+        let both = Some(BTreeSet::from([0, 1]));
+        for (wanted, expected) in [
+            (Wanted::Of(1), &[1, 2][..]),
+            // The constraint has its new index already, but the table was read before.
+            (Wanted::Of(2), &[1, 2]),
+            (Wanted::Of(9), &[9]),
+            (Wanted::Of(10), &[]),
+            (Wanted::On(both), &[1, 2]),
+            (Wanted::On(Some(BTreeSet::from([0]))), &[9]),
+            (Wanted::On(None), &[]),
+            (Wanted::All, &[1, 2, 3, 4, 5, 6, 9]),
+        ] {
+            let found: Vec<u32> = wanted.among(&indexes).iter().map(|index| index.oid).collect();
+            assert_eq!(found, expected);
+        }
+    }
 }

@@ -78,8 +78,12 @@ impl Planner<'_> {
         let returning = self.returning(returning, &table, scope, Version::New, &extras.versions)?;
         let (returning, columns) = returning.unzip();
         let conflict = conflict.map(|c| c.infer(&table)).transpose()?.map(Box::new);
+        let update = conflict.as_ref().and_then(|c| c.update.as_ref());
+        let unread = update.map(|update| update.unread(table.columns.len()));
+        let read_whole = unread.into_iter().flatten().map(|unread| !unread).collect();
         let (schema, change) = (name.schema, Change::Insert(conflict));
-        Ok(ChangePlan::new(Modify { input, table, schema, change, returning }, columns))
+        let modify = Modify { input, table, schema, change, read_whole, returning };
+        Ok(ChangePlan::new(modify, columns))
     }
 
     fn insert_values(&mut self, values: &ast::Values, target: &Target<'_>) -> Result<Node> {

@@ -313,6 +313,8 @@ pub struct Modify {
     pub schema: Option<String>,
     /// What is done.
     pub change: Change,
+    /// The table's columns whose values UPDATE reads whole, and so has no more as they are stored.
+    pub read_whole: Vec<bool>,
     /// RETURNING, over two versions of each row; see `returning.rs`.
     pub returning: Option<Vec<Expr>>,
 }

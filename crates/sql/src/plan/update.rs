@@ -270,7 +270,8 @@ impl Target {
             }
             None => cheapest_source(TableRead { decode, ..read }, filter, catalog)?,
         };
-        Ok(ChangePlan::new(Modify { input, table, schema, change, returning }, columns))
+        let modify = Modify { input, table, schema, change, read_whole: used, returning };
+        Ok(ChangePlan::new(modify, columns))
     }
 }
 
