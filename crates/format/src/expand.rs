@@ -27,9 +27,9 @@ const LZ4_STILL_MORE: u8 = 255;
 /// The shortest repetition of LZ4.
 const LZ4_MIN_MATCH: usize = 4;
 
-/// As many compressed bytes as the first `len` bytes of a value take at most: pglz has a control bit
-/// for each. LZ4 has a byte for 255 of a run or a repetition, all of them before its first byte. A
-/// repetition may begin within them.
+/// As many compressed bytes as the first `len` bytes of a value take at most: pglz has a control
+/// bit for each. LZ4 has a byte for 255 of a run or a repetition, all of them before its first
+/// byte. A repetition may begin within them.
 pub const fn prefix_size(len: usize, raw_size: usize, method: u8) -> usize {
     let lengths = if method == Method::Pglz as u8 { 0 } else { raw_size / 255 };
     len + len / 8 + lengths + 16
