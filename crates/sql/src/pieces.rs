@@ -190,6 +190,7 @@ mod tests {
             let (mut out, mut long) = (Vec::new(), Vec::new());
             let ty = (SqlType::Int4.array().unwrap(), true);
             assert!(append_field(&value, ty, &mut out, 0, &mut long).is_err() && long.is_empty());
+            out.clear();
             append_field(&value, (SqlType::Text, true), &mut out, 0, &mut long).unwrap();
             assert_eq!(whole_length(&out, &long), 4 + len);
         }

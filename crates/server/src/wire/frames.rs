@@ -115,7 +115,7 @@ impl<R: Read> FrameReader<R> {
         if !self.fill(1)? {
             return Ok(Next::Eof { cut: true });
         }
-        let end = self.filled.min(self.done + self.rest);
+        let end = self.filled.min(self.done + self.rest.min(CHUNK));
         let body = self.done..end;
         self.rest -= body.len();
         self.done = end;
