@@ -88,7 +88,7 @@ impl Script<'_> {
         run(&format!("ANALYZE {table}"));
     }
 
-    /// A query of one of eight kinds. Its order leaves nothing to chance.
+    /// A query of one of nine kinds. Its order leaves nothing to chance.
     fn query(&self, dice: &mut Dice) -> String {
         let table = self.table;
         let (id, k) = (dice.below(self.rows), dice.below(self.rows / 10));
@@ -96,7 +96,7 @@ impl Script<'_> {
         let width = dice.below(1000);
         let (way, compares) = if dice.chance(50) { ("", ">=") } else { (" DESC", "<=") };
         let other = if way.is_empty() { " DESC" } else { "" };
-        match dice.below(8) {
+        match dice.below(9) {
             0 => format!(
                 "SELECT count(*), sum(n), min(s) FROM {table} WHERE id BETWEEN {id} AND {}",
                 id + width
@@ -110,7 +110,10 @@ impl Script<'_> {
                  ORDER BY s{way}, k{way} LIMIT 20"
             ),
             4 => format!(
-                "SELECT f FROM {table} WHERE f {compares} {float}.125 ORDER BY f{way} LIMIT 20"
+                "SELECT f FROM {table} WHERE f {compares} {float}.125 ORDER BY f{way} NULLS {} \
+                 LIMIT 20",
+                // The index has its NULLs first.
+                if way.is_empty() { "FIRST" } else { "LAST" }
             ),
             5 => format!(
                 "SELECT id, s, n FROM {table} WHERE id = ANY ('{{{}}}') ORDER BY id",
@@ -120,9 +123,14 @@ impl Script<'_> {
                 "SELECT k, id FROM {table} WHERE k IN ({}) ORDER BY k{way}, id{other}",
                 list(dice, self.rows / 10)
             ),
-            _ => format!(
+            7 => format!(
                 "SELECT k, id FROM {table} WHERE k {compares} {k} ORDER BY k{way}, id{other} \
                  LIMIT 20"
+            ),
+            // No index has this order.
+            _ => format!(
+                "SELECT f, id FROM {table} WHERE f BETWEEN {float} AND {float}.5 \
+                 ORDER BY f{way}, id{other}"
             ),
         }
     }
