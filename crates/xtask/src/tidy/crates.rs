@@ -5,9 +5,9 @@ use super::sources::Sources;
 
 /// The crates from the bottom up, those that are still to come among them. A crate may use those
 /// before it, unless [`FORBIDDEN`] says no.
-const LAYERS: [&str; 18] = [
-    "format", "types", "aio", "wal", "archive", "storage", "txn", "access", "catalog", "engine",
-    "bench", "sql", "query", "server", // and for development only:
+const LAYERS: [&str; 19] = [
+    "format", "types", "collation", "aio", "wal", "archive", "storage", "txn", "access", "catalog",
+    "engine", "bench", "sql", "query", "server", // and for development only:
     "testkit", "sim", "powercut", "xtask",
 ];
 
@@ -24,7 +24,7 @@ const FORBIDDEN: [(&str, &[&str], &str); 4] = [
 ];
 
 /// Crates whose sources may hold `unsafe`; every other one forbids it in its root file.
-const UNSAFE: [&str; 4] = ["format", "aio", "wal", "storage"];
+const UNSAFE: [&str; 5] = ["format", "collation", "aio", "wal", "storage"];
 
 /// One finding for each dependency that points up or is forbidden, for each crate that has no layer
 /// here, and for each that does not forbid `unsafe`.
