@@ -10,11 +10,12 @@
 //!   servers
 //! - [`rows`]: updates, deletes, row locks, bloat, vacuum and count(*) of both servers
 //! - [`index`]: ranges and rows by an index, its making, and VACUUM, of both servers
+//! - [`tpcb`]: pgbench's own transactions, on its own tables, and DDL
 //! - [`archive`]: the archivers of both servers with many files that wait; segments stored in a
 //!   directory
 //! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and
 //!   `forebay bench` beside fio
-//! - [`fio`], [`pgbench`]: run them; [`report`]: what `forebay bench` prints
+//! - [`fio`], [`pgbench`]: run them; [`processor`]: a server's processor time; [`report`]: what `forebay bench` prints
 //! - [`table`]: medians, spreads, marks and the printed table
 //!
 //! Every figure is the median of the rounds, with the smallest and largest. Caches are dropped and
@@ -39,10 +40,12 @@ mod fio;
 mod index;
 mod pgbench;
 mod pool;
+mod processor;
 mod report;
 mod rows;
 mod servers;
 mod table;
+mod tpcb;
 mod wal;
 mod work;
 
@@ -80,14 +83,28 @@ pub struct Options {
     /// pgbench's scale for the cluster whose checksums are checked: 150 are 2.3 GB
     #[arg(long, default_value_t = 150)]
     scale: u32,
+    /// pgbench's scale for tables in memory
+    #[arg(long, value_name = "SCALE", default_value_t = 100)]
+    memory_scale: u32,
+    /// pgbench's scale for tables ten times the pool: 1000 are 16 GB; 0: none
+    #[arg(long, value_name = "SCALE", default_value_t = 1000)]
+    large_scale: u32,
     /// Write the results into docs/results, and draw docs/plots from them
     #[arg(long)]
     keep: bool,
 }
 
 /// The order in which the parts run.
-const PARTS: [Part; 7] =
-    [Part::Checksums, Part::Pool, Part::Wal, Part::Archive, Part::Servers, Part::Rows, Part::Index];
+const PARTS: [Part; 8] = [
+    Part::Checksums,
+    Part::Pool,
+    Part::Wal,
+    Part::Archive,
+    Part::Servers,
+    Part::Rows,
+    Part::Index,
+    Part::Pgbench,
+];
 
 /// A part that can be measured by itself.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -106,6 +123,8 @@ enum Part {
     Rows,
     /// Rows by an index
     Index,
+    /// pgbench's own transactions, and DDL
+    Pgbench,
 }
 
 impl Part {
@@ -119,6 +138,7 @@ impl Part {
             Part::Archive => "archive",
             Part::Rows => "rows",
             Part::Index => "index",
+            Part::Pgbench => "pgbench",
         }
     }
 }
@@ -187,6 +207,10 @@ fn measure(
         Part::Index => {
             let extent = index::Extent { rounds, rows: options.rows, seconds };
             index::run(root, peer, caches, extent)?
+        }
+        Part::Pgbench => {
+            let (scale, large_scale) = (options.memory_scale, options.large_scale);
+            tpcb::run(root, peer, tpcb::Extent { rounds, seconds, scale, large_scale })?
         }
     };
     Ok(Outcome { tables, missing: None })

@@ -20,10 +20,19 @@ pub enum Length {
     Transactions(u64),
 }
 
+/// What each transaction does.
+#[derive(Clone, Copy)]
+pub enum Script<'r> {
+    /// Statements, and commands of pgbench's own.
+    Own(&'r str),
+    /// One of pgbench's scripts, by its name.
+    BuiltIn(&'r str),
+}
+
 /// A run.
 pub struct Run<'r> {
-    /// A transaction: statements, and commands of pgbench's own.
-    pub script: &'r str,
+    /// A transaction.
+    pub script: Script<'r>,
     /// How statements are sent: "simple" or "prepared". Only in a simple one may a variable stand
     /// inside a literal.
     pub mode: &'r str,
@@ -65,13 +74,27 @@ impl Run<'_> {
         Ok((done, milliseconds))
     }
 
+    /// Runs it with a connection for each transaction; its rate includes the time to connect.
+    ///
+    /// # Errors
+    /// When a client fails.
+    pub fn connecting(&self, server: &Running<'_>, peer: &Peer) -> Result<Done, String> {
+        self.call(server, peer, &["--connect"])
+    }
+
     fn call(&self, server: &Running<'_>, peer: &Peer, more: &[&str]) -> Result<Done, String> {
-        let script = peer.runner.with_file_name("x").join("pgbench.sql");
-        fs::write(&script, self.script).map_err(|e| format!("{}: {e}", script.display()))?;
         let mut pgbench = Command::new(&peer.runner);
         pgbench.args(["postgres", "/usr/lib/postgresql/18/bin/pgbench", "-n", "-M", self.mode]);
         let port = server.port.to_string();
-        pgbench.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port, "-f", "/x/pgbench.sql"]);
+        pgbench.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port]);
+        match self.script {
+            Script::Own(text) => {
+                let script = peer.runner.with_file_name("x").join("pgbench.sql");
+                fs::write(&script, text).map_err(|e| format!("{}: {e}", script.display()))?;
+                pgbench.args(["-f", "/x/pgbench.sql"])
+            }
+            Script::BuiltIn(name) => pgbench.args(["-b", name]),
+        };
         let (threads, clients) = (self.clients.min(THREADS).to_string(), self.clients.to_string());
         pgbench.args(["-c", &clients, "-j", &threads]).args(more);
         match self.length {

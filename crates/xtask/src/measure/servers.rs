@@ -10,6 +10,7 @@ use forebay_testkit::free_port;
 use forebay_testkit::peer::psql;
 use forebay_testkit::process::serve;
 
+use super::processor;
 use crate::peers::Peer;
 use crate::run::{output, run};
 use crate::watch;
@@ -151,6 +152,14 @@ impl Subject {
         command
     }
 
+    /// The number of PostgreSQL's first process.
+    fn postmaster(&self) -> Result<u32, String> {
+        let file = self.directory().join("postmaster.pid");
+        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let number = text.lines().next().and_then(|line| line.trim().parse().ok());
+        number.ok_or_else(|| format!("{}: no number", file.display()))
+    }
+
     /// Removes the data directory.
     pub fn remove(&self) {
         let folder = match self {
@@ -221,6 +230,19 @@ impl Running<'_> {
             Some(timed) if output.status.success() => Ok(timed),
             _ => Err(format!("{sql}: {said}{}", String::from_utf8_lossy(&output.stderr))),
         }
+    }
+
+    /// Seconds that the processor has worked for the server so far, for sessions that have ended
+    /// too.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn processor_time(&self) -> Result<f64, String> {
+        let server = match (&self.child, self.subject) {
+            (Some(child), _) => child.id(),
+            (None, subject) => subject.postmaster()?,
+        };
+        processor::seconds_of(server)
     }
 
     fn wait_until_it_answers(&self) -> Result<(), String> {

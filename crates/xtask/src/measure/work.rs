@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::fio;
-use super::pgbench::{Length, Run};
+use super::pgbench::{Length, Run, Script};
 use super::servers::{Running, Subject};
 use super::table::Table;
 use crate::peers::Peer;
@@ -147,7 +147,12 @@ pub fn one_row_inserts(
 ) -> Result<f64, String> {
     let script =
         "\\set id random(1, 1000000000)\nINSERT INTO one VALUES (:id, 1, 'a row of its own');\n";
-    let run = Run { script, mode: "prepared", clients, length: Length::Seconds(seconds) };
+    let run = Run {
+        script: Script::Own(script),
+        mode: "prepared",
+        clients,
+        length: Length::Seconds(seconds),
+    };
     Ok(run.done(server, peer)?.rate)
 }
 

@@ -6,9 +6,25 @@ use super::sources::Sources;
 /// The crates from the bottom up, those that are still to come among them. A crate may use those
 /// before it, unless [`FORBIDDEN`] says no.
 const LAYERS: [&str; 19] = [
-    "format", "types", "collation", "aio", "wal", "archive", "storage", "txn", "access", "catalog",
-    "engine", "bench", "sql", "query", "server", // and for development only:
-    "testkit", "sim", "powercut", "xtask",
+    "format",
+    "types",
+    "collation",
+    "aio",
+    "wal",
+    "archive",
+    "storage",
+    "txn",
+    "access",
+    "catalog",
+    "engine",
+    "bench",
+    "sql",
+    "query",
+    "server", // and for development only:
+    "testkit",
+    "sim",
+    "powercut",
+    "xtask",
 ];
 
 /// Arrows that point down and are still wrong: who, to whom, and why.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::setup::{Extent, SERVERS, start};
 use crate::measure::cold::Caches;
 use crate::measure::fio::{self, REGISTERED};
-use crate::measure::pgbench::{Length, Run};
+use crate::measure::pgbench::{Length, Run, Script};
 use crate::measure::servers::{Running, Subject};
 use crate::measure::table::{Mark, Table};
 use crate::measure::work::{self, word};
@@ -228,7 +228,7 @@ impl Wide<'_> {
     ) -> Result<(), String> {
         let script = "\\set k random(1, 1000000)\nSELECT id FROM w WHERE k = :k;\n";
         let length = Length::Seconds(self.extent.seconds);
-        let run = Run { script, mode: "prepared", clients, length };
+        let run = Run { script: Script::Own(script), mode: "prepared", clients, length };
         figures.add(row, server.column(), run.done(server, self.peer)?.rate);
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! scan it for each change.
 
 use super::extent::{SERVERS, SESSIONS};
-use crate::measure::pgbench::{Length, Run, percentile};
+use crate::measure::pgbench::{Length, Run, Script, percentile};
 use crate::measure::servers::{Running, Subject, WITHOUT_AUTOVACUUM, order};
 use crate::measure::table::Table;
 use crate::peers::Peer;
@@ -95,7 +95,7 @@ pub fn measure(
     for (n, clients) in SESSIONS.into_iter().enumerate() {
         for load in &LOADS {
             let script = load.script.replace("CLIENTS", &clients.to_string());
-            let run = Run { script: &script, mode: "prepared", clients, length };
+            let run = Run { script: Script::Own(&script), mode: "prepared", clients, length };
             for server in order(&servers[0], &servers[1], round + n) {
                 let rows = (load.rows)(clients);
                 make(server, rows)?;
@@ -106,7 +106,7 @@ pub fn measure(
             }
         }
         let script = "UPDATE hot SET n = n + 1 WHERE id = 0;\n";
-        let run = Run { script, mode: "prepared", clients, length };
+        let run = Run { script: Script::Own(script), mode: "prepared", clients, length };
         for server in order(&servers[0], &servers[1], round + n) {
             make(server, 1)?;
             let (done, milliseconds) = run.latencies(server, peer)?;
@@ -134,7 +134,7 @@ pub fn bloat(
     tables: &mut Tables,
 ) -> Result<(), String> {
     let length = Length::Transactions(updates / u64::from(UPDATERS));
-    let run = Run { script: UPDATE, mode: "prepared", clients: UPDATERS, length };
+    let run = Run { script: Script::Own(UPDATE), mode: "prepared", clients: UPDATERS, length };
     let [forebay, postgres] = subjects;
     let ways = [(forebay, "off"), (postgres, "off"), (forebay, "on"), (postgres, "on")];
     for (subject, autovacuum) in ways {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::extent::{Extent, SERVERS, SESSIONS};
 use crate::measure::cold::Caches;
 use crate::measure::fio::{self, Done, REGISTERED};
-use crate::measure::pgbench::{Length, Run};
+use crate::measure::pgbench::{Length, Run, Script};
 use crate::measure::servers::{Running, Subject, WITHOUT_AUTOVACUUM};
 use crate::measure::table::{Better, Mark, Table};
 use crate::measure::work::{self, TABLE, word};
@@ -142,7 +142,7 @@ impl Large<'_> {
                     "\\set b random(0, {last})\n\\set o random(1, {ROWS_A_PAGE})\n\
                      {change} WHERE ctid = '(:b,:o)';\n"
                 );
-                let run = Run { script: &script, mode: "simple", clients, length };
+                let run = Run { script: Script::Own(&script), mode: "simple", clients, length };
                 let done = run.done(server, self.peer)?;
                 let row = format!("{verb}, {clients} sessions, {}", word(direct));
                 table.add(&row, server.column(), done.rate);
