@@ -2,20 +2,16 @@
 //! PostgreSQL's isolationtester: both servers must give the same output.
 //!
 //! docs/compatibility.md lists the specifications. Those that it says to pass must pass; one that
-//! passes and is listed otherwise is reported. Where only keys stand in the way, they are struck
-//! from the specification for both servers, and PostgreSQL must not report errors that it does not
-//! report with them. The specifications come from PostgreSQL's source package (`cargo xtask
-//! peers`).
+//! passes and is listed otherwise is reported. The specifications come from PostgreSQL's source
+//! package (`cargo xtask peers`).
 //!
 //! - [`list`]: the list in docs/compatibility.md
-//! - [`strike`]: specifications without their keys and indexes
 //! - [`lane`]: a pair of servers, and runs of isolationtester on them
 //!
 //! `FOREBAY_ISOLATION` selects specifications by a part of their names, and shows why they differ.
 
 mod lane;
 mod list;
-mod strike;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +22,6 @@ use std::time::Instant;
 use forebay_testkit::peer::Peer;
 
 use lane::{Lane, Pair};
-use list::{Listed, Verdict};
 
 /// Pairs of servers that share the work: most specifications mostly wait.
 const LANES: usize = 4;
@@ -94,56 +89,19 @@ fn in_lanes<T: Send>(
     done.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Why a specification does not pass unaltered, or `None`.
-fn unaltered(lane: &mut Lane<'_>, spec: &Spec) -> Option<String> {
+/// Why a specification does not pass, or `None`.
+fn judge(lane: &mut Lane<'_>, spec: &Spec, expected: bool) -> Option<String> {
+    if !expected {
+        // What is known not to run is not tried on PostgreSQL.
+        let ran = lane.forebay(&spec.name, &spec.text);
+        if !ran.succeeded || ran.was_canceled() {
+            return Some(ran.last_error().to_owned());
+        }
+    }
     let pair = lane.run(&spec.name, &spec.text);
     let both_expected =
         [&pair.forebay, &pair.postgres].iter().all(|ran| spec.expected.contains(&ran.output));
     if both_expected { None } else { pair.difference() }
-}
-
-/// Why a specification does not pass without its keys, or `None`.
-fn without_keys(lane: &mut Lane<'_>, spec: &Spec) -> Option<String> {
-    let Some(struck) = strike::strike(&spec.text) else {
-        return Some("it has no keys".to_owned());
-    };
-    let pair = lane.run(&spec.name, &struck);
-    let errors = pair.postgres.errors();
-    if !spec.expected.iter().any(|expected| lane::errors(expected).is_superset(&errors)) {
-        return Some("PostgreSQL reports other errors without the keys".to_owned());
-    }
-    pair.difference()
-}
-
-/// The verdict on a specification that is listed so, and reasons why it is no better.
-fn judge(lane: &mut Lane<'_>, spec: &Spec, listed: Verdict) -> (Verdict, String) {
-    // What is known not to run is not tried on PostgreSQL.
-    let runs = |lane: &mut Lane<'_>, text: &str| {
-        let ran = lane.forebay(&spec.name, text);
-        match ran.succeeded && !ran.was_canceled() {
-            true => Ok(()),
-            false => Err(ran.last_error().to_owned()),
-        }
-    };
-    let mut reasons = Vec::new();
-    if listed != Verdict::Struck {
-        let first = if listed == Verdict::Unaltered { Ok(()) } else { runs(lane, &spec.text) };
-        match first.map_or_else(Some, |()| unaltered(lane, spec)) {
-            None => return (Verdict::Unaltered, String::new()),
-            Some(reason) => reasons.push(reason),
-        }
-    }
-    if listed != Verdict::Unaltered {
-        let first = match strike::strike(&spec.text) {
-            Some(struck) if listed == Verdict::No => runs(lane, &struck),
-            _ => Ok(()),
-        };
-        match first.map_or_else(Some, |()| without_keys(lane, spec)) {
-            None => return (Verdict::Struck, String::new()),
-            Some(reason) => reasons.push(format!("without keys: {reason}")),
-        }
-    }
-    (Verdict::No, reasons.join("\n"))
 }
 
 #[test]
@@ -156,29 +114,26 @@ fn postgresqls_isolation_specifications_pass() {
     assert!(unknown.is_empty(), "listed, but not among PostgreSQL's: {unknown:?}");
     let part = std::env::var("FOREBAY_ISOLATION").ok();
     specs.retain(|spec| part.as_ref().is_none_or(|part| spec.name.contains(part)));
-    let listed = |spec: &Spec| list.get(&spec.name).copied().unwrap_or(Listed::NONE);
     let begun = Instant::now();
-    let found = in_lanes(&peer, &specs, |lane, spec| judge(lane, spec, listed(spec).verdict));
+    let found = in_lanes(&peer, &specs, |lane, spec| {
+        judge(lane, spec, list.get(&spec.name).copied().unwrap_or_default())
+    });
 
-    let (mut worse, mut counts) = (Vec::new(), [0; 3]);
-    for (spec, (verdict, reason)) in specs.iter().zip(&found) {
-        let listed = listed(spec);
-        counts[*verdict as usize] += 1;
-        if !listed.known {
-            worse.push(format!("{} is not listed; it would be \"{verdict}\"", spec.name));
-        } else if listed.verdict != Verdict::No && *verdict == Verdict::No {
-            worse.push(format!("{} is listed as \"{}\": {reason}", spec.name, listed.verdict));
-        } else if listed.verdict != *verdict {
-            println!("battery: isolation: {} passes now: {verdict}", spec.name);
-        }
-        if part.is_some() || !listed.known {
-            println!("{}: {verdict} {reason}", spec.name);
+    let (mut worse, mut passing) = (Vec::new(), 0);
+    for (spec, reason) in specs.iter().zip(&found) {
+        passing += u32::from(reason.is_none());
+        let name = &spec.name;
+        match (list.get(name), reason) {
+            (None, reason) => worse.push(format!("{name} is not listed; {reason:?}")),
+            (Some(true), Some(reason)) => worse.push(format!("{name} is listed: {reason}")),
+            (Some(false), None) => println!("battery: isolation: {name} passes now"),
+            (Some(false), Some(reason)) if part.is_some() => println!("{name}: {reason}"),
+            _ => {}
         }
     }
-    let [unaltered, struck, no] = counts;
     println!(
-        "battery: isolation: {unaltered} specifications pass unaltered, {struck} without keys, \
-         {no} do not; {:.0} s",
+        "battery: isolation: {passing} of {} specifications pass; {:.0} s",
+        specs.len(),
         begun.elapsed().as_secs_f32()
     );
     assert!(worse.is_empty(), "{}", worse.join("\n"));

@@ -1,6 +1,5 @@
 //! A pair of servers, and isolationtester on them.
 
-use std::collections::BTreeSet;
 use std::process::Command;
 use std::thread;
 
@@ -33,20 +32,10 @@ impl Ran {
         errors.or_else(|| self.output.lines().last()).unwrap_or_default()
     }
 
-    /// The errors in it.
-    pub fn errors(&self) -> BTreeSet<&str> {
-        errors(&self.output)
-    }
-
     /// Whether a step has waited for too long.
     pub fn was_canceled(&self) -> bool {
         self.output.contains("isolationtester: canceling step")
     }
-}
-
-/// The lines of an output that report errors.
-pub fn errors(output: &str) -> BTreeSet<&str> {
-    output.lines().filter(|line| line.contains("ERROR: ")).collect()
 }
 
 /// A specification on both servers.
