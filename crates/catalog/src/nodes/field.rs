@@ -18,6 +18,20 @@ pub(super) trait Field: Sized {
     fn same(&self, other: &Self) -> bool;
 }
 
+impl Tokens<'_> {
+    /// Takes a field of the node that is read.
+    pub(super) fn field<F: Field>(&mut self, name: &str) -> Result<F> {
+        match self.peek().strip_prefix(':') {
+            Some(found) if found == name => {
+                self.next()?;
+                F::read(self)
+            }
+            Some(found) => Err(self.unknown_field(found)),
+            None => Err(self.damaged(&format!(":{name}"))),
+        }
+    }
+}
+
 /// What can be an element of a list.
 pub(super) trait Element: Field {}
 

@@ -13,7 +13,6 @@
 use std::borrow::Cow;
 
 use super::error::{NodeError, Result};
-use super::field::Field;
 
 /// The deepest tree that is read.
 pub const MAX_DEPTH: usize = 1000;
@@ -104,19 +103,8 @@ impl<'a> Tokens<'a> {
         Ok(number)
     }
 
-    /// Takes a field of the node that is read.
-    pub(super) fn field<F: Field>(&mut self, name: &str) -> Result<F> {
-        match self.peek().strip_prefix(':') {
-            Some(found) if found == name => {
-                self.next()?;
-                F::read(self)
-            }
-            Some(found) => Err(self.unknown_field(found)),
-            None => Err(self.damaged(&format!(":{name}"))),
-        }
-    }
-
-    fn unknown_field(&self, field: &str) -> NodeError {
+    /// The error of a node that has a field which is not known.
+    pub(super) fn unknown_field(&self, field: &str) -> NodeError {
         NodeError::UnknownField { node: self.node.to_owned(), field: field.to_owned() }
     }
 

@@ -80,6 +80,11 @@ fn nested(depth: usize) -> String {
 fn depth_is_bounded() {
     let deepest = read(&nested(MAX_DEPTH - 1)).expect("not too deep");
     assert_eq!(write(&deepest), nested(MAX_DEPTH - 1));
+    assert!(deepest.same(&deepest.clone()));
+    for style in [Style::NORMAL, Style::PRETTY] {
+        let text = deparse(&deepest, style, &mut Known::new(&Answers::default()));
+        assert_eq!(text.expect("a text").matches("NOT ").count(), MAX_DEPTH - 1);
+    }
     for depth in [MAX_DEPTH, 100_000] {
         assert_eq!(read(&nested(depth)).expect_err("too deep").sqlstate(), "54001");
     }

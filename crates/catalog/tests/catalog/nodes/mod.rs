@@ -20,8 +20,8 @@ use std::path::PathBuf;
 
 use answers::{Answers, ask};
 use forebay_catalog::nodes::{
-    CheckText, Expr, IndexKeyText, IndexText, KeySource, NodeError, Style, deparse, deparse_list,
-    read, read_list, write, write_list,
+    CheckText, Expr, IndexKeyText, IndexText, KeySource, NodeError, Style, collation_of, deparse,
+    deparse_list, read, read_list, type_of, typmod_of, write, write_list,
 };
 use forebay_testkit::peer::Peer;
 use forebay_testkit::process::must;
@@ -66,6 +66,9 @@ fn small_part(asked: &str) -> String {
     lines.sort_unstable();
     lines.into_iter().map(|(_, line)| format!("{line}\n")).collect()
 }
+
+const NAME: u32 = 19;
+const CSTRING: u32 = 2275;
 
 /// What of the answers agrees.
 #[derive(Default)]
@@ -131,9 +134,13 @@ impl Report {
         let mut keys = Vec::new();
         for (n, attno) in index.columns.iter().enumerate().take(index.classes.len()) {
             let source = match *attno {
-                0 => KeySource::Expr(next.next().expect("an expression for each such key")),
+                0 => {
+                    let expr = next.next().expect("an expression for each such key");
+                    self.same_type(index, n, expr, known);
+                    KeySource::Expr(expr)
+                }
                 attno => {
-                    let (ty, collation) = known.column_type(index.relation, attno.into());
+                    let (ty, _, collation) = known.column_type(index.relation, attno.into());
                     KeySource::Column { attno, ty, collation }
                 }
             };
@@ -163,6 +170,23 @@ impl Report {
             };
             self.same(&index.name, expected, text.definition(style, known));
         }
+    }
+
+    /// The index's own column has the expression's type, modifier and collation.
+    fn same_type(&mut self, index: &answers::Index, n: usize, expr: &Expr, known: &Known<'_>) {
+        let number = i32::try_from(n).expect("few keys") + 1;
+        let (ty, typmod, collation) = known.column_type(index.oid, number);
+        // A B-tree stores names as C strings.
+        let ty = if ty == CSTRING { NAME } else { ty };
+        // The key has a collation of its own if COLLATE stands after the expression.
+        let expected = match index.method.as_str() {
+            "btree" if !index.normal.1.contains(") COLLATE") => (ty, typmod, collation),
+            "btree" => (ty, typmod, collation_of(expr)),
+            _ => return,
+        };
+        let got = (type_of(expr), typmod_of(expr), collation_of(expr));
+        let name = format!("{} key {number}", index.name);
+        self.same(&name, &format!("{expected:?}"), Ok(format!("{got:?}")));
     }
 
     fn same(&mut self, name: &str, expected: &str, got: Result<String, NodeError>) {
