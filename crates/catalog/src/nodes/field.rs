@@ -1,6 +1,6 @@
 //! How fields of nodes are read, written and compared.
 
-use super::error::Result;
+use super::error::{NodeError, Result};
 use super::kinds::{
     BoolExprType, BoolTestType, CoercionForm, CompareType, MinMaxOp, NullTestType, ParamKind,
     SqlValueFunctionOp, VarReturningType,
@@ -19,14 +19,11 @@ pub(super) trait Field: Sized {
 }
 
 impl Tokens<'_> {
-    /// Takes a field of the node that is read.
-    pub(super) fn field<F: Field>(&mut self, name: &str) -> Result<F> {
+    /// Takes the name of a field of the node `N`.
+    pub(super) fn field_name<N: Node>(&mut self, name: &str) -> Result<()> {
         match self.peek().strip_prefix(':') {
-            Some(found) if found == name => {
-                self.next()?;
-                F::read(self)
-            }
-            Some(found) => Err(self.unknown_field(found)),
+            Some(found) if found == name => self.next().map(|_| ()),
+            Some(found) => Err(NodeError::unknown_field(N::LABEL, found)),
             None => Err(self.damaged(&format!(":{name}"))),
         }
     }

@@ -8,12 +8,14 @@
 //! | Module | Holds |
 //! |---|---|
 //! | `answers` | what PostgreSQL says of its trees, and how it is asked |
+//! | `random` | random checks |
 //! | `known` | `Names` over these answers and the rows in `data/` |
 //! | `damage` | changed and cut texts |
 
 mod answers;
 mod damage;
 mod known;
+mod random;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -49,7 +51,16 @@ fn trees_that_postgresql_writes() {
         let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/nodes.tsv");
         std::fs::write(golden, small_part(&asked)).expect("the answers are recorded");
     }
-    Report::of(&Answers::parse(&asked)).check(600);
+    Report::of(&Answers::parse(&asked)).check(2000);
+
+    // Random checks, those among them that PostgreSQL takes.
+    std::fs::write(peer.outside("random.sql"), random::checks(18, 1500)).expect("a script");
+    let mut psql = peer.psql(server.port);
+    psql.args(["-v", "ON_ERROR_STOP=0", "-f", &peer.inside("random.sql")]);
+    psql.stderr(std::process::Stdio::null());
+    must(&mut psql);
+    let types = Report::of(&Answers::parse(&ask(&server, &BTreeSet::new()))).types;
+    Report::of(&Answers::parse(&ask(&server, &types))).check(5000);
 }
 
 /// The answers without long trees, but for those that have a kind of node that no other one has.
