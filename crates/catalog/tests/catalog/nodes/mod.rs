@@ -22,8 +22,8 @@ use std::path::PathBuf;
 
 use answers::{Answers, ask};
 use forebay_catalog::nodes::{
-    CheckText, Expr, IndexKeyText, IndexText, KeySource, NodeError, Style, collation_of, deparse,
-    deparse_list, read, read_list, type_of, typmod_of, write, write_list,
+    CheckText, Expr, IndexKeyText, IndexText, KeySource, NodeError, Reference, Style, collation_of,
+    deparse, deparse_list, read, read_list, type_of, typmod_of, write, write_list,
 };
 use forebay_testkit::peer::Peer;
 use forebay_testkit::process::must;
@@ -78,6 +78,9 @@ fn small_part(asked: &str) -> String {
     lines.into_iter().map(|(_, line)| format!("{line}\n")).collect()
 }
 
+/// Objects with lower OIDs can never be dropped, but for the schema public.
+const FIRST_UNPINNED: u32 = 12_000;
+const PUBLIC: u32 = 2200;
 const NAME: u32 = 19;
 const CSTRING: u32 = 2275;
 
@@ -109,13 +112,15 @@ impl Report {
                     continue;
                 }
             };
-            report.same(&tree.name, &tree.text, Ok(written));
+            report.same(&tree.name, &tree.text, &written);
             known.relation = tree.relation;
             for (style, expected) in [(Style::NORMAL, &tree.normal), (Style::PRETTY, &tree.pretty)]
             {
-                report.same(&tree.name, expected, deparse_list(&exprs, style, &mut known));
+                let text = deparse_list(&exprs, style, &mut known);
+                report.printed(&tree.name, expected, text, &mut known);
             }
             report.check_definition(tree, &exprs, &mut known);
+            report.dependencies(tree, &exprs, &known);
         }
         for index in &answers.indexes {
             report.index(index, &mut known);
@@ -133,8 +138,50 @@ impl Report {
             validated: tree.validated,
         };
         let (normal, pretty) = &tree.definitions;
-        self.same(&tree.name, normal, check.definition(Style::NORMAL, known));
-        self.same(&tree.name, pretty, check.definition(Style::PRETTY, known));
+        for (style, expected) in [(Style::NORMAL, normal), (Style::PRETTY, pretty)] {
+            self.printed(&tree.name, expected, check.definition(style, known), known);
+        }
+    }
+
+    /// pg_depend has what the tree refers to, but for what is always there.
+    fn dependencies(&mut self, tree: &answers::Tree, exprs: &[Expr], known: &Known<'_>) {
+        let (Some(depends), [expr]) = (&tree.depends, exprs) else { return };
+        let mut got = BTreeSet::new();
+        for reference in expr.references() {
+            got.insert(match reference {
+                Reference::Column(attno) => ("pg_class", tree.relation, attno),
+                Reference::Field { ty, number, .. } => ("pg_class", known.row_relation(ty), number),
+                Reference::Type(oid) => ("pg_type", oid, 0),
+                Reference::Collation(oid) => ("pg_collation", oid, 0),
+                Reference::Function(oid) => ("pg_proc", oid, 0),
+                Reference::Operator(oid) => ("pg_operator", oid, 0),
+                Reference::OperatorFamily(oid) => ("pg_opfamily", oid, 0),
+                Reference::Relation(oid) => ("pg_class", oid, 0),
+                Reference::Namespace(oid) => ("pg_namespace", oid, 0),
+                Reference::TextSearchConfig(oid) => ("pg_ts_config", oid, 0),
+                Reference::TextSearchDictionary(oid) => ("pg_ts_dict", oid, 0),
+                Reference::Role(oid) => ("pg_authid", oid, 0),
+            });
+        }
+        let public = ("pg_namespace", PUBLIC, 0);
+        got.retain(|object| object.1 >= FIRST_UNPINNED || *object == public);
+        let depends = depends.replace(['{', '}', '"'], "").replace("),(", ") (");
+        let mut expected = BTreeSet::new();
+        for row in depends.split(' ').filter(|row| !row.is_empty()) {
+            let cells: Vec<&str> = row.trim_matches(['(', ')']).split(',').collect();
+            let oid: u32 = cells[1].parse().expect("an OID");
+            let column: i32 = cells[2].parse().expect("a column");
+            // A default belongs to its column, a check to its table or domain.
+            let (owner, own_column) = (tree.relation, tree.name.split_once('.').map(|(_, n)| n));
+            let own = known.column_named(owner, own_column) == Some(column);
+            let of_domain = tree.relation == 0 && cells[0] == "pg_type";
+            let structural = oid == owner && (column == 0 || own) || of_domain;
+            if !structural {
+                expected.insert((cells[0], oid, column));
+            }
+        }
+        let shown = |set: &BTreeSet<(&str, u32, i32)>| format!("{set:?}");
+        self.same(&format!("{} depends", tree.name), &shown(&expected), &shown(&got));
     }
 
     fn index(&mut self, index: &answers::Index, known: &mut Known<'_>) {
@@ -179,7 +226,7 @@ impl Report {
                 options: index.storage.clone(),
                 predicate: predicate.as_ref(),
             };
-            self.same(&index.name, expected, text.definition(style, known));
+            self.printed(&index.name, expected, text.definition(style, known), known);
         }
     }
 
@@ -197,17 +244,28 @@ impl Report {
         };
         let got = (type_of(expr), typmod_of(expr), collation_of(expr));
         let name = format!("{} key {number}", index.name);
-        self.same(&name, &format!("{expected:?}"), Ok(format!("{got:?}")));
+        self.same(&name, &format!("{expected:?}"), &format!("{got:?}"));
     }
 
-    fn same(&mut self, name: &str, expected: &str, got: Result<String, NodeError>) {
-        match got {
-            Ok(got) if got == expected => self.compared += 1,
-            Ok(got) => self.differences.push(format!("{name}:\n  {expected}\n  {got}")),
-            Err(error @ NodeError::Value(_)) if error.sqlstate() == "0A000" => {
-                self.not_printed.push(format!("{name}: {error}: {expected}"));
-            }
-            Err(error) => self.differences.push(format!("{name}:\n  {expected}\n  {error}")),
+    fn printed(
+        &mut self,
+        name: &str,
+        expected: &str,
+        got: Result<String, NodeError>,
+        known: &mut Known<'_>,
+    ) {
+        match (known.not_printed.take(), got) {
+            (Some(error), Ok(_)) => self.not_printed.push(format!("{name}: {error}: {expected}")),
+            (_, Ok(got)) => self.same(name, expected, &got),
+            (_, Err(error)) => self.same(name, expected, &error.to_string()),
+        }
+    }
+
+    fn same(&mut self, name: &str, expected: &str, got: &str) {
+        if got == expected {
+            self.compared += 1;
+        } else {
+            self.differences.push(format!("{name}:\n  {expected}\n  {got}"));
         }
     }
 
