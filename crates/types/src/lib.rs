@@ -6,7 +6,7 @@ mod array_items;
 mod binary;
 mod bits;
 mod compare;
-mod datetime;
+pub mod datetime;
 mod datum;
 mod digits;
 mod error;

@@ -5,5 +5,6 @@
 //! `FOREBAY_RECORD=1` writes them anew.
 
 mod forms;
+mod moments;
 mod numbers;
 mod oracle;
