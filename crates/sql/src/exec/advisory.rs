@@ -1,11 +1,11 @@
 //! Functions of advisory locks, of waits and their end, and of transaction ids.
 
-use super::arguments::{int, text, wrong_argument};
+use super::arguments::{int, wrong_argument};
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::{AdvisoryLock, Function};
 use forebay_engine::{AdvisoryKey, AdvisoryScope, InterruptKind, LockMode, Session};
-use forebay_types::{Datum, SqlType};
+use forebay_types::Datum;
 
 /// Calls one of these functions.
 pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
@@ -19,13 +19,13 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::PgBlockingPids => Datum::string(array(&blocking(args, host)?)),
         Function::PgCancelBackend => cancel(int(args, 0)?, host)?,
         Function::PgSessionIsBlocked => {
-            let interesting = elements(text(args, 1)?)?;
+            let interesting = elements(args.get(1))?;
             Datum::Bool(blocking(args, host)?.iter().any(|pid| interesting.contains(pid)))
         }
-        Function::CurrentXid => Datum::Int8(host.call(Session::assign_transaction_id)? as i64),
+        Function::CurrentXid => Datum::Xid8(host.call(Session::assign_transaction_id)?),
         Function::XidIfAssigned => {
             let id = host.session()?.full_transaction_id();
-            id.map_or(Datum::Null, |id| Datum::Int8(id as i64))
+            id.map_or(Datum::Null, Datum::Xid8)
         }
         other => unreachable!("{other:?} is no function of locks"),
     })
@@ -86,13 +86,12 @@ fn array(elements: &[i32]) -> String {
     format!("{{{}}}", elements.join(","))
 }
 
-/// The integers of an array's text form, as its input function has left it.
-fn elements(array: &str) -> Result<Vec<i32>> {
-    let inner = array.trim_matches(['{', '}']);
-    let elements = inner.split(',').filter(|element| !element.is_empty());
-    let read = |element| match forebay_types::text_in(element, SqlType::Int4)? {
-        Datum::Int4(element) => Ok(element),
+/// The integers of an array.
+fn elements(array: Option<&Datum<'_>>) -> Result<Vec<i32>> {
+    let Some(Datum::Array(array)) = array else { return Err(wrong_argument(&[], 1)) };
+    let read = |element: &Datum<'_>| match element {
+        Datum::Int4(element) => Ok(*element),
         _ => Err(wrong_argument(&[], 1)),
     };
-    elements.map(read).collect()
+    array.items()?.iter().map(read).collect()
 }

@@ -277,6 +277,10 @@ pub(super) fn elements(
             let elements = array_elements(text, from)?.into_iter();
             Some(elements.map(|value| cast(value, from, to)).collect::<Result<_>>()?)
         }
+        Datum::Array(array) => {
+            let items = array.items()?.into_iter().map(Datum::into_owned);
+            Some(items.map(|value| cast(value, from, to)).collect::<Result<_>>()?)
+        }
         Datum::Carried(ty, _) => return Err(ValueError::carried("elements", *ty).into()),
         _ => return Err(SqlError::new(state::INTERNAL_ERROR, "an array is no array")),
     })

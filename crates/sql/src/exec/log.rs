@@ -10,13 +10,13 @@ use forebay_types::{Datum, Numeric};
 
 /// A position as a value of type pg_lsn.
 fn position(lsn: Lsn) -> Datum<'static> {
-    Datum::Int8(lsn.0 as i64)
+    Datum::Lsn(lsn.0)
 }
 
 /// An argument of type pg_lsn.
 fn lsn(args: &[Datum<'_>], i: usize) -> Result<Lsn> {
     match args.get(i) {
-        Some(Datum::Int8(v)) => Ok(Lsn(*v as u64)),
+        Some(Datum::Lsn(v)) => Ok(Lsn(*v)),
         _ => Err(wrong_argument(args, i)),
     }
 }

@@ -235,6 +235,8 @@ pub(super) fn type_of(value: &Datum<'_>) -> SqlType {
         Datum::Char(_) => SqlType::Char,
         Datum::Numeric(_) => SqlType::Numeric,
         Datum::Timestamptz(_) => SqlType::Timestamptz,
+        Datum::Lsn(_) => SqlType::PgLsn,
+        Datum::Xid8(_) => SqlType::Xid8,
         _ => SqlType::Text,
     }
 }
