@@ -7,7 +7,7 @@
 use forebay_access::form_row;
 use forebay_format::tuple::{HeapTuple, deform};
 use forebay_format::{Align, AttrLayout};
-use forebay_types::{Datum, Oid, Repr};
+use forebay_types::{Datum, Oid, Repr, TypeInfo, type_info};
 
 use super::error::Result;
 use super::field::{Field, Node};
@@ -123,6 +123,10 @@ impl Node for Const {
         let constlen = tokens.field::<i32>("constlen")?;
         let constlen = i16::try_from(constlen).map_err(|_| tokens.damaged("a type's length"))?;
         let constbyval = tokens.field("constbyval")?;
+        let agrees = |info: &TypeInfo| (info.len, info.by_val) == (constlen, constbyval);
+        if !type_info(consttype).is_none_or(agrees) || constlen == 0 {
+            return Err(tokens.damaged("a constant as long as its type says"));
+        }
         let null = tokens.field("constisnull")?;
         let location = tokens.field("location")?;
         tokens.expect(":constvalue")?;
@@ -133,7 +137,9 @@ impl Node for Const {
             let no_value = tokens.damaged("the bytes of a value");
             let (written, bytes) = read_bytes(tokens)?;
             let stored = stored_part(&bytes, written, constlen, constbyval).ok_or(no_value)?;
-            Repr::of(consttype).decode(stored)?.into_owned()
+            // A C string is a text, as literals of type unknown are.
+            let repr = if constlen == -2 { Repr::Text } else { Repr::of(consttype) };
+            repr.decode(stored)?.into_owned()
         };
         Ok(Const {
             consttype,

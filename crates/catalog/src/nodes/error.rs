@@ -42,6 +42,9 @@ pub enum NodeError {
     /// The bytes of a constant are no value of its type.
     #[error("a constant of a stored expression: {0}")]
     Value(#[from] ValueError),
+    /// A node has not the arguments that its kind has.
+    #[error("a node of a stored expression has arguments that its kind does not have")]
+    Arguments,
     /// The catalogs do not have what the tree refers to.
     #[error("a stored expression refers to {what} {oid}, which does not exist")]
     Missing {
@@ -81,7 +84,7 @@ impl NodeError {
     /// The five characters of PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            NodeError::Damaged { .. } => "XX001",
+            NodeError::Damaged { .. } | NodeError::Arguments => "XX001",
             NodeError::Unsupported { .. } | NodeError::UnknownField { .. } => "0A000",
             NodeError::TooDeep => "54001",
             NodeError::TooLong { .. } => "54000",

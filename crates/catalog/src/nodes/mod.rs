@@ -14,21 +14,27 @@
 //! | `constant` | `Const` |
 //! | `expr` | `Expr` and the other nodes |
 //! | `facts` | an expression's type, modifier, collation and position |
+//! | `names` | `Names`: what printing asks of the catalogs |
+//! | `deparse` | trees to SQL |
 
 mod constant;
+mod deparse;
 mod error;
 mod expr;
 mod facts;
 mod field;
 mod kinds;
+mod names;
 mod tokens;
 mod value;
 
 pub use constant::Const;
+pub use deparse::{CheckText, IndexKeyText, IndexText, KeySource, Style, deparse, deparse_list};
 pub use error::NodeError;
 pub use expr::*;
 pub use facts::{collation_of, length_coercion, location_of, type_of, typmod_of};
 pub use kinds::*;
+pub use names::{Call, Names, QualifiedName};
 pub use tokens::{MAX_DEPTH, MAX_TEXT};
 pub use value::{Bitmap, Location, StringNode};
 
@@ -36,7 +42,8 @@ use error::Result;
 use field::Field;
 use tokens::Tokens;
 
-/// Reads the tree of one expression: pg_attrdef.adbin, pg_constraint.conbin.
+/// Reads the tree of one expression: pg_attrdef.adbin, pg_constraint.conbin,
+/// pg_index.indpred.
 pub fn read(text: &str) -> Result<Expr> {
     read_as(text)
 }
@@ -44,11 +51,6 @@ pub fn read(text: &str) -> Result<Expr> {
 /// Reads a list of expressions: pg_index.indexprs.
 pub fn read_list(text: &str) -> Result<Vec<Expr>> {
     read_as(text)
-}
-
-/// Reads pg_index.indpred: conditions that must all hold, or one.
-pub fn read_predicate(text: &str) -> Result<Vec<Expr>> {
-    if text.starts_with('{') { read(text).map(|expr| vec![expr]) } else { read_list(text) }
 }
 
 fn read_as<F: Field>(text: &str) -> Result<F> {
@@ -63,7 +65,7 @@ pub fn write(expr: &Expr) -> String {
     written(expr)
 }
 
-/// The text of a list of expressions, as of pg_index.indexprs and indpred.
+/// The text of a list of expressions, as of pg_index.indexprs.
 pub fn write_list(exprs: &Vec<Expr>) -> String {
     written(exprs)
 }
