@@ -219,8 +219,11 @@ impl<'a, 'b> Columns<'a, 'b> {
     fn stored(&self, column: &str) -> Result<Option<&'a [u8]>, CatalogError> {
         match self.row.0.get(self.of.place(column)) {
             Some(Datum::Null) => Ok(None),
-            Some(Datum::Carried(_, bytes)) => Ok(Some(bytes)),
-            _ => Err(self.damaged(column)),
+            Some(value) => match value.stored_bytes() {
+                Some(bytes) => Ok(Some(bytes)),
+                None => Err(self.damaged(column)),
+            },
+            None => Err(self.damaged(column)),
         }
     }
 

@@ -1,10 +1,10 @@
 //! ON CONFLICT of INSERT.
 
 use super::assign::live_columns;
-use super::ident::ident_name;
+use crate::analyze::ident_name;
 use super::planner::Planner;
 use super::returning::version_width;
-use super::scope::{EXCLUDED, Scope};
+use crate::analyze::{EXCLUDED, Scope};
 use super::tree::{ConflictUpdate, OnConflict};
 use super::update::Target;
 use crate::error::{Result, SqlError, state};
