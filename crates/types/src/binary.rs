@@ -5,9 +5,15 @@ use std::cmp::Ordering;
 
 use crate::array::value::{Dims, count_of};
 use crate::array::{Array, Dim, MAX_DIMENSIONS};
+use crate::bits::{MAX_BITS, resized};
+use crate::datetime::calendar::{
+    USECS_PER_DAY, checked_timestamp, date_out_of_range, is_valid_date,
+};
 use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::facts::type_name;
+use crate::inet::Inet;
+use crate::interval::Interval;
 use crate::numeric::Numeric;
 use crate::sqltype::SqlType;
 use crate::stored::truncate_name;
@@ -95,7 +101,6 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
             Datum::Tid(u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes(number))
         }
         SqlType::Char => Datum::Char(u8::from_be_bytes(fixed(bytes)?)),
-        SqlType::Timestamptz => Datum::Timestamptz(i64::from_be_bytes(fixed(bytes)?)),
         SqlType::Text | SqlType::Varchar | SqlType::Bpchar | SqlType::Unknown => {
             Datum::text(checked_utf8(bytes)?)
         }
@@ -104,6 +109,34 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
             Datum::numeric(Numeric::read_binary(bytes).ok_or(Problem::BinaryNumeric)?)
         }
         SqlType::Bytea => Datum::bytes(bytes),
+        SqlType::Date => Datum::Date(date_in(bytes)?),
+        SqlType::Time => Datum::Time(time_of(i64::from_be_bytes(fixed(bytes)?))?),
+        SqlType::Timetz => {
+            let [time @ .., a, b, c, d] = fixed::<12>(bytes)?;
+            let zone = i32::from_be_bytes([a, b, c, d]);
+            if zone.unsigned_abs() >= 16 * 3600 {
+                return Err(ValueError::new("22009", "time zone displacement out of range"));
+            }
+            Datum::Timetz(time_of(i64::from_be_bytes(time))?, zone)
+        }
+        SqlType::Timestamp => Datum::Timestamp(timestamp_in(bytes)?),
+        SqlType::Timestamptz => Datum::Timestamptz(timestamp_in(bytes)?),
+        SqlType::Interval => {
+            let [micros @ .., a, b, c, d, e, f, g, h] = fixed::<16>(bytes)?;
+            Datum::Interval(Interval {
+                micros: i64::from_be_bytes(micros),
+                days: i32::from_be_bytes([a, b, c, d]),
+                months: i32::from_be_bytes([e, f, g, h]),
+            })
+        }
+        SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
+        SqlType::Bit | SqlType::Varbit => bits_in(bytes)?,
+        SqlType::Inet | SqlType::Cidr => Datum::Inet(inet_in(bytes, ty)?),
+        SqlType::Macaddr => Datum::Macaddr(fixed(bytes)?),
+        SqlType::Macaddr8 => Datum::Macaddr8(match bytes {
+            [a, b, c, d, e, f] => [*a, *b, *c, 0xff, 0xfe, *d, *e, *f],
+            bytes => fixed(bytes)?,
+        }),
         _ => {
             if let Some(element) = ty.element() {
                 return array_in(bytes, element);
@@ -204,6 +237,63 @@ fn number(rest: &mut &[u8]) -> Result<i32> {
     let (number, behind) = rest.split_first_chunk::<4>().ok_or(Problem::BinaryTooShort)?;
     *rest = behind;
     Ok(i32::from_be_bytes(*number))
+}
+
+fn date_in(bytes: &[u8]) -> Result<i32> {
+    let days = i32::from_be_bytes(fixed(bytes)?);
+    let infinite = matches!(days, i32::MIN | i32::MAX);
+    if infinite || is_valid_date(i64::from(days)) { Ok(days) } else { Err(date_out_of_range()) }
+}
+
+fn time_of(micros: i64) -> Result<i64> {
+    if (0..=USECS_PER_DAY).contains(&micros) {
+        return Ok(micros);
+    }
+    Err(ValueError::new("22008", "time out of range"))
+}
+
+fn timestamp_in(bytes: &[u8]) -> Result<i64> {
+    let micros = i64::from_be_bytes(fixed(bytes)?);
+    let infinite = matches!(micros, i64::MIN | i64::MAX);
+    if infinite { Ok(micros) } else { checked_timestamp(Some(micros)) }
+}
+
+fn bits_in(bytes: &[u8]) -> Result<Datum<'_>> {
+    let invalid = || ValueError::new("22P03", "invalid length in external bit string");
+    let (len, rest) = bytes.split_first_chunk::<4>().ok_or(Problem::BinaryTooShort)?;
+    let len = i32::from_be_bytes(*len);
+    let count = u32::try_from(len).ok().filter(|n| *n as usize <= MAX_BITS).ok_or_else(invalid)?;
+    let size = count.div_ceil(8) as usize;
+    check_length(rest, size)?;
+    // What is behind the last bit is zero.
+    Ok(Datum::Bits(count, resized(count, rest).into()))
+}
+
+fn inet_in(bytes: &[u8], ty: SqlType) -> Result<Inet> {
+    let invalid = |what: &str| {
+        ValueError::new("22P03", format!("invalid {what} in external \"{}\" value", ty.typname()))
+    };
+    let [family, bits, _is_cidr, size, address @ ..] = bytes else {
+        return Err(Problem::BinaryTooShort.into());
+    };
+    let max_bits = match family {
+        2 => 32,
+        3 => 128,
+        _ => return Err(invalid("address family")),
+    };
+    if *bits > max_bits {
+        return Err(invalid("bits"));
+    }
+    if u32::from(*size) * 8 != u32::from(max_bits) {
+        return Err(invalid("length"));
+    }
+    check_length(address, usize::from(*size))?;
+    let inet = Inet::of_family(*family, *bits, address).ok_or_else(|| invalid("length"))?;
+    if ty == SqlType::Cidr && !inet.is_network() {
+        let error = ValueError::new("22P03", "invalid external \"cidr\" value");
+        return Err(error.with_detail("Value has bits set to right of mask."));
+    }
+    Ok(inet)
 }
 
 fn check_length(bytes: &[u8], size: usize) -> Result<()> {

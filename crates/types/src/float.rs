@@ -48,6 +48,16 @@ pub fn write_f32(v: f32, out: &mut Vec<u8>) {
     layout(&digits, exponent, 6, out);
 }
 
+/// Appends a float with so many significant digits at most, as C's `%g` does.
+pub(crate) fn write_digits(v: f64, digits: i32, out: &mut Vec<u8>) {
+    if write_special(v, out) {
+        return;
+    }
+    let precision = digits.max(1);
+    let (digits, exponent) = decompose(&format!("{:.*e}", precision as usize - 1, v.abs()));
+    layout(&digits, exponent, precision, out);
+}
+
 /// Appends a number in decimal.
 pub(crate) fn write_u64(mut v: u64, out: &mut Vec<u8>) {
     let mut digits = [0u8; 20];

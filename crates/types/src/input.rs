@@ -2,14 +2,22 @@
 
 use std::borrow::Cow;
 
-use crate::array::Array;
 use crate::array::text::parse;
+use crate::array::{Array, Dim};
+use crate::bits;
+use crate::datetime::input::{date_in, time_in, timestamp_in, timestamptz_in, timetz_in};
+use crate::datetime::interval::interval_in;
+use crate::datetime::typmod::IntervalFields;
 use crate::datum::Datum;
 use crate::digits::{is_space, strip_underscores};
 use crate::error::{Problem, Result, ValueError};
+use crate::network;
 use crate::numeric::Numeric;
 use crate::sqltype::SqlType;
 use crate::stored::truncate_name;
+use crate::style::TextStyle;
+use crate::typmod;
+use crate::uuid;
 
 /// What an input function says of a text that it can't read.
 fn invalid_input(ty: SqlType, text: &str) -> ValueError {
@@ -20,8 +28,24 @@ fn out_of_range(ty: SqlType, text: &str) -> ValueError {
     Problem::OutOfRange { ty: ty.sql_name(), text: text.to_owned() }.into()
 }
 
-/// Reads a value of `ty` from its text form. Text-like results borrow.
+/// Reads a value of `ty` from its text form, with the default settings. Text-like results borrow.
 pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
+    text_in_as(text, ty, -1, &TextStyle::default())
+}
+
+/// Reads a value of a type with a type modifier, -1 for none, from its text form. Text-like results
+/// borrow.
+pub fn text_in_as<'a>(
+    text: &'a str,
+    ty: SqlType,
+    typmod: i32,
+    style: &TextStyle<'_>,
+) -> Result<Datum<'a>> {
+    let value = read(text, ty, typmod, style)?;
+    if typmod < 0 { Ok(value) } else { typmod::coerce(value, ty, typmod, false) }
+}
+
+fn read<'a>(text: &'a str, ty: SqlType, typmod: i32, style: &TextStyle<'_>) -> Result<Datum<'a>> {
     Ok(match ty {
         SqlType::Int4 => Datum::Int4(int_in(text, ty)? as i32),
         SqlType::Int8 => Datum::Int8(int_in(text, ty)?),
@@ -40,10 +64,31 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
         SqlType::Char => Datum::Char(char_in(text)),
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
         SqlType::PgLsn => Datum::Lsn(pg_lsn_in(text)?),
+        SqlType::Xid8 => Datum::Xid8(xid8_in(text)?),
+        SqlType::Date => date_in(text, style)?,
+        SqlType::Time => Datum::Time(time_in(text, style)?),
+        SqlType::Timetz => {
+            let (time, zone) = timetz_in(text, style)?;
+            Datum::Timetz(time, zone)
+        }
+        SqlType::Timestamp => Datum::Timestamp(timestamp_in(text, style)?),
+        SqlType::Timestamptz => Datum::Timestamptz(timestamptz_in(text, style)?),
+        SqlType::Interval => {
+            Datum::Interval(interval_in(text, IntervalFields::of_typmod(typmod), style)?)
+        }
+        SqlType::Uuid => Datum::Uuid(uuid::parse(text).ok_or_else(|| invalid_input(ty, text))?),
+        SqlType::Bit | SqlType::Varbit => {
+            let (len, bytes) = bits::parse(text)?;
+            Datum::Bits(len, bytes.into())
+        }
+        SqlType::Inet | SqlType::Cidr => Datum::Inet(network::parse(text, ty == SqlType::Cidr)?),
+        SqlType::Macaddr => Datum::Macaddr(network::parse_mac(text)?),
+        SqlType::Macaddr8 => Datum::Macaddr8(network::parse_mac8(text)?),
+        SqlType::Int2Vector | SqlType::OidVector => vector_in(text, ty)?,
         _ => match ty.element() {
             Some(element) => {
                 let parts = parse(text)?;
-                let items = items_in(&parts.items, element)?;
+                let items = items_in(&parts.items, element, typmod, style)?;
                 Datum::Array(Array::of(element.oid(), &parts.dims, &items)?)
             }
             None => return Err(ValueError::carried("input", ty.oid())),
@@ -53,15 +98,54 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
 
 /// The elements of an array's text form in storage order, as values of a type.
 pub fn array_elements(text: &str, element: SqlType) -> Result<Vec<Datum<'static>>> {
-    items_in(&parse(text)?.items, element)
+    items_in(&parse(text)?.items, element, -1, &TextStyle::default())
 }
 
-fn items_in(items: &[Option<String>], element: SqlType) -> Result<Vec<Datum<'static>>> {
+fn items_in(
+    items: &[Option<String>],
+    element: SqlType,
+    typmod: i32,
+    style: &TextStyle<'_>,
+) -> Result<Vec<Datum<'static>>> {
     let read = |found: &Option<String>| match found {
         None => Ok(Datum::Null),
-        Some(text) => Ok(text_in(text, element)?.into_owned()),
+        Some(text) => Ok(text_in_as(text, element, typmod, style)?.into_owned()),
     };
     items.iter().map(read).collect()
+}
+
+/// int2vector and oidvector: numbers with blanks between them, counted from 0.
+fn vector_in(text: &str, ty: SqlType) -> Result<Datum<'static>> {
+    let element = SqlType::of(ty.info().elem);
+    let words = text.split(|c: char| c.is_ascii() && is_space(c as u8));
+    let items = words
+        .filter(|word| !word.is_empty())
+        .map(|word| text_in(word, element))
+        .collect::<Result<Vec<_>>>()?;
+    let dim = Dim { len: items.len() as i32, lower: 0 };
+    Ok(Datum::Array(Array::of(element.oid(), &[dim], &items)?))
+}
+
+/// A number of 64 bits, as C's `strtoull` reads it: with a sign, in base 8, 10 or 16.
+fn xid8_in(text: &str) -> Result<u64> {
+    let invalid = || invalid_input(SqlType::Xid8, text);
+    let body = trim(text);
+    let (negative, digits) = match body.as_bytes().first() {
+        Some(b'-') => (true, &body[1..]),
+        Some(b'+') => (false, &body[1..]),
+        _ => (false, body),
+    };
+    let (radix, digits) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
+        Some(hex) => (16, hex),
+        None if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
+        None => (10, digits),
+    };
+    if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+        return Err(invalid());
+    }
+    let value =
+        u64::from_str_radix(digits, radix).map_err(|_| out_of_range(SqlType::Xid8, text))?;
+    Ok(if negative { value.wrapping_neg() } else { value })
 }
 
 fn trim(text: &str) -> &str {
@@ -300,7 +384,9 @@ fn bytea_in(text: &str) -> Result<Vec<u8>> {
                 out.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
                 tail
             }
-            (b'\\', _) => return Err(invalid_input(SqlType::Bytea, text)),
+            (b'\\', _) => {
+                return Err(ValueError::new("22P02", "invalid input syntax for type bytea"));
+            }
             (plain, tail) => {
                 out.push(*plain);
                 tail

@@ -13,7 +13,7 @@ use crate::error::{Problem, Result, ValueError};
 /// Decimal digits before the point that a value may have.
 const MAX_INTEGER_DIGITS: i64 = 131_072;
 /// The largest display scale a value may have.
-const MAX_SCALE: u32 = 16_383;
+pub(crate) const MAX_SCALE: u32 = 16_383;
 /// The largest display scale division chooses.
 const MAX_DIVISION_SCALE: i64 = 1000;
 /// Significant digits a quotient has at least.
@@ -39,16 +39,16 @@ pub enum Numeric {
 
 use Numeric::{Finite, Infinity, NaN, NegInfinity};
 
-fn pow10(n: u32) -> BigInt {
+pub(crate) fn pow10(n: u32) -> BigInt {
     BigInt::from(10u8).pow(n)
 }
 
-fn overflow() -> ValueError {
+pub(crate) fn overflow() -> ValueError {
     Problem::NumericOverflow.into()
 }
 
 /// Division that rounds half away from zero.
-fn div_round(n: &BigInt, d: &BigInt) -> BigInt {
+pub(crate) fn div_round(n: &BigInt, d: &BigInt) -> BigInt {
     let q = n / d;
     let r = n - &q * d;
     if r.magnitude() * 2u8 >= *d.magnitude() {
@@ -74,7 +74,8 @@ impl Numeric {
         }
     }
 
-    fn sign(&self) -> i32 {
+    /// -1, 0 or 1; of NaN 0.
+    pub(crate) fn sign(&self) -> i32 {
         match self {
             NegInfinity => -1,
             Infinity => 1,
@@ -87,7 +88,7 @@ impl Numeric {
         }
     }
 
-    fn checked(digits: BigInt, scale: u32) -> Result<Numeric> {
+    pub(crate) fn checked(digits: BigInt, scale: u32) -> Result<Numeric> {
         if has_room(&digits, scale) { Ok(Finite { digits, scale }) } else { Err(overflow()) }
     }
 
@@ -117,6 +118,16 @@ impl Numeric {
             return Ok(Numeric::from_int(0));
         }
         Numeric::checked(whole * pow10(before), 0)
+    }
+
+    /// Whether its absolute value is at least ten to this power.
+    pub(crate) fn magnitude_exceeds(&self, power: i32) -> bool {
+        let Finite { digits, scale } = self else { return true };
+        if digits.sign() == Sign::NoSign {
+            return false;
+        }
+        let before_point = decimal_len(digits) as i64 - i64::from(*scale);
+        before_point > i64::from(power)
     }
 
     /// Sum.
@@ -446,11 +457,11 @@ fn from_groups(
     Some((cut, exact))
 }
 
-fn division_by_zero() -> ValueError {
+pub(crate) fn division_by_zero() -> ValueError {
     Problem::DivisionByZero.into()
 }
 
-fn decimal_len(n: &BigInt) -> usize {
+pub(crate) fn decimal_len(n: &BigInt) -> usize {
     n.magnitude().to_string().len()
 }
 

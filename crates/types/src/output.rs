@@ -5,11 +5,15 @@ use std::io::Write;
 
 use crate::array::Array;
 use crate::array::text::write_array;
+use crate::bits;
+use crate::datetime::{interval, show as datetime};
 use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::float;
+use crate::network;
 use crate::sqltype::SqlType;
-use crate::time::timestamp;
+use crate::style::{ByteaOutput, TextStyle};
+use crate::uuid;
 
 /// Appends what is shown of a value.
 fn show(value: impl Display, out: &mut Vec<u8>) {
@@ -24,8 +28,18 @@ fn write_i64(v: i64, out: &mut Vec<u8>) {
     float::write_u64(v.unsigned_abs(), out);
 }
 
-/// Appends the text form of a value that is not NULL.
+/// Appends the text form of a value that is not NULL, with the default settings.
 pub fn text_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
+    text_out_as(value, ty, &TextStyle::default(), out)
+}
+
+/// Appends the text form of a value that is not NULL.
+pub fn text_out_as(
+    value: &Datum<'_>,
+    ty: SqlType,
+    style: &TextStyle<'_>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     match value {
         Datum::Null => {}
         Datum::Bool(v) => out.push(if *v { b't' } else { b'f' }),
@@ -34,12 +48,22 @@ pub fn text_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()>
         Datum::Lsn(v) => show(format_args!("{:X}/{:X}", v >> 32, *v as u32), out),
         Datum::Xid8(v) => float::write_u64(*v, out),
         Datum::Int8(v) => write_i64(*v, out),
+        Datum::Float4(v) if style.extra_float_digits <= 0 => {
+            float::write_digits(f64::from(*v), 6 + style.extra_float_digits, out);
+        }
+        Datum::Float8(v) if style.extra_float_digits <= 0 => {
+            float::write_digits(*v, 15 + style.extra_float_digits, out);
+        }
         Datum::Float4(v) => float::write_f32(*v, out),
         Datum::Float8(v) => float::write_f64(*v, out),
         Datum::Oid(0) if is_name(ty) => out.push(b'-'),
         // Its name is in a catalog.
-        Datum::Oid(_) if is_name(ty) && ty != SqlType::Regproc => {
-            return Err(ValueError::carried("output", ty.oid()));
+        Datum::Oid(v) if is_name(ty) && ty != SqlType::Regproc => {
+            let names = style.names.ok_or_else(|| ValueError::carried("output", ty.oid()))?;
+            match names.name(ty, *v) {
+                Some(name) => out.extend_from_slice(name.as_bytes()),
+                None => float::write_u64(u64::from(*v), out),
+            }
         }
         Datum::Oid(v) | Datum::Xid(v) => float::write_u64(u64::from(*v), out),
         Datum::Tid(block, number) => show(format_args!("({block},{number})"), out),
@@ -48,23 +72,26 @@ pub fn text_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()>
         Datum::Char(v) => show(format_args!("\\{v:03o}"), out),
         Datum::Text(v) => out.extend_from_slice(v.as_bytes()),
         Datum::Numeric(v) => show(v, out),
-        Datum::Timestamptz(v) => out.extend_from_slice(timestamp(*v).as_bytes()),
-        Datum::Bytes(v) => {
-            out.extend_from_slice(b"\\x");
-            v.iter().for_each(|b| show(format_args!("{b:02x}"), out));
+        Datum::Date(v) => out.extend_from_slice(datetime::date(*v, style).as_bytes()),
+        Datum::Time(v) => out.extend_from_slice(datetime::time(*v).as_bytes()),
+        Datum::Timetz(v, west) => {
+            out.extend_from_slice(datetime::timetz(*v, *west, style).as_bytes());
         }
-        Datum::Array(v) => return array_out(v, ty, out),
-        Datum::Date(_)
-        | Datum::Time(_)
-        | Datum::Timetz(..)
-        | Datum::Timestamp(_)
-        | Datum::Interval(_)
-        | Datum::Uuid(_)
-        | Datum::Bits(..)
-        | Datum::Jsonb(_)
-        | Datum::Inet(_)
-        | Datum::Macaddr(_)
-        | Datum::Macaddr8(_) => return Err(ValueError::carried("output", ty.oid())),
+        Datum::Timestamp(v) => out.extend_from_slice(datetime::timestamp(*v, style).as_bytes()),
+        Datum::Timestamptz(v) => {
+            out.extend_from_slice(datetime::timestamptz(*v, style).as_bytes());
+        }
+        Datum::Interval(v) => {
+            out.extend_from_slice(interval::show(v, style.interval).as_bytes());
+        }
+        Datum::Bytes(v) => bytea_out(v, style, out),
+        Datum::Uuid(v) => out.extend_from_slice(uuid::show(v).as_bytes()),
+        Datum::Bits(len, v) => bits::show(*len, v, out),
+        Datum::Inet(v) => out.extend_from_slice(network::show(v, ty == SqlType::Cidr).as_bytes()),
+        Datum::Macaddr(v) => network::show_mac(v, out),
+        Datum::Macaddr8(v) => network::show_mac(v, out),
+        Datum::Array(v) => return array_out(v, ty, style, out),
+        Datum::Jsonb(_) => return Err(ValueError::carried("output", ty.oid())),
         Datum::Carried(of, _) => return Err(ValueError::carried("output", *of)),
         Datum::Toasted(_) => return Err(Problem::NotFetched.into()),
     }
@@ -90,10 +117,33 @@ fn is_name(ty: SqlType) -> bool {
     )
 }
 
-/// The text form as a string.
+/// bytea in hexadecimal digits, or with backslashes before what is no printable character.
+fn bytea_out(bytes: &[u8], style: &TextStyle<'_>, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    if style.bytea == ByteaOutput::Hex {
+        out.extend_from_slice(b"\\x");
+        let digit = |n: u8| DIGITS[usize::from(n)];
+        out.extend(bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]));
+        return;
+    }
+    for byte in bytes {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b' '..=b'~' => out.push(*byte),
+            _ => show(format_args!("\\{byte:03o}"), out),
+        }
+    }
+}
+
+/// The text form as a string, with the default settings.
 pub fn to_text(value: &Datum<'_>, ty: SqlType) -> Result<String> {
+    to_text_as(value, ty, &TextStyle::default())
+}
+
+/// The text form as a string.
+pub fn to_text_as(value: &Datum<'_>, ty: SqlType, style: &TextStyle<'_>) -> Result<String> {
     let mut out = Vec::new();
-    text_out(value, ty, &mut out)?;
+    text_out_as(value, ty, style, &mut out)?;
     Ok(String::from_utf8(out).expect("output functions write UTF-8"))
 }
 
@@ -101,11 +151,17 @@ pub fn to_text(value: &Datum<'_>, ty: SqlType) -> Result<String> {
 pub fn array_text(elements: &[Datum<'_>], element: SqlType) -> Result<String> {
     let array = Array::list(element.oid(), elements)?;
     let mut out = Vec::new();
-    array_out(&array, element.array().unwrap_or(SqlType::AnyArray), &mut out)?;
+    let ty = element.array().unwrap_or(SqlType::AnyArray);
+    array_out(&array, ty, &TextStyle::default(), &mut out)?;
     Ok(String::from_utf8(out).expect("output functions write UTF-8"))
 }
 
-fn array_out(array: &Array<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
+fn array_out(
+    array: &Array<'_>,
+    ty: SqlType,
+    style: &TextStyle<'_>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let shape = array.shape()?;
     let element = SqlType::of(shape.element);
     let mut values = shape.values()?;
@@ -114,13 +170,13 @@ fn array_out(array: &Array<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
             if n > 0 {
                 out.push(b' ');
             }
-            text_out(&value?, element, out)?;
+            text_out_as(&value?, element, style, out)?;
         }
         return Ok(());
     }
     write_array(&shape.dims, shape.count, out, |word| {
         let value = values.next().unwrap_or(Ok(Datum::Null))?;
-        text_out(&value, element, word)?;
+        text_out_as(&value, element, style, word)?;
         Ok(!value.is_null())
     })
 }
