@@ -113,23 +113,29 @@ fn read_bytes(tokens: &mut Tokens<'_>) -> Result<(usize, Vec<u8>)> {
     Ok((written, bytes))
 }
 
+/// A field by its name.
+fn field<F: Field>(tokens: &mut Tokens<'_>, name: &str) -> Result<F> {
+    tokens.field_name::<Const>(name)?;
+    F::read(tokens)
+}
+
 impl Node for Const {
     const LABEL: &'static str = "CONST";
 
     fn read_fields(tokens: &mut Tokens<'_>) -> Result<Const> {
-        let consttype = tokens.field("consttype")?;
-        let consttypmod = tokens.field("consttypmod")?;
-        let constcollid = tokens.field("constcollid")?;
-        let constlen = tokens.field::<i32>("constlen")?;
+        let consttype = field(tokens, "consttype")?;
+        let consttypmod = field(tokens, "consttypmod")?;
+        let constcollid = field(tokens, "constcollid")?;
+        let constlen = field::<i32>(tokens, "constlen")?;
         let constlen = i16::try_from(constlen).map_err(|_| tokens.damaged("a type's length"))?;
-        let constbyval = tokens.field("constbyval")?;
+        let constbyval = field(tokens, "constbyval")?;
         let agrees = |info: &TypeInfo| (info.len, info.by_val) == (constlen, constbyval);
         if !type_info(consttype).is_none_or(agrees) || constlen == 0 {
             return Err(tokens.damaged("a constant as long as its type says"));
         }
-        let null = tokens.field("constisnull")?;
-        let location = tokens.field("location")?;
-        tokens.expect(":constvalue")?;
+        let null = field(tokens, "constisnull")?;
+        let location = field(tokens, "location")?;
+        tokens.field_name::<Const>("constvalue")?;
         let constvalue = if null {
             tokens.expect("<>")?;
             Datum::Null

@@ -81,6 +81,11 @@ impl NodeError {
         NodeError::Unsupported { what }
     }
 
+    /// The refusal of a field.
+    pub(super) fn unknown_field(node: &str, field: &str) -> NodeError {
+        NodeError::UnknownField { node: node.to_owned(), field: field.to_owned() }
+    }
+
     /// The five characters of PostgreSQL's error code.
     pub fn sqlstate(&self) -> &'static str {
         match self {

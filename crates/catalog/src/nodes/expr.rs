@@ -85,7 +85,11 @@ macro_rules! node {
             const LABEL: &'static str = $label;
 
             fn read_fields(tokens: &mut Tokens<'_>) -> Result<$name> {
-                Ok($name { $($field: tokens.field($key)?,)+ })
+                $(
+                    tokens.field_name::<$name>($key)?;
+                    let $field = Field::read(tokens)?;
+                )+
+                Ok($name { $($field,)+ })
             }
 
             fn write_fields(&self, out: &mut String) {
@@ -133,12 +137,12 @@ macro_rules! expressions {
 
         impl Expr {
             /// The node with this label, if an expression over a row can have it.
-            fn read_labelled(label: &str, tokens: &mut Tokens<'_>) -> Result<Option<Expr>> {
-                Ok(Some(match label {
-                    Const::LABEL => Expr::Const(Const::read_fields(tokens)?),
-                    $($label => Expr::$variant($name::read_fields(tokens)?),)+
-                    _ => return Ok(None),
-                }))
+            fn read_labelled(label: &str, tokens: &mut Tokens<'_>) -> Result<Expr> {
+                match label {
+                    Const::LABEL => read_one::<Const, _>(tokens),
+                    $($label => read_one::<$name, _>(tokens),)+
+                    _ => Err(NodeError::unknown_node(label)),
+                }
             }
 
             fn write_labelled(&self, out: &mut String) {
@@ -458,6 +462,14 @@ node! {
     }
 }
 
+/// One kind of node. Not inlined, so that a level of the tree takes the stack of its own kind only.
+#[inline(never)]
+fn read_one<N: Node + Into<E>, E>(tokens: &mut Tokens<'_>) -> Result<E> {
+    let node = N::read_fields(tokens)?;
+    tokens.end_node(N::LABEL)?;
+    Ok(node.into())
+}
+
 impl From<Const> for Expr {
     fn from(node: Const) -> Expr {
         Expr::Const(node)
@@ -476,10 +488,8 @@ impl Children for Vec<Option<Box<Expr>>> {
 
 impl Field for Expr {
     fn read(tokens: &mut Tokens<'_>) -> Result<Expr> {
-        tokens.node(|tokens, label| {
-            let expr = Expr::read_labelled(label, tokens)?;
-            expr.ok_or_else(|| NodeError::unknown_node(label))
-        })
+        let label = tokens.begin_node()?;
+        Expr::read_labelled(label, tokens)
     }
 
     fn write(&self, out: &mut String) {
@@ -496,10 +506,10 @@ impl Element for Option<Box<Expr>> {}
 
 impl Field for CaseWhen {
     fn read(tokens: &mut Tokens<'_>) -> Result<CaseWhen> {
-        tokens.node(|tokens, label| match label {
-            CaseWhen::LABEL => CaseWhen::read_fields(tokens),
-            _ => Err(NodeError::unknown_node(label)),
-        })
+        match tokens.begin_node()? {
+            CaseWhen::LABEL => read_one::<CaseWhen, _>(tokens),
+            label => Err(NodeError::unknown_node(label)),
+        }
     }
 
     fn write(&self, out: &mut String) {

@@ -1,6 +1,6 @@
 //! How fields of nodes are read, written and compared.
 
-use super::error::Result;
+use super::error::{NodeError, Result};
 use super::kinds::{
     BoolExprType, BoolTestType, CoercionForm, CompareType, MinMaxOp, NullTestType, ParamKind,
     SqlValueFunctionOp, VarReturningType,
@@ -16,6 +16,17 @@ pub(super) trait Field: Sized {
     fn write(&self, out: &mut String);
     /// Whether both mean the same.
     fn same(&self, other: &Self) -> bool;
+}
+
+impl Tokens<'_> {
+    /// Takes the name of a field of the node `N`.
+    pub(super) fn field_name<N: Node>(&mut self, name: &str) -> Result<()> {
+        match self.peek().strip_prefix(':') {
+            Some(found) if found == name => self.next().map(|_| ()),
+            Some(found) => Err(NodeError::unknown_field(N::LABEL, found)),
+            None => Err(self.damaged(&format!(":{name}"))),
+        }
+    }
 }
 
 /// What can be an element of a list.

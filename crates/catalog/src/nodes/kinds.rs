@@ -2,7 +2,9 @@
 
 /// An enumeration that trees hold as a number.
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $number:literal,)+ })+) => {
+    ($($(#[$doc:meta])* $name:ident {
+        $($(#[$of:meta])* $variant:ident = $number:literal,)+
+    })+) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,10 +13,9 @@
 use std::borrow::Cow;
 
 use super::error::{NodeError, Result};
-use super::field::Field;
 
-/// The deepest tree that is read.
-pub const MAX_DEPTH: usize = 1000;
+/// The deepest tree that is read. A level takes about 1 kB of stack, of the 8 MB that sessions have.
+pub const MAX_DEPTH: usize = 3000;
 
 /// The longest text that is read, in bytes.
 pub const MAX_TEXT: usize = 16 << 20;
@@ -29,8 +28,6 @@ pub(super) struct Tokens<'a> {
     text: &'a str,
     position: usize,
     depth: usize,
-    /// The label of the node whose fields are read.
-    node: &'a str,
 }
 
 impl<'a> Tokens<'a> {
@@ -38,7 +35,7 @@ impl<'a> Tokens<'a> {
         if text.len() > MAX_TEXT {
             return Err(NodeError::TooLong { len: text.len() });
         }
-        Ok(Tokens { text, position: 0, depth: 0, node: "" })
+        Ok(Tokens { text, position: 0, depth: 0 })
     }
 
     /// What is left of the text, from the next token on.
@@ -104,51 +101,23 @@ impl<'a> Tokens<'a> {
         Ok(number)
     }
 
-    /// Takes a field of the node that is read.
-    pub(super) fn field<F: Field>(&mut self, name: &str) -> Result<F> {
-        match self.peek().strip_prefix(':') {
-            Some(found) if found == name => {
-                self.next()?;
-                F::read(self)
-            }
-            Some(found) => Err(self.unknown_field(found)),
-            None => Err(self.damaged(&format!(":{name}"))),
-        }
-    }
-
-    fn unknown_field(&self, field: &str) -> NodeError {
-        NodeError::UnknownField { node: self.node.to_owned(), field: field.to_owned() }
-    }
-
-    /// Takes a node, whose fields `read` takes.
-    pub(super) fn node<T>(
-        &mut self,
-        read: impl FnOnce(&mut Tokens<'a>, &'a str) -> Result<T>,
-    ) -> Result<T> {
-        self.expect("{")?;
-        let label = self.next()?;
-        let node = self.deeper(|tokens| {
-            let outer = std::mem::replace(&mut tokens.node, label);
-            let node = read(tokens, label)?;
-            if let Some(field) = tokens.peek().strip_prefix(':') {
-                return Err(tokens.unknown_field(field));
-            }
-            tokens.node = outer;
-            Ok(node)
-        })?;
-        self.expect("}")?;
-        Ok(node)
-    }
-
-    /// Reads what is one level below.
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Tokens<'a>) -> Result<T>) -> Result<T> {
+    /// Begins a node: takes its bracket and its label.
+    pub(super) fn begin_node(&mut self) -> Result<&'a str> {
         if self.depth >= MAX_DEPTH {
             return Err(NodeError::TooDeep);
         }
+        self.expect("{")?;
         self.depth = self.depth.saturating_add(1);
-        let read = read(self);
+        self.next()
+    }
+
+    /// Ends a node, of which all fields were taken.
+    pub(super) fn end_node(&mut self, label: &str) -> Result<()> {
+        if let Some(field) = self.peek().strip_prefix(':') {
+            return Err(NodeError::unknown_field(label, field));
+        }
         self.depth = self.depth.saturating_sub(1);
-        read
+        self.expect("}")
     }
 
     /// The text must end here.

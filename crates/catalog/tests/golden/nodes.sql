@@ -683,3 +683,12 @@ CREATE INDEX ON k USING gin (w jsonb_path_ops);
 CREATE INDEX ON k USING gin ((w -> 'tags'));
 CREATE INDEX ON k USING gist (ag);
 CREATE INDEX ON k USING brin (q, (a + b));
+CREATE INDEX ON k (coalesce(i, i), nullif(i, 'x'), greatest(i, i, ai),
+  (CASE WHEN o THEN i ELSE i END));
+CREATE INDEX ON k ((CASE WHEN o THEN i END), (CASE WHEN o THEN e ELSE 1.5 END), coalesce(e, e));
+CREATE INDEX ON k ((e::numeric(5,1)), (h::varchar(3)), (j::char(2)), (q::timestamp(2)), (e + e));
+CREATE INDEX ON k ((ARRAY[i, i]), (ARRAY[i, h]), (z[1:2]), (aa[1]), (aa::varchar(4)[]), (-e));
+CREATE INDEX ON k ((i COLLATE "C"), lower(ah), (ah || h), (n::text), (h::name), ((ad)."Y y"));
+CREATE INDEX ON k ((a = b), (h IS NULL), (o IS TRUE), (a IS DISTINCT FROM b), (NOT o), (o AND o));
+CREATE INDEX ON k ((a::bigint), (a::text::varchar(5)), (ac + 1), ((ac)::int), (ac), (ab),
+  (t::interval(3)));

@@ -22,7 +22,7 @@ pub(super) fn two(args: &[Expr]) -> Result<(&Expr, &Expr)> {
 
 /// The first argument of a node that has one at least.
 pub(super) fn first(args: &[Expr]) -> Result<&Expr> {
-    args.first().ok_or_else(|| NodeError::Arguments)
+    args.first().ok_or(NodeError::Arguments)
 }
 
 impl Printer<'_> {
@@ -198,7 +198,7 @@ impl Printer<'_> {
 
     /// The comparison of two rows.
     pub(super) fn row_comparison(&mut self, node: &RowCompareExpr) -> Result<()> {
-        let opno = *node.opnos.first().ok_or_else(|| NodeError::Arguments)?;
+        let opno = *node.opnos.first().ok_or(NodeError::Arguments)?;
         let types = (type_of(first(&node.largs)?), type_of(first(&node.rargs)?));
         self.push("(ROW(");
         self.in_rows(&node.largs)?;

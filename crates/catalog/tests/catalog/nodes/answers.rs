@@ -24,6 +24,7 @@ pub struct Tree {
 
 /// An index.
 pub struct Index {
+    pub oid: u32,
     pub relation: u32,
     pub name: String,
     pub method: String,
@@ -48,7 +49,7 @@ pub struct Answers {
     pub indexes: Vec<Index>,
     /// By what they are ("relation", "proc" ...) and OID: the other cells.
     pub objects: HashMap<(String, u32), Vec<String>>,
-    /// By relation and number: name, type, collation.
+    /// By relation and number: name, type, collation, modifier.
     pub columns: HashMap<(u32, i32), Vec<String>>,
     /// By type and modifier.
     pub types: HashMap<(u32, i32), String>,
@@ -80,7 +81,8 @@ const INDEXES: &str = "
     SELECT 'index', indrelid, i.relname, amname, indisunique, indnullsnotdistinct, indkey,
            indcollation, indclass, indoption, array_to_string(i.reloptions, ' '), indexprs,
            indpred, quote_ident(nspname) || '.' || quote_ident(t.relname),
-           pg_get_indexdef(indexrelid), indrelid::regclass, pg_get_indexdef(indexrelid, 0, true)
+           pg_get_indexdef(indexrelid), indrelid::regclass, pg_get_indexdef(indexrelid, 0, true),
+           indexrelid
       FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_am am ON am.oid = i.relam
       JOIN pg_class t ON t.oid = indrelid JOIN pg_namespace n ON n.oid = t.relnamespace
      WHERE indexrelid >= 16384 AND nspname !~ 'toast'";
@@ -102,8 +104,8 @@ const OBJECTS: [&str; 7] = [
     "SELECT 'object', 'type', oid, typcollation, typelem, typrelid, typbasetype, typtype,
             typsubscript::oid
        FROM pg_type WHERE oid >= 16384 OR typtype IN ('b', 'p')",
-    "SELECT 'column', attrelid, attnum, attname, atttypid, attcollation FROM pg_attribute
-      WHERE attrelid >= 16384 AND NOT attisdropped",
+    "SELECT 'column', attrelid, attnum, attname, atttypid, attcollation, atttypmod
+       FROM pg_attribute WHERE attrelid >= 16384 AND NOT attisdropped",
 ];
 
 /// Asks PostgreSQL about everything that the script has made, and how it writes these types.
@@ -112,7 +114,8 @@ pub fn ask(server: &Postgres<'_>, types: &BTreeSet<(u32, i32)>) -> String {
     let values = types.iter().map(|(ty, typmod)| format!("({ty}::oid, {typmod})"));
     let values = ["(25::oid, -1)".to_owned()].into_iter().chain(values).collect::<Vec<_>>();
     let types = format!(
-        "SELECT DISTINCT 'type', ty, typmod, format_type(ty, typmod) FROM (VALUES {}) v(ty, typmod)",
+        "SELECT DISTINCT 'type', ty, typmod, format_type(ty, typmod)
+           FROM (VALUES {}) v(ty, typmod)",
         values.join(", ")
     );
     for query in [TREES, INDEXES, &types].into_iter().chain(OBJECTS) {
@@ -168,6 +171,7 @@ impl Answers {
                     validated: bool(11),
                 }),
                 "index" => answers.indexes.push(Index {
+                    oid: oid(17),
                     relation: oid(1),
                     name: text(2),
                     method: text(3),
@@ -189,7 +193,7 @@ impl Answers {
                 }
                 "column" => {
                     let attno = text(2).parse().expect("a column's number");
-                    answers.columns.insert((oid(1), attno), (3..6).map(text).collect());
+                    answers.columns.insert((oid(1), attno), (3..7).map(text).collect());
                 }
                 "object" => {
                     let cells = (3..cells.len()).map(text).collect();

@@ -76,13 +76,25 @@ fn nested(depth: usize) -> String {
     format!("{begin}{inner}{}", ") :location -1}".repeat(depth))
 }
 
+/// What a session's thread has.
+const STACK: usize = 8 << 20;
+
 #[test]
 fn depth_is_bounded() {
-    let deepest = read(&nested(MAX_DEPTH - 1)).expect("not too deep");
-    assert_eq!(write(&deepest), nested(MAX_DEPTH - 1));
-    for depth in [MAX_DEPTH, 100_000] {
-        assert_eq!(read(&nested(depth)).expect_err("too deep").sqlstate(), "54001");
-    }
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(|| {
+        let text = nested(MAX_DEPTH - 1);
+        let deepest = read(&text).expect("not too deep");
+        assert_eq!(write(&deepest), text);
+        assert!(deepest.same(&deepest.clone()));
+        for style in [Style::NORMAL, Style::PRETTY] {
+            let text = deparse(&deepest, style, &mut Known::new(&Answers::default()));
+            assert_eq!(text.expect("a text").matches("NOT ").count(), MAX_DEPTH - 1);
+        }
+        for depth in [MAX_DEPTH, 100_000] {
+            assert_eq!(read(&nested(depth)).expect_err("too deep").sqlstate(), "54001");
+        }
+    });
+    thread.expect("a thread").join().expect("the stack suffices");
 }
 
 #[test]

@@ -52,10 +52,11 @@ impl<'a> Known<'a> {
         Known { answers, initial, relation: 0, types: BTreeSet::new() }
     }
 
-    /// The type and the collation of a column.
-    pub fn column_type(&self, relation: u32, attno: i32) -> (u32, u32) {
+    /// The type, the modifier and the collation of a column.
+    pub fn column_type(&self, relation: u32, attno: i32) -> (u32, i32, u32) {
         let column = &self.answers.columns[&(relation, attno)];
-        (column[1].parse().expect("a type"), column[2].parse().expect("a collation"))
+        let [ty, collation] = [1, 2].map(|n| column[n].parse().expect("an OID"));
+        (ty, column[3].parse().expect("a modifier"), collation)
     }
 
     fn object(&self, kind: &'static str, oid: u32) -> Result<&'a [String]> {
@@ -137,6 +138,10 @@ impl Names for Known<'_> {
 
     fn operator_class(&mut self, class: u32, ty: u32) -> Result<Option<QualifiedName>> {
         const BPCHAR_OPS: [&str; 2] = ["1042", "1043"];
+        let ty = match self.of_type(ty, 3) {
+            Ok(base) if base != 0 => base,
+            _ => ty,
+        };
         let row = &self.initial[&("opclass", class)];
         let takes = row["opcintype"];
         // Text's classes are the default ones of varchar too, and a kind of types has one.

@@ -8,20 +8,22 @@
 //! | Module | Holds |
 //! |---|---|
 //! | `answers` | what PostgreSQL says of its trees, and how it is asked |
+//! | `random` | random checks |
 //! | `known` | `Names` over these answers and the rows in `data/` |
 //! | `damage` | changed and cut texts |
 
 mod answers;
 mod damage;
 mod known;
+mod random;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use answers::{Answers, ask};
 use forebay_catalog::nodes::{
-    CheckText, Expr, IndexKeyText, IndexText, KeySource, NodeError, Style, deparse, deparse_list,
-    read, read_list, write, write_list,
+    CheckText, Expr, IndexKeyText, IndexText, KeySource, NodeError, Style, collation_of, deparse,
+    deparse_list, read, read_list, type_of, typmod_of, write, write_list,
 };
 use forebay_testkit::peer::Peer;
 use forebay_testkit::process::must;
@@ -49,7 +51,16 @@ fn trees_that_postgresql_writes() {
         let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/nodes.tsv");
         std::fs::write(golden, small_part(&asked)).expect("the answers are recorded");
     }
-    Report::of(&Answers::parse(&asked)).check(600);
+    Report::of(&Answers::parse(&asked)).check(2000);
+
+    // Random checks, those among them that PostgreSQL takes.
+    std::fs::write(peer.outside("random.sql"), random::checks(18, 1500)).expect("a script");
+    let mut psql = peer.psql(server.port);
+    psql.args(["-v", "ON_ERROR_STOP=0", "-f", &peer.inside("random.sql")]);
+    psql.stderr(std::process::Stdio::null());
+    must(&mut psql);
+    let types = Report::of(&Answers::parse(&ask(&server, &BTreeSet::new()))).types;
+    Report::of(&Answers::parse(&ask(&server, &types))).check(5000);
 }
 
 /// The answers without long trees, but for those that have a kind of node that no other one has.
@@ -66,6 +77,9 @@ fn small_part(asked: &str) -> String {
     lines.sort_unstable();
     lines.into_iter().map(|(_, line)| format!("{line}\n")).collect()
 }
+
+const NAME: u32 = 19;
+const CSTRING: u32 = 2275;
 
 /// What of the answers agrees.
 #[derive(Default)]
@@ -131,9 +145,13 @@ impl Report {
         let mut keys = Vec::new();
         for (n, attno) in index.columns.iter().enumerate().take(index.classes.len()) {
             let source = match *attno {
-                0 => KeySource::Expr(next.next().expect("an expression for each such key")),
+                0 => {
+                    let expr = next.next().expect("an expression for each such key");
+                    self.same_type(index, n, expr, known);
+                    KeySource::Expr(expr)
+                }
                 attno => {
-                    let (ty, collation) = known.column_type(index.relation, attno.into());
+                    let (ty, _, collation) = known.column_type(index.relation, attno.into());
                     KeySource::Column { attno, ty, collation }
                 }
             };
@@ -163,6 +181,23 @@ impl Report {
             };
             self.same(&index.name, expected, text.definition(style, known));
         }
+    }
+
+    /// The index's own column has the expression's type, modifier and collation.
+    fn same_type(&mut self, index: &answers::Index, n: usize, expr: &Expr, known: &Known<'_>) {
+        let number = i32::try_from(n).expect("few keys") + 1;
+        let (ty, typmod, collation) = known.column_type(index.oid, number);
+        // A B-tree stores names as C strings.
+        let ty = if ty == CSTRING { NAME } else { ty };
+        // The key has a collation of its own if COLLATE stands after the expression.
+        let expected = match index.method.as_str() {
+            "btree" if !index.normal.1.contains(") COLLATE") => (ty, typmod, collation),
+            "btree" => (ty, typmod, collation_of(expr)),
+            _ => return,
+        };
+        let got = (type_of(expr), typmod_of(expr), collation_of(expr));
+        let name = format!("{} key {number}", index.name);
+        self.same(&name, &format!("{expected:?}"), Ok(format!("{got:?}")));
     }
 
     fn same(&mut self, name: &str, expected: &str, got: Result<String, NodeError>) {
