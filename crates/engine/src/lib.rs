@@ -64,12 +64,12 @@ pub use forebay_access::redo::ResourceManagers;
 pub use forebay_aio::Usage;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
-pub use forebay_catalog::{nodes, syscache};
 pub use forebay_catalog::{
     ChangedParameters, Column, ColumnDef, ColumnStatistics, ColumnStorage, ConstraintKind, Figures,
     IndexDef, IndexKey, ObjectName, OldestIds, StorageParameter, Table, TableIndex,
     TableStatistics, compression_code, index_parameters, quoted, storage_code, storage_texts,
 };
+pub use forebay_catalog::{nodes, syscache};
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
 pub use forebay_format::{CommandId, Fork, FullXid, ItemPointer, Lsn, Xid};

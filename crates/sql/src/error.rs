@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use forebay_engine::{EngineError, InterruptKind, ObjectName};
 use forebay_engine::nodes::NodeError;
+use forebay_engine::{EngineError, InterruptKind, ObjectName};
 use forebay_types::ValueError;
 
 /// Severity of a report, as the protocol's `S` and `V` fields spell it.

@@ -109,8 +109,10 @@ impl Binder<'_> {
                 let what = format!("a subscript of type {ty}");
                 return Err(SqlError::unsupported(what).at(position));
             }
-            let message = format!("cannot subscript type {ty} because it does not support \
-                                   subscripting");
+            let message = format!(
+                "cannot subscript type {ty} because it does not support \
+                                   subscripting"
+            );
             return Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(position));
         }
         let slices = chain.iter().any(|access| {
@@ -161,8 +163,7 @@ impl Binder<'_> {
     fn subscript(&mut self, e: &ast::Expr) -> Result<Box<Expr>> {
         let value = self.bind(e)?;
         let position = value.position;
-        let cast =
-            super::coerce(self.names, self.params, value, oids::INT4, Context::Assignment)?;
+        let cast = super::coerce(self.names, self.params, value, oids::INT4, Context::Assignment)?;
         match cast {
             Some(cast) => Ok(Box::new(cast.expr)),
             None => {

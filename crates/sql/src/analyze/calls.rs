@@ -112,10 +112,10 @@ impl Binder<'_> {
         {
             return Ok(Detail::Cast(to));
         }
-        let numbered = all.iter().enumerate().map(|(n, given)| Candidate {
-            row: Arc::new(n),
-            args: given.args.clone(),
-        });
+        let numbered = all
+            .iter()
+            .enumerate()
+            .map(|(n, given)| Candidate { row: Arc::new(n), args: given.args.clone() });
         let numbered = numbered.collect();
         let problem = match choose(self.names, numbered, &actual)? {
             Choice::One(found) => match all.into_iter().nth(*found.row) {
@@ -141,12 +141,7 @@ impl Binder<'_> {
     }
 
     /// The type to which a call with one argument casts it, if it is no function's name.
-    fn cast_target(
-        &mut self,
-        schema: Option<&str>,
-        name: &str,
-        from: Oid,
-    ) -> Result<Option<Oid>> {
+    fn cast_target(&mut self, schema: Option<&str>, name: &str, from: Oid) -> Result<Option<Oid>> {
         for namespace in self.names.namespaces(schema)? {
             let Some(ty) = self.names.type_named(namespace, name)? else { continue };
             let is_cast = ty.defined
@@ -256,11 +251,11 @@ impl Binder<'_> {
     fn special(&mut self, name: &str, mut args: Vec<Typed>, position: u32) -> Result<Typed> {
         if name == "nullif" {
             return match (args.pop(), args.pop(), args.is_empty()) {
-                (Some(b), Some(a), true) => {
-                    Ok(Typed::new(self.null_if(a, b, position)?, position))
+                (Some(b), Some(a), true) => Ok(Typed::new(self.null_if(a, b, position)?, position)),
+                _ => {
+                    Err(SqlError::new(state::SYNTAX_ERROR, "NULLIF needs two arguments")
+                        .at(position))
                 }
-                _ => Err(SqlError::new(state::SYNTAX_ERROR, "NULLIF needs two arguments")
-                    .at(position)),
             };
         }
         let (args, ty) = coerce_all(self.names, self.params, args, &name.to_uppercase())?;
@@ -339,13 +334,13 @@ impl Binder<'_> {
         let given = match self.detail(name, &args, &names, position)? {
             Detail::Function(given) if given.row.kind == b'a' => given,
             _ => {
-                return Err(SqlError::unsupported(format!("this call of {}", call.name))
-                    .at(position));
+                return Err(
+                    SqlError::unsupported(format!("this call of {}", call.name)).at(position)
+                );
             }
         };
         let function: Arc<ProcRow> = Arc::clone(&given.row);
         let (args, result, _) = self.arguments(given, args).map_err(|e| e.at(position))?;
         Ok(Aggregated { function, args, filter, result })
     }
-
 }

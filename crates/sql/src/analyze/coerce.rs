@@ -1,10 +1,10 @@
 //! Casts: which are allowed in which context, and how literals and parameters of unknown type get
 //! their types.
 
+use super::generic::is_polymorphic;
 use super::lookups::Names;
 use super::params::ParamTypes;
 use super::pathway::{ANY, Pathway, pathway, typmod_pathway};
-use super::generic::is_polymorphic;
 use super::type_names::type_name;
 use super::typed::{Typed, boolean, call, int4};
 use crate::error::{Result, SqlError, state};
@@ -93,10 +93,7 @@ pub fn coerce_to_type(
     }
     let from = value.ty();
     let position = value.position;
-    if from != to
-        && from != oids::UNKNOWN
-        && pathway(names, from, to, context)? == Pathway::None
-    {
+    if from != to && from != oids::UNKNOWN && pathway(names, from, to, context)? == Pathway::None {
         return Ok(None);
     }
     let made = from != to;

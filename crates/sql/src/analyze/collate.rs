@@ -4,7 +4,9 @@ use super::bind::Binder;
 use super::ident::ident_name;
 use super::lookups::Names;
 use crate::error::{Result, SqlError, state};
-use forebay_engine::nodes::{CaseExpr, Expr, RowCompareExpr, SubscriptingRef, collation_of, type_of};
+use forebay_engine::nodes::{
+    CaseExpr, Expr, RowCompareExpr, SubscriptingRef, collation_of, type_of,
+};
 use forebay_engine::syscache::CollationRow;
 use forebay_types::Oid;
 use sqlparser::ast;
@@ -93,7 +95,9 @@ impl State {
             Strength::Implicit if part.collation != DEFAULT => self.strength = Strength::Conflict,
             Strength::Explicit => {
                 let mut name = |oid| -> Result<String> {
-                    Ok(names.collation_by_oid(oid)?.map_or_else(String::new, |c| c.name.to_string()))
+                    Ok(names
+                        .collation_by_oid(oid)?
+                        .map_or_else(String::new, |c| c.name.to_string()))
                 };
                 let (a, b) = (name(self.collation)?, name(part.collation)?);
                 let message =
@@ -131,8 +135,14 @@ fn walk(names: &mut dyn Names, expr: &mut Expr) -> Result<State> {
             compare_rows(names, node)?;
             return Ok(State::NONE);
         }
-        Expr::Var(_) | Expr::Const(_) | Expr::Param(_) | Expr::CaseTest(_) | Expr::SqlValue(_)
-        | Expr::CoerceToDomainValue(_) | Expr::SetToDefault(_) | Expr::NextValue(_) => {
+        Expr::Var(_)
+        | Expr::Const(_)
+        | Expr::Param(_)
+        | Expr::CaseTest(_)
+        | Expr::SqlValue(_)
+        | Expr::CoerceToDomainValue(_)
+        | Expr::SetToDefault(_)
+        | Expr::NextValue(_) => {
             let collation = collation_of(expr);
             let strength = if collation == 0 { Strength::None } else { Strength::Implicit };
             return Ok(State { collation, strength });

@@ -1,8 +1,8 @@
 //! Polymorphic types: what anyelement, anyarray and their like mean in a call.
 
+use super::coerce::Context;
 use super::lookups::Names;
 use super::pathway::{Pathway, pathway};
-use super::coerce::Context;
 use super::type_names::type_name;
 use crate::error::{Result, SqlError, state};
 use forebay_types::{Oid, oids};
@@ -28,10 +28,8 @@ pub(super) const ANYCOMPATIBLENONARRAY: Oid = 5079;
 
 /// Whether a declared type stands for others.
 pub(super) fn is_polymorphic(ty: Oid) -> bool {
-    matches!(
-        ty,
-        ANYELEMENT | ANYARRAY | ANYNONARRAY | ANYENUM | ANYRANGE | ANYMULTIRANGE
-    ) || matches!(ty, 5077..=5080 | 4538)
+    matches!(ty, ANYELEMENT | ANYARRAY | ANYNONARRAY | ANYENUM | ANYRANGE | ANYMULTIRANGE)
+        || matches!(ty, 5077..=5080 | 4538)
 }
 
 /// Ranges and enums have no values here.
@@ -192,8 +190,7 @@ fn mismatch(names: &mut dyn Names, actual: &[Oid], declared: &[Oid]) -> Result<S
     for (&given, &wanted) in actual.iter().zip(declared) {
         if wanted == ANYARRAY && given != oids::UNKNOWN && names.element_of(given)?.is_none() {
             let given = type_name(names, given)?;
-            let message =
-                format!("argument declared anyarray is not an array but type {given}");
+            let message = format!("argument declared anyarray is not an array but type {given}");
             return Ok(SqlError::new(state::DATATYPE_MISMATCH, message));
         }
     }

@@ -132,9 +132,8 @@ impl Binder<'_> {
         position: u32,
     ) -> Result<Expr> {
         let at = self.operator_behind(left);
-        let refuse = |message: &str| {
-            Err(SqlError::new(state::WRONG_OBJECT_TYPE, message.to_owned()).at(at))
-        };
+        let refuse =
+            |message: &str| Err(SqlError::new(state::WRONG_OBJECT_TYPE, message.to_owned()).at(at));
         let (value_type, array_type) = (value.ty(), array.ty());
         let element = match array_type {
             oids::UNKNOWN => oids::UNKNOWN,
@@ -259,9 +258,8 @@ impl Binder<'_> {
             let test = self.operator_expr(&found, vec![a, b]).map_err(|e| e.at(at))?;
             if test.opresulttype != oids::BOOL {
                 let ty = type_name(self.names, test.opresulttype)?;
-                let message = format!(
-                    "row comparison operator must yield type boolean, not type {ty}"
-                );
+                let message =
+                    format!("row comparison operator must yield type boolean, not type {ty}");
                 return Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(at));
             }
             operators.push(found.oid);
@@ -287,8 +285,10 @@ impl Binder<'_> {
                 .iter()
                 .find(|m| m.method == BTREE && i32::from(m.strategy) == cmptype.number());
             let Some(member) = member else {
-                let message = format!("could not determine interpretation of row comparison \
-                                       operator {name}");
+                let message = format!(
+                    "could not determine interpretation of row comparison \
+                                       operator {name}"
+                );
                 let hint = "Row comparison operators must be associated with btree operator \
                             families.";
                 let error = SqlError::new(state::FEATURE_NOT_SUPPORTED, message);

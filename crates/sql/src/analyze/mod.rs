@@ -13,7 +13,7 @@
 //! - `generic.rs`: polymorphic types
 //! - `coerce.rs`: casts; `pathway.rs`: how one type becomes another; `common.rs`: the common type of
 //!   alternatives
-//! - `types.rs`, `typmods.rs`: type names with modifiers; `type_names.rs`: types in messages
+//! - `types.rs`: type names with modifiers; `type_names.rs`: types in messages
 //! - `collate.rs`: collations
 //! - `names.rs`: names of output columns
 //! - `function.rs`, `ident.rs`: calls and names as the parser gives them; `place.rs`: where an
@@ -45,13 +45,12 @@ mod tests;
 mod type_names;
 mod typed;
 mod types;
-mod typmods;
 
 pub use bind::{AggregateArgs, Aggregated, Binder};
 pub use calls::{IN_FROM, NO_FUNCTION, NOT_UNIQUE};
 pub use coerce::{Context, coerce, coerce_to_type};
-pub use common::{coerce_all, common_type};
 pub use collate::assign_collations;
+pub use common::{coerce_all, common_type};
 pub use forebay_engine::nodes::Expr;
 pub use function::{FunctionCall, is_row};
 pub use ident::{ident_name, qualified_name};
@@ -64,4 +63,4 @@ pub use scope::{EXCLUDED, Scope, ScopeColumn};
 pub use system::SystemColumn;
 pub use type_names::type_name;
 pub use typed::{AGGREGATES, Typed};
-pub use types::{NamedType, type_of_ast};
+pub use types::{NamedType, type_of_name};

@@ -9,7 +9,9 @@ use super::place;
 use super::type_names::type_name;
 use super::typed::Typed;
 use crate::error::{Result, SqlError, state};
-use forebay_engine::nodes::{CoercionForm, DistinctExpr, Expr, Location, NullIfExpr, OpExpr, type_of};
+use forebay_engine::nodes::{
+    CoercionForm, DistinctExpr, Expr, Location, NullIfExpr, OpExpr, type_of,
+};
 use forebay_engine::syscache::OperatorRow;
 use forebay_types::{Oid, oids};
 use sqlparser::ast;
@@ -178,12 +180,8 @@ impl Binder<'_> {
             Err(error.hint(hint).at(at))
         };
         match prefix(self.names, name, ty)? {
-            Choice::One(found) => {
-                Ok(Expr::Op(self.operator_expr(&found.row, vec![operand])?))
-            }
-            Choice::None => {
-                refuse(self, state::UNDEFINED_FUNCTION, "does not exist", NO_UNARY)
-            }
+            Choice::One(found) => Ok(Expr::Op(self.operator_expr(&found.row, vec![operand])?)),
+            Choice::None => refuse(self, state::UNDEFINED_FUNCTION, "does not exist", NO_UNARY),
             Choice::Ambiguous => {
                 let state = state::AMBIGUOUS_FUNCTION;
                 refuse(self, state, "is not unique", NOT_UNIQUE)
@@ -208,8 +206,16 @@ impl Binder<'_> {
     /// Whether two values differ, NULL being a value.
     pub(super) fn distinction(&mut self, a: Typed, b: Typed, left: &ast::Expr) -> Result<Expr> {
         let operator = self.find_operator("=", (a.ty(), b.ty()), left)?;
-        let OpExpr { opno, opfuncid, opresulttype, opretset, opcollid, inputcollid, args, location } =
-            self.operator_expr(&operator, vec![a, b])?;
+        let OpExpr {
+            opno,
+            opfuncid,
+            opresulttype,
+            opretset,
+            opcollid,
+            inputcollid,
+            args,
+            location,
+        } = self.operator_expr(&operator, vec![a, b])?;
         self.check_boolean(opresulttype, "IS DISTINCT FROM", left)?;
         Ok(Expr::Distinct(DistinctExpr {
             opno,

@@ -103,11 +103,7 @@ pub(super) fn can_coerce(
 }
 
 /// Whether values of a type are values of another one as they are, without any conversion.
-pub(super) fn is_binary_coercible(
-    names: &mut dyn Names,
-    source: Oid,
-    target: Oid,
-) -> Result<bool> {
+pub(super) fn is_binary_coercible(names: &mut dyn Names, source: Oid, target: Oid) -> Result<bool> {
     if source == target || target == ANY || target == generic::ANYELEMENT {
         return Ok(true);
     }

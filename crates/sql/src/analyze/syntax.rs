@@ -2,13 +2,12 @@
 
 use super::bind::Binder;
 use super::function::FunctionCall;
-use super::types::NamedType;
 use super::typed::{Typed, text};
-use super::typmods::interval_typmod;
+use super::types::{interval_name, type_of_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::nodes::{CoercionForm, Location, SqlValueFunction, SqlValueFunctionOp};
 use forebay_types::oids;
-use sqlparser::ast::{self, DateTimeField, IntervalFields};
+use sqlparser::ast::{self, DateTimeField};
 
 impl Binder<'_> {
     /// Binds functions that have a syntax of their own.
@@ -116,20 +115,18 @@ impl Binder<'_> {
         else {
             return Err(SqlError::unsupported("this form of INTERVAL").at(position));
         };
-        let fields = match (leading_field, last_field) {
-            (None, _) => None,
-            (Some(first), last) => match fields(first, last.as_ref()) {
-                Some(fields) => Some(fields),
-                None => return Err(SqlError::unsupported("these fields of INTERVAL").at(position)),
-            },
+        let digits = *fractional_seconds_precision;
+        let name = interval_name(leading_field.as_ref(), last_field.as_ref(), digits);
+        let Some(name) = name else {
+            return Err(SqlError::unsupported("these fields of INTERVAL").at(position));
         };
-        let typmod = interval_typmod(fields, *fractional_seconds_precision)?;
+        let ty = type_of_name(self.names, &name)?;
         let value = self.bind(value)?;
         if !value.is_unknown() {
             let message = "syntax error in an interval";
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
         }
-        self.explicit(value, NamedType { oid: oids::INTERVAL, typmod }, position)
+        self.explicit(value, ty, position)
     }
 
     /// The value that SQL names without parentheses. None: it is no such name.
@@ -183,28 +180,6 @@ impl Binder<'_> {
 
 /// How a call in SQL's syntax is shown.
 const SYNTAX: CoercionForm = CoercionForm::SqlSyntax;
-
-/// The fields of an interval.
-fn fields(first: &DateTimeField, last: Option<&DateTimeField>) -> Option<IntervalFields> {
-    use DateTimeField as D;
-    use IntervalFields as F;
-    Some(match (first, last) {
-        (D::Year, None) => F::Year,
-        (D::Month, None) => F::Month,
-        (D::Day, None) => F::Day,
-        (D::Hour, None) => F::Hour,
-        (D::Minute, None) => F::Minute,
-        (D::Second, None) => F::Second,
-        (D::Year, Some(D::Month)) => F::YearToMonth,
-        (D::Day, Some(D::Hour)) => F::DayToHour,
-        (D::Day, Some(D::Minute)) => F::DayToMinute,
-        (D::Day, Some(D::Second)) => F::DayToSecond,
-        (D::Hour, Some(D::Minute)) => F::HourToMinute,
-        (D::Hour, Some(D::Second)) => F::HourToSecond,
-        (D::Minute, Some(D::Second)) => F::MinuteToSecond,
-        _ => return None,
-    })
-}
 
 /// What an unsupported expression is called.
 fn expression_name(e: &ast::Expr) -> &'static str {

@@ -124,7 +124,8 @@ impl Binder<'_> {
             let mut args = Vec::new();
             for arg in [pattern, escape] {
                 let at = arg.position;
-                let text = super::coerce(self.names, self.params, arg, oids::TEXT, Context::Implicit)?;
+                let text =
+                    super::coerce(self.names, self.params, arg, oids::TEXT, Context::Implicit)?;
                 let Some(text) = text else {
                     let what = "ESCAPE of a value that is no text";
                     return Err(SqlError::unsupported(what).at(at));

@@ -1,15 +1,15 @@
-//! Type names as the parser gives them, with their modifiers.
+//! Type names with their modifiers, as the parser gives them.
 
 use super::ident::ident_name;
 use super::lookups::Names;
 use super::type_names::type_name;
-use super::typmods::{interval_typmod, typmod};
 use crate::error::{Result, SqlError, state};
+use crate::parse::{TypeName, interval_fields};
 use forebay_engine::syscache::TypeRow;
-use forebay_types::{Oid, oids};
+use forebay_types::{Oid, SqlType, oids, typmod_in};
 use sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, ObjectName, ObjectNamePart,
-    TimezoneInfo,
+    ArrayElemTypeDef, CharacterLength, DataType, DateTimeField, ExactNumberInfo, ObjectName,
+    ObjectNamePart, TimezoneInfo,
 };
 use std::sync::Arc;
 
@@ -22,119 +22,140 @@ pub struct NamedType {
     pub typmod: i32,
 }
 
-/// A type's name as PostgreSQL's grammar has it, and the numbers behind it.
-struct Written {
-    schema: Option<String>,
-    name: String,
-    modifiers: Vec<i64>,
-}
-
-impl Written {
-    fn new(name: &str, modifiers: impl IntoIterator<Item = i64>) -> Written {
-        let (schema, name) = (Some("pg_catalog".to_owned()), name.to_owned());
-        Written { schema, name, modifiers: modifiers.into_iter().collect() }
-    }
-}
-
-/// The type that a cast, a literal or a column definition names.
+/// The type that a cast or a literal names.
 pub fn type_of_ast(names: &mut dyn Names, ty: &DataType, position: u32) -> Result<NamedType> {
-    if let DataType::Array(element) = ty {
-        let element = match element {
-            ArrayElemTypeDef::SquareBracket(element, _) => element,
-            _ => return Err(SqlError::unsupported("this form of array type").at(position)),
-        };
-        let NamedType { oid, typmod } = type_of_ast(names, element, position)?;
-        if matches!(**element, DataType::Array(_)) {
-            return Ok(NamedType { oid, typmod });
-        }
-        return match names.array_of(oid)? {
-            Some(array) => Ok(NamedType { oid: array, typmod }),
-            None => {
-                let name = type_name(names, oid)?;
-                let message = format!("could not find array type for data type {name}");
-                Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(position))
-            }
-        };
-    }
-    if let DataType::Interval { fields, precision } = ty {
-        let typmod = interval_typmod(*fields, *precision).map_err(|e| e.at(position))?;
-        return Ok(NamedType { oid: oids::INTERVAL, typmod });
-    }
     let written = written(ty, position)?;
-    let row = find(names, &written, position)?;
-    let typmod = typmod(names, &row, &written.modifiers).map_err(|e| e.at(position))?;
-    Ok(NamedType { oid: row.oid, typmod })
+    type_of_name(names, &TypeName { position, ..written })
 }
 
-fn find(names: &mut dyn Names, written: &Written, position: u32) -> Result<Arc<TypeRow>> {
-    let path = names.namespaces(written.schema.as_deref()).map_err(|e| e.at(position))?;
+/// The type of a name.
+pub fn type_of_name(names: &mut dyn Names, name: &TypeName) -> Result<NamedType> {
+    let row = find(names, name)?;
+    let typmod = typmod(names, &row, name).map_err(|e| e.at(name.position))?;
+    if !name.array {
+        return Ok(NamedType { oid: row.oid, typmod });
+    }
+    match names.array_of(row.oid)? {
+        Some(array) => Ok(NamedType { oid: array, typmod }),
+        None => {
+            let of = type_name(names, row.oid)?;
+            let message = format!("could not find array type for data type {of}");
+            Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(name.position))
+        }
+    }
+}
+
+fn find(names: &mut dyn Names, name: &TypeName) -> Result<Arc<TypeRow>> {
+    let position = name.position;
+    let path = names.namespaces(name.schema.as_deref()).map_err(|e| e.at(position))?;
     for namespace in path {
-        let Some(row) = names.type_named(namespace, &written.name)? else { continue };
+        let Some(row) = names.type_named(namespace, &name.name)? else { continue };
         if !row.defined {
-            let message = format!("type \"{}\" is only a shell", written.name);
+            let message = format!("type \"{}\" is only a shell", name.name);
             return Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(position));
         }
         return Ok(row);
     }
-    let shown = match &written.schema {
-        Some(schema) if schema != "pg_catalog" => format!("{schema}.{}", written.name),
-        _ => written.name.clone(),
-    };
-    let message = format!("type \"{shown}\" does not exist");
+    let message = format!("type \"{}\" does not exist", name.display());
     Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(position))
 }
 
+/// The modifier of a type, from the numbers behind it.
+fn typmod(names: &mut dyn Names, ty: &TypeRow, name: &TypeName) -> Result<i32> {
+    let mut numbers = Vec::with_capacity(name.modifiers.len() + 1);
+    if ty.oid == oids::INTERVAL && (name.fields.is_some() || !name.modifiers.is_empty()) {
+        /// All fields of an interval.
+        const ALL_FIELDS: i32 = 0x7fff;
+        numbers.push(name.fields.unwrap_or(ALL_FIELDS));
+    }
+    for number in &name.modifiers {
+        let fits = i32::try_from(*number).map_err(|_| {
+            let message = format!("value \"{number}\" is out of range for type integer");
+            SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, message)
+        });
+        numbers.push(fits?);
+    }
+    if numbers.is_empty() {
+        return Ok(-1);
+    }
+    if ty.modin == 0 {
+        let name = type_name(names, ty.oid)?;
+        let message = format!("type modifier is not allowed for type \"{name}\"");
+        return Err(SqlError::new(state::SYNTAX_ERROR, message));
+    }
+    match SqlType::from_oid(ty.oid) {
+        Some(known) => Ok(typmod_in(known, &numbers)?),
+        None => {
+            let name = type_name(names, ty.oid)?;
+            Err(SqlError::unsupported(format!("a type modifier of type {name}")))
+        }
+    }
+}
+
 /// The name that PostgreSQL's grammar gives a type.
-fn written(ty: &DataType, position: u32) -> Result<Written> {
+fn written(ty: &DataType, position: u32) -> Result<TypeName> {
     use DataType as D;
+    let built_in = TypeName::built_in;
     let number = |n: &Option<u64>| n.and_then(|n| i64::try_from(n).ok());
     let digits = |info: &ExactNumberInfo| match *info {
         ExactNumberInfo::None => Vec::new(),
-        ExactNumberInfo::Precision(p) => vec![p as i64],
-        ExactNumberInfo::PrecisionAndScale(p, s) => vec![p as i64, s],
+        ExactNumberInfo::Precision(p) => vec![i64::try_from(p).unwrap_or(i64::MAX)],
+        ExactNumberInfo::PrecisionAndScale(p, s) => {
+            vec![i64::try_from(p).unwrap_or(i64::MAX), s]
+        }
     };
     let length = |n: &Option<CharacterLength>| match n {
         None => Ok(None),
-        Some(CharacterLength::IntegerLength { length, unit: None }) => Ok(Some(*length as i64)),
+        Some(CharacterLength::IntegerLength { length, unit: None }) => {
+            Ok(Some(i64::try_from(*length).unwrap_or(i64::MAX)))
+        }
         Some(_) => Err(SqlError::unsupported("this length of a type").at(position)),
     };
     Ok(match ty {
-        D::Bool | D::Boolean => Written::new("bool", None),
-        D::Int2(None) | D::SmallInt(None) => Written::new("int2", None),
-        D::Int(None) | D::Int4(None) | D::Integer(None) => Written::new("int4", None),
-        D::Int8(None) | D::BigInt(None) => Written::new("int8", None),
-        D::Float4 | D::Real => Written::new("float4", None),
-        D::Float8 | D::DoublePrecision | D::Float(ExactNumberInfo::None) => {
-            Written::new("float8", None)
+        D::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
+            TypeName { array: true, ..written(element, position)? }
         }
-        D::Float(ExactNumberInfo::Precision(precision)) => float(*precision, position)?,
-        D::Text => Written::new("text", None),
-        D::Character(n) | D::Char(n) => Written::new("bpchar", Some(length(n)?.unwrap_or(1))),
+        D::Array(_) => return Err(SqlError::unsupported("this form of array type").at(position)),
+        D::Bool | D::Boolean => built_in("bool", None),
+        D::Int2(None) | D::SmallInt(None) => built_in("int2", None),
+        D::Int(None) | D::Int4(None) | D::Integer(None) => built_in("int4", None),
+        D::Int8(None) | D::BigInt(None) => built_in("int8", None),
+        D::Float4 | D::Real => built_in("float4", None),
+        D::Float8 | D::DoublePrecision | D::Float(ExactNumberInfo::None) => {
+            built_in("float8", None)
+        }
+        D::Float(ExactNumberInfo::Precision(n)) => {
+            TypeName::float(*n).map_err(|e| e.at(position))?
+        }
+        D::Text => built_in("text", None),
+        D::Character(n) | D::Char(n) => built_in("bpchar", Some(length(n)?.unwrap_or(1))),
         D::CharacterVarying(n) | D::CharVarying(n) | D::Varchar(n) => {
-            Written::new("varchar", length(n)?)
+            built_in("varchar", length(n)?)
         }
         D::Numeric(info) | D::Decimal(info) | D::Dec(info) => {
-            Written::new("numeric", digits(info))
+            TypeName::built_in("numeric", digits(info))
         }
-        D::Bytea => Written::new("bytea", None),
-        D::Bit(n) => Written::new("bit", Some(number(n).unwrap_or(1))),
-        D::BitVarying(n) | D::VarBit(n) => Written::new("varbit", number(n)),
-        D::Date => Written::new("date", None),
-        D::Time(n, zone) => Written::new(zoned("time", "timetz", zone), number(n)),
-        D::Timestamp(n, zone) => {
-            Written::new(zoned("timestamp", "timestamptz", zone), number(n))
+        D::Bytea => built_in("bytea", None),
+        D::Bit(n) => built_in("bit", Some(number(n).unwrap_or(1))),
+        D::BitVarying(n) | D::VarBit(n) => built_in("varbit", number(n)),
+        D::Date => built_in("date", None),
+        D::Time(n, zone) => built_in(zoned("time", "timetz", zone), number(n)),
+        D::Timestamp(n, zone) => built_in(zoned("timestamp", "timestamptz", zone), number(n)),
+        D::Interval { fields, precision } => {
+            let words = fields.as_ref().map(|fields| fields.to_string().to_lowercase());
+            let bits = words.as_deref().and_then(|words| match words.split_once(" to ") {
+                Some((first, last)) => interval_fields(first, last),
+                None => interval_fields(words, words),
+            });
+            TypeName { fields: bits, ..built_in("interval", number(precision)) }
         }
-        D::Uuid => unqualified("uuid"),
-        D::JSON => Written::new("json", None),
-        D::JSONB => unqualified("jsonb"),
-        D::Regclass => unqualified("regclass"),
+        D::Uuid => TypeName::plain("uuid", None),
+        D::JSON => built_in("json", None),
+        D::JSONB => TypeName::plain("jsonb", None),
+        D::Regclass => TypeName::plain("regclass", None),
         D::Custom(name, modifiers) => custom(name, modifiers, position)?,
-        other => unqualified(&other.to_string().to_lowercase()),
+        other => TypeName::plain(&other.to_string().to_lowercase(), None),
     })
-}
-
-fn unqualified(name: &str) -> Written {
-    Written { schema: None, name: name.to_owned(), modifiers: Vec::new() }
 }
 
 fn zoned(without: &'static str, with: &'static str, zone: &TimezoneInfo) -> &'static str {
@@ -144,22 +165,8 @@ fn zoned(without: &'static str, with: &'static str, zone: &TimezoneInfo) -> &'st
     }
 }
 
-/// FLOAT(n)
-fn float(precision: u64, position: u32) -> Result<Written> {
-    let refuse = |bound: &str| {
-        let message = format!("precision for type float must be {bound} bits");
-        Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message).at(position))
-    };
-    match precision {
-        0 => refuse("at least 1"),
-        1..=24 => Ok(Written::new("float4", None)),
-        25..=53 => Ok(Written::new("float8", None)),
-        _ => refuse("less than 54"),
-    }
-}
-
 /// A type that is no keyword.
-fn custom(name: &ObjectName, modifiers: &[String], position: u32) -> Result<Written> {
+fn custom(name: &ObjectName, modifiers: &[String], position: u32) -> Result<TypeName> {
     let mut parts: Vec<String> = name
         .0
         .iter()
@@ -183,5 +190,21 @@ fn custom(name: &ObjectName, modifiers: &[String], position: u32) -> Result<Writ
         };
         numbers.push(number);
     }
-    Ok(Written { schema, name, modifiers: numbers })
+    Ok(TypeName { schema, ..TypeName::plain(&name, numbers) })
+}
+
+/// The type of INTERVAL '...' with fields. None: there are no such fields.
+pub(super) fn interval_name(
+    first: Option<&DateTimeField>,
+    last: Option<&DateTimeField>,
+    precision: Option<u64>,
+) -> Option<TypeName> {
+    let word = |field: &DateTimeField| field.to_string().to_lowercase();
+    let fields = match (first, last) {
+        (None, _) => None,
+        (Some(first), None) => Some(interval_fields(&word(first), &word(first))?),
+        (Some(first), Some(last)) => Some(interval_fields(&word(first), &word(last))?),
+    };
+    let precision = precision.and_then(|n| i64::try_from(n).ok());
+    Some(TypeName { fields, ..TypeName::built_in("interval", precision) })
 }

@@ -19,12 +19,10 @@ pub(super) fn eval_arrays<'a>(
             let items = eval_all(elements, row, params, host)?;
             if *nested { nested_array(&items, *element) } else { list(&items, *element) }
         }
-        Expr::MapArray { array, element, to } => {
-            match array_of(eval(array, row, params, host)?)? {
-                None => Ok(Datum::Null),
-                Some(array) => mapped(&array, element, *to, host),
-            }
-        }
+        Expr::MapArray { array, element, to } => match array_of(eval(array, row, params, host)?)? {
+            None => Ok(Datum::Null),
+            Some(array) => mapped(&array, element, *to, host),
+        },
         Expr::AnyOf { value, array, test, any, .. } => {
             let value = eval(value, row, params, host)?;
             match array_of(eval(array, row, params, host)?)? {
@@ -114,7 +112,12 @@ fn nested_array<'a>(rows: &Results<'_>, element: SqlType) -> Result<Datum<'a>> {
 }
 
 /// An array with each element converted.
-fn mapped<'a>(array: &Array<'_>, element: &Expr, to: SqlType, host: &mut Host) -> Result<Datum<'a>> {
+fn mapped<'a>(
+    array: &Array<'_>,
+    element: &Expr,
+    to: SqlType,
+    host: &mut Host,
+) -> Result<Datum<'a>> {
     let dims = array.shape()?.dims;
     let mut items = Vec::new();
     for item in array.items()? {
@@ -156,7 +159,8 @@ fn element_at<'a>(array: &Array<'_>, subscripts: &[Option<i32>]) -> Result<Datum
         let Some(offset) = offset.filter(|n| (0..dim.len).contains(n)) else {
             return Ok(Datum::Null);
         };
-        place = place * usize::try_from(dim.len).unwrap_or(0) + usize::try_from(offset).unwrap_or(0);
+        place =
+            place * usize::try_from(dim.len).unwrap_or(0) + usize::try_from(offset).unwrap_or(0);
     }
     match shape.values()?.nth(place) {
         Some(value) => Ok(value?.into_owned()),

@@ -130,9 +130,7 @@ pub(super) fn eval<'a>(
             arithmetic(*op, a, b)
         }
         Expr::Negate(x) => negate(eval(x, row, params, host)?),
-        Expr::Cast { expr, from, to } => {
-            cast(eval(expr, row, params, host)?, *from, *to)
-        }
+        Expr::Cast { expr, from, to } => cast(eval(expr, row, params, host)?, *from, *to),
         _ => eval_rare(e, row, params, host),
     }
 }
@@ -202,9 +200,10 @@ fn eval_rare<'a>(
         Expr::Extreme { list, greatest } => extreme(list, *greatest, row, params, host),
         Expr::Call(function, args) => call(function, args, row, params, host),
         Expr::Value(op, digits) => super::functions::value(*op, *digits, host),
-        Expr::AnyOf { .. } | Expr::Array { .. } | Expr::MapArray { .. } | Expr::Subscript { .. } => {
-            super::arrays::eval_arrays(e, row, params, host)
-        }
+        Expr::AnyOf { .. }
+        | Expr::Array { .. }
+        | Expr::MapArray { .. }
+        | Expr::Subscript { .. } => super::arrays::eval_arrays(e, row, params, host),
         // The planner has replaced aggregates by columns.
         _ => Err(SqlError::new(state::INTERNAL_ERROR, "an aggregate was not planned")),
     }

@@ -1,14 +1,14 @@
 //! The FROM clause: one table, view, function or subquery, or nothing.
 
 use super::expr::Expr;
-use crate::analyze::{
-    Context, FunctionCall, IN_FROM, NO_FUNCTION, NOT_UNIQUE, Scope, ScopeColumn, Typed, coerce,
-    ident_name, qualified_name, type_name,
-};
 use super::locks::Locking;
 use super::planner::{Planner, Relation};
 use super::rowsets::RowFunction;
 use super::tree::{Node, TableRead};
+use crate::analyze::{
+    Context, FunctionCall, IN_FROM, NO_FUNCTION, NOT_UNIQUE, Scope, ScopeColumn, Typed, coerce,
+    ident_name, qualified_name, type_name,
+};
 use crate::error::{Result, SqlError, state};
 use forebay_types::{Datum, Oid, SqlType, oids};
 use sqlparser::ast::{self, Spanned};

@@ -4,11 +4,11 @@ use super::assign::{self, Verb, check_left_out, live_columns, target_columns, wr
 use super::expr::Expr;
 use super::fold::fold_all;
 use super::lower::Flat;
-use crate::analyze::{self, Scope, Typed, ident_name, qualified_name};
 use super::planner::Planner;
 use super::returning::Version;
 use super::select::Unknowns;
 use super::tree::{Change, ChangePlan, Modify, Node};
+use crate::analyze::{self, Scope, Typed, ident_name, qualified_name};
 use crate::error::{Result, SqlError, state};
 use crate::parse::Extras;
 use forebay_engine::{Column, LockMode, Table};

@@ -59,6 +59,7 @@ mod tid;
 mod tree;
 mod update;
 
+pub use crate::analyze::{ParamTypes, SystemColumn};
 pub use aggregate::{AggregateCall, AggregateKind};
 pub use assign::{Verb, check_left_out, live_columns, stored_type, target_columns, writable};
 pub use catalog::{Builtin, Catalog};
@@ -71,7 +72,6 @@ pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};
 pub use returning::version_width;
 pub use rowsets::RowFunction;
-pub use crate::analyze::{ParamTypes, SystemColumn};
 pub use tree::{
     Bitmap, BitmapRead, Change, ChangePlan, Grouping, IndexCondition, IndexRead, LockPolicy,
     Modify, Node, OnConflict, RowLock, SelectPlan, SortKey, TableRead,

@@ -519,9 +519,9 @@ impl OutputItem {
 
     fn expression(typed: Typed, name: String, scope: &Scope) -> OutputItem {
         let column = match &typed.expr {
-            nodes::Expr::Var(var) => scope
-                .index_of(var)
-                .and_then(|index| scope.at(index).map(|c| (c, index - c.index))),
+            nodes::Expr::Var(var) => {
+                scope.index_of(var).and_then(|index| scope.at(index).map(|c| (c, index - c.index)))
+            }
             _ => None,
         };
         match column {

@@ -7,14 +7,14 @@ use super::catalog::Catalog;
 use super::expr::Expr;
 use super::fold::{fold, fold_all};
 use super::from::{apply_alias, named};
-use crate::analyze::{
-    self, FunctionCall, Scope, SystemColumn, Typed, ident_name, is_row, qualified_name,
-};
 use super::index_read::filtered;
 use super::planner::Planner;
 use super::query::cheapest_source;
 use super::returning::{Version, version_width};
 use super::tree::{Change, ChangePlan, Modify, Node, TableRead};
+use crate::analyze::{
+    self, FunctionCall, Scope, SystemColumn, Typed, ident_name, is_row, qualified_name,
+};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::Extras;

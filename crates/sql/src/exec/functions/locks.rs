@@ -61,9 +61,7 @@ pub(super) const TABLE: Area = &[
     }),
     (5059, |_, _, host| Ok(Datum::Xid8(host.call(Session::assign_transaction_id)?))),
     (2943, |_, _, host| Ok(Datum::Int8(host.call(Session::assign_transaction_id)? as i64))),
-    (5060, |_, _, host| {
-        Ok(host.session()?.full_transaction_id().map_or(Datum::Null, Datum::Xid8))
-    }),
+    (5060, |_, _, host| Ok(host.session()?.full_transaction_id().map_or(Datum::Null, Datum::Xid8))),
     (3348, |_, _, host| {
         let id = host.session()?.full_transaction_id();
         Ok(id.map_or(Datum::Null, |id| Datum::Int8(id as i64)))

@@ -77,13 +77,7 @@ const PREWARM: &[Argument] = &[
 const OWN: &[Own] = &[
     ("bt_index_check", INDEX_CHECK, oids::VOID, Code::Call(LEAVES), false),
     ("bt_index_parent_check", PARENT_CHECK, oids::VOID, Code::Call(PARENTS), false),
-    (
-        "pg_prewarm",
-        PREWARM,
-        oids::INT8,
-        Code::Call(|_, args, host| prewarm(args, host)),
-        true,
-    ),
+    ("pg_prewarm", PREWARM, oids::INT8, Code::Call(|_, args, host| prewarm(args, host)), true),
     rows("verify_heapam", VERIFY_HEAPAM, RowFunction::VerifyHeap),
     rows("pg_buffercache_checksums", &[], RowFunction::Checksums),
     rows("pg_buffercache_evict", &[NUMBER], RowFunction::Evict),

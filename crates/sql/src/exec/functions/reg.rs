@@ -18,26 +18,18 @@ pub(super) const TABLE: Area = &[
         })
     }),
     (45, |_, args, host| {
-        shown(args, |oid| {
-            Ok(host.look_up(ProcByOid(oid))?.map(|row| row.name.to_string()))
-        })
+        shown(args, |oid| Ok(host.look_up(ProcByOid(oid))?.map(|row| row.name.to_string())))
     }),
     (2213, |_, args, host| shown(args, |oid| procedure(oid, host))),
     (2215, |_, args, host| {
-        shown(args, |oid| {
-            Ok(host.look_up(OperatorByOid(oid))?.map(|row| row.name.to_string()))
-        })
+        shown(args, |oid| Ok(host.look_up(OperatorByOid(oid))?.map(|row| row.name.to_string())))
     }),
     (2217, |_, args, host| shown(args, |oid| operator(oid, host))),
     (4085, |_, args, host| {
-        shown(args, |oid| {
-            Ok(host.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string()))
-        })
+        shown(args, |oid| Ok(host.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string())))
     }),
     (4194, |_, args, host| {
-        shown(args, |oid| {
-            Ok(host.look_up(CollationByOid(oid))?.map(|row| row.name.to_string()))
-        })
+        shown(args, |oid| Ok(host.look_up(CollationByOid(oid))?.map(|row| row.name.to_string())))
     }),
     (2218, |_, args, host| regclass_of_text(text(args, 0)?, host)),
     (1079, |_, args, host| regclass_of_text(text(args, 0)?, host)),

@@ -59,7 +59,11 @@ pub(super) fn prewarm<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'
 /// bt_index_check(index, heapallindexed, checkunique), or bt_index_parent_check(index,
 /// heapallindexed, rootdescend, checkunique), all but the first with defaults. Keys of a parent are
 /// always compared with its children, which is what rootdescend adds.
-pub(super) fn check_index<'a>(args: &[Datum<'_>], parents: bool, host: &mut Host) -> Result<Datum<'a>> {
+pub(super) fn check_index<'a>(
+    args: &[Datum<'_>],
+    parents: bool,
+    host: &mut Host,
+) -> Result<Datum<'a>> {
     let flag = |i: usize| matches!(args.get(i), Some(Datum::Bool(true)));
     let distinct = flag(if parents { 3 } else { 2 });
     let options = IndexCheckOptions { parents, all_rows: flag(1), distinct };

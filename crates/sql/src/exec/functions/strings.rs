@@ -139,4 +139,3 @@ fn substr<'a>(args: &[Datum<'_>]) -> Result<Datum<'a>> {
     let (whole, Range { start, end }) = (text(args, 0)?, substr_range(args)?);
     Ok(Datum::string(whole.chars().skip(start).take(end.saturating_sub(start)).collect()))
 }
-

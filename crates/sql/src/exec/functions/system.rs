@@ -87,4 +87,3 @@ fn sleep<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
 pub(super) fn invalid(message: &str) -> SqlError {
     SqlError::new(state::INVALID_PARAMETER_VALUE, message)
 }
-

@@ -62,11 +62,7 @@ pub fn find(function: Oid) -> Option<Builtin> {
 }
 
 /// Calls a function.
-pub fn call<'a>(
-    function: &Function,
-    args: &[Datum<'a>],
-    host: &mut Host,
-) -> Result<Datum<'a>> {
+pub fn call<'a>(function: &Function, args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
     let entry = TABLE.get(usize::from(function.builtin.entry)).expect("a place in the table");
     (entry.call)(function, args, host)
 }

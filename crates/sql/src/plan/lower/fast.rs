@@ -18,7 +18,10 @@ pub(super) enum Fast {
     /// A cast from the argument's type to the result's.
     Cast,
     Concat,
-    Like { negated: bool, ignore_case: bool },
+    Like {
+        negated: bool,
+        ignore_case: bool,
+    },
 }
 
 /// The form of a function.

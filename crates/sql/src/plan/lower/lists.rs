@@ -1,9 +1,9 @@
 //! ANY and ALL of arrays, and comparisons of rows.
 
 use super::super::expr::{Comparison, Expr};
+use super::Lowering;
 use super::call::{as_common, wrong_arguments};
 use super::fast::{Fast, form};
-use super::Lowering;
 use crate::error::Result;
 use forebay_engine::nodes::{self, CompareType, RowCompareExpr, ScalarArrayOpExpr, type_of};
 use forebay_types::SqlType;

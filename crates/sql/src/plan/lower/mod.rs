@@ -53,11 +53,7 @@ impl Columns for Table {
 const MOST_COPIED: usize = 1 << 20;
 
 /// Makes an analyzed expression one that is evaluated over rows with these columns.
-pub fn lower(
-    expr: &nodes::Expr,
-    columns: &dyn Columns,
-    catalog: &mut dyn Catalog,
-) -> Result<Expr> {
+pub fn lower(expr: &nodes::Expr, columns: &dyn Columns, catalog: &mut dyn Catalog) -> Result<Expr> {
     let tested = Vec::new();
     Lowering { columns, catalog, tested, copied: 0 }.lower(expr)
 }
@@ -226,7 +222,8 @@ impl Lowering<'_> {
         let mut whens = Vec::with_capacity(node.args.len());
         let mut lowered = Ok(());
         for when in &node.args {
-            let pair = self.lower(&when.expr).and_then(|test| Ok((test, self.lower(&when.result)?)));
+            let pair =
+                self.lower(&when.expr).and_then(|test| Ok((test, self.lower(&when.result)?)));
             match pair {
                 Ok(pair) => whens.push(pair),
                 Err(error) => {
