@@ -2,10 +2,12 @@
 //! they are, parsing and planning them gives a result or an error, within the stack of a thread,
 //! and the next statement works.
 
+use forebay_engine::{Engine, EngineConfig, InitOptions, IoMethod};
 use forebay_sql::{
     Connection, Identity, PlanSettings, SetScope, SettingRow, Settings, Shown, SqlError,
     TransactionModes,
 };
+use std::sync::{Arc, LazyLock};
 
 /// Beginnings of statements.
 const HEADS: &[&str] = &[
@@ -184,7 +186,19 @@ impl Settings for NoSettings {
     fn end_transaction(&mut self, _: bool) {}
 }
 
-/// A connection without an engine.
+/// An engine in a directory of its own, which all connections share.
+fn engine() -> &'static Arc<Engine> {
+    static ENGINE: LazyLock<Arc<Engine>> = LazyLock::new(|| {
+        let dir = std::env::temp_dir().join(format!("forebay-fuzz-{}", std::process::id()));
+        let options = InitOptions { sync: false, ..InitOptions::default() };
+        Engine::init(&dir, &options).expect("init");
+        let config = EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() };
+        Engine::open(&dir, EngineConfig { shared_buffers: 1024, ..config }).expect("open")
+    });
+    &ENGINE
+}
+
+/// A connection for statements that need no tables.
 pub fn connection() -> Connection {
     let identity = Identity {
         user: "u".into(),
@@ -192,7 +206,8 @@ pub fn connection() -> Connection {
         pid: 1,
         version: "PostgreSQL 18".into(),
     };
-    Connection::detached(Box::new(NoSettings), identity)
+    let session = engine().session().expect("session");
+    Connection::new(session, Box::new(NoSettings), identity)
 }
 
 /// Parses text, as it is.

@@ -44,6 +44,7 @@ mod rows;
 pub mod schema;
 mod statistic_rows;
 mod statistics;
+pub mod syscache;
 mod table;
 mod toast_ddl;
 mod truncate;

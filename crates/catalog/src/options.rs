@@ -457,6 +457,11 @@ fn text_of(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
+/// The texts of an array of texts with one dimension and no NULL.
+pub(crate) fn stored_texts(array: &[u8]) -> Option<Vec<&str>> {
+    texts(array)?.into_iter().map(text_of).collect()
+}
+
 /// The elements of an array of texts with one dimension and no NULL.
 fn texts(array: &[u8]) -> Option<Vec<&[u8]>> {
     /// Dimensions, offset of data after a null bitmap, element type, length, lower bound.

@@ -67,8 +67,9 @@ pub use forebay_archive as archive;
 pub use forebay_catalog::{
     ChangedParameters, Column, ColumnDef, ColumnStatistics, ColumnStorage, ConstraintKind, Figures,
     IndexDef, IndexKey, ObjectName, OldestIds, StorageParameter, Table, TableIndex,
-    TableStatistics, compression_code, index_parameters, storage_code, storage_texts,
+    TableStatistics, compression_code, index_parameters, quoted, storage_code, storage_texts,
 };
+pub use forebay_catalog::{nodes, syscache};
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
 pub use forebay_format::{CommandId, Fork, FullXid, ItemPointer, Lsn, Xid};

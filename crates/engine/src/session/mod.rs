@@ -19,6 +19,7 @@
 //! - `transaction`: transactions and statements as types
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
+//! - `catalog_rows`: rows of the catalogs that statements are analyzed by
 //! - `truncate`: emptying tables
 //! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers;
 //!   `reindex_concurrently`: rebuilding them beside writers
@@ -49,6 +50,7 @@
 mod analyze;
 mod automatic;
 mod backup;
+mod catalog_rows;
 mod changes;
 mod column_stats;
 mod column_storage;

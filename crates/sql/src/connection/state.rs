@@ -29,15 +29,7 @@ pub struct Connection {
 impl Connection {
     /// A connection over an engine session.
     pub fn new(session: Session, settings: Box<dyn Settings>, identity: Identity) -> Connection {
-        Connection::with_host(Host::new(Some(session), settings, identity))
-    }
-
-    /// A connection without an engine: expressions work, and there are no tables.
-    pub fn detached(settings: Box<dyn Settings>, identity: Identity) -> Connection {
-        Connection::with_host(Host::new(None, settings, identity))
-    }
-
-    fn with_host(host: Host) -> Connection {
+        let host = Host::new(Some(session), settings, identity);
         Connection {
             portals: Portals::new(held::MOST),
             prepared: Held::new(held::MOST),

@@ -4,6 +4,7 @@ use super::indexes::check_keys;
 use super::lock::PG_TEMP;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
+use crate::analyze::{NamedType, Names, type_name, type_of_name};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Host, Row, RowStore};
@@ -25,21 +26,45 @@ pub(super) fn text_column(name: &str) -> ColumnDesc {
 }
 
 /// The columns of a new table. Those of its primary key refuse NULL.
-fn column_definitions(create: &CreateTable) -> Result<Vec<ColumnDef>> {
-    let names: Vec<String> = create.columns.iter().map(|c| c.name.clone()).collect();
-    check_keys(&create.keys, &create.name.name, &names)?;
+fn column_definitions(create: &CreateTable, names: &mut dyn Names) -> Result<Vec<ColumnDef>> {
+    let columns: Vec<String> = create.columns.iter().map(|c| c.name.clone()).collect();
+    check_keys(&create.keys, &create.name.name, &columns)?;
     let keys = create.keys.iter().filter(|key| key.primary).flat_map(|key| &key.index.keys);
     let primary: Vec<&str> = keys.map(|key| key.name.as_str()).collect();
-    let definition = |c: &NewColumn| {
-        let (ty, storage, compression) = (c.ty.oid(), c.storage.as_deref(), &c.compression);
-        Ok(ColumnDef {
+    let mut definitions = Vec::with_capacity(create.columns.len());
+    for c in &create.columns {
+        let NamedType { oid: ty, typmod } = column_type(c, names)?;
+        let (storage, compression) = (c.storage.as_deref(), &c.compression);
+        let code = |name| compression_code(ty, name);
+        definitions.push(ColumnDef {
+            typmod,
             not_null: c.not_null || primary.contains(&c.name.as_str()),
-            storage: storage.map(|name| storage_code(ty, name)).transpose()?,
-            compression: compression.as_deref().map_or(Ok(0), |name| compression_code(ty, name))?,
+            storage: storage
+                .map(|name| storage_code(ty, name))
+                .transpose()
+                .map_err(EngineError::from)?,
+            compression: compression.as_deref().map_or(Ok(0), code).map_err(EngineError::from)?,
             ..ColumnDef::new(&c.name, ty)
-        })
-    };
-    create.columns.iter().map(definition).collect::<Result<_, EngineError>>().map_err(Into::into)
+        });
+    }
+    Ok(definitions)
+}
+
+/// The type of a new column: one whose values can be stored.
+fn column_type(column: &NewColumn, names: &mut dyn Names) -> Result<NamedType> {
+    let found = type_of_name(names, &column.ty)?;
+    let at = column.ty.position;
+    let row = names.ty(found.oid)?;
+    if row.kind == b'p' {
+        let name = type_name(names, found.oid)?;
+        let message = format!("column \"{}\" has pseudo-type {name}", column.name);
+        return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message).at(at));
+    }
+    if SqlType::from_oid(found.oid).is_none() {
+        let name = type_name(names, found.oid)?;
+        return Err(SqlError::unsupported(format!("a column of type {name}")).at(at));
+    }
+    Ok(found)
 }
 
 /// DROP TABLE of an index.
@@ -165,7 +190,7 @@ impl Connection {
             sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
             return tag("CREATE TABLE");
         }
-        let columns = column_definitions(create)?;
+        let columns = column_definitions(create, self.host.names())?;
         let options = storage_texts(&create.parameters).map_err(EngineError::from)?;
         let on_commit = create.on_commit.unwrap_or_default();
         let oid = self.host.call(|session| match temporary {

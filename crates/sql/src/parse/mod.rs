@@ -10,7 +10,8 @@
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
 //! - `transaction.rs`: transactions, savepoints, LOCK TABLE
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
-//! - `table.rs`: CREATE TABLE and DROP TABLE; `options.rs`: storage parameters
+//! - `table.rs`: CREATE TABLE and DROP TABLE; `options.rs`: storage parameters; `type_name.rs`:
+//!   types
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`: ALTER TABLE
 //! - `copy.rs`: COPY
 //! - `explain.rs`: EXPLAIN
@@ -38,6 +39,7 @@ mod statement;
 mod table;
 mod transaction;
 mod truncate;
+mod type_name;
 mod utility;
 mod vacuum;
 mod watched;
@@ -55,6 +57,7 @@ pub use statement::{
     Explain, Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement,
 };
 pub use table::{CreateTable, DropStatement, NewColumn};
+pub use type_name::{TypeName, interval_fields};
 pub use vacuum::Vacuum;
 
 use crate::error::{Result, SqlError, state};

@@ -4,9 +4,9 @@
 use super::cursor::{Cursor, QualifiedName};
 use super::index::{NewKey, column_key, table_key};
 use super::options::storage_parameters;
+use super::type_name::{TypeName, type_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{OnCommit, StorageParameter};
-use forebay_types::SqlType;
 use sqlparser::tokenizer::Token;
 
 /// A column of CREATE TABLE.
@@ -15,7 +15,7 @@ pub struct NewColumn {
     /// Its name.
     pub name: String,
     /// Its type.
-    pub ty: SqlType,
+    pub ty: TypeName,
     /// NOT NULL was given.
     pub not_null: bool,
     /// STORAGE, if it was given.
@@ -61,73 +61,9 @@ pub struct DropStatement {
 /// Columns of a table, as in PostgreSQL.
 const MAX_COLUMNS: usize = 1600;
 
-/// Types a table's column may have, by all their names.
-const TYPES: &[(&[&str], SqlType)] = &[
-    (&["bool"], SqlType::Bool),
-    (&["boolean"], SqlType::Bool),
-    (&["int2"], SqlType::Int2),
-    (&["smallint"], SqlType::Int2),
-    (&["int4"], SqlType::Int4),
-    (&["int"], SqlType::Int4),
-    (&["integer"], SqlType::Int4),
-    (&["int8"], SqlType::Int8),
-    (&["bigint"], SqlType::Int8),
-    (&["float4"], SqlType::Float4),
-    (&["real"], SqlType::Float4),
-    (&["float8"], SqlType::Float8),
-    (&["double", "precision"], SqlType::Float8),
-    (&["text"], SqlType::Text),
-    (&["oid"], SqlType::Oid),
-];
-
-/// Type names PostgreSQL has besides.
-const OTHER_TYPES: &[&str] = &[
-    "bigserial",
-    "bit",
-    "box",
-    "bpchar",
-    "bytea",
-    "char",
-    "character",
-    "cidr",
-    "circle",
-    "date",
-    "dec",
-    "decimal",
-    "float",
-    "inet",
-    "interval",
-    "json",
-    "jsonb",
-    "jsonpath",
-    "line",
-    "lseg",
-    "macaddr",
-    "money",
-    "name",
-    "national",
-    "nchar",
-    "numeric",
-    "path",
-    "pg_lsn",
-    "point",
-    "polygon",
-    "serial",
-    "serial4",
-    "serial8",
-    "smallserial",
-    "time",
-    "timestamp",
-    "timestamptz",
-    "timetz",
-    "tsquery",
-    "tsvector",
-    "uuid",
-    "varbit",
-    "varchar",
-    "xid",
-    "xml",
-];
+/// Types that stand for a column with a sequence.
+const SERIAL_TYPES: &[&str] =
+    &["serial", "serial2", "serial4", "serial8", "smallserial", "bigserial"];
 
 pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<CreateTable> {
     if c.accept("unlogged") {
@@ -313,31 +249,14 @@ fn refuse(c: &Cursor<'_>, named: impl FnOnce(&str) -> Option<&'static str>) -> R
     }
 }
 
-fn column_type(c: &mut Cursor<'_>) -> Result<SqlType> {
+fn column_type(c: &mut Cursor<'_>) -> Result<TypeName> {
     let position = c.position();
-    c.accept_all(&["pg_catalog"]).then(|| c.accept_token(&Token::Period));
-    for (words, ty) in TYPES {
-        if c.accept_all(words) {
-            match c.peek() {
-                Some(Token::LBracket) => {
-                    return Err(SqlError::unsupported("an array type").at(position));
-                }
-                Some(Token::LParen) => {
-                    let message =
-                        format!("type modifier is not allowed for type \"{}\"", ty.typname());
-                    return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
-                }
-                _ => return Ok(*ty),
-            }
+    match c.peek_word() {
+        Some(word) if SERIAL_TYPES.contains(&word.as_str()) => {
+            Err(SqlError::unsupported(format!("type {word}")).at(position))
         }
+        _ => type_name(c),
     }
-    let word = c.peek_word();
-    if let Some(word) = word.filter(|w| OTHER_TYPES.contains(&w.as_str())) {
-        return Err(SqlError::unsupported(format!("type {word}")).at(position));
-    }
-    let name = c.qualified_name()?;
-    let message = format!("type \"{}\" does not exist", name.display());
-    Err(SqlError::new(state::UNDEFINED_OBJECT, message).at(position))
 }
 
 /// DROP TABLE or DROP INDEX, behind DROP, and whether it is an index's.

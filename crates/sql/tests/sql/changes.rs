@@ -273,7 +273,7 @@ fn where_current_of_is_the_only_condition() {
         "delete from t where current of c where current of d",
         "delete where current of c from t",
     ] {
-        let got = support::run(&mut support::detached(), query);
+        let got = support::run(&mut support::without_tables(), query);
         assert!(got[0].starts_with("! ERROR 42601 syntax error at or near"), "{query}: {got:?}");
     }
 }

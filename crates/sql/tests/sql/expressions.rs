@@ -7,6 +7,6 @@ use crate::support;
 fn answers_as_postgresql_does() {
     let golden = include_str!("../golden/expressions.txt");
     assert!(support::cases(golden).len() > 200, "too few cases were read");
-    let wrong = support::differences(&mut support::detached(), golden);
+    let wrong = support::differences(&mut support::without_tables(), golden);
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -318,7 +318,7 @@ fn a_plan_follows_its_table() {
 
 #[test]
 fn types_are_named_for_clients() {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     let got = support::run(
         &mut conn,
         "select format_type(23, -1), format_type(1184, -1), format_type(1, -1)",

@@ -134,7 +134,7 @@ proptest! {
         words in prop::collection::vec(prop::sample::select(WORDS), 0..25),
         tight in any::<bool>(),
     ) {
-        let mut conn = support::detached();
+        let mut conn = support::without_tables();
         let sql = words.join(if tight { "" } else { " " });
         support::run(&mut conn, &sql);
         support::run(&mut conn, "rollback");
@@ -144,12 +144,12 @@ proptest! {
 
     #[test]
     fn selected_expressions(words in prop::collection::vec(prop::sample::select(WORDS), 0..12)) {
-        let mut conn = support::detached();
+        let mut conn = support::without_tables();
         support::run(&mut conn, &format!("select {} from generate_series(1,3) x", words.join(" ")));
     }
 
     #[test]
     fn any_text(sql in any::<String>()) {
-        support::run(&mut support::detached(), &sql);
+        support::run(&mut support::without_tables(), &sql);
     }
 }

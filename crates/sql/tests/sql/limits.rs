@@ -31,7 +31,7 @@ fn list(item: &str, n: usize) -> String {
 
 #[test]
 fn postfix_operators_without_end_are_refused() {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     for postfix in [
         " notnull",
         " isnull",
@@ -56,7 +56,7 @@ fn postfix_operators_without_end_are_refused() {
 
 #[test]
 fn other_nesting_without_end_is_refused() {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     for (before, middle, after) in [
         ("", "select 1, 2", " except select 1, 2"),
         ("", "select 1, 2", " intersect select 1, 2"),
@@ -128,7 +128,7 @@ fn subqueries_with_all_clauses_nest_as_deep_as_they_are_parsed() {
 
 #[test]
 fn a_statement_that_is_read_again_and_again_is_refused() {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     let sql = format!("select {}'a' in 'a'{}", "position(".repeat(100), ")".repeat(100));
     assert_eq!(error(&mut conn, &sql), "! ERROR 54001 stack depth limit exceeded");
     let joined =
@@ -138,7 +138,7 @@ fn a_statement_that_is_read_again_and_again_is_refused() {
 
 #[test]
 fn long_chains_of_and_and_or_work() {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     for n in [1000, 7000] {
         let sql = format!(
             "select count(*) from generate_series(1, 3) x where x = 0{}",
@@ -158,7 +158,7 @@ fn long_chains_of_and_and_or_work() {
 
 #[test]
 fn a_list_of_any_length_is_no_depth() {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     assert_eq!(row(&mut conn, &format!("select 1 in ({}, 1)", list("2", 30_000))), "t");
     assert_eq!(row(&mut conn, &format!("select coalesce({}, 1)", list("null", 30_000))), "1");
     let rows = list("(1 + 1, 'a' || 'b')", 20_000);
@@ -202,7 +202,7 @@ fn series(prefix: &str, n: usize) -> String {
 
 #[test]
 fn a_parameter_description_has_at_most_65535_parameters() {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     conn.parse("", "select $65535 + 1", &vec![23; 65_535]).expect("as many as Bind can give");
     let e = conn.parse("", "select $65536 + 1", &[]).expect_err("one too many");
     assert_eq!(e.sqlstate, "42P02");
@@ -210,7 +210,7 @@ fn a_parameter_description_has_at_most_65535_parameters() {
 
 #[test]
 fn texts_have_postgresqls_limit() {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     for sql in ["select repeat('x', 1073741820)", "select repeat('xy', 2147483647)"] {
         assert_eq!(error(&mut conn, sql), "! ERROR 54000 requested length too large");
     }
@@ -239,7 +239,7 @@ fn cancelled(mut run: impl FnMut() -> Option<&'static str>) -> bool {
 
 #[test]
 fn operands_that_are_needed_twice_do_not_double_without_end() {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     let mut case = "x".to_owned();
     let (mut between, mut concat) = (case.clone(), "x > 0".to_owned());
     for _ in 0..60 {

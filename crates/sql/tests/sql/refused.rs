@@ -81,7 +81,7 @@ fn unsupported_definitions_are_named() {
 }
 
 fn check_refused(query: &str, message: &str) {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     let got = support::run(&mut conn, query);
     let first = got.iter().find(|l| l.starts_with('!')).cloned().unwrap_or_default();
     assert_eq!(first, format!("! ERROR 0A000 {message}"), "{query}");
@@ -97,7 +97,7 @@ fn a_regclass_that_comes_out_of_a_subquery_is_only_shown() {
         format!("select min(c) {from}"),
         format!("select c::oid {from}"),
     ] {
-        let got = support::run(&mut support::detached(), &query);
+        let got = support::run(&mut support::without_tables(), &query);
         let message = "! ERROR 0A000 a regclass that comes out of a subquery is not supported";
         assert!(got.iter().any(|line| line == message), "{query}: {got:?}");
     }
@@ -105,7 +105,7 @@ fn a_regclass_that_comes_out_of_a_subquery_is_only_shown() {
 
 #[test]
 fn deep_nesting_is_refused_without_harm() {
-    let mut conn = support::detached();
+    let mut conn = support::without_tables();
     for query in [
         format!("select {}1{}", "(".repeat(5000), ")".repeat(5000)),
         format!("select 1{}", "+1".repeat(50_000)),

@@ -2,6 +2,7 @@
 //! gets.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+use forebay_engine::{Engine, EngineConfig, InitOptions, IoMethod};
 use forebay_sql::pieces::{LongValue, show_pieces};
 use forebay_sql::{
     ColumnDesc, Connection, Format, Identity, IsolationLevel, PlanSettings, RowRef, RowSink,
@@ -9,6 +10,8 @@ use forebay_sql::{
     TransactionStatus,
 };
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 
 type Values = BTreeMap<String, String>;
 
@@ -166,9 +169,20 @@ impl Settings for FewSettings {
     }
 }
 
-/// A connection without an engine.
-pub fn detached() -> Connection {
-    Connection::detached(Box::new(FewSettings::new()), identity())
+/// A connection for statements that need no tables, to an engine that all such tests share.
+pub fn without_tables() -> Connection {
+    static ENGINE: LazyLock<Arc<Engine>> = LazyLock::new(|| {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shared");
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir).expect("an earlier run's");
+        }
+        let options = InitOptions { sync: false, ..InitOptions::default() };
+        Engine::init(&dir, &options).expect("init");
+        let config = EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() };
+        Engine::open(&dir, EngineConfig { shared_buffers: 1024, ..config }).expect("open")
+    });
+    let session = ENGINE.session().expect("session");
+    Connection::new(session, Box::new(FewSettings::new()), identity())
 }
 
 /// Who the golden cases were recorded as.

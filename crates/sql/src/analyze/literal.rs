@@ -1,6 +1,6 @@
 //! Numbers as they are written.
 
-use super::expr::{Expr, Typed};
+use super::typed::{Typed, int4, int8, numeric};
 use crate::error::{Result, SqlError, state};
 use forebay_types::{Datum, Numeric, SqlType, int_in};
 use sqlparser::ast::{self, UnaryOperator, Value};
@@ -27,12 +27,12 @@ pub(super) fn number(text: &str, position: u32) -> Result<Typed> {
         && let Ok(v) = int_in(text, SqlType::Int8)
     {
         return Ok(match i32::try_from(v) {
-            Ok(v) => Typed::new(Expr::Const(Datum::Int4(v)), SqlType::Int4, position),
-            Err(_) => Typed::new(Expr::Const(Datum::Int8(v)), SqlType::Int8, position),
+            Ok(v) => Typed::new(int4(v), position),
+            Err(_) => Typed::new(int8(v), position),
         });
     }
     match Numeric::parse(text).map_err(|e| SqlError::from(e).at(position))? {
-        Some(v) => Ok(Typed::new(Expr::Const(Datum::numeric(v)), SqlType::Numeric, position)),
+        Some(v) => Ok(Typed::new(numeric(Datum::numeric(v)), position)),
         None => {
             let message = format!("trailing junk after numeric literal at or near \"{text}\"");
             Err(SqlError::new(state::SYNTAX_ERROR, message).at(position))

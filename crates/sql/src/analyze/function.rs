@@ -6,11 +6,13 @@ use sqlparser::ast;
 
 /// A call with plain arguments.
 pub struct FunctionCall<'a> {
-    /// The function's name without pg_catalog.
+    /// The schema, if one is written.
+    pub schema: Option<String>,
+    /// The function's name.
     pub name: String,
     /// Its arguments.
     pub args: Vec<&'a ast::Expr>,
-    /// Those with a name, which follow the others: only of a function in FROM.
+    /// Those with a name, which follow the others.
     pub named: Vec<(String, &'a ast::Expr)>,
     /// The only argument is `*`.
     pub star: bool,
@@ -18,6 +20,8 @@ pub struct FunctionCall<'a> {
     pub distinct: bool,
     /// FILTER (WHERE ...).
     pub filter: Option<&'a ast::Expr>,
+    /// It has no parentheses: CURRENT_DATE and its like.
+    pub bare: bool,
 }
 
 impl<'a> FunctionCall<'a> {
@@ -46,17 +50,19 @@ impl<'a> FunctionCall<'a> {
         if over.is_some() {
             return refuse("a window function");
         }
-        let name = function_name(name, position)?;
+        let (schema, name) = function_name(name, position)?;
         let mut call = FunctionCall {
+            schema,
             name,
             args: Vec::new(),
             named: Vec::new(),
             star: false,
             distinct: false,
             filter: filter.as_deref(),
+            bare: false,
         };
         let list = match args {
-            ast::FunctionArguments::None => return Ok(call),
+            ast::FunctionArguments::None => return Ok(FunctionCall { bare: true, ..call }),
             ast::FunctionArguments::Subquery(_) => return refuse("a subquery in an expression"),
             ast::FunctionArguments::List(list) => list,
         };
@@ -68,12 +74,42 @@ impl<'a> FunctionCall<'a> {
         Ok(call)
     }
 
+    /// A function in FROM.
+    pub fn in_from(
+        name: &ast::ObjectName,
+        args: &'a [ast::FunctionArg],
+        position: u32,
+    ) -> Result<FunctionCall<'a>> {
+        let (schema, name) = function_name(name, position)?;
+        let mut call = FunctionCall {
+            schema,
+            name,
+            args: Vec::new(),
+            named: Vec::new(),
+            star: false,
+            distinct: false,
+            filter: None,
+            bare: false,
+        };
+        call.add_args(args, position)?;
+        Ok(call)
+    }
+
     fn add_args(&mut self, args: &'a [ast::FunctionArg], position: u32) -> Result<()> {
         for arg in args {
             match arg {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)) => self.args.push(e),
+                _ if named(arg).is_some() => self.named.extend(named(arg)),
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e))
+                    if self.named.is_empty() =>
+                {
+                    self.args.push(e)
+                }
                 ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard) if args.len() == 1 => {
                     self.star = true
+                }
+                ast::FunctionArg::Unnamed(_) if !self.named.is_empty() => {
+                    let message = "positional argument cannot follow named argument";
+                    return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
                 }
                 _ => {
                     return Err(
@@ -85,49 +121,37 @@ impl<'a> FunctionCall<'a> {
         Ok(())
     }
 
-    /// A function in FROM.
-    pub fn in_from(
-        name: &ast::ObjectName,
-        args: &'a [ast::FunctionArg],
-        position: u32,
-    ) -> Result<FunctionCall<'a>> {
-        let name = function_name(name, position)?;
-        let first = args.iter().position(|arg| named(arg).is_some());
-        let (args, named) = args.split_at(first.unwrap_or(args.len()));
-        let mut call = FunctionCall {
-            name,
-            args: Vec::new(),
-            named: named.iter().map_while(self::named).collect(),
-            star: false,
-            distinct: false,
-            filter: None,
-        };
-        if call.named.len() != named.len() {
-            let message = "positional argument cannot follow named argument";
-            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
-        }
-        call.add_args(args, position)?;
-        Ok(call)
+    /// Whether it is written without a schema, as words of SQL are.
+    pub fn is_plain(&self) -> bool {
+        self.schema.is_none()
     }
+}
+
+/// Whether a call is a row constructor.
+pub fn is_row(f: &ast::Function) -> bool {
+    matches!(f.name.0.as_slice(), [ast::ObjectNamePart::Identifier(i)]
+        if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("row"))
 }
 
 /// The name and the value of a named argument.
 fn named(arg: &ast::FunctionArg) -> Option<(String, &ast::Expr)> {
-    use ast::{FunctionArg as Arg, FunctionArgExpr::Expr, FunctionArgOperator::RightArrow};
+    use ast::{FunctionArg as Arg, FunctionArgExpr::Expr, FunctionArgOperator as Operator};
     match arg {
         Arg::ExprNamed {
             name: ast::Expr::Identifier(name),
             arg: Expr(value),
-            operator: RightArrow,
+            operator: Operator::RightArrow | Operator::Assignment,
         }
-        | Arg::Named { name, arg: Expr(value), operator: RightArrow } => {
-            Some((ident_name(name), value))
-        }
+        | Arg::Named {
+            name,
+            arg: Expr(value),
+            operator: Operator::RightArrow | Operator::Assignment,
+        } => Some((ident_name(name), value)),
         _ => None,
     }
 }
 
-fn function_name(name: &ast::ObjectName, position: u32) -> Result<String> {
+fn function_name(name: &ast::ObjectName, position: u32) -> Result<(Option<String>, String)> {
     let mut parts = Vec::new();
     for part in &name.0 {
         match part {
@@ -137,9 +161,8 @@ fn function_name(name: &ast::ObjectName, position: u32) -> Result<String> {
             }
         }
     }
-    match parts.as_slice() {
-        [name] => Ok(name.clone()),
-        [schema, name] if schema == "pg_catalog" => Ok(name.clone()),
-        _ => Ok(parts.join(".")),
+    match (parts.pop(), parts.pop(), parts.is_empty()) {
+        (Some(name), schema, true) => Ok((schema, name)),
+        _ => Err(SqlError::unsupported("a name of so many parts").at(position)),
     }
 }

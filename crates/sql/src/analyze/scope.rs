@@ -1,10 +1,12 @@
 //! Names an expression may use: the columns of the FROM item.
 
-use super::expr::{Expr, Typed};
 use super::system::SystemColumn;
+use super::typed::Typed;
+use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use forebay_engine::Table;
-use forebay_types::SqlType;
+use forebay_engine::nodes::Var;
+use forebay_types::{Oid, SqlType};
 
 /// The name of the row proposed for insertion, in ON CONFLICT DO UPDATE.
 pub const EXCLUDED: &str = "excluded";
@@ -18,10 +20,29 @@ pub struct ScopeColumn {
     pub ty: SqlType,
     /// Its type modifier.
     pub typmod: i32,
+    /// Its collation, 0 if it has none.
+    pub collation: Oid,
     /// Its attribute number, 0 if it belongs to no table, negative for a system column.
     pub attnum: i16,
     /// Its index in the row.
     pub index: usize,
+}
+
+impl ScopeColumn {
+    /// A column of a subquery.
+    pub fn of_desc(desc: &ColumnDesc, index: usize) -> ScopeColumn {
+        let (name, ty, typmod) = (desc.name.clone(), desc.ty, desc.typmod);
+        ScopeColumn { name, ty, typmod, collation: ty.info().collation, attnum: 0, index }
+    }
+
+    /// The column in a version of the row: 0 the first, 1 the other one.
+    pub fn var(&self, version: usize) -> Var {
+        let place = i16::try_from(self.index + 1).unwrap_or(i16::MAX);
+        let number = if self.attnum < 0 { self.attnum } else { place };
+        let var = Var::column(number, self.ty.oid(), self.typmod, self.collation);
+        let varno = 1 + i32::from(version > 0);
+        Var { varno, varnosyn: varno.unsigned_abs(), ..var }
+    }
 }
 
 /// The FROM item in view; empty without FROM.
@@ -55,19 +76,21 @@ impl Scope {
         for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| !c.dropped) {
             let ty = SqlType::of(column.type_oid);
             let (name, typmod, attnum) = (column.name.clone(), column.typmod, column.attnum);
-            scope.columns.push(ScopeColumn { name, ty, typmod, attnum, index });
+            let collation = ty.info().collation;
+            scope.columns.push(ScopeColumn { name, ty, typmod, collation, attnum, index });
         }
         for (index, column) in (table.columns.len()..).zip(SystemColumn::ALL) {
             let (name, ty, attnum) = (column.name().to_owned(), column.sql_type(), column.attnum());
-            scope.system.push(ScopeColumn { name, ty, typmod: -1, attnum, index });
+            let (typmod, collation) = (-1, 0);
+            scope.system.push(ScopeColumn { name, ty, typmod, collation, attnum, index });
         }
         scope
     }
 
     /// Adds a column that belongs to no table.
     pub fn push(&mut self, name: String, ty: SqlType, typmod: i32) {
-        let index = self.columns.len();
-        self.columns.push(ScopeColumn { name, ty, typmod, attnum: 0, index });
+        let (index, collation) = (self.columns.len(), ty.info().collation);
+        self.columns.push(ScopeColumn { name, ty, typmod, collation, attnum: 0, index });
     }
 
     /// Gives the FROM item an alias, which hides its own name.
@@ -83,7 +106,7 @@ impl Scope {
                 let message = format!("column reference \"{name}\" is ambiguous");
                 return Err(SqlError::new("42702", message).at(position));
             }
-            return Ok(Typed::new(Expr::Column(found.index), found.ty, position));
+            return Ok(Typed::new(found.var(0), position));
         }
         if self.version(name).is_some() {
             return Err(SqlError::unsupported("a whole-row reference").at(position));
@@ -110,6 +133,26 @@ impl Scope {
         self.columns.iter().chain(&self.system).find(|c| c.index + begin == index)
     }
 
+    /// Which version of the row begins at an index.
+    fn version_of(&self, begin: usize) -> usize {
+        usize::from(begin > 0)
+    }
+
+    /// The index in the row of a column in one of its versions. None: it is no column here.
+    pub fn index_of(&self, var: &Var) -> Option<usize> {
+        let begins = self.versions.iter().map(|(_, begin)| *begin);
+        let begin = match var.varno {
+            1 => 0,
+            2 => begins.max()?,
+            _ => return None,
+        };
+        let index = match usize::try_from(var.varattno) {
+            Ok(number) => number.checked_sub(1)?,
+            Err(_) => self.system.iter().find(|c| i32::from(c.attnum) == var.varattno)?.index,
+        };
+        Some(begin + index)
+    }
+
     /// Where the columns that a table's name qualifies begin in the row.
     fn version(&self, table: &str) -> Option<usize> {
         if self.alias.as_deref() == Some(table) {
@@ -123,7 +166,7 @@ impl Scope {
         let begin = self.table(table, position)?;
         let unseen = |found: &&ScopeColumn| self.excluded && begin > 0 && found.attnum < 0;
         match self.find(name).filter(|found| !unseen(found)) {
-            Some(found) => Ok(Typed::new(Expr::Column(begin + found.index), found.ty, position)),
+            Some(found) => Ok(Typed::new(found.var(self.version_of(begin)), position)),
             None => {
                 let error = SqlError::new(
                     state::UNDEFINED_COLUMN,
