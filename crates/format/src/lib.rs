@@ -1,13 +1,18 @@
 #![doc = include_str!("../README.md")]
 
 pub mod backup_label;
+pub mod brin;
 mod bytes;
 pub mod checksum;
 pub mod control;
 pub mod crc;
 pub mod expand;
 pub mod free_space_map;
+pub mod gin;
+pub mod gist;
+pub mod hash;
 pub mod ids;
+pub mod index_page;
 pub mod index_tuple;
 pub mod line_pointers;
 pub mod lsn;
@@ -17,6 +22,7 @@ pub mod page;
 pub mod pglz;
 pub mod relmap;
 pub mod slru;
+pub mod spgist;
 pub mod subtrans;
 pub mod syscache;
 pub mod timeline;

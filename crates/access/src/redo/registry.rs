@@ -8,11 +8,17 @@ use forebay_txn::redo::{
     XactRedo,
 };
 
+use super::brin::BrinRedo;
+use super::generic::GenericRedo;
+use super::gin::GinRedo;
+use super::gist::GistRedo;
+use super::hash::HashRedo;
 use super::heap::{Heap2Redo, HeapRedo};
 use super::logical::LogicalMessageRedo;
 use super::nbtree::BtreeRedo;
 use super::sequence::SequenceRedo;
 use super::smgr::SmgrRedo;
+use super::spgist::SpgistRedo;
 use super::xlog::XlogRedo;
 
 /// The resource managers of an engine.
@@ -33,7 +39,13 @@ impl Registry {
         registry.add(Arc::new(HeapRedo));
         registry.add(Arc::new(Heap2Redo));
         registry.add(Arc::new(BtreeRedo));
+        registry.add(Arc::new(HashRedo));
+        registry.add(Arc::new(GinRedo));
+        registry.add(Arc::new(GistRedo));
         registry.add(Arc::new(SequenceRedo));
+        registry.add(Arc::new(SpgistRedo));
+        registry.add(Arc::new(BrinRedo));
+        registry.add(Arc::new(GenericRedo));
         registry.add(Arc::new(LogicalMessageRedo));
         registry
     }
