@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_txn::redo::{
-    ClogRedo, MultiXactRedo, RedoContext, RedoError, RedoRecord, ResourceManager, StandbyRedo,
-    XactRedo,
+    ClogRedo, CommitTsRedo, MultiXactRedo, OriginRedo, RedoContext, RedoError, RedoRecord,
+    ResourceManager, StandbyRedo, XactRedo,
 };
 
 use super::brin::BrinRedo;
@@ -34,6 +34,8 @@ impl Registry {
         registry.add(Arc::new(XactRedo));
         registry.add(Arc::new(ClogRedo));
         registry.add(Arc::new(MultiXactRedo));
+        registry.add(Arc::new(CommitTsRedo));
+        registry.add(Arc::new(OriginRedo));
         registry.add(Arc::new(SmgrRedo));
         registry.add(Arc::new(StandbyRedo));
         registry.add(Arc::new(HeapRedo));
