@@ -70,7 +70,8 @@ fn btree_page(mut bytes: PageBytes) {
     let view = Page::new(&bytes);
     let _ = (nbtree::Opaque::of(view), nbtree::Meta::of(view), nbtree::safe_xid(view));
     for n in 1..=view.item_count() {
-        let Ok(tuple) = nbtree::item(view, n).and_then(nbtree::Tuple::new) else { continue };
+        let Ok(item) = nbtree::item(view, n) else { continue };
+        let Ok(tuple) = nbtree::Tuple::new(item) else { continue };
         let _ = nbtree::form_pivot(&tuple, &[AttrLayout::VARLENA; 2], 1, tuple.max_heap_tid());
         let _ = nbtree::update_posting(&tuple, &[0, 2]);
         assert_eq!(tuple.heap_tids().count(), tuple.heap_tid_count());

@@ -10,7 +10,7 @@ use forebay_aio::sync::Mutex;
 use forebay_aio::{AioError, AlignedBuf, File, IoBackend, OpenOptions};
 use forebay_format::Lsn;
 use forebay_format::control::{ControlError, ControlFile, DbState, FILE_SIZE, PATH};
-use forebay_format::wal::xlog::CheckPoint;
+use forebay_format::wal::xlog::{CheckPoint, ParameterChange};
 use forebay_txn::ReadBack;
 
 use crate::clock::unix_seconds;
@@ -151,6 +151,24 @@ impl Control {
             }
             (control.backup_start, control.backup_end) = (Lsn::INVALID, Lsn::INVALID);
             control.backup_end_required = false;
+        })
+    }
+
+    /// Notes settings that a record has changed.
+    pub(crate) fn set_parameters(
+        &self,
+        io: &mut IoBackend,
+        parameters: &ParameterChange,
+    ) -> Result<(), EngineError> {
+        self.update(io, |control| {
+            control.max_connections = parameters.max_connections;
+            control.max_worker_processes = parameters.max_worker_processes;
+            control.max_wal_senders = parameters.max_wal_senders;
+            control.max_prepared_transactions = parameters.max_prepared_transactions;
+            control.max_locks_per_transaction = parameters.max_locks_per_transaction;
+            control.wal_level = parameters.wal_level;
+            control.wal_log_hints = parameters.wal_log_hints;
+            control.track_commit_timestamp = parameters.track_commit_timestamp;
         })
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_aio::{self as aio, Aio};
+use forebay_format::commit_ts::CommitStamp;
 use forebay_format::ids::{BOOTSTRAP_XID, FIRST_NORMAL_XID, FROZEN_XID};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::clog::{self, ClogTruncate, encode_zero_page};
@@ -13,8 +14,9 @@ use forebay_wal::{Record, Wal};
 
 pub use forebay_format::slru::TransactionStatus as Outcome;
 
+use crate::commit_ts::{CommitTimes, PreparedTimes};
 use crate::error::TxnError;
-use crate::slru::{Pinned, Slru, SlruKind};
+use crate::slru::{Pinned, Slru, SlruKind, is_first_on_page};
 use crate::status_cache::StatusCache;
 
 /// Scans ask for the transactions of rows, which have no hint bits: 8 MB for 33 million of them.
@@ -30,6 +32,8 @@ pub struct Prepared<'a> {
     /// Their pages, each with its part of `xids`. The first is that of the transaction.
     pages: Vec<(Pinned<'a>, Range<usize>)>,
     cache: &'a StatusCache,
+    /// Pages for their timestamps, if those are kept.
+    times: Option<PreparedTimes<'a>>,
 }
 
 /// The outcomes of all transactions.
@@ -37,6 +41,7 @@ pub struct Prepared<'a> {
 pub struct Clog {
     slru: Slru,
     cache: StatusCache,
+    times: CommitTimes,
 }
 
 impl Clog {
@@ -44,7 +49,8 @@ impl Clog {
     /// read back.
     pub fn new(aio: Arc<Aio>, data_dir: &Path, verify_writes: bool) -> Clog {
         let slru = Slru::new(aio, data_dir, KIND, verify_writes);
-        Clog { slru, cache: StatusCache::new() }
+        let times = CommitTimes::beside(&slru);
+        Clog { slru, cache: StatusCache::new(), times }
     }
 
     /// The pages, for others of the same data directory to open theirs.
@@ -52,9 +58,15 @@ impl Clog {
         &self.slru
     }
 
+    /// When transactions committed (`pg_commit_ts`).
+    pub fn times(&self) -> &CommitTimes {
+        &self.times
+    }
+
     /// Whether a page that does not exist reads as zeros.
     pub fn set_recovering(&self, on: bool) {
         self.slru.set_recovering(on);
+        self.times.set_recovering(on);
     }
 
     /// The outcome of a transaction. One that is not in the running set and has not committed here
@@ -129,11 +141,14 @@ impl Clog {
             pages.push((self.slru.pin(io, page)?, from..to));
             from = to;
         }
-        Ok(Prepared { xids, pages, cache: &self.cache })
+        let times = self.times.prepare(io, &xids)?;
+        Ok(Prepared { xids, pages, cache: &self.cache, times })
     }
 
-    /// Adds the page of `xid`, and logs that, if `xid` is the first on it.
+    /// Adds the page of `xid`, and logs that, if `xid` is the first on it. The same for its
+    /// timestamp.
     pub fn extend(&self, io: &mut aio::IoBackend, wal: &Wal, xid: Xid) -> Result<(), TxnError> {
+        self.times.extend(io, wal, xid)?;
         if !is_first_on_page(xid, slru::XACTS_PER_PAGE) {
             return Ok(());
         }
@@ -154,6 +169,7 @@ impl Clog {
     /// and nothing of them reached the WAL. Called at the end of recovery.
     pub fn trim(&self, io: &mut aio::IoBackend, next: FullXid) -> Result<(), TxnError> {
         let next = next.xid();
+        self.times.set_latest(next);
         self.slru.set_latest(slru::xact_page(next));
         if next.is_multiple_of(slru::XACTS_PER_PAGE) {
             return Ok(());
@@ -183,6 +199,7 @@ impl Clog {
         oldest: Xid,
         oldest_db: Oid,
     ) -> Result<u64, TxnError> {
+        self.times.truncate(io, wal, oldest)?;
         let page = slru::xact_page(oldest);
         if !self.slru.has_older_than(page)? {
             return Ok(0);
@@ -219,17 +236,20 @@ impl Clog {
         before: impl FnOnce(&mut aio::IoBackend) -> Result<(), E>,
     ) -> Result<u64, E> {
         forebay_aio::planted_bug!(io.aio(), ClogNotWritten, return Ok(0));
-        self.slru.flush_behind(io, before)
+        let written = self.slru.flush_behind(io, before)?;
+        Ok(written + self.times.flush(io)?)
     }
 }
 
-/// Whether an id that was just assigned is the first on its page. Ids below 3 are never assigned,
-/// so id 3 is the first of page 0.
-pub(crate) const fn is_first_on_page(xid: Xid, per_page: u32) -> bool {
-    xid.is_multiple_of(per_page) || xid == FIRST_NORMAL_XID
-}
-
 impl Prepared<'_> {
+    /// Sets the outcome of a commit, with its timestamps if they are kept.
+    pub fn commit(self, stamp: CommitStamp) {
+        if let Some(times) = &self.times {
+            times.set(&self.xids, stamp);
+        }
+        self.set(Outcome::Committed);
+    }
+
     /// Sets the outcome of the transaction and its subtransactions. For a commit, its record must
     /// be durable.
     ///
@@ -253,16 +273,5 @@ impl Prepared<'_> {
                 self.cache.keep(bytes, xid);
             }
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_id_of_a_page() {
-        assert!(is_first_on_page(3, 32_768) && is_first_on_page(65_536, 32_768));
-        assert!(!is_first_on_page(4, 32_768) && !is_first_on_page(u32::MAX, 32_768));
     }
 }

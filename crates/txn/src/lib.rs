@@ -3,6 +3,7 @@
 
 mod clog;
 mod combo;
+mod commit_ts;
 mod counts;
 mod error;
 mod gate;
@@ -26,6 +27,7 @@ mod transaction;
 
 pub use clog::{Clog, Outcome, Prepared};
 pub use combo::ComboCommands;
+pub use commit_ts::CommitTimes;
 pub use counts::{CountedRelation, Counts, ReadCounter, RelationCounts};
 pub use error::{TxnError, disk_sqlstate, wal_sqlstate};
 pub use gate::{CommitGate, CommitPass};

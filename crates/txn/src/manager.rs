@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use forebay_aio as aio;
 use forebay_aio::sync::{Duration, Mutex, SystemTime, UNIX_EPOCH};
+use forebay_format::commit_ts::CommitStamp;
 use forebay_format::ids::xid_precedes;
 use forebay_format::wal::rmgr::INFO_SPECIAL_REL_UPDATE;
 use forebay_format::wal::{Rmgr, xact, xact::XactEnd};
 use forebay_format::{FullXid, Lsn, Oid, RelFileLocator, Xid};
 use forebay_wal::{Inserted, Record, Wal};
 
-use crate::clog::{Clog, Outcome};
+use crate::clog::Clog;
 use crate::error::TxnError;
 use crate::gate::CommitGate;
 use crate::limits::Limits;
@@ -291,7 +292,9 @@ impl XactManager {
         let subxacts = tx.subxacts();
         let outcome = self.clog.prepare_tree(io, xid.xid(), &subxacts)?;
         let pass = self.gate.enter();
-        let inserted = self.log_end(io, xact::COMMIT, xid.xid(), XactEnd { subxacts, ..end })?;
+        let stamp = CommitStamp { time: timestamp(), origin: 0 };
+        let end = XactEnd { subxacts, time: stamp.time, ..end };
+        let inserted = self.log_end(io, xact::COMMIT, xid.xid(), end)?;
         *tx = tx.another();
         if options.wait || !drop.is_empty() {
             // This transaction is counted too.
@@ -313,7 +316,7 @@ impl XactManager {
             // Before pg_xact has it: whoever writes that page flushes the log first.
             self.wal.note_async_commit(inserted.end);
         }
-        outcome.set(Outcome::Committed);
+        outcome.commit(stamp);
         std::mem::drop(pass);
         self.leave(xid);
         Ok(Finished { lsn: Some(inserted.end), drop, forgotten })
@@ -347,7 +350,7 @@ impl XactManager {
         Ok(Finished { lsn: None, drop, forgotten })
     }
 
-    /// Inserts a commit or abort record, of now.
+    /// Inserts a commit or abort record, of now if it has no time.
     pub(crate) fn log_end(
         &self,
         io: &mut aio::IoBackend,
@@ -355,7 +358,8 @@ impl XactManager {
         xid: Xid,
         end: XactEnd,
     ) -> Result<Inserted, TxnError> {
-        let end = XactEnd { time: timestamp(), ..end };
+        let time = if end.time == 0 { timestamp() } else { end.time };
+        let end = XactEnd { time, ..end };
         let mut main = Vec::with_capacity(8);
         let special = if end.rels.is_empty() { 0 } else { INFO_SPECIAL_REL_UPDATE };
         let info = kind | end.encode(&mut main) | special;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use forebay_aio::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use forebay_aio::{self as aio, Aio, AioError, AlignedBuf, OpenOptions, sync::Mutex};
-use forebay_format::{BLOCK_SIZE, PageBytes, slru};
+use forebay_format::ids::FIRST_NORMAL_XID;
+use forebay_format::{BLOCK_SIZE, PageBytes, Xid, slru};
 
 use crate::error::TxnError;
 use crate::readback::ReadBack;
@@ -22,6 +23,12 @@ use crate::readback::ReadBack;
 const BANKS: usize = 8;
 /// Pages of a directory that only new transactions ask for.
 pub(crate) const FEW_PAGES: usize = 8 * BANKS;
+
+/// Whether an id that was just assigned is the first on its page. Ids below 3 are never assigned,
+/// so id 3 is the first of page 0.
+pub(crate) const fn is_first_on_page(xid: Xid, per_page: u32) -> bool {
+    xid.is_multiple_of(per_page) || xid == FIRST_NORMAL_XID
+}
 
 /// What tells one directory from another.
 #[derive(Debug, Clone, Copy)]
@@ -153,6 +160,20 @@ impl Slru {
             Err(TxnError::Disk(error)) if error.is_not_found() => Ok(None),
             found => found.map(Some),
         }
+    }
+
+    /// Whether a page is in its file, or is to be written there.
+    pub(crate) fn has_page(&self, io: &mut aio::IoBackend, page: i64) -> Result<bool, TxnError> {
+        if self.bank(page).lock().pages.get(&page).is_some_and(|slot| slot.dirty || slot.writing) {
+            return Ok(true);
+        }
+        let path = self.segment_path(slru::segment(page));
+        if !self.aio.namespace().exists(&path)? {
+            return Ok(false);
+        }
+        let file = self.aio.namespace().open(&path, &OpenOptions::READ)?;
+        let mut buf = AlignedBuf::zeroed(BLOCK_SIZE)?;
+        Ok(io.read_at(&file, slru::segment_offset(page), &mut buf)? == BLOCK_SIZE)
     }
 
     /// Changes a page. `change` tells whether it did.
@@ -303,6 +324,16 @@ impl Slru {
         Ok(())
     }
 
+    /// Removes all files, and forgets what is cached. Nobody may read a page any more.
+    pub(crate) fn remove_all(&self) -> Result<(), TxnError> {
+        let _flushing = self.flushing.lock();
+        self.forget(|_| true);
+        for segment in self.segments()? {
+            self.aio.namespace().unlink(&self.segment_path(segment))?;
+        }
+        Ok(())
+    }
+
     /// Drops cached pages older than `cutoff`, with their changes: nobody reads them any more.
     pub(crate) fn forget_before(&self, cutoff: i64) {
         self.forget(|page| self.precedes(page, cutoff));
@@ -320,11 +351,17 @@ impl Slru {
 
     /// The files whose pages are all older than `cutoff`.
     fn older_segments(&self, cutoff: i64) -> Result<Vec<i64>, TxnError> {
+        let mut segments = self.segments()?;
+        segments.retain(|segment| slru::segment_precedes(*segment, cutoff, self.kind.per_page));
+        Ok(segments)
+    }
+
+    /// All files, in ascending order.
+    fn segments(&self) -> Result<Vec<i64>, TxnError> {
         let names = self.aio.namespace().list(&self.dir)?;
         let mut segments: Vec<i64> = names
             .iter()
             .filter_map(|entry| slru::parse_segment_name(entry.name.to_str()?))
-            .filter(|segment| slru::segment_precedes(*segment, cutoff, self.kind.per_page))
             .collect();
         segments.sort_unstable();
         Ok(segments)
@@ -446,6 +483,12 @@ impl std::fmt::Debug for Slru {
 mod tests {
     use super::*;
     use forebay_aio::Errno;
+
+    #[test]
+    fn the_first_id_of_a_page() {
+        assert!(is_first_on_page(3, 32_768) && is_first_on_page(65_536, 32_768));
+        assert!(!is_first_on_page(4, 32_768) && !is_first_on_page(u32::MAX, 32_768));
+    }
 
     #[test]
     fn pages_that_could_not_all_be_copied_stay_to_be_written() {

@@ -8,9 +8,9 @@ use forebay_format::ids::{INVALID_XID, xid_is_normal, xid_precedes, xid_previous
 use forebay_format::subtrans::{self, XACTS_PER_PAGE, page_of};
 use forebay_format::{FullXid, Xid};
 
-use crate::clog::{Clog, is_first_on_page};
+use crate::clog::Clog;
 use crate::error::TxnError;
-use crate::slru::{FEW_PAGES, Slru, SlruKind};
+use crate::slru::{FEW_PAGES, Slru, SlruKind, is_first_on_page};
 
 /// Number of pages until transaction ids wrap around.
 const PAGES: i64 = page_of(u32::MAX) + 1;

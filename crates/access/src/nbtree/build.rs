@@ -354,7 +354,7 @@ impl<'a, P: BuildPages> TreeBuild<'a, P> {
         let mut items = high_key.into_iter().chain(page.all());
         pages.put(with, page.block, |page| {
             nb::init_page(page, opaque);
-            items.try_for_each(|item| nb::push_item(page, item))
+            Ok(items.try_for_each(|item| nb::push_item(page, item))?)
         })
     }
 

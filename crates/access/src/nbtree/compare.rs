@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use forebay_format::index_page::IndexPageError;
 use forebay_format::nbtree::{self as nb, MAX_ITEM_SIZE, NbtreeError, Opaque, Tuple};
 use forebay_format::tuple::Deform;
 use forebay_format::varlena::{Varlena, decompress};
@@ -37,6 +38,12 @@ pub(crate) enum KeyError {
         /// The column, from 0.
         column: usize,
     },
+}
+
+impl From<IndexPageError> for KeyError {
+    fn from(error: IndexPageError) -> KeyError {
+        KeyError::Tuple(error.into())
+    }
 }
 
 impl From<TupleError> for KeyError {

@@ -141,7 +141,8 @@ impl Inserter<'_> {
                     original,
                     usize::from(*at),
                 ),
-                None => nb::insert_item(&mut page.page_mut(), item.n, &item.bytes),
+                None => nb::insert_item(&mut page.page_mut(), item.n, &item.bytes)
+                    .map_err(nb::NbtreeError::from),
             };
             added.map_err(|error| index.damaged(tag, &error))?;
             child.as_mut().map(complete);

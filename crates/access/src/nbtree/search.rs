@@ -242,7 +242,8 @@ impl Index {
         block: BlockNumber,
         n: OffsetNumber,
     ) -> Result<Tuple<'a>, AccessError> {
-        nb::item(page, n).and_then(Tuple::new).map_err(|error| self.damaged(block, &error))
+        let item = nb::item(page, n).map_err(nb::NbtreeError::from);
+        item.and_then(Tuple::new).map_err(|error| self.damaged(block, &error))
     }
 
     /// Makes an error of what is wrong on a page.

@@ -8,6 +8,8 @@
 //! | `smgr.rs` | relation files created and cut |
 //! | `heap/` | the heap's two resource managers |
 //! | `nbtree/` | B-trees |
+//! | `hash.rs`, `gin.rs`, `gist.rs`, `spgist.rs`, `brin.rs` | indexes that only PostgreSQL writes |
+//! | `generic.rs` | pages of extensions |
 //! | `sequence.rs` | sequences |
 //! | `logical.rs` | messages to logical decoding, which change nothing |
 //! | `free_space.rs` | the free-space map, which has no records |
@@ -19,7 +21,12 @@
 //! A page that a record changes and that does not exist is noted. A later record must
 //! drop or cut its relation, or the log does not belong to these files.
 
+mod brin;
 mod free_space;
+mod generic;
+mod gin;
+mod gist;
+mod hash;
 mod heap;
 mod logical;
 mod nbtree;
@@ -27,6 +34,7 @@ mod pages;
 mod registry;
 mod sequence;
 mod smgr;
+mod spgist;
 #[cfg(test)]
 mod tests;
 mod xlog;

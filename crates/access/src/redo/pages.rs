@@ -2,7 +2,7 @@
 //!
 //! | the record has | the page | what is done |
 //! |---|---|---|
-//! | an image | any, or missing | the image is restored |
+//! | an image | any, or missing | the image is restored; few records change it then |
 //! | "will init" | any, or missing | zeros, then the change |
 //! | neither | missing, or never used | noted as missing |
 //! | neither | as new as the record, or newer | nothing |
@@ -19,6 +19,11 @@ use crate::maps;
 
 /// Why a record does not apply to a page.
 pub(super) type Problem = Cow<'static, str>;
+
+/// What a decoder or a page says is wrong.
+pub(super) fn problem(error: impl ToString) -> Problem {
+    error.to_string().into()
+}
 
 /// A page after a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +44,43 @@ pub(super) fn change_page(
     id: u8,
     change: impl FnOnce(&mut PageMut<'_>, PageTag) -> Result<(), Problem>,
 ) -> Result<Option<Redone>, RedoError> {
-    apply(ctx, record, id, true, change)
+    apply(ctx, record, id, How { sets_lsn: true, changes_image: false }, change)
+}
+
+/// The same for a change that the page's image, if there is one, does not have.
+pub(super) fn change_page_or_image(
+    ctx: &mut RedoContext<'_>,
+    record: &RedoRecord<'_>,
+    id: u8,
+    change: impl FnOnce(&mut PageMut<'_>, PageTag) -> Result<(), Problem>,
+) -> Result<Option<Redone>, RedoError> {
+    apply(ctx, record, id, How { sets_lsn: true, changes_image: true }, change)
+}
+
+/// Restores the page of a record's block reference `id`, which must have an image.
+pub(super) fn require_image(
+    ctx: &mut RedoContext<'_>,
+    record: &RedoRecord<'_>,
+    id: u8,
+) -> Result<(), RedoError> {
+    let block = reference(record, id)?;
+    if !block.image.is_some_and(|image| image.apply()) {
+        return Err(record.damaged(format!("{} has no image", block.tag)));
+    }
+    restore_image(ctx, record, block).map(drop)
+}
+
+/// Restores the page of a record's block reference `id`, if there is one and it has an image.
+pub(super) fn restore_if_image(
+    ctx: &mut RedoContext<'_>,
+    record: &RedoRecord<'_>,
+    id: u8,
+) -> Result<(), RedoError> {
+    let block = record.record.block(id);
+    match block.filter(|block| block.image.is_some_and(|image| image.apply())) {
+        Some(block) => restore_image(ctx, record, block).map(drop),
+        None => Ok(()),
+    }
 }
 
 /// Sets a hint on the page of a record's block reference `id`. Without checksums a hint leaves the
@@ -50,24 +91,36 @@ pub(super) fn mark_page(
     id: u8,
     mark: impl FnOnce(&mut PageMut<'_>),
 ) -> Result<Option<Redone>, RedoError> {
-    let sets_lsn = ctx.pool.has_checksums();
-    apply(ctx, record, id, sets_lsn, |page, _| {
+    let how = How { sets_lsn: ctx.pool.has_checksums(), changes_image: false };
+    apply(ctx, record, id, how, |page, _| {
         mark(page);
         Ok(())
     })
+}
+
+/// How a change is applied.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    /// Whether the page gets the record's LSN.
+    sets_lsn: bool,
+    /// Whether a page that was restored from its image is changed, too.
+    changes_image: bool,
 }
 
 fn apply(
     ctx: &mut RedoContext<'_>,
     record: &RedoRecord<'_>,
     id: u8,
-    sets_lsn: bool,
+    how: How,
     change: impl FnOnce(&mut PageMut<'_>, PageTag) -> Result<(), Problem>,
 ) -> Result<Option<Redone>, RedoError> {
     let block = reference(record, id)?;
-    if block.image.is_some_and(|image| image.apply()) {
+    let restored = block.image.is_some_and(|image| image.apply());
+    if restored {
         let free = restore_image(ctx, record, block)?;
-        return Ok(Some(Redone { changed: false, free }));
+        if !how.changes_image {
+            return Ok(Some(Redone { changed: false, free }));
+        }
     }
     let tag = block.tag;
     let storage = |source: StorageError| RedoError::Storage { lsn: record.start, source };
@@ -83,7 +136,7 @@ fn apply(
         }
     };
     let mut guard = pin.lock_exclusive();
-    if !block.will_init {
+    if !block.will_init && !restored {
         if guard.page().is_new() {
             ctx.note_missing(tag);
             return Ok(None);
@@ -100,7 +153,7 @@ fn apply(
         tag,
         problem: problem.into_owned(),
     })?;
-    let mut lsn = if sets_lsn { record.end } else { guard.page().lsn() };
+    let mut lsn = if how.sets_lsn { record.end } else { guard.page().lsn() };
     forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoKeepsOldPageLsn, lsn = guard.page().lsn());
     guard.set_lsn(lsn);
     guard.mark_dirty();

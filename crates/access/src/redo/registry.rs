@@ -4,15 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_txn::redo::{
-    ClogRedo, MultiXactRedo, RedoContext, RedoError, RedoRecord, ResourceManager, StandbyRedo,
-    XactRedo,
+    ClogRedo, CommitTsRedo, MultiXactRedo, OriginRedo, RedoContext, RedoError, RedoRecord,
+    ResourceManager, StandbyRedo, XactRedo,
 };
 
+use super::brin::BrinRedo;
+use super::generic::GenericRedo;
+use super::gin::GinRedo;
+use super::gist::GistRedo;
+use super::hash::HashRedo;
 use super::heap::{Heap2Redo, HeapRedo};
 use super::logical::LogicalMessageRedo;
 use super::nbtree::BtreeRedo;
 use super::sequence::SequenceRedo;
 use super::smgr::SmgrRedo;
+use super::spgist::SpgistRedo;
 use super::xlog::XlogRedo;
 
 /// The resource managers of an engine.
@@ -28,12 +34,20 @@ impl Registry {
         registry.add(Arc::new(XactRedo));
         registry.add(Arc::new(ClogRedo));
         registry.add(Arc::new(MultiXactRedo));
+        registry.add(Arc::new(CommitTsRedo));
+        registry.add(Arc::new(OriginRedo));
         registry.add(Arc::new(SmgrRedo));
         registry.add(Arc::new(StandbyRedo));
         registry.add(Arc::new(HeapRedo));
         registry.add(Arc::new(Heap2Redo));
         registry.add(Arc::new(BtreeRedo));
+        registry.add(Arc::new(HashRedo));
+        registry.add(Arc::new(GinRedo));
+        registry.add(Arc::new(GistRedo));
         registry.add(Arc::new(SequenceRedo));
+        registry.add(Arc::new(SpgistRedo));
+        registry.add(Arc::new(BrinRedo));
+        registry.add(Arc::new(GenericRedo));
         registry.add(Arc::new(LogicalMessageRedo));
         registry
     }

@@ -6,7 +6,7 @@ use forebay_txn::redo::{RedoContext, RedoError, RedoRecord, ResourceManager};
 
 use super::pages::restore_image;
 
-/// Redoes checkpoints, the OID counter and full-page images.
+/// Redoes checkpoints, the OID counter, settings that pg_control has, and full-page images.
 pub(super) struct XlogRedo;
 
 impl ResourceManager for XlogRedo {
@@ -46,6 +46,20 @@ impl ResourceManager for XlogRedo {
             xlog::NEXTOID => {
                 ctx.counters.next_oid = xlog::decode_next_oid(main).map_err(damaged)?
             }
+            xlog::PARAMETER_CHANGE => {
+                let change = xlog::ParameterChange::decode(main).map_err(damaged)?;
+                let (times, io) = (ctx.clog.times(), &mut ctx.backend.io);
+                match change.track_commit_timestamp {
+                    true => times.keep(io, ctx.counters.next_xid),
+                    false if times.are_kept() => {
+                        ctx.before_files_go(record)?;
+                        times.discard()
+                    }
+                    false => Ok(()),
+                }
+                .map_err(|error| record.failed(error))?;
+                ctx.cluster.parameters = Some(change);
+            }
             xlog::FPI | xlog::FPI_FOR_HINT => {
                 for block in &record.record.blocks {
                     if block.image.is_none() {
@@ -60,7 +74,6 @@ impl ResourceManager for XlogRedo {
             xlog::NOOP
             | xlog::SWITCH
             | xlog::BACKUP_END
-            | xlog::PARAMETER_CHANGE
             | xlog::RESTORE_POINT
             | xlog::FPW_CHANGE
             | xlog::END_OF_RECOVERY

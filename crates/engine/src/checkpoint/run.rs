@@ -135,6 +135,7 @@ fn begin(
     let multis = core.multis.counters();
     (point.next_multi, point.next_multi_offset) = (multis.next, multis.next_offset);
     (point.oldest_multi, point.oldest_multi_db) = (multis.oldest, multis.oldest_db);
+    (point.oldest_commit_ts_xid, point.newest_commit_ts_xid) = core.xacts.clog().times().range();
     Ok((redo, point))
 }
 

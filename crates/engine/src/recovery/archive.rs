@@ -339,7 +339,7 @@ impl Startup<'_> {
             return Err(EngineError::StoppedAtTarget { at: replayed.at });
         }
         let (counters, timeline) = (replayed.counters, replayed.timeline);
-        self.end_redo(backend, &counters)?;
+        self.end_redo(backend, &counters, &replayed.cluster)?;
         let resume = Resume { insert_at: replayed.at, prev: replayed.last, redo, aborted: None };
         let mut started = Started::new(resume, counters, true, course.checkpoint, timeline);
         if course.request.from_archive {

@@ -60,14 +60,14 @@ impl Startup<'_> {
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
         let end = scan.end.end;
         let mut progress = RecoveryProgress { redo, at: redo, end, ..RecoveryProgress::default() };
-        let mut ctx = self.redo_context(backend, &checkpoint.point);
+        let mut ctx = self.redo_context(backend, &checkpoint.point)?;
         let end = self.redo_all(&mut ahead, registry, &mut ctx, &mut progress)?;
         ctx.check_missing()?;
-        let mut counters = ctx.counters;
+        let (mut counters, cluster) = (ctx.counters, ctx.cluster.clone());
         forebay_aio::planted_bug!(self.aio, RecoveryReusesTransactionIds, {
             counters.next_xid = checkpoint.point.next_xid
         });
-        self.end_redo(backend, &counters)?;
+        self.end_redo(backend, &counters, &cluster)?;
         progress.done = true;
         self.report(&progress);
         Ok(Started::new(end.resume(redo), counters, true, checkpoint, scan.timeline))

@@ -21,8 +21,8 @@
 //!    pointer to its end: one that is damaged in the middle, or that redo can't do all of, is
 //!    refused, and nothing has changed (`scan`, `timeline`);
 //! 3. pg_control says "in crash recovery", and the log is replayed, its pages read ahead (`ahead`);
-//! 4. unlogged tables are emptied (`unlogged`), and pg_xact is cleared of what never reached the
-//!    log;
+//! 4. unlogged tables are emptied (`unlogged`), pg_xact is cleared of what never reached the log,
+//!    and positions of replication origins are written (`origins`);
 //! 5. the caller writes everything and makes an end-of-recovery checkpoint.
 //!
 //! Until then the next start begins at the same redo pointer, so a recovery that crashes is begun
@@ -36,6 +36,7 @@ mod branch;
 mod crash;
 mod floor;
 mod label;
+mod origins;
 mod replay;
 mod request;
 mod restore;

@@ -18,7 +18,7 @@ use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_format::wal::{DecodedRecord, Rmgr};
 use forebay_storage::{Backend, FullSpeed, WriteOptions, WriteScope};
-use forebay_txn::redo::{Counters, RedoContext, RedoRecord};
+use forebay_txn::redo::{ClusterState, Counters, RedoContext, RedoRecord};
 use forebay_wal::{EndOfWal, WalRecord};
 
 use super::ahead::ReadAhead;
@@ -52,6 +52,7 @@ pub(super) struct Replayed {
     /// The timeline there.
     pub(super) timeline: u32,
     pub(super) counters: Counters,
+    pub(super) cluster: ClusterState,
     pub(super) end: End,
     /// The redo pointer at which a repeated recovery would begin.
     pub(super) redo: Lsn,
@@ -108,7 +109,7 @@ impl Startup<'_> {
         let reader =
             self.reader(&control, course.history, point.redo).with_fetch(course.restore.clone());
         let mut ahead = ReadAhead::new(reader, self.pool, self.config.recovery);
-        let mut ctx = self.redo_context(backend, point);
+        let mut ctx = self.redo_context(backend, point)?;
         let redo = point.redo;
         let mut replay = Replay {
             startup: self,
@@ -233,6 +234,7 @@ impl Replay<'_, '_> {
             self.course.floor.raise(io, record.end)
         })?;
         self.startup.multis.flush(&mut io.io)?;
+        self.startup.write_state(&mut io.io, &ctx.cluster)?;
         pool.write_paced(io, WriteScope::All, WriteOptions::checkpoint(pool), &mut FullSpeed)?;
         pool.sync_pending(io)?;
         let timeline = self.follower.timeline();
@@ -282,6 +284,7 @@ impl Replay<'_, '_> {
             last: self.last,
             timeline: self.follower.timeline(),
             counters: ctx.counters,
+            cluster: ctx.cluster.clone(),
             end,
             redo: self.restart.redo,
         })

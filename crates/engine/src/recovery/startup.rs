@@ -4,20 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_access::redo::Registry;
-use forebay_aio::Aio;
 use forebay_aio::sync::Instant;
+use forebay_aio::{Aio, IoBackend};
 use forebay_format::Lsn;
 use forebay_format::control::{ControlFile, DbState};
 use forebay_format::timeline::TimelineHistory;
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::xlog::{self, CheckPoint};
 use forebay_storage::{Backend, BufferPool};
-use forebay_txn::redo::{Counters, RedoContext, RedoRecord};
+use forebay_txn::redo::{ClusterState, Counters, RedoContext, RedoRecord};
 use forebay_txn::{Clog, MultiCounters, MultiXacts};
 use forebay_wal::{ReaderConfig, Resume, WalReader, WalRecord};
 
 use super::branch::Ended;
 use super::floor::Floor;
+use super::origins;
 use super::scan;
 use crate::config::{EngineConfig, RecoveryProgress};
 use crate::control::Control;
@@ -161,11 +162,29 @@ impl Startup<'_> {
         &'b self,
         backend: &'b mut Backend,
         point: &CheckPoint,
-    ) -> RedoContext<'b> {
+    ) -> Result<RedoContext<'b>, EngineError> {
+        self.keep_commit_times(backend, point)?;
         self.clog.set_recovering(true);
         self.multis.set_recovering(true);
         self.multis.redo_oldest(point.oldest_multi, point.oldest_multi_db);
-        RedoContext::new(backend, self.pool, self.clog, self.multis, point)
+        let origins = origins::read(&mut backend.io, self.dir)?;
+        let mut ctx = RedoContext::new(backend, self.pool, self.clog, self.multis, point);
+        ctx.cluster.origins = origins;
+        Ok(ctx)
+    }
+
+    /// Goes on to keep the times of commits, if pg_control says that they are kept.
+    pub(super) fn keep_commit_times(
+        &self,
+        backend: &mut Backend,
+        point: &CheckPoint,
+    ) -> Result<(), EngineError> {
+        let times = self.clog.times();
+        times.set_range(point.oldest_commit_ts_xid, point.newest_commit_ts_xid);
+        if self.control.get().track_commit_timestamp {
+            times.keep(&mut backend.io, point.next_xid)?;
+        }
+        Ok(())
     }
 
     /// Sets the counters of MultiXacts, and clears what lies beyond them.
@@ -197,13 +216,28 @@ impl Startup<'_> {
         }
     }
 
+    /// Writes what redo found out that small files have.
+    pub(super) fn write_state(
+        &self,
+        io: &mut IoBackend,
+        cluster: &ClusterState,
+    ) -> Result<(), EngineError> {
+        origins::write(io, self.dir, &cluster.origins)?;
+        match &cluster.parameters {
+            Some(parameters) => self.control.set_parameters(io, parameters),
+            None => Ok(()),
+        }
+    }
+
     /// What follows redo: empties unlogged tables, and clears pg_xact and pg_multixact of ids that
     /// the log does not know.
     pub(super) fn end_redo(
         &self,
         backend: &mut Backend,
         counters: &Counters,
+        cluster: &ClusterState,
     ) -> Result<(), EngineError> {
+        self.write_state(&mut backend.io, cluster)?;
         self.empty_unlogged(backend)?;
         self.clog.set_recovering(false);
         self.clog.trim(&mut backend.io, counters.next_xid)?;

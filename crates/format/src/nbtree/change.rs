@@ -13,6 +13,7 @@ use super::{
 use crate::{
     bytes::max_align,
     ids::{BlockNumber, OffsetNumber},
+    index_page::IndexPageError,
     index_tuple::IndexTuple,
     page::{Page, PageBytes, PageMut},
 };
@@ -29,7 +30,7 @@ pub fn insert_and_split_posting(
     let posting = Tuple::new(item(page.page(), before)?)?;
     let (list, new) = split_posting(&posting, &Tuple::new(new)?, index)?;
     insert_item(page, n, &new)?;
-    replace_item(page, before, &list)
+    Ok(replace_item(page, before, &list)?)
 }
 
 /// The left half of a page that is split.
@@ -78,7 +79,7 @@ fn assert_new_is_placed(
 ) -> Result<(), NbtreeError> {
     match new {
         Some((item, tuple)) if !(first..end).contains(&item) => {
-            Err(NbtreeError::NoSpace { item, len: tuple.len() })
+            Err(IndexPageError::NoSpace { item, len: tuple.len() }.into())
         }
         _ => Ok(()),
     }
@@ -96,7 +97,7 @@ pub fn restore_items(page: &mut PageMut<'_>, data: &[u8]) -> Result<(), NbtreeEr
         tuples.push(tuple);
         rest = behind;
     }
-    tuples.into_iter().rev().try_for_each(|tuple| push_item(page, tuple))
+    Ok(tuples.into_iter().rev().try_for_each(|tuple| push_item(page, tuple))?)
 }
 
 /// Puts consecutive items in posting lists: for each list the first item, and how many. Ascending.
@@ -113,7 +114,7 @@ pub fn dedup(
         let end = u32::from(base) + u32::from(items);
         let bad = base < n.max(first) || items < 2 || end > u32::from(page.item_count()) + 1;
         if bad {
-            return Err(NbtreeError::Item { item: base });
+            return Err(IndexPageError::Item { item: base }.into());
         }
         (n..base).try_for_each(|n| push_item(&mut new, item(page, n)?))?;
         n = base + items;
@@ -123,7 +124,7 @@ pub fn dedup(
         }
         let list = form_posting(&Tuple::new(item(page, base)?)?, &tids)?;
         if list.len() > MAX_ITEM_SIZE {
-            return Err(NbtreeError::NoSpace { item: base, len: list.len() });
+            return Err(IndexPageError::NoSpace { item: base, len: list.len() }.into());
         }
         push_item(&mut new, &list)?;
     }
@@ -152,11 +153,11 @@ pub fn delete_rows<'u>(
 /// Removes the way to a child from its parent: item `n` then leads where the next one led, which
 /// is removed. So the keys of the child's right sibling begin where the child's began.
 pub fn remove_child(page: &mut PageMut<'_>, n: OffsetNumber) -> Result<(), NbtreeError> {
-    let next = n.checked_add(1).ok_or(NbtreeError::Item { item: n })?;
+    let next = n.checked_add(1).ok_or(IndexPageError::Item { item: n })?;
     let right = IndexTuple::new(item(page.page(), next)?)?.tid().block;
     IndexTuple::new(item(page.page(), n)?)?;
-    set_down_link(page.item_mut(n).ok_or(NbtreeError::Item { item: n })?, right);
-    delete_item(page, next)
+    set_down_link(page.item_mut(n).ok_or(IndexPageError::Item { item: n })?, right);
+    Ok(delete_item(page, next)?)
 }
 
 /// Makes a half-dead leaf. `top_parent` is the highest page of the branch that is being deleted, or

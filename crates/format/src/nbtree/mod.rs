@@ -8,10 +8,11 @@
 //!
 //! - `page`: the special space of each page, [`Opaque`]; making pages
 //! - `meta`: the first block, [`Meta`]
-//! - `items`: adding, replacing and removing items; they keep the order of their keys
 //! - `tuple`: what index tuples mean here, [`Tuple`]; forming pivots and posting lists
 //! - `change`: splitting, deduplication, deletion, as they are made first and repeated by redo
 //! - `mask`: what differs between pages with the same contents
+//!
+//! Adding, replacing and removing items is in [`crate::index_page`].
 //!
 //! A page that is not the right-most one of its level begins with its high key, item 1: no key on
 //! the page is greater. Data items follow, in the order of their keys. On a page above the leaves
@@ -20,7 +21,6 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod change;
-mod items;
 mod mask;
 mod meta;
 mod page;
@@ -30,15 +30,20 @@ mod tests;
 mod tuple;
 
 pub use change::*;
-pub use items::*;
 pub use mask::mask;
 pub use meta::*;
 pub use page::*;
 pub use tuple::*;
 
+pub use crate::index_page::{
+    MAX_ITEMS, delete_item, delete_items, empty_copy, insert_item, is_killed, item, kill,
+    push_item, replace_item,
+};
+
 use crate::{
     bytes::max_align,
     ids::{BLOCK_SIZE, BlockNumber, ItemPointer, OffsetNumber},
+    index_page::IndexPageError,
     index_tuple::IndexTupleError,
     page::{HEADER_SIZE, ITEM_ID_SIZE},
     tuple::TupleError,
@@ -61,11 +66,9 @@ pub const MAX_ITEM_SIZE_NO_HEAP_TID: usize =
     (BLOCK_SIZE - max_align(HEADER_SIZE + 3 * ITEM_ID_SIZE) - OPAQUE_SIZE) / 3 / 8 * 8;
 /// More heap TIDs than a leaf page can have.
 pub const MAX_TIDS_PER_PAGE: usize = (BLOCK_SIZE - HEADER_SIZE - OPAQUE_SIZE) / ItemPointer::SIZE;
-/// Most items that an index page can have.
-pub const MAX_ITEMS: usize = (BLOCK_SIZE - HEADER_SIZE) / (max_align(8 + 1) + ITEM_ID_SIZE);
 
 const _: () = assert!(MAX_ITEM_SIZE == 2704 && MAX_ITEM_SIZE_NO_HEAP_TID == 2712);
-const _: () = assert!(MAX_TIDS_PER_PAGE == 1358 && MAX_ITEMS == 408);
+const _: () = assert!(MAX_TIDS_PER_PAGE == 1358);
 
 /// Least fill factor, in percent.
 pub const MIN_FILL_FACTOR: usize = 10;
@@ -113,20 +116,9 @@ pub enum NbtreeError {
     /// The page is not a deleted one.
     #[error("page is not deleted")]
     NotDeleted,
-    /// There is no item with this number, or it is not on the page.
-    #[error("item {item} does not exist, or is damaged")]
-    Item {
-        /// The item.
-        item: OffsetNumber,
-    },
-    /// The page has no space for an item, or no place with this number.
-    #[error("no space for {len} bytes as item {item}")]
-    NoSpace {
-        /// Where it was to go.
-        item: OffsetNumber,
-        /// Its length.
-        len: usize,
-    },
+    /// An item does not exist, or does not fit.
+    #[error(transparent)]
+    Items(#[from] IndexPageError),
     /// The list of heap TIDs is not inside of its tuple.
     #[error("posting list of {count} at byte {offset} does not fit its tuple of {size} bytes")]
     PostingBounds {

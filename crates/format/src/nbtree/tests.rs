@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     AttrLayout,
     ids::FullXid,
+    index_page::IndexPageError,
     index_tuple,
     page::{ItemId, ItemState, Page, PageBytes, PageMut},
 };
@@ -70,19 +71,19 @@ fn what_does_not_fit_is_refused() {
     let mut bytes = leaf();
     let mut page = PageMut::new(&mut bytes);
     for n in [0, 2] {
-        let refused = Err(NbtreeError::NoSpace { item: n, len: 8 });
+        let refused = Err(IndexPageError::NoSpace { item: n, len: 8 });
         assert_eq!(insert_item(&mut page, n, &[0; 8]), refused);
     }
-    assert_eq!(push_item(&mut page, &[]), Err(NbtreeError::NoSpace { item: 1, len: 0 }));
+    assert_eq!(push_item(&mut page, &[]), Err(IndexPageError::NoSpace { item: 1, len: 0 }));
     while push_item(&mut page, &[1; MAX_ITEM_SIZE_NO_HEAP_TID]).is_ok() {}
     assert_eq!(page.page().item_count(), 3);
     let large = MAX_ITEM_SIZE_NO_HEAP_TID + 8;
     let full = *page.0;
-    let refused = Err(NbtreeError::NoSpace { item: 2, len: large });
+    let refused = Err(IndexPageError::NoSpace { item: 2, len: large });
     assert_eq!(replace_item(&mut page, 2, &vec![2; large]), refused);
     for wrong in [&[2, 1][..], &[1, 1], &[1, 4], &[0], &[1, 2, 3, 4]] {
         let refused = delete_items(&mut page, wrong);
-        assert!(matches!(refused, Err(NbtreeError::Item { .. })), "{wrong:?} {refused:?}");
+        assert!(matches!(refused, Err(IndexPageError::Item { .. })), "{wrong:?} {refused:?}");
     }
     assert_eq!(*page.0, full);
     let mut bytes = leaf();
@@ -372,7 +373,7 @@ fn a_line_pointer_out_of_the_items_is_an_error() {
         let mut page = PageMut::new(&mut bytes);
         push_item(&mut page, &[1; 16]).unwrap();
         page.set_item_id(1, ItemId { offset, state: ItemState::Normal, len });
-        assert_eq!(item(page.page(), 1), Err(NbtreeError::Item { item: 1 }));
-        assert_eq!(delete_item(&mut page, 1), Err(NbtreeError::Item { item: 1 }));
+        assert_eq!(item(page.page(), 1), Err(IndexPageError::Item { item: 1 }));
+        assert_eq!(delete_item(&mut page, 1), Err(IndexPageError::Item { item: 1 }));
     }
 }

@@ -5,8 +5,8 @@
 use std::fmt;
 
 use crate::wal::{
-    clog, heap, multixact, nbtree, record::DecodedRecord, rmgr::Rmgr, sequence, smgr, standby,
-    xact, xlog,
+    brin, clog, commit_ts, gin, gist, hash, heap, multixact, nbtree, origin, record::DecodedRecord,
+    rmgr::Rmgr, sequence, smgr, spgist, standby, xact, xlog,
 };
 
 /// The kind of a record as `pg_waldump` names it; `None` for resource managers whose records are
@@ -23,7 +23,15 @@ pub fn kind_name(rmgr: Rmgr, info: u8) -> Option<&'static str> {
         Rmgr::HEAP2 => Some(heap::heap2_name(kind)),
         Rmgr::HEAP => Some(heap::heap_name(kind)),
         Rmgr::BTREE => Some(nbtree::name(kind)),
+        Rmgr::HASH => Some(hash::name(kind)),
+        Rmgr::GIN => Some(gin::name(kind)),
+        Rmgr::GIST => Some(gist::name(kind)),
         Rmgr::SEQ => Some(sequence::name(kind)),
+        Rmgr::SPGIST => Some(spgist::name(kind)),
+        Rmgr::BRIN => Some(brin::name(kind)),
+        Rmgr::COMMIT_TS => Some(commit_ts::name(kind)),
+        Rmgr::ORIGIN => Some(origin::name(kind)),
+        Rmgr::GENERIC if kind == 0 => Some("Generic"),
         Rmgr::LOGICAL_MESSAGE if kind == 0 => Some("MESSAGE"),
         _ => None,
     }

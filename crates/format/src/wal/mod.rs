@@ -7,24 +7,34 @@
 //! - [`rmgr`]: resource managers and their info bits
 //! - [`heap`], [`heap_logical`], [`prune`], [`nbtree`], [`sequence`], [`xact`], [`xlog`], [`smgr`],
 //!   [`clog`], [`multixact`], [`standby`], [`invalidation`]: payloads
+//! - [`hash`], [`gin`], [`gist`], [`spgist`], [`brin`], [`generic`], [`commit_ts`], [`origin`]:
+//!   payloads that only PostgreSQL writes
 //! - [`desc`]: descriptions of records, for messages
 
+pub mod brin;
 pub mod build;
 pub mod clog;
+pub mod commit_ts;
 pub mod compress;
 pub mod desc;
 mod error;
+pub mod generic;
+pub mod gin;
+pub mod gist;
+pub mod hash;
 pub mod heap;
 pub mod heap_logical;
 pub mod invalidation;
 pub mod multixact;
 pub mod nbtree;
+pub mod origin;
 pub mod page_header;
 pub mod prune;
 pub mod record;
 pub mod rmgr;
 pub mod sequence;
 pub mod smgr;
+pub mod spgist;
 pub mod standby;
 pub mod xact;
 pub mod xlog;

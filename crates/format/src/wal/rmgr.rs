@@ -58,8 +58,22 @@ impl Rmgr {
     pub const HEAP: Self = Self(10);
     /// nbtree.
     pub const BTREE: Self = Self(11);
+    /// Hash indexes.
+    pub const HASH: Self = Self(12);
+    /// GIN indexes.
+    pub const GIN: Self = Self(13);
+    /// GiST indexes.
+    pub const GIST: Self = Self(14);
     /// Sequences.
     pub const SEQ: Self = Self(15);
+    /// SP-GiST indexes.
+    pub const SPGIST: Self = Self(16);
+    /// BRIN indexes.
+    pub const BRIN: Self = Self(17);
+    /// pg_commit_ts.
+    pub const COMMIT_TS: Self = Self(18);
+    /// Replication origins.
+    pub const ORIGIN: Self = Self(19);
     /// Generic page changes.
     pub const GENERIC: Self = Self(20);
     /// Messages to logical decoding.

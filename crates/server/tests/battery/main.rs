@@ -13,7 +13,8 @@
 //! - [`backup`]: base backups, verified and recovered by PostgreSQL
 //! - [`hot`]: base backups under pgbench and COPY
 //! - [`turns`]: Forebay and PostgreSQL 18 crash and recover one directory by turns, under load
-//! - [`trees`]: indexes that PostgreSQL's crashes have left, recovered page for page as it does
+//! - [`crashes`]: what PostgreSQL's crashes have left, recovered page for page as it does; by two
+//!   loads: [`trees`] for B-trees, [`kinds`] for all other kinds of indexes and records
 //! - [`aged`]: large tables that one server has built and aged, read by the other
 //! - [`scans`]: a table read by all kinds of scans, with the answers of both servers compared
 //! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
@@ -32,6 +33,7 @@ mod archive;
 mod backup;
 mod checksums;
 mod concurrently;
+mod crashes;
 mod damage;
 mod exchange;
 mod forebay;
@@ -39,6 +41,7 @@ mod hot;
 mod io;
 mod isolation;
 mod kill;
+mod kinds;
 mod moment;
 mod powercut;
 mod scan;

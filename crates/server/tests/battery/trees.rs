@@ -1,165 +1,63 @@
-//! Redo of B-trees: PostgreSQL changes indexes under load and crashes. Forebay recovers the
-//! directory, PostgreSQL a copy of it. Pages of all indexes and sequences must be the same, as far
-//! as redo makes them. PostgreSQL goes on with what Forebay has recovered, after its amcheck has
-//! found nothing wrong.
-//!
-//! Some logs are cut off at a place of the seed's choice, as if nothing behind it had been written:
-//! anywhere, or behind the first record of a split or of a page's deletion. The server then must
-//! not have written pages, so those runs have one checkpoint, at their beginning, and a large pool.
-//!
-//! - [`load`]: statements that change indexes
-//! - [`compare`]: pages of the two directories
+//! Redo of B-trees: keys of several columns, many equal ones, long texts, page deletions by vacuum.
+//! Logs are mostly cut off behind the first record of a split or of a page's deletion.
 //!
 //! `FOREBAY_TREES` and `FOREBAY_TREES_SEED` make longer and other runs.
 
-mod compare;
-mod load;
-
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
-
-use forebay_format::Lsn;
+use forebay_testkit::Dice;
 use forebay_testkit::peer::{Peer, Postgres};
-use forebay_testkit::process::must;
-use forebay_testkit::{Dice, env};
-use rand::RngExt;
 
-use super::forebay::Forebay;
-use load::Load;
+use super::crashes::{self, Subject};
 
 const ROUNDS: u64 = 4;
-/// The data directory, and the copy that PostgreSQL recovers, in the folder that both servers see.
-const DATA: &str = "data";
-const COPY: &str = "copy";
-/// `initdb --wal-segsize=1`
-const SEGMENT: u64 = 1 << 20;
 
-/// A server whose crash leaves a log that may be cut off anywhere behind its first checkpoint: it
-/// writes no pages.
-const WRITES_NOTHING: &str = "autovacuum=off shared_buffers=256MB checkpoint_timeout=1d \
-    max_wal_size=8GB wal_keep_size=4GB bgwriter_lru_maxpages=0 vacuum_buffer_usage_limit=0";
+const TABLES: [&str; 3] = ["wide", "dups", "queue"];
 
-fn postgres<'peer>(peer: &'peer Peer, dice: &mut Dice, cut: bool) -> Postgres<'peer> {
-    peer.give_to_postgres();
-    let buffers = dice.pick(&["shared_buffers=1MB", "shared_buffers=16MB"]);
-    let autovacuum = dice.pick(&["off", "on autovacuum_naptime=1s"]);
-    let often = format!(
-        "{buffers} autovacuum={autovacuum} checkpoint_timeout=30s max_wal_size=8MB min_wal_size=2MB"
-    );
-    let settings = [
-        "deadlock_timeout=20ms",
-        if cut { WRITES_NOTHING } else { &often },
-        dice.pick(&["full_page_writes=on", "full_page_writes=off"]),
-        dice.pick(&["wal_compression=off", "wal_compression=pglz", "wal_compression=lz4"]),
-    ];
-    println!("PostgreSQL with {}", settings[1..].join(" "));
-    let words = settings.iter().flat_map(|setting| setting.split_whitespace());
-    peer.start(DATA, &words.map(|setting| format!("-c {setting}")).collect::<Vec<_>>().join(" "))
-}
+/// Long keys, so that trees grow high; equal keys, so that there are posting lists; keys that come
+/// at one end and go at the other.
+const CREATE: [&str; 13] = [
+    "CREATE EXTENSION amcheck",
+    "CREATE SEQUENCE ids",
+    "CREATE TABLE wide (id int8 PRIMARY KEY, k int4, s text)",
+    "CREATE INDEX wide_k ON wide (k) INCLUDE (id)",
+    "CREATE INDEX wide_s ON wide (s, k DESC)",
+    "CREATE UNIQUE INDEX wide_u ON wide ((id * 7919 % 1000003)) WHERE k % 2 = 0",
+    "CREATE TABLE dups (a int4, b int4, c text)",
+    "CREATE INDEX dups_a ON dups (a)",
+    "CREATE INDEX dups_b ON dups (b DESC NULLS FIRST, a)",
+    "CREATE INDEX dups_c ON dups (c)",
+    "CREATE TABLE queue (id int8 PRIMARY KEY DEFAULT nextval('ids'), payload int4)",
+    "CREATE INDEX queue_p ON queue (payload) WITH (deduplicate_items = off)",
+    "INSERT INTO queue (payload) SELECT i FROM generate_series(1, 3000) i",
+];
 
-fn recover_by_forebay(peer: &Peer, dice: &mut Dice) {
-    peer.take_back();
-    let settings = [
-        dice.pick(&["io_method=sync", "io_method=worker", "io_method=io_uring"]),
-        dice.pick(&["io_direct=", "io_direct=data,wal,wal_init"]),
-        dice.pick(&["shared_buffers=1MB", "shared_buffers=64MB"]),
-    ];
-    Forebay::start(&peer.outside(DATA), &settings).stop();
-}
+struct Trees;
 
-/// Removes everything of a log behind an LSN.
-fn cut(directory: &Path, at: Lsn) {
-    let wal = directory.join("pg_wal");
-    let number = at.0 / SEGMENT;
-    let per_file = (1 << 32) / SEGMENT;
-    let name = format!("{:08X}{:08X}{:08X}", 1, number / per_file, number % per_file);
-    for entry in fs::read_dir(&wal).expect("pg_wal can be listed") {
-        let path = entry.expect("an entry").path();
-        let found = path.file_name().expect("a name").to_string_lossy().into_owned();
-        if found.len() == name.len() && found > name {
-            fs::remove_file(&path).expect("a segment can be removed");
-        }
-    }
-    let segment = OpenOptions::new().write(true).open(wal.join(name)).expect("the segment exists");
-    let offset = at.0 % SEGMENT;
-    segment.write_all_at(&vec![0; (SEGMENT - offset) as usize], offset).expect("it is written");
-}
-
-struct Run<'peer> {
-    peer: &'peer Peer,
-    dice: Dice,
-    /// A copy of the directory as the last crash left it.
-    kept: PathBuf,
-    compared: compare::Counts,
-}
-
-impl<'peer> Run<'peer> {
-    /// The places in the crashed log where one record of a split or of a page's deletion has been
-    /// written, and the next one has not.
-    fn halves(&self, from: Lsn, to: Lsn) -> Vec<Lsn> {
-        let wal = format!("{}/pg_wal", self.peer.inside(DATA));
-        let range = ["-s", &from.to_string(), "-e", &to.to_string()];
-        // The last record may have been written in part.
-        let dump = self.peer.command("pg_waldump").args(["-p", &wal]).args(range).output();
-        let dump = String::from_utf8(dump.expect("pg_waldump runs").stdout).expect("text");
-        let place = |line: &str| {
-            let lsn = line.split_once("lsn: ").expect("each line has an LSN").1;
-            lsn.split(',').next().expect("a field").parse().expect("an LSN")
-        };
-        let lines: Vec<_> = dump.lines().collect();
-        let begun = ["desc: SPLIT_", "desc: MARK_PAGE_HALFDEAD", "desc: UNLINK_PAGE"];
-        let pairs = lines.windows(2).filter(|pair| begun.iter().any(|kind| pair[0].contains(kind)));
-        pairs.map(|pair| place(pair[1])).collect()
+impl Subject for Trees {
+    fn name(&self) -> &'static str {
+        "trees"
     }
 
-    /// Lets PostgreSQL crash under load, both recover, and compares.
-    fn round(&mut self, round: u64, server: Postgres<'peer>, cuts: bool) {
-        let flush_lsn = |server: &Postgres<'_>| {
-            let lsn = server.query("SELECT pg_current_wal_flush_lsn()");
-            lsn.parse::<Lsn>().expect("an LSN")
-        };
-        server.query("CHECKPOINT");
-        let from = flush_lsn(&server);
-        let load = Load { port: server.port, files_stay: cuts, enough: 250 + self.dice.below(500) };
-        let moment = Duration::from_millis(self.dice.below(50));
-        let mut to = from;
-        let done = load.run(&mut self.dice, moment, || {
-            to = flush_lsn(&server);
-            server.crash();
-        });
-        let statements = done.unwrap_or_else(|problem| panic!("round {round}: {problem}"));
-        let directory = self.peer.outside(DATA);
-        if cuts {
-            let halves = self.halves(from, to);
-            to = match self.dice.chance(250) || halves.is_empty() {
-                true => Lsn(from.0 + self.dice.below(to.0 - from.0 + 1)),
-                false => halves[self.dice.index(halves.len())],
-            };
-            cut(&directory, to);
-        }
-        println!("round {round}: {statements} statements, log from {from} to {to}");
-        let _ = fs::remove_dir_all(&self.kept);
-        must(Command::new("cp").arg("-a").arg(&directory).arg(&self.kept));
-        let copy = self.peer.outside(COPY);
-        let _ = fs::remove_dir_all(&copy);
-        must(Command::new("cp").arg("-a").arg(&directory).arg(&copy));
+    fn create(&self) -> &'static [&'static str] {
+        &CREATE
+    }
 
-        recover_by_forebay(self.peer, &mut self.dice);
-        self.peer.give_to_postgres();
-        let other = self.peer.start(COPY, "-c autovacuum=off");
-        let (relations, rows) = (compare::relations(&other), load::rows(&other));
-        drop(other);
-        self.compared += compare::directories(&directory, &copy, &relations, to)
-            .unwrap_or_else(|difference| panic!("round {round}: {difference}"));
-        let ours = self.peer.start(DATA, "-c autovacuum=off");
-        assert_eq!(load::rows(&ours), rows, "round {round}");
-        let port = ours.port.to_string();
+    fn statements(&self, dice: &mut Dice, files_stay: bool) -> String {
+        Statements { dice, files_stay }.statements()
+    }
+
+    fn begun(&self) -> &'static [&'static str] {
+        &["desc: SPLIT_", "desc: MARK_PAGE_HALFDEAD", "desc: UNLINK_PAGE"]
+    }
+
+    fn questions(&self) -> Vec<String> {
+        crashes::rows(&TABLES)
+    }
+
+    fn check(&self, peer: &Peer, server: &Postgres<'_>) {
+        let port = server.port.to_string();
         let whom = ["-h", "127.0.0.1", "-U", "postgres", "-d", "postgres", "-p", &port];
         let checks = ["--heapallindexed", "--parent-check", "--rootdescend", "--checkunique"];
-        self.peer.run("pg_amcheck", &[&whom[..], &checks].concat());
+        peer.run("pg_amcheck", &[&whom[..], &checks].concat());
     }
 }
 
@@ -167,24 +65,80 @@ impl<'peer> Run<'peer> {
 #[ignore = "half a minute long; run by cargo xtask test"]
 fn trees_are_recovered_as_postgresql_recovers_them() {
     let Some(peer) = Peer::find("trees_are_recovered_as_postgresql_recovers_them") else { return };
-    let seed = env::number("FOREBAY_TREES_SEED").unwrap_or_else(|| rand::rng().random());
-    let rounds = env::number("FOREBAY_TREES").unwrap_or(ROUNDS);
-    let kept = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("trees-{seed}"));
-    println!("seed {seed}; after a failure, {} holds what the last crash has left", kept.display());
-    let mut dice = Dice::new(seed);
-    peer.init_with(DATA, &["-k", "--wal-segsize=1"]);
-    let created = peer.start(DATA, "-c autovacuum=off");
-    created.query("CREATE EXTENSION amcheck");
-    load::create(&created);
-    drop(created);
-    let first = dice.below(2);
-    let mut run = Run { peer: &peer, dice, kept, compared: compare::Counts::default() };
-    for round in 0..rounds {
-        let cuts = (round + first).is_multiple_of(2);
-        let server = postgres(&peer, &mut run.dice, cuts);
-        run.round(round, server, cuts);
+    crashes::run(&peer, &Trees, ROUNDS);
+}
+
+/// Makes the statements of a client.
+struct Statements<'a> {
+    dice: &'a mut Dice,
+    files_stay: bool,
+}
+
+impl Statements<'_> {
+    fn statements(&mut self) -> String {
+        if self.dice.chance(30) {
+            let table = self.dice.pick(&TABLES);
+            return match self.files_stay {
+                true => format!("VACUUM (INDEX_CLEANUP on, TRUNCATE false) {table}"),
+                false => format!("VACUUM (INDEX_CLEANUP on) {table}"),
+            };
+        }
+        if !self.files_stay && self.dice.chance(8) {
+            return self.rare();
+        }
+        match self.dice.below(10) {
+            0 => format!("BEGIN; {}; {}; ROLLBACK", self.change(), self.change()),
+            1 => format!("BEGIN; {}; {}; COMMIT", self.change(), self.change()),
+            _ => self.change(),
+        }
     }
-    peer.run("pg_checksums", &["--check", "-D", &peer.inside(DATA)]);
-    let _ = fs::remove_dir_all(&run.kept);
-    println!("battery: trees: {rounds} recoveries, {}", run.compared);
+
+    /// New files, and pages that are written.
+    fn rare(&mut self) -> String {
+        let statements = [
+            "CHECKPOINT",
+            "CHECKPOINT",
+            "REINDEX INDEX wide_s",
+            "REINDEX INDEX dups_a",
+            "TRUNCATE queue",
+            "DROP INDEX IF EXISTS dups_x; CREATE INDEX dups_x ON dups (c, b)",
+        ];
+        self.dice.pick(&statements).to_owned()
+    }
+
+    fn change(&mut self) -> String {
+        let (some, key) = (1 + self.dice.below(60), self.dice.below(1000));
+        match self.dice.below(16) {
+            0..3 => format!(
+                "INSERT INTO wide SELECT nextval('ids'), random() * 1000,
+                    repeat(md5(random()::text), 1 + (random() * 6)::int)
+                 FROM generate_series(1, {some})"
+            ),
+            3 => format!(
+                "INSERT INTO wide SELECT nextval('ids'), {key}, string_agg(md5(random()::text), '')
+                 FROM generate_series(1, {})",
+                1 + key % 75
+            ),
+            4..7 => format!(
+                "INSERT INTO dups SELECT random() * 20, nullif((random() * 5)::int, 0),
+                    'value ' || (random() * 3)::int FROM generate_series(1, {})",
+                some * 4
+            ),
+            7 => format!("INSERT INTO queue (payload) SELECT {key} FROM generate_series(1, 300)"),
+            8 if key % 8 == 0 => "DELETE FROM queue".to_owned(),
+            8 => format!("DELETE FROM queue WHERE id < (SELECT min(id) + {key} FROM queue)"),
+            9 => format!("UPDATE wide SET k = k + 1 WHERE k BETWEEN {key} AND {key} + 10"),
+            10 => format!("UPDATE dups SET b = {} WHERE a = {}", key % 5, key % 21),
+            11 => format!("UPDATE queue SET payload = payload + 1 WHERE payload = {key}"),
+            12 => format!("DELETE FROM wide WHERE k BETWEEN {key} AND {key} + {some}"),
+            13 => format!("DELETE FROM dups WHERE a = {} AND b = {}", key % 21, key % 6),
+            14 => format!(
+                "SELECT count(s) FROM wide WHERE k > {key}; SELECT count(a) FROM dups WHERE a >= 0"
+            ),
+            _ => {
+                "SELECT count(*) FROM queue WHERE id > 0; SELECT setval('ids', nextval('ids') + 1)"
+                    .to_owned()
+            }
+        }
+    }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use forebay_format::ids::{xid_is_normal, xid_next, xid_precedes};
 use forebay_format::multixact::{MemberOffset, MultiXactId, multi_precedes};
-use forebay_format::wal::xlog::CheckPoint;
+use forebay_format::origins::Origins;
+use forebay_format::wal::xlog::{CheckPoint, ParameterChange};
 use forebay_format::{BlockNumber, Fork, FullXid, Oid, PageTag, RelFileLocator, Xid};
 use forebay_storage::{Backend, BufferPool};
 
@@ -75,6 +76,15 @@ impl Counters {
     }
 }
 
+/// What redo finds out that small files have, which the caller writes.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterState {
+    /// Positions of replication origins.
+    pub origins: Origins,
+    /// The settings that pg_control has, if a record changed them.
+    pub parameters: Option<ParameterChange>,
+}
+
 /// What redo works on, and what it keeps from record to record.
 #[derive(Debug)]
 pub struct RedoContext<'a> {
@@ -88,6 +98,8 @@ pub struct RedoContext<'a> {
     pub multis: &'a MultiXacts,
     /// Counters.
     pub counters: Counters,
+    /// What small files have.
+    pub cluster: ClusterState,
     /// Pages that records change and that do not exist.
     missing: BTreeSet<PageTag>,
 }
@@ -107,6 +119,7 @@ impl<'a> RedoContext<'a> {
             clog,
             multis,
             counters: Counters::at(checkpoint),
+            cluster: ClusterState::default(),
             missing: BTreeSet::new(),
         }
     }

@@ -1,6 +1,8 @@
-//! Commit and abort.
+//! Commit and abort. Prepared transactions are not redone: a directory that has one, or whose log
+//! has one, is refused.
 
 use forebay_format::Xid;
+use forebay_format::commit_ts::CommitStamp;
 use forebay_format::ids::xid_is_normal;
 use forebay_format::wal::{Rmgr, xact};
 
@@ -49,7 +51,13 @@ fn end(
     for &xid in end.subxacts.iter().chain([&header.xid]) {
         ctx.counters.advance_past(xid);
     }
-    note_end(record, ctx, &end.subxacts, outcome)?;
+    let origin = record.record.origin.unwrap_or_default();
+    // A transaction that another server has committed first has its time.
+    let time = end.origin.map_or(end.time, |(_, time)| time);
+    note_end(record, ctx, &end.subxacts, outcome, CommitStamp { time, origin })?;
+    if let Some((remote, _)) = end.origin {
+        ctx.cluster.origins.advance(origin, remote, false);
+    }
     if !end.rels.is_empty() {
         ctx.before_files_go(record)?;
     }
@@ -67,6 +75,7 @@ fn note_end(
     ctx: &mut RedoContext<'_>,
     subxacts: &[Xid],
     outcome: Outcome,
+    stamp: CommitStamp,
 ) -> Result<(), RedoError> {
     forebay_aio::planted_bug!(ctx.backend.io.aio(), RedoIgnoresTransactionEnds, return Ok(()));
     let mut subxacts = subxacts;
@@ -75,6 +84,12 @@ fn note_end(
     if let Some(xid) = subxacts.iter().find(|xid| !xid_is_normal(**xid)) {
         return Err(record.damaged(format!("transaction {xid} can not end")));
     }
-    let set = ctx.clog.set_tree(&mut ctx.backend.io, record.record.header.xid, subxacts, outcome);
-    set.map_err(|error| record.failed(error))
+    let (io, xid) = (&mut ctx.backend.io, record.record.header.xid);
+    let prepared = ctx.clog.prepare_tree(io, xid, subxacts);
+    let prepared = prepared.map_err(|error| record.failed(error))?;
+    match outcome {
+        Outcome::Committed => prepared.commit(stamp),
+        _ => prepared.set(outcome),
+    }
+    Ok(())
 }

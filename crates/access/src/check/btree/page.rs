@@ -186,7 +186,8 @@ impl<'a> PageCheck<'a, '_> {
     /// An item, if it can be read.
     fn tuple(&mut self, n: OffsetNumber) -> Option<Tuple<'a>> {
         self.report.at(n);
-        let read = nb::item(self.page, n).and_then(|bytes| Ok((bytes.len(), Tuple::new(bytes)?)));
+        let read = nb::item(self.page, n).map_err(nb::NbtreeError::from);
+        let read = read.and_then(|bytes| Ok((bytes.len(), Tuple::new(bytes)?)));
         let (len, tuple) = match read {
             Ok(read) => read,
             Err(error) => {

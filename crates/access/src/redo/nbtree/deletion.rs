@@ -7,8 +7,8 @@ use forebay_format::wal::nbtree::{
 };
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::steps::{change_opaque, problem};
-use crate::redo::pages::{change_page, make_page, payload};
+use super::steps::change_opaque;
+use crate::redo::pages::{change_page, make_page, payload, problem};
 
 /// No parent leads to the leaf any more, nor to the pages above that lead only to it.
 pub(super) fn mark_half_dead(

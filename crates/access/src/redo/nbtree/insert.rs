@@ -4,8 +4,8 @@ use forebay_format::nbtree::{self, LEAF, Opaque, ROOT};
 use forebay_format::wal::nbtree::{BtreeInsert, BtreeNewRoot, CHILD_BLOCK, META_BLOCK};
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::steps::{complete_split, make_meta, problem};
-use crate::redo::pages::{change_page, make_page, payload, reference};
+use super::steps::{complete_split, make_meta};
+use crate::redo::pages::{change_page, make_page, payload, problem, reference};
 
 pub(super) fn insert_leaf(
     record: &RedoRecord<'_>,

@@ -5,8 +5,8 @@ use forebay_format::page::PageMut;
 use forebay_format::wal::nbtree::{BtreeDedup, BtreeDelete};
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::steps::{change_opaque, problem};
-use crate::redo::pages::{Problem, change_page, reference};
+use super::steps::change_opaque;
+use crate::redo::pages::{Problem, change_page, problem, reference};
 
 pub(super) fn dedup(record: &RedoRecord<'_>, ctx: &mut RedoContext<'_>) -> Result<(), RedoError> {
     let target = reference(record, 0)?;

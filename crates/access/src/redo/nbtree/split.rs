@@ -6,8 +6,8 @@ use forebay_format::wal::nbtree::{
 };
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use super::steps::{change_opaque, complete_split, problem};
-use crate::redo::pages::{change_page, make_page, payload, reference};
+use super::steps::{change_opaque, complete_split};
+use crate::redo::pages::{change_page, make_page, payload, problem, reference};
 
 pub(super) fn split(
     record: &RedoRecord<'_>,

@@ -5,11 +5,7 @@ use forebay_format::page::PageMut;
 use forebay_format::wal::nbtree::BtreeMeta;
 use forebay_txn::redo::{RedoContext, RedoError, RedoRecord};
 
-use crate::redo::pages::{Problem, change_page, make_page, reference};
-
-pub(super) fn problem(error: impl ToString) -> Problem {
-    error.to_string().into()
-}
+use crate::redo::pages::{Problem, change_page, make_page, problem, reference};
 
 /// Changes the special space of a page.
 pub(super) fn change_opaque(

@@ -6,8 +6,9 @@ use std::ops::AddAssign;
 use std::path::Path;
 
 use forebay_format::{
-    BLOCK_SIZE, Lsn, Page, PageBytes, PageMut,
+    BLOCK_SIZE, Lsn, Page, PageBytes, PageMut, brin, gin, gist, hash,
     nbtree::{self, Opaque},
+    spgist,
 };
 use forebay_testkit::peer::Postgres;
 
@@ -16,7 +17,47 @@ pub struct Relation {
     name: String,
     /// Below the data directory.
     path: String,
-    is_index: bool,
+    method: Method,
+}
+
+/// What a relation's pages are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Method {
+    Btree,
+    Hash,
+    Gin,
+    Gist,
+    Spgist,
+    Brin,
+    /// A sequence, or an extension's index.
+    Other,
+}
+
+impl Method {
+    fn of(name: &str) -> Method {
+        match name {
+            "btree" => Method::Btree,
+            "hash" => Method::Hash,
+            "gin" => Method::Gin,
+            "gist" => Method::Gist,
+            "spgist" => Method::Spgist,
+            "brin" => Method::Brin,
+            _ => Method::Other,
+        }
+    }
+
+    /// Sets to zero what may differ in a page.
+    fn mask(self, page: &mut PageBytes, block: u32) {
+        match self {
+            Method::Btree => nbtree::mask(page, block),
+            Method::Hash => hash::mask(page),
+            Method::Gin => gin::mask(page),
+            Method::Gist => gist::mask(page),
+            Method::Spgist => spgist::mask(page),
+            Method::Brin => brin::mask(page),
+            Method::Other => mask_other(page),
+        }
+    }
 }
 
 /// What was compared.
@@ -47,17 +88,19 @@ impl fmt::Display for Counts {
     }
 }
 
-/// All permanent B-trees and sequences of the database.
+/// All permanent indexes and sequences of the database.
 pub fn relations(server: &Postgres<'_>) -> Vec<Relation> {
     let answer = server.query(
-        "SELECT oid::regclass, pg_relation_filepath(oid), relkind FROM pg_class
-         WHERE (relkind = 'S' OR relkind = 'i' AND relam = 403) AND relpersistence = 'p'",
+        "SELECT c.oid::regclass, pg_relation_filepath(c.oid), coalesce(amname, '')
+         FROM pg_class c LEFT JOIN pg_am a ON a.oid = relam
+         WHERE relkind IN ('S', 'i') AND relpersistence = 'p'",
     );
     let relation = |line: &str| {
-        let [name, path, kind] = line.split('|').collect::<Vec<_>>()[..] else {
+        let [name, path, method] = line.split('|').collect::<Vec<_>>()[..] else {
             panic!("three columns: {line}");
         };
-        Relation { name: name.to_owned(), path: path.to_owned(), is_index: kind == "i" }
+        let method = Method::of(method);
+        Relation { name: name.to_owned(), path: path.to_owned(), method }
     };
     answer.lines().map(relation).collect()
 }
@@ -93,18 +136,21 @@ pub fn directories(
                 let ours = Page::new(ours).lsn();
                 return Err(format!("block {block} of {what}: LSN {ours}, {lsn} by PostgreSQL"));
             }
-            same(ours, theirs, block, relation.is_index)
+            same(ours, theirs, block, relation.method)
                 .map_err(|difference| format!("block {block} of {what}: {difference}"))?;
-            counts.add(ours, relation.is_index);
+            counts.add(ours, relation.method);
         }
     }
     Ok(counts)
 }
 
 impl Counts {
-    fn add(&mut self, page: &PageBytes, is_index: bool) {
+    fn add(&mut self, page: &PageBytes, method: Method) {
         self.pages += 1;
-        let Some(opaque) = Opaque::of(Page::new(page)).ok().filter(|_| is_index) else { return };
+        let Some(opaque) = Opaque::of(Page::new(page)).ok().filter(|_| method == Method::Btree)
+        else {
+            return;
+        };
         let count = |flag| u64::from(opaque.has(flag));
         self.incomplete_splits += count(nbtree::INCOMPLETE_SPLIT);
         self.half_dead += count(nbtree::HALF_DEAD);
@@ -112,19 +158,18 @@ impl Counts {
     }
 }
 
-fn same(ours: &PageBytes, theirs: &PageBytes, block: u32, is_index: bool) -> Result<(), String> {
-    let mask = if is_index { nbtree::mask } else { mask_sequence };
+fn same(ours: &PageBytes, theirs: &PageBytes, block: u32, method: Method) -> Result<(), String> {
     let [mut ours, mut theirs] = [*ours, *theirs];
-    mask(&mut ours, block);
-    mask(&mut theirs, block);
+    method.mask(&mut ours, block);
+    method.mask(&mut theirs, block);
     match ours.iter().zip(&theirs).position(|(a, b)| a != b) {
         Some(at) => Err(format!("byte {at} is {:#04x}, not {:#04x}", ours[at], theirs[at])),
         None => Ok(()),
     }
 }
 
-/// What may differ in a sequence's page.
-fn mask_sequence(page: &mut PageBytes, _block: u32) {
+/// What may differ in a page of any other relation.
+fn mask_other(page: &mut PageBytes) {
     let mut page = PageMut::new(page);
     page.set_lsn(Lsn(0));
     page.set_checksum(0);
