@@ -28,7 +28,7 @@ use crate::row::Row;
 use crate::rows::{ClassRow, OWNER, OldestIds, namespace_datums, user_attributes};
 use crate::schema::{
     PG_CATALOG, PG_CLASS, PG_TOAST, PG_TYPE, PG_TYPE_OID_INDEX, PG_TYPE_TYPNAME_NSP_INDEX,
-    POSTGRES_DB, SYSTEM_COLUMNS,
+    SYSTEM_COLUMNS,
 };
 use crate::table::ColumnDef;
 use crate::writer::Writer;
@@ -36,12 +36,12 @@ use crate::writer::Writer;
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 1600;
 
-/// The lock of a name in a namespace. Names with the same hash share a lock.
-pub fn name_lock(namespace: Oid, name: &str) -> LockTag {
+/// The lock of a name in a namespace of a database. Names with the same hash share a lock.
+pub fn name_lock(database: Oid, namespace: Oid, name: &str) -> LockTag {
     let mut hasher = DefaultHasher::new();
     (namespace, name).hash(&mut hasher);
     let object = hasher.finish() as u32;
-    LockTag::Object { database: POSTGRES_DB, class: PG_CLASS.oid, object }
+    LockTag::Object { database, class: PG_CLASS.oid, object }
 }
 
 /// Refuses what PostgreSQL refuses of a table's definition.
@@ -295,7 +295,9 @@ pub fn create_namespace(
 /// A new OID for which there is no file: a crash may have left one behind.
 fn free_file(writer: &mut Writer<'_>) -> Result<RelFileLocator, CatalogError> {
     loop {
-        let locator = RelFileLocator::in_default(POSTGRES_DB, writer.new_oid()?);
+        let rel = writer.new_oid()?;
+        let Database { oid: db, tablespace: spc, .. } = *writer.database;
+        let locator = RelFileLocator { spc, db, rel };
         if !writer.database.heaps.pool.smgr().exists(locator, Fork::Main)? {
             return Ok(locator);
         }

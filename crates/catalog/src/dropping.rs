@@ -22,7 +22,7 @@ use crate::reader::Reader;
 use crate::schema::{
     PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CONSTRAINT_OID_INDEX,
     PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX, PG_INHERITS_RELID_SEQNO_INDEX,
-    PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TYPE_OID_INDEX, POSTGRES_DB,
+    PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TYPE_OID_INDEX,
 };
 use crate::table::Table;
 use crate::writer::{Found, Writer};
@@ -294,7 +294,7 @@ fn drop_relation(writer: &mut Writer<'_>, oid: Oid) -> Result<(), CatalogError> 
 impl Database {
     /// Removes temporary tables from the catalogs, at a start: their sessions are gone.
     pub fn drop_stale_temporary(&self, backend: &mut Backend) -> Result<(), CatalogError> {
-        let mut tx = Transaction::in_database(POSTGRES_DB);
+        let mut tx = self.transaction();
         let snapshot = self.xacts.snapshot(&tx);
         let mut stale = Reader::new(self, backend, snapshot).temporary()?;
         // What belongs to a table goes with it.

@@ -5,7 +5,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_access::heap::Announcement;
-use forebay_format::ids::{DEFAULT_TABLESPACE, xid_is_normal, xid_precedes};
+use forebay_format::ids::{xid_is_normal, xid_precedes};
 use forebay_format::multixact::{INVALID_MULTI, MultiXactId, multi_precedes};
 use forebay_format::syscache;
 use forebay_format::wal::invalidation::Invalidation;
@@ -21,7 +21,6 @@ use crate::reader::{Reader, Rows};
 use crate::row::Row;
 use crate::schema::{
     CatalogTable, PG_CATALOG, PG_CLASS, PG_CLASS_OID_INDEX, PG_DATABASE, PG_DATABASE_OID_INDEX,
-    POSTGRES_DB,
 };
 use crate::table::Table;
 
@@ -221,10 +220,11 @@ impl Database {
         let found = Reader::new(self, backend, self.xacts.snapshot(tx)).class(oid)?;
         let lost = || CatalogError::corrupt(format!("pg_class has no row of relation {oid}"));
         let class = found.ok_or_else(lost)?;
-        let messages = invalidate::class(oid, &class.name, class.namespace, class.is_shared());
-        let announcement = announce(class.namespace == PG_CATALOG, &messages);
-        let place = (&PG_CLASS, &self.class);
-        self.change(backend, tx, place, class.tid, announcement, change)
+        let db = if class.is_shared() { 0 } else { self.oid };
+        let messages = invalidate::class(self.oid, db, oid, (&class.name, class.namespace));
+        let announcement = self.announce(class.namespace == PG_CATALOG, &messages);
+        let table = Table::of_catalog(&PG_CLASS, self.maps.local(&PG_CLASS)?)?;
+        self.change(backend, tx, (&PG_CLASS, &table), class.tid, announcement, change)
     }
 
     /// Stores the oldest ids of a database, if they have advanced.
@@ -246,7 +246,7 @@ impl Database {
         let lost = || CatalogError::corrupt(format!("pg_database has no row of database {oid}"));
         let tid = found.ok_or_else(lost)?;
         let message = entry(syscache::DATABASE_BY_OID, 0, syscache::hash_oid(oid));
-        let announcement = announce(false, &[message]);
+        let announcement = self.announce(false, &[message]);
         let (nobody, place) = (&Transaction::new(), (&PG_DATABASE, &table));
         self.change(backend, nobody, place, tid, announcement, |values| {
             values.advance(("datfrozenxid", frozen_xid), ("datminmxid", min_multi), next)
@@ -272,6 +272,14 @@ impl Database {
         done.ok_or_else(|| CatalogError::corrupt(format!("a row of {} is too short", table.name)))
     }
 
+    fn announce(&self, relcache_file: bool, messages: &[Invalidation]) -> Announcement {
+        Announcement {
+            database: (self.oid, self.tablespace),
+            relcache_file,
+            invalidations: messages.iter().map(Invalidation::encode).collect(),
+        }
+    }
+
     fn pg_database(&self) -> Result<Table, CatalogError> {
         let lost = || CatalogError::corrupt("there is no pg_database".to_owned());
         Table::of_catalog(&PG_DATABASE, self.maps.shared(&PG_DATABASE).ok_or_else(lost)?)
@@ -280,14 +288,6 @@ impl Database {
 
 fn entry(cache: i8, db: Oid, hash: u32) -> Invalidation {
     Invalidation::Entry { cache, db, hash }
-}
-
-fn announce(relcache_file: bool, messages: &[Invalidation]) -> Announcement {
-    Announcement {
-        database: (POSTGRES_DB, DEFAULT_TABLESPACE),
-        relcache_file,
-        invalidations: messages.iter().map(Invalidation::encode).collect(),
-    }
 }
 
 impl ClassFigures {

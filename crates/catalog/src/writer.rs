@@ -22,7 +22,7 @@ use crate::index::TableIndex;
 use crate::invalidate;
 use crate::lookup::Key;
 use crate::reader::{Reader, Rows};
-use crate::schema::{CatalogIndex, POSTGRES_DB};
+use crate::schema::CatalogIndex;
 use crate::table::Table;
 
 /// The index that keeps names of relations unique.
@@ -249,12 +249,13 @@ impl<'a> Writer<'a> {
 
     /// The commit record says what is out of date with a row.
     pub(crate) fn announce(&mut self, catalog: Oid, row: &[Datum<'_>]) {
-        invalidate::row(catalog, row).for_each(|message| self.tx.invalidate(message));
+        let db = self.database.oid;
+        invalidate::row(db, catalog, row).for_each(|message| self.tx.invalidate(message));
     }
 
     /// The commit record says that what is known of a relation is out of date.
     pub(crate) fn announce_relation(&mut self, oid: Oid) {
-        self.tx.invalidate(invalidate::relation(oid, false));
+        self.tx.invalidate(invalidate::relation(self.database.oid, oid));
     }
 
     /// Inserts the entries of a row.
@@ -295,7 +296,7 @@ impl<'a> Writer<'a> {
             0 => HorizonKind::Shared,
             _ => HorizonKind::Catalog,
         };
-        let mut judge = RowJudge::new(heap, changer, kind, POSTGRES_DB, own);
+        let mut judge = RowJudge::new(heap, changer, kind, database.oid, own);
         let unique = UniqueCheck::of(index.unique);
         let row = NewRow { tuple, xid: author.xid, unique, unchanged: false };
         match index.open(heap).insert(backend, &mut judge, row)? {

@@ -85,9 +85,9 @@ pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
     Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows, IndexScanOptions,
     Inserted, Isolation, OnCommit, Part, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait,
-    Savepoint, Scan, ScanPart, Sender, Session, SharedScan, SharedValues, Statement,
-    StatementSnapshot, StoredRow, TableCheckOptions, Told, Transaction, VacuumOptions,
-    compressed_value, toasted_size,
+    Savepoint, Scan, ScanPart, Sender, Session, SettingOf, SharedScan, SharedValues, Statement,
+    StatementSnapshot, StoredRow, StoredSetting, TableCheckOptions, Told, Transaction,
+    VacuumOptions, compressed_value, toasted_size,
 };
 pub use warning::Warning;
 

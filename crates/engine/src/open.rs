@@ -7,7 +7,7 @@ use forebay_access::heap::{Heaps, Outcomes, PageFailure, SpaceMap};
 use forebay_aio::Aio;
 use forebay_aio::sync::atomic::AtomicU8;
 use forebay_aio::sync::{Mutex, RwLock};
-use forebay_catalog::{Database, OidCounter, RelationMaps};
+use forebay_catalog::{Databases, KnownTrees, OidCounter, RelationMaps, Shared};
 use forebay_format::control::{ControlFile, DbState};
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig, TempFiles};
@@ -25,7 +25,6 @@ use crate::checkpointer::Checkpointer;
 use crate::config::EngineConfig;
 use crate::control::Control;
 use crate::core::{Core, Phase};
-use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 use crate::id_limits;
@@ -67,7 +66,8 @@ fn open_core(
     backend.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
     let control = Arc::new(Control::open(&mut backend.io, dir, &config, Arc::clone(&fatal))?);
-    let maps = RelationMaps::read(&mut backend.io, dir)?;
+    // Without them nothing can be found. Recovery must not begin before that is known.
+    RelationMaps::read_shared(&mut backend.io, dir)?;
     let (smgr, temp_files) = open_files(dir, &config, aio);
     let pool = open_pool(&config, aio, &smgr, control.get().checksum_version == 1)?;
     let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));
@@ -92,12 +92,19 @@ fn open_core(
     let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
     let outcomes = Outcomes::new(Arc::clone(&xacts), Arc::clone(&multis));
     let heaps = open_heaps(&pool, &wal, outcomes, &fatal);
-    let database = Database::new(maps, Arc::clone(&heaps), Arc::clone(&xacts), Arc::clone(&oids))?;
+    let shared = Shared {
+        heaps: Arc::clone(&heaps),
+        xacts: Arc::clone(&xacts),
+        oids: Arc::clone(&oids),
+        trees: Arc::new(KnownTrees::new(Arc::clone(&xacts))),
+    };
+    // Recovery may have replaced a map.
+    let databases = Databases::new(backend, dir, shared)?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
         workers: Workers::new(&config),
         locks: lock_table(&config),
-        counters: Counters::default(),
+        counters: RwLock::default(),
         marks: Marks::default(),
         statistics: Statistics::default(),
         autovacuum: Autovacuum::of(&config),
@@ -114,7 +121,7 @@ fn open_core(
         heaps,
         control,
         oids,
-        database,
+        databases,
         id_limits: Mutex::default(),
         checkpointer: Checkpointer::new(redo, checkpoint_end),
         fatal,
@@ -173,15 +180,13 @@ fn multi_counters(point: &CheckPoint) -> MultiCounters {
     }
 }
 
-/// Checks the database, ends a recovery with a checkpoint, and removes what sessions of an earlier
-/// start left.
+/// Ends a recovery with a checkpoint.
 fn complete(
     core: Arc<Core>,
     backend: &mut Backend,
     recovered: bool,
     new_timeline: bool,
 ) -> Result<Arc<Core>, EngineError> {
-    forebay_catalog::check(&core.database, backend)?;
     id_limits::set_at_start(&core, backend)?;
     if !recovered {
         let kept = relation_stats::read(&mut backend.io, &core.dir, &core.control.get());
@@ -197,7 +202,6 @@ fn complete(
         core.control.set_state(&mut backend.io, DbState::Production)?;
     }
     core.watch_log();
-    core.database.drop_stale_temporary(backend)?;
     Ok(core)
 }
 

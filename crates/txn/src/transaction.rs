@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_format::ids::{INVALID_COMMAND_ID, INVALID_OID, xid_precedes};
+use forebay_format::ids::{DEFAULT_TABLESPACE, INVALID_COMMAND_ID, INVALID_OID, xid_precedes};
 use forebay_format::wal::invalidation::Invalidation;
 use forebay_format::{CommandId, FullXid, Oid, RelFileLocator, Xid};
 
@@ -28,6 +28,8 @@ pub(crate) struct Level {
 #[derive(Debug)]
 pub struct Transaction {
     database: Oid,
+    /// The database's tablespace.
+    tablespace: Oid,
     backend: u32,
     /// The transaction itself.
     pub(crate) top: Level,
@@ -67,6 +69,7 @@ impl Transaction {
     pub fn in_database(database: Oid) -> Transaction {
         Transaction {
             database,
+            tablespace: DEFAULT_TABLESPACE,
             backend: 0,
             top: Level::default(),
             open: Vec::new(),
@@ -81,6 +84,12 @@ impl Transaction {
         }
     }
 
+    /// The same; the database's own files are in this tablespace.
+    #[must_use]
+    pub fn with_tablespace(self, tablespace: Oid) -> Transaction {
+        Transaction { tablespace, ..self }
+    }
+
     /// The same, of a backend: others that wait for it wait for that backend.
     #[must_use]
     pub fn of_backend(self, backend: u32) -> Transaction {
@@ -90,7 +99,9 @@ impl Transaction {
     /// A transaction that has done nothing yet, where this one is. It takes the warnings along.
     pub(crate) fn another(&mut self) -> Transaction {
         let warnings = self.take_warnings();
-        let another = Transaction::in_database(self.database).of_backend(self.backend);
+        let another = Transaction::in_database(self.database)
+            .with_tablespace(self.tablespace)
+            .of_backend(self.backend);
         Transaction { warnings, ..another }
     }
 
@@ -107,6 +118,11 @@ impl Transaction {
     /// The database in which it runs; 0 if it may be any.
     pub fn database(&self) -> Oid {
         self.database
+    }
+
+    /// The database in which it runs, and the tablespace of that.
+    pub(crate) fn place(&self) -> (Oid, Oid) {
+        (self.database, self.tablespace)
     }
 
     /// Its id, if it has written.

@@ -51,11 +51,12 @@ impl Session {
         match committed {
             Ok(finished) => {
                 core.counters.commits.count();
+                let db = core.database.oid;
                 self.remove_files(&finished);
-                core.statistics.ended(&self.counted, counts, true, &finished.forgotten);
+                core.statistics.ended(&self.counted, counts, true, (db, &finished.forgotten));
                 self.end_temp(true);
                 drop(change);
-                open.refreshed.iter().for_each(|table| core.database.cache.forget_table(table));
+                open.refreshed.iter().for_each(|table| core.forget_figures(table));
                 let left = self.backend.io.end_of_transaction();
                 self.leftovers = self.leftovers.and(left);
                 self.end(&ids);
@@ -105,12 +106,13 @@ impl Session {
         self.warnings.extend(open.take_warnings());
         if let Ok(finished) = &result {
             self.remove_files(finished);
-            core.statistics.ended(&self.counted, counts, false, &finished.forgotten);
+            let db = core.database.oid;
+            core.statistics.ended(&self.counted, counts, false, (db, &finished.forgotten));
         }
         self.end_temp(false);
         drop(change);
         // Figures are stored in place.
-        open.refreshed.iter().for_each(|table| core.database.cache.forget_table(table));
+        open.refreshed.iter().for_each(|table| core.forget_figures(table));
         self.end(&ids);
         result.map(|_| ()).map_err(|error| core.fatal.check(error.into()))
     }

@@ -13,7 +13,8 @@
 //! session.commit()?;                // from here on the scan returns an error
 //! ```
 //!
-//! - `state`: the session itself: begin, calls into the engine; `open`: its running transaction
+//! - `state`: the session itself: begin, calls into the engine; `open`: its running transaction;
+//!   `entering`: how it enters a database
 //! - `ending`: commit and abort; `subtransactions`: those within a transaction
 //! - `isolation`: isolation levels and snapshots; `marks`: what ends with a subtransaction
 //! - `transaction`: transactions and statements as types
@@ -56,6 +57,7 @@ mod concurrent_indexes;
 mod conflicts;
 mod counting;
 mod ending;
+mod entering;
 mod explicit;
 mod handoff;
 mod heap_checks;
@@ -95,6 +97,7 @@ pub use analyze::AnalyzeOptions;
 pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
 pub use conflicts::Inserted;
+pub use entering::{SettingOf, StoredSetting};
 pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
 pub use handoff::{Handoff, Sender};

@@ -10,7 +10,7 @@ impl Session {
     /// pg_xact and pg_multixact. VACUUM does this at its end, outside of a transaction.
     pub fn advance_oldest_ids(&mut self) -> Result<(), EngineError> {
         self.call(|session, core| {
-            let warnings = id_limits::advance(core, &mut session.backend)?;
+            let warnings = id_limits::advance(core, &core.database, &mut session.backend)?;
             session.warnings.extend(warnings);
             Ok(())
         })

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use forebay_access::heap::RowSets;
 use forebay_catalog::Table;
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_txn::{self as txn, LastRunning, Running, Snapshot};
 
 use super::marks::{Mark, Tokens};
 use super::toast_tables::ToastTables;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::warning::Warning;
 
@@ -49,9 +48,9 @@ struct Level {
 
 impl Open {
     /// A transaction of a session that begins.
-    pub(super) fn begin(core: &Core, session: u32) -> Open {
+    pub(super) fn begin(core: &InDatabase, session: u32) -> Open {
         Open {
-            tx: txn::Transaction::in_database(POSTGRES_DB).of_backend(session),
+            tx: core.database.transaction().of_backend(session),
             sets: core.heaps.outcomes.sets(),
             snapshots: Snapshots::default(),
             top: Level::default(),
@@ -159,7 +158,7 @@ impl Snapshots {
     /// The running statement's.
     pub(super) fn get(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         tx: &txn::Transaction,
         last: &mut LastRunning,
     ) -> &Snapshot {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_access::heap::{Heap, ReadAhead};
 use forebay_aio::sync::Instant;
-use forebay_aio::{self as aio, BackendType, IoObject, Leftovers, Usage};
+use forebay_aio::{self as aio, IoObject, Leftovers, Usage};
 use forebay_catalog::KnownTables;
 use forebay_catalog::Table;
 use forebay_format::backup_label::BackupLabel;
@@ -21,7 +21,7 @@ use crate::autovacuum::balance::WorkerCosts;
 use crate::checkpoint;
 use crate::checkpointer::Causes;
 use crate::config::{Background, SessionSettings};
-use crate::core::Core;
+use crate::core::{Core, InDatabase};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::registry::{Entry, ShownTransaction};
@@ -33,7 +33,8 @@ use crate::warning::Warning;
 pub struct Session {
     /// The engine, which it keeps open. None: it is the engine's own.
     engine: Option<Arc<Engine>>,
-    pub(super) core: Arc<Core>,
+    /// The engine, and the database in it.
+    pub(super) core: Arc<InDatabase>,
     pub(super) backend: Backend,
     pub(super) id: u32,
     pub(super) interrupt: Interrupt,
@@ -59,50 +60,23 @@ pub struct Session {
     pub(super) backup: Option<BackupLabel>,
 }
 
-impl Engine {
-    /// Starts a client session.
-    pub fn session(self: &Arc<Self>) -> Result<Session, EngineError> {
-        Session::enter(self.core(), Some(Arc::clone(self)))
-    }
-}
-
 impl Session {
-    /// Enters a session into an engine: a client's, or one of autovacuum.
-    pub(super) fn enter(
-        core: &Arc<Core>,
+    /// A session that has entered a database: a client's, or one of autovacuum.
+    pub(super) fn new(
+        place: InDatabase,
         engine: Option<Arc<Engine>>,
-    ) -> Result<Session, EngineError> {
-        let core = Arc::clone(core);
-        core.check_running()?;
-        let kind = match engine {
-            Some(_) => BackendType::Client,
-            None => BackendType::AutovacuumWorker,
-        };
-        let interrupt = Interrupt::new();
-        let Entry { id, slot, shown, progress } =
-            core.sessions.enter(&interrupt, engine.is_some())?;
-        let io = core.aio.backend_with_id(kind, i32::try_from(id).unwrap_or(i32::MAX));
-        let mut backend = match io {
-            Ok(io) => Backend::new(io),
-            Err(error) => {
-                core.sessions.leave(id);
-                return Err(error.into());
-            }
-        };
-        backend.progress = progress;
-        if engine.is_some() {
-            core.counters.sessions.count();
-        }
+        (entry, interrupt): (Entry, Interrupt),
+        backend: Backend,
+    ) -> Session {
+        let Entry { id, slot, shown, progress: _ } = entry;
+        let core = Arc::new(place);
         let (locks, counted) = (core.locks.enter(OwnerId(id)), core.statistics.enter(id));
-        let settings = core.config.session.clone();
-        let leftovers = Leftovers::default();
-        Ok(Session {
+        Session {
             engine,
-            core,
             backend,
             id,
             interrupt,
-            settings,
+            settings: core.config.session.clone(),
             open: None,
             shown,
             locks,
@@ -110,13 +84,14 @@ impl Session {
             known: KnownTables::default(),
             last_running: LastRunning::default(),
             warnings: Vec::new(),
-            leftovers,
+            leftovers: Leftovers::default(),
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
             toast_tables: ToastTables::default(),
             costs: None,
             backup: None,
-        })
+            core,
+        }
     }
 
     /// The engine it belongs to.
@@ -230,7 +205,7 @@ impl Session {
     /// progress, so that a stop waits for it. A fatal error stops the engine.
     pub(super) fn call<T>(
         &mut self,
-        body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
+        body: impl FnOnce(&mut Session, &InDatabase) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         self.check_cancel()?;
         self.call_to_the_end(body)
@@ -239,7 +214,7 @@ impl Session {
     /// The same for a call that neither a cancel nor the end of the session may prevent.
     pub(super) fn call_to_the_end<T>(
         &mut self,
-        body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
+        body: impl FnOnce(&mut Session, &InDatabase) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
@@ -293,7 +268,7 @@ impl Session {
 
     /// The heap of a table, in the shared pool or in the session's own. Another session's temporary
     /// table is refused.
-    pub(super) fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
+    pub(super) fn heap(&mut self, core: &InDatabase, table: &Table) -> Result<Heap, EngineError> {
         let pool = self.pool_of(core, table)?;
         Ok(Heap { pool, ..core.database.heap(table) })
     }
@@ -370,7 +345,7 @@ impl Session {
         let requests = &self.core.checkpointer.requests;
         let number = requests.ask(causes);
         if self.core.config.background == Background::Stepped {
-            checkpoint::step(&self.core, &mut self.backend);
+            checkpoint::step(&self.core.core, &mut self.backend);
         }
         match requests.wait_for(number, || self.check_cancel())? {
             Ok(()) => Ok(()),

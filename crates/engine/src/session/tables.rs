@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, NewTable, Persistence};
 use forebay_catalog::not_a_table;
-use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, PUBLIC};
+use forebay_catalog::schema::{PG_CATALOG, PUBLIC};
 use forebay_catalog::{ColumnDef, Table, of_table};
 use forebay_format::RelFileLocator;
 use forebay_txn::locks::{LockMode, LockTag};
@@ -13,7 +13,7 @@ use forebay_types::Oid;
 
 use super::state::Session;
 use super::temp_tables::PG_TEMP;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 impl Session {
@@ -29,7 +29,7 @@ impl Session {
 
     fn find(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
@@ -57,7 +57,7 @@ impl Session {
     /// Follows the search path.
     fn resolve(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
@@ -82,7 +82,7 @@ impl Session {
 
     fn find_temporary(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
         if !self.temp.may_have(name) {
@@ -97,7 +97,7 @@ impl Session {
 
     fn find_in(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         namespace: Oid,
         schema: &str,
         name: &str,
@@ -140,7 +140,7 @@ impl Session {
 
     pub(super) fn namespace(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         name: &str,
     ) -> Result<Option<Oid>, EngineError> {
         if let Some(oid) = core.database.cache.namespace(name) {
@@ -262,13 +262,17 @@ impl Session {
     /// Creates a table in a namespace.
     pub(super) fn create_in(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         new: NewTable<'_>,
         persistence: Persistence<'_>,
     ) -> Result<RelFileLocator, EngineError> {
         let NewTable { namespace, name, columns, .. } = new;
         ddl::check_definition(namespace, name, columns)?;
-        self.lock(core, ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;
+        self.lock(
+            core,
+            ddl::name_lock(core.database.oid, namespace, name),
+            LockMode::AccessExclusive,
+        )?;
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         if reader.class_named(namespace, name)?.is_some() {
@@ -277,7 +281,7 @@ impl Session {
         }
         let (tx, backend) = self.changing()?;
         let locator = ddl::create_table(&core.database, backend, tx, new, persistence)?;
-        let tag = LockTag::Relation { database: POSTGRES_DB, relation: locator.rel };
+        let tag = LockTag::Relation { database: core.database.oid, relation: locator.rel };
         self.lock(core, tag, LockMode::AccessExclusive)?;
         Ok(locator)
     }
