@@ -6,6 +6,7 @@ use std::sync::Arc;
 use forebay_access::heap::{Heap, Heaps};
 use forebay_aio::sync::Mutex;
 use forebay_format::RelFileLocator;
+use forebay_format::relmap::RelMap;
 use forebay_storage::Backend;
 use forebay_txn::{Transaction, XactManager};
 use forebay_types::Oid;
@@ -78,6 +79,11 @@ impl Database {
     /// A transaction in this database that has done nothing yet.
     pub fn transaction(&self) -> Transaction {
         Transaction::in_database(self.oid).with_tablespace(self.tablespace)
+    }
+
+    /// Where its mapped catalogs are; None if it is no database.
+    pub fn map(&self) -> Option<&RelMap> {
+        self.maps.local_map()
     }
 
     /// Forgets what is known of a relation whose file is gone.

@@ -252,21 +252,21 @@ pub(crate) fn create_file(
         Persistence::Permanent => {
             database.xacts.drop_at_abort(writer.tx, locator);
             database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
-            log_file(database, writer.backend, locator, xid)?;
+            log_file(database, writer.backend, (locator, Fork::Main), xid)?;
         }
         Persistence::Temporary(pool) => pool.create(writer.backend, locator)?,
     }
     Ok(locator)
 }
 
-/// Logs that a table's file was created.
-fn log_file(
+/// Logs that a relation's file was created.
+pub fn log_file(
     database: &Database,
     backend: &mut Backend,
-    locator: RelFileLocator,
+    (rel, fork): (RelFileLocator, Fork),
     xid: Xid,
 ) -> Result<(), CatalogError> {
-    let main = SmgrCreate { rel: locator, fork: Fork::Main }.encode();
+    let main = SmgrCreate { rel, fork }.encode();
     let record = Record {
         rmgr: Rmgr::SMGR,
         info: CREATE | INFO_SPECIAL_REL_UPDATE,

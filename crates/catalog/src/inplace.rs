@@ -1,7 +1,7 @@
 //! What vacuum stores of a table and of the database, in place: the rows get no newer versions.
 //!
-//! The caller's lock on the table excludes DDL, which would update its row of pg_class. Nothing
-//! updates pg_database.
+//! The caller's lock on the table excludes DDL, which would update its row of pg_class. Who updates
+//! a row of pg_database has locked it (`database_row_lock`), and so has the caller.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_access::heap::Announcement;
@@ -82,7 +82,7 @@ pub struct Advanced {
 
 /// The values of a row that is changed in place. All columns up to the changed ones have a fixed
 /// length, and none of them is NULL.
-struct Values<'a> {
+pub(crate) struct Values<'a> {
     catalog: &'static CatalogTable,
     table: &'a Table,
     bytes: &'a mut [u8],
@@ -117,7 +117,7 @@ impl Values<'_> {
         self.column(name).map(|bytes| u32::from_le_bytes(*bytes))
     }
 
-    fn set(&mut self, name: &str, value: u32) -> Option<()> {
+    pub(crate) fn set(&mut self, name: &str, value: u32) -> Option<()> {
         let bytes = self.column(name)?;
         let differs = *bytes != value.to_le_bytes();
         *bytes = value.to_le_bytes();
@@ -235,6 +235,18 @@ impl Database {
         (frozen_xid, min_multi): (Xid, MultiXactId),
         next: NextIds,
     ) -> Result<Advanced, CatalogError> {
+        self.overwrite_database(backend, oid, |values| {
+            values.advance(("datfrozenxid", frozen_xid), ("datminmxid", min_multi), next)
+        })
+    }
+
+    /// Overwrites values of the row of a database.
+    pub(crate) fn overwrite_database(
+        &self,
+        backend: &mut Backend,
+        oid: Oid,
+        change: impl FnOnce(&mut Values<'_>) -> Option<Advanced>,
+    ) -> Result<Advanced, CatalogError> {
         let table = self.pg_database()?;
         let mut found = None;
         let snapshot = self.xacts.snapshot(&Transaction::new());
@@ -248,9 +260,7 @@ impl Database {
         let message = entry(syscache::DATABASE_BY_OID, 0, syscache::hash_oid(oid));
         let announcement = self.announce(false, &[message]);
         let (nobody, place) = (&Transaction::new(), (&PG_DATABASE, &table));
-        self.change(backend, nobody, place, tid, announcement, |values| {
-            values.advance(("datfrozenxid", frozen_xid), ("datminmxid", min_multi), next)
-        })
+        self.change(backend, nobody, place, tid, announcement, change)
     }
 
     fn change(

@@ -8,8 +8,9 @@ use forebay_types::Datum;
 use smallvec::SmallVec;
 
 use crate::catalog_oids::{
-    ATTRIBUTES, CLASSES, CONSTRAINTS, DEPENDENCIES, DESCRIPTIONS, INDEXES, NAMESPACES,
-    SHARED_DEPENDENCIES, STATISTICS, TYPES,
+    ATTRIBUTES, CLASSES, CONSTRAINTS, DATABASES, DEPENDENCIES, DESCRIPTIONS, INDEXES, MEMBERSHIPS,
+    NAMESPACES, ROLES, SETTINGS, SHARED_DEPENDENCIES, SHARED_DESCRIPTIONS, STATISTICS, TABLESPACES,
+    TYPES,
 };
 use crate::row::Row;
 
@@ -59,7 +60,24 @@ fn of_row(db: Oid, catalog: Oid, row: &Row<'_, '_>) -> Option<Messages> {
         DEPENDENCIES | DESCRIPTIONS => {
             [Invalidation::Snapshot { db, rel: catalog }].into_iter().collect()
         }
-        SHARED_DEPENDENCIES => {
+        DATABASES => [entry(0, cache::DATABASE_BY_OID, hash_oid(first?))].into_iter().collect(),
+        ROLES => {
+            let by_name = entry(0, cache::ROLE_BY_NAME, hash_name(name(1)?));
+            [entry(0, cache::ROLE_BY_OID, hash_oid(first?)), by_name].into_iter().collect()
+        }
+        MEMBERSHIPS => {
+            let (role, member) = (hash_oid(oid(1)?), hash_oid(oid(2)?));
+            let grantor = hash_oid(oid(3)?);
+            let by_member = hash_key(&[member, role, grantor]);
+            [
+                entry(0, cache::MEMBER_BY_ROLE, hash_key(&[role, member, grantor])),
+                entry(0, cache::ROLE_BY_MEMBER, by_member),
+            ]
+            .into_iter()
+            .collect()
+        }
+        TABLESPACES => [entry(0, cache::TABLESPACE_BY_OID, hash_oid(first?))].into_iter().collect(),
+        SETTINGS | SHARED_DESCRIPTIONS | SHARED_DEPENDENCIES => {
             [Invalidation::Snapshot { db: 0, rel: catalog }].into_iter().collect()
         }
         _ => return None,

@@ -13,6 +13,7 @@ mod cluster_rows;
 mod column_storage;
 mod constraints;
 mod database;
+mod database_ddl;
 mod databases;
 pub mod ddl;
 mod dropping;
@@ -43,6 +44,7 @@ mod relations;
 mod row;
 mod rows;
 pub mod schema;
+mod shared_objects;
 mod statistic_rows;
 mod statistics;
 mod table;
@@ -59,6 +61,10 @@ pub use cluster_rows::{DatabaseRow, Named, RoleRow};
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
 pub use constraints::Constraint;
 pub use database::{Database, Shared};
+pub use database_ddl::{
+    DatabaseChange, RelationFile, change_database, database_row_lock, delete_database,
+    insert_database,
+};
 pub use databases::Databases;
 pub use dropping::{check_index_free, drop_constraint, drop_index, drop_rows, drop_table};
 pub use entering::check_locale;

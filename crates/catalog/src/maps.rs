@@ -65,6 +65,11 @@ impl RelationMaps {
         self.locator(catalog.oid, false, 0, 0).ok_or_else(|| unmapped(catalog.name))
     }
 
+    /// The map of the database.
+    pub(crate) fn local_map(&self) -> Option<&RelMap> {
+        self.local.as_ref().map(|local| &local.map)
+    }
+
     /// The database, and its default tablespace; 0 if it is none.
     pub(crate) fn place(&self) -> (Oid, Oid) {
         self.local.as_ref().map_or((0, 0), |local| (local.database, local.tablespace))

@@ -83,11 +83,11 @@ pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
-    Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows, IndexScanOptions,
-    Inserted, Isolation, OnCommit, Part, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait,
-    Savepoint, Scan, ScanPart, Sender, Session, SettingOf, SharedScan, SharedValues, Statement,
-    StatementSnapshot, StoredRow, StoredSetting, TableCheckOptions, Told, Transaction,
-    VacuumOptions, compressed_value, toasted_size,
+    CopyStrategy, Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows,
+    IndexScanOptions, Inserted, Isolation, NewDatabase, OnCommit, Part, PrewarmMode, RowBatch,
+    RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart, Sender, Session, SettingOf,
+    SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting,
+    TableCheckOptions, Told, Transaction, VacuumOptions, compressed_value, toasted_size,
 };
 pub use warning::Warning;
 

@@ -1,6 +1,7 @@
 //! Opening a data directory: from its files to a core with sessions and threads.
 
-use std::path::Path;
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_access::heap::{Heaps, Outcomes, PageFailure, SpaceMap};
@@ -9,10 +10,13 @@ use forebay_aio::sync::atomic::AtomicU8;
 use forebay_aio::sync::{Mutex, RwLock};
 use forebay_catalog::{Databases, KnownTrees, OidCounter, RelationMaps, Shared};
 use forebay_format::control::{ControlFile, DbState};
+use forebay_format::ids::FIRST_NORMAL_OID;
+use forebay_format::wal::database::DatabasePlace;
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig, TempFiles};
 use forebay_txn::locks::LockManager;
 use forebay_txn::{Clog, DatabaseName, MultiCounters, MultiXacts, XactManager};
+use forebay_types::Oid;
 use forebay_wal::{Resume, SyncMethod, Wal, WalConfig};
 
 use crate::activity::Activity;
@@ -194,6 +198,7 @@ fn complete(
     }
     relation_stats::discard(&mut backend.io, &core.dir);
     if recovered {
+        remove_lost_databases(&core, backend)?;
         checkpoint::checkpoint(&core, backend, Causes::RECOVERY)?;
         if new_timeline {
             recovery::finish(&core, &mut backend.io)?;
@@ -203,6 +208,25 @@ fn complete(
     }
     core.watch_log();
     Ok(core)
+}
+
+/// Removes directories of databases whose creation was cut short by a crash: no row tells of them,
+/// and nothing else uses their names. Those that initdb makes always have rows.
+fn remove_lost_databases(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
+    let known = core.databases.shared_reader(backend).all_databases()?;
+    let known: HashSet<Oid> = known.iter().map(|database| database.oid).collect();
+    let dirs = forebay_storage::database_dirs(core.aio.namespace().as_ref(), &core.dir)?;
+    let number = |dir: &PathBuf| dir.file_name()?.to_str()?.parse::<Oid>().ok();
+    let lost: BTreeSet<Oid> = dirs.iter().filter_map(number).collect();
+    for db in lost.into_iter().filter(|db| *db >= FIRST_NORMAL_OID && !known.contains(db)) {
+        core.pool.drop_database(backend, db);
+        let smgr = core.pool.smgr();
+        for spc in smgr.tablespaces_of(db)? {
+            smgr.remove_database(DatabasePlace { db, spc })?;
+        }
+        tracing::info!("removed the files of database {db}, whose creation was not completed");
+    }
+    Ok(())
 }
 
 /// Opens relation files, and removes temporary files that an earlier start left.

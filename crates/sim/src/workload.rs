@@ -76,7 +76,8 @@ pub fn fresh_disk() -> Result<SimDisk, EngineError> {
 /// The same for a data directory whose ids begin at `ids`.
 pub(crate) fn disk_at(ids: FirstIds) -> Result<SimDisk, EngineError> {
     let disk = SimDisk::new("/sim", 0);
-    let options = InitOptions { wal_segment_size: 1 << 20, ..InitOptions::default() };
+    let options =
+        InitOptions { wal_segment_size: 1 << 20, templates: false, ..InitOptions::default() };
     Engine::init_at(&data_dir(&disk), &options, ids, &open_aio(&disk, 1)?)?;
     Ok(disk)
 }

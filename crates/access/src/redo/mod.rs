@@ -6,6 +6,7 @@
 //! | `pages.rs` | bringing a record's page to its state after the record |
 //! | `xlog.rs` | checkpoints, the OID counter, full-page images |
 //! | `smgr.rs` | relation files created and cut |
+//! | `database.rs` | databases and tablespaces made and removed, relation maps |
 //! | `heap/` | the heap's two resource managers |
 //! | `nbtree/` | B-trees |
 //! | `sequence.rs` | sequences |
@@ -19,6 +20,7 @@
 //! A page that a record changes and that does not exist is noted. A later record must
 //! drop or cut its relation, or the log does not belong to these files.
 
+mod database;
 mod free_space;
 mod heap;
 mod logical;

@@ -8,6 +8,7 @@ use forebay_txn::redo::{
     XactRedo,
 };
 
+use super::database::{DatabaseRedo, RelationMapRedo, TablespaceRedo};
 use super::heap::{Heap2Redo, HeapRedo};
 use super::logical::LogicalMessageRedo;
 use super::nbtree::BtreeRedo;
@@ -29,6 +30,9 @@ impl Registry {
         registry.add(Arc::new(ClogRedo));
         registry.add(Arc::new(MultiXactRedo));
         registry.add(Arc::new(SmgrRedo));
+        registry.add(Arc::new(DatabaseRedo));
+        registry.add(Arc::new(RelationMapRedo));
+        registry.add(Arc::new(TablespaceRedo));
         registry.add(Arc::new(StandbyRedo));
         registry.add(Arc::new(HeapRedo));
         registry.add(Arc::new(Heap2Redo));

@@ -426,15 +426,14 @@ pub struct InitOptions {
     pub wal_segment_size: u32,
     /// Whether everything is synced (a test may do without).
     pub sync: bool,
-    /// Whether the databases template1 and template0 are made beside `postgres`. PostgreSQL makes
-    /// new databases of them. Only PostgreSQL vacuums them, and until it does their oldest ids hold
-    /// those of the whole directory back.
+    /// Whether the databases template1 and template0 are made beside `postgres`. New databases are
+    /// copies of them. Without them a directory is smaller, and sooner made.
     pub templates: bool,
 }
 
 impl Default for InitOptions {
     fn default() -> Self {
-        InitOptions { wal_segment_size: 16 << 20, sync: true, templates: false }
+        InitOptions { wal_segment_size: 16 << 20, sync: true, templates: true }
     }
 }
 

@@ -43,7 +43,8 @@ impl Session {
         open.snapshots = Snapshots::default();
         let (ids, counts) = (ids(&open.tx), std::mem::take(open.tx.counts()));
         let change = open.changed_catalogs.then(|| core.database.cache.change());
-        let options = self.settings.commit_options();
+        let mut options = self.settings.commit_options();
+        options.wait |= open.forces_sync;
         let committed = core.fatal.watch("commit", || {
             core.xacts.commit_with(&mut self.backend.io, &mut open.tx, &options)
         });
@@ -108,6 +109,9 @@ impl Session {
             self.remove_files(finished);
             let db = core.database.oid;
             core.statistics.ended(&self.counted, counts, false, (db, &finished.forgotten));
+        }
+        for database in std::mem::take(&mut open.new_databases) {
+            self.remove_copy(&core, database);
         }
         self.end_temp(false);
         drop(change);

@@ -36,6 +36,7 @@
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `parameters`: ALTER TABLE and ALTER INDEX, SET and RESET of storage parameters
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
+//! - `databases`: CREATE, DROP and ALTER DATABASE
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum
 //! - `oldest_ids`: how far new ids may go, after a vacuum
@@ -56,6 +57,7 @@ mod column_storage;
 mod concurrent_indexes;
 mod conflicts;
 mod counting;
+mod databases;
 mod ending;
 mod entering;
 mod explicit;
@@ -97,6 +99,7 @@ pub use analyze::AnalyzeOptions;
 pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
 pub use conflicts::Inserted;
+pub use databases::{CopyStrategy, NewDatabase};
 pub use entering::{SettingOf, StoredSetting};
 pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use forebay_access::heap::RowSets;
 use forebay_catalog::Table;
 use forebay_txn::{self as txn, LastRunning, Running, Snapshot};
+use forebay_types::Oid;
 
 use super::marks::{Mark, Tokens};
 use super::toast_tables::ToastTables;
@@ -34,6 +35,10 @@ pub(super) struct Open {
     pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
     /// TOAST tables that it has found, likewise.
     pub(super) own_toast: ToastTables,
+    /// Databases that it has made: their directories go if it aborts.
+    pub(super) new_databases: Vec<Oid>,
+    /// Whether its commit waits for the log, whatever synchronous_commit says.
+    pub(super) forces_sync: bool,
     /// The cache's version when they were found. Another transaction's change moves it.
     pub(super) found_at: u64,
 }
@@ -60,6 +65,8 @@ impl Open {
             refreshed: Vec::new(),
             own_tables: HashMap::new(),
             own_toast: ToastTables::default(),
+            new_databases: Vec::new(),
+            forces_sync: false,
             found_at: 0,
         }
     }

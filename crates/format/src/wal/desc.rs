@@ -5,8 +5,8 @@
 use std::fmt;
 
 use crate::wal::{
-    clog, heap, multixact, nbtree, record::DecodedRecord, rmgr::Rmgr, sequence, smgr, standby,
-    xact, xlog,
+    clog, database, heap, multixact, nbtree, record::DecodedRecord, relation_map, rmgr::Rmgr,
+    sequence, smgr, standby, tablespace, xact, xlog,
 };
 
 /// The kind of a record as `pg_waldump` names it; `None` for resource managers whose records are
@@ -17,6 +17,9 @@ pub fn kind_name(rmgr: Rmgr, info: u8) -> Option<&'static str> {
         Rmgr::XLOG => Some(xlog::name(kind)),
         Rmgr::XACT => Some(xact::name(kind)),
         Rmgr::SMGR => Some(smgr::name(kind)),
+        Rmgr::DBASE => Some(database::name(kind)),
+        Rmgr::TBLSPC => Some(tablespace::name(kind)),
+        Rmgr::RELMAP => Some(relation_map::name(kind)),
         Rmgr::CLOG => Some(clog::name(kind)),
         Rmgr::MULTIXACT => Some(multixact::name(kind)),
         Rmgr::STANDBY => Some(standby::name(kind)),

@@ -6,12 +6,13 @@
 //! - [`compress`]: compressed page images
 //! - [`rmgr`]: resource managers and their info bits
 //! - [`heap`], [`heap_logical`], [`prune`], [`nbtree`], [`sequence`], [`xact`], [`xlog`], [`smgr`],
-//!   [`clog`], [`multixact`], [`standby`], [`invalidation`]: payloads
+//!   [`database`], [`tablespace`], [`relation_map`], [`clog`], [`multixact`], [`standby`], [`invalidation`]: payloads
 //! - [`desc`]: descriptions of records, for messages
 
 pub mod build;
 pub mod clog;
 pub mod compress;
+pub mod database;
 pub mod desc;
 mod error;
 pub mod heap;
@@ -22,10 +23,12 @@ pub mod nbtree;
 pub mod page_header;
 pub mod prune;
 pub mod record;
+pub mod relation_map;
 pub mod rmgr;
 pub mod sequence;
 pub mod smgr;
 pub mod standby;
+pub mod tablespace;
 pub mod xact;
 pub mod xlog;
 
