@@ -1,7 +1,6 @@
 //! Rows of the shared catalogs: databases, roles, settings of both.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use forebay_format::ItemPointer;
 use forebay_types::{Datum, Oid};
 
 use crate::error::CatalogError;
@@ -35,7 +34,6 @@ pub enum Named<'a> {
 /// A row of pg_database, without its ids and its access list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseRow {
-    pub(crate) tid: ItemPointer,
     /// oid
     pub oid: Oid,
     /// datname
@@ -73,10 +71,9 @@ pub struct DatabaseRow {
 }
 
 impl DatabaseRow {
-    fn read(tid: ItemPointer, row: &Row<'_, '_>) -> Result<DatabaseRow, CatalogError> {
+    fn read(row: &Row<'_, '_>) -> Result<DatabaseRow, CatalogError> {
         let text = |index| Ok::<_, CatalogError>(row.text(index)?.map(str::to_owned));
         Ok(DatabaseRow {
-            tid,
             oid: row.oid(0)?,
             name: row.name(1)?.to_owned(),
             owner: row.oid(2)?,
@@ -148,8 +145,8 @@ impl RoleRow {
 impl Reader<'_> {
     fn database_rows(&mut self, rows: Rows<'_>) -> Result<Vec<DatabaseRow>, CatalogError> {
         let mut found = Vec::new();
-        self.read(rows, DATABASE_COLUMNS, &mut |tid, row, _| {
-            found.push(DatabaseRow::read(tid, &Row(row, PG_DATABASE.name))?);
+        self.read(rows, DATABASE_COLUMNS, &mut |_, row, _| {
+            found.push(DatabaseRow::read(&Row(row, PG_DATABASE.name))?);
             Ok(true)
         })?;
         Ok(found)

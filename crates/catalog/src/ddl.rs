@@ -134,10 +134,12 @@ pub fn create_table(
     let locator = create_file(&mut writer, persistence)?;
     let oid = locator.rel;
     let types = table_types(&mut writer, namespace, name)?;
+    let owner = writer.owner();
     let class = ClassRow {
         oid,
         name,
         namespace,
+        owner,
         row_type: types.row,
         filenode: oid,
         tablespace: 0,
@@ -157,14 +159,15 @@ pub fn create_table(
         writer.insert(ATTRIBUTES, &attribute.datums())?;
     }
     let of = TableType::Row { table: oid, array: types.array };
-    writer.insert(TYPES, &table_type(types.row, name, namespace, of))?;
+    writer.insert(TYPES, &table_type(types.row, name, (namespace, owner), of))?;
     let of = TableType::Array { of: types.row };
-    writer.insert(TYPES, &table_type(types.array, &types.array_name, namespace, of))?;
+    writer.insert(TYPES, &table_type(types.array, &types.array_name, (namespace, owner), of))?;
     let (row, array) = (Object::new(TYPES, types.row), Object::new(TYPES, types.array));
     writer.depend(row, Object::relation(oid), Dependency::Internal)?;
     writer.depend(array, row, Dependency::Internal)?;
     let namespace_object = Object::new(NAMESPACES, namespace);
     writer.depend(Object::relation(oid), namespace_object, Dependency::Normal)?;
+    writer.note_owner(Object::relation(oid), owner)?;
     for (number, column) in (1..).zip(columns).filter(|(_, column)| column.not_null) {
         writer.next_command()?;
         add_not_null(&mut writer, (oid, name, namespace), number, &column.name)?;

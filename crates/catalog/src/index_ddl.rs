@@ -275,6 +275,7 @@ fn insert_class(
         oid,
         name,
         namespace: table.namespace,
+        owner: table.owner,
         row_type: 0,
         filenode: oid,
         tablespace: 0,

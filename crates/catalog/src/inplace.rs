@@ -361,6 +361,7 @@ mod tests {
             oid: 16_384,
             name: "t",
             namespace: 2200,
+            owner: 10,
             row_type: 0,
             filenode: 16_384,
             tablespace: 0,

@@ -37,6 +37,25 @@ impl RelationMaps {
         Ok(RelationMaps { shared: Arc::new(shared), local: None })
     }
 
+    /// Fails if a database that has a map has a damaged one.
+    pub fn check_all(io: &mut aio::IoBackend, dir: &Path) -> Result<(), CatalogError> {
+        let maps = RelationMaps::read_shared(io, dir)?;
+        let names = Arc::clone(io.aio().namespace());
+        for folder in forebay_storage::database_dirs(names.as_ref(), dir)? {
+            if names.exists(&folder.join(MAP_FILE))? {
+                let local = Some(LocalMap {
+                    database: 0,
+                    tablespace: 0,
+                    map: read_map(io, &folder.join(MAP_FILE))?,
+                });
+                let maps = RelationMaps { shared: Arc::clone(&maps.shared), local };
+                maps.local(&PG_CLASS)?;
+                maps.local(&PG_ATTRIBUTE)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the map of a database, whose default tablespace this is, beside that of the shared
     /// catalogs.
     pub fn of_database(

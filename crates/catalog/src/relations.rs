@@ -239,6 +239,7 @@ impl Reader<'_> {
             oid: class.oid,
             name: class.name.clone(),
             namespace: class.namespace,
+            owner: class.owner,
             schema,
             kind: class.kind,
             layouts: columns.iter().map(|c| c.layout).collect(),

@@ -82,10 +82,15 @@ pub fn create_toast_table(
     let locator = create_file(&mut writer, persistence)?;
     let (oid, name) = (locator.rel, format!("pg_toast_{table}"));
     let columns = COLUMNS.map(|(name, type_oid)| ColumnDef::new(name, type_oid));
+    let owner = match writer.reader().class(table)? {
+        Some(class) => class.owner,
+        None => writer.owner(),
+    };
     let class = ClassRow {
         oid,
         name: &name,
         namespace,
+        owner,
         row_type: 0,
         filenode: oid,
         tablespace: 0,

@@ -22,7 +22,7 @@ use crate::index::TableIndex;
 use crate::invalidate;
 use crate::lookup::Key;
 use crate::reader::{Reader, Rows};
-use crate::schema::CatalogIndex;
+use crate::schema::{CatalogIndex, PG_CATALOG, PUBLIC};
 use crate::table::Table;
 
 /// The index that keeps names of relations unique.
@@ -42,6 +42,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) backend: &'a mut Backend,
     pub(crate) tx: &'a mut Transaction,
     xid: Xid,
+    /// Namespaces whose objects messages name without them.
+    pub(crate) path: Vec<Oid>,
 }
 
 impl<'a> Writer<'a> {
@@ -53,7 +55,7 @@ impl<'a> Writer<'a> {
     ) -> Result<Writer<'a>, CatalogError> {
         let xid = database.xacts.assign(&mut backend.io, tx)?;
         tx.next_command()?;
-        Ok(Writer { database, backend, tx, xid })
+        Ok(Writer { database, backend, tx, xid, path: vec![PG_CATALOG, PUBLIC] })
     }
 
     /// The transaction's id.
@@ -75,6 +77,21 @@ impl<'a> Writer<'a> {
     /// A new OID.
     pub(crate) fn new_oid(&mut self) -> Result<Oid, CatalogError> {
         Ok(self.database.oids.allocate(&mut self.backend.io, &self.database.heaps.wal)?)
+    }
+
+    /// A new OID that no row of a catalog has, by the index of its OIDs.
+    pub(crate) fn free_oid(&mut self, index: &'static CatalogIndex) -> Result<Oid, CatalogError> {
+        loop {
+            let oid = self.new_oid()?;
+            if !self.has((index, &[Datum::Oid(oid)]))? {
+                return Ok(oid);
+            }
+        }
+    }
+
+    /// The role that owns what is created.
+    pub(crate) fn owner(&self) -> Oid {
+        self.tx.role()
     }
 
     /// A catalog with its indexes.

@@ -71,7 +71,7 @@ fn open_core(
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
     let control = Arc::new(Control::open(&mut backend.io, dir, &config, Arc::clone(&fatal))?);
     // Without them nothing can be found. Recovery must not begin before that is known.
-    RelationMaps::read_shared(&mut backend.io, dir)?;
+    RelationMaps::check_all(&mut backend.io, dir)?;
     let (smgr, temp_files) = open_files(dir, &config, aio);
     let pool = open_pool(&config, aio, &smgr, control.get().checksum_version == 1)?;
     let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));

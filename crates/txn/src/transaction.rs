@@ -30,6 +30,8 @@ pub struct Transaction {
     database: Oid,
     /// The database's tablespace.
     tablespace: Oid,
+    /// The role that owns what it creates.
+    role: Oid,
     backend: u32,
     /// The transaction itself.
     pub(crate) top: Level,
@@ -52,6 +54,9 @@ pub struct Transaction {
     pub(crate) warnings: Vec<IdWarning>,
 }
 
+/// The superuser with which a cluster is made.
+const BOOTSTRAP_ROLE: Oid = 10;
+
 impl Default for Transaction {
     fn default() -> Transaction {
         Transaction::in_database(INVALID_OID)
@@ -70,6 +75,7 @@ impl Transaction {
         Transaction {
             database,
             tablespace: DEFAULT_TABLESPACE,
+            role: BOOTSTRAP_ROLE,
             backend: 0,
             top: Level::default(),
             open: Vec::new(),
@@ -90,6 +96,12 @@ impl Transaction {
         Transaction { tablespace, ..self }
     }
 
+    /// The same; this role owns what it creates.
+    #[must_use]
+    pub fn with_role(self, role: Oid) -> Transaction {
+        Transaction { role, ..self }
+    }
+
     /// The same, of a backend: others that wait for it wait for that backend.
     #[must_use]
     pub fn of_backend(self, backend: u32) -> Transaction {
@@ -101,6 +113,7 @@ impl Transaction {
         let warnings = self.take_warnings();
         let another = Transaction::in_database(self.database)
             .with_tablespace(self.tablespace)
+            .with_role(self.role)
             .of_backend(self.backend);
         Transaction { warnings, ..another }
     }
@@ -118,6 +131,11 @@ impl Transaction {
     /// The database in which it runs; 0 if it may be any.
     pub fn database(&self) -> Oid {
         self.database
+    }
+
+    /// The role that owns what it creates.
+    pub fn role(&self) -> Oid {
+        self.role
     }
 
     /// The database in which it runs, and the tablespace of that.

@@ -40,7 +40,7 @@ impl Heaps {
         loop {
             let page = pages.next(backend)?;
             let ended = page.is_none();
-            batch.extend(page.map(|pin| Box::new(**pin.lock_shared())));
+            batch.extend(page.map(|pin| pin.lock_shared().copy()));
             if batch.len() == AT_ONCE || ended {
                 check()?;
                 self.append(backend, (to, fork, logged), &mut batch, &mut written)?;

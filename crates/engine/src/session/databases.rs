@@ -19,7 +19,7 @@ use forebay_catalog::{
     Database, DatabaseRow, Named, Reader, change_database, database_row_lock, ddl, delete_database,
     insert_database,
 };
-use forebay_format::ids::{DEFAULT_TABLESPACE, FIRST_NORMAL_OID, GLOBAL_TABLESPACE};
+use forebay_format::ids::{FIRST_NORMAL_OID, GLOBAL_TABLESPACE};
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::database::{self, DatabaseDrop, DatabasePlace, FileCopy};
 use forebay_format::wal::relation_map::{self, MapUpdate};

@@ -113,6 +113,11 @@ impl Session {
         for database in std::mem::take(&mut open.new_databases) {
             self.remove_copy(&core, database);
         }
+        for tablespace in std::mem::take(&mut open.new_tablespaces) {
+            if let Err(error) = core.pool.smgr().remove_tablespace(tablespace, true) {
+                tracing::warn!("could not remove tablespace {tablespace}: {error}");
+            }
+        }
         self.end_temp(false);
         drop(change);
         // Figures are stored in place.

@@ -11,7 +11,7 @@ use forebay_access::heap::{Author, Changer, Visibility};
 use forebay_access::progress::{self as create_index, BuildPhase, Phase, Statement};
 use forebay_access::{Built, RowSource, SortResources, build_index};
 use forebay_catalog::ddl;
-use forebay_catalog::schema::{BTREE_AM, PG_CATALOG, PUBLIC};
+use forebay_catalog::schema::BTREE_AM;
 use forebay_catalog::{
     self as catalog, BuiltFigures, CatalogError, IndexDef, IndexStep, Reader, RelationFigures,
     Table, TableIndex,
@@ -363,7 +363,7 @@ impl Session {
             schema => schema,
         };
         let namespaces = match schema {
-            None => vec![PG_CATALOG, PUBLIC],
+            None => self.visible_namespaces(core)?,
             Some(schema) => vec![self.namespace(core, schema)?.ok_or_else(|| no_index(name))?],
         };
         let mut locked = None;

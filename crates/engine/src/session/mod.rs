@@ -36,7 +36,8 @@
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `parameters`: ALTER TABLE and ALTER INDEX, SET and RESET of storage parameters
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
-//! - `databases`: CREATE, DROP and ALTER DATABASE
+//! - `databases`: CREATE, DROP and ALTER DATABASE; `schemas`: schemas, roles, comments;
+//!   `tablespaces`: CREATE and DROP TABLESPACE; `path`: the search path
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum
 //! - `oldest_ids`: how far new ids may go, after a vacuum
@@ -76,15 +77,18 @@ mod open;
 mod parallel;
 mod parameters;
 mod parts;
+mod path;
 mod pool;
 mod reindex_concurrently;
 mod rows;
 mod scan;
+mod schemas;
 mod spill;
 mod state;
 mod stored;
 mod subtransactions;
 mod tables;
+mod tablespaces;
 mod temp;
 mod temp_tables;
 mod toast;
@@ -111,9 +115,11 @@ pub use isolation::StatementSnapshot;
 pub use open::Isolation;
 pub use parallel::{ScanPart, SharedScan, SharedValues};
 pub use parts::Part;
+pub use path::PathEntry;
 pub use pool::{ALL_FORKS, BlockRange};
 pub use rows::RowBatch;
 pub use scan::HeapScan;
+pub use schemas::CommentOn;
 pub use state::Session;
 pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;

@@ -37,6 +37,8 @@ pub(super) struct Open {
     pub(super) own_toast: ToastTables,
     /// Databases that it has made: their directories go if it aborts.
     pub(super) new_databases: Vec<Oid>,
+    /// Tablespaces that it has made, likewise.
+    pub(super) new_tablespaces: Vec<Oid>,
     /// Whether its commit waits for the log, whatever synchronous_commit says.
     pub(super) forces_sync: bool,
     /// The cache's version when they were found. Another transaction's change moves it.
@@ -55,7 +57,7 @@ impl Open {
     /// A transaction of a session that begins.
     pub(super) fn begin(core: &InDatabase, session: u32) -> Open {
         Open {
-            tx: core.database.transaction().of_backend(session),
+            tx: core.database.transaction().with_role(core.role).of_backend(session),
             sets: core.heaps.outcomes.sets(),
             snapshots: Snapshots::default(),
             top: Level::default(),
@@ -66,6 +68,7 @@ impl Open {
             own_tables: HashMap::new(),
             own_toast: ToastTables::default(),
             new_databases: Vec::new(),
+            new_tablespaces: Vec::new(),
             forces_sync: false,
             found_at: 0,
         }

@@ -15,6 +15,7 @@ use forebay_txn::{self as txn, LastRunning};
 
 use super::marks::Mark;
 use super::open::Open;
+use super::path::{KnownPath, PathEntry};
 use super::temp_tables::TempTables;
 use super::toast_tables::ToastTables;
 use crate::autovacuum::balance::WorkerCosts;
@@ -46,6 +47,9 @@ pub struct Session {
     /// What its transactions counted, for statistics.
     pub(super) counted: SessionCounts,
     pub(super) known: KnownTables,
+    /// The search path by which the known tables were found.
+    pub(super) known_in: Arc<[PathEntry]>,
+    pub(super) known_path: KnownPath,
     pub(super) last_running: LastRunning,
     pub(super) temp: TempTables,
     pub(super) temp_space: Arc<TempSpace>,
@@ -82,6 +86,8 @@ impl Session {
             locks,
             counted,
             known: KnownTables::default(),
+            known_in: Arc::default(),
+            known_path: KnownPath::default(),
             last_running: LastRunning::default(),
             warnings: Vec::new(),
             leftovers: Leftovers::default(),

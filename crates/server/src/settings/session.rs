@@ -273,6 +273,11 @@ impl Settings for SessionValues {
         Ok(())
     }
 
+    fn check(&self, name: &str, value: &str) -> Result<(), SqlError> {
+        let (_, setting) = changeable(name)?;
+        text::parse(setting, value).map(drop)
+    }
+
     fn reset_all(&mut self) -> Result<(), SqlError> {
         let mut layers = self.layers.lock();
         let set: Vec<usize> = layers

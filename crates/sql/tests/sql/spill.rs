@@ -26,6 +26,9 @@ impl Settings for Fixed {
     fn set(&mut self, name: &str, _value: Option<&str>, _scope: SetScope) -> Result<(), SqlError> {
         self.show(name).map(drop)
     }
+    fn check(&self, name: &str, _: &str) -> Result<(), SqlError> {
+        self.show(name).map(drop)
+    }
     fn reset_all(&mut self) -> Result<(), SqlError> {
         Ok(())
     }
