@@ -27,8 +27,8 @@ use crate::objects::{Dependency, Object};
 use crate::row::Row;
 use crate::rows::{ClassRow, OWNER, OldestIds, namespace_datums, user_attributes};
 use crate::schema::{
-    PG_CATALOG, PG_CLASS, PG_TOAST, PG_TYPE, PG_TYPE_OID_INDEX, PG_TYPE_TYPNAME_NSP_INDEX,
-    SYSTEM_COLUMNS,
+    PG_CATALOG, PG_CLASS, PG_CLASS_OID_INDEX, PG_CONSTRAINT_OID_INDEX, PG_NAMESPACE_OID_INDEX,
+    PG_TOAST, PG_TYPE, PG_TYPE_OID_INDEX, PG_TYPE_TYPNAME_NSP_INDEX, SYSTEM_COLUMNS,
 };
 use crate::table::ColumnDef;
 use crate::writer::Writer;
@@ -198,10 +198,10 @@ fn table_types(
     namespace: Oid,
     name: &str,
 ) -> Result<TableTypes, CatalogError> {
-    let array = writer.new_oid()?;
+    let array = writer.free_oid(&PG_TYPE_OID_INDEX)?;
     free_type_name(writer, namespace, name)?;
     let array_name = writer.choose_array_name(namespace, name)?;
-    Ok(TableTypes { row: writer.new_oid()?, array, array_name })
+    Ok(TableTypes { row: writer.free_oid(&PG_TYPE_OID_INDEX)?, array, array_name })
 }
 
 /// Makes sure that no type has a name. An array type that has it gets another one.
@@ -236,7 +236,7 @@ pub(crate) fn add_not_null(
     column: &str,
 ) -> Result<(), CatalogError> {
     let name = writer.choose_constraint_name(namespace, name, column)?;
-    let oid = writer.new_oid()?;
+    let oid = writer.free_oid(&PG_CONSTRAINT_OID_INDEX)?;
     let (columns, index) = (&[number][..], 0);
     let row = ConstraintRow { oid, name: &name, namespace, kind: b'n', table, index, columns };
     writer.insert(CONSTRAINTS, &row.datums())?;
@@ -289,16 +289,17 @@ pub fn create_namespace(
     name: &str,
 ) -> Result<Oid, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
-    let oid = writer.new_oid()?;
+    let oid = writer.free_oid(&PG_NAMESPACE_OID_INDEX)?;
     writer.insert(NAMESPACES, &namespace_datums(oid, name, OWNER))?;
     writer.next_command()?;
     Ok(oid)
 }
 
-/// A new OID for which there is no file: a crash may have left one behind.
+/// A new OID that no relation has, and for which there is no file: a crash may have left one
+/// behind.
 fn free_file(writer: &mut Writer<'_>) -> Result<RelFileLocator, CatalogError> {
     loop {
-        let rel = writer.new_oid()?;
+        let rel = writer.free_oid(&PG_CLASS_OID_INDEX)?;
         let Database { oid: db, tablespace: spc, .. } = *writer.database;
         let locator = RelFileLocator { spc, db, rel };
         if !writer.database.heaps.pool.smgr().exists(locator, Fork::Main)? {

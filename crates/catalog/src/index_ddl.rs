@@ -27,7 +27,8 @@ use crate::row::Row;
 use crate::rows::{ClassRow, OldestIds};
 use crate::schema::{
     BTREE_AM, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CATALOG, PG_CLASS,
-    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
+    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_CONSTRAINT_OID_INDEX,
+    PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
 };
 use crate::table::{Column, Table};
 use crate::writer::{Found, Writer};
@@ -387,7 +388,7 @@ pub(crate) fn insert_constraint(
     (index, name): (Oid, &str),
     kind: ConstraintKind,
 ) -> Result<(), CatalogError> {
-    let oid = writer.new_oid()?;
+    let oid = writer.free_oid(&PG_CONSTRAINT_OID_INDEX)?;
     let columns: Vec<i16> = def.keys.iter().map(|key| key.attnum).collect();
     let kind = match kind {
         ConstraintKind::Primary => b'p',

@@ -197,8 +197,8 @@ fn complete(
         core.statistics.load(kept);
     }
     relation_stats::discard(&mut backend.io, &core.dir);
+    remove_lost_databases(&core, backend)?;
     if recovered {
-        remove_lost_databases(&core, backend)?;
         checkpoint::checkpoint(&core, backend, Causes::RECOVERY)?;
         if new_timeline {
             recovery::finish(&core, &mut backend.io)?;
@@ -210,8 +210,8 @@ fn complete(
     Ok(core)
 }
 
-/// Removes directories of databases whose creation was cut short by a crash: no row tells of them,
-/// and nothing else uses their names. Those that initdb makes always have rows.
+/// Removes directories of databases whose creation was cut short by a crash or a stop: no row tells
+/// of them, and nothing else uses their names. Those that initdb makes always have rows.
 fn remove_lost_databases(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
     let known = core.databases.shared_reader(backend).all_databases()?;
     let known: HashSet<Oid> = known.iter().map(|database| database.oid).collect();

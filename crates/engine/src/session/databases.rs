@@ -123,17 +123,24 @@ impl Session {
     }
 
     /// Removes what was made of a database whose creation failed.
-    pub(super) fn remove_copy(&mut self, core: &InDatabase, database: Oid) {
-        core.pool.drop_database(&mut self.backend, database);
-        core.databases.forget(database);
+    pub(super) fn remove_copy(&mut self, core: &InDatabase, oid: Oid) {
+        core.pool.drop_database(&mut self.backend, oid);
+        core.databases.forget(oid);
         let smgr = core.pool.smgr();
-        let removed = smgr.tablespaces_of(database).and_then(|spaces| {
-            spaces
-                .iter()
-                .try_for_each(|&spc| smgr.remove_database(DatabasePlace { db: database, spc }))
+        let removed = smgr.tablespaces_of(oid).and_then(|spaces| {
+            for &spc in &spaces {
+                smgr.remove_database(DatabasePlace { db: oid, spc })?;
+            }
+            Ok(spaces)
         });
-        if let Err(error) = removed {
-            tracing::warn!("could not remove the files of database {database}: {error}");
+        let logged = removed.map_err(EngineError::from).and_then(|tablespaces| {
+            // Redo of the records before removes what it makes again.
+            let drop = DatabaseDrop { db: oid, tablespaces };
+            let info = database::DROP | INFO_SPECIAL_REL_UPDATE;
+            log(self, core, (Rmgr::DBASE, info), 0, &drop.encode())
+        });
+        if let Err(error) = logged {
+            tracing::warn!("could not remove the files of database {oid}: {error}");
         }
     }
 

@@ -48,7 +48,10 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         Function::Version => Datum::string(host.identity.version.clone()),
         Function::CurrentDatabase => Datum::string(host.identity.database.clone()),
         Function::CurrentUser => Datum::string(host.identity.user.clone()),
-        Function::CurrentSchema => Datum::text("public"),
+        Function::CurrentSchema => {
+            let first = host.call_if_any(forebay_engine::Session::creation_schema)?.flatten();
+            first.map_or(Datum::Null, |entry| Datum::string(entry.name.to_string()))
+        }
         Function::PgBackendPid => Datum::Int4(host.identity.pid),
         Function::PgIsInRecovery => Datum::Bool(false),
         Function::CurrentSetting => current_setting(args, host)?,

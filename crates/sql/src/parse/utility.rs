@@ -116,7 +116,7 @@ pub(super) fn setting(c: &mut Cursor<'_>) -> Result<(String, Option<String>)> {
         return Ok(("timezone".into(), value));
     }
     if c.accept("schema") {
-        return Ok(("search_path".into(), Some(quoted(&c.string()?))));
+        return Ok(("search_path".into(), Some(quoted(&c.string()?).into_owned())));
     }
     if c.accept("names") {
         let value = if c.at_end() || c.accept("default") { None } else { Some(c.string()?) };
@@ -132,7 +132,7 @@ pub(super) fn setting(c: &mut Cursor<'_>) -> Result<(String, Option<String>)> {
     let is_list = LISTS.iter().any(|list| list.eq_ignore_ascii_case(&name));
     let one = |c: &mut Cursor<'_>| {
         let value = set_value(c)?;
-        Ok::<_, SqlError>(if is_list { quoted(&value) } else { value })
+        Ok::<_, SqlError>(if is_list { quoted(&value).into_owned() } else { value })
     };
     let mut value = one(c)?;
     while c.accept_token(&Token::Comma) {
