@@ -45,6 +45,14 @@ macro_rules! planted_bugs {
 }
 
 planted_bugs! {
+    /// The pages of a relation that is copied for a new database are not logged.
+    CopiedPagesNotLogged,
+    /// The directory in which that of a new database is made is not synced.
+    DatabaseDirectoryNotSynced,
+    /// The name of a new database's relation map is not synced.
+    DatabaseMapNotSynced,
+    /// The files of a database that is copied are not synced.
+    DatabaseCopyNotSynced,
     /// A flush of the WAL ends without a sync.
     WalFlushNotSynced,
     /// A failed sync of the WAL is tried again.

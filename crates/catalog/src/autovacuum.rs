@@ -11,11 +11,13 @@ use crate::inplace::ClassFigures;
 use crate::options::AutovacuumOptions;
 use crate::reader::{Reader, Rows};
 use crate::row::Row;
-use crate::schema::{PG_CLASS, PG_CLASS_OID_INDEX, POSTGRES_DB};
+use crate::schema::{PG_CLASS, PG_CLASS_OID_INDEX};
 
 /// A table, a materialized view or a TOAST table, not a temporary one.
 #[derive(Clone, Debug)]
 pub struct MaintainedTable {
+    /// The database that it was found in.
+    pub database: Oid,
     /// pg_class.oid
     pub oid: Oid,
     /// Whether it is a TOAST table.
@@ -32,12 +34,14 @@ pub struct MaintainedTable {
 
 impl MaintainedTable {
     fn read(
+        database: Oid,
         tid: ItemPointer,
         row: &[Datum<'_>],
         tuple: HeapTuple<'_>,
     ) -> Result<Self, CatalogError> {
         let class = Class::read(tid, row, tuple)?;
         Ok(MaintainedTable {
+            database,
             oid: class.oid,
             is_toast: class.kind == b't',
             shared: class.is_shared(),
@@ -54,18 +58,18 @@ impl MaintainedTable {
 
     /// The table in statistics.
     pub fn counted(&self) -> CountedRelation {
-        CountedRelation { db: if self.shared { 0 } else { POSTGRES_DB }, rel: self.oid }
+        CountedRelation { db: if self.shared { 0 } else { self.database }, rel: self.oid }
     }
 }
 
 impl Reader<'_> {
     /// The tables that autovacuum may have to look after.
     pub fn maintained_tables(&mut self) -> Result<Vec<MaintainedTable>, CatalogError> {
-        let mut found = Vec::new();
+        let (mut found, database) = (Vec::new(), self.database().oid);
         self.read(Rows::All(&PG_CLASS), PG_CLASS.columns.len() - 3, &mut |tid, row, tuple| {
             let class = Class::read(tid, row, tuple)?;
             if class.is_table() && !class.is_temporary() {
-                found.push(MaintainedTable::read(tid, row, tuple)?);
+                found.push(MaintainedTable::read(database, tid, row, tuple)?);
             }
             Ok(true)
         })?;
@@ -89,7 +93,7 @@ impl Reader<'_> {
         let mut found = None;
         let rows = Rows::Of((&PG_CLASS_OID_INDEX, &[Datum::Oid(known.oid)]));
         self.read(rows, PG_CLASS.columns.len() - 3, &mut |tid, row, tuple| {
-            let now = MaintainedTable::read(tid, row, tuple)?;
+            let now = MaintainedTable::read(known.database, tid, row, tuple)?;
             found = Some(MaintainedTable { of_main: known.of_main, ..now });
             Ok(false)
         })?;

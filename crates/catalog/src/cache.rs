@@ -66,6 +66,11 @@ impl KnownTables {
         named.iter().find(|(known, _)| known.as_deref() == schema).map(|(_, table)| table)
     }
 
+    /// Forgets all of them: names without a schema mean something else now.
+    pub fn clear(&mut self) {
+        self.tables.clear();
+    }
+
     /// Adds a table that was found at this version.
     pub fn put(&mut self, version: u64, schema: Option<&str>, name: &str, table: &Arc<Table>) {
         if self.version != version || self.tables.len() >= MOST_KNOWN {

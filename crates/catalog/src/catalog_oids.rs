@@ -26,3 +26,15 @@ pub(crate) const INDEXES: Oid = schema::PG_INDEX.oid;
 pub(crate) const NAMESPACES: Oid = schema::PG_NAMESPACE.oid;
 /// pg_statistic
 pub(crate) const STATISTICS: Oid = schema::PG_STATISTIC.oid;
+/// pg_database
+pub(crate) const DATABASES: Oid = schema::PG_DATABASE.oid;
+/// pg_authid
+pub(crate) const ROLES: Oid = schema::PG_AUTHID.oid;
+/// pg_auth_members
+pub(crate) const MEMBERSHIPS: Oid = schema::PG_AUTH_MEMBERS.oid;
+/// pg_tablespace
+pub(crate) const TABLESPACES: Oid = schema::PG_TABLESPACE.oid;
+/// pg_db_role_setting
+pub(crate) const SETTINGS: Oid = schema::PG_DB_ROLE_SETTING.oid;
+/// pg_shdescription
+pub(crate) const SHARED_DESCRIPTIONS: Oid = schema::PG_SHDESCRIPTION.oid;

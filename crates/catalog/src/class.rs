@@ -30,6 +30,8 @@ pub struct Class {
     /// pg_class.relname
     pub name: String,
     pub(crate) namespace: Oid,
+    /// pg_class.relowner
+    pub owner: Oid,
     pub(crate) filenode: Oid,
     pub(crate) tablespace: Oid,
     pub(crate) toast: Oid,
@@ -61,6 +63,7 @@ impl Class {
             oid: class.oid(0)?,
             name: class.name(1)?.to_owned(),
             namespace: class.oid(2)?,
+            owner: class.oid(5)?,
             filenode: class.oid(7)?,
             tablespace: class.oid(8)?,
             figures: Figures {

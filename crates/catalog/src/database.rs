@@ -1,4 +1,4 @@
-//! The database of a data directory: its catalogs, and what reading and changing them needs.
+//! A database: its catalogs, and what reading and changing them needs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,31 +6,47 @@ use std::sync::Arc;
 use forebay_access::heap::{Heap, Heaps};
 use forebay_aio::sync::Mutex;
 use forebay_format::RelFileLocator;
+use forebay_format::relmap::RelMap;
 use forebay_storage::Backend;
-use forebay_txn::XactManager;
+use forebay_txn::{Transaction, XactManager};
 use forebay_types::Oid;
 use forebay_wal::WalError;
 
 use crate::cache::CatalogCache;
-use crate::error::CatalogError;
 use crate::index::KnownTrees;
 use crate::index_rows::OperatorClasses;
 use crate::lookup::Lookup;
 use crate::maps::RelationMaps;
 use crate::oids::OidCounter;
-use crate::schema::PG_CLASS;
 use crate::syscache::SysCache;
 use crate::table::Table;
 
-/// The one database.
+/// What all databases of a cluster share.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Pages of tables.
+    pub heaps: Arc<Heaps>,
+    /// Transactions.
+    pub xacts: Arc<XactManager>,
+    /// New object identifiers.
+    pub oids: Arc<OidCounter>,
+    /// What is known of the trees of indexes.
+    pub trees: Arc<KnownTrees>,
+}
+
+/// One database; or none, where only the shared catalogs can be read.
 #[derive(Debug)]
 pub struct Database {
+    /// pg_database.oid; 0 if it is none.
+    pub oid: Oid,
+    /// Where its relations are that have no tablespace of their own.
+    pub tablespace: Oid,
     /// Tables found in the catalogs.
     pub cache: CatalogCache,
     /// Rows that statements were analyzed by.
     pub rows: SysCache,
     /// What is known of the trees of indexes.
-    pub trees: KnownTrees,
+    pub trees: Arc<KnownTrees>,
     /// Catalogs that were changed, with their indexes. Nothing here moves a catalog to another file
     /// or gives it an index.
     pub(crate) opened: Mutex<HashMap<Oid, Arc<Table>>>,
@@ -39,8 +55,6 @@ pub struct Database {
     /// Operator classes of indexes that were met. Nothing here changes any.
     pub(crate) operator_classes: Mutex<Arc<OperatorClasses>>,
     pub(crate) maps: RelationMaps,
-    /// pg_class, whose rows are also changed in place.
-    pub(crate) class: Table,
     pub(crate) heaps: Arc<Heaps>,
     pub(crate) xacts: Arc<XactManager>,
     pub(crate) oids: Arc<OidCounter>,
@@ -48,30 +62,32 @@ pub struct Database {
 
 impl Database {
     /// A database whose catalogs are where `maps` says.
-    pub fn new(
-        maps: RelationMaps,
-        heaps: Arc<Heaps>,
-        xacts: Arc<XactManager>,
-        oids: Arc<OidCounter>,
-    ) -> Result<Database, CatalogError> {
-        let class = Table::of_catalog(&PG_CLASS, maps.local(&PG_CLASS)?)?;
-        let (cache, rows) = (CatalogCache::default(), SysCache::default());
-        let trees = KnownTrees::new(Arc::clone(&xacts));
-        let (opened, lookups) = (Mutex::default(), Mutex::default());
-        let operator_classes = Mutex::default();
-        Ok(Database {
-            cache,
-            rows,
-            trees,
-            opened,
-            lookups,
-            operator_classes,
+    pub fn new(maps: RelationMaps, shared: &Shared) -> Database {
+        let (oid, tablespace) = maps.place();
+        Database {
+            oid,
+            tablespace,
+            cache: CatalogCache::default(),
+            rows: SysCache::default(),
+            trees: Arc::clone(&shared.trees),
+            opened: Mutex::default(),
+            lookups: Mutex::default(),
+            operator_classes: Mutex::default(),
             maps,
-            class,
-            heaps,
-            xacts,
-            oids,
-        })
+            heaps: Arc::clone(&shared.heaps),
+            xacts: Arc::clone(&shared.xacts),
+            oids: Arc::clone(&shared.oids),
+        }
+    }
+
+    /// A transaction in this database that has done nothing yet.
+    pub fn transaction(&self) -> Transaction {
+        Transaction::in_database(self.oid).with_tablespace(self.tablespace)
+    }
+
+    /// Where its mapped catalogs are; None if it is no database.
+    pub fn map(&self) -> Option<&RelMap> {
+        self.maps.local_map()
     }
 
     /// Forgets what is known of a relation whose file is gone.

@@ -27,8 +27,8 @@ use crate::objects::{Dependency, Object};
 use crate::row::Row;
 use crate::rows::{ClassRow, OWNER, OldestIds, namespace_datums, user_attributes};
 use crate::schema::{
-    PG_CATALOG, PG_CLASS, PG_TOAST, PG_TYPE, PG_TYPE_OID_INDEX, PG_TYPE_TYPNAME_NSP_INDEX,
-    POSTGRES_DB, SYSTEM_COLUMNS,
+    PG_CATALOG, PG_CLASS, PG_CLASS_OID_INDEX, PG_CONSTRAINT_OID_INDEX, PG_NAMESPACE_OID_INDEX,
+    PG_TOAST, PG_TYPE, PG_TYPE_OID_INDEX, PG_TYPE_TYPNAME_NSP_INDEX, SYSTEM_COLUMNS,
 };
 use crate::table::ColumnDef;
 use crate::writer::Writer;
@@ -36,12 +36,12 @@ use crate::writer::Writer;
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 1600;
 
-/// The lock of a name in a namespace. Names with the same hash share a lock.
-pub fn name_lock(namespace: Oid, name: &str) -> LockTag {
+/// The lock of a name in a namespace of a database. Names with the same hash share a lock.
+pub fn name_lock(database: Oid, namespace: Oid, name: &str) -> LockTag {
     let mut hasher = DefaultHasher::new();
     (namespace, name).hash(&mut hasher);
     let object = hasher.finish() as u32;
-    LockTag::Object { database: POSTGRES_DB, class: PG_CLASS.oid, object }
+    LockTag::Object { database, class: PG_CLASS.oid, object }
 }
 
 /// Refuses what PostgreSQL refuses of a table's definition.
@@ -134,10 +134,12 @@ pub fn create_table(
     let locator = create_file(&mut writer, persistence)?;
     let oid = locator.rel;
     let types = table_types(&mut writer, namespace, name)?;
+    let owner = writer.owner();
     let class = ClassRow {
         oid,
         name,
         namespace,
+        owner,
         row_type: types.row,
         filenode: oid,
         tablespace: 0,
@@ -157,14 +159,15 @@ pub fn create_table(
         writer.insert(ATTRIBUTES, &attribute.datums())?;
     }
     let of = TableType::Row { table: oid, array: types.array };
-    writer.insert(TYPES, &table_type(types.row, name, namespace, of))?;
+    writer.insert(TYPES, &table_type(types.row, name, (namespace, owner), of))?;
     let of = TableType::Array { of: types.row };
-    writer.insert(TYPES, &table_type(types.array, &types.array_name, namespace, of))?;
+    writer.insert(TYPES, &table_type(types.array, &types.array_name, (namespace, owner), of))?;
     let (row, array) = (Object::new(TYPES, types.row), Object::new(TYPES, types.array));
     writer.depend(row, Object::relation(oid), Dependency::Internal)?;
     writer.depend(array, row, Dependency::Internal)?;
     let namespace_object = Object::new(NAMESPACES, namespace);
     writer.depend(Object::relation(oid), namespace_object, Dependency::Normal)?;
+    writer.note_owner(Object::relation(oid), owner)?;
     for (number, column) in (1..).zip(columns).filter(|(_, column)| column.not_null) {
         writer.next_command()?;
         add_not_null(&mut writer, (oid, name, namespace), number, &column.name)?;
@@ -195,10 +198,10 @@ fn table_types(
     namespace: Oid,
     name: &str,
 ) -> Result<TableTypes, CatalogError> {
-    let array = writer.new_oid()?;
+    let array = writer.free_oid(&PG_TYPE_OID_INDEX)?;
     free_type_name(writer, namespace, name)?;
     let array_name = writer.choose_array_name(namespace, name)?;
-    Ok(TableTypes { row: writer.new_oid()?, array, array_name })
+    Ok(TableTypes { row: writer.free_oid(&PG_TYPE_OID_INDEX)?, array, array_name })
 }
 
 /// Makes sure that no type has a name. An array type that has it gets another one.
@@ -233,7 +236,7 @@ pub(crate) fn add_not_null(
     column: &str,
 ) -> Result<(), CatalogError> {
     let name = writer.choose_constraint_name(namespace, name, column)?;
-    let oid = writer.new_oid()?;
+    let oid = writer.free_oid(&PG_CONSTRAINT_OID_INDEX)?;
     let (columns, index) = (&[number][..], 0);
     let row = ConstraintRow { oid, name: &name, namespace, kind: b'n', table, index, columns };
     writer.insert(CONSTRAINTS, &row.datums())?;
@@ -252,21 +255,21 @@ pub(crate) fn create_file(
         Persistence::Permanent => {
             database.xacts.drop_at_abort(writer.tx, locator);
             database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
-            log_file(database, writer.backend, locator, xid)?;
+            log_file(database, writer.backend, (locator, Fork::Main), xid)?;
         }
         Persistence::Temporary(pool) => pool.create(writer.backend, locator)?,
     }
     Ok(locator)
 }
 
-/// Logs that a table's file was created.
-fn log_file(
+/// Logs that a relation's file was created.
+pub fn log_file(
     database: &Database,
     backend: &mut Backend,
-    locator: RelFileLocator,
+    (rel, fork): (RelFileLocator, Fork),
     xid: Xid,
 ) -> Result<(), CatalogError> {
-    let main = SmgrCreate { rel: locator, fork: Fork::Main }.encode();
+    let main = SmgrCreate { rel, fork }.encode();
     let record = Record {
         rmgr: Rmgr::SMGR,
         info: CREATE | INFO_SPECIAL_REL_UPDATE,
@@ -286,16 +289,19 @@ pub fn create_namespace(
     name: &str,
 ) -> Result<Oid, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
-    let oid = writer.new_oid()?;
+    let oid = writer.free_oid(&PG_NAMESPACE_OID_INDEX)?;
     writer.insert(NAMESPACES, &namespace_datums(oid, name, OWNER))?;
     writer.next_command()?;
     Ok(oid)
 }
 
-/// A new OID for which there is no file: a crash may have left one behind.
+/// A new OID that no relation has, and for which there is no file: a crash may have left one
+/// behind.
 fn free_file(writer: &mut Writer<'_>) -> Result<RelFileLocator, CatalogError> {
     loop {
-        let locator = RelFileLocator::in_default(POSTGRES_DB, writer.new_oid()?);
+        let rel = writer.free_oid(&PG_CLASS_OID_INDEX)?;
+        let Database { oid: db, tablespace: spc, .. } = *writer.database;
+        let locator = RelFileLocator { spc, db, rel };
         if !writer.database.heaps.pool.smgr().exists(locator, Fork::Main)? {
             return Ok(locator);
         }

@@ -10,19 +10,20 @@ use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
-use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEFAULTS, TYPES};
-use crate::class::Class;
+use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TYPES};
 use crate::constraints::Constraint;
 use crate::database::Database;
 use crate::error::CatalogError;
+use crate::identifier::quoted;
 use crate::index_ddl::set_not_null;
 use crate::index_state::IS_VALID;
 use crate::objects::{Depends, Object};
 use crate::reader::Reader;
+use crate::row::Row;
 use crate::schema::{
-    PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CONSTRAINT_OID_INDEX,
+    self, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CONSTRAINT_OID_INDEX,
     PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX, PG_INHERITS_RELID_SEQNO_INDEX,
-    PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TYPE_OID_INDEX, POSTGRES_DB,
+    PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TYPE_OID_INDEX,
 };
 use crate::table::Table;
 use crate::writer::{Found, Writer};
@@ -165,70 +166,245 @@ fn refuse_key_column(table: &Table, number: i16) -> Result<(), CatalogError> {
     }
 }
 
-/// Drops an object with all that goes with it.
+/// Drops an object with all that goes with it. Fails if something else depends on them.
 fn drop_all(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {
-    let dropped = all_that_goes(writer, object)?;
-    dropped.iter().try_for_each(|object| check_object(writer, *object))?;
-    dropped.iter().try_for_each(|object| drop_object(writer, *object))?;
-    dropped.iter().try_for_each(|object| writer.delete_notes(*object))
+    drop_cascading(writer, object, false).map(drop)
 }
 
 /// An object with all that goes with it. Fails if something else depends on them.
 fn all_that_goes(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Object>, CatalogError> {
-    let mut dropped = vec![object];
-    let mut others = Vec::new();
-    let mut at = 0;
-    while let Some(on) = dropped.get(at).copied() {
-        at += 1;
-        for Depends { object, code, .. } in writer.dependents(on)? {
-            let whole = Object { column: 0, ..object };
-            match code {
-                b'i' | b'a' | b'P' | b'S' if !dropped.contains(&whole) => dropped.push(whole),
-                b'i' | b'a' | b'P' | b'S' => {}
-                _ => others.push((whole, on)),
+    let targets = targets_of(writer, object)?;
+    refuse_dependents(writer, object, &targets)?;
+    Ok(targets.into_iter().map(|target| target.object).collect())
+}
+
+/// What a DROP ... CASCADE takes along, in words.
+#[derive(Debug, Default)]
+pub struct Dropped(pub Vec<String>);
+
+/// Drops an object with all that goes with it. What else depends on them prevents that, unless it
+/// is to be dropped as well.
+pub(crate) fn drop_cascading(
+    writer: &mut Writer<'_>,
+    object: Object,
+    cascade: bool,
+) -> Result<Dropped, CatalogError> {
+    let targets = targets_of(writer, object)?;
+    let mut told = Dropped::default();
+    match cascade {
+        false => refuse_dependents(writer, object, &targets)?,
+        true => {
+            for target in targets.iter().rev().filter(|target| target.is_reported(object)) {
+                told.0.push(describe(writer, target.object)?);
             }
         }
     }
-    match others.iter().find(|(other, _)| !dropped.contains(other)) {
-        None => Ok(dropped),
-        Some((other, on)) => {
-            let what = describe(writer, object)?;
-            let message = format!("cannot drop {what} because other objects depend on it");
-            let detail =
-                format!("{} depends on {}", describe(writer, *other)?, describe(writer, *on)?);
-            let error = CatalogError::refused("2BP01", message).with_detail(detail);
-            Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
+    targets.iter().try_for_each(|target| check_object(writer, target.object))?;
+    targets.iter().try_for_each(|target| drop_object(writer, target.object))?;
+    targets.iter().try_for_each(|target| writer.delete_notes(target.object))?;
+    Ok(told)
+}
+
+/// An object that is to be dropped.
+#[derive(Debug)]
+struct Target {
+    object: Object,
+    /// Whether it goes without a word: it belongs to another one.
+    belongs: bool,
+    /// What it depends on.
+    on: Object,
+}
+
+impl Target {
+    fn is_reported(&self, dropped: Object) -> bool {
+        !self.belongs && self.object != dropped
+    }
+}
+
+/// Most objects in a row of which each depends on the one before.
+const DEEPEST: usize = 500;
+/// Most objects that a message lists.
+const MOST_LISTED: usize = 100;
+
+/// An object and all that depends on it, in the order in which they can be dropped.
+fn targets_of(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Target>, CatalogError> {
+    let mut targets = Vec::new();
+    find_targets(writer, (object, false, object), &mut targets, &mut Vec::new())?;
+    Ok(targets)
+}
+
+fn find_targets(
+    writer: &mut Writer<'_>,
+    (object, belongs, on): (Object, bool, Object),
+    targets: &mut Vec<Target>,
+    path: &mut Vec<Object>,
+) -> Result<(), CatalogError> {
+    if let Some(known) = targets.iter_mut().find(|target| target.object == object) {
+        known.belongs |= belongs;
+        return Ok(());
+    }
+    if path.contains(&object) {
+        return Ok(());
+    }
+    if path.len() >= DEEPEST {
+        return Err(CatalogError::refused("54001", "stack depth limit exceeded"));
+    }
+    if !path.is_empty()
+        && let Some(owner) = owner_of(writer, object)?
+        && !path.contains(&owner)
+        && !targets.iter().any(|target| target.object == owner)
+    {
+        // It goes with what it is a part of.
+        find_targets(writer, (owner, belongs, on), targets, path)?;
+        return Ok(());
+    }
+    path.push(object);
+    let mut found = writer.dependents(object)?;
+    found.sort_by_key(|depends| std::cmp::Reverse(depends.object.oid));
+    for Depends { object: dependent, code, .. } in found {
+        let whole = Object { column: 0, ..dependent };
+        if whole != object {
+            let belongs = matches!(code, b'i' | b'a' | b'P' | b'S' | b'e' | b'x');
+            find_targets(writer, (whole, belongs, object), targets, path)?;
         }
+    }
+    path.pop();
+    targets.push(Target { object, belongs, on });
+    Ok(())
+}
+
+/// What an object is a part of.
+fn owner_of(writer: &mut Writer<'_>, object: Object) -> Result<Option<Object>, CatalogError> {
+    let references = writer.references(object)?;
+    let owner = references.iter().find(|depends| depends.object == object && depends.code == b'i');
+    Ok(owner.map(|depends| Object { column: 0, ..depends.on }))
+}
+
+/// Refuses to drop an object on which others depend.
+fn refuse_dependents(
+    writer: &mut Writer<'_>,
+    object: Object,
+    targets: &[Target],
+) -> Result<(), CatalogError> {
+    let others: Vec<&Target> =
+        targets.iter().rev().filter(|target| target.is_reported(object)).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let mut lines = Vec::new();
+    for Target { object, on, .. } in others.iter().take(MOST_LISTED) {
+        lines.push(format!("{} depends on {}", describe(writer, *object)?, describe(writer, *on)?));
+    }
+    if others.len() > MOST_LISTED {
+        let rest = others.len() - MOST_LISTED;
+        let objects = if rest == 1 { "object" } else { "objects" };
+        lines.push(format!("\nand {rest} other {objects} (see server log for list)"));
+    }
+    let what = describe(writer, object)?;
+    let message = format!("cannot drop {what} because other objects depend on it");
+    let error = CatalogError::refused("2BP01", message).with_detail(lines.join("\n"));
+    Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
+}
+
+/// Catalogs whose rows have a name in their second column, and how messages call what they hold.
+const NAMED: [(Oid, &str); 13] = [
+    (schema::PG_PROC.oid, "function"),
+    (schema::PG_OPERATOR.oid, "operator"),
+    (schema::PG_COLLATION.oid, "collation"),
+    (schema::PG_CONVERSION.oid, "conversion"),
+    (schema::PG_LANGUAGE.oid, "language"),
+    (schema::PG_EXTENSION.oid, "extension"),
+    (schema::PG_EVENT_TRIGGER.oid, "event trigger"),
+    (schema::PG_PUBLICATION.oid, "publication"),
+    (schema::PG_FOREIGN_SERVER.oid, "server"),
+    (schema::PG_FOREIGN_DATA_WRAPPER.oid, "foreign-data wrapper"),
+    (schema::PG_STATISTIC_EXT.oid, "statistics object"),
+    (schema::PG_TS_CONFIG.oid, "text search configuration"),
+    (schema::PG_TS_DICT.oid, "text search dictionary"),
+];
+
+fn name_of(found: &Found, at: usize) -> String {
+    match found.values.get(at) {
+        Some(Datum::Text(name)) => name.clone().into_owned(),
+        _ => String::new(),
     }
 }
 
 /// An object in messages.
-fn describe(writer: &mut Writer<'_>, object: Object) -> Result<String, CatalogError> {
-    let name = |found: Found| match found.values.get(1) {
-        Some(Datum::Text(name)) => name.clone().into_owned(),
-        _ => String::new(),
-    };
+pub(crate) fn describe(writer: &mut Writer<'_>, object: Object) -> Result<String, CatalogError> {
     Ok(match object.class {
         CLASSES => {
             let class = writer.reader().class(object.oid)?;
-            let Some(Class { kind, name, .. }) = class else {
+            let Some(class) = class else {
                 return Ok(format!("relation {}", object.oid));
             };
-            let what = match kind {
+            let what = match class.kind {
                 b'i' | b'I' => "index",
                 b'v' => "view",
                 b'm' => "materialized view",
                 b'S' => "sequence",
+                b't' => "toast table",
+                b'c' => "composite type",
+                b'f' => "foreign table",
                 _ => "table",
             };
-            format!("{what} {name}")
+            format!("{what} {}", qualified(writer, class.namespace, &class.name)?)
+        }
+        NAMESPACES => {
+            let found = writer.row(&schema::PG_NAMESPACE_OID_INDEX, object.oid)?;
+            format!("schema {}", quoted(&name_of(&found, 1)))
         }
         CONSTRAINTS => {
-            format!("constraint {}", name(writer.row(&PG_CONSTRAINT_OID_INDEX, object.oid)?))
+            let found = writer.row(&PG_CONSTRAINT_OID_INDEX, object.oid)?;
+            let name = name_of(&found, 1);
+            match found.values.get(schema::PG_CONSTRAINT.place("conrelid")) {
+                Some(Datum::Oid(table)) if *table != 0 => {
+                    let of = describe(writer, Object::relation(*table))?;
+                    format!("constraint {name} on {of}")
+                }
+                _ => format!("constraint {name}"),
+            }
         }
-        TYPES => format!("type {}", name(writer.row(&PG_TYPE_OID_INDEX, object.oid)?)),
-        class => format!("object {} of catalog {class}", object.oid),
+        TYPES => {
+            let found = writer.row(&PG_TYPE_OID_INDEX, object.oid)?;
+            let name = name_of(&found, 1);
+            match found.values.get(2) {
+                Some(Datum::Oid(namespace)) => {
+                    format!("type {}", qualified(writer, *namespace, &name)?)
+                }
+                _ => format!("type {name}"),
+            }
+        }
+        class => match NAMED.iter().find(|(known, _)| *known == class) {
+            Some((_, what)) => {
+                let mut indexes = schema::CATALOG_INDEXES.iter();
+                let by_oid = |index: &&&'static schema::CatalogIndex| {
+                    index.of.oid == class && index.columns == [0]
+                };
+                match indexes.find(by_oid) {
+                    Some(index) => {
+                        let found = writer.row(index, object.oid)?;
+                        format!("{what} {}", quoted(&name_of(&found, 1)))
+                    }
+                    None => format!("{what} {}", object.oid),
+                }
+            }
+            None => {
+                let mut catalogs = schema::CATALOGS.iter();
+                let of = catalogs.find(|catalog| catalog.oid == class);
+                format!("object {} of {}", object.oid, of.map_or("no catalog", |of| of.name))
+            }
+        },
     })
+}
+
+/// The name of an object in a namespace, as messages have it.
+fn qualified(writer: &mut Writer<'_>, namespace: Oid, name: &str) -> Result<String, CatalogError> {
+    if writer.path.contains(&namespace) {
+        return Ok(quoted(name).into_owned());
+    }
+    let found = writer.row(&schema::PG_NAMESPACE_OID_INDEX, namespace)?;
+    Ok(format!("{}.{}", quoted(&name_of(&found, 1)), quoted(name)))
 }
 
 /// Refuses an object that cannot be dropped, before anything is.
@@ -238,7 +414,8 @@ fn check_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogEr
         Err(CatalogError::refused("0A000", format!("cannot drop {what}: {why}")))
     };
     match class {
-        TYPES | CONSTRAINTS | DEFAULTS => return Ok(()),
+        CONSTRAINTS | DEFAULTS | NAMESPACES => return Ok(()),
+        TYPES => return check_type(writer, object),
         CLASSES => {}
         _ => return refused(describe(writer, object)?, "it is of a kind that is not supported"),
     }
@@ -250,6 +427,19 @@ fn check_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogEr
         true => refused(describe(writer, object)?, "inheritance is not supported"),
         false => Ok(()),
     }
+}
+
+/// Refuses a type that is not the type of a table's rows, or an array of such.
+fn check_type(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {
+    let found = writer.row(&PG_TYPE_OID_INDEX, object.oid)?;
+    let row = Row(&found.values, schema::PG_TYPE.name);
+    let (kind, element) = (row.char(6)?, row.oid(13)?);
+    if kind == b'c' || kind == b'b' && element != 0 && row.int2(4)? == -1 {
+        return Ok(());
+    }
+    let what = describe(writer, object)?;
+    let message = format!("cannot drop {what}: it is of a kind that is not supported");
+    Err(CatalogError::refused("0A000", message))
 }
 
 /// Whether a relation has a parent or a child, such as the index of a partition.
@@ -265,6 +455,7 @@ fn drop_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogErr
         TYPES => writer.delete_all((&PG_TYPE_OID_INDEX, &[Datum::Oid(oid)]), 3),
         CONSTRAINTS => writer.delete_all((&PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)]), 4),
         DEFAULTS => writer.delete_all((&PG_ATTRDEF_OID_INDEX, &[Datum::Oid(oid)]), 3),
+        NAMESPACES => writer.delete_all((&schema::PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)]), 2),
         _ => drop_relation(writer, oid),
     }
 }
@@ -294,7 +485,7 @@ fn drop_relation(writer: &mut Writer<'_>, oid: Oid) -> Result<(), CatalogError> 
 impl Database {
     /// Removes temporary tables from the catalogs, at a start: their sessions are gone.
     pub fn drop_stale_temporary(&self, backend: &mut Backend) -> Result<(), CatalogError> {
-        let mut tx = Transaction::in_database(POSTGRES_DB);
+        let mut tx = self.transaction();
         let snapshot = self.xacts.snapshot(&tx);
         let mut stale = Reader::new(self, backend, snapshot).temporary()?;
         // What belongs to a table goes with it.

@@ -123,7 +123,7 @@ pub struct KnownTrees {
 
 impl KnownTrees {
     /// Nothing is known of indexes that these transactions change.
-    pub(crate) fn new(xacts: Arc<XactManager>) -> KnownTrees {
+    pub fn new(xacts: Arc<XactManager>) -> KnownTrees {
         KnownTrees { trees: Mutex::default(), shared: Arc::new(SharedIndexes::new(xacts)) }
     }
 
@@ -135,5 +135,10 @@ impl KnownTrees {
     /// Forgets an index whose file is gone.
     pub fn forget(&self, index: RelFileLocator) {
         self.trees.lock().remove(&index);
+    }
+
+    /// Forgets the indexes of a database.
+    pub(crate) fn forget_database(&self, oid: Oid) {
+        self.trees.lock().retain(|index, _| index.db != oid);
     }
 }

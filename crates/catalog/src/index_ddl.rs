@@ -26,8 +26,9 @@ use crate::objects::{Dependency, Object};
 use crate::row::Row;
 use crate::rows::{ClassRow, OldestIds};
 use crate::schema::{
-    BTREE_AM, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CATALOG,
-    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
+    BTREE_AM, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CATALOG, PG_CLASS,
+    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_CONSTRAINT_OID_INDEX,
+    PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
 };
 use crate::table::{Column, Table};
 use crate::writer::{Found, Writer};
@@ -275,6 +276,7 @@ fn insert_class(
         oid,
         name,
         namespace: table.namespace,
+        owner: table.owner,
         row_type: 0,
         filenode: oid,
         tablespace: 0,
@@ -291,7 +293,7 @@ fn insert_class(
         ("relkind", Datum::Char(b'i')),
         ("reltuples", Datum::Float4(0.0)),
     ] {
-        set(writer.database, &mut row, name, value);
+        set(&mut row, name, value);
     }
     writer.insert(CLASSES, &row)?;
     writer.tx.note_relation(oid, true);
@@ -299,8 +301,9 @@ fn insert_class(
 }
 
 /// Replaces a value of a row of pg_class.
-pub(crate) fn set<'a>(database: &Database, row: &mut [Datum<'a>], name: &str, value: Datum<'a>) {
-    let column = database.class.column(name).and_then(|(index, _)| row.get_mut(index));
+pub(crate) fn set<'a>(row: &mut [Datum<'a>], name: &str, value: Datum<'a>) {
+    let index = PG_CLASS.columns.iter().position(|column| column.name == name);
+    let column = index.and_then(|index| row.get_mut(index));
     *column.expect("pg_class has this column") = value;
 }
 
@@ -385,7 +388,7 @@ pub(crate) fn insert_constraint(
     (index, name): (Oid, &str),
     kind: ConstraintKind,
 ) -> Result<(), CatalogError> {
-    let oid = writer.new_oid()?;
+    let oid = writer.free_oid(&PG_CONSTRAINT_OID_INDEX)?;
     let columns: Vec<i16> = def.keys.iter().map(|key| key.attnum).collect();
     let kind = match kind {
         ConstraintKind::Primary => b'p',

@@ -75,7 +75,7 @@ pub fn copy_index(
         ("relallvisible", Datum::Int4(0)),
         ("relallfrozen", Datum::Int4(0)),
     ] {
-        set(database, &mut class, column, value);
+        set(&mut class, column, value);
     }
     writer.insert(CLASSES, &class)?;
     writer.tx.note_relation(oid, true);

@@ -1,11 +1,11 @@
 //! What vacuum stores of a table and of the database, in place: the rows get no newer versions.
 //!
-//! The caller's lock on the table excludes DDL, which would update its row of pg_class. Nothing
-//! updates pg_database.
+//! The caller's lock on the table excludes DDL, which would update its row of pg_class. Who updates
+//! a row of pg_database has locked it (`database_row_lock`), and so has the caller.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_access::heap::Announcement;
-use forebay_format::ids::{DEFAULT_TABLESPACE, xid_is_normal, xid_precedes};
+use forebay_format::ids::{xid_is_normal, xid_precedes};
 use forebay_format::multixact::{INVALID_MULTI, MultiXactId, multi_precedes};
 use forebay_format::syscache;
 use forebay_format::wal::invalidation::Invalidation;
@@ -21,7 +21,6 @@ use crate::reader::{Reader, Rows};
 use crate::row::Row;
 use crate::schema::{
     CatalogTable, PG_CATALOG, PG_CLASS, PG_CLASS_OID_INDEX, PG_DATABASE, PG_DATABASE_OID_INDEX,
-    POSTGRES_DB,
 };
 use crate::table::Table;
 
@@ -83,7 +82,7 @@ pub struct Advanced {
 
 /// The values of a row that is changed in place. All columns up to the changed ones have a fixed
 /// length, and none of them is NULL.
-struct Values<'a> {
+pub(crate) struct Values<'a> {
     catalog: &'static CatalogTable,
     table: &'a Table,
     bytes: &'a mut [u8],
@@ -118,7 +117,7 @@ impl Values<'_> {
         self.column(name).map(|bytes| u32::from_le_bytes(*bytes))
     }
 
-    fn set(&mut self, name: &str, value: u32) -> Option<()> {
+    pub(crate) fn set(&mut self, name: &str, value: u32) -> Option<()> {
         let bytes = self.column(name)?;
         let differs = *bytes != value.to_le_bytes();
         *bytes = value.to_le_bytes();
@@ -221,10 +220,11 @@ impl Database {
         let found = Reader::new(self, backend, self.xacts.snapshot(tx)).class(oid)?;
         let lost = || CatalogError::corrupt(format!("pg_class has no row of relation {oid}"));
         let class = found.ok_or_else(lost)?;
-        let messages = invalidate::class(oid, &class.name, class.namespace, class.is_shared());
-        let announcement = announce(class.namespace == PG_CATALOG, &messages);
-        let place = (&PG_CLASS, &self.class);
-        self.change(backend, tx, place, class.tid, announcement, change)
+        let db = if class.is_shared() { 0 } else { self.oid };
+        let messages = invalidate::class(self.oid, db, oid, (&class.name, class.namespace));
+        let announcement = self.announce(class.namespace == PG_CATALOG, &messages);
+        let table = Table::of_catalog(&PG_CLASS, self.maps.local(&PG_CLASS)?)?;
+        self.change(backend, tx, (&PG_CLASS, &table), class.tid, announcement, change)
     }
 
     /// Stores the oldest ids of a database, if they have advanced.
@@ -234,6 +234,18 @@ impl Database {
         oid: Oid,
         (frozen_xid, min_multi): (Xid, MultiXactId),
         next: NextIds,
+    ) -> Result<Advanced, CatalogError> {
+        self.overwrite_database(backend, oid, |values| {
+            values.advance(("datfrozenxid", frozen_xid), ("datminmxid", min_multi), next)
+        })
+    }
+
+    /// Overwrites values of the row of a database.
+    pub(crate) fn overwrite_database(
+        &self,
+        backend: &mut Backend,
+        oid: Oid,
+        change: impl FnOnce(&mut Values<'_>) -> Option<Advanced>,
     ) -> Result<Advanced, CatalogError> {
         let table = self.pg_database()?;
         let mut found = None;
@@ -246,11 +258,9 @@ impl Database {
         let lost = || CatalogError::corrupt(format!("pg_database has no row of database {oid}"));
         let tid = found.ok_or_else(lost)?;
         let message = entry(syscache::DATABASE_BY_OID, 0, syscache::hash_oid(oid));
-        let announcement = announce(false, &[message]);
+        let announcement = self.announce(false, &[message]);
         let (nobody, place) = (&Transaction::new(), (&PG_DATABASE, &table));
-        self.change(backend, nobody, place, tid, announcement, |values| {
-            values.advance(("datfrozenxid", frozen_xid), ("datminmxid", min_multi), next)
-        })
+        self.change(backend, nobody, place, tid, announcement, change)
     }
 
     fn change(
@@ -272,6 +282,14 @@ impl Database {
         done.ok_or_else(|| CatalogError::corrupt(format!("a row of {} is too short", table.name)))
     }
 
+    fn announce(&self, relcache_file: bool, messages: &[Invalidation]) -> Announcement {
+        Announcement {
+            database: (self.oid, self.tablespace),
+            relcache_file,
+            invalidations: messages.iter().map(Invalidation::encode).collect(),
+        }
+    }
+
     fn pg_database(&self) -> Result<Table, CatalogError> {
         let lost = || CatalogError::corrupt("there is no pg_database".to_owned());
         Table::of_catalog(&PG_DATABASE, self.maps.shared(&PG_DATABASE).ok_or_else(lost)?)
@@ -280,14 +298,6 @@ impl Database {
 
 fn entry(cache: i8, db: Oid, hash: u32) -> Invalidation {
     Invalidation::Entry { cache, db, hash }
-}
-
-fn announce(relcache_file: bool, messages: &[Invalidation]) -> Announcement {
-    Announcement {
-        database: (POSTGRES_DB, DEFAULT_TABLESPACE),
-        relcache_file,
-        invalidations: messages.iter().map(Invalidation::encode).collect(),
-    }
 }
 
 impl ClassFigures {
@@ -351,6 +361,7 @@ mod tests {
             oid: 16_384,
             name: "t",
             namespace: 2200,
+            owner: 10,
             row_type: 0,
             filenode: 16_384,
             tablespace: 0,

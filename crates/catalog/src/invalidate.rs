@@ -8,92 +8,121 @@ use forebay_types::Datum;
 use smallvec::SmallVec;
 
 use crate::catalog_oids::{
-    ATTRIBUTES, CLASSES, CONSTRAINTS, DEPENDENCIES, DESCRIPTIONS, INDEXES, NAMESPACES,
-    SHARED_DEPENDENCIES, STATISTICS, TYPES,
+    ATTRIBUTES, CLASSES, CONSTRAINTS, DATABASES, DEPENDENCIES, DESCRIPTIONS, INDEXES, MEMBERSHIPS,
+    NAMESPACES, ROLES, SETTINGS, SHARED_DEPENDENCIES, SHARED_DESCRIPTIONS, STATISTICS, TABLESPACES,
+    TYPES,
 };
 use crate::row::Row;
-use crate::schema::POSTGRES_DB;
 
 type Messages = SmallVec<[Invalidation; 3]>;
 
-/// A row of a catalog, of which at least the first columns are given, was inserted, changed or
+/// A row of a catalog of a database, of which at least the first columns are given, was inserted, changed or
 /// deleted.
 pub(crate) fn row(
+    db: Oid,
     catalog: Oid,
     values: &[Datum<'_>],
 ) -> impl Iterator<Item = Invalidation> + use<> {
-    let all = Invalidation::Catalog { db: POSTGRES_DB, catalog };
+    let all = Invalidation::Catalog { db, catalog };
     // Of a row that lacks a key, too much is out of date rather than too little.
-    of_row(catalog, &Row(values, "a catalog"))
+    of_row(db, catalog, &Row(values, "a catalog"))
         .unwrap_or_else(|| [all].into_iter().collect())
         .into_iter()
 }
 
-fn of_row(catalog: Oid, row: &Row<'_, '_>) -> Option<Messages> {
+fn of_row(db: Oid, catalog: Oid, row: &Row<'_, '_>) -> Option<Messages> {
     let (oid, name) = (|n| row.oid(n).ok(), |n| row.name(n).ok());
     let first = oid(0);
     Some(match catalog {
-        CLASSES => class(first?, name(1)?, oid(2)?, row.bool(15).ok()?).into_iter().collect(),
-        ATTRIBUTES => attribute(first?, name(1)?, row.int2(4).ok()?).into_iter().collect(),
-        NAMESPACES => namespace(first?, name(1)?).into_iter().collect(),
+        CLASSES => {
+            let of = if row.bool(15).ok()? { 0 } else { db };
+            class(db, of, first?, (name(1)?, oid(2)?)).into_iter().collect()
+        }
+        ATTRIBUTES => attribute(db, first?, name(1)?, row.int2(4).ok()?).into_iter().collect(),
+        NAMESPACES => namespace(db, first?, name(1)?).into_iter().collect(),
         TYPES => {
             let by_name = hash_key(&[hash_name(name(1)?), hash_oid(oid(2)?)]);
-            let by_oid = entry(cache::TYPE_BY_OID, hash_oid(first?));
-            [by_oid, entry(cache::TYPE_BY_NAME, by_name)].into_iter().collect()
+            let by_oid = entry(db, cache::TYPE_BY_OID, hash_oid(first?));
+            [by_oid, entry(db, cache::TYPE_BY_NAME, by_name)].into_iter().collect()
         }
         INDEXES => {
-            let index = entry(cache::INDEX_BY_OID, hash_oid(first?));
-            [index, relation(first?, false)].into_iter().collect()
+            let index = entry(db, cache::INDEX_BY_OID, hash_oid(first?));
+            [index, relation(db, first?)].into_iter().collect()
         }
-        CONSTRAINTS => [entry(cache::CONSTRAINT_BY_OID, hash_oid(first?))].into_iter().collect(),
+        CONSTRAINTS => {
+            [entry(db, cache::CONSTRAINT_BY_OID, hash_oid(first?))].into_iter().collect()
+        }
         STATISTICS => {
             let inherits = i16::from(row.bool(2).ok()?);
             let key = [hash_oid(first?), hash_int2(row.int2(1).ok()?), hash_int2(inherits)];
-            [entry(cache::STATISTIC, hash_key(&key))].into_iter().collect()
+            [entry(db, cache::STATISTIC, hash_key(&key))].into_iter().collect()
         }
         DEPENDENCIES | DESCRIPTIONS => {
-            [Invalidation::Snapshot { db: POSTGRES_DB, rel: catalog }].into_iter().collect()
+            [Invalidation::Snapshot { db, rel: catalog }].into_iter().collect()
         }
-        SHARED_DEPENDENCIES => {
+        DATABASES => [entry(0, cache::DATABASE_BY_OID, hash_oid(first?))].into_iter().collect(),
+        ROLES => {
+            let by_name = entry(0, cache::ROLE_BY_NAME, hash_name(name(1)?));
+            [entry(0, cache::ROLE_BY_OID, hash_oid(first?)), by_name].into_iter().collect()
+        }
+        MEMBERSHIPS => {
+            let (role, member) = (hash_oid(oid(1)?), hash_oid(oid(2)?));
+            let grantor = hash_oid(oid(3)?);
+            let by_member = hash_key(&[member, role, grantor]);
+            [
+                entry(0, cache::MEMBER_BY_ROLE, hash_key(&[role, member, grantor])),
+                entry(0, cache::ROLE_BY_MEMBER, by_member),
+            ]
+            .into_iter()
+            .collect()
+        }
+        TABLESPACES => [entry(0, cache::TABLESPACE_BY_OID, hash_oid(first?))].into_iter().collect(),
+        SETTINGS | SHARED_DESCRIPTIONS | SHARED_DEPENDENCIES => {
             [Invalidation::Snapshot { db: 0, rel: catalog }].into_iter().collect()
         }
         _ => return None,
     })
 }
 
-/// What is known of a relation.
-pub(crate) fn relation(oid: Oid, shared: bool) -> Invalidation {
-    Invalidation::Relation { db: if shared { 0 } else { POSTGRES_DB }, rel: oid }
+/// What is known of a relation of a database; 0 if all databases share it.
+pub(crate) fn relation(db: Oid, oid: Oid) -> Invalidation {
+    Invalidation::Relation { db, rel: oid }
 }
 
-/// A row of pg_class was inserted, changed or deleted.
-pub(crate) fn class(oid: Oid, name: &str, namespace: Oid, shared: bool) -> [Invalidation; 3] {
+/// A row of pg_class of a database was inserted, changed or deleted. It is that of a relation of
+/// the database `of`; 0 if all databases share it.
+pub(crate) fn class(
+    db: Oid,
+    of: Oid,
+    oid: Oid,
+    (name, namespace): (&str, Oid),
+) -> [Invalidation; 3] {
     let by_name = hash_key(&[hash_name(name), hash_oid(namespace)]);
     [
-        entry(cache::CLASS_BY_OID, hash_oid(oid)),
-        entry(cache::CLASS_BY_NAME, by_name),
-        relation(oid, shared),
+        entry(db, cache::CLASS_BY_OID, hash_oid(oid)),
+        entry(db, cache::CLASS_BY_NAME, by_name),
+        relation(of, oid),
     ]
 }
 
 /// A row of pg_attribute was.
-fn attribute(relation_oid: Oid, name: &str, number: i16) -> [Invalidation; 3] {
+fn attribute(db: Oid, relation_oid: Oid, name: &str, number: i16) -> [Invalidation; 3] {
     let relation_hash = hash_oid(relation_oid);
     [
-        entry(cache::ATTRIBUTE_BY_NUMBER, hash_key(&[relation_hash, hash_int2(number)])),
-        entry(cache::ATTRIBUTE_BY_NAME, hash_key(&[relation_hash, hash_name(name)])),
-        relation(relation_oid, false),
+        entry(db, cache::ATTRIBUTE_BY_NUMBER, hash_key(&[relation_hash, hash_int2(number)])),
+        entry(db, cache::ATTRIBUTE_BY_NAME, hash_key(&[relation_hash, hash_name(name)])),
+        relation(db, relation_oid),
     ]
 }
 
 /// A row of pg_namespace was.
-fn namespace(oid: Oid, name: &str) -> [Invalidation; 2] {
+fn namespace(db: Oid, oid: Oid, name: &str) -> [Invalidation; 2] {
     [
-        entry(cache::NAMESPACE_BY_OID, hash_oid(oid)),
-        entry(cache::NAMESPACE_BY_NAME, hash_name(name)),
+        entry(db, cache::NAMESPACE_BY_OID, hash_oid(oid)),
+        entry(db, cache::NAMESPACE_BY_NAME, hash_name(name)),
     ]
 }
 
-fn entry(cache: i8, hash: u32) -> Invalidation {
-    Invalidation::Entry { cache, db: POSTGRES_DB, hash }
+fn entry(db: Oid, cache: i8, hash: u32) -> Invalidation {
+    Invalidation::Entry { cache, db, hash }
 }

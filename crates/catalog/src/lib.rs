@@ -8,13 +8,17 @@ pub mod bootstrap;
 mod cache;
 mod catalog_oids;
 mod change_options;
-mod check;
 mod class;
+mod cluster_rows;
 mod column_storage;
+mod comments;
 mod constraints;
 mod database;
+mod database_ddl;
+mod databases;
 pub mod ddl;
 mod dropping;
+mod entering;
 mod error;
 mod identifier;
 mod index;
@@ -39,13 +43,17 @@ mod oldest;
 mod options;
 mod reader;
 mod relations;
+mod role_ddl;
 mod row;
 mod rows;
 pub mod schema;
+mod schema_ddl;
+mod shared_objects;
 mod statistic_rows;
 mod statistics;
 pub mod syscache;
 mod table;
+mod tablespace_ddl;
 mod toast_ddl;
 mod truncate;
 mod tsv;
@@ -54,12 +62,19 @@ mod writer;
 pub use autovacuum::MaintainedTable;
 pub use cache::{CatalogCache, Change, KnownTables};
 pub use change_options::{ChangedParameters, change_index_parameters, change_table_parameters};
-pub use check::check;
 pub use class::Class;
+pub use cluster_rows::{DatabaseRow, Named, RoleRow};
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
+pub use comments::{Commented, comment};
 pub use constraints::Constraint;
-pub use database::Database;
-pub use dropping::{check_index_free, drop_constraint, drop_index, drop_rows, drop_table};
+pub use database::{Database, Shared};
+pub use database_ddl::{
+    DatabaseChange, RelationFile, change_database, database_row_lock, delete_database,
+    insert_database,
+};
+pub use databases::Databases;
+pub use dropping::{Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_table};
+pub use entering::check_locale;
 pub use error::{CatalogError, ObjectName, Refusal};
 pub use identifier::quoted;
 pub use index::{KnownTrees, TableIndex};
@@ -79,11 +94,17 @@ pub use options::{
 };
 pub use reader::Reader;
 pub use relations::{temp_namespace, temp_toast_namespace};
+pub use role_ddl::{
+    MemberOptions, RoleChange, SettingChange, alter_role, change_settings, create_role, drop_role,
+    grant_role, revoke_role, role_named,
+};
 pub use rows::OldestIds;
+pub use schema_ddl::{alter_schema, create_schema, drop_schema};
 pub use statistic_rows::{
     ColumnTarget, StatisticArray, StatisticRow, StatisticSlot, store_statistics,
 };
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use table::{Column, ColumnDef, Figures, Table};
+pub use tablespace_ddl::{alter_tablespace, create_tablespace, drop_tablespace};
 pub use toast_ddl::{create_toast_table, needs_toast_table};
 pub use truncate::{create_new_file, empty_index, move_table, truncate_table};

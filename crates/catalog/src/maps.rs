@@ -1,32 +1,74 @@
 //! The files that say where the mapped catalogs are.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use forebay_aio as aio;
-use forebay_format::RelFileLocator;
 use forebay_format::relmap::RelMap;
+use forebay_format::{RelFileLocator, database_path};
 use forebay_types::Oid;
 
 use crate::error::CatalogError;
-use crate::schema::{CatalogTable, PG_ATTRIBUTE, PG_CLASS, POSTGRES_DB};
+use crate::schema::{CatalogTable, PG_ATTRIBUTE, PG_CLASS};
 
 /// Name of the files that say where the mapped catalogs are.
 pub const MAP_FILE: &str = "pg_filenode.map";
 
-/// The contents of the two `pg_filenode.map` files: of the shared catalogs, and of the database.
+/// The contents of `pg_filenode.map` files: of the shared catalogs, and of a database.
 #[derive(Debug)]
 pub struct RelationMaps {
-    shared: RelMap,
-    local: RelMap,
+    shared: Arc<RelMap>,
+    local: Option<LocalMap>,
+}
+
+/// The map of a database.
+#[derive(Debug)]
+struct LocalMap {
+    database: Oid,
+    /// Where its relations are that have no tablespace of their own.
+    tablespace: Oid,
+    map: RelMap,
 }
 
 impl RelationMaps {
-    /// Reads the maps of a data directory.
-    pub fn read(io: &mut aio::IoBackend, dir: &Path) -> Result<RelationMaps, CatalogError> {
+    /// Reads the map of the shared catalogs.
+    pub fn read_shared(io: &mut aio::IoBackend, dir: &Path) -> Result<RelationMaps, CatalogError> {
         let shared = read_map(io, &dir.join("global").join(MAP_FILE))?;
-        let local = read_map(io, &dir.join("base").join(POSTGRES_DB.to_string()).join(MAP_FILE))?;
-        let maps = RelationMaps { shared, local };
-        // Without these no table can be found. Recovery must not begin before that is known.
+        Ok(RelationMaps { shared: Arc::new(shared), local: None })
+    }
+
+    /// Fails if a database that has a map has a damaged one.
+    pub fn check_all(io: &mut aio::IoBackend, dir: &Path) -> Result<(), CatalogError> {
+        let maps = RelationMaps::read_shared(io, dir)?;
+        let names = Arc::clone(io.aio().namespace());
+        for folder in forebay_storage::database_dirs(names.as_ref(), dir)? {
+            if names.exists(&folder.join(MAP_FILE))? {
+                let local = Some(LocalMap {
+                    database: 0,
+                    tablespace: 0,
+                    map: read_map(io, &folder.join(MAP_FILE))?,
+                });
+                let maps = RelationMaps { shared: Arc::clone(&maps.shared), local };
+                maps.local(&PG_CLASS)?;
+                maps.local(&PG_ATTRIBUTE)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the map of a database, whose default tablespace this is, beside that of the shared
+    /// catalogs.
+    pub fn of_database(
+        &self,
+        io: &mut aio::IoBackend,
+        dir: &Path,
+        (database, tablespace): (Oid, Oid),
+    ) -> Result<RelationMaps, CatalogError> {
+        let folder = database_path(tablespace, database);
+        let map = read_map(io, &dir.join(folder).join(MAP_FILE))?;
+        let local = Some(LocalMap { database, tablespace, map });
+        let maps = RelationMaps { shared: Arc::clone(&self.shared), local };
+        // Without these no table can be found.
         maps.local(&PG_CLASS)?;
         maps.local(&PG_ATTRIBUTE)?;
         Ok(maps)
@@ -39,8 +81,17 @@ impl RelationMaps {
 
     /// The file of a catalog of the database that every database has.
     pub(crate) fn local(&self, catalog: &CatalogTable) -> Result<RelFileLocator, CatalogError> {
-        let filenode = self.local.get(catalog.oid).ok_or_else(|| unmapped(catalog.name))?;
-        Ok(RelFileLocator::in_default(POSTGRES_DB, filenode))
+        self.locator(catalog.oid, false, 0, 0).ok_or_else(|| unmapped(catalog.name))
+    }
+
+    /// The map of the database.
+    pub(crate) fn local_map(&self) -> Option<&RelMap> {
+        self.local.as_ref().map(|local| &local.map)
+    }
+
+    /// The database, and its default tablespace; 0 if it is none.
+    pub(crate) fn place(&self) -> (Oid, Oid) {
+        self.local.as_ref().map_or((0, 0), |local| (local.database, local.tablespace))
     }
 
     /// The file of a relation, from what its pg_class row says.
@@ -51,16 +102,14 @@ impl RelationMaps {
         filenode: Oid,
         tablespace: Oid,
     ) -> Option<RelFileLocator> {
-        let filenode = match filenode {
-            0 if shared => self.shared.get(oid)?,
-            0 => self.local.get(oid)?,
-            filenode => filenode,
-        };
-        Some(match (shared, tablespace) {
-            (true, _) => RelFileLocator::shared(filenode),
-            (false, 0) => RelFileLocator::in_default(POSTGRES_DB, filenode),
-            (false, spc) => RelFileLocator { spc, db: POSTGRES_DB, rel: filenode },
-        })
+        if shared {
+            let filenode = if filenode == 0 { self.shared.get(oid)? } else { filenode };
+            return Some(RelFileLocator::shared(filenode));
+        }
+        let local = self.local.as_ref()?;
+        let rel = if filenode == 0 { local.map.get(oid)? } else { filenode };
+        let spc = if tablespace == 0 { local.tablespace } else { tablespace };
+        Some(RelFileLocator { spc, db: local.database, rel })
     }
 }
 

@@ -3,7 +3,6 @@
 use forebay_types::{Datum, Oid, oids};
 
 use crate::arrays::array_of;
-use crate::rows::OWNER;
 
 fn int2s(type_oid: Oid, values: &[i16]) -> Datum<'static> {
     array_of(type_oid, oids::INT2, values.iter().map(|value| value.to_le_bytes().to_vec()))
@@ -24,7 +23,12 @@ pub(crate) enum TableType {
 }
 
 /// A table type's pg_type row.
-pub(crate) fn table_type(oid: Oid, name: &str, namespace: Oid, of: TableType) -> Vec<Datum<'_>> {
+pub(crate) fn table_type(
+    oid: Oid,
+    name: &str,
+    (namespace, owner): (Oid, Oid),
+    of: TableType,
+) -> Vec<Datum<'_>> {
     /// array_subscript_handler and array_typanalyze
     const SUBSCRIPT_ARRAY: Oid = 6179;
     const ANALYZE_ARRAY: Oid = 3816;
@@ -42,7 +46,7 @@ pub(crate) fn table_type(oid: Oid, name: &str, namespace: Oid, of: TableType) ->
         Datum::Oid(oid),
         Datum::text(name),
         Datum::Oid(namespace),
-        Datum::Oid(OWNER),
+        Datum::Oid(owner),
         Datum::Int2(-1),    // typlen
         Datum::Bool(false), // typbyval
         Datum::Char(kind),

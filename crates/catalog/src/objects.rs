@@ -13,7 +13,7 @@ use crate::lookup::Key;
 use crate::row::Row;
 use crate::schema::{
     PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX, PG_DESCRIPTION_O_C_O_INDEX,
-    PG_SHDEPEND_DEPENDER_INDEX, POSTGRES_DB, PUBLIC,
+    PG_SHDEPEND_DEPENDER_INDEX, PUBLIC,
 };
 use crate::writer::Writer;
 
@@ -131,7 +131,7 @@ impl Writer<'_> {
         let [class, oid] = object.key();
         self.delete_all((&PG_DEPEND_DEPENDER_INDEX, &object.key()), 7)?;
         self.delete_all((&PG_DESCRIPTION_O_C_O_INDEX, &[oid.clone(), class.clone()]), 3)?;
-        let key = [Datum::Oid(POSTGRES_DB), class, oid];
+        let key = [Datum::Oid(self.database.oid), class, oid];
         self.delete_all((&PG_SHDEPEND_DEPENDER_INDEX, &key), 3)
     }
 }

@@ -4,12 +4,12 @@
 
 use forebay_types::Oid;
 
-use crate::check::{DATABASE_COLUMNS, INVALID};
+use crate::cluster_rows::DatabaseRow;
 use crate::error::CatalogError;
 use crate::reader::{Reader, Rows};
 use crate::row::Row;
 use crate::rows::OldestIds;
-use crate::schema::{PG_CLASS, PG_DATABASE};
+use crate::schema::PG_CLASS;
 
 /// A database of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,16 +26,14 @@ impl Reader<'_> {
     /// The databases of the cluster, without those whose DROP was cut short: their rows are lost
     /// anyway.
     pub fn databases(&mut self) -> Result<Vec<DatabaseIds>, CatalogError> {
-        let mut found = Vec::new();
-        self.read(Rows::All(&PG_DATABASE), DATABASE_COLUMNS, &mut |_, row, _| {
-            let row = Row(row, PG_DATABASE.name);
-            if row.int4(8)? != INVALID {
-                let oldest = OldestIds { xid: row.xid(9)?, multi: row.xid(10)? };
-                found.push(DatabaseIds { oid: row.oid(0)?, name: row.name(1)?.to_owned(), oldest });
-            }
-            Ok(true)
-        })?;
-        Ok(found)
+        let mut found = self.all_databases()?;
+        found.retain(|database| !database.is_invalid());
+        let ids = |row: DatabaseRow| DatabaseIds {
+            oid: row.oid,
+            name: row.name,
+            oldest: OldestIds { xid: row.frozen_xid, multi: row.min_multi },
+        };
+        Ok(found.into_iter().map(ids).collect())
     }
 
     /// The oldest ids of each relation of the database that has rows: tables, TOAST tables,

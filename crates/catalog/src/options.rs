@@ -440,6 +440,14 @@ impl StorageOptions {
     }
 }
 
+/// The texts of a value of pg_db_role_setting.setconfig.
+pub(crate) fn settings_of(value: &Datum<'_>) -> Result<Vec<String>, CatalogError> {
+    texts_of(value).map_err(|error| match error.sqlstate() {
+        "0A000" => CatalogError::refused("0A000", "such long settings are not supported"),
+        _ => CatalogError::corrupt("pg_db_role_setting.setconfig is damaged"),
+    })
+}
+
 /// The texts of a value of pg_class.reloptions.
 pub(crate) fn texts_of(value: &Datum<'_>) -> Result<Vec<String>, CatalogError> {
     let damaged = || CatalogError::corrupt("pg_class.reloptions is damaged");

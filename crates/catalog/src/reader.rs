@@ -21,7 +21,7 @@ use crate::error::CatalogError;
 use crate::lookup::{Key, Lookup};
 use crate::maps::unmapped;
 use crate::row::Row;
-use crate::schema::{CatalogIndex, CatalogTable, PG_CLASS, PG_CLASS_OID_INDEX, POSTGRES_DB};
+use crate::schema::{CatalogIndex, CatalogTable, PG_CLASS, PG_CLASS_OID_INDEX};
 use crate::table::Table;
 
 /// Number of columns of pg_class up to reltablespace.
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         let kind = if table.locator.db == 0 { HorizonKind::Shared } else { HorizonKind::Catalog };
         // Entries of rows that nobody sees any more are killed: a name that is made and dropped
         // again and again leaves many of them.
-        let pruner = heap.pruner(kind, POSTGRES_DB, None);
+        let pruner = heap.pruner(kind, self.database.oid, None);
         let reader = RowReader::new(self.visibility(), pruner).without_pruning();
         let mut rows = IndexRows::new(heap, index, conditions, reader, ScanOptions::default());
         let mut goes_on = true;

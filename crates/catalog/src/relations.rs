@@ -36,7 +36,7 @@ const MISSING_VALUE: usize = PG_ATTRIBUTE.place("attmissingval");
 const NAMESPACE_COLUMNS: usize = PG_NAMESPACE.place("nspname") + 1;
 
 impl Reader<'_> {
-    fn classes(&mut self, rows: Rows<'_>) -> Result<Vec<Class>, CatalogError> {
+    pub(crate) fn classes(&mut self, rows: Rows<'_>) -> Result<Vec<Class>, CatalogError> {
         let mut found = Vec::new();
         self.read(rows, CLASS_COLUMNS, &mut |tid, row, tuple| {
             found.push(Class::read(tid, row, tuple)?);
@@ -239,6 +239,7 @@ impl Reader<'_> {
             oid: class.oid,
             name: class.name.clone(),
             namespace: class.namespace,
+            owner: class.owner,
             schema,
             kind: class.kind,
             layouts: columns.iter().map(|c| c.layout).collect(),

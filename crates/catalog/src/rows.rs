@@ -9,7 +9,7 @@ use crate::options;
 use crate::schema::{HEAP_AM, POSTGRES_ROLE, SYSTEM_COLUMNS};
 use crate::table::ColumnDef;
 
-/// The owner of everything: the bootstrap superuser.
+/// The bootstrap superuser.
 pub(crate) const OWNER: Oid = POSTGRES_ROLE;
 /// The oldest ids that a row of a table or database may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,7 @@ pub(crate) struct ClassRow<'a> {
     pub oid: Oid,
     pub name: &'a str,
     pub namespace: Oid,
+    pub owner: Oid,
     pub row_type: Oid,
     /// 0: found through pg_filenode.map.
     pub filenode: Oid,
@@ -51,7 +52,7 @@ impl<'a> ClassRow<'a> {
             Datum::Oid(self.namespace),
             Datum::Oid(self.row_type),
             Datum::Oid(0), // reloftype
-            Datum::Oid(OWNER),
+            Datum::Oid(self.owner),
             Datum::Oid(HEAP_AM),
             Datum::Oid(self.filenode),
             Datum::Oid(self.tablespace),

@@ -13,7 +13,7 @@ use crate::index::TableIndex;
 use crate::layout::layout_of;
 use crate::options::{FULL, VacuumParameters};
 use crate::schema::PG_CATALOG;
-use crate::schema::{CatalogColumn, CatalogTable};
+use crate::schema::{CatalogColumn, CatalogTable, POSTGRES_ROLE};
 use crate::statistics::TableStatistics;
 
 /// A column of an existing table.
@@ -81,6 +81,8 @@ pub struct Table {
     pub namespace: Oid,
     /// Its namespace's name.
     pub schema: String,
+    /// Its owner's OID.
+    pub owner: Oid,
     /// pg_class.relkind
     pub kind: u8,
     /// Its columns in attnum order, dropped ones included.
@@ -172,6 +174,7 @@ impl Table {
             name: catalog.name.to_owned(),
             namespace: PG_CATALOG,
             schema: "pg_catalog".to_owned(),
+            owner: POSTGRES_ROLE,
             kind: b'r',
             temp: None,
             layouts: columns.iter().map(|c| c.layout).collect(),
@@ -316,6 +319,7 @@ impl Table {
             name: name.to_owned(),
             namespace: 2200,
             schema: "public".to_owned(),
+            owner: POSTGRES_ROLE,
             kind: b'r',
             temp: None,
             columns: Vec::new(),

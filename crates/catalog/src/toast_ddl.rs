@@ -82,10 +82,15 @@ pub fn create_toast_table(
     let locator = create_file(&mut writer, persistence)?;
     let (oid, name) = (locator.rel, format!("pg_toast_{table}"));
     let columns = COLUMNS.map(|(name, type_oid)| ColumnDef::new(name, type_oid));
+    let owner = match writer.reader().class(table)? {
+        Some(class) => class.owner,
+        None => writer.owner(),
+    };
     let class = ClassRow {
         oid,
         name: &name,
         namespace,
+        owner,
         row_type: 0,
         filenode: oid,
         tablespace: 0,
@@ -100,7 +105,7 @@ pub fn create_toast_table(
         options,
     };
     let mut row = class.datums();
-    set(database, &mut row, "relkind", Datum::Char(b't'));
+    set(&mut row, "relkind", Datum::Char(b't'));
     writer.insert(CLASSES, &row)?;
     writer.tx.note_relation(oid, true);
     for attribute in user_attributes(oid, &columns)? {
@@ -108,7 +113,7 @@ pub fn create_toast_table(
     }
     writer.depend(Object::relation(oid), Object::relation(table), Dependency::Internal)?;
     let mut found = writer.row(&PG_CLASS_OID_INDEX, table)?;
-    set(database, &mut found.values, "reltoastrelid", Datum::Oid(oid));
+    set(&mut found.values, "reltoastrelid", Datum::Oid(oid));
     writer.update(CLASSES, found.tid, &found.values)?;
     writer.next_command()?;
     let lost = || CatalogError::corrupt(format!("pg_class has no row of the new table {oid}"));

@@ -121,7 +121,7 @@ fn use_file(
         ("relfrozenxid", Datum::Xid(figures.frozen_xid)),
         ("relminmxid", Datum::Xid(figures.min_multi)),
     ] {
-        set(writer.database, &mut found.values, name, value);
+        set(&mut found.values, name, value);
     }
     writer.update(CLASSES, found.tid, &found.values)?;
     // A session removes the files of its temporary tables itself.

@@ -22,7 +22,7 @@ use crate::index::TableIndex;
 use crate::invalidate;
 use crate::lookup::Key;
 use crate::reader::{Reader, Rows};
-use crate::schema::{CatalogIndex, POSTGRES_DB};
+use crate::schema::{CatalogIndex, PG_CATALOG, PUBLIC};
 use crate::table::Table;
 
 /// The index that keeps names of relations unique.
@@ -42,6 +42,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) backend: &'a mut Backend,
     pub(crate) tx: &'a mut Transaction,
     xid: Xid,
+    /// Namespaces whose objects messages name without them.
+    pub(crate) path: Vec<Oid>,
 }
 
 impl<'a> Writer<'a> {
@@ -53,7 +55,7 @@ impl<'a> Writer<'a> {
     ) -> Result<Writer<'a>, CatalogError> {
         let xid = database.xacts.assign(&mut backend.io, tx)?;
         tx.next_command()?;
-        Ok(Writer { database, backend, tx, xid })
+        Ok(Writer { database, backend, tx, xid, path: vec![PG_CATALOG, PUBLIC] })
     }
 
     /// The transaction's id.
@@ -75,6 +77,21 @@ impl<'a> Writer<'a> {
     /// A new OID.
     pub(crate) fn new_oid(&mut self) -> Result<Oid, CatalogError> {
         Ok(self.database.oids.allocate(&mut self.backend.io, &self.database.heaps.wal)?)
+    }
+
+    /// A new OID that no row of a catalog has, by the index of its OIDs.
+    pub(crate) fn free_oid(&mut self, index: &'static CatalogIndex) -> Result<Oid, CatalogError> {
+        loop {
+            let oid = self.new_oid()?;
+            if !self.has((index, &[Datum::Oid(oid)]))? {
+                return Ok(oid);
+            }
+        }
+    }
+
+    /// The role that owns what is created.
+    pub(crate) fn owner(&self) -> Oid {
+        self.tx.role()
     }
 
     /// A catalog with its indexes.
@@ -249,12 +266,13 @@ impl<'a> Writer<'a> {
 
     /// The commit record says what is out of date with a row.
     pub(crate) fn announce(&mut self, catalog: Oid, row: &[Datum<'_>]) {
-        invalidate::row(catalog, row).for_each(|message| self.tx.invalidate(message));
+        let db = self.database.oid;
+        invalidate::row(db, catalog, row).for_each(|message| self.tx.invalidate(message));
     }
 
     /// The commit record says that what is known of a relation is out of date.
     pub(crate) fn announce_relation(&mut self, oid: Oid) {
-        self.tx.invalidate(invalidate::relation(oid, false));
+        self.tx.invalidate(invalidate::relation(self.database.oid, oid));
     }
 
     /// Inserts the entries of a row.
@@ -295,7 +313,7 @@ impl<'a> Writer<'a> {
             0 => HorizonKind::Shared,
             _ => HorizonKind::Catalog,
         };
-        let mut judge = RowJudge::new(heap, changer, kind, POSTGRES_DB, own);
+        let mut judge = RowJudge::new(heap, changer, kind, database.oid, own);
         let unique = UniqueCheck::of(index.unique);
         let row = NewRow { tuple, xid: author.xid, unique, unchanged: false };
         match index.open(heap).insert(backend, &mut judge, row)? {

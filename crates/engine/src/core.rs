@@ -1,5 +1,7 @@
 //! What sessions and background threads share.
 
+use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,13 +9,13 @@ use forebay_access::heap::Heaps;
 use forebay_aio::sync::atomic::{AtomicU8, Ordering};
 use forebay_aio::sync::{Mutex, RwLock};
 use forebay_aio::{Aio, IoBackend};
-use forebay_catalog::Database;
-use forebay_catalog::OidCounter;
+use forebay_catalog::{Database, Databases, OidCounter, Table};
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
 use forebay_storage::{BufferPool, Smgr, TempFiles};
 use forebay_txn::locks::LockManager;
 use forebay_txn::{MultiXacts, XactManager};
+use forebay_types::Oid;
 use forebay_wal::{Inserted, Record, Wal};
 
 use crate::activity::Activity;
@@ -59,13 +61,14 @@ pub(crate) struct Core {
     pub(crate) locks: LockManager,
     pub(crate) control: Arc<Control>,
     pub(crate) oids: Arc<OidCounter>,
-    pub(crate) database: Database,
+    pub(crate) databases: Databases,
     /// Held while the limits of new ids are moved.
     pub(crate) id_limits: Mutex<()>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) sessions: Registry,
     pub(crate) workers: Workers,
-    pub(crate) counters: Counters,
+    /// By database.
+    pub(crate) counters: RwLock<HashMap<Oid, Arc<Counters>>>,
     pub(crate) marks: Marks,
     pub(crate) statistics: Statistics,
     pub(crate) autovacuum: Autovacuum,
@@ -128,6 +131,14 @@ impl Core {
         Ok(self.wal.insert(io, &Record { rmgr, info, xid: INVALID_XID, main, blocks: &[] })?)
     }
 
+    /// What the sessions of a database count.
+    pub(crate) fn counters_of(&self, database: Oid) -> Arc<Counters> {
+        if let Some(known) = self.counters.read().get(&database) {
+            return Arc::clone(known);
+        }
+        Arc::clone(self.counters.write().entry(database).or_default())
+    }
+
     /// The current settings for background writes.
     pub(crate) fn writing(&self) -> WritingSettings {
         *self.writing.read()
@@ -163,6 +174,38 @@ impl Core {
         let writing = self.writing();
         let trigger = writing.max_wal_size as f64 / (1.0 + writing.checkpoint_completion_target);
         (trigger as u64).max(segment)
+    }
+}
+
+/// What a session works with: the core, and where in it the session is.
+#[derive(Debug)]
+pub(crate) struct InDatabase {
+    pub(crate) core: Arc<Core>,
+    /// The database that it has entered.
+    pub(crate) database: Arc<Database>,
+    pub(crate) database_name: String,
+    /// The role that it has logged in as.
+    pub(crate) role: Oid,
+    pub(crate) role_name: String,
+    /// What the sessions of the database count.
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl InDatabase {
+    /// Called when everyone sees new figures or statistics of a table.
+    pub(crate) fn forget_figures(&self, table: &Table) {
+        match table.locator.db {
+            0 => self.databases.forget_table(table),
+            _ => self.database.cache.forget_table(table),
+        }
+    }
+}
+
+impl Deref for InDatabase {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
     }
 }
 

@@ -8,6 +8,7 @@ use forebay_aio::{Aio, BackendType};
 use forebay_format::RelFileLocator;
 use forebay_storage::{Backend, Cleaner};
 use forebay_txn::locks::{InterruptKind, OwnerId};
+use forebay_types::Oid;
 
 use crate::background::{self, Threads};
 use crate::checkpoint;
@@ -218,9 +219,15 @@ impl Engine {
         self.core.pool.uses_huge_pages()
     }
 
-    /// What pg_stat_database tells of the one database.
+    /// What pg_stat_database tells, of all databases together.
     pub fn database_stats(&self) -> views::DatabaseRow {
-        views::database_row(&self.core)
+        views::database_row(&self.core, None)
+    }
+
+    /// What pg_stat_database tells of a database. Blocks, times and temporary files are those of
+    /// the whole engine.
+    pub fn database_stats_of(&self, database: Oid) -> views::DatabaseRow {
+        views::database_row(&self.core, Some(database))
     }
 
     /// How many worker threads of statements there are.

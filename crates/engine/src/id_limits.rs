@@ -5,12 +5,11 @@
 //!     ─▶ pg_xact and pg_multixact: logged, durable, then files go ─▶ limits of new ids
 //! ```
 
-use forebay_catalog::schema::POSTGRES_DB;
-use forebay_catalog::{DatabaseIds, NextIds, OldestIds, Reader};
+use forebay_catalog::{Database, DatabaseIds, NextIds, OldestIds, Reader};
 use forebay_format::ids::{xid_is_normal, xid_precedes};
 use forebay_format::multixact::{INVALID_MULTI, multi_precedes};
 use forebay_storage::Backend;
-use forebay_txn::{DatabaseName, Transaction};
+use forebay_txn::DatabaseName;
 
 use crate::core::Core;
 use crate::error::EngineError;
@@ -19,7 +18,7 @@ use crate::warning::Warning;
 /// Sets the limits at a start, now that the databases which have the oldest ids can be named. Logs
 /// if few ids are left.
 pub(crate) fn set_at_start(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
-    let databases = reader(core, backend).databases()?;
+    let databases = core.databases.shared_reader(backend).databases()?;
     let ((xid, xid_db), multis) = (core.xacts.oldest_xid(), core.multis.counters());
     let xids = core.xacts.set_limit(xid, named(&databases, xid_db));
     let database = named(&databases, multis.oldest_db);
@@ -28,10 +27,6 @@ pub(crate) fn set_at_start(core: &Core, backend: &mut Backend) -> Result<(), Eng
         tracing::warn!("{warning}\nHINT:  {}", warning.hint);
     }
     Ok(())
-}
-
-fn reader<'a>(core: &'a Core, backend: &'a mut Backend) -> Reader<'a> {
-    Reader::new(&core.database, backend, core.xacts.snapshot(&Transaction::new()))
 }
 
 fn named(databases: &[DatabaseIds], oid: u32) -> DatabaseName {
@@ -50,16 +45,18 @@ fn is_bogus(ids: OldestIds, next: NextIds) -> bool {
         || ids.multi != INVALID_MULTI && multi_precedes(next.multi, ids.multi)
 }
 
-/// The oldest ids of the session's database: those of its tables, or of running transactions.
+/// The oldest ids of a database: those of its tables, or of running transactions.
 /// None if a table's make no sense.
 fn oldest_of_database(
     core: &Core,
+    database: &Database,
     backend: &mut Backend,
 ) -> Result<Option<OldestIds>, EngineError> {
     let next = next_ids(core);
     let mut oldest =
         OldestIds { xid: core.xacts.procs().horizon(), multi: core.multis.oldest_in_use() };
-    for table in reader(core, backend).oldest_of_tables()? {
+    let snapshot = core.xacts.snapshot(&database.transaction());
+    for table in Reader::new(database, backend, snapshot).oldest_of_tables()? {
         if is_bogus(table, next) {
             return Ok(None);
         }
@@ -73,17 +70,21 @@ fn oldest_of_database(
     Ok(Some(oldest))
 }
 
-/// After a vacuum: moves the oldest ids of the database, and with them those of the cluster, as far
+/// After a vacuum: moves the oldest ids of a database, and with them those of the cluster, as far
 /// as its tables allow. Removes what is not needed any more of pg_xact and pg_multixact. Returns
 /// the warnings for the client.
 ///
 /// If the catalogs claim impossible ids, nothing happens.
-pub(crate) fn advance(core: &Core, backend: &mut Backend) -> Result<Vec<Warning>, EngineError> {
+pub(crate) fn advance(
+    core: &Core,
+    database: &Database,
+    backend: &mut Backend,
+) -> Result<Vec<Warning>, EngineError> {
     let _one = core.id_limits.lock();
-    let Some(oldest) = oldest_of_database(core, backend)? else { return Ok(Vec::new()) };
+    let Some(oldest) = oldest_of_database(core, database, backend)? else { return Ok(Vec::new()) };
     let ids = (oldest.xid, oldest.multi);
-    core.database.update_database(backend, POSTGRES_DB, ids, next_ids(core))?;
-    let (next, databases) = (next_ids(core), reader(core, backend).databases()?);
+    database.update_database(backend, database.oid, ids, next_ids(core))?;
+    let (next, databases) = (next_ids(core), core.databases.shared_reader(backend).databases()?);
     if databases.iter().any(|database| xid_precedes(next.xid, database.oldest.xid)) {
         let message = "some databases have not been vacuumed in over 2 billion transactions";
         let detail = "You might have already suffered transaction-wraparound data loss.";

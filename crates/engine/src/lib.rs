@@ -51,7 +51,7 @@ pub use config::{
     ParallelSettings, PrefetchStats, RecoveryProgress, RecoveryReport, RecoverySettings,
     RecoveryStop, RecoveryTarget, RestoreFrom, RestoreSettings, RestoreSource, SessionSettings,
     TargetAction, TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits,
-    WritingSettings,
+    WritingSettings, identifier_list,
 };
 pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
@@ -65,9 +65,10 @@ pub use forebay_aio::Usage;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
 pub use forebay_catalog::{
-    ChangedParameters, Column, ColumnDef, ColumnStatistics, ColumnStorage, ConstraintKind, Figures,
-    IndexDef, IndexKey, ObjectName, OldestIds, StorageParameter, Table, TableIndex,
-    TableStatistics, compression_code, index_parameters, quoted, storage_code, storage_texts,
+    ChangedParameters, Column, ColumnDef, ColumnStatistics, ColumnStorage, ConstraintKind,
+    DatabaseRow, Figures, IndexDef, IndexKey, MemberOptions, ObjectName, OldestIds, RoleChange,
+    RoleRow, SettingChange, StorageParameter, Table, TableIndex, TableStatistics, compression_code,
+    index_parameters, quoted, storage_code, storage_texts,
 };
 pub use forebay_catalog::{nodes, syscache};
 pub use forebay_format::lsn::ParseLsnError;
@@ -84,11 +85,12 @@ pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
-    Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows, IndexScanOptions,
-    Inserted, Isolation, OnCommit, Part, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait,
-    Savepoint, Scan, ScanPart, Sender, Session, SharedScan, SharedValues, Statement,
-    StatementSnapshot, StoredRow, TableCheckOptions, Told, Transaction, VacuumOptions,
-    compressed_value, toasted_size,
+    CommentOn, CopyStrategy, Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry,
+    IndexRows, IndexScanOptions, Inserted, Isolation, NewDatabase, OnCommit, Part, PathEntry,
+    PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart, Sender,
+    Session, SettingOf, SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow,
+    StoredSetting, TableCheckOptions, Told, Transaction, VacuumOptions, compressed_value,
+    toasted_size,
 };
 pub use warning::Warning;
 

@@ -1,18 +1,22 @@
 //! Opening a data directory: from its files to a core with sessions and threads.
 
-use std::path::Path;
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_access::heap::{Heaps, Outcomes, PageFailure, SpaceMap};
 use forebay_aio::Aio;
 use forebay_aio::sync::atomic::AtomicU8;
 use forebay_aio::sync::{Mutex, RwLock};
-use forebay_catalog::{Database, OidCounter, RelationMaps};
+use forebay_catalog::{Databases, KnownTrees, OidCounter, RelationMaps, Shared};
 use forebay_format::control::{ControlFile, DbState};
+use forebay_format::ids::FIRST_NORMAL_OID;
+use forebay_format::wal::database::DatabasePlace;
 use forebay_format::wal::xlog::CheckPoint;
 use forebay_storage::{Backend, BufferPool, PoolConfig, Smgr, SmgrConfig, TempFiles};
 use forebay_txn::locks::LockManager;
 use forebay_txn::{Clog, DatabaseName, MultiCounters, MultiXacts, XactManager};
+use forebay_types::Oid;
 use forebay_wal::{Resume, SyncMethod, Wal, WalConfig};
 
 use crate::activity::Activity;
@@ -25,7 +29,6 @@ use crate::checkpointer::Checkpointer;
 use crate::config::EngineConfig;
 use crate::control::Control;
 use crate::core::{Core, Phase};
-use crate::counters::Counters;
 use crate::error::EngineError;
 use crate::fatal::Fatal;
 use crate::id_limits;
@@ -67,7 +70,8 @@ fn open_core(
     backend.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
     let control = Arc::new(Control::open(&mut backend.io, dir, &config, Arc::clone(&fatal))?);
-    let maps = RelationMaps::read(&mut backend.io, dir)?;
+    // Without them nothing can be found. Recovery must not begin before that is known.
+    RelationMaps::check_all(&mut backend.io, dir)?;
     let (smgr, temp_files) = open_files(dir, &config, aio);
     let pool = open_pool(&config, aio, &smgr, control.get().checksum_version == 1)?;
     let clog = Arc::new(Clog::new(Arc::clone(aio), dir, config.verify_writes));
@@ -92,12 +96,19 @@ fn open_core(
     let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
     let outcomes = Outcomes::new(Arc::clone(&xacts), Arc::clone(&multis));
     let heaps = open_heaps(&pool, &wal, outcomes, &fatal);
-    let database = Database::new(maps, Arc::clone(&heaps), Arc::clone(&xacts), Arc::clone(&oids))?;
+    let shared = Shared {
+        heaps: Arc::clone(&heaps),
+        xacts: Arc::clone(&xacts),
+        oids: Arc::clone(&oids),
+        trees: Arc::new(KnownTrees::new(Arc::clone(&xacts))),
+    };
+    // Recovery may have replaced a map.
+    let databases = Databases::new(backend, dir, shared)?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
         workers: Workers::new(&config),
         locks: lock_table(&config),
-        counters: Counters::default(),
+        counters: RwLock::default(),
         marks: Marks::default(),
         statistics: Statistics::default(),
         autovacuum: Autovacuum::of(&config),
@@ -114,7 +125,7 @@ fn open_core(
         heaps,
         control,
         oids,
-        database,
+        databases,
         id_limits: Mutex::default(),
         checkpointer: Checkpointer::new(redo, checkpoint_end),
         fatal,
@@ -173,21 +184,20 @@ fn multi_counters(point: &CheckPoint) -> MultiCounters {
     }
 }
 
-/// Checks the database, ends a recovery with a checkpoint, and removes what sessions of an earlier
-/// start left.
+/// Ends a recovery with a checkpoint.
 fn complete(
     core: Arc<Core>,
     backend: &mut Backend,
     recovered: bool,
     new_timeline: bool,
 ) -> Result<Arc<Core>, EngineError> {
-    forebay_catalog::check(&core.database, backend)?;
     id_limits::set_at_start(&core, backend)?;
     if !recovered {
         let kept = relation_stats::read(&mut backend.io, &core.dir, &core.control.get());
         core.statistics.load(kept);
     }
     relation_stats::discard(&mut backend.io, &core.dir);
+    remove_lost_databases(&core, backend)?;
     if recovered {
         checkpoint::checkpoint(&core, backend, Causes::RECOVERY)?;
         if new_timeline {
@@ -197,8 +207,26 @@ fn complete(
         core.control.set_state(&mut backend.io, DbState::Production)?;
     }
     core.watch_log();
-    core.database.drop_stale_temporary(backend)?;
     Ok(core)
+}
+
+/// Removes directories of databases whose creation was cut short by a crash or a stop: no row tells
+/// of them, and nothing else uses their names. Those that initdb makes always have rows.
+fn remove_lost_databases(core: &Core, backend: &mut Backend) -> Result<(), EngineError> {
+    let known = core.databases.shared_reader(backend).all_databases()?;
+    let known: HashSet<Oid> = known.iter().map(|database| database.oid).collect();
+    let dirs = forebay_storage::database_dirs(core.aio.namespace().as_ref(), &core.dir)?;
+    let number = |dir: &PathBuf| dir.file_name()?.to_str()?.parse::<Oid>().ok();
+    let lost: BTreeSet<Oid> = dirs.iter().filter_map(number).collect();
+    for db in lost.into_iter().filter(|db| *db >= FIRST_NORMAL_OID && !known.contains(db)) {
+        core.pool.drop_database(backend, db);
+        let smgr = core.pool.smgr();
+        for spc in smgr.tablespaces_of(db)? {
+            smgr.remove_database(DatabasePlace { db, spc })?;
+        }
+        tracing::info!("removed the files of database {db}, whose creation was not completed");
+    }
+    Ok(())
 }
 
 /// Opens relation files, and removes temporary files that an earlier start left.

@@ -9,6 +9,7 @@ use forebay_format::Xid;
 use forebay_format::ids::{BOOTSTRAP_XID, INVALID_XID, xid_precedes};
 use forebay_storage::progress::{Progress, RunningCommand};
 use forebay_txn::locks::{Interrupt, InterruptKind};
+use forebay_types::Oid;
 
 use crate::error::EngineError;
 use crate::io::OTHER_BACKENDS;
@@ -32,6 +33,10 @@ struct Member {
     progress: Arc<Progress>,
     /// Whether it counts for max_connections: those of the engine's own don't.
     of_client: bool,
+    /// The database that it has entered; 0 before it has.
+    database: Oid,
+    /// The role that it has logged in as; 0 before it has.
+    role: Oid,
 }
 
 impl Member {
@@ -162,7 +167,9 @@ impl Registry {
         let shown = Arc::new(ShownTransaction { slot, ..ShownTransaction::default() });
         let progress = Arc::default();
         let entry = Entry { id, slot, shown: Arc::clone(&shown), progress: Arc::clone(&progress) };
-        let member = Member { interrupt: interrupt.clone(), slot, shown, progress, of_client };
+        let interrupt = interrupt.clone();
+        let (database, role) = (0, 0);
+        let member = Member { interrupt, slot, shown, progress, of_client, database, role };
         state.sessions.insert(id, member);
         Ok(entry)
     }
@@ -193,10 +200,31 @@ impl Registry {
         member.and_then(Member::transaction) == Some(transaction)
     }
 
-    /// The long commands that run, by session.
-    pub(crate) fn commands(&self) -> Vec<(u32, RunningCommand)> {
+    /// A session has entered a database as a role. Others may count on it from now on.
+    pub(crate) fn entered(&self, id: u32, database: Oid, role: Oid) {
+        if let Some(member) = self.state.lock().sessions.get_mut(&id) {
+            (member.database, member.role) = (database, role);
+        }
+    }
+
+    /// The sessions in a database, each with whether it is a client's.
+    pub(crate) fn in_database(&self, database: Oid) -> Vec<(u32, bool)> {
         let state = self.state.lock();
-        let of = |(id, member): (&u32, &Member)| Some((*id, member.progress.running()?));
+        let there = state.sessions.iter().filter(|(_, member)| member.database == database);
+        there.map(|(id, member)| (*id, member.of_client)).collect()
+    }
+
+    /// Whether a session is logged in as a role.
+    pub(crate) fn has_role(&self, role: Oid) -> bool {
+        self.state.lock().sessions.values().any(|member| member.role == role)
+    }
+
+    /// The long commands that run, by session and its database.
+    pub(crate) fn commands(&self) -> Vec<(u32, Oid, RunningCommand)> {
+        let state = self.state.lock();
+        let of = |(id, member): (&u32, &Member)| {
+            Some((*id, member.database, member.progress.running()?))
+        };
         state.sessions.iter().filter_map(of).collect()
     }
 

@@ -4,8 +4,8 @@ use forebay_aio::IoObject;
 use forebay_format::BLOCK_SIZE;
 
 use crate::core::Core;
+use crate::counters::Counters;
 use forebay_aio::sync::SystemTime;
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::Oid;
 use forebay_txn::locks::LockMode;
 use forebay_types::Datum;
@@ -60,24 +60,33 @@ pub struct DatabaseRow {
     pub temp_bytes: u64,
 }
 
-pub(crate) fn database_row(core: &Core) -> DatabaseRow {
+/// What was counted in a database, or in all. I/O is counted for the whole engine.
+pub(crate) fn database_row(core: &Core, database: Option<Oid>) -> DatabaseRow {
+    let counters = core.counters.read();
+    let counted = |of: fn(&Counters) -> &crate::counters::Counter| {
+        let here = counters.iter().filter(|(oid, _)| database.is_none_or(|only| only == **oid));
+        here.map(|(_, counters)| of(counters).get()).sum::<u64>()
+    };
     let rows = core.aio.stats().totals();
     let sum = |op: IoOp, of: &dyn Fn(Counts) -> u64| {
         rows.iter().filter(|r| r.object != IoObject::Wal).map(|r| of(r.get(op))).sum::<u64>()
     };
-    let (counters, temp) = (&core.counters, core.temp_files.stats());
+    let temp = core.temp_files.stats();
     DatabaseRow {
-        backends: core.sessions.len() as u64,
-        commits: counters.commits.get(),
-        rollbacks: counters.rollbacks.get(),
+        backends: match database {
+            Some(oid) => core.sessions.in_database(oid).len() as u64,
+            None => core.sessions.len() as u64,
+        },
+        commits: counted(|c| &c.commits),
+        rollbacks: counted(|c| &c.rollbacks),
         blocks_read: sum(IoOp::Read, &|c| c.bytes) / BLOCK_SIZE as u64,
         blocks_hit: sum(IoOp::Hit, &|c| c.count),
         read_time: sum(IoOp::Read, &|c| c.time_ns) as f64 / 1e6,
         write_time: sum(IoOp::Write, &|c| c.time_ns) as f64 / 1e6,
-        deadlocks: counters.deadlocks.get(),
-        sessions: counters.sessions.get(),
-        workers_wanted: counters.workers_wanted.get(),
-        workers_started: counters.workers_started.get(),
+        deadlocks: counted(|c| &c.deadlocks),
+        sessions: counted(|c| &c.sessions),
+        workers_wanted: counted(|c| &c.workers_wanted),
+        workers_started: counted(|c| &c.workers_started),
         temp_files: temp.files,
         temp_bytes: temp.bytes,
     }
@@ -97,12 +106,12 @@ pub struct ProgressRow {
 /// The sessions that run a kind of command.
 pub(crate) fn progress_rows(core: &Core, command: Command) -> Vec<ProgressRow> {
     let running = core.sessions.commands().into_iter();
-    let row = |(session, running): (u32, RunningCommand)| ProgressRow {
+    let row = |(session, database, running): (u32, Oid, RunningCommand)| ProgressRow {
         session: session.cast_signed(),
-        database: POSTGRES_DB,
+        database,
         running,
     };
-    running.filter(|(_, running)| running.command == command).map(row).collect()
+    running.filter(|(.., running)| running.command == command).map(row).collect()
 }
 
 /// A row of pg_stats. Arrays are carried as they are stored, or NULL.

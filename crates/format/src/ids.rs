@@ -169,6 +169,15 @@ impl Fork {
     }
 }
 
+/// The directory of a database's files in a tablespace, relative to the data directory.
+pub fn database_path(tablespace: Oid, database: Oid) -> String {
+    match tablespace {
+        GLOBAL_TABLESPACE => "global".to_owned(),
+        DEFAULT_TABLESPACE => format!("base/{database}"),
+        spc => format!("pg_tblspc/{spc}/{TABLESPACE_VERSION_DIR}/{database}"),
+    }
+}
+
 /// The physical identity of a relation: tablespace, database, file number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RelFileLocator {
@@ -196,11 +205,7 @@ impl RelFileLocator {
 
     /// The directory of its files, relative to the data directory.
     pub fn directory(&self) -> String {
-        match self.spc {
-            GLOBAL_TABLESPACE => "global".to_owned(),
-            DEFAULT_TABLESPACE => format!("base/{}", self.db),
-            spc => format!("pg_tblspc/{spc}/{TABLESPACE_VERSION_DIR}/{}", self.db),
-        }
+        database_path(self.spc, self.db)
     }
 
     /// The path of a fork's first file, relative to the data directory: `base/5/16384_vm`.

@@ -35,7 +35,7 @@ pub mod wal;
 
 pub use ids::{
     BLOCK_SIZE, BlockNumber, CommandId, Fork, FullXid, ItemPointer, OffsetNumber, Oid, PageTag,
-    RELSEG_BLOCKS, RelFileLocator, Xid,
+    RELSEG_BLOCKS, RelFileLocator, Xid, database_path,
 };
 pub use index_tuple::{IndexTuple, IndexTupleError};
 pub use lsn::{Lsn, SegmentSize};

@@ -17,6 +17,16 @@ pub const CLASS_BY_NAME: i8 = 56;
 pub const CLASS_BY_OID: i8 = 57;
 /// The cache of pg_database by oid.
 pub const DATABASE_BY_OID: i8 = 21;
+/// The cache of pg_auth_members by member, roleid and grantor.
+pub const ROLE_BY_MEMBER: i8 = 8;
+/// The cache of pg_auth_members by roleid, member and grantor.
+pub const MEMBER_BY_ROLE: i8 = 9;
+/// The cache of pg_authid by rolname.
+pub const ROLE_BY_NAME: i8 = 10;
+/// The cache of pg_authid by oid.
+pub const ROLE_BY_OID: i8 = 11;
+/// The cache of pg_tablespace by oid.
+pub const TABLESPACE_BY_OID: i8 = 69;
 /// The cache of pg_namespace by nspname.
 pub const NAMESPACE_BY_NAME: i8 = 37;
 /// The cache of pg_namespace by oid.

@@ -75,8 +75,17 @@ pub fn fresh_disk() -> Result<SimDisk, EngineError> {
 
 /// The same for a data directory whose ids begin at `ids`.
 pub(crate) fn disk_at(ids: FirstIds) -> Result<SimDisk, EngineError> {
+    disk_made(ids, false)
+}
+
+/// The same with the databases template0 and template1.
+pub(crate) fn disk_with_templates() -> Result<SimDisk, EngineError> {
+    disk_made(FirstIds::default(), true)
+}
+
+fn disk_made(ids: FirstIds, templates: bool) -> Result<SimDisk, EngineError> {
     let disk = SimDisk::new("/sim", 0);
-    let options = InitOptions { wal_segment_size: 1 << 20, ..InitOptions::default() };
+    let options = InitOptions { wal_segment_size: 1 << 20, templates, ..InitOptions::default() };
     Engine::init_at(&data_dir(&disk), &options, ids, &open_aio(&disk, 1)?)?;
     Ok(disk)
 }

@@ -32,7 +32,11 @@ fn main() {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse().expect("a number"));
     let (statements, connections) = (args.next().unwrap_or(100_000), args.next().unwrap_or(1));
     let dir = tempfile::tempdir().expect("directory");
-    Engine::init(dir.path(), &InitOptions { sync: false, ..InitOptions::default() }).expect("init");
+    Engine::init(
+        dir.path(),
+        &InitOptions { sync: false, templates: false, ..InitOptions::default() },
+    )
+    .expect("init");
     let config = EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() };
     let engine = Engine::open(dir.path(), config).expect("open");
     support::run(

@@ -129,6 +129,8 @@ pub trait Settings: Send {
     fn show(&self, name: &str) -> Result<Shown>;
     /// Sets a value; `None` is DEFAULT.
     fn set(&mut self, name: &str, value: Option<&str>, scope: SetScope) -> Result<()>;
+    /// Fails if a session could not set it to this value.
+    fn check(&self, name: &str, value: &str) -> Result<()>;
     /// `RESET ALL`.
     fn reset_all(&mut self) -> Result<()>;
     /// All settings in the order of `SHOW ALL` (by name, case ignored).

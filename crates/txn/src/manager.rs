@@ -283,7 +283,7 @@ impl XactManager {
         tx: &mut Transaction,
         options: &CommitOptions,
     ) -> Result<Finished, TxnError> {
-        let end = tx.notes.end(true, tx.database());
+        let end = tx.notes.end(true, tx.place());
         let (drop, forgotten) = (end.rels.clone(), tx.notes.forgotten_stats(true));
         let Some(xid) = tx.full_xid() else {
             *tx = tx.another();
@@ -330,7 +330,7 @@ impl XactManager {
         io: &mut aio::IoBackend,
         tx: &mut Transaction,
     ) -> Result<Finished, TxnError> {
-        let end = tx.notes.end(false, tx.database());
+        let end = tx.notes.end(false, tx.place());
         let (drop, forgotten) = (end.rels.clone(), tx.notes.forgotten_stats(false));
         let next = tx.another();
         let ended = std::mem::replace(tx, next);

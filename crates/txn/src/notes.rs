@@ -86,13 +86,12 @@ impl Notes {
     }
 
     /// The record of a commit or an abort in a database, but for its time and subtransactions.
-    pub(crate) fn end(&self, commit: bool, db: Oid) -> XactEnd {
+    pub(crate) fn end(&self, commit: bool, (db, tablespace): (Oid, Oid)) -> XactEnd {
         let stats = |object: Oid| DroppedStats { kind: RELATION_STATS, db, object: object.into() };
         let invalidations = if commit { self.messages() } else { Vec::new() };
-        let in_database = (db, forebay_format::ids::DEFAULT_TABLESPACE);
         XactEnd {
             flags: if self.exclusive_locks { XINFO_HAS_AE_LOCKS } else { 0 },
-            db: (!invalidations.is_empty()).then_some(in_database),
+            db: (!invalidations.is_empty()).then_some((db, tablespace)),
             rels: at(&self.drops, commit).collect(),
             dropped_stats: at(&self.stats, commit).map(stats).collect(),
             invalidations,
@@ -127,15 +126,15 @@ mod tests {
         notes.drop_stats(2, false);
         notes.drop_file(rel(3), true);
         notes.invalidate(Invalidation::Relation { db: 5, rel: 2 });
-        let aborted = notes.split_off(before).end(false, 5);
+        let aborted = notes.split_off(before).end(false, (5, 1663));
         assert_eq!((aborted.rels, aborted.dropped_stats[0].object), (vec![rel(2)], 2));
         assert!(aborted.invalidations.is_empty() && aborted.db.is_none());
-        let committed = notes.end(true, 5);
+        let committed = notes.end(true, (5, 1663));
         assert_eq!(committed.rels, [rel(1)]);
         let stats = DroppedStats { kind: RELATION_STATS, db: 5, object: 1 };
         assert_eq!(committed.dropped_stats, [stats]);
         assert_eq!((committed.flags, committed.db), (0, None));
-        assert!(notes.end(false, 5).rels.is_empty());
+        assert!(notes.end(false, (5, 1663)).rels.is_empty());
     }
 
     #[test]
@@ -146,7 +145,7 @@ mod tests {
         for message in [entry(1), relation, entry(2), relation] {
             notes.invalidate(message);
         }
-        let end = notes.end(true, 5);
+        let end = notes.end(true, (5, 1663));
         let expected = [entry(1), entry(2), relation].map(|message| message.encode());
         assert_eq!(end.invalidations, expected);
         assert_eq!((end.flags, end.db), (XINFO_HAS_AE_LOCKS, Some((5, 1663))));

@@ -28,7 +28,7 @@ impl XactManager {
         let top = tx.full_xid();
         let xids = tx.innermost_xids();
         let (xid, notes) = tx.pop_aborted();
-        let end = notes.end(false, tx.database());
+        let end = notes.end(false, tx.place());
         let drop = end.rels.clone();
         if let (Some(xid), Some(top)) = (xid, top) {
             let children = xids.get(1..).unwrap_or_default();

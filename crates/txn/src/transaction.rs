@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_format::ids::{INVALID_COMMAND_ID, INVALID_OID, xid_precedes};
+use forebay_format::ids::{DEFAULT_TABLESPACE, INVALID_COMMAND_ID, INVALID_OID, xid_precedes};
 use forebay_format::wal::invalidation::Invalidation;
 use forebay_format::{CommandId, FullXid, Oid, RelFileLocator, Xid};
 
@@ -28,6 +28,10 @@ pub(crate) struct Level {
 #[derive(Debug)]
 pub struct Transaction {
     database: Oid,
+    /// The database's tablespace.
+    tablespace: Oid,
+    /// The role that owns what it creates.
+    role: Oid,
     backend: u32,
     /// The transaction itself.
     pub(crate) top: Level,
@@ -50,6 +54,9 @@ pub struct Transaction {
     pub(crate) warnings: Vec<IdWarning>,
 }
 
+/// The superuser with which a cluster is made.
+const BOOTSTRAP_ROLE: Oid = 10;
+
 impl Default for Transaction {
     fn default() -> Transaction {
         Transaction::in_database(INVALID_OID)
@@ -67,6 +74,8 @@ impl Transaction {
     pub fn in_database(database: Oid) -> Transaction {
         Transaction {
             database,
+            tablespace: DEFAULT_TABLESPACE,
+            role: BOOTSTRAP_ROLE,
             backend: 0,
             top: Level::default(),
             open: Vec::new(),
@@ -81,6 +90,18 @@ impl Transaction {
         }
     }
 
+    /// The same; the database's own files are in this tablespace.
+    #[must_use]
+    pub fn with_tablespace(self, tablespace: Oid) -> Transaction {
+        Transaction { tablespace, ..self }
+    }
+
+    /// The same; this role owns what it creates.
+    #[must_use]
+    pub fn with_role(self, role: Oid) -> Transaction {
+        Transaction { role, ..self }
+    }
+
     /// The same, of a backend: others that wait for it wait for that backend.
     #[must_use]
     pub fn of_backend(self, backend: u32) -> Transaction {
@@ -90,7 +111,10 @@ impl Transaction {
     /// A transaction that has done nothing yet, where this one is. It takes the warnings along.
     pub(crate) fn another(&mut self) -> Transaction {
         let warnings = self.take_warnings();
-        let another = Transaction::in_database(self.database).of_backend(self.backend);
+        let another = Transaction::in_database(self.database)
+            .with_tablespace(self.tablespace)
+            .with_role(self.role)
+            .of_backend(self.backend);
         Transaction { warnings, ..another }
     }
 
@@ -107,6 +131,16 @@ impl Transaction {
     /// The database in which it runs; 0 if it may be any.
     pub fn database(&self) -> Oid {
         self.database
+    }
+
+    /// The role that owns what it creates.
+    pub fn role(&self) -> Oid {
+        self.role
+    }
+
+    /// The database in which it runs, and the tablespace of that.
+    pub(crate) fn place(&self) -> (Oid, Oid) {
+        (self.database, self.tablespace)
     }
 
     /// Its id, if it has written.

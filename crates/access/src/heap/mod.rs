@@ -50,6 +50,7 @@
 
 mod batch;
 mod changer;
+mod copy_fork;
 mod critical;
 mod dead_items;
 mod delete;

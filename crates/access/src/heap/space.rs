@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_aio::sync::Mutex;
-use forebay_format::{BlockNumber, RelFileLocator};
+use forebay_format::{BlockNumber, Oid, RelFileLocator};
 
 /// Most entries of a list. Blocks with the least room are dropped first.
 const REMEMBERED: usize = 128;
@@ -121,5 +121,10 @@ impl SpaceMap {
     /// Removes the list of a relation that is dropped.
     pub fn forget(&self, rel: RelFileLocator) {
         self.relations.lock().remove(&rel);
+    }
+
+    /// Removes the lists of a database's relations.
+    pub fn forget_database(&self, database: Oid) {
+        self.relations.lock().retain(|rel, _| rel.db != database);
     }
 }

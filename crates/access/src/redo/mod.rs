@@ -6,6 +6,7 @@
 //! | `pages.rs` | bringing a record's page to its state after the record |
 //! | `xlog.rs` | checkpoints, the OID counter, full-page images |
 //! | `smgr.rs` | relation files created and cut |
+//! | `database.rs` | databases and tablespaces made and removed, relation maps |
 //! | `heap/` | the heap's two resource managers |
 //! | `nbtree/` | B-trees |
 //! | `hash.rs`, `gin.rs`, `gist.rs`, `spgist.rs`, `brin.rs` | indexes that only PostgreSQL writes |
@@ -22,6 +23,7 @@
 //! drop or cut its relation, or the log does not belong to these files.
 
 mod brin;
+mod database;
 mod free_space;
 mod generic;
 mod gin;

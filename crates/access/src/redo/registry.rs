@@ -9,6 +9,7 @@ use forebay_txn::redo::{
 };
 
 use super::brin::BrinRedo;
+use super::database::{DatabaseRedo, RelationMapRedo, TablespaceRedo};
 use super::generic::GenericRedo;
 use super::gin::GinRedo;
 use super::gist::GistRedo;
@@ -37,6 +38,9 @@ impl Registry {
         registry.add(Arc::new(CommitTsRedo));
         registry.add(Arc::new(OriginRedo));
         registry.add(Arc::new(SmgrRedo));
+        registry.add(Arc::new(DatabaseRedo));
+        registry.add(Arc::new(RelationMapRedo));
+        registry.add(Arc::new(TablespaceRedo));
         registry.add(Arc::new(StandbyRedo));
         registry.add(Arc::new(HeapRedo));
         registry.add(Arc::new(Heap2Redo));

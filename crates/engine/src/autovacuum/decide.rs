@@ -1,7 +1,7 @@
 //! Whether a table needs to be vacuumed or analyzed.
 
 use forebay_catalog::schema::PG_STATISTIC;
-use forebay_catalog::{AutovacuumOptions, MaintainedTable, NextIds};
+use forebay_catalog::{AutovacuumOptions, MaintainedTable, NextIds, OldestIds};
 use forebay_format::ids::{FIRST_NORMAL_XID, xid_is_normal, xid_precedes};
 use forebay_format::multixact::{FIRST_MULTI, INVALID_MULTI, multi_precedes};
 
@@ -31,23 +31,36 @@ impl Needs {
     }
 }
 
+impl Ages {
+    /// Whether these ids are older than that.
+    pub(super) fn exceeded_by(&self, oldest: OldestIds) -> bool {
+        let mut limit = self.next.xid.wrapping_sub(self.freeze_max_age);
+        if limit < FIRST_NORMAL_XID {
+            limit = limit.wrapping_sub(FIRST_NORMAL_XID);
+        }
+        let mut multi_limit = self.next.multi.wrapping_sub(self.multixact_freeze_max_age);
+        if multi_limit < FIRST_MULTI {
+            multi_limit = multi_limit.wrapping_sub(FIRST_MULTI);
+        }
+        let OldestIds { xid, multi } = oldest;
+        xid_is_normal(xid) && xid_precedes(xid, limit)
+            || multi != INVALID_MULTI && multi_precedes(multi, multi_limit)
+    }
+}
+
 /// Whether ids of a table are older than its settings, or the cluster's, allow.
 fn is_too_old(table: &MaintainedTable, own: &AutovacuumOptions, ages: &Ages) -> bool {
     let least = |own: Option<u32>, general: u32| own.map_or(general, |own| own.min(general));
-    let age = least(own.freeze_max_age, ages.freeze_max_age);
-    let mut limit = ages.next.xid.wrapping_sub(age);
-    if limit < FIRST_NORMAL_XID {
-        limit = limit.wrapping_sub(FIRST_NORMAL_XID);
-    }
-    let xid = table.figures.frozen_xid;
-    let age = least(own.multixact_freeze_max_age, ages.multixact_freeze_max_age);
-    let mut multi_limit = ages.next.multi.wrapping_sub(age);
-    if multi_limit < FIRST_MULTI {
-        multi_limit = multi_limit.wrapping_sub(FIRST_MULTI);
-    }
-    let multi = table.figures.min_multi;
-    xid_is_normal(xid) && xid_precedes(xid, limit)
-        || multi != INVALID_MULTI && multi_precedes(multi, multi_limit)
+    let ages = Ages {
+        freeze_max_age: least(own.freeze_max_age, ages.freeze_max_age),
+        multixact_freeze_max_age: least(
+            own.multixact_freeze_max_age,
+            ages.multixact_freeze_max_age,
+        ),
+        ..*ages
+    };
+    let (xid, multi) = (table.figures.frozen_xid, table.figures.min_multi);
+    ages.exceeded_by(OldestIds { xid, multi })
 }
 
 /// Decides for a table by its statistics, if there are any.
@@ -117,8 +130,15 @@ mod tests {
             toast: 0,
             indexed: false,
         };
-        let (oid, is_toast, shared) = (16_384, false, false);
-        MaintainedTable { oid, is_toast, shared, figures, options: None, of_main: None }
+        MaintainedTable {
+            database: 5,
+            oid: 16_384,
+            is_toast: false,
+            shared: false,
+            figures,
+            options: None,
+            of_main: None,
+        }
     }
 
     fn needs(table: &MaintainedTable, dead: u64, inserted: u64, changed: u64) -> (bool, bool) {

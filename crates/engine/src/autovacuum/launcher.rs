@@ -7,7 +7,7 @@ use forebay_aio::sync::{Duration, Instant};
 use forebay_format::ids::xid_precedes;
 
 use super::state::Settings;
-use super::worker::{AutovacuumRound, work};
+use super::worker::{AutovacuumRound, visit_all, visit_next};
 use crate::config::{AutovacuumSettings, Background, SessionSettings};
 use crate::core::Core;
 use crate::engine::Engine;
@@ -55,11 +55,11 @@ impl Engine {
         self.core().autovacuum.change(settings);
     }
 
-    /// Vacuums and analyzes, in this thread, the tables that need it: what a worker of autovacuum
+    /// Vacuums and analyzes, in this thread, the tables of all databases that need it: what a worker of autovacuum
     /// does, whether it is on or not. For programs that decide by themselves when that happens.
     /// What fails for one table is logged, and found in the round's failures.
     pub fn run_autovacuum(&self) -> Result<AutovacuumRound, EngineError> {
-        work(self.core(), true)
+        visit_all(self.core())
     }
 }
 
@@ -68,7 +68,7 @@ fn launch(core: &Arc<Core>) {
     let mut workers: Vec<JoinHandle<()>> = Vec::new();
     let mut last = Instant::now();
     loop {
-        let naptime = interval(&core.autovacuum.settings());
+        let naptime = interval(&core.autovacuum.settings(), core.autovacuum.databases());
         if !core.autovacuum.rest_until(last + naptime) {
             break;
         }
@@ -96,12 +96,14 @@ fn is_active(settings: &Settings) -> bool {
     settings.autovacuum.enabled && settings.session.track_counts
 }
 
-/// The time from one worker to the next. While autovacuum is off, PostgreSQL starts a worker for
+/// The time from one worker to the next, so that each database is visited every naptime. While autovacuum is off, PostgreSQL starts a worker for
 /// old ids with each 65,536 new ones, so a long naptime must not keep it from that here.
-fn interval(settings: &Settings) -> Duration {
+fn interval(settings: &Settings, databases: u32) -> Duration {
     const OLD_IDS: Duration = Duration::from_secs(60);
+    const LEAST: Duration = Duration::from_millis(100);
     let naptime = settings.autovacuum.naptime;
-    if is_active(settings) { naptime } else { naptime.min(OLD_IDS) }
+    let naptime = if is_active(settings) { naptime } else { naptime.min(OLD_IDS) };
+    (naptime / databases).max(naptime.min(LEAST))
 }
 
 fn join(core: &Core, workers: Vec<JoinHandle<()>>) {
@@ -117,7 +119,7 @@ fn join(core: &Core, workers: Vec<JoinHandle<()>>) {
 fn start_worker(core: &Arc<Core>, active: bool) -> Option<JoinHandle<()>> {
     let own = Arc::clone(core);
     let body = move || {
-        let worked = own.fatal.watch("autovacuum worker", || work(&own, active));
+        let worked = own.fatal.watch("autovacuum worker", || visit_next(&own, active));
         if let Err(error) = worked
             && own.check_running().is_ok()
         {
@@ -140,14 +142,16 @@ mod tests {
         let day = Duration::from_secs(86_400);
         let autovacuum = AutovacuumSettings { naptime: day, ..AutovacuumSettings::default() };
         let on = Settings { autovacuum, session: SessionSettings::default() };
-        assert_eq!(interval(&on), day);
+        assert_eq!(interval(&on, 1), day);
+        assert_eq!(interval(&on, 4), day / 4);
+        assert_eq!(interval(&on, u32::MAX), Duration::from_millis(100));
         let mut off = on.clone();
         off.autovacuum.enabled = false;
-        assert_eq!(interval(&off), Duration::from_secs(60));
+        assert_eq!(interval(&off, 1), Duration::from_secs(60));
         let mut blind = on;
         blind.session.track_counts = false;
-        assert_eq!(interval(&blind), Duration::from_secs(60));
+        assert_eq!(interval(&blind, 1), Duration::from_secs(60));
         off.autovacuum.naptime = Duration::from_secs(1);
-        assert_eq!(interval(&off), Duration::from_secs(1));
+        assert_eq!(interval(&off, 1), Duration::from_secs(1));
     }
 }

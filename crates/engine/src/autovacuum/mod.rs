@@ -8,7 +8,8 @@
 //! - `launcher`: the thread that starts workers
 //!
 //! ```text
-//!   launcher ─ every naptime, unless all workers are busy ─▶ worker
+//!   launcher ─ for each database every naptime, unless all workers are busy ─▶ worker
+//!     chooses a database: one with old ids, or the one not visited for longest
 //!     for each table that needs it, TOAST tables last:
 //!       taken by another worker, or its lock is not free ─▶ the next one
 //!       VACUUM, ANALYZE ─ somebody waits for its lock ─▶ cancelled, the next one

@@ -1,8 +1,9 @@
 //! What the launcher, the workers and those who change settings share.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use forebay_aio::sync::{Condvar, Instant, Mutex, RwLock};
+use forebay_aio::sync::{Condvar, Duration, Instant, Mutex, RwLock};
+use forebay_txn::CountedRelation;
 use forebay_types::Oid;
 
 use super::balance::Balance;
@@ -39,7 +40,9 @@ struct Woken {
 pub(crate) struct Autovacuum {
     settings: RwLock<Settings>,
     /// Tables that a worker has taken.
-    taken: Mutex<HashSet<Oid>>,
+    taken: Mutex<HashSet<CountedRelation>>,
+    /// Databases, and when a worker was last sent to each.
+    visited: Mutex<HashMap<Oid, Option<Instant>>>,
     pub(crate) balance: Balance,
     woken: Mutex<Woken>,
     wake: Condvar,
@@ -49,7 +52,7 @@ pub(crate) struct Autovacuum {
 #[derive(Debug)]
 pub(crate) struct Taken<'a> {
     by: &'a Autovacuum,
-    table: Oid,
+    table: CountedRelation,
 }
 
 impl Autovacuum {
@@ -61,6 +64,7 @@ impl Autovacuum {
             balance: Balance::new(settings.costs()),
             settings: RwLock::new(settings),
             taken: Mutex::default(),
+            visited: Mutex::default(),
             woken: Mutex::default(),
             wake: Condvar::default(),
         }
@@ -98,8 +102,33 @@ impl Autovacuum {
         !woken.stopped
     }
 
+    /// The number of databases that are visited in turn.
+    pub(crate) fn databases(&self) -> u32 {
+        u32::try_from(self.visited.lock().len()).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Chooses the database that a worker visits now, and notes that: the first of `urgent`, else
+    /// of the others the one that was not visited for longest. None was visited within `pause`.
+    pub(crate) fn choose(&self, urgent: &[Oid], others: &[Oid], pause: Duration) -> Option<Oid> {
+        let (mut visited, now) = (self.visited.lock(), Instant::now());
+        let known = |oid: &Oid| urgent.contains(oid) || others.contains(oid);
+        visited.retain(|oid, _| known(oid));
+        let last = |oid: Oid| visited.get(&oid).copied().flatten();
+        let due = |oid: &Oid| last(*oid).is_none_or(|last| last + pause <= now);
+        let mut first = urgent.iter().copied().filter(due);
+        let longest = others.iter().copied().filter(due).min_by_key(|oid| last(*oid));
+        let chosen = first.next().or(longest);
+        for oid in urgent.iter().chain(others) {
+            let at = visited.entry(*oid).or_default();
+            if Some(*oid) == chosen {
+                *at = Some(now);
+            }
+        }
+        chosen
+    }
+
     /// Takes a table. None: another worker has it.
-    pub(crate) fn take(&self, table: Oid) -> Option<Taken<'_>> {
+    pub(crate) fn take(&self, table: CountedRelation) -> Option<Taken<'_>> {
         let free = self.taken.lock().insert(table);
         free.then_some(Taken { by: self, table })
     }

@@ -1,9 +1,12 @@
-//! A worker: a round over the tables of the database, in a session of its own.
+//! A worker: a round over the tables of a database, in a session of its own.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use forebay_aio::sync::{Duration, Instant};
-use forebay_catalog::{AutovacuumOptions, MaintainedTable, Table};
+use forebay_catalog::{AutovacuumOptions, DatabaseIds, MaintainedTable, Table};
+use forebay_types::Oid;
 
 use super::decide::{Ages, Needs, decide};
 use super::state::Settings;
@@ -13,7 +16,7 @@ use crate::error::EngineError;
 use crate::id_limits::next_ids;
 use crate::session::{AnalyzeOptions, Session, VacuumOptions};
 
-/// What a worker has done in a round over all tables.
+/// What was done in a round over all tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AutovacuumRound {
     /// Tables that it vacuumed.
@@ -34,28 +37,74 @@ struct Task {
     log_min_duration: Option<Duration>,
 }
 
-/// Vacuums and analyzes all tables that need it; unless `active`, only those with old ids. Fails if
-/// the engine stops, or the catalogs can't be read.
-pub(super) fn work(core: &Arc<Core>, active: bool) -> Result<AutovacuumRound, EngineError> {
+/// The databases: those with old ids, the oldest first; and the others in which something was
+/// counted, without which there is nothing to decide by.
+fn databases(core: &Arc<Core>) -> Result<(Vec<Oid>, Vec<Oid>), EngineError> {
+    let mut databases = Session::of_no_database(core)?.databases()?;
+    let next = next_ids(core);
+    databases.sort_by_key(|database| Reverse(next.xid.wrapping_sub(database.oldest.xid)));
+    let (stats, ages) = (core.statistics.get(), ages(core));
+    let counted: HashSet<Oid> = stats.keys().map(|relation| relation.db).collect();
+    let (urgent, others): (Vec<_>, Vec<_>) =
+        databases.into_iter().partition(|database| ages.exceeded_by(database.oldest));
+    let oids = |list: Vec<DatabaseIds>| list.into_iter().map(|database| database.oid);
+    Ok((oids(urgent).collect(), oids(others).filter(|oid| counted.contains(oid)).collect()))
+}
+
+/// Visits the database whose turn it is, if there is one. Unless `active`, only those with old ids
+/// have a turn.
+pub(super) fn visit_next(core: &Arc<Core>, active: bool) -> Result<(), EngineError> {
+    let (urgent, mut others) = databases(core)?;
+    if !active {
+        others.clear();
+    }
+    let pause = core.autovacuum.settings().autovacuum.naptime / 2;
+    if let Some(database) = core.autovacuum.choose(&urgent, &others, pause) {
+        work(core, database, active, &mut AutovacuumRound::default())?;
+    }
+    Ok(())
+}
+
+/// Visits all databases, one after another. A failure of one is noted, unless the engine stops.
+pub(super) fn visit_all(core: &Arc<Core>) -> Result<AutovacuumRound, EngineError> {
+    let mut round = AutovacuumRound::default();
+    let (urgent, others) = databases(core)?;
+    for database in urgent.into_iter().chain(others) {
+        if let Err(error) = work(core, database, true, &mut round) {
+            core.check_running()?;
+            round.failed(format!("{error}\nCONTEXT:  automatic vacuum of database {database}"));
+        }
+    }
+    Ok(round)
+}
+
+/// Vacuums and analyzes all tables of a database that need it; unless `active`, only those with old
+/// ids. Fails if the engine stops, or the catalogs can't be read.
+fn work(
+    core: &Arc<Core>,
+    database: Oid,
+    active: bool,
+    round: &mut AutovacuumRound,
+) -> Result<(), EngineError> {
     let mut settings = core.autovacuum.settings();
     settings.autovacuum.enabled = active;
-    let mut session = Session::of_autovacuum(core, settings.session.clone())?;
+    let mut session = Session::of_autovacuum(core, database, settings.session.clone())?;
     let tables = session.maintained_tables()?;
     let (toast, main): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| table.is_toast);
     let stats = core.statistics.get();
-    let mut round = AutovacuumRound::default();
+    let before = round.vacuumed;
     for table in main.iter().chain(&toast) {
         let known = stats.get(&table.counted());
         if decide(table, known, &settings.autovacuum, &ages(core)).any() {
             settings = core.autovacuum.settings();
             settings.autovacuum.enabled = active;
-            maintain(core, &mut session, table, &settings, &mut round)?;
+            maintain(core, &mut session, table, &settings, round)?;
         }
     }
-    if round.vacuumed > 0 {
+    if round.vacuumed > before {
         session.advance_oldest_ids()?;
     }
-    Ok(round)
+    Ok(())
 }
 
 fn ages(core: &Core) -> Ages {
@@ -76,7 +125,7 @@ fn maintain(
     settings: &Settings,
     round: &mut AutovacuumRound,
 ) -> Result<(), EngineError> {
-    let Some(_taken) = core.autovacuum.take(table.oid) else { return Ok(()) };
+    let Some(_taken) = core.autovacuum.take(table.counted()) else { return Ok(()) };
     let found = match session.maintained_table(table) {
         Ok(found) => found,
         Err(error) => {

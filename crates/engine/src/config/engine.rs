@@ -1,6 +1,7 @@
 //! What an engine is made and opened with. Names, defaults and units follow PostgreSQL's settings.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use forebay_access::redo::ResourceManagers;
 use forebay_aio::named_enum;
@@ -310,6 +311,9 @@ pub struct SessionSettings {
     pub zero_damaged_pages: bool,
     /// A page with a wrong checksum is taken as it is, with a warning.
     pub ignore_checksum_failure: bool,
+    /// The schemas in which names without one are looked for (search_path): as written, `$user`
+    /// for the one with the role's name.
+    pub search_path: Arc<[String]>,
     /// How long a statement waits for a lock of a table, a row or a transaction; zero: without end.
     pub lock_timeout: Duration,
     /// How long a statement waits for a lock before it searches for a deadlock; zero: it searches
@@ -351,9 +355,53 @@ impl SessionSettings {
     }
 }
 
+/// The names of a list such as search_path: separated by commas, in double quotes or folded to
+/// lower case. None: it is no list.
+pub fn identifier_list(text: &str) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Some(found);
+    }
+    loop {
+        let mut name = String::new();
+        if let Some(mut quoted) = rest.strip_prefix('"') {
+            loop {
+                let (part, behind) = quoted.split_once('"')?;
+                name.push_str(part);
+                match behind.strip_prefix('"') {
+                    Some(more) => {
+                        name.push('"');
+                        quoted = more;
+                    }
+                    None => {
+                        rest = behind;
+                        break;
+                    }
+                }
+            }
+        } else {
+            let end = rest.find(|c: char| c == ',' || c.is_whitespace()).unwrap_or(rest.len());
+            let (word, behind) = rest.split_at_checked(end)?;
+            if word.is_empty() {
+                return None;
+            }
+            name = word.to_lowercase();
+            rest = behind;
+        }
+        found.push(name);
+        rest = rest.trim_start();
+        if rest.is_empty() {
+            return Some(found);
+        }
+        rest = rest.strip_prefix(',')?.trim_start();
+    }
+}
+
 impl Default for SessionSettings {
     fn default() -> Self {
         SessionSettings {
+            search_path: Arc::from(["$user".to_owned(), "public".to_owned()]),
             io_combine_limit: 16,
             effective_io_concurrency: 16,
             synchronous_commit: true,
@@ -426,15 +474,14 @@ pub struct InitOptions {
     pub wal_segment_size: u32,
     /// Whether everything is synced (a test may do without).
     pub sync: bool,
-    /// Whether the databases template1 and template0 are made beside `postgres`. PostgreSQL makes
-    /// new databases of them. Only PostgreSQL vacuums them, and until it does their oldest ids hold
-    /// those of the whole directory back.
+    /// Whether the databases template1 and template0 are made beside `postgres`. New databases are
+    /// copies of them. Without them a directory is smaller, and sooner made.
     pub templates: bool,
 }
 
 impl Default for InitOptions {
     fn default() -> Self {
-        InitOptions { wal_segment_size: 16 << 20, sync: true, templates: false }
+        InitOptions { wal_segment_size: 16 << 20, sync: true, templates: true }
     }
 }
 

@@ -20,7 +20,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_aio::sync::{Duration, Mutex};
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_txn::{CountedRelation, Counts, RelationCounts};
 use forebay_types::Oid;
 
@@ -108,13 +107,13 @@ impl Statistics {
     }
 
     /// Takes what a session's transaction has counted, which has ended, and still has its locks.
-    /// The relations `forgotten` are gone.
+    /// The relations `forgotten` of its database `db` are gone.
     pub(crate) fn ended(
         &self,
         session: &SessionCounts,
         counts: Counts,
         committed: bool,
-        forgotten: &[Oid],
+        (db, forgotten): (Oid, &[Oid]),
     ) {
         if counts.is_empty() && forgotten.is_empty() {
             return;
@@ -132,8 +131,15 @@ impl Statistics {
         counted.iter().for_each(|(of, counts)| add(&mut sums, *of, counts));
         all.take(sums);
         for &rel in forgotten {
-            all.relations.remove(&CountedRelation { db: POSTGRES_DB, rel });
+            all.relations.remove(&CountedRelation { db, rel });
         }
+    }
+
+    /// A database was dropped.
+    pub(crate) fn forget_database(&self, db: Oid) {
+        let mut all = self.0.lock();
+        all.collect();
+        all.relations.retain(|relation, _| relation.db != db);
     }
 
     /// Gives a relation what was counted of another, which it replaces.

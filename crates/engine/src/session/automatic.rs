@@ -2,24 +2,37 @@
 
 use std::sync::Arc;
 
-use forebay_catalog::{MaintainedTable, Reader, Table};
+use forebay_catalog::{DatabaseIds, MaintainedTable, Reader, Table};
+use forebay_types::Oid;
 
 use super::state::Session;
-use super::vacuum::DATABASE;
 use crate::autovacuum::balance::WorkerCosts;
 use crate::config::SessionSettings;
 use crate::core::Core;
 use crate::error::EngineError;
 
 impl Session {
-    /// A session of a worker, which does not keep the engine open.
+    /// A session of a worker in a database.
     pub(crate) fn of_autovacuum(
         core: &Arc<Core>,
+        database: Oid,
         settings: SessionSettings,
     ) -> Result<Session, EngineError> {
-        let mut session = Session::enter(core, None)?;
+        let mut session = Session::in_database(core, database)?;
         session.settings = settings;
         Ok(session)
+    }
+
+    /// A session that is in no database, and can list them.
+    pub(crate) fn of_no_database(core: &Arc<Core>) -> Result<Session, EngineError> {
+        Session::outside(core, None)
+    }
+
+    /// The databases of the cluster.
+    pub(crate) fn databases(&mut self) -> Result<Vec<DatabaseIds>, EngineError> {
+        self.call(|session, core| {
+            Ok(core.databases.shared_reader(&mut session.backend).databases()?)
+        })
     }
 
     /// The tables that may need to be looked after.
@@ -76,6 +89,6 @@ impl Session {
 
     /// The database, schema and name of a table.
     pub(crate) fn full_name(&self, table: &Table) -> String {
-        format!("{DATABASE}.{}.{}", table.schema, table.name)
+        format!("{}.{}.{}", self.core.database_name, table.schema, table.name)
     }
 }

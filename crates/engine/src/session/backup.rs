@@ -21,7 +21,7 @@ use crate::checkpointer::Causes;
 use crate::clock::at_time;
 use crate::clock::unix_seconds;
 use crate::config::Background;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// Most bytes of a label.
@@ -76,7 +76,7 @@ impl Session {
 
     fn begin_backup(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         label: &str,
         fast: bool,
     ) -> Result<BackupLabel, EngineError> {
@@ -131,7 +131,7 @@ impl Session {
     /// Returns where the backup ends, and the files that the archive must have.
     fn end_backup(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         label: &BackupLabel,
     ) -> Result<(Lsn, [String; 2]), EngineError> {
         let _activity = core.activity.enter()?;
@@ -154,7 +154,7 @@ impl Session {
     /// Writes the backup history file into pg_wal, for the archive.
     fn write_history(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         label: &BackupLabel,
         end: Lsn,
         last: &str,
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// Removes history files of earlier backups that the archive has.
-    fn remove_old_histories(&mut self, core: &Core, newest: &str) -> Result<(), EngineError> {
+    fn remove_old_histories(&mut self, core: &InDatabase, newest: &str) -> Result<(), EngineError> {
         let names = Arc::clone(core.aio.namespace());
         let wal = core.dir.join("pg_wal");
         for entry in names.list(&wal)? {
@@ -186,7 +186,7 @@ impl Session {
         Ok(())
     }
 
-    fn wait_until_archived(&mut self, core: &Core, name: &str) -> Result<(), EngineError> {
+    fn wait_until_archived(&mut self, core: &InDatabase, name: &str) -> Result<(), EngineError> {
         let mut told = false;
         while !self.is_archived(core, name)? {
             if core.config.background == Background::Stepped {
@@ -207,7 +207,7 @@ impl Session {
     }
 
     /// Whether the archive has a file of pg_wal, or there is no archive.
-    fn is_archived(&self, core: &Core, name: &str) -> Result<bool, EngineError> {
+    fn is_archived(&self, core: &InDatabase, name: &str) -> Result<bool, EngineError> {
         if !core.wal.is_archiving() {
             return Ok(true);
         }

@@ -31,7 +31,7 @@ use super::locks::{count_deadlock, database_of};
 use super::open::{Isolation, Open};
 use super::state::{Session, no_transaction};
 use super::stored::StoredRow;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// What became of a row that a statement wanted to change or lock.
@@ -71,7 +71,7 @@ type Attempted<T> = Result<Attempt<T>, AccessError>;
 
 /// What a statement wants of rows of a table.
 pub(super) struct Wanted<'a> {
-    core: &'a Core,
+    core: &'a InDatabase,
     table: &'a Arc<Table>,
     pub(super) heap: Heap,
     /// How the row is locked, by the change or before it.
@@ -142,7 +142,7 @@ impl Session {
     /// Locks a row as an update to this tuple needs it.
     fn lock_to_update(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Arc<Table>,
         tid: ItemPointer,
         tuple: &[u8],
@@ -202,7 +202,7 @@ impl Session {
 
     pub(super) fn wanted<'a>(
         &mut self,
-        core: &'a Core,
+        core: &'a InDatabase,
         table: &'a Arc<Table>,
         strength: Strength<'a>,
         work: RowWork,

@@ -4,7 +4,7 @@ use forebay_catalog::{ColumnDef, ColumnStorage, Reader, Table, change_column_sto
 use forebay_txn::locks::LockMode;
 
 use super::state::Session;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 impl Session {
@@ -30,7 +30,11 @@ impl Session {
     }
 
     /// The columns of a table, as they are now.
-    fn column_defs(&mut self, core: &Core, table: &Table) -> Result<Vec<ColumnDef>, EngineError> {
+    fn column_defs(
+        &mut self,
+        core: &InDatabase,
+        table: &Table,
+    ) -> Result<Vec<ColumnDef>, EngineError> {
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let now =
             Reader::new(&core.database, &mut self.backend, snapshot).table_by_oid(table.oid)?;

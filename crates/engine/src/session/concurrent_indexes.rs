@@ -17,7 +17,6 @@ use std::sync::Arc;
 use forebay_access::heap::{Author, Changer, RowJudge, Visibility};
 use forebay_access::progress::{self as shown, Phase, Statement};
 use forebay_access::{RowsInIndex, add_missing};
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{self as catalog, IndexDef, IndexStep, Reader, Table, TableIndex};
 use forebay_format::Xid;
 use forebay_format::ids::INVALID_XID;
@@ -30,7 +29,7 @@ use super::indexes::{Rows, check_indexable};
 use super::locks::lock_tag;
 use super::scan::horizon_of;
 use super::state::{Session, no_transaction};
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// The session's lock on a table while it works on an index.
@@ -70,7 +69,7 @@ impl Session {
     /// Makes the rows of an index in the catalogs. It has a file, which is empty.
     fn announce_index(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         def: &IndexDef,
     ) -> Result<Oid, EngineError> {
@@ -87,7 +86,11 @@ impl Session {
     }
 
     /// Locks a table, which may have been changed since it was looked up. 42P01 if it is gone.
-    pub(super) fn locked_now(&mut self, core: &Core, table: &Table) -> Result<Table, EngineError> {
+    pub(super) fn locked_now(
+        &mut self,
+        core: &InDatabase,
+        table: &Table,
+    ) -> Result<Table, EngineError> {
         self.lock_table(core, table, MODE)?;
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
@@ -148,10 +151,10 @@ impl Session {
     /// An index with its table, as they are now. The index is locked against being dropped.
     fn locked_index(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         index: Oid,
     ) -> Result<(Arc<Table>, Arc<TableIndex>), EngineError> {
-        let tag = LockTag::Relation { database: POSTGRES_DB, relation: index };
+        let tag = LockTag::Relation { database: core.database.oid, relation: index };
         self.lock(core, tag, LockMode::RowExclusive)?;
         self.find_index(core, index)
     }
@@ -160,7 +163,7 @@ impl Session {
     /// transaction that ran then.
     fn add_missing_rows(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         index: &TableIndex,
     ) -> Result<Xid, EngineError> {
@@ -182,10 +185,10 @@ impl Session {
         let sets = &mut core.heaps.outcomes.sets();
         let changer = Changer { xacts, tx, author, sets, queues };
         let visibility = Visibility::new(snapshot, core.heaps.outcomes.clone());
-        let rows = heap.indexable(changer, (horizon, POSTGRES_DB, None), ahead)?;
+        let rows = heap.indexable(changer, (horizon, core.database.oid, None), ahead)?;
         let rows = rows.seen_by(visibility);
         let changer = Changer { xacts, tx, author, sets: &mut open.sets, queues };
-        let mut judge = RowJudge::new(&heap, changer, horizon, POSTGRES_DB, None);
+        let mut judge = RowJudge::new(&heap, changer, horizon, core.database.oid, None);
         let of = (table, index, &open_index);
         add_missing(backend, rows, (&source, &open_index), present, &resources, &mut |b, row| {
             add_lacking(core, b, of, (locks, interrupt), &mut judge, row)
@@ -247,7 +250,12 @@ impl Session {
         })
     }
 
-    fn step(&mut self, core: &Core, of: (Oid, Oid), step: IndexStep) -> Result<(), EngineError> {
+    fn step(
+        &mut self,
+        core: &InDatabase,
+        of: (Oid, Oid),
+        step: IndexStep,
+    ) -> Result<(), EngineError> {
         let (tx, backend) = self.changing()?;
         Ok(catalog::step_index(&core.database, backend, tx, of, step)?)
     }
@@ -257,7 +265,11 @@ impl Session {
     }
 
     /// Locks a table until [`Session::unlock_for_ddl`], across transactions.
-    pub(super) fn lock_for_ddl(&mut self, core: &Core, table: &Table) -> Result<(), EngineError> {
+    pub(super) fn lock_for_ddl(
+        &mut self,
+        core: &InDatabase,
+        table: &Table,
+    ) -> Result<(), EngineError> {
         let Session { locks, interrupt, .. } = self;
         Ok(core.locks.lock_session(locks, lock_tag(table), MODE, Some(interrupt))?)
     }
@@ -265,7 +277,7 @@ impl Session {
     /// Calls the engine in a transaction of its own. There must be none running.
     pub(super) fn alone_in<T>(
         &mut self,
-        body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
+        body: impl FnOnce(&mut Session, &InDatabase) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         self.alone(|session| session.call(body))
     }

@@ -26,7 +26,7 @@ use super::open::Isolation;
 use super::rows::{Target, check_insertable, form_checked};
 use super::state::{Session, no_transaction};
 use super::stored::StoredRow;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// What became of a row that was to be inserted unless one of its keys is in use.
@@ -153,7 +153,7 @@ impl Session {
 
     fn lock_version(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Arc<Table>,
         place: ItemPointer,
         strength: LockStrength,

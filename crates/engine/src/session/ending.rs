@@ -45,7 +45,8 @@ impl Session {
         let change = open.changed_catalogs.then(|| {
             (core.database.cache.change(), core.database.rows.change(open.tx.invalidations()))
         });
-        let options = self.settings.commit_options();
+        let mut options = self.settings.commit_options();
+        options.wait |= open.forces_sync;
         let committed = core.fatal.watch("commit", || {
             core.xacts.commit_with(&mut self.backend.io, &mut open.tx, &options)
         });
@@ -53,11 +54,12 @@ impl Session {
         match committed {
             Ok(finished) => {
                 core.counters.commits.count();
+                let db = core.database.oid;
                 self.remove_files(&finished);
-                core.statistics.ended(&self.counted, counts, true, &finished.forgotten);
+                core.statistics.ended(&self.counted, counts, true, (db, &finished.forgotten));
                 self.end_temp(true);
                 drop(change);
-                open.refreshed.iter().for_each(|table| core.database.cache.forget_table(table));
+                open.refreshed.iter().for_each(|table| core.forget_figures(table));
                 let left = self.backend.io.end_of_transaction();
                 self.leftovers = self.leftovers.and(left);
                 self.end(&ids);
@@ -107,12 +109,21 @@ impl Session {
         self.warnings.extend(open.take_warnings());
         if let Ok(finished) = &result {
             self.remove_files(finished);
-            core.statistics.ended(&self.counted, counts, false, &finished.forgotten);
+            let db = core.database.oid;
+            core.statistics.ended(&self.counted, counts, false, (db, &finished.forgotten));
+        }
+        for database in std::mem::take(&mut open.new_databases) {
+            self.remove_copy(&core, database);
+        }
+        for tablespace in std::mem::take(&mut open.new_tablespaces) {
+            if let Err(error) = core.pool.smgr().remove_tablespace(tablespace, true) {
+                tracing::warn!("could not remove tablespace {tablespace}: {error}");
+            }
         }
         self.end_temp(false);
         drop(change);
         // Figures are stored in place.
-        open.refreshed.iter().for_each(|table| core.database.cache.forget_table(table));
+        open.refreshed.iter().for_each(|table| core.forget_figures(table));
         self.end(&ids);
         result.map(|_| ()).map_err(|error| core.fatal.check(error.into()))
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use forebay_catalog::Table;
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_txn::locks::{LockError, LockMode, LockTag};
 
 use super::locks::{count_deadlock, lock_tag};
 use super::state::{Session, no_transaction};
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// The key of an advisory lock. The two kinds do not meet.
@@ -20,7 +20,7 @@ pub enum AdvisoryKey {
 }
 
 impl AdvisoryKey {
-    fn tag(self) -> LockTag {
+    fn tag(self, core: &InDatabase) -> LockTag {
         let (key, two) = match self {
             AdvisoryKey::One(key) => (key.cast_unsigned(), false),
             AdvisoryKey::Two(class, object) => {
@@ -28,7 +28,7 @@ impl AdvisoryKey {
                 (high << 32 | low, true)
             }
         };
-        LockTag::Advisory { database: POSTGRES_DB, key, two }
+        LockTag::Advisory { database: core.database.oid, key, two }
     }
 }
 
@@ -83,9 +83,11 @@ impl Session {
             session.backend.io.submit();
             let Session { locks, interrupt, .. } = session;
             let taken = match scope {
-                AdvisoryScope::Transaction => core.locks.lock(locks, key.tag(), mode, interrupt),
+                AdvisoryScope::Transaction => {
+                    core.locks.lock(locks, key.tag(core), mode, interrupt)
+                }
                 AdvisoryScope::Session => {
-                    core.locks.lock_session(locks, key.tag(), mode, Some(interrupt))
+                    core.locks.lock_session(locks, key.tag(core), mode, Some(interrupt))
                 }
             };
             taken.map_err(|error| count_deadlock(core, error.into()))
@@ -103,8 +105,8 @@ impl Session {
             session.running()?;
             let locks = &mut session.locks;
             had(match scope {
-                AdvisoryScope::Transaction => core.locks.try_lock(locks, key.tag(), mode),
-                AdvisoryScope::Session => core.locks.lock_session(locks, key.tag(), mode, None),
+                AdvisoryScope::Transaction => core.locks.try_lock(locks, key.tag(core), mode),
+                AdvisoryScope::Session => core.locks.lock_session(locks, key.tag(core), mode, None),
             })
         })
     }
@@ -116,7 +118,7 @@ impl Session {
         mode: LockMode,
     ) -> Result<bool, EngineError> {
         self.call(|session, core| {
-            Ok(core.locks.unlock_session(&mut session.locks, key.tag(), mode))
+            Ok(core.locks.unlock_session(&mut session.locks, key.tag(core), mode))
         })
     }
 

@@ -10,7 +10,7 @@ use forebay_txn::locks::LockMode;
 use forebay_types::Oid;
 
 use super::state::{Session, no_transaction};
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// Findings that are kept, at most.
@@ -48,7 +48,7 @@ impl Session {
 
     fn run_table_check(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Arc<Table>,
         options: &TableCheckOptions,
     ) -> Result<Vec<Finding>, EngineError> {
@@ -104,7 +104,7 @@ impl Session {
     }
 
     /// A table with rows, as the transaction sees it now.
-    fn checkable(&mut self, core: &Core, oid: Oid) -> Result<Arc<Table>, EngineError> {
+    fn checkable(&mut self, core: &InDatabase, oid: Oid) -> Result<Arc<Table>, EngineError> {
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         let class = reader.class(oid)?.ok_or_else(|| gone(oid))?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use forebay_access::IndexCheck;
 use forebay_access::heap::{Author, Changer, IndexableScan};
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{Class, Reader, Table, TableIndex};
 use forebay_format::FullXid;
 use forebay_format::ids::INVALID_XID;
@@ -15,7 +14,7 @@ use super::indexes::row_source;
 use super::scan::horizon_of;
 use super::state::{Session, no_transaction};
 use super::temp_tables::PG_TEMP;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// What to check of an index.
@@ -68,7 +67,11 @@ impl Session {
             let (table, _) = session.find_index(core, oid)?;
             session.check_own(&table)?;
             session.lock_table(core, &table, mode)?;
-            session.lock(core, LockTag::Relation { database: POSTGRES_DB, relation: oid }, mode)?;
+            session.lock(
+                core,
+                LockTag::Relation { database: core.database.oid, relation: oid },
+                mode,
+            )?;
             // It may have been dropped or rebuilt meanwhile.
             let (table, index) = session.find_index(core, oid)?;
             check_checkable(&index)?;
@@ -78,7 +81,7 @@ impl Session {
 
     fn run_check(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (table, index): (&Arc<Table>, &Arc<TableIndex>),
         (locked, with_rows, distinct): (bool, bool, bool),
     ) -> Result<(), EngineError> {
@@ -94,7 +97,7 @@ impl Session {
         let author = Author { xid: own.map_or(INVALID_XID, FullXid::xid), command: 0 };
         let sets = &mut open.sets;
         let changer = Changer { xacts: &core.xacts, tx: &open.tx, author, sets, queues: None };
-        let horizon = (horizon_of(table), POSTGRES_DB, own);
+        let horizon = (horizon_of(table), core.database.oid, own);
         let rows: Option<IndexableScan<'_>> =
             with_rows.then(|| heap.indexable(changer, horizon, ahead)).transpose()?;
         let check = IndexCheck {
@@ -111,7 +114,7 @@ impl Session {
     /// An index with its table, as the transaction sees them now.
     pub(super) fn find_index(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         oid: Oid,
     ) -> Result<IndexOfTable, EngineError> {
         let snapshot = core.xacts.snapshot(&self.running()?.tx);

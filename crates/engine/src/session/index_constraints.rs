@@ -10,7 +10,7 @@ use forebay_types::Datum;
 use super::indexes::contains_null;
 use super::state::Session;
 use super::stored::RowView;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 impl Session {
@@ -44,7 +44,11 @@ impl Session {
     ) -> Result<(), EngineError> {
         self.call(|session, core| {
             session.check_locked(table, LockMode::AccessExclusive)?;
-            session.lock(core, ddl::name_lock(table.namespace, name), LockMode::AccessExclusive)?;
+            session.lock(
+                core,
+                ddl::name_lock(core.database.oid, table.namespace, name),
+                LockMode::AccessExclusive,
+            )?;
             let (tx, backend) = session.changing()?;
             let (of, what) = ((&**table, index), (name, kind));
             let not_null = catalog::constrain_index(&core.database, backend, tx, of, what)?;
@@ -55,7 +59,7 @@ impl Session {
     /// Fails if a row has a NULL in one of these columns, by number.
     fn refuse_nulls(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Arc<Table>,
         columns: &[i16],
     ) -> Result<(), EngineError> {

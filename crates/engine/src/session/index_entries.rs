@@ -9,7 +9,6 @@
 use forebay_access::heap::{Author, Changer, Heap, RowFate, RowJudge};
 use forebay_access::nbtree::{Index, Insertion, NewRow, RowValues, UniqueCheck};
 use forebay_access::{AccessError, MissingRow};
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{ObjectName, Table, TableIndex, quoted};
 use forebay_format::ids::INVALID_XID;
 use forebay_format::varlena::Varlena;
@@ -22,12 +21,12 @@ use super::locks::count_deadlock;
 use super::open::Open;
 use super::scan::horizon_of;
 use super::state::{Session, no_transaction};
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// Puts the entries of new rows into the indexes of their table, for a transaction.
 pub(super) struct Entries<'a> {
-    core: &'a Core,
+    core: &'a InDatabase,
     table: &'a Table,
     indexes: Vec<(&'a TableIndex, Index)>,
     /// The layouts of the table's columns up to the last one that an index has.
@@ -46,7 +45,7 @@ type Blocking = (Xid, Option<u32>);
 impl<'a> Entries<'a> {
     /// For rows that a transaction puts into a heap. None if the table has no indexes.
     pub(super) fn new(
-        core: &'a Core,
+        core: &'a InDatabase,
         (table, heap): (&'a Table, &'a Heap),
         (open, author): (&'a mut Open, Author),
         (owner, interrupt): (&'a mut LockOwner, &'a Interrupt),
@@ -65,7 +64,7 @@ impl<'a> Entries<'a> {
             table,
             indexes,
             layouts: table.layouts.get(..columns).unwrap_or(&table.layouts),
-            rows: RowJudge::new(heap, changer, horizon_of(table), POSTGRES_DB, own),
+            rows: RowJudge::new(heap, changer, horizon_of(table), core.database.oid, own),
             xid: author.xid,
             owner,
             interrupt,
@@ -210,7 +209,7 @@ fn decisive(last: &mut Option<Blocking>, blocking: Blocking) -> Blocking {
 
 /// Waits for what keeps the entry of a row at a place out of an index, or of a table's indexes.
 fn wait(
-    core: &Core,
+    core: &InDatabase,
     backend: &mut Backend,
     owner: &LockOwner,
     interrupt: &Interrupt,
@@ -267,7 +266,7 @@ fn duplicate(table: &Table, index: &TableIndex, key: Option<String>) -> EngineEr
 /// Adds the entry of a row that an index lacks since it was built beside writers. 23505 if its key
 /// is in use, unless the row is dead by now.
 pub(super) fn add_lacking(
-    core: &Core,
+    core: &InDatabase,
     backend: &mut Backend,
     (table, index, open): (&Table, &TableIndex, &Index),
     (owner, interrupt): (&LockOwner, &Interrupt),
@@ -338,7 +337,7 @@ impl Session {
     /// An index of a table, to read or change it. Another session's temporary table is refused.
     pub(super) fn index(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         index: &TableIndex,
     ) -> Result<Index, EngineError> {
@@ -348,7 +347,7 @@ impl Session {
     /// Adds the entries of a row that the running command has put into a table.
     pub(super) fn add_entries(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         heap: &Heap,
         (place, tuple, changed): (ItemPointer, &[u8], &[usize]),

@@ -18,7 +18,7 @@ use super::marks::Mark;
 use super::scan::Reading;
 use super::state::Session;
 use super::stored::RowView;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// How an index scan reads.
@@ -159,7 +159,7 @@ impl Session {
     /// How the running statement reads a table through an index.
     fn index_reading(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         index: &TableIndex,
     ) -> Result<Reading, EngineError> {

@@ -11,7 +11,7 @@ use forebay_access::heap::{Author, Changer, Visibility};
 use forebay_access::progress::{self as create_index, BuildPhase, Phase, Statement};
 use forebay_access::{Built, RowSource, SortResources, build_index};
 use forebay_catalog::ddl;
-use forebay_catalog::schema::{BTREE_AM, PG_CATALOG, POSTGRES_DB, PUBLIC};
+use forebay_catalog::schema::BTREE_AM;
 use forebay_catalog::{
     self as catalog, BuiltFigures, CatalogError, IndexDef, IndexStep, Reader, RelationFigures,
     Table, TableIndex,
@@ -27,7 +27,7 @@ use super::index_entries::{failed, key_of, object};
 use super::scan::horizon_of;
 use super::state::{Session, no_transaction};
 use super::temp_tables::{OnCommit, PG_TEMP};
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::warning::Warning;
 
@@ -70,7 +70,7 @@ impl Session {
                 let of = (Some(table.oid), name.as_str());
                 session.note_temp_made(of, index.locator, OnCommit::PreserveRows);
             }
-            let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
+            let tag = LockTag::Relation { database: core.database.oid, relation: index.oid };
             session.lock(core, tag, LockMode::AccessExclusive)?;
             session.build(core, table, &index, (&not_null, Rows::All))?;
             Ok(index.oid)
@@ -102,7 +102,7 @@ impl Session {
     /// Locks the name of a new index, and chooses it if it is not given.
     pub(super) fn lock_index_name(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         def: &IndexDef,
     ) -> Result<String, EngineError> {
@@ -114,7 +114,7 @@ impl Session {
     /// Locks a name that is chosen for an index of a table.
     pub(super) fn lock_chosen_name(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         choose: impl Fn(&mut Backend, &mut Transaction) -> Result<String, CatalogError>,
     ) -> Result<String, EngineError> {
@@ -125,7 +125,7 @@ impl Session {
             if locked.as_ref() == Some(&name) {
                 return Ok(name);
             }
-            let tag = ddl::name_lock(table.namespace, &name);
+            let tag = ddl::name_lock(core.database.oid, table.namespace, &name);
             self.lock(core, tag, LockMode::AccessExclusive)?;
             // Somebody may have taken it meanwhile.
             locked = Some(name);
@@ -136,7 +136,7 @@ impl Session {
     /// in `not_null`, by number, must have no NULL.
     pub(super) fn build(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Arc<Table>,
         index: &TableIndex,
         (not_null, which): (&[i16], Rows),
@@ -163,7 +163,8 @@ impl Session {
         let author = Author { xid, command: open.tx.use_command() };
         let (own, sets) = (open.tx.full_xid(), &mut open.sets);
         let changer = Changer { xacts: &core.xacts, tx: &open.tx, author, sets, queues: None };
-        let mut rows = heap.indexable(changer, (horizon_of(table), POSTGRES_DB, own), ahead)?;
+        let mut rows =
+            heap.indexable(changer, (horizon_of(table), core.database.oid, own), ahead)?;
         let stays_invalid = which == Rows::Seen || is_left_over(table, index);
         if let Some(snapshot) = seen {
             rows = rows.seen_by(Visibility::new(snapshot, core.heaps.outcomes.clone()));
@@ -202,7 +203,7 @@ impl Session {
     /// `not_null` must have no NULL.
     pub(super) fn source_of(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         index: &TableIndex,
         not_null: &[i16],
@@ -218,7 +219,7 @@ impl Session {
         Ok(source)
     }
 
-    pub(super) fn sort_resources(&mut self, core: &Core) -> SortResources {
+    pub(super) fn sort_resources(&mut self, core: &InDatabase) -> SortResources {
         self.limit_temp_space();
         SortResources {
             files: Arc::clone(&core.temp_files),
@@ -254,7 +255,7 @@ impl Session {
             let found = reader.constraint(table.oid, name)?;
             let index = found.map(|constraint| constraint.index).filter(|index| *index != 0);
             if let Some(relation) = index {
-                let tag = LockTag::Relation { database: POSTGRES_DB, relation };
+                let tag = LockTag::Relation { database: core.database.oid, relation };
                 session.lock(core, tag, LockMode::AccessExclusive)?;
             }
             let (tx, backend) = session.changing()?;
@@ -296,9 +297,9 @@ impl Session {
         })
     }
 
-    fn rebuild_all(&mut self, core: &Core, table: &Arc<Table>) -> Result<(), EngineError> {
+    fn rebuild_all(&mut self, core: &InDatabase, table: &Arc<Table>) -> Result<(), EngineError> {
         for index in &table.indexes {
-            let tag = LockTag::Relation { database: POSTGRES_DB, relation: index.oid };
+            let tag = LockTag::Relation { database: core.database.oid, relation: index.oid };
             self.lock(core, tag, LockMode::AccessExclusive)?;
             if is_left_over(table, index) {
                 let (schema, name) = (&table.schema, &index.name);
@@ -321,7 +322,7 @@ impl Session {
     /// Builds an index anew, in a new file. It is locked, and its table against changes.
     pub(super) fn rebuild(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Arc<Table>,
         index: &Arc<TableIndex>,
     ) -> Result<(), EngineError> {
@@ -352,7 +353,7 @@ impl Session {
     /// is None if it is dead: a DROP INDEX CONCURRENTLY has not come to its end.
     pub(super) fn lock_index(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (schema, name): (Option<&str>, &str),
         mode: LockMode,
     ) -> Result<FoundIndex, EngineError> {
@@ -362,7 +363,7 @@ impl Session {
             schema => schema,
         };
         let namespaces = match schema {
-            None => vec![PG_CATALOG, PUBLIC],
+            None => self.visible_namespaces(core)?,
             Some(schema) => vec![self.namespace(core, schema)?.ok_or_else(|| no_index(name))?],
         };
         let mut locked = None;
@@ -384,7 +385,7 @@ impl Session {
             }
             self.check_own(&table)?;
             self.lock_table(core, &table, mode)?;
-            let tag = LockTag::Relation { database: POSTGRES_DB, relation: class.oid };
+            let tag = LockTag::Relation { database: core.database.oid, relation: class.oid };
             self.lock(core, tag, mode)?;
             // The catalogs may have changed meanwhile.
             locked = Some((table.oid, class.oid));

@@ -1,7 +1,6 @@
 //! Locks of tables and names, to the end of the transaction or the rollback of the subtransaction.
 
 use forebay_catalog::Table;
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::ids::INVALID_XID;
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::standby::{self, StandbyLock};
@@ -10,12 +9,12 @@ use forebay_types::Oid;
 use forebay_wal::Record;
 
 use super::state::{Session, no_transaction};
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// The database of a table as locks name it; 0 if all databases share the table.
 pub(super) fn database_of(table: &Table) -> Oid {
-    if table.locator.db == 0 { 0 } else { POSTGRES_DB }
+    table.locator.db
 }
 
 /// The lock tag of a table.
@@ -24,7 +23,7 @@ pub(super) fn lock_tag(table: &Table) -> LockTag {
 }
 
 /// Counts the error if it is a deadlock.
-pub(super) fn count_deadlock(core: &Core, error: EngineError) -> EngineError {
+pub(super) fn count_deadlock(core: &InDatabase, error: EngineError) -> EngineError {
     if let EngineError::Lock(why) | EngineError::RowLock { error: why, .. } = &error
         && matches!(why, LockError::Deadlock { .. })
     {
@@ -48,7 +47,7 @@ impl Session {
     /// Locks a table until the transaction ends.
     pub(super) fn lock_table(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         mode: LockMode,
     ) -> Result<(), EngineError> {
@@ -57,7 +56,7 @@ impl Session {
 
     pub(super) fn lock(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         tag: LockTag,
         mode: LockMode,
     ) -> Result<(), EngineError> {
@@ -67,7 +66,7 @@ impl Session {
     /// The same, but 55P03 if it would have to wait.
     pub(super) fn try_lock(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         tag: LockTag,
         mode: LockMode,
     ) -> Result<(), EngineError> {
@@ -76,7 +75,7 @@ impl Session {
 
     fn take_lock(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         tag: LockTag,
         mode: LockMode,
         wait: bool,

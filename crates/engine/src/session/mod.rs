@@ -13,7 +13,8 @@
 //! session.commit()?;                // from here on the scan returns an error
 //! ```
 //!
-//! - `state`: the session itself: begin, calls into the engine; `open`: its running transaction
+//! - `state`: the session itself: begin, calls into the engine; `open`: its running transaction;
+//!   `entering`: how it enters a database
 //! - `ending`: commit and abort; `subtransactions`: those within a transaction
 //! - `isolation`: isolation levels and snapshots; `marks`: what ends with a subtransaction
 //! - `transaction`: transactions and statements as types
@@ -36,6 +37,8 @@
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `parameters`: ALTER TABLE and ALTER INDEX, SET and RESET of storage parameters
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
+//! - `databases`: CREATE, DROP and ALTER DATABASE; `schemas`: schemas, roles, comments;
+//!   `tablespaces`: CREATE and DROP TABLESPACE; `path`: the search path
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum
 //! - `oldest_ids`: how far new ids may go, after a vacuum
@@ -57,7 +60,9 @@ mod column_storage;
 mod concurrent_indexes;
 mod conflicts;
 mod counting;
+mod databases;
 mod ending;
+mod entering;
 mod explicit;
 mod handoff;
 mod heap_checks;
@@ -74,15 +79,18 @@ mod open;
 mod parallel;
 mod parameters;
 mod parts;
+mod path;
 mod pool;
 mod reindex_concurrently;
 mod rows;
 mod scan;
+mod schemas;
 mod spill;
 mod state;
 mod stored;
 mod subtransactions;
 mod tables;
+mod tablespaces;
 mod temp;
 mod temp_tables;
 mod toast;
@@ -97,6 +105,8 @@ pub use analyze::AnalyzeOptions;
 pub use backup::BackupEnd;
 pub use changes::{RowOutcome, RowWait};
 pub use conflicts::Inserted;
+pub use databases::{CopyStrategy, NewDatabase};
+pub use entering::{SettingOf, StoredSetting};
 pub use explicit::{AdvisoryKey, AdvisoryScope};
 pub use forebay_storage::PrewarmMode;
 pub use handoff::{Handoff, Sender};
@@ -107,9 +117,11 @@ pub use isolation::StatementSnapshot;
 pub use open::Isolation;
 pub use parallel::{ScanPart, SharedScan, SharedValues};
 pub use parts::Part;
+pub use path::PathEntry;
 pub use pool::{ALL_FORKS, BlockRange};
 pub use rows::RowBatch;
 pub use scan::HeapScan;
+pub use schemas::CommentOn;
 pub use state::Session;
 pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use forebay_access::heap::RowSets;
 use forebay_catalog::Table;
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_txn::{self as txn, LastRunning, Running, Snapshot};
+use forebay_types::Oid;
 
 use super::marks::{Mark, Tokens};
 use super::toast_tables::ToastTables;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::warning::Warning;
 
@@ -35,6 +35,12 @@ pub(super) struct Open {
     pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
     /// TOAST tables that it has found, likewise.
     pub(super) own_toast: ToastTables,
+    /// Databases that it has made: their directories go if it aborts.
+    pub(super) new_databases: Vec<Oid>,
+    /// Tablespaces that it has made, likewise.
+    pub(super) new_tablespaces: Vec<Oid>,
+    /// Whether its commit waits for the log, whatever synchronous_commit says.
+    pub(super) forces_sync: bool,
     /// The cache's version when they were found. Another transaction's change moves it.
     pub(super) found_at: u64,
 }
@@ -49,9 +55,9 @@ struct Level {
 
 impl Open {
     /// A transaction of a session that begins.
-    pub(super) fn begin(core: &Core, session: u32) -> Open {
+    pub(super) fn begin(core: &InDatabase, session: u32) -> Open {
         Open {
-            tx: txn::Transaction::in_database(POSTGRES_DB).of_backend(session),
+            tx: core.database.transaction().with_role(core.role).of_backend(session),
             sets: core.heaps.outcomes.sets(),
             snapshots: Snapshots::default(),
             top: Level::default(),
@@ -61,6 +67,9 @@ impl Open {
             refreshed: Vec::new(),
             own_tables: HashMap::new(),
             own_toast: ToastTables::default(),
+            new_databases: Vec::new(),
+            new_tablespaces: Vec::new(),
+            forces_sync: false,
             found_at: 0,
         }
     }
@@ -159,7 +168,7 @@ impl Snapshots {
     /// The running statement's.
     pub(super) fn get(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         tx: &txn::Transaction,
         last: &mut LastRunning,
     ) -> &Snapshot {

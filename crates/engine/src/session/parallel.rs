@@ -37,7 +37,7 @@ use super::scan::{HeapScan, Reading};
 use super::state::{Session, check_interrupt};
 use super::stored::RowView;
 use super::toast::pointer_of;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::warning::Warning;
 
@@ -50,7 +50,7 @@ pub struct SharedScan(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    core: Arc<Core>,
+    core: Arc<InDatabase>,
     table: Arc<Table>,
     /// Where its values are that are stored out of line.
     toast: Option<ToastTable>,

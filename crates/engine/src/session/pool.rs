@@ -15,7 +15,7 @@ use forebay_types::Oid;
 use super::index_checks::index_of;
 use super::state::Session;
 use super::temp_tables::owner_number;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// The blocks of a fork to prewarm, as the user gave them.
@@ -82,7 +82,11 @@ impl Session {
     }
 
     /// The pool of a table, or for another session's temporary table that of ordinary ones.
-    fn pool_to_look(&mut self, core: &Core, table: &Table) -> Result<Arc<BufferPool>, EngineError> {
+    fn pool_to_look(
+        &mut self,
+        core: &InDatabase,
+        table: &Table,
+    ) -> Result<Arc<BufferPool>, EngineError> {
         if self.owns(table) { self.pool_of(core, table) } else { Ok(Arc::clone(&core.pool)) }
     }
 

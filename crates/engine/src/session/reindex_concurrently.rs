@@ -12,7 +12,6 @@
 use std::sync::Arc;
 
 use forebay_access::progress::Statement;
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{self as catalog, Table, TableIndex};
 use forebay_format::ids::FIRST_UNPINNED_OID;
 use forebay_storage::progress::Started;
@@ -22,7 +21,7 @@ use forebay_types::Oid;
 use super::concurrent_indexes::MODE;
 use super::indexes::check_indexable;
 use super::state::Session;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::warning::Warning;
 
@@ -106,7 +105,7 @@ impl Session {
         &mut self,
         find: impl FnOnce(
             &mut Session,
-            &Core,
+            &InDatabase,
         ) -> Result<Vec<(Arc<Table>, Arc<TableIndex>)>, EngineError>,
     ) -> Result<bool, EngineError> {
         let mut started = None;
@@ -135,7 +134,7 @@ impl Session {
     /// Makes the twin of an index in the catalogs, and shows it.
     fn make_twin(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (table, index): (Arc<Table>, Arc<TableIndex>),
         started: &mut Option<Started>,
     ) -> Result<Twins, EngineError> {
@@ -157,7 +156,7 @@ impl Session {
     /// Locks a free name for a twin, or for the index that it replaces.
     fn lock_twin_name(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         of: (&str, &str),
     ) -> Result<String, EngineError> {
@@ -188,7 +187,8 @@ impl Session {
             Ok(names)
         })?;
         for Twins { index, twin, .. } in twins {
-            let [from, to] = [index.oid, *twin].map(|rel| CountedRelation { db: POSTGRES_DB, rel });
+            let [from, to] =
+                [index.oid, *twin].map(|rel| CountedRelation { db: self.core.database.oid, rel });
             self.core.statistics.copy(from, to);
         }
         let old = twins.iter().zip(&names);

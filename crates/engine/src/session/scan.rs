@@ -6,7 +6,6 @@ use std::sync::Arc;
 use forebay_access::AccessError;
 use forebay_access::heap::{self, Heap, ReadAhead, RowReader, SharedBlocks, Visibility};
 use forebay_catalog::Table;
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::{FullXid, ItemPointer};
 use forebay_storage::Backend;
 use forebay_txn::locks::LockMode;
@@ -15,7 +14,7 @@ use forebay_txn::{HorizonKind, ReadCounter, Snapshot};
 use super::marks::Mark;
 use super::state::Session;
 use super::stored::{RowView, StoredRow};
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// A version of a row and its place, if there is one.
@@ -68,7 +67,11 @@ impl Session {
     }
 
     /// How the running statement reads a table, which the transaction must have locked.
-    pub(super) fn reading(&mut self, core: &Core, table: &Table) -> Result<Reading, EngineError> {
+    pub(super) fn reading(
+        &mut self,
+        core: &InDatabase,
+        table: &Table,
+    ) -> Result<Reading, EngineError> {
         table.check_readable()?;
         let snapshot = self.snapshot()?;
         self.check_locked(table, LockMode::AccessShare)?;
@@ -79,7 +82,7 @@ impl Session {
     }
 
     /// What the running statement sees.
-    pub(super) fn visibility(&mut self, core: &Core) -> Result<Visibility, EngineError> {
+    pub(super) fn visibility(&mut self, core: &InDatabase) -> Result<Visibility, EngineError> {
         Ok(Visibility::new(self.snapshot()?, core.heaps.outcomes.clone()))
     }
 
@@ -153,7 +156,7 @@ impl Reading {
     /// Begins a scan: of all blocks, or of those that it takes before others do.
     pub(super) fn begin(
         self,
-        core: &Core,
+        core: &InDatabase,
         shared: Option<&Arc<SharedBlocks>>,
     ) -> Result<heap::HeapScan, EngineError> {
         let Reading { heap, snapshot, ahead, own, prune_by } = self;
@@ -164,16 +167,19 @@ impl Reading {
             Some(blocks) => heap::HeapScan::sharing(blocks, pool, locator, visibility, ahead),
         };
         Ok(match prune_by {
-            Some(kind) => scan.pruning(heap.into_pruner(kind, POSTGRES_DB, own)),
+            Some(kind) => scan.pruning(heap.into_pruner(kind, core.database.oid, own)),
             None => scan,
         })
     }
 
     /// What reads rows of pages that indexes lead to.
-    pub(super) fn into_row_reader(self, core: &Core) -> RowReader {
+    pub(super) fn into_row_reader(self, core: &InDatabase) -> RowReader {
         let Reading { heap, snapshot, own, prune_by, .. } = self;
         let visibility = Visibility::new(snapshot, core.heaps.outcomes.clone());
-        RowReader::new(visibility, prune_by.and_then(|k| heap.into_pruner(k, POSTGRES_DB, own)))
+        RowReader::new(
+            visibility,
+            prune_by.and_then(|k| heap.into_pruner(k, core.database.oid, own)),
+        )
     }
 
     /// How it reads ahead.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_access::heap::{Heap, ReadAhead};
 use forebay_aio::sync::Instant;
-use forebay_aio::{self as aio, BackendType, IoObject, Leftovers, Usage};
+use forebay_aio::{self as aio, IoObject, Leftovers, Usage};
 use forebay_catalog::KnownTables;
 use forebay_catalog::Table;
 use forebay_catalog::syscache::KnownRows;
@@ -16,13 +16,14 @@ use forebay_txn::{self as txn, LastRunning};
 
 use super::marks::Mark;
 use super::open::Open;
+use super::path::{KnownPath, PathEntry};
 use super::temp_tables::TempTables;
 use super::toast_tables::ToastTables;
 use crate::autovacuum::balance::WorkerCosts;
 use crate::checkpoint;
 use crate::checkpointer::Causes;
 use crate::config::{Background, SessionSettings};
-use crate::core::Core;
+use crate::core::{Core, InDatabase};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::registry::{Entry, ShownTransaction};
@@ -34,7 +35,8 @@ use crate::warning::Warning;
 pub struct Session {
     /// The engine, which it keeps open. None: it is the engine's own.
     engine: Option<Arc<Engine>>,
-    pub(super) core: Arc<Core>,
+    /// The engine, and the database in it.
+    pub(super) core: Arc<InDatabase>,
     pub(super) backend: Backend,
     pub(super) id: u32,
     pub(super) interrupt: Interrupt,
@@ -47,6 +49,9 @@ pub struct Session {
     pub(super) counted: SessionCounts,
     pub(super) known: KnownTables,
     pub(super) known_rows: KnownRows,
+    /// The search path by which the known tables were found.
+    pub(super) known_in: Arc<[PathEntry]>,
+    pub(super) known_path: KnownPath,
     pub(super) last_running: LastRunning,
     pub(super) temp: TempTables,
     pub(super) temp_space: Arc<TempSpace>,
@@ -61,65 +66,41 @@ pub struct Session {
     pub(super) backup: Option<BackupLabel>,
 }
 
-impl Engine {
-    /// Starts a client session.
-    pub fn session(self: &Arc<Self>) -> Result<Session, EngineError> {
-        Session::enter(self.core(), Some(Arc::clone(self)))
-    }
-}
-
 impl Session {
-    /// Enters a session into an engine: a client's, or one of autovacuum.
-    pub(super) fn enter(
-        core: &Arc<Core>,
+    /// A session that has entered a database: a client's, or one of autovacuum.
+    pub(super) fn new(
+        place: InDatabase,
         engine: Option<Arc<Engine>>,
-    ) -> Result<Session, EngineError> {
-        let core = Arc::clone(core);
-        core.check_running()?;
-        let kind = match engine {
-            Some(_) => BackendType::Client,
-            None => BackendType::AutovacuumWorker,
-        };
-        let interrupt = Interrupt::new();
-        let Entry { id, slot, shown, progress } =
-            core.sessions.enter(&interrupt, engine.is_some())?;
-        let io = core.aio.backend_with_id(kind, i32::try_from(id).unwrap_or(i32::MAX));
-        let mut backend = match io {
-            Ok(io) => Backend::new(io),
-            Err(error) => {
-                core.sessions.leave(id);
-                return Err(error.into());
-            }
-        };
-        backend.progress = progress;
-        if engine.is_some() {
-            core.counters.sessions.count();
-        }
+        (entry, interrupt): (Entry, Interrupt),
+        backend: Backend,
+    ) -> Session {
+        let Entry { id, slot, shown, progress: _ } = entry;
+        let core = Arc::new(place);
         let (locks, counted) = (core.locks.enter(OwnerId(id)), core.statistics.enter(id));
-        let settings = core.config.session.clone();
-        let leftovers = Leftovers::default();
-        Ok(Session {
+        Session {
             engine,
-            core,
             backend,
             id,
             interrupt,
-            settings,
+            settings: core.config.session.clone(),
             open: None,
             shown,
             locks,
             counted,
             known: KnownTables::default(),
             known_rows: KnownRows::default(),
+            known_in: Arc::default(),
+            known_path: KnownPath::default(),
             last_running: LastRunning::default(),
             warnings: Vec::new(),
-            leftovers,
+            leftovers: Leftovers::default(),
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
             toast_tables: ToastTables::default(),
             costs: None,
             backup: None,
-        })
+            core,
+        }
     }
 
     /// The engine it belongs to.
@@ -233,7 +214,7 @@ impl Session {
     /// progress, so that a stop waits for it. A fatal error stops the engine.
     pub(super) fn call<T>(
         &mut self,
-        body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
+        body: impl FnOnce(&mut Session, &InDatabase) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         self.check_cancel()?;
         self.call_to_the_end(body)
@@ -242,7 +223,7 @@ impl Session {
     /// The same for a call that neither a cancel nor the end of the session may prevent.
     pub(super) fn call_to_the_end<T>(
         &mut self,
-        body: impl FnOnce(&mut Session, &Core) -> Result<T, EngineError>,
+        body: impl FnOnce(&mut Session, &InDatabase) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         let core = Arc::clone(&self.core);
         let _activity = core.activity.enter()?;
@@ -296,7 +277,7 @@ impl Session {
 
     /// The heap of a table, in the shared pool or in the session's own. Another session's temporary
     /// table is refused.
-    pub(super) fn heap(&mut self, core: &Core, table: &Table) -> Result<Heap, EngineError> {
+    pub(super) fn heap(&mut self, core: &InDatabase, table: &Table) -> Result<Heap, EngineError> {
         let pool = self.pool_of(core, table)?;
         Ok(Heap { pool, ..core.database.heap(table) })
     }
@@ -373,7 +354,7 @@ impl Session {
         let requests = &self.core.checkpointer.requests;
         let number = requests.ask(causes);
         if self.core.config.background == Background::Stepped {
-            checkpoint::step(&self.core, &mut self.backend);
+            checkpoint::step(&self.core.core, &mut self.backend);
         }
         match requests.wait_for(number, || self.check_cancel())? {
             Ok(()) => Ok(()),

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, NewTable, Persistence};
 use forebay_catalog::not_a_table;
-use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, PUBLIC};
 use forebay_catalog::{ColumnDef, Table, of_table};
 use forebay_format::RelFileLocator;
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
 
+use super::path::PathEntry;
 use super::state::Session;
 use super::temp_tables::PG_TEMP;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 impl Session {
-    /// Finds a table. Without a schema it looks among the session's temporary tables, then in
-    /// pg_catalog, then in public. It takes no lock, so the table may be dropped at any time.
+    /// Finds a table; without a schema by the search path. It takes no lock, so the table may be
+    /// dropped at any time.
     pub fn table(
         &mut self,
         schema: Option<&str>,
@@ -29,7 +29,7 @@ impl Session {
 
     fn find(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
@@ -42,6 +42,11 @@ impl Session {
                 open.found_at = moved;
             }
             return self.resolve(core, schema, name);
+        }
+        let path = schema.is_none().then(|| self.path(core)).transpose()?;
+        if let Some(path) = path.filter(|path| !Arc::ptr_eq(path, &self.known_in)) {
+            self.known.clear();
+            self.known_in = path;
         }
         if let Some(table) = self.known.get(cache.moved(), schema, name) {
             return Ok(Some(Arc::clone(table)));
@@ -57,32 +62,35 @@ impl Session {
     /// Follows the search path.
     fn resolve(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
-        if schema.is_none_or(|schema| schema == PG_TEMP) {
-            let found = self.find_temporary(core, name)?;
-            if found.is_some() || schema.is_some() {
+        match schema {
+            Some(PG_TEMP) => return self.find_temporary(core, name),
+            Some(schema) => {
+                return match self.namespace(core, schema)? {
+                    Some(namespace) => self.find_in(core, namespace, schema, name),
+                    None => Ok(None),
+                };
+            }
+            None => {}
+        }
+        for PathEntry { namespace, name: schema, .. } in self.path(core)?.iter() {
+            let found = match namespace {
+                None => self.find_temporary(core, name)?,
+                Some(namespace) => self.find_in(core, *namespace, schema, name)?,
+            };
+            if found.is_some() {
                 return Ok(found);
             }
         }
-        let Some(schema) = schema else {
-            let found = self.find_in(core, PG_CATALOG, "pg_catalog", name)?;
-            return match found {
-                Some(table) => Ok(Some(table)),
-                None => self.find_in(core, PUBLIC, "public", name),
-            };
-        };
-        match self.namespace(core, schema)? {
-            Some(namespace) => self.find_in(core, namespace, schema, name),
-            None => Ok(None),
-        }
+        Ok(None)
     }
 
     fn find_temporary(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         name: &str,
     ) -> Result<Option<Arc<Table>>, EngineError> {
         if !self.temp.may_have(name) {
@@ -97,7 +105,7 @@ impl Session {
 
     fn find_in(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         namespace: Oid,
         schema: &str,
         name: &str,
@@ -140,7 +148,7 @@ impl Session {
 
     pub(super) fn namespace(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         name: &str,
     ) -> Result<Option<Oid>, EngineError> {
         if let Some(oid) = core.database.cache.namespace(name) {
@@ -225,7 +233,7 @@ impl Session {
         })
     }
 
-    /// Creates a table (schema None: public). 42P07 if the name is taken.
+    /// Creates a table (schema None: the first of the search path). 42P07 if the name is taken.
     pub fn create_table(
         &mut self,
         schema: Option<&str>,
@@ -245,12 +253,7 @@ impl Session {
         options: &[String],
     ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
-            let namespace = match schema {
-                None => PUBLIC,
-                Some(schema) => session.namespace(core, schema)?.ok_or_else(|| {
-                    EngineError::statement("3F000", format!("schema \"{schema}\" does not exist"))
-                })?,
-            };
+            let namespace = session.namespace_for_new(core, schema)?;
             let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
             let new = NewTable { namespace, name, columns, options: &own };
             let oid = session.create_in(core, new, Persistence::Permanent)?.rel;
@@ -262,13 +265,17 @@ impl Session {
     /// Creates a table in a namespace.
     pub(super) fn create_in(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         new: NewTable<'_>,
         persistence: Persistence<'_>,
     ) -> Result<RelFileLocator, EngineError> {
         let NewTable { namespace, name, columns, .. } = new;
         ddl::check_definition(namespace, name, columns)?;
-        self.lock(core, ddl::name_lock(namespace, name), LockMode::AccessExclusive)?;
+        self.lock(
+            core,
+            ddl::name_lock(core.database.oid, namespace, name),
+            LockMode::AccessExclusive,
+        )?;
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         if reader.class_named(namespace, name)?.is_some() {
@@ -277,7 +284,7 @@ impl Session {
         }
         let (tx, backend) = self.changing()?;
         let locator = ddl::create_table(&core.database, backend, tx, new, persistence)?;
-        let tag = LockTag::Relation { database: POSTGRES_DB, relation: locator.rel };
+        let tag = LockTag::Relation { database: core.database.oid, relation: locator.rel };
         self.lock(core, tag, LockMode::AccessExclusive)?;
         Ok(locator)
     }

@@ -20,7 +20,7 @@ use forebay_types::Oid;
 
 use super::state::Session;
 use super::temp_tables::{OnCommit, PG_TEMP, TempTable, TempTables, owner_number};
-use crate::core::{Core, Phase};
+use crate::core::{InDatabase, Phase};
 use crate::error::EngineError;
 
 impl Session {
@@ -78,7 +78,7 @@ impl Session {
     /// Makes files as those of a permanent or of a temporary table.
     pub(super) fn with_files<T>(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         temporary: bool,
         make: impl FnOnce(&mut Session, Persistence<'_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
@@ -93,7 +93,11 @@ impl Session {
     }
 
     /// A namespace of the session's temporary tables. Created if there is none.
-    pub(super) fn own_namespace(&mut self, core: &Core, name: &str) -> Result<Oid, EngineError> {
+    pub(super) fn own_namespace(
+        &mut self,
+        core: &InDatabase,
+        name: &str,
+    ) -> Result<Oid, EngineError> {
         if let Some(oid) = self.namespace(core, name)? {
             return Ok(oid);
         }
@@ -102,7 +106,7 @@ impl Session {
     }
 
     /// Does the ON COMMIT actions of a transaction that is about to commit.
-    pub(super) fn before_commit(&mut self, core: &Core) -> Result<(), EngineError> {
+    pub(super) fn before_commit(&mut self, core: &InDatabase) -> Result<(), EngineError> {
         let of = |tables: &TempTables, what| -> Vec<TempTable> {
             tables.live().filter(|table| table.on_commit == what).cloned().collect()
         };
@@ -125,7 +129,7 @@ impl Session {
     }
 
     /// Empties the indexes of a temporary table that was emptied, and its TOAST table.
-    fn empty_parts(&mut self, core: &Core, oid: Oid) -> Result<(), EngineError> {
+    fn empty_parts(&mut self, core: &InDatabase, oid: Oid) -> Result<(), EngineError> {
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         let Some(table) = reader.table_by_oid(oid)? else { return Ok(()) };
@@ -146,7 +150,7 @@ impl Session {
     }
 
     /// Drops temporary tables within the running transaction.
-    fn drop_temp(&mut self, core: &Core, doomed: Vec<TempTable>) -> Result<(), EngineError> {
+    fn drop_temp(&mut self, core: &InDatabase, doomed: Vec<TempTable>) -> Result<(), EngineError> {
         for TempTable { oid, name, .. } in doomed {
             let (tx, backend) = self.changing()?;
             forebay_catalog::drop_rows(&core.database, backend, tx, oid, &name)?;
@@ -170,7 +174,10 @@ impl Session {
     }
 
     /// The session's pool for temporary tables. Created if there is none.
-    pub(super) fn take_temp_pool(&mut self, core: &Core) -> Result<TempRelations, EngineError> {
+    pub(super) fn take_temp_pool(
+        &mut self,
+        core: &InDatabase,
+    ) -> Result<TempRelations, EngineError> {
         match self.temp.pool.take() {
             Some(pool) => Ok(pool),
             None => Ok(TempRelations::new(
@@ -184,7 +191,7 @@ impl Session {
     /// The pool that a table's pages are in. Another session's temporary table is refused.
     pub(super) fn pool_of(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
     ) -> Result<Arc<BufferPool>, EngineError> {
         self.check_own(table)?;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use forebay_access::AccessError;
 use forebay_access::heap::{Author, Changer, Heap, RowJudge};
 use forebay_access::toast::{Plan, Storer, ToastTable, has_pointers, is_wide, pointers};
-use forebay_catalog::schema::{PG_TOAST, POSTGRES_DB};
+use forebay_catalog::schema::PG_TOAST;
 use forebay_catalog::{
     ColumnDef, Reader, Table, create_toast_table, needs_toast_table, temp_toast_namespace,
 };
@@ -36,7 +36,7 @@ use super::state::{Session, no_transaction};
 use super::stored::decoded;
 use super::temp_tables::OnCommit;
 use super::toast_tables::ToastTables;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 /// A new version of a row, formed.
@@ -127,7 +127,7 @@ impl Session {
     /// A TOAST table, locked until the transaction ends.
     pub(super) fn toast_table(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         oid: Oid,
         mode: LockMode,
     ) -> Result<ToastTable, EngineError> {
@@ -160,7 +160,7 @@ impl Session {
     /// What the catalogs say of a TOAST table, which is locked until the transaction ends.
     pub(super) fn locked_toast(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         oid: Oid,
         mode: LockMode,
     ) -> Result<Arc<Table>, EngineError> {
@@ -176,7 +176,7 @@ impl Session {
     /// What the catalogs say of a TOAST table.
     pub(super) fn toast_relation(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         oid: Oid,
     ) -> Result<Arc<Table>, EngineError> {
         let moved = core.database.cache.moved();
@@ -205,7 +205,7 @@ impl Session {
     /// Creates the TOAST table of a new table with these columns, if they need one.
     pub(super) fn create_toast(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (table, temporary): (Oid, bool),
         columns: &[ColumnDef],
         options: &[String],
@@ -267,7 +267,7 @@ impl Session {
     /// Stores the values of a plan that go out of line. Returns the row.
     pub(super) fn store(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         plan: &Plan<'_>,
     ) -> Result<Vec<u8>, EngineError> {
@@ -285,7 +285,7 @@ impl Session {
         let Open { tx, sets, .. } = open;
         let own = tx.full_xid();
         let changer = Changer { xacts: &core.xacts, tx, author, sets, queues: None };
-        let rows = RowJudge::new(&toast.heap, changer, horizon_of(table), POSTGRES_DB, own);
+        let rows = RowJudge::new(&toast.heap, changer, horizon_of(table), core.database.oid, own);
         let mut storer = Storer::new(&toast, author, rows);
         let mut next_id = |backend: &mut Backend| Ok(core.database.next_oid(backend)?);
         let formed = plan.form(|_, value| storer.store(backend, value, &mut next_id), &mut row);
@@ -365,7 +365,7 @@ impl Session {
     /// replaced, but for those that the new version `kept` has.
     pub(super) fn remove_values(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (table, heap): (&Table, &Heap),
         tid: ItemPointer,
         kept: Option<&[u8]>,

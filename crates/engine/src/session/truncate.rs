@@ -9,7 +9,7 @@ use forebay_types::Oid;
 
 use super::counting::counted;
 use super::state::Session;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 
 impl Session {
@@ -37,7 +37,7 @@ impl Session {
     }
 
     /// Empties a table as the transaction sees it now, and builds its indexes anew.
-    fn truncate_files(&mut self, core: &Core, oid: Oid) -> Result<(), EngineError> {
+    fn truncate_files(&mut self, core: &InDatabase, oid: Oid) -> Result<(), EngineError> {
         let lost = || EngineError::corrupt(format!("pg_class has no row of table {oid}"));
         let min_multi = core.multis.oldest_in_use();
         let snapshot = core.xacts.snapshot(&self.running()?.tx);

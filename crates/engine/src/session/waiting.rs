@@ -4,13 +4,12 @@
 //! other. pg_stat_progress_create_index shows how many it waits for.
 
 use forebay_access::progress;
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_format::Xid;
 use forebay_txn::locks::{LockMode, LockTag, OwnerId};
 
 use super::locks::count_deadlock;
 use super::state::Session;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::registry::VirtualId;
 
@@ -19,7 +18,7 @@ impl Session {
     /// conflicts with `mode`.
     pub(super) fn wait_for_lockers(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         tags: &[LockTag],
         mode: LockMode,
     ) -> Result<(), EngineError> {
@@ -37,20 +36,20 @@ impl Session {
     /// that ran.
     pub(super) fn wait_for_snapshots(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         limit: Xid,
     ) -> Result<(), EngineError> {
         let mut waits = core.sessions.seeing_before(limit);
         waits.retain(|(session, _)| *session != self.id);
         // A transaction may have given its snapshot up.
-        let wanted = || core.xacts.procs().has_snapshot_up_to(POSTGRES_DB, limit);
+        let wanted = || core.xacts.procs().has_snapshot_up_to(core.database.oid, limit);
         self.wait_for_each(core, &waits, wanted)
     }
 
     /// Waits for the end of transactions, as long as that is wanted.
     fn wait_for_each(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         waits: &[(u32, VirtualId)],
         wanted: impl Fn() -> bool,
     ) -> Result<(), EngineError> {

@@ -37,7 +37,12 @@ impl ChecksumObserver for Seen {
 fn cluster(dir: &Path) -> PathBuf {
     Engine::init(
         dir,
-        &InitOptions { wal_segment_size: 1 << 20, sync: false, ..InitOptions::default() },
+        &InitOptions {
+            wal_segment_size: 1 << 20,
+            sync: false,
+            templates: false,
+            ..InitOptions::default()
+        },
     )
     .expect("init");
     let mut bytes = vec![0; 100 * BLOCK];
@@ -124,7 +129,12 @@ fn an_engine_opens_what_was_enabled_and_disabled() {
     let dir = folder.path().join("data");
     Engine::init(
         &dir,
-        &InitOptions { wal_segment_size: 1 << 20, sync: false, ..InitOptions::default() },
+        &InitOptions {
+            wal_segment_size: 1 << 20,
+            sync: false,
+            templates: false,
+            ..InitOptions::default()
+        },
     )
     .expect("init");
     for mode in [ChecksumMode::Disable, ChecksumMode::Enable, ChecksumMode::Check] {

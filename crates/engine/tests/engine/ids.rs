@@ -22,7 +22,8 @@ const STOP: u32 = 3 + HALF - 3_000_000;
 pub fn dir_at(ids: FirstIds) -> (tempfile::TempDir, PathBuf) {
     let scratch = scratch();
     let dir = scratch.path().join("data");
-    let options = InitOptions { wal_segment_size: 1 << 20, ..InitOptions::default() };
+    let options =
+        InitOptions { wal_segment_size: 1 << 20, templates: false, ..InitOptions::default() };
     Engine::init_at(&dir, &options, ids, &io::open(MethodKind::Sync)).expect("init");
     (scratch, dir)
 }

@@ -21,6 +21,7 @@
 //! - [`crashed_rows`]: Rows that PostgreSQL changed before a crash: both recoveries give the same
 //!   pages
 //! - [`damaged_rows`]: Pages with damaged rows: errors name the place, and all else goes on
+//! - [`databases`]: Several databases: entering, making, changing and dropping them
 //! - [`end_records`]: What the log says of a transaction's end
 //! - [`end_of_wal`]: Recovery of a log behind whose end something stands that is none: the defects
 //!   of crates/wal's tests, through the whole engine
@@ -92,6 +93,7 @@ mod concurrent_indexes;
 mod crashed_peer;
 mod crashed_rows;
 mod damaged_rows;
+mod databases;
 mod end_of_wal;
 mod end_records;
 mod examples;

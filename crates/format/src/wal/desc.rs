@@ -5,8 +5,9 @@
 use std::fmt;
 
 use crate::wal::{
-    brin, clog, commit_ts, gin, gist, hash, heap, multixact, nbtree, origin, record::DecodedRecord,
-    rmgr::Rmgr, sequence, smgr, spgist, standby, xact, xlog,
+    brin, clog, commit_ts, database, gin, gist, hash, heap, multixact, nbtree, origin,
+    record::DecodedRecord, relation_map, rmgr::Rmgr, sequence, smgr, spgist, standby, tablespace,
+    xact, xlog,
 };
 
 /// The kind of a record as `pg_waldump` names it; `None` for resource managers whose records are
@@ -17,6 +18,9 @@ pub fn kind_name(rmgr: Rmgr, info: u8) -> Option<&'static str> {
         Rmgr::XLOG => Some(xlog::name(kind)),
         Rmgr::XACT => Some(xact::name(kind)),
         Rmgr::SMGR => Some(smgr::name(kind)),
+        Rmgr::DBASE => Some(database::name(kind)),
+        Rmgr::TBLSPC => Some(tablespace::name(kind)),
+        Rmgr::RELMAP => Some(relation_map::name(kind)),
         Rmgr::CLOG => Some(clog::name(kind)),
         Rmgr::MULTIXACT => Some(multixact::name(kind)),
         Rmgr::STANDBY => Some(standby::name(kind)),

@@ -6,7 +6,8 @@
 //! - [`compress`]: compressed page images
 //! - [`rmgr`]: resource managers and their info bits
 //! - [`heap`], [`heap_logical`], [`prune`], [`nbtree`], [`sequence`], [`xact`], [`xlog`], [`smgr`],
-//!   [`clog`], [`multixact`], [`standby`], [`invalidation`]: payloads
+//!   [`database`], [`tablespace`], [`relation_map`], [`clog`], [`multixact`], [`standby`],
+//!   [`invalidation`]: payloads
 //! - [`hash`], [`gin`], [`gist`], [`spgist`], [`brin`], [`generic`], [`commit_ts`], [`origin`]:
 //!   payloads that only PostgreSQL writes
 //! - [`desc`]: descriptions of records, for messages
@@ -16,6 +17,7 @@ pub mod build;
 pub mod clog;
 pub mod commit_ts;
 pub mod compress;
+pub mod database;
 pub mod desc;
 mod error;
 pub mod generic;
@@ -31,11 +33,13 @@ pub mod origin;
 pub mod page_header;
 pub mod prune;
 pub mod record;
+pub mod relation_map;
 pub mod rmgr;
 pub mod sequence;
 pub mod smgr;
 pub mod spgist;
 pub mod standby;
+pub mod tablespace;
 pub mod xact;
 pub mod xlog;
 

@@ -17,9 +17,6 @@ use std::net::IpAddr;
 use std::path::Path;
 use tokens::{Line, Token};
 
-/// The name of the only role and of the only database.
-pub const ONLY_NAME: &str = "postgres";
-
 /// Every method that PostgreSQL 18 knows.
 const METHODS: [&str; 15] = [
     "trust",
@@ -57,9 +54,19 @@ enum Peers {
     Tcp(Address),
 }
 
+/// Names that a field of a record lists.
+#[derive(Clone, Debug)]
+enum Names {
+    All,
+    /// These; and if so marked, databases with the name of the role.
+    Of(Vec<String>, bool),
+}
+
 #[derive(Clone, Debug)]
 struct Record {
     peers: Peers,
+    databases: Names,
+    users: Names,
     method: Method,
 }
 
@@ -99,11 +106,16 @@ impl Hba {
 
     /// Admits a connection from this address (None: through a Unix socket), or refuses it with a
     /// message.
-    pub fn admit(&self, peer: Option<IpAddr>) -> Result<(), String> {
-        let matches = |record: &&Record| match (&record.peers, peer) {
+    pub fn admit(&self, peer: Option<IpAddr>, user: &str, database: &str) -> Result<(), String> {
+        let from = |record: &Record| match (&record.peers, peer) {
             (Peers::Local, None) => true,
             (Peers::Tcp(address), Some(ip)) => ip.is_loopback() && address.contains(ip),
             _ => false,
+        };
+        let matches = |record: &&Record| {
+            from(record)
+                && record.databases.have(database, Some(user))
+                && record.users.have(user, None)
         };
         let what = match self.records.iter().find(matches).map(|record| record.method) {
             Some(Method::Trust) => return Ok(()),
@@ -112,8 +124,7 @@ impl Hba {
         };
         let host = peer.map_or_else(|| "[local]".to_owned(), |ip| ip.to_string());
         Err(format!(
-            "{what} for host \"{host}\", user \"{ONLY_NAME}\", database \"{ONLY_NAME}\", \
-             no encryption"
+            "{what} for host \"{host}\", user \"{user}\", database \"{database}\", no encryption"
         ))
     }
 }
@@ -134,7 +145,9 @@ fn record(line: &Line) -> Result<Option<Record>, String> {
     };
     let databases = fields.next().ok_or("end-of-line before database specification")?;
     let users = fields.next().ok_or("end-of-line before role specification")?;
-    let here = any(databases, database_matches)? & any(users, user_matches)?;
+    let (databases, users) = (names(databases, true)?, names(users, false)?);
+    // There is no replication.
+    let here = !matches!(&databases, Names::Of(names, false) if names.is_empty());
     let peers = if local { Peers::Local } else { Peers::Tcp(address(&mut fields)?) };
     let method = single(fields.next(), "authentication method")?;
     let applies = here && !matches!(&peers, Peers::Tcp(address) if !address.has_loopback());
@@ -154,7 +167,7 @@ fn record(line: &Line) -> Result<Option<Record>, String> {
             let text = option.first().map_or("", |token| token.text.as_str());
             Err(format!("authentication option \"{text}\" is not supported"))
         }
-        None => Ok(Some(Record { peers, method })),
+        None => Ok(Some(Record { peers, databases, users, method })),
     }
 }
 
@@ -167,11 +180,6 @@ fn single<'a>(field: Option<&'a Vec<Token>>, what: &str) -> Result<&'a Token, St
     }
 }
 
-/// Whether one of a field's tokens matches. Reads all of them, to refuse what is not supported.
-fn any(field: &[Token], matches: fn(&Token) -> Result<bool, String>) -> Result<bool, String> {
-    field.iter().try_fold(false, |found, token| Ok(matches(token)? | found))
-}
-
 fn unsupported(token: &Token) -> Result<(), String> {
     if !token.quoted && token.text.starts_with('@') && token.text.len() > 1 {
         return Err(format!("file \"{}\" in a record is not supported", token.text));
@@ -182,19 +190,36 @@ fn unsupported(token: &Token) -> Result<(), String> {
     Ok(())
 }
 
-fn database_matches(token: &Token) -> Result<bool, String> {
-    unsupported(token)?;
-    // The role is a member of itself, and has the database's name. There is no replication.
-    let words = ["all", "sameuser", "samerole", "samegroup"];
-    Ok(token.text == ONLY_NAME || !token.quoted && words.contains(&token.text.as_str()))
+/// The names in a field for databases, or in one for users. Reads all of them, to refuse what is
+/// not supported.
+fn names(field: &[Token], databases: bool) -> Result<Names, String> {
+    let (mut all, mut same, mut found) = (false, false, Vec::new());
+    for token in field {
+        unsupported(token)?;
+        match token.text.as_str() {
+            "all" if !token.quoted => all = true,
+            "sameuser" if databases && !token.quoted => same = true,
+            "samerole" | "samegroup" if databases && !token.quoted => {
+                return Err(format!("\"{}\" in a record is not supported", token.text));
+            }
+            "replication" if databases && !token.quoted => {}
+            name => match name.strip_prefix('+').filter(|_| !databases && !token.quoted) {
+                Some(role) => return Err(format!("members of role \"{role}\" are not supported")),
+                None => found.push(name.to_owned()),
+            },
+        }
+    }
+    Ok(if all { Names::All } else { Names::Of(found, same) })
 }
 
-fn user_matches(token: &Token) -> Result<bool, String> {
-    unsupported(token)?;
-    match token.text.strip_prefix('+').filter(|_| !token.quoted) {
-        Some(ONLY_NAME) => Ok(true),
-        Some(role) => Err(format!("members of role \"{role}\" are not supported")),
-        None => Ok(token.text == ONLY_NAME || !token.quoted && token.text == "all"),
+impl Names {
+    fn have(&self, name: &str, user: Option<&str>) -> bool {
+        match self {
+            Names::All => true,
+            Names::Of(names, same) => {
+                names.iter().any(|known| known == name) || *same && user == Some(name)
+            }
+        }
     }
 }
 
@@ -229,7 +254,7 @@ mod tests {
         let hba =
             Hba::parse(text).unwrap_or_else(|(line, what)| panic!("{text}: {what} at {line}"));
         let peers = LOOPBACK.map(|ip| Some(ip.parse().expect("an address")));
-        let decide = |peer| match hba.admit(peer) {
+        let decide = |peer| match hba.admit(peer, "postgres", "postgres") {
             Ok(()) => 't',
             Err(why) if why.starts_with("pg_hba.conf rejects") => 'r',
             Err(_) => '-',
@@ -255,14 +280,11 @@ mod tests {
             ("local sameuser,other \"postgres\" reject", "r---"),
             ("local \"all\" all trust", "----"),
             ("local replication all trust", "----"),
-            ("local all joe scram-sha-256\nlocal all all trust", "t---"),
-            (
-                "local shop all md5\nhostssl all all all scram-sha-256 clientcert=verify-full",
-                "----",
-            ),
+            ("local all joe reject\nlocal all all trust", "t---"),
+            ("local all joe trust\nlocal shop postgres trust", "----"),
+            ("hostssl all all all scram-sha-256 clientcert=verify-full", "----"),
             ("host all all 10.0.0.0/8 scram-sha-256\nhost all all fe80::/10 ldap a=b", "----"),
             ("local all, \\\n other postgres trust # why not", "t---"),
-            ("local all +postgres trust", "t---"),
         ] {
             assert_eq!(decisions(text), expected, "{text}");
         }
@@ -288,6 +310,8 @@ mod tests {
             ("include_dir hba.d", 1, "\"include_dir\" is not supported"),
             ("local @dbs all trust", 1, "file \"@dbs\""),
             ("local /^post all trust", 1, "regular expression \"/^post\""),
+            ("local shop all md5", 1, "authentication method \"md5\""),
+            ("local samerole all trust", 1, "\"samerole\" in a record"),
             ("local all +staff trust", 1, "members of role \"staff\""),
             ("host all all localhost trust", 1, "host name \"localhost\""),
             ("host all all 127.0.0.1 trust", 1, "invalid IP mask \"trust\""),
@@ -308,7 +332,12 @@ mod tests {
     #[test]
     fn other_addresses_than_loopback_have_no_entry() {
         let hba = Hba::parse("host all all all trust").expect("a record");
-        let said = hba.admit(Some("192.0.2.1".parse().expect("an address"))).expect_err("refused");
-        assert!(said.starts_with("no pg_hba.conf entry for host \"192.0.2.1\", user"), "{said}");
+        let said = hba
+            .admit(Some("192.0.2.1".parse().expect("an address")), "joe", "shop")
+            .expect_err("refused");
+        assert!(
+            said.starts_with("no pg_hba.conf entry for host \"192.0.2.1\", user \"joe\""),
+            "{said}"
+        );
     }
 }

@@ -2,7 +2,6 @@
 
 use super::output::Output;
 use super::{End, Hot, Session, leaving, log_error};
-use crate::hba::ONLY_NAME;
 use crate::log;
 use crate::registry::Registration;
 use crate::settings::{Lookup, SessionValues, key};
@@ -12,6 +11,7 @@ use crate::wire::startup::{self, MAX_STARTUP, Startup, StartupPacket};
 use crate::wire::stream::Stream;
 use crate::wire::{PROTOCOL_3_0, PROTOCOL_3_2, backend};
 use forebay_aio::sync::Duration;
+use forebay_engine::{Engine, EngineError};
 use forebay_sql::{Connection, Identity, Settings, Severity, SqlError};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,10 +19,6 @@ use std::sync::Arc;
 
 /// How long the server waits to send a client its last message.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// The one role there is.
-const ROLE: &str = ONLY_NAME;
-/// The one database there is.
-const DATABASE: &str = ONLY_NAME;
 
 fn fatal(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
     SqlError::report(Severity::Fatal, sqlstate, message)
@@ -63,8 +59,10 @@ fn run(shared: &Arc<Shared>, registration: Registration, stream: Stream) -> End 
             let logged = session.settings.read(|values| {
                 let name = values.text(key!("application_name"));
                 values.bool(key!("log_connections")).then(|| {
+                    let (user, database) = (session.conn.user(), session.conn.database());
                     format!(
-                        "connection authorized: user={ROLE} application_name={name} host={peer}"
+                        "connection authorized: user={user} database={database} \
+                         application_name={name} host={peer}"
                     )
                 })
             });
@@ -102,7 +100,9 @@ fn finish(mut session: Session, end: &End, peer: &str) {
         let _ = session.flush();
     }
     if session.settings.read(|values| values.bool(key!("log_disconnections"))) {
-        log::session(session.pid, format!("disconnection: user={ROLE} host={peer}"));
+        let (user, database) = (session.conn.user(), session.conn.database());
+        let line = format!("disconnection: user={user} database={database} host={peer}");
+        log::session(session.pid, line);
     }
     session.conn.close();
 }
@@ -157,9 +157,9 @@ fn open(
     if startup.version > PROTOCOL_3_2 || !unknown.is_empty() {
         backend::negotiate_protocol_version(out.buffer(), version, &unknown);
     }
-    check_identity(startup)?;
+    let (user, database) = identity(startup)?;
     let peer = reader.source().peer_ip().map_err(|_| End::Gone)?;
-    shared.hba().admit(peer).map_err(|message| fatal("28000", message))?;
+    shared.hba().admit(peer, user, database).map_err(|message| fatal("28000", message))?;
     let engine = match shared.phase() {
         Phase::Running(engine) => engine,
         Phase::Starting => return Err(fatal("57P03", "the database system is starting up").into()),
@@ -176,7 +176,7 @@ fn open(
     let settings = SessionValues::new(server_settings);
     apply_startup(&settings, startup)?;
 
-    let session = engine.session().map_err(|e| fatal(e.sqlstate(), e.to_string()))?;
+    let session = enter(&engine, (user, database), &settings)?;
     let pid = session.id();
     let key = secret_key(if version == PROTOCOL_3_0 { 4 } else { 32 })?;
     registration.publish(pid, key.clone(), session.interrupt().clone());
@@ -185,8 +185,8 @@ fn open(
     }
 
     let identity = Identity {
-        user: ROLE.to_owned(),
-        database: DATABASE.to_owned(),
+        user: user.to_owned(),
+        database: database.to_owned(),
         pid,
         version: shared.version.clone(),
     };
@@ -236,7 +236,25 @@ fn greet(
     reported
 }
 
-fn check_identity(startup: &Startup) -> Result<(), SqlError> {
+/// Enters the database as the role. Settings that are stored for them apply, where the startup
+/// packet does not set others. As in PostgreSQL, one that makes no sense is skipped with a warning.
+fn enter(
+    engine: &Arc<Engine>,
+    (user, database): (&str, &str),
+    settings: &SessionValues,
+) -> Result<forebay_engine::Session, SqlError> {
+    let failed = |e: EngineError| SqlError::from(e).severity(Severity::Fatal);
+    let mut session = engine.session_as(database, user).map_err(failed)?;
+    for stored in session.stored_settings().map_err(failed)? {
+        if let Err(error) = settings.stored(&stored) {
+            log::session(session.id(), format!("WARNING:  {}", error.message));
+        }
+    }
+    Ok(session)
+}
+
+/// The role and the database that a client asks for.
+fn identity(startup: &Startup) -> Result<(&str, &str), SqlError> {
     let user = startup
         .get("user")
         .filter(|u| !u.is_empty())
@@ -245,14 +263,7 @@ fn check_identity(startup: &Startup) -> Result<(), SqlError> {
         None | Some("false" | "off" | "no" | "0") => {}
         Some(_) => return Err(fatal("0A000", "replication connections are not supported")),
     }
-    if user != ROLE {
-        return Err(fatal("28000", format!("role \"{user}\" does not exist")));
-    }
-    let database = startup.get("database").filter(|d| !d.is_empty()).unwrap_or(user);
-    if database != DATABASE {
-        return Err(fatal("3D000", format!("database \"{database}\" does not exist")));
-    }
-    Ok(())
+    Ok((user, startup.get("database").filter(|d| !d.is_empty()).unwrap_or(user)))
 }
 
 /// Applies the settings of the startup packet, those in its `options` first.
@@ -268,7 +279,7 @@ fn apply_startup(settings: &SessionValues, startup: &Startup) -> Result<(), SqlE
             settings.at_startup(name, value).map_err(as_fatal)?;
         }
     }
-    settings.tell(key!("session_authorization"), ROLE);
+    settings.tell(key!("session_authorization"), startup.get("user").unwrap_or_default());
     Ok(())
 }
 
@@ -326,27 +337,16 @@ mod tests {
 
     #[test]
     fn identities_are_checked() {
-        let refused = |p: &[(&str, &str)]| {
-            check_identity(&startup(p)).map_err(|e| (e.sqlstate, e.message.clone()))
+        let of = |p: &[(&str, &str)]| {
+            let startup = startup(p);
+            let found = identity(&startup).map(|(user, database)| format!("{user}@{database}"));
+            found.map_err(|e| e.sqlstate)
         };
-        assert_eq!(refused(&[("user", "postgres")]), Ok(()));
-        assert_eq!(
-            refused(&[("user", "postgres"), ("database", "postgres"), ("replication", "off")]),
-            Ok(())
-        );
-        assert_eq!(
-            refused(&[("user", "joe"), ("database", "postgres")]),
-            Err(("28000", "role \"joe\" does not exist".to_owned()))
-        );
-        assert_eq!(
-            refused(&[("user", "postgres"), ("database", "shop")]),
-            Err(("3D000", "database \"shop\" does not exist".to_owned()))
-        );
-        assert_eq!(refused(&[]).expect_err("no user").0, "28000");
-        assert_eq!(
-            refused(&[("user", "postgres"), ("replication", "true")]).expect_err("no").0,
-            "0A000"
-        );
+        assert_eq!(of(&[("user", "joe")]), Ok("joe@joe".to_owned()));
+        let other = [("user", "joe"), ("database", "shop"), ("replication", "off")];
+        assert_eq!(of(&other), Ok("joe@shop".to_owned()));
+        assert_eq!(of(&[]), Err("28000"));
+        assert_eq!(of(&[("user", "postgres"), ("replication", "true")]), Err("0A000"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::value::Value;
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
-use forebay_engine::{IoDirect, Lsn, parse_timestamp};
+use forebay_engine::{IoDirect, Lsn, identifier_list, parse_timestamp};
 
 /// A check of a parsed value.
 pub type Check = fn(Value) -> Result<Value, String>;
@@ -189,16 +189,13 @@ pub fn time_zone(value: Value) -> Result<Value, String> {
     Err("It is not the name of a time zone.".to_owned())
 }
 
-/// search_path: the schemas that exist.
+/// search_path: a list of names. Those of schemas that do not exist are passed by.
 pub fn search_path(value: Value) -> Result<Value, String> {
     let path = text(value);
-    for word in path.split(',').map(str::trim) {
-        let word = word.strip_prefix('"').and_then(|w| w.strip_suffix('"')).unwrap_or(word);
-        if !["", "$user", "public", "pg_catalog"].contains(&word) {
-            return Err("Only the schemas public and pg_catalog are supported.".to_owned());
-        }
+    match identifier_list(&path) {
+        Some(_) => Ok(Value::Text(path)),
+        None => Err("List syntax is invalid.".to_owned()),
     }
-    Ok(Value::Text(path))
 }
 
 /// application_name and the like: printable ASCII, at most 63 bytes.

@@ -10,7 +10,7 @@ use forebay_engine::{
     ExtendMethod, FatalAction, HugePages, ImageCompression, IoDirect, IoMethod, IoSettings,
     ParallelSettings, RecoverySettings, RecoveryTarget, RestoreSettings, SessionSettings,
     TargetAction, TargetTimeline, ToastCompression, VacuumSettings, WalSyncMethod, WorkerLimits,
-    WritingSettings, parse_timestamp,
+    WritingSettings, identifier_list, parse_timestamp,
 };
 
 /// What a word or text stands for, which was checked when the setting was set.
@@ -177,6 +177,7 @@ pub fn writing_settings(s: &ServerSettings) -> WritingSettings {
 /// What a session may change for itself.
 pub fn session_settings(s: &impl Lookup) -> SessionSettings {
     SessionSettings {
+        search_path: identifier_list(s.text(key!("search_path"))).unwrap_or_default().into(),
         io_combine_limit: s.count(key!("io_combine_limit")),
         effective_io_concurrency: s.count(key!("effective_io_concurrency")),
         synchronous_commit: s.text(key!("synchronous_commit")) != "off",

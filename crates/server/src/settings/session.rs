@@ -6,7 +6,8 @@
 //! 2. SET in this transaction,
 //! 3. SET in committed transactions,
 //! 4. the startup packet,
-//! 5. the server's values.
+//! 5. what is stored for the role and the database,
+//! 6. the server's values.
 //!
 //! A commit moves the second layer into the third. The end of the transaction empties the first
 //! two. The first change of a setting in a subtransaction notes what these two held, for its
@@ -20,6 +21,7 @@ use super::text;
 use super::value::Value;
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+use forebay_engine::{SettingOf, StoredSetting};
 use forebay_sql::{
     IsolationLevel, PlanSettings, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
 };
@@ -66,6 +68,8 @@ pub struct Layers {
     server: Arc<ServerSettings>,
     /// From the startup packet and the session's identity.
     startup: BTreeMap<usize, Value>,
+    /// What is stored for the role and the database, with where.
+    stored: BTreeMap<usize, (Value, SettingOf)>,
     committed: Layer,
     in_transaction: Layer,
     local: Layer,
@@ -84,6 +88,7 @@ impl SessionValues {
             layers: Arc::new(Mutex::new(Layers {
                 server,
                 startup: BTreeMap::new(),
+                stored: BTreeMap::new(),
                 committed: Layer::new(),
                 in_transaction: Layer::new(),
                 local: Layer::new(),
@@ -106,6 +111,15 @@ impl SessionValues {
         let (index, setting) = changeable(name)?;
         let value = text::parse(setting, given)?;
         self.layers.lock().startup.insert(index, value);
+        self.changed();
+        Ok(())
+    }
+
+    /// Sets a value that is stored for the role or the database, unless a stronger one is known.
+    pub fn stored(&self, given: &StoredSetting) -> Result<(), SqlError> {
+        let (index, setting) = changeable(&given.name)?;
+        let value = text::parse(setting, &given.value)?;
+        self.layers.lock().stored.entry(index).or_insert((value, given.of));
         self.changed();
         Ok(())
     }
@@ -145,7 +159,8 @@ impl Lookup for Layers {
 
 impl Layers {
     fn reset_value(&self, index: usize) -> &Value {
-        self.startup.get(&index).unwrap_or_else(|| self.server.at(index))
+        let stored = || self.stored.get(&index).map(|(value, _)| value);
+        self.startup.get(&index).or_else(stored).unwrap_or_else(|| self.server.at(index))
     }
 
     /// Notes what is set, before the innermost subtransaction changes it.
@@ -201,7 +216,16 @@ impl Layers {
         if set(&self.local) || set(&self.in_transaction) || set(&self.committed) {
             return "session";
         }
-        if self.startup.contains_key(&index) { "client" } else { self.server.source(index).word() }
+        if self.startup.contains_key(&index) {
+            return "client";
+        }
+        match self.stored.get(&index) {
+            Some((_, SettingOf::RoleInDatabase)) => "database user",
+            Some((_, SettingOf::Role)) => "user",
+            Some((_, SettingOf::Database)) => "database",
+            Some((_, SettingOf::All)) => "global",
+            None => self.server.source(index).word(),
+        }
     }
 }
 
@@ -247,6 +271,11 @@ impl Settings for SessionValues {
         drop(layers);
         self.changed();
         Ok(())
+    }
+
+    fn check(&self, name: &str, value: &str) -> Result<(), SqlError> {
+        let (_, setting) = changeable(name)?;
+        text::parse(setting, value).map(drop)
     }
 
     fn reset_all(&mut self) -> Result<(), SqlError> {
@@ -480,6 +509,29 @@ mod tests {
         s.end_transaction(false);
         s.begin_subtransaction();
         s.set("search_path", Some(&long), Session).expect("room again");
+    }
+
+    #[test]
+    fn stored_values_are_weaker_than_the_startup_packet_and_stronger_than_the_server() {
+        let mut s = session();
+        let stored = |of, value: &str| StoredSetting {
+            of,
+            name: "work_mem".to_owned(),
+            value: value.to_owned(),
+        };
+        s.stored(&stored(SettingOf::Role, "2MB")).expect("set");
+        s.stored(&stored(SettingOf::Database, "3MB")).expect("weaker");
+        assert_eq!(shown(&s, "work_mem"), "2MB");
+        s.set("work_mem", Some("5MB"), Session).expect("set");
+        s.set("work_mem", None, Session).expect("reset");
+        assert_eq!(shown(&s, "work_mem"), "2MB");
+        s.end_transaction(false);
+        let source = |s: &SessionValues| {
+            s.all().into_iter().find(|row| row.name == "work_mem").expect("exists").source
+        };
+        assert_eq!(source(&s), "user");
+        s.at_startup("work_mem", "1MB").expect("set");
+        assert_eq!((shown(&s, "work_mem"), source(&s)), ("1MB".to_owned(), "client".to_owned()));
     }
 
     #[test]

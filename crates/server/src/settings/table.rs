@@ -240,6 +240,8 @@ use Kind::{Bool, Enum, Text};
 /// takes them only when it is opened.
 #[rustfmt::skip]
 pub static TABLE: &[Setting] = &[
+    setting("allow_in_place_tablespaces", Superuser, Bool, "off", DEVELOPER,
+        "Allows tablespaces directly inside pg_tblspc, for testing."),
     setting("application_name", User, Text, "", LOGGING,
         "Sets the application name to be reported in statistics and logs.")
         .reported().checked(checks::name),
@@ -513,6 +515,8 @@ pub static TABLE: &[Setting] = &[
     setting("parallel_tuple_cost", User, real(0.0, f64::MAX), "0.1", PLANNER_COST,
         "Sets the planner's estimate of the cost of passing each tuple (row) from worker to \
          leader backend."),
+    setting("password_encryption", User, Enum(&["md5", "scram-sha-256"]), "scram-sha-256", CONNECT,
+        "Chooses the algorithm for encrypting passwords."),
     setting("port", Postmaster, int(1, 65_535, Unit::None), "5432", CONNECT,
         "Sets the TCP port the server listens on."),
     setting("random_page_cost", User, real(0.0, f64::MAX), "4", PLANNER_COST,

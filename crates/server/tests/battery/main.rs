@@ -18,6 +18,7 @@
 //! - [`aged`]: large tables that one server has built and aged, read by the other
 //! - [`scans`]: a table read by all kinds of scans, with the answers of both servers compared
 //! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
+//! - [`clusters`]: databases, roles, schemas and comments as PostgreSQL makes them
 //! - [`concurrently`]: indexes that are made and dropped beside writers, in crashes
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
 //! - [`sessions`]: random sessions, with the messages of both servers compared
@@ -32,6 +33,7 @@ mod aged;
 mod archive;
 mod backup;
 mod checksums;
+mod clusters;
 mod concurrently;
 mod crashes;
 mod damage;

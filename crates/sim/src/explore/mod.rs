@@ -14,6 +14,7 @@
 //! - `old_ids`: crashes while a vacuum removes old ids
 //! - `vacuums`: crashes while a table is vacuumed
 //! - `trees`: crashes while pages of indexes are split, deleted and used again
+//! - `databases`: crashes while databases are made and dropped
 //! - `concurrent`: crashes while indexes are created and dropped concurrently
 //! - `cut_short`: what the crashes of `concurrent`, `long_values`, `maintained`, `old_ids`, `trees`
 //!   and `vacuums` have in common
@@ -33,6 +34,7 @@ mod concurrent;
 mod crashes;
 mod cut_short;
 mod damage;
+mod databases;
 mod failures;
 mod interrupted;
 mod long_values;
@@ -54,6 +56,7 @@ pub use backups::{backups_cut_short, restores_cut_short};
 pub use concurrent::concurrent_indexes_cut_short;
 pub use crashes::{Depth, every_crash};
 pub use damage::{Damage, control_rot, lying_writes, wal_rot};
+pub use databases::{databases_cut_short, databases_disk};
 pub use failures::every_failure;
 pub use long_values::long_values_cut_short;
 pub use maintained::{Care, care_cut_short};

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use crate::common::setting;
 use crate::runs::run;
 use forebay_sim::explore::{
-    Damage, Depth, Detection, Flaw, Tally, control_rot, every_crash, every_failure, lying_writes,
-    old_ids_disks, old_ids_removed, random_run, recovery_again, run_with, wal_rot,
+    Damage, Depth, Detection, Flaw, Tally, control_rot, databases_cut_short, databases_disk,
+    every_crash, every_failure, lying_writes, old_ids_disks, old_ids_removed, random_run,
+    recovery_again, run_with, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, FaultClass, Forgotten};
@@ -67,6 +68,16 @@ fn old_ids_are_removed_whatever_a_crash_leaves() {
     let stride = setting("FOREBAY_SIM_STRIDE", 5) as usize;
     let (n, tally) = run("old_ids_are_removed", "FOREBAY_SIM_OLD_IDS", 2, |seed| {
         old_ids_removed(&templates, seed, stride, None)
+    });
+    assert!(tally.compared > 20 * n);
+}
+
+#[test]
+fn databases_are_made_and_dropped_whole() {
+    let template = databases_disk().expect("init");
+    let stride = setting("FOREBAY_SIM_DATABASE_STRIDE", 211) as usize;
+    let (n, tally) = run("databases", "FOREBAY_SIM_DATABASES", 2, |seed| {
+        databases_cut_short(&template, seed, stride, None)
     });
     assert!(tally.compared > 20 * n);
 }

@@ -19,6 +19,7 @@
 //! - `run.rs`: running them
 //! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE; `vacuum.rs`: VACUUM,
 //!   ANALYZE
+//! - `objects.rs`: databases, schemas, roles, tablespaces, comments; `passwords.rs`: their verifiers
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
 //! - `sink.rs`: RowSink and what passes through it
@@ -39,8 +40,10 @@ mod fetch;
 mod held;
 mod indexes;
 mod lock;
+mod objects;
 mod outcome;
 mod parameters;
+mod passwords;
 mod portals;
 mod prepared;
 mod query_rows;

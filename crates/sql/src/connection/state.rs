@@ -51,6 +51,16 @@ impl Connection {
         &mut *self.host.settings
     }
 
+    /// The name of the role that it is logged in as.
+    pub fn user(&self) -> &str {
+        &self.host.identity.user
+    }
+
+    /// The name of its database.
+    pub fn database(&self) -> &str {
+        &self.host.identity.database
+    }
+
     /// The engine's session, if there is one.
     pub fn session(&mut self) -> Option<&mut Session> {
         self.host.session_if_any()

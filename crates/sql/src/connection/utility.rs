@@ -125,6 +125,7 @@ impl Connection {
             Kind::Fetch(fetch) => self.move_cursor(fetch, sink),
             Kind::Close(name) => self.close_cursor(name.as_deref()),
             Kind::Truncate(names) => self.truncate(names),
+            Kind::Object(statement) => self.object_statement(statement, sink),
             Kind::Query(_)
             | Kind::Insert(..)
             | Kind::Update(..)
@@ -183,9 +184,15 @@ impl Connection {
             let detail = "System catalog modifications are currently disallowed.";
             return Err(SqlError::new("42501", message).detail(detail));
         }
-        // Without a schema the new table goes into public, whatever pg_catalog holds.
-        let target = if temporary { PG_TEMP } else { schema.as_deref().unwrap_or("public") };
-        if create.if_not_exists && self.host.table(Some(target), name)?.is_some() {
+        // Without a schema the new table goes into the first of the search path, whatever pg_catalog
+        // holds.
+        let first = self.host.call(Session::creation_schema)?.map(|entry| entry.name.to_string());
+        let target = match (temporary, schema) {
+            (true, _) => Some(PG_TEMP),
+            (false, Some(schema)) => Some(schema.as_str()),
+            (false, None) => first.as_deref(),
+        };
+        if create.if_not_exists && target.is_some() && self.host.table(target, name)?.is_some() {
             let message = format!("relation \"{name}\" already exists, skipping");
             sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
             return tag("CREATE TABLE");

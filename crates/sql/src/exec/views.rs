@@ -39,10 +39,12 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
 }
 
 /// A view pg_stat_progress_*.
-fn progress(host: &Host, command: Command) -> Result<Vec<OwnedRow>> {
+fn progress(host: &mut Host, command: Command) -> Result<Vec<OwnedRow>> {
     let rows = host.engine()?.progress(command).into_iter();
     let columns = views::progress_columns(command);
-    Ok(values(columns, rows.map(|row| (row, host.identity.database.clone()))))
+    let databases: HashMap<u32, String> = names(host)?.into_iter().collect();
+    let named = |database| databases.get(&database).cloned().unwrap_or_default();
+    Ok(values(columns, rows.map(|row| (row, named(row.database)))))
 }
 
 /// pg_stat_reset_shared(target): sets statistics to zero; those of everything without a target, or
@@ -74,8 +76,7 @@ pub fn reset<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
 /// What pg_stat_database shows: what belongs to no database, and each database. One that nobody can
 /// connect to has nothing to count.
 fn databases(host: &mut Host) -> Result<Vec<Database>> {
-    let engine = host.engine()?;
-    let counted = engine.database_stats();
+    let engine = Arc::clone(host.engine()?);
     let failures = engine.checksum_failures();
     let failures = |oid: u32| {
         let of = failures.as_ref()?.iter().find(|failures| failures.db == oid);
@@ -84,7 +85,7 @@ fn databases(host: &mut Host) -> Result<Vec<Database>> {
     let none = DatabaseRow::default();
     let mut rows = vec![Database { oid: 0, name: None, counted: none, failures: failures(0) }];
     for (oid, name) in names(host)? {
-        let counted = if name == host.identity.database { counted } else { none };
+        let counted = engine.database_stats_of(oid);
         rows.push(Database { oid, name: Some(name), counted, failures: failures(oid) });
     }
     Ok(rows)
@@ -94,8 +95,9 @@ fn databases(host: &mut Host) -> Result<Vec<Database>> {
 fn counted(host: &mut Host, of: Relations) -> Result<(Vec<Arc<Table>>, StatsByOid)> {
     let mut tables = host.call(Session::tables)?;
     tables.retain(|table| matches!(table.kind, b'r' | b't' | b'm') && of.has(&table.schema));
-    let stats = host.engine()?.relation_stats();
-    Ok((tables, stats.into_iter().map(|(of, stats)| (of.rel, stats)).collect()))
+    let (database, stats) = (host.session()?.database(), host.engine()?.relation_stats());
+    let here = stats.into_iter().filter(|(of, _)| [0, database].contains(&of.db));
+    Ok((tables, here.map(|(of, stats)| (of.rel, stats)).collect()))
 }
 
 /// What pg_stat_all_tables shows.

@@ -13,6 +13,7 @@
 //! - `table.rs`: CREATE TABLE and DROP TABLE; `options.rs`: storage parameters; `type_name.rs`:
 //!   types
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`: ALTER TABLE
+//! - `objects.rs`: databases, schemas, roles, tablespaces, comments
 //! - `copy.rs`: COPY
 //! - `explain.rs`: EXPLAIN
 //! - `vacuum.rs`: VACUUM, ANALYZE
@@ -30,6 +31,7 @@ mod depth;
 mod explain;
 mod extras;
 mod index;
+mod objects;
 mod options;
 mod portals;
 mod queries;
@@ -50,6 +52,7 @@ pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
 pub use extras::{Extras, VersionNames};
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
+pub use objects::{GivenOption, ObjectStatement, RoleName, RoleOption};
 pub use portals::{Declare, Direction, Fetch};
 pub use size::estimated_memory;
 pub use source::Source;
@@ -124,6 +127,9 @@ fn parse_statement(
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => {
             cursor.advance();
+            if let Some(statement) = objects::create(&mut cursor)? {
+                return Ok(Kind::Object(Box::new(statement)));
+            }
             match cursor.peek_word().as_deref() {
                 Some("index" | "unique") => {
                     index::parse_create(&mut cursor).map(|c| Kind::CreateIndex(Box::new(c)))
@@ -133,10 +139,19 @@ fn parse_statement(
         }
         "drop" => {
             cursor.advance();
+            if let Some(statement) = objects::drop(&mut cursor)? {
+                return Ok(Kind::Object(Box::new(statement)));
+            }
             let (index, drop) = table::parse_drop(&mut cursor)?;
             Ok(if index { Kind::DropIndex(drop) } else { Kind::DropTable(drop) })
         }
-        "alter" => alter::parse(&mut cursor).map(Kind::AlterTable),
+        "alter" => {
+            cursor.advance();
+            match objects::alter(&mut cursor)? {
+                Some(statement) => Ok(Kind::Object(Box::new(statement))),
+                None => alter::parse(&mut cursor).map(Kind::AlterTable),
+            }
+        }
         "reindex" => index::parse_reindex(&mut cursor).map(Kind::Reindex),
         "declare" => portals::declare(&mut cursor, source).map(|d| Kind::Declare(Box::new(d))),
         "fetch" | "move" => portals::fetch(&mut cursor, first == "move").map(Kind::Fetch),

@@ -5,6 +5,7 @@ use super::copy::CopyStatement;
 use super::cursor::QualifiedName;
 use super::extras::Extras;
 use super::index::{CreateIndex, Reindex};
+use super::objects::ObjectStatement;
 use super::portals::{Declare, Fetch};
 use super::source::Source;
 use super::table::{CreateTable, DropStatement};
@@ -33,6 +34,8 @@ pub enum Kind {
     Reindex(Reindex),
     /// ALTER TABLE.
     AlterTable(AlterTable),
+    /// A statement about a database, a schema, a role, a tablespace, or a comment.
+    Object(Box<ObjectStatement>),
     /// COPY.
     Copy(Box<CopyStatement>),
     /// BEGIN, COMMIT and their kind.

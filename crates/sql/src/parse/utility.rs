@@ -2,16 +2,18 @@
 //! PostgreSQL's statements that are not supported.
 
 use super::cursor::Cursor;
+use super::objects;
 use super::statement::{Kind, ShowTarget};
 use super::transaction::{self, modes};
 use crate::error::{Result, SqlError};
 use crate::settings::SetScope;
+use forebay_engine::quoted;
 use sqlparser::tokenizer::Token;
 
 /// First words of the statements PostgreSQL has beyond those parsed elsewhere.
 const UNSUPPORTED: &[&str] = &[
-    "call", "cluster", "comment", "do", "execute", "grant", "import", "listen", "load", "merge",
-    "notify", "prepare", "reassign", "refresh", "revoke", "security", "unlisten",
+    "call", "cluster", "do", "execute", "import", "listen", "load", "merge", "notify", "prepare",
+    "reassign", "refresh", "security", "unlisten",
 ];
 
 pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {
@@ -26,6 +28,10 @@ pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {
                 return Err(SqlError::unsupported("CHECKPOINT with options"));
             }
             Kind::Checkpoint
+        }
+        "comment" => return objects::comment(c).map(|o| Kind::Object(Box::new(o))),
+        "grant" | "revoke" => {
+            return objects::grant(c, first == "revoke").map(|o| Kind::Object(Box::new(o)));
         }
         "show" => show(c)?,
         "set" => set(c)?,
@@ -45,7 +51,7 @@ pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {
     Ok(kind)
 }
 
-fn setting_name(c: &mut Cursor<'_>) -> Result<String> {
+pub(super) fn setting_name(c: &mut Cursor<'_>) -> Result<String> {
     let mut name = c.name()?;
     while c.accept_token(&Token::Period) {
         name.push('.');
@@ -95,28 +101,45 @@ fn set(c: &mut Cursor<'_>) -> Result<Kind> {
             return Err(SqlError::unsupported(what));
         }
     }
+    let (name, value) = setting(c)?;
+    Ok(Kind::Set { name, value, scope })
+}
+
+/// Settings that are lists of names: each is stored as a name.
+const LISTS: &[&str] = &["search_path", "temp_tablespaces"];
+
+/// A setting with its value, as behind SET; None: DEFAULT.
+pub(super) fn setting(c: &mut Cursor<'_>) -> Result<(String, Option<String>)> {
     if c.accept_all(&["time", "zone"]) {
         let value =
             if c.accept("local") || c.accept("default") { None } else { Some(set_value(c)?) };
-        return Ok(Kind::Set { name: "timezone".into(), value, scope });
+        return Ok(("timezone".into(), value));
+    }
+    if c.accept("schema") {
+        return Ok(("search_path".into(), Some(quoted(&c.string()?).into_owned())));
     }
     if c.accept("names") {
         let value = if c.at_end() || c.accept("default") { None } else { Some(c.string()?) };
-        return Ok(Kind::Set { name: "client_encoding".into(), value, scope });
+        return Ok(("client_encoding".into(), value));
     }
     let name = setting_name(c)?;
     if !c.accept_token(&Token::Eq) && !c.accept("to") {
         return Err(c.error());
     }
     if c.accept("default") {
-        return Ok(Kind::Set { name, value: None, scope });
+        return Ok((name, None));
     }
-    let mut value = set_value(c)?;
+    let is_list = LISTS.iter().any(|list| list.eq_ignore_ascii_case(&name));
+    let one = |c: &mut Cursor<'_>| {
+        let value = set_value(c)?;
+        Ok::<_, SqlError>(if is_list { quoted(&value).into_owned() } else { value })
+    };
+    let mut value = one(c)?;
     while c.accept_token(&Token::Comma) {
         value.push_str(", ");
-        value.push_str(&set_value(c)?);
+        value.push_str(&one(c)?);
     }
-    Ok(Kind::Set { name, value: Some(value), scope })
+    Ok((name, Some(value)))
 }
 
 fn set_value(c: &mut Cursor<'_>) -> Result<String> {

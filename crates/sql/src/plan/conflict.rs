@@ -191,7 +191,8 @@ mod tests {
     /// A unique index on the columns a and b of a table.
     fn made() -> Arc<TableIndex> {
         let dir = tempfile::tempdir().expect("directory");
-        Engine::init(dir.path(), &InitOptions::default()).expect("init");
+        Engine::init(dir.path(), &InitOptions { templates: false, ..InitOptions::default() })
+            .expect("init");
         let config = EngineConfig { io_method: IoMethod::Sync, ..EngineConfig::default() };
         let engine = Engine::open(dir.path(), config).expect("open");
         let mut session = engine.session().expect("session");

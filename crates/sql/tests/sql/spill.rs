@@ -26,6 +26,9 @@ impl Settings for Fixed {
     fn set(&mut self, name: &str, _value: Option<&str>, _scope: SetScope) -> Result<(), SqlError> {
         self.show(name).map(drop)
     }
+    fn check(&self, name: &str, _: &str) -> Result<(), SqlError> {
+        self.show(name).map(drop)
+    }
     fn reset_all(&mut self) -> Result<(), SqlError> {
         Ok(())
     }
@@ -63,8 +66,12 @@ struct Fixture {
 impl Fixture {
     fn init() -> TempDir {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory");
-        let options =
-            InitOptions { wal_segment_size: 1 << 20, sync: false, ..InitOptions::default() };
+        let options = InitOptions {
+            wal_segment_size: 1 << 20,
+            sync: false,
+            templates: false,
+            ..InitOptions::default()
+        };
         Engine::init(dir.path(), &options).expect("init");
         dir
     }

@@ -82,6 +82,9 @@ impl Settings for FewSettings {
         };
         Ok(())
     }
+    fn check(&self, name: &str, _: &str) -> Result<(), SqlError> {
+        self.show(name).map(drop)
+    }
     fn reset_all(&mut self) -> Result<(), SqlError> {
         self.changes += 1;
         self.set.clear();

@@ -7,7 +7,7 @@ use super::buffer_pool::BufferPool;
 use super::desc::{Descriptor, READING, TAG_VALID, WRITING, refcount};
 use crate::error::StorageError;
 use forebay_aio as aio;
-use forebay_format::{BlockNumber, Fork, PageTag, RelFileLocator};
+use forebay_format::{BlockNumber, Fork, Oid, PageTag, RelFileLocator};
 
 impl BufferPool {
     /// Forgets a relation's pages, of all forks, and removes its files. The caller's lock on the
@@ -20,6 +20,13 @@ impl BufferPool {
     ) -> Result<(), StorageError> {
         self.discard(&mut backend.io, |tag| tag.rel == rel);
         self.smgr.unlink(rel)
+    }
+
+    /// Forgets the pages of a database that is dropped, and closes its files. Nobody uses them any
+    /// more; I/O in flight is waited for.
+    pub fn drop_database(&self, backend: &mut Backend, database: Oid) {
+        self.discard(&mut backend.io, |tag| tag.rel.db == database);
+        self.smgr.forget_database(database);
     }
 
     /// Truncates a fork to `n` blocks: forgets its later pages, then shortens its files.

@@ -48,7 +48,7 @@ pub struct Smgr {
     pub(super) aio: Arc<Aio>,
     dir: PathBuf,
     pub(super) config: SmgrConfig,
-    forks: Vec<RwLock<HashMap<ForkKey, Arc<RelFork>>>>,
+    pub(super) forks: Vec<RwLock<HashMap<ForkKey, Arc<RelFork>>>>,
     files: Arc<FileCache>,
     pub(super) sync: Arc<SyncQueue>,
     pub(super) written: Arc<WrittenPages>,
@@ -204,7 +204,7 @@ impl Smgr {
         Ok(())
     }
 
-    fn make_directories(&self, file: &Path) -> Result<(), StorageError> {
+    pub(super) fn make_directories(&self, file: &Path) -> Result<(), StorageError> {
         let missing: Vec<&Path> = file
             .ancestors()
             .skip(1)

@@ -7,6 +7,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `databases` | the directories of databases |
+//! | `tablespaces` | the directories and links of tablespaces |
 //! | `grow` | appending blocks of zeros, and taking them back after a failure |
 //! | `shrink` | truncating and removing files once their I/O has ended |
 //! | `transfer` | [`Transfer`]: reads and writes of blocks, across segments |
@@ -23,6 +25,7 @@
 //! module. All segments before the last are full. An I/O never crosses a segment border:
 //! [`Smgr::start_read`] and [`Smgr::start_write`] split a range there, and callers that combine
 //! blocks themselves ask [`Smgr::room_in_segment`].
+mod databases;
 mod extend_method;
 mod extension_queue;
 mod fork;
@@ -32,6 +35,7 @@ mod manager;
 mod shrink;
 mod sync;
 mod sync_queue;
+mod tablespaces;
 mod transfer;
 mod written;
 

@@ -6,7 +6,7 @@
 
 use crate::error::StorageError;
 use forebay_aio::sync::{Mutex, MutexGuard};
-use forebay_format::{Fork, PageTag, RelFileLocator};
+use forebay_format::{Fork, Oid, PageTag, RelFileLocator};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -77,6 +77,13 @@ impl SyncQueue {
         let mut requests = self.requests.lock();
         requests.pending.retain(|&(r, f, _)| (r, f) != (rel, fork));
         requests.taken.retain(|&(r, f, _)| (r, f) != (rel, fork));
+    }
+
+    /// Drops the requests of a database that is removed.
+    pub(crate) fn forget_database(&self, database: Oid) {
+        let mut requests = self.requests.lock();
+        requests.pending.retain(|(rel, ..)| rel.db != database);
+        requests.taken.retain(|(rel, ..)| rel.db != database);
     }
 
     /// Drops the request of a removed segment.

@@ -158,6 +158,11 @@ impl<'a> RedoContext<'a> {
         self.missing.retain(|tag| tag.rel != rel);
     }
 
+    /// A database was dropped: forgets its missing pages.
+    pub fn forget_database(&mut self, database: Oid) {
+        self.missing.retain(|tag| tag.rel.db != database);
+    }
+
     /// A fork was cut to `blocks` blocks: forgets its missing pages beyond them.
     pub fn forget_from(&mut self, rel: RelFileLocator, fork: Fork, blocks: BlockNumber) {
         self.missing.retain(|tag| tag.rel != rel || tag.fork != fork || tag.block < blocks);

@@ -29,8 +29,8 @@ use self::compute::statistics;
 use self::values::ColumnValues;
 use super::counting::counted;
 use super::state::{Session, no_transaction};
-use super::vacuum::{DATABASE, Found, KB_PER_BUFFER, Rests};
-use crate::core::Core;
+use super::vacuum::{Found, KB_PER_BUFFER, Rests};
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::id_limits::next_ids;
 use crate::relation_stats::Maintained;
@@ -119,7 +119,7 @@ impl Session {
 
     fn analyze_locked(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (table, figures): (&Arc<Table>, &ClassFigures),
         columns: Option<&[String]>,
         options: &AnalyzeOptions,
@@ -164,8 +164,9 @@ impl Session {
         self.store_sampled(core, (table, &heap), figures, &sample, options)?;
         self.report_analyzed(core, table, &sample, (columns.is_none(), begun.elapsed()))?;
         if options.verbose {
+            let database = &core.database_name;
             told.push(format!(
-                "finished analyzing table \"{DATABASE}.{schema}.{name}\"\n{}system usage: \
+                "finished analyzing table \"{database}.{schema}.{name}\"\n{}system usage: \
                  elapsed: {:.2} s",
                 self.delay_line(shown::DELAY),
                 begun.elapsed().as_secs_f64()
@@ -178,7 +179,7 @@ impl Session {
     /// itself are told at its end.
     fn report_analyzed(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         sample: &Sample,
         (all_columns, took): (bool, Duration),
@@ -201,7 +202,7 @@ impl Session {
     /// The columns whose statistics are made: those that are named, or all.
     fn analyzed_columns(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         names: Option<&[String]>,
     ) -> Result<Vec<Analyzed>, EngineError> {
@@ -224,7 +225,7 @@ impl Session {
     /// Samples a table.
     fn sample(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (table, heap): (&Table, &Heap),
         rows: usize,
         options: &AnalyzeOptions,
@@ -252,7 +253,7 @@ impl Session {
     /// Stores the estimated number of rows of a table and its indexes in pg_class.
     fn store_sampled(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (table, heap): (&Arc<Table>, &Heap),
         before: &ClassFigures,
         sample: &Sample,

@@ -15,7 +15,6 @@ use forebay_access::heap::{Author, VacuumJob};
 use forebay_access::toast::ToastTable;
 use forebay_access::{Rewrite, RewriteReport, RewrittenColumns};
 use forebay_aio::sync::Instant;
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{self as catalog, ClassFigures, Table};
 use forebay_format::RelFileLocator;
 use forebay_storage::progress::{Command, Progress};
@@ -25,7 +24,7 @@ use forebay_txn::locks::LockMode;
 use super::VacuumOptions;
 use super::cutoffs::{Decided, decide};
 use super::table::Found;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::session::scan::horizon_of;
 use crate::session::state::{Session, no_transaction};
@@ -101,7 +100,7 @@ impl Session {
 
     fn rewrite_locked(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Arc<Table>,
         figures: ClassFigures,
     ) -> Result<RewriteReport, EngineError> {
@@ -141,7 +140,7 @@ impl Session {
     /// Makes a new file for a relation.
     fn with_new_file(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Arc<Table>,
         figures: ClassFigures,
     ) -> Result<Moved, EngineError> {
@@ -158,7 +157,7 @@ impl Session {
     /// Fills the new files of a table and its TOAST table.
     fn move_rows(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (moved, toast): (&Moved, Option<(&ToastTable, &Moved)>),
         decided: &Decided,
     ) -> Result<RewriteReport, EngineError> {
@@ -171,7 +170,7 @@ impl Session {
         };
         let job = VacuumJob {
             kind: horizon_of(table),
-            database: POSTGRES_DB,
+            database: core.database.oid,
             cutoffs: decided.cutoffs,
             aggressive: true,
             skip_pages: false,
@@ -196,7 +195,7 @@ impl Session {
     }
 
     /// A relation's new file has its rows. Its indexes are built anew.
-    fn use_new_file(&mut self, core: &Core, moved: Moved) -> Result<(), EngineError> {
+    fn use_new_file(&mut self, core: &InDatabase, moved: Moved) -> Result<(), EngineError> {
         let Moved { old, new, figures } = moved;
         let locator: RelFileLocator = new.locator;
         self.backend.progress.set(shown::PHASE, Phase::SwapFiles as u64);

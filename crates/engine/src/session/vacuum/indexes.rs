@@ -15,7 +15,7 @@ use forebay_types::Oid;
 use super::cutoffs::is_too_old;
 use super::parallel::Team;
 use crate::config::VacuumSettings;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::id_limits::next_ids;
 use crate::session::state::Session;
@@ -35,7 +35,7 @@ type OneIndex<'a> =
 /// All indexes of a table.
 #[derive(Debug)]
 pub(super) struct VacuumedIndexes<'a> {
-    pub(super) core: &'a Core,
+    pub(super) core: &'a InDatabase,
     pub(super) all: Vec<VacuumedIndex>,
     pub(super) job: IndexVacuumJob<'a>,
     /// The table's figures, and the ages that it may reach.
@@ -158,7 +158,7 @@ impl Session {
     /// Stores the sizes of indexes in pg_class, as far as they are known.
     pub(super) fn store_index_figures(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         indexes: &[VacuumedIndex],
         next: NextIds,
     ) -> Result<(), EngineError> {

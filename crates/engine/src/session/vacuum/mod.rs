@@ -28,7 +28,7 @@ use forebay_catalog::Table;
 
 pub use full::Told;
 pub(super) use rests::Rests;
-pub(super) use table::{DATABASE, Found, KB_PER_BUFFER};
+pub(super) use table::{Found, KB_PER_BUFFER};
 
 use super::state::Session;
 use crate::error::EngineError;

@@ -19,7 +19,7 @@ use forebay_aio::sync::{Mutex, thread};
 use forebay_storage::progress::Progress;
 use forebay_storage::{Backend, ReadPolicy};
 
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::warning::Warning;
 
 /// What the threads of a vacuum have cost since they last rested.
@@ -142,7 +142,7 @@ impl<'a> Team<'a> {
     /// Works on all indexes, `what` for: "vacuuming" or "cleanup". With `alone` the leader does.
     pub(super) fn run<T: Send>(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         all: &mut [T],
         (backend, pace): (&mut Backend, Pace<'_>),
         (what, alone): (&str, bool),
@@ -197,7 +197,7 @@ impl<'a> Team<'a> {
     }
 
     /// None: no worker can be started.
-    fn worker<'c>(&self, core: &'c Core, shown: &Arc<Progress>) -> Option<Worker<'c>> {
+    fn worker<'c>(&self, core: &'c InDatabase, shown: &Arc<Progress>) -> Option<Worker<'c>> {
         if !core.workers.enter(self.most_workers) {
             return None;
         }
@@ -242,7 +242,7 @@ impl Worker<'_> {
 }
 
 /// A place among the workers that may run.
-struct Place<'c>(&'c Core);
+struct Place<'c>(&'c InDatabase);
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {

@@ -8,7 +8,7 @@ use forebay_aio::sync::Duration;
 use forebay_catalog::{Advanced, NextIds, Table};
 use forebay_format::{BlockNumber, Xid};
 
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::relation_stats::Maintained;
 use crate::session::counting::counted;
 use crate::session::state::Session;
@@ -42,7 +42,7 @@ impl Session {
     /// Tells the statistics how many rows a table has.
     pub(super) fn report_vacuumed(
         &self,
-        core: &Core,
+        core: &InDatabase,
         table: &Table,
         done: &VacuumedTable,
         took: Duration,

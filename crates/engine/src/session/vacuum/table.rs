@@ -7,7 +7,6 @@ use forebay_access::nbtree::IndexVacuumJob;
 use forebay_access::vacuum_progress::{self as shown, Phase};
 use forebay_aio::sync::atomic::{AtomicBool, Ordering};
 use forebay_aio::sync::{Duration, Instant};
-use forebay_catalog::schema::POSTGRES_DB;
 use forebay_catalog::{Advanced, ClassFigures, NextIds, Reader, Table};
 use forebay_format::{BLOCK_SIZE, BlockNumber};
 use forebay_storage::progress::{Command, Progress};
@@ -23,7 +22,7 @@ use super::report::VacuumedTable;
 use super::rests::Rests;
 use super::tail::is_worthwhile;
 use crate::config::VacuumSettings;
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::id_limits::next_ids;
 use crate::session::locks::lock_tag;
@@ -31,8 +30,6 @@ use crate::session::scan::horizon_of;
 use crate::session::state::{Session, no_transaction};
 use crate::warning::Warning;
 
-/// The name of the one database.
-pub(in crate::session) const DATABASE: &str = "postgres";
 pub(in crate::session) const KB_PER_BUFFER: u32 = (BLOCK_SIZE / 1024) as u32;
 /// A part of a table so small that it says nothing about the rest.
 const TOO_FEW: f64 = 0.02;
@@ -104,7 +101,7 @@ impl Session {
     /// is not free and is not to be waited for, or if the table has been dropped.
     pub(in crate::session) fn find_locked(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         what: &str,
         table: &Table,
         skip_locked: bool,
@@ -116,7 +113,7 @@ impl Session {
     /// The same in another mode.
     pub(super) fn find_locked_in(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (what, mode): (&str, LockMode),
         table: &Table,
         skip_locked: bool,
@@ -150,7 +147,7 @@ impl Session {
 
     fn vacuum_locked(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Arc<Table>,
         figures: &ClassFigures,
         options: &VacuumOptions,
@@ -162,7 +159,7 @@ impl Session {
         let settings = self.settings.vacuum;
         let in_use = self.ids_in_use(core, table);
         let decided = decide(figures, &in_use, &settings, options.freeze);
-        let name = format!("{DATABASE}.{}.{}", table.schema, table.name);
+        let name = format!("{}.{}.{}", core.database_name, table.schema, table.name);
         self.warn_of_ids(&decided);
         let aggressive = decided.aggressive || options.disable_page_skipping;
         if options.verbose {
@@ -172,7 +169,7 @@ impl Session {
         let usage_limit = options.buffer_usage_limit.unwrap_or(settings.buffer_usage_limit);
         let job = VacuumJob {
             kind,
-            database: POSTGRES_DB,
+            database: core.database.oid,
             cutoffs: decided.cutoffs,
             aggressive,
             skip_pages: !options.disable_page_skipping,
@@ -220,12 +217,17 @@ impl Session {
     }
 
     /// The ids of the engine, as far as they matter to a table.
-    pub(super) fn ids_in_use(&self, core: &Core, table: &Table) -> InUse {
+    pub(super) fn ids_in_use(&self, core: &InDatabase, table: &Table) -> InUse {
         let max_age = self.settings.vacuum.multixact_freeze_max_age;
         // Rows of its own are younger than a temporary table's horizon without it.
         let own = self.open.as_ref().and_then(|open| open.tx.full_xid());
         InUse {
-            oldest_xid: core.xacts.procs().horizons(POSTGRES_DB, own).of(horizon_of(table)).xid(),
+            oldest_xid: core
+                .xacts
+                .procs()
+                .horizons(core.database.oid, own)
+                .of(horizon_of(table))
+                .xid(),
             oldest_multi: core.multis.oldest_in_use(),
             next: next_ids(core),
             multi_max_age: core.multis.freeze_max_age(max_age),
@@ -235,7 +237,7 @@ impl Session {
     /// Vacuums a table's pages, and its indexes.
     fn vacuum_pages(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (table, heap): (&Table, &Heap),
         (figures, failsafe): (&ClassFigures, bool),
         job: &VacuumJob,
@@ -333,7 +335,7 @@ impl Session {
     /// Stores what the vacuum has found in pg_class.
     fn store_figures(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (table, heap): (&Table, &Heap),
         before: &ClassFigures,
         report: &VacuumReport,
@@ -385,7 +387,7 @@ impl Session {
     /// Stores figures of a relation in place.
     pub(in crate::session) fn update_class(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         oid: Oid,
         figures: &ClassFigures,
         next: NextIds,

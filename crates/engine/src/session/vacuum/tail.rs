@@ -13,7 +13,7 @@ use forebay_catalog::Table;
 use forebay_format::{BlockNumber, Fork};
 use forebay_txn::locks::{LockError, LockMode};
 
-use crate::core::Core;
+use crate::core::InDatabase;
 use crate::error::EngineError;
 use crate::session::locks::lock_tag;
 use crate::session::state::Session;
@@ -39,7 +39,7 @@ impl Session {
     /// number of blocks that remain, of `pages`.
     pub(super) fn cut_tail(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         (table, heap): (&Arc<Table>, &Heap),
         (pages, least): (BlockNumber, BlockNumber),
         told: &mut Vec<String>,
@@ -69,7 +69,7 @@ impl Session {
 
     fn cut_locked(
         &mut self,
-        core: &Core,
+        core: &InDatabase,
         table: &Arc<Table>,
         heap: &Heap,
         (pages, least): (BlockNumber, BlockNumber),

@@ -2,6 +2,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::exec::host::Host;
+use forebay_engine::Session;
 use forebay_engine::nodes::SqlValueFunctionOp;
 use forebay_types::Datum;
 
@@ -17,7 +18,10 @@ pub(in crate::exec) fn value<'a>(
             Datum::string(host.identity.user.clone())
         }
         O::CurrentCatalog => Datum::string(host.identity.database.clone()),
-        O::CurrentSchema => Datum::text("public"),
+        O::CurrentSchema => {
+            let first = host.call_if_any(Session::creation_schema)?.flatten();
+            first.map_or(Datum::Null, |entry| Datum::string(entry.name.to_string()))
+        }
         _ => return Err(SqlError::unsupported("the current date and time")),
     })
 }

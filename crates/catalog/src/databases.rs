@@ -1,0 +1,90 @@
+//! The databases of a cluster that were entered since it was opened.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_aio::sync::{Mutex, RwLock};
+use forebay_storage::Backend;
+use forebay_types::Oid;
+
+use crate::database::{Database, Shared};
+use crate::error::CatalogError;
+use crate::maps::RelationMaps;
+use crate::reader::Reader;
+use crate::table::Table;
+
+/// The databases of a cluster.
+#[derive(Debug)]
+pub struct Databases {
+    dir: PathBuf,
+    shared: Shared,
+    /// No database: the shared catalogs alone.
+    none: Arc<Database>,
+    open: RwLock<HashMap<Oid, Arc<Database>>>,
+    /// Held while a database is opened, or forgotten.
+    opening: Mutex<()>,
+}
+
+impl Databases {
+    /// The databases of a data directory, none of them open. Reads where the shared catalogs are.
+    pub fn new(
+        backend: &mut Backend,
+        dir: &Path,
+        shared: Shared,
+    ) -> Result<Databases, CatalogError> {
+        let maps = RelationMaps::read_shared(&mut backend.io, dir)?;
+        let none = Arc::new(Database::new(maps, &shared));
+        let dir = dir.to_path_buf();
+        Ok(Databases { dir, shared, none, open: RwLock::default(), opening: Mutex::default() })
+    }
+
+    /// What can read the shared catalogs, and nothing else.
+    pub fn none(&self) -> &Arc<Database> {
+        &self.none
+    }
+
+    /// A reader of the shared catalogs, which sees what is committed now.
+    pub fn shared_reader<'a>(&'a self, backend: &'a mut Backend) -> Reader<'a> {
+        let snapshot = self.shared.xacts.snapshot(&self.none.transaction());
+        Reader::new(&self.none, backend, snapshot)
+    }
+
+    /// A database with its default tablespace. It is opened if nobody has entered it before; then
+    /// what sessions of an earlier start have left there is removed.
+    pub fn open(
+        &self,
+        backend: &mut Backend,
+        place: (Oid, Oid),
+    ) -> Result<Arc<Database>, CatalogError> {
+        let known = |databases: &Databases| {
+            let open = databases.open.read();
+            open.get(&place.0).filter(|database| database.tablespace == place.1).cloned()
+        };
+        if let Some(database) = known(self) {
+            return Ok(database);
+        }
+        let _one = self.opening.lock();
+        if let Some(database) = known(self) {
+            return Ok(database);
+        }
+        let maps = self.none.maps.of_database(&mut backend.io, &self.dir, place)?;
+        let database = Arc::new(Database::new(maps, &self.shared));
+        database.drop_stale_temporary(backend)?;
+        self.open.write().insert(place.0, Arc::clone(&database));
+        Ok(database)
+    }
+
+    /// Forgets a database that was dropped or moved, and all that is known of its relations.
+    pub fn forget(&self, oid: Oid) {
+        let _one = self.opening.lock();
+        self.open.write().remove(&oid);
+        self.shared.heaps.spaces.forget_database(oid);
+        self.shared.trees.forget_database(oid);
+    }
+
+    /// Called when everyone sees new figures of a table that all databases share.
+    pub fn forget_table(&self, table: &Table) {
+        self.open.read().values().for_each(|database| database.cache.forget_table(table));
+    }
+}

@@ -1,0 +1,394 @@
+//! Schemas, roles, their settings, and comments.
+
+use forebay_catalog::schema::{PG_AUTHID, PG_CLASS, PG_DATABASE, PG_NAMESPACE, PG_TABLESPACE};
+use forebay_catalog::{
+    self as catalog, Commented, MemberOptions, Named, Reader, RoleChange, RoleRow, SettingChange,
+    ddl,
+};
+use forebay_txn::locks::{LockMode, LockTag};
+use forebay_types::Oid;
+
+use super::path::no_schema;
+use super::state::Session;
+use crate::core::InDatabase;
+use crate::error::EngineError;
+
+/// An object that COMMENT ON names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommentOn {
+    /// A table, an index, a sequence or another relation: its schema, its name, and a column.
+    Relation(Option<String>, String, Option<String>),
+    /// A schema.
+    Schema(String),
+    /// A database.
+    Database(String),
+    /// A role.
+    Role(String),
+    /// A tablespace.
+    Tablespace(String),
+}
+
+fn object_lock(database: Oid, class: Oid, object: Oid) -> LockTag {
+    LockTag::Object { database, class, object }
+}
+
+impl Session {
+    /// Creates a schema. False: there is one of that name, and that is no error.
+    pub fn create_schema(
+        &mut self,
+        name: &str,
+        owner: Option<&str>,
+        if_not_exists: bool,
+    ) -> Result<bool, EngineError> {
+        self.call(|session, core| {
+            let owner = match owner {
+                Some(name) => session.role_by_name(core, name)?.oid,
+                None => core.role,
+            };
+            check_schema_name(name)?;
+            if !session.free_schema(core, name)? {
+                if if_not_exists {
+                    return Ok(false);
+                }
+                let message = format!("schema \"{name}\" already exists");
+                return Err(EngineError::statement("42P06", message));
+            }
+            let (tx, backend) = session.changing()?;
+            catalog::create_schema(&core.database, backend, tx, name, owner)?;
+            Ok(true)
+        })
+    }
+
+    /// Locks the name of a schema. Whether it is free.
+    fn free_schema(&mut self, core: &InDatabase, name: &str) -> Result<bool, EngineError> {
+        let tag = ddl::name_lock(core.database.oid, PG_NAMESPACE.oid, name);
+        self.lock(core, tag, LockMode::AccessExclusive)?;
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        Ok(Reader::new(&core.database, &mut self.backend, snapshot).namespace(name)?.is_none())
+    }
+
+    /// A schema that is to be changed or dropped.
+    fn schema_to_change(&mut self, core: &InDatabase, name: &str) -> Result<Oid, EngineError> {
+        loop {
+            let oid = self.namespace(core, name)?.ok_or_else(|| no_schema(name))?;
+            let tag = object_lock(core.database.oid, PG_NAMESPACE.oid, oid);
+            self.lock(core, tag, LockMode::AccessExclusive)?;
+            let snapshot = core.xacts.snapshot(&self.running()?.tx);
+            let now = Reader::new(&core.database, &mut self.backend, snapshot).namespace(name)?;
+            if now == Some(oid) {
+                return Ok(oid);
+            }
+        }
+    }
+
+    /// Renames a schema.
+    pub fn rename_schema(&mut self, name: &str, to: &str) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let oid = session.schema_to_change(core, name)?;
+            check_schema_name(to)?;
+            if !session.free_schema(core, to)? {
+                let message = format!("schema \"{to}\" already exists");
+                return Err(EngineError::statement("42P06", message));
+            }
+            let (tx, backend) = session.changing()?;
+            let changed = (Some(to), None);
+            Ok(catalog::alter_schema(&core.database, backend, tx, oid, changed)?)
+        })
+    }
+
+    /// Gives a schema another owner.
+    pub fn set_schema_owner(&mut self, name: &str, owner: &str) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let oid = session.schema_to_change(core, name)?;
+            let owner = session.role_by_name(core, owner)?.oid;
+            let (tx, backend) = session.changing()?;
+            let changed = (None, Some(owner));
+            Ok(catalog::alter_schema(&core.database, backend, tx, oid, changed)?)
+        })
+    }
+
+    /// Drops a schema; with `cascade` all that is in it. Returns what goes along, in words.
+    pub fn drop_schema(&mut self, name: &str, cascade: bool) -> Result<Vec<String>, EngineError> {
+        self.call(|session, core| {
+            let oid = session.schema_to_change(core, name)?;
+            if oid < forebay_format::ids::FIRST_UNPINNED_OID && name != "public" {
+                let message = format!(
+                    "cannot drop schema {name} because it is required by the database system"
+                );
+                return Err(EngineError::statement("2BP01", message));
+            }
+            session.lock_tables_of(core, oid)?;
+            let path = session.visible_namespaces(core)?;
+            let (tx, backend) = session.changing()?;
+            Ok(catalog::drop_schema(&core.database, backend, tx, (oid, path), cascade)?.0)
+        })
+    }
+
+    /// Locks all tables of a schema that is to be dropped.
+    fn lock_tables_of(&mut self, core: &InDatabase, namespace: Oid) -> Result<(), EngineError> {
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        for oid in reader.relations_of(namespace)? {
+            let tag = LockTag::Relation { database: core.database.oid, relation: oid };
+            self.lock(core, tag, LockMode::AccessExclusive)?;
+        }
+        Ok(())
+    }
+
+    /// A role by its name. 42704 if there is none.
+    pub(super) fn role_by_name(
+        &mut self,
+        core: &InDatabase,
+        name: &str,
+    ) -> Result<RoleRow, EngineError> {
+        let Session { open: Some(open), backend, .. } = self else {
+            return Err(super::state::no_transaction());
+        };
+        Ok(catalog::role_named(&core.database, backend, &open.tx, name)?)
+    }
+
+    /// A role by its name. 42704 if there is none.
+    pub fn role_named(&mut self, name: &str) -> Result<RoleRow, EngineError> {
+        self.call(|session, core| session.role_by_name(core, name))
+    }
+
+    /// Creates a role with these values in pg_authid.
+    pub fn create_role(&mut self, name: &str, with: &[RoleChange]) -> Result<Oid, EngineError> {
+        self.call(|session, core| {
+            check_role_name(name)?;
+            session.lock_role_name(core, name)?;
+            let (tx, backend) = session.changing()?;
+            Ok(catalog::create_role(&core.database, backend, tx, name, with)?)
+        })
+    }
+
+    /// Locks the name of a new role. 42710 if there is one.
+    fn lock_role_name(&mut self, core: &InDatabase, name: &str) -> Result<(), EngineError> {
+        let tag = ddl::name_lock(0, PG_AUTHID.oid, name);
+        self.lock(core, tag, LockMode::AccessExclusive)?;
+        match self.role_by_name(core, name) {
+            Ok(_) => {
+                let message = format!("role \"{name}\" already exists");
+                Err(EngineError::statement("42710", message))
+            }
+            Err(error) if error.sqlstate() == "42704" => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Locks a role that is to be changed.
+    fn role_to_change(&mut self, core: &InDatabase, name: &str) -> Result<RoleRow, EngineError> {
+        let role = self.role_by_name(core, name)?;
+        let tag = object_lock(0, PG_AUTHID.oid, role.oid);
+        self.lock(core, tag, LockMode::AccessExclusive)?;
+        self.role_by_name(core, name)
+    }
+
+    /// Changes values of a role in pg_authid.
+    pub fn alter_role(&mut self, name: &str, with: &[RoleChange]) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let role = session.role_to_change(core, name)?;
+            let loses = with.iter().any(|(column, value)| {
+                *column == "rolsuper" && *value == forebay_types::Datum::Bool(false)
+            });
+            if loses && role.oid == forebay_catalog::schema::POSTGRES_ROLE {
+                let error = EngineError::statement("0A000", "permission denied to alter role");
+                return Err(
+                    error.with_detail("The bootstrap superuser must have the SUPERUSER attribute.")
+                );
+            }
+            let (tx, backend) = session.changing()?;
+            Ok(catalog::alter_role(&core.database, backend, tx, role.oid, with)?)
+        })
+    }
+
+    /// Renames a role.
+    pub fn rename_role(&mut self, name: &str, to: &str) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let role = session.role_to_change(core, name)?;
+            if role.oid == core.role {
+                return Err(EngineError::statement("0A000", "session user cannot be renamed"));
+            }
+            check_role_name(name)?;
+            check_role_name(to)?;
+            session.lock_role_name(core, to)?;
+            let with = [("rolname", forebay_types::Datum::string(to.to_owned()))];
+            let (tx, backend) = session.changing()?;
+            Ok(catalog::alter_role(&core.database, backend, tx, role.oid, &with)?)
+        })
+    }
+
+    /// Drops a role.
+    pub fn drop_role(&mut self, name: &str) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let role = session.role_to_change(core, name)?;
+            if role.oid == core.role {
+                return Err(EngineError::statement("55006", "current user cannot be dropped"));
+            }
+            if role.oid < forebay_format::ids::FIRST_UNPINNED_OID {
+                let message = format!(
+                    "cannot drop role {} because it is required by the database system",
+                    role.name
+                );
+                return Err(EngineError::statement("2BP01", message));
+            }
+            if core.sessions.has_role(role.oid) {
+                let message = format!("role \"{name}\" is used by a session");
+                return Err(EngineError::statement("55006", message));
+            }
+            let (tx, backend) = session.changing()?;
+            Ok(catalog::drop_role(&core.database, backend, tx, &role)?)
+        })
+    }
+
+    /// Makes a role a member of another. False: it is one already.
+    pub fn grant_role(
+        &mut self,
+        role: &str,
+        member: &str,
+        options: MemberOptions,
+    ) -> Result<bool, EngineError> {
+        self.call(|session, core| {
+            let pair = (session.role_to_change(core, role)?, session.role_by_name(core, member)?);
+            let (tx, backend) = session.changing()?;
+            let pair = (&pair.0, &pair.1);
+            Ok(catalog::grant_role(&core.database, backend, tx, pair, options)?)
+        })
+    }
+
+    /// Ends a membership, or takes options of it back. False: there is none.
+    pub fn revoke_role(
+        &mut self,
+        role: &str,
+        member: &str,
+        options: MemberOptions,
+    ) -> Result<bool, EngineError> {
+        self.call(|session, core| {
+            let pair = (session.role_to_change(core, role)?, session.role_by_name(core, member)?);
+            let (tx, backend) = session.changing()?;
+            let pair = (&pair.0, &pair.1);
+            Ok(catalog::revoke_role(&core.database, backend, tx, pair, options)?)
+        })
+    }
+
+    /// Changes the settings that sessions begin with: of a database, of a role, or of a role in a
+    /// database.
+    pub fn change_stored_settings(
+        &mut self,
+        (database, role): (Option<&str>, Option<&str>),
+        change: &SettingChange,
+    ) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let role = match role {
+                Some(name) => session.role_to_change(core, name)?.oid,
+                None => 0,
+            };
+            let database = match database {
+                Some(name) => session.database_oid(core, name)?,
+                None => 0,
+            };
+            let tag = object_lock(database, PG_AUTHID.oid, role);
+            session.lock(core, tag, LockMode::AccessExclusive)?;
+            let (tx, backend) = session.changing()?;
+            let of = (database, role);
+            Ok(catalog::change_settings(&core.database, backend, tx, of, change)?)
+        })
+    }
+
+    fn database_oid(&mut self, core: &InDatabase, name: &str) -> Result<Oid, EngineError> {
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        let found = reader.find_database(Named::Name(name))?;
+        found.map(|row| row.oid).ok_or_else(|| {
+            EngineError::statement("3D000", format!("database \"{name}\" does not exist"))
+        })
+    }
+
+    /// Writes a comment, or removes it.
+    pub fn comment(&mut self, on: &CommentOn, text: Option<&str>) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let on = session.commented(core, on)?;
+            let database = if on.class == PG_CLASS.oid || on.class == PG_NAMESPACE.oid {
+                core.database.oid
+            } else {
+                0
+            };
+            let tag = object_lock(database, on.class, on.oid);
+            session.lock(core, tag, LockMode::ShareUpdateExclusive)?;
+            let (tx, backend) = session.changing()?;
+            Ok(catalog::comment(&core.database, backend, tx, on, text)?)
+        })
+    }
+
+    fn commented(&mut self, core: &InDatabase, on: &CommentOn) -> Result<Commented, EngineError> {
+        let object = |class, oid| Commented { class, oid, column: 0 };
+        Ok(match on {
+            CommentOn::Schema(name) => {
+                let oid = self.namespace(core, name)?.ok_or_else(|| no_schema(name))?;
+                object(PG_NAMESPACE.oid, oid)
+            }
+            CommentOn::Database(name) => object(PG_DATABASE.oid, self.database_oid(core, name)?),
+            CommentOn::Role(name) => object(PG_AUTHID.oid, self.role_by_name(core, name)?.oid),
+            CommentOn::Tablespace(name) => {
+                let oid = self.tablespace_oid(core, name)?;
+                object(PG_TABLESPACE.oid, oid)
+            }
+            CommentOn::Relation(schema, name, column) => {
+                let (oid, number) =
+                    self.relation_column(core, (schema.as_deref(), name), column.as_deref())?;
+                Commented { class: PG_CLASS.oid, oid, column: number }
+            }
+        })
+    }
+
+    /// A relation of any kind by its name, and the number of a column of it, or 0.
+    fn relation_column(
+        &mut self,
+        core: &InDatabase,
+        (schema, name): (Option<&str>, &str),
+        column: Option<&str>,
+    ) -> Result<(Oid, i16), EngineError> {
+        let namespaces = match schema {
+            Some(schema) => {
+                vec![self.namespace(core, schema)?.ok_or_else(|| no_schema(schema))?]
+            }
+            None => self.visible_namespaces(core)?,
+        };
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        for namespace in namespaces {
+            let Some(class) = reader.class_named(namespace, name)? else { continue };
+            let Some(column) = column else { return Ok((class.oid, 0)) };
+            let number = reader.column_number(&class, column)?;
+            let missing = || {
+                let message = format!("column \"{column}\" of relation \"{name}\" does not exist");
+                EngineError::statement("42703", message)
+            };
+            return Ok((class.oid, number.ok_or_else(missing)?));
+        }
+        let schema = schema.map_or_else(String::new, |schema| format!("{schema}."));
+        let message = format!("relation \"{schema}{name}\" does not exist");
+        Err(EngineError::statement("42P01", message))
+    }
+}
+
+/// Refuses names of schemas that the system keeps for itself.
+fn check_schema_name(name: &str) -> Result<(), EngineError> {
+    if !name.starts_with("pg_") {
+        return Ok(());
+    }
+    let error = EngineError::statement("42939", format!("unacceptable schema name \"{name}\""));
+    Err(error.with_detail("The prefix \"pg_\" is reserved for system schemas."))
+}
+
+/// Refuses names of roles that the system keeps for itself.
+fn check_role_name(name: &str) -> Result<(), EngineError> {
+    let reserved = || EngineError::statement("42939", format!("role name \"{name}\" is reserved"));
+    match name {
+        "public" | "none" => Err(reserved()),
+        _ if name.starts_with("pg_") => {
+            Err(reserved().with_detail("Role names starting with \"pg_\" are reserved."))
+        }
+        _ => Ok(()),
+    }
+}

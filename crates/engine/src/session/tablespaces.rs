@@ -1,0 +1,180 @@
+//! Tablespaces: places outside of the data directory for databases and tables.
+
+use forebay_catalog::schema::PG_TABLESPACE;
+use forebay_catalog::{self as catalog, Reader, ddl};
+use forebay_format::wal::Rmgr;
+use forebay_format::wal::tablespace::{self, TablespaceCreate};
+use forebay_txn::locks::LockMode;
+use forebay_types::Oid;
+use forebay_wal::Record;
+use std::path::Path;
+
+use super::state::{Session, no_transaction};
+use crate::checkpointer::Causes;
+use crate::core::InDatabase;
+use crate::error::EngineError;
+
+impl Session {
+    /// The OID of a tablespace. 42704 if there is none.
+    pub fn tablespace_named(&mut self, name: &str) -> Result<Oid, EngineError> {
+        self.call(|session, core| session.tablespace_oid(core, name))
+    }
+
+    pub(super) fn tablespace_oid(
+        &mut self,
+        core: &InDatabase,
+        name: &str,
+    ) -> Result<Oid, EngineError> {
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let found = Reader::new(&core.database, &mut self.backend, snapshot).tablespace(name)?;
+        found.ok_or_else(|| {
+            EngineError::statement("42704", format!("tablespace \"{name}\" does not exist"))
+        })
+    }
+
+    /// Creates a tablespace, as the only statement of the running transaction. An empty location
+    /// stands for one in the data directory, for tests.
+    pub fn create_tablespace(
+        &mut self,
+        name: &str,
+        owner: Option<&str>,
+        location: &str,
+    ) -> Result<Oid, EngineError> {
+        self.call(|session, core| {
+            let owner = match owner {
+                Some(name) => session.role_by_name(core, name)?.oid,
+                None => core.role,
+            };
+            check_location(core, location)?;
+            session.lock_tablespace_name(core, name)?;
+            let (tx, backend) = session.changing()?;
+            let oid = catalog::create_tablespace(&core.database, backend, tx, name, owner)?;
+            core.pool.smgr().make_tablespace(oid, Path::new(location), false)?;
+            let main = TablespaceCreate { oid, location: location.to_owned() }.encode();
+            session.log_tablespace(core, tablespace::CREATE, &main)?;
+            let open = session.running()?;
+            open.new_tablespaces.push(oid);
+            open.forces_sync = true;
+            Ok(oid)
+        })
+    }
+
+    /// Locks the name of a new tablespace. 42710 if there is one, 42939 if it is reserved.
+    fn lock_tablespace_name(&mut self, core: &InDatabase, name: &str) -> Result<(), EngineError> {
+        if name.starts_with("pg_") {
+            let message = format!("unacceptable tablespace name \"{name}\"");
+            let error = EngineError::statement("42939", message);
+            return Err(error.with_detail("The prefix \"pg_\" is reserved for system tablespaces."));
+        }
+        let tag = ddl::name_lock(0, PG_TABLESPACE.oid, name);
+        self.lock(core, tag, LockMode::AccessExclusive)?;
+        match self.tablespace_oid(core, name) {
+            Ok(_) => {
+                let message = format!("tablespace \"{name}\" already exists");
+                Err(EngineError::statement("42710", message))
+            }
+            Err(error) if error.sqlstate() == "42704" => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn log_tablespace(
+        &mut self,
+        core: &InDatabase,
+        info: u8,
+        main: &[u8],
+    ) -> Result<(), EngineError> {
+        let Session { open: Some(open), backend, .. } = self else { return Err(no_transaction()) };
+        let xid = core.xacts.assign(&mut backend.io, &mut open.tx)?;
+        let record = Record { rmgr: Rmgr::TBLSPC, info, xid, main, blocks: &[] };
+        core.wal.insert(&mut backend.io, &record)?;
+        Ok(())
+    }
+
+    /// Drops a tablespace, as the only statement of the running transaction. 55000 if there is
+    /// anything in it.
+    pub fn drop_tablespace(&mut self, name: &str) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let oid = session.tablespace_oid(core, name)?;
+            if oid < forebay_format::ids::FIRST_UNPINNED_OID {
+                let message = format!(
+                    "cannot drop tablespace {name} because it is required by the database \
+                             system"
+                );
+                return Err(EngineError::statement("2BP01", message));
+            }
+            let tag = ddl::name_lock(0, PG_TABLESPACE.oid, name);
+            session.lock(core, tag, LockMode::AccessExclusive)?;
+            session.tablespace_oid(core, name)?;
+            let (tx, backend) = session.changing()?;
+            catalog::drop_tablespace(&core.database, backend, tx, oid)?;
+            let smgr = core.pool.smgr();
+            if !smgr.remove_tablespace(oid, false)? {
+                // Files of tables that were dropped since the last checkpoint.
+                session.checkpoint_for(Causes::DEMAND)?;
+                if !smgr.remove_tablespace(oid, false)? {
+                    let message = format!("tablespace \"{name}\" is not empty");
+                    return Err(EngineError::statement("55000", message));
+                }
+            }
+            session.log_tablespace(core, tablespace::DROP, &tablespace::encode_drop(oid))?;
+            session.running()?.forces_sync = true;
+            Ok(())
+        })
+    }
+
+    /// Renames a tablespace.
+    pub fn rename_tablespace(&mut self, name: &str, to: &str) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let oid = session.tablespace_oid(core, name)?;
+            session.lock_tablespace_name(core, to)?;
+            let (tx, backend) = session.changing()?;
+            let changed = (Some(to), None);
+            Ok(catalog::alter_tablespace(&core.database, backend, tx, oid, changed)?)
+        })
+    }
+
+    /// Gives a tablespace another owner.
+    pub fn set_tablespace_owner(&mut self, name: &str, owner: &str) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let oid = session.tablespace_oid(core, name)?;
+            let owner = session.role_by_name(core, owner)?.oid;
+            let (tx, backend) = session.changing()?;
+            let changed = (None, Some(owner));
+            Ok(catalog::alter_tablespace(&core.database, backend, tx, oid, changed)?)
+        })
+    }
+}
+
+/// Refuses what PostgreSQL refuses of a tablespace's location.
+fn check_location(core: &InDatabase, location: &str) -> Result<(), EngineError> {
+    let refuse = |state, message: String| Err(EngineError::statement(state, message));
+    if location.contains('\'') {
+        let message = "tablespace location cannot contain single quotes";
+        return refuse("42602", message.to_owned());
+    }
+    if location.is_empty() {
+        return Ok(());
+    }
+    let path = Path::new(location);
+    if !path.is_absolute() {
+        return refuse("42P17", "tablespace location must be an absolute path".to_owned());
+    }
+    if path.starts_with(&core.dir) {
+        return refuse(
+            "42P17",
+            format!("tablespace location should not be inside the data directory"),
+        );
+    }
+    let names = core.aio.namespace();
+    if !names.exists(path)? {
+        let message = format!("directory \"{location}\" does not exist");
+        return refuse("58P01", message);
+    }
+    let within = path.join(forebay_format::ids::TABLESPACE_VERSION_DIR);
+    if names.exists(&within)? {
+        let message = format!("directory \"{}\" already in use as a tablespace", within.display());
+        return refuse("55006", message);
+    }
+    Ok(())
+}

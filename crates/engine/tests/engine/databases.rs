@@ -1,0 +1,252 @@
+//! Several databases: entering them, making, changing and dropping them, by themselves and beside
+//! PostgreSQL's.
+
+use crate::common::*;
+use forebay_engine::types::oids;
+use forebay_engine::{
+    ColumnDef, CopyStrategy, Datum, Engine, EngineError, InitOptions, IoMethod, LockMode,
+    NewDatabase, RowBatch, Session, ShutdownMode,
+};
+use forebay_testkit::peer::Peer;
+use std::path::Path;
+
+/// A directory with template0, template1 and postgres.
+fn cluster() -> (tempfile::TempDir, std::path::PathBuf) {
+    let scratch = scratch();
+    let dir = scratch.path().join("data");
+    let options = InitOptions { wal_segment_size: 1 << 20, sync: false, ..InitOptions::default() };
+    Engine::init(&dir, &options).expect("init");
+    (scratch, dir)
+}
+
+fn new(name: &str, template: &str, strategy: CopyStrategy) -> NewDatabase {
+    let template = Some(template.to_owned());
+    NewDatabase { name: name.to_owned(), template, strategy, ..NewDatabase::default() }
+}
+
+fn create(session: &mut Session, new: &NewDatabase) -> Result<u32, EngineError> {
+    transaction(session, |session| session.create_database(new))
+}
+
+fn drop_it(session: &mut Session, name: &str, force: bool) -> Result<bool, EngineError> {
+    transaction(session, |session| session.drop_database(name, false, force))
+}
+
+fn fill(session: &mut Session, table: &str, rows: i32) {
+    transaction(session, |session| {
+        session.create_table(None, table, &[ColumnDef::new("a", oids::INT4)])?;
+        let table = session.open_table(None, table, LockMode::RowExclusive)?;
+        let mut batch = RowBatch::new(&table);
+        for n in 0..rows {
+            batch.push(&[Datum::Int4(n)])?;
+        }
+        session.insert_batch(&table, &mut batch)
+    })
+    .expect("fill");
+}
+
+fn count(session: &mut Session, table: &str) -> Option<usize> {
+    transaction(session, |session| {
+        let Some(table) = session.open_table_if_exists(None, table, LockMode::AccessShare)? else {
+            return Ok(None);
+        };
+        let mut scan = session.scan(&table)?;
+        let mut rows = 0;
+        while scan.next(session)?.is_some() {
+            rows += 1;
+        }
+        Ok(Some(rows))
+    })
+    .expect("count")
+}
+
+fn directories(dir: &Path, oid: u32) -> bool {
+    dir.join("base").join(oid.to_string()).exists()
+}
+
+#[test]
+fn a_session_enters_a_database_by_name() {
+    let (_scratch, dir) = cluster();
+    let engine = open(&dir, &config(IoMethod::Sync, false));
+    let session = engine.session_as("postgres", "postgres").expect("enter");
+    assert_eq!((session.database(), session.role()), (5, 10));
+    assert_eq!((session.database_name(), session.role_name()), ("postgres", "postgres"));
+    assert_eq!(engine.session_as("template1", "postgres").expect("enter").database(), 1);
+    for (database, role, state, message) in [
+        ("nope", "postgres", "3D000", "database \"nope\" does not exist"),
+        ("postgres", "joe", "28000", "role \"joe\" does not exist"),
+        ("postgres", "pg_monitor", "28000", "role \"pg_monitor\" is not permitted to log in"),
+        (
+            "template0",
+            "postgres",
+            "55000",
+            "database \"template0\" is not currently accepting connections",
+        ),
+    ] {
+        let error = engine.session_as(database, role).expect_err("refused");
+        assert_eq!((error.sqlstate(), error.to_string().as_str()), (state, message));
+    }
+}
+
+#[test]
+fn a_copy_has_what_its_template_had_and_goes_its_own_way() {
+    for strategy in [CopyStrategy::WalLog, CopyStrategy::FileCopy] {
+        let (_scratch, dir) = cluster();
+        let engine = open(&dir, &config(IoMethod::Sync, false));
+        let mut session = engine.session().expect("session");
+        let mut other = engine.session_as("template1", "postgres").expect("enter");
+        fill(&mut other, "t", 3000);
+        let error = create(&mut session, &new("shop", "template1", strategy)).expect_err("in use");
+        assert_eq!(error.sqlstate(), "55006");
+        assert_eq!(
+            error.to_string(),
+            "source database \"template1\" is being accessed by other users"
+        );
+        assert_eq!(error.detail().as_deref(), Some("There is 1 other session using the database."));
+        drop(other);
+        let shop = create(&mut session, &new("shop", "template1", strategy)).expect("create");
+        assert_eq!(state(create(&mut session, &new("shop", "template1", strategy))), "42P04");
+        assert_eq!(state(create(&mut session, &new("x", "nope", strategy))), "3D000");
+        let mut in_shop = engine.session_as("shop", "postgres").expect("enter");
+        assert_eq!(in_shop.database(), shop);
+        assert_eq!(count(&mut in_shop, "t"), Some(3000));
+        fill(&mut in_shop, "own", 10);
+        assert_eq!(count(&mut session, "own"), None);
+        let mut template = engine.session_as("template1", "postgres").expect("enter");
+        assert_eq!(count(&mut template, "own"), None);
+        drop(template);
+
+        // A crash loses nothing of it.
+        drop((in_shop, session));
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+        let engine = open(&dir, &config(IoMethod::Sync, false));
+        let mut in_shop = engine.session_as("shop", "postgres").expect("enter");
+        assert_eq!(
+            (count(&mut in_shop, "t"), count(&mut in_shop, "own")),
+            (Some(3000), Some(10)),
+            "{strategy:?}"
+        );
+
+        // Dropped, its files are gone, and its name is free.
+        let mut session = engine.session().expect("session");
+        assert_eq!(state(drop_it(&mut session, "shop", false)), "55006");
+        assert!(directories(&dir, shop));
+        drop(in_shop);
+        assert!(drop_it(&mut session, "shop", false).expect("drop"));
+        assert!(!directories(&dir, shop));
+        assert_eq!(state(engine.session_as("shop", "postgres")), "3D000");
+        let again = create(&mut session, &new("shop", "template0", strategy)).expect("create");
+        let mut in_shop = engine.session_as("shop", "postgres").expect("enter");
+        assert_eq!(count(&mut in_shop, "t"), None);
+        drop((in_shop, session));
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+        let engine = open(&dir, &config(IoMethod::Sync, false));
+        assert!(!directories(&dir, shop) && directories(&dir, again));
+        engine.session_as("shop", "postgres").expect("enter");
+    }
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let (_scratch, dir) = cluster();
+    let engine = open(&dir, &config(IoMethod::Sync, false));
+    let mut session = engine.session().expect("session");
+    for (name, state_of, message) in [
+        ("nope", "3D000", "database \"nope\" does not exist"),
+        ("template1", "42809", "cannot drop a template database"),
+        ("postgres", "55006", "cannot drop the currently open database"),
+    ] {
+        let error = drop_it(&mut session, name, false).expect_err("refused");
+        assert_eq!((error.sqlstate(), error.to_string().as_str()), (state_of, message));
+    }
+    let low = NewDatabase { oid: Some(100), ..new("low", "template1", CopyStrategy::WalLog) };
+    let error = create(&mut session, &low).expect_err("reserved");
+    assert_eq!(error.to_string(), "OIDs less than 16384 are reserved for system objects");
+    let bad = NewDatabase { connection_limit: Some(-2), ..low };
+    let bad = NewDatabase { oid: None, ..bad };
+    assert_eq!(
+        create(&mut session, &bad).expect_err("limit").to_string(),
+        "invalid connection limit: -2"
+    );
+    // One that is rolled back leaves no files.
+    session.begin().expect("begin");
+    session.start_command().expect("command");
+    let gone = NewDatabase { oid: Some(77_777), ..new("gone", "template1", CopyStrategy::WalLog) };
+    assert_eq!(session.create_database(&gone).expect("create"), 77_777);
+    assert!(directories(&dir, 77_777));
+    session.abort().expect("abort");
+    assert!(!directories(&dir, 77_777));
+    assert_eq!(state(engine.session_as("gone", "postgres")), "3D000");
+    assert_eq!(create(&mut session, &gone).expect("again"), 77_777);
+}
+
+#[test]
+fn databases_are_renamed_and_changed() {
+    let (_scratch, dir) = cluster();
+    let engine = open(&dir, &config(IoMethod::Sync, false));
+    let mut session = engine.session().expect("session");
+    create(&mut session, &new("a", "template1", CopyStrategy::WalLog)).expect("create");
+    let rename = |session: &mut Session, from: &str, to: &str| {
+        transaction(session, |session| session.rename_database(from, to))
+    };
+    assert_eq!(state(rename(&mut session, "a", "postgres")), "42P04");
+    assert_eq!(state(rename(&mut session, "postgres", "b")), "0A000");
+    rename(&mut session, "a", "b").expect("rename");
+    engine.session_as("b", "postgres").expect("enter");
+    let alter = |session: &mut Session, name: &'static str, value: Datum<'static>| {
+        transaction(session, |session| session.alter_database("b", &[(name, value.clone())]))
+    };
+    alter(&mut session, "datallowconn", Datum::Bool(false)).expect("alter");
+    assert_eq!(state(engine.session_as("b", "postgres")), "55000");
+    alter(&mut session, "datistemplate", Datum::Bool(true)).expect("alter");
+    assert_eq!(state(drop_it(&mut session, "b", false)), "42809");
+    alter(&mut session, "datistemplate", Datum::Bool(false)).expect("alter");
+    drop_it(&mut session, "b", false).expect("drop");
+}
+
+/// PostgreSQL reads what was made here before a crash, and the other way round.
+#[test]
+fn databases_pass_from_hand_to_hand() {
+    let Some(peer) = Peer::find("databases_pass_from_hand_to_hand") else { return };
+    for strategy in [CopyStrategy::WalLog, CopyStrategy::FileCopy] {
+        let (scratch, dir) = cluster();
+        let engine = open(&dir, &config(IoMethod::Sync, false));
+        let mut session = engine.session().expect("session");
+        let mut template = engine.session_as("template1", "postgres").expect("enter");
+        fill(&mut template, "t", 2000);
+        drop(template);
+        create(&mut session, &new("made", "template1", strategy)).expect("create");
+        create(&mut session, &new("dropped", "template1", strategy)).expect("create");
+        drop_it(&mut session, "dropped", false).expect("drop");
+        drop(session);
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+        drop(engine);
+        let name = format!("data{}", strategy as u8);
+        peer.adopt(&dir, &name);
+        let server = peer.start(&name, "-c autovacuum=off");
+        let query = |database: &str, sql: &str| {
+            let output = peer.psql(server.port).args(["-d", database, "-c", sql]).output();
+            let output = output.expect("psql");
+            let log = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{sql}: {log}");
+            String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+        };
+        assert_eq!(query("made", "select count(*) from t"), "2000");
+        assert_eq!(
+            query("postgres", "select count(*) from pg_database where datname = 'dropped'"),
+            "0"
+        );
+        query("postgres", "create database theirs template made");
+        query("postgres", "create database gone strategy file_copy");
+        query("postgres", "drop database gone");
+        server.crash();
+        let theirs = scratch.path().join("theirs");
+        peer.fetch(&name, &theirs);
+        let engine = open(&theirs, &config(IoMethod::Sync, false));
+        let mut session = engine.session_as("theirs", "postgres").expect("enter");
+        assert_eq!(count(&mut session, "t"), Some(2000));
+        drop(session);
+        assert_eq!(state(engine.session_as("gone", "postgres")), "3D000");
+        engine.shutdown(ShutdownMode::Fast).expect("stop");
+    }
+}

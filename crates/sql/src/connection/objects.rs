@@ -1,0 +1,519 @@
+//! Running statements about databases, schemas, roles, tablespaces, and comments.
+
+use super::passwords;
+use super::sink::{CommandTag, RowSink};
+use super::state::Connection;
+use crate::error::{Result, SqlError, state};
+use crate::parse::{GivenOption, ObjectStatement, RoleName, RoleOption};
+use forebay_engine::{CopyStrategy, MemberOptions, NewDatabase, RoleChange, SettingChange};
+use forebay_types::{Datum, SqlType, text_in};
+
+fn tag(text: &str) -> Result<CommandTag> {
+    Ok(CommandTag(text.to_owned()))
+}
+
+impl Connection {
+    /// Runs such a statement.
+    pub(super) fn object_statement(
+        &mut self,
+        statement: &ObjectStatement,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        use ObjectStatement as S;
+        match statement {
+            S::CreateDatabase(..)
+            | S::DropDatabase { .. }
+            | S::AlterDatabase(..)
+            | S::RenameDatabase(..)
+            | S::DatabaseOwner(..) => self.database_statement(statement, sink),
+            S::CreateSchema { .. }
+            | S::RenameSchema(..)
+            | S::SchemaOwner(..)
+            | S::DropSchemas { .. } => self.schema_statement(statement, sink),
+            S::CreateTablespace { .. }
+            | S::DropTablespace { .. }
+            | S::RenameTablespace(..)
+            | S::TablespaceOwner(..) => self.tablespace_statement(statement, sink),
+            S::Comment(on, text) => {
+                self.check_writable("COMMENT")?;
+                self.host.call(|session| session.comment(on, text.as_deref()))?;
+                tag("COMMENT")
+            }
+            _ => self.role_statement(statement, sink),
+        }
+    }
+
+    fn role_name<'a>(&'a self, role: &'a RoleName) -> &'a str {
+        match role {
+            RoleName::Name(name) => name,
+            RoleName::Current => &self.host.identity.user,
+        }
+    }
+
+    /// A role's name that is used while the session is.
+    fn named(&self, role: &RoleName) -> String {
+        self.role_name(role).to_owned()
+    }
+
+    fn database_statement(
+        &mut self,
+        statement: &ObjectStatement,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        match statement {
+            ObjectStatement::CreateDatabase(name, options) => {
+                self.check_writable("CREATE DATABASE")?;
+                self.refuse_in_block("CREATE DATABASE")?;
+                let new = self.new_database(name, options)?;
+                self.host.call(|session| session.create_database(&new))?;
+                tag("CREATE DATABASE")
+            }
+            ObjectStatement::DropDatabase { name, if_exists, force } => {
+                self.check_writable("DROP DATABASE")?;
+                self.refuse_in_block("DROP DATABASE")?;
+                let dropped =
+                    self.host.call(|session| session.drop_database(name, *if_exists, *force))?;
+                if !dropped {
+                    skipping(sink, &format!("database \"{name}\" does not exist"))?;
+                }
+                tag("DROP DATABASE")
+            }
+            ObjectStatement::AlterDatabase(name, options) => {
+                self.check_writable("ALTER DATABASE")?;
+                let changes = database_changes(options)?;
+                self.host.call(|session| session.alter_database(name, &changes))?;
+                tag("ALTER DATABASE")
+            }
+            ObjectStatement::RenameDatabase(name, to) => {
+                self.check_writable("ALTER DATABASE")?;
+                self.host.call(|session| session.rename_database(name, to))?;
+                tag("ALTER DATABASE")
+            }
+            ObjectStatement::DatabaseOwner(name, owner) => {
+                self.check_writable("ALTER DATABASE")?;
+                let owner = self.named(owner);
+                let owner = self.host.call(|session| session.role_named(&owner))?.oid;
+                let changes = [("datdba", Datum::Oid(owner))];
+                self.host.call(|session| session.alter_database(name, &changes))?;
+                tag("ALTER DATABASE")
+            }
+            _ => Err(SqlError::new(state::INTERNAL_ERROR, "this is no statement of a database")),
+        }
+    }
+
+    /// What CREATE DATABASE asks for.
+    fn new_database(&mut self, name: &str, options: &[GivenOption]) -> Result<NewDatabase> {
+        let mut new = NewDatabase { name: name.to_owned(), ..NewDatabase::default() };
+        for GivenOption { name, value, position } in options {
+            let refused = || {
+                let what = name.to_uppercase();
+                Err(SqlError::unsupported(format!("CREATE DATABASE ... {what}")))
+            };
+            let Some(value) = value.as_deref() else { continue };
+            match name.as_str() {
+                "template" => new.template = Some(value.to_owned()),
+                "owner" => {
+                    let role = self.host.call(|session| session.role_named(value))?;
+                    new.owner = Some(role.oid);
+                }
+                "encoding" => new.encoding = Some(encoding(value)?),
+                "locale" => {
+                    new.collate = Some(value.to_owned());
+                    new.ctype = Some(value.to_owned());
+                    if new.provider == Some(b'b') {
+                        new.locale = Some(value.to_owned());
+                    }
+                }
+                "lc_collate" => new.collate = Some(value.to_owned()),
+                "lc_ctype" => new.ctype = Some(value.to_owned()),
+                "builtin_locale" => new.locale = Some(value.to_owned()),
+                "locale_provider" => new.provider = Some(provider(value)?),
+                "icu_locale" | "icu_rules" | "collation_version" => return refused(),
+                "is_template" => new.is_template = boolean(name, value)?,
+                "allow_connections" => new.allows_connections = Some(boolean(name, value)?),
+                "connection_limit" => new.connection_limit = Some(number(name, value)?),
+                "oid" => new.oid = Some(number(name, value)?),
+                "tablespace" => {
+                    let oid = self.host.call(|session| session.tablespace_named(value))?;
+                    new.tablespace = Some(oid);
+                }
+                "strategy" => new.strategy = strategy(value)?,
+                _ => return Err(unknown_option(name, *position)),
+            }
+        }
+        Ok(new)
+    }
+
+    fn schema_statement(
+        &mut self,
+        statement: &ObjectStatement,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        match statement {
+            ObjectStatement::CreateSchema { name, owner, if_not_exists } => {
+                self.check_writable("CREATE SCHEMA")?;
+                let owner = owner.as_ref().map(|owner| self.named(owner));
+                let name = name.as_ref().or(owner.as_ref()).cloned().unwrap_or_default();
+                let made = self.host.call(|session| {
+                    session.create_schema(&name, owner.as_deref(), *if_not_exists)
+                })?;
+                if !made {
+                    let message = format!("schema \"{name}\" already exists, skipping");
+                    sink.notice(&SqlError::notice("42P06", message))?;
+                }
+                tag("CREATE SCHEMA")
+            }
+            ObjectStatement::RenameSchema(name, to) => {
+                self.check_writable("ALTER SCHEMA")?;
+                self.host.call(|session| session.rename_schema(name, to))?;
+                tag("ALTER SCHEMA")
+            }
+            ObjectStatement::SchemaOwner(name, owner) => {
+                self.check_writable("ALTER SCHEMA")?;
+                let owner = self.named(owner);
+                self.host.call(|session| session.set_schema_owner(name, &owner))?;
+                tag("ALTER SCHEMA")
+            }
+            ObjectStatement::DropSchemas { names, if_exists, cascade } => {
+                self.check_writable("DROP SCHEMA")?;
+                let mut told = Vec::new();
+                for name in names {
+                    if *if_exists && !self.host.call(|session| session.schema_exists(name))? {
+                        skipping(sink, &format!("schema \"{name}\" does not exist"))?;
+                        continue;
+                    }
+                    told.extend(self.host.call(|session| session.drop_schema(name, *cascade))?);
+                }
+                cascades(sink, &told)?;
+                tag("DROP SCHEMA")
+            }
+            _ => Err(SqlError::new(state::INTERNAL_ERROR, "this is no statement of a schema")),
+        }
+    }
+
+    fn tablespace_statement(
+        &mut self,
+        statement: &ObjectStatement,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        match statement {
+            ObjectStatement::CreateTablespace { name, owner, location } => {
+                self.check_writable("CREATE TABLESPACE")?;
+                self.refuse_in_block("CREATE TABLESPACE")?;
+                if location.is_empty()
+                    && self.host.show("allow_in_place_tablespaces")?.value != "on"
+                {
+                    let message = "tablespace location must be an absolute path";
+                    return Err(SqlError::new("42P17", message));
+                }
+                let owner = owner.as_ref().map(|owner| self.named(owner));
+                let location = location.trim_end_matches('/');
+                self.host
+                    .call(|session| session.create_tablespace(name, owner.as_deref(), location))?;
+                tag("CREATE TABLESPACE")
+            }
+            ObjectStatement::DropTablespace { name, if_exists } => {
+                self.check_writable("DROP TABLESPACE")?;
+                self.refuse_in_block("DROP TABLESPACE")?;
+                match self.host.call(|session| session.drop_tablespace(name)) {
+                    Err(error) if *if_exists && error.sqlstate == "42704" => {
+                        skipping(sink, &format!("tablespace \"{name}\" does not exist"))?;
+                    }
+                    dropped => dropped?,
+                }
+                tag("DROP TABLESPACE")
+            }
+            ObjectStatement::RenameTablespace(name, to) => {
+                self.check_writable("ALTER TABLESPACE")?;
+                self.host.call(|session| session.rename_tablespace(name, to))?;
+                tag("ALTER TABLESPACE")
+            }
+            ObjectStatement::TablespaceOwner(name, owner) => {
+                self.check_writable("ALTER TABLESPACE")?;
+                let owner = self.named(owner);
+                self.host.call(|session| session.set_tablespace_owner(name, &owner))?;
+                tag("ALTER TABLESPACE")
+            }
+            _ => Err(SqlError::new(state::INTERNAL_ERROR, "this is no statement of a tablespace")),
+        }
+    }
+
+    fn role_statement(
+        &mut self,
+        statement: &ObjectStatement,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        match statement {
+            ObjectStatement::CreateRole { name, options } => {
+                self.check_writable("CREATE ROLE")?;
+                let changes = self.role_changes(options, sink)?;
+                self.host.call(|session| session.create_role(name, &changes))?;
+                self.add_members(name, options)?;
+                tag("CREATE ROLE")
+            }
+            ObjectStatement::AlterRole(role, options) => {
+                self.check_writable("ALTER ROLE")?;
+                let name = self.named(role);
+                let changes = self.role_changes(options, sink)?;
+                self.host.call(|session| session.alter_role(&name, &changes))?;
+                self.add_members(&name, options)?;
+                tag("ALTER ROLE")
+            }
+            ObjectStatement::RenameRole(name, to) => {
+                self.check_writable("ALTER ROLE")?;
+                self.host.call(|session| session.rename_role(name, to))?;
+                tag("ALTER ROLE")
+            }
+            ObjectStatement::DropRoles { names, if_exists } => {
+                self.check_writable("DROP ROLE")?;
+                for role in names {
+                    let name = self.named(role);
+                    match self.host.call(|session| session.drop_role(&name)) {
+                        Err(error) if *if_exists && error.sqlstate == "42704" => {
+                            skipping(sink, &format!("role \"{name}\" does not exist"))?;
+                        }
+                        dropped => dropped?,
+                    }
+                }
+                tag("DROP ROLE")
+            }
+            ObjectStatement::StoredSetting(database, role, change) => {
+                self.store_setting(database.as_deref(), role.as_ref(), change)
+            }
+            ObjectStatement::GrantRoles { roles, members, options } => {
+                self.check_writable("GRANT ROLE")?;
+                for (role, member) in pairs(roles, members) {
+                    let member = self.named(member);
+                    let granted =
+                        self.host.call(|session| session.grant_role(role, &member, *options))?;
+                    if !granted {
+                        let message = format!(
+                            "role \"{member}\" has already been granted membership in role \
+                             \"{role}\" by role \"postgres\""
+                        );
+                        sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+                    }
+                }
+                tag("GRANT ROLE")
+            }
+            ObjectStatement::RevokeRoles { roles, members, options } => {
+                self.check_writable("REVOKE ROLE")?;
+                for (role, member) in pairs(roles, members) {
+                    let member = self.named(member);
+                    let revoked =
+                        self.host.call(|session| session.revoke_role(role, &member, *options))?;
+                    if !revoked {
+                        let message = format!(
+                            "role \"{member}\" has not been granted membership in role \"{role}\" \
+                             by role \"postgres\""
+                        );
+                        sink.notice(&SqlError::warning(state::WARNING, message))?;
+                    }
+                }
+                tag("REVOKE ROLE")
+            }
+            _ => Err(SqlError::new(state::INTERNAL_ERROR, "this is no statement of a role")),
+        }
+    }
+
+    /// Stores a setting with which sessions begin. It must be one.
+    fn store_setting(
+        &mut self,
+        database: Option<&str>,
+        role: Option<&RoleName>,
+        change: &SettingChange,
+    ) -> Result<CommandTag> {
+        let statement =
+            if role.is_none() && database.is_some() { "ALTER DATABASE" } else { "ALTER ROLE" };
+        self.check_writable(statement)?;
+        let change = match change {
+            SettingChange::Set(name, value) => {
+                self.host.settings.check(name, value)?;
+                SettingChange::Set(self.host.show(name)?.name, value.clone())
+            }
+            SettingChange::Reset(name) => SettingChange::Reset(name.clone()),
+            SettingChange::ResetAll => SettingChange::ResetAll,
+        };
+        let role = role.map(|role| self.named(role));
+        self.host
+            .call(|session| session.change_stored_settings((database, role.as_deref()), &change))?;
+        tag(statement)
+    }
+
+    /// The values in pg_authid that options of a role set.
+    fn role_changes(
+        &mut self,
+        options: &[RoleOption],
+        sink: &mut dyn RowSink,
+    ) -> Result<Vec<RoleChange>> {
+        let mut changes: Vec<RoleChange> = Vec::new();
+        for option in options {
+            match option {
+                RoleOption::Flag(column, on) => changes.push((column, Datum::Bool(*on))),
+                RoleOption::ConnectionLimit(limit) if *limit < -1 => {
+                    let message = format!("invalid connection limit: {limit}");
+                    return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message));
+                }
+                RoleOption::ConnectionLimit(limit) => {
+                    changes.push(("rolconnlimit", Datum::Int4(*limit)));
+                }
+                RoleOption::Password(None) => changes.push(("rolpassword", Datum::Null)),
+                RoleOption::Password(Some(password)) => {
+                    let iterations = self.host.show("scram_iterations")?.value;
+                    let method = self.host.show("password_encryption")?.value;
+                    let iterations = iterations.parse().unwrap_or(4096);
+                    let stored = passwords::stored(password, iterations, &method)?;
+                    if stored.is_none() {
+                        let message = "empty string is not a valid password, clearing password";
+                        sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+                    }
+                    let stored = stored.map_or(Datum::Null, Datum::string);
+                    changes.push(("rolpassword", stored));
+                }
+                RoleOption::ValidUntil(text) => {
+                    let value = text_in(text, SqlType::Timestamptz)?;
+                    changes.push(("rolvaliduntil", value.into_owned()));
+                }
+                RoleOption::InRole(_) | RoleOption::Members(_) | RoleOption::Admins(_) => {}
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Grants the memberships that the options of a role name.
+    fn add_members(&mut self, name: &str, options: &[RoleOption]) -> Result<()> {
+        let none = MemberOptions::default();
+        let admin = MemberOptions { admin: Some(true), ..none };
+        for option in options {
+            match option {
+                RoleOption::InRole(roles) => {
+                    for role in roles {
+                        self.host.call(|session| session.grant_role(role, name, none))?;
+                    }
+                }
+                RoleOption::Members(members) => {
+                    for member in members {
+                        self.host.call(|session| session.grant_role(name, member, none))?;
+                    }
+                }
+                RoleOption::Admins(members) => {
+                    for member in members {
+                        self.host.call(|session| session.grant_role(name, member, admin))?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pairs<'a>(
+    roles: &'a [String],
+    members: &'a [RoleName],
+) -> impl Iterator<Item = (&'a String, &'a RoleName)> {
+    roles.iter().flat_map(move |role| members.iter().map(move |member| (role, member)))
+}
+
+fn skipping(sink: &mut dyn RowSink, what: &str) -> Result<()> {
+    let message = format!("{what}, skipping");
+    sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))
+}
+
+/// Tells what a DROP ... CASCADE has taken along.
+fn cascades(sink: &mut dyn RowSink, told: &[String]) -> Result<()> {
+    const MOST: usize = 100;
+    let notice = |message: String| SqlError::notice(state::SUCCESSFUL_COMPLETION, message);
+    match told {
+        [] => Ok(()),
+        [one] => sink.notice(&notice(format!("drop cascades to {one}"))),
+        all => {
+            let lines = all.iter().take(MOST).map(|what| format!("drop cascades to {what}"));
+            let mut detail = lines.collect::<Vec<_>>().join("\n");
+            if all.len() > MOST {
+                let rest = all.len() - MOST;
+                let objects = if rest == 1 { "object" } else { "objects" };
+                detail = format!("{detail}\nand {rest} other {objects} (see server log for list)");
+            }
+            let message = format!("drop cascades to {} other objects", all.len());
+            sink.notice(&notice(message).detail(detail))
+        }
+    }
+}
+
+/// The values in pg_database that options of ALTER DATABASE set.
+fn database_changes(options: &[GivenOption]) -> Result<Vec<(&'static str, Datum<'static>)>> {
+    let mut changes = Vec::new();
+    for GivenOption { name, value, position } in options {
+        let given = value.as_deref();
+        let flag = |default| given.map_or(Ok(default), |value| boolean(name, value));
+        changes.push(match name.as_str() {
+            "is_template" => ("datistemplate", Datum::Bool(flag(false)?)),
+            "allow_connections" => ("datallowconn", Datum::Bool(flag(true)?)),
+            "connection_limit" => {
+                let limit = given.map_or(Ok(-1), |value| number(name, value))?;
+                ("datconnlimit", Datum::Int4(limit))
+            }
+            "tablespace" => return Err(SqlError::unsupported("ALTER DATABASE ... SET TABLESPACE")),
+            _ => return Err(unknown_option(name, *position)),
+        });
+    }
+    Ok(changes)
+}
+
+fn unknown_option(name: &str, position: u32) -> SqlError {
+    SqlError::new(state::SYNTAX_ERROR, format!("option \"{name}\" not recognized")).at(position)
+}
+
+fn boolean(name: &str, value: &str) -> Result<bool> {
+    match value.to_lowercase().as_str() {
+        "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        _ => {
+            let message = format!("{name} requires a Boolean value");
+            Err(SqlError::new(state::SYNTAX_ERROR, message))
+        }
+    }
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T> {
+    value.parse().map_err(|_| {
+        let message = format!("{name} requires an integer value");
+        SqlError::new(state::SYNTAX_ERROR, message)
+    })
+}
+
+/// pg_enc's number of an encoding that can be served.
+fn encoding(name: &str) -> Result<i32> {
+    let plain: String =
+        name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    match plain.as_str() {
+        "utf8" | "unicode" | "6" => Ok(6),
+        "sqlascii" | "0" => Ok(0),
+        _ => Err(SqlError::unsupported(format!("encoding \"{name}\""))),
+    }
+}
+
+fn provider(name: &str) -> Result<u8> {
+    match name.to_lowercase().as_str() {
+        "builtin" => Ok(b'b'),
+        "icu" => Ok(b'i'),
+        "libc" => Ok(b'c'),
+        _ => {
+            let message = format!("unrecognized locale provider: {name}");
+            Err(SqlError::new("42P17", message))
+        }
+    }
+}
+
+fn strategy(name: &str) -> Result<CopyStrategy> {
+    match name.to_lowercase().as_str() {
+        "wal_log" => Ok(CopyStrategy::WalLog),
+        "file_copy" => Ok(CopyStrategy::FileCopy),
+        _ => {
+            let message = format!("invalid create database strategy \"{name}\"");
+            let error = SqlError::new(state::INVALID_PARAMETER_VALUE, message);
+            Err(error.hint("Valid strategies are \"wal_log\" and \"file_copy\"."))
+        }
+    }
+}

@@ -1,0 +1,609 @@
+//! CREATE, ALTER and DROP of databases, schemas, roles and tablespaces; GRANT and REVOKE of roles;
+//! COMMENT ON.
+
+use super::cursor::{Cursor, QualifiedName};
+use super::utility::setting;
+use crate::error::{Result, SqlError, state};
+use forebay_engine::{CommentOn, MemberOptions, SettingChange};
+use sqlparser::tokenizer::Token;
+
+/// An option as it was written: its name, its value (None: DEFAULT), its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenOption {
+    /// Its name, in lower case.
+    pub name: String,
+    /// Its value.
+    pub value: Option<String>,
+    /// Where it stands.
+    pub position: u32,
+}
+
+/// A role as a statement names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoleName {
+    /// By its name.
+    Name(String),
+    /// CURRENT_USER, CURRENT_ROLE or SESSION_USER.
+    Current,
+}
+
+/// An attribute of a role: its column in pg_authid, and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoleOption {
+    /// A flag.
+    Flag(&'static str, bool),
+    /// CONNECTION LIMIT
+    ConnectionLimit(i32),
+    /// PASSWORD; None: NULL.
+    Password(Option<String>),
+    /// VALID UNTIL
+    ValidUntil(String),
+    /// IN ROLE
+    InRole(Vec<String>),
+    /// ROLE
+    Members(Vec<String>),
+    /// ADMIN
+    Admins(Vec<String>),
+}
+
+/// A statement about an object that is no table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectStatement {
+    /// CREATE DATABASE
+    CreateDatabase(String, Vec<GivenOption>),
+    /// DROP DATABASE
+    DropDatabase {
+        /// Its name.
+        name: String,
+        /// IF EXISTS
+        if_exists: bool,
+        /// WITH (FORCE)
+        force: bool,
+    },
+    /// ALTER DATABASE ... WITH options
+    AlterDatabase(String, Vec<GivenOption>),
+    /// ALTER DATABASE ... RENAME TO
+    RenameDatabase(String, String),
+    /// ALTER DATABASE ... OWNER TO
+    DatabaseOwner(String, RoleName),
+    /// CREATE SCHEMA
+    CreateSchema {
+        /// Its name; None: its owner's.
+        name: Option<String>,
+        /// AUTHORIZATION
+        owner: Option<RoleName>,
+        /// IF NOT EXISTS
+        if_not_exists: bool,
+    },
+    /// ALTER SCHEMA ... RENAME TO
+    RenameSchema(String, String),
+    /// ALTER SCHEMA ... OWNER TO
+    SchemaOwner(String, RoleName),
+    /// DROP SCHEMA
+    DropSchemas {
+        /// Their names.
+        names: Vec<String>,
+        /// IF EXISTS
+        if_exists: bool,
+        /// CASCADE
+        cascade: bool,
+    },
+    /// CREATE ROLE, USER, GROUP
+    CreateRole {
+        /// Its name.
+        name: String,
+        /// What it can do.
+        options: Vec<RoleOption>,
+    },
+    /// ALTER ROLE ... options
+    AlterRole(RoleName, Vec<RoleOption>),
+    /// ALTER ROLE ... RENAME TO
+    RenameRole(String, String),
+    /// DROP ROLE
+    DropRoles {
+        /// Their names.
+        names: Vec<RoleName>,
+        /// IF EXISTS
+        if_exists: bool,
+    },
+    /// ALTER ROLE or ALTER DATABASE ... SET or RESET: the database, the role, the change. None of a
+    /// SET FROM CURRENT: as it is now.
+    StoredSetting(Option<String>, Option<RoleName>, SettingChange),
+    /// GRANT role TO role
+    GrantRoles {
+        /// Which.
+        roles: Vec<String>,
+        /// To whom.
+        members: Vec<RoleName>,
+        /// How.
+        options: MemberOptions,
+    },
+    /// REVOKE role FROM role
+    RevokeRoles {
+        /// Which.
+        roles: Vec<String>,
+        /// From whom.
+        members: Vec<RoleName>,
+        /// What is taken back of it; none: all.
+        options: MemberOptions,
+    },
+    /// CREATE TABLESPACE
+    CreateTablespace {
+        /// Its name.
+        name: String,
+        /// OWNER
+        owner: Option<RoleName>,
+        /// LOCATION
+        location: String,
+    },
+    /// DROP TABLESPACE
+    DropTablespace {
+        /// Its name.
+        name: String,
+        /// IF EXISTS
+        if_exists: bool,
+    },
+    /// ALTER TABLESPACE ... RENAME TO
+    RenameTablespace(String, String),
+    /// ALTER TABLESPACE ... OWNER TO
+    TablespaceOwner(String, RoleName),
+    /// COMMENT ON; None: NULL.
+    Comment(CommentOn, Option<String>),
+}
+
+/// CREATE of one of these objects. None: it is another one.
+pub(super) fn create(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
+    let statement = match c.peek_word().as_deref() {
+        Some("database") => {
+            c.advance();
+            let name = c.name()?;
+            c.accept("with");
+            ObjectStatement::CreateDatabase(name, options(c)?)
+        }
+        Some("schema") => create_schema(c)?,
+        Some(word @ ("role" | "user" | "group")) => {
+            let user = word == "user";
+            c.advance();
+            if c.peek_word().as_deref() == Some("mapping") {
+                return Err(SqlError::unsupported("CREATE USER MAPPING"));
+            }
+            let name = c.name()?;
+            c.accept("with");
+            let mut options = role_options(c)?;
+            if user && !options.iter().any(|o| matches!(o, RoleOption::Flag("rolcanlogin", _))) {
+                options.push(RoleOption::Flag("rolcanlogin", true));
+            }
+            ObjectStatement::CreateRole { name, options }
+        }
+        Some("tablespace") => {
+            c.advance();
+            let name = c.name()?;
+            let owner = if c.accept("owner") { Some(role(c)?) } else { None };
+            c.expect("location")?;
+            let location = c.string()?;
+            if c.accept("with") {
+                return Err(SqlError::unsupported("CREATE TABLESPACE ... WITH"));
+            }
+            ObjectStatement::CreateTablespace { name, owner, location }
+        }
+        _ => return Ok(None),
+    };
+    c.expect_end()?;
+    Ok(Some(statement))
+}
+
+fn create_schema(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
+    c.advance();
+    let if_not_exists = c.accept_all(&["if", "not", "exists"]);
+    let name =
+        if c.peek_word().as_deref() == Some("authorization") { None } else { Some(c.name()?) };
+    let owner = if c.accept("authorization") { Some(role(c)?) } else { None };
+    if !c.at_end() {
+        return match c.peek_word().as_deref() {
+            Some("create" | "grant") => Err(SqlError::unsupported("CREATE SCHEMA with elements")),
+            _ => Err(c.error()),
+        };
+    }
+    Ok(ObjectStatement::CreateSchema { name, owner, if_not_exists })
+}
+
+/// DROP of one of these objects. None: it is another one.
+pub(super) fn drop(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
+    let word = c.peek_word().unwrap_or_default();
+    if !["database", "schema", "role", "user", "group", "tablespace"].contains(&word.as_str()) {
+        return Ok(None);
+    }
+    c.advance();
+    if word == "user" && c.peek_word().as_deref() == Some("mapping") {
+        return Err(SqlError::unsupported("DROP USER MAPPING"));
+    }
+    let if_exists = c.accept_all(&["if", "exists"]);
+    let statement = match word.as_str() {
+        "database" => {
+            let (name, mut force) = (c.name()?, false);
+            c.accept("with");
+            if c.accept_token(&Token::LParen) {
+                loop {
+                    c.expect("force")?;
+                    force = true;
+                    if !c.accept_token(&Token::Comma) {
+                        break;
+                    }
+                }
+                c.expect_token(&Token::RParen)?;
+            }
+            ObjectStatement::DropDatabase { name, if_exists, force }
+        }
+        "tablespace" => ObjectStatement::DropTablespace { name: c.name()?, if_exists },
+        "schema" => {
+            let names = names(c)?;
+            let cascade = c.accept("cascade");
+            let _ = cascade || c.accept("restrict");
+            ObjectStatement::DropSchemas { names, if_exists, cascade }
+        }
+        _ => ObjectStatement::DropRoles { names: roles(c)?, if_exists },
+    };
+    c.expect_end()?;
+    Ok(Some(statement))
+}
+
+/// ALTER of one of these objects, behind the word. None: it is another one.
+pub(super) fn alter(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
+    let word = c.peek_word().unwrap_or_default();
+    let statement = match word.as_str() {
+        "database" => alter_database(c)?,
+        "schema" | "tablespace" => {
+            c.advance();
+            let name = c.name()?;
+            let schema = word == "schema";
+            if c.accept_all(&["rename", "to"]) {
+                let to = c.name()?;
+                match schema {
+                    true => ObjectStatement::RenameSchema(name, to),
+                    false => ObjectStatement::RenameTablespace(name, to),
+                }
+            } else if c.accept_all(&["owner", "to"]) {
+                let owner = role(c)?;
+                match schema {
+                    true => ObjectStatement::SchemaOwner(name, owner),
+                    false => ObjectStatement::TablespaceOwner(name, owner),
+                }
+            } else if !schema && matches!(c.peek_word().as_deref(), Some("set" | "reset")) {
+                return Err(SqlError::unsupported("ALTER TABLESPACE ... SET"));
+            } else {
+                return Err(c.error());
+            }
+        }
+        "role" | "user" => alter_role(c)?,
+        "group" => {
+            c.advance();
+            let name = c.name()?;
+            let add = c.accept("add");
+            if !add {
+                c.expect("drop")?;
+            }
+            c.expect("user")?;
+            let (roles, members) = (vec![name], roles(c)?);
+            let options = MemberOptions::default();
+            match add {
+                true => ObjectStatement::GrantRoles { roles, members, options },
+                false => ObjectStatement::RevokeRoles { roles, members, options },
+            }
+        }
+        _ => return Ok(None),
+    };
+    c.expect_end()?;
+    Ok(Some(statement))
+}
+
+fn alter_database(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
+    c.advance();
+    let name = c.name()?;
+    if c.accept_all(&["rename", "to"]) {
+        return Ok(ObjectStatement::RenameDatabase(name, c.name()?));
+    }
+    if c.accept_all(&["owner", "to"]) {
+        return Ok(ObjectStatement::DatabaseOwner(name, role(c)?));
+    }
+    if c.accept_all(&["refresh", "collation", "version"]) {
+        return Err(SqlError::unsupported("ALTER DATABASE ... REFRESH COLLATION VERSION"));
+    }
+    if c.peek_word().as_deref() == Some("set") && c.word_behind().as_deref() == Some("tablespace") {
+        return Err(SqlError::unsupported("ALTER DATABASE ... SET TABLESPACE"));
+    }
+    if let Some(change) = stored_setting(c)? {
+        return Ok(ObjectStatement::StoredSetting(Some(name), None, change));
+    }
+    c.accept("with");
+    Ok(ObjectStatement::AlterDatabase(name, options(c)?))
+}
+
+fn alter_role(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
+    c.advance();
+    if c.accept("all") {
+        let database = in_database(c)?;
+        let change = stored_setting(c)?.ok_or_else(|| c.error())?;
+        return Ok(ObjectStatement::StoredSetting(database, None, change));
+    }
+    let of = role(c)?;
+    if c.accept_all(&["rename", "to"]) {
+        let to = c.name()?;
+        return match of {
+            RoleName::Name(name) => Ok(ObjectStatement::RenameRole(name, to)),
+            RoleName::Current => Err(c.error()),
+        };
+    }
+    let database = in_database(c)?;
+    if let Some(change) = stored_setting(c)? {
+        return Ok(ObjectStatement::StoredSetting(database, Some(of), change));
+    }
+    if database.is_some() {
+        return Err(c.error());
+    }
+    c.accept("with");
+    Ok(ObjectStatement::AlterRole(of, role_options(c)?))
+}
+
+fn in_database(c: &mut Cursor<'_>) -> Result<Option<String>> {
+    if c.accept_all(&["in", "database"]) { c.name().map(Some) } else { Ok(None) }
+}
+
+/// SET or RESET of a setting that is stored. None: neither is next.
+fn stored_setting(c: &mut Cursor<'_>) -> Result<Option<SettingChange>> {
+    if c.accept("reset") {
+        if c.accept("all") {
+            return Ok(Some(SettingChange::ResetAll));
+        }
+        return Ok(Some(SettingChange::Reset(super::utility::setting_name(c)?)));
+    }
+    if !c.accept("set") {
+        return Ok(None);
+    }
+    let (name, value) = setting(c)?;
+    Ok(Some(match value {
+        Some(value) => SettingChange::Set(name, value),
+        None => SettingChange::Reset(name),
+    }))
+}
+
+/// Options of CREATE and ALTER DATABASE: `name [=] value`.
+fn options(c: &mut Cursor<'_>) -> Result<Vec<GivenOption>> {
+    let mut given: Vec<GivenOption> = Vec::new();
+    while !c.at_end() {
+        let position = c.position();
+        let name = if c.accept_all(&["connection", "limit"]) {
+            "connection_limit".to_owned()
+        } else {
+            match c.peek_word() {
+                Some(word) => {
+                    c.advance();
+                    word
+                }
+                None => return Err(c.error()),
+            }
+        };
+        c.accept_token(&Token::Eq);
+        let value = if c.accept("default") {
+            None
+        } else if let Some(text) = c.accept_string().or_else(|| c.accept_number()) {
+            Some(text)
+        } else {
+            match c.peek_word() {
+                Some(word) if matches!(word.as_str(), "true" | "false" | "on") => {
+                    c.advance();
+                    Some(word)
+                }
+                _ => Some(c.name()?),
+            }
+        };
+        if given.iter().any(|known| known.name == name) {
+            let message = "conflicting or redundant options";
+            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+        }
+        given.push(GivenOption { name, value, position });
+    }
+    Ok(given)
+}
+
+/// A role: a name, CURRENT_USER and the like.
+fn role(c: &mut Cursor<'_>) -> Result<RoleName> {
+    match c.peek_word().as_deref() {
+        Some("current_user" | "current_role" | "session_user") => {
+            c.advance();
+            Ok(RoleName::Current)
+        }
+        _ => c.name().map(RoleName::Name),
+    }
+}
+
+fn roles(c: &mut Cursor<'_>) -> Result<Vec<RoleName>> {
+    let mut found = vec![role(c)?];
+    while c.accept_token(&Token::Comma) {
+        found.push(role(c)?);
+    }
+    Ok(found)
+}
+
+fn names(c: &mut Cursor<'_>) -> Result<Vec<String>> {
+    let mut found = vec![c.name()?];
+    while c.accept_token(&Token::Comma) {
+        found.push(c.name()?);
+    }
+    Ok(found)
+}
+
+/// Words of role options with their columns, and whether they set them.
+const FLAGS: &[(&str, &str, bool)] = &[
+    ("superuser", "rolsuper", true),
+    ("nosuperuser", "rolsuper", false),
+    ("inherit", "rolinherit", true),
+    ("noinherit", "rolinherit", false),
+    ("createrole", "rolcreaterole", true),
+    ("nocreaterole", "rolcreaterole", false),
+    ("createdb", "rolcreatedb", true),
+    ("nocreatedb", "rolcreatedb", false),
+    ("login", "rolcanlogin", true),
+    ("nologin", "rolcanlogin", false),
+    ("replication", "rolreplication", true),
+    ("noreplication", "rolreplication", false),
+    ("bypassrls", "rolbypassrls", true),
+    ("nobypassrls", "rolbypassrls", false),
+];
+
+fn role_options(c: &mut Cursor<'_>) -> Result<Vec<RoleOption>> {
+    let mut given: Vec<RoleOption> = Vec::new();
+    while !c.at_end() {
+        let position = c.position();
+        let Some(word) = c.peek_word() else { return Err(c.error()) };
+        c.advance();
+        let option = match word.as_str() {
+            "encrypted" => {
+                c.expect("password")?;
+                RoleOption::Password(Some(c.string()?))
+            }
+            "unencrypted" => {
+                let message = "UNENCRYPTED PASSWORD is no longer supported";
+                let error = SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position);
+                return Err(error
+                    .hint("Remove UNENCRYPTED to store the password in encrypted form instead."));
+            }
+            "password" if c.accept("null") => RoleOption::Password(None),
+            "password" => RoleOption::Password(Some(c.string()?)),
+            "connection" => {
+                c.expect("limit")?;
+                let number = c.accept_number().ok_or_else(|| c.error())?;
+                RoleOption::ConnectionLimit(number.parse().map_err(|_| c.error())?)
+            }
+            "valid" => {
+                c.expect("until")?;
+                RoleOption::ValidUntil(c.string()?)
+            }
+            "in" if c.accept("role") || c.accept("group") => RoleOption::InRole(names(c)?),
+            "role" | "user" => RoleOption::Members(names(c)?),
+            "admin" => RoleOption::Admins(names(c)?),
+            "sysid" => {
+                // PostgreSQL ignores it, too, and says so.
+                c.accept_number().ok_or_else(|| c.error())?;
+                continue;
+            }
+            word => match FLAGS.iter().find(|(known, ..)| *known == word) {
+                Some((_, column, on)) => RoleOption::Flag(column, *on),
+                None => {
+                    let message = format!("unrecognized role option \"{word}\"");
+                    return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+                }
+            },
+        };
+        let same = |known: &RoleOption| match (known, &option) {
+            (RoleOption::Flag(a, _), RoleOption::Flag(b, _)) => a == b,
+            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+        };
+        if given.iter().any(same) {
+            let message = "conflicting or redundant options";
+            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
+        }
+        given.push(option);
+    }
+    Ok(given)
+}
+
+/// GRANT or REVOKE. Only roles can be granted.
+pub(super) fn grant(c: &mut Cursor<'_>, revoke: bool) -> Result<ObjectStatement> {
+    let verb = if revoke { "REVOKE" } else { "GRANT" };
+    c.advance();
+    let mut options = MemberOptions::default();
+    if revoke {
+        for (word, option) in [
+            ("admin", &mut options.admin),
+            ("inherit", &mut options.inherit),
+            ("set", &mut options.set),
+        ] {
+            if c.accept_all(&[word, "option", "for"]) {
+                *option = Some(false);
+            }
+        }
+    }
+    let mut roles = Vec::new();
+    loop {
+        match c.name() {
+            Ok(name) => roles.push(name),
+            Err(_) => return Err(SqlError::unsupported(format!("{verb} of privileges"))),
+        }
+        if !c.accept_token(&Token::Comma) {
+            break;
+        }
+    }
+    if !c.accept(if revoke { "from" } else { "to" }) {
+        return Err(SqlError::unsupported(format!("{verb} of privileges")));
+    }
+    let members = self::roles(c)?;
+    while !revoke && (c.accept("with") || !roles.is_empty() && c.accept_token(&Token::Comma)) {
+        let place = match c.peek_word().as_deref() {
+            Some("admin") => &mut options.admin,
+            Some("inherit") => &mut options.inherit,
+            Some("set") => &mut options.set,
+            _ => return Err(c.error()),
+        };
+        c.advance();
+        *place = match c.peek_word().as_deref() {
+            Some("option" | "true") => Some(true),
+            Some("false") => Some(false),
+            _ => return Err(c.error()),
+        };
+        c.advance();
+    }
+    if c.accept_all(&["granted", "by"]) {
+        return Err(SqlError::unsupported(format!("{verb} ... GRANTED BY")));
+    }
+    if revoke && c.accept("cascade") {
+        return Err(SqlError::unsupported("REVOKE ... CASCADE"));
+    }
+    let _ = revoke && c.accept("restrict");
+    c.expect_end()?;
+    Ok(match revoke {
+        true => ObjectStatement::RevokeRoles { roles, members, options },
+        false => ObjectStatement::GrantRoles { roles, members, options },
+    })
+}
+
+/// COMMENT ON.
+pub(super) fn comment(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
+    c.advance();
+    c.expect("on")?;
+    let word = c.peek_word().unwrap_or_default();
+    c.advance();
+    let on = match word.as_str() {
+        "table" | "index" | "sequence" => {
+            let QualifiedName { schema, name, .. } = c.qualified_name()?;
+            CommentOn::Relation(schema, name, None)
+        }
+        "column" => {
+            let (first, second) = (c.name()?, dotted(c)?);
+            match (second, dotted(c)?) {
+                (Some(table), Some(column)) => {
+                    CommentOn::Relation(Some(first), table, Some(column))
+                }
+                (Some(column), None) => CommentOn::Relation(None, first, Some(column)),
+                _ => {
+                    let message = "column name must be qualified";
+                    return Err(SqlError::new(state::SYNTAX_ERROR, message));
+                }
+            }
+        }
+        "schema" => CommentOn::Schema(c.name()?),
+        "database" => CommentOn::Database(c.name()?),
+        "role" => CommentOn::Role(c.name()?),
+        "tablespace" => CommentOn::Tablespace(c.name()?),
+        other => {
+            return Err(SqlError::unsupported(format!("COMMENT ON {}", other.to_uppercase())));
+        }
+    };
+    c.expect("is")?;
+    let text = if c.accept("null") { None } else { Some(c.string()?) };
+    c.expect_end()?;
+    Ok(ObjectStatement::Comment(on, text))
+}
+
+fn dotted(c: &mut Cursor<'_>) -> Result<Option<String>> {
+    if c.accept_token(&Token::Period) { c.name().map(Some) } else { Ok(None) }
+}

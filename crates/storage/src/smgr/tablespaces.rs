@@ -1,0 +1,114 @@
+//! The directories of tablespaces: a link `pg_tblspc/OID` to a location, or a directory there, and
+//! in it one for this version. All is durable when a call returns.
+
+use super::manager::Smgr;
+use crate::error::{StorageError, errno_of, file_error};
+use forebay_aio::{AioError, Errno, FileKind, IfFound};
+use forebay_format::Oid;
+use forebay_format::ids::TABLESPACE_VERSION_DIR;
+use std::path::{Path, PathBuf};
+
+impl Smgr {
+    /// What an error of the file system means for a directory.
+    pub(super) fn failed(
+        operation: &'static str,
+        path: &Path,
+    ) -> impl Fn(AioError) -> StorageError {
+        move |e| match e.is_failed_sync() {
+            true => StorageError::Sync { file: path.to_path_buf(), errno: errno_of(&e) },
+            false => file_error(operation, path, &e),
+        }
+    }
+
+    pub(super) fn sync_names(&self, dir: &Path) -> Result<(), StorageError> {
+        self.namespace().sync_dir(dir).map_err(Self::failed("sync", dir))
+    }
+
+    pub(super) fn sync_parent(&self, path: &Path) -> Result<(), StorageError> {
+        path.parent().map_or(Ok(()), |parent| self.sync_names(parent))
+    }
+
+    fn tablespace_path(&self, oid: Oid) -> PathBuf {
+        self.data_dir().join("pg_tblspc").join(oid.to_string())
+    }
+
+    /// Makes a tablespace at a location, which exists; in the data directory if that is empty. With
+    /// `redo` it takes what is there.
+    pub fn make_tablespace(
+        &self,
+        oid: Oid,
+        location: &Path,
+        redo: bool,
+    ) -> Result<(), StorageError> {
+        let link = self.tablespace_path(oid);
+        let in_place = location.as_os_str().is_empty();
+        let place = if in_place { link.clone() } else { location.to_path_buf() };
+        if in_place {
+            self.make_directory(&link, redo)?;
+        }
+        self.make_directory(&place.join(TABLESPACE_VERSION_DIR), redo)?;
+        if !in_place {
+            if redo {
+                self.remove_link(&link)?;
+            }
+            self.namespace().symlink(location, &link).map_err(Self::failed("link", &link))?;
+        }
+        self.sync_names(&place)?;
+        self.sync_parent(&link)
+    }
+
+    fn make_directory(&self, dir: &Path, redo: bool) -> Result<(), StorageError> {
+        match self.namespace().mkdir(dir) {
+            Err(e) if redo && e.errno() == Some(Errno::EXIST) => Ok(()),
+            made => made.map_err(Self::failed("create directory", dir)),
+        }
+    }
+
+    /// Removes the link of a tablespace, or the empty directory in its place.
+    fn remove_link(&self, link: &Path) -> Result<(), StorageError> {
+        let Some(parent) = link.parent() else { return Ok(()) };
+        let listed = self.namespace().list(parent).map_err(Self::failed("list", parent))?;
+        let name = link.file_name();
+        let Some(entry) = listed.iter().find(|entry| Some(&*entry.name) == name) else {
+            return Ok(());
+        };
+        let removed = match entry.kind {
+            FileKind::Directory => self.namespace().rmdir(link),
+            _ => self.namespace().unlink(link),
+        };
+        removed.map_err(Self::failed("remove", link))
+    }
+
+    /// Removes a tablespace. False, and nothing happens, if there is anything in it but empty
+    /// directories of databases. With `redo` a missing one is no error.
+    pub fn remove_tablespace(&self, oid: Oid, redo: bool) -> Result<bool, StorageError> {
+        let link = self.tablespace_path(oid);
+        let dir = link.join(TABLESPACE_VERSION_DIR);
+        let listed = self.namespace().list(&dir).if_found().map_err(Self::failed("list", &dir))?;
+        if listed.is_none() && !redo {
+            let errno = Errno::NOENT;
+            return Err(StorageError::File { operation: "open directory", file: dir, errno });
+        }
+        for entry in listed.iter().flatten() {
+            let path = dir.join(&entry.name);
+            let within = match entry.kind {
+                FileKind::Directory => self.namespace().list(&path),
+                _ => return Ok(false),
+            };
+            if !within.map_err(Self::failed("list", &path))?.is_empty() {
+                return Ok(false);
+            }
+        }
+        for entry in listed.iter().flatten() {
+            let path = dir.join(&entry.name);
+            self.namespace().rmdir(&path).map_err(Self::failed("remove", &path))?;
+        }
+        if listed.is_some() {
+            self.namespace().rmdir(&dir).map_err(Self::failed("remove", &dir))?;
+            self.sync_names(&link)?;
+        }
+        self.remove_link(&link)?;
+        self.sync_parent(&link)?;
+        Ok(true)
+    }
+}
