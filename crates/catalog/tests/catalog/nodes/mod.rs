@@ -8,7 +8,7 @@
 //! | Module | Holds |
 //! |---|---|
 //! | `answers` | what PostgreSQL says of its trees, and how it is asked |
-//! | `random` | random checks |
+//! | `random` | random checks and indexes |
 //! | `known` | `Names` over these answers and the rows in `data/` |
 //! | `damage` | changed and cut texts |
 
@@ -54,8 +54,8 @@ fn trees_that_postgresql_writes() {
     }
     Report::of(&Answers::parse(&asked)).check(2000);
 
-    // Random checks, those among them that PostgreSQL takes.
-    std::fs::write(peer.outside("random.sql"), random::checks(18, 1500)).expect("a script");
+    // Random checks and indexes, those among them that PostgreSQL takes.
+    std::fs::write(peer.outside("random.sql"), random::script(18, 1500)).expect("a script");
     let mut psql = peer.psql(server.port);
     psql.args(["-v", "ON_ERROR_STOP=0", "-f", &peer.inside("random.sql")]);
     psql.stderr(std::process::Stdio::null());
@@ -244,7 +244,7 @@ impl Report {
         let ty = if ty == CSTRING { NAME } else { ty };
         // The key has a collation of its own if COLLATE stands after the expression.
         let expected = match index.method.as_str() {
-            "btree" if !index.normal.1.contains(") COLLATE") => (ty, typmod, collation),
+            "btree" if !index.normal.1.contains(" COLLATE ") => (ty, typmod, collation),
             "btree" => (ty, typmod, collation_of(expr)),
             _ => return,
         };
