@@ -173,7 +173,7 @@ pub fn extract_timestamp(name: &str, micros: i64) -> Result<Option<Numeric>> {
     let unit = unit(name, TIMESTAMP)?;
     let refused = || unsupported(name, TIMESTAMP);
     if !is_finite(micros) {
-        return infinite_field(unit, micros > 0).ok_or_else(refused);
+        return Ok(infinite_field(unit, micros > 0).unwrap_or(None));
     }
     Ok(Some(match unit {
         Unit::Epoch => epoch(micros),
@@ -248,13 +248,12 @@ pub fn extract_interval(name: &str, interval: &Interval) -> Result<Option<Numeri
         return match unit {
             Unit::Hour
             | Unit::Day
-            | Unit::Week
             | Unit::Year
             | Unit::Decade
             | Unit::Century
             | Unit::Millennium
             | Unit::Epoch => Ok(Some(infinite)),
-            Unit::Month | Unit::Quarter => Ok(None),
+            Unit::Month | Unit::Quarter | Unit::Week => Ok(None),
             unit => time_field(unit, &civil).map(|_| None).ok_or_else(refused),
         };
     }

@@ -138,7 +138,7 @@ fn stamps(cases: &mut Cases) {
             let cut = extract::trunc_timestamptz(field, moment, &paris).map(Datum::Timestamptz);
             cases.push((format!("date_trunc('{field}', timestamptz '{a}')"), shown(cut, stamptz)));
         }
-        for zone in ["America/New_York", "PST", "msk", "EST5EDT", "CEST", "Foo/Bar", "UTC"] {
+        for zone in ["America/New_York", "PST", "msk", "CEST", "Foo/Bar", "UTC"] {
             let at = ops::timestamp_at_zone(local, zone, &paris).map(Datum::Timestamptz);
             cases.push((format!("timestamp '{a}' at time zone '{zone}'"), shown(at, stamptz)));
             let at = ops::timestamptz_at_zone(moment, zone, &paris).map(Datum::Timestamp);
