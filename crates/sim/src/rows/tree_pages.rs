@@ -46,7 +46,8 @@ impl<'a> Tree<'a> {
     }
 
     fn tuple(&self, block: BlockNumber, n: OffsetNumber) -> Result<Tuple<'a>, String> {
-        let tuple = nb::item(self.page(block)?, n).and_then(Tuple::new);
+        let item = nb::item(self.page(block)?, n).map_err(nb::NbtreeError::from);
+        let tuple = item.and_then(Tuple::new);
         tuple.map_err(|error| format!("block {block}, item {n}: {error}"))
     }
 
