@@ -2,8 +2,8 @@
 //! decode, encoding the result and decoding that again must give the same.
 
 use forebay_format::{
-    Align, AttrLayout, HeapTuple, HeapTupleMut, ItemPointer, Lsn, Page, PageBytes, PageMut,
-    SegmentSize,
+    Align, AttrLayout, FullXid, HeapTuple, HeapTupleMut, ItemPointer, Lsn, Page, PageBytes,
+    PageMut, SegmentSize,
     checksum::{set_checksum, verify_header, verify_page},
     control::ControlFile,
     free_space_map as fsm,
@@ -15,10 +15,11 @@ use forebay_format::{
     tuple::{Deform, deform, form_tuple},
     varlena, visibility_map,
     wal::{
-        DecodedRecord, PageHeader, RecordBuilder, Rmgr, clog, decode_record, heap, heap_logical,
+        DecodedRecord, PageHeader, RecordBuilder, Rmgr, brin, clog, commit_ts, decode_record,
+        generic, gin, gist, hash, heap, heap_logical,
         invalidation::Invalidation,
         multixact::{MultiXactCreate, MultiXactTruncate},
-        prune, smgr, standby, verify_crc, xact, xlog,
+        origin, prune, smgr, spgist, standby, verify_crc, xact, xlog,
     },
 };
 
@@ -57,6 +58,7 @@ pub fn page(data: &[u8]) {
         .item_mut(1)
         .map(|item| HeapTupleMut::new(item).map(|mut tuple| tuple.stamp_insert(7, 0)));
     btree_page(bytes);
+    index_pages(bytes);
     let mut page = PageMut(&mut bytes);
     pruned(page.0, line_pointers::prune);
     pruned(page.0, line_pointers::prune_in_place);
@@ -84,6 +86,39 @@ fn btree_page(mut bytes: PageBytes) {
         assert_eq!(nbtree::item(page.page(), 1), Ok(&[1; 24][..]));
     }
     nbtree::mask(&mut bytes, 1);
+}
+
+/// A page of an index of any other kind.
+fn index_pages(bytes: PageBytes) {
+    use forebay_format::{brin, gin, gist, hash, index_page, spgist};
+    let change = |change: &dyn Fn(&mut PageMut<'_>)| {
+        let mut copy = bytes;
+        change(&mut PageMut(&mut copy));
+    };
+    let place = ItemPointer::new(3, 4);
+    change(&|page| {
+        let _ = hash::Meta::of(page).and_then(|mut meta| meta.add_spares(1));
+        let _ = (hash::set_bit(page, 99, true), gist::set_deleted(page, FullXid(7)));
+        let _ = (index_page::put_item(page, 3, &[1; 24]), index_page::vacate_item(page, 1));
+    });
+    change(&|page| {
+        let _ = gin::recompress(page, &[1, 0, 0, 4, 1, 0, 0, 0, 3, 0, 5, 0]);
+        let _ = gin::insert_posting_item(page, 1, [1; 10], 7);
+        let _ = (gin::delete_posting_item(page, 2), gin::set_deleted(page, 7));
+        let _ = gin::insert_entry(page, 1, &[0, 0, 0, 0, 0, 0, 16, 0], true, Some(5));
+    });
+    change(&|page| {
+        let _ = spgist::set_node_link(page, 1, 2, place);
+        let _ = (spgist::set_next(page, 1, 2), spgist::swap_tuples(page, 1, 2));
+        let dead = spgist::Successor::Redirect(place, 7);
+        let _ = spgist::remove_tuples(page, &[2, 1, 3], dead, spgist::Successor::Placeholder);
+        let _ = spgist::vacuum_redirects(page, &[2], 2);
+    });
+    change(&|page| {
+        let _ = (brin::set_last_map(page, 7), brin::set_place(page, 1, 2000, place));
+    });
+    let masks = [hash::mask, gin::mask, gist::mask, spgist::mask, brin::mask];
+    masks.iter().for_each(|mask| change(&|page| mask(page.0)));
 }
 
 /// A good page of items that serve as tuples: each has the header's length in all its bytes.
@@ -250,7 +285,115 @@ fn payloads(record: &DecodedRecord<'_>) {
                 assert_eq!(standby::RunningXacts::decode(&running.encode()), Ok(running));
             }
         }
+        Rmgr::HASH | Rmgr::GIN | Rmgr::GIST | Rmgr::SPGIST | Rmgr::BRIN => {
+            let _ = index_payload(record);
+        }
+        Rmgr::COMMIT_TS | Rmgr::ORIGIN | Rmgr::GENERIC => {
+            let _ = other_payload(record);
+        }
         _ => heap_payloads(info, main, data),
+    }
+}
+
+/// The payload of a record about an index. None if it can't be decoded.
+pub fn index_payload(record: &DecodedRecord<'_>) -> Option<()> {
+    let (kind, main) = (record.kind(), record.main);
+    let data = |id| record.block(id).map_or(&[][..], |block| block.data);
+    match (record.header.rmgr, kind) {
+        (Rmgr::HASH, _) => hash_payload(record),
+        (Rmgr::GIN, gin::CREATE_PTREE) => gin::decode_posting_tree(main).ok().map(drop),
+        (Rmgr::GIN, gin::INSERT) => {
+            let insert = gin::GinInsert::decode(main).ok()?;
+            match (insert.is_data, insert.right_child) {
+                (true, None) => Some(()),
+                (true, Some(_)) => gin::GinPostingItem::decode(data(0)).ok().map(drop),
+                (false, _) => gin::GinEntry::decode(data(0)).ok().map(drop),
+            }
+        }
+        (Rmgr::GIN, gin::SPLIT) => gin::GinSplit::decode(main).ok().map(drop),
+        (Rmgr::GIN, gin::DELETE_PAGE) => gin::GinDeletePage::decode(main).ok().map(drop),
+        (Rmgr::GIN, gin::UPDATE_META_PAGE) => gin::GinUpdateMeta::decode(main).ok().map(drop),
+        (Rmgr::GIN, gin::INSERT_LISTPAGE) => gin::GinListPage::decode(main).ok().map(drop),
+        (Rmgr::GIN, gin::DELETE_LISTPAGE) => gin::GinDeleteList::decode(main).ok().map(drop),
+        (Rmgr::GIST, gist::PAGE_UPDATE) => {
+            let update = gist::GistUpdate::decode(main).ok()?;
+            update.decode_page(data(0)).ok().map(drop)
+        }
+        (Rmgr::GIST, gist::DELETE) => gist::GistDelete::decode(main).ok().map(drop),
+        (Rmgr::GIST, gist::PAGE_REUSE) => gist::GistReuse::decode(main).ok().map(drop),
+        (Rmgr::GIST, gist::PAGE_SPLIT) => {
+            gist::GistSplit::decode_page(data(1)).ok()?;
+            gist::GistSplit::decode(main).ok().map(drop)
+        }
+        (Rmgr::GIST, gist::PAGE_DELETE) => gist::GistPageDelete::decode(main).ok().map(drop),
+        (Rmgr::SPGIST, spgist::ADD_LEAF) => spgist::SpgAddLeaf::decode(main).ok().map(drop),
+        (Rmgr::SPGIST, spgist::MOVE_LEAFS) => spgist::SpgMoveLeafs::decode(main).ok().map(drop),
+        (Rmgr::SPGIST, spgist::ADD_NODE) => spgist::SpgAddNode::decode(main).ok().map(drop),
+        (Rmgr::SPGIST, spgist::SPLIT_TUPLE) => spgist::SpgSplitTuple::decode(main).ok().map(drop),
+        (Rmgr::SPGIST, spgist::PICKSPLIT) => spgist::SpgPickSplit::decode(main).ok().map(drop),
+        (Rmgr::SPGIST, spgist::VACUUM_LEAF) => spgist::SpgVacuumLeaf::decode(main).ok().map(drop),
+        (Rmgr::SPGIST, spgist::VACUUM_ROOT) => spgist::decode_vacuum_root(main).ok().map(drop),
+        (Rmgr::SPGIST, spgist::VACUUM_REDIRECT) => {
+            spgist::SpgVacuumRedirect::decode(main).ok().map(drop)
+        }
+        (Rmgr::BRIN, kind) => match kind & brin::OPMASK {
+            brin::CREATE_INDEX => brin::BrinCreate::decode(main).ok().map(drop),
+            brin::INSERT => brin::BrinInsert::decode(main).ok().map(drop),
+            brin::UPDATE => brin::BrinUpdate::decode(main).ok().map(drop),
+            brin::SAMEPAGE_UPDATE => brin::decode_item(main).ok().map(drop),
+            brin::REVMAP_EXTEND => brin::decode_map_block(main).ok().map(drop),
+            _ => brin::BrinDesummarize::decode(main).ok().map(drop),
+        },
+        _ => Some(()),
+    }
+}
+
+fn hash_payload(record: &DecodedRecord<'_>) -> Option<()> {
+    let (kind, main) = (record.kind(), record.main);
+    let data = |id| record.block(id).map_or(&[][..], |block| block.data);
+    match kind {
+        hash::INIT_META_PAGE => hash::HashInitMeta::decode(main).ok().map(drop),
+        hash::INIT_BITMAP_PAGE | hash::INSERT => hash::decode_number(kind, main).ok().map(drop),
+        hash::ADD_OVFL_PAGE => {
+            hash::decode_block_number(kind, data(0)).ok()?;
+            hash::HashAddOverflow::decode(main).ok().map(drop)
+        }
+        hash::SPLIT_ALLOCATE_PAGE => {
+            let split = hash::HashSplitAllocate::decode(main).ok()?;
+            split.decode_meta(data(2)).ok().map(drop)
+        }
+        hash::SPLIT_COMPLETE => hash::HashSplitComplete::decode(main).ok().map(drop),
+        hash::MOVE_PAGE_CONTENTS => {
+            hash::HashMove::decode(main).ok()?.decode_tuples(data(1)).ok()?;
+            hash::decode_items(kind, data(2)).ok().map(drop)
+        }
+        hash::SQUEEZE_PAGE => {
+            hash::HashSqueeze::decode(main).ok()?.moved.decode_tuples(data(1)).ok().map(drop)
+        }
+        hash::DELETE => {
+            hash::decode_items(kind, data(1)).ok()?;
+            hash::HashDelete::decode(main).ok().map(drop)
+        }
+        hash::UPDATE_META_PAGE => hash::decode_tuples(main).ok().map(drop),
+        hash::VACUUM_ONE_PAGE => hash::HashVacuumPage::decode(main).ok().map(drop),
+        _ => Some(()),
+    }
+}
+
+/// The payload of a record about commit timestamps, replication origins or an extension's pages.
+pub fn other_payload(record: &DecodedRecord<'_>) -> Option<()> {
+    let (kind, main) = (record.kind(), record.main);
+    match (record.header.rmgr, kind) {
+        (Rmgr::COMMIT_TS, commit_ts::ZEROPAGE) => commit_ts::decode_zero_page(main).ok().map(drop),
+        (Rmgr::COMMIT_TS, _) => commit_ts::CommitTsTruncate::decode(main).ok().map(drop),
+        (Rmgr::ORIGIN, origin::SET) => origin::OriginSet::decode(main).ok().map(drop),
+        (Rmgr::ORIGIN, _) => origin::decode_drop(main).ok().map(drop),
+        _ => {
+            let mut page = rows();
+            let data = record.blocks.first().map_or(&[][..], |block| block.data);
+            let _ = generic::apply(&mut PageMut(&mut page), data);
+            Some(())
+        }
     }
 }
 

@@ -4,9 +4,11 @@
 mod entry;
 mod support;
 
+use forebay_format::wal::desc::kind_name;
+use forebay_format::wal::{Rmgr, decode_record};
 use forebay_format::{PageMut, free_space_map as fsm};
 use forebay_testkit::Dice;
-use support::{WAL, btree_records, map_clear_records, records, row_records};
+use support::{WAL, btree_records, index_records, map_clear_records, records, row_records};
 
 const HEAP: &[u8] = include_bytes!("data/heap_t_after.page");
 const INDEX: &[u8] = include_bytes!("data/pg_class_oid_index.block1");
@@ -90,6 +92,27 @@ fn wal_records() {
     let plain = records().into_iter().map(|(_, record)| record);
     for record in plain.chain(row_records()).chain(map_clear_records()).chain(btree_records()) {
         damage(entry::wal_record, &record[4..], 120, 600);
+    }
+}
+
+const INDEX_RECORDS: &str = include_str!("data/indexes.waldump.txt");
+
+/// PostgreSQL's records are decoded, under the names that it gives them; and damaged ones.
+#[test]
+fn wal_records_of_other_indexes() {
+    let records = index_records();
+    assert_eq!(records.len(), INDEX_RECORDS.lines().count());
+    for (bytes, line) in records.iter().zip(INDEX_RECORDS.lines()) {
+        let record = decode_record(bytes).expect("a record");
+        let described = line.split_once("desc: ").expect("a description").1;
+        let rmgr = record.header.rmgr;
+        let name = kind_name(rmgr, record.header.info).expect("a kind that is known");
+        assert_eq!(described.split(' ').next(), Some(name), "{line}");
+        let is_index = ![Rmgr::COMMIT_TS, Rmgr::ORIGIN, Rmgr::GENERIC].contains(&rmgr);
+        let payload = if is_index { entry::index_payload } else { entry::other_payload };
+        assert_eq!(payload(&record), Some(()), "{line}");
+        damage(entry::wal_record, &bytes[4..], 160, 300);
+        damage(entry::wal_record, &bytes[4..], bytes.len() - 4, 100);
     }
 }
 

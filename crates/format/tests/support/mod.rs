@@ -52,6 +52,14 @@ const MAP_CLEARS: &[u8] = include_bytes!("../data/map_clears.records");
 /// Records about B-trees and sequences, one behind the other.
 const BTREES: &[u8] = include_bytes!("../data/btree.records");
 
+/// Records about other indexes, commit timestamps and replication origins, one behind the other.
+const INDEXES: &[u8] = include_bytes!("../data/indexes.records");
+
+/// The records about other indexes, commit timestamps and replication origins.
+pub fn index_records() -> Vec<Vec<u8>> {
+    split(INDEXES)
+}
+
 /// The records about B-trees and sequences.
 pub fn btree_records() -> Vec<Vec<u8>> {
     split(BTREES)

@@ -11,7 +11,7 @@ use forebay_format::wal::desc::kind_name;
 use forebay_testkit::peer::{Peer, Postgres};
 use forebay_testkit::{Dice, env};
 
-use super::crashes::{self, DATA, Kinds, Subject};
+use super::crashes::{self, Kinds, Subject};
 
 const ROUNDS: u64 = 4;
 /// Rounds after which no kind may be missing.
@@ -126,35 +126,31 @@ impl Subject for Others {
         }
     }
 
-    fn check(&self, peer: &Peer, server: &Postgres<'_>) {
-        let _ = peer;
-        for (question, table) in INDEXED {
-            let rows = |path: &str| {
-                let settings = format!("SET enable_{path} = off");
-                let sql = format!("{settings}; SET enable_indexonlyscan = off; {question}");
-                server.query(&sql.replace('@', table))
-            };
-            let by_index = rows("seqscan");
-            let by_table = rows("indexscan; SET enable_bitmapscan = off");
+    fn check(&self, _peer: &Peer, server: &Postgres<'_>) {
+        for question in INDEXED {
+            let by_index = server.query(&format!("SET enable_seqscan = off; {question}"));
+            let by_table = server.query(&format!(
+                "SET enable_indexscan = off; SET enable_bitmapscan = off; {question}"
+            ));
             assert_eq!(by_index, by_table, "{question}");
         }
     }
 }
 
 /// Conditions with the same rows by an index and without.
-const INDEXED: [(&str, &str); 12] = [
-    ("SELECT count(*) FROM @ WHERE k = 3", "hashed"),
-    ("SELECT count(*) FROM @ WHERE s = 'row 1000'", "hashed"),
-    ("SELECT count(*) FROM @ WHERE a @> ARRAY['w7']", "words"),
-    ("SELECT count(*) FROM @ WHERE j @> '{\"k\": 3}'", "words"),
-    ("SELECT count(*) FROM @ WHERE a @> ARRAY[1]", "lists"),
-    ("SELECT count(*) FROM @ WHERE b && box(point(10, 10), point(500, 500))", "shapes"),
-    ("SELECT count(*) FROM @ WHERE r && int4range(5, 500)", "shapes"),
-    ("SELECT count(*) FROM @ WHERE p <@ box(point(100, 100), point(600, 600))", "places"),
-    ("SELECT count(*) FROM @ WHERE s >= 'w2' AND s < 'w5'", "places"),
-    ("SELECT count(*) FROM @ WHERE i << '10.2.0.0/16'", "places"),
-    ("SELECT count(*) FROM @ WHERE k BETWEEN 10 AND 700", "ranges"),
-    ("SELECT count(*) FROM @ WHERE a = 5 AND b = 5", "blooms"),
+const INDEXED: [&str; 12] = [
+    "SELECT count(*) FROM hashed WHERE k = 3",
+    "SELECT count(*) FROM hashed WHERE s = 'row 1000'",
+    "SELECT count(*) FROM words WHERE a @> ARRAY['w7']",
+    "SELECT count(*) FROM words WHERE j @> '{\"k\": 3}'",
+    "SELECT count(*) FROM lists WHERE a @> ARRAY[1]",
+    "SELECT count(*) FROM shapes WHERE b && box(point(10, 10), point(500, 500))",
+    "SELECT count(*) FROM shapes WHERE r && int4range(5, 500)",
+    "SELECT count(*) FROM places WHERE p <@ box(point(100, 100), point(600, 600))",
+    "SELECT count(*) FROM places WHERE s >= 'w2' AND s < 'w5'",
+    "SELECT count(*) FROM places WHERE i << '10.2.0.0/16'",
+    "SELECT count(*) FROM ranges WHERE k BETWEEN 10 AND 700",
+    "SELECT count(*) FROM blooms WHERE a = 5 AND b = 5",
 ];
 
 /// Kinds of these managers must all be redone in a long run.
@@ -198,7 +194,6 @@ fn other_kinds_are_recovered_as_postgresql_recovers_them() {
     let Some(peer) = Peer::find(name) else { return };
     let seen = crashes::run(&peer, &Others, ROUNDS);
     report(&seen, env::number("FOREBAY_KINDS").unwrap_or(ROUNDS));
-    assert!(peer.outside(DATA).exists());
 }
 
 /// Makes the statements of a client.
@@ -248,7 +243,11 @@ impl Statements<'_> {
             "CHECKPOINT",
             "REINDEX INDEX hashed_k",
             "REINDEX INDEX words_a",
-            "REINDEX INDEX ranges_k",
+            // Never dropped: PostgreSQL 18.6 can't redo a BRIN insertion whose page is gone.
+            "CREATE INDEX IF NOT EXISTS ranges_x ON ranges USING brin (k, s)
+                 WITH (pages_per_range = 1)",
+            "CREATE INDEX IF NOT EXISTS ranges_y ON ranges USING brin (r)
+                 WITH (pages_per_range = 1)",
             "DROP INDEX IF EXISTS places_x; CREATE INDEX places_x ON places USING spgist (s)",
             "DROP TABLE IF EXISTS empty; CREATE UNLOGGED TABLE empty (k int4);
              CREATE INDEX ON empty USING hash (k); INSERT INTO empty VALUES (1)",
