@@ -64,6 +64,9 @@ fn read_as<F: Field>(text: &str) -> Result<F> {
 }
 
 /// The text of one expression's tree.
+///
+/// # Panics
+/// If a constant's value is none of its type.
 pub fn write(expr: &Expr) -> String {
     written(expr)
 }

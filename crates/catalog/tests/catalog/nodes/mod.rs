@@ -55,7 +55,7 @@ fn trees_that_postgresql_writes() {
     Report::of(&Answers::parse(&asked)).check(2000);
 
     // Random checks and indexes, those among them that PostgreSQL takes.
-    std::fs::write(peer.outside("random.sql"), random::script(18, 1500)).expect("a script");
+    std::fs::write(peer.outside("random.sql"), random::script(18, 700)).expect("a script");
     let mut psql = peer.psql(server.port);
     psql.args(["-v", "ON_ERROR_STOP=0", "-f", &peer.inside("random.sql")]);
     psql.stderr(std::process::Stdio::null());
