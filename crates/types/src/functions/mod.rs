@@ -4,6 +4,7 @@
 //! - [`bytes`]:   bytea, `encode` and `decode`, digests
 //! - [`bits`]:    bit strings
 //! - [`arrays`]:  arrays
+//! - [`format`]:  `to_char`, `to_timestamp`, `to_date`
 //! - [`json`]:    json and jsonb
 //! - [`network`]: inet and cidr
 //! - [`uuid`]:    UUIDs
@@ -11,6 +12,7 @@
 pub mod arrays;
 pub mod bits;
 pub mod bytes;
+pub mod format;
 pub mod json;
 pub mod network;
 pub mod strings;
