@@ -6,7 +6,8 @@
 //! - [`compress`]: compressed page images
 //! - [`rmgr`]: resource managers and their info bits
 //! - [`heap`], [`heap_logical`], [`prune`], [`nbtree`], [`sequence`], [`xact`], [`xlog`], [`smgr`],
-//!   [`database`], [`tablespace`], [`relation_map`], [`clog`], [`multixact`], [`standby`], [`invalidation`]: payloads
+//!   [`database`], [`tablespace`], [`relation_map`], [`clog`], [`multixact`], [`standby`],
+//!   [`invalidation`]: payloads
 //! - [`desc`]: descriptions of records, for messages
 
 pub mod build;
