@@ -49,8 +49,6 @@ planted_bugs! {
     CopiedPagesNotLogged,
     /// The directory in which that of a new database is made is not synced.
     DatabaseDirectoryNotSynced,
-    /// The name of a new database's relation map is not synced.
-    DatabaseMapNotSynced,
     /// The files of a database that is copied are not synced.
     DatabaseCopyNotSynced,
     /// A flush of the WAL ends without a sync.

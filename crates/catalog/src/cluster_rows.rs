@@ -11,7 +11,7 @@ use crate::row::Row;
 use crate::schema::{
     PG_AUTHID, PG_AUTHID_OID_INDEX, PG_AUTHID_ROLNAME_INDEX, PG_DATABASE,
     PG_DATABASE_DATNAME_INDEX, PG_DATABASE_OID_INDEX, PG_DB_ROLE_SETTING,
-    PG_DB_ROLE_SETTING_DATABASEID_ROL_INDEX,
+    PG_DB_ROLE_SETTING_DATABASEID_ROL_INDEX, PG_EVENT_TRIGGER,
 };
 
 /// pg_database.datconnlimit of a database whose DROP was cut short.
@@ -183,6 +183,17 @@ impl Reader<'_> {
             Named::Name(name) => look(self, (&PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)]))?,
             Named::Oid(oid) => look(self, (&PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)]))?,
         }
+        Ok(found)
+    }
+
+    /// Whether the database has event triggers that are not disabled.
+    pub(crate) fn has_event_triggers(&mut self) -> Result<bool, CatalogError> {
+        const ENABLED: usize = PG_EVENT_TRIGGER.place("evtenabled");
+        let mut found = false;
+        self.read(Rows::All(&PG_EVENT_TRIGGER), ENABLED + 1, &mut |_, row, _| {
+            found |= Row(row, PG_EVENT_TRIGGER.name).char(ENABLED)? != b'D';
+            Ok(!found)
+        })?;
         Ok(found)
     }
 

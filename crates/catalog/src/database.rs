@@ -1,7 +1,7 @@
 //! A database: its catalogs, and what reading and changing them needs.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use forebay_access::heap::{Heap, Heaps};
 use forebay_aio::sync::Mutex;
@@ -13,6 +13,7 @@ use forebay_types::Oid;
 use forebay_wal::WalError;
 
 use crate::cache::CatalogCache;
+use crate::error::CatalogError;
 use crate::index::KnownTrees;
 use crate::index_rows::OperatorClasses;
 use crate::lookup::Lookup;
@@ -54,6 +55,8 @@ pub struct Database {
     pub(crate) lookups: Mutex<HashMap<Oid, Arc<Lookup>>>,
     /// Operator classes of indexes that were met. Nothing here changes any.
     pub(crate) operator_classes: Mutex<Arc<OperatorClasses>>,
+    /// Whether it has event triggers, which nothing here makes or runs.
+    pub(crate) has_event_triggers: OnceLock<bool>,
     pub(crate) maps: RelationMaps,
     pub(crate) heaps: Arc<Heaps>,
     pub(crate) xacts: Arc<XactManager>,
@@ -73,6 +76,7 @@ impl Database {
             opened: Mutex::default(),
             lookups: Mutex::default(),
             operator_classes: Mutex::default(),
+            has_event_triggers: OnceLock::new(),
             maps,
             heaps: Arc::clone(&shared.heaps),
             xacts: Arc::clone(&shared.xacts),
@@ -88,6 +92,17 @@ impl Database {
     /// Where its mapped catalogs are; None if it is no database.
     pub fn map(&self) -> Option<&RelMap> {
         self.maps.local_map()
+    }
+
+    /// Fails if event triggers would have to run for a change of its objects.
+    pub fn check_event_triggers(&self) -> Result<(), CatalogError> {
+        match self.has_event_triggers.get() {
+            Some(true) => {
+                let message = "event triggers are not supported, and this database has some";
+                Err(CatalogError::refused("0A000", message))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Forgets what is known of a relation whose file is gone.

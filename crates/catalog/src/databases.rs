@@ -70,6 +70,9 @@ impl Databases {
         }
         let maps = self.none.maps.of_database(&mut backend.io, &self.dir, place)?;
         let database = Arc::new(Database::new(maps, &self.shared));
+        let snapshot = self.shared.xacts.snapshot(&database.transaction());
+        let found = Reader::new(&database, backend, snapshot).has_event_triggers()?;
+        let _ = database.has_event_triggers.set(found);
         database.drop_stale_temporary(backend)?;
         self.open.write().insert(place.0, Arc::clone(&database));
         Ok(database)

@@ -16,8 +16,8 @@ use crate::row::Row;
 
 type Messages = SmallVec<[Invalidation; 3]>;
 
-/// A row of a catalog of a database, of which at least the first columns are given, was inserted, changed or
-/// deleted.
+/// A row of a catalog of a database, of which at least the first columns are given, was inserted,
+/// changed or deleted.
 pub(crate) fn row(
     db: Oid,
     catalog: Oid,

@@ -96,14 +96,7 @@ fn open_core(
     let (xacts, oids) = (Arc::new(xacts), Arc::new(OidCounter::new(counters.next_oid)));
     let outcomes = Outcomes::new(Arc::clone(&xacts), Arc::clone(&multis));
     let heaps = open_heaps(&pool, &wal, outcomes, &fatal);
-    let shared = Shared {
-        heaps: Arc::clone(&heaps),
-        xacts: Arc::clone(&xacts),
-        oids: Arc::clone(&oids),
-        trees: Arc::new(KnownTrees::new(Arc::clone(&xacts))),
-    };
-    // Recovery may have replaced a map.
-    let databases = Databases::new(backend, dir, shared)?;
+    let databases = find_databases(dir, backend, (&heaps, &xacts, &oids))?;
     let core = Arc::new(Core {
         sessions: Registry::new(config.max_connections),
         workers: Workers::new(&config),
@@ -137,6 +130,17 @@ fn open_core(
         backups: RunningBackups::default(),
     });
     complete(core, backend, started.recovered, started.ended.is_some())
+}
+
+/// The databases, none of them entered. Recovery may have replaced their maps.
+fn find_databases(
+    dir: &Path,
+    backend: &mut Backend,
+    (heaps, xacts, oids): (&Arc<Heaps>, &Arc<XactManager>, &Arc<OidCounter>),
+) -> Result<Databases, EngineError> {
+    let (heaps, xacts, oids) = (Arc::clone(heaps), Arc::clone(xacts), Arc::clone(oids));
+    let trees = Arc::new(KnownTrees::new(Arc::clone(&xacts)));
+    Ok(Databases::new(backend, dir, Shared { heaps, xacts, oids, trees })?)
 }
 
 fn open_heaps(

@@ -127,7 +127,6 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::DeletedPageWithoutSafeXid => By::Trees,
         PlantedBug::CopiedPagesNotLogged
         | PlantedBug::DatabaseDirectoryNotSynced
-        | PlantedBug::DatabaseMapNotSynced
         | PlantedBug::DatabaseCopyNotSynced => By::Databases,
         PlantedBug::ToastChunksNotLogged | PlantedBug::ToastDeletionSkipped => By::LongValues,
         _ => By::Lives,

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `relation.rs` | [`Heap`]: a relation with what is needed to work on it |
+//! | `copy_fork.rs` | copying a relation page by page, for a new database |
 //! | `critical.rs` | [`PageFailure`]: a page change that fails halfway stops the engine |
 //! | `space.rs` | [`SpaceMap`]: blocks with room, so that inserters do not meet on one page |
 //! | `room.rs` | pages to which the free-space map leads |

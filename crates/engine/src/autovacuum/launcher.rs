@@ -55,9 +55,9 @@ impl Engine {
         self.core().autovacuum.change(settings);
     }
 
-    /// Vacuums and analyzes, in this thread, the tables of all databases that need it: what a worker of autovacuum
-    /// does, whether it is on or not. For programs that decide by themselves when that happens.
-    /// What fails for one table is logged, and found in the round's failures.
+    /// Vacuums and analyzes, in this thread, the tables of all databases that need it: what workers
+    /// of autovacuum do, whether it is on or not. For programs that decide by themselves when that
+    /// happens. What fails for one table is logged, and found in the round's failures.
     pub fn run_autovacuum(&self) -> Result<AutovacuumRound, EngineError> {
         visit_all(self.core())
     }
@@ -96,8 +96,9 @@ fn is_active(settings: &Settings) -> bool {
     settings.autovacuum.enabled && settings.session.track_counts
 }
 
-/// The time from one worker to the next, so that each database is visited every naptime. While autovacuum is off, PostgreSQL starts a worker for
-/// old ids with each 65,536 new ones, so a long naptime must not keep it from that here.
+/// The time from one worker to the next, so that each database is visited every naptime. While
+/// autovacuum is off, PostgreSQL starts a worker for old ids with each 65,536 new ones, so a long
+/// naptime must not keep it from that here.
 fn interval(settings: &Settings, databases: u32) -> Duration {
     const OLD_IDS: Duration = Duration::from_secs(60);
     const LEAST: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
 //! CREATE, DROP and ALTER DATABASE.
 //!
 //! ```text
-//! WAL_LOG    row ─ directory, record ─ map, record ─ each relation: pages copied and logged ─ commit
+//! WAL_LOG    row ─ directory, record ─ map, record ─ each page copied and logged ─ commit
 //! FILE_COPY  row ─ checkpoint ─ files copied and synced ─ record ─ checkpoint ─ commit
 //! DROP       row is marked invalid, durable ─ row deleted ─ pages forgotten ─ checkpoint
 //!            ─ directories removed, record ─ commit

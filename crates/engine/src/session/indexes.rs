@@ -118,6 +118,7 @@ impl Session {
         table: &Table,
         choose: impl Fn(&mut Backend, &mut Transaction) -> Result<String, CatalogError>,
     ) -> Result<String, EngineError> {
+        core.database.check_event_triggers()?;
         let mut locked = None;
         loop {
             let (tx, backend) = self.changing()?;
@@ -235,6 +236,7 @@ impl Session {
     /// Drops an index. 42704 if there is none of that name, 2BP01 if a constraint needs it.
     pub fn drop_index(&mut self, schema: Option<&str>, name: &str) -> Result<(), EngineError> {
         self.call(|session, core| {
+            core.database.check_event_triggers()?;
             let (table, index, _) =
                 session.lock_index(core, (schema, name), LockMode::AccessExclusive)?;
             let (tx, backend) = session.changing()?;
@@ -248,6 +250,7 @@ impl Session {
     /// a key with its index, or a NOT NULL. 42704 if there is none of that name.
     pub fn drop_constraint(&mut self, table: &Arc<Table>, name: &str) -> Result<(), EngineError> {
         self.call(|session, core| {
+            core.database.check_event_triggers()?;
             session.check_own(table)?;
             session.check_locked(table, LockMode::AccessExclusive)?;
             let snapshot = core.xacts.snapshot(&session.running()?.tx);

@@ -38,7 +38,7 @@
 //! - `parameters`: ALTER TABLE and ALTER INDEX, SET and RESET of storage parameters
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
 //! - `databases`: CREATE, DROP and ALTER DATABASE; `schemas`: schemas, roles, comments;
-//!   `tablespaces`: CREATE and DROP TABLESPACE; `path`: the search path
+//!   `tablespaces`: CREATE and DROP TABLESPACE; `path`, `known_path`: the search path
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum
 //! - `oldest_ids`: how far new ids may go, after a vacuum
@@ -72,6 +72,7 @@ mod index_entries;
 mod index_scan;
 mod indexes;
 mod isolation;
+mod known_path;
 mod locks;
 mod marks;
 mod oldest_ids;
@@ -114,10 +115,10 @@ pub use heap_checks::TableCheckOptions;
 pub use index_checks::IndexCheckOptions;
 pub use index_scan::{BitmapRows, IndexBitmap, IndexEntry, IndexRows, IndexScanOptions};
 pub use isolation::StatementSnapshot;
+pub use known_path::PathEntry;
 pub use open::Isolation;
 pub use parallel::{ScanPart, SharedScan, SharedValues};
 pub use parts::Part;
-pub use path::PathEntry;
 pub use pool::{ALL_FORKS, BlockRange};
 pub use rows::RowBatch;
 pub use scan::HeapScan;

@@ -5,31 +5,11 @@ use std::sync::Arc;
 use forebay_catalog::schema::PG_CATALOG;
 use forebay_types::Oid;
 
+use super::known_path::{KnownPath, PathEntry};
 use super::state::Session;
 use super::temp_tables::PG_TEMP;
 use crate::core::InDatabase;
 use crate::error::EngineError;
-
-/// A namespace of the search path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathEntry {
-    /// Its OID. None: that of the session's temporary tables, of which there may be none yet.
-    pub namespace: Option<Oid>,
-    /// Its name; `pg_temp` for that of the session's temporary tables.
-    pub name: Arc<str>,
-    /// Whether it is searched although it was not written.
-    pub implicit: bool,
-}
-
-/// A search path as it was resolved.
-#[derive(Clone, Debug, Default)]
-pub(super) struct KnownPath {
-    /// The cache's version then.
-    version: u64,
-    /// The setting then.
-    of: Arc<[String]>,
-    entries: Arc<[PathEntry]>,
-}
 
 impl Session {
     /// The namespaces in which names without a schema are looked for, in this order. The session's

@@ -1,6 +1,8 @@
 //! Schemas, roles, their settings, and comments.
 
-use forebay_catalog::schema::{PG_AUTHID, PG_CLASS, PG_DATABASE, PG_NAMESPACE, PG_TABLESPACE};
+use forebay_catalog::schema::{
+    PG_AUTHID, PG_CLASS, PG_DATABASE, PG_NAMESPACE, PG_TABLESPACE, POSTGRES_ROLE,
+};
 use forebay_catalog::{
     self as catalog, Commented, MemberOptions, Named, Reader, RoleChange, RoleRow, SettingChange,
     ddl,
@@ -16,8 +18,10 @@ use crate::error::EngineError;
 /// An object that COMMENT ON names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommentOn {
-    /// A table, an index, a sequence or another relation: its schema, its name, and a column.
-    Relation(Option<String>, String, Option<String>),
+    /// A relation: its schema, its name, and its kind (r: table, i: index, S: sequence).
+    Relation(Option<String>, String, u8),
+    /// A column of a relation: the relation's schema and name, and its own.
+    Column(Option<String>, String, String),
     /// A schema.
     Schema(String),
     /// A database.
@@ -45,6 +49,7 @@ impl Session {
                 Some(name) => session.role_by_name(core, name)?.oid,
                 None => core.role,
             };
+            core.database.check_event_triggers()?;
             check_schema_name(name)?;
             if !session.free_schema(core, name)? {
                 if if_not_exists {
@@ -69,6 +74,7 @@ impl Session {
 
     /// A schema that is to be changed or dropped.
     fn schema_to_change(&mut self, core: &InDatabase, name: &str) -> Result<Oid, EngineError> {
+        core.database.check_event_triggers()?;
         loop {
             let oid = self.namespace(core, name)?.ok_or_else(|| no_schema(name))?;
             let tag = object_lock(core.database.oid, PG_NAMESPACE.oid, oid);
@@ -150,6 +156,17 @@ impl Session {
     /// A role by its name. 42704 if there is none.
     pub fn role_named(&mut self, name: &str) -> Result<RoleRow, EngineError> {
         self.call(|session, core| session.role_by_name(core, name))
+    }
+
+    /// The name of the superuser with which the cluster was made. Superusers grant roles as it.
+    pub fn bootstrap_role_name(&mut self) -> Result<String, EngineError> {
+        self.call(|session, core| {
+            let snapshot = core.xacts.snapshot(&session.running()?.tx);
+            let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
+            let found = reader.find_role(Named::Oid(POSTGRES_ROLE))?;
+            let lost = || EngineError::corrupt(format!("pg_authid has no role {POSTGRES_ROLE}"));
+            Ok(found.ok_or_else(lost)?.name)
+        })
     }
 
     /// Creates a role with these values in pg_authid.
@@ -309,6 +326,7 @@ impl Session {
         self.call(|session, core| {
             let on = session.commented(core, on)?;
             let database = if on.class == PG_CLASS.oid || on.class == PG_NAMESPACE.oid {
+                core.database.check_event_triggers()?;
                 core.database.oid
             } else {
                 0
@@ -333,20 +351,25 @@ impl Session {
                 let oid = self.tablespace_oid(core, name)?;
                 object(PG_TABLESPACE.oid, oid)
             }
-            CommentOn::Relation(schema, name, column) => {
-                let (oid, number) =
-                    self.relation_column(core, (schema.as_deref(), name), column.as_deref())?;
+            CommentOn::Relation(schema, name, kind) => {
+                let of = (schema.as_deref(), &**name);
+                let (oid, _) = self.relation_column(core, of, (Some(*kind), None))?;
+                object(PG_CLASS.oid, oid)
+            }
+            CommentOn::Column(schema, name, column) => {
+                let of = (schema.as_deref(), &**name);
+                let (oid, number) = self.relation_column(core, of, (None, Some(column)))?;
                 Commented { class: PG_CLASS.oid, oid, column: number }
             }
         })
     }
 
-    /// A relation of any kind by its name, and the number of a column of it, or 0.
+    /// A relation by its name, of that kind or any, and the number of a column of it, or 0.
     fn relation_column(
         &mut self,
         core: &InDatabase,
         (schema, name): (Option<&str>, &str),
-        column: Option<&str>,
+        (kind, column): (Option<u8>, Option<&str>),
     ) -> Result<(Oid, i16), EngineError> {
         let namespaces = match schema {
             Some(schema) => {
@@ -358,6 +381,17 @@ impl Session {
         let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
         for namespace in namespaces {
             let Some(class) = reader.class_named(namespace, name)? else { continue };
+            let partitioned = class.kind.to_ascii_uppercase();
+            let (is, what) = match kind {
+                Some(b'r') => (matches!(class.kind, b'r' | b'p'), "a table"),
+                Some(b'i') => (partitioned == b'I', "an index"),
+                Some(_) => (class.kind == b'S', "a sequence"),
+                None => (true, ""),
+            };
+            if !is {
+                let message = format!("\"{name}\" is not {what}");
+                return Err(EngineError::statement("42809", message));
+            }
             let Some(column) = column else { return Ok((class.oid, 0)) };
             let number = reader.column_number(&class, column)?;
             let missing = || {

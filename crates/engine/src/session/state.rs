@@ -14,9 +14,9 @@ use forebay_storage::{Backend, TempSpace};
 use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use forebay_txn::{self as txn, LastRunning};
 
+use super::known_path::{KnownPath, PathEntry};
 use super::marks::Mark;
 use super::open::Open;
-use super::path::{KnownPath, PathEntry};
 use super::temp_tables::TempTables;
 use super::toast_tables::ToastTables;
 use crate::autovacuum::balance::WorkerCosts;

@@ -10,7 +10,7 @@ use forebay_format::RelFileLocator;
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
 
-use super::path::PathEntry;
+use super::known_path::PathEntry;
 use super::state::Session;
 use super::temp_tables::PG_TEMP;
 use crate::core::InDatabase;
@@ -270,6 +270,7 @@ impl Session {
         persistence: Persistence<'_>,
     ) -> Result<RelFileLocator, EngineError> {
         let NewTable { namespace, name, columns, .. } = new;
+        core.database.check_event_triggers()?;
         ddl::check_definition(namespace, name, columns)?;
         self.lock(
             core,
@@ -293,6 +294,7 @@ impl Session {
     pub fn drop_table(&mut self, table: &Table) -> Result<(), EngineError> {
         self.check_own(table)?;
         self.call(|session, core| {
+            core.database.check_event_triggers()?;
             session.lock_table(core, table, LockMode::AccessExclusive)?;
             if let Some(toast) = table.toasting.relation {
                 let toast = session.toast_relation(core, toast)?;

@@ -45,8 +45,8 @@ impl Session {
                 Some(name) => session.role_by_name(core, name)?.oid,
                 None => core.role,
             };
-            check_location(core, location)?;
             session.lock_tablespace_name(core, name)?;
+            check_location(core, location)?;
             let (tx, backend) = session.changing()?;
             let oid = catalog::create_tablespace(&core.database, backend, tx, name, owner)?;
             core.pool.smgr().make_tablespace(oid, Path::new(location), false)?;

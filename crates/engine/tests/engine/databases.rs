@@ -204,6 +204,98 @@ fn databases_are_renamed_and_changed() {
     drop_it(&mut session, "b", false).expect("drop");
 }
 
+#[test]
+fn a_database_lives_in_a_tablespace() {
+    for in_place in [true, false] {
+        let (scratch, dir) = cluster();
+        let outside = scratch.path().join("outside");
+        std::fs::create_dir(&outside).expect("a directory");
+        let location = if in_place { "" } else { outside.to_str().expect("UTF-8") };
+        let engine = open(&dir, &config(IoMethod::Sync, false));
+        let mut session = engine.session().expect("session");
+        let space = transaction(&mut session, |s| s.create_tablespace("space", None, location));
+        let space = space.expect("create");
+        let again = transaction(&mut session, |s| s.create_tablespace("space", None, location));
+        assert_eq!(state(again), "42710");
+        if !in_place {
+            let other = transaction(&mut session, |s| s.create_tablespace("x", None, location));
+            assert_eq!(state(other), "55006");
+        }
+        let shop = NewDatabase {
+            tablespace: Some(space),
+            ..new("shop", "template1", CopyStrategy::WalLog)
+        };
+        let shop = create(&mut session, &shop).expect("create");
+        let folder = dir.join(format!("pg_tblspc/{space}/PG_18_202506291/{shop}"));
+        assert!(folder.join("PG_VERSION").exists() && !directories(&dir, shop));
+        let mut in_shop = engine.session_as("shop", "postgres").expect("enter");
+        fill(&mut in_shop, "t", 500);
+        drop((in_shop, session));
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+        let engine = open(&dir, &config(IoMethod::Sync, false));
+        let mut in_shop = engine.session_as("shop", "postgres").expect("enter");
+        assert_eq!(count(&mut in_shop, "t"), Some(500));
+        drop(in_shop);
+        let mut session = engine.session().expect("session");
+        let drop_space = |session: &mut Session| {
+            transaction(session, |session| session.drop_tablespace("space"))
+        };
+        assert_eq!(state(drop_space(&mut session)), "55000");
+        drop_it(&mut session, "shop", false).expect("drop");
+        drop_space(&mut session).expect("drop");
+        assert!(!dir.join(format!("pg_tblspc/{space}")).exists());
+        drop(session);
+        // Redo of all of it comes to the same.
+        engine.shutdown(ShutdownMode::Immediate).expect("stop");
+        let engine = open(&dir, &config(IoMethod::Sync, false));
+        assert_eq!(state(engine.session_as("shop", "postgres")), "3D000");
+        assert!(!dir.join(format!("pg_tblspc/{space}")).exists());
+        engine.shutdown(ShutdownMode::Fast).expect("stop");
+    }
+}
+
+#[test]
+fn schemas_roles_and_the_search_path() {
+    let (_scratch, dir) = cluster();
+    let engine = open(&dir, &config(IoMethod::Sync, false));
+    let mut session = engine.session().expect("session");
+    let flags = [("rolsuper", Datum::Bool(true)), ("rolcanlogin", Datum::Bool(true))];
+    let joe = transaction(&mut session, |s| s.create_role("joe", &flags)).expect("role");
+    assert_eq!(state(transaction(&mut session, |s| s.create_role("joe", &[]))), "42710");
+    transaction(&mut session, |s| s.create_schema("joe", Some("joe"), false)).expect("schema");
+    let mut as_joe = engine.session_as("postgres", "joe").expect("enter");
+    assert_eq!(as_joe.role(), joe);
+    // "$user" comes before public, for this role only.
+    fill(&mut as_joe, "t", 3);
+    assert_eq!(count(&mut session, "t"), None);
+    assert_eq!(count(&mut as_joe, "t"), Some(3));
+    let table = transaction(&mut as_joe, |s| s.table(Some("joe"), "t")).expect("look");
+    assert_eq!(table.expect("is there").owner, joe);
+    session.settings_mut().search_path = ["nope".to_owned(), "joe".to_owned()].into();
+    assert_eq!(count(&mut session, "t"), Some(3));
+    let path = transaction(&mut session, Session::search_path).expect("path");
+    let names: Vec<(&str, bool)> = path.iter().map(|e| (&*e.name, e.implicit)).collect();
+    assert_eq!(names, [("pg_temp", true), ("pg_catalog", true), ("joe", false)]);
+    session.settings_mut().search_path = ["nope".to_owned()].into();
+    assert_eq!(count(&mut session, "t"), None);
+    let made = transaction(&mut session, |s| s.create_table(None, "u", &[]));
+    assert_eq!(state(made), "3F000");
+
+    let error = transaction(&mut session, |s| s.drop_role("joe")).expect_err("in use");
+    assert_eq!(error.sqlstate(), "55006");
+    drop(as_joe);
+    let error = transaction(&mut session, |s| s.drop_role("joe")).expect_err("it owns things");
+    assert_eq!(error.sqlstate(), "2BP01");
+    assert_eq!(error.detail().as_deref(), Some("owner of schema joe\nowner of table joe.t"));
+    let error = transaction(&mut session, |s| s.drop_schema("joe", false)).expect_err("not empty");
+    assert_eq!(error.to_string(), "cannot drop schema joe because other objects depend on it");
+    assert_eq!(error.detail().as_deref(), Some("table joe.t depends on schema joe"));
+    let gone = transaction(&mut session, |s| s.drop_schema("joe", true)).expect("drop");
+    assert_eq!(gone, ["table joe.t"]);
+    transaction(&mut session, |s| s.drop_role("joe")).expect("drop");
+    assert_eq!(state(engine.session_as("postgres", "joe")), "28000");
+}
+
 /// PostgreSQL reads what was made here before a crash, and the other way round.
 #[test]
 fn databases_pass_from_hand_to_hand() {

@@ -295,14 +295,10 @@ fn a_database_of_another_encoding_or_collation_is_refused() {
         let data = peer.inside(name);
         let common = ["-D", &data, "-U", "postgres", "-A", "trust", "--no-sync"];
         peer.run("initdb", &[&common, options].concat());
-        let folder = copied(&peer, name);
-        let log = refusal(&folder.path().join("data"));
-        assert!(log.contains(&format!("FATAL:  {what} is not supported")), "{log}");
-        assert!(log.contains("HINT:  Texts are UTF-8 here and compare by their bytes."), "{log}");
-        let control = peer.outside(name).join("global/pg_control");
-        let ours = folder.path().join("data/global/pg_control");
-        let read = |path: &Path| std::fs::read(path).expect("is there");
-        assert!(read(&control) == read(&ours), "{name}: pg_control has changed");
+        // The server starts; who enters the database is refused.
+        let server = Server::on(copied(&peer, name), &[]);
+        let (state, message) = not_entered(&server, "postgres", "postgres");
+        assert_eq!((state.as_str(), message), ("0A000", format!("{what} is not supported")));
     }
     let data = peer.inside("plain");
     let plain = ["--locale-provider=builtin", "--builtin-locale=C", "--locale=C", "-EUTF8"];
@@ -311,49 +307,72 @@ fn a_database_of_another_encoding_or_collation_is_refused() {
     assert_eq!(Server::on(copied(&peer, "plain"), &[]).value("SELECT 1"), "1");
 }
 
-#[test]
-fn settings_of_the_database_and_its_role_are_honoured_or_refused() {
-    let Some(peer) = Peer::find("what_is_said_of_the_database_and_its_role") else { return };
-    peer.init("pg");
-    let setting =
-        "settings of database or role \"postgres\" (pg_db_role_setting) are not supported";
-    for (say, take_back, what) in [
-        (
-            "ALTER DATABASE postgres SET search_path = a",
-            "ALTER DATABASE postgres RESET ALL",
-            setting,
-        ),
-        ("ALTER ROLE postgres SET search_path = a", "ALTER ROLE postgres RESET ALL", setting),
-        ("ALTER ROLE ALL SET search_path = a", "ALTER ROLE ALL RESET ALL", setting),
-    ] {
-        postgresql(&peer, "pg", &[say]);
-        let log = refusal(&copied(&peer, "pg").path().join("data"));
-        assert!(log.contains(&format!("FATAL:  {what}")), "{say}: {log}");
-        postgresql(&peer, "pg", &[take_back]);
+/// The SQLSTATE and the message with which a connection is refused.
+fn not_entered(server: &Server, user: &str, database: &str) -> (String, String) {
+    match server.connect(&[("user", user), ("database", database)]) {
+        Err(ClientError::Server(fields)) => {
+            (fields.get(b'C').to_owned(), fields.get(b'M').to_owned())
+        }
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("{user} has entered {database}"),
     }
-    // Settings of others do not matter, and limits do not apply to superusers.
-    let others = [
-        "CREATE DATABASE other; ",
-        "ALTER DATABASE other SET search_path = a",
-        "CREATE ROLE joe LOGIN; ALTER ROLE joe SET search_path = a",
+}
+
+#[test]
+fn settings_of_databases_and_roles_are_honoured() {
+    let Some(peer) = Peer::find("settings_of_databases_and_roles_are_honoured") else { return };
+    peer.init("pg");
+    let statements = [
+        "CREATE DATABASE other",
+        "CREATE ROLE joe SUPERUSER LOGIN",
+        "CREATE ROLE small LOGIN",
+        "ALTER ROLE ALL SET work_mem = '1MB'",
+        "ALTER DATABASE other SET work_mem = '2MB'",
+        "ALTER ROLE joe SET work_mem = '3MB'",
+        "ALTER ROLE joe IN DATABASE other SET work_mem = '4MB'",
+        "ALTER DATABASE other SET geqo_seed = 0.5",
         "ALTER DATABASE postgres CONNECTION LIMIT 0",
     ];
-    postgresql(&peer, "pg", &others);
-    assert_eq!(Server::on(copied(&peer, "pg"), &[]).value("SELECT 1"), "1");
+    statements.iter().for_each(|statement| postgresql(&peer, "pg", &[statement]));
+    let server = Server::on(copied(&peer, "pg"), &[]);
+    for (user, database, memory) in [
+        ("postgres", "postgres", "1MB"),
+        ("postgres", "other", "2MB"),
+        ("joe", "postgres", "3MB"),
+        ("joe", "other", "4MB"),
+    ] {
+        let mut client =
+            server.connect(&[("user", user), ("database", database)]).expect("connects");
+        assert_eq!(value(&mut client, "SHOW work_mem"), memory, "{user} in {database}");
+        assert_eq!(value(&mut client, "SELECT current_user"), user);
+        assert_eq!(value(&mut client, "SELECT current_database()"), database);
+    }
+    // The startup packet is stronger.
+    let given = [("user", "joe"), ("database", "other"), ("options", "-c work_mem=5MB")];
+    let mut client = server.connect(&given).expect("connects");
+    assert_eq!(value(&mut client, "SHOW work_mem"), "5MB");
+    server.wait_for_log("geqo_seed");
+    let (state, message) = not_entered(&server, "small", "postgres");
+    assert_eq!(state, "0A000");
+    assert!(message.starts_with("role \"small\" is no superuser"), "{message}");
+    drop((client, server));
 
     let closed = "ALTER DATABASE postgres ALLOW_CONNECTIONS false";
     postgresql_in(&peer, "pg", "template1", &[closed]);
-    let log = refusal(&copied(&peer, "pg").path().join("data"));
-    assert!(
-        log.contains("FATAL:  database \"postgres\" is not currently accepting connections"),
-        "{log}"
-    );
+    let server = Server::on(copied(&peer, "pg"), &[]);
+    let refused = not_entered(&server, "postgres", "postgres");
+    let message = "database \"postgres\" is not currently accepting connections";
+    assert_eq!(refused, ("55000".to_owned(), message.to_owned()));
 
     let data = peer.inside("alice");
     let options = ["-U", "alice", "-A", "trust", "--no-sync", "--no-locale", "-EUTF8"];
     peer.run("initdb", &[&["-D", &data][..], &options].concat());
-    let log = refusal(&copied(&peer, "alice").path().join("data"));
-    assert!(log.contains("FATAL:  role \"postgres\" does not exist"), "{log}");
+    let server = Server::on(copied(&peer, "alice"), &[]);
+    let refused = not_entered(&server, "postgres", "postgres");
+    assert_eq!(refused, ("28000".to_owned(), "role \"postgres\" does not exist".to_owned()));
+    let parameters = [("user", "alice"), ("database", "postgres")];
+    let mut client = server.connect(&parameters).expect("connects");
+    assert_eq!(value(&mut client, "SELECT current_user"), "alice");
 }
 
 /// Values of types that have a stored form of their own, and of types that are only carried.

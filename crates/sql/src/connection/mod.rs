@@ -19,7 +19,8 @@
 //! - `run.rs`: running them
 //! - `utility.rs`: running those that are no query; `lock.rs`: LOCK TABLE; `vacuum.rs`: VACUUM,
 //!   ANALYZE
-//! - `objects.rs`: databases, schemas, roles, tablespaces, comments; `passwords.rs`: their verifiers
+//! - `objects.rs`: databases, schemas, tablespaces, comments; `roles.rs`: roles, stored settings;
+//!   `passwords.rs`: their verifiers
 //! - `copy.rs`: COPY; `copy_in.rs`: COPY FROM STDIN, waiting for data
 //! - `outcome.rs`: what a statement came to
 //! - `sink.rs`: RowSink and what passes through it
@@ -47,6 +48,7 @@ mod passwords;
 mod portals;
 mod prepared;
 mod query_rows;
+mod roles;
 mod run;
 mod savepoints;
 mod script;

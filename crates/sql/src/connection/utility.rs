@@ -184,8 +184,8 @@ impl Connection {
             let detail = "System catalog modifications are currently disallowed.";
             return Err(SqlError::new("42501", message).detail(detail));
         }
-        // Without a schema the new table goes into the first of the search path, whatever pg_catalog
-        // holds.
+        // Without a schema the new table goes into the first of the search path, whatever
+        // pg_catalog holds.
         let first = self.host.call(Session::creation_schema)?.map(|entry| entry.name.to_string());
         let target = match (temporary, schema) {
             (true, _) => Some(PG_TEMP),

@@ -112,6 +112,9 @@ fn parse_statement(
         }
         return Err(cursor.error());
     };
+    if let Some(statement) = objects::parse(&first, Cursor::new(tokens, end, source))? {
+        return Ok(Kind::Object(Box::new(statement)));
+    }
     match first.as_str() {
         "select" | "values" | "with" | "table" | "insert" | "update" => {
             parse_query_or_change(tokens, end, source)
@@ -127,9 +130,6 @@ fn parse_statement(
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => {
             cursor.advance();
-            if let Some(statement) = objects::create(&mut cursor)? {
-                return Ok(Kind::Object(Box::new(statement)));
-            }
             match cursor.peek_word().as_deref() {
                 Some("index" | "unique") => {
                     index::parse_create(&mut cursor).map(|c| Kind::CreateIndex(Box::new(c)))
@@ -139,19 +139,10 @@ fn parse_statement(
         }
         "drop" => {
             cursor.advance();
-            if let Some(statement) = objects::drop(&mut cursor)? {
-                return Ok(Kind::Object(Box::new(statement)));
-            }
             let (index, drop) = table::parse_drop(&mut cursor)?;
             Ok(if index { Kind::DropIndex(drop) } else { Kind::DropTable(drop) })
         }
-        "alter" => {
-            cursor.advance();
-            match objects::alter(&mut cursor)? {
-                Some(statement) => Ok(Kind::Object(Box::new(statement))),
-                None => alter::parse(&mut cursor).map(Kind::AlterTable),
-            }
-        }
+        "alter" => alter::parse(&mut cursor).map(Kind::AlterTable),
         "reindex" => index::parse_reindex(&mut cursor).map(Kind::Reindex),
         "declare" => portals::declare(&mut cursor, source).map(|d| Kind::Declare(Box::new(d))),
         "fetch" | "move" => portals::fetch(&mut cursor, first == "move").map(Kind::Fetch),

@@ -151,8 +151,23 @@ pub enum ObjectStatement {
     Comment(CommentOn, Option<String>),
 }
 
+/// A statement about one of these objects. None: it is about another one.
+pub(super) fn parse(first: &str, mut c: Cursor<'_>) -> Result<Option<ObjectStatement>> {
+    if !["create", "drop", "alter", "comment", "grant", "revoke"].contains(&first) {
+        return Ok(None);
+    }
+    c.advance();
+    match first {
+        "create" => create(&mut c),
+        "drop" => drop(&mut c),
+        "alter" => alter(&mut c),
+        "comment" => comment(&mut c).map(Some),
+        _ => grant(&mut c, first == "revoke").map(Some),
+    }
+}
+
 /// CREATE of one of these objects. None: it is another one.
-pub(super) fn create(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
+fn create(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
     let statement = match c.peek_word().as_deref() {
         Some("database") => {
             c.advance();
@@ -167,7 +182,7 @@ pub(super) fn create(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
             if c.peek_word().as_deref() == Some("mapping") {
                 return Err(SqlError::unsupported("CREATE USER MAPPING"));
             }
-            let name = c.name()?;
+            let name = role_id(c)?;
             c.accept("with");
             let mut options = role_options(c)?;
             if user && !options.iter().any(|o| matches!(o, RoleOption::Flag("rolcanlogin", _))) {
@@ -208,7 +223,7 @@ fn create_schema(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
 }
 
 /// DROP of one of these objects. None: it is another one.
-pub(super) fn drop(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
+fn drop(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
     let word = c.peek_word().unwrap_or_default();
     if !["database", "schema", "role", "user", "group", "tablespace"].contains(&word.as_str()) {
         return Ok(None);
@@ -248,7 +263,7 @@ pub(super) fn drop(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
 }
 
 /// ALTER of one of these objects, behind the word. None: it is another one.
-pub(super) fn alter(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
+fn alter(c: &mut Cursor<'_>) -> Result<Option<ObjectStatement>> {
     let word = c.peek_word().unwrap_or_default();
     let statement = match word.as_str() {
         "database" => alter_database(c)?,
@@ -327,7 +342,7 @@ fn alter_role(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
     }
     let of = role(c)?;
     if c.accept_all(&["rename", "to"]) {
-        let to = c.name()?;
+        let to = role_id(c)?;
         return match of {
             RoleName::Name(name) => Ok(ObjectStatement::RenameRole(name, to)),
             RoleName::Current => Err(c.error()),
@@ -413,6 +428,19 @@ fn role(c: &mut Cursor<'_>) -> Result<RoleName> {
             Ok(RoleName::Current)
         }
         _ => c.name().map(RoleName::Name),
+    }
+}
+
+/// The name of a role that is made, or that a role gets.
+fn role_id(c: &mut Cursor<'_>) -> Result<String> {
+    let position = c.position();
+    match role(c)? {
+        RoleName::Name(name) if matches!(name.as_str(), "public" | "none") => {
+            let message = format!("role name \"{name}\" is reserved");
+            Err(SqlError::new("42939", message).at(position))
+        }
+        RoleName::Name(name) => Ok(name),
+        RoleName::Current => Err(c.error()),
     }
 }
 
@@ -508,9 +536,8 @@ fn role_options(c: &mut Cursor<'_>) -> Result<Vec<RoleOption>> {
 }
 
 /// GRANT or REVOKE. Only roles can be granted.
-pub(super) fn grant(c: &mut Cursor<'_>, revoke: bool) -> Result<ObjectStatement> {
+fn grant(c: &mut Cursor<'_>, revoke: bool) -> Result<ObjectStatement> {
     let verb = if revoke { "REVOKE" } else { "GRANT" };
-    c.advance();
     let mut options = MemberOptions::default();
     if revoke {
         for (word, option) in [
@@ -567,23 +594,25 @@ pub(super) fn grant(c: &mut Cursor<'_>, revoke: bool) -> Result<ObjectStatement>
 }
 
 /// COMMENT ON.
-pub(super) fn comment(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
-    c.advance();
+fn comment(c: &mut Cursor<'_>) -> Result<ObjectStatement> {
     c.expect("on")?;
     let word = c.peek_word().unwrap_or_default();
     c.advance();
     let on = match word.as_str() {
         "table" | "index" | "sequence" => {
             let QualifiedName { schema, name, .. } = c.qualified_name()?;
-            CommentOn::Relation(schema, name, None)
+            let kind = match word.as_str() {
+                "table" => b'r',
+                "index" => b'i',
+                _ => b'S',
+            };
+            CommentOn::Relation(schema, name, kind)
         }
         "column" => {
             let (first, second) = (c.name()?, dotted(c)?);
             match (second, dotted(c)?) {
-                (Some(table), Some(column)) => {
-                    CommentOn::Relation(Some(first), table, Some(column))
-                }
-                (Some(column), None) => CommentOn::Relation(None, first, Some(column)),
+                (Some(table), Some(column)) => CommentOn::Column(Some(first), table, column),
+                (Some(column), None) => CommentOn::Column(None, first, column),
                 _ => {
                     let message = "column name must be qualified";
                     return Err(SqlError::new(state::SYNTAX_ERROR, message));

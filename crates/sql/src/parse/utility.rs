@@ -2,7 +2,6 @@
 //! PostgreSQL's statements that are not supported.
 
 use super::cursor::Cursor;
-use super::objects;
 use super::statement::{Kind, ShowTarget};
 use super::transaction::{self, modes};
 use crate::error::{Result, SqlError};
@@ -28,10 +27,6 @@ pub(super) fn parse(first: &str, c: &mut Cursor<'_>) -> Result<Kind> {
                 return Err(SqlError::unsupported("CHECKPOINT with options"));
             }
             Kind::Checkpoint
-        }
-        "comment" => return objects::comment(c).map(|o| Kind::Object(Box::new(o))),
-        "grant" | "revoke" => {
-            return objects::grant(c, first == "revoke").map(|o| Kind::Object(Box::new(o)));
         }
         "show" => show(c)?,
         "set" => set(c)?,

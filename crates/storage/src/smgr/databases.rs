@@ -69,7 +69,6 @@ impl Smgr {
             (dir.join(relmap::FILE_NAME), dir.join(format!("{}.tmp", relmap::FILE_NAME)));
         io.write_file(&new, &map.encode()).map_err(Self::failed("write", &new))?;
         self.namespace().rename(&new, &path).map_err(Self::failed("rename", &new))?;
-        forebay_aio::planted_bug!(self.aio(), DatabaseMapNotSynced, return Ok(()));
         self.sync_names(&dir)
     }
 
