@@ -14,9 +14,13 @@ use crate::error::{Problem, Result, ValueError};
 use crate::facts::type_name;
 use crate::inet::Inet;
 use crate::interval::Interval;
+use crate::json::{self, Json};
 use crate::numeric::Numeric;
 use crate::sqltype::SqlType;
 use crate::stored::truncate_name;
+
+/// What the binary form of jsonb begins with.
+const JSONB_VERSION: u8 = 1;
 
 /// Appends the binary form of a value that is not NULL. Of NULL it appends nothing.
 pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
@@ -64,7 +68,10 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         Datum::Macaddr(v) => out.extend_from_slice(v),
         Datum::Macaddr8(v) => out.extend_from_slice(v),
         Datum::Array(v) => return array_out(v, out),
-        Datum::Jsonb(_) => return Err(ValueError::carried("output", ty.oid())),
+        Datum::Jsonb(v) => {
+            out.push(JSONB_VERSION);
+            out.extend_from_slice(Json::read_stored(v)?.to_text().as_bytes());
+        }
         Datum::Carried(of, _) => return Err(ValueError::carried("output", *of)),
         Datum::Toasted(_) => return Err(Problem::NotFetched.into()),
     }
@@ -108,6 +115,21 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
         SqlType::Numeric => {
             Datum::numeric(Numeric::read_binary(bytes).ok_or(Problem::BinaryNumeric)?)
         }
+        SqlType::Json => {
+            let text = checked_utf8(bytes)?;
+            json::parse(text, false)?;
+            Datum::text(text)
+        }
+        SqlType::Jsonb => match bytes {
+            [JSONB_VERSION, text @ ..] => {
+                Datum::Jsonb(Json::parse(checked_utf8(text)?)?.to_stored()?.into())
+            }
+            [version, ..] => {
+                let message = format!("unsupported jsonb version number {version}");
+                return Err(ValueError::new("XX000", message));
+            }
+            [] => return Err(Problem::BinaryTooShort.into()),
+        },
         SqlType::Bytea => Datum::bytes(bytes),
         SqlType::Date => Datum::Date(date_in(bytes)?),
         SqlType::Time => Datum::Time(time_of(i64::from_be_bytes(fixed(bytes)?))?),

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::array::{Array, Dim};
 use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
-use crate::oid::oids;
+use crate::json::Json;
 use crate::sqltype::SqlType;
 
 /// Orders two values of the same type as a btree does; NaN is greater than all numbers and equal to
@@ -44,9 +44,7 @@ pub fn compare(a: &Datum<'_>, b: &Datum<'_>) -> Result<Ordering> {
         (Datum::Numeric(a), Datum::Numeric(b)) => a.cmp(b),
         (Datum::Bytes(a), Datum::Bytes(b)) => a.cmp(b),
         (Datum::Toasted(_), _) | (_, Datum::Toasted(_)) => return Err(Problem::NotFetched.into()),
-        (Datum::Jsonb(_), Datum::Jsonb(_)) => {
-            return Err(ValueError::carried("comparison", oids::JSONB));
-        }
+        (Datum::Jsonb(a), Datum::Jsonb(b)) => Json::read_stored(a)?.order(&Json::read_stored(b)?),
         (Datum::Carried(ty, _), _) | (_, Datum::Carried(ty, _)) => {
             return Err(ValueError::carried("comparison", *ty));
         }

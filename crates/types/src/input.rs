@@ -11,6 +11,7 @@ use crate::datetime::typmod::IntervalFields;
 use crate::datum::Datum;
 use crate::digits::{is_space, strip_underscores};
 use crate::error::{Problem, Result, ValueError};
+use crate::json::{self, Json};
 use crate::network;
 use crate::numeric::Numeric;
 use crate::sqltype::SqlType;
@@ -84,6 +85,11 @@ fn read<'a>(text: &'a str, ty: SqlType, typmod: i32, style: &TextStyle<'_>) -> R
         SqlType::Inet | SqlType::Cidr => Datum::Inet(network::parse(text, ty == SqlType::Cidr)?),
         SqlType::Macaddr => Datum::Macaddr(network::parse_mac(text)?),
         SqlType::Macaddr8 => Datum::Macaddr8(network::parse_mac8(text)?),
+        SqlType::Json => {
+            json::parse(text, false)?;
+            Datum::text(text)
+        }
+        SqlType::Jsonb => Datum::Jsonb(Json::parse(text)?.to_stored()?.into()),
         SqlType::Int2Vector | SqlType::OidVector => vector_in(text, ty)?,
         _ => match ty.element() {
             Some(element) => {

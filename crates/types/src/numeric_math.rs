@@ -182,8 +182,7 @@ impl Numeric {
             decimal_len(digits) as i64 - 1 - i64::from(scale)
         };
         let weight = exponent.div_euclid(4);
-        let size = if weight >= 0 { weight * 4 / 2 + 1 } else { (weight + 1) * 4 / 2 };
-        let decimals = clamped(MIN_DIGITS - size, &[scale]);
+        let decimals = clamped(MIN_DIGITS - (weight * 2 + 1), &[scale]);
         // One more digit than is shown; the root of a square is exact.
         let places = i64::from(decimals) + 1;
         let root = shift(digits, 2 * places - i64::from(scale)).sqrt();
@@ -297,7 +296,8 @@ impl Numeric {
         let base = BigInt::from(base.magnitude().clone());
         let rough_places = (8 - log_weight(&base, scale)).max(0) as u32;
         let rough_ln = ln_fixed(&base, scale, rough_places);
-        let rough = Finite { digits: rough_ln * exp, scale: rough_places + exp_scale }.to_f64();
+        let rough = Finite { digits: rough_ln * exp, scale: rough_places + exp_scale };
+        let rough = rough.round(rough_places).to_f64();
         if rough.abs() > MAX_RESULT * 3.01 {
             if rough > 0.0 {
                 return Err(overflow());

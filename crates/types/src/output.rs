@@ -10,6 +10,7 @@ use crate::datetime::{interval, show as datetime};
 use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::float;
+use crate::json::Json;
 use crate::network;
 use crate::sqltype::SqlType;
 use crate::style::{ByteaOutput, TextStyle};
@@ -91,7 +92,7 @@ pub fn text_out_as(
         Datum::Macaddr(v) => network::show_mac(v, out),
         Datum::Macaddr8(v) => network::show_mac(v, out),
         Datum::Array(v) => return array_out(v, ty, style, out),
-        Datum::Jsonb(_) => return Err(ValueError::carried("output", ty.oid())),
+        Datum::Jsonb(v) => out.extend_from_slice(Json::read_stored(v)?.to_text().as_bytes()),
         Datum::Carried(of, _) => return Err(ValueError::carried("output", *of)),
         Datum::Toasted(_) => return Err(Problem::NotFetched.into()),
     }

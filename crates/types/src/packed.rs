@@ -9,8 +9,8 @@ use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
 use crate::inet::Inet;
 use crate::interval::Interval;
+use crate::json::Json;
 use crate::numeric::Numeric;
-use crate::oid::oids;
 use crate::sqltype::SqlType;
 
 const NULL: u8 = 0;
@@ -149,7 +149,11 @@ pub fn pack_key(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<()> {
             Ok(())
         }
         Datum::Array(v) => pack_array_key(v, out),
-        Datum::Jsonb(_) => Err(ValueError::carried("grouping", oids::JSONB)),
+        Datum::Jsonb(v) => {
+            out.push(JSONB);
+            pack_json_key(&Json::read_stored(v)?, out);
+            Ok(())
+        }
         Datum::Carried(ty, _) => Err(ValueError::carried("grouping", *ty)),
         other => pack(other, out),
     }
@@ -167,6 +171,32 @@ pub fn pack_key_as(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<
             Ok(())
         }
         _ => pack_key(value, out),
+    }
+}
+
+/// Numbers are equal whatever their scales; all else if it is the same.
+fn pack_json_key(json: &Json, out: &mut Vec<u8>) {
+    let (kind, count) = match json {
+        Json::Null => (0, 0),
+        Json::Bool(value) => (1, usize::from(*value)),
+        Json::Number(number) => {
+            return put_sized(2, number.canonical_text().as_bytes(), out);
+        }
+        Json::String(text) => return put_sized(3, text.as_bytes(), out),
+        Json::Array(items) => (4, items.len()),
+        Json::Object(pairs) => (5, pairs.len()),
+    };
+    out.push(kind);
+    out.extend_from_slice(&count.to_ne_bytes());
+    match json {
+        Json::Array(items) => items.iter().for_each(|item| pack_json_key(item, out)),
+        Json::Object(pairs) => {
+            for (key, value) in pairs {
+                put_sized(3, key.as_bytes(), out);
+                pack_json_key(value, out);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -268,6 +298,7 @@ fn sized<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 #[allow(clippy::indexing_slicing, reason = "tests may panic")]
 mod tests {
     use super::*;
+    use crate::oid::oids;
 
     fn samples() -> Vec<Datum<'static>> {
         let number =

@@ -25,7 +25,8 @@ pub enum KeyOrder {
     Padded,
     /// oidvector: the shorter one first, then element by element.
     OidVector,
-    /// Values that are compared by `types`: numeric, floats, tid.
+    /// Values that are compared by `types`: numeric, floats, tid, interval, arrays and so on. Not
+    /// jsonb: its texts have the order of the default collation, which is not known here.
     Value(Repr),
 }
 
@@ -46,32 +47,38 @@ impl KeyOrder {
             355 => KeyOrder::Value(Repr::Float8),
             1769 => KeyOrder::Value(Repr::Numeric),
             2794 => KeyOrder::Value(Repr::Tid),
+            1315 => KeyOrder::Value(Repr::Interval),
+            1358 => KeyOrder::Value(Repr::Timetz),
+            1596 | 1672 => KeyOrder::Value(Repr::Bits),
+            926 => KeyOrder::Value(Repr::Inet),
+            836 | 4119 => KeyOrder::Bytes,
+            382 => KeyOrder::Value(Repr::Array(0)),
             _ => return None,
         })
     }
 
     /// The order of a type's default operator class. None if there is none, or if it is not known.
     pub fn of_type(type_oid: Oid) -> Option<KeyOrder> {
-        const DATE: Oid = 1082;
-        const TIME: Oid = 1083;
-        const TIMESTAMP: Oid = 1114;
-        const UUID: Oid = 2950;
         Some(match type_oid {
             oids::INT2 => KeyOrder::Int2,
-            oids::INT4 | DATE => KeyOrder::Int4,
-            oids::INT8 | oids::TIMESTAMPTZ | TIME | TIMESTAMP => KeyOrder::Int8,
+            oids::INT4 | oids::DATE => KeyOrder::Int4,
+            oids::INT8 | oids::TIMESTAMPTZ | oids::TIME | oids::TIMESTAMP => KeyOrder::Int8,
             oids::OID | oids::REGPROC | oids::REGCLASS | oids::REGTYPE => KeyOrder::Word4,
             oids::PG_LSN | oids::XID8 => KeyOrder::Word8,
             oids::TEXT | oids::VARCHAR | oids::NAME | oids::BYTEA | oids::BOOL | oids::CHAR => {
                 KeyOrder::Bytes
             }
-            UUID => KeyOrder::Bytes,
+            oids::UUID | oids::MACADDR | oids::MACADDR8 => KeyOrder::Bytes,
             oids::BPCHAR => KeyOrder::Padded,
             oids::OIDVECTOR => KeyOrder::OidVector,
             oids::FLOAT4 => KeyOrder::Value(Repr::Float4),
             oids::FLOAT8 => KeyOrder::Value(Repr::Float8),
             oids::NUMERIC => KeyOrder::Value(Repr::Numeric),
             oids::TID => KeyOrder::Value(Repr::Tid),
+            oids::INTERVAL => KeyOrder::Value(Repr::Interval),
+            oids::TIMETZ => KeyOrder::Value(Repr::Timetz),
+            oids::BIT | oids::VARBIT => KeyOrder::Value(Repr::Bits),
+            oids::INET | oids::CIDR => KeyOrder::Value(Repr::Inet),
             _ => return None,
         })
     }
@@ -79,7 +86,16 @@ impl KeyOrder {
     /// Whether values that are equal have equal bytes, so that their index tuples can be merged
     /// into a posting list: what the fourth support function says.
     pub fn is_equal_image(self) -> bool {
-        !matches!(self, KeyOrder::Value(Repr::Float4 | Repr::Float8 | Repr::Numeric))
+        !matches!(
+            self,
+            KeyOrder::Value(
+                Repr::Float4
+                    | Repr::Float8
+                    | Repr::Numeric
+                    | Repr::Interval
+                    | Repr::Array(_)
+            )
+        )
     }
 
     /// Orders two stored values: fixed-length images, or the bytes after a length word.
@@ -195,6 +211,8 @@ mod tests {
             (oids::NUMERIC, 1769),
             (oids::FLOAT8, 355),
             (oids::OIDVECTOR, 404),
+            (oids::INTERVAL, 1315),
+            (oids::CIDR, 926),
         ] {
             assert_eq!(KeyOrder::of_type(type_oid), KeyOrder::of_support(function));
             assert!(KeyOrder::of_type(type_oid).is_some());

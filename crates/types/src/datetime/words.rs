@@ -126,11 +126,11 @@ pub(crate) fn unit_word(word: &str) -> Option<Unit> {
     })
 }
 
-/// A field of `extract` and `date_trunc`.
+/// A field of `extract`.
 pub(crate) fn field_word(word: &str) -> Option<Unit> {
-    unit_word(word).or(match date_word(word)? {
-        Word::Unit(unit) => Some(unit),
-        Word::Epoch => Some(Unit::Epoch),
+    unit_word(word).or(match date_word(word) {
+        Some(Word::Unit(unit)) => Some(unit),
+        Some(Word::Epoch) => Some(Unit::Epoch),
         _ => None,
     })
 }

@@ -4,6 +4,9 @@
 //! `FOREBAY_PG18_RUN` names a PostgreSQL 18, its answers are compared with those as well;
 //! `FOREBAY_RECORD=1` writes them anew.
 
+mod documents;
 mod forms;
+mod functions;
+mod moments;
 mod numbers;
 mod oracle;

@@ -117,6 +117,6 @@ pub fn compare(batches: &[Batch]) {
             }
         }
     }
-    let shown = wrong.iter().take(60).map(String::as_str).collect::<Vec<_>>().join("\n");
+    let shown = wrong.iter().take(25).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(wrong.is_empty(), "{} of {total} answers differ:\n{shown}", wrong.len());
 }

@@ -1,0 +1,58 @@
+//! The order of jsonb's B-tree: objects after arrays, booleans, numbers, strings and null; of two
+//! containers the one with more in it is greater.
+
+use std::cmp::Ordering;
+
+use super::value::Json;
+
+fn rank(json: &Json) -> u8 {
+    match json {
+        Json::Null => 0,
+        Json::String(_) => 1,
+        Json::Number(_) => 2,
+        Json::Bool(_) => 3,
+        Json::Array(_) => 4,
+        Json::Object(_) => 5,
+    }
+}
+
+impl Json {
+    /// The order of two whole values. A scalar is less than an array, but that an empty array comes
+    /// before any scalar.
+    pub fn order(&self, other: &Json) -> Ordering {
+        let scalar = |json: &Json| !matches!(json, Json::Array(_) | Json::Object(_));
+        match (self, other) {
+            (Json::Array(items), b) if scalar(b) => {
+                if items.is_empty() {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                }
+            }
+            (a, Json::Array(_)) if scalar(a) => other.order(self).reverse(),
+            _ => self.order_within(other),
+        }
+    }
+
+    fn order_within(&self, other: &Json) -> Ordering {
+        match (self, other) {
+            (Json::Bool(a), Json::Bool(b)) => a.cmp(b),
+            (Json::Number(a), Json::Number(b)) => a.cmp(b),
+            (Json::String(a), Json::String(b)) => a.cmp(b),
+            (Json::Array(a), Json::Array(b)) => {
+                a.len().cmp(&b.len()).then_with(|| pairwise(a.iter().zip(b)))
+            }
+            (Json::Object(a), Json::Object(b)) => a.len().cmp(&b.len()).then_with(|| {
+                let pairs = a.iter().zip(b);
+                let order = pairs.map(|((k, v), (l, w))| k.cmp(l).then_with(|| v.order_within(w)));
+                order.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+            }),
+            (a, b) => rank(a).cmp(&rank(b)),
+        }
+    }
+}
+
+fn pairwise<'j>(mut pairs: impl Iterator<Item = (&'j Json, &'j Json)>) -> Ordering {
+    let order = pairs.find_map(|(a, b)| Some(a.order_within(b)).filter(|order| order.is_ne()));
+    order.unwrap_or(Ordering::Equal)
+}
