@@ -37,6 +37,19 @@ pub struct Const {
 }
 
 impl Const {
+    /// A constant of a type of this length, without a modifier. NULL is [`Datum::Null`].
+    pub fn new(ty: Oid, collation: Oid, (len, by_val): (i16, bool), value: Datum<'_>) -> Const {
+        Const {
+            consttype: ty,
+            consttypmod: -1,
+            constcollid: collation,
+            constlen: len,
+            constbyval: by_val,
+            constvalue: value.into_owned(),
+            location: Location::UNKNOWN,
+        }
+    }
+
     /// The bytes that a row has of the value: without length word, without a terminating zero.
     ///
     /// # Panics

@@ -14,6 +14,7 @@
 //! | `constant` | `Const` |
 //! | `expr` | `Expr` and the other nodes |
 //! | `facts` | an expression's type, modifier, collation and position |
+//! | `references` | the objects that a tree refers to, for pg_depend |
 //! | `names` | `Names`: what printing asks of the catalogs |
 //! | `deparse` | trees to SQL |
 
@@ -25,6 +26,7 @@ mod facts;
 mod field;
 mod kinds;
 mod names;
+mod references;
 mod tokens;
 mod value;
 
@@ -35,6 +37,7 @@ pub use expr::*;
 pub use facts::{collation_of, length_coercion, location_of, type_of, typmod_of};
 pub use kinds::*;
 pub use names::{Call, Names, QualifiedName};
+pub use references::Reference;
 pub use tokens::{MAX_DEPTH, MAX_TEXT};
 pub use value::{Bitmap, Location, StringNode};
 
@@ -61,6 +64,9 @@ fn read_as<F: Field>(text: &str) -> Result<F> {
 }
 
 /// The text of one expression's tree.
+///
+/// # Panics
+/// If a constant's value is none of its type.
 pub fn write(expr: &Expr) -> String {
     written(expr)
 }

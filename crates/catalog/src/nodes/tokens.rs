@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use super::error::{NodeError, Result};
 
-/// The deepest tree that is read. A level takes about 1 kB of stack, of the 8 MB that sessions have.
+/// The deepest tree that is read. A level takes about 1 kB of the 8 MB of stack that sessions have.
 pub const MAX_DEPTH: usize = 3000;
 
 /// The longest text that is read, in bytes.

@@ -162,6 +162,9 @@ impl Printer<'_> {
 
     /// A column, or the whole row.
     fn variable(&mut self, var: &Var) -> Result<()> {
+        if (var.varno, var.varlevelsup) != (1, 0) {
+            return Err(NodeError::Unsupported { what: "a column of another table".to_owned() });
+        }
         if var.varattno == 0 {
             let table = self.names.table()?;
             self.push(&format!("{}.*", quoted(&table)));

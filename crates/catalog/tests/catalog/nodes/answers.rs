@@ -20,6 +20,8 @@ pub struct Tree {
     pub no_inherit: bool,
     pub enforced: bool,
     pub validated: bool,
+    /// What pg_depend says that it depends on: "(catalog,OID,column)".
+    pub depends: Option<String>,
 }
 
 /// An index.
@@ -58,23 +60,35 @@ pub struct Answers {
 /// Which trees there are: what they are, where, and what PostgreSQL prints of them.
 const TREES: &str = "
     SELECT 'tree', 'expr', adrelid, adrelid::regclass || '.' || attname, adbin::text,
-           pg_get_expr(adbin, adrelid), pg_get_expr(adbin, adrelid, true), '', '', 'f', 't', 't'
-      FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+           pg_get_expr(adbin, adrelid), pg_get_expr(adbin, adrelid, true), '', '', 'f', 't', 't',
+           ARRAY(SELECT (refclassid::regclass, refobjid, refobjsubid)::text FROM pg_depend
+                  WHERE classid = 'pg_attrdef'::regclass AND objid = d.oid)
+      FROM pg_attrdef d JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+    UNION ALL
+    SELECT 'tree', 'expr', 0, typname, typdefaultbin::text, pg_get_expr(typdefaultbin, 0),
+           pg_get_expr(typdefaultbin, 0, true), '', '', 'f', 't', 't', NULL
+      FROM pg_type WHERE typdefaultbin IS NOT NULL
+    UNION ALL
+    SELECT 'tree', 'list', 0, proname, proargdefaults::text, pg_get_expr(proargdefaults, 0),
+           pg_get_expr(proargdefaults, 0, true), '', '', 'f', 't', 't', NULL
+      FROM pg_proc WHERE proargdefaults IS NOT NULL
     UNION ALL
     SELECT 'tree', 'check', conrelid, conname, conbin::text, pg_get_expr(conbin, conrelid),
            pg_get_expr(conbin, conrelid, true), pg_get_constraintdef(oid),
            pg_get_constraintdef(oid, true), connoinherit::text, conenforced::text,
-           convalidated::text
-      FROM pg_constraint WHERE contype = 'c' AND oid >= 16384
+           convalidated::text,
+           ARRAY(SELECT (refclassid::regclass, refobjid, refobjsubid)::text FROM pg_depend
+                  WHERE classid = 'pg_constraint'::regclass AND objid = c.oid)
+      FROM pg_constraint c WHERE contype = 'c' 
     UNION ALL
     SELECT 'tree', 'list', indrelid, indexrelid::regclass::text, indexprs::text,
            pg_get_expr(indexprs, indrelid), pg_get_expr(indexprs, indrelid, true), '', '',
-           'f', 't', 't'
+           'f', 't', 't', NULL
       FROM pg_index WHERE indexprs IS NOT NULL AND indexrelid >= 16384
     UNION ALL
     SELECT 'tree', 'expr', indrelid, indexrelid::regclass || ' where', indpred::text,
            pg_get_expr(indpred, indrelid), pg_get_expr(indpred, indrelid, true), '', '',
-           'f', 't', 't'
+           'f', 't', 't', NULL
       FROM pg_index WHERE indpred IS NOT NULL AND indexrelid >= 16384";
 
 const INDEXES: &str = "
@@ -169,6 +183,7 @@ impl Answers {
                     no_inherit: bool(9),
                     enforced: bool(10),
                     validated: bool(11),
+                    depends: cells[12].clone(),
                 }),
                 "index" => answers.indexes.push(Index {
                     oid: oid(17),

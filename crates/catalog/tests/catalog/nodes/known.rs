@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use forebay_catalog::nodes::{Call, Const, Names, NodeError, QualifiedName};
-use forebay_types::{Datum, SqlType, to_text};
+use forebay_types::{Datum, SqlType, ValueError, to_text};
 
 use super::answers::Answers;
 
@@ -19,6 +19,8 @@ pub struct Known<'a> {
     pub relation: u32,
     /// The types with modifiers that were asked for.
     pub types: BTreeSet<(u32, i32)>,
+    /// The error of a constant whose type `types` cannot print.
+    pub not_printed: Option<ValueError>,
 }
 
 const FILES: [(&str, &str); 4] = [
@@ -49,7 +51,7 @@ impl<'a> Known<'a> {
                 initial.insert((file, row["oid"].parse().expect("an OID")), row);
             }
         }
-        Known { answers, initial, relation: 0, types: BTreeSet::new() }
+        Known { answers, initial, relation: 0, types: BTreeSet::new(), not_printed: None }
     }
 
     /// The type, the modifier and the collation of a column.
@@ -57,6 +59,18 @@ impl<'a> Known<'a> {
         let column = &self.answers.columns[&(relation, attno)];
         let [ty, collation] = [1, 2].map(|n| column[n].parse().expect("an OID"));
         (ty, column[3].parse().expect("a modifier"), collation)
+    }
+
+    /// The relation of a composite type.
+    pub fn row_relation(&self, ty: u32) -> u32 {
+        self.of_type(ty, 2).expect("a composite type")
+    }
+
+    /// The number of a column.
+    pub fn column_named(&self, relation: u32, name: Option<&str>) -> Option<i32> {
+        let mut columns = self.answers.columns.iter();
+        let named = columns.find(|((of, _), row)| *of == relation && Some(row[0].as_str()) == name);
+        named.map(|((_, attno), _)| *attno)
     }
 
     fn object(&self, kind: &'static str, oid: u32) -> Result<&'a [String]> {
@@ -186,7 +200,13 @@ impl Names for Known<'_> {
                 _ => {}
             }
         }
-        Ok(to_text(&value.constvalue, SqlType::of(value.consttype))?)
+        match to_text(&value.constvalue, SqlType::of(value.consttype)) {
+            Err(error) if error.sqlstate() == "0A000" => {
+                self.not_printed = Some(error);
+                Ok("?".to_owned())
+            }
+            text => Ok(text?),
+        }
     }
 }
 

@@ -246,13 +246,22 @@ fn expression(dice: &mut Dice, kind: Kind, depth: u32) -> String {
     text
 }
 
-/// A script that adds so many checks to table `k`. Those that PostgreSQL refuses are left out.
-pub fn checks(seed: u64, count: usize) -> String {
+/// A script that adds so many checks to table `k`, and a third as many indexes. PostgreSQL refuses
+/// some of them, such as indexes of expressions that depend on settings.
+pub fn script(seed: u64, count: usize) -> String {
     let mut dice = Dice::new(seed);
-    let check = |n| {
+    let mut text = String::new();
+    for n in 0..count {
         let depth = 1 + u32::try_from(dice.below(4)).expect("small");
         let condition = expression(&mut dice, Kind::Bool, depth);
-        format!("ALTER TABLE k ADD CONSTRAINT random_{n} CHECK ({condition}) NOT VALID;\n")
-    };
-    (0..count).map(check).collect()
+        text.push_str(&format!(
+            "ALTER TABLE k ADD CONSTRAINT random_{n} CHECK ({condition}) NOT VALID;\n"
+        ));
+        if n % 3 == 0 {
+            let kind = kind(&mut dice);
+            let key = expression(&mut dice, kind, depth.min(3));
+            text.push_str(&format!("CREATE INDEX random_index_{n} ON k (({key}));\n"));
+        }
+    }
+    text
 }
