@@ -305,7 +305,7 @@ fn row(
                 checked_utf8(fields.bytes(line.as_bytes(), field).unwrap_or_default())
             }
         }?;
-        let value = read_text(text, column, &shape.style).map_err(|e| {
+        let value = read_text(text, (column.ty, column.typmod), &shape.style).map_err(|e| {
             e.context(LineContext::new(&shape.table, number).column(&column.name, text))
         })?;
         values.set(column.slot, value);

@@ -1,6 +1,5 @@
 //! Values of COPY fields, and the CONTEXT lines of its errors.
 
-use super::parser::CopyColumn;
 use crate::error::Result;
 use forebay_types::{
     Datum, SqlType, TextStyle, coerce, float4_in, float8_in, int_in, text_in_as,
@@ -43,10 +42,9 @@ impl<'a> RowValues<'a> {
 #[inline]
 pub fn read_text<'a>(
     text: &'a str,
-    column: &CopyColumn,
+    (ty, typmod): (SqlType, i32),
     style: &TextStyle<'_>,
 ) -> Result<Datum<'a>> {
-    let ty = column.ty;
     Ok(match ty {
         // The commonest types first.
         SqlType::Int4 => Datum::Int4(int_in(text, ty)? as i32),
@@ -56,8 +54,8 @@ pub fn read_text<'a>(
         SqlType::Int2 => Datum::Int2(int_in(text, ty)? as i16),
         SqlType::Float4 => Datum::Float4(float4_in(text)?),
         _ => {
-            let value = text_in_as(text, ty, column.typmod, style)?;
-            coerce(value, ty, column.typmod, false)?
+            let value = text_in_as(text, ty, typmod, style)?;
+            coerce(value, ty, typmod, false)?
         }
     })
 }
