@@ -7,7 +7,8 @@
 
 use crate::error::Result;
 use forebay_types::{
-    Datum, MAX_ALLOC, SqlType, binary_out, check_enlarge, enlarge, is_text_in_binary, text_out,
+    Datum, MAX_ALLOC, SqlType, TextStyle, binary_out, check_enlarge, enlarge, is_text_in_binary,
+    text_out_as,
 };
 
 /// Values from this length on are no part of a message.
@@ -117,11 +118,22 @@ pub fn whole_length(message: &[u8], long: &[LongValue<'_>]) -> usize {
     message.len() + long.iter().map(LongValue::len).sum::<usize>()
 }
 
+/// How a field is written.
+#[derive(Clone, Copy)]
+pub(crate) struct FieldForm<'s> {
+    /// The type of its value.
+    pub ty: SqlType,
+    /// In binary.
+    pub binary: bool,
+    /// What the text depends on.
+    pub style: &'s TextStyle<'s>,
+}
+
 /// Appends a field of a binary row, or of a DataRow: its length, and its bytes unless it is long.
 /// The row begins at `start` of `out`.
 pub(crate) fn append_field<'r>(
     value: &'r Datum<'_>,
-    (ty, binary): (SqlType, bool),
+    FieldForm { ty, binary, style }: FieldForm<'_>,
     out: &mut Vec<u8>,
     start: usize,
     long: &mut Vec<LongValue<'r>>,
@@ -146,7 +158,7 @@ pub(crate) fn append_field<'r>(
     out.extend_from_slice(&[0; 4]);
     match binary {
         true => binary_out(value, ty, out)?,
-        false => text_out(value, ty, out)?,
+        false => text_out_as(value, ty, style, out)?,
     }
     let len = (out.len() - at - 4) as i32;
     if let Some(field) = out.get_mut(at..at + 4) {
@@ -188,10 +200,13 @@ mod tests {
         for len in [2, LONG] {
             let value = Datum::string("1".repeat(len));
             let (mut out, mut long) = (Vec::new(), Vec::new());
-            let ty = (SqlType::Int4.array().unwrap(), true);
-            assert!(append_field(&value, ty, &mut out, 0, &mut long).is_err() && long.is_empty());
+            let style = &TextStyle::default();
+            let ty = SqlType::Int4.array().unwrap();
+            let form = FieldForm { ty, binary: true, style };
+            assert!(append_field(&value, form, &mut out, 0, &mut long).is_err() && long.is_empty());
             out.clear();
-            append_field(&value, (SqlType::Text, true), &mut out, 0, &mut long).unwrap();
+            let form = FieldForm { ty: SqlType::Text, binary: true, style };
+            append_field(&value, form, &mut out, 0, &mut long).unwrap();
             assert_eq!(whole_length(&out, &long), 4 + len);
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 pub use forebay_engine::SessionSettings;
+use forebay_types::TextStyle;
 
 /// How far a SET reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +143,11 @@ pub trait Settings: Send {
     fn transaction_defaults(&self) -> TransactionModes;
     /// What the engine's session is to run with; a connection hands it down before a statement.
     fn engine(&self) -> SessionSettings;
+    /// What text forms depend on.
+    fn text_style(&self) -> TextStyle<'static> {
+        TextStyle::default()
+    }
+
     /// What statements are planned by.
     fn planning(&self) -> PlanSettings;
     /// The same settings, for another thread of the session, which reads them.

@@ -48,7 +48,7 @@ pub enum ByteaOutput {
 }
 
 /// The names of the objects that OIDs of types like regclass stand for.
-pub trait ObjectNames {
+pub trait ObjectNames: Send + Sync {
     /// The text of an OID of one of these types; None if it is to be shown as a number.
     fn name(&self, ty: SqlType, oid: Oid) -> Option<String>;
 }

@@ -4,6 +4,7 @@
 use super::value::Value;
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
+use forebay_engine::types::Zone;
 use forebay_engine::{IoDirect, Lsn, identifier_list, parse_timestamp};
 
 /// A check of a parsed value.
@@ -143,19 +144,27 @@ pub fn io_direct(value: Value) -> Result<Value, String> {
     Ok(Value::Text(direct.to_string()))
 }
 
-/// DateStyle: ISO, with any order of day and month.
+/// DateStyle: an output style, and the order of day and month.
 pub fn date_style(value: Value) -> Result<Value, String> {
-    let mut order = "MDY";
+    let (mut style, mut order) = (None, None);
     for word in text(value).split(',').map(str::trim).filter(|w| !w.is_empty()) {
-        order = match word.to_ascii_lowercase().as_str() {
-            "dmy" | "european" | "euro" => "DMY",
-            "ymd" => "YMD",
-            "mdy" | "us" | "noneuropean" => "MDY",
-            "iso" | "default" => order,
-            _ => return Err("Only the ISO output style is supported.".to_owned()),
-        };
+        match word.to_ascii_lowercase().as_str() {
+            "iso" | "default" => style = Some("ISO"),
+            "sql" => style = Some("SQL"),
+            "german" => style = Some("German"),
+            word if word.starts_with("postgres") => style = Some("Postgres"),
+            "ymd" => order = Some("YMD"),
+            word if word == "dmy" || word.starts_with("euro") => order = Some("DMY"),
+            word if matches!(word, "mdy" | "us") || word.starts_with("noneuro") => {
+                order = Some("MDY")
+            }
+            _ => return Err(format!("Unrecognized key word: \"{word}\".")),
+        }
     }
-    Ok(Value::Text(format!("ISO, {order}")))
+    // Days come first where they are written so.
+    let usual = if style == Some("German") { "DMY" } else { "MDY" };
+    let (style, order) = (style.unwrap_or("ISO"), order.unwrap_or(usual));
+    Ok(Value::Text(format!("{style}, {order}")))
 }
 
 /// client_encoding: those that need no conversion.
@@ -170,23 +179,12 @@ pub fn client_encoding(value: Value) -> Result<Value, String> {
     }
 }
 
-/// TimeZone: a name of a zone. Nothing here depends on local time: timestamps are shown in UTC.
+/// TimeZone: a name of a zone.
 pub fn time_zone(value: Value) -> Result<Value, String> {
-    let name = text(value);
-    for utc in ["UTC", "GMT"] {
-        if name.eq_ignore_ascii_case(utc) {
-            return Ok(Value::Text(utc.to_owned()));
-        }
+    match Zone::named(&text(value)) {
+        Some(zone) => Ok(Value::Text(zone.name().to_owned())),
+        None => Err("It is not the name of a time zone.".to_owned()),
     }
-    let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_/+-".contains(c));
-    let zones = std::path::Path::new("/usr/share/zoneinfo");
-    // Without a zone database, every name of its form is accepted.
-    let unknowable = name.contains('/') && !zones.exists();
-    if well_formed && (unknowable || zones.join(&name).is_file()) {
-        return Ok(Value::Text(name));
-    }
-    Err("It is not the name of a time zone.".to_owned())
 }
 
 /// search_path: a list of names. Those of schemas that do not exist are passed by.

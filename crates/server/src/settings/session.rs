@@ -21,6 +21,7 @@ use super::text;
 use super::value::Value;
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
+use forebay_engine::types::{ByteaOutput, DateFormat, DateOrder, IntervalStyle, TextStyle, Zone};
 use forebay_engine::{SettingOf, StoredSetting};
 use forebay_sql::{
     IsolationLevel, PlanSettings, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
@@ -334,6 +335,41 @@ impl Settings for SessionValues {
                 enable_indexscan: values.bool(key!("enable_indexscan")),
                 enable_indexonlyscan: values.bool(key!("enable_indexonlyscan")),
                 enable_sort: values.bool(key!("enable_sort")),
+            }
+        })
+    }
+
+    fn text_style(&self) -> TextStyle<'static> {
+        self.read(|values| {
+            let dates = values.text(key!("DateStyle"));
+            let (format, order) = dates.split_once(", ").unwrap_or((dates, ""));
+            TextStyle {
+                date_format: match format {
+                    "SQL" => DateFormat::Sql,
+                    "German" => DateFormat::German,
+                    "Postgres" => DateFormat::Postgres,
+                    _ => DateFormat::Iso,
+                },
+                date_order: match order {
+                    "DMY" => DateOrder::Dmy,
+                    "YMD" => DateOrder::Ymd,
+                    _ => DateOrder::Mdy,
+                },
+                interval: match values.text(key!("IntervalStyle")) {
+                    "postgres_verbose" => IntervalStyle::PostgresVerbose,
+                    "sql_standard" => IntervalStyle::SqlStandard,
+                    "iso_8601" => IntervalStyle::Iso8601,
+                    _ => IntervalStyle::Postgres,
+                },
+                zone: Zone::named(values.text(key!("TimeZone"))).unwrap_or_else(Zone::utc),
+                extra_float_digits: i32::try_from(values.int(key!("extra_float_digits")))
+                    .unwrap_or(1),
+                bytea: match values.text(key!("bytea_output")) {
+                    "escape" => ByteaOutput::Escape,
+                    _ => ByteaOutput::Hex,
+                },
+                now: 0,
+                names: None,
             }
         })
     }

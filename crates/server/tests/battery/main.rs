@@ -9,6 +9,7 @@
 //! - [`archive`]: PostgreSQL 15 and 18 archive and recover by archive-push and archive-get
 //! - [`checksums`]: page checksums of PostgreSQL's clusters, as pg_checksums does them
 //! - [`damage`]: damaged pages, reported as PostgreSQL does
+//! - [`pgbench`]: pgbench in all its ways, with the balances compared
 //! - [`scan`]: the pool on PostgreSQL's files, by `forebay bench scan`
 //! - [`backup`]: base backups, verified and recovered by PostgreSQL
 //! - [`hot`]: base backups under pgbench and COPY
@@ -45,6 +46,7 @@ mod isolation;
 mod kill;
 mod kinds;
 mod moment;
+mod pgbench;
 mod powercut;
 mod scan;
 mod scans;

@@ -128,13 +128,13 @@ const DEFAULTS: &[(Oid, &[Default])] = &[
     (2739, &[Default::Bool(true)]),                    // pg_backup_stop
     (3436, &[Default::Bool(true), Default::Int4(60)]), // pg_promote
     (3464, &MAKE_INTERVAL),
-    (5054, &[Default::Null(oids::TEXT)]), // pg_stat_reset_slru
+    (2307, &[Default::Null(oids::TEXT)]), // pg_stat_reset_slru
     (3775, &[Default::Null(oids::TEXT)]), // pg_stat_reset_shared
     (6212, &[Default::Float8(0.0), Default::Float8(1.0)]), // random_normal
     (1268, &[Default::Bool(true)]),       // parse_ident
     (3305, &[Default::Bool(true)]),       // jsonb_set
     (3579, &[Default::Bool(false)]),      // jsonb_insert
-    (3260, &[Default::Bool(false)]),      // json_strip_nulls
+    (3261, &[Default::Bool(false)]),      // json_strip_nulls
     (3262, &[Default::Bool(false)]),      // jsonb_strip_nulls
     (4351, &[Default::Text("NFC")]),      // is_normalized
     (4350, &[Default::Text("NFC")]),      // normalize

@@ -129,7 +129,7 @@ impl Connection {
             if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
         let columns = plan.columns.clone();
         sink.copy_out_start(format, columns.len())?;
-        let mut writer = CopyWriter::new(options);
+        let mut writer = CopyWriter::new(options, Arc::clone(&self.host.style));
         let mut message = Vec::new();
         writer.header(&columns, &mut message);
         if !message.is_empty() {
@@ -191,7 +191,8 @@ impl Connection {
         let mut list = Vec::with_capacity(targets.len());
         for slot in targets {
             let Some(column) = live_columns(&table).nth(slot) else { continue };
-            list.push(CopyColumn { name: column.name.clone(), ty: stored_type(column)?, slot });
+            let (name, ty) = (column.name.clone(), stored_type(column)?);
+            list.push(CopyColumn { name, ty, typmod: column.typmod, slot });
         }
         let format =
             if options.format == CopyFormat::Binary { Format::Binary } else { Format::Text };
@@ -201,6 +202,7 @@ impl Connection {
             columns: list,
             width: live_columns(&table).count(),
             longest: MAX_ALLOC,
+            style: Arc::clone(&self.host.style),
         };
         let mut loader = Loader::new(&table);
         if options.freeze {

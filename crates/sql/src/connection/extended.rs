@@ -13,7 +13,7 @@ use crate::parse::{Kind, Statement, estimated_memory, parse_script};
 use crate::plan::ChangePlan;
 use forebay_aio::sync::SystemTime;
 use forebay_engine::{Session, StatementSnapshot};
-use forebay_types::{Datum, SqlType, binary_in, checked_utf8, text_in};
+use forebay_types::{Datum, SqlType, TextStyle, binary_in, checked_utf8, text_in_as};
 use std::sync::Arc;
 
 pub(super) fn no_statement(name: &str) -> SqlError {
@@ -138,7 +138,7 @@ impl Connection {
             let mut values = Vec::with_capacity(params.len());
             for (i, (bytes, ty)) in params.iter().zip(&prepared.params).enumerate() {
                 let format = Format::from_code(pick(param_formats, i))?;
-                values.push(parameter(*bytes, *ty, format, i, portal)?);
+                values.push(parameter(*bytes, *ty, format, i, portal, &self.host.style)?);
                 conn.host.step()?;
             }
             let bytes: usize = params.iter().flatten().map(|bytes| bytes.len()).sum();
@@ -364,11 +364,12 @@ impl Connection {
         if max.is_none() {
             rows.use_workers();
         }
+        let style = Arc::clone(&self.host.style);
         let sent = rows.forward(max, &mut self.host, &mut |values, host| {
             if host.may_warn() {
                 tell(host, sink)?;
             }
-            sink.row(&RowRef { values, columns, formats })
+            sink.row(&RowRef { values, columns, formats, style: &style })
         })?;
         // With the limit reached it is suspended, even if nothing should be left.
         if max == Some(sent) {
@@ -452,6 +453,7 @@ fn parameter(
     format: Format,
     i: usize,
     portal: &str,
+    style: &TextStyle<'_>,
 ) -> Result<Datum<'static>> {
     let Some(bytes) = bytes else { return Ok(Datum::Null) };
     let number = i + 1;
@@ -465,7 +467,7 @@ fn parameter(
             let text = checked_utf8(bytes)?;
             let ty = if ty == SqlType::Regclass { SqlType::Oid } else { ty };
             let context = |e| SqlError::from(e).context(format!("{place} = '...'"));
-            text_in(text, ty).map(Datum::into_owned).map_err(context)
+            text_in_as(text, ty, -1, style).map(Datum::into_owned).map_err(context)
         }
         Format::Binary => match binary_in(bytes, ty) {
             Ok(value) => Ok(value.into_owned()),

@@ -40,8 +40,9 @@ impl Connection {
                 };
                 let mut rows = QueryRows::complete(self.utility_rows(&prepared, sink)?);
                 sink.columns(columns, &formats)?;
+                let style = Arc::clone(&self.host.style);
                 let sent = rows.forward(None, &mut self.host, &mut |values, _| {
-                    sink.row(&RowRef { values, columns, formats: &formats })
+                    sink.row(&RowRef { values, columns, formats: &formats, style: &style })
                 })?;
                 return Ok(Executed::tagged(prepared.tag(sent)));
             }
@@ -128,11 +129,12 @@ pub(super) fn run_cursor(
     sink: &mut dyn RowSink,
 ) -> Result<(u64, bool)> {
     let mut rows = 0u64;
+    let style = Arc::clone(&host.style);
     let flow = cursor.run(host, &mut |row, host| {
         if host.may_warn() {
             tell(host, sink)?;
         }
-        sink.row(&RowRef { values: row.values, columns, formats })?;
+        sink.row(&RowRef { values: row.values, columns, formats, style: &style })?;
         rows += 1;
         Ok(if rows == max { Flow::Rest } else { Flow::Continue })
     })?;

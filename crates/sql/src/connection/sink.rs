@@ -2,8 +2,8 @@
 
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError};
-use crate::pieces::{LongValue, append_field, whole_length};
-use forebay_types::{Datum, MAX_ALLOC, check_enlarge};
+use crate::pieces::{FieldForm, LongValue, append_field, whole_length};
+use forebay_types::{Datum, MAX_ALLOC, TextStyle, check_enlarge};
 
 /// A completed command: its tag is its text, such as `INSERT 0 3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub struct RowRef<'r> {
     pub(crate) values: &'r [Datum<'r>],
     pub(crate) columns: &'r [ColumnDesc],
     pub(crate) formats: &'r [Format],
+    pub(crate) style: &'r TextStyle<'r>,
 }
 
 impl<'r> RowRef<'r> {
@@ -62,7 +63,8 @@ impl<'r> RowRef<'r> {
         out.extend_from_slice(&(self.values.len() as i16).to_be_bytes());
         for (i, (value, column)) in self.values.iter().zip(self.columns).enumerate() {
             let binary = self.formats.get(i).copied().unwrap_or_default() == Format::Binary;
-            append_field(value, (column.ty, binary), out, start, long)?;
+            let form = FieldForm { ty: column.ty, binary, style: self.style };
+            append_field(value, form, out, start, long)?;
         }
         Ok(check_enlarge(whole_length(out, long) - start, 0, MAX_ALLOC)?)
     }

@@ -89,15 +89,23 @@ impl Connection {
     fn start_transaction(&mut self, modes: TransactionModes) -> Result<()> {
         self.host.call_if_any(Session::begin)?;
         self.transaction.running = true;
+        self.host.note_begin();
         self.host.modes.begin(modes);
         self.host.apply_isolation()
     }
 
     /// A statement begins: a transaction, and a new snapshot in it.
     pub(super) fn start_statement(&mut self, kind: &Kind) -> Result<()> {
+        let running = self.transaction.running;
         self.ensure_transaction()?;
+        if running {
+            self.host.statement_time = self.host.clock();
+        }
         let count = self.host.settings.change_count();
         let changed = self.settings_told.replace(count) != Some(count);
+        if changed {
+            self.host.restyle();
+        }
         let told = changed.then(|| self.host.settings.engine());
         let first = needs_snapshot(kind) && self.host.modes.query();
         let repeatable = self.host.modes.now().isolation == IsolationLevel::RepeatableRead;

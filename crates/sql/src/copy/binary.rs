@@ -9,7 +9,7 @@
 use super::parser::{CopyShape, TakeRow};
 use super::values::{LineContext, RowValues};
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, SqlType, binary_in, check_enlarge, out_of_memory};
+use forebay_types::{Datum, SqlType, binary_in, check_enlarge, coerce, out_of_memory};
 
 /// The first bytes.
 pub const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
@@ -224,6 +224,7 @@ impl BinaryParser {
             let value = match plain(bytes, column.ty) {
                 Some(value) => value,
                 None => binary_in(bytes, column.ty)
+                    .and_then(|value| coerce(value, column.ty, column.typmod, false))
                     .map_err(|e| SqlError::from(e).context(place.column_only(&column.name)))?,
             };
             values.set(column.slot, value);

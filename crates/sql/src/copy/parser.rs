@@ -6,7 +6,8 @@ use super::options::{CopyFormat, CopyOptions, Header};
 use super::simple::{SimpleLines, Step};
 use super::values::{LineContext, RowValues, read_text};
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, SqlType, checked_utf8, enlarge};
+use forebay_types::{Datum, SqlType, TextStyle, checked_utf8, enlarge};
+use std::sync::Arc;
 
 /// A column that data arrives for.
 #[derive(Clone, Debug)]
@@ -15,6 +16,8 @@ pub struct CopyColumn {
     pub name: String,
     /// Its type.
     pub ty: SqlType,
+    /// Its type modifier, or -1.
+    pub typmod: i32,
     /// Its place in the row handed out.
     pub slot: usize,
 }
@@ -30,6 +33,8 @@ pub struct CopyShape {
     pub width: usize,
     /// Most bytes of a line or a binary row: PostgreSQL's limit, except in tests.
     pub longest: usize,
+    /// What text forms depend on.
+    pub style: Arc<TextStyle<'static>>,
 }
 
 /// What takes the rows, each with its line's number.
@@ -300,7 +305,7 @@ fn row(
                 checked_utf8(fields.bytes(line.as_bytes(), field).unwrap_or_default())
             }
         }?;
-        let value = read_text(text, column.ty).map_err(|e| {
+        let value = read_text(text, (column.ty, column.typmod), &shape.style).map_err(|e| {
             e.context(LineContext::new(&shape.table, number).column(&column.name, text))
         })?;
         values.set(column.slot, value);

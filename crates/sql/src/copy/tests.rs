@@ -8,6 +8,7 @@ use crate::error::SqlError;
 use crate::parse::{CopyOption, OptionValue};
 use forebay_types::{Datum, MAX_ALLOC, SqlType};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 const TYPES: [SqlType; 4] = [SqlType::Int4, SqlType::Text, SqlType::Float8, SqlType::Bool];
 
@@ -31,13 +32,18 @@ fn all_options() -> Vec<CopyOptions> {
 }
 
 fn shape() -> CopyShape {
-    let column =
-        |(i, ty): (usize, &SqlType)| CopyColumn { name: format!("c{i}"), ty: *ty, slot: i };
+    let column = |(i, ty): (usize, &SqlType)| CopyColumn {
+        name: format!("c{i}"),
+        ty: *ty,
+        typmod: -1,
+        slot: i,
+    };
     CopyShape {
         table: "t".into(),
         columns: TYPES.iter().enumerate().map(column).collect(),
         width: TYPES.len(),
         longest: MAX_ALLOC,
+        style: Arc::default(),
     }
 }
 
@@ -81,7 +87,7 @@ fn parse(
 }
 
 fn write(options: &CopyOptions, rows: &[Vec<Datum<'static>>]) -> Vec<u8> {
-    let mut writer = CopyWriter::new(options.clone());
+    let mut writer = CopyWriter::new(options.clone(), Arc::default());
     let mut out = Vec::new();
     writer.header(&columns(), &mut out);
     for row in rows {

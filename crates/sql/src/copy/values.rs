@@ -1,7 +1,7 @@
 //! Values of COPY fields, and the CONTEXT lines of its errors.
 
-use crate::error::{Result, SqlError};
-use forebay_types::{Datum, SqlType, float4_in, float8_in, int_in, text_in};
+use crate::error::Result;
+use forebay_types::{Datum, SqlType, TextStyle, coerce, float4_in, float8_in, int_in, text_in_as};
 use smallvec::SmallVec;
 
 /// Bytes of data that an error's context shows at most.
@@ -37,17 +37,24 @@ impl<'a> RowValues<'a> {
 }
 
 /// Reads a field.
-pub fn read_text(text: &str, ty: SqlType) -> Result<Datum<'_>> {
+#[inline]
+pub fn read_text<'a>(
+    text: &'a str,
+    (ty, typmod): (SqlType, i32),
+    style: &TextStyle<'_>,
+) -> Result<Datum<'a>> {
     Ok(match ty {
         // The commonest types first.
         SqlType::Int4 => Datum::Int4(int_in(text, ty)? as i32),
         SqlType::Int8 => Datum::Int8(int_in(text, ty)?),
-        SqlType::Text | SqlType::Varchar => Datum::text(text),
+        SqlType::Text => Datum::text(text),
         SqlType::Float8 => Datum::Float8(float8_in(text)?),
         SqlType::Int2 => Datum::Int2(int_in(text, ty)? as i16),
         SqlType::Float4 => Datum::Float4(float4_in(text)?),
-        SqlType::Bool | SqlType::Oid | SqlType::Xid => text_in(text, ty)?,
-        _ => return Err(SqlError::unsupported(format!("COPY of type {}", ty.sql_name()))),
+        _ => {
+            let value = text_in_as(text, ty, typmod, style)?;
+            coerce(value, ty, typmod, false)?
+        }
     })
 }
 

@@ -4,12 +4,14 @@ use super::binary::SIGNATURE;
 use super::options::{CopyFormat, CopyOptions, Header};
 use crate::column::ColumnDesc;
 use crate::error::Result;
-use crate::pieces::{Form, LONG, LongValue, append_field, whole_length};
-use forebay_types::{Datum, MAX_ALLOC, check_enlarge, enlarge, text_out};
+use crate::pieces::{FieldForm, Form, LONG, LongValue, append_field, whole_length};
+use forebay_types::{Datum, MAX_ALLOC, TextStyle, check_enlarge, enlarge, text_out_as};
+use std::sync::Arc;
 
 /// Forms rows; each is one CopyData message.
 pub struct CopyWriter {
     options: CopyOptions,
+    style: Arc<TextStyle<'static>>,
     scratch: Vec<u8>,
     /// The binary header was written; it precedes the first row.
     started: bool,
@@ -19,12 +21,12 @@ pub struct CopyWriter {
 
 impl CopyWriter {
     /// For a COPY with these options.
-    pub fn new(options: CopyOptions) -> CopyWriter {
+    pub fn new(options: CopyOptions, style: Arc<TextStyle<'static>>) -> CopyWriter {
         let rare = |b: u8| matches!(b, b'\t' | b',' | b';' | b'|' | b'"' | b'\'');
         let quoted = options.force_quote || !options.null.is_empty() || !rare(options.quote);
         let plain_numbers =
             rare(options.delimiter) && !(options.format == CopyFormat::Csv && quoted);
-        CopyWriter { options, scratch: Vec::new(), started: false, plain_numbers }
+        CopyWriter { options, style, scratch: Vec::new(), started: false, plain_numbers }
     }
 
     /// Appends the header line, if there is one.
@@ -82,11 +84,11 @@ impl CopyWriter {
                 | Datum::Float8(_)
                     if self.plain_numbers =>
                 {
-                    text_out(value, column.ty, out)?;
+                    text_out_as(value, column.ty, &self.style, out)?;
                     continue;
                 }
                 other => {
-                    text_out(other, column.ty, &mut self.scratch)?;
+                    text_out_as(other, column.ty, &self.style, &mut self.scratch)?;
                     &self.scratch
                 }
             };
@@ -122,7 +124,8 @@ fn binary_row<'r>(
 ) -> Result<()> {
     out.extend_from_slice(&(values.len() as i16).to_be_bytes());
     for (value, column) in values.iter().zip(columns) {
-        append_field(value, (column.ty, true), out, 0, long)?;
+        let form = FieldForm { ty: column.ty, binary: true, style: &TextStyle::default() };
+        append_field(value, form, out, 0, long)?;
     }
     Ok(check_enlarge(whole_length(out, long), 0, MAX_ALLOC)?)
 }

@@ -5,7 +5,7 @@ use super::eval::{Params, Results, Values, eval, eval_all};
 use super::host::Host;
 use crate::error::{Result, SqlError, state};
 use crate::plan::Expr;
-use forebay_types::{Array, Datum, Dim, SqlType};
+use forebay_types::{Array, Datum, Dim, SqlType, TextStyle};
 
 /// Evaluates one of the expressions of arrays.
 pub(super) fn eval_arrays<'a>(
@@ -216,6 +216,7 @@ fn sliced<'a>(
 pub(super) fn elements(
     array: &Datum<'_>,
     (from, to): (SqlType, SqlType),
+    style: &TextStyle<'_>,
 ) -> Result<Option<Vec<Datum<'static>>>> {
     let array = match array {
         Datum::Null => return Ok(None),
@@ -225,7 +226,7 @@ pub(super) fn elements(
     let items = array.items()?.into_iter().map(Datum::into_owned);
     let same = from == to;
     items
-        .map(|value| if same { Ok(value) } else { cast(value, from, to) })
+        .map(|value| if same { Ok(value) } else { cast(value, from, to, style) })
         .collect::<Result<_>>()
         .map(Some)
 }

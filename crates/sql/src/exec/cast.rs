@@ -1,7 +1,7 @@
 //! Casts between types.
 
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, Numeric, SqlType, text_in, to_text, truncate_name};
+use forebay_types::{Datum, Numeric, SqlType, TextStyle, text_in_as, to_text_as, truncate_name};
 
 pub(super) fn out_of_range(ty: SqlType) -> SqlError {
     SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.sql_name()))
@@ -16,15 +16,20 @@ pub(super) fn float_underflow() -> SqlError {
 }
 
 /// Casts a value. The planner has checked that there is such a cast.
-pub fn cast<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a>> {
+pub fn cast<'a>(
+    value: Datum<'a>,
+    from: SqlType,
+    to: SqlType,
+    style: &TextStyle<'_>,
+) -> Result<Datum<'a>> {
     use SqlType as T;
     if value.is_null() {
         return Ok(Datum::Null);
     }
     match to {
-        T::Text | T::Varchar | T::Bpchar | T::Name => to_string_type(value, from, to),
-        _ if from == T::Regclass => cast(regclass_oid(value)?, T::Oid, to),
-        _ if let Datum::Text(text) = &value => Ok(text_in(text, to)?.into_owned()),
+        T::Text | T::Varchar | T::Bpchar | T::Name => to_string_type(value, from, to, style),
+        _ if from == T::Regclass => cast(regclass_oid(value)?, T::Oid, to, style),
+        _ if let Datum::Text(text) = &value => Ok(text_in_as(text, to, -1, style)?.into_owned()),
         T::Int2 | T::Int4 | T::Int8 => to_integer(value, to),
         T::Oid | T::Regclass | T::Regproc | T::Regtype => match value {
             Datum::Oid(v) => Ok(Datum::Oid(v)),
@@ -88,17 +93,26 @@ fn no_cast(from: SqlType, to: SqlType) -> SqlError {
     )
 }
 
-fn to_string_type<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a>> {
+fn to_string_type<'a>(
+    value: Datum<'a>,
+    from: SqlType,
+    to: SqlType,
+    style: &TextStyle<'_>,
+) -> Result<Datum<'a>> {
     let text = match value {
-        Datum::Text(text) if to != SqlType::Name => return Ok(Datum::Text(text)),
-        Datum::Text(text) => {
-            return Ok(Datum::string(truncate_name(&text).to_owned()));
+        // The blanks at the end of a bpchar belong to nothing else.
+        Datum::Text(text) if from == SqlType::Bpchar && to != SqlType::Bpchar => {
+            text.trim_end_matches(' ').to_owned()
         }
-        // The cast spells the words out; the output function does not.
-        Datum::Bool(v) => return Ok(Datum::text(if v { "true" } else { "false" })),
-        other => to_text(&other, from)?,
+        Datum::Text(text) if to != SqlType::Name => return Ok(Datum::Text(text)),
+        Datum::Text(text) => text.into_owned(),
+        // The cast to text spells the words out; the output function does not.
+        Datum::Bool(v) if to != SqlType::Name => {
+            return Ok(Datum::text(if v { "true" } else { "false" }));
+        }
+        other => to_text_as(&other, from, style)?,
     };
-    Ok(Datum::string(text))
+    Ok(Datum::string(if to == SqlType::Name { truncate_name(&text).to_owned() } else { text }))
 }
 
 fn to_integer<'a>(value: Datum<'_>, to: SqlType) -> Result<Datum<'a>> {

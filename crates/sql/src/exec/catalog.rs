@@ -13,7 +13,7 @@ use forebay_engine::syscache::{
     OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
 };
 use forebay_engine::{LockMode, Session, Table, TableIndex};
-use forebay_types::{Datum, Oid, SqlType, oids, text_in};
+use forebay_types::{Datum, Oid, SqlType, oids, text_in_as};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -113,11 +113,11 @@ impl Names for Host {
         self.look_up(CollationsNamed(name.into()))
     }
 
-    fn input(&mut self, text: &str, ty: &TypeRow, _typmod: i32) -> Result<Datum<'static>> {
+    fn input(&mut self, text: &str, ty: &TypeRow, typmod: i32) -> Result<Datum<'static>> {
         match ty.oid {
             oids::REGCLASS => functions::regclass_of_text(text, self),
             oid => match SqlType::from_oid(oid) {
-                Some(known) => Ok(text_in(text, known)?.into_owned()),
+                Some(known) => Ok(text_in_as(text, known, typmod, &self.style)?.into_owned()),
                 None => Err(SqlError::unsupported(format!("a value of type {}", ty.name))),
             },
         }

@@ -130,7 +130,10 @@ pub(super) fn eval<'a>(
             arithmetic(*op, a, b)
         }
         Expr::Negate(x) => negate(eval(x, row, params, host)?),
-        Expr::Cast { expr, from, to } => cast(eval(expr, row, params, host)?, *from, *to),
+        Expr::Cast { expr, from, to } => {
+            let value = eval(expr, row, params, host)?;
+            cast(value, *from, *to, &host.style)
+        }
         _ => eval_rare(e, row, params, host),
     }
 }
@@ -171,7 +174,8 @@ fn eval_rare<'a>(
         }
         Expr::InArray { expr, array, elements: of, negated } => {
             let value = eval(expr, row, params, host)?;
-            let list = super::arrays::elements(&eval(array, row, params, host)?, *of)?;
+            let array = eval(array, row, params, host)?;
+            let list = super::arrays::elements(&array, *of, &host.style)?;
             list.map_or(Ok(Datum::Null), |list| in_list(value, list.into_iter(), *negated, Ok))
         }
         Expr::CompareRows(op, pairs) => rows_compared(*op, pairs, row, params, host),

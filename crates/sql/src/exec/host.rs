@@ -12,7 +12,7 @@ use forebay_engine::{
     Engine, EngineError, Interrupt, Isolation, ParallelSettings, Part, Session, SharedValues,
     Table, TempOptions, compressed_value,
 };
-use forebay_types::{Datum, Repr};
+use forebay_types::{Datum, Repr, TextStyle};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -44,6 +44,10 @@ pub struct Host {
     pub identity: Identity,
     /// The running transaction's modes.
     pub modes: Modes,
+    /// What text forms depend on, and when the transaction began.
+    pub style: Arc<TextStyle<'static>>,
+    /// When the statement began, in microseconds since 2000.
+    pub statement_time: i64,
     warnings: Vec<SqlError>,
     /// The session's cursors, when a statement began that looks at them.
     pub cursors: Vec<CursorRow>,
@@ -71,6 +75,8 @@ impl Host {
             settings,
             identity,
             modes,
+            style: Arc::default(),
+            statement_time: 0,
             warnings,
             cursors,
             measures: None,
@@ -83,7 +89,30 @@ impl Host {
     /// A host for a worker, which evaluates expressions and has no session.
     pub(super) fn of_worker(&self) -> Host {
         let worker = Host::new(None, self.settings.share(), self.identity.clone());
-        Host { modes: self.modes.clone(), ..worker }
+        let (style, statement_time) = (Arc::clone(&self.style), self.statement_time);
+        Host { modes: self.modes.clone(), style, statement_time, ..worker }
+    }
+
+    /// The time now, in microseconds since 2000.
+    pub fn clock(&self) -> i64 {
+        /// 2000-01-01, in seconds since 1970.
+        const EPOCH: i64 = 946_684_800;
+        let now = forebay_aio::sync::SystemTime::now();
+        let now = now.duration_since(forebay_aio::sync::UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(now.as_micros()).unwrap_or(i64::MAX) - EPOCH * 1_000_000
+    }
+
+    /// A transaction begins.
+    pub fn note_begin(&mut self) {
+        let now = self.clock();
+        self.statement_time = now;
+        Arc::make_mut(&mut self.style).now = now;
+    }
+
+    /// Takes over what text forms depend on.
+    pub fn restyle(&mut self) {
+        let now = self.style.now;
+        self.style = Arc::new(TextStyle { now, ..self.settings.text_style() });
     }
 
     /// The session's settings of parallel scans. Without one there are no tables.

@@ -126,7 +126,8 @@ pub(super) fn evaluated(
             Condition::any_of(shape, *key, &*values)
         }
         IndexCondition::AnyOfArray { key, array, elements: of } => {
-            let values = elements(&eval(array, &[], params, host)?, *of)?;
+            let array = eval(array, &[], params, host)?;
+            let values = elements(&array, *of, &host.style)?;
             Condition::any_of(shape, *key, &values.unwrap_or_default())
         }
         IndexCondition::Row { keys, comparison, values, .. } => {

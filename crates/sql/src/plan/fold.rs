@@ -5,18 +5,27 @@ use super::expr::Expr;
 use super::query::Query;
 use super::tree::{Grouping, Node};
 use crate::error::Result;
+use forebay_types::SqlType;
 
 fn varies(e: &Expr) -> bool {
     match e {
         Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_) => true,
         Expr::Value(..) => true,
         Expr::Call(function, _) => !function.is_immutable(),
+        // The text of a time depends on settings.
+        Expr::Cast { from, to, .. } => is_time(*from) != is_time(*to),
         // It looks only at its own row.
         Expr::AnyOf { test, .. } | Expr::MapArray { element: test, .. } => {
             test.any(&|e| !matches!(e, Expr::Column(_)) && varies(e))
         }
         _ => false,
     }
+}
+
+/// Whether a type is of dates and times, between which casts are functions.
+fn is_time(ty: SqlType) -> bool {
+    use SqlType::{Date, Interval, Time, Timestamp, Timestamptz, Timetz};
+    matches!(ty, Date | Time | Timetz | Timestamp | Timestamptz | Interval)
 }
 
 /// Replaces the constant parts of an expression by their values.

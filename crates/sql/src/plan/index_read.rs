@@ -56,6 +56,11 @@ pub(super) fn column_of(e: &Expr) -> Option<usize> {
             Expr::Column(column) if from.info().len <= to.info().len => Some(column),
             _ => None,
         },
+        // Trailing blanks do not count in the order of an index, either.
+        Expr::Cast { expr, from: SqlType::Bpchar, to: SqlType::Text } => match **expr {
+            Expr::Column(column) => Some(column),
+            _ => None,
+        },
         _ => None,
     }
 }

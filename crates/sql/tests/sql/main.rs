@@ -29,6 +29,8 @@
 //!   recorded from PostgreSQL 18
 //! - [`limits`]: What a client can make long, deep or wide has a limit
 //! - [`locked`]: Statements that wait for a table's lock see what is there once they have it
+//! - [`overloads`]: Operators, functions and casts over all types, against answers recorded from
+//!   PostgreSQL 18
 //! - [`parallel`]: Aggregates with worker threads
 //! - [`parameters`]: ALTER TABLE and ALTER INDEX of storage parameters, and a table's own number of
 //!   parallel workers
@@ -72,6 +74,7 @@ mod indexes;
 mod limits;
 mod lists;
 mod locked;
+mod overloads;
 mod parallel;
 mod parameters;
 mod portals;

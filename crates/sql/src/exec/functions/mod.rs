@@ -2,6 +2,8 @@
 //!
 //! - `table.rs`: all of them
 //! - `arguments.rs`: arguments, as analysis has cast them
+//! - `datetime.rs`: dates, times and intervals; `lengths.rs`: casts to type modifiers
+//! - `arrays.rs`: arrays; `bytes.rs`: bytea, bit strings, networks, UUIDs; `json.rs`: JSON
 //! - `math.rs`: numbers; `strings.rs`: texts, `text.rs`: such that can be long
 //! - `system.rs`: the session, settings; `locks.rs`: advisory locks, waits, transaction ids;
 //!   `log.rs`: the write-ahead log; `relations.rs`: sizes and checks of tables and indexes
@@ -12,6 +14,11 @@
 //! A function that is strict by its row is not called with NULL.
 
 pub(super) mod arguments;
+mod arrays;
+mod bytes;
+mod datetime;
+mod json;
+mod lengths;
 mod locks;
 mod log;
 mod math;

@@ -1,10 +1,11 @@
 //! Functions of texts. Characters of other than ASCII have no case here: the collation is C.
 
 use super::Area;
-use super::arguments::{int, text};
+use super::arguments::{int, int8, text};
 use super::text as long;
 use crate::error::{Result, SqlError};
-use forebay_types::{Datum, SqlType, to_text};
+use forebay_types::functions::strings as f;
+use forebay_types::{Datum, SqlType, TextStyle, to_text_as};
 use std::ops::Range;
 
 pub(super) const TABLE: Area = &[
@@ -43,16 +44,44 @@ pub(super) const TABLE: Area = &[
     (883, |_, args, _| substr(args)),
     (936, |_, args, _| substr(args)),
     (937, |_, args, _| substr(args)),
+    (3062, |_, args, _| Ok(Datum::string(f::reverse(text(args, 0)?)))),
+    (878, |_, args, _| {
+        Ok(Datum::string(f::translate(text(args, 0)?, text(args, 1)?, text(args, 2)?)))
+    }),
+    (873, |_, args, _| Ok(Datum::string(f::lpad(text(args, 0)?, int(args, 1)?, text(args, 2)?)?))),
+    (879, |_, args, _| Ok(Datum::string(f::lpad(text(args, 0)?, int(args, 1)?, " ")?))),
+    (874, |_, args, _| Ok(Datum::string(f::rpad(text(args, 0)?, int(args, 1)?, text(args, 2)?)?))),
+    (880, |_, args, _| Ok(Datum::string(f::rpad(text(args, 0)?, int(args, 1)?, " ")?))),
+    (2088, |_, args, _| Ok(owned(f::split_part(text(args, 0)?, text(args, 1)?, int(args, 2)?)?))),
+    (1620, |_, args, _| Ok(Datum::Int4(f::ascii(text(args, 0)?)))),
+    (1621, |_, args, _| Ok(Datum::string(f::chr(int(args, 0)?)?))),
+    (872, |_, args, _| Ok(Datum::string(f::initcap_c(text(args, 0)?)))),
+    (1404, |_, args, _| {
+        let (part, at) = (text(args, 1)?, int(args, 2)?);
+        Ok(Datum::string(f::overlay(text(args, 0)?, part, at, Some(int(args, 3)?))?))
+    }),
+    (1405, |_, args, _| {
+        Ok(Datum::string(f::overlay(text(args, 0)?, text(args, 1)?, int(args, 2)?, None)?))
+    }),
+    (2089, |_, args, _| Ok(Datum::string(f::to_hex(int(args, 0)?.cast_unsigned().into())))),
+    (2090, |_, args, _| Ok(Datum::string(f::to_hex(int8(args, 0)?.cast_unsigned())))),
+    (1283, |_, args, _| Ok(Datum::string(f::quote_literal(text(args, 0)?)))),
+    (1289, |_, args, _| match args.first() {
+        Some(Datum::Text(text)) => Ok(Datum::string(f::quote_literal(text))),
+        _ => Ok(Datum::text("NULL")),
+    }),
+    (1282, |_, args, _| Ok(Datum::string(forebay_engine::quoted(text(args, 0)?).into_owned()))),
     (1622, |_, args, _| long::repeat(text(args, 0)?, int(args, 1)?)),
-    (3058, |function, args, _| concat(&function.args, args, None)),
-    (3059, |function, args, _| match args.split_first() {
+    (3058, |function, args, host| concat(&function.args, args, None, &host.style)),
+    (3059, |function, args, host| match args.split_first() {
         Some((Datum::Null, _)) | None => Ok(Datum::Null),
         Some((between, rest)) => {
-            concat(function.args.get(1..).unwrap_or_default(), rest, between.as_str())
+            let types = function.args.get(1..).unwrap_or_default();
+            concat(types, rest, between.as_str(), &host.style)
         }
     }),
-    (2003, |function, args, _| joined(&function.args, args)), // text || anynonarray
-    (2004, |function, args, _| joined(&function.args, args)), // anynonarray || text
+    (2003, |function, args, host| joined(&function.args, args, &host.style)), // text || anynonarray
+    (2004, |function, args, host| joined(&function.args, args, &host.style)), // anynonarray || text
 ];
 
 fn owned<'a>(text: &str) -> Datum<'a> {
@@ -75,14 +104,19 @@ fn place<'a>(whole: &str, part: &str) -> Result<Datum<'a>> {
 }
 
 /// Values in text form, by their output functions; NULLs are left out.
-fn concat<'a>(types: &[u32], args: &[Datum<'_>], between: Option<&str>) -> Result<Datum<'a>> {
+fn concat<'a>(
+    types: &[u32],
+    args: &[Datum<'_>],
+    between: Option<&str>,
+    style: &TextStyle<'_>,
+) -> Result<Datum<'a>> {
     let mut pieces = Vec::with_capacity(args.len());
     for (arg, ty) in args.iter().zip(types) {
         match arg {
             Datum::Null => {}
             // One that was given as an array is taken apart.
             Datum::Text(text) => pieces.push(text.to_string()),
-            arg => pieces.push(to_text(arg, SqlType::of(*ty))?),
+            arg => pieces.push(to_text_as(arg, SqlType::of(*ty), style)?),
         }
     }
     let between = between.unwrap_or("");
@@ -97,10 +131,10 @@ fn concat<'a>(types: &[u32], args: &[Datum<'_>], between: Option<&str>) -> Resul
 }
 
 /// A text and another value, each as a text.
-fn joined<'a>(types: &[u32], args: &[Datum<'_>]) -> Result<Datum<'a>> {
+fn joined<'a>(types: &[u32], args: &[Datum<'_>], style: &TextStyle<'_>) -> Result<Datum<'a>> {
     let mut whole: Option<Datum<'a>> = None;
     for (arg, ty) in args.iter().zip(types) {
-        let text = crate::exec::cast::cast(arg.reborrow(), SqlType::of(*ty), SqlType::Text)?;
+        let text = crate::exec::cast::cast(arg.reborrow(), SqlType::of(*ty), SqlType::Text, style)?;
         let text = text.as_str().unwrap_or_default();
         whole = Some(match whole {
             Some(Datum::Text(first)) => long::join(first, text)?,

@@ -6,12 +6,13 @@ use crate::error::{Result, SqlError, state};
 use crate::exec::host::Host;
 use crate::settings::SetScope;
 use forebay_aio::sync::Duration;
-use forebay_types::{Datum, type_name};
+use forebay_types::{Datum, format_type};
 
 pub(super) const TABLE: Area = &[
-    (1081, |_, args, _| match args.first() {
-        Some(Datum::Null) => Ok(Datum::Null),
-        _ => Ok(Datum::string(shown_type(oid(args, 0)?))),
+    (1081, |_, args, _| match args {
+        [Datum::Null, _] => Ok(Datum::Null),
+        [_, Datum::Int4(typmod)] => Ok(Datum::string(shown_type(oid(args, 0)?, Some(*typmod)))),
+        _ => Ok(Datum::string(shown_type(oid(args, 0)?, None))),
     }),
     (1598, |_, _, host| Ok(Datum::Float8(host.random()))),
     (89, |_, _, host| Ok(Datum::string(host.identity.version.clone()))),
@@ -30,10 +31,11 @@ pub(super) const TABLE: Area = &[
     (3775, |_, args, host| crate::exec::views::reset(args, host)),
 ];
 
-/// The name of a type by its OID.
-fn shown_type(oid: u32) -> String {
+/// The name of a type by its OID, with its modifier.
+fn shown_type(oid: u32, typmod: Option<i32>) -> String {
     match forebay_types::type_info(oid) {
-        Some(_) => type_name(oid).into_owned(),
+        Some(_) => format_type(oid, typmod).into_owned(),
+        None if oid == 0 => "-".to_owned(),
         None => "???".to_owned(),
     }
 }

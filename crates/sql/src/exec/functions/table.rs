@@ -19,7 +19,15 @@ struct Entry {
 
 /// All functions.
 static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
-    let plain = [super::math::TABLE, super::strings::TABLE];
+    let plain = [
+        super::math::TABLE,
+        super::strings::TABLE,
+        super::lengths::TABLE,
+        super::datetime::TABLE,
+        super::arrays::TABLE,
+        super::bytes::TABLE,
+        super::json::TABLE,
+    ];
     let of_session = [
         super::system::TABLE,
         super::locks::TABLE,

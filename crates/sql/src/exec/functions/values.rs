@@ -1,27 +1,41 @@
 //! The values that SQL names without parentheses.
 
-use crate::error::{Result, SqlError};
+use crate::error::Result;
 use crate::exec::host::Host;
 use forebay_engine::Session;
 use forebay_engine::nodes::SqlValueFunctionOp;
-use forebay_types::Datum;
+use forebay_types::datetime::ops;
+use forebay_types::{Datum, SqlType, coerce};
 
 /// Such a value, with digits of seconds or -1.
 pub(in crate::exec) fn value<'a>(
     op: SqlValueFunctionOp,
-    _digits: i32,
+    digits: i32,
     host: &mut Host,
 ) -> Result<Datum<'a>> {
     use SqlValueFunctionOp as O;
-    Ok(match op {
+    let now = host.style.now;
+    let local = || ops::timestamptz_to_timestamp(now, &host.style.zone);
+    let time = |local| ops::timestamp_to_time(local).unwrap_or(0);
+    let (value, ty) = match op {
         O::CurrentRole | O::CurrentUser | O::User | O::SessionUser => {
-            Datum::string(host.identity.user.clone())
+            return Ok(Datum::string(host.identity.user.clone()));
         }
-        O::CurrentCatalog => Datum::string(host.identity.database.clone()),
+        O::CurrentCatalog => return Ok(Datum::string(host.identity.database.clone())),
         O::CurrentSchema => {
             let first = host.call_if_any(Session::creation_schema)?.flatten();
-            first.map_or(Datum::Null, |entry| Datum::string(entry.name.to_string()))
+            return Ok(first.map_or(Datum::Null, |entry| Datum::string(entry.name.to_string())));
         }
-        _ => return Err(SqlError::unsupported("the current date and time")),
-    })
+        O::CurrentDate => return Ok(Datum::Date(ops::timestamp_to_date(local()?))),
+        O::CurrentTime | O::CurrentTimeN => {
+            let west = -host.style.zone.at(now).offset;
+            (Datum::Timetz(time(local()?), west), SqlType::Timetz)
+        }
+        O::CurrentTimestamp | O::CurrentTimestampN => {
+            (Datum::Timestamptz(now), SqlType::Timestamptz)
+        }
+        O::Localtime | O::LocaltimeN => (Datum::Time(time(local()?)), SqlType::Time),
+        O::Localtimestamp | O::LocaltimestampN => (Datum::Timestamp(local()?), SqlType::Timestamp),
+    };
+    Ok(coerce(value, ty, digits, true)?)
 }

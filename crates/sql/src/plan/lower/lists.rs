@@ -6,7 +6,7 @@ use super::call::{as_common, wrong_arguments};
 use super::fast::{Fast, form};
 use crate::error::Result;
 use forebay_engine::nodes::{self, CompareType, RowCompareExpr, ScalarArrayOpExpr, type_of};
-use forebay_types::SqlType;
+use forebay_types::{Datum, SqlType};
 
 impl Lowering<'_> {
     /// A test of a value against the elements of an array.
@@ -32,6 +32,14 @@ impl Lowering<'_> {
                 items.push(as_common(common, element, self.lower(item)?));
             }
             return Ok(Expr::InList { expr, list: items, element: of, negated });
+        }
+        if let nodes::Expr::Const(constant) = array
+            && let Datum::Array(values) = &constant.constvalue
+        {
+            let item =
+                |value: Datum<'_>| as_common(common, element, Expr::Const(value.into_owned()));
+            let list = values.items()?.into_iter().map(item).collect();
+            return Ok(Expr::InList { expr, list, element: of, negated });
         }
         let array = Box::new(self.lower(array)?);
         let common = if common == forebay_types::oids::ANYARRAY { of } else { SqlType::of(common) };
