@@ -24,5 +24,7 @@ pub(crate) const DESCRIPTIONS: Oid = schema::PG_DESCRIPTION.oid;
 pub(crate) const INDEXES: Oid = schema::PG_INDEX.oid;
 /// pg_namespace
 pub(crate) const NAMESPACES: Oid = schema::PG_NAMESPACE.oid;
+/// pg_sequence
+pub(crate) const SEQUENCES: Oid = schema::PG_SEQUENCE.oid;
 /// pg_statistic
 pub(crate) const STATISTICS: Oid = schema::PG_STATISTIC.oid;

@@ -103,6 +103,8 @@ pub fn check_definition(
 pub enum Persistence<'a> {
     /// All sessions. Its changes are logged.
     Permanent,
+    /// All sessions. Its changes are not logged, and recovery takes it back to its init fork.
+    Unlogged,
     /// The session that creates it, in its own pool. Its changes are not logged.
     Temporary(&'a TempRelations),
 }
@@ -178,6 +180,7 @@ impl Persistence<'_> {
     pub(crate) fn code(self) -> u8 {
         match self {
             Persistence::Permanent => b'p',
+            Persistence::Unlogged => b'u',
             Persistence::Temporary(_) => b't',
         }
     }
@@ -252,21 +255,27 @@ pub(crate) fn create_file(
         Persistence::Permanent => {
             database.xacts.drop_at_abort(writer.tx, locator);
             database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
-            log_file(database, writer.backend, locator, xid)?;
+            log_file(database, writer.backend, (locator, Fork::Main), xid)?;
+        }
+        Persistence::Unlogged => {
+            database.xacts.drop_at_abort(writer.tx, locator);
+            database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
+            database.heaps.pool.smgr().create(locator, Fork::Init, false)?;
+            log_file(database, writer.backend, (locator, Fork::Init), xid)?;
         }
         Persistence::Temporary(pool) => pool.create(writer.backend, locator)?,
     }
     Ok(locator)
 }
 
-/// Logs that a table's file was created.
+/// Logs that a relation's file was created.
 fn log_file(
     database: &Database,
     backend: &mut Backend,
-    locator: RelFileLocator,
+    (rel, fork): (RelFileLocator, Fork),
     xid: Xid,
 ) -> Result<(), CatalogError> {
-    let main = SmgrCreate { rel: locator, fork: Fork::Main }.encode();
+    let main = SmgrCreate { rel, fork }.encode();
     let record = Record {
         rmgr: Rmgr::SMGR,
         info: CREATE | INFO_SPECIAL_REL_UPDATE,

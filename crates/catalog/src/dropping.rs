@@ -19,11 +19,13 @@ use crate::index_ddl::set_not_null;
 use crate::index_state::IS_VALID;
 use crate::objects::{Depends, Object};
 use crate::reader::Reader;
+use crate::row::Row;
 use crate::schema::{
-    PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CONSTRAINT_OID_INDEX,
+    PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CONSTRAINT_OID_INDEX,
     PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX, PG_INHERITS_RELID_SEQNO_INDEX,
     PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TYPE_OID_INDEX, POSTGRES_DB,
 };
+use crate::sequences::SequenceOwner;
 use crate::table::Table;
 use crate::writer::{Found, Writer};
 
@@ -52,6 +54,26 @@ pub fn drop_rows(
     writer.reader().class(oid)?.ok_or_else(gone)?;
     let object = Object::relation(oid);
     drop_all(&mut writer, object)?;
+    writer.next_command()
+}
+
+/// Drops a sequence, which the caller has locked. 2BP01 if it is a part of an identity column, or
+/// the default of one.
+pub fn drop_sequence(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    (oid, name): (Oid, &str),
+) -> Result<(), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let owner = writer.reader().sequence_owner(oid)?.filter(|owner| owner.identity);
+    if let Some(SequenceOwner { table, column, .. }) = owner {
+        let column = describe(&mut writer, Object::column(table, column))?;
+        let message = format!("cannot drop sequence {name} because {column} requires it");
+        let error = CatalogError::refused("2BP01", message);
+        return Err(error.with_hint(format!("You can drop {column} instead.")));
+    }
+    drop_all(&mut writer, Object::relation(oid))?;
     writer.next_command()
 }
 
@@ -209,6 +231,18 @@ fn describe(writer: &mut Writer<'_>, object: Object) -> Result<String, CatalogEr
         _ => String::new(),
     };
     Ok(match object.class {
+        CLASSES if object.column != 0 => {
+            let key = [Datum::Oid(object.oid), Datum::Int2(object.column)];
+            let found = writer.rows((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key), 2)?.pop();
+            let column = found.map(name).unwrap_or_default();
+            format!("column {column} of {}", describe(writer, Object::relation(object.oid))?)
+        }
+        DEFAULTS => {
+            let found = writer.row(&PG_ATTRDEF_OID_INDEX, object.oid)?;
+            let row = Row(&found.values, PG_ATTRDEF.name);
+            let column = Object::column(row.oid(1)?, row.int2(2)?);
+            format!("default value for {}", describe(writer, column)?)
+        }
         CLASSES => {
             let class = writer.reader().class(object.oid)?;
             let Some(Class { kind, name, .. }) = class else {
@@ -298,11 +332,13 @@ impl Database {
         let snapshot = self.xacts.snapshot(&tx);
         let mut stale = Reader::new(self, backend, snapshot).temporary()?;
         // What belongs to a table goes with it.
-        stale.retain(|class| class.kind == b'r');
+        stale.retain(|class| matches!(class.kind, b'r' | b'S'));
         for class in &stale {
             match drop_rows(self, backend, &mut tx, class.oid, &class.name) {
                 // What PostgreSQL has made and is not understood here stays.
-                Err(CatalogError::Refused(why)) if matches!(why.sqlstate, "0A000" | "2BP01") => {}
+                // A sequence may have gone with its table.
+                Err(CatalogError::Refused(why))
+                    if matches!(why.sqlstate, "0A000" | "2BP01" | "42P01") => {}
                 dropped => dropped?,
             }
         }

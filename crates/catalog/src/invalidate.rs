@@ -8,7 +8,7 @@ use forebay_types::Datum;
 use smallvec::SmallVec;
 
 use crate::catalog_oids::{
-    ATTRIBUTES, CLASSES, CONSTRAINTS, DEPENDENCIES, DESCRIPTIONS, INDEXES, NAMESPACES,
+    ATTRIBUTES, CLASSES, CONSTRAINTS, DEPENDENCIES, DESCRIPTIONS, INDEXES, NAMESPACES, SEQUENCES,
     SHARED_DEPENDENCIES, STATISTICS, TYPES,
 };
 use crate::row::Row;
@@ -46,6 +46,7 @@ fn of_row(catalog: Oid, row: &Row<'_, '_>) -> Option<Messages> {
             [index, relation(first?, false)].into_iter().collect()
         }
         CONSTRAINTS => [entry(cache::CONSTRAINT_BY_OID, hash_oid(first?))].into_iter().collect(),
+        SEQUENCES => [entry(cache::SEQUENCE_BY_OID, hash_oid(first?))].into_iter().collect(),
         STATISTICS => {
             let inherits = i16::from(row.bool(2).ok()?);
             let key = [hash_oid(first?), hash_int2(row.int2(1).ok()?), hash_int2(inherits)];

@@ -41,6 +41,8 @@ mod relations;
 mod row;
 mod rows;
 pub mod schema;
+mod sequence_def;
+mod sequences;
 mod statistic_rows;
 mod statistics;
 mod table;
@@ -57,7 +59,7 @@ pub use class::Class;
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
 pub use constraints::Constraint;
 pub use database::Database;
-pub use dropping::{check_index_free, drop_constraint, drop_index, drop_rows, drop_table};
+pub use dropping::{check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_table};
 pub use error::{CatalogError, ObjectName, Refusal};
 pub use identifier::quoted;
 pub use index::{KnownTrees, TableIndex};
@@ -67,7 +69,7 @@ pub use index_def::{ConstraintKind, IndexDef, IndexKey};
 pub use index_state::{IndexStep, step_index};
 pub use index_twin::{copy_index, swap_indexes, twin_name};
 pub use inplace::{Advanced, ClassFigures, NextIds, RelationFigures};
-pub use limits::not_a_table;
+pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;
 pub use oldest::DatabaseIds;
@@ -78,6 +80,11 @@ pub use options::{
 pub use reader::Reader;
 pub use relations::{temp_namespace, temp_toast_namespace};
 pub use rows::OldestIds;
+pub use sequence_def::{SequenceDef, SequenceOptions};
+pub use sequences::{
+    NewSequence, SequenceInfo, SequenceOwner, alter_sequence, create_sequence, rename_sequence,
+    replace_sequence, set_sequence_owner,
+};
 pub use statistic_rows::{
     ColumnTarget, StatisticArray, StatisticRow, StatisticSlot, store_statistics,
 };

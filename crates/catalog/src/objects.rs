@@ -81,6 +81,17 @@ pub(crate) struct Depends {
     pub(crate) code: u8,
 }
 
+impl Depends {
+    /// Reads a row of pg_depend.
+    pub(crate) fn read(row: &Row<'_, '_>) -> Result<Depends, CatalogError> {
+        let object = |at| {
+            let column = i16::try_from(row.int4(at + 2)?).unwrap_or(0);
+            Ok::<_, CatalogError>(Object { class: row.oid(at)?, oid: row.oid(at + 1)?, column })
+        };
+        Ok(Depends { object: object(0)?, on: object(3)?, code: row.char(6)? })
+    }
+}
+
 impl Writer<'_> {
     /// Notes that an object depends on another.
     pub(crate) fn depend(
@@ -116,14 +127,7 @@ impl Writer<'_> {
 
     fn dependencies(&mut self, key: Key<'_>) -> Result<Vec<Depends>, CatalogError> {
         let found = self.rows(key, 7)?;
-        let read = |row: Row<'_, '_>| {
-            let object = |at| {
-                let column = i16::try_from(row.int4(at + 2)?).unwrap_or(0);
-                Ok::<_, CatalogError>(Object { class: row.oid(at)?, oid: row.oid(at + 1)?, column })
-            };
-            Ok(Depends { object: object(0)?, on: object(3)?, code: row.char(6)? })
-        };
-        found.iter().map(|found| read(Row(&found.values, PG_DEPEND.name))).collect()
+        found.iter().map(|found| Depends::read(&Row(&found.values, PG_DEPEND.name))).collect()
     }
 
     /// Deletes what other catalogs have about an object: what it depends on, comments.

@@ -201,12 +201,14 @@ impl Table {
     /// Fails (0A000) if rows cannot be inserted as PostgreSQL inserts them. The caller checks
     /// columns with defaults.
     pub fn check_insertable(&self) -> Result<(), CatalogError> {
+        self.check_no_sequence()?;
         self.check_writable("insert into")
     }
 
     /// Fails if its rows cannot be updated, or deleted, as PostgreSQL does that: 42501 for a
     /// catalog, else 0A000. The verb is the statement's.
     pub fn check_changeable(&self, verb: &str) -> Result<(), CatalogError> {
+        self.check_no_sequence()?;
         match self.is_catalog() {
             true => Err(permission_denied(&self.name)),
             false => self.check_writable(verb),
@@ -219,6 +221,17 @@ impl Table {
         match self.is_catalog() || self.kind == b't' {
             true => Err(permission_denied(name)),
             false => Ok(()),
+        }
+    }
+
+    /// Fails (42809) if it is a sequence: only its functions change it.
+    fn check_no_sequence(&self) -> Result<(), CatalogError> {
+        match self.kind {
+            b'S' => {
+                let message = format!("cannot change sequence \"{}\"", self.name);
+                Err(CatalogError::refused("42809", message))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -239,6 +252,10 @@ impl Table {
 
     /// Fails (0A000) if its rows cannot be locked as PostgreSQL locks them.
     pub fn check_lockable(&self) -> Result<(), CatalogError> {
+        if self.kind == b'S' {
+            let message = format!("cannot lock rows in sequence \"{}\"", self.name);
+            return Err(CatalogError::refused("42809", message));
+        }
         match (self.is_catalog(), self.limits.unlogged) {
             (true, _) => Err(self.refusal("lock rows of", "it is a system catalog")),
             (_, true) => Err(self.refusal("lock rows of", "it is unlogged")),
@@ -279,7 +296,7 @@ impl Table {
 
     /// Whether a reader may remove versions of its rows that nobody sees any more.
     pub fn is_prunable(&self) -> bool {
-        !self.limits.unlogged
+        !self.limits.unlogged && self.kind != b'S'
     }
 
     fn refusal(&self, verb: &str, why: &str) -> CatalogError {

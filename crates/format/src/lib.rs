@@ -16,6 +16,7 @@ pub mod nbtree;
 pub mod page;
 pub mod pglz;
 pub mod relmap;
+pub mod sequence;
 pub mod slru;
 pub mod subtrans;
 pub mod syscache;

@@ -20,6 +20,8 @@
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
 //! - `truncate`: emptying tables
+//! - `sequences`: values of sequences; `sequence_ddl`: creating and changing them; `relation_kinds`:
+//!   what a name means, of any kind
 //! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers;
 //!   `reindex_concurrently`: rebuilding them beside writers
 //! - `waiting`: waiting for other sessions' transactions
@@ -74,8 +76,11 @@ mod parameters;
 mod parts;
 mod pool;
 mod reindex_concurrently;
+mod relation_kinds;
 mod rows;
 mod scan;
+mod sequence_ddl;
+mod sequences;
 mod spill;
 mod state;
 mod stored;
@@ -106,8 +111,11 @@ pub use open::Isolation;
 pub use parallel::{ScanPart, SharedScan, SharedValues};
 pub use parts::Part;
 pub use pool::{ALL_FORKS, BlockRange};
+pub use relation_kinds::NamedRelation;
 pub use rows::RowBatch;
 pub use scan::HeapScan;
+pub use sequence_ddl::SequencePersistence;
+pub use sequences::{SequenceAccess, SequenceData};
 pub use state::Session;
 pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_access::heap::RowSets;
-use forebay_catalog::Table;
+use forebay_catalog::{SequenceInfo, Table};
 use forebay_catalog::schema::POSTGRES_DB;
 use forebay_txn::{self as txn, LastRunning, Running, Snapshot};
+use forebay_types::Oid;
 
 use super::marks::{Mark, Tokens};
 use super::toast_tables::ToastTables;
@@ -35,6 +36,8 @@ pub(super) struct Open {
     pub(super) own_tables: HashMap<(String, String), Arc<Table>>,
     /// TOAST tables that it has found, likewise.
     pub(super) own_toast: ToastTables,
+    /// Sequences that it has found, likewise.
+    pub(super) own_sequences: HashMap<Oid, Arc<SequenceInfo>>,
     /// The cache's version when they were found. Another transaction's change moves it.
     pub(super) found_at: u64,
 }
@@ -61,6 +64,7 @@ impl Open {
             refreshed: Vec::new(),
             own_tables: HashMap::new(),
             own_toast: ToastTables::default(),
+            own_sequences: HashMap::new(),
             found_at: 0,
         }
     }
@@ -69,6 +73,7 @@ impl Open {
     pub(super) fn forget_tables(&mut self) {
         self.own_tables.clear();
         self.own_toast = ToastTables::default();
+        self.own_sequences.clear();
     }
 
     /// Takes the warnings about ids that it was given.

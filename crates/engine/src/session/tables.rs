@@ -291,9 +291,11 @@ impl Session {
                 let toast = session.toast_relation(core, toast)?;
                 session.lock_table(core, &toast, LockMode::AccessExclusive)?;
             }
+            let owned = session.sequences_of(core, table.oid)?;
             let (tx, backend) = session.changing()?;
             forebay_catalog::drop_table(&core.database, backend, tx, table)?;
             session.note_temp_dropped(table.oid);
+            owned.into_iter().for_each(|(sequence, _)| session.note_temp_dropped(sequence));
             Ok(())
         })
     }

@@ -148,9 +148,15 @@ impl Session {
     /// Drops temporary tables within the running transaction.
     fn drop_temp(&mut self, core: &Core, doomed: Vec<TempTable>) -> Result<(), EngineError> {
         for TempTable { oid, name, .. } in doomed {
+            // A sequence may have gone with its table.
+            if !self.temp.live().any(|table| table.oid == oid) {
+                continue;
+            }
+            let owned = self.sequences_of(core, oid)?;
             let (tx, backend) = self.changing()?;
             forebay_catalog::drop_rows(&core.database, backend, tx, oid, &name)?;
             self.note_temp_dropped(oid);
+            owned.into_iter().for_each(|(sequence, _)| self.note_temp_dropped(sequence));
         }
         Ok(())
     }
@@ -191,6 +197,11 @@ impl Session {
         if !table.is_temporary() {
             return Ok(Arc::clone(&core.pool));
         }
+        self.temp_pool(core)
+    }
+
+    /// The pages of its temporary relations, in as many buffers as temp_buffers says.
+    pub(super) fn temp_pool(&mut self, core: &Core) -> Result<Arc<BufferPool>, EngineError> {
         let mut pool = self.take_temp_pool(core)?;
         let wanted = self.settings.temp_buffers;
         let resized = if pool.pool().buffers() == wanted { Ok(()) } else { pool.resize(wanted) };
@@ -216,6 +227,13 @@ impl Session {
     pub(super) fn note_temp_dropped(&mut self, oid: Oid) {
         let depth = self.subtransaction_depth();
         self.temp.note_dropped(oid, depth);
+    }
+
+    /// Notes the new name of a relation, if it is one of the session's temporary ones.
+    pub(super) fn note_temp_renamed(&mut self, oid: Oid, name: &str) {
+        if self.temp.tables.iter().any(|table| table.oid == oid) && !self.temp.may_have(name) {
+            self.temp.renamed.push(name.to_owned());
+        }
     }
 
     /// Removes the files of temporary tables that are not in the list any more.

@@ -92,6 +92,10 @@ impl Connection {
                 let hint = "Try the COPY (SELECT ...) TO variant.";
                 return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).hint(hint));
             }
+            Relation::Table(table) if table.kind == b'S' => {
+                let message = format!("cannot copy from sequence \"{}\"", table.name);
+                return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message));
+            }
             Relation::Table(table) => table,
         };
         let targets = self.copy_columns(&table, columns)?;

@@ -13,7 +13,7 @@ use crate::parse::{
 use crate::plan::{Catalog, SystemColumn};
 use forebay_engine::{
     Column, ColumnStorage, ConstraintKind, EngineError, IndexDef, IndexKey, LockMode, Table,
-    compression_code, index_parameters, storage_code,
+    compression_code, index_parameters, storage_code, wrong_kind,
 };
 use forebay_types::{Oid, SqlType, oids, type_info};
 use std::sync::Arc;
@@ -69,6 +69,7 @@ impl Connection {
             true => LockMode::ShareUpdateExclusive,
             false => LockMode::Share,
         };
+        self.refuse_sequence(&create.table, "cannot create index on")?;
         let table = self.table_to_index(&create.table, mode)?;
         let mut def = definition(&create.index, &create.method, &table)?;
         def.unique = create.unique;
@@ -92,6 +93,17 @@ impl Connection {
         };
         self.host.call(|session| session.create_index(&table, &def))?;
         done("CREATE INDEX")
+    }
+
+    /// Refuses what cannot be done with a sequence.
+    pub(super) fn refuse_sequence(&mut self, name: &QualifiedName, what: &str) -> Result<()> {
+        match self.host.table(name.schema.as_deref(), &name.name)? {
+            Some(table) if table.kind == b'S' => {
+                let message = format!("{what} relation \"{}\"", table.name);
+                Err(EngineError::from(wrong_kind(table.kind, message)).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The table that is to get an index, locked.
@@ -231,6 +243,10 @@ impl Connection {
             false => LockMode::AccessExclusive,
         };
         let table = match self.host.open_table(name.schema.as_deref(), &name.name, mode) {
+            Ok(Some(table)) if table.kind == b'S' => {
+                let message = format!("\"{}\" is not a table or materialized view", name.name);
+                return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message));
+            }
             Ok(Some(table)) => table,
             Ok(None) => return self.no_table(name).and_then(Err),
             Err(error) if error.sqlstate == state::WRONG_OBJECT_TYPE => {
@@ -271,6 +287,7 @@ impl Connection {
             sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
             return done("ALTER TABLE");
         }
+        self.refuse_sequence(&alter.table, "this ALTER TABLE action cannot be performed on")?;
         let table = self.table_to_index(&alter.table, alter_mode(alter))?;
         self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
         for action in &alter.actions {

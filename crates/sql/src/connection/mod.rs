@@ -12,7 +12,7 @@
 //!   and when they end
 //! - `query_rows.rs`: the rows of a query's portal, forward and backward
 //! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
-//! - `truncate.rs`: TRUNCATE
+//! - `truncate.rs`: TRUNCATE; `sequences.rs`: CREATE, ALTER and DROP SEQUENCE
 //! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
 //!   savepoints
 //! - `prepared.rs`: statements planned, and kept up to date
@@ -47,6 +47,7 @@ mod query_rows;
 mod run;
 mod savepoints;
 mod script;
+mod sequences;
 mod sink;
 mod state;
 mod statement;

@@ -2,6 +2,7 @@
 
 use super::indexes::check_keys;
 use super::lock::PG_TEMP;
+use super::sequences::wrong_kind_to_drop;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::column::ColumnDesc;
@@ -99,7 +100,10 @@ impl Connection {
             Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
             Kind::Fetch(fetch) => self.move_cursor(fetch, sink),
             Kind::Close(name) => self.close_cursor(name.as_deref()),
-            Kind::Truncate(names) => self.truncate(names),
+            Kind::Truncate(truncate) => self.truncate(truncate),
+            Kind::CreateSequence(create) => self.create_sequence(create, sink),
+            Kind::AlterSequence(alter) => self.alter_sequence(alter, sink),
+            Kind::DropSequence(drop) => self.drop_sequences(drop, sink),
             Kind::Query(_)
             | Kind::Insert(..)
             | Kind::Update(..)
@@ -120,6 +124,11 @@ impl Connection {
             self.prepared.clear();
             self.host.settings.reset_all()?;
             self.host.call_if_any(Session::advisory_unlock_all)?;
+        }
+        if matches!(what, "DISCARD ALL" | "DISCARD SEQUENCES")
+            && let Some(session) = self.host.session_if_any()
+        {
+            session.discard_sequences();
         }
         if matches!(what, "DISCARD ALL" | "DISCARD TEMP")
             && let Ok(session) = self.host.session()
@@ -198,6 +207,9 @@ impl Connection {
                 ))?;
                 continue;
             };
+            if table.kind == b'S' {
+                return Err(wrong_kind_to_drop(table.kind, &table.name, "a table"));
+            }
             self.check_not_in_use("DROP TABLE", table.oid, &table.name)?;
             self.host.call(|session| session.drop_table(&table))?;
         }

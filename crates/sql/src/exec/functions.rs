@@ -63,6 +63,12 @@ pub fn call<'a>(function: Function, args: &[Datum<'a>], host: &mut Host) -> Resu
         | Function::PgSessionIsBlocked
         | Function::CurrentXid
         | Function::XidIfAssigned => super::advisory::call(function, args, host)?,
+        Function::Nextval
+        | Function::Currval
+        | Function::Lastval
+        | Function::Setval
+        | Function::SequenceLastValue
+        | Function::SerialSequence => super::sequences::call(function, args, host)?,
         Function::IndexCheck { parents } => check_index(args, parents, host)?,
         Function::PgPrewarm => prewarm(args, host)?,
         Function::PgRelationSize => relation_size(args, host)?,

@@ -15,7 +15,7 @@
 //! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that; `parts.rs`:
 //!   functions that need a part of a value
 //! - `log.rs`: functions of the write-ahead log; `advisory.rs`: those of locks and transaction
-//!   ids
+//!   ids; `sequences.rs`: those of sequences
 //! - `views.rs`: rows of the computed views
 //! - `measure.rs`: what operators do, for EXPLAIN ANALYZE
 //! - `cursors.rs`: the row that WHERE CURRENT OF means
@@ -51,6 +51,7 @@ mod recheck;
 mod row;
 mod rowsets;
 mod scan;
+mod sequences;
 mod sort;
 mod spill;
 mod store;

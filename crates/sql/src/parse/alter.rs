@@ -52,8 +52,8 @@ pub enum AlterAction {
     },
 }
 
+/// ALTER TABLE or ALTER INDEX, behind ALTER.
 pub(super) fn parse(c: &mut Cursor<'_>) -> Result<AlterTable> {
-    c.advance();
     let of_index = c.accept("index");
     if !of_index && !c.accept("table") {
         return match c.peek_word() {

@@ -16,7 +16,7 @@
 //! - `explain.rs`: EXPLAIN
 //! - `vacuum.rs`: VACUUM, ANALYZE
 //! - `portals.rs`: DECLARE, FETCH, MOVE and CLOSE
-//! - `truncate.rs`: TRUNCATE
+//! - `truncate.rs`: TRUNCATE; `sequence.rs`: CREATE, ALTER and DROP SEQUENCE
 //!
 //! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that
 //! PostgreSQL rejects: the planner takes its tree apart completely, and refuses what it does not
@@ -32,6 +32,7 @@ mod index;
 mod options;
 mod portals;
 mod queries;
+mod sequence;
 mod size;
 pub mod source;
 mod statement;
@@ -49,10 +50,11 @@ pub(crate) use depth::too_complex;
 pub use extras::{Extras, VersionNames};
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
 pub use portals::{Declare, Direction, Fetch};
+pub use sequence::{AlterSequence, CreateSequence, OwnedBy, SequenceAction, SequenceClauses};
 pub use size::estimated_memory;
 pub use source::Source;
 pub use statement::{
-    Explain, Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement,
+    Explain, Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement, Truncate,
 };
 pub use table::{CreateTable, DropStatement, NewColumn};
 pub use vacuum::Vacuum;
@@ -121,6 +123,10 @@ fn parse_statement(
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => {
             cursor.advance();
+            if let Some(persistence) = sequence::accept_create(&mut cursor) {
+                let created = sequence::create(&mut cursor, persistence)?;
+                return Ok(Kind::CreateSequence(Box::new(created)));
+            }
             match cursor.peek_word().as_deref() {
                 Some("index" | "unique") => {
                     index::parse_create(&mut cursor).map(|c| Kind::CreateIndex(Box::new(c)))
@@ -130,10 +136,20 @@ fn parse_statement(
         }
         "drop" => {
             cursor.advance();
+            if cursor.accept("sequence") {
+                return sequence::parse_drop(&mut cursor).map(Kind::DropSequence);
+            }
             let (index, drop) = table::parse_drop(&mut cursor)?;
             Ok(if index { Kind::DropIndex(drop) } else { Kind::DropTable(drop) })
         }
-        "alter" => alter::parse(&mut cursor).map(Kind::AlterTable),
+        "alter" => {
+            cursor.advance();
+            if cursor.accept("sequence") {
+                let altered = sequence::alter(&mut cursor)?;
+                return Ok(Kind::AlterSequence(Box::new(altered)));
+            }
+            alter::parse(&mut cursor).map(Kind::AlterTable)
+        }
         "reindex" => index::parse_reindex(&mut cursor).map(Kind::Reindex),
         "declare" => portals::declare(&mut cursor, source).map(|d| Kind::Declare(Box::new(d))),
         "fetch" | "move" => portals::fetch(&mut cursor, first == "move").map(Kind::Fetch),

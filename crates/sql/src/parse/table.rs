@@ -313,7 +313,7 @@ fn refuse(c: &Cursor<'_>, named: impl FnOnce(&str) -> Option<&'static str>) -> R
     }
 }
 
-fn column_type(c: &mut Cursor<'_>) -> Result<SqlType> {
+pub(super) fn column_type(c: &mut Cursor<'_>) -> Result<SqlType> {
     let position = c.position();
     c.accept_all(&["pg_catalog"]).then(|| c.accept_token(&Token::Period));
     for (words, ty) in TYPES {
@@ -390,7 +390,6 @@ fn unsupported_object(verb: &str, c: &Cursor<'_>) -> SqlError {
         "routine",
         "rule",
         "schema",
-        "sequence",
         "server",
         "statistics",
         "subscription",

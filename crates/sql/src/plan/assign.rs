@@ -64,6 +64,11 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: Verb) -> Result<
             let message = format!("permission denied: \"{}\" is a system catalog", table.name);
             Err(SqlError::new("42501", message))
         }
+        Relation::Table(table) if table.kind == b'S' => {
+            let verb = if verb == Verb::Copy { "copy to" } else { "change" };
+            let message = format!("cannot {verb} sequence \"{}\"", table.name);
+            Err(SqlError::new(state::WRONG_OBJECT_TYPE, message))
+        }
         Relation::Table(table) if table.kind != b'r' => Err(SqlError::new(
             state::WRONG_OBJECT_TYPE,
             format!("cannot {words} relation \"{}\"", table.name),

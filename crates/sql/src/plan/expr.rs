@@ -101,6 +101,14 @@ pub enum Function {
     CurrentXid,
     /// The same, NULL if the transaction has none.
     XidIfAssigned,
+    Nextval,
+    Currval,
+    Lastval,
+    Setval,
+    /// pg_sequence_last_value
+    SequenceLastValue,
+    /// pg_get_serial_sequence
+    SerialSequence,
 }
 
 /// How a function takes an advisory lock.
