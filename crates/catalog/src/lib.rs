@@ -31,6 +31,7 @@ mod limits;
 mod lookup;
 mod maps;
 mod names;
+pub mod nodes;
 mod object_rows;
 mod objects;
 mod oids;

@@ -1,0 +1,3 @@
+//! The catalogs' texts against PostgreSQL's.
+
+mod nodes;
