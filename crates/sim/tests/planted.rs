@@ -13,8 +13,8 @@ use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
     every_failure, long_values_cut_short, lying_writes, old_ids_disks, old_ids_removed,
-    recovery_again, recovery_moved_back, restores_cut_short, row_lives, run_with, trees_cut_short,
-    vacuums_cut_short, wal_rot,
+    recovery_again, recovery_moved_back, restores_cut_short, row_lives, run_with, sequences_cut_short,
+    sequences_disk, trees_cut_short, vacuums_cut_short, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk, indexed_rows_disk, long_values_disk, rows_disk};
@@ -60,6 +60,8 @@ enum By {
     Trees,
     /// Crashes while values are stored out of line.
     LongValues,
+    /// Crashes while sequences hand out values.
+    Sequences,
 }
 
 /// The part that catches each bug: random lives, unless another is named here.
@@ -124,6 +126,9 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::RedoForgetsLeftSibling
         | PlantedBug::DeletedPageWithoutSafeXid => By::Trees,
         PlantedBug::ToastChunksNotLogged | PlantedBug::ToastDeletionSkipped => By::LongValues,
+        PlantedBug::SequenceIgnoresRedoPointer | PlantedBug::SequenceValueNotDurable => {
+            By::Sequences
+        }
         _ => By::Lives,
     }
 }
@@ -141,6 +146,7 @@ struct Templates {
     indexed: SimDisk,
     trees: SimDisk,
     long_values: SimDisk,
+    sequences: SimDisk,
     old_ids: [SimDisk; 2],
 }
 
@@ -151,7 +157,8 @@ impl Templates {
         let (fresh, rows) = (fresh_disk().expect("init"), rows_disk().expect("init"));
         let (long_values, old_ids) = (long_values_disk(), old_ids_disks());
         let (long_values, old_ids) = (long_values.expect("init"), old_ids.expect("init"));
-        Templates { fresh, rows, indexed, trees, long_values, old_ids }
+        let sequences = sequences_disk().expect("init");
+        Templates { fresh, rows, indexed, trees, long_values, sequences, old_ids }
     }
 
     fn of(&self, by: By) -> &SimDisk {
@@ -160,6 +167,7 @@ impl Templates {
             By::IndexedRows => &self.indexed,
             By::Trees => &self.trees,
             By::LongValues => &self.long_values,
+            By::Sequences => &self.sequences,
             _ => &self.fresh,
         }
     }
@@ -194,6 +202,7 @@ fn catch(
         By::Vacuums => vacuums_cut_short(template, seed, 1, Some(bug)),
         By::Trees => trees_cut_short(template, seed, 97, Some(bug)),
         By::LongValues => long_values_cut_short(template, seed, stride(seed), Some(bug)),
+        By::Sequences => sequences_cut_short(template, seed, stride(seed), Some(bug)),
     };
     for seed in 1..=most {
         // An engine with a bug may also break one of its invariants and panic.
@@ -253,6 +262,7 @@ fn every_planted_bug_is_reached() {
                 | By::Vacuums
                 | By::Trees
                 | By::LongValues
+                | By::Sequences
         )
     };
     let all = PlantedBug::ALL.iter().map(|&bug| (bug, caught_by(bug)));

@@ -15,10 +15,11 @@
 //! - `vacuums`: crashes while a table is vacuumed
 //! - `trees`: crashes while pages of indexes are split, deleted and used again
 //! - `concurrent`: crashes while indexes are created and dropped concurrently
-//! - `cut_short`: what the crashes of `concurrent`, `long_values`, `maintained`, `old_ids`, `trees`
-//!   and `vacuums` have in common
+//! - `cut_short`: what the crashes of `concurrent`, `long_values`, `maintained`, `old_ids`,
+//!   `sequences`, `trees` and `vacuums` have in common
 //! - `long_values`: crashes while values are stored out of line, and deleted
 //! - `maintained`: crashes while autovacuum looks after tables, or VACUUM FULL rewrites one
+//! - `sequences`: crashes while sequences hand out values
 //! - `at_rest`: the check of a cluster at rest
 //! - `interrupted`: what the recoveries of `again`, `pitr` and `retarget` have in common
 //! - `many`: many seeds, by several threads
@@ -43,6 +44,7 @@ mod pitr;
 mod random;
 mod retarget;
 mod rows;
+mod sequences;
 mod tally;
 mod trees;
 mod vacuums;
@@ -63,6 +65,7 @@ pub use pitr::archive_recovery;
 pub use random::{Flaw, random_run, run_with};
 pub use retarget::recovery_moved_back;
 pub use rows::{LIVES, row_lives};
+pub use sequences::{sequences_cut_short, sequences_disk};
 pub use tally::{Detection, Tally};
 pub use trees::trees_cut_short;
 pub use vacuums::vacuums_cut_short;

@@ -1,0 +1,33 @@
+-- Statements that make and change relations: run here and by PostgreSQL 18, they write the same
+-- rows into the catalogs. Each ends with a semicolon at the end of a line.
+create sequence s;
+select nextval('s'), nextval('s');
+create sequence options as int2 increment by -3 minvalue -300 maxvalue 30 start 9 cache 4 cycle;
+select nextval('options');
+create sequence changed increment 5;
+select nextval('changed');
+alter sequence changed as int4 increment 7 restart with 3 cache 2;
+select nextval('changed');
+create sequence gone;
+drop sequence gone;
+create table t (a int, b text);
+create sequence owned owned by t.a;
+create sequence freed owned by t.a;
+alter sequence freed owned by none;
+create sequence moved owned by t.a;
+alter sequence moved owned by t.b;
+create sequence "another Name";
+alter sequence "another Name" rename to "new Name";
+create unlogged sequence u;
+select nextval('u');
+create sequence u2;
+select nextval('u2'), nextval('u2');
+alter sequence u2 set unlogged;
+create unlogged sequence l;
+select setval('l', 50);
+alter sequence l set logged;
+insert into t values (nextval('owned'), 'x');
+truncate t restart identity;
+create table gone_too (a int);
+create sequence gone_with owned by gone_too.a;
+drop table gone_too;
