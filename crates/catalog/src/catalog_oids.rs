@@ -12,6 +12,12 @@ pub(crate) const TYPES: Oid = schema::PG_TYPE.oid;
 pub(crate) const ATTRIBUTES: Oid = schema::PG_ATTRIBUTE.oid;
 /// pg_class
 pub(crate) const CLASSES: Oid = schema::PG_CLASS.oid;
+/// pg_collation
+pub(crate) const COLLATIONS: Oid = schema::PG_COLLATION.oid;
+/// pg_operator
+pub(crate) const OPERATORS: Oid = schema::PG_OPERATOR.oid;
+/// pg_proc
+pub(crate) const PROCEDURES: Oid = schema::PG_PROC.oid;
 /// pg_attrdef
 pub(crate) const DEFAULTS: Oid = schema::PG_ATTRDEF.oid;
 /// pg_constraint

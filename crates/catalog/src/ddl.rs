@@ -19,7 +19,9 @@ use forebay_types::{Datum, Oid, type_info};
 use forebay_wal::Record;
 
 use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, NAMESPACES, TYPES};
+use crate::checks::{CheckedTable, count_checks, insert_check};
 use crate::database::Database;
+use crate::defaults::insert_default;
 use crate::error::CatalogError;
 use crate::names::MAX_NAME;
 use crate::object_rows::{ConstraintRow, TableType, table_type};
@@ -30,6 +32,7 @@ use crate::schema::{
     PG_CATALOG, PG_CLASS, PG_TOAST, PG_TYPE, PG_TYPE_OID_INDEX, PG_TYPE_TYPNAME_NSP_INDEX,
     POSTGRES_DB, SYSTEM_COLUMNS,
 };
+use crate::stored_expr::CheckDef;
 use crate::table::ColumnDef;
 use crate::writer::Writer;
 
@@ -118,6 +121,8 @@ pub struct NewTable<'a> {
     pub name: &'a str,
     /// Its columns.
     pub columns: &'a [ColumnDef],
+    /// Its checks.
+    pub checks: &'a [CheckDef],
     /// Its storage parameters, without those of its TOAST table.
     pub options: &'a [String],
 }
@@ -131,7 +136,7 @@ pub fn create_table(
     new: NewTable<'_>,
     persistence: Persistence<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    let NewTable { namespace, name, columns, options } = new;
+    let NewTable { namespace, name, columns, checks, options } = new;
     let mut writer = Writer::begin(database, backend, tx)?;
     let locator = create_file(&mut writer, persistence)?;
     let oid = locator.rel;
@@ -167,12 +172,44 @@ pub fn create_table(
     writer.depend(array, row, Dependency::Internal)?;
     let namespace_object = Object::new(NAMESPACES, namespace);
     writer.depend(Object::relation(oid), namespace_object, Dependency::Normal)?;
-    for (number, column) in (1..).zip(columns).filter(|(_, column)| column.not_null) {
-        writer.next_command()?;
-        add_not_null(&mut writer, (oid, name, namespace), number, &column.name)?;
-    }
+    add_constraints(&mut writer, CheckedTable { oid, name, namespace }, columns, checks)?;
     writer.next_command()?;
     Ok(locator)
+}
+
+/// Adds defaults, checks and NOT NULL constraints to a new table.
+fn add_constraints(
+    writer: &mut Writer<'_>,
+    table: CheckedTable<'_>,
+    columns: &[ColumnDef],
+    checks: &[CheckDef],
+) -> Result<(), CatalogError> {
+    let CheckedTable { oid, .. } = table;
+    for (number, column) in (1..).zip(columns) {
+        if let Some(default) = &column.default {
+            insert_default(writer, (oid, number), default, column.generated != 0)?;
+        }
+    }
+    for check in checks {
+        writer.next_command()?;
+        let only = match &check.condition.columns[..] {
+            [number] => usize::try_from(*number - 1).ok().and_then(|place| columns.get(place)),
+            _ => None,
+        };
+        insert_check(writer, table, check, only.map(|column| column.name.as_str()))?;
+    }
+    if !checks.is_empty() {
+        writer.next_command()?;
+        let more = i16::try_from(checks.len())
+            .map_err(|_| CatalogError::refused("54000", "too many check constraints".to_owned()))?;
+        count_checks(writer, oid, more)?;
+    }
+    for (number, column) in (1..).zip(columns).filter(|(_, column)| column.not_null) {
+        writer.next_command()?;
+        let given = column.not_null_name.as_deref();
+        add_not_null(writer, table, (number, &column.name), given)?;
+    }
+    Ok(())
 }
 
 impl Persistence<'_> {
@@ -231,11 +268,14 @@ fn free_type_name(writer: &mut Writer<'_>, namespace: Oid, name: &str) -> Result
 /// Adds the NOT NULL constraint of a column, whose row says so already.
 pub(crate) fn add_not_null(
     writer: &mut Writer<'_>,
-    (table, name, namespace): (Oid, &str, Oid),
-    number: i16,
-    column: &str,
+    CheckedTable { oid: table, name, namespace }: CheckedTable<'_>,
+    (number, column): (i16, &str),
+    given: Option<&str>,
 ) -> Result<(), CatalogError> {
-    let name = writer.choose_constraint_name(namespace, name, column)?;
+    let name = match given {
+        Some(given) => given.to_owned(),
+        None => writer.choose_constraint_name(namespace, (name, Some(column)), "not_null")?,
+    };
     let oid = writer.new_oid()?;
     let (columns, index) = (&[number][..], 0);
     let row = ConstraintRow { oid, name: &name, namespace, kind: b'n', table, index, columns };

@@ -15,6 +15,7 @@ use crate::schema::{
     PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX, PG_DESCRIPTION_O_C_O_INDEX,
     PG_SHDEPEND_DEPENDER_INDEX, POSTGRES_DB, PUBLIC,
 };
+use crate::stored_expr::StoredExpr;
 use crate::writer::Writer;
 
 /// An object, or a column of one.
@@ -113,6 +114,20 @@ impl Writer<'_> {
             Datum::Char(how.code()),
         ];
         self.insert(DEPENDENCIES, &row)
+    }
+
+    /// Notes that an object depends on what an expression over the rows of a table refers to.
+    pub(crate) fn depend_on_expr(
+        &mut self,
+        object: Object,
+        (expr, table): (&StoredExpr, Oid),
+    ) -> Result<(), CatalogError> {
+        for column in &expr.columns {
+            self.depend(object, Object::column(table, *column), Dependency::Normal)?;
+        }
+        expr.references.iter().try_for_each(|(class, oid)| {
+            self.depend(object, Object::new(*class, *oid), Dependency::Normal)
+        })
     }
 
     /// What depends on an object, or on columns of it.

@@ -229,6 +229,14 @@ impl Reader<'_> {
         if missing {
             self.read_missing(class.oid, &mut columns, &mut limits)?;
         }
+        if columns.iter().any(|column| column.has_default && !column.dropped) {
+            for (number, tree) in self.defaults(class.oid)? {
+                if let Some(column) = columns.iter_mut().find(|c| c.attnum == number) {
+                    column.default = tree;
+                }
+            }
+        }
+        let checks = if class.traits.checks { self.checks(class.oid)? } else { Vec::new() };
         let trees = &self.database().trees;
         let indexes = indexes.take(trees, (class.oid, class.namespace), &columns)?;
         let (key_columns, indexed_columns) = index::columns_of(&indexes);
@@ -243,6 +251,7 @@ impl Reader<'_> {
             kind: class.kind,
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
+            checks,
             indexes,
             key_columns,
             indexed_columns,

@@ -99,6 +99,12 @@ pub(crate) struct AttributeRow<'a> {
     pub storage: u8,
     /// How they are compressed, if that is not the session's default.
     pub compression: u8,
+    /// Whether pg_attrdef has a row of it.
+    pub has_default: bool,
+    /// 0, or a: identity, generated always, d: by default
+    pub identity: u8,
+    /// 0, or s: generated and stored, v: generated when read
+    pub generated: u8,
 }
 
 impl<'a> AttributeRow<'a> {
@@ -117,10 +123,10 @@ impl<'a> AttributeRow<'a> {
             Datum::Char(self.storage),
             Datum::Char(self.compression),
             Datum::Bool(self.not_null),
-            Datum::Bool(false), // atthasdef
+            Datum::Bool(self.has_default),
             Datum::Bool(false), // atthasmissing
-            Datum::Char(0),     // attidentity
-            Datum::Char(0),     // attgenerated
+            Datum::Char(self.identity),
+            Datum::Char(self.generated),
             Datum::Bool(false), // attisdropped
             Datum::Bool(true),  // attislocal
             Datum::Int2(0),     // attinhcount
@@ -157,6 +163,9 @@ pub(crate) fn system_attributes(relation: Oid) -> Result<Vec<AttributeRow<'stati
                 collation: 0,
                 storage: type_info.storage,
                 compression: 0,
+                has_default: false,
+                identity: 0,
+                generated: 0,
             })
         })
         .collect()
@@ -181,6 +190,9 @@ pub(crate) fn user_attributes(
             collation: type_info.collation,
             storage: column.storage.unwrap_or(type_info.storage),
             compression: column.compression,
+            has_default: column.default.is_some(),
+            identity: column.identity,
+            generated: column.generated,
         });
     }
     rows.extend(system_attributes(relation)?);

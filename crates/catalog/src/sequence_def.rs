@@ -189,7 +189,9 @@ struct Bounds {
 fn within(what: &str, value: i64, rules: &SequenceRules) -> Result<(), CatalogError> {
     let SequenceRules { min, max, .. } = rules;
     if value < *min {
-        return Err(refused(format!("{what} value ({value}) cannot be less than MINVALUE ({min})")));
+        return Err(refused(format!(
+            "{what} value ({value}) cannot be less than MINVALUE ({min})"
+        )));
     }
     if value > *max {
         let message = format!("{what} value ({value}) cannot be greater than MAXVALUE ({max})");
@@ -281,10 +283,7 @@ mod tests {
                 SequenceOptions { type_oid: Some(oids::INT2), ..with(-40000, 4, 1) },
                 "MINVALUE (-40000) is out of range for sequence data type smallint",
             ),
-            (
-                SequenceOptions { increment: Some(0), ..none.clone() },
-                "INCREMENT must not be zero",
-            ),
+            (SequenceOptions { increment: Some(0), ..none.clone() }, "INCREMENT must not be zero"),
             (
                 SequenceOptions { cache: Some(0), ..none.clone() },
                 "CACHE (0) must be greater than zero",

@@ -16,12 +16,12 @@ use crate::class::Class;
 use crate::database::Database;
 use crate::ddl::{Persistence, create_file};
 use crate::error::CatalogError;
-use crate::index_ddl::set;
 use crate::inplace::ClassFigures;
 use crate::limits::wrong_kind;
 use crate::objects::{Dependency, Depends, Object};
 use crate::reader::{Reader, Rows};
 use crate::row::Row;
+use crate::row_changes::set;
 use crate::rows::{ClassRow, OldestIds, user_attributes};
 use crate::schema::{
     PG_CLASS, PG_CLASS_OID_INDEX, PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX,

@@ -60,15 +60,16 @@ pub use forebay_access::SkipPages;
 pub use forebay_access::heap::IndexCleanup;
 pub use forebay_access::index_scan::ScanStats;
 pub use forebay_access::nbtree::{Condition, Direction, Operator};
-pub use forebay_access::sequence::SequenceRules;
 pub use forebay_access::redo::ResourceManagers;
+pub use forebay_access::sequence::SequenceRules;
 pub use forebay_aio::Usage;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
 pub use forebay_catalog::{
     ChangedParameters, Column, ColumnDef, ColumnStatistics, ColumnStorage, ConstraintKind, Figures,
     IndexDef, IndexKey, ObjectName, OldestIds, SequenceDef, SequenceInfo, SequenceOptions,
-    StorageParameter, Table, TableIndex, TableStatistics, compression_code, index_parameters, quoted, storage_code, storage_texts, wrong_kind,
+    StorageParameter, Table, TableIndex, TableStatistics, compression_code, index_parameters,
+    quoted, storage_code, storage_texts, wrong_kind,
 };
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
@@ -85,10 +86,10 @@ pub use io::IoSettings;
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
     Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry, IndexRows, IndexScanOptions,
-    Inserted, Isolation, NamedRelation, OnCommit, Part, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait,
-    Savepoint, Scan, ScanPart, Sender, SequenceAccess, SequenceData, SequencePersistence, Session, SharedScan, SharedValues, Statement,
-    StatementSnapshot, StoredRow, TableCheckOptions, Told, Transaction, VacuumOptions,
-    compressed_value, toasted_size,
+    Inserted, Isolation, NamedRelation, OnCommit, Part, PrewarmMode, RowBatch, RowOutcome, RowView,
+    RowWait, Savepoint, Scan, ScanPart, Sender, SequenceAccess, SequenceData, SequencePersistence,
+    Session, SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow, TableCheckOptions,
+    Told, Transaction, VacuumOptions, compressed_value, toasted_size,
 };
 pub use warning::Warning;
 

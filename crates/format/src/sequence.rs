@@ -111,8 +111,7 @@ pub fn init_page(page: &mut PageMut<'_>, tuple: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const STATE: SequenceTuple =
-        SequenceTuple { last_value: -7, log_count: 32, is_called: true };
+    const STATE: SequenceTuple = SequenceTuple { last_value: -7, log_count: 32, is_called: true };
 
     #[test]
     fn a_tuple_is_postgresql_s() {

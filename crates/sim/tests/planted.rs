@@ -13,8 +13,8 @@ use forebay_sim::explore::Flaw;
 use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short, every_crash,
     every_failure, long_values_cut_short, lying_writes, old_ids_disks, old_ids_removed,
-    recovery_again, recovery_moved_back, restores_cut_short, row_lives, run_with, sequences_cut_short,
-    sequences_disk, trees_cut_short, vacuums_cut_short, wal_rot,
+    recovery_again, recovery_moved_back, restores_cut_short, row_lives, run_with,
+    sequences_cut_short, sequences_disk, trees_cut_short, vacuums_cut_short, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk, indexed_rows_disk, long_values_disk, rows_disk};

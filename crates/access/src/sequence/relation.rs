@@ -115,11 +115,7 @@ impl Sequence {
         // Before the redo pointer is read: see the module's comment.
         guard.mark_dirty();
         let mut must_log = guard.page().lsn() <= self.wal.redo_lsn();
-        forebay_aio::planted_bug!(
-            backend.io.aio(),
-            SequenceIgnoresRedoPointer,
-            must_log = false
-        );
+        forebay_aio::planted_bug!(backend.io.aio(), SequenceIgnoresRedoPointer, must_log = false);
         let Some(advance) = rules.advance(&now, must_log) else { return Ok(Fetch::Exhausted) };
         let Advance { first, after, logged } = advance;
         let logged = logged.filter(|_| self.logged);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_access::heap::RowSets;
-use forebay_catalog::{SequenceInfo, Table};
 use forebay_catalog::schema::POSTGRES_DB;
+use forebay_catalog::{SequenceInfo, Table};
 use forebay_txn::{self as txn, LastRunning, Running, Snapshot};
 use forebay_types::Oid;
 

@@ -130,12 +130,13 @@ impl Session {
         self.call(|session, core| {
             let info = session.lock_sequence(core, oid, LockMode::ShareRowExclusive)?;
             let (now, _) = session.sequence(core, &info)?.read(&mut session.backend)?;
-            let new = session.with_sequence_file(core, info.persistence, |session, persistence| {
-                let (tx, backend) = session.changing()?;
-                let of = (&*info, now);
-                let database = &core.database;
-                Ok(catalog::alter_sequence(database, backend, tx, of, options, persistence)?)
-            })?;
+            let new =
+                session.with_sequence_file(core, info.persistence, |session, persistence| {
+                    let (tx, backend) = session.changing()?;
+                    let of = (&*info, now);
+                    let database = &core.database;
+                    Ok(catalog::alter_sequence(database, backend, tx, of, options, persistence)?)
+                })?;
             session.sequence_replaced(&info, new);
             Ok(())
         })

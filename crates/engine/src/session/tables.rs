@@ -252,7 +252,7 @@ impl Session {
                 })?,
             };
             let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
-            let new = NewTable { namespace, name, columns, options: &own };
+            let new = NewTable { namespace, name, columns, checks: &[], options: &own };
             let oid = session.create_in(core, new, Persistence::Permanent)?.rel;
             session.create_toast(core, (oid, false), columns, &of_toast)?;
             Ok(oid)

@@ -46,7 +46,7 @@ impl Session {
         self.call(|session, core| {
             let namespace = session.own_namespace(core, &session.temp.namespace())?;
             let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
-            let new = NewTable { namespace, name, columns, options: &own };
+            let new = NewTable { namespace, name, columns, checks: &[], options: &own };
             let locator = session.with_files(core, true, |session, temporary| {
                 session.create_in(core, new, temporary)
             })?;

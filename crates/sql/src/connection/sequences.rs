@@ -66,20 +66,18 @@ impl Connection {
         name: &QualifiedName,
         given: SequencePersistence,
     ) -> Result<SequencePersistence> {
-        let QualifiedName { schema, position, .. } = name;
-        let other = match schema.as_deref() {
+        let other = match name.schema.as_deref() {
             Some(PG_TEMP) => return Ok(SequencePersistence::Temporary),
             Some(other) if given == SequencePersistence::Temporary => other,
             _ => return Ok(given),
         };
-        let error = if self.host.call(|session| session.schema_exists(other))? {
+        Err(if self.host.call(|session| session.schema_exists(other))? {
             let message = "cannot create temporary relation in non-temporary schema";
             SqlError::new(state::INVALID_TABLE_DEFINITION, message)
         } else {
             let message = format!("schema \"{other}\" does not exist");
             SqlError::new(state::INVALID_SCHEMA_NAME, message)
-        };
-        Err(error.at(*position))
+        })
     }
 
     /// Does what OWNED BY says.

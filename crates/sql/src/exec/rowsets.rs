@@ -75,7 +75,9 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
 fn no_sequence<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
-        Err(error) if matches!(error.sqlstate, state::WRONG_OBJECT_TYPE | state::INTERNAL_ERROR) => {
+        Err(error)
+            if matches!(error.sqlstate, state::WRONG_OBJECT_TYPE | state::INTERNAL_ERROR) =>
+        {
             Ok(None)
         }
         Err(error) => Err(error),

@@ -2,13 +2,13 @@
 //! 19's, Forebay's own, pg_backup_stop and pg_control_system.
 
 use crate::views::{Columns, described, timestamp};
-use forebay_engine::{BackupEnd, SequenceData, SequenceDef};
 use forebay_engine::backup::ControlSystem;
 use forebay_engine::check::Finding;
 use forebay_engine::views::{
     Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PoolSummary,
     UsageCount,
 };
+use forebay_engine::{BackupEnd, SequenceData, SequenceDef};
 use forebay_types::Datum;
 use forebay_types::SqlType::{self, Bool, Float8, Int4, Int8, PgLsn, Text, Timestamptz};
 

@@ -15,8 +15,11 @@ const NEXT: &str = "select string_agg(c.oid::regclass || ' ' || nextval(c.oid::r
 fn statements() -> impl Iterator<Item = String> {
     let lines = STATEMENTS.lines().filter(|line| !line.starts_with("--"));
     let text: Vec<&str> = lines.collect();
-    let statements: Vec<String> =
-        text.join("\n").split_inclusive(";\n").map(|statement| statement.trim().to_owned()).collect();
+    let statements: Vec<String> = text
+        .join("\n")
+        .split_inclusive(";\n")
+        .map(|statement| statement.trim().to_owned())
+        .collect();
     statements.into_iter()
 }
 
