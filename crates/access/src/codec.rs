@@ -66,8 +66,20 @@ pub(crate) fn append(
         Datum::Char(v) => tuple.fixed(layout, [*v]),
         Datum::Text(v) if layout.len == NAME_LEN as i16 => tuple.fixed(layout, padded_name(v)),
         Datum::Text(v) => tuple.value(layout, v.as_bytes()),
-        Datum::Timestamptz(v) => tuple.fixed(layout, v.to_le_bytes()),
-        Datum::Bytes(v) | Datum::Carried(_, v) => tuple.value(layout, v),
+        Datum::Timestamptz(v) | Datum::Timestamp(v) | Datum::Time(v) => {
+            tuple.fixed(layout, v.to_le_bytes())
+        }
+        Datum::Date(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Lsn(v) | Datum::Xid8(v) => tuple.fixed(layout, v.to_le_bytes()),
+        Datum::Uuid(v) => tuple.fixed(layout, *v),
+        Datum::Macaddr(v) => tuple.fixed(layout, *v),
+        Datum::Macaddr8(v) => tuple.fixed(layout, *v),
+        Datum::Bytes(v) | Datum::Carried(_, v) | Datum::Jsonb(v) => tuple.value(layout, v),
+        Datum::Array(v) => tuple.value(layout, v.bytes()),
+        Datum::Timetz(..) | Datum::Interval(_) | Datum::Bits(..) | Datum::Inet(_) => {
+            let stored = value.to_stored(layout.len).expect("it is no pointer");
+            tuple.value(layout, &stored)
+        }
         Datum::Numeric(v) => tuple.value(layout, &v.to_stored()),
         Datum::Toasted(v) => match decode(v) {
             Some((stored @ (Varlena::External(_) | Varlena::Compressed { .. }), _)) => {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use forebay_types::{Datum, Oid, oids};
+use forebay_types::{Array, Datum, Oid, oids};
 
 use crate::tsv::TsvFile;
 
@@ -88,7 +88,7 @@ pub(crate) fn array_of(
     let header = [1, 0, element, elements.len() as u32, lower_bound];
     let header = header.iter().flat_map(|word| word.to_le_bytes());
     let stored: Vec<u8> = header.chain(elements.flatten()).collect();
-    Datum::Carried(type_oid, stored.into())
+    Datum::Array(Array::stored(stored))
 }
 
 /// A text in an array: with a length word of four bytes, and filled up to a multiple of four.
@@ -107,7 +107,7 @@ mod tests {
     fn stored(type_oid: Oid, text: &str) -> Vec<u8> {
         let file = "oid\trolname\n10\tpostgres\n6171\tpg_database_owner\n";
         match array_in(type_oid, text, &Roles::new(&TsvFile::new(file))) {
-            Some(Datum::Carried(of, bytes)) if of == type_oid => bytes.into_owned(),
+            Some(Datum::Array(array)) => array.bytes().to_vec(),
             other => panic!("{other:?}"),
         }
     }

@@ -19,6 +19,7 @@ use crate::lookup::Lookup;
 use crate::maps::RelationMaps;
 use crate::oids::OidCounter;
 use crate::schema::PG_CLASS;
+use crate::syscache::SysCache;
 use crate::table::Table;
 
 /// The one database.
@@ -26,6 +27,8 @@ use crate::table::Table;
 pub struct Database {
     /// Tables found in the catalogs.
     pub cache: CatalogCache,
+    /// Rows that statements were analyzed by.
+    pub rows: SysCache,
     /// What is known of the trees of indexes.
     pub trees: KnownTrees,
     /// Catalogs that were changed, with their indexes. Nothing here moves a catalog to another file
@@ -52,12 +55,13 @@ impl Database {
         oids: Arc<OidCounter>,
     ) -> Result<Database, CatalogError> {
         let class = Table::of_catalog(&PG_CLASS, maps.local(&PG_CLASS)?)?;
-        let cache = CatalogCache::default();
+        let (cache, rows) = (CatalogCache::default(), SysCache::default());
         let trees = KnownTrees::new(Arc::clone(&xacts));
         let (opened, lookups) = (Mutex::default(), Mutex::default());
         let operator_classes = Mutex::default();
         Ok(Database {
             cache,
+            rows,
             trees,
             opened,
             lookups,

@@ -50,6 +50,7 @@ mod sequences;
 mod statistic_rows;
 mod statistics;
 mod stored_expr;
+pub mod syscache;
 mod table;
 mod toast_ddl;
 mod truncate;

@@ -445,8 +445,8 @@ pub(crate) fn texts_of(value: &Datum<'_>) -> Result<Vec<String>, CatalogError> {
     let damaged = || CatalogError::corrupt("pg_class.reloptions is damaged");
     match value {
         Datum::Null => Ok(Vec::new()),
-        Datum::Carried(_, array) => {
-            let found = texts(array).ok_or_else(damaged)?.into_iter();
+        Datum::Array(array) => {
+            let found = texts(array.bytes()).ok_or_else(damaged)?.into_iter();
             found.map(|text| Ok(text_of(text).ok_or_else(damaged)?.to_owned())).collect()
         }
         _ => Err(CatalogError::refused("0A000", "such long storage parameters are not supported")),
@@ -455,6 +455,11 @@ pub(crate) fn texts_of(value: &Datum<'_>) -> Result<Vec<String>, CatalogError> {
 
 fn text_of(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
+}
+
+/// The texts of an array of texts with one dimension and no NULL.
+pub(crate) fn stored_texts(array: &[u8]) -> Option<Vec<&str>> {
+    texts(array)?.into_iter().map(text_of).collect()
 }
 
 /// The elements of an array of texts with one dimension and no NULL.
@@ -486,7 +491,7 @@ mod tests {
     fn array(texts: &[&str]) -> Vec<u8> {
         let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
         match stored(&texts) {
-            Datum::Carried(_, bytes) => bytes.into_owned(),
+            Datum::Array(array) => array.bytes().to_vec(),
             // PostgreSQL's array of no elements has no dimensions.
             _ => [0, 0, oids::TEXT].iter().flat_map(|word: &u32| word.to_le_bytes()).collect(),
         }

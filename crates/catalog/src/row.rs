@@ -52,10 +52,10 @@ impl<'a> Row<'a, '_> {
         &self,
         index: usize,
     ) -> Result<impl Iterator<Item = [u8; N]> + use<'a, N>, CatalogError> {
-        let Some(Datum::Carried(_, bytes)) = self.0.get(index) else {
+        let Some(Datum::Array(array)) = self.0.get(index) else {
             return Err(self.lacks(index));
         };
-        Ok(elements(bytes).ok_or_else(|| self.lacks(index))?.iter().copied())
+        Ok(elements(array.bytes()).ok_or_else(|| self.lacks(index))?.iter().copied())
     }
 
     fn lacks(&self, index: usize) -> CatalogError {

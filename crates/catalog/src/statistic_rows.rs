@@ -410,7 +410,7 @@ mod tests {
 
     fn stored(array: &Datum<'_>) -> Vec<u8> {
         match array {
-            Datum::Carried(_, bytes) => bytes.to_vec(),
+            Datum::Array(array) => array.bytes().to_vec(),
             other => panic!("{other:?}"),
         }
     }

@@ -71,6 +71,7 @@ pub use forebay_catalog::{
     StorageParameter, Table, TableIndex, TableStatistics, compression_code, index_parameters,
     quoted, storage_code, storage_texts, wrong_kind,
 };
+pub use forebay_catalog::{nodes, syscache};
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
 pub use forebay_format::{CommandId, Fork, FullXid, ItemPointer, Lsn, Xid};

@@ -35,6 +35,44 @@ pub const TYPE_BY_NAME: i8 = 81;
 /// The cache of pg_type by oid.
 pub const TYPE_BY_OID: i8 = 82;
 
+/// The cache of pg_amop by amopopr, amoppurpose and amopfamily.
+pub const AMOP_BY_OPERATOR: i8 = 3;
+/// The cache of pg_amop by amopfamily, amoplefttype, amoprighttype and amopstrategy.
+pub const AMOP_BY_STRATEGY: i8 = 4;
+/// The cache of pg_cast by castsource and casttarget.
+pub const CAST: i8 = 12;
+/// The cache of pg_opclass by opcmethod, opcname and opcnamespace.
+pub const OPCLASS_BY_NAME: i8 = 13;
+/// The cache of pg_opclass by oid.
+pub const OPCLASS_BY_OID: i8 = 14;
+/// The cache of pg_collation by collname, collencoding and collnamespace.
+pub const COLLATION_BY_NAME: i8 = 15;
+/// The cache of pg_collation by oid.
+pub const COLLATION_BY_OID: i8 = 16;
+/// The cache of pg_operator by oprname, oprleft, oprright and oprnamespace.
+pub const OPERATOR_BY_NAME: i8 = 39;
+/// The cache of pg_operator by oid.
+pub const OPERATOR_BY_OID: i8 = 40;
+/// The cache of pg_proc by proname, proargtypes and pronamespace.
+pub const PROC_BY_NAME: i8 = 46;
+/// The cache of pg_proc by oid.
+pub const PROC_BY_OID: i8 = 47;
+
+/// The catalog whose rows a cache holds: those that statements are analyzed by.
+pub const fn catalog_of(cache: i8) -> Option<Oid> {
+    Some(match cache {
+        AMOP_BY_OPERATOR | AMOP_BY_STRATEGY => 2602,
+        CAST => 2605,
+        OPCLASS_BY_NAME | OPCLASS_BY_OID => 2616,
+        COLLATION_BY_NAME | COLLATION_BY_OID => 3456,
+        NAMESPACE_BY_NAME | NAMESPACE_BY_OID => 2615,
+        OPERATOR_BY_NAME | OPERATOR_BY_OID => 2617,
+        PROC_BY_NAME | PROC_BY_OID => 1255,
+        TYPE_BY_NAME | TYPE_BY_OID => 1247,
+        _ => return None,
+    })
+}
+
 /// The hash value of a key, from those of its columns.
 pub fn hash_key(columns: &[u32]) -> u32 {
     (0..).zip(columns).fold(0, |all, (n, hash)| all ^ hash.rotate_left(8 * n))

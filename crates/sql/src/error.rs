@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use forebay_engine::nodes::NodeError;
 use forebay_engine::{EngineError, InterruptKind, ObjectName};
 use forebay_types::ValueError;
 
@@ -196,6 +197,12 @@ impl std::error::Error for SqlError {}
 impl From<ValueError> for SqlError {
     fn from(e: ValueError) -> SqlError {
         SqlError::new(e.sqlstate(), e.to_string()).explained(e.detail(), None::<String>)
+    }
+}
+
+impl From<NodeError> for SqlError {
+    fn from(e: NodeError) -> SqlError {
+        SqlError::new(e.sqlstate(), e.to_string())
     }
 }
 

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod analyze;
 mod column;
 pub mod connection;
 mod copy;

@@ -76,6 +76,10 @@ impl Notes {
         }
     }
 
+    pub(crate) fn invalidations(&self) -> &[Invalidation] {
+        &self.invalidations
+    }
+
     /// The relations whose statistics go if the transaction commits, or if it aborts.
     pub(crate) fn forgotten_stats(&self, commit: bool) -> Vec<Oid> {
         at(&self.stats, commit).collect()

@@ -251,6 +251,11 @@ impl Transaction {
         self.notes.invalidate(message);
     }
 
+    /// What caches know that will be out of date once it has committed.
+    pub fn invalidations(&self) -> &[Invalidation] {
+        self.notes.invalidations()
+    }
+
     /// It has locked a relation exclusively, and that was logged for standbys.
     pub fn note_exclusive_lock(&mut self) {
         self.notes.exclusive_locks = true;

@@ -3,13 +3,14 @@
 
 use std::cmp::Ordering;
 
-use crate::array::split_binary;
+use crate::array::value::{Dims, count_of};
+use crate::array::{Array, Dim, MAX_DIMENSIONS};
 use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
-use crate::input::truncate_name;
+use crate::facts::type_name;
 use crate::numeric::Numeric;
-use crate::output::array_text;
 use crate::sqltype::SqlType;
+use crate::stored::truncate_name;
 
 /// Appends the binary form of a value that is not NULL. Of NULL it appends nothing.
 pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
@@ -17,8 +18,10 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         Datum::Null => {}
         Datum::Bool(v) => out.push(u8::from(*v)),
         Datum::Int2(v) => out.extend_from_slice(&v.to_be_bytes()),
-        Datum::Int4(v) => out.extend_from_slice(&v.to_be_bytes()),
-        Datum::Int8(v) | Datum::Timestamptz(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Int4(v) | Datum::Date(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Int8(v) | Datum::Time(v) | Datum::Timestamp(v) | Datum::Timestamptz(v) => {
+            out.extend_from_slice(&v.to_be_bytes())
+        }
         Datum::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Oid(v) | Datum::Xid(v) => out.extend_from_slice(&v.to_be_bytes()),
@@ -31,6 +34,31 @@ pub fn binary_out(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<(
         Datum::Text(v) => out.extend_from_slice(v.as_bytes()),
         Datum::Numeric(v) => v.write_binary(out),
         Datum::Bytes(v) => out.extend_from_slice(v),
+        Datum::Timetz(time, zone) => {
+            out.extend_from_slice(&time.to_be_bytes());
+            out.extend_from_slice(&zone.to_be_bytes());
+        }
+        Datum::Interval(v) => {
+            out.extend_from_slice(&v.micros.to_be_bytes());
+            out.extend_from_slice(&v.days.to_be_bytes());
+            out.extend_from_slice(&v.months.to_be_bytes());
+        }
+        Datum::Uuid(v) => out.extend_from_slice(v),
+        Datum::Lsn(v) | Datum::Xid8(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Bits(len, v) => {
+            out.extend_from_slice(&len.to_be_bytes());
+            out.extend_from_slice(v);
+        }
+        Datum::Inet(v) => {
+            let is_cidr = u8::from(ty == SqlType::Cidr);
+            let address = v.address();
+            out.extend_from_slice(&[v.family(), v.bits(), is_cidr, address.len() as u8]);
+            out.extend_from_slice(address);
+        }
+        Datum::Macaddr(v) => out.extend_from_slice(v),
+        Datum::Macaddr8(v) => out.extend_from_slice(v),
+        Datum::Array(v) => return array_out(v, out),
+        Datum::Jsonb(_) => return Err(ValueError::carried("output", ty.oid())),
         Datum::Carried(of, _) => return Err(ValueError::carried("output", *of)),
         Datum::Toasted(_) => return Err(Problem::NotFetched.into()),
     }
@@ -53,7 +81,9 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
         SqlType::Bool => Datum::Bool(fixed::<1>(bytes)? != [0]),
         SqlType::Int2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
         SqlType::Int4 => Datum::Int4(i32::from_be_bytes(fixed(bytes)?)),
-        SqlType::Int8 | SqlType::PgLsn => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
+        SqlType::PgLsn => Datum::Lsn(u64::from_be_bytes(fixed(bytes)?)),
+        SqlType::Xid8 => Datum::Xid8(u64::from_be_bytes(fixed(bytes)?)),
+        SqlType::Int8 => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
         SqlType::Float4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
         SqlType::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
         SqlType::Oid | SqlType::Regclass | SqlType::Regproc => {
@@ -86,14 +116,94 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
     })
 }
 
-/// Reads an array: its value is its text.
+/// Dimensions, whether there are NULLs, the type of the elements; the length and the lower bound of
+/// each dimension; each element with its length, -1 for NULL.
+fn array_out(array: &Array<'_>, out: &mut Vec<u8>) -> Result<()> {
+    let shape = array.shape()?;
+    out.extend_from_slice(&(shape.dims.len() as u32).to_be_bytes());
+    out.extend_from_slice(&u32::from(shape.has_nulls()).to_be_bytes());
+    out.extend_from_slice(&shape.element.to_be_bytes());
+    for dim in &shape.dims {
+        out.extend_from_slice(&dim.len.to_be_bytes());
+        out.extend_from_slice(&dim.lower.to_be_bytes());
+    }
+    let element = SqlType::of(shape.element);
+    let mut bytes = Vec::new();
+    for value in shape.values()? {
+        let value = value?;
+        if value.is_null() {
+            out.extend_from_slice(&(-1_i32).to_be_bytes());
+            continue;
+        }
+        bytes.clear();
+        binary_out(&value, element, &mut bytes)?;
+        out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+        out.extend_from_slice(&bytes);
+    }
+    Ok(())
+}
+
 fn array_in(bytes: &[u8], element: SqlType) -> Result<Datum<'static>> {
-    let read = |found: &Option<&[u8]>| match found {
-        None => Ok(Datum::Null),
-        Some(bytes) => Ok(binary_in(bytes, element)?.into_owned()),
-    };
-    let elements: Result<Vec<Datum<'_>>> = split_binary(bytes, element)?.iter().map(read).collect();
-    Ok(Datum::string(array_text(&elements?, element)?))
+    let mut rest = bytes;
+    let dimensions = number(&mut rest)?;
+    if dimensions < 0 {
+        let message = format!("invalid number of dimensions: {dimensions}");
+        return Err(ValueError::new("22P03", message));
+    }
+    if dimensions as usize > MAX_DIMENSIONS {
+        return Err(ValueError::new(
+            "54000",
+            format!(
+                "number of array dimensions ({dimensions}) exceeds the maximum allowed \
+                 ({MAX_DIMENSIONS})"
+            ),
+        ));
+    }
+    if !matches!(number(&mut rest)?, 0 | 1) {
+        return Err(ValueError::new("22P03", "invalid array flags"));
+    }
+    let of = number(&mut rest)? as u32;
+    if of != element.oid() {
+        let (found, expected, ty) = (type_name(of), element.oid(), element.sql_name());
+        return Err(Problem::ArrayElements { of, found, expected, ty }.into());
+    }
+    let mut dims = Dims::new();
+    for _ in 0..dimensions {
+        dims.push(Dim { len: number(&mut rest)?, lower: number(&mut rest)? });
+    }
+    let count = count_of(&dims)?;
+    let mut items = Vec::new();
+    for n in 0..count {
+        let size = number(&mut rest)?;
+        if size == -1 {
+            items.push(Datum::Null);
+            continue;
+        }
+        let too_short = || ValueError::new("22P03", "insufficient data left in message");
+        let size = usize::try_from(size).map_err(|_| too_short())?;
+        let (value, behind) = rest.split_at_checked(size).ok_or_else(too_short)?;
+        rest = behind;
+        items.push(binary_in(value, element).map_err(|error| match *error.problem() {
+            Problem::BinaryTooLong => {
+                let message = format!("improper binary format in array element {}", n + 1);
+                ValueError::new("22P03", message)
+            }
+            _ => error,
+        })?);
+    }
+    if !rest.is_empty() {
+        return Err(Problem::BinaryTooLong.into());
+    }
+    if count == 0 {
+        dims.clear();
+    }
+    Ok(Datum::Array(Array::of(element.oid(), &dims, &items)?))
+}
+
+fn number(rest: &mut &[u8]) -> Result<i32> {
+    let (number, behind) = rest.split_first_chunk::<4>().ok_or(Problem::BinaryTooShort)?;
+    *rest = behind;
+    Ok(i32::from_be_bytes(*number))
 }
 
 fn check_length(bytes: &[u8], size: usize) -> Result<()> {
@@ -171,5 +281,34 @@ mod tests {
             let error = checked_utf8(bytes).expect_err("no text").to_string();
             assert_eq!(error, format!("invalid byte sequence for encoding \"UTF8\": {shown}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod array_tests {
+    use super::*;
+    use crate::oid::oids;
+
+    #[test]
+    fn arrays_are_read_from_binary_and_written_back() {
+        let word = |n: i32| n.to_be_bytes();
+        let head = [word(1), word(1), word(23), word(2), word(1)].concat();
+        let whole = [head, [word(4), word(7), word(-1)].concat()].concat();
+        let array = array_in(&whole, SqlType::Int4).expect("an array");
+        let want = Array::list(oids::INT4, &[Datum::Int4(7), Datum::Null]).expect("an array");
+        assert_eq!(array, Datum::Array(want));
+        let mut back = Vec::new();
+        binary_out(&array, SqlType::Int4Array, &mut back).expect("its bytes");
+        assert_eq!(back, whole);
+        let none = [word(0), word(0), word(23)].concat();
+        let empty = Datum::Array(Array::empty(oids::INT4));
+        assert_eq!(array_in(&none, SqlType::Int4).expect("an array"), empty);
+        let state = |bytes: &[u8], of| array_in(bytes, of).expect_err("wrong").sqlstate();
+        for end in 0..whole.len() {
+            let part = whole.get(..end).expect("a part of it");
+            assert!(matches!(state(part, SqlType::Int4), "08P01" | "22P03"));
+        }
+        assert_eq!(state(&[&whole[..], b"x"].concat(), SqlType::Int4), "22P03");
+        assert_eq!(state(&whole, SqlType::Int8), "42804");
     }
 }

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::array::Array;
+use crate::inet::Inet;
+use crate::interval::Interval;
 use crate::numeric::Numeric;
 use crate::oid::Oid;
 
@@ -17,11 +20,10 @@ pub enum Datum<'a> {
     Bool(bool),
     Int2(i16),
     Int4(i32),
-    /// int8; pg_lsn, of which the log has no more than 63 bits
     Int8(i64),
     Float4(f32),
     Float8(f64),
-    /// oid and its aliases (regclass, regproc)
+    /// oid and its aliases (regclass, regproc, regtype)
     Oid(u32),
     /// xid, cid
     Xid(u32),
@@ -29,7 +31,7 @@ pub enum Datum<'a> {
     Tid(u32, u16),
     /// "char"
     Char(u8),
-    /// text, varchar, name, unknown
+    /// text, varchar, bpchar, name, json, unknown
     Text(Cow<'a, str>),
     Numeric(Box<Numeric>),
     /// bytea
@@ -37,8 +39,31 @@ pub enum Datum<'a> {
     /// A value of a type that is only carried: the type, and the stored bytes without a length
     /// word. It comes out of a table and goes into one; nothing can compare or compute with it.
     Carried(Oid, Cow<'a, [u8]>),
-    /// timestamptz, in microseconds since 2000-01-01
+    /// Days since 2000-01-01; the least and the greatest number are the infinities.
+    Date(i32),
+    /// Microseconds since midnight, up to 24:00.
+    Time(i64),
+    /// timetz: microseconds since midnight, and seconds by which its zone is behind UTC
+    Timetz(i64, i32),
+    /// timestamp, in microseconds since 2000-01-01 00:00
+    Timestamp(i64),
+    /// timestamptz, in microseconds since 2000-01-01 00:00 UTC
     Timestamptz(i64),
+    Interval(Interval),
+    Uuid([u8; 16]),
+    /// pg_lsn
+    Lsn(u64),
+    Xid8(u64),
+    /// bit, varbit: how many bits, and their bytes, in which the last bits are zero
+    Bits(u32, Cow<'a, [u8]>),
+    /// jsonb, as it is stored
+    Jsonb(Cow<'a, [u8]>),
+    /// inet, cidr
+    Inet(Inet),
+    Macaddr([u8; 6]),
+    Macaddr8([u8; 8]),
+    /// An array of any type; int2vector, oidvector
+    Array(Array<'a>),
     /// A value that is stored out of line, its TOAST pointer; or that is compressed, as it is
     /// stored. Whoever has the session fetches the value first; any other use is an error.
     Toasted(Cow<'a, [u8]>),
@@ -50,6 +75,10 @@ impl<'a> Datum<'a> {
         match self {
             Datum::Text(text) => text.len(),
             Datum::Bytes(bytes) => bytes.len() * 2 + 2,
+            Datum::Bits(len, _) => *len as usize,
+            // Rather more than less.
+            Datum::Jsonb(bytes) => bytes.len() * 2,
+            Datum::Array(array) => array.bytes().len() * 2,
             _ => 0,
         }
     }
@@ -97,7 +126,21 @@ impl<'a> Datum<'a> {
             Datum::Numeric(v) => Datum::Numeric(v),
             Datum::Bytes(v) => Datum::Bytes(Cow::Owned(v.into_owned())),
             Datum::Carried(ty, v) => Datum::Carried(ty, Cow::Owned(v.into_owned())),
+            Datum::Date(v) => Datum::Date(v),
+            Datum::Time(v) => Datum::Time(v),
+            Datum::Timetz(v, zone) => Datum::Timetz(v, zone),
+            Datum::Timestamp(v) => Datum::Timestamp(v),
             Datum::Timestamptz(v) => Datum::Timestamptz(v),
+            Datum::Interval(v) => Datum::Interval(v),
+            Datum::Uuid(v) => Datum::Uuid(v),
+            Datum::Lsn(v) => Datum::Lsn(v),
+            Datum::Xid8(v) => Datum::Xid8(v),
+            Datum::Bits(len, v) => Datum::Bits(len, Cow::Owned(v.into_owned())),
+            Datum::Jsonb(v) => Datum::Jsonb(Cow::Owned(v.into_owned())),
+            Datum::Inet(v) => Datum::Inet(v),
+            Datum::Macaddr(v) => Datum::Macaddr(v),
+            Datum::Macaddr8(v) => Datum::Macaddr8(v),
+            Datum::Array(v) => Datum::Array(v.into_owned()),
             Datum::Toasted(v) => Datum::Toasted(Cow::Owned(v.into_owned())),
         }
     }
@@ -108,6 +151,9 @@ impl<'a> Datum<'a> {
             Datum::Text(v) => Datum::Text(Cow::Borrowed(v)),
             Datum::Bytes(v) => Datum::Bytes(Cow::Borrowed(v)),
             Datum::Carried(ty, v) => Datum::Carried(*ty, Cow::Borrowed(v)),
+            Datum::Bits(len, v) => Datum::Bits(*len, Cow::Borrowed(v)),
+            Datum::Jsonb(v) => Datum::Jsonb(Cow::Borrowed(v)),
+            Datum::Array(v) => Datum::Array(v.reborrow()),
             Datum::Toasted(v) => Datum::Toasted(Cow::Borrowed(v)),
             other => other.clone(),
         }
@@ -119,9 +165,22 @@ impl<'a> Datum<'a> {
             Datum::Text(Cow::Owned(text)) => text.len() + ALLOCATION,
             Datum::Bytes(Cow::Owned(bytes))
             | Datum::Carried(_, Cow::Owned(bytes))
+            | Datum::Bits(_, Cow::Owned(bytes))
+            | Datum::Jsonb(Cow::Owned(bytes))
             | Datum::Toasted(Cow::Owned(bytes)) => bytes.len() + ALLOCATION,
+            Datum::Array(array) => array.allocated(ALLOCATION),
             Datum::Numeric(number) => size_of::<Numeric>() + ALLOCATION + number.allocated(),
             _ => 0,
+        }
+    }
+
+    /// The bytes of a value that is stored with a length word and that this crate keeps as it is
+    /// stored: an array, jsonb, one of a type that is only carried.
+    pub fn stored_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Datum::Array(array) => Some(array.bytes()),
+            Datum::Jsonb(bytes) | Datum::Carried(_, bytes) => Some(bytes),
+            _ => None,
         }
     }
 
@@ -131,5 +190,16 @@ impl<'a> Datum<'a> {
             Datum::Text(v) => Some(v),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_no_larger_than_a_type_and_a_vector() {
+        assert_eq!(size_of::<Datum<'_>>(), 32);
+        assert_eq!(size_of::<Option<Datum<'_>>>(), 32);
     }
 }

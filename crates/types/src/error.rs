@@ -20,7 +20,7 @@ pub(crate) enum Problem {
     #[error("invalid input syntax for type {ty}: \"{text}\"")]
     InvalidText { ty: &'static str, text: String },
     #[error("malformed array literal: \"{text}\"")]
-    MalformedArray { text: String, detail: &'static str },
+    MalformedArray { text: String, detail: Cow<'static, str> },
     #[error(
         "binary data has array element type {of} ({found}) instead of expected {expected} ({ty})"
     )]
@@ -59,6 +59,9 @@ pub(crate) enum Problem {
     StoredLength { len: usize, expected: usize },
     #[error("{len} stored bytes are no numeric value")]
     StoredNumeric { len: usize },
+    /// Any other error of PostgreSQL's.
+    #[error("{text}")]
+    Message { state: &'static str, text: String, detail: Option<String>, hint: Option<String> },
     #[error("values of different types cannot be compared: {values}")]
     Incomparable { values: String },
     #[error("a value that is stored out of line was not fetched")]
@@ -72,6 +75,32 @@ impl From<Problem> for ValueError {
 }
 
 impl ValueError {
+    /// An error with this SQLSTATE and message.
+    pub fn new(state: &'static str, text: impl Into<String>) -> ValueError {
+        Problem::Message { state, text: text.into(), detail: None, hint: None }.into()
+    }
+
+    /// What is wrong.
+    pub(crate) fn problem(&self) -> &Problem {
+        &self.0
+    }
+
+    /// With a DETAIL line, if the error is one of [`ValueError::new`].
+    pub fn with_detail(mut self, line: impl Into<String>) -> ValueError {
+        if let Problem::Message { detail, .. } = &mut *self.0 {
+            *detail = Some(line.into());
+        }
+        self
+    }
+
+    /// With a HINT line, if the error is one of [`ValueError::new`].
+    pub fn with_hint(mut self, line: impl Into<String>) -> ValueError {
+        if let Problem::Message { hint, .. } = &mut *self.0 {
+            *hint = Some(line.into());
+        }
+        self
+    }
+
     /// The refusal (0A000) of what can't be done with a value of a type that is only carried.
     pub fn carried(what: &'static str, ty: Oid) -> ValueError {
         Problem::Unsupported { what, ty: type_name(ty) }.into()
@@ -96,6 +125,7 @@ impl ValueError {
             Problem::OutOfMemory { .. } => "53200",
             Problem::StoredLength { .. } | Problem::StoredNumeric { .. } => "XX001",
             Problem::Incomparable { .. } => "XX000",
+            Problem::Message { state, .. } => state,
         }
     }
 
@@ -105,8 +135,17 @@ impl ValueError {
             Problem::TooLong { len, by, .. } => Some(format!(
                 "Cannot enlarge string buffer containing {len} bytes by {by} more bytes."
             )),
-            Problem::MalformedArray { detail, .. } => Some(detail.to_owned()),
+            Problem::MalformedArray { ref detail, .. } => Some(detail.to_string()),
+            Problem::Message { ref detail, .. } => detail.clone(),
             Problem::OutOfMemory { bytes } => Some(format!("Failed on request of size {bytes}.")),
+            _ => None,
+        }
+    }
+
+    /// PostgreSQL's HINT line.
+    pub fn hint(&self) -> Option<String> {
+        match &*self.0 {
+            Problem::Message { hint, .. } => hint.clone(),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ pub enum Repr {
     Int8,
     Float4,
     Float8,
-    /// oid, regproc
+    /// oid, and types that are OIDs: regclass, regproc
     Oid,
     /// xid, cid
     Xid,
@@ -25,9 +25,27 @@ pub enum Repr {
     /// Text in UTF-8.
     Text,
     Numeric,
+    Date,
+    Time,
+    Timetz,
+    Timestamp,
     Timestamptz,
+    Interval,
+    Uuid,
+    /// pg_lsn
+    Lsn,
+    Xid8,
+    /// bit, varbit
+    Bits,
+    Jsonb,
+    /// inet, cidr
+    Inet,
+    Macaddr,
+    Macaddr8,
     /// bytea
     Bytes,
+    /// An array, or int2vector and oidvector, with elements of this type; of any type, if it is 0.
+    Array(Oid),
     /// Values of this type are only carried.
     Carried(Oid),
 }
@@ -158,7 +176,8 @@ const fn array(
     sql_name: &'static str,
     codes: &[u8; 4],
 ) -> TypeInfo {
-    base(oid, name, -1, codes, [750, 751, 2400, 2401]).called(sql_name).elements(elem, 6179)
+    let row = base(oid, name, -1, codes, [750, 751, 2400, 2401]);
+    row.called(sql_name).elements(elem, 6179).stored_as(Repr::Array(elem))
 }
 
 impl TypeInfo {
@@ -192,6 +211,10 @@ impl TypeInfo {
         TypeInfo { modin, modout, ..self }
     }
 
+    const fn subscripted(self, subscript: Oid) -> TypeInfo {
+        TypeInfo { subscript, ..self }
+    }
+
     const fn collated(self, collation: Oid) -> TypeInfo {
         TypeInfo { collation, ..self }
     }
@@ -210,7 +233,8 @@ const TYPES: &[TypeInfo] = &[
         .with_array(1016),
     base(21, "int2", 2, b"bNsp", [38, 39, 2404, 2405]).called("smallint").stored_as(Repr::Int2)
         .with_array(1005),
-    base(22, "int2vector", -1, b"bAip", [40, 41, 2410, 2411]).with_array(1006).elements(21, 6179),
+    base(22, "int2vector", -1, b"bAip", [40, 41, 2410, 2411]).stored_as(Repr::Array(21))
+        .with_array(1006).elements(21, 6179),
     base(23, "int4", 4, b"bNip", [42, 43, 2406, 2407]).called("integer").stored_as(Repr::Int4)
         .with_array(1007),
     base(24, "regproc", 4, b"bNip", [44, 45, 2444, 2445]).stored_as(Repr::Oid).with_array(1008),
@@ -221,21 +245,33 @@ const TYPES: &[TypeInfo] = &[
     base(27, "tid", 6, b"bUsp", [48, 49, 2438, 2439]).stored_as(Repr::Tid).with_array(1010),
     base(28, "xid", 4, b"bUip", [50, 51, 2440, 2441]).stored_as(Repr::Xid).with_array(1011),
     base(29, "cid", 4, b"bUip", [52, 53, 2442, 2443]).stored_as(Repr::Xid).with_array(1012),
-    base(30, "oidvector", -1, b"bAip", [54, 55, 2420, 2421]).with_array(1013).elements(26, 6179),
+    base(30, "oidvector", -1, b"bAip", [54, 55, 2420, 2421]).stored_as(Repr::Array(26))
+        .with_array(1013).elements(26, 6179),
     base(71, "pg_type", -1, b"cCdx", [2290, 2291, 2402, 2403]).with_array(210).row_of(1247),
     base(75, "pg_attribute", -1, b"cCdx", [2290, 2291, 2402, 2403]).with_array(270).row_of(1249),
     base(83, "pg_class", -1, b"cCdx", [2290, 2291, 2402, 2403]).with_array(273).row_of(1259),
+    base(114, "json", -1, b"bUix", [321, 322, 323, 324]).stored_as(Repr::Text).with_array(199),
     base(194, "pg_node_tree", -1, b"bZix", [195, 196, 197, 198]).stored_as(Repr::Text)
         .collated(100),
+    array(199, 114, "_json", "json[]", b"bAix"),
     array(210, 71, "_pg_type", "pg_type[]", b"bAdx"),
     array(270, 75, "_pg_attribute", "pg_attribute[]", b"bAdx"),
     array(271, 5069, "_xid8", "xid8[]", b"bAdx"),
     array(273, 83, "_pg_class", "pg_class[]", b"bAdx"),
+    base(650, "cidr", -1, b"bIim", [1267, 1427, 2498, 2499]).stored_as(Repr::Inet).with_array(651),
+    array(651, 650, "_cidr", "cidr[]", b"bAix"),
     base(700, "float4", 4, b"bNip", [200, 201, 2424, 2425]).called("real").stored_as(Repr::Float4)
         .with_array(1021),
     base(701, "float8", 8, b"bNdp", [214, 215, 2426, 2427]).called("double precision")
         .stored_as(Repr::Float8).with_array(1022).preferred(),
     base(705, "unknown", -2, b"pXcp", [109, 110, 2416, 2417]),
+    base(774, "macaddr8", 8, b"bUip", [4110, 4111, 3446, 3447]).stored_as(Repr::Macaddr8)
+        .with_array(775),
+    array(775, 774, "_macaddr8", "macaddr8[]", b"bAix"),
+    base(829, "macaddr", 6, b"bUip", [436, 437, 2494, 2495]).stored_as(Repr::Macaddr)
+        .with_array(1040),
+    base(869, "inet", -1, b"bIim", [910, 911, 2496, 2497]).stored_as(Repr::Inet).with_array(1041)
+        .preferred(),
     array(1000, 16, "_bool", "boolean[]", b"bAix"),
     array(1001, 17, "_bytea", "bytea[]", b"bAix"),
     array(1002, 18, "_char", "\"char\"[]", b"bAix"),
@@ -257,14 +293,16 @@ const TYPES: &[TypeInfo] = &[
     array(1028, 26, "_oid", "oid[]", b"bAix"),
     base(1033, "aclitem", 16, b"bUdp", [1031, 1032, 0, 0]).with_array(1034),
     array(1034, 1033, "_aclitem", "aclitem[]", b"bAdx"),
+    array(1040, 829, "_macaddr", "macaddr[]", b"bAix"),
+    array(1041, 869, "_inet", "inet[]", b"bAix"),
     base(1042, "bpchar", -1, b"bSix", [1044, 1045, 2430, 2431]).called("character")
         .stored_as(Repr::Text).with_array(1014).typmod(2913, 2914).collated(100),
     base(1043, "varchar", -1, b"bSix", [1046, 1047, 2432, 2433]).called("character varying")
         .stored_as(Repr::Text).with_array(1015).typmod(2915, 2916).collated(100),
-    base(1082, "date", 4, b"bDip", [1084, 1085, 2468, 2469]).with_array(1182),
-    base(1083, "time", 8, b"bDdp", [1143, 1144, 2470, 2471]).called("time without time zone")
-        .with_array(1183).typmod(2909, 2910),
-    base(1114, "timestamp", 8, b"bDdp", [1312, 1313, 2474, 2475])
+    base(1082, "date", 4, b"bDip", [1084, 1085, 2468, 2469]).stored_as(Repr::Date).with_array(1182),
+    base(1083, "time", 8, b"bDdp", [1143, 1144, 2470, 2471]).stored_as(Repr::Time)
+        .called("time without time zone").with_array(1183).typmod(2909, 2910),
+    base(1114, "timestamp", 8, b"bDdp", [1312, 1313, 2474, 2475]).stored_as(Repr::Timestamp)
         .called("timestamp without time zone").with_array(1115).typmod(2905, 2906),
     array(1115, 1114, "_timestamp", "timestamp without time zone[]", b"bAdx").typmod(2905, 2906),
     array(1182, 1082, "_date", "date[]", b"bAix"),
@@ -273,24 +311,66 @@ const TYPES: &[TypeInfo] = &[
         .called("timestamp with time zone").stored_as(Repr::Timestamptz).with_array(1185)
         .preferred().typmod(2907, 2908),
     array(1185, 1184, "_timestamptz", "timestamp with time zone[]", b"bAdx").typmod(2907, 2908),
+    base(1186, "interval", 16, b"bTdp", [1160, 1161, 2478, 2479]).stored_as(Repr::Interval)
+        .with_array(1187).preferred().typmod(2903, 2904),
+    array(1187, 1186, "_interval", "interval[]", b"bAdx").typmod(2903, 2904),
     array(1231, 1700, "_numeric", "numeric[]", b"bAix").typmod(2917, 2918),
-    base(1248, "pg_database", -1, b"cCdx", [2290, 2291, 2402, 2403]).with_array(10052)
-        .row_of(1262),
+    base(1248, "pg_database", -1, b"cCdx", [2290, 2291, 2402, 2403]).with_array(10052).row_of(1262),
+    base(1266, "timetz", 12, b"bDdp", [1350, 1351, 2472, 2473]).called("time with time zone")
+        .stored_as(Repr::Timetz).with_array(1270).typmod(2911, 2912),
+    array(1270, 1266, "_timetz", "time with time zone[]", b"bAdx").typmod(2911, 2912),
+    base(1560, "bit", -1, b"bVix", [1564, 1565, 2456, 2457]).stored_as(Repr::Bits).with_array(1561)
+        .typmod(2919, 2920),
+    array(1561, 1560, "_bit", "bit[]", b"bAix").typmod(2919, 2920),
+    base(1562, "varbit", -1, b"bVix", [1579, 1580, 2458, 2459]).called("bit varying")
+        .stored_as(Repr::Bits).with_array(1563).preferred().typmod(2902, 2921),
+    array(1563, 1562, "_varbit", "bit varying[]", b"bAix").typmod(2902, 2921),
     base(1700, "numeric", -1, b"bNim", [1701, 1702, 2460, 2461]).stored_as(Repr::Numeric)
         .with_array(1231).typmod(2917, 2918),
-    base(2205, "regclass", 4, b"bNip", [2218, 2219, 2452, 2453]).with_array(2210),
-    base(2206, "regtype", 4, b"bNip", [2220, 2221, 2454, 2455]).with_array(2211),
+    base(2202, "regprocedure", 4, b"bNip", [2212, 2213, 2446, 2447]).stored_as(Repr::Oid)
+        .with_array(2207),
+    base(2203, "regoper", 4, b"bNip", [2214, 2215, 2448, 2449]).stored_as(Repr::Oid)
+        .with_array(2208),
+    base(2204, "regoperator", 4, b"bNip", [2216, 2217, 2450, 2451]).stored_as(Repr::Oid)
+        .with_array(2209),
+    base(2205, "regclass", 4, b"bNip", [2218, 2219, 2452, 2453]).stored_as(Repr::Oid)
+        .with_array(2210),
+    base(2206, "regtype", 4, b"bNip", [2220, 2221, 2454, 2455]).stored_as(Repr::Oid)
+        .with_array(2211),
+    array(2207, 2202, "_regprocedure", "regprocedure[]", b"bAix"),
+    array(2208, 2203, "_regoper", "regoper[]", b"bAix"),
+    array(2209, 2204, "_regoperator", "regoperator[]", b"bAix"),
     array(2210, 2205, "_regclass", "regclass[]", b"bAix"),
     array(2211, 2206, "_regtype", "regtype[]", b"bAix"),
     base(2249, "record", -1, b"pPdx", [2290, 2291, 2402, 2403]).with_array(2287),
-    base(2277, "anyarray", -1, b"pPdx", [2296, 2297, 2502, 2503]),
+    base(2277, "anyarray", -1, b"pPdx", [2296, 2297, 2502, 2503]).stored_as(Repr::Array(0)),
     base(2278, "void", 4, b"pPip", [2298, 2299, 3120, 3121]),
     array(2287, 2249, "_record", "record[]", b"pPdx"),
-    base(2950, "uuid", 16, b"bUcp", [2952, 2953, 2961, 2962]).with_array(2951),
+    base(2950, "uuid", 16, b"bUcp", [2952, 2953, 2961, 2962]).stored_as(Repr::Uuid)
+        .with_array(2951),
     array(2951, 2950, "_uuid", "uuid[]", b"bAix"),
-    base(3220, "pg_lsn", 8, b"bUdp", [3229, 3230, 3238, 3239]).with_array(3221),
+    base(3220, "pg_lsn", 8, b"bUdp", [3229, 3230, 3238, 3239]).stored_as(Repr::Lsn)
+        .with_array(3221),
     array(3221, 3220, "_pg_lsn", "pg_lsn[]", b"bAdx"),
-    base(5069, "xid8", 8, b"bUdp", [5070, 5081, 5082, 5083]).with_array(271),
+    base(3734, "regconfig", 4, b"bNip", [3736, 3737, 3738, 3739]).stored_as(Repr::Oid)
+        .with_array(3735),
+    array(3735, 3734, "_regconfig", "regconfig[]", b"bAix"),
+    base(3769, "regdictionary", 4, b"bNip", [3771, 3772, 3773, 3774]).stored_as(Repr::Oid)
+        .with_array(3770),
+    array(3770, 3769, "_regdictionary", "regdictionary[]", b"bAix"),
+    base(3802, "jsonb", -1, b"bUix", [3806, 3804, 3805, 3803]).stored_as(Repr::Jsonb)
+        .with_array(3807).subscripted(6098),
+    array(3807, 3802, "_jsonb", "jsonb[]", b"bAix"),
+    base(4089, "regnamespace", 4, b"bNip", [4084, 4085, 4087, 4088]).stored_as(Repr::Oid)
+        .with_array(4090),
+    array(4090, 4089, "_regnamespace", "regnamespace[]", b"bAix"),
+    base(4096, "regrole", 4, b"bNip", [4098, 4092, 4094, 4095]).stored_as(Repr::Oid)
+        .with_array(4097),
+    array(4097, 4096, "_regrole", "regrole[]", b"bAix"),
+    base(4191, "regcollation", 4, b"bNip", [4193, 4194, 4196, 4197]).stored_as(Repr::Oid)
+        .with_array(4192),
+    array(4192, 4191, "_regcollation", "regcollation[]", b"bAix"),
+    base(5069, "xid8", 8, b"bUdp", [5070, 5081, 5082, 5083]).stored_as(Repr::Xid8).with_array(271),
 ];
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
-use crate::array::split;
+use crate::array::Array;
+use crate::array::text::parse;
 use crate::datum::Datum;
 use crate::digits::{is_space, strip_underscores};
 use crate::error::{Problem, Result, ValueError};
 use crate::numeric::Numeric;
-use crate::output::array_text;
 use crate::sqltype::SqlType;
+use crate::stored::truncate_name;
 
 /// What an input function says of a text that it can't read.
 fn invalid_input(ty: SqlType, text: &str) -> ValueError {
@@ -38,23 +39,29 @@ pub fn text_in<'a>(text: &'a str, ty: SqlType) -> Result<Datum<'a>> {
         SqlType::Tid => tid_in(text)?,
         SqlType::Char => Datum::Char(char_in(text)),
         SqlType::Bytea => Datum::Bytes(Cow::Owned(bytea_in(text)?)),
-        SqlType::PgLsn => Datum::Int8(pg_lsn_in(text)?),
+        SqlType::PgLsn => Datum::Lsn(pg_lsn_in(text)?),
         _ => match ty.element() {
             Some(element) => {
-                Datum::Text(Cow::Owned(array_text(&array_elements(text, element)?, element)?))
+                let parts = parse(text)?;
+                let items = items_in(&parts.items, element)?;
+                Datum::Array(Array::of(element.oid(), &parts.dims, &items)?)
             }
             None => return Err(ValueError::carried("input", ty.oid())),
         },
     })
 }
 
-/// The elements of an array's text form, as values of a type.
+/// The elements of an array's text form in storage order, as values of a type.
 pub fn array_elements(text: &str, element: SqlType) -> Result<Vec<Datum<'static>>> {
+    items_in(&parse(text)?.items, element)
+}
+
+fn items_in(items: &[Option<String>], element: SqlType) -> Result<Vec<Datum<'static>>> {
     let read = |found: &Option<String>| match found {
         None => Ok(Datum::Null),
         Some(text) => Ok(text_in(text, element)?.into_owned()),
     };
-    split(text, element)?.iter().map(read).collect()
+    items.iter().map(read).collect()
 }
 
 fn trim(text: &str) -> &str {
@@ -256,21 +263,13 @@ fn tid_in(text: &str) -> Result<Datum<'static>> {
 }
 
 /// A position in the log: two hexadecimal numbers of up to 8 digits.
-fn pg_lsn_in(text: &str) -> Result<i64> {
+fn pg_lsn_in(text: &str) -> Result<u64> {
     let half = |part: &str| {
         let hex = (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit());
         hex.then(|| u64::from_str_radix(part, 16).ok()).flatten()
     };
     let parsed = text.split_once('/').and_then(|(high, low)| Some(half(high)? << 32 | half(low)?));
-    parsed.map(|lsn| lsn as i64).ok_or_else(|| invalid_input(SqlType::PgLsn, text))
-}
-
-/// A name's first 63 bytes at most, cut between characters.
-pub fn truncate_name(text: &str) -> &str {
-    if text.len() < 64 {
-        return text;
-    }
-    &text[..text.floor_char_boundary(63)]
+    parsed.ok_or_else(|| invalid_input(SqlType::PgLsn, text))
 }
 
 fn bytea_in(text: &str) -> Result<Vec<u8>> {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod array_items;
 mod binary;
 mod compare;
 mod datum;
@@ -9,7 +10,9 @@ mod digits;
 mod error;
 mod facts;
 mod float;
+mod inet;
 mod input;
+mod interval;
 mod length;
 mod numeric;
 mod oid;
@@ -17,19 +20,21 @@ mod output;
 mod packed;
 mod sqltype;
 mod stored;
-mod stored_array;
 pub mod time;
 
+pub use array::{Array, Dim, MAX_DIMENSIONS, RawElements, Shape};
 pub use binary::{binary_in, binary_out, checked_utf8, is_text_in_binary};
-pub use compare::compare;
+pub use compare::{compare, compare_as};
 pub use datum::Datum;
 pub use error::ValueError;
 pub use facts::{Repr, TypeInfo, all_types, type_by_name, type_info, type_name};
-pub use input::{array_elements, float4_in, float8_in, int_in, text_in, truncate_name};
+pub use inet::Inet;
+pub use input::{array_elements, float4_in, float8_in, int_in, text_in};
+pub use interval::Interval;
 pub use length::{HEADER, MAX_ALLOC, check_enlarge, enlarge, out_of_memory, text_of};
 pub use numeric::Numeric;
 pub use oid::{Oid, oids};
 pub use output::{array_text, text_out, to_text};
-pub use packed::{pack, pack_key, unpack};
+pub use packed::{pack, pack_key, pack_key_as, unpack};
 pub use sqltype::SqlType;
-pub use stored::NAME_LEN;
+pub use stored::{NAME_LEN, truncate_name};

@@ -4,9 +4,14 @@
 
 use num_bigint::BigInt;
 
+use crate::array::Array;
 use crate::datum::Datum;
 use crate::error::{Problem, Result, ValueError};
+use crate::inet::Inet;
+use crate::interval::Interval;
 use crate::numeric::Numeric;
+use crate::oid::oids;
+use crate::sqltype::SqlType;
 
 const NULL: u8 = 0;
 const FALSE: u8 = 1;
@@ -28,6 +33,20 @@ const INFINITY: u8 = 16;
 const NEG_INFINITY: u8 = 17;
 const CARRIED: u8 = 18;
 const TID: u8 = 19;
+const DATE: u8 = 20;
+const TIME: u8 = 21;
+const TIMETZ: u8 = 22;
+const TIMESTAMP: u8 = 23;
+const INTERVAL: u8 = 24;
+const UUID: u8 = 25;
+const LSN: u8 = 26;
+const XID8: u8 = 27;
+const BITS: u8 = 28;
+const JSONB: u8 = 29;
+const INET: u8 = 30;
+const MACADDR: u8 = 31;
+const MACADDR8: u8 = 32;
+const ARRAY: u8 = 33;
 
 /// Appends a value: a byte for its kind, then its bytes.
 ///
@@ -53,7 +72,35 @@ pub fn pack(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<()> {
             out.extend_from_slice(&number.to_ne_bytes());
         }
         Datum::Char(v) => put(CHAR, &[*v]),
+        Datum::Date(v) => put(DATE, &v.to_ne_bytes()),
+        Datum::Time(v) => put(TIME, &v.to_ne_bytes()),
+        Datum::Timetz(v, zone) => {
+            put(TIMETZ, &v.to_ne_bytes());
+            out.extend_from_slice(&zone.to_ne_bytes());
+        }
+        Datum::Timestamp(v) => put(TIMESTAMP, &v.to_ne_bytes()),
         Datum::Timestamptz(v) => put(TIMESTAMPTZ, &v.to_ne_bytes()),
+        Datum::Interval(v) => {
+            put(INTERVAL, &v.micros.to_ne_bytes());
+            out.extend_from_slice(&v.days.to_ne_bytes());
+            out.extend_from_slice(&v.months.to_ne_bytes());
+        }
+        Datum::Uuid(v) => put(UUID, v),
+        Datum::Lsn(v) => put(LSN, &v.to_ne_bytes()),
+        Datum::Xid8(v) => put(XID8, &v.to_ne_bytes()),
+        Datum::Bits(len, v) => {
+            put(BITS, &len.to_ne_bytes());
+            out.extend_from_slice(&v.len().to_ne_bytes());
+            out.extend_from_slice(v);
+        }
+        Datum::Jsonb(v) => put_sized(JSONB, v, out),
+        Datum::Inet(v) => {
+            put(INET, &[v.family(), v.bits()]);
+            out.extend_from_slice(&v.wide());
+        }
+        Datum::Macaddr(v) => put(MACADDR, v),
+        Datum::Macaddr8(v) => put(MACADDR8, v),
+        Datum::Array(v) => put_sized(ARRAY, v.bytes(), out),
         Datum::Text(v) => put_sized(TEXT, v.as_bytes(), out),
         Datum::Bytes(v) => put_sized(BYTES, v, out),
         Datum::Carried(ty, v) => {
@@ -96,9 +143,44 @@ pub fn pack_key(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<()> {
         Datum::Float4(v) => pack(&Datum::Float4(v + 0.0), out),
         Datum::Float8(v) => pack(&Datum::Float8(v + 0.0), out),
         Datum::Numeric(v) => pack(&Datum::text(&v.canonical_text()), out),
+        Datum::Interval(v) => {
+            out.push(INTERVAL);
+            out.extend_from_slice(&v.span().to_ne_bytes());
+            Ok(())
+        }
+        Datum::Array(v) => pack_array_key(v, out),
+        Datum::Jsonb(_) => Err(ValueError::carried("grouping", oids::JSONB)),
         Datum::Carried(ty, _) => Err(ValueError::carried("grouping", *ty)),
         other => pack(other, out),
     }
+}
+
+/// Appends bytes that are the same exactly for values of a type that are equal: as [`pack_key`],
+/// but that the trailing blanks of character(n) do not count.
+///
+/// # Errors
+/// As [`pack_key`].
+pub fn pack_key_as(value: &Datum<'_>, ty: SqlType, out: &mut Vec<u8>) -> Result<()> {
+    match (ty, value) {
+        (SqlType::Bpchar, Datum::Text(v)) => {
+            put_sized(TEXT, v.trim_end_matches(' ').as_bytes(), out);
+            Ok(())
+        }
+        _ => pack_key(value, out),
+    }
+}
+
+/// Arrays are equal if their dimensions, their lower bounds and their elements are.
+fn pack_array_key(array: &Array<'_>, out: &mut Vec<u8>) -> Result<()> {
+    let shape = array.shape()?;
+    out.push(ARRAY);
+    out.push(shape.dims.len() as u8);
+    for dim in &shape.dims {
+        out.extend_from_slice(&dim.len.to_ne_bytes());
+        out.extend_from_slice(&dim.lower.to_ne_bytes());
+    }
+    let ty = SqlType::of(shape.element);
+    shape.values()?.try_for_each(|value| pack_key_as(&value?, ty, out))
 }
 
 /// Takes a value off the front of `bytes`. None if those are not the bytes of a value.
@@ -116,6 +198,36 @@ pub fn unpack(bytes: &mut &[u8]) -> Option<Datum<'static>> {
         OID => Datum::Oid(u32::from_ne_bytes(take(bytes)?)),
         XID => Datum::Xid(u32::from_ne_bytes(take(bytes)?)),
         CHAR => Datum::Char(u8::from_ne_bytes(take(bytes)?)),
+        DATE => Datum::Date(i32::from_ne_bytes(take(bytes)?)),
+        TIME => Datum::Time(i64::from_ne_bytes(take(bytes)?)),
+        TIMETZ => {
+            let time = i64::from_ne_bytes(take(bytes)?);
+            Datum::Timetz(time, i32::from_ne_bytes(take(bytes)?))
+        }
+        TIMESTAMP => Datum::Timestamp(i64::from_ne_bytes(take(bytes)?)),
+        INTERVAL => {
+            let micros = i64::from_ne_bytes(take(bytes)?);
+            let days = i32::from_ne_bytes(take(bytes)?);
+            let months = i32::from_ne_bytes(take(bytes)?);
+            Datum::Interval(Interval { micros, days, months })
+        }
+        UUID => Datum::Uuid(take(bytes)?),
+        LSN => Datum::Lsn(u64::from_ne_bytes(take(bytes)?)),
+        XID8 => Datum::Xid8(u64::from_ne_bytes(take(bytes)?)),
+        BITS => {
+            let len = u32::from_ne_bytes(take(bytes)?);
+            Datum::Bits(len, sized(bytes)?.to_vec().into())
+        }
+        JSONB => Datum::Jsonb(sized(bytes)?.to_vec().into()),
+        INET => {
+            let [family, bits] = take(bytes)?;
+            let wide = take::<16>(bytes)?;
+            let address = wide.get(..if family == 2 { 4 } else { 16 })?;
+            Datum::Inet(Inet::of_family(family, bits, address)?)
+        }
+        MACADDR => Datum::Macaddr(take(bytes)?),
+        MACADDR8 => Datum::Macaddr8(take(bytes)?),
+        ARRAY => Datum::Array(Array::stored(sized(bytes)?.to_vec())),
         TIMESTAMPTZ => Datum::Timestamptz(i64::from_ne_bytes(take(bytes)?)),
         TEXT => Datum::string(String::from_utf8(sized(bytes)?.to_vec()).ok()?),
         BYTES => Datum::Bytes(sized(bytes)?.to_vec().into()),
@@ -176,8 +288,23 @@ mod tests {
             Datum::string("Straße".to_owned()),
             Datum::string(String::new()),
             Datum::Bytes(vec![0, 255].into()),
-            Datum::Carried(1082, vec![1, 0, 0, 0].into()),
+            Datum::Carried(600, vec![1, 0, 0, 0].into()),
             Datum::Timestamptz(-1),
+            Datum::Date(i32::MIN),
+            Datum::Time(86_400_000_000),
+            Datum::Timetz(1, -3600),
+            Datum::Timestamp(i64::MAX),
+            Datum::Interval(Interval { micros: -1, days: 2, months: -3 }),
+            Datum::Uuid([7; 16]),
+            Datum::Lsn(u64::MAX),
+            Datum::Xid8(1 << 40),
+            Datum::Bits(9, vec![0xaa, 0x80].into()),
+            Datum::Jsonb(vec![0, 0, 0, 0x20].into()),
+            Datum::Inet(Inet::v4([10, 0, 0, 1], 8).expect("an address")),
+            Datum::Inet(Inet::v6([1; 16], 128).expect("an address")),
+            Datum::Macaddr([1, 2, 3, 4, 5, 6]),
+            Datum::Macaddr8([8; 8]),
+            Datum::Array(Array::empty(oids::INT4)),
             number(0, 3),
             number(-(1 << 100), 20),
             Datum::numeric(Numeric::NaN),
@@ -238,6 +365,10 @@ mod tests {
             (number("100"), number("100.0")),
             (number("-0.0"), number("0")),
             (Datum::Null, Datum::Null),
+            (
+                Datum::Interval(Interval { micros: 0, days: 30, months: 0 }),
+                Datum::Interval(Interval { micros: 0, days: 0, months: 1 }),
+            ),
         ] {
             assert_eq!(key(&a), key(&b), "{a:?} {b:?}");
         }
@@ -250,9 +381,9 @@ mod tests {
         ] {
             assert_ne!(key(&a), key(&b), "{a:?} {b:?}");
         }
-        let date = Datum::Carried(1082, vec![1, 0, 0, 0].into());
-        let error = pack_key(&date, &mut Vec::new()).expect_err("only carried");
-        let message = "grouping of type date is not supported";
+        let point = Datum::Carried(600, vec![1, 0, 0, 0].into());
+        let error = pack_key(&point, &mut Vec::new()).expect_err("only carried");
+        let message = "grouping of type with OID 600 is not supported";
         assert_eq!((error.sqlstate(), error.to_string().as_str()), ("0A000", message));
     }
 }

@@ -76,6 +76,57 @@ types! {
     AnyArray ANYARRAY;
     PgLsn PG_LSN;
     Xid8 XID8;
+    Json JSON;
+    JsonArray JSON_ARRAY;
+    Xid8Array XID8_ARRAY;
+    Cidr CIDR;
+    CidrArray CIDR_ARRAY;
+    Macaddr8 MACADDR8;
+    Macaddr8Array MACADDR8_ARRAY;
+    Macaddr MACADDR;
+    Inet INET;
+    ByteaArray BYTEA_ARRAY;
+    CharArray CHAR_ARRAY;
+    NameArray NAME_ARRAY;
+    Int2VectorArray INT2VECTOR_ARRAY;
+    RegprocArray REGPROC_ARRAY;
+    TidArray TID_ARRAY;
+    XidArray XID_ARRAY;
+    CidArray CID_ARRAY;
+    OidVectorArray OIDVECTOR_ARRAY;
+    BpcharArray BPCHAR_ARRAY;
+    MacaddrArray MACADDR_ARRAY;
+    InetArray INET_ARRAY;
+    Date DATE;
+    Time TIME;
+    Timestamp TIMESTAMP;
+    TimestampArray TIMESTAMP_ARRAY;
+    DateArray DATE_ARRAY;
+    TimeArray TIME_ARRAY;
+    TimestamptzArray TIMESTAMPTZ_ARRAY;
+    Interval INTERVAL;
+    IntervalArray INTERVAL_ARRAY;
+    Timetz TIMETZ;
+    TimetzArray TIMETZ_ARRAY;
+    Bit BIT;
+    BitArray BIT_ARRAY;
+    Varbit VARBIT;
+    VarbitArray VARBIT_ARRAY;
+    Regprocedure REGPROCEDURE;
+    Regoper REGOPER;
+    Regoperator REGOPERATOR;
+    RegclassArray REGCLASS_ARRAY;
+    RegtypeArray REGTYPE_ARRAY;
+    Uuid UUID;
+    UuidArray UUID_ARRAY;
+    PgLsnArray PG_LSN_ARRAY;
+    Regconfig REGCONFIG;
+    Regdictionary REGDICTIONARY;
+    Jsonb JSONB;
+    JsonbArray JSONB_ARRAY;
+    Regnamespace REGNAMESPACE;
+    Regrole REGROLE;
+    Regcollation REGCOLLATION;
 }
 
 impl SqlType {
@@ -90,6 +141,18 @@ impl SqlType {
             SqlType::Other(oid) => oid,
             known => known.info().oid,
         }
+    }
+
+    /// The type of the elements, if this is a type of arrays.
+    pub fn element(self) -> Option<SqlType> {
+        let info = self.info();
+        (info.elem != 0 && info.category == b'A' && info.name.starts_with('_'))
+            .then(|| SqlType::of(info.elem))
+    }
+
+    /// The type of arrays of this type, if SQL understands it.
+    pub fn array(self) -> Option<SqlType> {
+        SqlType::from_oid(self.info().array)
     }
 
     /// `typlen`: bytes, -1 for a value with a length word, -2 for a C string.
@@ -111,5 +174,18 @@ impl SqlType {
 impl std::fmt::Display for SqlType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&type_name(self.oid()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_know_their_arrays() {
+        assert_eq!(SqlType::Int4.array(), Some(SqlType::Int4Array));
+        assert_eq!(SqlType::Int4Array.element(), Some(SqlType::Int4));
+        assert_eq!((SqlType::Name.element(), SqlType::Int2Vector.element()), (None, None));
+        assert_eq!(SqlType::of(600).array(), None);
     }
 }

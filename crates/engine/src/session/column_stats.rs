@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use forebay_catalog::{Reader, StatisticArray, StatisticRow};
-use forebay_types::{Datum, Oid, Repr, oids};
+use forebay_types::{Array, Datum, Oid, Repr};
 
 use super::parts::Part;
 use super::state::Session;
@@ -52,8 +52,7 @@ impl Session {
             let slot = row.slots.iter().find(|slot| slot.kind == kind);
             let array =
                 slot.and_then(|slot| if of_values { &slot.values } else { &slot.numbers }.as_ref());
-            let ty = if of_values { oids::ANYARRAY } else { oids::FLOAT4_ARRAY };
-            array.map_or(Ok(Datum::Null), |array| self.stored_array(ty, array))
+            array.map_or(Ok(Datum::Null), |array| self.stored_array(array))
         };
         let numbers = [
             kinds::COMMON_VALUES,
@@ -94,11 +93,7 @@ impl Session {
         })
     }
 
-    fn stored_array(
-        &mut self,
-        ty: Oid,
-        array: &StatisticArray,
-    ) -> Result<Datum<'static>, EngineError> {
+    fn stored_array(&mut self, array: &StatisticArray) -> Result<Datum<'static>, EngineError> {
         let bytes = match array {
             StatisticArray::Here(bytes) => bytes.clone(),
             StatisticArray::Toasted(pointer) => {
@@ -112,7 +107,7 @@ impl Session {
                 }
             }
         };
-        Ok(Datum::Carried(ty, Cow::Owned(bytes)))
+        Ok(Datum::Array(Array::stored(bytes)))
     }
 }
 
@@ -120,6 +115,5 @@ impl Session {
 fn first_number(array: &Datum<'_>) -> Option<f32> {
     /// Dimensions, offset of data after a bitmap, element type, length, lower bound.
     const HEADER: usize = 20;
-    let Datum::Carried(_, bytes) = array else { return None };
-    bytes.get(HEADER..)?.first_chunk().copied().map(f32::from_le_bytes)
+    array.stored_bytes()?.get(HEADER..)?.first_chunk().copied().map(f32::from_le_bytes)
 }

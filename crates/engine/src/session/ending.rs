@@ -42,7 +42,9 @@ impl Session {
         // They would hold back pruning while the commit waits for the log.
         open.snapshots = Snapshots::default();
         let (ids, counts) = (ids(&open.tx), std::mem::take(open.tx.counts()));
-        let change = open.changed_catalogs.then(|| core.database.cache.change());
+        let change = open.changed_catalogs.then(|| {
+            (core.database.cache.change(), core.database.rows.change(open.tx.invalidations()))
+        });
         let options = self.settings.commit_options();
         let committed = core.fatal.watch("commit", || {
             core.xacts.commit_with(&mut self.backend.io, &mut open.tx, &options)

@@ -19,6 +19,7 @@
 //! - `transaction`: transactions and statements as types
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
+//! - `catalog_rows`: rows of the catalogs that statements are analyzed by
 //! - `truncate`: emptying tables
 //! - `sequences`: values of sequences; `sequence_ddl`: creating and changing them; `relation_kinds`:
 //!   what a name means, of any kind
@@ -51,6 +52,7 @@
 mod analyze;
 mod automatic;
 mod backup;
+mod catalog_rows;
 mod changes;
 mod column_stats;
 mod column_storage;

@@ -7,6 +7,7 @@ use forebay_aio::sync::Instant;
 use forebay_aio::{self as aio, BackendType, IoObject, Leftovers, Usage};
 use forebay_catalog::KnownTables;
 use forebay_catalog::Table;
+use forebay_catalog::syscache::KnownRows;
 use forebay_format::backup_label::BackupLabel;
 use forebay_format::ids::BLOCK_SIZE;
 use forebay_storage::{Backend, TempSpace};
@@ -46,6 +47,7 @@ pub struct Session {
     /// What its transactions counted, for statistics.
     pub(super) counted: SessionCounts,
     pub(super) known: KnownTables,
+    pub(super) known_rows: KnownRows,
     pub(super) last_running: LastRunning,
     pub(super) temp: TempTables,
     pub(super) temp_space: Arc<TempSpace>,
@@ -111,6 +113,7 @@ impl Session {
             locks,
             counted,
             known: KnownTables::default(),
+            known_rows: KnownRows::default(),
             last_running: LastRunning::default(),
             warnings: Vec::new(),
             leftovers,

@@ -9,7 +9,7 @@ use forebay_catalog::Table;
 use forebay_format::tuple::Deform;
 use forebay_format::varlena::{Varlena, decompress};
 use forebay_format::{CommandId, HeapTuple, ItemPointer, TupleError, Xid};
-use forebay_types::{Datum, Repr};
+use forebay_types::{Array, Datum, Repr};
 
 use crate::error::EngineError;
 
@@ -171,6 +171,8 @@ pub(super) fn decoded(bytes: Vec<u8>, repr: Repr) -> Result<Datum<'static>, Engi
     Ok(match repr {
         Repr::Bytes => Datum::Bytes(Cow::Owned(bytes)),
         Repr::Carried(ty) => Datum::Carried(ty, Cow::Owned(bytes)),
+        Repr::Jsonb => Datum::Jsonb(Cow::Owned(bytes)),
+        Repr::Array(_) => Datum::Array(Array::stored(bytes)),
         Repr::Text => match String::from_utf8(bytes) {
             Ok(text) => Datum::string(text),
             Err(error) => repr.decode(error.as_bytes())?.into_owned(),

@@ -262,7 +262,7 @@ fn rows_are_checked_before_they_are_taken() {
         (oids::TIMESTAMPTZ, Datum::Timestamptz(i64::MIN)),
         (oids::BYTEA, Datum::bytes(&[0, 128])),
         (oids::NUMERIC, Datum::numeric(Numeric::from_int(-12_345_678))),
-        (oids::PG_LSN, Datum::Carried(oids::PG_LSN, vec![0; 8].into())),
+        (oids::PG_LSN, Datum::Lsn(0)),
     ];
     let columns: Vec<ColumnDef> = all
         .iter()

@@ -10,7 +10,7 @@ use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::Cursor;
 use crate::parse::{Kind, Statement, estimated_memory, parse_script};
-use crate::plan::{Catalog, ChangePlan};
+use crate::plan::ChangePlan;
 use forebay_aio::sync::SystemTime;
 use forebay_engine::{Session, StatementSnapshot};
 use forebay_types::{Datum, SqlType, binary_in, checked_utf8, text_in};

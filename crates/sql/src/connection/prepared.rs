@@ -20,7 +20,7 @@ impl Connection {
         types: Option<&[u32]>,
     ) -> Result<Prepared> {
         let mut params = match types {
-            Some(types) => ParamTypes::new(types)?,
+            Some(types) => ParamTypes::new(types),
             None => ParamTypes::default(),
         };
         let plan = self.plan(&statement, &mut params)?;
@@ -63,7 +63,7 @@ impl Connection {
             return Ok(prepared.plan.clone());
         }
         let oids: Vec<u32> = prepared.params.iter().map(|t| t.oid()).collect();
-        let plan = self.plan(statement, &mut ParamTypes::new(&oids)?)?;
+        let plan = self.plan(statement, &mut ParamTypes::new(&oids))?;
         if let (Some(new), Some(old)) = (plan.columns(), &prepared.columns)
             && new.iter().map(|c| (&c.name, c.ty)).ne(old.iter().map(|c| (&c.name, c.ty)))
         {

@@ -1,7 +1,7 @@
 //! Casts between types.
 
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, Numeric, Repr, SqlType, oids, text_in, to_text, truncate_name};
+use forebay_types::{Datum, Numeric, SqlType, text_in, to_text, truncate_name};
 
 pub(super) fn out_of_range(ty: SqlType) -> SqlError {
     SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.sql_name()))
@@ -75,7 +75,6 @@ pub fn cast<'a>(value: Datum<'a>, from: SqlType, to: SqlType) -> Result<Datum<'a
 /// The OID that a regclass is.
 fn regclass_oid(value: Datum<'_>) -> Result<Datum<'_>> {
     match value {
-        Datum::Carried(oids::REGCLASS, bytes) => Ok(Repr::Oid.decode(&bytes)?.into_owned()),
         // The output of a subquery is the relation's name.
         Datum::Text(_) => Err(SqlError::unsupported("a regclass that comes out of a subquery")),
         other => Ok(other),

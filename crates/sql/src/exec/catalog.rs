@@ -1,18 +1,138 @@
 //! The catalogs as the planner sees them: through the host.
 
 use super::eval::eval;
+use super::functions;
 use super::host::Host;
-use crate::error::Result;
-use crate::plan::{Catalog, Expr};
+use crate::analyze::{Names, SearchPath};
+use crate::error::{Result, SqlError};
+use crate::plan::{Builtin, Catalog, Expr};
 use crate::settings::PlanSettings;
+use forebay_engine::syscache::{
+    AmopRow, CastBetween, CastRow, CollationByOid, CollationRow, CollationsNamed, FamilyMember,
+    FamilyMembers, Lookup, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses, OperatorRow,
+    OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
+};
 use forebay_engine::{LockMode, Session, Table, TableIndex};
-use forebay_types::Datum;
+use forebay_types::{Datum, Oid, SqlType, oids, text_in};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Steps between two tests for a cancel.
 const STEPS: u32 = 256;
+/// The namespaces pg_catalog and public.
+const PG_CATALOG: Oid = 11;
+const PUBLIC: Oid = 2200;
+
+impl Host {
+    /// A step of planning, or a row that needs no call of the engine; every 256th tests for a
+    /// cancel.
+    pub fn step(&self) -> Result<()> {
+        let steps = self.steps.get() + 1;
+        self.steps.set(steps % STEPS);
+        if steps < STEPS { Ok(()) } else { self.check_cancel() }
+    }
+
+    /// Looks up rows of a catalog.
+    pub fn look_up<K: Lookup>(&mut self, key: K) -> Result<K::Row> {
+        self.call(|session| session.look_up(key))
+    }
+}
+
+impl Names for Host {
+    fn step(&self) -> Result<()> {
+        Host::step(self)
+    }
+
+    fn search_path(&mut self) -> Result<SearchPath> {
+        Ok(SmallVec::from_slice(&[PG_CATALOG, PUBLIC]))
+    }
+
+    fn namespace(&mut self, name: &str) -> Result<Option<Oid>> {
+        Ok(self.look_up(NamespaceNamed(name.into()))?.map(|row| row.oid))
+    }
+
+    fn type_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<TypeRow>>> {
+        self.look_up(TypeByOid(oid))
+    }
+
+    fn type_named(&mut self, namespace: Oid, name: &str) -> Result<Option<Arc<TypeRow>>> {
+        self.look_up(TypeNamed { namespace, name: name.into() })
+    }
+
+    fn proc_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<ProcRow>>> {
+        match functions::own::by_oid(oid) {
+            Some(own) => Ok(Some(Arc::clone(own))),
+            None => self.look_up(ProcByOid(oid)),
+        }
+    }
+
+    fn procs_named(&mut self, name: &str) -> Result<Arc<[Arc<ProcRow>]>> {
+        let rows = self.look_up(ProcsNamed(name.into()))?;
+        let own: Vec<_> = functions::own::named(name).cloned().collect();
+        match own.is_empty() {
+            true => Ok(rows),
+            false => Ok(rows.iter().cloned().chain(own).collect()),
+        }
+    }
+
+    fn operator_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<OperatorRow>>> {
+        self.look_up(OperatorByOid(oid))
+    }
+
+    fn operators_named(&mut self, name: &str) -> Result<Arc<[Arc<OperatorRow>]>> {
+        self.look_up(OperatorsNamed(name.into()))
+    }
+
+    fn cast(&mut self, source: Oid, target: Oid) -> Result<Option<CastRow>> {
+        self.look_up(CastBetween { source, target })
+    }
+
+    fn operator_classes(&mut self, method: Oid) -> Result<Arc<[OpclassRow]>> {
+        self.look_up(OperatorClasses(method))
+    }
+
+    fn family_members(&mut self, operator: Oid) -> Result<Arc<[AmopRow]>> {
+        self.look_up(FamilyMembers(operator))
+    }
+
+    fn family_member(
+        &mut self,
+        family: Oid,
+        (left, right): (Oid, Oid),
+        strategy: i16,
+    ) -> Result<Option<Oid>> {
+        let key = FamilyMember { family, left, right, strategy };
+        Ok(self.look_up(key)?.map(|row| row.operator))
+    }
+
+    fn collation_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<CollationRow>>> {
+        self.look_up(CollationByOid(oid))
+    }
+
+    fn collations_named(&mut self, name: &str) -> Result<Arc<[Arc<CollationRow>]>> {
+        self.look_up(CollationsNamed(name.into()))
+    }
+
+    fn input(&mut self, text: &str, ty: &TypeRow, _typmod: i32) -> Result<Datum<'static>> {
+        match ty.oid {
+            oids::REGCLASS => functions::regclass_of_text(text, self),
+            oid => match SqlType::from_oid(oid) {
+                Some(known) => Ok(text_in(text, known)?.into_owned()),
+                None => Err(SqlError::unsupported(format!("a value of type {}", ty.name))),
+            },
+        }
+    }
+}
 
 impl Catalog for Host {
+    fn names(&mut self) -> &mut dyn Names {
+        self
+    }
+
+    fn builtin(&self, function: Oid) -> Option<Builtin> {
+        functions::find(function)
+    }
+
     fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
         Ok(self.call_if_any(|session| session.table(schema, name))?.flatten())
     }
@@ -57,11 +177,5 @@ impl Catalog for Host {
 
     fn planning(&self) -> PlanSettings {
         self.settings.planning()
-    }
-
-    fn step(&self) -> Result<()> {
-        let steps = self.steps.get() + 1;
-        self.steps.set(steps % STEPS);
-        if steps < STEPS { Ok(()) } else { self.check_cancel() }
     }
 }

@@ -5,7 +5,7 @@ use super::host::Host;
 use super::like::like;
 use crate::error::{Result, SqlError, state};
 use crate::plan::{Arithmetic, Comparison, Expr, Function};
-use forebay_types::{Datum, SqlType, ValueError, array_elements, compare, text_in};
+use forebay_types::{Datum, SqlType, compare};
 use std::cmp::Ordering;
 
 /// A row as expressions see it.
@@ -130,13 +130,7 @@ pub(super) fn eval<'a>(
             arithmetic(*op, a, b)
         }
         Expr::Negate(x) => negate(eval(x, row, params, host)?),
-        Expr::Cast { expr, from, to } => {
-            let value = eval(expr, row, params, host)?;
-            if *to == SqlType::Regclass {
-                return to_regclass(value, host);
-            }
-            cast(value, *from, *to)
-        }
+        Expr::Cast { expr, from, to } => cast(eval(expr, row, params, host)?, *from, *to),
         _ => eval_rare(e, row, params, host),
     }
 }
@@ -152,7 +146,7 @@ fn eval_rare<'a>(
         Expr::Concat(pair) => {
             let (a, b) = (eval(&pair.0, row, params, host)?, eval(&pair.1, row, params, host)?);
             match (a, b) {
-                (Datum::Text(a), Datum::Text(b)) => super::text::join(a, &b),
+                (Datum::Text(a), Datum::Text(b)) => super::functions::text::join(a, &b),
                 (a, b) => null_of(&a, &b),
             }
         }
@@ -177,7 +171,7 @@ fn eval_rare<'a>(
         }
         Expr::InArray { expr, array, elements: of, negated } => {
             let value = eval(expr, row, params, host)?;
-            let list = elements(&eval(array, row, params, host)?, *of)?;
+            let list = super::arrays::elements(&eval(array, row, params, host)?, *of)?;
             list.map_or(Ok(Datum::Null), |list| in_list(value, list.into_iter(), *negated, Ok))
         }
         Expr::CompareRows(op, pairs) => rows_compared(*op, pairs, row, params, host),
@@ -204,10 +198,12 @@ fn eval_rare<'a>(
             Ok(if same { Datum::Null } else { a })
         }
         Expr::Extreme { list, greatest } => extreme(list, *greatest, row, params, host),
-        Expr::Call(function, args) => call(*function, args, row, params, host),
-        Expr::TableOid { name, position } => {
-            to_regclass(Datum::text(name), host).map_err(|e| e.at(*position))
-        }
+        Expr::Call(function, args) => call(function, args, row, params, host),
+        Expr::Value(op, digits) => super::functions::value(*op, *digits, host),
+        Expr::AnyOf { .. }
+        | Expr::Array { .. }
+        | Expr::MapArray { .. }
+        | Expr::Subscript { .. } => super::arrays::eval_arrays(e, row, params, host),
         // The planner has replaced aggregates by columns.
         _ => Err(SqlError::new(state::INTERNAL_ERROR, "an aggregate was not planned")),
     }
@@ -215,7 +211,7 @@ fn eval_rare<'a>(
 
 /// A function's value: NULL, if an argument is and the function does not take it.
 fn call<'a>(
-    function: Function,
+    function: &Function,
     args: &'a [Expr],
     row: Values<'a>,
     params: &'a [Datum<'static>],
@@ -224,7 +220,7 @@ fn call<'a>(
     let mut values: smallvec::SmallVec<[Datum<'a>; 3]> = smallvec::SmallVec::new();
     for arg in args {
         let value = eval(arg, row, params, host)?;
-        if value.is_null() && !function.takes_null() {
+        if value.is_null() && function.row.strict {
             return Ok(Datum::Null);
         }
         values.push(value);
@@ -263,23 +259,6 @@ fn rows_compared<'a>(
         }
     }
     Ok(Datum::Bool(holds(op, Ordering::Equal)))
-}
-
-/// The elements of an array, read as values of one type and cast to another. None: it is NULL.
-pub(super) fn elements(
-    array: &Datum<'_>,
-    (from, to): (SqlType, SqlType),
-) -> Result<Option<Vec<Datum<'static>>>> {
-    Ok(match array {
-        Datum::Null => None,
-        Datum::Text(text) if from == to => Some(array_elements(text, to)?),
-        Datum::Text(text) => {
-            let elements = array_elements(text, from)?.into_iter();
-            Some(elements.map(|value| cast(value, from, to)).collect::<Result<_>>()?)
-        }
-        Datum::Carried(ty, _) => return Err(ValueError::carried("elements", *ty).into()),
-        _ => return Err(SqlError::new(state::INTERNAL_ERROR, "an array is no array")),
-    })
 }
 
 /// IN: NULL if the value is not found and the list has NULL. With no values to compare with, the
@@ -344,21 +323,6 @@ fn connective<'a>(
         }
     }
     Ok(if unknown { Datum::Null } else { Datum::Bool(!decisive) })
-}
-
-fn to_regclass<'a>(value: Datum<'a>, host: &mut Host) -> Result<Datum<'a>> {
-    match value {
-        Datum::Text(text) => {
-            if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-                return Ok(text_in(&text, SqlType::Oid)?.into_owned());
-            }
-            if text == "-" {
-                return Ok(Datum::Oid(0));
-            }
-            Ok(Datum::Oid(host.regclass(&text)?))
-        }
-        other => cast(other, SqlType::Oid, SqlType::Regclass),
-    }
 }
 
 macro_rules! integer_arithmetic {

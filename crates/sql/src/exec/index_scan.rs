@@ -1,6 +1,7 @@
 //! Rows of a table that an index finds.
 
-use super::eval::{Params, elements, eval, eval_all};
+use super::arrays::elements;
+use super::eval::{Params, eval, eval_all};
 use super::host::Host;
 use super::row::{Flow, Row, Visit};
 use super::scan::{Sieve, decode};

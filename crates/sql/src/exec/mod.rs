@@ -12,10 +12,8 @@
 //!   worker threads
 //! - `bitmap_scan.rs`: rows at the places that a bitmap has
 //! - `eval.rs`: expressions over a row
-//! - `cast.rs`, `like.rs`, `text.rs`, `functions.rs`, `arguments.rs`: parts of that; `parts.rs`:
+//! - `cast.rs`, `like.rs`, `arrays.rs`: parts of that; `functions/`: functions, by OID; `parts.rs`:
 //!   functions that need a part of a value
-//! - `log.rs`: functions of the write-ahead log; `advisory.rs`: those of locks and transaction
-//!   ids; `sequences.rs`: those of sequences
 //! - `views.rs`: rows of the computed views
 //! - `measure.rs`: what operators do, for EXPLAIN ANALYZE
 //! - `cursors.rs`: the row that WHERE CURRENT OF means
@@ -24,9 +22,8 @@
 //! - `host.rs`: the engine's session and the settings, as statements reach them; `modes.rs`: the
 //!   transaction's modes
 
-mod advisory;
 mod aggregate;
-mod arguments;
+mod arrays;
 mod bitmap_scan;
 mod cast;
 mod catalog;
@@ -40,7 +37,6 @@ mod index_scan;
 mod like;
 mod loader;
 mod lock;
-mod log;
 mod measure;
 mod modes;
 mod modify;
@@ -51,11 +47,9 @@ mod recheck;
 mod row;
 mod rowsets;
 mod scan;
-mod sequences;
 mod sort;
 mod spill;
 mod store;
-mod text;
 mod views;
 
 pub use cursor::Cursor;

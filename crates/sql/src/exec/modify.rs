@@ -83,7 +83,11 @@ fn may_be_toasted(value: &Datum<'_>) -> bool {
     match value {
         Datum::Text(text) => text.len() >= SHORTEST_TOASTED,
         Datum::Bytes(bytes) => bytes.len() >= SHORTEST_TOASTED,
-        Datum::Numeric(_) | Datum::Carried(..) => true,
+        Datum::Numeric(_)
+        | Datum::Carried(..)
+        | Datum::Array(_)
+        | Datum::Jsonb(_)
+        | Datum::Bits(..) => true,
         _ => false,
     }
 }

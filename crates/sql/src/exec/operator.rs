@@ -19,7 +19,7 @@ use super::row::{Flow, OwnedRow, Row, Visit};
 use super::scan::{Scan, Sieve, TidScan, place_of, place_value};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
-use crate::plan::{Catalog, Change, Expr, Grouping, Modify, Node};
+use crate::plan::{Change, Expr, Grouping, Modify, Node};
 use forebay_types::Datum;
 
 /// The state of an operator.

@@ -1,6 +1,6 @@
 //! Functions whose result is a row, or several.
 
-use super::arguments::{int, oid, text};
+use super::functions::arguments::{int, oid, text};
 use super::host::Host;
 use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};

@@ -4,7 +4,7 @@ use super::eval::{Params, eval_all, is_true};
 use super::host::Host;
 use super::row::{Flow, Row, Visit};
 use crate::error::Result;
-use crate::plan::{Catalog, Expr, SystemColumn, TableRead};
+use crate::plan::{Expr, SystemColumn, TableRead};
 use forebay_engine::{HeapScan, ItemPointer, Part, RowView, ScanPart, Table};
 use forebay_types::Datum;
 

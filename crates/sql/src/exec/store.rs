@@ -9,7 +9,6 @@ use super::row::{OwnedRow, Row};
 use super::scan::{place_of, place_value};
 use super::spill;
 use crate::error::{Result, SqlError, state};
-use crate::plan::Catalog;
 use forebay_engine::{TempFile, TempOptions, TempWriter};
 use forebay_types::Datum;
 use std::ops::Range;

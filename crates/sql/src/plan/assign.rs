@@ -1,12 +1,13 @@
 //! Tables that are changed, and values on their way into their columns.
 
-use super::coerce::{self, Context, ParamTypes};
-use super::expr::{Expr, Typed};
-use super::planner::Relation;
+use super::expr::Expr;
+use super::lower::{Columns, lower};
+use super::planner::{Planner, Relation};
+use crate::analyze::{Context, Typed, coerce_to_type, type_name};
 use crate::error::{Result, SqlError, state};
 use crate::parse::QualifiedName;
 use forebay_engine::{Column, EngineError, Table};
-use forebay_types::SqlType;
+use forebay_types::{Repr, SqlType};
 use sqlparser::ast;
 use std::sync::Arc;
 
@@ -116,24 +117,10 @@ pub fn target_columns(table: &Table, names: &[(String, u32)]) -> Result<Vec<usiz
     Ok(targets)
 }
 
-/// A live column's type, which must be one that can be stored from here.
+/// A live column's type, which must be one whose values can be made here.
 pub fn stored_type(column: &Column) -> Result<SqlType> {
-    use SqlType as T;
     match SqlType::from_oid(column.type_oid) {
-        Some(
-            ty @ (T::Bool
-            | T::Int2
-            | T::Int4
-            | T::Int8
-            | T::Float4
-            | T::Float8
-            | T::Text
-            | T::Oid
-            | T::Xid
-            | T::Tid
-            | T::Bytea),
-        ) => Ok(ty),
-        Some(ty @ T::Varchar) if column.typmod < 0 => Ok(ty),
+        Some(ty) if !matches!(column.repr, Repr::Carried(_)) => Ok(ty),
         Some(ty) => {
             Err(SqlError::unsupported(format!("writing columns of type {}", ty.sql_name())))
         }
@@ -148,20 +135,29 @@ pub(super) fn is_default(e: &ast::Expr) -> bool {
 }
 
 /// Casts a value to its column.
-pub(super) fn assigned(column: &Column, value: Typed, params: &mut ParamTypes) -> Result<Expr> {
-    let to = stored_type(column)?;
-    let (from, position) = (value.ty, value.position);
-    let cast = coerce::coerce(value, to, Context::Assignment, params)?.ok_or_else(|| {
-        let message = format!(
-            "column \"{}\" is of type {} but expression is of type {}",
-            column.name,
-            to.sql_name(),
-            from.sql_name()
-        );
-        let hint = "You will need to rewrite or cast the expression.";
-        SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint).at(position)
-    })?;
-    Ok(cast.expr)
+pub(super) fn assigned(
+    planner: &mut Planner<'_>,
+    column: &Column,
+    value: Typed,
+    columns: &dyn Columns,
+) -> Result<Expr> {
+    stored_type(column)?;
+    let (from, position) = (value.ty(), value.position);
+    let names = planner.catalog.names();
+    let to = (column.type_oid, column.typmod);
+    match coerce_to_type(names, planner.params, value, to, Context::Assignment)? {
+        Some(cast) => lower(&cast.expr, columns, planner.catalog).map_err(|e| e.at(position)),
+        None => {
+            let message = format!(
+                "column \"{}\" is of type {} but expression is of type {}",
+                column.name,
+                type_name(names, column.type_oid)?,
+                type_name(names, from)?
+            );
+            let hint = "You will need to rewrite or cast the expression.";
+            Err(SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint).at(position))
+        }
+    }
 }
 
 /// The error (428C9) of a value for an identity column that takes none.

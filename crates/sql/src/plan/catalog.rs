@@ -1,15 +1,33 @@
 //! What the planner needs from outside: what names mean, and the values of constants.
 
 use super::expr::Expr;
-use super::resolve::{self, FunctionDef};
+use super::rowsets::RowFunction;
+use crate::analyze::Names;
 use crate::error::Result;
 use crate::settings::PlanSettings;
 use forebay_engine::{LockMode, Table, TableIndex};
-use forebay_types::{Datum, SqlType};
+use forebay_types::{Datum, Oid};
 use std::sync::Arc;
 
+/// The code of a function: its place in the executor's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Builtin {
+    /// Its place.
+    pub entry: u16,
+    /// Whether it needs the session.
+    pub session: bool,
+    /// The function of rows that it is.
+    pub rows: Option<RowFunction>,
+}
+
 /// The catalogs as the planner sees them. The executor's host implements it.
-pub trait Catalog {
+pub trait Catalog: Names {
+    /// The catalogs as analysis sees them.
+    fn names(&mut self) -> &mut dyn Names;
+
+    /// The code of a function by its OID. None: it is not supported.
+    fn builtin(&self, function: Oid) -> Option<Builtin>;
+
     /// The table of that name, without a lock.
     fn table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
 
@@ -41,18 +59,4 @@ pub trait Catalog {
 
     /// What statements are planned by.
     fn planning(&self) -> PlanSettings;
-
-    /// A step of planning, or a row that needs no call of the engine; every 256th tests for a
-    /// cancel.
-    fn step(&self) -> Result<()>;
-
-    /// The type of that name (pg_type.typname).
-    fn type_named(&self, name: &str) -> Option<SqlType> {
-        SqlType::ALL.iter().copied().find(|ty| ty.typname() == name)
-    }
-
-    /// The functions of that name.
-    fn functions(&self, name: &str) -> Vec<&'static FunctionDef> {
-        resolve::built_in(name)
-    }
 }

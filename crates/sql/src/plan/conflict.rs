@@ -1,12 +1,12 @@
 //! ON CONFLICT of INSERT.
 
 use super::assign::live_columns;
-use super::ident::ident_name;
 use super::planner::Planner;
 use super::returning::version_width;
-use super::scope::{EXCLUDED, Scope};
 use super::tree::{ConflictUpdate, OnConflict};
 use super::update::Target;
+use crate::analyze::ident_name;
+use crate::analyze::{EXCLUDED, Scope};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{Table, TableIndex};
 use sqlparser::ast::{self, Spanned};

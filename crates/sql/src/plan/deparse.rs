@@ -3,12 +3,11 @@
 use super::aggregate::{AggregateCall, AggregateKind};
 use super::expr::{Arithmetic, Comparison, Expr, type_of};
 use super::index_read::column_of;
-use super::resolve::function_name;
 use super::returning::version_width;
-use super::scope::EXCLUDED;
-use super::system::SystemColumn;
 use super::tree::{Change, IndexCondition, IndexRead, Modify, Node, TableRead};
+use crate::analyze::{EXCLUDED, SystemColumn};
 use forebay_engine::Table;
+use forebay_engine::nodes::SqlValueFunctionOp;
 use forebay_types::{Datum, SqlType, array_text, to_text};
 
 /// An expression over the rows of a plan.
@@ -75,8 +74,18 @@ pub(super) fn expression(e: &Expr, rows: &Node) -> String {
             format!("{}({})", if *greatest { "GREATEST" } else { "LEAST" }, list(parts, ", "))
         }
         Expr::Cast { expr, to, .. } => format!("({})::{}", text(expr), to.sql_name()),
-        Expr::Call(function, args) => format!("{}({})", function_name(*function), list(args, ", ")),
-        Expr::TableOid { name, .. } => format!("'{name}'::regclass"),
+        Expr::Call(function, args) => format!("{}({})", function.row.name, list(args, ", ")),
+        Expr::Value(op, _) => value_name(*op).to_owned(),
+        Expr::AnyOf { value, array, any, .. } => {
+            let quantifier = if *any { "ANY" } else { "ALL" };
+            format!("({} operator {quantifier} ({}))", text(value), text(array))
+        }
+        Expr::Array { elements, .. } => format!("ARRAY[{}]", list(elements, ", ")),
+        Expr::MapArray { array, to, .. } => format!("({})::{}[]", text(array), to.sql_name()),
+        Expr::Subscript { array, upper, .. } => {
+            let places: Vec<String> = upper.iter().flatten().map(text).collect();
+            format!("({})[{}]", text(array), places.join("]["))
+        }
         Expr::Aggregate(n) => format!("aggregate {n}"),
     }
 }
@@ -121,6 +130,24 @@ pub(super) fn sign(comparison: Comparison) -> &'static str {
         Comparison::Le => "<=",
         Comparison::Gt => ">",
         Comparison::Ge => ">=",
+    }
+}
+
+/// The name of a value that SQL names without parentheses.
+fn value_name(op: SqlValueFunctionOp) -> &'static str {
+    use SqlValueFunctionOp as O;
+    match op {
+        O::CurrentDate => "CURRENT_DATE",
+        O::CurrentTime | O::CurrentTimeN => "CURRENT_TIME",
+        O::CurrentTimestamp | O::CurrentTimestampN => "CURRENT_TIMESTAMP",
+        O::Localtime | O::LocaltimeN => "LOCALTIME",
+        O::Localtimestamp | O::LocaltimestampN => "LOCALTIMESTAMP",
+        O::CurrentRole => "CURRENT_ROLE",
+        O::CurrentUser => "CURRENT_USER",
+        O::User => "USER",
+        O::SessionUser => "SESSION_USER",
+        O::CurrentCatalog => "CURRENT_CATALOG",
+        O::CurrentSchema => "CURRENT_SCHEMA",
     }
 }
 

@@ -3,8 +3,12 @@
 //! Operands of comparisons and arithmetic have been cast to one type, so evaluation goes by the
 //! values' variants.
 
-use super::rowsets::RowFunction;
-use forebay_types::{Datum, SqlType};
+use super::catalog::Builtin;
+use forebay_engine::nodes::SqlValueFunctionOp;
+use forebay_engine::syscache::ProcRow;
+use forebay_types::{Datum, Oid, SqlType};
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,111 +33,75 @@ pub enum Arithmetic {
     Rem,
 }
 
-/// A function. If an argument is NULL, so is its result, except for functions that
-/// [`Function::takes_null`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are the functions")]
-pub enum Function {
-    Abs,
-    Ceil,
-    CharLength,
-    /// concat() of texts, NULLs left out.
-    Concat,
-    CurrentDatabase,
-    CurrentSchema,
-    CurrentSetting,
-    CurrentUser,
-    Floor,
-    FormatType,
-    Left,
-    Lower,
-    OctetLength,
-    PgBackendPid,
-    PgCurrentWalFlushLsn,
-    PgCurrentWalInsertLsn,
-    PgCurrentWalLsn,
-    PgIsInRecovery,
-    /// bt_index_check, or bt_index_parent_check.
-    IndexCheck {
-        parents: bool,
-    },
-    PgPrewarm,
-    PgRelationSize,
-    PgSizePretty,
-    PgSleep,
-    PgCreateRestorePoint,
-    PgReloadConf,
-    PgStatResetShared,
-    PgSwitchWal,
-    PgBackupStart,
-    PgTableSize,
-    PgTotalRelationSize,
-    PgWalfileName,
-    PgWalLsnDiff,
-    Random,
-    Repeat,
-    Replace,
-    Right,
-    Round,
-    RoundTo,
-    /// Its result is a row, or several.
-    Rows(RowFunction),
-    SetConfig,
-    Sqrt,
-    StartsWith,
-    Strpos,
-    Substr,
-    Trim,
-    /// A regclass in text: the table's name.
-    RegclassName,
-    Upper,
-    Version,
-    AdvisoryLock(AdvisoryLock),
-    AdvisoryUnlock {
-        shared: bool,
-    },
-    AdvisoryUnlockAll,
-    PgBlockingPids,
-    PgCancelBackend,
-    /// pg_isolation_test_session_is_blocked
-    PgSessionIsBlocked,
-    /// txid_current and pg_current_xact_id
-    CurrentXid,
-    /// The same, NULL if the transaction has none.
-    XidIfAssigned,
-    Nextval,
-    Currval,
-    Lastval,
-    Setval,
-    /// pg_sequence_last_value
-    SequenceLastValue,
-    /// pg_get_serial_sequence
-    SerialSequence,
+/// A function that is called, with what it may ask of the call.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Its row of pg_proc.
+    pub row: Arc<ProcRow>,
+    /// Its code.
+    pub builtin: Builtin,
+    /// The types of the arguments.
+    pub args: SmallVec<[Oid; 4]>,
+    /// The type of the result.
+    pub result: Oid,
+    /// Whether the last argument is an array of variadic ones.
+    pub variadic: bool,
 }
 
-/// How a function takes an advisory lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AdvisoryLock {
-    /// It waits for it; if not, it returns whether it got it.
-    pub wait: bool,
-    /// To the end of the transaction, not of the session.
-    pub transaction: bool,
-    /// Beside others that are shared.
-    pub shared: bool,
+impl PartialEq for Function {
+    fn eq(&self, other: &Function) -> bool {
+        (self.row.oid, &self.args, self.result, self.variadic)
+            == (other.row.oid, &other.args, other.result, other.variadic)
+    }
 }
 
 impl Function {
-    /// Is it called with NULL?
-    pub fn takes_null(self) -> bool {
-        matches!(self, Function::Concat | Function::PgPrewarm | Function::PgStatResetShared)
+    /// Does it always give the same result for the same arguments?
+    pub fn is_immutable(&self) -> bool {
+        self.row.volatility == b'i'
+    }
+
+    /// May a worker of a parallel scan call it? Not if it needs the session. (Of these, PostgreSQL
+    /// marks some safe that look into the catalogs, and some restricted or unsafe.)
+    pub fn is_parallel_safe(&self) -> bool {
+        self.is_immutable() && !self.builtin.session || SAFE.contains(&self.row.oid)
     }
 
     /// Does it read only a part of its first argument, or only its size?
-    pub fn takes_part(self) -> bool {
-        use Function::{CharLength, Left, OctetLength, StartsWith, Substr};
-        matches!(self, CharLength | Left | OctetLength | StartsWith | Substr)
+    pub fn takes_part(&self) -> bool {
+        PARTS.iter().any(|(oids, _)| oids.contains(&self.row.oid))
+    }
+
+    /// Which part of its first argument it reads.
+    pub fn part(&self) -> Option<PartOf> {
+        let found = PARTS.iter().find(|(oids, _)| oids.contains(&self.row.oid));
+        found.map(|(_, part)| *part)
     }
 }
+
+/// The part of a text that a function reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the functions")]
+pub enum PartOf {
+    OctetLength,
+    CharLength,
+    Substr,
+    Left,
+    StartsWith,
+}
+
+/// Functions that read a part of their first argument.
+const PARTS: [(&[Oid], PartOf); 5] = [
+    (&[1374], PartOf::OctetLength),
+    (&[1317, 1369, 1381], PartOf::CharLength),
+    (&[877, 883, 936, 937], PartOf::Substr),
+    (&[3060], PartOf::Left),
+    (&[3696], PartOf::StartsWith),
+];
+
+/// Functions that are not immutable and need no session: current_database, current_schema,
+/// current_setting, current_user, session_user, format_type, pg_is_in_recovery, version.
+const SAFE: [Oid; 9] = [861, 1402, 2077, 3294, 745, 746, 1081, 3810, 89];
 
 /// An expression. `Column` is an index into the row at hand.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,32 +168,39 @@ pub enum Expr {
         from: SqlType,
         to: SqlType,
     },
-    Call(Function, Vec<Expr>),
-    /// A table's name where its OID is wanted; the planner replaces it.
-    TableOid {
-        name: String,
-        position: u32,
+    Call(Arc<Function>, Vec<Expr>),
+    /// The value that SQL names without parentheses, with digits of seconds or -1.
+    Value(SqlValueFunctionOp, i32),
+    /// `operator ANY (array)`, or ALL: a test over a row of the value and an element.
+    AnyOf {
+        value: Box<Expr>,
+        array: Box<Expr>,
+        element: SqlType,
+        test: Box<Expr>,
+        any: bool,
+    },
+    /// An array of values. `nested`: of arrays, which are its rows.
+    Array {
+        elements: Vec<Expr>,
+        element: SqlType,
+        nested: bool,
+    },
+    /// An array with each element converted: an expression over a row of the element.
+    MapArray {
+        array: Box<Expr>,
+        element: Box<Expr>,
+        to: SqlType,
+    },
+    /// An element or a slice of an array. Bounds that a slice leaves out are None.
+    Subscript {
+        array: Box<Expr>,
+        upper: Vec<Option<Expr>>,
+        lower: Vec<Option<Expr>>,
+        slice: bool,
+        element: SqlType,
     },
     /// Result of an aggregate, until the planner has given it a column.
     Aggregate(usize),
-}
-
-/// An expression with what the planner knows of it.
-#[derive(Clone, Debug)]
-pub struct Typed {
-    /// The expression.
-    pub expr: Expr,
-    /// Its type. `Unknown`: a literal or parameter that has not met its context.
-    pub ty: SqlType,
-    /// Where it starts.
-    pub position: u32,
-}
-
-impl Typed {
-    /// A typed expression.
-    pub fn new(expr: Expr, ty: SqlType, position: u32) -> Typed {
-        Typed { expr, ty, position }
-    }
 }
 
 /// The type of a constant.
@@ -243,6 +218,8 @@ pub(super) fn type_of(value: &Datum<'_>) -> SqlType {
         Datum::Char(_) => SqlType::Char,
         Datum::Numeric(_) => SqlType::Numeric,
         Datum::Timestamptz(_) => SqlType::Timestamptz,
+        Datum::Lsn(_) => SqlType::PgLsn,
+        Datum::Xid8(_) => SqlType::Xid8,
         _ => SqlType::Text,
     }
 }
@@ -254,12 +231,13 @@ macro_rules! each_operand {
             Expr::Const(_)
             | Expr::Column(_)
             | Expr::Param(_)
-            | Expr::Aggregate(_)
-            | Expr::TableOid { .. } => {}
+            | Expr::Value(..)
+            | Expr::Aggregate(_) => {}
             Expr::And(list)
             | Expr::Or(list)
             | Expr::Coalesce(list)
             | Expr::Call(_, list)
+            | Expr::Array { elements: list, .. }
             | Expr::Extreme { list, .. } => list.$iter().for_each($f),
             Expr::Not(e) | Expr::IsNull(e) | Expr::IsNotNull(e) | Expr::Negate(e) => $f(e),
             Expr::IsBool { expr, .. } | Expr::Cast { expr, .. } => $f(expr),
@@ -276,9 +254,15 @@ macro_rules! each_operand {
                 $f(expr);
                 list.$iter().for_each($f);
             }
-            Expr::InArray { expr, array, .. } => {
+            Expr::InArray { expr, array, .. } | Expr::AnyOf { value: expr, array, .. } => {
                 $f(expr);
                 $f(array);
+            }
+            Expr::MapArray { array, .. } => $f(array),
+            Expr::Subscript { array, upper, lower, .. } => {
+                $f(array);
+                upper.$iter().flatten().for_each(&mut *$f);
+                lower.$iter().flatten().for_each($f);
             }
             Expr::CompareRows(_, pairs) => {
                 for (a, b) in pairs {

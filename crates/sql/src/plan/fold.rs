@@ -3,16 +3,18 @@
 use super::catalog::Catalog;
 use super::expr::Expr;
 use super::query::Query;
-use super::resolve::is_immutable;
 use super::tree::{Grouping, Node};
 use crate::error::Result;
-use forebay_types::SqlType;
 
 fn varies(e: &Expr) -> bool {
     match e {
         Expr::Column(_) | Expr::Param(_) | Expr::Aggregate(_) => true,
-        Expr::Call(function, _) => !is_immutable(*function),
-        Expr::Cast { to, .. } => *to == SqlType::Regclass,
+        Expr::Value(..) => true,
+        Expr::Call(function, _) => !function.is_immutable(),
+        // It looks only at its own row.
+        Expr::AnyOf { test, .. } | Expr::MapArray { element: test, .. } => {
+            test.any(&|e| !matches!(e, Expr::Column(_)) && varies(e))
+        }
         _ => false,
     }
 }

@@ -1,18 +1,16 @@
 //! The FROM clause: one table, view, function or subquery, or nothing.
 
-use super::calls::{IN_FROM, NO_FUNCTION, NOT_UNIQUE};
-use super::coerce::{self, Context};
-use super::expr::{Expr, Function, Typed};
-use super::function::FunctionCall;
-use super::ident::{ident_name, qualified_name};
+use super::expr::Expr;
 use super::locks::Locking;
-use super::named::VERIFY_HEAPAM;
 use super::planner::{Planner, Relation};
 use super::rowsets::RowFunction;
-use super::scope::{Scope, ScopeColumn};
 use super::tree::{Node, TableRead};
+use crate::analyze::{
+    Context, FunctionCall, IN_FROM, NO_FUNCTION, NOT_UNIQUE, Scope, ScopeColumn, Typed, coerce,
+    ident_name, qualified_name, type_name,
+};
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, SqlType};
+use forebay_types::{Datum, Oid, SqlType, oids};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
@@ -102,14 +100,8 @@ fn bind_item(
             if plan.root.locked().is_some() {
                 return Err(SqlError::unsupported("a locking clause in a subquery"));
             }
-            let column = |(index, c): (usize, &crate::column::ColumnDesc)| ScopeColumn {
-                name: c.name.clone(),
-                ty: c.ty,
-                typmod: c.typmod,
-                attnum: 0,
-                index,
-            };
-            let columns = plan.columns.iter().enumerate().map(column).collect();
+            let columns = plan.columns.iter().enumerate();
+            let columns = columns.map(|(n, column)| ScopeColumn::of_desc(column, n)).collect();
             let mut scope = Scope { columns, ..Scope::default() };
             apply_alias(&mut scope, "unnamed_subquery".to_owned(), alias.as_ref())?;
             Ok(FromItem { source: Arc::unwrap_or_clone(plan.root), scope })
@@ -182,25 +174,17 @@ fn function(
 ) -> Result<FromItem> {
     let position = planner.source.position(name.span().start);
     let call = FunctionCall::in_from(name, args, position)?;
-    if call.name == "verify_heapam" {
-        let scope = Scope::default();
-        let mut binder = planner.binder(&scope, IN_FROM);
-        let args = binder.named_arguments(&call, &VERIFY_HEAPAM, position)?;
-        return rows(RowFunction::VerifyHeap, args, call.name, alias);
-    }
-    if !call.named.is_empty() {
-        return Err(SqlError::unsupported("this kind of function argument").at(position));
-    }
     let (source, ty) = if call.name == "generate_series" {
         series(planner, &call, position)?
     } else {
         let scope = Scope::default();
-        let typed = planner.binder(&scope, IN_FROM).call_by_name(&call, position)?;
-        match typed.expr {
-            Expr::Call(Function::Rows(function), args) => {
+        let typed = planner.binder(&scope, IN_FROM).call_in_from(&call, position)?;
+        match planner.lower(&typed, &scope)? {
+            Expr::Call(function, args) if function.builtin.rows.is_some() => {
+                let function = function.builtin.rows.expect("it is one");
                 return rows(function, args, call.name, alias);
             }
-            expr => (Node::Function(Box::new(expr)), typed.ty),
+            expr => (Node::Function(Box::new(expr)), SqlType::of(typed.ty())),
         }
     };
     // A scalar function's column is named as the function, or as the alias.
@@ -241,15 +225,18 @@ fn series(
     for arg in &call.args {
         bound.push(planner.bind_constant(arg, IN_FROM)?);
     }
-    let types: Vec<SqlType> = bound.iter().map(|a| a.ty).collect();
-    let integer =
-        |t: &SqlType| matches!(t, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Unknown);
-    let known = types.iter().any(|t| *t != SqlType::Unknown);
-    if !(2..=3).contains(&types.len()) || !types.iter().all(integer) || !known {
-        if types.iter().all(|t| integer(t) || *t == SqlType::Numeric) && known && types.len() > 1 {
-            return Err(SqlError::unsupported("generate_series of numeric").at(position));
+    let types: Vec<Oid> = bound.iter().map(Typed::ty).collect();
+    let integer = |t: &Oid| matches!(*t, oids::INT2 | oids::INT4 | oids::INT8 | oids::UNKNOWN);
+    let known = types.iter().any(|t| *t != oids::UNKNOWN);
+    let named = !call.named.is_empty();
+    if named || !(2..=3).contains(&types.len()) || !types.iter().all(integer) || !known {
+        let of = [oids::NUMERIC, oids::TIMESTAMP, oids::TIMESTAMPTZ];
+        let names = planner.catalog.names();
+        if let Some(ty) = types.iter().find(|ty| of.contains(ty)).filter(|_| types.len() > 1) {
+            let ty = type_name(names, *ty)?;
+            return Err(SqlError::unsupported(format!("generate_series of {ty}")).at(position));
         }
-        let shown: Vec<&str> = types.iter().map(|t| t.sql_name()).collect();
+        let shown = types.iter().map(|ty| type_name(names, *ty)).collect::<Result<Vec<_>>>()?;
         let (state, what, hint) = if known || types.len() < 2 {
             (state::UNDEFINED_FUNCTION, "does not exist", NO_FUNCTION)
         } else {
@@ -258,14 +245,15 @@ fn series(
         let message = format!("function generate_series({}) {what}", shown.join(", "));
         return Err(SqlError::new(state, message).hint(hint).at(position));
     }
-    let wide = types.contains(&SqlType::Int8);
-    let ty = if wide { SqlType::Int8 } else { SqlType::Int4 };
+    let wide = types.contains(&oids::INT8);
+    let ty = if wide { oids::INT8 } else { oids::INT4 };
     let one = if wide { Datum::Int8(1) } else { Datum::Int4(1) };
     let mut exprs = [Expr::Const(one.clone()), Expr::Const(one.clone()), Expr::Const(one)];
     for (slot, arg) in exprs.iter_mut().zip(bound) {
-        if let Some(cast) = coerce::coerce(arg, ty, Context::Implicit, planner.params)? {
-            *slot = cast.expr;
+        let names = planner.catalog.names();
+        if let Some(cast) = coerce(names, planner.params, arg, ty, Context::Implicit)? {
+            *slot = planner.lower(&cast, &Scope::default())?;
         }
     }
-    Ok((Node::Series { args: Box::new(exprs), wide }, ty))
+    Ok((Node::Series { args: Box::new(exprs), wide }, SqlType::of(ty)))
 }

@@ -1,19 +1,18 @@
 //! INSERT.
 
 use super::assign::{self, Verb, check_left_out, live_columns, target_columns, writable};
-use super::coerce::ParamTypes;
-use super::expr::{Expr, Typed};
+use super::expr::Expr;
 use super::fold::fold_all;
-use super::ident::{ident_name, qualified_name};
+use super::lower::Flat;
 use super::planner::Planner;
 use super::returning::Version;
-use super::scope::Scope;
 use super::select::Unknowns;
 use super::tree::{Change, ChangePlan, Modify, Node};
+use crate::analyze::{self, Scope, Typed, ident_name, qualified_name};
 use crate::error::{Result, SqlError, state};
 use crate::parse::Extras;
 use forebay_engine::{Column, LockMode, Table};
-use forebay_types::{Datum, SqlType, out_of_memory};
+use forebay_types::{Datum, out_of_memory};
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
@@ -55,7 +54,7 @@ impl Planner<'_> {
                 Some(values) => self.insert_values(values, &target)?,
                 None => {
                     let query = self.analyzed(query, Unknowns::Stay)?;
-                    let mut output = target.assign(query.row(), self.params)?;
+                    let mut output = target.assign(self, query.row())?;
                     fold_all(&mut output, self.catalog)?;
                     let plan = query.fold(self.catalog)?.plan(self.catalog)?;
                     Node::Project { input: Box::new(Arc::unwrap_or_clone(plan.root)), output }
@@ -96,8 +95,8 @@ impl Planner<'_> {
                     if let Some(column) = target.column(bound.len()) {
                         check_left_out(target.table, column)?;
                     }
-                    let position = self.source.position(super::place::start(e));
-                    Typed::new(Expr::Const(Datum::Null), SqlType::Unknown, position)
+                    let position = self.source.position(analyze::start(e));
+                    Typed::null(position)
                 } else {
                     self.bind_constant(e, "VALUES")?
                 });
@@ -107,7 +106,7 @@ impl Planner<'_> {
                 let message = "VALUES lists must all be the same length";
                 return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
             }
-            rows.push(target.assign(bound, self.params)?);
+            rows.push(target.assign(self, bound)?);
             // A row has an expression for each column of the table, however few were given.
             let bytes = rows.len() * target.columns.len() * size_of::<Expr>();
             if bytes > MAX_ROWS_BYTES {
@@ -160,7 +159,7 @@ impl Target<'_> {
     }
 
     /// Casts a row's values to their columns, and puts NULL into the others.
-    fn assign(&self, row: Vec<Typed>, params: &mut ParamTypes) -> Result<Vec<Expr>> {
+    fn assign(&self, planner: &mut Planner<'_>, row: Vec<Typed>) -> Result<Vec<Expr>> {
         if let Some(extra) = row.get(self.targets.len()) {
             let message = "INSERT has more expressions than target columns";
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(extra.position));
@@ -187,7 +186,7 @@ impl Target<'_> {
                 let error = assign::always_identity(column, message);
                 return Err(error.hint(hint).at(value.position));
             }
-            *slot = assign::assigned(column, value, params)?;
+            *slot = assign::assigned(planner, column, value, &Flat)?;
         }
         Ok(exprs)
     }

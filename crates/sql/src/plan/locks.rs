@@ -1,7 +1,7 @@
 //! FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE.
 
-use super::ident::ident_name;
 use super::tree::{LockPolicy, Node, RowLock};
+use crate::analyze::ident_name;
 use crate::error::{Result, SqlError, state};
 use crate::parse::Source;
 use forebay_engine::{EngineError, LockMode, LockStrength};

@@ -7,10 +7,8 @@
 
 use super::aggregate::AggregateCall;
 use super::expr::Expr;
-use super::resolve::is_parallel_safe;
 use super::tree::{Grouping, Node, TableRead};
 use forebay_engine::{ParallelSettings, Table};
-use forebay_types::SqlType;
 
 // PostgreSQL's defaults of the settings with these names.
 const CPU_TUPLE_COST: f64 = 0.01;
@@ -28,9 +26,9 @@ const LEADER_PART: f64 = 0.3;
 /// Whether a worker can evaluate it.
 fn is_safe(expr: &Expr) -> bool {
     !expr.any(&|e| match e {
-        Expr::Call(function, _) => !is_parallel_safe(*function),
-        Expr::Cast { to, .. } => *to == SqlType::Regclass,
-        Expr::TableOid { .. } => true,
+        Expr::Call(function, _) => !function.is_parallel_safe(),
+        Expr::AnyOf { test, .. } | Expr::MapArray { element: test, .. } => !is_safe(test),
+        Expr::Value(..) => true,
         _ => false,
     })
 }

@@ -1,10 +1,9 @@
 //! The planner's context, and the relations that names mean.
 
-use super::bind::Binder;
 use super::catalog::Catalog;
-use super::coerce::ParamTypes;
-use super::expr::Typed;
-use super::scope::Scope;
+use super::expr::Expr;
+use super::lower::lower;
+use crate::analyze::{Binder, ParamTypes, Scope, Typed};
 use crate::error::{Result, SqlError, state};
 use crate::parse::{QualifiedName, Source};
 use crate::views::View;
@@ -33,8 +32,13 @@ pub struct Planner<'a> {
 impl Planner<'_> {
     pub(super) fn binder<'b>(&'b mut self, scope: &'b Scope, clause: &'static str) -> Binder<'b> {
         let Planner { source, catalog, params } = self;
-        let catalog = &**catalog;
-        Binder { source, scope, params, aggregates: None, clause, catalog, depth: 0 }
+        let names = catalog.names();
+        Binder { source, scope, params, aggregates: None, clause, names, depth: 0 }
+    }
+
+    /// An analyzed expression as it is evaluated.
+    pub(super) fn lower(&mut self, typed: &Typed, scope: &Scope) -> Result<Expr> {
+        lower(&typed.expr, scope, self.catalog).map_err(|e| e.at(typed.position))
     }
 
     /// Binds an expression that sees no columns.

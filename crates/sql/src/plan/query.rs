@@ -2,14 +2,16 @@
 
 use super::catalog::Catalog;
 use super::estimate::cheapest;
-use super::expr::{Expr, Typed};
+use super::expr::Expr;
 use super::index_read::{OrderColumn, all_of, filtered};
 use super::paths::{Path, Wanted, extreme, index_paths};
 use super::tid;
 use super::tree::{Grouping, Node, RowLock, SelectPlan, SortKey, TableRead};
+use crate::analyze::{ScopeColumn, Typed};
 use crate::column::ColumnDesc;
 use crate::error::Result;
-use forebay_types::{Datum, SqlType};
+use forebay_engine::nodes;
+use forebay_types::Datum;
 use std::sync::Arc;
 
 /// A query whose names and types are settled.
@@ -29,6 +31,8 @@ pub(super) struct Query {
     pub columns: Vec<ColumnDesc>,
     /// Where the expressions of the columns stand, as far as that is known.
     pub positions: Vec<u32>,
+    /// Those whose types are still unknown.
+    pub unknowns: Vec<Option<nodes::Expr>>,
     /// ORDER BY.
     pub order: Vec<SortKey>,
     /// LIMIT.
@@ -48,7 +52,7 @@ impl Query {
         order: Vec<SortKey>,
     ) -> Query {
         let (filter, grouping, having, limit, offset) = (None, None, None, None, None);
-        let (lock, positions) = (None, Vec::new());
+        let (lock, positions, unknowns) = (None, Vec::new(), Vec::new());
         Query {
             source,
             filter,
@@ -57,6 +61,7 @@ impl Query {
             output,
             columns,
             positions,
+            unknowns,
             order,
             limit,
             offset,
@@ -68,11 +73,11 @@ impl Query {
     /// still unknown stands for itself.
     pub(super) fn row(&self) -> Vec<Typed> {
         let column = |(index, desc): (usize, &ColumnDesc)| {
-            let expr = match self.output.get(index) {
-                Some(unknown) if desc.ty == SqlType::Unknown => unknown.clone(),
-                _ => Expr::Column(index),
+            let expr = match self.unknowns.get(index) {
+                Some(Some(unknown)) => unknown.clone(),
+                _ => ScopeColumn::of_desc(desc, index).var(0).into(),
             };
-            Typed::new(expr, desc.ty, self.positions.get(index).copied().unwrap_or(0))
+            Typed::new(expr, self.positions.get(index).copied().unwrap_or(0))
         };
         self.columns.iter().enumerate().map(column).collect()
     }

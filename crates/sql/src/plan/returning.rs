@@ -7,8 +7,8 @@
 use super::expr::Expr;
 use super::fold::fold_all;
 use super::planner::Planner;
-use super::scope::Scope;
-use super::system::SystemColumn;
+use crate::analyze::Scope;
+use crate::analyze::SystemColumn;
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError};
 use crate::parse::VersionNames;

@@ -141,7 +141,7 @@ pub const CHECKSUMS: Columns<MemoryChecksums> = &[
 
 /// pg_backup_stop.
 pub const BACKUP_STOP: Columns<BackupEnd> = &[
-    ("lsn", PgLsn, |r| Datum::Int8(r.lsn.0 as i64)),
+    ("lsn", PgLsn, |r| Datum::Lsn(r.lsn.0)),
     ("labelfile", Text, |r| Datum::string(r.label.clone())),
     ("spcmapfile", Text, |_| Datum::text("")),
 ];

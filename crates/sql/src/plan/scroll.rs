@@ -3,7 +3,6 @@
 use super::expr::Expr;
 use super::locks::locking_words;
 use super::planner::Planner;
-use super::resolve::is_immutable;
 use super::tree::{Node, SelectPlan};
 use crate::error::{Result, SqlError, state};
 use crate::parse::Declare;
@@ -64,7 +63,7 @@ impl Node {
     /// than reading the table again.
     pub fn repeats(&self) -> bool {
         let same = |e: &Expr| {
-            !e.any(&|e| matches!(e, Expr::Call(function, _) if !is_immutable(*function)))
+            !e.any(&|e| matches!(e, Expr::Call(function, _) if !function.is_immutable()))
         };
         match self {
             Node::Scan(_) | Node::IndexScan(_) | Node::BitmapScan(_) => true,

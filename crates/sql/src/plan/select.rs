@@ -1,21 +1,21 @@
 //! SELECT and VALUES: analysis of the parser's tree.
 
-use super::aggregate::{Aggregates, over_groups};
-use super::coerce::{self, Context};
-use super::expr::{Expr, Function, Typed};
+use super::aggregate::{AggregateCall, over_groups};
+use super::expr::Expr;
 use super::from::{FromItem, bind_from};
-use super::ident::ident_name;
 use super::locks::Locking;
-use super::names::column_name;
-use super::place;
+use super::lower::lower_output;
 use super::planner::Planner;
 use super::query::Query;
-use super::resolve::check_computed;
-use super::scope::Scope;
 use super::tree::{Grouping, Node, SelectPlan, SortKey};
+use crate::analyze::{
+    self, AggregateArgs, Context, Scope, ScopeColumn, Typed, coerce, coerce_all, column_name,
+    ident_name, type_name,
+};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
-use forebay_types::{Datum, SqlType};
+use forebay_engine::nodes::{self, type_of, typmod_of};
+use forebay_types::{Datum, SqlType, oids};
 use sqlparser::ast::{self, Spanned};
 
 /// What becomes of columns of a query whose type is unknown: literals and parameters.
@@ -120,13 +120,16 @@ impl Planner<'_> {
 
     fn row_count(&mut self, e: &ast::Expr, clause: &'static str) -> Result<Expr> {
         let value = self.bind_constant(e, clause)?;
-        let (ty, position) = (value.ty, value.position);
-        let cast = coerce::coerce(value, SqlType::Int8, Context::Assignment, self.params)?;
-        cast.map(|v| v.expr).ok_or_else(|| {
-            let message =
-                format!("argument of {clause} must be type bigint, not type {}", ty.sql_name());
-            SqlError::new(state::DATATYPE_MISMATCH, message).at(position)
-        })
+        let (ty, position) = (value.ty(), value.position);
+        let names = self.catalog.names();
+        match coerce(names, self.params, value, oids::INT8, Context::Assignment)? {
+            Some(value) => self.lower(&value, &Scope::default()),
+            None => {
+                let ty = type_name(names, ty)?;
+                let message = format!("argument of {clause} must be type bigint, not type {ty}");
+                Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(position))
+            }
+        }
     }
 
     fn select(
@@ -143,7 +146,7 @@ impl Planner<'_> {
         let FromItem { source, scope } = bind_from(self, &select.from, locks)?;
         // In PostgreSQL's order: the first error is told, and the first place that needs a type
         // gives it to a parameter.
-        let mut aggregates = Aggregates::default();
+        let mut aggregates = AggregateArgs::default();
         let aggregated = Some(&mut aggregates);
         let mut items = self.select_list(&select.projection, &scope, "SELECT", aggregated)?;
         let filter = self.clause(select.selection.as_ref(), &scope, "WHERE", None)?;
@@ -155,7 +158,7 @@ impl Planner<'_> {
             items.iter_mut().try_for_each(|item| self.settle_item(item))?;
         }
         // PostgreSQL also counts expressions that are only grouped by.
-        let unseen = keys.iter().filter(|k| items.iter().all(|i| i.expr != **k)).count();
+        let unseen = keys.iter().filter(|k| items.iter().all(|i| !i.expr.same(k))).count();
         check_entries(items.len() + unseen)?;
         let grouped = !keys.is_empty() || !aggregates.calls.is_empty() || having.is_some();
         if grouped {
@@ -170,21 +173,45 @@ impl Planner<'_> {
         }
         let lock = Locking::of_rows(locks, &source, scope.alias.as_ref())?;
         // As in PostgreSQL, what is grouped by stands nowhere.
-        let position = |i: &OutputItem| if keys.contains(&i.expr) { 0 } else { i.position };
+        let is_key = |i: &OutputItem| keys.iter().any(|key| key.same(&i.expr));
+        let position = |i: &OutputItem| if is_key(i) { 0 } else { i.position };
         let positions = items.iter().map(position).collect();
-        let (visible, output): (Vec<_>, Vec<_>) =
-            items.into_iter().map(|i| (i.column, i.expr)).unzip();
+        let unknown = |i: &OutputItem| (type_of(&i.expr) == oids::UNKNOWN).then(|| i.expr.clone());
+        let unknowns = items.iter().map(unknown).collect();
+        let (output, visible) = self.lowered(items, &scope)?;
         let (grouping, having, output) = if grouped {
-            let over = |e: Expr| over_groups(e, &keys, &scope, &aggregates);
+            let (mut lowered, mut calls) = (Vec::new(), Vec::new());
+            for key in keys {
+                lowered.push(self.lower(&Typed::new(key, 0), &scope)?);
+            }
+            for call in &aggregates.calls {
+                calls.push(AggregateCall::lower(call, &scope, self.catalog)?);
+            }
+            let over = |e: Expr| over_groups(e, &lowered, &scope, &aggregates.bare_columns);
             let output = output.into_iter().map(&over).collect::<Result<_>>()?;
             let having = having.map(over).transpose()?;
-            (Some(Grouping { keys, calls: aggregates.calls }), having, output)
+            (Some(Grouping { keys: lowered, calls }), having, output)
         } else {
             (None, None, output)
         };
         let columns = visible.into_iter().flatten().collect();
         let query = Query::of(source, output, columns, sort);
-        Ok(Query { filter, grouping, having, lock, positions, ..query })
+        Ok(Query { filter, grouping, having, lock, positions, unknowns, ..query })
+    }
+
+    /// Output expressions as they are evaluated, and their columns.
+    fn lowered(
+        &mut self,
+        items: Vec<OutputItem>,
+        scope: &Scope,
+    ) -> Result<(Vec<Expr>, Vec<Option<ColumnDesc>>)> {
+        let (mut output, mut columns) = (Vec::new(), Vec::new());
+        for item in items {
+            let lowered = lower_output(&item.expr, scope, self.catalog);
+            output.push(lowered.map_err(|e| e.at(item.position))?);
+            columns.push(item.column);
+        }
+        Ok((output, columns))
     }
 
     /// The condition of a clause, if there is one.
@@ -193,12 +220,14 @@ impl Planner<'_> {
         condition: Option<&ast::Expr>,
         scope: &Scope,
         clause: &'static str,
-        aggregates: Option<&mut Aggregates>,
+        aggregates: Option<&mut AggregateArgs>,
     ) -> Result<Option<Expr>> {
         let Some(condition) = condition else { return Ok(None) };
         let mut binder = self.binder(scope, clause);
         binder.aggregates = aggregates;
-        binder.condition(condition, clause).map(Some)
+        let position = binder.position(condition);
+        let condition = binder.condition(condition, clause)?;
+        self.lower(&Typed::new(condition, position), scope).map(Some)
     }
 
     /// What RETURNING returns: expressions and their columns.
@@ -209,7 +238,8 @@ impl Planner<'_> {
     ) -> Result<(Vec<Expr>, Vec<ColumnDesc>)> {
         let mut items = self.select_list(items, scope, "RETURNING", None)?;
         items.iter_mut().try_for_each(|item| self.settle_item(item))?;
-        Ok(items.into_iter().filter_map(|item| Some((item.expr, item.column?))).unzip())
+        let (output, columns) = self.lowered(items, scope)?;
+        Ok((output, columns.into_iter().flatten().collect()))
     }
 
     /// Output expressions with their columns.
@@ -218,7 +248,7 @@ impl Planner<'_> {
         items: &[ast::SelectItem],
         scope: &Scope,
         clause: &'static str,
-        mut aggregates: Option<&mut Aggregates>,
+        mut aggregates: Option<&mut AggregateArgs>,
     ) -> Result<Vec<OutputItem>> {
         let mut list = Vec::new();
         for item in items {
@@ -250,15 +280,9 @@ impl Planner<'_> {
             };
             let mut binder = self.binder(scope, clause);
             binder.aggregates = aggregates.as_deref_mut();
-            let mut typed = binder.bind(expr)?;
-            if typed.ty == SqlType::Regclass {
-                typed.expr = Expr::Call(Function::RegclassName, vec![typed.expr]);
-            }
-            list.push(OutputItem::expression(
-                typed,
-                alias.unwrap_or_else(|| column_name(self.catalog, expr)),
-                scope,
-            ));
+            let typed = binder.bind(expr)?;
+            let name = alias.unwrap_or_else(|| column_name(self.catalog.names(), expr));
+            list.push(OutputItem::expression(typed, name, scope));
             check_entries(list.len())?;
         }
         Ok(list)
@@ -266,15 +290,15 @@ impl Planner<'_> {
 
     /// Gives an expression whose type is still unknown the type text.
     fn settle_item(&mut self, item: &mut OutputItem) -> Result<()> {
-        if item.ty != SqlType::Unknown {
+        if type_of(&item.expr) != oids::UNKNOWN {
             return Ok(());
         }
-        let unknown = Typed::new(item.expr.clone(), item.ty, item.position);
+        let unknown = Typed::new(item.expr.clone(), item.position);
         let settled = self.binder(&Scope::default(), "SELECT").settle(unknown)?;
-        (item.expr, item.ty) = (settled.expr, settled.ty);
         if let Some(column) = &mut item.column {
-            column.ty = settled.ty;
+            column.ty = SqlType::of(settled.ty());
         }
+        item.expr = settled.expr;
         Ok(())
     }
 
@@ -283,16 +307,16 @@ impl Planner<'_> {
         group_by: &ast::GroupByExpr,
         scope: &Scope,
         items: &mut [OutputItem],
-    ) -> Result<Vec<Expr>> {
+    ) -> Result<Vec<nodes::Expr>> {
         let ast::GroupByExpr::Expressions(exprs, modifiers) = group_by else {
             return Err(SqlError::unsupported("GROUP BY ALL"));
         };
         if !modifiers.is_empty() {
             return Err(SqlError::unsupported("this form of GROUP BY"));
         }
-        let mut keys = Vec::new();
+        let mut keys: Vec<nodes::Expr> = Vec::new();
         for e in exprs {
-            let position = self.source.position(place::start(e));
+            let position = self.source.position(analyze::start(e));
             let by_name = match e {
                 ast::Expr::Identifier(i) if scope.find(&ident_name(i)).is_none() => {
                     items.iter().position(|item| item.name() == ident_name(i))
@@ -303,23 +327,22 @@ impl Planner<'_> {
                 (None, Some(n)) => Some(self.by_position(items, n, "GROUP BY", position)?),
                 (by_name, _) => by_name,
             };
-            let (key, ty) = match index.and_then(|index| items.get_mut(index)) {
+            let key = match index.and_then(|index| items.get_mut(index)) {
                 Some(item) => {
                     self.settle_item(item)?;
-                    (self.params.copy(&item.expr)?, item.ty)
+                    self.params.copy(&item.expr)?
                 }
                 None => {
                     let typed = self.binder(scope, "GROUP BY").bind(e)?;
-                    let typed = self.binder(scope, "GROUP BY").settle(typed)?;
-                    (typed.expr, typed.ty)
+                    self.binder(scope, "GROUP BY").settle(typed)?.expr
                 }
             };
-            check_computed("GROUP BY", ty, position)?;
-            if key.any(&|e| matches!(e, Expr::Aggregate(_))) {
+            self.check_compared("GROUP BY", type_of(&key), position)?;
+            if has_aggregate(&key) {
                 let message = "aggregate functions are not allowed in GROUP BY";
                 return Err(SqlError::new(state::GROUPING_ERROR, message).at(position));
             }
-            if !keys.contains(&key) {
+            if !keys.iter().any(|known| known.same(&key)) {
                 keys.push(key);
                 check_entries(keys.len())?;
             }
@@ -348,7 +371,7 @@ impl Planner<'_> {
         &mut self,
         order: &[ast::OrderByExpr],
         scope: &Scope,
-        aggregates: &mut Aggregates,
+        aggregates: &mut AggregateArgs,
         items: &mut Vec<OutputItem>,
     ) -> Result<Vec<SortKey>> {
         let mut keys = Vec::new();
@@ -363,7 +386,7 @@ impl Planner<'_> {
                     return Err(SqlError::unsupported("ORDER BY USING"));
                 }
             };
-            let position = self.source.position(place::start(e));
+            let position = self.source.position(analyze::start(e));
             let named = match e {
                 ast::Expr::Identifier(i) => self.output_named(items, &ident_name(i), position)?,
                 _ => None,
@@ -376,11 +399,10 @@ impl Planner<'_> {
                     binder.aggregates = Some(&mut *aggregates);
                     let typed = binder.bind(e)?;
                     let typed = binder.settle(typed)?;
-                    match items.iter().position(|i| i.expr == typed.expr) {
+                    match items.iter().position(|i| i.expr.same(&typed.expr)) {
                         Some(index) => index,
                         None => {
-                            let (expr, ty) = (typed.expr, typed.ty);
-                            items.push(OutputItem { expr, ty, position, column: None });
+                            items.push(OutputItem { expr: typed.expr, position, column: None });
                             check_entries(items.len())?;
                             items.len() - 1
                         }
@@ -389,7 +411,8 @@ impl Planner<'_> {
             };
             if let Some(item) = items.get_mut(column) {
                 self.settle_item(item)?;
-                sortable(item.ty, position)?;
+                let ty = type_of(&item.expr);
+                self.check_sortable(ty, position)?;
             }
             let nulls_first = options.nulls_first.unwrap_or(descending);
             keys.push(SortKey { column, descending, nulls_first });
@@ -410,7 +433,7 @@ impl Planner<'_> {
         {
             match found {
                 None => found = Some((i, item)),
-                Some((_, first)) if first.expr == item.expr => {}
+                Some((_, first)) if first.expr.same(&item.expr) => {}
                 Some(_) => {
                     let message = format!("ORDER BY \"{name}\" is ambiguous");
                     return Err(SqlError::new(state::AMBIGUOUS_COLUMN, message).at(position));
@@ -434,18 +457,22 @@ impl Planner<'_> {
         let mut scope = Scope { alias: Some("*VALUES*".into()), ..Scope::default() };
         let mut rows: Vec<Vec<Expr>> = Vec::new();
         for (i, column) in columns.into_iter().enumerate() {
-            let (exprs, ty) = coerce::coerce_all(column, "VALUES", self.params)?;
-            scope.push(format!("column{}", i + 1), ty, -1);
+            let places: Vec<u32> = column.iter().map(|value| value.position).collect();
+            let names = self.catalog.names();
+            let (exprs, ty) = coerce_all(names, self.params, column, "VALUES")?;
+            let typmod = exprs.first().map_or(-1, typmod_of);
+            let agrees = exprs.iter().all(|e| typmod_of(e) == typmod);
+            let typmod = if agrees { typmod } else { -1 };
+            scope.push(format!("column{}", i + 1), SqlType::of(ty), typmod);
             rows.resize_with(exprs.len(), Vec::new);
-            for (row, e) in rows.iter_mut().zip(exprs) {
-                row.push(e);
+            for ((row, e), at) in rows.iter_mut().zip(exprs).zip(places) {
+                row.push(self.lower(&Typed::new(e, at), &Scope::default())?);
             }
         }
         let mut items: Vec<OutputItem> =
             scope.columns.iter().map(|c| OutputItem::column(c, &scope, 0)).collect();
-        let order = self.sort_keys(order, &scope, &mut Aggregates::default(), &mut items)?;
-        let (columns, output): (Vec<_>, Vec<_>) =
-            items.into_iter().map(|i| (i.column, i.expr)).unzip();
+        let order = self.sort_keys(order, &scope, &mut AggregateArgs::default(), &mut items)?;
+        let (output, columns) = self.lowered(items, &scope)?;
         let columns = columns.into_iter().flatten().collect();
         Ok(Query::of(Node::Values(rows), output, columns, order))
     }
@@ -471,15 +498,14 @@ impl Planner<'_> {
 
 /// An output expression. If it has no column, rows are only sorted by it.
 struct OutputItem {
-    expr: Expr,
-    ty: SqlType,
+    expr: nodes::Expr,
     position: u32,
     column: Option<ColumnDesc>,
 }
 
 impl OutputItem {
     /// A column, in the version of the row that begins at an index.
-    fn column(column: &super::scope::ScopeColumn, scope: &Scope, begin: usize) -> OutputItem {
+    fn column(column: &ScopeColumn, scope: &Scope, begin: usize) -> OutputItem {
         let desc = ColumnDesc {
             name: column.name.clone(),
             table_oid: if column.attnum == 0 { 0 } else { scope.table_oid },
@@ -487,17 +513,15 @@ impl OutputItem {
             ty: column.ty,
             typmod: column.typmod,
         };
-        OutputItem {
-            expr: Expr::Column(begin + column.index),
-            ty: column.ty,
-            position: 0,
-            column: Some(desc),
-        }
+        let expr = column.var(usize::from(begin > 0)).into();
+        OutputItem { expr, position: 0, column: Some(desc) }
     }
 
     fn expression(typed: Typed, name: String, scope: &Scope) -> OutputItem {
-        let column = match typed.expr {
-            Expr::Column(i) => scope.at(i).map(|c| (c, i - c.index)),
+        let column = match &typed.expr {
+            nodes::Expr::Var(var) => {
+                scope.index_of(var).and_then(|index| scope.at(index).map(|c| (c, index - c.index)))
+            }
             _ => None,
         };
         match column {
@@ -510,13 +534,10 @@ impl OutputItem {
                 item
             }
             None => {
-                let desc = ColumnDesc { name, table_oid: 0, attnum: 0, ty: typed.ty, typmod: -1 };
-                OutputItem {
-                    expr: typed.expr,
-                    ty: typed.ty,
-                    position: typed.position,
-                    column: Some(desc),
-                }
+                let (ty, typmod) = (SqlType::of(typed.ty()), typmod_of(&typed.expr));
+                let desc = ColumnDesc { name, table_oid: 0, attnum: 0, ty, typmod };
+                let Typed { expr, position } = typed;
+                OutputItem { expr, position, column: Some(desc) }
             }
         }
     }
@@ -526,21 +547,33 @@ impl OutputItem {
     }
 }
 
-fn sortable(ty: SqlType, position: u32) -> Result<()> {
-    if matches!(
-        ty,
-        SqlType::Xid
-            | SqlType::Cid
-            | SqlType::Void
-            | SqlType::Record
-            | SqlType::PgNodeTree
-            | SqlType::AclItemArray
-    ) {
-        let message = format!("could not identify an ordering operator for type {}", ty.sql_name());
+/// Whether an expression has an aggregate in it.
+fn has_aggregate(expr: &nodes::Expr) -> bool {
+    let mut found = matches!(expr, nodes::Expr::Var(var) if var.varno == analyze::AGGREGATES);
+    expr.visit_children(&mut |child| found = found || has_aggregate(child));
+    found
+}
+
+impl Planner<'_> {
+    /// Refuses a type whose values have no order.
+    fn check_sortable(&mut self, ty: u32, position: u32) -> Result<()> {
+        if analyze::is_ordered(self.catalog.names(), ty)? {
+            return self.check_compared("ORDER BY", ty, position);
+        }
+        let name = type_name(self.catalog.names(), ty)?;
+        let message = format!("could not identify an ordering operator for type {name}");
         let hint = "Use an explicit ordering operator or modify the query.";
-        return Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(hint).at(position));
+        Err(SqlError::new(state::UNDEFINED_FUNCTION, message).hint(hint).at(position))
     }
-    check_computed("ORDER BY", ty, position)
+
+    /// Refuses values that are only carried: they come out of tables, and nothing compares them.
+    pub(super) fn check_compared(&mut self, what: &str, ty: u32, position: u32) -> Result<()> {
+        if let SqlType::Other(_) = SqlType::of(ty) {
+            let name = type_name(self.catalog.names(), ty)?;
+            return Err(SqlError::unsupported(format!("{what} of type {name}")).at(position));
+        }
+        Ok(())
+    }
 }
 
 /// Refuses a target list that is longer than PostgreSQL's may be; the protocol counts columns in

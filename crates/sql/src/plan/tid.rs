@@ -1,7 +1,6 @@
 //! Conditions on ctid: they tell where the rows are.
 
 use super::expr::{Comparison, Expr};
-use super::resolve::is_immutable;
 
 /// The places to which a condition limits the rows: expressions that read no row. None: it does
 /// not, or not in a form that is known here. `ctid`: the index of that column.
@@ -32,7 +31,7 @@ pub fn places(condition: &Expr, ctid: usize) -> Option<Vec<Expr>> {
 pub(super) fn is_fixed(e: &Expr) -> bool {
     let varies = |e: &Expr| match e {
         Expr::Column(_) | Expr::Aggregate(_) => true,
-        Expr::Call(function, _) => !is_immutable(*function),
+        Expr::Call(function, _) => !function.is_immutable(),
         _ => false,
     };
     !e.any(&varies)

@@ -4,19 +4,17 @@ use super::assign::{
     self, Verb, always_identity, assigned, check_left_out, live_columns, writable,
 };
 use super::catalog::Catalog;
-use super::expr::{Expr, Typed};
+use super::expr::Expr;
 use super::fold::{fold, fold_all};
 use super::from::{apply_alias, named};
-use super::function::FunctionCall;
-use super::ident::{ident_name, qualified_name};
 use super::index_read::filtered;
-use super::place;
 use super::planner::Planner;
 use super::query::cheapest_source;
 use super::returning::{Version, version_width};
-use super::scope::Scope;
-use super::system::SystemColumn;
 use super::tree::{Change, ChangePlan, Modify, Node, TableRead};
+use crate::analyze::{
+    self, FunctionCall, Scope, SystemColumn, Typed, ident_name, is_row, qualified_name,
+};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::Extras;
@@ -98,7 +96,10 @@ impl Planner<'_> {
         scope: &Scope,
     ) -> Result<Option<Expr>> {
         let Some(condition) = condition else { return Ok(None) };
-        let mut filter = self.binder(scope, "WHERE").condition(condition, "WHERE")?;
+        let mut binder = self.binder(scope, "WHERE");
+        let position = binder.position(condition);
+        let filter = binder.condition(condition, "WHERE")?;
+        let mut filter = self.lower(&Typed::new(filter, position), scope)?;
         fold(&mut filter, self.catalog)?;
         Ok(Some(filter))
     }
@@ -137,7 +138,7 @@ impl Planner<'_> {
                         format!("column \"{}\" can only be updated to DEFAULT", column.name);
                     return Err(always_identity(column, message));
                 }
-                Some(value) => assigned(column, value, self.params)?,
+                Some(value) => assigned(self, column, value, &target.scope)?,
                 None => {
                     check_left_out(&target.table, column)?;
                     Expr::Const(Datum::Null)
@@ -163,7 +164,7 @@ impl Planner<'_> {
 
     /// The values for several columns.
     fn source_row<'e>(&self, e: &'e ast::Expr, columns: usize) -> Result<Vec<&'e ast::Expr>> {
-        let position = self.source.position(place::start(e));
+        let position = self.source.position(analyze::start(e));
         let row: Vec<&ast::Expr> = match e {
             ast::Expr::Tuple(list) => list.iter().collect(),
             ast::Expr::Function(f) if is_row(f) => {
@@ -184,7 +185,7 @@ impl Planner<'_> {
         };
         if row.len() != columns {
             let message = "number of columns does not match number of values";
-            let position = self.source.after_equals(place::start(e));
+            let position = self.source.after_equals(analyze::start(e));
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
         }
         Ok(row)
@@ -273,11 +274,6 @@ impl Target {
         let modify = Modify { input, table, schema, change, read_whole: used, returning };
         Ok(ChangePlan::new(modify, columns))
     }
-}
-
-pub(super) fn is_row(f: &ast::Function) -> bool {
-    matches!(f.name.0.as_slice(), [ast::ObjectNamePart::Identifier(i)]
-        if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("row"))
 }
 
 /// Refuses each clause of UPDATE that is not planned; exhaustive, so that a new parser cannot add

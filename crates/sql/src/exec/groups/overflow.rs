@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::exec::host::Host;
 use crate::exec::row::OwnedRow;
 use crate::exec::spill;
-use crate::plan::Catalog;
 use forebay_engine::{TempFile, TempOptions, TempWriter};
 use forebay_types::Datum;
 use std::hash::{DefaultHasher, Hash, Hasher};

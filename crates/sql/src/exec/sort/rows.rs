@@ -4,7 +4,7 @@ use crate::error::{Result, SqlError};
 use crate::exec::host::Host;
 use crate::exec::row::OwnedRow;
 use crate::exec::spill;
-use crate::plan::{Catalog, SortKey};
+use crate::plan::SortKey;
 use forebay_engine::{RunHost, RunItems, StorageError, TempOptions, TempReader, TempWriter};
 use forebay_types::{Datum, compare};
 use std::cmp::Ordering;
@@ -39,7 +39,7 @@ impl RunHost for Host {
     }
 
     fn step(&mut self) -> Result<()> {
-        Catalog::step(self)
+        Host::step(self)
     }
 }
 

@@ -1,0 +1,23 @@
+//! Types as messages name them: PostgreSQL's format_type without a modifier.
+
+use super::lookups::Names;
+use crate::error::Result;
+use forebay_types::{Oid, type_info};
+
+/// The name of a type in messages.
+pub fn type_name(names: &mut dyn Names, oid: Oid) -> Result<String> {
+    if let Some(info) = type_info(oid) {
+        return Ok(info.sql_name.to_owned());
+    }
+    let Some(row) = names.type_by_oid(oid)? else { return Ok("???".to_owned()) };
+    if row.is_array() {
+        return Ok(format!("{}[]", type_name(names, row.elem)?));
+    }
+    Ok(forebay_engine::quoted(&row.name).into_owned())
+}
+
+/// The types of arguments in messages.
+pub(super) fn type_list(names: &mut dyn Names, types: &[Oid]) -> Result<String> {
+    let list = types.iter().map(|ty| type_name(names, *ty)).collect::<Result<Vec<String>>>()?;
+    Ok(list.join(", "))
+}

@@ -1,0 +1,43 @@
+//! Functions, by their OIDs in pg_proc. What none of these files has is refused by name.
+//!
+//! - `table.rs`: all of them
+//! - `arguments.rs`: arguments, as analysis has cast them
+//! - `math.rs`: numbers; `strings.rs`: texts, `text.rs`: such that can be long
+//! - `system.rs`: the session, settings; `locks.rs`: advisory locks, waits, transaction ids;
+//!   `log.rs`: the write-ahead log; `relations.rs`: sizes and checks of tables and indexes
+//! - `reg.rs`: types whose values are OIDs of rows
+//! - `sequences.rs`: sequences
+//! - `values.rs`: CURRENT_DATE and its like
+//! - `own.rs`: functions that pg_proc does not have: those of contrib modules, and Forebay's own
+//!
+//! A function that is strict by its row is not called with NULL.
+
+pub(super) mod arguments;
+mod locks;
+mod log;
+mod math;
+pub(super) mod own;
+mod reg;
+mod relations;
+mod sequences;
+mod strings;
+mod system;
+mod table;
+pub(super) mod text;
+mod values;
+
+pub(super) use reg::regclass_of_text;
+pub(super) use strings::substr_range;
+pub(super) use table::{call, find};
+pub(super) use values::value;
+
+use super::host::Host;
+use crate::error::Result;
+use crate::plan::Function;
+use forebay_types::{Datum, Oid};
+
+/// The code of a function.
+type Call = for<'a> fn(&Function, &[Datum<'a>], &mut Host) -> Result<Datum<'a>>;
+
+/// Functions of one area: OIDs, and their code.
+type Area = &'static [(Oid, Call)];

@@ -1,0 +1,141 @@
+//! Functions of texts. Characters of other than ASCII have no case here: the collation is C.
+
+use super::Area;
+use super::arguments::{int, text};
+use super::text as long;
+use crate::error::{Result, SqlError};
+use forebay_types::{Datum, SqlType, to_text};
+use std::ops::Range;
+
+pub(super) const TABLE: Area = &[
+    (1317, |_, args, _| Ok(count(text(args, 0)?.chars().count()))), // length
+    (1369, |_, args, _| Ok(count(text(args, 0)?.chars().count()))),
+    (1381, |_, args, _| Ok(count(text(args, 0)?.chars().count()))),
+    (1318, |_, args, _| Ok(count(unpadded(args)?.chars().count()))), // of bpchar
+    (1367, |_, args, _| Ok(count(unpadded(args)?.chars().count()))),
+    (1372, |_, args, _| Ok(count(unpadded(args)?.chars().count()))),
+    (1374, |_, args, _| Ok(count(text(args, 0)?.len()))), // octet_length
+    (1375, |_, args, _| Ok(count(text(args, 0)?.len()))),
+    (870, |_, args, _| Ok(Datum::string(text(args, 0)?.to_ascii_lowercase()))),
+    (871, |_, args, _| Ok(Datum::string(text(args, 0)?.to_ascii_uppercase()))),
+    (885, |_, args, _| Ok(owned(text(args, 0)?.trim_matches(' ')))), // btrim
+    (881, |_, args, _| Ok(owned(text(args, 0)?.trim_start_matches(' ')))), // ltrim
+    (882, |_, args, _| Ok(owned(text(args, 0)?.trim_end_matches(' ')))), // rtrim
+    (884, |_, args, _| {
+        let set = text(args, 1)?;
+        Ok(owned(text(args, 0)?.trim_matches(|c| set.contains(c))))
+    }),
+    (875, |_, args, _| {
+        let set = text(args, 1)?;
+        Ok(owned(text(args, 0)?.trim_start_matches(|c| set.contains(c))))
+    }),
+    (876, |_, args, _| {
+        let set = text(args, 1)?;
+        Ok(owned(text(args, 0)?.trim_end_matches(|c| set.contains(c))))
+    }),
+    (2087, |_, args, _| long::replace(text(args, 0)?, text(args, 1)?, text(args, 2)?)),
+    (3696, |_, args, _| Ok(Datum::Bool(text(args, 0)?.starts_with(text(args, 1)?)))),
+    (868, |_, args, _| place(text(args, 0)?, text(args, 1)?)), // strpos
+    (849, |_, args, _| place(text(args, 0)?, text(args, 1)?)), // position
+    (3060, |_, args, _| Ok(left(text(args, 0)?, int(args, 1)?))),
+    (3061, |_, args, _| Ok(right(text(args, 0)?, int(args, 1)?))),
+    (877, |_, args, _| substr(args)),
+    (883, |_, args, _| substr(args)),
+    (936, |_, args, _| substr(args)),
+    (937, |_, args, _| substr(args)),
+    (1622, |_, args, _| long::repeat(text(args, 0)?, int(args, 1)?)),
+    (3058, |function, args, _| concat(&function.args, args, None)),
+    (3059, |function, args, _| match args.split_first() {
+        Some((Datum::Null, _)) | None => Ok(Datum::Null),
+        Some((between, rest)) => {
+            concat(function.args.get(1..).unwrap_or_default(), rest, between.as_str())
+        }
+    }),
+    (2003, |function, args, _| joined(&function.args, args)), // text || anynonarray
+    (2004, |function, args, _| joined(&function.args, args)), // anynonarray || text
+];
+
+fn owned<'a>(text: &str) -> Datum<'a> {
+    Datum::string(text.to_owned())
+}
+
+pub(super) fn count(n: usize) -> Datum<'static> {
+    Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))
+}
+
+/// A text without the blanks at its end, which do not count in bpchar.
+fn unpadded<'v>(args: &'v [Datum<'_>]) -> Result<&'v str> {
+    Ok(text(args, 0)?.trim_end_matches(' '))
+}
+
+/// Where a part begins, counted from 1; 0 if it is not there.
+fn place<'a>(whole: &str, part: &str) -> Result<Datum<'a>> {
+    let before = |at: usize| whole.get(..at).unwrap_or("").chars().count();
+    Ok(count(whole.find(part).map_or(0, |at| before(at) + 1)))
+}
+
+/// Values in text form, by their output functions; NULLs are left out.
+fn concat<'a>(types: &[u32], args: &[Datum<'_>], between: Option<&str>) -> Result<Datum<'a>> {
+    let mut pieces = Vec::with_capacity(args.len());
+    for (arg, ty) in args.iter().zip(types) {
+        match arg {
+            Datum::Null => {}
+            // One that was given as an array is taken apart.
+            Datum::Text(text) => pieces.push(text.to_string()),
+            arg => pieces.push(to_text(arg, SqlType::of(*ty))?),
+        }
+    }
+    let between = between.unwrap_or("");
+    let mut texts = Vec::with_capacity(pieces.len() * 2);
+    for (n, piece) in pieces.iter().enumerate() {
+        if n > 0 {
+            texts.push(Datum::text(between));
+        }
+        texts.push(Datum::text(piece));
+    }
+    long::concat(&texts)
+}
+
+/// A text and another value, each as a text.
+fn joined<'a>(types: &[u32], args: &[Datum<'_>]) -> Result<Datum<'a>> {
+    let mut whole: Option<Datum<'a>> = None;
+    for (arg, ty) in args.iter().zip(types) {
+        let text = crate::exec::cast::cast(arg.reborrow(), SqlType::of(*ty), SqlType::Text)?;
+        let text = text.as_str().unwrap_or_default();
+        whole = Some(match whole {
+            Some(Datum::Text(first)) => long::join(first, text)?,
+            _ => owned(text),
+        });
+    }
+    Ok(whole.unwrap_or(Datum::Null))
+}
+
+fn left<'a>(whole: &str, n: i32) -> Datum<'a> {
+    let length = whole.chars().count();
+    let take = if n >= 0 { n as usize } else { length.saturating_sub(n.unsigned_abs() as usize) };
+    Datum::string(whole.chars().take(take).collect())
+}
+
+fn right<'a>(whole: &str, n: i32) -> Datum<'a> {
+    let length = whole.chars().count();
+    let skip = if n >= 0 { length.saturating_sub(n as usize) } else { n.unsigned_abs() as usize };
+    Datum::string(whole.chars().skip(skip).collect())
+}
+
+/// The characters that substr() takes, by number from 0, which may be none.
+pub(in crate::exec) fn substr_range(args: &[Datum<'_>]) -> Result<Range<usize>> {
+    let from = i64::from(int(args, 1)?);
+    let end = match args.get(2).map(|_| int(args, 2)).transpose()? {
+        Some(n) if n < 0 => {
+            return Err(SqlError::new("22011", "negative substring length not allowed"));
+        }
+        Some(n) => from + i64::from(n),
+        None => i64::MAX,
+    };
+    Ok((from - 1).max(0) as usize..(end - 1).max(0) as usize)
+}
+
+fn substr<'a>(args: &[Datum<'_>]) -> Result<Datum<'a>> {
+    let (whole, Range { start, end }) = (text(args, 0)?, substr_range(args)?);
+    Ok(Datum::string(whole.chars().skip(start).take(end.saturating_sub(start)).collect()))
+}

@@ -1,0 +1,81 @@
+//! The table of functions.
+
+use super::{Call, own};
+use crate::error::Result;
+use crate::exec::host::Host;
+use crate::plan::{Builtin, Function, RowFunction};
+use forebay_aio::sync::LazyLock;
+use forebay_types::{Datum, Oid};
+use std::collections::HashMap;
+
+/// A function.
+struct Entry {
+    oid: Oid,
+    call: Call,
+    /// Whether it needs the session.
+    session: bool,
+    rows: Option<RowFunction>,
+}
+
+/// All functions.
+static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let plain = [super::math::TABLE, super::strings::TABLE];
+    let of_session = [
+        super::system::TABLE,
+        super::locks::TABLE,
+        super::log::TABLE,
+        super::relations::TABLE,
+        super::reg::TABLE,
+        super::sequences::TABLE,
+    ];
+    let entry = |session| move |&(oid, call)| Entry { oid, call, session, rows: None };
+    let mut all: Vec<Entry> = Vec::new();
+    all.extend(plain.into_iter().flatten().map(entry(false)));
+    all.extend(of_session.into_iter().flatten().map(entry(true)));
+    let of_rows = |(oid, function)| Entry {
+        oid,
+        call: |function, args, host| {
+            let rows = function.builtin.rows.expect("a function of rows");
+            crate::exec::rowsets::row_value(rows, args, host)
+        },
+        session: true,
+        rows: Some(function),
+    };
+    all.extend(own::row_functions().map(of_rows));
+    all.extend(own::functions().map(|(oid, call)| Entry { oid, call, session: true, rows: None }));
+    all
+});
+
+/// Places in the table.
+static PLACES: LazyLock<HashMap<Oid, u16>> = LazyLock::new(|| {
+    let number = |n: usize| u16::try_from(n).expect("fewer functions than pg_proc may have");
+    let places: HashMap<Oid, u16> =
+        TABLE.iter().enumerate().map(|(n, entry)| (entry.oid, number(n))).collect();
+    assert_eq!(places.len(), TABLE.len(), "each function is there once");
+    places
+});
+
+/// The code of a function.
+pub fn find(function: Oid) -> Option<Builtin> {
+    let entry = *PLACES.get(&function)?;
+    let Entry { session, rows, .. } = TABLE.get(usize::from(entry))?;
+    Some(Builtin { entry, session: *session, rows: *rows })
+}
+
+/// Calls a function.
+pub fn call<'a>(function: &Function, args: &[Datum<'a>], host: &mut Host) -> Result<Datum<'a>> {
+    let entry = TABLE.get(usize::from(function.builtin.entry)).expect("a place in the table");
+    (entry.call)(function, args, host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_function_is_there_once() {
+        assert_eq!(find(1397).map(|found| found.session), Some(false), "abs");
+        assert!(find(3).is_none(), "heap_tableam_handler");
+        assert!(PLACES.len() > 100);
+    }
+}
