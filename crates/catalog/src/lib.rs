@@ -93,7 +93,7 @@ pub use rows::OldestIds;
 pub use sequence_def::{SequenceDef, SequenceOptions};
 pub use sequences::{
     NewSequence, SequenceInfo, SequenceOwner, alter_sequence, create_sequence, rename_sequence,
-    replace_sequence, set_sequence_owner,
+    replace_sequence, sequence_name, set_sequence_owner,
 };
 pub use statistic_rows::{
     ColumnTarget, StatisticArray, StatisticRow, StatisticSlot, store_statistics,

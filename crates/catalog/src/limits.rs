@@ -47,11 +47,13 @@ pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits
         (kind == b'm', "it is a materialized view"),
         (kind == b't', "it is a TOAST table"),
         (class.unlogged, "it is unlogged"),
-        (class.checks, "it has check constraints"),
         (class.triggers, "it has triggers"),
         (class.rules, "it has rules"),
         (class.partition, "it is a partition"),
-        (columns.iter().any(|a| a.generated != 0 && !a.column.dropped), "it has generated columns"),
+        (
+            columns.iter().any(|a| a.generated == b'v' && !a.column.dropped),
+            "it has virtual generated columns",
+        ),
     ];
     let insert = insert.into_iter().find_map(|(has, why)| has.then_some(why));
     let vacuum = [

@@ -260,6 +260,18 @@ pub fn create_sequence(
     Ok(locator)
 }
 
+/// The name of a sequence for a column of a new table.
+pub fn sequence_name(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    namespace: Oid,
+    (table, column): (&str, &str),
+) -> Result<String, CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    writer.choose_index_name(namespace, (table, Some(column), "seq"), false)
+}
+
 /// Makes the page of a new file of a sequence.
 fn write_page(
     writer: &mut Writer<'_>,

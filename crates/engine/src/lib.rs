@@ -66,10 +66,10 @@ pub use forebay_aio::Usage;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
 pub use forebay_catalog::{
-    ChangedParameters, Column, ColumnDef, ColumnStatistics, ColumnStorage, ConstraintKind, Figures,
-    IndexDef, IndexKey, ObjectName, OldestIds, SequenceDef, SequenceInfo, SequenceOptions,
-    StorageParameter, Table, TableIndex, TableStatistics, compression_code, index_parameters,
-    quoted, storage_code, storage_texts, wrong_kind,
+    ChangedParameters, Check, CheckDef, Column, ColumnDef, ColumnStatistics, ColumnStorage,
+    ConstraintKind, Figures, IndexDef, IndexKey, ObjectName, OldestIds, SequenceDef, SequenceInfo,
+    SequenceOptions, StorageParameter, StoredExpr, Table, TableIndex, TableStatistics,
+    compression_code, index_parameters, quoted, storage_code, storage_texts, wrong_kind,
 };
 pub use forebay_catalog::{nodes, syscache};
 pub use forebay_format::lsn::ParseLsnError;

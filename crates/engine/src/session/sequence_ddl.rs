@@ -40,17 +40,66 @@ impl Session {
     ) -> Result<Oid, EngineError> {
         let (def, tuple) = options.create(false)?;
         self.call(|session, core| {
-            let namespace = match (persistence, schema) {
-                (SequencePersistence::Temporary, _) => {
-                    session.own_namespace(core, &session.temp.namespace())?
-                }
-                (_, None) => PUBLIC,
-                (_, Some(schema)) => session.namespace(core, schema)?.ok_or_else(|| {
-                    EngineError::statement("3F000", format!("schema \"{schema}\" does not exist"))
-                })?,
-            };
+            let namespace = session.namespace_for(core, schema, persistence)?;
             session.make_sequence(core, NewSequence { namespace, name, def, tuple }, persistence)
         })
+    }
+
+    /// Creates a sequence for a column of a table that is about to be created, and chooses its name.
+    pub fn create_column_sequence(
+        &mut self,
+        schema: Option<&str>,
+        (table, column): (&str, &str),
+        options: &SequenceOptions,
+        (identity, temporary): (bool, bool),
+    ) -> Result<Oid, EngineError> {
+        let (def, tuple) = options.create(identity)?;
+        self.call(|session, core| {
+            let persistence = match temporary {
+                true => SequencePersistence::Temporary,
+                false => SequencePersistence::Permanent,
+            };
+            let namespace = session.namespace_for(core, schema, persistence)?;
+            let of = (table, column);
+            let name = session.lock_chosen_name(core, namespace, |backend, tx| {
+                catalog::sequence_name(&core.database, backend, tx, namespace, of)
+            })?;
+            let new = NewSequence { namespace, name: &name, def, tuple };
+            session.make_sequence(core, new, persistence)
+        })
+    }
+
+    /// Makes a new sequence belong to a new column of a table.
+    pub fn attach_sequence(
+        &mut self,
+        sequence: Oid,
+        (table, column): (Oid, i16),
+        identity: bool,
+    ) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let owner = Some(SequenceOwner { table, column, identity });
+            let (tx, backend) = session.changing()?;
+            Ok(catalog::set_sequence_owner(&core.database, backend, tx, sequence, owner)?)
+        })
+    }
+
+    /// The namespace of a new sequence.
+    fn namespace_for(
+        &mut self,
+        core: &Core,
+        schema: Option<&str>,
+        persistence: SequencePersistence,
+    ) -> Result<Oid, EngineError> {
+        match (persistence, schema) {
+            (SequencePersistence::Temporary, _) => {
+                let own = self.temp.namespace();
+                self.own_namespace(core, &own)
+            }
+            (_, None) => Ok(PUBLIC),
+            (_, Some(schema)) => self.namespace(core, schema)?.ok_or_else(|| {
+                EngineError::statement("3F000", format!("schema \"{schema}\" does not exist"))
+            }),
+        }
     }
 
     fn make_sequence(

@@ -6,7 +6,7 @@ use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, NewTable, Persistence};
 use forebay_catalog::not_a_table;
 use forebay_catalog::schema::{PG_CATALOG, POSTGRES_DB, PUBLIC};
-use forebay_catalog::{ColumnDef, Table, of_table};
+use forebay_catalog::{CheckDef, ColumnDef, Table, of_table};
 use forebay_format::RelFileLocator;
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
@@ -244,6 +244,17 @@ impl Session {
         columns: &[ColumnDef],
         options: &[String],
     ) -> Result<Oid, EngineError> {
+        self.create_table_full(schema, name, (columns, &[]), options)
+    }
+
+    /// The same for a table with checks.
+    pub fn create_table_full(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        (columns, checks): (&[ColumnDef], &[CheckDef]),
+        options: &[String],
+    ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
             let namespace = match schema {
                 None => PUBLIC,
@@ -252,7 +263,7 @@ impl Session {
                 })?,
             };
             let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
-            let new = NewTable { namespace, name, columns, checks: &[], options: &own };
+            let new = NewTable { namespace, name, columns, checks, options: &own };
             let oid = session.create_in(core, new, Persistence::Permanent)?.rel;
             session.create_toast(core, (oid, false), columns, &of_toast)?;
             Ok(oid)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, NewTable, Persistence};
-use forebay_catalog::{ColumnDef, Table, of_table};
+use forebay_catalog::{CheckDef, ColumnDef, Table, of_table};
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{BufferPool, TempRelations};
 use forebay_types::Oid;
@@ -43,10 +43,21 @@ impl Session {
         options: &[String],
         on_commit: OnCommit,
     ) -> Result<Oid, EngineError> {
+        self.create_temp_table_full(name, (columns, &[]), options, on_commit)
+    }
+
+    /// The same for a table with checks.
+    pub fn create_temp_table_full(
+        &mut self,
+        name: &str,
+        (columns, checks): (&[ColumnDef], &[CheckDef]),
+        options: &[String],
+        on_commit: OnCommit,
+    ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
             let namespace = session.own_namespace(core, &session.temp.namespace())?;
             let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
-            let new = NewTable { namespace, name, columns, checks: &[], options: &own };
+            let new = NewTable { namespace, name, columns, checks, options: &own };
             let locator = session.with_files(core, true, |session, temporary| {
                 session.create_in(core, new, temporary)
             })?;

@@ -12,6 +12,7 @@
 //!   and when they end
 //! - `query_rows.rs`: the rows of a query's portal, forward and backward
 //! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
+//! - `table_columns.rs`: columns, defaults and checks of new tables
 //! - `truncate.rs`: TRUNCATE; `sequences.rs`: CREATE, ALTER and DROP SEQUENCE
 //! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
 //!   savepoints
@@ -51,6 +52,7 @@ mod sequences;
 mod sink;
 mod state;
 mod statement;
+mod table_columns;
 mod transaction;
 mod truncate;
 mod utility;

@@ -1,20 +1,18 @@
 //! Running utility statements: tables, settings, CHECKPOINT and others.
 
-use super::indexes::check_keys;
 use super::lock::PG_TEMP;
 use super::sequences::wrong_kind_to_drop;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
+use super::table_columns::{ColumnSequence, TableParts};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Host, Row, RowStore};
-use crate::parse::{CreateTable, DropStatement, Kind, NewColumn, QualifiedName, ShowTarget};
+use crate::parse::{CreateTable, DropStatement, Kind, QualifiedName, ShowTarget, Source};
 use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
-use forebay_engine::{
-    ColumnDef, EngineError, Session, compression_code, storage_code, storage_texts,
-};
+use forebay_engine::{EngineError, Session, storage_texts};
 use forebay_types::{Datum, SqlType};
 
 fn tag(text: &str) -> Result<CommandTag> {
@@ -23,24 +21,6 @@ fn tag(text: &str) -> Result<CommandTag> {
 
 pub(super) fn text_column(name: &str) -> ColumnDesc {
     ColumnDesc { name: name.to_owned(), table_oid: 0, attnum: 0, ty: SqlType::Text, typmod: -1 }
-}
-
-/// The columns of a new table. Those of its primary key refuse NULL.
-fn column_definitions(create: &CreateTable) -> Result<Vec<ColumnDef>> {
-    let names: Vec<String> = create.columns.iter().map(|c| c.name.clone()).collect();
-    check_keys(&create.keys, &create.name.name, &names)?;
-    let keys = create.keys.iter().filter(|key| key.primary).flat_map(|key| &key.index.keys);
-    let primary: Vec<&str> = keys.map(|key| key.name.as_str()).collect();
-    let definition = |c: &NewColumn| {
-        let (ty, storage, compression) = (c.ty.oid(), c.storage.as_deref(), &c.compression);
-        Ok(ColumnDef {
-            not_null: c.not_null || primary.contains(&c.name.as_str()),
-            storage: storage.map(|name| storage_code(ty, name)).transpose()?,
-            compression: compression.as_deref().map_or(Ok(0), |name| compression_code(ty, name))?,
-            ..ColumnDef::new(&c.name, ty)
-        })
-    };
-    create.columns.iter().map(definition).collect::<Result<_, EngineError>>().map_err(Into::into)
 }
 
 /// DROP TABLE of an index.
@@ -55,9 +35,14 @@ fn no_table_but_index(error: SqlError, name: &str) -> SqlError {
 
 impl Connection {
     /// Runs a small statement.
-    pub(super) fn run_small(&mut self, kind: &Kind, sink: &mut dyn RowSink) -> Result<CommandTag> {
+    pub(super) fn run_small(
+        &mut self,
+        kind: &Kind,
+        source: &Source,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
         match kind {
-            Kind::CreateTable(create) => self.create_table(create, sink),
+            Kind::CreateTable(create) => self.create_table(create, source, sink),
             Kind::DropTable(drop) => self.drop_tables(drop, sink),
             Kind::CreateIndex(create) => self.create_index(create, sink),
             Kind::DropIndex(drop) => self.drop_indexes(drop, sink),
@@ -141,7 +126,12 @@ impl Connection {
         tag(what)
     }
 
-    fn create_table(&mut self, create: &CreateTable, sink: &mut dyn RowSink) -> Result<CommandTag> {
+    fn create_table(
+        &mut self,
+        create: &CreateTable,
+        source: &Source,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
         self.check_writable("CREATE TABLE")?;
         let QualifiedName { schema, name, position } = &create.name;
         if let Some(at) = create.global {
@@ -174,13 +164,19 @@ impl Connection {
             sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
             return tag("CREATE TABLE");
         }
-        let columns = column_definitions(create)?;
+        let parts = self.table_parts(create, (schema.as_deref(), temporary), source)?;
+        let TableParts { columns, checks, sequences } = parts;
         let options = storage_texts(&create.parameters).map_err(EngineError::from)?;
         let on_commit = create.on_commit.unwrap_or_default();
         let oid = self.host.call(|session| match temporary {
-            true => session.create_temp_table_with(name, &columns, &options, on_commit),
-            false => session.create_table_with(schema.as_deref(), name, &columns, &options),
+            true => session.create_temp_table_full(name, (&columns, &checks), &options, on_commit),
+            false => {
+                session.create_table_full(schema.as_deref(), name, (&columns, &checks), &options)
+            }
         })?;
+        for ColumnSequence { sequence, column, identity } in sequences {
+            self.host.call(|session| session.attach_sequence(sequence, (oid, column), identity))?;
+        }
         self.add_keys(oid, &create.keys)?;
         tag("CREATE TABLE")
     }

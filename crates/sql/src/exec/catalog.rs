@@ -147,6 +147,11 @@ impl Catalog for Host {
         Ok(self.call_if_any(open)?.flatten())
     }
 
+    fn owned_sequence(&mut self, table: Oid, column: i16) -> Result<Option<Oid>> {
+        let owned = self.call(|session| session.owned_sequences(table))?;
+        Ok(owned.into_iter().find(|(_, of)| *of == column).map(|(sequence, _)| sequence))
+    }
+
     fn constant(&mut self, e: &Expr) -> Result<Datum<'static>> {
         Ok(eval(e, &[], &[], self)?.into_owned())
     }

@@ -10,7 +10,8 @@
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
 //! - `transaction.rs`: transactions, savepoints, LOCK TABLE
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
-//! - `table.rs`: CREATE TABLE and DROP TABLE; `options.rs`: storage parameters
+//! - `table.rs`: CREATE TABLE and DROP TABLE; `column.rs`: constraints of columns, CHECK;
+//!   `options.rs`: storage parameters
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`: ALTER TABLE
 //! - `copy.rs`: COPY
 //! - `explain.rs`: EXPLAIN
@@ -23,6 +24,7 @@
 //! know.
 
 mod alter;
+mod column;
 mod copy;
 pub mod cursor;
 mod depth;
@@ -44,10 +46,11 @@ mod vacuum;
 mod watched;
 
 pub use alter::{AlterAction, AlterTable};
+pub use column::{CheckClause, ColumnValues};
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
-pub use extras::{Extras, VersionNames};
+pub use extras::{Extras, Overriding, VersionNames};
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
 pub use portals::{Declare, Direction, Fetch};
 pub use sequence::{AlterSequence, CreateSequence, OwnedBy, SequenceAction, SequenceClauses};

@@ -85,15 +85,6 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: Verb) -> Result<
     }
 }
 
-/// Refuses to leave out a column that would get its default.
-pub fn check_left_out(table: &Table, column: &Column) -> Result<()> {
-    if !column.has_default {
-        return Ok(());
-    }
-    let what = format!("the default of column \"{}\" of relation \"{}\"", column.name, table.name);
-    Err(SqlError::unsupported(what))
-}
-
 /// A table's columns that are not dropped.
 pub fn live_columns(table: &Table) -> impl Iterator<Item = &Column> {
     table.columns.iter().filter(|c| !c.dropped)
@@ -158,6 +149,12 @@ pub(super) fn assigned(
             Err(SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint).at(position))
         }
     }
+}
+
+/// The error (428C9) of a value for a generated column.
+pub(super) fn generated(column: &Column, message: String) -> SqlError {
+    let detail = format!("Column \"{}\" is a generated column.", column.name);
+    SqlError::new("428C9", message).detail(detail)
 }
 
 /// The error (428C9) of a value for an identity column that takes none.

@@ -12,3 +12,13 @@ fn answers_as_postgresql_does() {
     fixture.close();
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+#[test]
+fn defaults_and_checks_answer_as_postgresql_s_do() {
+    let mut fixture = open("");
+    let golden = include_str!("../golden/defaults.txt");
+    assert!(support::cases(golden).len() > 100, "too few cases were read");
+    let wrong = support::differences(&mut fixture.conn, golden);
+    fixture.close();
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -1,0 +1,174 @@
+//! The columns and checks of a new table, as the catalogs take them.
+
+use super::indexes::check_keys;
+use super::state::Connection;
+use crate::analyze::{Scope, ScopeColumn};
+use crate::error::{Result, SqlError, state};
+use crate::parse::{CheckClause, ColumnValues, CreateTable, NewColumn, Source};
+use crate::plan::{Catalog, ParamTypes, Planner, StoredColumn, nextval_default};
+use forebay_engine::{
+    CheckDef, ColumnDef, EngineError, Oid, SequenceOptions, StoredExpr, compression_code,
+    storage_code,
+};
+use forebay_types::SqlType;
+
+/// A sequence that was made for a column.
+pub(super) struct ColumnSequence {
+    pub(super) sequence: Oid,
+    /// The column's number.
+    pub(super) column: i16,
+    /// Whether the column is an identity column.
+    pub(super) identity: bool,
+}
+
+/// What is made of the columns of CREATE TABLE.
+pub(super) struct TableParts {
+    pub(super) columns: Vec<ColumnDef>,
+    pub(super) checks: Vec<CheckDef>,
+    pub(super) sequences: Vec<ColumnSequence>,
+}
+
+/// The columns of a new table without their defaults. Those of its primary key refuse NULL.
+fn definitions(create: &CreateTable) -> Result<Vec<ColumnDef>> {
+    let names: Vec<String> = create.columns.iter().map(|c| c.name.clone()).collect();
+    check_keys(&create.keys, &create.name.name, &names)?;
+    let keys = create.keys.iter().filter(|key| key.primary).flat_map(|key| &key.index.keys);
+    let primary: Vec<&str> = keys.map(|key| key.name.as_str()).collect();
+    let definition = |c: &NewColumn| {
+        let (ty, storage, compression) = (c.ty.oid(), c.storage.as_deref(), &c.compression);
+        let implied = c.serial || c.values.identity.is_some();
+        let generated = c.values.generated.as_ref();
+        Ok(ColumnDef {
+            not_null: c.not_null || implied || primary.contains(&c.name.as_str()),
+            not_null_name: c.not_null_name.clone(),
+            storage: storage.map(|name| storage_code(ty, name)).transpose()?,
+            compression: compression.as_deref().map_or(Ok(0), |name| compression_code(ty, name))?,
+            generated: generated.map_or(0, |(_, stored)| if *stored { b's' } else { b'v' }),
+            identity: match c.values.identity {
+                None => 0,
+                Some((true, _)) => b'a',
+                Some((false, _)) => b'd',
+            },
+            ..ColumnDef::new(&c.name, ty)
+        })
+    };
+    create.columns.iter().map(definition).collect::<Result<_, EngineError>>().map_err(Into::into)
+}
+
+/// The columns of a new table as names.
+fn scope_of(table: &str, columns: &[ColumnDef]) -> Scope {
+    let mut scope = Scope { alias: Some(table.to_owned()), ..Scope::default() };
+    for (index, column) in columns.iter().enumerate() {
+        let ty = SqlType::of(column.type_oid);
+        scope.columns.push(ScopeColumn {
+            name: column.name.clone(),
+            ty,
+            typmod: column.typmod,
+            collation: ty.info().collation,
+            attnum: i16::try_from(index + 1).unwrap_or(i16::MAX),
+            index,
+        });
+    }
+    scope
+}
+
+impl Connection {
+    /// What CREATE TABLE makes. The sequences of its columns are made at once.
+    pub(super) fn table_parts(
+        &mut self,
+        create: &CreateTable,
+        (schema, temporary): (Option<&str>, bool),
+        source: &Source,
+    ) -> Result<TableParts> {
+        let mut columns = definitions(create)?;
+        let scope = scope_of(&create.name.name, &columns);
+        let is_generated = |column: &NewColumn| column.values.generated.is_some();
+        let generated: Vec<i16> =
+            (1..).zip(&create.columns).filter(|(_, c)| is_generated(c)).map(|(n, _)| n).collect();
+        let mut sequences = Vec::new();
+        for ((number, def), column) in (1..).zip(&mut columns).zip(&create.columns) {
+            let of = StoredColumn { name: &def.name, type_oid: def.type_oid, typmod: def.typmod };
+            let ColumnValues { default, generated: from, identity } = &column.values;
+            if column.serial && (default.is_some() || identity.is_some()) {
+                let what = if default.is_some() {
+                    "multiple default values"
+                } else {
+                    "both default and identity"
+                };
+                let (name, table) = (&def.name, &create.name.name);
+                let message =
+                    format!("{what} specified for column \"{name}\" of table \"{table}\"");
+                return Err(SqlError::new(state::SYNTAX_ERROR, message));
+            }
+            if column.serial || identity.is_some() {
+                let table = &create.name.name;
+                let clauses = identity.as_ref().map(|(_, clauses)| clauses.options.clone());
+                let options = clauses.unwrap_or_default();
+                let type_oid = Some(options.type_oid.unwrap_or(def.type_oid));
+                let options = SequenceOptions { type_oid, ..options };
+                let is_identity = identity.is_some();
+                let sequence = self.host.call(|session| {
+                    let of = (table.as_str(), of.name);
+                    session.create_column_sequence(schema, of, &options, (is_identity, temporary))
+                })?;
+                sequences.push(ColumnSequence { sequence, column: number, identity: is_identity });
+                if column.serial {
+                    let default = nextval_default(self.host.names(), sequence, of)?;
+                    def.default = Some(default);
+                }
+                continue;
+            }
+            let mut params = ParamTypes::default();
+            let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
+            def.default = match (default, from) {
+                (Some(e), _) => Some(planner.stored_default(e, of, &scope)?),
+                (None, Some((e, _))) => {
+                    Some(planner.stored_generation(e, of, (&scope, &generated))?)
+                }
+                (None, None) => None,
+            };
+        }
+        let checks = self.check_defs(&create.checks, &scope, source)?;
+        Ok(TableParts { columns, checks, sequences })
+    }
+
+    fn check_defs(
+        &mut self,
+        checks: &[CheckClause],
+        scope: &Scope,
+        source: &Source,
+    ) -> Result<Vec<CheckDef>> {
+        let mut defs: Vec<CheckDef> = Vec::with_capacity(checks.len());
+        for check in checks {
+            let def = self.check_def(check, scope, source, true)?;
+            if let Some(name) = &def.name
+                && defs.iter().any(|other| other.name.as_ref() == Some(name))
+            {
+                let message = format!("check constraint \"{name}\" already exists");
+                return Err(SqlError::new("42710", message));
+            }
+            defs.push(def);
+        }
+        Ok(defs)
+    }
+
+    /// A check as it is stored. `valid`: no row can break it yet.
+    pub(super) fn check_def(
+        &mut self,
+        check: &CheckClause,
+        scope: &Scope,
+        source: &Source,
+        valid: bool,
+    ) -> Result<CheckDef> {
+        let mut params = ParamTypes::default();
+        let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
+        let condition: StoredExpr = planner.stored_check(&check.condition, scope)?;
+        Ok(CheckDef {
+            name: check.name.clone(),
+            condition,
+            no_inherit: check.no_inherit,
+            enforced: check.enforced,
+            validated: check.enforced && (valid || check.valid),
+        })
+    }
+}
