@@ -265,6 +265,36 @@ fn free_type_name(writer: &mut Writer<'_>, namespace: Oid, name: &str) -> Result
     writer.next_command()
 }
 
+/// Renames a table's type and the array of it.
+pub(crate) fn rename_types(
+    writer: &mut Writer<'_>,
+    namespace: Oid,
+    row_type: Oid,
+    name: &str,
+) -> Result<(), CatalogError> {
+    free_type_name(writer, namespace, name)?;
+    let array = {
+        let found = writer.row(&PG_TYPE_OID_INDEX, row_type)?;
+        Row(&found.values, PG_TYPE.name).oid(14)?
+    };
+    rename_type(writer, row_type, name)?;
+    if array != 0 {
+        let array_name = writer.choose_array_name(namespace, name)?;
+        rename_type(writer, array, &array_name)?;
+    }
+    Ok(())
+}
+
+fn rename_type(writer: &mut Writer<'_>, oid: Oid, name: &str) -> Result<(), CatalogError> {
+    let mut found = writer.row(&PG_TYPE_OID_INDEX, oid)?;
+    writer.announce(TYPES, &found.values);
+    if let Some(value) = found.values.get_mut(1) {
+        *value = Datum::string(name.to_owned());
+    }
+    writer.update(TYPES, found.tid, &found.values)?;
+    writer.next_command()
+}
+
 /// Adds the NOT NULL constraint of a column, whose row says so already.
 pub(crate) fn add_not_null(
     writer: &mut Writer<'_>,

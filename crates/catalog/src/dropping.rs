@@ -11,6 +11,7 @@ use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEFAULTS, TYPES};
+use crate::checks::count_checks;
 use crate::class::Class;
 use crate::constraints::Constraint;
 use crate::database::Database;
@@ -21,13 +22,17 @@ use crate::objects::{Depends, Object};
 use crate::reader::Reader;
 use crate::row::Row;
 use crate::schema::{
-    PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CONSTRAINT_OID_INDEX,
-    PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX, PG_INHERITS_RELID_SEQNO_INDEX,
-    PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TYPE_OID_INDEX, POSTGRES_DB,
+    PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CONSTRAINT,
+    PG_CONSTRAINT_OID_INDEX, PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX,
+    PG_INHERITS_RELID_SEQNO_INDEX, PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX,
+    PG_TYPE_OID_INDEX, POSTGRES_DB,
 };
 use crate::sequences::SequenceOwner;
 use crate::table::Table;
 use crate::writer::{Found, Writer};
+
+/// Index of conrelid in pg_constraint.
+const CONSTRAINED: usize = PG_CONSTRAINT.place("conrelid");
 
 /// Drops a table. The caller holds its lock.
 pub fn drop_table(
@@ -157,6 +162,7 @@ pub fn drop_constraint(
     };
     match (kind, column) {
         (b'p' | b'u', _) => {}
+        (b'c', _) => count_checks(&mut writer, table.oid, -1)?,
         (b'n', Some(column)) => {
             refuse_key_column(table, column)?;
             set_not_null(&mut writer, table, column, false)?;
@@ -184,6 +190,53 @@ fn refuse_key_column(table: &Table, number: i16) -> Result<(), CatalogError> {
             let message = format!("column \"{}\" is in a primary key", column.name);
             Err(CatalogError::refused("42P16", message))
         }
+    }
+}
+
+/// Drops what belongs to a column, but not the column itself, after `each` has seen it. 2BP01 if
+/// something else depends on the column. Returns what was dropped.
+pub(crate) fn drop_dependents(
+    writer: &mut Writer<'_>,
+    column: Object,
+    mut each: impl FnMut(&mut Writer<'_>, Object) -> Result<(), CatalogError>,
+) -> Result<Vec<Object>, CatalogError> {
+    let (mut dropped, mut others) = (Vec::<Object>::new(), Vec::new());
+    for Depends { object, on, code } in writer.dependents(column)? {
+        if on.column != column.column {
+            continue;
+        }
+        let whole = Object { column: 0, ..object };
+        if !matches!(code, b'i' | b'a' | b'P' | b'S') {
+            others.push(whole);
+            continue;
+        }
+        for goes in all_that_goes(writer, whole)? {
+            if !dropped.contains(&goes) {
+                dropped.push(goes);
+            }
+        }
+    }
+    if let Some(other) = others.iter().find(|other| !dropped.contains(other)) {
+        let what = describe(writer, column)?;
+        let message = format!("cannot drop {what} because other objects depend on it");
+        let detail = format!("{} depends on {what}", describe_owner(writer, *other)?);
+        let error = CatalogError::refused("2BP01", message).with_detail(detail);
+        return Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+    }
+    dropped.iter().try_for_each(|object| check_object(writer, *object))?;
+    dropped.iter().try_for_each(|object| each(writer, *object))?;
+    dropped.iter().try_for_each(|object| drop_object(writer, *object))?;
+    dropped.iter().try_for_each(|object| writer.delete_notes(*object))?;
+    Ok(dropped)
+}
+
+/// An object in messages; of a generated column's expression the column.
+fn describe_owner(writer: &mut Writer<'_>, object: Object) -> Result<String, CatalogError> {
+    let references = writer.references(object)?;
+    let part_of = references.iter().find(|depends| depends.code == b'i');
+    match part_of.filter(|_| object.class == DEFAULTS) {
+        Some(depends) => describe(writer, depends.on),
+        None => describe(writer, object),
     }
 }
 
@@ -258,7 +311,10 @@ fn describe(writer: &mut Writer<'_>, object: Object) -> Result<String, CatalogEr
             format!("{what} {name}")
         }
         CONSTRAINTS => {
-            format!("constraint {}", name(writer.row(&PG_CONSTRAINT_OID_INDEX, object.oid)?))
+            let found = writer.row(&PG_CONSTRAINT_OID_INDEX, object.oid)?;
+            let table = Row(&found.values, PG_CONSTRAINT.name).oid(CONSTRAINED)?;
+            let of = describe(writer, Object::relation(table))?;
+            format!("constraint {} on {of}", name(found))
         }
         TYPES => format!("type {}", name(writer.row(&PG_TYPE_OID_INDEX, object.oid)?)),
         class => format!("object {} of catalog {class}", object.oid),

@@ -12,6 +12,7 @@ mod check;
 mod checks;
 mod class;
 mod column_storage;
+mod columns_ddl;
 mod constraints;
 mod database;
 pub mod ddl;
@@ -64,6 +65,7 @@ pub use check::check;
 pub use checks::{add_check, validate_constraint};
 pub use class::Class;
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
+pub use columns_ddl::{add_column, add_not_null_constraint, drop_column, rename_column};
 pub use constraints::Constraint;
 pub use database::Database;
 pub use defaults::set_default;
@@ -92,7 +94,7 @@ pub use relations::{temp_namespace, temp_toast_namespace};
 pub use rows::OldestIds;
 pub use sequence_def::{SequenceDef, SequenceOptions};
 pub use sequences::{
-    NewSequence, SequenceInfo, SequenceOwner, alter_sequence, create_sequence, rename_sequence,
+    NewSequence, SequenceInfo, SequenceOwner, alter_sequence, create_sequence, rename_relation,
     replace_sequence, sequence_name, set_sequence_owner,
 };
 pub use statistic_rows::{

@@ -178,25 +178,34 @@ pub(crate) fn user_attributes(
 ) -> Result<Vec<AttributeRow<'_>>, CatalogError> {
     let mut rows = Vec::with_capacity(columns.len() + SYSTEM_COLUMNS.len());
     for (number, column) in (1..).zip(columns) {
-        let type_info = known_type(column.type_oid)?;
-        rows.push(AttributeRow {
-            relation,
-            name: &column.name,
-            type_info,
-            number,
-            typmod: column.typmod,
-            dimensions: 0,
-            not_null: column.not_null,
-            collation: type_info.collation,
-            storage: column.storage.unwrap_or(type_info.storage),
-            compression: column.compression,
-            has_default: column.default.is_some(),
-            identity: column.identity,
-            generated: column.generated,
-        });
+        rows.push(user_attribute(relation, number, column)?);
     }
     rows.extend(system_attributes(relation)?);
     Ok(rows)
+}
+
+/// The pg_attribute row of a user's column.
+pub(crate) fn user_attribute(
+    relation: Oid,
+    number: i16,
+    column: &ColumnDef,
+) -> Result<AttributeRow<'_>, CatalogError> {
+    let type_info = known_type(column.type_oid)?;
+    Ok(AttributeRow {
+        relation,
+        name: &column.name,
+        type_info,
+        number,
+        typmod: column.typmod,
+        dimensions: 0,
+        not_null: column.not_null,
+        collation: type_info.collation,
+        storage: column.storage.unwrap_or(type_info.storage),
+        compression: column.compression,
+        has_default: column.default.is_some(),
+        identity: column.identity,
+        generated: column.generated,
+    })
 }
 
 /// A namespace's row.

@@ -14,7 +14,7 @@ use forebay_types::{Datum, Oid, oids};
 use crate::catalog_oids::{ATTRIBUTES, CLASSES, NAMESPACES, SEQUENCES};
 use crate::class::Class;
 use crate::database::Database;
-use crate::ddl::{Persistence, create_file};
+use crate::ddl::{Persistence, create_file, rename_types};
 use crate::error::CatalogError;
 use crate::inplace::ClassFigures;
 use crate::limits::wrong_kind;
@@ -361,9 +361,9 @@ pub fn set_sequence_owner(
     writer.next_command()
 }
 
-/// Renames a sequence. The caller holds its lock and that of its new name, and knows that the name
-/// is free.
-pub fn rename_sequence(
+/// Renames a relation: a sequence, or a table with its types. The caller holds its lock and that of
+/// its new name, and knows that the name is free.
+pub fn rename_relation(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
@@ -372,6 +372,11 @@ pub fn rename_sequence(
     let mut writer = Writer::begin(database, backend, tx)?;
     let Found { tid, mut values } = writer.row(&PG_CLASS_OID_INDEX, oid)?;
     writer.announce(CLASSES, &values);
+    let row = Row(&values, PG_CLASS.name);
+    let (namespace, row_type) = (row.oid(2)?, row.oid(PG_CLASS.place("reltype"))?);
+    if row_type != 0 {
+        rename_types(&mut writer, namespace, row_type, name)?;
+    }
     if let Some(value) = values.get_mut(PG_CLASS.place("relname")) {
         *value = Datum::string(name.to_owned());
     }

@@ -30,7 +30,11 @@ impl Session {
     }
 
     /// The columns of a table, as they are now.
-    fn column_defs(&mut self, core: &Core, table: &Table) -> Result<Vec<ColumnDef>, EngineError> {
+    pub(super) fn column_defs(
+        &mut self,
+        core: &Core,
+        table: &Table,
+    ) -> Result<Vec<ColumnDef>, EngineError> {
         let snapshot = core.xacts.snapshot(&self.running()?.tx);
         let now =
             Reader::new(&core.database, &mut self.backend, snapshot).table_by_oid(table.oid)?;

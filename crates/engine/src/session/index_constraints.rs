@@ -53,7 +53,7 @@ impl Session {
     }
 
     /// Fails if a row has a NULL in one of these columns, by number.
-    fn refuse_nulls(
+    pub(super) fn refuse_nulls(
         &mut self,
         core: &Core,
         table: &Arc<Table>,

@@ -20,7 +20,7 @@
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
 //! - `catalog_rows`: rows of the catalogs that statements are analyzed by
-//! - `truncate`: emptying tables
+//! - `truncate`: emptying tables; `alter_table`: changing them
 //! - `sequences`: values of sequences; `sequence_ddl`: creating and changing them; `relation_kinds`:
 //!   what a name means, of any kind
 //! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers;
@@ -49,6 +49,7 @@
 //! Every call is counted as in progress, so that a stop of the engine can wait for it. After an
 //! error of a statement the transaction still runs: its owner aborts it.
 
+mod alter_table;
 mod analyze;
 mod automatic;
 mod backup;

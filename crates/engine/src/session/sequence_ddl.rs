@@ -125,7 +125,7 @@ impl Session {
     }
 
     /// Locks a name that no relation of a namespace has. 42P07 if one has it.
-    fn lock_free_name(
+    pub(super) fn lock_free_name(
         &mut self,
         core: &Core,
         namespace: Oid,
@@ -298,7 +298,7 @@ impl Session {
             let info = session.lock_sequence(core, oid, LockMode::AccessExclusive)?;
             session.lock_free_name(core, info.namespace, name)?;
             let (tx, backend) = session.changing()?;
-            catalog::rename_sequence(&core.database, backend, tx, (oid, name))?;
+            catalog::rename_relation(&core.database, backend, tx, (oid, name))?;
             session.note_temp_renamed(oid, name);
             Ok(())
         })

@@ -1,5 +1,6 @@
 //! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables.
 
+use super::alter_columns::Pass;
 use super::lock::is_view;
 use super::parameters::alter_mode;
 use super::sink::{CommandTag, RowSink};
@@ -8,7 +9,7 @@ use super::truncate::in_use;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
     AlterAction, AlterTable, CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey,
-    QualifiedName, Reindex,
+    QualifiedName, Reindex, RenameAction, Source,
 };
 use crate::plan::{Catalog, SystemColumn};
 use forebay_engine::{
@@ -275,6 +276,7 @@ impl Connection {
     pub(super) fn alter_table(
         &mut self,
         alter: &AlterTable,
+        source: &Source,
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         if alter.of_index {
@@ -287,6 +289,9 @@ impl Connection {
             sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
             return done("ALTER TABLE");
         }
+        if let [AlterAction::Rename(rename)] = alter.actions.as_slice() {
+            return self.alter_name(&alter.table, rename);
+        }
         self.refuse_sequence(&alter.table, "this ALTER TABLE action cannot be performed on")?;
         let table = self.table_to_index(&alter.table, alter_mode(alter))?;
         self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
@@ -294,6 +299,10 @@ impl Connection {
             if let AlterAction::DropConstraint { name, if_exists } = action {
                 self.drop_constraint(&table, name, *if_exists, sink)?;
             }
+        }
+        let of = (table.oid, alter.actions.as_slice());
+        for pass in [Pass::Drop, Pass::Add, Pass::NotNull] {
+            self.alter_pass(pass, of, source, sink)?;
         }
         let keys = || {
             alter.actions.iter().filter_map(|action| match action {
@@ -309,12 +318,29 @@ impl Connection {
         for key in keys().filter(|key| key.existing.is_none()) {
             self.add_key(&table, key)?;
         }
+        self.alter_pass(Pass::Conditions, of, source, sink)?;
         for action in &alter.actions {
             if let AlterAction::ColumnStorage { column, compression, name } = action {
                 self.change_storage(&table, column, *compression, name)?;
             }
         }
         self.change_parameters(&table, &alter.actions)?;
+        done("ALTER TABLE")
+    }
+
+    /// RENAME of a table, a sequence, or a column of a table.
+    fn alter_name(&mut self, name: &QualifiedName, rename: &RenameAction) -> Result<CommandTag> {
+        let found = self.named_relation(name.schema.as_deref(), &name.name)?;
+        match (found, rename) {
+            (Some(relation), RenameAction::Table(to)) if relation.kind == b'S' => {
+                self.host.call(|session| session.rename_sequence(relation.oid, to))?;
+            }
+            _ => {
+                let table = self.table_to_index(name, LockMode::AccessExclusive)?;
+                self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
+                self.rename(&table, rename)?;
+            }
+        }
         done("ALTER TABLE")
     }
 
@@ -363,7 +389,7 @@ impl Connection {
     }
 
     /// Adds a key to a table, as it is now.
-    fn add_key(&mut self, table: &Arc<Table>, key: &NewKey) -> Result<()> {
+    pub(super) fn add_key(&mut self, table: &Arc<Table>, key: &NewKey) -> Result<()> {
         let table = self.table_now(table.oid)?;
         let def = key_definition(key, &table)?;
         self.host.call(|session| session.create_index(&table, &def)).map(drop)
@@ -458,7 +484,7 @@ fn check_key(key: &NewKey, position: u32, known: impl Fn(&str) -> bool) -> Resul
 }
 
 /// The keys to make: the primary key first, and of those that say the same only one.
-fn distinct_keys(keys: &[NewKey]) -> Vec<NewKey> {
+pub(super) fn distinct_keys(keys: &[NewKey]) -> Vec<NewKey> {
     let primary = keys.iter().filter(|key| key.primary);
     let mut distinct: Vec<NewKey> = Vec::with_capacity(keys.len());
     for key in primary.chain(keys.iter().filter(|key| !key.primary)) {

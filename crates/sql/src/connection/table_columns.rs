@@ -4,10 +4,13 @@ use super::indexes::check_keys;
 use super::state::Connection;
 use crate::analyze::{Scope, ScopeColumn};
 use crate::error::{Result, SqlError, state};
-use crate::parse::{CheckClause, ColumnValues, CreateTable, NewColumn, Source};
-use crate::plan::{Catalog, ParamTypes, Planner, StoredColumn, nextval_default};
+use crate::parse::{CheckClause, ColumnValues, CreateTable, NewColumn, NewTableColumn, Source};
+use crate::plan::{
+    Catalog, ParamTypes, Planner, StoredColumn, live_columns, may_vary, nextval_default,
+    stored_expr,
+};
 use forebay_engine::{
-    CheckDef, ColumnDef, EngineError, Oid, SequenceOptions, StoredExpr, compression_code,
+    CheckDef, ColumnDef, EngineError, Oid, SequenceOptions, StoredExpr, Table, compression_code,
     storage_code,
 };
 use forebay_types::SqlType;
@@ -34,12 +37,18 @@ fn definitions(create: &CreateTable) -> Result<Vec<ColumnDef>> {
     check_keys(&create.keys, &create.name.name, &names)?;
     let keys = create.keys.iter().filter(|key| key.primary).flat_map(|key| &key.index.keys);
     let primary: Vec<&str> = keys.map(|key| key.name.as_str()).collect();
-    let definition = |c: &NewColumn| {
+    let definition = |c: &NewColumn| definition(c, primary.contains(&c.name.as_str()));
+    create.columns.iter().map(definition).collect()
+}
+
+/// A new column without its default.
+fn definition(c: &NewColumn, primary: bool) -> Result<ColumnDef> {
+    let made = || {
         let (ty, storage, compression) = (c.ty.oid(), c.storage.as_deref(), &c.compression);
         let implied = c.serial || c.values.identity.is_some();
         let generated = c.values.generated.as_ref();
         Ok(ColumnDef {
-            not_null: c.not_null || implied || primary.contains(&c.name.as_str()),
+            not_null: c.not_null || implied || primary,
             not_null_name: c.not_null_name.clone(),
             storage: storage.map(|name| storage_code(ty, name)).transpose()?,
             compression: compression.as_deref().map_or(Ok(0), |name| compression_code(ty, name))?,
@@ -52,7 +61,7 @@ fn definitions(create: &CreateTable) -> Result<Vec<ColumnDef>> {
             ..ColumnDef::new(&c.name, ty)
         })
     };
-    create.columns.iter().map(definition).collect::<Result<_, EngineError>>().map_err(Into::into)
+    made().map_err(|error: EngineError| error.into())
 }
 
 /// The columns of a new table as names.
@@ -72,7 +81,102 @@ fn scope_of(table: &str, columns: &[ColumnDef]) -> Scope {
     scope
 }
 
+/// What is made of a column that is added to a table.
+pub(super) struct NewParts {
+    pub(super) def: ColumnDef,
+    pub(super) sequence: Option<ColumnSequence>,
+    /// Whether its default may have another value for each row.
+    pub(super) changes: bool,
+}
+
 impl Connection {
+    /// What is made of a column that is added to a table. Its sequence is made at once.
+    pub(super) fn new_column_parts(
+        &mut self,
+        table: &Table,
+        new: &NewTableColumn,
+        source: &Source,
+    ) -> Result<NewParts> {
+        let primary = new.keys.iter().any(|key| key.primary);
+        let mut def = definition(&new.column, primary)?;
+        let mut scope = Scope { system: Vec::new(), ..Scope::of_table(table) };
+        let number = i16::try_from(table.columns.len() + 1).unwrap_or(i16::MAX);
+        let ty = SqlType::of(def.type_oid);
+        scope.columns.push(ScopeColumn {
+            name: def.name.clone(),
+            ty,
+            typmod: def.typmod,
+            collation: ty.info().collation,
+            attnum: number,
+            index: table.columns.len(),
+        });
+        let mut generated: Vec<i16> =
+            live_columns(table).filter(|c| c.generated != 0).map(|c| c.attnum).collect();
+        generated.push(number);
+        let place = (Some(table.schema.as_str()), table.is_temporary());
+        let names = (&scope, generated.as_slice());
+        let sequence = self.column_values(
+            (&mut def, number),
+            &new.column,
+            (&table.name, place),
+            names,
+            source,
+        )?;
+        let changes = match &def.default {
+            Some(default) if def.generated == 0 => {
+                let expr = stored_expr(Some(&default.tree), "a default")?;
+                may_vary(self.host.names(), &expr)?
+            }
+            _ => false,
+        };
+        Ok(NewParts { def, sequence, changes })
+    }
+
+    /// Makes the default of a column, and its sequence.
+    fn column_values(
+        &mut self,
+        (def, number): (&mut ColumnDef, i16),
+        column: &NewColumn,
+        (table, (schema, temporary)): (&str, (Option<&str>, bool)),
+        (scope, generated): (&Scope, &[i16]),
+        source: &Source,
+    ) -> Result<Option<ColumnSequence>> {
+        let name = def.name.clone();
+        let of = StoredColumn { name: &name, type_oid: def.type_oid, typmod: def.typmod };
+        let ColumnValues { default, generated: from, identity } = &column.values;
+        if column.serial && (default.is_some() || identity.is_some()) {
+            let what = match default {
+                Some(_) => "multiple default values",
+                None => "both default and identity",
+            };
+            let message = format!("{what} specified for column \"{name}\" of table \"{table}\"");
+            return Err(SqlError::new(state::SYNTAX_ERROR, message));
+        }
+        if column.serial || identity.is_some() {
+            let clauses = identity.as_ref().map(|(_, clauses)| clauses.options.clone());
+            let options = clauses.unwrap_or_default();
+            let type_oid = Some(options.type_oid.unwrap_or(def.type_oid));
+            let options = SequenceOptions { type_oid, ..options };
+            let is_identity = identity.is_some();
+            let sequence = self.host.call(|session| {
+                let of = (table, name.as_str());
+                session.create_column_sequence(schema, of, &options, (is_identity, temporary))
+            })?;
+            if column.serial {
+                def.default = Some(nextval_default(self.host.names(), sequence, of)?);
+            }
+            return Ok(Some(ColumnSequence { sequence, column: number, identity: is_identity }));
+        }
+        let mut params = ParamTypes::default();
+        let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
+        def.default = match (default, from) {
+            (Some(e), _) => Some(planner.stored_default(e, of, scope)?),
+            (None, Some((e, _))) => Some(planner.stored_generation(e, of, (scope, generated))?),
+            (None, None) => None,
+        };
+        Ok(None)
+    }
+
     /// What CREATE TABLE makes. The sequences of its columns are made at once.
     pub(super) fn table_parts(
         &mut self,
@@ -87,46 +191,9 @@ impl Connection {
             (1..).zip(&create.columns).filter(|(_, c)| is_generated(c)).map(|(n, _)| n).collect();
         let mut sequences = Vec::new();
         for ((number, def), column) in (1..).zip(&mut columns).zip(&create.columns) {
-            let of = StoredColumn { name: &def.name, type_oid: def.type_oid, typmod: def.typmod };
-            let ColumnValues { default, generated: from, identity } = &column.values;
-            if column.serial && (default.is_some() || identity.is_some()) {
-                let what = if default.is_some() {
-                    "multiple default values"
-                } else {
-                    "both default and identity"
-                };
-                let (name, table) = (&def.name, &create.name.name);
-                let message =
-                    format!("{what} specified for column \"{name}\" of table \"{table}\"");
-                return Err(SqlError::new(state::SYNTAX_ERROR, message));
-            }
-            if column.serial || identity.is_some() {
-                let table = &create.name.name;
-                let clauses = identity.as_ref().map(|(_, clauses)| clauses.options.clone());
-                let options = clauses.unwrap_or_default();
-                let type_oid = Some(options.type_oid.unwrap_or(def.type_oid));
-                let options = SequenceOptions { type_oid, ..options };
-                let is_identity = identity.is_some();
-                let sequence = self.host.call(|session| {
-                    let of = (table.as_str(), of.name);
-                    session.create_column_sequence(schema, of, &options, (is_identity, temporary))
-                })?;
-                sequences.push(ColumnSequence { sequence, column: number, identity: is_identity });
-                if column.serial {
-                    let default = nextval_default(self.host.names(), sequence, of)?;
-                    def.default = Some(default);
-                }
-                continue;
-            }
-            let mut params = ParamTypes::default();
-            let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
-            def.default = match (default, from) {
-                (Some(e), _) => Some(planner.stored_default(e, of, &scope)?),
-                (None, Some((e, _))) => {
-                    Some(planner.stored_generation(e, of, (&scope, &generated))?)
-                }
-                (None, None) => None,
-            };
+            let names = (&scope, generated.as_slice());
+            let place = (create.name.name.as_str(), (schema, temporary));
+            sequences.extend(self.column_values((def, number), column, place, names, source)?);
         }
         let checks = self.check_defs(&create.checks, &scope, source)?;
         Ok(TableParts { columns, checks, sequences })

@@ -47,7 +47,7 @@ impl Connection {
             Kind::CreateIndex(create) => self.create_index(create, sink),
             Kind::DropIndex(drop) => self.drop_indexes(drop, sink),
             Kind::Reindex(reindex) => self.reindex(reindex, sink),
-            Kind::AlterTable(alter) => self.alter_table(alter, sink),
+            Kind::AlterTable(alter) => self.alter_table(alter, source, sink),
             Kind::Transaction(t) => self.transaction_statement(t, sink),
             Kind::Checkpoint => {
                 self.host.call(Session::checkpoint)?;

@@ -45,7 +45,7 @@ mod utility;
 mod vacuum;
 mod watched;
 
-pub use alter::{AlterAction, AlterTable};
+pub use alter::{AlterAction, AlterTable, RenameAction};
 pub use column::{CheckClause, ColumnValues};
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
@@ -59,7 +59,7 @@ pub use source::Source;
 pub use statement::{
     Explain, Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement, Truncate,
 };
-pub use table::{CreateTable, DropStatement, NewColumn};
+pub use table::{CreateTable, DropStatement, NewColumn, NewTableColumn};
 pub use vacuum::Vacuum;
 
 use crate::error::{Result, SqlError, state};

@@ -33,6 +33,24 @@ pub struct NewColumn {
     pub compression: Option<String>,
 }
 
+/// A column with the constraints that it brings to its table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTableColumn {
+    /// The column.
+    pub column: NewColumn,
+    /// PRIMARY KEY and UNIQUE.
+    pub keys: Vec<NewKey>,
+    /// CHECK.
+    pub checks: Vec<CheckClause>,
+}
+
+/// A column that is added to a table.
+pub(super) fn new_column(c: &mut Cursor<'_>, table: &str) -> Result<NewTableColumn> {
+    let (mut keys, mut checks) = (Vec::new(), Vec::new());
+    let column = column(c, table, &mut keys, &mut checks)?;
+    Ok(NewTableColumn { column, keys, checks })
+}
+
 /// CREATE TABLE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateTable {

@@ -76,7 +76,7 @@ pub use planner::{Planner, Relation};
 pub use returning::version_width;
 pub use rowsets::RowFunction;
 pub use rules::{RowRules, stored_expr};
-pub use stored::{StoredColumn, nextval_default};
+pub use stored::{StoredColumn, may_vary, nextval_default};
 pub use tree::{
     Bitmap, BitmapRead, Change, ChangePlan, Grouping, IndexCondition, IndexRead, LockPolicy,
     Modify, Node, OnConflict, RowLock, SelectPlan, SortKey, TableRead,

@@ -9,7 +9,7 @@ use super::planner::Planner;
 use crate::analyze::Typed;
 use crate::error::{Result, SqlError, state};
 use forebay_engine::nodes::{self, CoercionForm, Const, FuncExpr, Location, Var};
-use forebay_engine::{Column, Table};
+use forebay_engine::{Column, ColumnDef, Table};
 use forebay_types::{Datum, Oid, oids};
 use std::sync::Arc;
 
@@ -95,6 +95,13 @@ impl Planner<'_> {
         let mut value = lower(&expr, &Live(table), self.catalog)?;
         fold(&mut value, self.catalog)?;
         Ok(value)
+    }
+
+    /// The value of the default of a column that is added. It varies by no row.
+    pub fn value_of_default(&mut self, def: &ColumnDef) -> Result<Expr> {
+        let Some(default) = &def.default else { return Ok(Expr::Const(Datum::Null)) };
+        let what = format!("the default of column \"{}\"", def.name);
+        lower(&stored_expr(Some(&default.tree), &what)?, &Flat, self.catalog)
     }
 
     /// What is computed and checked of each new row. None: nothing.

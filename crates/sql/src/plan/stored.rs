@@ -160,6 +160,22 @@ fn any(expr: &Expr, test: &mut dyn FnMut(&Expr) -> bool) -> bool {
 
 /// Whether an expression may give another result for the same values.
 fn changes(names: &mut dyn Names, expr: &Expr) -> Result<bool> {
+    has_function(names, expr, |volatility| volatility != b'i', true)
+}
+
+/// Whether an expression may have another value each time, within a statement.
+pub fn may_vary(names: &mut dyn Names, expr: &Expr) -> Result<bool> {
+    has_function(names, expr, |volatility| volatility == b'v', false)
+}
+
+/// Whether an expression calls a function of such a volatility. `stable`: values of the session and
+/// the statement count too.
+fn has_function(
+    names: &mut dyn Names,
+    expr: &Expr,
+    counts: impl Fn(u8) -> bool,
+    stable: bool,
+) -> Result<bool> {
     let (mut functions, mut casts) = (Vec::new(), Vec::new());
     let session = any(expr, &mut |node| {
         match node {
@@ -169,7 +185,8 @@ fn changes(names: &mut dyn Names, expr: &Expr) -> Result<bool> {
             Expr::NullIf(call) => functions.push(call.opfuncid),
             Expr::ScalarArrayOp(call) => functions.push(call.opfuncid),
             Expr::CoerceViaIo(cast) => casts.push((type_of(&cast.arg), cast.resulttype)),
-            Expr::SqlValue(_) | Expr::NextValue(_) => return true,
+            Expr::SqlValue(_) => return stable,
+            Expr::NextValue(_) => return true,
             _ => {}
         }
         false
@@ -182,7 +199,7 @@ fn changes(names: &mut dyn Names, expr: &Expr) -> Result<bool> {
     }
     for function in functions {
         if let Some(row) = names.proc_by_oid(function)?
-            && row.volatility != b'i'
+            && counts(row.volatility)
         {
             return Ok(true);
         }

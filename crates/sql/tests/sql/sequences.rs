@@ -22,3 +22,13 @@ fn defaults_and_checks_answer_as_postgresql_s_do() {
     fixture.close();
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+#[test]
+fn tables_are_altered_as_postgresql_does_it() {
+    let mut fixture = open("");
+    let golden = include_str!("../golden/alter_table.txt");
+    assert!(support::cases(golden).len() > 90, "too few cases were read");
+    let wrong = support::differences(&mut fixture.conn, golden);
+    fixture.close();
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
