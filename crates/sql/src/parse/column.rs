@@ -65,7 +65,7 @@ fn constraint_name(c: &mut Cursor<'_>) -> Result<Option<String>> {
 /// The constraints of a column. Keys and checks go to those of the table.
 pub(super) fn column_clauses(
     c: &mut Cursor<'_>,
-    (column, table): (&str, &str),
+    (column, table, serial): (&str, &str, bool),
     keys: &mut Vec<NewKey>,
     checks: &mut Vec<CheckClause>,
 ) -> Result<ColumnClauses> {
@@ -94,7 +94,8 @@ pub(super) fn column_clauses(
             })?;
             break;
         }
-        let refuses_null = found.not_null || found.primary || found.values.identity.is_some();
+        let implied = serial || found.primary || found.values.identity.is_some();
+        let refuses_null = found.not_null || implied;
         if refuses_null && found.null {
             let message = format!(
                 "conflicting NULL/NOT NULL declarations for column \"{column}\" of table \
@@ -117,6 +118,12 @@ fn value_clause(
         let message = format!("{what} specified for column \"{column}\" of table \"{table}\"");
         Err(SqlError::new(state::SYNTAX_ERROR, message).at(at))
     };
+    let twice_identity = || {
+        let message = format!(
+            "multiple identity specifications for column \"{column}\" of table \"{table}\""
+        );
+        SqlError::new(state::SYNTAX_ERROR, message).at(at)
+    };
     let values = &mut found.values;
     if c.accept("default") {
         let expr = default_expr(c)?;
@@ -125,11 +132,11 @@ fn value_clause(
         }
     } else if c.accept_all(&["generated", "always", "as", "identity"]) {
         if values.identity.replace((true, identity_options(c)?)).is_some() {
-            return twice("multiple identity specifications");
+            return Err(twice_identity());
         }
     } else if c.accept_all(&["generated", "by", "default", "as", "identity"]) {
         if values.identity.replace((false, identity_options(c)?)).is_some() {
-            return twice("multiple identity specifications");
+            return Err(twice_identity());
         }
     } else if c.accept_all(&["generated", "always", "as"]) {
         let expr = parenthesized_expr(c)?;

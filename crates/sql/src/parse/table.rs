@@ -305,7 +305,7 @@ fn column(
     }
     let serial = serial.is_some();
     let [storage, compression] = [storage_word(c, "storage")?, storage_word(c, "compression")?];
-    let clauses = column_clauses(c, (&name, table), keys, checks)?;
+    let clauses = column_clauses(c, (&name, table, serial), keys, checks)?;
     let ColumnClauses { values, not_null, not_null_name, .. } = clauses;
     Ok(NewColumn { name, ty, serial, not_null, not_null_name, values, storage, compression })
 }

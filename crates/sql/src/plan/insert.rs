@@ -197,7 +197,7 @@ impl Target<'_> {
             if column.is_identity && self.overriding == Some(Overriding::UserValue) {
                 continue;
             }
-            self.check_given(column, value.position)?;
+            self.check_given(column)?;
             *slot = Some(assign::assigned(planner, column, value, &Flat)?);
         }
         let mut row = Vec::with_capacity(exprs.len());
@@ -211,16 +211,16 @@ impl Target<'_> {
     }
 
     /// Refuses a value for a column that takes none.
-    fn check_given(&self, column: &Column, position: u32) -> Result<()> {
+    fn check_given(&self, column: &Column) -> Result<()> {
         let message =
             || format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name);
         if column.generated != 0 {
-            return Err(assign::generated(column, message()).at(position));
+            return Err(assign::generated(column, message()));
         }
         if column.always_identity && self.overriding != Some(Overriding::SystemValue) {
             let hint = "Use OVERRIDING SYSTEM VALUE to override.";
             let error = assign::always_identity(column, message());
-            return Err(error.hint(hint).at(position));
+            return Err(error.hint(hint));
         }
         Ok(())
     }

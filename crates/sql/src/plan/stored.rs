@@ -31,10 +31,18 @@ impl Planner<'_> {
         scope: &Scope,
     ) -> Result<StoredExpr> {
         let position = self.source.position(start(e));
-        let bound = self.bound(e, scope, "DEFAULT expressions")?;
-        if any(&bound.expr, &mut |node| matches!(node, Expr::Var(_))) {
+        let refused = |position| {
             let message = "cannot use column reference in DEFAULT expression";
-            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
+            SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position)
+        };
+        let bound = match self.bound(e, scope, "DEFAULT expressions") {
+            Err(error) if error.sqlstate == state::UNDEFINED_COLUMN => {
+                return Err(refused(error.position.unwrap_or(position)));
+            }
+            bound => bound?,
+        };
+        if any(&bound.expr, &mut |node| matches!(node, Expr::Var(_))) {
+            return Err(refused(position));
         }
         self.value_of(bound, column, "default expression")
     }
@@ -72,7 +80,7 @@ impl Planner<'_> {
             return Err(wrong);
         }
         if changes(self.catalog.names(), &bound.expr)? {
-            return Err(refuse("42P17", "generation expression is not immutable".to_owned()));
+            return Err(SqlError::new("42P17", "generation expression is not immutable"));
         }
         self.value_of(bound, column, "generation expression")
     }
@@ -131,7 +139,7 @@ fn value_of(
 ) -> Result<StoredExpr> {
     {
         let StoredColumn { name, type_oid, typmod } = column;
-        let (from, position) = (value.ty(), value.position);
+        let from = value.ty();
         let to = (type_oid, typmod);
         let params = &mut ParamTypes::default();
         let Some(mut cast) = coerce_to_type(names, params, value, to, Context::Assignment)? else {
@@ -141,7 +149,7 @@ fn value_of(
                 type_name(names, from)?
             );
             let hint = "You will need to rewrite or cast the expression.";
-            return Err(SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint).at(position));
+            return Err(SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint));
         };
         assign_collations(names, &mut cast.expr)?;
         Ok(StoredExpr::new(&cast.expr))
