@@ -18,6 +18,7 @@ pub mod nbtree;
 pub mod progress;
 pub mod redo;
 mod rewrite;
+pub mod sequence;
 mod sort;
 #[cfg(test)]
 mod tests;

@@ -131,6 +131,10 @@ planted_bugs! {
     RecoveryEmptiedTablesNotSynced,
     /// The directories of emptied unlogged tables are not synced.
     RecoveryEmptiedDirectoriesNotSynced,
+    /// A sequence trusts records from before the last checkpoint.
+    SequenceIgnoresRedoPointer,
+    /// A commit does not wait for the records of the sequences whose values it got.
+    SequenceValueNotDurable,
     /// A change of a heap page is not logged.
     HeapChangeNotLogged,
     /// A row lock is not written into the row.

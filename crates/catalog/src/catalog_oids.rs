@@ -12,6 +12,12 @@ pub(crate) const TYPES: Oid = schema::PG_TYPE.oid;
 pub(crate) const ATTRIBUTES: Oid = schema::PG_ATTRIBUTE.oid;
 /// pg_class
 pub(crate) const CLASSES: Oid = schema::PG_CLASS.oid;
+/// pg_collation
+pub(crate) const COLLATIONS: Oid = schema::PG_COLLATION.oid;
+/// pg_operator
+pub(crate) const OPERATORS: Oid = schema::PG_OPERATOR.oid;
+/// pg_proc
+pub(crate) const PROCEDURES: Oid = schema::PG_PROC.oid;
 /// pg_attrdef
 pub(crate) const DEFAULTS: Oid = schema::PG_ATTRDEF.oid;
 /// pg_constraint
@@ -24,6 +30,8 @@ pub(crate) const DESCRIPTIONS: Oid = schema::PG_DESCRIPTION.oid;
 pub(crate) const INDEXES: Oid = schema::PG_INDEX.oid;
 /// pg_namespace
 pub(crate) const NAMESPACES: Oid = schema::PG_NAMESPACE.oid;
+/// pg_sequence
+pub(crate) const SEQUENCES: Oid = schema::PG_SEQUENCE.oid;
 /// pg_statistic
 pub(crate) const STATISTICS: Oid = schema::PG_STATISTIC.oid;
 /// pg_database

@@ -53,6 +53,30 @@ impl Reader<'_> {
     }
 }
 
+impl Reader<'_> {
+    /// The name of the constraint that lets a column of a table refuse NULL.
+    pub fn not_null_constraint(
+        &mut self,
+        table: Oid,
+        number: i16,
+    ) -> Result<Option<String>, CatalogError> {
+        let key = [Datum::Oid(table), Datum::Oid(0)];
+        let of_table = Rows::Of((&PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, &key));
+        let mut found = None;
+        self.read(of_table, COLUMNS + 1, &mut |_, row, _| {
+            let row = Row(row, PG_CONSTRAINT.name);
+            if row.char(KIND)? == b'n' {
+                let mut columns = row.vector::<2>(COLUMNS)?.map(i16::from_le_bytes);
+                if columns.next() == Some(number) {
+                    found = Some(row.name(1)?.to_owned());
+                }
+            }
+            Ok(found.is_none())
+        })?;
+        Ok(found)
+    }
+}
+
 /// Refuses a primary key over a column whose NOT NULL constraint does not hold for each row, or not
 /// for child tables. Here no such constraint is made.
 pub(crate) fn check_not_null(

@@ -19,7 +19,9 @@ use forebay_types::{Datum, Oid, type_info};
 use forebay_wal::Record;
 
 use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, NAMESPACES, TYPES};
+use crate::checks::{CheckedTable, count_checks, insert_check};
 use crate::database::Database;
+use crate::defaults::insert_default;
 use crate::error::CatalogError;
 use crate::names::MAX_NAME;
 use crate::object_rows::{ConstraintRow, TableType, table_type};
@@ -30,6 +32,7 @@ use crate::schema::{
     PG_CATALOG, PG_CLASS, PG_CLASS_OID_INDEX, PG_CONSTRAINT_OID_INDEX, PG_NAMESPACE_OID_INDEX,
     PG_TOAST, PG_TYPE, PG_TYPE_OID_INDEX, PG_TYPE_TYPNAME_NSP_INDEX, SYSTEM_COLUMNS,
 };
+use crate::stored_expr::CheckDef;
 use crate::table::ColumnDef;
 use crate::writer::Writer;
 
@@ -103,6 +106,8 @@ pub fn check_definition(
 pub enum Persistence<'a> {
     /// All sessions. Its changes are logged.
     Permanent,
+    /// All sessions. Its changes are not logged, and recovery takes it back to its init fork.
+    Unlogged,
     /// The session that creates it, in its own pool. Its changes are not logged.
     Temporary(&'a TempRelations),
 }
@@ -116,6 +121,8 @@ pub struct NewTable<'a> {
     pub name: &'a str,
     /// Its columns.
     pub columns: &'a [ColumnDef],
+    /// Its checks.
+    pub checks: &'a [CheckDef],
     /// Its storage parameters, without those of its TOAST table.
     pub options: &'a [String],
 }
@@ -129,7 +136,7 @@ pub fn create_table(
     new: NewTable<'_>,
     persistence: Persistence<'_>,
 ) -> Result<RelFileLocator, CatalogError> {
-    let NewTable { namespace, name, columns, options } = new;
+    let NewTable { namespace, name, columns, checks, options } = new;
     let mut writer = Writer::begin(database, backend, tx)?;
     let locator = create_file(&mut writer, persistence)?;
     let oid = locator.rel;
@@ -168,12 +175,44 @@ pub fn create_table(
     let namespace_object = Object::new(NAMESPACES, namespace);
     writer.depend(Object::relation(oid), namespace_object, Dependency::Normal)?;
     writer.note_owner(Object::relation(oid), owner)?;
-    for (number, column) in (1..).zip(columns).filter(|(_, column)| column.not_null) {
-        writer.next_command()?;
-        add_not_null(&mut writer, (oid, name, namespace), number, &column.name)?;
-    }
+    add_constraints(&mut writer, CheckedTable { oid, name, namespace }, columns, checks)?;
     writer.next_command()?;
     Ok(locator)
+}
+
+/// Adds defaults, checks and NOT NULL constraints to a new table.
+fn add_constraints(
+    writer: &mut Writer<'_>,
+    table: CheckedTable<'_>,
+    columns: &[ColumnDef],
+    checks: &[CheckDef],
+) -> Result<(), CatalogError> {
+    let CheckedTable { oid, .. } = table;
+    for (number, column) in (1..).zip(columns) {
+        if let Some(default) = &column.default {
+            insert_default(writer, (oid, number), default, column.generated != 0)?;
+        }
+    }
+    for check in checks {
+        writer.next_command()?;
+        let only = match &check.condition.columns[..] {
+            [number] => usize::try_from(*number - 1).ok().and_then(|place| columns.get(place)),
+            _ => None,
+        };
+        insert_check(writer, table, check, only.map(|column| column.name.as_str()))?;
+    }
+    if !checks.is_empty() {
+        writer.next_command()?;
+        let more = i16::try_from(checks.len())
+            .map_err(|_| CatalogError::refused("54000", "too many check constraints".to_owned()))?;
+        count_checks(writer, oid, more)?;
+    }
+    for (number, column) in (1..).zip(columns).filter(|(_, column)| column.not_null) {
+        writer.next_command()?;
+        let given = column.not_null_name.as_deref();
+        add_not_null(writer, table, (number, &column.name), given)?;
+    }
+    Ok(())
 }
 
 impl Persistence<'_> {
@@ -181,6 +220,7 @@ impl Persistence<'_> {
     pub(crate) fn code(self) -> u8 {
         match self {
             Persistence::Permanent => b'p',
+            Persistence::Unlogged => b'u',
             Persistence::Temporary(_) => b't',
         }
     }
@@ -228,14 +268,47 @@ fn free_type_name(writer: &mut Writer<'_>, namespace: Oid, name: &str) -> Result
     writer.next_command()
 }
 
+/// Renames a table's type and the array of it.
+pub(crate) fn rename_types(
+    writer: &mut Writer<'_>,
+    namespace: Oid,
+    row_type: Oid,
+    name: &str,
+) -> Result<(), CatalogError> {
+    free_type_name(writer, namespace, name)?;
+    let array = {
+        let found = writer.row(&PG_TYPE_OID_INDEX, row_type)?;
+        Row(&found.values, PG_TYPE.name).oid(14)?
+    };
+    rename_type(writer, row_type, name)?;
+    if array != 0 {
+        let array_name = writer.choose_array_name(namespace, name)?;
+        rename_type(writer, array, &array_name)?;
+    }
+    Ok(())
+}
+
+fn rename_type(writer: &mut Writer<'_>, oid: Oid, name: &str) -> Result<(), CatalogError> {
+    let mut found = writer.row(&PG_TYPE_OID_INDEX, oid)?;
+    writer.announce(TYPES, &found.values);
+    if let Some(value) = found.values.get_mut(1) {
+        *value = Datum::string(name.to_owned());
+    }
+    writer.update(TYPES, found.tid, &found.values)?;
+    writer.next_command()
+}
+
 /// Adds the NOT NULL constraint of a column, whose row says so already.
 pub(crate) fn add_not_null(
     writer: &mut Writer<'_>,
-    (table, name, namespace): (Oid, &str, Oid),
-    number: i16,
-    column: &str,
+    CheckedTable { oid: table, name, namespace }: CheckedTable<'_>,
+    (number, column): (i16, &str),
+    given: Option<&str>,
 ) -> Result<(), CatalogError> {
-    let name = writer.choose_constraint_name(namespace, name, column)?;
+    let name = match given {
+        Some(given) => given.to_owned(),
+        None => writer.choose_constraint_name(namespace, (name, Some(column)), "not_null")?,
+    };
     let oid = writer.free_oid(&PG_CONSTRAINT_OID_INDEX)?;
     let (columns, index) = (&[number][..], 0);
     let row = ConstraintRow { oid, name: &name, namespace, kind: b'n', table, index, columns };
@@ -256,6 +329,12 @@ pub(crate) fn create_file(
             database.xacts.drop_at_abort(writer.tx, locator);
             database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
             log_file(database, writer.backend, (locator, Fork::Main), xid)?;
+        }
+        Persistence::Unlogged => {
+            database.xacts.drop_at_abort(writer.tx, locator);
+            database.heaps.pool.smgr().create(locator, Fork::Main, false)?;
+            database.heaps.pool.smgr().create(locator, Fork::Init, false)?;
+            log_file(database, writer.backend, (locator, Fork::Init), xid)?;
         }
         Persistence::Temporary(pool) => pool.create(writer.backend, locator)?,
     }

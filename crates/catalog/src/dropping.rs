@@ -11,6 +11,7 @@ use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TYPES};
+use crate::checks::count_checks;
 use crate::constraints::Constraint;
 use crate::database::Database;
 use crate::error::CatalogError;
@@ -21,10 +22,12 @@ use crate::objects::{Depends, Object};
 use crate::reader::Reader;
 use crate::row::Row;
 use crate::schema::{
-    self, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CONSTRAINT_OID_INDEX,
-    PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX, PG_INHERITS_RELID_SEQNO_INDEX,
-    PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TYPE_OID_INDEX,
+    self, PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX,
+    PG_CONSTRAINT_OID_INDEX, PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX,
+    PG_INHERITS_RELID_SEQNO_INDEX, PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX,
+    PG_TYPE_OID_INDEX,
 };
+use crate::sequences::SequenceOwner;
 use crate::table::Table;
 use crate::writer::{Found, Writer};
 
@@ -53,6 +56,26 @@ pub fn drop_rows(
     writer.reader().class(oid)?.ok_or_else(gone)?;
     let object = Object::relation(oid);
     drop_all(&mut writer, object)?;
+    writer.next_command()
+}
+
+/// Drops a sequence, which the caller has locked. 2BP01 if it is a part of an identity column, or
+/// the default of one.
+pub fn drop_sequence(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    (oid, name): (Oid, &str),
+) -> Result<(), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let owner = writer.reader().sequence_owner(oid)?.filter(|owner| owner.identity);
+    if let Some(SequenceOwner { table, column, .. }) = owner {
+        let column = describe(&mut writer, Object::column(table, column))?;
+        let message = format!("cannot drop sequence {name} because {column} requires it");
+        let error = CatalogError::refused("2BP01", message);
+        return Err(error.with_hint(format!("You can drop {column} instead.")));
+    }
+    drop_all(&mut writer, Object::relation(oid))?;
     writer.next_command()
 }
 
@@ -136,6 +159,7 @@ pub fn drop_constraint(
     };
     match (kind, column) {
         (b'p' | b'u', _) => {}
+        (b'c', _) => count_checks(&mut writer, table.oid, -1)?,
         (b'n', Some(column)) => {
             refuse_key_column(table, column)?;
             set_not_null(&mut writer, table, column, false)?;
@@ -163,6 +187,53 @@ fn refuse_key_column(table: &Table, number: i16) -> Result<(), CatalogError> {
             let message = format!("column \"{}\" is in a primary key", column.name);
             Err(CatalogError::refused("42P16", message))
         }
+    }
+}
+
+/// Drops what belongs to a column, but not the column itself, after `each` has seen it. 2BP01 if
+/// something else depends on the column. Returns what was dropped.
+pub(crate) fn drop_dependents(
+    writer: &mut Writer<'_>,
+    column: Object,
+    mut each: impl FnMut(&mut Writer<'_>, Object) -> Result<(), CatalogError>,
+) -> Result<Vec<Object>, CatalogError> {
+    let (mut dropped, mut others) = (Vec::<Object>::new(), Vec::new());
+    for Depends { object, on, code } in writer.dependents(column)? {
+        if on.column != column.column {
+            continue;
+        }
+        let whole = Object { column: 0, ..object };
+        if !matches!(code, b'i' | b'a' | b'P' | b'S') {
+            others.push(whole);
+            continue;
+        }
+        for goes in all_that_goes(writer, whole)? {
+            if !dropped.contains(&goes) {
+                dropped.push(goes);
+            }
+        }
+    }
+    if let Some(other) = others.iter().find(|other| !dropped.contains(other)) {
+        let what = describe(writer, column)?;
+        let message = format!("cannot drop {what} because other objects depend on it");
+        let detail = format!("{} depends on {what}", describe_owner(writer, *other)?);
+        let error = CatalogError::refused("2BP01", message).with_detail(detail);
+        return Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+    }
+    dropped.iter().try_for_each(|object| check_object(writer, *object))?;
+    dropped.iter().try_for_each(|object| each(writer, *object))?;
+    dropped.iter().try_for_each(|object| drop_object(writer, *object))?;
+    dropped.iter().try_for_each(|object| writer.delete_notes(*object))?;
+    Ok(dropped)
+}
+
+/// An object in messages; of a generated column's expression the column.
+fn describe_owner(writer: &mut Writer<'_>, object: Object) -> Result<String, CatalogError> {
+    let references = writer.references(object)?;
+    let part_of = references.iter().find(|depends| depends.code == b'i');
+    match part_of.filter(|_| object.class == DEFAULTS) {
+        Some(depends) => describe(writer, depends.on),
+        None => describe(writer, object),
     }
 }
 
@@ -333,6 +404,18 @@ fn name_of(found: &Found, at: usize) -> String {
 /// An object in messages.
 pub(crate) fn describe(writer: &mut Writer<'_>, object: Object) -> Result<String, CatalogError> {
     Ok(match object.class {
+        CLASSES if object.column != 0 => {
+            let key = [Datum::Oid(object.oid), Datum::Int2(object.column)];
+            let found = writer.rows((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key), 2)?.pop();
+            let column = found.map(|found| name_of(&found, 1)).unwrap_or_default();
+            format!("column {column} of {}", describe(writer, Object::relation(object.oid))?)
+        }
+        DEFAULTS => {
+            let found = writer.row(&PG_ATTRDEF_OID_INDEX, object.oid)?;
+            let row = Row(&found.values, PG_ATTRDEF.name);
+            let column = Object::column(row.oid(1)?, row.int2(2)?);
+            format!("default value for {}", describe(writer, column)?)
+        }
         CLASSES => {
             let class = writer.reader().class(object.oid)?;
             let Some(class) = class else {
@@ -489,11 +572,13 @@ impl Database {
         let snapshot = self.xacts.snapshot(&tx);
         let mut stale = Reader::new(self, backend, snapshot).temporary()?;
         // What belongs to a table goes with it.
-        stale.retain(|class| class.kind == b'r');
+        stale.retain(|class| matches!(class.kind, b'r' | b'S'));
         for class in &stale {
             match drop_rows(self, backend, &mut tx, class.oid, &class.name) {
                 // What PostgreSQL has made and is not understood here stays.
-                Err(CatalogError::Refused(why)) if matches!(why.sqlstate, "0A000" | "2BP01") => {}
+                // A sequence may have gone with its table.
+                Err(CatalogError::Refused(why))
+                    if matches!(why.sqlstate, "0A000" | "2BP01" | "42P01") => {}
                 dropped => dropped?,
             }
         }

@@ -12,13 +12,14 @@ use crate::database::Database;
 use crate::error::CatalogError;
 use crate::index::TableIndex;
 use crate::index_ddl::{
-    COLLATION, attribute, check_index, insert_constraint, make_not_null, operator_classes,
+    COLLATION, check_index, insert_constraint, make_not_null, operator_classes,
 };
 use crate::index_def::{ConstraintKind, IndexDef, IndexKey};
 use crate::index_rows::{EXPRESSIONS, INDEX_COLUMNS, IndexRow, PREDICATE};
 use crate::index_twin::{IS_PRIMARY, put};
 use crate::objects::Object;
 use crate::row::Row;
+use crate::row_changes::attribute;
 use crate::schema::{
     PG_CLASS_OID_INDEX, PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_INDEX, PG_INDEX_INDEXRELID_INDEX,
 };

@@ -11,6 +11,7 @@ use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid, oids, type_info};
 
 use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, INDEXES};
+use crate::checks::CheckedTable;
 use crate::constraints::check_not_null;
 use crate::database::Database;
 use crate::ddl::{Persistence, add_not_null, create_file};
@@ -24,14 +25,14 @@ use crate::names::{MAX_NAME, index_columns, joined};
 use crate::object_rows::{ConstraintRow, IndexRowValues};
 use crate::objects::{Dependency, Object};
 use crate::row::Row;
+use crate::row_changes::{attribute, set};
 use crate::rows::{ClassRow, OldestIds};
 use crate::schema::{
-    BTREE_AM, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CATALOG, PG_CLASS,
-    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_CONSTRAINT_OID_INDEX,
-    PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
+    BTREE_AM, PG_ATTRIBUTE, PG_CATALOG, PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX,
+    PG_CONSTRAINT_OID_INDEX, PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
 };
 use crate::table::{Column, Table};
-use crate::writer::{Found, Writer};
+use crate::writer::Writer;
 
 /// Most columns of an index.
 const MAX_COLUMNS: usize = 32;
@@ -300,13 +301,6 @@ fn insert_class(
     Ok(())
 }
 
-/// Replaces a value of a row of pg_class.
-pub(crate) fn set<'a>(row: &mut [Datum<'a>], name: &str, value: Datum<'a>) {
-    let index = PG_CLASS.columns.iter().position(|column| column.name == name);
-    let column = index.and_then(|index| row.get_mut(index));
-    *column.expect("pg_class has this column") = value;
-}
-
 /// The rows of the table's columns that the index has, up to their collation.
 fn table_columns(
     writer: &mut Writer<'_>,
@@ -315,19 +309,6 @@ fn table_columns(
 ) -> Result<Vec<Vec<Datum<'static>>>, CatalogError> {
     let row_of = |number| Ok(attribute(writer, table, number, COLLATION + 1)?.values);
     def.columns().map(row_of).collect()
-}
-
-/// The first values of a column's row.
-pub(crate) fn attribute(
-    writer: &mut Writer<'_>,
-    table: &Table,
-    number: i16,
-    columns: usize,
-) -> Result<Found, CatalogError> {
-    let key = [Datum::Oid(table.oid), Datum::Int2(number)];
-    let found = writer.rows((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key), columns)?.pop();
-    let missing = || format!("pg_attribute has no column {number} of \"{}\"", table.name);
-    found.ok_or_else(|| CatalogError::corrupt(missing()))
 }
 
 /// Indexes of columns of pg_attribute.
@@ -427,8 +408,8 @@ pub(crate) fn make_not_null(
             continue;
         }
         set_not_null(writer, table, key.attnum, true)?;
-        let of = (table.oid, table.name.as_str(), table.namespace);
-        add_not_null(writer, of, key.attnum, &column.name)?;
+        let of = CheckedTable::of(table);
+        add_not_null(writer, of, (key.attnum, &column.name), None)?;
         writer.next_command()?;
         changed.push(key.attnum);
     }

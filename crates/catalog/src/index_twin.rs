@@ -19,11 +19,12 @@ use crate::ddl::{Persistence, create_file};
 use crate::dropping::inherits;
 use crate::error::CatalogError;
 use crate::index::TableIndex;
-use crate::index_ddl::{depend_on_columns, read_index, set};
+use crate::index_ddl::{depend_on_columns, read_index};
 use crate::index_rows::IS_LIVE;
 use crate::index_state::{CHECK_XMIN, IS_CLUSTERED, IS_READY, IS_REPLICA_IDENTITY, IS_VALID};
 use crate::lookup::Key;
 use crate::objects::{Depends, Object};
+use crate::row_changes::set;
 use crate::schema::{
     PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CLASS_OID_INDEX, PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX,
     PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX, PG_DESCRIPTION_O_C_O_INDEX, PG_INDEX,

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use crate::catalog_oids::{
     ATTRIBUTES, CLASSES, CONSTRAINTS, DATABASES, DEPENDENCIES, DESCRIPTIONS, INDEXES, MEMBERSHIPS,
-    NAMESPACES, ROLES, SETTINGS, SHARED_DEPENDENCIES, SHARED_DESCRIPTIONS, STATISTICS, TABLESPACES,
-    TYPES,
+    NAMESPACES, ROLES, SEQUENCES, SETTINGS, SHARED_DEPENDENCIES, SHARED_DESCRIPTIONS, STATISTICS,
+    TABLESPACES, TYPES,
 };
 use crate::row::Row;
 
@@ -52,6 +52,7 @@ fn of_row(db: Oid, catalog: Oid, row: &Row<'_, '_>) -> Option<Messages> {
         CONSTRAINTS => {
             [entry(db, cache::CONSTRAINT_BY_OID, hash_oid(first?))].into_iter().collect()
         }
+        SEQUENCES => [entry(db, cache::SEQUENCE_BY_OID, hash_oid(first?))].into_iter().collect(),
         STATISTICS => {
             let inherits = i16::from(row.bool(2).ok()?);
             let key = [hash_oid(first?), hash_int2(row.int2(1).ok()?), hash_int2(inherits)];

@@ -8,15 +8,18 @@ pub mod bootstrap;
 mod cache;
 mod catalog_oids;
 mod change_options;
+mod checks;
 mod class;
 mod cluster_rows;
 mod column_storage;
+mod columns_ddl;
 mod comments;
 mod constraints;
 mod database;
 mod database_ddl;
 mod databases;
 pub mod ddl;
+mod defaults;
 mod dropping;
 mod entering;
 mod error;
@@ -45,12 +48,16 @@ mod reader;
 mod relations;
 mod role_ddl;
 mod row;
+mod row_changes;
 mod rows;
 pub mod schema;
 mod schema_ddl;
+mod sequence_def;
+mod sequences;
 mod shared_objects;
 mod statistic_rows;
 mod statistics;
+mod stored_expr;
 pub mod syscache;
 mod table;
 mod tablespace_ddl;
@@ -62,9 +69,11 @@ mod writer;
 pub use autovacuum::MaintainedTable;
 pub use cache::{CatalogCache, Change, KnownTables};
 pub use change_options::{ChangedParameters, change_index_parameters, change_table_parameters};
+pub use checks::{add_check, validate_constraint};
 pub use class::Class;
 pub use cluster_rows::{DatabaseRow, Named, RoleRow};
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
+pub use columns_ddl::{add_column, add_not_null_constraint, drop_column, rename_column};
 pub use comments::{Commented, comment};
 pub use constraints::Constraint;
 pub use database::{Database, Shared};
@@ -73,7 +82,10 @@ pub use database_ddl::{
     insert_database,
 };
 pub use databases::Databases;
-pub use dropping::{Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_table};
+pub use defaults::set_default;
+pub use dropping::{
+    Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_table,
+};
 pub use entering::check_locale;
 pub use error::{CatalogError, ObjectName, Refusal};
 pub use identifier::quoted;
@@ -84,7 +96,7 @@ pub use index_def::{ConstraintKind, IndexDef, IndexKey};
 pub use index_state::{IndexStep, step_index};
 pub use index_twin::{copy_index, swap_indexes, twin_name};
 pub use inplace::{Advanced, ClassFigures, NextIds, RelationFigures};
-pub use limits::not_a_table;
+pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;
 pub use oldest::DatabaseIds;
@@ -100,10 +112,16 @@ pub use role_ddl::{
 };
 pub use rows::OldestIds;
 pub use schema_ddl::{alter_schema, create_schema, drop_schema};
+pub use sequence_def::{SequenceDef, SequenceOptions};
+pub use sequences::{
+    NewSequence, SequenceInfo, SequenceOwner, alter_sequence, create_sequence, rename_relation,
+    replace_sequence, sequence_name, set_sequence_owner,
+};
 pub use statistic_rows::{
     ColumnTarget, StatisticArray, StatisticRow, StatisticSlot, store_statistics,
 };
 pub use statistics::{ColumnStatistics, TableStatistics};
+pub use stored_expr::{Check, CheckDef, StoredExpr};
 pub use table::{Column, ColumnDef, Figures, Table};
 pub use tablespace_ddl::{alter_tablespace, create_tablespace, drop_tablespace};
 pub use toast_ddl::{create_toast_table, needs_toast_table};

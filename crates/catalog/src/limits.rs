@@ -47,14 +47,17 @@ pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits
         (kind == b'm', "it is a materialized view"),
         (kind == b't', "it is a TOAST table"),
         (class.unlogged, "it is unlogged"),
-        (class.checks, "it has check constraints"),
         (class.triggers, "it has triggers"),
         (class.rules, "it has rules"),
         (class.partition, "it is a partition"),
-        (columns.iter().any(|a| a.generated != 0 && !a.column.dropped), "it has generated columns"),
+        (
+            columns.iter().any(|a| a.generated == b'v' && !a.column.dropped),
+            "it has virtual generated columns",
+        ),
     ];
     let insert = insert.into_iter().find_map(|(has, why)| has.then_some(why));
     let vacuum = [
+        (kind == b'S', "it is a sequence"),
         (class.unlogged, "it is unlogged"),
         (class.access_method != HEAP_AM, "its access method is not supported"),
     ];
@@ -64,7 +67,7 @@ pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits
 }
 
 fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<String> {
-    if class.access_method != HEAP_AM {
+    if class.access_method != HEAP_AM && kind != b'S' {
         return Some(format!("its access method (OID {}) is not supported", class.access_method));
     }
     if class.children {
@@ -82,21 +85,34 @@ fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<St
     })
 }
 
-/// The refusal of a relation that is not a table. None if it is one.
+/// The refusal (42809) of something that cannot be done with relations of a kind.
+pub fn wrong_kind(kind: u8, message: String) -> CatalogError {
+    let what = match kind {
+        b'r' => "tables",
+        b'i' => "indexes",
+        b'I' => "partitioned indexes",
+        b'S' => "sequences",
+        b't' => "TOAST tables",
+        b'v' => "views",
+        b'm' => "materialized views",
+        b'c' => "composite types",
+        b'f' => "foreign tables",
+        b'p' => "partitioned tables",
+        _ => "relations of this kind",
+    };
+    let detail = format!("This operation is not supported for {what}.");
+    CatalogError::refused("42809", message).with_detail(detail)
+}
+
+/// The refusal of a relation that has no rows of its own. None if it has.
 pub fn not_a_table(kind: u8, name: &str) -> Option<CatalogError> {
     let what = match kind {
-        b'r' | b't' | b'm' => return None,
+        b'r' | b't' | b'm' | b'S' => return None,
         b'p' => "partitioned tables",
         b'v' => "views",
         b'f' => "foreign tables",
-        b'S' => "sequences",
         b'i' | b'I' | b'c' => {
-            let what = if kind == b'c' { "composite types" } else { "indexes" };
-            let refused =
-                CatalogError::refused("42809", format!("cannot open relation \"{name}\""));
-            return Some(
-                refused.with_detail(format!("This operation is not supported for {what}.")),
-            );
+            return Some(wrong_kind(kind, format!("cannot open relation \"{name}\"")));
         }
         _ => "relations of this kind",
     };

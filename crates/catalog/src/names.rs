@@ -108,15 +108,15 @@ impl Writer<'_> {
         free(taken, |number| make(table, columns, Some(&format!("{label}{number}"))))
     }
 
-    /// A free name for a column's NOT NULL constraint.
+    /// A free name for a constraint of a table, or of a column of it.
     pub(crate) fn choose_constraint_name(
         &mut self,
         namespace: Oid,
-        table: &str,
-        column: &str,
+        (table, column): (&str, Option<&str>),
+        label: &str,
     ) -> Result<String, CatalogError> {
         let taken = |name: &str| self.has_constraint(namespace, name);
-        free(taken, |number| make(table, Some(column), Some(&format!("not_null{number}"))))
+        free(taken, |number| make(table, column, Some(&format!("{label}{number}"))))
     }
 
     /// A free name for the array type of a type.

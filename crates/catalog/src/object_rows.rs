@@ -4,7 +4,7 @@ use forebay_types::{Datum, Oid, oids};
 
 use crate::arrays::array_of;
 
-fn int2s(type_oid: Oid, values: &[i16]) -> Datum<'static> {
+pub(crate) fn int2s(type_oid: Oid, values: &[i16]) -> Datum<'static> {
     array_of(type_oid, oids::INT2, values.iter().map(|value| value.to_le_bytes().to_vec()))
 }
 

@@ -15,6 +15,7 @@ use crate::schema::{
     PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX, PG_DESCRIPTION_O_C_O_INDEX,
     PG_SHDEPEND_DEPENDER_INDEX, PUBLIC,
 };
+use crate::stored_expr::StoredExpr;
 use crate::writer::Writer;
 
 /// An object, or a column of one.
@@ -81,6 +82,17 @@ pub(crate) struct Depends {
     pub(crate) code: u8,
 }
 
+impl Depends {
+    /// Reads a row of pg_depend.
+    pub(crate) fn read(row: &Row<'_, '_>) -> Result<Depends, CatalogError> {
+        let object = |at| {
+            let column = i16::try_from(row.int4(at + 2)?).unwrap_or(0);
+            Ok::<_, CatalogError>(Object { class: row.oid(at)?, oid: row.oid(at + 1)?, column })
+        };
+        Ok(Depends { object: object(0)?, on: object(3)?, code: row.char(6)? })
+    }
+}
+
 impl Writer<'_> {
     /// Notes that an object depends on another.
     pub(crate) fn depend(
@@ -104,6 +116,20 @@ impl Writer<'_> {
         self.insert(DEPENDENCIES, &row)
     }
 
+    /// Notes that an object depends on what an expression over the rows of a table refers to.
+    pub(crate) fn depend_on_expr(
+        &mut self,
+        object: Object,
+        (expr, table): (&StoredExpr, Oid),
+    ) -> Result<(), CatalogError> {
+        for column in &expr.columns {
+            self.depend(object, Object::column(table, *column), Dependency::Normal)?;
+        }
+        expr.references.iter().try_for_each(|(class, oid)| {
+            self.depend(object, Object::new(*class, *oid), Dependency::Normal)
+        })
+    }
+
     /// What depends on an object, or on columns of it.
     pub(crate) fn dependents(&mut self, on: Object) -> Result<Vec<Depends>, CatalogError> {
         self.dependencies((&PG_DEPEND_REFERENCE_INDEX, &on.key()))
@@ -116,14 +142,7 @@ impl Writer<'_> {
 
     fn dependencies(&mut self, key: Key<'_>) -> Result<Vec<Depends>, CatalogError> {
         let found = self.rows(key, 7)?;
-        let read = |row: Row<'_, '_>| {
-            let object = |at| {
-                let column = i16::try_from(row.int4(at + 2)?).unwrap_or(0);
-                Ok::<_, CatalogError>(Object { class: row.oid(at)?, oid: row.oid(at + 1)?, column })
-            };
-            Ok(Depends { object: object(0)?, on: object(3)?, code: row.char(6)? })
-        };
-        found.iter().map(|found| read(Row(&found.values, PG_DEPEND.name))).collect()
+        found.iter().map(|found| Depends::read(&Row(&found.values, PG_DEPEND.name))).collect()
     }
 
     /// Deletes what other catalogs have about an object: what it depends on, comments.

@@ -67,9 +67,9 @@ impl Reader<'_> {
         Ok(self.classes(Rows::Of((&PG_CLASS_OID_INDEX, &[Datum::Oid(oid)])))?.pop())
     }
 
-    /// A table by its OID. None if there is none, or it is another kind of relation.
+    /// A table or a sequence by its OID. None if there is none, or it is another kind of relation.
     pub fn table_by_oid(&mut self, oid: Oid) -> Result<Option<Table>, CatalogError> {
-        let class = self.class(oid)?.filter(Class::is_table);
+        let class = self.class(oid)?.filter(|class| class.is_table() || class.kind == b'S');
         class.map(|class| self.table(&class)).transpose()
     }
 
@@ -102,7 +102,7 @@ impl Reader<'_> {
     }
 
     /// The name of a relation's namespace.
-    fn namespace_name(&mut self, class: &Class) -> Result<String, CatalogError> {
+    pub(crate) fn namespace_name(&mut self, class: &Class) -> Result<String, CatalogError> {
         match class.namespace {
             PG_CATALOG => return Ok("pg_catalog".to_owned()),
             PG_TOAST => return Ok("pg_toast".to_owned()),
@@ -229,6 +229,14 @@ impl Reader<'_> {
         if missing {
             self.read_missing(class.oid, &mut columns, &mut limits)?;
         }
+        if columns.iter().any(|column| column.has_default && !column.dropped) {
+            for (number, tree) in self.defaults(class.oid)? {
+                if let Some(column) = columns.iter_mut().find(|c| c.attnum == number) {
+                    column.default = tree;
+                }
+            }
+        }
+        let checks = if class.traits.checks { self.checks(class.oid)? } else { Vec::new() };
         let trees = &self.database().trees;
         let indexes = indexes.take(trees, (class.oid, class.namespace), &columns)?;
         let (key_columns, indexed_columns) = index::columns_of(&indexes);
@@ -244,6 +252,7 @@ impl Reader<'_> {
             kind: class.kind,
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
+            checks,
             indexes,
             key_columns,
             indexed_columns,

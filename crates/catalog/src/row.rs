@@ -30,6 +30,7 @@ impl<'a> Row<'a, '_> {
     getter!(char, Char, u8);
     getter!(int2, Int2, i16);
     getter!(int4, Int4, i32);
+    getter!(int8, Int8, i64);
     getter!(xid, Xid, u32);
     getter!(float4, Float4, f32);
 

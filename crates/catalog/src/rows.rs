@@ -100,6 +100,12 @@ pub(crate) struct AttributeRow<'a> {
     pub storage: u8,
     /// How they are compressed, if that is not the session's default.
     pub compression: u8,
+    /// Whether pg_attrdef has a row of it.
+    pub has_default: bool,
+    /// 0, or a: identity, generated always, d: by default
+    pub identity: u8,
+    /// 0, or s: generated and stored, v: generated when read
+    pub generated: u8,
 }
 
 impl<'a> AttributeRow<'a> {
@@ -118,10 +124,10 @@ impl<'a> AttributeRow<'a> {
             Datum::Char(self.storage),
             Datum::Char(self.compression),
             Datum::Bool(self.not_null),
-            Datum::Bool(false), // atthasdef
+            Datum::Bool(self.has_default),
             Datum::Bool(false), // atthasmissing
-            Datum::Char(0),     // attidentity
-            Datum::Char(0),     // attgenerated
+            Datum::Char(self.identity),
+            Datum::Char(self.generated),
             Datum::Bool(false), // attisdropped
             Datum::Bool(true),  // attislocal
             Datum::Int2(0),     // attinhcount
@@ -158,6 +164,9 @@ pub(crate) fn system_attributes(relation: Oid) -> Result<Vec<AttributeRow<'stati
                 collation: 0,
                 storage: type_info.storage,
                 compression: 0,
+                has_default: false,
+                identity: 0,
+                generated: 0,
             })
         })
         .collect()
@@ -170,22 +179,34 @@ pub(crate) fn user_attributes(
 ) -> Result<Vec<AttributeRow<'_>>, CatalogError> {
     let mut rows = Vec::with_capacity(columns.len() + SYSTEM_COLUMNS.len());
     for (number, column) in (1..).zip(columns) {
-        let type_info = known_type(column.type_oid)?;
-        rows.push(AttributeRow {
-            relation,
-            name: &column.name,
-            type_info,
-            number,
-            typmod: column.typmod,
-            dimensions: 0,
-            not_null: column.not_null,
-            collation: type_info.collation,
-            storage: column.storage.unwrap_or(type_info.storage),
-            compression: column.compression,
-        });
+        rows.push(user_attribute(relation, number, column)?);
     }
     rows.extend(system_attributes(relation)?);
     Ok(rows)
+}
+
+/// The pg_attribute row of a user's column.
+pub(crate) fn user_attribute(
+    relation: Oid,
+    number: i16,
+    column: &ColumnDef,
+) -> Result<AttributeRow<'_>, CatalogError> {
+    let type_info = known_type(column.type_oid)?;
+    Ok(AttributeRow {
+        relation,
+        name: &column.name,
+        type_info,
+        number,
+        typmod: column.typmod,
+        dimensions: 0,
+        not_null: column.not_null,
+        collation: type_info.collation,
+        storage: column.storage.unwrap_or(type_info.storage),
+        compression: column.compression,
+        has_default: column.default.is_some(),
+        identity: column.identity,
+        generated: column.generated,
+    })
 }
 
 /// A namespace's row.

@@ -15,6 +15,7 @@ use crate::options::{FULL, VacuumParameters};
 use crate::schema::PG_CATALOG;
 use crate::schema::{CatalogColumn, CatalogTable, POSTGRES_ROLE};
 use crate::statistics::TableStatistics;
+use crate::stored_expr::{Check, StoredExpr};
 
 /// A column of an existing table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,13 @@ pub struct Column {
     pub has_default: bool,
     /// Whether it is an identity column GENERATED ALWAYS.
     pub always_identity: bool,
+    /// Whether it is an identity column.
+    pub is_identity: bool,
+    /// 0, or s: generated and stored, v: generated when read.
+    pub generated: u8,
+    /// The tree of its default, or of what it is generated of. None: it has none, or one that is
+    /// stored out of line.
+    pub default: Option<Arc<str>>,
     /// Its stored value in rows that are older than the column. None: NULL.
     pub missing: Option<Arc<[u8]>>,
     /// How its values lie in a row.
@@ -60,13 +68,31 @@ pub struct ColumnDef {
     pub storage: Option<u8>,
     /// pg_attribute.attcompression; 0: as the session's default says.
     pub compression: u8,
+    /// Its default, or what it is generated of.
+    pub default: Option<StoredExpr>,
+    /// pg_attribute.attgenerated
+    pub generated: u8,
+    /// pg_attribute.attidentity
+    pub identity: u8,
+    /// The name of its NOT NULL constraint. None: one is chosen.
+    pub not_null_name: Option<String>,
 }
 
 impl ColumnDef {
     /// A nullable column without a type modifier.
     pub fn new(name: &str, type_oid: Oid) -> ColumnDef {
-        let name = name.to_owned();
-        ColumnDef { name, type_oid, typmod: -1, not_null: false, storage: None, compression: 0 }
+        ColumnDef {
+            name: name.to_owned(),
+            type_oid,
+            typmod: -1,
+            not_null: false,
+            storage: None,
+            compression: 0,
+            default: None,
+            generated: 0,
+            identity: 0,
+            not_null_name: None,
+        }
     }
 }
 
@@ -87,6 +113,8 @@ pub struct Table {
     pub kind: u8,
     /// Its columns in attnum order, dropped ones included.
     pub columns: Vec<Column>,
+    /// Its checks, in the order in which they are applied.
+    pub checks: Vec<Check>,
     /// Its indexes that are not being dropped, by OID.
     pub indexes: Vec<Arc<TableIndex>>,
     /// The columns that a foreign key may refer to, as indexes in `columns`, ascending.
@@ -160,6 +188,9 @@ impl Table {
                 dropped: false,
                 has_default: false,
                 always_identity: false,
+                is_identity: false,
+                generated: 0,
+                default: None,
                 missing: None,
                 layout: layout_of(column.type_oid)?,
                 repr: Repr::of(column.type_oid),
@@ -179,6 +210,7 @@ impl Table {
             temp: None,
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
+            checks: Vec::new(),
             indexes: Vec::new(),
             key_columns: Vec::new(),
             indexed_columns: Vec::new(),
@@ -204,12 +236,14 @@ impl Table {
     /// Fails (0A000) if rows cannot be inserted as PostgreSQL inserts them. The caller checks
     /// columns with defaults.
     pub fn check_insertable(&self) -> Result<(), CatalogError> {
+        self.check_no_sequence()?;
         self.check_writable("insert into")
     }
 
     /// Fails if its rows cannot be updated, or deleted, as PostgreSQL does that: 42501 for a
     /// catalog, else 0A000. The verb is the statement's.
     pub fn check_changeable(&self, verb: &str) -> Result<(), CatalogError> {
+        self.check_no_sequence()?;
         match self.is_catalog() {
             true => Err(permission_denied(&self.name)),
             false => self.check_writable(verb),
@@ -222,6 +256,17 @@ impl Table {
         match self.is_catalog() || self.kind == b't' {
             true => Err(permission_denied(name)),
             false => Ok(()),
+        }
+    }
+
+    /// Fails (42809) if it is a sequence: only its functions change it.
+    fn check_no_sequence(&self) -> Result<(), CatalogError> {
+        match self.kind {
+            b'S' => {
+                let message = format!("cannot change sequence \"{}\"", self.name);
+                Err(CatalogError::refused("42809", message))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -242,6 +287,10 @@ impl Table {
 
     /// Fails (0A000) if its rows cannot be locked as PostgreSQL locks them.
     pub fn check_lockable(&self) -> Result<(), CatalogError> {
+        if self.kind == b'S' {
+            let message = format!("cannot lock rows in sequence \"{}\"", self.name);
+            return Err(CatalogError::refused("42809", message));
+        }
         match (self.is_catalog(), self.limits.unlogged) {
             (true, _) => Err(self.refusal("lock rows of", "it is a system catalog")),
             (_, true) => Err(self.refusal("lock rows of", "it is unlogged")),
@@ -282,7 +331,7 @@ impl Table {
 
     /// Whether a reader may remove versions of its rows that nobody sees any more.
     pub fn is_prunable(&self) -> bool {
-        !self.limits.unlogged
+        !self.limits.unlogged && self.kind != b'S'
     }
 
     fn refusal(&self, verb: &str, why: &str) -> CatalogError {
@@ -323,6 +372,7 @@ impl Table {
             kind: b'r',
             temp: None,
             columns: Vec::new(),
+            checks: Vec::new(),
             indexes: Vec::new(),
             key_columns: Vec::new(),
             indexed_columns: Vec::new(),

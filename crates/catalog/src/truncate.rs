@@ -13,9 +13,9 @@ use crate::catalog_oids::{ATTRIBUTES, CLASSES};
 use crate::database::Database;
 use crate::ddl::{Persistence, create_file};
 use crate::error::CatalogError;
-use crate::index_ddl::{attribute, set};
 use crate::inplace::ClassFigures;
-use crate::schema::{PG_ATTRIBUTE, PG_CLASS_OID_INDEX};
+use crate::row_changes::{attribute, set};
+use crate::schema::{PG_ATTRIBUTE, PG_CLASS, PG_CLASS_OID_INDEX};
 use crate::table::Table;
 use crate::writer::Writer;
 
@@ -66,6 +66,8 @@ pub fn move_table(
     use_file(&mut writer, (table.oid, table.locator), (persistence, new), figures)
 }
 
+/// Index of relkind in pg_class.
+const KIND: usize = PG_CLASS.place("relkind");
 /// Indexes of columns of pg_attribute.
 const HAS_MISSING: usize = PG_ATTRIBUTE.place("atthasmissing");
 const MISSING_VALUE: usize = PG_ATTRIBUTE.place("attmissingval");
@@ -105,7 +107,7 @@ fn new_file(
 }
 
 /// The relation's rows are in another file from now on.
-fn use_file(
+pub(crate) fn use_file(
     writer: &mut Writer<'_>,
     (oid, old): (Oid, RelFileLocator),
     (persistence, locator): (Persistence<'_>, RelFileLocator),
@@ -123,9 +125,12 @@ fn use_file(
     ] {
         set(&mut found.values, name, value);
     }
+    if found.values.get(KIND) == Some(&Datum::Char(b'S')) {
+        set(&mut found.values, "relpersistence", Datum::Char(persistence.code()));
+    }
     writer.update(CLASSES, found.tid, &found.values)?;
     // A session removes the files of its temporary tables itself.
-    if let Persistence::Permanent = persistence {
+    if !matches!(persistence, Persistence::Temporary(_)) {
         writer.tx.drop_at_commit(old);
     }
     writer.next_command()

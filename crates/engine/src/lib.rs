@@ -61,14 +61,16 @@ pub use forebay_access::heap::IndexCleanup;
 pub use forebay_access::index_scan::ScanStats;
 pub use forebay_access::nbtree::{Condition, Direction, Operator};
 pub use forebay_access::redo::ResourceManagers;
+pub use forebay_access::sequence::SequenceRules;
 pub use forebay_aio::Usage;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
 pub use forebay_catalog::{
-    ChangedParameters, Column, ColumnDef, ColumnStatistics, ColumnStorage, ConstraintKind,
-    DatabaseRow, Figures, IndexDef, IndexKey, MemberOptions, ObjectName, OldestIds, RoleChange,
-    RoleRow, SettingChange, StorageParameter, Table, TableIndex, TableStatistics, compression_code,
-    index_parameters, quoted, storage_code, storage_texts,
+    ChangedParameters, Check, CheckDef, Column, ColumnDef, ColumnStatistics, ColumnStorage,
+    ConstraintKind, DatabaseRow, Figures, IndexDef, IndexKey, MemberOptions, ObjectName, OldestIds,
+    RoleChange, RoleRow, SequenceDef, SequenceInfo, SequenceOptions, SettingChange,
+    StorageParameter, StoredExpr, Table, TableIndex, TableStatistics, compression_code,
+    index_parameters, quoted, storage_code, storage_texts, wrong_kind,
 };
 pub use forebay_catalog::{nodes, syscache};
 pub use forebay_format::lsn::ParseLsnError;
@@ -86,11 +88,11 @@ pub use io::IoSettings;
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
     CommentOn, CopyStrategy, Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry,
-    IndexRows, IndexScanOptions, Inserted, Isolation, NewDatabase, OnCommit, Part, PathEntry,
-    PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart, Sender,
-    Session, SettingOf, SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow,
-    StoredSetting, TableCheckOptions, Told, Transaction, VacuumOptions, compressed_value,
-    toasted_size,
+    IndexRows, IndexScanOptions, Inserted, Isolation, NamedRelation, NewDatabase, OnCommit, Part,
+    PathEntry, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart,
+    Sender, SequenceAccess, SequenceData, SequencePersistence, Session, SettingOf, SharedScan,
+    SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting, TableCheckOptions, Told,
+    Transaction, VacuumOptions, compressed_value, toasted_size,
 };
 pub use warning::Warning;
 

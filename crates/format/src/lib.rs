@@ -23,6 +23,7 @@ pub mod origins;
 pub mod page;
 pub mod pglz;
 pub mod relmap;
+pub mod sequence;
 pub mod slru;
 pub mod spgist;
 pub mod subtrans;

@@ -36,6 +36,8 @@ pub const NAMESPACE_BY_OID: i8 = 38;
 pub const CONSTRAINT_BY_OID: i8 = 19;
 /// The cache of pg_index by indexrelid.
 pub const INDEX_BY_OID: i8 = 34;
+/// The cache of pg_sequence by seqrelid.
+pub const SEQUENCE_BY_OID: i8 = 61;
 /// The cache of pg_statistic by starelid, staattnum and stainherit.
 pub const STATISTIC: i8 = 65;
 /// The cache of pg_type by typname and typnamespace.

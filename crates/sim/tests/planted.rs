@@ -14,7 +14,8 @@ use forebay_sim::explore::{
     Damage, Depth, archive_life, archive_recovery, archived_lives, backups_cut_short,
     databases_cut_short, databases_disk, every_crash, every_failure, long_values_cut_short,
     lying_writes, old_ids_disks, old_ids_removed, recovery_again, recovery_moved_back,
-    restores_cut_short, row_lives, run_with, trees_cut_short, vacuums_cut_short, wal_rot,
+    restores_cut_short, row_lives, run_with, sequences_cut_short, sequences_disk, trees_cut_short,
+    vacuums_cut_short, wal_rot,
 };
 use forebay_sim::workload::fresh_disk;
 use forebay_sim::{Failure, SimDisk, indexed_rows_disk, long_values_disk, rows_disk};
@@ -62,6 +63,8 @@ enum By {
     Databases,
     /// Crashes while values are stored out of line.
     LongValues,
+    /// Crashes while sequences hand out values.
+    Sequences,
 }
 
 /// The part that catches each bug: random lives, unless another is named here.
@@ -129,6 +132,9 @@ fn caught_by(bug: PlantedBug) -> By {
         | PlantedBug::DatabaseDirectoryNotSynced
         | PlantedBug::DatabaseCopyNotSynced => By::Databases,
         PlantedBug::ToastChunksNotLogged | PlantedBug::ToastDeletionSkipped => By::LongValues,
+        PlantedBug::SequenceIgnoresRedoPointer | PlantedBug::SequenceValueNotDurable => {
+            By::Sequences
+        }
         _ => By::Lives,
     }
 }
@@ -147,6 +153,7 @@ struct Templates {
     trees: SimDisk,
     long_values: SimDisk,
     databases: SimDisk,
+    sequences: SimDisk,
     old_ids: [SimDisk; 2],
 }
 
@@ -158,7 +165,8 @@ impl Templates {
         let (long_values, old_ids) = (long_values_disk(), old_ids_disks());
         let (long_values, old_ids) = (long_values.expect("init"), old_ids.expect("init"));
         let databases = databases_disk().expect("init");
-        Templates { fresh, rows, indexed, trees, long_values, databases, old_ids }
+        let sequences = sequences_disk().expect("init");
+        Templates { fresh, rows, indexed, trees, long_values, databases, sequences, old_ids }
     }
 
     fn of(&self, by: By) -> &SimDisk {
@@ -168,6 +176,7 @@ impl Templates {
             By::Trees => &self.trees,
             By::LongValues => &self.long_values,
             By::Databases => &self.databases,
+            By::Sequences => &self.sequences,
             _ => &self.fresh,
         }
     }
@@ -203,6 +212,7 @@ fn catch(
         By::Trees => trees_cut_short(template, seed, 97, Some(bug)),
         By::LongValues => long_values_cut_short(template, seed, stride(seed), Some(bug)),
         By::Databases => databases_cut_short(template, seed, 97, Some(bug)),
+        By::Sequences => sequences_cut_short(template, seed, stride(seed), Some(bug)),
     };
     for seed in 1..=most {
         // An engine with a bug may also break one of its invariants and panic.
@@ -263,6 +273,7 @@ fn every_planted_bug_is_reached() {
                 | By::Trees
                 | By::LongValues
                 | By::Databases
+                | By::Sequences
         )
     };
     let all = PlantedBug::ALL.iter().map(|&bug| (bug, caught_by(bug)));

@@ -19,13 +19,15 @@ use forebay_sql::{Connection, Executed};
 /// A kind of statement: its name, and how to run one.
 type Kind = (&'static str, fn(&mut Connection));
 
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
     ("prepared select", |conn| execute(conn, "read")),
     ("simple select", |conn| {
         support::run(conn, "select 1 from t limit 1");
     }),
     // One transaction of many: what is measured is the statement, not the commit.
     ("prepared insert in a block", |conn| execute(conn, "write")),
+    // Each in a transaction of its own: every 33rd commit writes to the log.
+    ("prepared nextval", |conn| execute(conn, "next")),
 ];
 
 fn main() {
@@ -41,7 +43,7 @@ fn main() {
     let engine = Engine::open(dir.path(), config).expect("open");
     support::run(
         &mut connect(&engine),
-        "create table t (a int); create table u (a int); insert into t values (1)",
+        "create table t (a int); create table u (a int); create sequence s; insert into t values (1)",
     );
     for (name, run) in KINDS {
         let start = Arc::new(Barrier::new(connections + 1));
@@ -75,6 +77,7 @@ fn measure(
     let mut conn = connect(engine);
     conn.parse("read", "select 1 from t limit 1", &[]).expect("parse");
     conn.parse("write", "insert into u values (1)", &[]).expect("parse");
+    conn.parse("next", "select nextval('s')", &[]).expect("parse");
     conn.sync().expect("sync");
     if name.ends_with("block") {
         support::run(&mut conn, "begin");

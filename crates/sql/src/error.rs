@@ -172,6 +172,12 @@ impl SqlError {
         self
     }
 
+    /// Sets the constraint that it is about.
+    pub fn about(mut self, object: ObjectName) -> SqlError {
+        self.0.object = Some(object);
+        self
+    }
+
     /// Sets the column that it is about.
     pub fn column(mut self, column: ColumnName) -> SqlError {
         self.0.column = Some(column);

@@ -6,6 +6,7 @@ pub mod env;
 pub mod files;
 #[cfg(feature = "aio")]
 pub mod io;
+pub mod made;
 pub mod moto;
 pub mod peer;
 mod ports;

@@ -286,7 +286,9 @@ impl XactManager {
         let end = tx.notes.end(true, tx.place());
         let (drop, forgotten) = (end.rels.clone(), tx.notes.forgotten_stats(true));
         let Some(xid) = tx.full_xid() else {
+            let needs_log = tx.needs_log;
             *tx = tx.another();
+            self.make_durable(io, needs_log, options)?;
             return Ok(Finished { lsn: None, drop, forgotten });
         };
         let subxacts = tx.subxacts();
@@ -320,6 +322,23 @@ impl XactManager {
         std::mem::drop(pass);
         self.leave(xid);
         Ok(Finished { lsn: Some(inserted.end), drop, forgotten })
+    }
+
+    /// Makes durable what a transaction has seen that wrote nothing itself.
+    fn make_durable(
+        &self,
+        io: &mut aio::IoBackend,
+        lsn: Lsn,
+        options: &CommitOptions,
+    ) -> Result<(), TxnError> {
+        forebay_aio::planted_bug!(io.aio(), SequenceValueNotDurable, return Ok(()));
+        if lsn > self.wal.flushed_lsn() {
+            match options.wait {
+                true => self.wal.flush(io, lsn)?,
+                false => self.wal.note_async_commit(lsn),
+            }
+        }
+        Ok(())
     }
 
     /// Aborts. Does not wait for its record, since a transaction without a commit record counts as

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_format::ids::{DEFAULT_TABLESPACE, INVALID_COMMAND_ID, INVALID_OID, xid_precedes};
 use forebay_format::wal::invalidation::Invalidation;
-use forebay_format::{CommandId, FullXid, Oid, RelFileLocator, Xid};
+use forebay_format::{CommandId, FullXid, Lsn, Oid, RelFileLocator, Xid};
 
 use crate::combo::ComboCommands;
 use crate::counts::{CountedRelation, Counts, ReadCounter};
@@ -52,6 +52,8 @@ pub struct Transaction {
     pub(crate) counts: Counts,
     /// What is to be said about ids that it was given, or the one before it.
     pub(crate) warnings: Vec<IdWarning>,
+    /// How far the log must be durable before its commit is acknowledged, beside its own record.
+    pub(crate) needs_log: Lsn,
 }
 
 /// The superuser with which a cluster is made.
@@ -87,6 +89,7 @@ impl Transaction {
             notes: Notes::default(),
             counts: Counts::default(),
             warnings: Vec::new(),
+            needs_log: Lsn(0),
         }
     }
 
@@ -121,6 +124,12 @@ impl Transaction {
     /// Takes the warnings about ids that it was given. They outlive its end.
     pub fn take_warnings(&mut self) -> Vec<IdWarning> {
         std::mem::take(&mut self.warnings)
+    }
+
+    /// It has seen something that others have logged up to here, and that must outlive a crash if
+    /// its commit is acknowledged: the value of a sequence.
+    pub fn needs_log_to(&mut self, lsn: Lsn) {
+        self.needs_log = self.needs_log.max(lsn);
     }
 
     /// The backend that it is of; 0 if nobody ever waits for it.

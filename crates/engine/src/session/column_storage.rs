@@ -30,7 +30,7 @@ impl Session {
     }
 
     /// The columns of a table, as they are now.
-    fn column_defs(
+    pub(super) fn column_defs(
         &mut self,
         core: &InDatabase,
         table: &Table,

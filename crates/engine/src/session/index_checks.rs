@@ -13,7 +13,6 @@ use forebay_types::Oid;
 use super::indexes::row_source;
 use super::scan::horizon_of;
 use super::state::{Session, no_transaction};
-use super::temp_tables::PG_TEMP;
 use crate::core::InDatabase;
 use crate::error::EngineError;
 
@@ -29,30 +28,14 @@ pub struct IndexCheckOptions {
 }
 
 impl Session {
-    /// The OID of an index (schema None: temporary, in public, or a catalog's).
+    /// The OID of an index. Without a schema it is looked for along the search path.
     pub fn index_named(
         &mut self,
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Oid>, EngineError> {
-        self.call(|session, core| {
-            let own = session.temp.namespace();
-            let schemas = match schema {
-                None | Some(PG_TEMP) if session.temp.may_have(name) => vec![own.as_str()],
-                None => vec!["public", "pg_catalog"],
-                Some(schema) => vec![schema],
-            };
-            for schema in schemas {
-                let Some(namespace) = session.namespace(core, schema)? else { continue };
-                let snapshot = core.xacts.snapshot(&session.running()?.tx);
-                let mut reader = Reader::new(&core.database, &mut session.backend, snapshot);
-                let class = reader.class_named(namespace, name)?;
-                if let Some(class) = class.filter(|class| class.kind == b'i') {
-                    return Ok(Some(class.oid));
-                }
-            }
-            Ok(None)
-        })
+        let found = self.relation_named(schema, name)?;
+        Ok(found.filter(|relation| relation.kind == b'i').map(|relation| relation.oid))
     }
 
     /// Checks a B-tree index, by its OID.

@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// Fails if a row has a NULL in one of these columns, by number.
-    fn refuse_nulls(
+    pub(super) fn refuse_nulls(
         &mut self,
         core: &InDatabase,
         table: &Arc<Table>,

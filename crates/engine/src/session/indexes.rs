@@ -106,16 +106,16 @@ impl Session {
         table: &Table,
         def: &IndexDef,
     ) -> Result<String, EngineError> {
-        self.lock_chosen_name(core, table, |backend, tx| {
+        self.lock_chosen_name(core, table.namespace, |backend, tx| {
             catalog::index_name(&core.database, backend, tx, table, def)
         })
     }
 
-    /// Locks a name that is chosen for an index of a table.
+    /// Locks a name that is chosen for a relation in a namespace.
     pub(super) fn lock_chosen_name(
         &mut self,
         core: &InDatabase,
-        table: &Table,
+        namespace: Oid,
         choose: impl Fn(&mut Backend, &mut Transaction) -> Result<String, CatalogError>,
     ) -> Result<String, EngineError> {
         core.database.check_event_triggers()?;
@@ -126,7 +126,7 @@ impl Session {
             if locked.as_ref() == Some(&name) {
                 return Ok(name);
             }
-            let tag = ddl::name_lock(core.database.oid, table.namespace, &name);
+            let tag = ddl::name_lock(core.database.oid, namespace, &name);
             self.lock(core, tag, LockMode::AccessExclusive)?;
             // Somebody may have taken it meanwhile.
             locked = Some(name);

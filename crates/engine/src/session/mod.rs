@@ -21,7 +21,9 @@
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
 //! - `catalog_rows`: rows of the catalogs that statements are analyzed by
-//! - `truncate`: emptying tables
+//! - `truncate`: emptying tables; `alter_table`: changing them
+//! - `sequences`: values of sequences; `sequence_ddl`: creating and changing them; `relation_kinds`:
+//!   what a name means, of any kind
 //! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers;
 //!   `reindex_concurrently`: rebuilding them beside writers
 //! - `waiting`: waiting for other sessions' transactions
@@ -50,6 +52,7 @@
 //! Every call is counted as in progress, so that a stop of the engine can wait for it. After an
 //! error of a statement the transaction still runs: its owner aborts it.
 
+mod alter_table;
 mod analyze;
 mod automatic;
 mod backup;
@@ -83,9 +86,12 @@ mod parts;
 mod path;
 mod pool;
 mod reindex_concurrently;
+mod relation_kinds;
 mod rows;
 mod scan;
 mod schemas;
+mod sequence_ddl;
+mod sequences;
 mod spill;
 mod state;
 mod stored;
@@ -120,9 +126,12 @@ pub use open::Isolation;
 pub use parallel::{ScanPart, SharedScan, SharedValues};
 pub use parts::Part;
 pub use pool::{ALL_FORKS, BlockRange};
+pub use relation_kinds::NamedRelation;
 pub use rows::RowBatch;
 pub use scan::HeapScan;
 pub use schemas::CommentOn;
+pub use sequence_ddl::SequencePersistence;
+pub use sequences::{SequenceAccess, SequenceData};
 pub use state::Session;
 pub use stored::{RowView, StoredRow};
 pub use temp_tables::OnCommit;

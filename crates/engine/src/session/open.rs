@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_access::heap::RowSets;
-use forebay_catalog::Table;
+use forebay_catalog::{SequenceInfo, Table};
 use forebay_txn::{self as txn, LastRunning, Running, Snapshot};
 use forebay_types::Oid;
 
@@ -41,6 +41,8 @@ pub(super) struct Open {
     pub(super) new_tablespaces: Vec<Oid>,
     /// Whether its commit waits for the log, whatever synchronous_commit says.
     pub(super) forces_sync: bool,
+    /// Sequences that it has found, likewise.
+    pub(super) own_sequences: HashMap<Oid, Arc<SequenceInfo>>,
     /// The cache's version when they were found. Another transaction's change moves it.
     pub(super) found_at: u64,
 }
@@ -70,6 +72,7 @@ impl Open {
             new_databases: Vec::new(),
             new_tablespaces: Vec::new(),
             forces_sync: false,
+            own_sequences: HashMap::new(),
             found_at: 0,
         }
     }
@@ -78,6 +81,7 @@ impl Open {
     pub(super) fn forget_tables(&mut self) {
         self.own_tables.clear();
         self.own_toast = ToastTables::default();
+        self.own_sequences.clear();
     }
 
     /// Takes the warnings about ids that it was given.

@@ -160,7 +160,7 @@ impl Session {
         table: &Table,
         of: (&str, &str),
     ) -> Result<String, EngineError> {
-        self.lock_chosen_name(core, table, |backend, tx| {
+        self.lock_chosen_name(core, table.namespace, |backend, tx| {
             catalog::twin_name(&core.database, backend, tx, table, of)
         })
     }

@@ -17,6 +17,7 @@ use forebay_txn::{self as txn, LastRunning};
 use super::known_path::{KnownPath, PathEntry};
 use super::marks::Mark;
 use super::open::Open;
+use super::sequences::SessionSequences;
 use super::temp_tables::TempTables;
 use super::toast_tables::ToastTables;
 use crate::autovacuum::balance::WorkerCosts;
@@ -56,6 +57,8 @@ pub struct Session {
     pub(super) temp: TempTables,
     pub(super) temp_space: Arc<TempSpace>,
     pub(super) toast_tables: ToastTables,
+    /// Values that it got of sequences, and those that it has taken.
+    pub(super) sequences: SessionSequences,
     /// Warnings of transactions that have ended, and of vacuums.
     pub(super) warnings: Vec<Warning>,
     /// Warnings of I/O that statements left open.
@@ -97,6 +100,7 @@ impl Session {
             temp: TempTables::new(slot),
             temp_space: TempSpace::new(),
             toast_tables: ToastTables::default(),
+            sequences: SessionSequences::default(),
             costs: None,
             backup: None,
             core,

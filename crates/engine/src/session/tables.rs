@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, NewTable, Persistence};
 use forebay_catalog::not_a_table;
-use forebay_catalog::{ColumnDef, Table, of_table};
+use forebay_catalog::{CheckDef, ColumnDef, Table, of_table};
 use forebay_format::RelFileLocator;
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
@@ -252,10 +252,21 @@ impl Session {
         columns: &[ColumnDef],
         options: &[String],
     ) -> Result<Oid, EngineError> {
+        self.create_table_full(schema, name, (columns, &[]), options)
+    }
+
+    /// The same for a table with checks.
+    pub fn create_table_full(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        (columns, checks): (&[ColumnDef], &[CheckDef]),
+        options: &[String],
+    ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
             let namespace = session.namespace_for_new(core, schema)?;
             let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
-            let new = NewTable { namespace, name, columns, options: &own };
+            let new = NewTable { namespace, name, columns, checks, options: &own };
             let oid = session.create_in(core, new, Persistence::Permanent)?.rel;
             session.create_toast(core, (oid, false), columns, &of_toast)?;
             Ok(oid)
@@ -300,9 +311,11 @@ impl Session {
                 let toast = session.toast_relation(core, toast)?;
                 session.lock_table(core, &toast, LockMode::AccessExclusive)?;
             }
+            let owned = session.sequences_of(core, table.oid)?;
             let (tx, backend) = session.changing()?;
             forebay_catalog::drop_table(&core.database, backend, tx, table)?;
             session.note_temp_dropped(table.oid);
+            owned.into_iter().for_each(|(sequence, _)| session.note_temp_dropped(sequence));
             Ok(())
         })
     }

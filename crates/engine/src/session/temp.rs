@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use forebay_catalog::Reader;
 use forebay_catalog::ddl::{self, NewTable, Persistence};
-use forebay_catalog::{ColumnDef, Table, of_table};
+use forebay_catalog::{CheckDef, ColumnDef, Table, of_table};
 use forebay_format::{Fork, RelFileLocator};
 use forebay_storage::{BufferPool, TempRelations};
 use forebay_types::Oid;
@@ -43,10 +43,21 @@ impl Session {
         options: &[String],
         on_commit: OnCommit,
     ) -> Result<Oid, EngineError> {
+        self.create_temp_table_full(name, (columns, &[]), options, on_commit)
+    }
+
+    /// The same for a table with checks.
+    pub fn create_temp_table_full(
+        &mut self,
+        name: &str,
+        (columns, checks): (&[ColumnDef], &[CheckDef]),
+        options: &[String],
+        on_commit: OnCommit,
+    ) -> Result<Oid, EngineError> {
         self.call(|session, core| {
             let namespace = session.own_namespace(core, &session.temp.namespace())?;
             let [own, of_toast] = [false, true].map(|toast| of_table(options, toast));
-            let new = NewTable { namespace, name, columns, options: &own };
+            let new = NewTable { namespace, name, columns, checks, options: &own };
             let locator = session.with_files(core, true, |session, temporary| {
                 session.create_in(core, new, temporary)
             })?;
@@ -152,9 +163,15 @@ impl Session {
     /// Drops temporary tables within the running transaction.
     fn drop_temp(&mut self, core: &InDatabase, doomed: Vec<TempTable>) -> Result<(), EngineError> {
         for TempTable { oid, name, .. } in doomed {
+            // A sequence may have gone with its table.
+            if !self.temp.live().any(|table| table.oid == oid) {
+                continue;
+            }
+            let owned = self.sequences_of(core, oid)?;
             let (tx, backend) = self.changing()?;
             forebay_catalog::drop_rows(&core.database, backend, tx, oid, &name)?;
             self.note_temp_dropped(oid);
+            owned.into_iter().for_each(|(sequence, _)| self.note_temp_dropped(sequence));
         }
         Ok(())
     }
@@ -198,6 +215,11 @@ impl Session {
         if !table.is_temporary() {
             return Ok(Arc::clone(&core.pool));
         }
+        self.temp_pool(core)
+    }
+
+    /// The pages of its temporary relations, in as many buffers as temp_buffers says.
+    pub(super) fn temp_pool(&mut self, core: &InDatabase) -> Result<Arc<BufferPool>, EngineError> {
         let mut pool = self.take_temp_pool(core)?;
         let wanted = self.settings.temp_buffers;
         let resized = if pool.pool().buffers() == wanted { Ok(()) } else { pool.resize(wanted) };
@@ -223,6 +245,13 @@ impl Session {
     pub(super) fn note_temp_dropped(&mut self, oid: Oid) {
         let depth = self.subtransaction_depth();
         self.temp.note_dropped(oid, depth);
+    }
+
+    /// Notes the new name of a relation, if it is one of the session's temporary ones.
+    pub(super) fn note_temp_renamed(&mut self, oid: Oid, name: &str) {
+        if self.temp.tables.iter().any(|table| table.oid == oid) && !self.temp.may_have(name) {
+            self.temp.renamed.push(name.to_owned());
+        }
     }
 
     /// Removes the files of temporary tables that are not in the list any more.

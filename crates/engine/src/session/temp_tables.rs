@@ -57,6 +57,8 @@ impl TempTable {
 pub(super) struct TempTables {
     pub(super) slot: u32,
     pub(super) tables: Vec<TempTable>,
+    /// Names that were given to them later. After a rollback they may have none of these.
+    pub(super) renamed: Vec<String>,
     /// Their pages, from the first one on.
     pub(super) pool: Option<TempRelations>,
 }
@@ -69,7 +71,7 @@ pub(super) fn owner_number(slot: u32) -> i32 {
 impl TempTables {
     /// None yet.
     pub(super) fn new(slot: u32) -> TempTables {
-        TempTables { slot, tables: Vec::new(), pool: None }
+        TempTables { slot, tables: Vec::new(), renamed: Vec::new(), pool: None }
     }
 
     /// Whether a table of this slot is the session's.
@@ -80,6 +82,7 @@ impl TempTables {
     /// Whether there may be one of this name.
     pub(super) fn may_have(&self, name: &str) -> bool {
         self.tables.iter().any(|table| table.name == name)
+            || self.renamed.iter().any(|renamed| renamed == name)
     }
 
     /// The name of the namespace they are in.

@@ -8,19 +8,15 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::{
-    bytes::{Cursor, put},
-    ids::{BLOCK_SIZE, RelFileLocator},
+    bytes::Cursor,
+    ids::RelFileLocator,
     page::PageMut,
+    sequence,
     wal::error::{PayloadError, damaged},
 };
 
 /// A sequence's tuple changed.
 pub const LOG: u8 = 0x00;
-
-/// The number in the special space of a sequence's page.
-pub const MAGIC: u32 = 0x1717;
-/// Bytes of the special space.
-const SPECIAL_SIZE: usize = 8;
 
 /// Name of a record's kind.
 pub const fn name(kind: u8) -> &'static str {
@@ -54,9 +50,7 @@ impl<'a> SequenceLog<'a> {
 
     /// Makes the sequence's page. Returns whether the tuple fits.
     pub fn init_page(&self, page: &mut PageMut<'_>) -> bool {
-        page.init(SPECIAL_SIZE);
-        put(page.0, BLOCK_SIZE - SPECIAL_SIZE, MAGIC.to_le_bytes());
-        !self.tuple.is_empty() && page.add_item(self.tuple, Some(1)).is_some()
+        sequence::init_page(page, self.tuple)
     }
 }
 
@@ -64,7 +58,7 @@ impl<'a> SequenceLog<'a> {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
-    use crate::page::Page;
+    use crate::{BLOCK_SIZE, page::Page};
 
     #[test]
     fn a_page_has_the_tuple_and_the_magic_number() {

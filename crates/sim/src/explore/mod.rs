@@ -16,10 +16,11 @@
 //! - `trees`: crashes while pages of indexes are split, deleted and used again
 //! - `databases`: crashes while databases are made and dropped
 //! - `concurrent`: crashes while indexes are created and dropped concurrently
-//! - `cut_short`: what the crashes of `concurrent`, `long_values`, `maintained`, `old_ids`, `trees`
-//!   and `vacuums` have in common
+//! - `cut_short`: what the crashes of `concurrent`, `long_values`, `maintained`, `old_ids`,
+//!   `sequences`, `trees` and `vacuums` have in common
 //! - `long_values`: crashes while values are stored out of line, and deleted
 //! - `maintained`: crashes while autovacuum looks after tables, or VACUUM FULL rewrites one
+//! - `sequences`: crashes while sequences hand out values
 //! - `at_rest`: the check of a cluster at rest
 //! - `interrupted`: what the recoveries of `again`, `pitr` and `retarget` have in common
 //! - `many`: many seeds, by several threads
@@ -45,6 +46,7 @@ mod pitr;
 mod random;
 mod retarget;
 mod rows;
+mod sequences;
 mod tally;
 mod trees;
 mod vacuums;
@@ -66,6 +68,7 @@ pub use pitr::archive_recovery;
 pub use random::{Flaw, random_run, run_with};
 pub use retarget::recovery_moved_back;
 pub use rows::{LIVES, row_lives};
+pub use sequences::{sequences_cut_short, sequences_disk};
 pub use tally::{Detection, Tally};
 pub use trees::trees_cut_short;
 pub use vacuums::vacuums_cut_short;

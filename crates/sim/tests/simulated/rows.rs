@@ -5,7 +5,7 @@ use crate::common::setting;
 use crate::runs::run;
 use forebay_sim::explore::{
     Care, LIVES, Tally, care_cut_short, concurrent_indexes_cut_short, long_values_cut_short,
-    row_lives, trees_cut_short, vacuums_cut_short,
+    row_lives, sequences_cut_short, sequences_disk, trees_cut_short, vacuums_cut_short,
 };
 use forebay_sim::{indexed_long_values_disk, indexed_rows_disk, long_values_disk, rows_disk};
 
@@ -63,6 +63,16 @@ fn long_values_are_whole_whatever_a_crash_leaves() {
     let stride = setting("FOREBAY_SIM_STRIDE", 23) as usize;
     let (n, tally) = run("long_values_are_whole", "FOREBAY_SIM_LONG_VALUES", 6, |seed| {
         long_values_cut_short(&template, seed, stride, None)
+    });
+    assert!(tally.compared > 10 * n);
+}
+
+#[test]
+fn sequences_hand_out_no_value_twice_whatever_a_crash_leaves() {
+    let template = sequences_disk().expect("init");
+    let stride = setting("FOREBAY_SIM_STRIDE", 7) as usize;
+    let (n, tally) = run("sequences_hand_out", "FOREBAY_SIM_SEQUENCES", 6, |seed| {
+        sequences_cut_short(&template, seed, stride, None)
     });
     assert!(tally.compared > 10 * n);
 }

@@ -1,6 +1,6 @@
 //! COPY.
 
-use super::copy_in::CopyIn;
+use super::copy_in::{Added, CopyIn};
 use super::outcome::Executed;
 use super::sink::{CommandTag, Format, RowSink};
 use super::state::Connection;
@@ -10,8 +10,8 @@ use crate::error::{Result, SqlError, state};
 use crate::exec::{Cursor, Flow, Loader};
 use crate::parse::{CopySource, CopyStatement, CopyTarget, QualifiedName, Source};
 use crate::plan::{
-    Expr, Node, ParamTypes, Planner, Relation, SelectPlan, TableRead, Verb, check_left_out,
-    live_columns, stored_type, target_columns, writable,
+    Expr, Node, ParamTypes, Planner, Relation, SelectPlan, TableRead, Verb, live_columns,
+    stored_type, target_columns, writable,
 };
 use forebay_engine::{LockMode, Table};
 use forebay_types::{MAX_ALLOC, SqlType};
@@ -67,16 +67,44 @@ impl Connection {
         Planner { source, catalog: &mut self.host, params: &mut params }.relation(&name, mode)
     }
 
-    /// A table's columns of a COPY, as places among its live columns.
+    /// A table's columns of a COPY, as places among its live columns. Generated ones are not part
+    /// of it.
     fn copy_columns(&self, table: &Table, names: Option<&[(String, u32)]>) -> Result<Vec<usize>> {
-        match names {
-            None => Ok((0..live_columns(table).count()).collect()),
-            Some(names) => {
-                let names: Vec<(String, u32)> =
-                    names.iter().map(|(name, _)| (name.clone(), 0)).collect();
-                target_columns(table, &names)
+        let Some(names) = names else {
+            let given = live_columns(table).enumerate().filter(|(_, c)| c.generated == 0);
+            return Ok(given.map(|(place, _)| place).collect());
+        };
+        let names: Vec<(String, u32)> = names.iter().map(|(name, _)| (name.clone(), 0)).collect();
+        let targets = target_columns(table, &names)?;
+        for target in &targets {
+            let column = live_columns(table).nth(*target).filter(|c| c.generated != 0);
+            if let Some(column) = column {
+                let message = format!("column \"{}\" is a generated column", column.name);
+                let detail = "Generated columns cannot be used in COPY.";
+                return Err(SqlError::new("42P10", message).detail(detail));
             }
         }
+        Ok(targets)
+    }
+
+    /// What the rows of a COPY FROM get beside what comes. None: nothing.
+    fn added_to_copy(
+        &mut self,
+        table: &Arc<Table>,
+        targets: &[usize],
+        source: &Source,
+    ) -> Result<Option<Added>> {
+        let mut params = ParamTypes::default();
+        let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
+        let mut defaults = Vec::new();
+        for (place, column) in live_columns(table).enumerate() {
+            if column.has_default && column.generated == 0 && !targets.contains(&place) {
+                defaults.push((place, planner.default_of(table, column)?));
+            }
+        }
+        let rules = planner.row_rules(table)?;
+        let none = defaults.is_empty() && rules.is_none();
+        Ok((!none).then(|| Added { defaults, rules, table: Arc::clone(table) }))
     }
 
     /// COPY table TO as a query.
@@ -91,6 +119,10 @@ impl Connection {
                 let message = format!("cannot copy from view \"{}\"", name.name);
                 let hint = "Try the COPY (SELECT ...) TO variant.";
                 return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message).hint(hint));
+            }
+            Relation::Table(table) if table.kind == b'S' => {
+                let message = format!("cannot copy from sequence \"{}\"", table.name);
+                return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message));
             }
             Relation::Table(table) => table,
         };
@@ -183,11 +215,7 @@ impl Connection {
             return Err(SqlError::new("25000", message));
         }
         let targets = self.copy_columns(&table, columns)?;
-        for (slot, column) in live_columns(&table).enumerate() {
-            if !targets.contains(&slot) {
-                check_left_out(&table, column)?;
-            }
-        }
+        let added = self.added_to_copy(&table, &targets, source)?;
         let mut list = Vec::with_capacity(targets.len());
         for slot in targets {
             let Some(column) = live_columns(&table).nth(slot) else { continue };
@@ -212,6 +240,7 @@ impl Connection {
         Ok(CopyIn {
             parser: CopyParser::new(options, shape),
             loader,
+            added,
             format,
             columns: count,
             table: table.name.clone(),

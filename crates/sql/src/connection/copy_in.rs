@@ -4,7 +4,11 @@ use super::sink::{CommandTag, Format};
 use super::state::Connection;
 use crate::copy::{CopyParser, TakeRow};
 use crate::error::{Result, SqlError, state};
-use crate::exec::Loader;
+use crate::exec::{Host, Loader, complete, eval};
+use crate::plan::{Expr, RowRules};
+use forebay_engine::Table;
+use forebay_types::Datum;
+use std::sync::Arc;
 
 /// Bytes parsed between two looks at whether the batch is full.
 const CHUNK: usize = 64 * 1024;
@@ -14,6 +18,8 @@ const CHUNK: usize = 64 * 1024;
 pub struct CopyIn {
     pub(super) parser: CopyParser,
     pub(super) loader: Loader,
+    /// What is added to the rows that come.
+    pub(super) added: Option<Added>,
     pub(super) format: Format,
     pub(super) columns: usize,
     pub(super) table: String,
@@ -21,6 +27,30 @@ pub struct CopyIn {
     /// The lines of the rows that the loader holds, if they may be refused when it inserts them.
     pub(super) lines: Option<Vec<u64>>,
     pub(super) last: bool,
+}
+
+/// What the rows of a COPY get beside what comes.
+pub(super) struct Added {
+    /// Columns that are not given, by their places among the live ones, and their defaults.
+    pub(super) defaults: Vec<(usize, Expr)>,
+    /// Generated columns and checks.
+    pub(super) rules: Option<Arc<RowRules>>,
+    pub(super) table: Arc<Table>,
+}
+
+impl Added {
+    /// A row with all of its values.
+    fn to<'v>(&self, row: &'v [Datum<'v>], host: &mut Host) -> Result<Vec<Datum<'v>>> {
+        let mut values: Vec<Datum<'v>> = row.iter().map(Datum::reborrow).collect();
+        for (place, default) in &self.defaults {
+            if let Some(slot) = values.get_mut(*place) {
+                *slot = eval(default, &[], &[], host)?.into_owned();
+            }
+        }
+        let Some(rules) = &self.rules else { return Ok(values) };
+        let completed = complete(rules, &self.table, &values, &[], host)?;
+        Ok(completed.into_iter().map(Datum::into_owned).collect())
+    }
 }
 
 impl CopyIn {
@@ -38,7 +68,7 @@ impl CopyIn {
     pub fn push(&mut self, conn: &mut Connection, data: &[u8]) -> Result<()> {
         conn.guard(|conn| {
             for chunk in data.chunks(CHUNK) {
-                self.parse(|parser, take| parser.push(chunk, take))?;
+                self.parse(conn, |parser, take| parser.push(chunk, take))?;
                 conn.host.check_cancel()?;
                 if self.loader.is_full() {
                     self.flush(conn)?;
@@ -50,12 +80,16 @@ impl CopyIn {
 
     fn parse(
         &mut self,
+        conn: &mut Connection,
         run: impl FnOnce(&mut CopyParser, TakeRow<'_>) -> Result<()>,
     ) -> Result<()> {
-        let CopyIn { loader, rows, lines, .. } = self;
+        let CopyIn { loader, rows, lines, added, .. } = self;
         run(&mut self.parser, &mut |row, line| {
             *rows += 1;
-            loader.push(row)?;
+            match added {
+                None => loader.push(row)?,
+                Some(added) => loader.push(&added.to(row, &mut conn.host)?)?,
+            }
             lines.iter_mut().for_each(|lines| lines.push(line));
             Ok(())
         })
@@ -77,7 +111,7 @@ impl CopyIn {
     /// CopyDone: inserts what is left.
     pub fn finish(mut self, conn: &mut Connection) -> Result<CommandTag> {
         conn.guard(|conn| {
-            self.parse(|parser, take| parser.finish(take))?;
+            self.parse(conn, |parser, take| parser.finish(take))?;
             self.flush(conn)?;
             if self.last {
                 conn.end_implicit()?;

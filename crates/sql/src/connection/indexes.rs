@@ -1,5 +1,6 @@
 //! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables.
 
+use super::alter_columns::Pass;
 use super::lock::is_view;
 use super::parameters::alter_mode;
 use super::sink::{CommandTag, RowSink};
@@ -8,12 +9,12 @@ use super::truncate::in_use;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
     AlterAction, AlterTable, CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey,
-    QualifiedName, Reindex,
+    QualifiedName, Reindex, RenameAction, Source,
 };
 use crate::plan::{Catalog, SystemColumn};
 use forebay_engine::{
     Column, ColumnStorage, ConstraintKind, EngineError, IndexDef, IndexKey, LockMode, Table,
-    compression_code, index_parameters, storage_code,
+    compression_code, index_parameters, storage_code, wrong_kind,
 };
 use forebay_types::{Oid, SqlType, oids, type_info};
 use std::sync::Arc;
@@ -69,6 +70,7 @@ impl Connection {
             true => LockMode::ShareUpdateExclusive,
             false => LockMode::Share,
         };
+        self.refuse_sequence(&create.table, "cannot create index on")?;
         let table = self.table_to_index(&create.table, mode)?;
         let mut def = definition(&create.index, &create.method, &table)?;
         def.unique = create.unique;
@@ -92,6 +94,17 @@ impl Connection {
         };
         self.host.call(|session| session.create_index(&table, &def))?;
         done("CREATE INDEX")
+    }
+
+    /// Refuses what cannot be done with a sequence.
+    pub(super) fn refuse_sequence(&mut self, name: &QualifiedName, what: &str) -> Result<()> {
+        match self.host.table(name.schema.as_deref(), &name.name)? {
+            Some(table) if table.kind == b'S' => {
+                let message = format!("{what} relation \"{}\"", table.name);
+                Err(EngineError::from(wrong_kind(table.kind, message)).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The table that is to get an index, locked.
@@ -231,6 +244,10 @@ impl Connection {
             false => LockMode::AccessExclusive,
         };
         let table = match self.host.open_table(name.schema.as_deref(), &name.name, mode) {
+            Ok(Some(table)) if table.kind == b'S' => {
+                let message = format!("\"{}\" is not a table or materialized view", name.name);
+                return Err(SqlError::new(state::WRONG_OBJECT_TYPE, message));
+            }
             Ok(Some(table)) => table,
             Ok(None) => return self.no_table(name).and_then(Err),
             Err(error) if error.sqlstate == state::WRONG_OBJECT_TYPE => {
@@ -259,6 +276,7 @@ impl Connection {
     pub(super) fn alter_table(
         &mut self,
         alter: &AlterTable,
+        source: &Source,
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         if alter.of_index {
@@ -271,12 +289,20 @@ impl Connection {
             sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
             return done("ALTER TABLE");
         }
+        if let [AlterAction::Rename(rename)] = alter.actions.as_slice() {
+            return self.alter_name(&alter.table, rename);
+        }
+        self.refuse_sequence(&alter.table, "this ALTER TABLE action cannot be performed on")?;
         let table = self.table_to_index(&alter.table, alter_mode(alter))?;
         self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
         for action in &alter.actions {
             if let AlterAction::DropConstraint { name, if_exists } = action {
                 self.drop_constraint(&table, name, *if_exists, sink)?;
             }
+        }
+        let of = (table.oid, alter.actions.as_slice());
+        for pass in [Pass::Drop, Pass::Add, Pass::NotNull] {
+            self.alter_pass(pass, of, source, sink)?;
         }
         let keys = || {
             alter.actions.iter().filter_map(|action| match action {
@@ -292,12 +318,29 @@ impl Connection {
         for key in keys().filter(|key| key.existing.is_none()) {
             self.add_key(&table, key)?;
         }
+        self.alter_pass(Pass::Conditions, of, source, sink)?;
         for action in &alter.actions {
             if let AlterAction::ColumnStorage { column, compression, name } = action {
                 self.change_storage(&table, column, *compression, name)?;
             }
         }
         self.change_parameters(&table, &alter.actions)?;
+        done("ALTER TABLE")
+    }
+
+    /// RENAME of a table, a sequence, or a column of a table.
+    fn alter_name(&mut self, name: &QualifiedName, rename: &RenameAction) -> Result<CommandTag> {
+        let found = self.named_relation(name.schema.as_deref(), &name.name)?;
+        match (found, rename) {
+            (Some(relation), RenameAction::Table(to)) if relation.kind == b'S' => {
+                self.host.call(|session| session.rename_sequence(relation.oid, to))?;
+            }
+            _ => {
+                let table = self.table_to_index(name, LockMode::AccessExclusive)?;
+                self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
+                self.rename(&table, rename)?;
+            }
+        }
         done("ALTER TABLE")
     }
 
@@ -346,7 +389,7 @@ impl Connection {
     }
 
     /// Adds a key to a table, as it is now.
-    fn add_key(&mut self, table: &Arc<Table>, key: &NewKey) -> Result<()> {
+    pub(super) fn add_key(&mut self, table: &Arc<Table>, key: &NewKey) -> Result<()> {
         let table = self.table_now(table.oid)?;
         let def = key_definition(key, &table)?;
         self.host.call(|session| session.create_index(&table, &def)).map(drop)
@@ -441,7 +484,7 @@ fn check_key(key: &NewKey, position: u32, known: impl Fn(&str) -> bool) -> Resul
 }
 
 /// The keys to make: the primary key first, and of those that say the same only one.
-fn distinct_keys(keys: &[NewKey]) -> Vec<NewKey> {
+pub(super) fn distinct_keys(keys: &[NewKey]) -> Vec<NewKey> {
     let primary = keys.iter().filter(|key| key.primary);
     let mut distinct: Vec<NewKey> = Vec::with_capacity(keys.len());
     for key in primary.chain(keys.iter().filter(|key| !key.primary)) {

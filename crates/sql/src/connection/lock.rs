@@ -6,6 +6,7 @@ use crate::error::{Result, SqlError, state};
 use crate::parse::{LockTables, QualifiedName};
 use crate::plan::Catalog;
 use crate::views::View;
+use forebay_engine::{EngineError, wrong_kind};
 
 /// The name of a session's own schema.
 pub(super) const PG_TEMP: &str = "pg_temp";
@@ -16,6 +17,10 @@ impl Connection {
         self.require_block("LOCK TABLE")?;
         for name in &lock.names {
             let schema = name.schema.as_deref();
+            if let Some(table) = self.host.table(schema, &name.name)?.filter(|t| t.kind == b'S') {
+                let message = format!("cannot lock relation \"{}\"", table.name);
+                return Err(EngineError::from(wrong_kind(table.kind, message)).into());
+            }
             let found = if lock.nowait {
                 self.host
                     .call(|session| session.open_table_nowait(schema, &name.name, lock.mode))

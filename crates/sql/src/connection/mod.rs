@@ -12,7 +12,9 @@
 //!   and when they end
 //! - `query_rows.rs`: the rows of a query's portal, forward and backward
 //! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
-//! - `truncate.rs`: TRUNCATE
+//! - `alter_columns.rs`: ALTER TABLE of columns, defaults, checks and names
+//! - `table_columns.rs`: columns, defaults and checks of new tables
+//! - `truncate.rs`: TRUNCATE; `sequences.rs`: CREATE, ALTER and DROP SEQUENCE
 //! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
 //!   savepoints
 //! - `prepared.rs`: statements planned, and kept up to date
@@ -31,6 +33,7 @@
 //! aborted its implicit transaction or marked the explicit one as failed; the server sends the
 //! error and (extended) skips to Sync.
 
+mod alter_columns;
 mod block;
 mod copy;
 mod copy_in;
@@ -52,9 +55,11 @@ mod roles;
 mod run;
 mod savepoints;
 mod script;
+mod sequences;
 mod sink;
 mod state;
 mod statement;
+mod table_columns;
 mod transaction;
 mod truncate;
 mod utility;

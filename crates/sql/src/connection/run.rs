@@ -90,7 +90,7 @@ impl Connection {
         let Some(statement) = &prepared.statement else { return Ok(Executed::EmptyQuery) };
         match &*statement.kind {
             Kind::Copy(copy) => self.run_copy(copy, &statement.source, last, sink),
-            kind => self.run_small(kind, sink).map(Executed::Completed),
+            kind => self.run_small(kind, &statement.source, sink).map(Executed::Completed),
         }
     }
 

@@ -4,26 +4,39 @@ use super::lock::is_view;
 use super::sink::CommandTag;
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
-use crate::parse::QualifiedName;
+use crate::parse::{QualifiedName, Truncate};
 use crate::plan::Catalog;
 use forebay_engine::{LockMode, Oid, Table};
 use std::sync::Arc;
 
 impl Connection {
     /// Empties tables. All are locked and checked before the first of them is emptied.
-    pub(super) fn truncate(&mut self, names: &[QualifiedName]) -> Result<CommandTag> {
+    pub(super) fn truncate(&mut self, truncate: &Truncate) -> Result<CommandTag> {
         self.check_writable("TRUNCATE TABLE")?;
-        let mut tables: Vec<Arc<Table>> = Vec::with_capacity(names.len());
-        for name in names {
+        let mut tables: Vec<Arc<Table>> = Vec::with_capacity(truncate.names.len());
+        for name in &truncate.names {
             let table = self.table_to_truncate(name)?;
             if !tables.iter().any(|other| other.oid == table.oid) {
                 tables.push(table);
+            }
+        }
+        if truncate.restart {
+            for table in &tables {
+                self.restart_sequences(table)?;
             }
         }
         for table in tables {
             self.host.call(|session| session.truncate(&table))?;
         }
         Ok(CommandTag("TRUNCATE TABLE".to_owned()))
+    }
+
+    /// Lets the sequences of a table's columns begin again.
+    fn restart_sequences(&mut self, table: &Table) -> Result<()> {
+        self.host.call(|session| {
+            let owned = session.owned_sequences(table.oid)?;
+            owned.into_iter().try_for_each(|(sequence, _)| session.restart_sequence(sequence))
+        })
     }
 
     fn table_to_truncate(&mut self, name: &QualifiedName) -> Result<Arc<Table>> {

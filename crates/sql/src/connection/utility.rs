@@ -1,20 +1,18 @@
 //! Running utility statements: tables, settings, CHECKPOINT and others.
 
-use super::indexes::check_keys;
 use super::lock::PG_TEMP;
+use super::sequences::wrong_kind_to_drop;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
-use crate::analyze::{NamedType, Names, type_name, type_of_name};
+use super::table_columns::{ColumnSequence, TableParts};
 use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::exec::{Host, Row, RowStore};
-use crate::parse::{CreateTable, DropStatement, Kind, NewColumn, QualifiedName, ShowTarget};
+use crate::parse::{CreateTable, DropStatement, Kind, QualifiedName, ShowTarget, Source};
 use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
-use forebay_engine::{
-    ColumnDef, EngineError, Session, compression_code, storage_code, storage_texts,
-};
+use forebay_engine::{EngineError, Session, storage_texts};
 use forebay_types::{Datum, SqlType};
 
 fn tag(text: &str) -> Result<CommandTag> {
@@ -23,48 +21,6 @@ fn tag(text: &str) -> Result<CommandTag> {
 
 pub(super) fn text_column(name: &str) -> ColumnDesc {
     ColumnDesc { name: name.to_owned(), table_oid: 0, attnum: 0, ty: SqlType::Text, typmod: -1 }
-}
-
-/// The columns of a new table. Those of its primary key refuse NULL.
-fn column_definitions(create: &CreateTable, names: &mut dyn Names) -> Result<Vec<ColumnDef>> {
-    let columns: Vec<String> = create.columns.iter().map(|c| c.name.clone()).collect();
-    check_keys(&create.keys, &create.name.name, &columns)?;
-    let keys = create.keys.iter().filter(|key| key.primary).flat_map(|key| &key.index.keys);
-    let primary: Vec<&str> = keys.map(|key| key.name.as_str()).collect();
-    let mut definitions = Vec::with_capacity(create.columns.len());
-    for c in &create.columns {
-        let NamedType { oid: ty, typmod } = column_type(c, names)?;
-        let (storage, compression) = (c.storage.as_deref(), &c.compression);
-        let code = |name| compression_code(ty, name);
-        definitions.push(ColumnDef {
-            typmod,
-            not_null: c.not_null || primary.contains(&c.name.as_str()),
-            storage: storage
-                .map(|name| storage_code(ty, name))
-                .transpose()
-                .map_err(EngineError::from)?,
-            compression: compression.as_deref().map_or(Ok(0), code).map_err(EngineError::from)?,
-            ..ColumnDef::new(&c.name, ty)
-        });
-    }
-    Ok(definitions)
-}
-
-/// The type of a new column: one whose values can be stored.
-fn column_type(column: &NewColumn, names: &mut dyn Names) -> Result<NamedType> {
-    let found = type_of_name(names, &column.ty)?;
-    let at = column.ty.position;
-    let row = names.ty(found.oid)?;
-    if row.kind == b'p' {
-        let name = type_name(names, found.oid)?;
-        let message = format!("column \"{}\" has pseudo-type {name}", column.name);
-        return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message).at(at));
-    }
-    if SqlType::from_oid(found.oid).is_none() {
-        let name = type_name(names, found.oid)?;
-        return Err(SqlError::unsupported(format!("a column of type {name}")).at(at));
-    }
-    Ok(found)
 }
 
 /// DROP TABLE of an index.
@@ -79,14 +35,19 @@ fn no_table_but_index(error: SqlError, name: &str) -> SqlError {
 
 impl Connection {
     /// Runs a small statement.
-    pub(super) fn run_small(&mut self, kind: &Kind, sink: &mut dyn RowSink) -> Result<CommandTag> {
+    pub(super) fn run_small(
+        &mut self,
+        kind: &Kind,
+        source: &Source,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
         match kind {
-            Kind::CreateTable(create) => self.create_table(create, sink),
+            Kind::CreateTable(create) => self.create_table(create, source, sink),
             Kind::DropTable(drop) => self.drop_tables(drop, sink),
             Kind::CreateIndex(create) => self.create_index(create, sink),
             Kind::DropIndex(drop) => self.drop_indexes(drop, sink),
             Kind::Reindex(reindex) => self.reindex(reindex, sink),
-            Kind::AlterTable(alter) => self.alter_table(alter, sink),
+            Kind::AlterTable(alter) => self.alter_table(alter, source, sink),
             Kind::Transaction(t) => self.transaction_statement(t, sink),
             Kind::Checkpoint => {
                 self.host.call(Session::checkpoint)?;
@@ -124,7 +85,10 @@ impl Connection {
             Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
             Kind::Fetch(fetch) => self.move_cursor(fetch, sink),
             Kind::Close(name) => self.close_cursor(name.as_deref()),
-            Kind::Truncate(names) => self.truncate(names),
+            Kind::Truncate(truncate) => self.truncate(truncate),
+            Kind::CreateSequence(create) => self.create_sequence(create, sink),
+            Kind::AlterSequence(alter) => self.alter_sequence(alter, sink),
+            Kind::DropSequence(drop) => self.drop_sequences(drop, sink),
             Kind::Object(statement) => self.object_statement(statement, sink),
             Kind::Query(_)
             | Kind::Insert(..)
@@ -147,6 +111,11 @@ impl Connection {
             self.host.settings.reset_all()?;
             self.host.call_if_any(Session::advisory_unlock_all)?;
         }
+        if matches!(what, "DISCARD ALL" | "DISCARD SEQUENCES")
+            && let Some(session) = self.host.session_if_any()
+        {
+            session.discard_sequences();
+        }
         if matches!(what, "DISCARD ALL" | "DISCARD TEMP")
             && let Ok(session) = self.host.session()
         {
@@ -158,7 +127,12 @@ impl Connection {
         tag(what)
     }
 
-    fn create_table(&mut self, create: &CreateTable, sink: &mut dyn RowSink) -> Result<CommandTag> {
+    fn create_table(
+        &mut self,
+        create: &CreateTable,
+        source: &Source,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
         self.check_writable("CREATE TABLE")?;
         let QualifiedName { schema, name, position } = &create.name;
         if let Some(at) = create.global {
@@ -197,13 +171,19 @@ impl Connection {
             sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
             return tag("CREATE TABLE");
         }
-        let columns = column_definitions(create, self.host.names())?;
+        let parts = self.table_parts(create, (schema.as_deref(), temporary), source)?;
+        let TableParts { columns, checks, sequences } = parts;
         let options = storage_texts(&create.parameters).map_err(EngineError::from)?;
         let on_commit = create.on_commit.unwrap_or_default();
         let oid = self.host.call(|session| match temporary {
-            true => session.create_temp_table_with(name, &columns, &options, on_commit),
-            false => session.create_table_with(schema.as_deref(), name, &columns, &options),
+            true => session.create_temp_table_full(name, (&columns, &checks), &options, on_commit),
+            false => {
+                session.create_table_full(schema.as_deref(), name, (&columns, &checks), &options)
+            }
         })?;
+        for ColumnSequence { sequence, column, identity } in sequences {
+            self.host.call(|session| session.attach_sequence(sequence, (oid, column), identity))?;
+        }
         self.add_keys(oid, &create.keys)?;
         tag("CREATE TABLE")
     }
@@ -230,6 +210,9 @@ impl Connection {
                 ))?;
                 continue;
             };
+            if table.kind == b'S' {
+                return Err(wrong_kind_to_drop(table.kind, &table.name, "a table"));
+            }
             self.check_not_in_use("DROP TABLE", table.oid, &table.name)?;
             self.host.call(|session| session.drop_table(&table))?;
         }

@@ -99,15 +99,15 @@ impl Connection {
         let mut tables = Vec::with_capacity(vacuum.tables.len());
         for (name, columns) in &vacuum.tables {
             match self.host.table(name.schema.as_deref(), &name.name)? {
-                Some(table) => tables.push((table, columns.clone())),
-                None if is_view(name) => {
+                Some(table) if table.kind != b'S' => tables.push((table, columns.clone())),
+                found if found.is_some() || is_view(name) => {
                     let message = format!(
                         "skipping \"{}\" --- cannot {verb} non-tables or special system tables",
                         name.name
                     );
                     sink.notice(&SqlError::warning(state::WARNING, message))?;
                 }
-                None => return Err(self.no_table(name)?),
+                _ => return Err(self.no_table(name)?),
             }
         }
         // What cannot be vacuumed or analyzed is refused before the first table is.

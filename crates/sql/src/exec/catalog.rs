@@ -14,14 +14,10 @@ use forebay_engine::syscache::{
 };
 use forebay_engine::{LockMode, Session, Table, TableIndex};
 use forebay_types::{Datum, Oid, SqlType, oids, text_in_as};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Steps between two tests for a cancel.
 const STEPS: u32 = 256;
-/// The namespaces pg_catalog and public.
-const PG_CATALOG: Oid = 11;
-const PUBLIC: Oid = 2200;
 
 impl Host {
     /// A step of planning, or a row that needs no call of the engine; every 256th tests for a
@@ -44,7 +40,9 @@ impl Names for Host {
     }
 
     fn search_path(&mut self) -> Result<SearchPath> {
-        Ok(SmallVec::from_slice(&[PG_CATALOG, PUBLIC]))
+        let path = self.call(Session::search_path)?;
+        // Types, functions and operators are not looked for among temporary tables.
+        Ok(path.iter().filter_map(|entry| entry.namespace).collect())
     }
 
     fn namespace(&mut self, name: &str) -> Result<Option<Oid>> {
@@ -145,6 +143,11 @@ impl Catalog for Host {
     ) -> Result<Option<Arc<Table>>> {
         let open = |session: &mut Session| session.open_table_if_exists(schema, name, mode);
         Ok(self.call_if_any(open)?.flatten())
+    }
+
+    fn owned_sequence(&mut self, table: Oid, column: i16) -> Result<Option<Oid>> {
+        let owned = self.call(|session| session.owned_sequences(table))?;
+        Ok(owned.into_iter().find(|(_, of)| *of == column).map(|(sequence, _)| sequence))
     }
 
     fn constant(&mut self, e: &Expr) -> Result<Datum<'static>> {

@@ -85,7 +85,7 @@ pub(super) fn is_true(
 }
 
 /// Evaluates an expression.
-pub(super) fn eval<'a>(
+pub fn eval<'a>(
     e: &'a Expr,
     row: Values<'a>,
     params: &'a [Datum<'static>],

@@ -290,17 +290,7 @@ impl Host {
     /// The OID of the table or the index that a text means where a regclass is wanted: a name,
     /// perhaps with a schema and quotes.
     pub fn regclass(&mut self, text: &str) -> Result<u32> {
-        let mut parts = split_name(text)?.into_iter();
-        let (schema, name) = match (parts.next(), parts.next(), parts.next()) {
-            (Some(name), None, _) => (None, name),
-            (Some(schema), Some(name), None) => (Some(schema), name),
-            _ => {
-                return Err(SqlError::new(
-                    state::SYNTAX_ERROR,
-                    "improper relation name (too many dotted names)",
-                ));
-            }
-        };
+        let (schema, name) = relation_name(text)?;
         let table = self.table(schema.as_deref(), &name);
         if let Ok(Some(table)) = table {
             return Ok(table.oid);
@@ -353,6 +343,19 @@ impl Host {
 
 fn no_session() -> SqlError {
     SqlError::new(state::OBJECT_NOT_IN_PREREQUISITE_STATE, "no data directory is open")
+}
+
+/// A schema and a name from a text.
+pub(super) fn relation_name(text: &str) -> Result<(Option<String>, String)> {
+    let mut parts = split_name(text)?.into_iter();
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), None, _) => Ok((None, name)),
+        (Some(schema), Some(name), None) => Ok((Some(schema), name)),
+        _ => {
+            let message = "improper relation name (too many dotted names)";
+            Err(SqlError::new(state::SYNTAX_ERROR, message))
+        }
+    }
 }
 
 /// Splits `a."B".c` at its dots, folding what is not quoted.

@@ -78,10 +78,14 @@ pub(super) fn described(table: &Table, row: &[Datum<'_>], error: SqlError) -> Sq
 }
 
 /// `Failing row contains (...)`, each value shortened to 64 bytes.
-fn failing_row(table: &Table, row: &[Datum<'_>]) -> Result<String> {
+pub(super) fn failing_row(table: &Table, row: &[Datum<'_>]) -> Result<String> {
     const SHOWN_BYTES: usize = 64;
     let mut shown = Vec::new();
     for (value, column) in row.iter().zip(live_columns(table)) {
+        if column.generated == b'v' {
+            shown.push("virtual".to_owned());
+            continue;
+        }
         if value.is_null() {
             shown.push("null".to_owned());
             continue;

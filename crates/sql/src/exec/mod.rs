@@ -4,7 +4,8 @@
 //! - `operator.rs`: operators at work: filter, project, aggregate, sort, limit
 //! - `index_scan.rs`: rows that an index finds; `scan.rs`: rows of tables; `row.rs`: rows on their
 //!   way
-//! - `modify.rs`: INSERT, UPDATE and DELETE; `loader.rs`: rows on their way into a table
+//! - `modify.rs`: INSERT, UPDATE and DELETE; `rules.rs`: generated columns and checks of new rows;
+//!   `loader.rs`: rows on their way into a table
 //! - `lock.rs`: FOR UPDATE; `recheck.rs`: a row that was changed meanwhile
 //! - `sort/`: ORDER BY, in memory and beyond; `spill.rs`: rows in temporary files
 //! - `store.rs`: rows that a cursor goes back to
@@ -46,6 +47,7 @@ mod parts;
 mod recheck;
 mod row;
 mod rowsets;
+mod rules;
 mod scan;
 mod sort;
 mod spill;
@@ -53,8 +55,10 @@ mod store;
 mod views;
 
 pub use cursor::Cursor;
+pub use eval::eval;
 pub use host::{Host, Identity};
 pub use loader::Loader;
 pub use measure::Measures;
 pub use row::{Flow, Row, Visit};
+pub use rules::complete;
 pub use store::RowStore;

@@ -6,6 +6,7 @@ use super::loader::{Loader, described};
 use super::measure::Conflicts;
 use super::recheck::recheck;
 use super::row::{Flow, Row};
+use super::rules::complete;
 use super::scan::{fetch, place_value, system_value};
 use super::sort::{Sorted, Sorter};
 use crate::error::{Result, SqlError, state};
@@ -155,7 +156,20 @@ impl<'m> Modifier<'m> {
         Ok(Flow::Continue)
     }
 
+    /// A new row with its generated columns, if the table has rules for its rows.
+    fn completed<'v>(
+        &self,
+        row: &'v [Datum<'v>],
+        params: Params<'_>,
+        host: &mut Host,
+    ) -> Result<Option<Vec<Datum<'v>>>> {
+        let Some(rules) = &self.modify.rules else { return Ok(None) };
+        complete(rules, &self.modify.table, row, params, host).map(Some)
+    }
+
     fn insert(&mut self, row: Row<'_>, params: Params<'_>, host: &mut Host) -> Result<()> {
+        let completed = self.completed(row.values, params, host)?;
+        let row = Row { values: completed.as_deref().unwrap_or(row.values), ctid: row.ctid };
         if let Some(loader) = &mut self.loader {
             loader.push(row.values)?;
             // The snapshot of a scan below does not see the new rows.
@@ -195,6 +209,8 @@ impl<'m> Modifier<'m> {
     ) -> Result<()> {
         let modify = self.modify;
         let table = &modify.table;
+        let completed = self.completed(row.values, params, host)?;
+        let row = Row { values: completed.as_deref().unwrap_or(row.values), ctid: row.ctid };
         let (found, update) = loop {
             let inserted = host
                 .call(|session| session.insert_unless_conflict(table, row.values, &self.arbiters))
@@ -272,6 +288,8 @@ impl<'m> Modifier<'m> {
     ) -> Result<Tried> {
         let place = row.ctid.expect("rows that are changed come from a table");
         let table = &self.modify.table;
+        let completed = self.completed(new, params, host)?;
+        let new = completed.as_deref().unwrap_or(new);
         let stored = self.as_stored(new, place, host)?;
         let new = stored.as_deref().unwrap_or(new);
         let outcome = match host.call(|session| session.update_row(table, place, new)) {

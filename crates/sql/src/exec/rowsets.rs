@@ -50,11 +50,38 @@ fn rows(function: RowFunction, args: &[Datum<'_>], host: &mut Host) -> Result<Ve
         RowFunction::MarkDirtyAll => {
             values(columns::MARK_DIRTY_ALL, [host.call(Session::dirty_all)?])
         }
+        RowFunction::SequenceData => {
+            let sequence = oid(args, 0)?;
+            let data = host.call(|s| s.sequence_data(sequence));
+            values(columns::SEQUENCE_DATA, [no_sequence(data)?])
+        }
+        RowFunction::SequenceParameters => {
+            let sequence = oid(args, 0)?;
+            let found = no_sequence(host.call(|s| s.sequence_info(sequence)))?;
+            let found = found.ok_or_else(|| {
+                let message = format!("relation with OID {sequence} does not exist");
+                SqlError::new(state::UNDEFINED_TABLE, message)
+            })?;
+            values(columns::SEQUENCE_PARAMETERS, [found.def])
+        }
         RowFunction::VerifyHeap => {
             let (relation, options) = table_check(args)?;
             values(columns::VERIFY_HEAP, host.call(|s| s.check_table(relation, &options))?)
         }
     })
+}
+
+/// None if an OID is no sequence's.
+fn no_sequence<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error)
+            if matches!(error.sqlstate, state::WRONG_OBJECT_TYPE | state::INTERNAL_ERROR) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The rows a function in FROM returns, whose arguments may be NULL.

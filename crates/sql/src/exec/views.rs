@@ -5,7 +5,7 @@ use super::row::OwnedRow;
 use crate::error::{Result, SqlError, state};
 use crate::views::{self, Database, IndexStatsRow, Relations, TableRow, View, values};
 use forebay_engine::views::{Command, DatabaseRow, RelationStats, SharedStats};
-use forebay_engine::{LockMode, Session, Table, TableIndex};
+use forebay_engine::{LockMode, SequenceInfo, Session, Table, TableIndex};
 use forebay_types::Datum;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,8 +34,25 @@ pub fn rows(view: View, host: &mut Host) -> Result<Vec<OwnedRow>> {
         View::Cursors => values(views::CURSORS, host.cursors.iter().cloned()),
         View::StatTables(of) => values(views::STAT_TABLES, tables(host, of)?),
         View::StatIndexes(of) => values(views::STAT_INDEXES, indexes(host, of)?),
+        View::Sequences => values(views::SEQUENCES, sequences(host)?),
         View::Stats => values(views::STATS, host.call(Session::column_stats)?),
     })
+}
+
+/// What pg_sequences shows. One that was dropped meanwhile is not there.
+fn sequences(host: &mut Host) -> Result<Vec<(SequenceInfo, String, Option<i64>)>> {
+    let mut rows = Vec::new();
+    for sequence in host.call(Session::all_sequences)? {
+        let oid = sequence.oid;
+        let data = match host.call(|session| session.sequence_data(oid)) {
+            Ok(data) => data,
+            Err(error) if error.sqlstate == state::INTERNAL_ERROR => continue,
+            Err(error) => return Err(error),
+        };
+        let last = data.is_called.then_some(data.last_value);
+        rows.push((sequence, host.identity.user.clone(), last));
+    }
+    Ok(rows)
 }
 
 /// A view pg_stat_progress_*.

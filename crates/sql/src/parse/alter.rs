@@ -1,12 +1,14 @@
 //! ALTER TABLE and ALTER INDEX, parsed by hand: keys are added and dropped, the storage of columns
 //! and storage parameters are changed.
 
+use super::column::{CheckClause, default_expr, table_check};
 use super::cursor::{Cursor, QualifiedName};
 use super::index::{NewKey, table_key};
 use super::options::storage_parameters;
-use super::table::storage_name;
+use super::table::{NewTableColumn, new_column, storage_name};
 use crate::error::{Result, SqlError};
 use forebay_engine::StorageParameter;
+use sqlparser::ast;
 use sqlparser::tokenizer::Token;
 
 /// ALTER TABLE or ALTER INDEX.
@@ -20,6 +22,20 @@ pub struct AlterTable {
     pub if_exists: bool,
     /// What is done.
     pub actions: Vec<AlterAction>,
+}
+
+/// What RENAME renames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RenameAction {
+    /// The table.
+    Table(String),
+    /// A column.
+    Column {
+        /// Its name.
+        column: String,
+        /// Its new name.
+        to: String,
+    },
 }
 
 /// An action of ALTER TABLE.
@@ -43,6 +59,40 @@ pub enum AlterAction {
         /// IF EXISTS.
         if_exists: bool,
     },
+    /// ADD COLUMN.
+    AddColumn {
+        /// The column.
+        column: Box<NewTableColumn>,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+    },
+    /// DROP COLUMN.
+    DropColumn {
+        /// The column.
+        column: String,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// ADD CHECK.
+    AddCheck(CheckClause),
+    /// VALIDATE CONSTRAINT.
+    Validate(String),
+    /// ALTER COLUMN ... SET DEFAULT; None: DROP DEFAULT.
+    SetDefault {
+        /// The column.
+        column: String,
+        /// The default.
+        default: Option<ast::Expr>,
+    },
+    /// ALTER COLUMN ... SET NOT NULL or DROP NOT NULL.
+    SetNotNull {
+        /// The column.
+        column: String,
+        /// SET.
+        on: bool,
+    },
+    /// RENAME, which is alone.
+    Rename(RenameAction),
     /// SET or RESET of storage parameters.
     Parameters {
         /// The parameters.
@@ -52,8 +102,8 @@ pub enum AlterAction {
     },
 }
 
+/// ALTER TABLE or ALTER INDEX, behind ALTER.
 pub(super) fn parse(c: &mut Cursor<'_>) -> Result<AlterTable> {
-    c.advance();
     let of_index = c.accept("index");
     if !of_index && !c.accept("table") {
         return match c.peek_word() {
@@ -70,12 +120,17 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<AlterTable> {
         c.accept_token(&Token::Mul);
     }
     let mut actions = Vec::new();
+    if !of_index && c.accept("rename") {
+        actions.push(AlterAction::Rename(rename(c)?));
+        c.expect_end()?;
+        return Ok(AlterTable { of_index, table, if_exists, actions });
+    }
     loop {
         let statement = if of_index { "ALTER INDEX" } else { "ALTER TABLE" };
         actions.push(match parameters(c, statement)? {
             Some(parameters) => parameters,
             None if of_index => return Err(not_supported(c, statement)),
-            None => action(c)?,
+            None => action(c, &table.name)?,
         });
         if !c.accept_token(&Token::Comma) {
             break;
@@ -106,12 +161,48 @@ fn not_supported(c: &Cursor<'_>, statement: &str) -> SqlError {
     }
 }
 
-fn action(c: &mut Cursor<'_>) -> Result<AlterAction> {
+/// What follows RENAME.
+fn rename(c: &mut Cursor<'_>) -> Result<RenameAction> {
+    if c.accept("to") {
+        return Ok(RenameAction::Table(c.name()?));
+    }
+    if c.accept("constraint") {
+        return Err(SqlError::unsupported("ALTER TABLE ... RENAME CONSTRAINT"));
+    }
+    c.accept("column");
+    let column = c.name()?;
+    c.expect("to")?;
+    Ok(RenameAction::Column { column, to: c.name()? })
+}
+
+/// What follows ADD.
+fn add(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
+    if let Some(check) = table_check(c)? {
+        return Ok(AlterAction::AddCheck(check));
+    }
+    if let Some(key) = table_key(c)? {
+        return Ok(AlterAction::AddKey(key));
+    }
+    for (word, what) in [
+        ("foreign", "a FOREIGN KEY constraint"),
+        ("exclude", "an EXCLUDE constraint"),
+        ("not", "ALTER TABLE ... ADD NOT NULL"),
+    ] {
+        if c.peek_word().as_deref() == Some(word) {
+            return Err(SqlError::unsupported(what));
+        }
+    }
+    c.accept("column");
+    let if_not_exists = c.accept_all(&["if", "not", "exists"]);
+    Ok(AlterAction::AddColumn { column: Box::new(new_column(c, table)?), if_not_exists })
+}
+
+fn action(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
     if c.accept("add") {
-        return match table_key(c)? {
-            Some(key) => Ok(AlterAction::AddKey(key)),
-            None => Err(SqlError::unsupported("this form of ALTER TABLE ... ADD")),
-        };
+        return add(c, table);
+    }
+    if c.accept_all(&["validate", "constraint"]) {
+        return Ok(AlterAction::Validate(c.name()?));
     }
     if c.accept_all(&["drop", "constraint"]) {
         let if_exists = c.accept_all(&["if", "exists"]);
@@ -120,9 +211,31 @@ fn action(c: &mut Cursor<'_>) -> Result<AlterAction> {
         let _ = c.accept("cascade") || c.accept("restrict");
         return Ok(AlterAction::DropConstraint { name, if_exists });
     }
+    if c.accept("drop") {
+        c.accept("column");
+        let if_exists = c.accept_all(&["if", "exists"]);
+        let column = c.name()?;
+        if c.accept("cascade") {
+            return Err(SqlError::unsupported("ALTER TABLE ... DROP COLUMN ... CASCADE"));
+        }
+        c.accept("restrict");
+        return Ok(AlterAction::DropColumn { column, if_exists });
+    }
     if c.accept("alter") {
         c.accept("column");
         let column = c.name()?;
+        if c.accept_all(&["set", "default"]) {
+            let default = Some(default_expr(c)?);
+            return Ok(AlterAction::SetDefault { column, default });
+        }
+        if c.accept_all(&["drop", "default"]) {
+            return Ok(AlterAction::SetDefault { column, default: None });
+        }
+        for (word, on) in [("set", true), ("drop", false)] {
+            if c.accept_all(&[word, "not", "null"]) {
+                return Ok(AlterAction::SetNotNull { column, on });
+            }
+        }
         for (word, compression) in [("storage", false), ("compression", true)] {
             if c.accept_all(&["set", word]) {
                 let name = storage_name(c)?;

@@ -178,6 +178,41 @@ impl<'a> Cursor<'a> {
         Ok((inner, self.tokens.get(self.next - 1)))
     }
 
+    /// Where the tokens come from.
+    pub fn source(&self) -> &'a Source {
+        self.source
+    }
+
+    /// The tokens before the comma, the closing parenthesis or the word that ends them, which are
+    /// taken. `ends` gets a word that is in no parentheses and no CASE, and the word before it.
+    pub fn until_word(
+        &mut self,
+        ends: impl Fn(&str, Option<&str>) -> bool,
+    ) -> (&'a [TokenWithSpan], Option<&'a TokenWithSpan>) {
+        let start = self.next;
+        let (mut depth, mut cases) = (0_usize, 0_usize);
+        let mut before: Option<String> = None;
+        while let Some(token) = self.peek() {
+            let word = self.peek_word();
+            match token {
+                Token::LParen | Token::LBracket => depth += 1,
+                Token::RParen | Token::RBracket if depth > 0 => depth -= 1,
+                Token::RParen | Token::Comma if depth == 0 => break,
+                _ => {}
+            }
+            match word.as_deref() {
+                Some("case") => cases += 1,
+                Some("end") => cases = cases.saturating_sub(1),
+                Some(word) if depth == 0 && cases == 0 && ends(word, before.as_deref()) => break,
+                _ => {}
+            }
+            before = Some(word.unwrap_or_default());
+            self.next += 1;
+        }
+        let tokens = self.tokens.get(start..self.next).unwrap_or_default();
+        (tokens, self.here().or(self.end))
+    }
+
     /// The tokens not yet taken, which are taken, and what follows them.
     pub fn rest(&mut self) -> (&'a [TokenWithSpan], Option<&'a TokenWithSpan>) {
         let rest = self.tokens.get(self.next..).unwrap_or_default();

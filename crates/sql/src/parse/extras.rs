@@ -6,6 +6,7 @@
 //!   `FOR UPDATE OF "FOR KEY SHARE".a NOWAIT FOR UPDATE OF "FOR KEY SHARE".b NOWAIT`.
 //! - `WITH (OLD AS a, NEW AS b)` behind RETURNING
 //! - `WHERE CURRENT OF cursor`
+//! - `OVERRIDING SYSTEM VALUE` and `OVERRIDING USER VALUE` of INSERT
 //! - ON CONFLICT stays where it is; what sqlparser does not know of its target is refused
 //! - `TABLE t` is `SELECT * FROM t`
 //! - `ONLY` before the table of UPDATE and DELETE: no table that is changed here has children
@@ -26,6 +27,17 @@ pub struct Extras {
     pub current_of: Option<(String, u32)>,
     /// Where ON CONFLICT and its target begin, or 0.
     pub on_conflict: (u32, u32),
+    /// OVERRIDING ... VALUE of INSERT.
+    pub overriding: Option<Overriding>,
+}
+
+/// Which values of identity columns an INSERT takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overriding {
+    /// OVERRIDING SYSTEM VALUE: those that are given, whatever the column is.
+    SystemValue,
+    /// OVERRIDING USER VALUE: none that are given.
+    UserValue,
 }
 
 impl Extras {
@@ -56,7 +68,8 @@ const LOCKING: [(&[&str], &str); 4] = [
 fn is_telling(token: &TokenWithSpan) -> bool {
     use Keyword::{CONFLICT, CURRENT, FOR, ONLY, RETURNING, TABLE};
     matches!(&token.token, Token::Word(w) if w.quote_style.is_none()
-        && matches!(w.keyword, CONFLICT | FOR | RETURNING | CURRENT | ONLY | TABLE))
+        && (matches!(w.keyword, CONFLICT | FOR | RETURNING | CURRENT | ONLY | TABLE)
+            || w.value.eq_ignore_ascii_case("overriding")))
 }
 
 /// The tokens for sqlparser, and what was taken out of them.
@@ -85,6 +98,12 @@ pub(super) fn take_out<'t>(
         if let Some((_, words)) = LOCKING.iter().find(|(each, _)| c.accept_all(each)) {
             locking_clause(words, token, &mut c, &mut out)?;
             continue;
+        }
+        if !sourced && depth == 0 && extras.overriding.is_none() {
+            extras.overriding = overriding(&mut c);
+            if extras.overriding.is_some() {
+                continue;
+            }
         }
         let opens = !sourced && depth == 0 || out.last().is_none_or(|t| t.token == Token::LParen);
         if opens && c.accept("table") {
@@ -126,6 +145,14 @@ pub(super) fn take_out<'t>(
         out.push(token.clone());
     }
     Ok((Cow::Owned(out), extras))
+}
+
+/// OVERRIDING ... VALUE, if it is next.
+fn overriding(c: &mut Cursor<'_>) -> Option<Overriding> {
+    if c.accept_all(&["overriding", "system", "value"]) {
+        return Some(Overriding::SystemValue);
+    }
+    c.accept_all(&["overriding", "user", "value"]).then_some(Overriding::UserValue)
 }
 
 /// Notes where ON CONFLICT stands, if it begins here.

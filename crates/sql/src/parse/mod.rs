@@ -10,21 +10,22 @@
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
 //! - `transaction.rs`: transactions, savepoints, LOCK TABLE
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
-//! - `table.rs`: CREATE TABLE and DROP TABLE; `options.rs`: storage parameters; `type_name.rs`:
-//!   types
+//! - `table.rs`: CREATE TABLE and DROP TABLE; `column.rs`: constraints of columns, CHECK;
+//!   `options.rs`: storage parameters; `type_name.rs`: types
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`: ALTER TABLE
 //! - `objects.rs`: databases, schemas, roles, tablespaces, comments
 //! - `copy.rs`: COPY
 //! - `explain.rs`: EXPLAIN
 //! - `vacuum.rs`: VACUUM, ANALYZE
 //! - `portals.rs`: DECLARE, FETCH, MOVE and CLOSE
-//! - `truncate.rs`: TRUNCATE
+//! - `truncate.rs`: TRUNCATE; `sequence.rs`: CREATE, ALTER and DROP SEQUENCE
 //!
 //! SELECT, VALUES, INSERT, UPDATE and DELETE go through sqlparser, which accepts much that
 //! PostgreSQL rejects: the planner takes its tree apart completely, and refuses what it does not
 //! know.
 
 mod alter;
+mod column;
 mod copy;
 pub mod cursor;
 mod depth;
@@ -35,6 +36,7 @@ mod objects;
 mod options;
 mod portals;
 mod queries;
+mod sequence;
 mod size;
 pub mod source;
 mod statement;
@@ -46,20 +48,22 @@ mod utility;
 mod vacuum;
 mod watched;
 
-pub use alter::{AlterAction, AlterTable};
+pub use alter::{AlterAction, AlterTable, RenameAction};
+pub use column::{CheckClause, ColumnValues};
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
-pub use extras::{Extras, VersionNames};
+pub use extras::{Extras, Overriding, VersionNames};
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
 pub use objects::{GivenOption, ObjectStatement, RoleName, RoleOption};
 pub use portals::{Declare, Direction, Fetch};
+pub use sequence::{AlterSequence, CreateSequence, OwnedBy, SequenceAction, SequenceClauses};
 pub use size::estimated_memory;
 pub use source::Source;
 pub use statement::{
-    Explain, Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement,
+    Explain, Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement, Truncate,
 };
-pub use table::{CreateTable, DropStatement, NewColumn};
+pub use table::{CreateTable, DropStatement, NewColumn, NewTableColumn};
 pub use type_name::{TypeName, interval_fields};
 pub use vacuum::Vacuum;
 
@@ -130,6 +134,10 @@ fn parse_statement(
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => {
             cursor.advance();
+            if let Some(persistence) = sequence::accept_create(&mut cursor) {
+                let created = sequence::create(&mut cursor, persistence)?;
+                return Ok(Kind::CreateSequence(Box::new(created)));
+            }
             match cursor.peek_word().as_deref() {
                 Some("index" | "unique") => {
                     index::parse_create(&mut cursor).map(|c| Kind::CreateIndex(Box::new(c)))
@@ -139,10 +147,20 @@ fn parse_statement(
         }
         "drop" => {
             cursor.advance();
+            if cursor.accept("sequence") {
+                return sequence::parse_drop(&mut cursor).map(Kind::DropSequence);
+            }
             let (index, drop) = table::parse_drop(&mut cursor)?;
             Ok(if index { Kind::DropIndex(drop) } else { Kind::DropTable(drop) })
         }
-        "alter" => alter::parse(&mut cursor).map(Kind::AlterTable),
+        "alter" => {
+            cursor.advance();
+            if cursor.accept("sequence") {
+                let altered = sequence::alter(&mut cursor)?;
+                return Ok(Kind::AlterSequence(Box::new(altered)));
+            }
+            alter::parse(&mut cursor).map(Kind::AlterTable)
+        }
         "reindex" => index::parse_reindex(&mut cursor).map(Kind::Reindex),
         "declare" => portals::declare(&mut cursor, source).map(|d| Kind::Declare(Box::new(d))),
         "fetch" | "move" => portals::fetch(&mut cursor, first == "move").map(Kind::Fetch),

@@ -7,6 +7,7 @@ use super::extras::Extras;
 use super::index::{CreateIndex, Reindex};
 use super::objects::ObjectStatement;
 use super::portals::{Declare, Fetch};
+use super::sequence::{AlterSequence, CreateSequence};
 use super::source::Source;
 use super::table::{CreateTable, DropStatement};
 use super::vacuum::Vacuum;
@@ -83,7 +84,22 @@ pub enum Kind {
     /// EXPLAIN.
     Explain(Box<Explain>),
     /// TRUNCATE.
-    Truncate(Vec<QualifiedName>),
+    Truncate(Truncate),
+    /// CREATE SEQUENCE.
+    CreateSequence(Box<CreateSequence>),
+    /// ALTER SEQUENCE.
+    AlterSequence(Box<AlterSequence>),
+    /// DROP SEQUENCE.
+    DropSequence(DropStatement),
+}
+
+/// TRUNCATE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Truncate {
+    /// The tables.
+    pub names: Vec<QualifiedName>,
+    /// RESTART IDENTITY.
+    pub restart: bool,
 }
 
 /// EXPLAIN.

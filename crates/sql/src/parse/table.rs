@@ -1,8 +1,11 @@
 //! CREATE TABLE and DROP TABLE, parsed by hand. What PostgreSQL knows and this server does not is
 //! refused by name.
 
+use super::column::{
+    CheckClause, ColumnClauses, ColumnValues, column_clauses, serial, table_check,
+};
 use super::cursor::{Cursor, QualifiedName};
-use super::index::{NewKey, column_key, table_key};
+use super::index::{NewKey, table_key};
 use super::options::storage_parameters;
 use super::type_name::{TypeName, type_name};
 use crate::error::{Result, SqlError, state};
@@ -16,12 +19,36 @@ pub struct NewColumn {
     pub name: String,
     /// Its type.
     pub ty: TypeName,
+    /// Its type is serial, or one of its kind.
+    pub serial: bool,
     /// NOT NULL was given.
     pub not_null: bool,
+    /// The name of that constraint.
+    pub not_null_name: Option<String>,
+    /// DEFAULT and GENERATED.
+    pub values: ColumnValues,
     /// STORAGE, if it was given.
     pub storage: Option<String>,
     /// COMPRESSION, if it was given.
     pub compression: Option<String>,
+}
+
+/// A column with the constraints that it brings to its table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTableColumn {
+    /// The column.
+    pub column: NewColumn,
+    /// PRIMARY KEY and UNIQUE.
+    pub keys: Vec<NewKey>,
+    /// CHECK.
+    pub checks: Vec<CheckClause>,
+}
+
+/// A column that is added to a table.
+pub(super) fn new_column(c: &mut Cursor<'_>, table: &str) -> Result<NewTableColumn> {
+    let (mut keys, mut checks) = (Vec::new(), Vec::new());
+    let column = column(c, table, &mut keys, &mut checks)?;
+    Ok(NewTableColumn { column, keys, checks })
 }
 
 /// CREATE TABLE.
@@ -35,6 +62,8 @@ pub struct CreateTable {
     pub columns: Vec<NewColumn>,
     /// PRIMARY KEY and UNIQUE, in the order in which they were written.
     pub keys: Vec<NewKey>,
+    /// Its checks, in the order in which they were written.
+    pub checks: Vec<CheckClause>,
     /// WITH (...)
     pub parameters: Vec<StorageParameter>,
     /// TEMPORARY was given.
@@ -61,10 +90,6 @@ pub struct DropStatement {
 /// Columns of a table, as in PostgreSQL.
 const MAX_COLUMNS: usize = 1600;
 
-/// Types that stand for a column with a sequence.
-const SERIAL_TYPES: &[&str] =
-    &["serial", "serial2", "serial4", "serial8", "smallserial", "bigserial"];
-
 pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<CreateTable> {
     if c.accept("unlogged") {
         return Err(SqlError::unsupported("CREATE UNLOGGED TABLE"));
@@ -88,27 +113,50 @@ pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<CreateTable> {
         return Err(SqlError::unsupported("CREATE TABLE OF or PARTITION OF"));
     }
     c.expect_token(&Token::LParen)?;
-    let (columns, keys) = elements(c, &name.name)?;
+    let Elements { columns, keys, checks } = elements(c, &name.name)?;
     let (parameters, on_commit) = table_options(c)?;
     c.expect_end()?;
-    Ok(CreateTable { name, if_not_exists, columns, keys, parameters, temporary, global, on_commit })
+    Ok(CreateTable {
+        name,
+        if_not_exists,
+        columns,
+        keys,
+        checks,
+        parameters,
+        temporary,
+        global,
+        on_commit,
+    })
 }
 
-/// The columns and keys of a table, up to the closing parenthesis.
-fn elements(c: &mut Cursor<'_>, table: &str) -> Result<(Vec<NewColumn>, Vec<NewKey>)> {
-    let (mut columns, mut keys) = (Vec::<NewColumn>::new(), Vec::new());
+/// What a table is made of.
+#[derive(Default)]
+struct Elements {
+    columns: Vec<NewColumn>,
+    keys: Vec<NewKey>,
+    checks: Vec<CheckClause>,
+}
+
+/// The columns and constraints of a table, up to the closing parenthesis.
+fn elements(c: &mut Cursor<'_>, table: &str) -> Result<Elements> {
+    let mut elements = Elements::default();
     if c.accept_token(&Token::RParen) {
-        return Ok((columns, keys));
+        return Ok(elements);
     }
     loop {
-        match table_key(c)? {
+        let Elements { columns, keys, checks } = &mut elements;
+        let check = table_check(c)?;
+        let is_check = check.is_some();
+        checks.extend(check);
+        match if is_check { None } else { table_key(c)? } {
+            None if is_check => {}
             Some(NewKey { existing: Some(_), position, .. }) => {
                 let message = "cannot use an existing index in CREATE TABLE";
                 return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
             }
             Some(key) => keys.push(key),
             None => {
-                let column = column(c, table, &mut keys)?;
+                let column = column(c, table, keys, checks)?;
                 if columns.iter().any(|other| other.name == column.name) {
                     let message = format!("column \"{}\" specified more than once", column.name);
                     return Err(SqlError::new(state::DUPLICATE_COLUMN, message));
@@ -121,7 +169,7 @@ fn elements(c: &mut Cursor<'_>, table: &str) -> Result<(Vec<NewColumn>, Vec<NewK
             return Err(SqlError::new(state::TOO_MANY_COLUMNS, message));
         }
         if c.accept_token(&Token::RParen) {
-            return Ok((columns, keys));
+            return Ok(elements);
         }
         c.expect_token(&Token::Comma)?;
     }
@@ -172,34 +220,31 @@ fn on_commit(c: &mut Cursor<'_>) -> Result<OnCommit> {
     Err(c.error())
 }
 
-fn column(c: &mut Cursor<'_>, table: &str, keys: &mut Vec<NewKey>) -> Result<NewColumn> {
+fn column(
+    c: &mut Cursor<'_>,
+    table: &str,
+    keys: &mut Vec<NewKey>,
+    checks: &mut Vec<CheckClause>,
+) -> Result<NewColumn> {
     table_constraint(c)?;
     let name = c.name()?;
-    let ty = column_type(c)?;
-    let [storage, compression] = [storage_word(c, "storage")?, storage_word(c, "compression")?];
-    let mut not_null = false;
-    let (mut null, mut primary) = (false, false);
-    loop {
-        let at = c.position();
-        if c.accept_all(&["not", "null"]) {
-            not_null = true;
-        } else if c.accept("null") {
-            null = true;
-        } else if let Some(key) = column_key(c, &name)? {
-            primary |= key.primary;
-            keys.push(key);
-        } else {
-            column_constraint(c)?;
-            break;
-        }
-        if (not_null || primary) && null {
-            let message = format!(
-                "conflicting NULL/NOT NULL declarations for column \"{name}\" of table \"{table}\""
-            );
-            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(at));
-        }
+    let position = c.position();
+    let serial = serial(c);
+    let ty = match serial {
+        Some(2) => TypeName::built_in("int2", None),
+        Some(4) => TypeName::built_in("int4", None),
+        Some(_) => TypeName::built_in("int8", None),
+        None => type_name(c)?,
+    };
+    if serial.is_some() && c.peek() == Some(&Token::LBracket) {
+        let message = "array of serial is not implemented";
+        return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
     }
-    Ok(NewColumn { name, ty, not_null, storage, compression })
+    let serial = serial.is_some();
+    let [storage, compression] = [storage_word(c, "storage")?, storage_word(c, "compression")?];
+    let clauses = column_clauses(c, (&name, table, serial), keys, checks)?;
+    let ColumnClauses { values, not_null, not_null_name, .. } = clauses;
+    Ok(NewColumn { name, ty, serial, not_null, not_null_name, values, storage, compression })
 }
 
 /// STORAGE or COMPRESSION with its name, if it is next.
@@ -212,50 +257,24 @@ pub(super) fn storage_name(c: &mut Cursor<'_>) -> Result<String> {
     if c.accept("default") { Ok("default".to_owned()) } else { c.name() }
 }
 
-/// What a word begins that can be written for a table and for a column, and is not supported.
-fn constraint(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "check" => "a CHECK constraint",
-        _ => return None,
-    })
-}
-
 /// Refuses constraints of the table.
 fn table_constraint(c: &mut Cursor<'_>) -> Result<()> {
     refuse(c, |word| match word {
         "foreign" => Some("a FOREIGN KEY constraint"),
         "exclude" => Some("an EXCLUDE constraint"),
         "like" => Some("LIKE in CREATE TABLE"),
-        other => constraint(other),
-    })
-}
-
-/// Refuses what may follow a column's type besides NULL and NOT NULL.
-fn column_constraint(c: &mut Cursor<'_>) -> Result<()> {
-    refuse(c, |word| match word {
-        "references" => Some("a FOREIGN KEY constraint"),
-        "default" => Some("a column default"),
-        "generated" => Some("a generated column"),
-        "collate" => Some("a column collation"),
-        other => constraint(other),
+        _ => None,
     })
 }
 
 /// Refuses what begins with the next word, if it has a name.
-fn refuse(c: &Cursor<'_>, named: impl FnOnce(&str) -> Option<&'static str>) -> Result<()> {
+pub(super) fn refuse(
+    c: &Cursor<'_>,
+    named: impl FnOnce(&str) -> Option<&'static str>,
+) -> Result<()> {
     match c.peek_word().and_then(|word| named(&word)) {
         Some(what) => Err(SqlError::unsupported(what).at(c.position())),
         None => Ok(()),
-    }
-}
-
-fn column_type(c: &mut Cursor<'_>) -> Result<TypeName> {
-    let position = c.position();
-    match c.peek_word() {
-        Some(word) if SERIAL_TYPES.contains(&word.as_str()) => {
-            Err(SqlError::unsupported(format!("type {word}")).at(position))
-        }
-        _ => type_name(c),
     }
 }
 
@@ -309,7 +328,6 @@ fn unsupported_object(verb: &str, c: &Cursor<'_>) -> SqlError {
         "routine",
         "rule",
         "schema",
-        "sequence",
         "server",
         "statistics",
         "subscription",

@@ -1,12 +1,13 @@
 //! TRUNCATE, parsed by hand.
 
-use super::cursor::{Cursor, QualifiedName};
+use super::cursor::Cursor;
+use super::statement::Truncate;
 use crate::error::Result;
 use sqlparser::tokenizer::Token;
 
-/// Reads the names of the tables. What follows them makes no difference: no table has sequences of
-/// its own, children, or tables that refer to it.
-pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Vec<QualifiedName>> {
+/// Reads the names of the tables. CASCADE makes no difference: no table has children, or tables
+/// that refer to it.
+pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Truncate> {
     c.advance();
     c.accept("table");
     let mut names = Vec::new();
@@ -23,8 +24,9 @@ pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Vec<QualifiedName>> {
             break;
         }
     }
-    let _ = c.accept_all(&["restart", "identity"]) || c.accept_all(&["continue", "identity"]);
+    let restart = c.accept_all(&["restart", "identity"]);
+    let _ = restart || c.accept_all(&["continue", "identity"]);
     let _ = c.accept("cascade") || c.accept("restrict");
     c.expect_end()?;
-    Ok(names)
+    Ok(Truncate { names, restart })
 }

@@ -65,6 +65,11 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: Verb) -> Result<
             let message = format!("permission denied: \"{}\" is a system catalog", table.name);
             Err(SqlError::new("42501", message))
         }
+        Relation::Table(table) if table.kind == b'S' => {
+            let verb = if verb == Verb::Copy { "copy to" } else { "change" };
+            let message = format!("cannot {verb} sequence \"{}\"", table.name);
+            Err(SqlError::new(state::WRONG_OBJECT_TYPE, message))
+        }
         Relation::Table(table) if table.kind != b'r' => Err(SqlError::new(
             state::WRONG_OBJECT_TYPE,
             format!("cannot {words} relation \"{}\"", table.name),
@@ -78,15 +83,6 @@ pub fn writable(relation: Relation, name: &QualifiedName, verb: Verb) -> Result<
             Ok(table)
         }
     }
-}
-
-/// Refuses to leave out a column that would get its default.
-pub fn check_left_out(table: &Table, column: &Column) -> Result<()> {
-    if !column.has_default {
-        return Ok(());
-    }
-    let what = format!("the default of column \"{}\" of relation \"{}\"", column.name, table.name);
-    Err(SqlError::unsupported(what))
 }
 
 /// A table's columns that are not dropped.
@@ -153,6 +149,12 @@ pub(super) fn assigned(
             Err(SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint).at(position))
         }
     }
+}
+
+/// The error (428C9) of a value for a generated column.
+pub(super) fn generated(column: &Column, message: String) -> SqlError {
+    let detail = format!("Column \"{}\" is a generated column.", column.name);
+    SqlError::new("428C9", message).detail(detail)
 }
 
 /// The error (428C9) of a value for an identity column that takes none.

@@ -39,6 +39,9 @@ pub trait Catalog: Names {
         mode: LockMode,
     ) -> Result<Option<Arc<Table>>>;
 
+    /// The sequence that a column of a table owns.
+    fn owned_sequence(&mut self, table: Oid, column: i16) -> Result<Option<Oid>>;
+
     /// The value of an expression that reads no row and no parameter.
     fn constant(&mut self, e: &Expr) -> Result<Datum<'static>>;
 

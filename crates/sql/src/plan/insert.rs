@@ -1,6 +1,6 @@
 //! INSERT.
 
-use super::assign::{self, Verb, check_left_out, live_columns, target_columns, writable};
+use super::assign::{self, Verb, live_columns, target_columns, writable};
 use super::expr::Expr;
 use super::fold::fold_all;
 use super::lower::Flat;
@@ -10,9 +10,9 @@ use super::select::Unknowns;
 use super::tree::{Change, ChangePlan, Modify, Node};
 use crate::analyze::{self, Scope, Typed, ident_name, qualified_name};
 use crate::error::{Result, SqlError, state};
-use crate::parse::Extras;
+use crate::parse::{Extras, Overriding};
 use forebay_engine::{Column, LockMode, Table};
-use forebay_types::{Datum, out_of_memory};
+use forebay_types::out_of_memory;
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
@@ -43,18 +43,26 @@ impl Planner<'_> {
         let columns: Vec<Column> = live_columns(&table).cloned().collect();
         let targets =
             if given { target_columns(&table, &names)? } else { (0..columns.len()).collect() };
-        let target =
-            Target { table: &table, columns: &columns, targets: &targets, names: &names, given };
+        let target = Target {
+            table: &table,
+            columns: &columns,
+            targets: &targets,
+            names: &names,
+            given,
+            overriding: extras.overriding,
+        };
         let input = match &insert.source {
             None => {
-                columns.iter().try_for_each(|column| check_left_out(&table, column))?;
-                Node::Values(vec![vec![Expr::Const(Datum::Null); columns.len()]])
+                let row: Result<Vec<Expr>> =
+                    columns.iter().map(|column| self.default_of(&table, column)).collect();
+                Node::Values(vec![row?])
             }
             Some(query) => match plain_values(query) {
                 Some(values) => self.insert_values(values, &target)?,
                 None => {
                     let query = self.analyzed(query, Unknowns::Stay)?;
-                    let mut output = target.assign(self, query.row())?;
+                    let row = query.row().into_iter().map(Given::Value).collect();
+                    let mut output = target.assign(self, row)?;
                     fold_all(&mut output, self.catalog)?;
                     let plan = query.fold(self.catalog)?.plan(self.catalog)?;
                     Node::Project { input: Box::new(Arc::unwrap_or_clone(plan.root)), output }
@@ -81,7 +89,8 @@ impl Planner<'_> {
         let unread = update.map(|update| update.unread(table.columns.len()));
         let read_whole = unread.into_iter().flatten().map(|unread| !unread).collect();
         let (schema, change) = (name.schema, Change::Insert(conflict));
-        let modify = Modify { input, table, schema, change, read_whole, returning };
+        let rules = self.row_rules(&table)?;
+        let modify = Modify { input, table, schema, change, read_whole, returning, rules };
         Ok(ChangePlan::new(modify, columns))
     }
 
@@ -92,17 +101,13 @@ impl Planner<'_> {
             let mut bound = Vec::with_capacity(row.content.len());
             for e in &row.content {
                 bound.push(if assign::is_default(e) {
-                    if let Some(column) = target.column(bound.len()) {
-                        check_left_out(target.table, column)?;
-                    }
-                    let position = self.source.position(analyze::start(e));
-                    Typed::null(position)
+                    Given::Default(self.source.position(analyze::start(e)))
                 } else {
-                    self.bind_constant(e, "VALUES")?
+                    Given::Value(self.bind_constant(e, "VALUES")?)
                 });
             }
             if *width.get_or_insert(bound.len()) != bound.len() {
-                let position = bound.first().map_or(0, |v| v.position);
+                let position = bound.first().map_or(0, Given::position);
                 let message = "VALUES lists must all be the same length";
                 return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
             }
@@ -143,6 +148,23 @@ fn plain_values(query: &ast::Query) -> Option<&ast::Values> {
     }
 }
 
+/// A value of a row of INSERT.
+enum Given {
+    /// An expression.
+    Value(Typed),
+    /// DEFAULT, here.
+    Default(u32),
+}
+
+impl Given {
+    fn position(&self) -> u32 {
+        match self {
+            Given::Value(value) => value.position,
+            Given::Default(position) => *position,
+        }
+    }
+}
+
 /// The columns an INSERT fills.
 struct Target<'a> {
     table: &'a Table,
@@ -150,45 +172,57 @@ struct Target<'a> {
     targets: &'a [usize],
     names: &'a [(String, u32)],
     given: bool,
+    overriding: Option<Overriding>,
 }
 
 impl Target<'_> {
-    /// The column that a row's value of this number is for.
-    fn column(&self, value: usize) -> Option<&Column> {
-        self.columns.get(*self.targets.get(value)?)
-    }
-
-    /// Casts a row's values to their columns, and puts NULL into the others.
-    fn assign(&self, planner: &mut Planner<'_>, row: Vec<Typed>) -> Result<Vec<Expr>> {
+    /// Casts a row's values to their columns, and puts defaults into the others.
+    fn assign(&self, planner: &mut Planner<'_>, row: Vec<Given>) -> Result<Vec<Expr>> {
         if let Some(extra) = row.get(self.targets.len()) {
             let message = "INSERT has more expressions than target columns";
-            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(extra.position));
+            return Err(SqlError::new(state::SYNTAX_ERROR, message).at(extra.position()));
         }
         if self.given && row.len() < self.targets.len() {
             let position = self.names.get(row.len()).map_or(0, |(_, p)| *p);
             let message = "INSERT has more target columns than expressions";
             return Err(SqlError::new(state::SYNTAX_ERROR, message).at(position));
         }
-        let filled = self.targets.get(..row.len()).unwrap_or(self.targets);
-        let mut left_out =
-            self.columns.iter().enumerate().filter(|(index, _)| !filled.contains(index));
-        left_out.try_for_each(|(_, column)| check_left_out(self.table, column))?;
-        let mut exprs = vec![Expr::Const(Datum::Null); self.columns.len()];
+        let mut exprs: Vec<Option<Expr>> = vec![None; self.columns.len()];
         for (value, target) in row.into_iter().zip(self.targets) {
             let (Some(column), Some(slot)) = (self.columns.get(*target), exprs.get_mut(*target))
             else {
                 continue;
             };
-            if column.always_identity {
-                let message =
-                    format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name);
-                let hint = "Use OVERRIDING SYSTEM VALUE to override.";
-                let error = assign::always_identity(column, message);
-                return Err(error.hint(hint).at(value.position));
+            let Given::Value(value) = value else { continue };
+            if column.is_identity && self.overriding == Some(Overriding::UserValue) {
+                continue;
             }
-            *slot = assign::assigned(planner, column, value, &Flat)?;
+            self.check_given(column)?;
+            *slot = Some(assign::assigned(planner, column, value, &Flat)?);
         }
-        Ok(exprs)
+        let mut row = Vec::with_capacity(exprs.len());
+        for (expr, column) in exprs.into_iter().zip(self.columns) {
+            row.push(match expr {
+                Some(expr) => expr,
+                None => planner.default_of(self.table, column)?,
+            });
+        }
+        Ok(row)
+    }
+
+    /// Refuses a value for a column that takes none.
+    fn check_given(&self, column: &Column) -> Result<()> {
+        let message =
+            || format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name);
+        if column.generated != 0 {
+            return Err(assign::generated(column, message()));
+        }
+        if column.always_identity && self.overriding != Some(Overriding::SystemValue) {
+            let hint = "Use OVERRIDING SYSTEM VALUE to override.";
+            let error = assign::always_identity(column, message());
+            return Err(error.hint(hint));
+        }
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@
 //! - `planner.rs`: Planner: what planning works with
 //! - `select.rs`: SELECT and VALUES
 //! - `from.rs`: FROM
+//! - `stored.rs`: expressions that tables keep; `rules.rs`: what they make of new rows
 //! - `insert.rs`: INSERT; `conflict.rs`: ON CONFLICT; `update.rs`: UPDATE and DELETE;
 //!   `returning.rs`: RETURNING
 //! - `assign.rs`: tables that are changed, and values on their way into their columns
@@ -51,17 +52,19 @@ mod planner;
 mod query;
 mod returning;
 pub mod rowsets;
+mod rules;
 mod scroll;
 mod select;
 mod selectivity;
 mod size;
+mod stored;
 mod tid;
 mod tree;
 mod update;
 
 pub use crate::analyze::{ParamTypes, SystemColumn};
 pub use aggregate::{AggregateCall, AggregateKind};
-pub use assign::{Verb, check_left_out, live_columns, stored_type, target_columns, writable};
+pub use assign::{Verb, live_columns, stored_type, target_columns, writable};
 pub use catalog::{Builtin, Catalog};
 pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
@@ -72,6 +75,8 @@ pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};
 pub use returning::version_width;
 pub use rowsets::RowFunction;
+pub use rules::{RowRules, stored_expr};
+pub use stored::{StoredColumn, may_vary, nextval_default};
 pub use tree::{
     Bitmap, BitmapRead, Change, ChangePlan, Grouping, IndexCondition, IndexRead, LockPolicy,
     Modify, Node, OnConflict, RowLock, SelectPlan, SortKey, TableRead,

@@ -2,13 +2,13 @@
 //! 19's, Forebay's own, pg_backup_stop and pg_control_system.
 
 use crate::views::{Columns, described, timestamp};
-use forebay_engine::BackupEnd;
 use forebay_engine::backup::ControlSystem;
 use forebay_engine::check::Finding;
 use forebay_engine::views::{
     Dirtied, DirtyReport, EvictReport, Evicted, KernelCached, MemoryChecksums, PoolSummary,
     UsageCount,
 };
+use forebay_engine::{BackupEnd, SequenceData, SequenceDef};
 use forebay_types::Datum;
 use forebay_types::SqlType::{self, Bool, Float8, Int4, Int8, PgLsn, Text, Timestamptz};
 
@@ -42,6 +42,10 @@ pub enum RowFunction {
     ControlSystem,
     /// What is wrong with a table.
     VerifyHeap,
+    /// Where a sequence stands.
+    SequenceData,
+    /// What the catalogs say of a sequence.
+    SequenceParameters,
 }
 
 impl RowFunction {
@@ -59,6 +63,8 @@ impl RowFunction {
             RowFunction::ControlSystem => described(CONTROL_SYSTEM),
             RowFunction::KernelCache => described(KERNEL_CACHE),
             RowFunction::VerifyHeap => described(VERIFY_HEAP),
+            RowFunction::SequenceData => described(SEQUENCE_DATA),
+            RowFunction::SequenceParameters => described(SEQUENCE_PARAMETERS),
         }
     }
 
@@ -154,6 +160,23 @@ pub const VERIFY_HEAP: Columns<Finding> = &[
     ("offnum", Int4, |r| r.offset.map_or(Datum::Null, |n| int4(n.into()))),
     ("attnum", Int4, |r| r.attribute.map_or(Datum::Null, |n| int4(n.into()))),
     ("msg", Text, |r| Datum::string(r.message.clone())),
+];
+
+/// pg_get_sequence_data. None: it is no sequence.
+pub const SEQUENCE_DATA: Columns<Option<SequenceData>> = &[
+    ("last_value", Int8, |r| r.map_or(Datum::Null, |r| Datum::Int8(r.last_value))),
+    ("is_called", Bool, |r| r.map_or(Datum::Null, |r| Datum::Bool(r.is_called))),
+];
+
+/// pg_sequence_parameters.
+pub const SEQUENCE_PARAMETERS: Columns<SequenceDef> = &[
+    ("start_value", Int8, |r| Datum::Int8(r.start)),
+    ("minimum_value", Int8, |r| Datum::Int8(r.rules.min)),
+    ("maximum_value", Int8, |r| Datum::Int8(r.rules.max)),
+    ("increment", Int8, |r| Datum::Int8(r.rules.increment)),
+    ("cycle_option", Bool, |r| Datum::Bool(r.rules.cycle)),
+    ("cache_size", Int8, |r| Datum::Int8(r.rules.cache)),
+    ("data_type", SqlType::Oid, |r| Datum::Oid(r.type_oid)),
 ];
 
 /// pg_relation_kernel_cache.

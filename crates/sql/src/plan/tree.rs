@@ -20,6 +20,7 @@
 use super::aggregate::{AggregateCall, AggregateKind};
 use super::expr::{Comparison, Expr};
 use super::rowsets::RowFunction;
+use super::rules::RowRules;
 use crate::column::ColumnDesc;
 use crate::views::View;
 use forebay_engine::{LockMode, LockStrength, Table, TableIndex};
@@ -317,6 +318,8 @@ pub struct Modify {
     pub read_whole: Vec<bool>,
     /// RETURNING, over two versions of each row; see `returning.rs`.
     pub returning: Option<Vec<Expr>>,
+    /// What is computed and checked of each new row.
+    pub rules: Option<Arc<RowRules>>,
 }
 
 /// How rows are changed.

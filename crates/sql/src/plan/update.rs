@@ -1,8 +1,6 @@
 //! UPDATE and DELETE of one table.
 
-use super::assign::{
-    self, Verb, always_identity, assigned, check_left_out, live_columns, writable,
-};
+use super::assign::{self, Verb, always_identity, assigned, generated, live_columns, writable};
 use super::catalog::Catalog;
 use super::expr::Expr;
 use super::fold::{fold, fold_all};
@@ -11,6 +9,7 @@ use super::index_read::filtered;
 use super::planner::Planner;
 use super::query::cheapest_source;
 use super::returning::{Version, version_width};
+use super::rules::RowRules;
 use super::tree::{Change, ChangePlan, Modify, Node, TableRead};
 use crate::analyze::{
     self, FunctionCall, Scope, SystemColumn, Typed, ident_name, is_row, qualified_name,
@@ -19,7 +18,6 @@ use crate::column::ColumnDesc;
 use crate::error::{Result, SqlError, state};
 use crate::parse::Extras;
 use forebay_engine::{Column, LockMode, Table};
-use forebay_types::Datum;
 use sqlparser::ast::{self, Spanned};
 use std::sync::Arc;
 
@@ -49,7 +47,7 @@ impl Planner<'_> {
             )?
             .unzip();
         let values = self.assignments(&update.assignments, &target)?;
-        let change = Change::Update(values);
+        let change = (Change::Update(values), self.row_rules(&target.table)?);
         target.plan(filter, extras.cursor(), change, returning, columns, self.catalog)
     }
 
@@ -67,7 +65,7 @@ impl Planner<'_> {
                 &extras.versions,
             )?
             .unzip();
-        let change = Change::Delete;
+        let change = (Change::Delete, None);
         target.plan(filter, extras.cursor(), change, returning, columns, self.catalog)
     }
 
@@ -138,11 +136,13 @@ impl Planner<'_> {
                         format!("column \"{}\" can only be updated to DEFAULT", column.name);
                     return Err(always_identity(column, message));
                 }
-                Some(value) => assigned(self, column, value, &target.scope)?,
-                None => {
-                    check_left_out(&target.table, column)?;
-                    Expr::Const(Datum::Null)
+                Some(_) if column.generated != 0 => {
+                    let message =
+                        format!("column \"{}\" can only be updated to DEFAULT", column.name);
+                    return Err(generated(column, message));
                 }
+                Some(value) => assigned(self, column, value, &target.scope)?,
+                None => self.default_of(&target.table, column)?,
             };
             if std::mem::replace(&mut seen[slot], true) {
                 let message = format!("multiple assignments to same column \"{}\"", column.name);
@@ -229,7 +229,7 @@ impl Target {
         self,
         filter: Option<Expr>,
         cursor: Option<&str>,
-        change: Change,
+        (change, rules): (Change, Option<Arc<RowRules>>),
         returning: Option<Vec<Expr>>,
         columns: Option<Vec<ColumnDesc>>,
         catalog: &mut dyn Catalog,
@@ -271,7 +271,7 @@ impl Target {
             }
             None => cheapest_source(TableRead { decode, ..read }, filter, catalog)?,
         };
-        let modify = Modify { input, table, schema, change, read_whole: used, returning };
+        let modify = Modify { input, table, schema, change, read_whole: used, returning, rules };
         Ok(ChangePlan::new(modify, columns))
     }
 }

@@ -1,6 +1,6 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
 //! pg_buffercache, pg_cursors, pg_locks, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer,
-//! pg_stat_database, pg_stat_wal, pg_stat_all_tables, pg_stat_all_indexes, pg_stats; A column
+//! pg_stat_database, pg_stat_wal, pg_stat_all_tables, pg_stat_all_indexes, pg_stats, pg_sequences; A column
 //! stands once, with what makes its value of a row.
 //!
 //! - `basics`: what all of them share
@@ -19,7 +19,7 @@ use forebay_engine::views::{
     ColumnStatsRow, Command, Counts, DatabaseRow, IoOp, IoStatRow, LockRow, LockTag,
     MaintenanceRuns, RelationStats, WalRow,
 };
-use forebay_engine::{ItemPointer, Table};
+use forebay_engine::{ItemPointer, SequenceInfo, Table};
 use forebay_types::SqlType::{
     self, AnyArray, Bool, Float4, Float4Array, Float8, Int2, Int4, Int8, Int8Array, Name, Numeric,
     Oid, Text, TextArray, Timestamptz, Xid,
@@ -57,6 +57,8 @@ pub enum View {
     Cursors,
     /// Statistics of columns.
     Stats,
+    /// Sequences.
+    Sequences,
     /// Long commands of a kind that run.
     Progress(Command),
     /// Tables.
@@ -106,6 +108,7 @@ impl View {
             "pg_locks" => View::Locks,
             "pg_cursors" => View::Cursors,
             "pg_stats" => View::Stats,
+            "pg_sequences" => View::Sequences,
             "pg_stat_progress_analyze" => View::Progress(Command::Analyze),
             "pg_stat_progress_cluster" => View::Progress(Command::Cluster),
             "pg_stat_progress_create_index" => View::Progress(Command::CreateIndex),
@@ -142,6 +145,7 @@ impl View {
             View::Locks => described(LOCKS),
             View::Cursors => described(CURSORS),
             View::Stats => described(STATS),
+            View::Sequences => described(SEQUENCES),
             View::Progress(command) => described(progress_columns(command)),
             View::StatTables(_) => described(STAT_TABLES),
             View::StatIndexes(_) => described(STAT_INDEXES),
@@ -213,6 +217,21 @@ pub const STATS: Columns<ColumnStatsRow> = &[
     ("range_length_histogram", AnyArray, |r| array(&r.range_lengths)),
     ("range_empty_frac", Float4, |r| opt(r.empty_ranges, Datum::Float4)),
     ("range_bounds_histogram", AnyArray, |r| array(&r.range_bounds)),
+];
+
+/// pg_sequences: a sequence, its owner, and its last value if it has handed out one.
+pub const SEQUENCES: Columns<(SequenceInfo, String, Option<i64>)> = &[
+    ("schemaname", Name, |(r, ..)| text(&r.schema)),
+    ("sequencename", Name, |(r, ..)| text(&r.name)),
+    ("sequenceowner", Name, |(_, owner, _)| text(owner)),
+    ("data_type", SqlType::Regtype, |(r, ..)| text(SqlType::of(r.def.type_oid).sql_name())),
+    ("start_value", Int8, |(r, ..)| Datum::Int8(r.def.start)),
+    ("min_value", Int8, |(r, ..)| Datum::Int8(r.def.rules.min)),
+    ("max_value", Int8, |(r, ..)| Datum::Int8(r.def.rules.max)),
+    ("increment_by", Int8, |(r, ..)| Datum::Int8(r.def.rules.increment)),
+    ("cycle", Bool, |(r, ..)| Datum::Bool(r.def.rules.cycle)),
+    ("cache_size", Int8, |(r, ..)| Datum::Int8(r.def.rules.cache)),
+    ("last_value", Int8, |(.., last)| opt(*last, Datum::Int8)),
 ];
 
 /// pg_aios.

@@ -8,6 +8,7 @@
 //! - `system.rs`: the session, settings; `locks.rs`: advisory locks, waits, transaction ids;
 //!   `log.rs`: the write-ahead log; `relations.rs`: sizes and checks of tables and indexes
 //! - `reg.rs`: types whose values are OIDs of rows
+//! - `sequences.rs`: sequences
 //! - `values.rs`: CURRENT_DATE and its like
 //! - `own.rs`: functions that pg_proc does not have: those of contrib modules, and Forebay's own
 //!
@@ -25,6 +26,7 @@ mod math;
 pub(super) mod own;
 mod reg;
 mod relations;
+mod sequences;
 mod strings;
 mod system;
 mod table;

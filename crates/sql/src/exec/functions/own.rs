@@ -109,7 +109,12 @@ pub(super) fn functions() -> impl Iterator<Item = (Oid, Call)> {
 
 /// Functions of rows, with their OIDs: those of pg_proc as well.
 pub(super) fn row_functions() -> impl Iterator<Item = (Oid, RowFunction)> {
-    let of_catalog = [(2739, RowFunction::BackupStop), (3441, RowFunction::ControlSystem)];
+    let of_catalog = [
+        (2739, RowFunction::BackupStop),
+        (3441, RowFunction::ControlSystem),
+        (6427, RowFunction::SequenceData),
+        (3078, RowFunction::SequenceParameters),
+    ];
     let own = OWN.iter().enumerate().filter_map(|(place, own)| match own.3 {
         Code::Call(_) => None,
         Code::Rows(function) => Some((oid_of(place), function)),

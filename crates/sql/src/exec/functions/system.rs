@@ -2,6 +2,7 @@
 
 use super::Area;
 use super::arguments::{oid, text};
+use super::values::current_schema;
 use crate::error::{Result, SqlError, state};
 use crate::exec::host::Host;
 use crate::settings::SetScope;
@@ -19,7 +20,7 @@ pub(super) const TABLE: Area = &[
     (861, |_, _, host| Ok(Datum::string(host.identity.database.clone()))),
     (745, |_, _, host| Ok(Datum::string(host.identity.user.clone()))),
     (746, |_, _, host| Ok(Datum::string(host.identity.user.clone()))),
-    (1402, |_, _, _| Ok(Datum::text("public"))),
+    (1402, |_, _, host| current_schema(host)),
     (2026, |_, _, host| Ok(Datum::Int4(host.identity.pid))),
     (3810, |_, _, _| Ok(Datum::Bool(false))),
     (2077, |_, args, host| current_setting(args, host)),

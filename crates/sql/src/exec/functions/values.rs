@@ -22,10 +22,7 @@ pub(in crate::exec) fn value<'a>(
             return Ok(Datum::string(host.identity.user.clone()));
         }
         O::CurrentCatalog => return Ok(Datum::string(host.identity.database.clone())),
-        O::CurrentSchema => {
-            let first = host.call_if_any(Session::creation_schema)?.flatten();
-            return Ok(first.map_or(Datum::Null, |entry| Datum::string(entry.name.to_string())));
-        }
+        O::CurrentSchema => return current_schema(host),
         O::CurrentDate => return Ok(Datum::Date(ops::timestamp_to_date(local()?))),
         O::CurrentTime | O::CurrentTimeN => {
             let west = -host.style.zone.at(now).offset;
@@ -38,4 +35,10 @@ pub(in crate::exec) fn value<'a>(
         O::Localtimestamp | O::LocaltimestampN => (Datum::Timestamp(local()?), SqlType::Timestamp),
     };
     Ok(coerce(value, ty, digits, true)?)
+}
+
+/// The schema into which new objects go.
+pub(super) fn current_schema<'a>(host: &mut Host) -> Result<Datum<'a>> {
+    let first = host.call_if_any(Session::creation_schema)?.flatten();
+    Ok(first.map_or(Datum::Null, |entry| Datum::string(entry.name.to_string())))
 }

@@ -1,0 +1,115 @@
+//! Expressions of tables as the catalogs hold them: texts of node trees.
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use forebay_format::varlena::{Varlena, decompress};
+use forebay_types::{Datum, Oid, oids};
+
+use crate::catalog_oids::{CLASSES, COLLATIONS, OPERATORS, PROCEDURES, TYPES};
+use crate::error::CatalogError;
+use crate::nodes::{self, Expr};
+use crate::schema::DEFAULT_COLLATION;
+
+/// An expression with what it refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredExpr {
+    /// Its tree, as PostgreSQL writes it.
+    pub tree: Arc<str>,
+    /// The numbers of the columns that it reads, ascending. 0: the whole row.
+    pub columns: Vec<i16>,
+    /// Objects that it refers to: their catalogs, and their OIDs there.
+    pub(crate) references: Vec<(Oid, Oid)>,
+}
+
+impl StoredExpr {
+    /// How an analyzed expression is stored.
+    pub fn new(expr: &Expr) -> StoredExpr {
+        let (mut columns, mut references) = (Vec::new(), Vec::new());
+        collect(expr, &mut columns, &mut references);
+        columns.sort_unstable();
+        columns.dedup();
+        let mut distinct: Vec<(Oid, Oid)> = Vec::with_capacity(references.len());
+        for object in references {
+            if !distinct.contains(&object) {
+                distinct.push(object);
+            }
+        }
+        StoredExpr { tree: nodes::write(expr).into(), columns, references: distinct }
+    }
+}
+
+/// A check of a table's rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// pg_constraint.oid
+    pub oid: Oid,
+    /// Its name.
+    pub name: String,
+    /// Its condition's tree. None: it is stored out of line.
+    pub tree: Option<Arc<str>>,
+    /// Whether rows are checked at all.
+    pub enforced: bool,
+    /// Whether all rows hold it.
+    pub validated: bool,
+}
+
+/// A check that is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckDef {
+    /// Its name. None: one is chosen.
+    pub name: Option<String>,
+    /// Its condition.
+    pub condition: StoredExpr,
+    /// NO INHERIT
+    pub no_inherit: bool,
+    /// Not NOT ENFORCED.
+    pub enforced: bool,
+    /// Whether all rows are known to hold it: not NOT VALID.
+    pub validated: bool,
+}
+
+/// What an expression refers to, without what is below `MAX_DEPTH`: reading and making a tree
+/// refuse that.
+fn collect(expr: &Expr, columns: &mut Vec<i16>, references: &mut Vec<(Oid, Oid)>) {
+    let mut refer = |class: Oid, oid: Oid| references.push((class, oid));
+    match expr {
+        Expr::Var(var) => columns.extend(i16::try_from(var.varattno)),
+        Expr::Const(constant) => {
+            refer(TYPES, constant.consttype);
+            if constant.constcollid != DEFAULT_COLLATION {
+                refer(COLLATIONS, constant.constcollid);
+            }
+            if let (oids::REGCLASS, Datum::Oid(relation)) =
+                (constant.consttype, &constant.constvalue)
+            {
+                refer(CLASSES, *relation);
+            }
+        }
+        Expr::Func(call) => refer(PROCEDURES, call.funcid),
+        Expr::Op(call) => refer(OPERATORS, call.opno),
+        Expr::Distinct(call) => refer(OPERATORS, call.opno),
+        Expr::NullIf(call) => refer(OPERATORS, call.opno),
+        Expr::ScalarArrayOp(call) => refer(OPERATORS, call.opno),
+        Expr::RelabelType(cast) => refer(TYPES, cast.resulttype),
+        Expr::CoerceViaIo(cast) => refer(TYPES, cast.resulttype),
+        Expr::ArrayCoerce(cast) => refer(TYPES, cast.resulttype),
+        Expr::Collate(collate) => refer(COLLATIONS, collate.coll_oid),
+        Expr::NextValue(next) => refer(CLASSES, next.seqid),
+        _ => {}
+    }
+    expr.visit_children(&mut |child| collect(child, columns, references));
+}
+
+/// The text of a stored tree. None: it is stored out of line.
+pub(crate) fn tree_text(value: Varlena<'_>) -> Result<Option<Arc<str>>, CatalogError> {
+    let damaged = || CatalogError::corrupt("a node tree in the catalogs is damaged");
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(Arc::from).map_err(|_| damaged());
+    match value {
+        Varlena::Plain(bytes) => text(bytes).map(Some),
+        Varlena::Compressed { raw_size, method, data } => {
+            text(&decompress(raw_size, method, data).map_err(|_| damaged())?).map(Some)
+        }
+        Varlena::External(_) => Ok(None),
+    }
+}

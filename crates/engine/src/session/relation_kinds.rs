@@ -1,0 +1,78 @@
+//! What a name means, whatever kind of relation that is.
+
+use forebay_catalog::Reader;
+use forebay_types::Oid;
+
+use super::state::Session;
+use super::temp_tables::PG_TEMP;
+use crate::core::InDatabase;
+use crate::error::EngineError;
+
+/// A relation that a name means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedRelation {
+    /// pg_class.oid
+    pub oid: Oid,
+    /// pg_class.relkind
+    pub kind: u8,
+    /// Its name.
+    pub name: String,
+}
+
+impl Session {
+    /// The relation of a name, of any kind. Without a schema it is looked for along the search path.
+    /// It takes no lock.
+    pub fn relation_named(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<NamedRelation>, EngineError> {
+        self.call(|session, core| match schema {
+            Some(PG_TEMP) => session.temporary_relation(core, name),
+            Some(schema) => match session.namespace(core, schema)? {
+                Some(namespace) => session.relation_in(core, namespace, name),
+                None => Ok(None),
+            },
+            None => {
+                let path = session.path(core)?;
+                for entry in path.iter() {
+                    let found = match entry.namespace {
+                        Some(namespace) => session.relation_in(core, namespace, name)?,
+                        None => session.temporary_relation(core, name)?,
+                    };
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+                Ok(None)
+            }
+        })
+    }
+
+    fn temporary_relation(
+        &mut self,
+        core: &InDatabase,
+        name: &str,
+    ) -> Result<Option<NamedRelation>, EngineError> {
+        if !self.temp.may_have(name) {
+            return Ok(None);
+        }
+        let own = self.temp.namespace();
+        match self.namespace(core, &own)? {
+            Some(namespace) => self.relation_in(core, namespace, name),
+            None => Ok(None),
+        }
+    }
+
+    fn relation_in(
+        &mut self,
+        core: &InDatabase,
+        namespace: Oid,
+        name: &str,
+    ) -> Result<Option<NamedRelation>, EngineError> {
+        let snapshot = core.xacts.snapshot(&self.running()?.tx);
+        let mut reader = Reader::new(&core.database, &mut self.backend, snapshot);
+        let class = reader.class_named(namespace, name)?;
+        Ok(class.map(|class| NamedRelation { oid: class.oid, kind: class.kind, name: class.name }))
+    }
+}
