@@ -11,3 +11,4 @@ mod functions;
 mod moments;
 mod numbers;
 mod oracle;
+mod order;
