@@ -390,7 +390,8 @@ impl Statements<'_> {
             ),
             4 => format!("DELETE FROM shapes WHERE p[1] > {key}"),
             5 => format!(
-                "UPDATE shapes SET b = box(p, point(0, {key})) WHERE r && int4range({key}, {key} + 2)"
+                "UPDATE shapes SET b = box(p, point(0, {key}))
+                 WHERE r && int4range({key}, {key} + 2)"
             ),
             6 => format!("INSERT INTO bookings VALUES (int4range({key}, {key} + {some} % 7 + 1))"),
             _ => format!(
