@@ -10,7 +10,7 @@
 //!   VACUUM_PAGE            none             0 leaf of the entries, with its image
 //!   VACUUM_DATA_LEAF_PAGE  none             0 leaf of a posting tree: changes of lists
 //!   DELETE_PAGE            GinDeletePage    0 page | 1 parent | 2 left sibling
-//!   UPDATE_META_PAGE       GinUpdateMeta    0 meta page | [1 last page of the pending list: tuples]
+//!   UPDATE_META_PAGE       GinUpdateMeta    0 meta page | [1 end of the pending list: tuples]
 //!   INSERT_LISTPAGE        GinListPage      0 new page of the pending list: tuples
 //!   DELETE_LISTPAGE        GinDeleteList    0 meta page | 1 and more: pages
 //! ```

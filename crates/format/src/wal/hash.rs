@@ -17,7 +17,8 @@
 //!                                           2 page to empty: items u16 each
 //!   SQUEEZE_PAGE         HashSqueeze        [0 bucket] | [1 page to fill: as before] | 2 overflow
 //!                                           page that goes | [3 page before it] | [4 page behind
-//!                                           it] | 5 bitmap: bit u32 | [6 meta page: first free u32]
+//!                                           it] | 5 bitmap: bit u32 | [6 meta page: first free
+//!                                           u32]
 //!   DELETE               HashDelete         [0 bucket] | 1 page: items u16 each
 //!   SPLIT_CLEANUP        none               0 bucket
 //!   UPDATE_META_PAGE     tuples f64         0 meta page

@@ -61,6 +61,8 @@ pub trait Subject: Sync {
     }
     /// Called before a crash that is not followed by a cut.
     fn before_crash(&self, _peer: &Peer, _server: &Postgres<'_>, _dice: &mut Dice) {}
+    /// Asks Forebay, once it has recovered; it must not write anything.
+    fn ask_forebay(&self, _port: u16) {}
     /// Checks a server that runs on what Forebay has recovered.
     fn check(&self, peer: &Peer, server: &Postgres<'_>);
 }
@@ -159,7 +161,9 @@ impl<'a> Run<'a> {
             self.dice.pick(&["io_direct=", "io_direct=data,wal,wal_init"]),
             self.dice.pick(&["shared_buffers=1MB", "shared_buffers=64MB"]),
         ];
-        Forebay::start(&self.peer.outside(DATA), &settings).stop();
+        let server = Forebay::start(&self.peer.outside(DATA), &settings);
+        self.subject.ask_forebay(server.port);
+        server.stop();
     }
 
     /// What pg_waldump prints of the crashed log. The last record may have been written in part.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use forebay_format::wal::Rmgr;
 use forebay_format::wal::desc::kind_name;
+use forebay_server::client::Client;
 use forebay_testkit::peer::{Peer, Postgres};
 use forebay_testkit::{Dice, env};
 
@@ -126,6 +127,25 @@ impl Subject for Others {
         }
     }
 
+    /// Tables with such indexes can be read, not through them, and can't be changed.
+    fn ask_forebay(&self, port: u16) {
+        let mut client = Client::tcp(port).expect("a connection");
+        for table in TABLES {
+            let rows = client.query(&format!("SELECT count(*) FROM {table}"));
+            assert_eq!(rows.expect("an answer").rows.len(), 1, "{table}");
+            let first = table_column(table);
+            for change in [
+                format!("INSERT INTO {table} ({first}) VALUES (NULL)"),
+                format!("UPDATE {table} SET {first} = NULL"),
+                format!("DELETE FROM {table}"),
+                format!("VACUUM {table}"),
+            ] {
+                let refused = client.query(&change).map(|_| ()).expect_err(&change);
+                assert_eq!(refused.sqlstate(), "0A000", "{change}: {refused}");
+            }
+        }
+    }
+
     fn check(&self, _peer: &Peer, server: &Postgres<'_>) {
         for question in INDEXED {
             let by_index = server.query(&format!("SET enable_seqscan = off; {question}"));
@@ -134,6 +154,18 @@ impl Subject for Others {
             ));
             assert_eq!(by_index, by_table, "{question}");
         }
+    }
+}
+
+/// A column of a table.
+fn table_column(table: &str) -> &'static str {
+    match table {
+        "hashed" | "ranges" => "k",
+        "words" | "lists" => "id",
+        "shapes" | "places" => "p",
+        "bookings" => "r",
+        "tiny" => "s",
+        _ => "a",
     }
 }
 
@@ -358,7 +390,8 @@ impl Statements<'_> {
             ),
             4 => format!("DELETE FROM shapes WHERE p[1] > {key}"),
             5 => format!(
-                "UPDATE shapes SET b = box(p, point(0, {key})) WHERE r && int4range({key}, {key} + 2)"
+                "UPDATE shapes SET b = box(p, point(0, {key}))
+                 WHERE r && int4range({key}, {key} + 2)"
             ),
             6 => format!("INSERT INTO bookings VALUES (int4range({key}, {key} + {some} % 7 + 1))"),
             _ => format!(

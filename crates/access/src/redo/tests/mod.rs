@@ -1,5 +1,7 @@
 mod golden;
+mod indexes;
 mod made;
+mod origins;
 mod rows;
 mod trees;
 
@@ -16,7 +18,7 @@ use forebay_format::{
 };
 use forebay_storage::{Backend, Strategy};
 use forebay_testkit::files::copy_tree;
-use forebay_txn::redo::{Counters, RedoContext, RedoError, RedoRecord};
+use forebay_txn::redo::{ClusterState, Counters, RedoContext, RedoError, RedoRecord};
 use forebay_txn::{Outcome, Snapshot, Transaction};
 use forebay_wal::{BlockFlags, BlockRef, CheckpointKind, Record};
 use proptest::prelude::*;
@@ -339,6 +341,8 @@ struct Feeder {
     recovered: Recovered,
     _dir: tempfile::TempDir,
     checkpoint: xlog::CheckPoint,
+    /// What the last records said of small files.
+    cluster: ClusterState,
 }
 
 impl Feeder {
@@ -346,7 +350,8 @@ impl Feeder {
         let fixture = Fixture::new();
         let dir = tempfile::TempDir::new().unwrap();
         copy_tree(fixture.dir.path(), dir.path());
-        Feeder { recovered: Recovered::open(dir.path()), _dir: dir, checkpoint: checkpoint() }
+        let (recovered, cluster) = (Recovered::open(dir.path()), ClusterState::default());
+        Feeder { recovered, _dir: dir, checkpoint: checkpoint(), cluster }
     }
 
     /// A page without its checksum.
@@ -381,6 +386,7 @@ impl Feeder {
             registry.redo(&RedoRecord { start, end, record }, &mut ctx)
         });
         let result = result.and_then(|()| ctx.check_missing());
+        self.cluster = ctx.cluster.clone();
         (result, ctx.counters)
     }
 }
@@ -398,12 +404,14 @@ fn reference<'a>(block: u32, will_init: bool, data: &'a [u8]) -> forebay_format:
 #[test]
 fn records_of_unknown_kinds_are_refused_by_name() {
     let refused = [
-        (Rmgr(12), 0x00, "Hash"),
-        (Rmgr(13), 0x00, "Gin"),
-        (Rmgr(14), 0x00, "Gist"),
-        (Rmgr(16), 0x00, "SPGist"),
-        (Rmgr(17), 0x00, "BRIN"),
-        (Rmgr::GENERIC, 0x00, "Generic"),
+        (Rmgr::HASH, 0xd0, "Hash"),
+        (Rmgr::GIN, 0x00, "Gin"),
+        (Rmgr::GIST, 0x40, "Gist"),
+        (Rmgr::SPGIST, 0x00, "SPGist"),
+        (Rmgr::BRIN, 0xb0, "BRIN"),
+        (Rmgr::COMMIT_TS, 0x20, "CommitTs"),
+        (Rmgr::ORIGIN, 0x20, "ReplicationOrigin"),
+        (Rmgr::GENERIC, 0x10, "Generic"),
         (Rmgr::BTREE, 0xf0, "Btree"),
         (Rmgr::SEQ, 0x10, "Sequence"),
         (Rmgr::XACT, 0x10, "Transaction PREPARE"),
@@ -439,6 +447,8 @@ fn records_for_standbys_change_nothing() {
         (Rmgr::HEAP2, 0x70),
         (Rmgr::XACT, 0x60),
         (Rmgr::BTREE, 0xd0),
+        (Rmgr::GIST, 0x20),
+        (Rmgr::GIST, 0x70),
         (Rmgr::LOGICAL_MESSAGE, 0x00),
     ];
     for (rmgr, info) in passed {
