@@ -89,11 +89,7 @@ impl KeyOrder {
         !matches!(
             self,
             KeyOrder::Value(
-                Repr::Float4
-                    | Repr::Float8
-                    | Repr::Numeric
-                    | Repr::Interval
-                    | Repr::Array(_)
+                Repr::Float4 | Repr::Float8 | Repr::Numeric | Repr::Interval | Repr::Array(_)
             )
         )
     }

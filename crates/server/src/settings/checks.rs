@@ -2,9 +2,9 @@
 //! check returns the value to keep, or the DETAIL of the refusal.
 
 use super::value::Value;
-use forebay_engine::types::Zone;
 use forebay_engine::archive::store::codec::Compression;
 use forebay_engine::archive::store::layout::LayoutKind;
+use forebay_engine::types::Zone;
 use forebay_engine::{IoDirect, Lsn, parse_timestamp};
 
 /// A check of a parsed value.

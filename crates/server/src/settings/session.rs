@@ -20,9 +20,7 @@ use super::text;
 use super::value::Value;
 use forebay_aio::sync::Mutex;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
-use forebay_engine::types::{
-    ByteaOutput, DateFormat, DateOrder, IntervalStyle, TextStyle, Zone,
-};
+use forebay_engine::types::{ByteaOutput, DateFormat, DateOrder, IntervalStyle, TextStyle, Zone};
 use forebay_sql::{
     IsolationLevel, PlanSettings, SetScope, SettingRow, Settings, Shown, SqlError, TransactionModes,
 };

@@ -32,8 +32,12 @@ fn all_options() -> Vec<CopyOptions> {
 }
 
 fn shape() -> CopyShape {
-    let column =
-        |(i, ty): (usize, &SqlType)| CopyColumn { name: format!("c{i}"), ty: *ty, typmod: -1, slot: i };
+    let column = |(i, ty): (usize, &SqlType)| CopyColumn {
+        name: format!("c{i}"),
+        ty: *ty,
+        typmod: -1,
+        slot: i,
+    };
     CopyShape {
         table: "t".into(),
         columns: TYPES.iter().enumerate().map(column).collect(),

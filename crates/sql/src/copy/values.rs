@@ -1,9 +1,7 @@
 //! Values of COPY fields, and the CONTEXT lines of its errors.
 
 use crate::error::Result;
-use forebay_types::{
-    Datum, SqlType, TextStyle, coerce, float4_in, float8_in, int_in, text_in_as,
-};
+use forebay_types::{Datum, SqlType, TextStyle, coerce, float4_in, float8_in, int_in, text_in_as};
 use smallvec::SmallVec;
 
 /// Bytes of data that an error's context shows at most.

@@ -1,9 +1,7 @@
 //! Casts between types.
 
 use crate::error::{Result, SqlError, state};
-use forebay_types::{
-    Datum, Numeric, SqlType, TextStyle, text_in_as, to_text_as, truncate_name,
-};
+use forebay_types::{Datum, Numeric, SqlType, TextStyle, text_in_as, to_text_as, truncate_name};
 
 pub(super) fn out_of_range(ty: SqlType) -> SqlError {
     SqlError::new(state::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.sql_name()))

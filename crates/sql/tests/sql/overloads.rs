@@ -16,10 +16,8 @@ fn check(golden: &str, most_refused: usize) {
         let refusal = got.iter().find(|line| line.starts_with("! ERROR 0A000"));
         match refusal {
             Some(line) => refused.push(format!("{}: {line}", case.query)),
-            None => wrong.push(format!(
-                "Q {}\n  want {:#?}\n  got  {:#?}",
-                case.query, case.expected, got
-            )),
+            None => wrong
+                .push(format!("Q {}\n  want {:#?}\n  got  {:#?}", case.query, case.expected, got)),
         }
     }
     let all = cases.len();

@@ -22,14 +22,14 @@ const ROMAN: [&str; 12] =
 
 /// The patterns; of those that begin alike the longer ones come first.
 const PATTERNS: &[&str] = &[
-    "A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D", "FF1",
-    "FF2", "FF3", "FF4", "FF5", "FF6", "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY", "IYY", "IY",
-    "I", "J", "MI", "MM", "MONTH", "MON", "MS", "Month", "Mon", "OF", "P.M.", "PM", "Q", "RM", "SSSSS",
-    "SSSS", "SS", "TZH", "TZM", "TZ", "US", "WW", "W", "Y,YYY", "YYYY", "YYY", "YY", "Y", "a.d.", "a.m.",
-    "ad", "am", "b.c.", "bc", "cc", "day", "ddd", "dd", "dy", "d", "ff1", "ff2", "ff3", "ff4", "ff5",
-    "ff6", "hh24", "hh12", "hh", "iddd", "id", "iw", "iyyy", "iyy", "iy", "i", "j", "mi", "mm", "month",
-    "mon", "ms", "of", "p.m.", "pm", "q", "rm", "sssss", "ssss", "ss", "tzh", "tzm", "tz", "us", "ww",
-    "w", "y,yyy", "yyyy", "yyy", "yy", "y",
+    "A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D",
+    "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY",
+    "IYY", "IY", "I", "J", "MI", "MM", "MONTH", "MON", "MS", "Month", "Mon", "OF", "P.M.", "PM",
+    "Q", "RM", "SSSSS", "SSSS", "SS", "TZH", "TZM", "TZ", "US", "WW", "W", "Y,YYY", "YYYY", "YYY",
+    "YY", "Y", "a.d.", "a.m.", "ad", "am", "b.c.", "bc", "cc", "day", "ddd", "dd", "dy", "d",
+    "ff1", "ff2", "ff3", "ff4", "ff5", "ff6", "hh24", "hh12", "hh", "iddd", "id", "iw", "iyyy",
+    "iyy", "iy", "i", "j", "mi", "mm", "month", "mon", "ms", "of", "p.m.", "pm", "q", "rm",
+    "sssss", "ssss", "ss", "tzh", "tzm", "tz", "us", "ww", "w", "y,yyy", "yyyy", "yyy", "yy", "y",
 ];
 
 /// A piece of a format.
@@ -290,8 +290,7 @@ fn show_date(
                 return Ok(());
             }
             let roman = ROMAN.get((month + 11) as usize % 12).copied().unwrap_or_default();
-            let roman =
-                if pattern == "rm" { roman.to_ascii_lowercase() } else { roman.to_owned() };
+            let roman = if pattern == "rm" { roman.to_ascii_lowercase() } else { roman.to_owned() };
             out.push_str(&if fill { format!("{roman:4}") } else { roman });
         }
         _ if interval => return Err(no_date()),
@@ -461,13 +460,17 @@ impl Read {
             return self.take_number(&upper, pattern, (width, fill && next_is_number), text);
         }
         let begins = |word: &str| {
-            text.get(..word.len()).filter(|t| t.eq_ignore_ascii_case(word)).map(|_| {
-                text.get(word.len()..).unwrap_or_default()
-            })
+            text.get(..word.len())
+                .filter(|t| t.eq_ignore_ascii_case(word))
+                .map(|_| text.get(word.len()..).unwrap_or_default())
         };
         let not_allowed = || {
             let shown: String = text.chars().take(pattern.len().max(3)).collect();
-            bad_value(&shown, pattern, "The given value did not match any of the allowed values for this field.")
+            bad_value(
+                &shown,
+                pattern,
+                "The given value did not match any of the allowed values for this field.",
+            )
         };
         let choose = |words: &[&str]| {
             let found = words.iter().enumerate().find_map(|(n, word)| Some((n, begins(word)?)));
@@ -523,7 +526,10 @@ impl Read {
         }
         let shown = text.get(..sign + len).unwrap_or_default();
         let value: i64 = shown.parse::<i32>().map(i64::from).map_err(|_| {
-            let error = ValueError::new("22008", format!("value for \"{pattern}\" in source string is out of range"));
+            let error = ValueError::new(
+                "22008",
+                format!("value for \"{pattern}\" in source string is out of range"),
+            );
             let (least, most) = (i32::MIN, i32::MAX);
             error.with_detail(format!("Value must be in the range {least} to {most}."))
         })?;
@@ -598,7 +604,9 @@ impl Read {
             if !(1..=12).contains(&hour) {
                 let message = format!("hour \"{hour}\" is invalid for the 12-hour clock");
                 let error = ValueError::new("22007", message);
-                return Err(error.with_hint("Use the 24-hour clock, or give an hour between 1 and 12."));
+                return Err(
+                    error.with_hint("Use the 24-hour clock, or give an hour between 1 and 12.")
+                );
             }
             match self.afternoon {
                 Some(true) if hour < 12 => hour += 12,

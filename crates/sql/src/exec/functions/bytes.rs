@@ -2,7 +2,6 @@
 
 use super::Area;
 use super::arguments::{bits, bytes, inet, int, int8, text};
-use crate::error::Result;
 use forebay_types::functions::{bits as b, bytes as f, network as n, uuid as u};
 use forebay_types::{Datum, Inet};
 
@@ -10,13 +9,9 @@ pub(super) const TABLE: Area = &[
     (720, |_, args, _| Ok(size(bytes(args, 0)?.len()))), // octet_length
     (2010, |_, args, _| Ok(size(bytes(args, 0)?.len()))), // length
     (721, |_, args, _| Ok(Datum::Int4(f::get_byte(bytes(args, 0)?, int(args, 1)?)?))),
-    (722, |_, args, _| {
-        Ok(owned(f::set_byte(bytes(args, 0)?, int(args, 1)?, int(args, 2)?)?))
-    }),
+    (722, |_, args, _| Ok(owned(f::set_byte(bytes(args, 0)?, int(args, 1)?, int(args, 2)?)?))),
     (723, |_, args, _| Ok(Datum::Int4(f::get_bit(bytes(args, 0)?, int8(args, 1)?)?))),
-    (724, |_, args, _| {
-        Ok(owned(f::set_bit(bytes(args, 0)?, int8(args, 1)?, int(args, 2)?)?))
-    }),
+    (724, |_, args, _| Ok(owned(f::set_bit(bytes(args, 0)?, int8(args, 1)?, int(args, 2)?)?))),
     (6163, |_, args, _| Ok(Datum::Int8(f::bit_count(bytes(args, 0)?)))),
     (2012, |_, args, _| {
         Ok(owned(f::substr(bytes(args, 0)?, int(args, 1)?, Some(int(args, 2)?))?.to_vec()))
@@ -46,30 +41,24 @@ pub(super) const TABLE: Area = &[
     (1677, |_, args, _| Ok(made(b::shift(bits(args, 0)?, int(args, 1)?.into())))),
     (1678, |_, args, _| Ok(made(b::shift(bits(args, 0)?, -i64::from(int(args, 1)?))))),
     (1679, |_, args, _| Ok(made(b::concat(bits(args, 0)?, bits(args, 1)?)?))),
-    (1680, |_, args, _| {
-        Ok(made(b::substr(bits(args, 0)?, int(args, 1)?, Some(int(args, 2)?))?))
-    }),
+    (1680, |_, args, _| Ok(made(b::substr(bits(args, 0)?, int(args, 1)?, Some(int(args, 2)?))?))),
     (1699, |_, args, _| Ok(made(b::substr(bits(args, 0)?, int(args, 1)?, None)?))),
     (3032, |_, args, _| Ok(Datum::Int4(b::get_bit(bits(args, 0)?, int(args, 1)?)?))),
-    (3033, |_, args, _| {
-        Ok(made(b::set_bit(bits(args, 0)?, int(args, 1)?, int(args, 2)?)?))
-    }),
+    (3033, |_, args, _| Ok(made(b::set_bit(bits(args, 0)?, int(args, 1)?, int(args, 2)?)?))),
     (1698, |_, args, _| Ok(Datum::Int4(b::position(bits(args, 1)?, bits(args, 0)?)))),
-    (1683, |_, args, _| {
-        Ok(made(b::of_int(int(args, 0)?.into(), 32, length(int(args, 1)?))))
-    }),
+    (1683, |_, args, _| Ok(made(b::of_int(int(args, 0)?.into(), 32, length(int(args, 1)?))))),
     (2075, |_, args, _| Ok(made(b::of_int(int8(args, 0)?, 64, length(int(args, 1)?))))),
     (1684, |_, args, _| {
         let value = b::to_int(bits(args, 0)?, 32).and_then(|n| i32::try_from(n).ok());
-        value.map(Datum::Int4).ok_or_else(|| {
-            crate::exec::cast::out_of_range(forebay_types::SqlType::Int4)
-        })
+        value
+            .map(Datum::Int4)
+            .ok_or_else(|| crate::exec::cast::out_of_range(forebay_types::SqlType::Int4))
     }),
     (2076, |_, args, _| {
         let value = b::to_int(bits(args, 0)?, 64);
-        value.map(Datum::Int8).ok_or_else(|| {
-            crate::exec::cast::out_of_range(forebay_types::SqlType::Int8)
-        })
+        value
+            .map(Datum::Int8)
+            .ok_or_else(|| crate::exec::cast::out_of_range(forebay_types::SqlType::Int8))
     }),
     // networks
     (699, |_, args, _| Ok(Datum::string(n::host(inet(args, 0)?)))),

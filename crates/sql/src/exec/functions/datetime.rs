@@ -131,15 +131,9 @@ pub(super) const TABLE: Area = &[
         }
     }),
     (1140, |_, args, _| Ok(Datum::Int4(ops::date_minus_date(date(args, 0)?, date(args, 1)?)?))),
-    (1272, |_, args, _| {
-        Ok(Datum::Timestamp(ops::date_plus_time(date(args, 0)?, time(args, 1)?)?))
-    }),
-    (2025, |_, args, _| {
-        Ok(Datum::Timestamp(ops::date_plus_time(date(args, 0)?, time(args, 1)?)?))
-    }),
-    (1296, |_, args, _| {
-        Ok(Datum::Timestamp(ops::date_plus_time(date(args, 1)?, time(args, 0)?)?))
-    }),
+    (1272, |_, args, _| Ok(Datum::Timestamp(ops::date_plus_time(date(args, 0)?, time(args, 1)?)?))),
+    (2025, |_, args, _| Ok(Datum::Timestamp(ops::date_plus_time(date(args, 0)?, time(args, 1)?)?))),
+    (1296, |_, args, _| Ok(Datum::Timestamp(ops::date_plus_time(date(args, 1)?, time(args, 0)?)?))),
     (1297, |_, args, _| {
         let (time, west) = timetz(args, 1)?;
         Ok(Datum::Timestamptz(ops::date_plus_timetz(date(args, 0)?, time, west)?))
@@ -230,9 +224,7 @@ pub(super) const TABLE: Area = &[
     (1370, |_, args, _| {
         Ok(Datum::Interval(Interval { micros: time(args, 0)?, days: 0, months: 0 }))
     }),
-    (1419, |_, args, _| {
-        Ok(Datum::Time(ops::time_plus(0, interval(args, 0)?)?))
-    }),
+    (1419, |_, args, _| Ok(Datum::Time(ops::time_plus(0, interval(args, 0)?)?))),
 ];
 
 fn date(args: &[Datum<'_>], i: usize) -> Result<i32> {
@@ -303,9 +295,7 @@ fn extracted<'a>(args: &[Datum<'_>], host: &Host) -> Result<Datum<'a>> {
     let found: Option<Numeric> = match args.get(1) {
         Some(Datum::Date(days)) => extract::extract_date(field, *days)?,
         Some(Datum::Time(micros)) => Some(extract::extract_time(field, *micros)?),
-        Some(Datum::Timetz(micros, west)) => {
-            Some(extract::extract_timetz(field, *micros, *west)?)
-        }
+        Some(Datum::Timetz(micros, west)) => Some(extract::extract_timetz(field, *micros, *west)?),
         Some(Datum::Timestamp(micros)) => extract::extract_timestamp(field, *micros)?,
         Some(Datum::Timestamptz(micros)) => {
             extract::extract_timestamptz(field, *micros, &host.style.zone)?

@@ -36,9 +36,7 @@ pub(super) const TABLE: Area = &[
     (1345, |_, args, _| float(args, f64::cbrt)),
     (231, |_, args, _| float(args, f64::cbrt)),
     (221, |_, args, _| float(args, f64::abs)),
-    (2310, |_, args, _| {
-        float(args, |v| if v == 0.0 || v.is_nan() { v.abs() } else { v.signum() })
-    }),
+    (2310, |_, args, _| float(args, |v| if v == 0.0 || v.is_nan() { v.abs() } else { v.signum() })),
     (1608, |_, args, _| checked(args, |v| v / (std::f64::consts::PI / 180.0))), // degrees
     (1609, |_, args, _| checked(args, |v| v * (std::f64::consts::PI / 180.0))), // radians
     (1610, |_, _, _| Ok(Datum::Float8(std::f64::consts::PI))),
@@ -129,9 +127,8 @@ fn checked<'a>(args: &[Datum<'_>], f: fn(f64) -> f64) -> Result<Datum<'a>> {
 
 fn logarithm<'a>(args: &[Datum<'_>], f: fn(f64) -> f64) -> Result<Datum<'a>> {
     let value = float8(args, 0)?;
-    let refuse = |what: &str| {
-        Err(SqlError::new("2201E", format!("cannot take logarithm of {what}")))
-    };
+    let refuse =
+        |what: &str| Err(SqlError::new("2201E", format!("cannot take logarithm of {what}")));
     match value {
         0.0 => refuse("zero"),
         v if v < 0.0 => refuse("a negative number"),

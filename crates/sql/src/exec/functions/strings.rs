@@ -52,9 +52,7 @@ pub(super) const TABLE: Area = &[
     (879, |_, args, _| Ok(Datum::string(f::lpad(text(args, 0)?, int(args, 1)?, " ")?))),
     (874, |_, args, _| Ok(Datum::string(f::rpad(text(args, 0)?, int(args, 1)?, text(args, 2)?)?))),
     (880, |_, args, _| Ok(Datum::string(f::rpad(text(args, 0)?, int(args, 1)?, " ")?))),
-    (2088, |_, args, _| {
-        Ok(owned(f::split_part(text(args, 0)?, text(args, 1)?, int(args, 2)?)?))
-    }),
+    (2088, |_, args, _| Ok(owned(f::split_part(text(args, 0)?, text(args, 1)?, int(args, 2)?)?))),
     (1620, |_, args, _| Ok(Datum::Int4(f::ascii(text(args, 0)?)))),
     (1621, |_, args, _| Ok(Datum::string(f::chr(int(args, 0)?)?))),
     (872, |_, args, _| Ok(Datum::string(f::initcap_c(text(args, 0)?)))),
@@ -72,9 +70,7 @@ pub(super) const TABLE: Area = &[
         Some(Datum::Text(text)) => Ok(Datum::string(f::quote_literal(text))),
         _ => Ok(Datum::text("NULL")),
     }),
-    (1282, |_, args, _| {
-        Ok(Datum::string(forebay_engine::quoted(text(args, 0)?).into_owned()))
-    }),
+    (1282, |_, args, _| Ok(Datum::string(forebay_engine::quoted(text(args, 0)?).into_owned()))),
     (1622, |_, args, _| long::repeat(text(args, 0)?, int(args, 1)?)),
     (3058, |function, args, host| concat(&function.args, args, None, &host.style)),
     (3059, |function, args, host| match args.split_first() {
