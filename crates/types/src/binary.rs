@@ -115,42 +115,14 @@ pub fn binary_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
         SqlType::Numeric => {
             Datum::numeric(Numeric::read_binary(bytes).ok_or(Problem::BinaryNumeric)?)
         }
-        SqlType::Json => {
-            let text = checked_utf8(bytes)?;
-            json::parse(text, false)?;
-            Datum::text(text)
-        }
-        SqlType::Jsonb => match bytes {
-            [JSONB_VERSION, text @ ..] => {
-                Datum::Jsonb(Json::parse(checked_utf8(text)?)?.to_stored()?.into())
-            }
-            [version, ..] => {
-                let message = format!("unsupported jsonb version number {version}");
-                return Err(ValueError::new("XX000", message));
-            }
-            [] => return Err(Problem::BinaryTooShort.into()),
-        },
+        SqlType::Json | SqlType::Jsonb => json_in(bytes, ty)?,
         SqlType::Bytea => Datum::bytes(bytes),
         SqlType::Date => Datum::Date(date_in(bytes)?),
         SqlType::Time => Datum::Time(time_of(i64::from_be_bytes(fixed(bytes)?))?),
-        SqlType::Timetz => {
-            let [time @ .., a, b, c, d] = fixed::<12>(bytes)?;
-            let zone = i32::from_be_bytes([a, b, c, d]);
-            if zone.unsigned_abs() >= 16 * 3600 {
-                return Err(ValueError::new("22009", "time zone displacement out of range"));
-            }
-            Datum::Timetz(time_of(i64::from_be_bytes(time))?, zone)
-        }
+        SqlType::Timetz => timetz_in(bytes)?,
         SqlType::Timestamp => Datum::Timestamp(timestamp_in(bytes)?),
         SqlType::Timestamptz => Datum::Timestamptz(timestamp_in(bytes)?),
-        SqlType::Interval => {
-            let [micros @ .., a, b, c, d, e, f, g, h] = fixed::<16>(bytes)?;
-            Datum::Interval(Interval {
-                micros: i64::from_be_bytes(micros),
-                days: i32::from_be_bytes([a, b, c, d]),
-                months: i32::from_be_bytes([e, f, g, h]),
-            })
-        }
+        SqlType::Interval => Datum::Interval(interval_in(bytes)?),
         SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
         SqlType::Bit | SqlType::Varbit => bits_in(bytes)?,
         SqlType::Inet | SqlType::Cidr => Datum::Inet(inet_in(bytes, ty)?),
@@ -259,6 +231,44 @@ fn number(rest: &mut &[u8]) -> Result<i32> {
     let (number, behind) = rest.split_first_chunk::<4>().ok_or(Problem::BinaryTooShort)?;
     *rest = behind;
     Ok(i32::from_be_bytes(*number))
+}
+
+fn json_in(bytes: &[u8], ty: SqlType) -> Result<Datum<'_>> {
+    if ty == SqlType::Json {
+        let text = checked_utf8(bytes)?;
+        json::parse(text, false)?;
+        return Ok(Datum::text(text));
+    }
+    match bytes {
+        [JSONB_VERSION, text @ ..] => {
+            Ok(Datum::Jsonb(Json::parse(checked_utf8(text)?)?.to_stored()?.into()))
+        }
+        [version, ..] => {
+            let message = format!("unsupported jsonb version number {version}");
+            Err(ValueError::new("XX000", message))
+        }
+        [] => Err(Problem::BinaryTooShort.into()),
+    }
+}
+
+fn timetz_in(bytes: &[u8]) -> Result<Datum<'_>> {
+    /// Seconds that a zone may be away from Greenwich.
+    const MOST: u32 = 16 * 3600;
+    let [time @ .., a, b, c, d] = fixed::<12>(bytes)?;
+    let zone = i32::from_be_bytes([a, b, c, d]);
+    if zone.unsigned_abs() >= MOST {
+        return Err(ValueError::new("22009", "time zone displacement out of range"));
+    }
+    Ok(Datum::Timetz(time_of(i64::from_be_bytes(time))?, zone))
+}
+
+fn interval_in(bytes: &[u8]) -> Result<Interval> {
+    let [micros @ .., a, b, c, d, e, f, g, h] = fixed::<16>(bytes)?;
+    Ok(Interval {
+        micros: i64::from_be_bytes(micros),
+        days: i32::from_be_bytes([a, b, c, d]),
+        months: i32::from_be_bytes([e, f, g, h]),
+    })
 }
 
 fn date_in(bytes: &[u8]) -> Result<i32> {

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::error::{Problem, Result};
+
 /// Whether PostgreSQL takes a byte for white space.
 pub(crate) fn is_space(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
@@ -41,4 +43,20 @@ pub(crate) fn parse_exponent(text: &str) -> Option<i64> {
     let digits = strip_underscores(digits, 10, false)?;
     let value = digits.parse::<i64>().unwrap_or(i64::MAX).min(i64::from(i32::MAX));
     Some(if negative { -value } else { value })
+}
+
+/// Bytes of pairs of hexadecimal digits; white space may stand between the pairs.
+pub(crate) fn decode_hex(text: &str) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len() / 2);
+    let mut chars = text.chars();
+    let digit = |c: char| c.to_digit(16).map(|d| d as u8).ok_or(Problem::HexDigit { digit: c });
+    while let Some(high) = chars.next() {
+        if matches!(high, ' ' | '\n' | '\t' | '\r') {
+            continue;
+        }
+        let high = digit(high)?;
+        let low = digit(chars.next().ok_or(Problem::OddHexDigits)?)?;
+        out.push(high << 4 | low);
+    }
+    Ok(out)
 }

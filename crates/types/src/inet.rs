@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn addresses_are_ordered_by_network_first() {
         let v4 = |a, bits| Inet::v4(a, bits).expect("an address");
-        let mut sorted = vec![
+        let mut sorted = [
             Inet::v6([0; 16], 128).expect("an address"),
             v4([10, 0, 0, 1], 32),
             v4([10, 0, 0, 0], 8),

@@ -9,7 +9,7 @@ use crate::datetime::input::{date_in, time_in, timestamp_in, timestamptz_in, tim
 use crate::datetime::interval::interval_in;
 use crate::datetime::typmod::IntervalFields;
 use crate::datum::Datum;
-use crate::digits::{is_space, strip_underscores};
+use crate::digits::{decode_hex, is_space, strip_underscores};
 use crate::error::{Problem, Result, ValueError};
 use crate::json::{self, Json};
 use crate::network;
@@ -364,19 +364,7 @@ fn pg_lsn_in(text: &str) -> Result<u64> {
 
 fn bytea_in(text: &str) -> Result<Vec<u8>> {
     if let Some(hex) = text.strip_prefix("\\x") {
-        let digits: Option<Vec<u8>> = hex
-            .bytes()
-            .filter(|b| !is_space(*b))
-            .map(|b| char::from(b).to_digit(16).map(|d| d as u8))
-            .collect();
-        let digits = digits.ok_or_else(|| {
-            let bad = hex.chars().find(|c| !c.is_ascii_hexdigit()).unwrap_or(' ');
-            Problem::HexDigit { digit: bad }
-        })?;
-        if digits.len() % 2 == 1 {
-            return Err(Problem::OddHexDigits.into());
-        }
-        return Ok(digits.chunks_exact(2).map(|p| (p[0] << 4) | p[1]).collect());
+        return decode_hex(hex);
     }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -17,7 +17,7 @@ const MAX_DECIMALS: i64 = 1000;
 /// Beyond this power of ten results are out of range, or zero.
 const MAX_RESULT: f64 = 2000.0;
 /// The logarithm of e to the base 10.
-const LOG10_E: f64 = 0.434_294_481_903_252;
+const LOG10_E: f64 = std::f64::consts::LOG10_E;
 /// Digits that are computed and not shown.
 const GUARD: u32 = 12;
 

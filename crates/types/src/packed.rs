@@ -90,8 +90,7 @@ pub fn pack(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<()> {
         Datum::Xid8(v) => put(XID8, &v.to_ne_bytes()),
         Datum::Bits(len, v) => {
             put(BITS, &len.to_ne_bytes());
-            out.extend_from_slice(&v.len().to_ne_bytes());
-            out.extend_from_slice(v);
+            put_len(v, out);
         }
         Datum::Jsonb(v) => put_sized(JSONB, v, out),
         Datum::Inet(v) => {
@@ -105,8 +104,7 @@ pub fn pack(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<()> {
         Datum::Bytes(v) => put_sized(BYTES, v, out),
         Datum::Carried(ty, v) => {
             put(CARRIED, &ty.to_ne_bytes());
-            out.extend_from_slice(&v.len().to_ne_bytes());
-            out.extend_from_slice(v);
+            put_len(v, out);
         }
         Datum::Numeric(v) => match &**v {
             Numeric::NaN => put(NAN, &[]),
@@ -126,6 +124,10 @@ pub fn pack(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<()> {
 
 fn put_sized(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(kind);
+    put_len(bytes, out);
+}
+
+fn put_len(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes.len().to_ne_bytes());
     out.extend_from_slice(bytes);
 }

@@ -132,8 +132,8 @@ pub fn format_type(oid: Oid, typmod: Option<i32>) -> Cow<'static, str> {
     if suffix.is_empty() { name } else { format!("{name}{suffix}").into() }
 }
 
-/// A value of a type with a type modifier: cut, filled or rounded, or refused. `explicit`: by a cast
-/// that is written, which cuts what else is too long.
+/// A value of a type with a type modifier: cut, filled or rounded, or refused. `explicit`: by a
+/// cast that is written, which cuts what else is too long.
 pub fn coerce<'a>(value: Datum<'a>, ty: SqlType, typmod: i32, explicit: bool) -> Result<Datum<'a>> {
     if typmod < 0 {
         return Ok(value);

@@ -228,16 +228,14 @@ impl Reader<'_> {
                     return Err(self.malformed("Unexpected \"{\" character."));
                 }
                 Token::Open => {
-                    if open.len() >= MAX_DIMENSIONS {
+                    open.push(0);
+                    if open.len() > MAX_DIMENSIONS {
                         return Err(too_many_dimensions());
                     }
-                    open.push(0);
-                    if open.len() > lens.len() {
-                        if frozen {
-                            return Err(mismatch(self));
-                        }
-                        lens.push(None);
+                    if open.len() > lens.len() && frozen {
+                        return Err(mismatch(self));
                     }
+                    lens.resize(lens.len().max(open.len()), None);
                 }
                 Token::Close => {
                     let found = open.pop().unwrap_or_default();

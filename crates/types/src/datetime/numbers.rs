@@ -48,8 +48,8 @@ impl Fault {
     }
 }
 
-/// A number at the start of a text, as C's `strtol` reads it, and what follows it. Numbers beyond 32
-/// bits are out of range.
+/// A number at the start of a text, as C's `strtol` reads it, and what follows it. Numbers beyond
+/// 32 bits are out of range.
 pub(crate) fn leading(text: &str) -> Result<(i64, &str), Fault> {
     let (value, rest) = leading_wide(text)?;
     if i32::try_from(value).is_err() {

@@ -339,6 +339,7 @@ impl Interval {
     /// seconds.
     fn scaled(&self, scale: impl Fn(f64) -> f64) -> Result<Interval> {
         const DAY: f64 = 86_400.0;
+        const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
         let round = |value: f64| (value * 1e6).round_ties_even() / 1e6;
         let int = |value: f64| {
             let fits = value.is_finite() && value.abs() <= f64::from(i32::MAX);
@@ -356,7 +357,7 @@ impl Interval {
         }
         days = days.checked_add(month_days as i32).ok_or_else(interval_out_of_range)?;
         let micros = (scale(self.micros as f64) + seconds * 1e6).round_ties_even();
-        if !(-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&micros) {
+        if !(-TWO_TO_63..TWO_TO_63).contains(&micros) {
             return Err(interval_out_of_range());
         }
         finite_result(Some(Interval { micros: micros as i64, days, months }))

@@ -108,7 +108,7 @@ pub fn set_bit((len, bytes): (u32, &[u8]), n: i32, value: i32) -> Result<Bits> {
 /// `position(part in bits)`: 0, if it is not there.
 pub fn position((m, part): (u32, &[u8]), (n, bits): (u32, &[u8])) -> i32 {
     if m == 0 {
-        return 1;
+        return i32::from(n > 0);
     }
     let at = |start: u32| (0..m).all(|i| bit(part, i) == bit(bits, start + i));
     (0..=n.saturating_sub(m)).find(|start| m <= n && at(*start)).map_or(0, |at| at as i32 + 1)

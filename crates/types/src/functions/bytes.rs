@@ -3,6 +3,7 @@
 use md5::{Digest, Md5};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
+use crate::digits::decode_hex;
 use crate::error::{Result, ValueError};
 
 fn index_error(n: i64, most: i64) -> ValueError {
@@ -150,23 +151,6 @@ pub fn decode(text: &str, format: &str) -> Result<Vec<u8>> {
         "escape" => decode_escape(text),
         _ => Err(unknown_encoding(format)),
     }
-}
-
-fn decode_hex(text: &str) -> Result<Vec<u8>> {
-    let (mut out, mut high) = (Vec::with_capacity(text.len() / 2), None);
-    for c in text.chars().filter(|c| !matches!(c, ' ' | '\n' | '\t' | '\r')) {
-        let digit = c.to_digit(16).ok_or_else(|| {
-            ValueError::new("22023", format!("invalid hexadecimal digit: \"{c}\""))
-        })? as u8;
-        match high.take() {
-            None => high = Some(digit),
-            Some(first) => out.push(first << 4 | digit),
-        }
-    }
-    if high.is_some() {
-        return Err(ValueError::new("22023", "invalid hexadecimal data: odd number of digits"));
-    }
-    Ok(out)
 }
 
 fn decode_base64(text: &str) -> Result<Vec<u8>> {

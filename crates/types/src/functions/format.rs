@@ -21,15 +21,17 @@ const ROMAN: [&str; 12] =
     ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
 /// The patterns; of those that begin alike the longer ones come first.
+#[rustfmt::skip]
 const PATTERNS: &[&str] = &[
     "A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D",
     "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY",
     "IYY", "IY", "I", "J", "MI", "MM", "MONTH", "MON", "MS", "Month", "Mon", "OF", "P.M.", "PM",
-    "Q", "RM", "SSSSS", "SSSS", "SS", "TZH", "TZM", "TZ", "US", "WW", "W", "Y,YYY", "YYYY", "YYY",
-    "YY", "Y", "a.d.", "a.m.", "ad", "am", "b.c.", "bc", "cc", "day", "ddd", "dd", "dy", "d",
-    "ff1", "ff2", "ff3", "ff4", "ff5", "ff6", "hh24", "hh12", "hh", "iddd", "id", "iw", "iyyy",
-    "iyy", "iy", "i", "j", "mi", "mm", "month", "mon", "ms", "of", "p.m.", "pm", "q", "rm",
-    "sssss", "ssss", "ss", "tzh", "tzm", "tz", "us", "ww", "w", "y,yyy", "yyyy", "yyy", "yy", "y",
+    "Q", "RM", "SSSSS", "SSSS", "SS", "TZH", "TZM", "TZ", "US", "WW", "W", "Y,YYY", "YYYY",
+    "YYY", "YY", "Y", "a.d.", "a.m.", "ad", "am", "b.c.", "bc", "cc", "day", "ddd", "dd", "dy",
+    "d", "ff1", "ff2", "ff3", "ff4", "ff5", "ff6", "hh24", "hh12", "hh", "iddd", "id", "iw",
+    "iyyy", "iyy", "iy", "i", "j", "mi", "mm", "month", "mon", "ms", "of", "p.m.", "pm", "q",
+    "rm", "sssss", "ssss", "ss", "tzh", "tzm", "tz", "us", "ww", "w", "y,yyy", "yyyy", "yyy",
+    "yy", "y",
 ];
 
 /// A piece of a format.
@@ -278,8 +280,9 @@ fn show_date(
         "YYY" => year_of(civil.year, 1000, 3, out),
         "YY" => year_of(civil.year, 100, 2, out),
         "Y" => year_of(civil.year, 10, 1, out),
-        "MM" => number(civil.month, 2, fill, out),
-        "DD" => number(civil.day, 2, fill, out),
+        // A minus takes one of the two places.
+        "MM" => number(civil.month, 2 - usize::from(civil.month < 0), fill, out),
+        "DD" => number(civil.day, 2 - usize::from(civil.day < 0), fill, out),
         "CC" if interval => number(civil.year / 100, 2, fill, out),
         "CC" => number(period(civil.year, 100), 2, fill && civil.year.abs() < 9901, out),
         "Q" if civil.month == 0 => {}
@@ -360,8 +363,8 @@ struct Read {
     zone_minutes: i64,
 }
 
-/// `to_timestamp(text, format)` in a zone. Patterns of weeks, quarters' and centuries' counts, names
-/// of zones and Roman months are refused.
+/// `to_timestamp(text, format)` in a zone. Patterns of weeks, quarters and centuries, names of zones
+/// and Roman months are refused.
 pub fn to_timestamp(text: &str, format: &str, zone: &Zone) -> Result<i64> {
     let read = read(text, format)?;
     let local = read.timestamp(text)?;
@@ -378,7 +381,9 @@ pub fn to_timestamp(text: &str, format: &str, zone: &Zone) -> Result<i64> {
 
 /// `to_date(text, format)`
 pub fn to_date(text: &str, format: &str) -> Result<i32> {
-    let civil = read(text, format)?.civil(text)?;
+    let read = read(text, format)?;
+    let civil = read.civil(text)?;
+    read.time(text)?;
     let days = civil.days();
     if !is_valid_julian(civil.year, civil.month) || !is_valid_date(days) {
         return Err(ValueError::new("22008", format!("date out of range: \"{text}\"")));
@@ -466,11 +471,8 @@ impl Read {
         };
         let not_allowed = || {
             let shown: String = text.chars().take(pattern.len().max(3)).collect();
-            bad_value(
-                &shown,
-                pattern,
-                "The given value did not match any of the allowed values for this field.",
-            )
+            let detail = "The given value did not match any of the allowed values for this field.";
+            bad_value(&shown, pattern, detail)
         };
         let choose = |words: &[&str]| {
             let found = words.iter().enumerate().find_map(|(n, word)| Some((n, begins(word)?)));
@@ -526,10 +528,8 @@ impl Read {
         }
         let shown = text.get(..sign + len).unwrap_or_default();
         let value: i64 = shown.parse::<i32>().map(i64::from).map_err(|_| {
-            let error = ValueError::new(
-                "22008",
-                format!("value for \"{pattern}\" in source string is out of range"),
-            );
+            let message = format!("value for \"{pattern}\" in source string is out of range");
+            let error = ValueError::new("22008", message);
             let (least, most) = (i32::MIN, i32::MAX);
             error.with_detail(format!("Value must be in the range {least} to {most}."))
         })?;
@@ -598,15 +598,20 @@ impl Read {
     }
 
     fn timestamp(&self, text: &str) -> Result<i64> {
-        let mut civil = self.civil(text)?;
+        let Civil { year, month, day, .. } = self.civil(text)?;
+        let civil = Civil { year, month, day, ..self.time(text)? };
+        civil.timestamp().ok_or_else(|| ValueError::new("22008", "timestamp out of range"))
+    }
+
+    fn time(&self, text: &str) -> Result<Civil> {
+        let mut civil = Civil::default();
         let mut hour = self.hour.unwrap_or(0);
         if self.twelve && self.hour.is_some() {
             if !(1..=12).contains(&hour) {
                 let message = format!("hour \"{hour}\" is invalid for the 12-hour clock");
                 let error = ValueError::new("22007", message);
-                return Err(
-                    error.with_hint("Use the 24-hour clock, or give an hour between 1 and 12.")
-                );
+                let hint = "Use the 24-hour clock, or give an hour between 1 and 12.";
+                return Err(error.with_hint(hint));
             }
             match self.afternoon {
                 Some(true) if hour < 12 => hour += 12,
@@ -623,9 +628,6 @@ impl Read {
         let fits = (0..24).contains(&civil.hour)
             && (0..60).contains(&civil.minute)
             && (0..60).contains(&civil.second);
-        if !fits {
-            return Err(Read::out_of_range(text));
-        }
-        civil.timestamp().ok_or_else(|| ValueError::new("22008", "timestamp out of range"))
+        if fits { Ok(civil) } else { Err(Read::out_of_range(text)) }
     }
 }

@@ -1,13 +1,13 @@
 //! Functions of SQL on values, without their names and OIDs: `sql` maps those.
 //!
-//! - [`strings`]: texts
-//! - [`bytes`]:   bytea, `encode` and `decode`, digests
-//! - [`bits`]:    bit strings
-//! - [`arrays`]:  arrays
-//! - [`format`]:  `to_char`, `to_timestamp`, `to_date`
-//! - [`json`]:    json and jsonb
-//! - [`network`]: inet and cidr
-//! - [`uuid`]:    UUIDs
+//! - `strings`: texts
+//! - `bytes`: bytea, `encode` and `decode`, digests
+//! - `bits`: bit strings
+//! - `arrays`: arrays
+//! - `format`: `to_char`, `to_timestamp`, `to_date`
+//! - `json`: json and jsonb
+//! - `network`: inet and cidr
+//! - `uuid`: UUIDs
 
 pub mod arrays;
 pub mod bits;

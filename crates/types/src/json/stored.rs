@@ -135,7 +135,8 @@ fn write_value(value: &Json, out: &mut Vec<u8>) -> Result<u32> {
                 let error =
                     ValueError::new("54000", "string too long to represent as jsonb string");
                 let detail = format!(
-                    "Due to an implementation restriction, jsonb strings cannot exceed {LENGTH} bytes."
+                    "Due to an implementation restriction, jsonb strings cannot exceed {LENGTH} \
+                     bytes."
                 );
                 return Err(error.with_detail(detail));
             }

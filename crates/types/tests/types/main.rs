@@ -5,6 +5,7 @@
 //! `FOREBAY_RECORD=1` writes them anew.
 
 mod documents;
+mod formats;
 mod forms;
 mod functions;
 mod moments;

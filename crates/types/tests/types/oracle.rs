@@ -35,7 +35,13 @@ pub fn answer(result: Result<String, ValueError>) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('\n', "\\n").replace('\t', "\\t").replace('\r', "\\r")
+    let mut line = text.replace('\\', "\\\\");
+    for (c, name) in
+        [('\n', 'n'), ('\t', 't'), ('\r', 'r'), ('\u{8}', 'b'), ('\u{b}', 'v'), ('\u{c}', 'f')]
+    {
+        line = line.replace(c, &format!("\\{name}"));
+    }
+    line
 }
 
 const TRY: &str = r"
