@@ -494,11 +494,6 @@ impl Binder<'_> {
             _ => Ok(None),
         }
     }
-
-    /// The type of an expression.
-    pub fn type_of(&self, e: &Typed) -> Oid {
-        type_of(&e.expr)
-    }
 }
 
 /// What parentheses enclose.
