@@ -48,13 +48,13 @@ pub enum ByteaOutput {
 }
 
 /// The names of the objects that OIDs of types like regclass stand for.
-pub trait ObjectNames: Send + Sync {
+pub trait ObjectNames: std::fmt::Debug + Send + Sync {
     /// The text of an OID of one of these types; None if it is to be shown as a number.
     fn name(&self, ty: SqlType, oid: Oid) -> Option<String>;
 }
 
 /// A session's settings for text forms, and the time of its transaction.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct TextStyle<'n> {
     /// The first word of `DateStyle`.
     pub date_format: DateFormat,

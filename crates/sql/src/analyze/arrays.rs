@@ -13,6 +13,7 @@ use sqlparser::ast;
 
 impl Binder<'_> {
     /// ARRAY[...]
+    #[inline(never)]
     pub(super) fn array(&mut self, array: &ast::Array, position: u32) -> Result<Typed> {
         let mut items = Vec::with_capacity(array.elem.len());
         for item in &array.elem {
@@ -33,6 +34,7 @@ impl Binder<'_> {
     }
 
     /// ARRAY[...]::type[]: its elements get the type at once.
+    #[inline(never)]
     pub(super) fn array_of_type(
         &mut self,
         array: &ast::Array,
@@ -94,6 +96,7 @@ impl Binder<'_> {
     }
 
     /// value[1], value[1:2]
+    #[inline(never)]
     pub(super) fn subscripts(
         &mut self,
         root: &ast::Expr,

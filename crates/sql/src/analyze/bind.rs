@@ -88,7 +88,8 @@ pub struct Binder<'a> {
     pub depth: usize,
 }
 
-/// Most levels of nested expressions: binding, evaluating and dropping them is recursive.
+/// Most levels of nested expressions: binding, evaluating and dropping them is recursive. So that
+/// the stack holds them, what is called on the way down is not inlined into one large frame.
 const MAX_DEPTH: usize = 1000;
 
 impl Binder<'_> {
@@ -114,6 +115,7 @@ impl Binder<'_> {
         Ok(Typed::new(self.params.copy(&bound.expr)?, bound.position))
     }
 
+    #[inline(never)]
     fn bind_one(&mut self, e: &ast::Expr) -> Result<Typed> {
         let position = self.position(e);
         match e {
@@ -157,6 +159,7 @@ impl Binder<'_> {
         }
     }
 
+    #[inline(never)]
     fn identifier(&mut self, ident: &ast::Ident, position: u32) -> Result<Typed> {
         let name = ident_name(ident);
         if ident.quote_style.is_none()
@@ -188,6 +191,7 @@ impl Binder<'_> {
         self.boolean(typed, what)
     }
 
+    #[inline(never)]
     pub(super) fn boolean(&mut self, value: Typed, what: &str) -> Result<Expr> {
         let (ty, position) = (value.ty(), value.position);
         let context = Context::Implicit;
@@ -202,6 +206,7 @@ impl Binder<'_> {
     }
 
     /// COLLATE.
+    #[inline(never)]
     fn collate(
         &mut self,
         e: &ast::Expr,
@@ -225,6 +230,7 @@ impl Binder<'_> {
         Ok(Typed::new(expr, position))
     }
 
+    #[inline(never)]
     fn compound(&self, parts: &[ast::Ident], position: u32) -> Result<Typed> {
         let names: Vec<String> = parts.iter().map(ident_name).collect();
         match names.as_slice() {
@@ -234,6 +240,7 @@ impl Binder<'_> {
         }
     }
 
+    #[inline(never)]
     fn literal(&mut self, v: &Value, position: u32) -> Result<Typed> {
         let expr = match v {
             Value::Null => unknown(Datum::Null),
@@ -261,6 +268,7 @@ impl Binder<'_> {
         self.explicit(text, NamedType { oid: oids::BIT, typmod: -1 }, position)
     }
 
+    #[inline(never)]
     fn parameter(&mut self, name: &str, position: u32) -> Result<Typed> {
         let number: Option<usize> = name.strip_prefix('$').and_then(|n| n.parse().ok());
         match number {
@@ -280,6 +288,7 @@ impl Binder<'_> {
         }
     }
 
+    #[inline(never)]
     fn unary(&mut self, op: &UnaryOperator, e: &ast::Expr, position: u32) -> Result<Typed> {
         if *op == UnaryOperator::Not {
             let operand = self.condition(e, "NOT")?;
@@ -297,6 +306,7 @@ impl Binder<'_> {
         Ok(Typed::new(expr, position))
     }
 
+    #[inline(never)]
     fn binary(
         &mut self,
         left: &ast::Expr,
@@ -332,6 +342,7 @@ impl Binder<'_> {
     }
 
     /// A chain of AND or of OR: a list, however long, and not one level for each operator.
+    #[inline(never)]
     fn logic(&mut self, e: &ast::Expr, chain: &BinaryOperator, position: u32) -> Result<Typed> {
         let and = *chain == BinaryOperator::And;
         let (what, kind) = if and { ("AND", BoolExprType::And) } else { ("OR", BoolExprType::Or) };
@@ -354,6 +365,7 @@ impl Binder<'_> {
     }
 
     /// Gives a value whose type is still unknown the type text.
+    #[inline(never)]
     pub fn settle(&mut self, value: Typed) -> Result<Typed> {
         if !value.is_unknown() {
             return Ok(value);
@@ -363,6 +375,7 @@ impl Binder<'_> {
         text.ok_or_else(|| SqlError::unsupported("this value").at(position))
     }
 
+    #[inline(never)]
     fn cast(
         &mut self,
         e: &ast::Expr,
@@ -384,6 +397,7 @@ impl Binder<'_> {
         })
     }
 
+    #[inline(never)]
     pub(super) fn explicit(&mut self, value: Typed, to: NamedType, at: u32) -> Result<Typed> {
         let from = value.ty();
         let with = (to.oid, to.typmod);
@@ -398,6 +412,7 @@ impl Binder<'_> {
         }
     }
 
+    #[inline(never)]
     fn case(
         &mut self,
         operand: Option<&ast::Expr>,
@@ -458,6 +473,7 @@ impl Binder<'_> {
     }
 
     /// The call that a function's name without parentheses is, or with a precision.
+    #[inline(never)]
     pub(super) fn value_call(
         &mut self,
         call: &FunctionCall<'_>,
@@ -477,11 +493,6 @@ impl Binder<'_> {
             },
             _ => Ok(None),
         }
-    }
-
-    /// The type of an expression.
-    pub fn type_of(&self, e: &Typed) -> Oid {
-        type_of(&e.expr)
     }
 }
 

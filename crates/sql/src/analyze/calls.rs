@@ -42,6 +42,7 @@ enum Detail {
 
 impl Binder<'_> {
     /// A call in FROM.
+    #[inline(never)]
     pub fn call_in_from(&mut self, call: &FunctionCall<'_>, position: u32) -> Result<Typed> {
         let args = self.bind_all(call)?;
         let names: Vec<&str> = call.named.iter().map(|(name, _)| name.as_str()).collect();
@@ -61,6 +62,7 @@ impl Binder<'_> {
         self.call_bound((schema, name), args, &[], form, position)
     }
 
+    #[inline(never)]
     fn call_bound(
         &mut self,
         name: (Option<&str>, &str),
@@ -94,6 +96,7 @@ impl Binder<'_> {
     }
 
     /// Finds what a call means.
+    #[inline(never)]
     fn detail(
         &mut self,
         (schema, name): (Option<&str>, &str),
@@ -161,6 +164,7 @@ impl Binder<'_> {
     }
 
     /// The expression of a function's call.
+    #[inline(never)]
     fn function_expr(
         &mut self,
         given: Given,
@@ -194,6 +198,7 @@ impl Binder<'_> {
 
     /// The arguments of a call in their order, cast, with defaults and the array of the variadic
     /// ones: also the type of the result, and whether there is such an array.
+    #[inline(never)]
     fn arguments(&mut self, given: Given, args: Vec<Typed>) -> Result<(Vec<Expr>, Oid, bool)> {
         let mut result = given.row.result;
         let mut declared = given.args.clone();
@@ -209,6 +214,7 @@ impl Binder<'_> {
         Ok((exprs, result, collects))
     }
 
+    #[inline(never)]
     pub(super) fn function(&mut self, f: &ast::Function, position: u32) -> Result<Typed> {
         let call = FunctionCall::new(f, position)?;
         if let Some(value) = self.value_call(&call, position)? {
@@ -248,6 +254,7 @@ impl Binder<'_> {
     }
 
     /// Functions with rules of their own.
+    #[inline(never)]
     fn special(&mut self, name: &str, mut args: Vec<Typed>, position: u32) -> Result<Typed> {
         if name == "nullif" {
             return match (args.pop(), args.pop(), args.is_empty()) {
@@ -298,6 +305,7 @@ impl Binder<'_> {
         Ok(named.iter().any(|row| row.kind == b'a' && path.contains(&row.namespace)))
     }
 
+    #[inline(never)]
     fn aggregate(&mut self, call: &FunctionCall<'_>, position: u32) -> Result<Typed> {
         // Arguments must not contain aggregates, so the list is taken away while they are bound.
         let Some(aggregates) = self.aggregates.take() else {

@@ -48,7 +48,7 @@ pub(super) fn select(
 }
 
 /// The common type of alternatives, or PostgreSQL's error.
-pub fn common_type(names: &mut dyn Names, items: &[Typed], what: &str) -> Result<Oid> {
+pub(super) fn common_type(names: &mut dyn Names, items: &[Typed], what: &str) -> Result<Oid> {
     match select(names, items)? {
         Ok(ty) => Ok(ty),
         Err((a, b, position)) => {

@@ -21,6 +21,7 @@ use sqlparser::ast::{self, BinaryOperator};
 const BTREE: Oid = 403;
 
 impl Binder<'_> {
+    #[inline(never)]
     pub(super) fn in_list(
         &mut self,
         e: &ast::Expr,
@@ -78,6 +79,7 @@ impl Binder<'_> {
         Ok(Typed::new(expr, position))
     }
 
+    #[inline(never)]
     fn rows_in_list(
         &mut self,
         row: &[&ast::Expr],
@@ -102,6 +104,7 @@ impl Binder<'_> {
     }
 
     /// ANY and ALL of an array.
+    #[inline(never)]
     pub(super) fn array_test(
         &mut self,
         (left, right): (&ast::Expr, &ast::Expr),
@@ -123,6 +126,7 @@ impl Binder<'_> {
     }
 
     /// A test of a value against the elements of an array.
+    #[inline(never)]
     fn scalar_array(
         &mut self,
         (value, left): (Typed, &ast::Expr),
@@ -187,6 +191,7 @@ impl Binder<'_> {
     }
 
     /// ROW(...) as a value.
+    #[inline(never)]
     pub(super) fn row(&mut self, e: &ast::Expr, position: u32) -> Result<Typed> {
         let mut args = Vec::new();
         for column in self.row_of(e)?.unwrap_or_default() {
@@ -207,6 +212,7 @@ impl Binder<'_> {
     }
 
     /// A comparison of rows, if both operands are rows.
+    #[inline(never)]
     pub(super) fn row_comparison(
         &mut self,
         (left, right): (&ast::Expr, &ast::Expr),
@@ -231,6 +237,7 @@ impl Binder<'_> {
         Ok(Some(Typed::new(expr, position)))
     }
 
+    #[inline(never)]
     fn rows_compared(
         &mut self,
         name: &str,

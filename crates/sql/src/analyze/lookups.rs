@@ -49,14 +49,6 @@ pub trait Names {
     /// The places of an operator in operator families.
     fn family_members(&mut self, operator: Oid) -> Result<Arc<[AmopRow]>>;
 
-    /// The operator of an operator family for two types and a strategy.
-    fn family_member(
-        &mut self,
-        family: Oid,
-        types: (Oid, Oid),
-        strategy: i16,
-    ) -> Result<Option<Oid>>;
-
     /// A collation by its OID.
     fn collation_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<CollationRow>>>;
 

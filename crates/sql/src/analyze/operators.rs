@@ -88,6 +88,7 @@ fn prefix(names: &mut dyn Names, name: &str, operand: Oid) -> Result<Choice<Oper
 
 impl Binder<'_> {
     /// The operator for two operands.
+    #[inline(never)]
     pub(super) fn find_operator(
         &mut self,
         name: &str,
@@ -108,6 +109,7 @@ impl Binder<'_> {
     }
 
     /// An operator over two operands.
+    #[inline(never)]
     pub(super) fn operation(
         &mut self,
         name: &str,
@@ -120,6 +122,7 @@ impl Binder<'_> {
     }
 
     /// The expression of an operator, its operands cast.
+    #[inline(never)]
     pub(super) fn operator_expr(
         &mut self,
         operator: &OperatorRow,
@@ -166,6 +169,7 @@ impl Binder<'_> {
     }
 
     /// An operator with one operand behind it.
+    #[inline(never)]
     pub(super) fn prefix_operation(
         &mut self,
         name: &str,
@@ -204,6 +208,7 @@ impl Binder<'_> {
     }
 
     /// Whether two values differ, NULL being a value.
+    #[inline(never)]
     pub(super) fn distinction(&mut self, a: Typed, b: Typed, left: &ast::Expr) -> Result<Expr> {
         let operator = self.find_operator("=", (a.ty(), b.ty()), left)?;
         let OpExpr {
@@ -239,6 +244,7 @@ impl Binder<'_> {
     }
 
     /// NULLIF.
+    #[inline(never)]
     pub(super) fn null_if(&mut self, a: Typed, b: Typed, position: u32) -> Result<Expr> {
         let (x, y) = (a.ty(), b.ty());
         let operator = match binary(self.names, "=", x, y)? {

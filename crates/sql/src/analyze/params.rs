@@ -35,12 +35,6 @@ impl ParamTypes {
         Ok(expr.clone())
     }
 
-    /// Counts a copy of so many parts that is made elsewhere.
-    pub fn note_copied(&mut self, parts: usize) -> Result<()> {
-        self.copied = self.copied.saturating_add(parts);
-        if self.copied > MOST_COPIED { Err(too_complex()) } else { Ok(()) }
-    }
-
     /// A parameter (from 0); it is one of the statement's from now on.
     pub fn get(&mut self, index: usize) -> Param {
         if self.types.len() <= index {

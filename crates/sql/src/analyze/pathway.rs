@@ -23,8 +23,6 @@ pub(super) enum Pathway {
 
 /// Pseudo-types that take values of any type as they are.
 pub(super) const ANY: Oid = 2276;
-/// cstring
-pub(super) const CSTRING: Oid = 2275;
 
 /// The way from a type to another in a context.
 pub(super) fn pathway(

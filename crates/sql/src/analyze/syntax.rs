@@ -11,6 +11,7 @@ use sqlparser::ast::{self, DateTimeField};
 
 impl Binder<'_> {
     /// Binds functions that have a syntax of their own.
+    #[inline(never)]
     pub(super) fn bind_syntax(&mut self, e: &ast::Expr, position: u32) -> Result<Typed> {
         match e {
             ast::Expr::Ceil {
@@ -65,6 +66,7 @@ impl Binder<'_> {
     }
 
     /// A call of a function of pg_catalog, as SQL's syntax means it.
+    #[inline(never)]
     fn syntax_call(&mut self, name: &str, args: &[&ast::Expr], position: u32) -> Result<Typed> {
         let mut bound = Vec::with_capacity(args.len());
         for arg in args {
@@ -73,6 +75,7 @@ impl Binder<'_> {
         self.call_form(Some("pg_catalog"), name, bound, SYNTAX, position)
     }
 
+    #[inline(never)]
     fn plain_call(&mut self, name: &str, args: &[&ast::Expr], position: u32) -> Result<Typed> {
         let mut bound = Vec::with_capacity(args.len());
         for arg in args {
@@ -81,6 +84,7 @@ impl Binder<'_> {
         self.call_form(None, name, bound, CoercionForm::ExplicitCall, position)
     }
 
+    #[inline(never)]
     fn substring(
         &mut self,
         (expr, from, count): (&ast::Expr, Option<&ast::Expr>, Option<&ast::Expr>),
@@ -104,6 +108,7 @@ impl Binder<'_> {
     }
 
     /// INTERVAL '...' with or without its fields.
+    #[inline(never)]
     fn interval(&mut self, interval: &ast::Interval, position: u32) -> Result<Typed> {
         let ast::Interval {
             value,
@@ -130,6 +135,7 @@ impl Binder<'_> {
     }
 
     /// The value that SQL names without parentheses. None: it is no such name.
+    #[inline(never)]
     pub(super) fn value_function(
         &mut self,
         name: &str,

@@ -16,6 +16,7 @@ const LIKE_ESCAPE: u32 = 1637;
 
 impl Binder<'_> {
     /// Binds what is true, false or unknown.
+    #[inline(never)]
     pub(super) fn bind_test(&mut self, e: &ast::Expr, position: u32) -> Result<Typed> {
         use BoolTestType as B;
         match e {
@@ -55,6 +56,7 @@ impl Binder<'_> {
         }
     }
 
+    #[inline(never)]
     fn null_test(&mut self, e: &ast::Expr, position: u32, test: NullTestType) -> Result<Typed> {
         let operand = self.bind(e)?;
         let test = NullTest {
@@ -66,6 +68,7 @@ impl Binder<'_> {
         Ok(Typed::new(test, position))
     }
 
+    #[inline(never)]
     fn bool_test(
         &mut self,
         e: &ast::Expr,
@@ -78,6 +81,7 @@ impl Binder<'_> {
         Ok(Typed::new(test, position))
     }
 
+    #[inline(never)]
     fn distinct(
         &mut self,
         a: &ast::Expr,
@@ -90,6 +94,7 @@ impl Binder<'_> {
         Ok(Typed::new(if negated { not(distinct) } else { distinct }, position))
     }
 
+    #[inline(never)]
     fn between(
         &mut self,
         e: &ast::Expr,
@@ -111,6 +116,7 @@ impl Binder<'_> {
         Ok(Typed::new(logic(kind, vec![first, second]), position))
     }
 
+    #[inline(never)]
     fn like(
         &mut self,
         (e, pattern): (&ast::Expr, &ast::Expr),

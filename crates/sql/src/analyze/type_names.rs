@@ -15,9 +15,3 @@ pub fn type_name(names: &mut dyn Names, oid: Oid) -> Result<String> {
     }
     Ok(forebay_engine::quoted(&row.name).into_owned())
 }
-
-/// The types of arguments in messages.
-pub(super) fn type_list(names: &mut dyn Names, types: &[Oid]) -> Result<String> {
-    let list = types.iter().map(|ty| type_name(names, *ty)).collect::<Result<Vec<String>>>()?;
-    Ok(list.join(", "))
-}

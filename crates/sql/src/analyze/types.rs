@@ -23,6 +23,7 @@ pub struct NamedType {
 }
 
 /// The type that a cast or a literal names.
+#[inline(never)]
 pub fn type_of_ast(names: &mut dyn Names, ty: &DataType, position: u32) -> Result<NamedType> {
     let written = written(ty, position)?;
     type_of_name(names, &TypeName { position, ..written })

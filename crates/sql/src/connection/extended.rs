@@ -138,7 +138,7 @@ impl Connection {
             let mut values = Vec::with_capacity(params.len());
             for (i, (bytes, ty)) in params.iter().zip(&prepared.params).enumerate() {
                 let format = Format::from_code(pick(param_formats, i))?;
-                values.push(parameter(*bytes, *ty, format, i, portal, &self.host.style)?);
+                values.push(parameter(*bytes, *ty, format, i, portal, &conn.host.style)?);
                 conn.host.step()?;
             }
             let bytes: usize = params.iter().flatten().map(|bytes| bytes.len()).sum();

@@ -8,8 +8,8 @@ use crate::error::{Result, SqlError};
 use crate::plan::{Builtin, Catalog, Expr};
 use crate::settings::PlanSettings;
 use forebay_engine::syscache::{
-    AmopRow, CastBetween, CastRow, CollationByOid, CollationRow, CollationsNamed, FamilyMember,
-    FamilyMembers, Lookup, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses, OperatorRow,
+    AmopRow, CastBetween, CastRow, CollationByOid, CollationRow, CollationsNamed, FamilyMembers,
+    Lookup, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses, OperatorRow,
     OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
 };
 use forebay_engine::{LockMode, Session, Table, TableIndex};
@@ -91,16 +91,6 @@ impl Names for Host {
 
     fn family_members(&mut self, operator: Oid) -> Result<Arc<[AmopRow]>> {
         self.look_up(FamilyMembers(operator))
-    }
-
-    fn family_member(
-        &mut self,
-        family: Oid,
-        (left, right): (Oid, Oid),
-        strategy: i16,
-    ) -> Result<Option<Oid>> {
-        let key = FamilyMember { family, left, right, strategy };
-        Ok(self.look_up(key)?.map(|row| row.operator))
     }
 
     fn collation_by_oid(&mut self, oid: Oid) -> Result<Option<Arc<CollationRow>>> {

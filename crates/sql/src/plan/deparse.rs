@@ -224,6 +224,10 @@ fn array(list: &[Expr], element: SqlType, rows: &Node) -> String {
             Expr::Const(Datum::Float8(value)) if element == SqlType::Float4 => {
                 Some(Datum::Float4(*value as f32))
             }
+            // So are integers that were widened.
+            Expr::Const(Datum::Int8(value)) if element == SqlType::Int4 => {
+                i32::try_from(*value).ok().map(Datum::Int4)
+            }
             Expr::Const(value) => Some(value.reborrow()),
             _ => None,
         })

@@ -174,7 +174,7 @@ fn function(
 ) -> Result<FromItem> {
     let position = planner.source.position(name.span().start);
     let call = FunctionCall::in_from(name, args, position)?;
-    let (source, ty) = if call.name == "generate_series" {
+    let (source, ty) = if call.name == "generate_series" && call.named.is_empty() {
         series(planner, &call, position)?
     } else {
         let scope = Scope::default();
@@ -228,8 +228,7 @@ fn series(
     let types: Vec<Oid> = bound.iter().map(Typed::ty).collect();
     let integer = |t: &Oid| matches!(*t, oids::INT2 | oids::INT4 | oids::INT8 | oids::UNKNOWN);
     let known = types.iter().any(|t| *t != oids::UNKNOWN);
-    let named = !call.named.is_empty();
-    if named || !(2..=3).contains(&types.len()) || !types.iter().all(integer) || !known {
+    if !(2..=3).contains(&types.len()) || !types.iter().all(integer) || !known {
         let of = [oids::NUMERIC, oids::TIMESTAMP, oids::TIMESTAMPTZ];
         let names = planner.catalog.names();
         if let Some(ty) = types.iter().find(|ty| of.contains(ty)).filter(|_| types.len() > 1) {

@@ -70,7 +70,6 @@ pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
 pub use expr::{Arithmetic, Comparison, Expr, Function, PartOf};
 pub use locks::locking_words;
-pub use lower::{Columns, Flat, lower};
 pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};
 pub use returning::version_width;

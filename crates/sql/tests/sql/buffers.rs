@@ -30,9 +30,11 @@ fn pages_are_marked_dirty_and_their_checksums_are_taken() {
                where relblocknumber = 3 and \
                relfilenode = 't'::regclass::oid";
     assert_eq!(fixture.rows(one), ["(f,t)"]);
-    assert_eq!(fixture.rows("select buffers_skipped from pg_buffercache_mark_dirty_all()"), ["0"]);
     let checks = "select buffers_compared > 4, buffers_computed > 4, failures, total_time > 0 from \
                   pg_buffercache_checksums()";
+    // Pages of the catalogs that it needs are read before all pages are dirty.
+    fixture.rows(checks);
+    assert_eq!(fixture.rows("select buffers_skipped from pg_buffercache_mark_dirty_all()"), ["0"]);
     assert_eq!(fixture.rows(checks), ["f\tt\t0\tt"]);
     fixture.rows("checkpoint");
     assert_eq!(fixture.rows(checks), ["t\tt\t0\tt"]);

@@ -51,7 +51,10 @@ fn arguments_and_refusals() {
             "verify_heapam(check_toast => true, 't')",
             "42601 positional argument cannot follow named argument",
         ),
-        ("generate_series(1, stop => 3)", "0A000 this kind of function argument is not supported"),
+        (
+            "generate_series(1, stop => 3)",
+            "42883 function generate_series(integer, stop => integer) does not exist",
+        ),
     ] {
         let refused = support::run(&mut fixture.conn, &format!("select * from {call}"));
         let message = refused.iter().find(|line| line.starts_with('!')).expect("an error");

@@ -85,7 +85,9 @@ fn pages_are_counted_where_they_are_used() {
     assert!(cold.iter().any(|line| line == "Planning:"), "catalogs were read: {cold:?}");
     fixture.rows("set enable_seqscan = off");
     fixture.rows("set enable_indexscan = off");
-    let bitmap = fixture.rows(&plan("", "select b from u where a < 10"));
+    let query = plan("", "select b from u where a < 10");
+    fixture.rows(&query);
+    let bitmap = fixture.rows(&query);
     let at = |what: &str| bitmap.iter().filter(|line| line.contains(what)).count();
     assert_eq!((at("Bitmap Index Scan"), at("  Buffers: shared ")), (1, 2), "{bitmap:?}");
     fixture.rows("create temp table v (a int)");

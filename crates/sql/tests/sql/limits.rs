@@ -247,10 +247,12 @@ fn operands_that_are_needed_twice_do_not_double_without_end() {
         case = format!("case {case} when 1 then 1 when 2 then 2 else 3 end");
         concat = format!("concat({concat})::bool");
     }
-    for e in [between, case, concat] {
+    for e in [between, case] {
         let got = error(&mut conn, &format!("select {e} from generate_series(1, 1) x"));
-        assert_eq!(got, "! ERROR 54001 stack depth limit exceeded");
+        assert_eq!(got, "! ERROR 54001 stack depth limit exceeded", "{e}");
     }
+    let once = format!("select {concat} from generate_series(1, 1) x");
+    assert_eq!(row(&mut conn, &once), "t");
     let few = "select ((x between 0 and 2)::int between 1 and 1) from generate_series(1, 1) x";
     assert_eq!(row(&mut conn, few), "t");
 }

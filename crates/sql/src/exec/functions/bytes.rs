@@ -2,7 +2,6 @@
 
 use super::Area;
 use super::arguments::{bits, bytes, inet, int, int8, text};
-use crate::error::Result;
 use forebay_types::functions::{bits as b, bytes as f, network as n, uuid as u};
 use forebay_types::{Datum, Inet};
 

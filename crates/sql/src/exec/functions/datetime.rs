@@ -5,6 +5,7 @@ use super::arguments::{float8, int, interval, text, wrong_argument};
 use crate::error::Result;
 use crate::exec::host::Host;
 use forebay_types::datetime::{extract, ops};
+use forebay_types::functions::format;
 use forebay_types::{Datum, Interval, Numeric};
 
 /// Microseconds of a second.
@@ -111,6 +112,18 @@ pub(super) const TABLE: Area = &[
         let local = local(args, 1)?;
         Ok(Datum::Timestamptz(if ops::is_finite(local) { local - east } else { local }))
     }),
+    // to_char, to_timestamp and to_date
+    (1768, |_, args, _| Ok(shown(format::interval_to_char(interval(args, 0)?, text(args, 1)?)?))),
+    (1770, |_, args, host| {
+        let zone = &host.style.zone;
+        Ok(shown(format::timestamptz_to_char(moment(args, 0)?, text(args, 1)?, zone)?))
+    }),
+    (2049, |_, args, _| Ok(shown(format::timestamp_to_char(local(args, 0)?, text(args, 1)?)?))),
+    (1778, |_, args, host| {
+        let read = format::to_timestamp(text(args, 0)?, text(args, 1)?, &host.style.zone)?;
+        Ok(Datum::Timestamptz(read))
+    }),
+    (1780, |_, args, _| Ok(Datum::Date(format::to_date(text(args, 0)?, text(args, 1)?)?))),
     // justify
     (1295, |_, args, _| Ok(Datum::Interval(ops::justify_days(interval(args, 0)?)?))),
     (1175, |_, args, _| Ok(Datum::Interval(ops::justify_hours(interval(args, 0)?)?))),
@@ -226,6 +239,11 @@ pub(super) const TABLE: Area = &[
     }),
     (1419, |_, args, _| Ok(Datum::Time(ops::time_plus(0, interval(args, 0)?)?))),
 ];
+
+/// What to_char shows; null of what is infinite.
+fn shown<'a>(text: Option<String>) -> Datum<'a> {
+    text.map_or(Datum::Null, Datum::string)
+}
 
 fn date(args: &[Datum<'_>], i: usize) -> Result<i32> {
     match args.get(i) {

@@ -24,6 +24,7 @@ fn types_of(args: &[nodes::Expr]) -> Types {
 }
 
 impl Lowering<'_> {
+    #[inline(never)]
     pub(super) fn function(&mut self, node: &FuncExpr) -> Result<Expr> {
         let types = types_of(&node.args);
         if node.funcid == PG_TYPEOF {
@@ -47,6 +48,7 @@ impl Lowering<'_> {
         self.made(builtin, node.funcid, (args, types), node.funcresulttype, node.funcvariadic)
     }
 
+    #[inline(never)]
     pub(super) fn operator(&mut self, node: &OpExpr) -> Result<Expr> {
         if let Some(fast) = form(node.opfuncid)
             && let Some(expr) = self.fast(fast, &node.args, node.opresulttype)?
@@ -62,6 +64,7 @@ impl Lowering<'_> {
     }
 
     /// The refusal of an operator whose function there is not.
+    #[inline(never)]
     pub(super) fn no_operator(&mut self, operator: Oid, types: &[Oid]) -> Result<SqlError> {
         let name = self.catalog.names().operator(operator)?.name.to_string();
         let mut shown = Vec::new();
@@ -84,6 +87,7 @@ impl Lowering<'_> {
         self.made(builtin, function, (args, Types::from_slice(types)), result, false)
     }
 
+    #[inline(never)]
     fn made(
         &mut self,
         builtin: Builtin,
@@ -159,6 +163,7 @@ impl Lowering<'_> {
     }
 
     /// The operands of a test for equality. Refused if it has no form of its own.
+    #[inline(never)]
     pub(super) fn equal_operands(
         &mut self,
         function: Oid,
@@ -174,6 +179,7 @@ impl Lowering<'_> {
     }
 
     /// NULLIF: the first operand as it is, unless it is equal.
+    #[inline(never)]
     pub(super) fn null_if(&mut self, node: &NullIfExpr) -> Result<Expr> {
         let (a, b) = self.equal_operands(node.opfuncid, &node.args)?;
         let Some(first) = node.args.first() else { return Err(wrong_arguments()) };

@@ -10,6 +10,7 @@ use forebay_types::{Datum, SqlType};
 
 impl Lowering<'_> {
     /// A test of a value against the elements of an array.
+    #[inline(never)]
     pub(super) fn array_test(&mut self, node: &ScalarArrayOpExpr) -> Result<Expr> {
         let [value, array] = node.args.as_slice() else { return Err(wrong_arguments()) };
         let element = self.element_of(type_of(array))?;
@@ -47,6 +48,7 @@ impl Lowering<'_> {
     }
 
     /// The test by any operator: an expression over the value and an element.
+    #[inline(never)]
     fn general_test(
         &mut self,
         node: &ScalarArrayOpExpr,
@@ -79,6 +81,7 @@ impl Lowering<'_> {
     }
 
     /// A comparison of rows.
+    #[inline(never)]
     pub(super) fn rows_compared(&mut self, node: &RowCompareExpr) -> Result<Expr> {
         let comparison = match node.cmptype {
             CompareType::Lt => Comparison::Lt,

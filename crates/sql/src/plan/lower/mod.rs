@@ -162,6 +162,7 @@ impl Lowering<'_> {
         list.iter().map(|e| self.lower(e)).collect()
     }
 
+    #[inline(never)]
     fn column(&self, var: &Var) -> Result<Expr> {
         let aggregate = (var.varno == AGGREGATES).then_some(var.varattno - 1);
         if let Some(number) = aggregate.and_then(|number| usize::try_from(number).ok()) {
@@ -177,6 +178,7 @@ impl Lowering<'_> {
         })
     }
 
+    #[inline(never)]
     fn logic(&mut self, op: BoolExprType, args: &[nodes::Expr]) -> Result<Expr> {
         let mut list = self.all(args)?;
         Ok(match op {
@@ -193,6 +195,7 @@ impl Lowering<'_> {
     }
 
     /// A cast by the text form. Types that are OIDs of rows have functions for it.
+    #[inline(never)]
     fn via_text(&mut self, node: &CoerceViaIo) -> Result<Expr> {
         let (from, to) = (type_of(&node.arg), node.resulttype);
         let arg = self.lower(&node.arg)?;
@@ -214,6 +217,7 @@ impl Lowering<'_> {
         Ok(Expr::Cast { expr: Box::new(arg), from, to })
     }
 
+    #[inline(never)]
     fn case(&mut self, node: &CaseExpr) -> Result<Expr> {
         if let Some(arg) = &node.arg {
             let arg = self.lower(arg)?;
@@ -248,6 +252,7 @@ impl Lowering<'_> {
     }
 
     /// A copy of what the innermost case tests.
+    #[inline(never)]
     fn tested_value(&mut self) -> Result<Expr> {
         let Some(tested) = self.tested.last() else {
             return Err(SqlError::new(state::INTERNAL_ERROR, "a tested value without its case"));
@@ -259,6 +264,7 @@ impl Lowering<'_> {
         Ok(tested.clone())
     }
 
+    #[inline(never)]
     fn subscript(&mut self, node: &nodes::SubscriptingRef) -> Result<Expr> {
         if node.refassgnexpr.is_some() {
             return Err(SqlError::unsupported("an assignment to an element"));
@@ -280,6 +286,7 @@ impl Lowering<'_> {
     }
 
     /// The error of an expression that is not supported, by its name.
+    #[inline(never)]
     fn refused(&mut self, expr: &nodes::Expr) -> Result<SqlError> {
         use nodes::Expr as N;
         let ty = match expr {
