@@ -104,4 +104,4 @@ pub use statistics::{ColumnStatistics, TableStatistics};
 pub use stored_expr::{Check, CheckDef, StoredExpr};
 pub use table::{Column, ColumnDef, Figures, Table};
 pub use toast_ddl::{create_toast_table, needs_toast_table};
-pub use truncate::{create_new_file, empty_index, move_table, truncate_table};
+pub use truncate::{complete_rows, create_new_file, empty_index, move_table, truncate_table};
