@@ -16,7 +16,8 @@ use crate::schema::DEFAULT_COLLATION;
 pub struct StoredExpr {
     /// Its tree, as PostgreSQL writes it.
     pub tree: Arc<str>,
-    /// The numbers of the columns that it reads, ascending. 0: the whole row.
+    /// The numbers of the columns that it reads, in the order in which it names them. 0: the whole
+    /// row.
     pub columns: Vec<i16>,
     /// Objects that it refers to: their catalogs, and their OIDs there.
     pub(crate) references: Vec<(Oid, Oid)>,
@@ -27,8 +28,6 @@ impl StoredExpr {
     pub fn new(expr: &Expr) -> StoredExpr {
         let (mut columns, mut references) = (Vec::new(), Vec::new());
         collect(expr, &mut columns, &mut references);
-        columns.sort_unstable();
-        columns.dedup();
         let mut distinct: Vec<(Oid, Oid)> = Vec::with_capacity(references.len());
         for object in references {
             if !distinct.contains(&object) {
@@ -74,7 +73,10 @@ pub struct CheckDef {
 fn collect(expr: &Expr, columns: &mut Vec<i16>, references: &mut Vec<(Oid, Oid)>) {
     let mut refer = |class: Oid, oid: Oid| references.push((class, oid));
     match expr {
-        Expr::Var(var) => columns.extend(i16::try_from(var.varattno)),
+        Expr::Var(var) => {
+            let number = i16::try_from(var.varattno);
+            columns.extend(number.ok().filter(|number| !columns.contains(number)));
+        }
         Expr::Const(constant) => {
             refer(TYPES, constant.consttype);
             if constant.constcollid != DEFAULT_COLLATION {

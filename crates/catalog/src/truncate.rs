@@ -56,14 +56,31 @@ pub fn move_table(
     figures: &ClassFigures,
 ) -> Result<(), CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
+    clear_missing(&mut writer, table)?;
+    use_file(&mut writer, (table.oid, table.locator), (persistence, new), figures)
+}
+
+/// Notes that all rows of a table, which the caller has locked, have a value for each of its columns.
+pub fn complete_rows(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    table: &Table,
+) -> Result<(), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    clear_missing(&mut writer, table)?;
+    writer.next_command()
+}
+
+fn clear_missing(writer: &mut Writer<'_>, table: &Table) -> Result<(), CatalogError> {
     for column in table.columns.iter().filter(|column| column.missing.is_some()) {
-        let mut found = attribute(&mut writer, table, column.attnum, usize::MAX)?;
+        let mut found = attribute(writer, table, column.attnum, usize::MAX)?;
         for (place, value) in [(HAS_MISSING, Datum::Bool(false)), (MISSING_VALUE, Datum::Null)] {
             *found.values.get_mut(place).expect("pg_attribute has this column") = value;
         }
         writer.update(ATTRIBUTES, found.tid, &found.values)?;
     }
-    use_file(&mut writer, (table.oid, table.locator), (persistence, new), figures)
+    Ok(())
 }
 
 /// Index of relkind in pg_class.

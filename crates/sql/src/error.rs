@@ -155,6 +155,12 @@ impl SqlError {
         self
     }
 
+    /// Takes the position away.
+    pub(crate) fn unplaced(mut self) -> SqlError {
+        self.0.position = None;
+        self
+    }
+
     /// Replaces the position, if the error has one.
     pub(crate) fn set_position(&mut self, position: u32) {
         if self.0.position.is_some() && position > 0 {

@@ -107,6 +107,15 @@ impl Session {
         self.column_defs(core, &table)
     }
 
+    /// Empties a table whose rows are to be written anew, with a value for each column.
+    pub fn empty_to_rewrite(&mut self, table: &Table) -> Result<(), EngineError> {
+        self.truncate(table)?;
+        self.call(|session, core| {
+            let (tx, backend) = session.changing()?;
+            Ok(catalog::complete_rows(&core.database, backend, tx, table)?)
+        })
+    }
+
     /// Renames a column.
     pub fn rename_column(
         &mut self,

@@ -27,8 +27,18 @@ pub(super) enum Pass {
 }
 
 impl Connection {
-    /// Runs the actions of a pass.
+    /// Runs the actions of a pass. As in PostgreSQL, errors point at no place in the statement.
     pub(super) fn alter_pass(
+        &mut self,
+        pass: Pass,
+        of: (Oid, &[AlterAction]),
+        source: &Source,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        self.run_pass(pass, of, source, sink).map_err(SqlError::unplaced)
+    }
+
+    fn run_pass(
         &mut self,
         pass: Pass,
         (table, actions): (Oid, &[AlterAction]),
@@ -143,7 +153,7 @@ impl Connection {
         let mut params = ParamTypes::default();
         let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
         let scope = Scope::of_table(&table);
-        let stored = default.map(|e| planner.stored_default(e, of, &scope)).transpose()?;
+        let stored = default.map(|e| planner.stored_default(e, of, &scope)).transpose()?.flatten();
         let number = column.attnum;
         self.host.call(|session| session.set_default(&table, number, stored.as_ref()))
     }
@@ -278,7 +288,7 @@ impl Connection {
             return Ok(());
         }
         rows.finish(&mut self.host)?;
-        self.host.call(|session| session.truncate(&table))?;
+        self.host.call(|session| session.empty_to_rewrite(&table))?;
         let table = self.table_now(table.oid)?;
         let mut loader = Loader::new(&table);
         let mut index = 0;

@@ -189,7 +189,7 @@ impl Connection {
         let mut params = ParamTypes::default();
         let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
         def.default = match (default, from) {
-            (Some(e), _) => Some(planner.stored_default(e, of, scope)?),
+            (Some(e), _) => planner.stored_default(e, of, scope)?,
             (None, Some((e, _))) => Some(planner.stored_generation(e, of, (scope, generated))?),
             (None, None) => None,
         };

@@ -23,13 +23,13 @@ pub struct StoredColumn<'a> {
 }
 
 impl Planner<'_> {
-    /// A column's default. It reads no column.
+    /// A column's default. It reads no column. None: it is NULL, which needs none.
     pub fn stored_default(
         &mut self,
         e: &ast::Expr,
         column: StoredColumn<'_>,
         scope: &Scope,
-    ) -> Result<StoredExpr> {
+    ) -> Result<Option<StoredExpr>> {
         let position = self.source.position(start(e));
         let refused = |position| {
             let message = "cannot use column reference in DEFAULT expression";
@@ -44,7 +44,11 @@ impl Planner<'_> {
         if any(&bound.expr, &mut |node| matches!(node, Expr::Var(_))) {
             return Err(refused(position));
         }
-        self.value_of(bound, column, "default expression")
+        let value = value_of(self.catalog.names(), bound, column, "default expression")?;
+        match value {
+            Expr::Const(value) if value.constvalue.is_null() => Ok(None),
+            value => Ok(Some(StoredExpr::new(&value))),
+        }
     }
 
     /// What a column is generated of: other columns that are not generated, by functions that give
@@ -117,7 +121,7 @@ impl Planner<'_> {
         column: StoredColumn<'_>,
         what: &str,
     ) -> Result<StoredExpr> {
-        value_of(self.catalog.names(), value, column, what)
+        value_of(self.catalog.names(), value, column, what).map(|value| StoredExpr::new(&value))
     }
 }
 
@@ -127,7 +131,8 @@ pub fn nextval_default(
     sequence: Oid,
     column: StoredColumn<'_>,
 ) -> Result<StoredExpr> {
-    value_of(names, Typed::new(nextval(sequence), 0), column, "default expression")
+    let value = Typed::new(nextval(sequence), 0);
+    value_of(names, value, column, "default expression").map(|value| StoredExpr::new(&value))
 }
 
 /// A value as one of a column.
@@ -136,24 +141,22 @@ fn value_of(
     value: Typed,
     column: StoredColumn<'_>,
     what: &str,
-) -> Result<StoredExpr> {
-    {
-        let StoredColumn { name, type_oid, typmod } = column;
-        let from = value.ty();
-        let to = (type_oid, typmod);
-        let params = &mut ParamTypes::default();
-        let Some(mut cast) = coerce_to_type(names, params, value, to, Context::Assignment)? else {
-            let message = format!(
-                "column \"{name}\" is of type {} but {what} is of type {}",
-                type_name(names, type_oid)?,
-                type_name(names, from)?
-            );
-            let hint = "You will need to rewrite or cast the expression.";
-            return Err(SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint));
-        };
-        assign_collations(names, &mut cast.expr)?;
-        Ok(StoredExpr::new(&cast.expr))
-    }
+) -> Result<Expr> {
+    let StoredColumn { name, type_oid, typmod } = column;
+    let from = value.ty();
+    let to = (type_oid, typmod);
+    let params = &mut ParamTypes::default();
+    let Some(mut cast) = coerce_to_type(names, params, value, to, Context::Assignment)? else {
+        let message = format!(
+            "column \"{name}\" is of type {} but {what} is of type {}",
+            type_name(names, type_oid)?,
+            type_name(names, from)?
+        );
+        let hint = "You will need to rewrite or cast the expression.";
+        return Err(SqlError::new(state::DATATYPE_MISMATCH, message).hint(hint));
+    };
+    assign_collations(names, &mut cast.expr)?;
+    Ok(cast.expr)
 }
 
 /// Whether a test holds for an expression or one below it.
