@@ -157,6 +157,9 @@ impl Settings for NoSettings {
     fn set(&mut self, _: &str, _: Option<&str>, _: SetScope) -> Result<(), SqlError> {
         Ok(())
     }
+    fn check(&self, _: &str, _: &str) -> Result<(), SqlError> {
+        Ok(())
+    }
     fn reset_all(&mut self) -> Result<(), SqlError> {
         Ok(())
     }

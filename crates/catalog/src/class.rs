@@ -195,6 +195,7 @@ mod tests {
 
     fn class(columns: i16) -> Class {
         Class {
+            owner: 10,
             tid: ItemPointer { block: 0, offset: 1 },
             oid: 16384,
             name: "t".to_owned(),

@@ -17,7 +17,7 @@ use crate::parse::cursor::is_reserved;
 use crate::parse::{Source, too_complex};
 use forebay_engine::nodes::{
     BoolExprType, CaseExpr, CaseTestExpr, CaseWhen, CollateExpr, Expr, Location, collation_of,
-    type_of, typmod_of,
+    typmod_of,
 };
 use forebay_engine::syscache::ProcRow;
 use forebay_types::{Datum, Oid, oids};

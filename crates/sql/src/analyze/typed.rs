@@ -22,11 +22,6 @@ impl Typed {
         Typed { expr: expr.into(), position }
     }
 
-    /// NULL, whose type is not known yet.
-    pub fn null(position: u32) -> Typed {
-        Typed::new(unknown(Datum::Null), position)
-    }
-
     /// Its type.
     pub fn ty(&self) -> Oid {
         type_of(&self.expr)
