@@ -206,11 +206,15 @@ fn clusters_are_administered_as_postgresql_s() {
     let ours = Forebay::start(&data, &[]);
     peer.init("theirs");
     let theirs = peer.start("theirs", "-c autovacuum=off -c fsync=off");
+    let mut differing = Vec::new();
     for (database, sql) in SCRIPT {
         let [ours, theirs] =
             [ours.port, theirs.port].map(|port| told(peer.psql(port), database, sql));
-        assert_eq!(ours, theirs, "{sql}");
+        if ours != theirs {
+            differing.push(format!("{sql}\n--- Forebay:\n{ours}--- PostgreSQL:\n{theirs}"));
+        }
     }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
     ours.kill();
     peer.adopt(&data, "ours");
     let ours = peer.start("ours", "-c autovacuum=off");

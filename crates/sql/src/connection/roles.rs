@@ -6,8 +6,8 @@ use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{ObjectStatement, RoleName, RoleOption};
-use forebay_engine::{MemberOptions, RoleChange, Session, SettingChange};
-use forebay_types::{Datum, SqlType, text_in};
+use forebay_engine::{MemberOptions, RoleChange, Session, SettingChange, parse_timestamp};
+use forebay_types::Datum;
 
 impl Connection {
     /// Runs a statement about roles.
@@ -160,8 +160,7 @@ impl Connection {
                     changes.push(("rolpassword", stored));
                 }
                 RoleOption::ValidUntil(text) => {
-                    let value = text_in(text, SqlType::Timestamptz)?;
-                    changes.push(("rolvaliduntil", value.into_owned()));
+                    changes.push(("rolvaliduntil", Datum::Timestamptz(moment(text)?)));
                 }
                 RoleOption::InRole(_) | RoleOption::Members(_) | RoleOption::Admins(_) => {}
             }
@@ -195,6 +194,19 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// A time for VALID UNTIL, in microseconds since 2000. Without a zone it is in UTC.
+fn moment(text: &str) -> Result<i64> {
+    match text.trim() {
+        "infinity" => return Ok(i64::MAX),
+        "-infinity" => return Ok(i64::MIN),
+        _ => {}
+    }
+    parse_timestamp(text.trim()).ok_or_else(|| {
+        let message = format!("invalid input syntax for type timestamp with time zone: \"{text}\"");
+        SqlError::new("22007", message)
+    })
 }
 
 fn pairs<'a>(
