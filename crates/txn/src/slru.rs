@@ -328,6 +328,9 @@ impl Slru {
     pub(crate) fn remove_all(&self) -> Result<(), TxnError> {
         let _flushing = self.flushing.lock();
         self.forget(|_| true);
+        if !self.aio.namespace().exists(&self.dir)? {
+            return Ok(());
+        }
         for segment in self.segments()? {
             self.aio.namespace().unlink(&self.segment_path(segment))?;
         }

@@ -42,6 +42,7 @@ impl Startup<'_> {
                 let point = &checkpoint.point;
                 let counters = Counters::at(point);
                 self.keep_commit_times(backend, point)?;
+                self.discard_commit_times()?;
                 self.clog.trim(&mut backend.io, counters.next_xid)?;
                 self.trim_multis(backend, &counters)?;
                 Ok(Started::new(resume, counters, false, &checkpoint, point.timeline))

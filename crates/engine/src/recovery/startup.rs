@@ -198,6 +198,13 @@ impl Startup<'_> {
         Ok(self.multis.finish_recovery(&mut backend.io, found)?)
     }
 
+    /// Removes what is left of the times of commits where pg_control says that none are kept.
+    /// PostgreSQL may have stopped to keep them after its last checkpoint.
+    pub(super) fn discard_commit_times(&self) -> Result<(), EngineError> {
+        let times = self.clog.times();
+        if times.are_kept() { Ok(()) } else { Ok(times.discard()?) }
+    }
+
     pub(super) fn report(&self, progress: &RecoveryProgress) {
         if let Some(callback) = &self.config.on_recovery {
             (callback.0)(progress);
@@ -240,6 +247,7 @@ impl Startup<'_> {
         self.write_state(&mut backend.io, cluster)?;
         self.empty_unlogged(backend)?;
         self.clog.set_recovering(false);
+        self.discard_commit_times()?;
         self.clog.trim(&mut backend.io, counters.next_xid)?;
         self.trim_multis(backend, counters)?;
         self.multis.set_recovering(false);

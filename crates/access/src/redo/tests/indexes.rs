@@ -25,7 +25,7 @@ fn records() -> Vec<Vec<u8>> {
 /// An index tuple that is an SP-GiST tuple, too.
 fn tuple(fill: u8) -> Vec<u8> {
     let mut tuple = vec![fill; 24];
-    tuple[..4].copy_from_slice(&(24_u32 << 2 | u32::from(fill) % 4).to_le_bytes());
+    tuple[..4].copy_from_slice(&((24_u32 << 2) | (u32::from(fill) % 4)).to_le_bytes());
     tuple[6..8].copy_from_slice(&24_u16.to_le_bytes());
     tuple
 }
