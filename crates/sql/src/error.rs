@@ -161,6 +161,11 @@ impl SqlError {
         self
     }
 
+    /// Where in the query string it is.
+    pub(crate) fn position(&self) -> Option<u32> {
+        self.0.position
+    }
+
     /// Replaces the position, if the error has one.
     pub(crate) fn set_position(&mut self, position: u32) {
         if self.0.position.is_some() && position > 0 {

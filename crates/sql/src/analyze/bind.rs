@@ -21,7 +21,7 @@ use forebay_engine::nodes::{
 };
 use forebay_engine::syscache::ProcRow;
 use forebay_types::{Datum, Oid, oids};
-use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
+use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator, Value};
 use std::sync::Arc;
 
 /// An aggregate call.
@@ -222,11 +222,10 @@ impl Binder<'_> {
             return Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(at));
         }
         let row = self.find_collation(collation, position)?;
-        let expr = CollateExpr {
-            arg: Box::new(value.expr),
-            coll_oid: row.oid,
-            location: Location::UNKNOWN,
-        };
+        self.params.collated += 1;
+        let name = self.source.position(collation.span().start);
+        let location = Location(i32::try_from(name).unwrap_or(-1));
+        let expr = CollateExpr { arg: Box::new(value.expr), coll_oid: row.oid, location };
         Ok(Typed::new(expr, position))
     }
 

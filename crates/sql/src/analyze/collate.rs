@@ -5,7 +5,7 @@ use super::ident::ident_name;
 use super::lookups::Names;
 use crate::error::{Result, SqlError, state};
 use forebay_engine::nodes::{
-    CaseExpr, Expr, RowCompareExpr, SubscriptingRef, collation_of, type_of,
+    CaseExpr, Expr, Location, RowCompareExpr, SubscriptingRef, collation_of, type_of,
 };
 use forebay_engine::syscache::CollationRow;
 use forebay_types::Oid;
@@ -76,10 +76,18 @@ enum Strength {
 struct State {
     collation: Oid,
     strength: Strength,
+    /// Where the collation is named.
+    location: Location,
 }
 
 impl State {
-    const NONE: State = State { collation: 0, strength: Strength::None };
+    const NONE: State =
+        State { collation: 0, strength: Strength::None, location: Location::UNKNOWN };
+
+    /// Of a column or a type.
+    fn implicit(collation: Oid) -> State {
+        State { collation, strength: Strength::Implicit, location: Location::UNKNOWN }
+    }
 
     /// Adds what a part of the expression has.
     fn merge(&mut self, names: &mut dyn Names, part: State) -> Result<()> {
@@ -102,7 +110,8 @@ impl State {
                 let (a, b) = (name(self.collation)?, name(part.collation)?);
                 let message =
                     format!("collation mismatch between explicit collations \"{a}\" and \"{b}\"");
-                return Err(SqlError::new("42P21", message));
+                let position = u32::try_from(part.location.0).unwrap_or(0);
+                return Err(SqlError::new("42P21", message).at(position));
             }
             _ => {}
         }
@@ -125,7 +134,8 @@ fn walk(names: &mut dyn Names, expr: &mut Expr) -> Result<State> {
     let inputs = match expr {
         Expr::Collate(node) => {
             walk(names, &mut node.arg)?;
-            return Ok(State { collation: node.coll_oid, strength: Strength::Explicit });
+            let (collation, location) = (node.coll_oid, node.location);
+            return Ok(State { collation, strength: Strength::Explicit, location });
         }
         Expr::Row(node) => {
             node.args.iter_mut().try_for_each(|arg| walk(names, arg).map(|_| ()))?;
@@ -144,8 +154,7 @@ fn walk(names: &mut dyn Names, expr: &mut Expr) -> Result<State> {
         | Expr::SetToDefault(_)
         | Expr::NextValue(_) => {
             let collation = collation_of(expr);
-            let strength = if collation == 0 { Strength::None } else { Strength::Implicit };
-            return Ok(State { collation, strength });
+            return Ok(if collation == 0 { State::NONE } else { State::implicit(collation) });
         }
         Expr::Case(node) => case(names, node)?,
         Expr::SubscriptingRef(node) => subscript(names, node)?,
@@ -154,7 +163,7 @@ fn walk(names: &mut dyn Names, expr: &mut Expr) -> Result<State> {
     let of_type = names.ty(type_of(expr))?.collation;
     let own = match (of_type, inputs.strength) {
         (0, _) => State::NONE,
-        (of_type, Strength::None) => State { collation: of_type, strength: Strength::Implicit },
+        (of_type, Strength::None) => State::implicit(of_type),
         _ => inputs,
     };
     set_collation(expr, own.settled());

@@ -49,7 +49,6 @@ mod types;
 pub use bind::{AggregateArgs, Aggregated, Binder};
 pub use calls::{IN_FROM, NO_FUNCTION, NOT_UNIQUE};
 pub use coerce::{Context, coerce, coerce_to_type};
-#[allow(unused_imports, reason = "stored expressions have them; none is stored yet")]
 pub use collate::assign_collations;
 pub use common::coerce_all;
 pub use function::{FunctionCall, is_row};

@@ -199,4 +199,11 @@ impl Source {
         let next = tokens.iter().find(|t| t.span.start >= at && t.token != Token::RParen);
         next.map_or(0, |t| self.position(t.span.start))
     }
+
+    /// The position of the token before one, for errors only.
+    pub fn token_before(&self, position: u32) -> u32 {
+        let tokens = self.tokenize().unwrap_or_default();
+        let starts = tokens.iter().map(|t| self.position(t.span.start));
+        starts.take_while(|start| *start < position).last().unwrap_or(0)
+    }
 }

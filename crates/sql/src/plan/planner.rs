@@ -3,11 +3,11 @@
 use super::catalog::Catalog;
 use super::expr::Expr;
 use super::lower::lower;
-use crate::analyze::{Binder, ParamTypes, Scope, Typed};
+use crate::analyze::{Binder, ParamTypes, Scope, Typed, assign_collations};
 use crate::error::{Result, SqlError, state};
 use crate::parse::{QualifiedName, Source};
 use crate::views::View;
-use forebay_engine::{LockMode, Table};
+use forebay_engine::{LockMode, Table, nodes};
 use sqlparser::ast;
 use std::sync::Arc;
 
@@ -38,7 +38,23 @@ impl Planner<'_> {
 
     /// An analyzed expression as it is evaluated.
     pub(super) fn lower(&mut self, typed: &Typed, scope: &Scope) -> Result<Expr> {
+        self.check_collations(&typed.expr)?;
         lower(&typed.expr, scope, self.catalog).map_err(|e| e.at(typed.position))
+    }
+
+    /// Refuses an expression whose parts have different collations by COLLATE.
+    pub(super) fn check_collations(&mut self, expr: &nodes::Expr) -> Result<()> {
+        if self.params.collated < 2 {
+            return Ok(());
+        }
+        let assigned = assign_collations(self.catalog.names(), &mut expr.clone());
+        assigned.map_err(|mut error| {
+            // The parser keeps where the collation's name is; COLLATE is before it.
+            if let Some(name) = error.position() {
+                error.set_position(self.source.token_before(name));
+            }
+            error
+        })
     }
 
     /// Binds an expression that sees no columns.

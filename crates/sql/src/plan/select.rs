@@ -207,6 +207,7 @@ impl Planner<'_> {
     ) -> Result<(Vec<Expr>, Vec<Option<ColumnDesc>>)> {
         let (mut output, mut columns) = (Vec::new(), Vec::new());
         for item in items {
+            self.check_collations(&item.expr)?;
             let lowered = lower_output(&item.expr, scope, self.catalog);
             output.push(lowered.map_err(|e| e.at(item.position))?);
             columns.push(item.column);
