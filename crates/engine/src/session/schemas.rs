@@ -395,7 +395,9 @@ impl Session {
             let Some(column) = column else { return Ok((class.oid, 0)) };
             let number = reader.column_number(&class, column)?;
             let missing = || {
-                let message = format!("column \"{column}\" of relation \"{name}\" does not exist");
+                let schema = schema.map_or_else(String::new, |schema| format!("{schema}."));
+                let message =
+                    format!("column \"{column}\" of relation \"{schema}{name}\" does not exist");
                 EngineError::statement("42703", message)
             };
             return Ok((class.oid, number.ok_or_else(missing)?));
