@@ -15,7 +15,8 @@
 //!   directory
 //! - [`checksums`]: `forebay checksums` beside pg_checksums and fio on the same files, and
 //!   `forebay bench` beside fio
-//! - [`fio`], [`pgbench`]: run them; [`processor`]: a server's processor time; [`report`]: what `forebay bench` prints
+//! - [`fio`], [`pgbench`]: run them; [`processor`]: a server's processor time; [`report`]: what
+//!   `forebay bench` prints
 //! - [`table`]: medians, spreads, marks and the printed table
 //!
 //! Every figure is the median of the rounds, with the smallest and largest. Caches are dropped and

@@ -20,8 +20,8 @@ pub struct NamedRelation {
 }
 
 impl Session {
-    /// The relation of a name, of any kind. Without a schema it is looked for along the search path.
-    /// It takes no lock.
+    /// The relation of a name, of any kind. Without a schema it is looked for along the search
+    /// path. It takes no lock.
     pub fn relation_named(
         &mut self,
         schema: Option<&str>,
