@@ -104,9 +104,10 @@ impl Binder<'_> {
         if self.depth >= MAX_DEPTH {
             return Err(too_complex());
         }
-        self.depth += 1;
+        let levels = levels(e);
+        self.depth += levels;
         let bound = self.bind_one(e);
-        self.depth -= 1;
+        self.depth -= levels;
         bound
     }
 
@@ -392,7 +393,7 @@ impl Binder<'_> {
         };
         // Finding the position of `::` is slow, so it is done for errors only.
         self.explicit(value, to_type, if infix { 0 } else { position }).map_err(|error| {
-            if infix { error.at(self.source.operator_after(place::end(e))) } else { error }
+            if infix { error.at(self.source.cast_after(place::end(e), casts_of(e))) } else { error }
         })
     }
 
@@ -491,6 +492,33 @@ impl Binder<'_> {
                 _ => Ok(None),
             },
             _ => Ok(None),
+        }
+    }
+}
+
+/// As how many levels an expression counts: what binds operators and casts takes less of the stack
+/// than what binds the rest.
+fn levels(e: &ast::Expr) -> usize {
+    match e {
+        ast::Expr::Nested(_)
+        | ast::Expr::BinaryOp { .. }
+        | ast::Expr::UnaryOp { .. }
+        | ast::Expr::Cast { .. } => 1,
+        _ => 3,
+    }
+}
+
+/// How many casts by `::` an operand of another one is.
+fn casts_of(mut e: &ast::Expr) -> usize {
+    let mut casts = 0;
+    loop {
+        match e {
+            ast::Expr::Nested(inner) => e = inner,
+            ast::Expr::Cast { kind: ast::CastKind::DoubleColon, expr, .. } => {
+                casts += 1;
+                e = expr;
+            }
+            _ => return casts,
         }
     }
 }

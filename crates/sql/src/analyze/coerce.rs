@@ -137,7 +137,7 @@ pub(super) fn coerced(
             Err(SqlError::new(state::INTERNAL_ERROR, message))
         }
         Pathway::Relabel => Ok(labelled(expr, to, (-1, 0), form)),
-        way => conversion(names, params, expr, way, (to, -1), (context, form)),
+        way => conversion(names, params, expr, way, (to, typmod), (context, form)),
     }
 }
 

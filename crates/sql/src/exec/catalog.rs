@@ -105,7 +105,12 @@ impl Names for Host {
         match ty.oid {
             oids::REGCLASS => functions::regclass_of_text(text, self),
             oid => match SqlType::from_oid(oid) {
-                Some(known) => Ok(text_in_as(text, known, typmod, &self.style)?.into_owned()),
+                Some(known) => {
+                    let value = text_in_as(text, known, typmod, &self.style)?.into_owned();
+                    // Other types have a cast to their modifier.
+                    let typmod = if known == SqlType::Interval { typmod } else { -1 };
+                    Ok(forebay_types::coerce(value, known, typmod, true)?)
+                }
                 None => Err(SqlError::unsupported(format!("a value of type {}", ty.name))),
             },
         }

@@ -200,6 +200,14 @@ impl Source {
         next.map_or(0, |t| self.position(t.span.start))
     }
 
+    /// The position of the cast by `::` at or after a place that so many others precede, for errors
+    /// only.
+    pub fn cast_after(&self, at: Location, others: usize) -> u32 {
+        let tokens = self.tokenize().unwrap_or_default();
+        let casts = tokens.iter().filter(|t| t.span.start >= at && t.token == Token::DoubleColon);
+        casts.map(|t| self.position(t.span.start)).nth(others).unwrap_or(0)
+    }
+
     /// The position of the token before one, for errors only.
     pub fn token_before(&self, position: u32) -> u32 {
         let tokens = self.tokenize().unwrap_or_default();

@@ -80,7 +80,9 @@ fn other_nesting_without_end_is_refused() {
         for n in [400, 12_000, 60_000] {
             let sql = format!("{}{middle}{}", before.repeat(n), after.repeat(n));
             let got = error(&mut conn, &sql);
-            assert!(got.starts_with("! ERROR"), "{before}{middle}{after} {n}: {got}");
+            // Any number of dimensions is the type of the array.
+            let allowed = after == "[]" && n == 400;
+            assert!(allowed || got.starts_with("! ERROR"), "{before}{middle}{after} {n}: {got}");
         }
     }
 }

@@ -30,10 +30,8 @@ impl Lowering<'_> {
         if node.funcid == PG_TYPEOF {
             return Ok(Expr::Const(Datum::Oid(types.first().copied().unwrap_or(oids::UNKNOWN))));
         }
-        if let Some(fast) = form(node.funcid)
-            && let Some(expr) = self.fast(fast, &node.args, node.funcresulttype)?
-        {
-            return Ok(expr);
+        if let Some(fast) = form(node.funcid) {
+            return self.fast(fast, &node.args, node.funcresulttype);
         }
         let Some(builtin) = self.catalog.builtin(node.funcid) else {
             let name = self.catalog.names().proc(node.funcid)?.name.to_string();
@@ -50,10 +48,8 @@ impl Lowering<'_> {
 
     #[inline(never)]
     pub(super) fn operator(&mut self, node: &OpExpr) -> Result<Expr> {
-        if let Some(fast) = form(node.opfuncid)
-            && let Some(expr) = self.fast(fast, &node.args, node.opresulttype)?
-        {
-            return Ok(expr);
+        if let Some(fast) = form(node.opfuncid) {
+            return self.fast(fast, &node.args, node.opresulttype);
         }
         let types = types_of(&node.args);
         let Some(builtin) = self.catalog.builtin(node.opfuncid) else {
@@ -101,53 +97,30 @@ impl Lowering<'_> {
         Ok(Expr::Call(Arc::new(function), args))
     }
 
-    /// A form of its own, if the arguments are such that there is one.
-    fn fast(&mut self, fast: Fast, args: &[nodes::Expr], result: Oid) -> Result<Option<Expr>> {
-        let pair = |lowering: &mut Self| -> Result<Box<(Expr, Expr)>> {
-            let [a, b] = args else { return Err(wrong_arguments()) };
-            Ok(Box::new((lowering.lower(a)?, lowering.lower(b)?)))
+    /// A form of its own.
+    fn fast(&mut self, fast: Fast, args: &[nodes::Expr], result: Oid) -> Result<Expr> {
+        if let Fast::Like { negated, ignore_case } = fast {
+            return self.like(args, negated, ignore_case);
+        }
+        let lowered = self.all(args)?;
+        of_operands(fast, lowered, &types_of(args), result)
+    }
+
+    #[inline(never)]
+    fn like(&mut self, args: &[nodes::Expr], negated: bool, ignore_case: bool) -> Result<Expr> {
+        let [text, pattern] = args else { return Err(wrong_arguments()) };
+        let (pattern, escape) = match pattern {
+            nodes::Expr::Func(call) if call.funcid == LIKE_ESCAPE => match call.args.as_slice() {
+                [pattern, nodes::Expr::Const(escape)] => match &escape.constvalue {
+                    Datum::Text(escape) => (pattern, escape.chars().next()),
+                    _ => return Ok(Expr::Const(Datum::Null)),
+                },
+                _ => return Err(SqlError::unsupported("ESCAPE of an expression")),
+            },
+            pattern => (pattern, Some('\\')),
         };
-        Ok(Some(match fast {
-            Fast::Compare(comparison, common) => {
-                Expr::Compare(comparison, Box::new(self.compared(common, args)?))
-            }
-            Fast::Arith(arithmetic, common) => {
-                Expr::Arith(arithmetic, Box::new(self.compared(common, args)?))
-            }
-            Fast::Concat => Expr::Concat(pair(self)?),
-            Fast::Negate | Fast::Same | Fast::Cast => {
-                let [arg] = args else { return Err(wrong_arguments()) };
-                let from = type_of(arg);
-                let arg = self.lower(arg)?;
-                match fast {
-                    Fast::Negate => Expr::Negate(Box::new(arg)),
-                    Fast::Same => arg,
-                    _ => {
-                        let (from, to) = (SqlType::of(from), SqlType::of(result));
-                        Expr::Cast { expr: Box::new(arg), from, to }
-                    }
-                }
-            }
-            Fast::Like { negated, ignore_case } => {
-                let [text, pattern] = args else { return Err(wrong_arguments()) };
-                let (pattern, escape) = match pattern {
-                    nodes::Expr::Func(call) if call.funcid == LIKE_ESCAPE => {
-                        match call.args.as_slice() {
-                            [pattern, nodes::Expr::Const(escape)] => match &escape.constvalue {
-                                Datum::Text(escape) => (pattern, escape.chars().next()),
-                                _ => return Ok(Some(Expr::Const(Datum::Null))),
-                            },
-                            _ => {
-                                return Err(SqlError::unsupported("ESCAPE of an expression"));
-                            }
-                        }
-                    }
-                    pattern => (pattern, Some('\\')),
-                };
-                let operands = Box::new((self.lower(text)?, self.lower(pattern)?));
-                Expr::Like { operands, escape, negated, ignore_case }
-            }
-        }))
+        let operands = Box::new((self.lower(text)?, self.lower(pattern)?));
+        Ok(Expr::Like { operands, escape, negated, ignore_case })
     }
 
     /// Two operands cast to the type in which they are compared, or computed with.
@@ -191,6 +164,33 @@ impl Lowering<'_> {
         let whens = vec![(equal, Expr::Const(Datum::Null))];
         Ok(Expr::Case { whens, otherwise: Some(Box::new(own)) })
     }
+}
+
+/// The form of its own of what has these operands, of these types.
+#[inline(never)]
+fn of_operands(fast: Fast, operands: Vec<Expr>, types: &[Oid], result: Oid) -> Result<Expr> {
+    let mut operands = operands.into_iter().zip(types.iter().copied());
+    let mut next = || operands.next().ok_or_else(wrong_arguments);
+    Ok(match fast {
+        Fast::Compare(comparison, common) => {
+            let ((a, of_a), (b, of_b)) = (next()?, next()?);
+            let pair = (as_common(common, of_a, a), as_common(common, of_b, b));
+            Expr::Compare(comparison, Box::new(pair))
+        }
+        Fast::Arith(arithmetic, common) => {
+            let ((a, of_a), (b, of_b)) = (next()?, next()?);
+            let pair = (as_common(common, of_a, a), as_common(common, of_b, b));
+            Expr::Arith(arithmetic, Box::new(pair))
+        }
+        Fast::Concat => Expr::Concat(Box::new((next()?.0, next()?.0))),
+        Fast::Negate => Expr::Negate(Box::new(next()?.0)),
+        Fast::Same => next()?.0,
+        Fast::Cast => {
+            let (operand, from) = next()?;
+            Expr::Cast { expr: Box::new(operand), from: SqlType::of(from), to: SqlType::of(result) }
+        }
+        Fast::Like { .. } => return Err(wrong_arguments()),
+    })
 }
 
 /// A value in the representation in which it is compared. Trailing blanks of bpchar do not count.

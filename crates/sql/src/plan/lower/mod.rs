@@ -98,7 +98,17 @@ struct Lowering<'a> {
 }
 
 impl Lowering<'_> {
+    /// Chains of operators may be deep: what takes much of the stack is not done here.
     fn lower(&mut self, expr: &nodes::Expr) -> Result<Expr> {
+        match expr {
+            nodes::Expr::Func(node) => self.function(node),
+            nodes::Expr::Op(node) => self.operator(node),
+            other => self.lower_other(other),
+        }
+    }
+
+    #[inline(never)]
+    fn lower_other(&mut self, expr: &nodes::Expr) -> Result<Expr> {
         use nodes::Expr as N;
         Ok(match expr {
             N::Const(node) => Expr::Const(node.constvalue.clone()),
@@ -107,8 +117,6 @@ impl Lowering<'_> {
                 let number = usize::try_from(node.paramid - 1).unwrap_or(usize::MAX);
                 Expr::Param(number)
             }
-            N::Func(node) => self.function(node)?,
-            N::Op(node) => self.operator(node)?,
             N::Distinct(node) => Expr::IsDistinct {
                 operands: Box::new(self.equal_operands(node.opfuncid, &node.args)?),
                 negated: false,
@@ -159,7 +167,11 @@ impl Lowering<'_> {
     }
 
     fn all(&mut self, list: &[nodes::Expr]) -> Result<Vec<Expr>> {
-        list.iter().map(|e| self.lower(e)).collect()
+        let mut lowered = Vec::with_capacity(list.len());
+        for e in list {
+            lowered.push(self.lower(e)?);
+        }
+        Ok(lowered)
     }
 
     #[inline(never)]
