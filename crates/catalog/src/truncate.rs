@@ -60,7 +60,8 @@ pub fn move_table(
     use_file(&mut writer, (table.oid, table.locator), (persistence, new), figures)
 }
 
-/// Notes that all rows of a table, which the caller has locked, have a value for each of its columns.
+/// Notes that all rows of a table, which the caller has locked, have a value for each of its
+/// columns.
 pub fn complete_rows(
     database: &Database,
     backend: &mut Backend,

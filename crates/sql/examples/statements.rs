@@ -43,7 +43,8 @@ fn main() {
     let engine = Engine::open(dir.path(), config).expect("open");
     support::run(
         &mut connect(&engine),
-        "create table t (a int); create table u (a int); create sequence s; insert into t values (1)",
+        "create table t (a int); create table u (a int); create sequence s; \
+         insert into t values (1)",
     );
     for (name, run) in KINDS {
         let start = Arc::new(Barrier::new(connections + 1));

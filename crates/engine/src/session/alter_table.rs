@@ -107,6 +107,15 @@ impl Session {
         self.column_defs(core, &table)
     }
 
+    /// What follows in the statement sees what it has done so far.
+    pub fn see_own_changes(&mut self) -> Result<(), EngineError> {
+        let open = self.running()?;
+        open.tx.next_command()?;
+        open.snapshots.next_statement();
+        open.forget_tables();
+        Ok(())
+    }
+
     /// Empties a table whose rows are to be written anew, with a value for each column.
     pub fn empty_to_rewrite(&mut self, table: &Table) -> Result<(), EngineError> {
         self.truncate(table)?;

@@ -22,8 +22,8 @@
 //!   with NOWAIT, advisory locks
 //! - `catalog_rows`: rows of the catalogs that statements are analyzed by
 //! - `truncate`: emptying tables; `alter_table`: changing them
-//! - `sequences`: values of sequences; `sequence_ddl`: creating and changing them; `relation_kinds`:
-//!   what a name means, of any kind
+//! - `sequences`: values of sequences; `sequence_ddl`: creating and changing them;
+//!   `relation_kinds`: what a name means, of any kind
 //! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers;
 //!   `reindex_concurrently`: rebuilding them beside writers
 //! - `waiting`: waiting for other sessions' transactions

@@ -44,7 +44,8 @@ impl Session {
         })
     }
 
-    /// Creates a sequence for a column of a table that is about to be created, and chooses its name.
+    /// Creates a sequence for a column of a table that is about to be created, and chooses its
+    /// name.
     pub fn create_column_sequence(
         &mut self,
         schema: Option<&str>,

@@ -354,7 +354,10 @@ fn each_row(
     table: &Arc<Table>,
     row: &mut dyn FnMut(&[Datum<'static>], &mut Host) -> Result<()>,
 ) -> Result<()> {
-    let mut scan = host.call(|session| session.scan(table))?;
+    let mut scan = host.call(|session| {
+        session.see_own_changes()?;
+        session.scan(table)
+    })?;
     loop {
         let values = host.call(|session| -> Result<_> {
             let Some(found) = scan.next(session)? else { return Ok(None) };

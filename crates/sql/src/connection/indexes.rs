@@ -1,15 +1,12 @@
 //! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables.
 
-use super::alter_columns::Pass;
 use super::lock::is_view;
-use super::parameters::alter_mode;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use super::truncate::in_use;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
-    AlterAction, AlterTable, CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey,
-    QualifiedName, Reindex, RenameAction, Source,
+    CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey, QualifiedName, Reindex,
 };
 use crate::plan::{Catalog, SystemColumn};
 use forebay_engine::{
@@ -108,7 +105,11 @@ impl Connection {
     }
 
     /// The table that is to get an index, locked.
-    fn table_to_index(&mut self, name: &QualifiedName, mode: LockMode) -> Result<Arc<Table>> {
+    pub(super) fn table_to_index(
+        &mut self,
+        name: &QualifiedName,
+        mode: LockMode,
+    ) -> Result<Arc<Table>> {
         let found = self.host.open_table(name.schema.as_deref(), &name.name, mode);
         if is_view(name) && !matches!(found, Ok(Some(_))) {
             let message = format!("cannot create index on relation \"{}\"", name.name);
@@ -272,80 +273,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs ALTER TABLE. As in PostgreSQL, what is dropped is dropped first.
-    pub(super) fn alter_table(
-        &mut self,
-        alter: &AlterTable,
-        source: &Source,
-        sink: &mut dyn RowSink,
-    ) -> Result<CommandTag> {
-        if alter.of_index {
-            return self.alter_index(alter, sink);
-        }
-        self.check_writable("ALTER TABLE")?;
-        let QualifiedName { schema, name, .. } = &alter.table;
-        if alter.if_exists && self.host.table(schema.as_deref(), name)?.is_none() {
-            let message = format!("relation \"{name}\" does not exist, skipping");
-            sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
-            return done("ALTER TABLE");
-        }
-        if let [AlterAction::Rename(rename)] = alter.actions.as_slice() {
-            return self.alter_name(&alter.table, rename);
-        }
-        self.refuse_sequence(&alter.table, "this ALTER TABLE action cannot be performed on")?;
-        let table = self.table_to_index(&alter.table, alter_mode(alter))?;
-        self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
-        for action in &alter.actions {
-            if let AlterAction::DropConstraint { name, if_exists } = action {
-                self.drop_constraint(&table, name, *if_exists, sink)?;
-            }
-        }
-        let of = (table.oid, alter.actions.as_slice());
-        for pass in [Pass::Drop, Pass::Add, Pass::NotNull] {
-            self.alter_pass(pass, of, source, sink)?;
-        }
-        let keys = || {
-            alter.actions.iter().filter_map(|action| match action {
-                AlterAction::AddKey(key) => Some(key),
-                _ => None,
-            })
-        };
-        for key in keys() {
-            if let Some(index) = &key.existing {
-                self.use_index(&table, key, index, sink)?;
-            }
-        }
-        for key in keys().filter(|key| key.existing.is_none()) {
-            self.add_key(&table, key)?;
-        }
-        self.alter_pass(Pass::Conditions, of, source, sink)?;
-        for action in &alter.actions {
-            if let AlterAction::ColumnStorage { column, compression, name } = action {
-                self.change_storage(&table, column, *compression, name)?;
-            }
-        }
-        self.change_parameters(&table, &alter.actions)?;
-        done("ALTER TABLE")
-    }
-
-    /// RENAME of a table, a sequence, or a column of a table.
-    fn alter_name(&mut self, name: &QualifiedName, rename: &RenameAction) -> Result<CommandTag> {
-        let found = self.named_relation(name.schema.as_deref(), &name.name)?;
-        match (found, rename) {
-            (Some(relation), RenameAction::Table(to)) if relation.kind == b'S' => {
-                self.host.call(|session| session.rename_sequence(relation.oid, to))?;
-            }
-            _ => {
-                let table = self.table_to_index(name, LockMode::AccessExclusive)?;
-                self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
-                self.rename(&table, rename)?;
-            }
-        }
-        done("ALTER TABLE")
-    }
-
     /// SET STORAGE or SET COMPRESSION of a column.
-    fn change_storage(
+    pub(super) fn change_storage(
         &mut self,
         table: &Arc<Table>,
         column: &str,
@@ -371,7 +300,7 @@ impl Connection {
         self.host.call(|session| session.change_column_storage(&now, number, change))
     }
 
-    fn drop_constraint(
+    pub(super) fn drop_constraint(
         &mut self,
         table: &Arc<Table>,
         name: &str,
@@ -396,7 +325,7 @@ impl Connection {
     }
 
     /// Adds a key that is an index which the table has.
-    fn use_index(
+    pub(super) fn use_index(
         &mut self,
         table: &Arc<Table>,
         key: &NewKey,

@@ -12,7 +12,7 @@
 //!   and when they end
 //! - `query_rows.rs`: the rows of a query's portal, forward and backward
 //! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
-//! - `alter_columns.rs`: ALTER TABLE of columns, defaults, checks and names
+//! - `alter.rs`: ALTER TABLE; `alter_columns.rs`: its actions on columns, defaults, checks, names
 //! - `table_columns.rs`: columns, defaults and checks of new tables
 //! - `truncate.rs`: TRUNCATE; `sequences.rs`: CREATE, ALTER and DROP SEQUENCE
 //! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
@@ -33,6 +33,7 @@
 //! aborted its implicit transaction or marked the explicit one as failed; the server sends the
 //! error and (extended) skips to Sync.
 
+mod alter;
 mod alter_columns;
 mod block;
 mod copy;

@@ -99,11 +99,8 @@ pub(super) fn take_out<'t>(
             locking_clause(words, token, &mut c, &mut out)?;
             continue;
         }
-        if !sourced && depth == 0 && extras.overriding.is_none() {
-            extras.overriding = overriding(&mut c);
-            if extras.overriding.is_some() {
-                continue;
-            }
+        if !sourced && depth == 0 && overriding(&mut c, &mut extras) {
+            continue;
         }
         let opens = !sourced && depth == 0 || out.last().is_none_or(|t| t.token == Token::LParen);
         if opens && c.accept("table") {
@@ -147,12 +144,15 @@ pub(super) fn take_out<'t>(
     Ok((Cow::Owned(out), extras))
 }
 
-/// OVERRIDING ... VALUE, if it is next.
-fn overriding(c: &mut Cursor<'_>) -> Option<Overriding> {
-    if c.accept_all(&["overriding", "system", "value"]) {
-        return Some(Overriding::SystemValue);
-    }
-    c.accept_all(&["overriding", "user", "value"]).then_some(Overriding::UserValue)
+/// Notes OVERRIDING ... VALUE, if it is next, once.
+fn overriding(c: &mut Cursor<'_>, extras: &mut Extras) -> bool {
+    let values = [("system", Overriding::SystemValue), ("user", Overriding::UserValue)];
+    let mut found = values.into_iter().filter(|(word, _)| {
+        extras.overriding.is_none() && c.accept_all(&["overriding", word, "value"])
+    });
+    let found = found.next().map(|(_, value)| value);
+    extras.overriding = found.or(extras.overriding);
+    found.is_some()
 }
 
 /// Notes where ON CONFLICT stands, if it begins here.

@@ -53,9 +53,8 @@ impl Planner<'_> {
         };
         let input = match &insert.source {
             None => {
-                let row: Result<Vec<Expr>> =
-                    columns.iter().map(|column| self.default_of(&table, column)).collect();
-                Node::Values(vec![row?])
+                let row = columns.iter().map(|column| self.default_of(&table, column));
+                Node::Values(vec![row.collect::<Result<_>>()?])
             }
             Some(query) => match plain_values(query) {
                 Some(values) => self.insert_values(values, &target)?,

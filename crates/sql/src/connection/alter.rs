@@ -1,0 +1,88 @@
+//! ALTER TABLE: its actions, one kind after the other.
+
+use super::alter_columns::Pass;
+use super::parameters::alter_mode;
+use super::sink::{CommandTag, RowSink};
+use super::state::Connection;
+use crate::error::{Result, SqlError, state};
+use crate::parse::{AlterAction, AlterTable, QualifiedName, RenameAction, Source};
+use crate::plan::Catalog;
+use forebay_engine::LockMode;
+
+fn done(tag: &str) -> Result<CommandTag> {
+    Ok(CommandTag(tag.to_owned()))
+}
+
+impl Connection {
+    /// Runs ALTER TABLE. As in PostgreSQL, what is dropped is dropped first.
+    pub(super) fn alter_table(
+        &mut self,
+        alter: &AlterTable,
+        source: &Source,
+        sink: &mut dyn RowSink,
+    ) -> Result<CommandTag> {
+        if alter.of_index {
+            return self.alter_index(alter, sink);
+        }
+        self.check_writable("ALTER TABLE")?;
+        let QualifiedName { schema, name, .. } = &alter.table;
+        if alter.if_exists && self.host.table(schema.as_deref(), name)?.is_none() {
+            let message = format!("relation \"{name}\" does not exist, skipping");
+            sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
+            return done("ALTER TABLE");
+        }
+        if let [AlterAction::Rename(rename)] = alter.actions.as_slice() {
+            return self.alter_name(&alter.table, rename);
+        }
+        self.refuse_sequence(&alter.table, "this ALTER TABLE action cannot be performed on")?;
+        let table = self.table_to_index(&alter.table, alter_mode(alter))?;
+        self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
+        for action in &alter.actions {
+            if let AlterAction::DropConstraint { name, if_exists } = action {
+                self.drop_constraint(&table, name, *if_exists, sink)?;
+            }
+        }
+        let of = (table.oid, alter.actions.as_slice());
+        for pass in [Pass::Drop, Pass::Add, Pass::NotNull] {
+            self.alter_pass(pass, of, source, sink)?;
+        }
+        let keys = || {
+            alter.actions.iter().filter_map(|action| match action {
+                AlterAction::AddKey(key) => Some(key),
+                _ => None,
+            })
+        };
+        for key in keys() {
+            if let Some(index) = &key.existing {
+                self.use_index(&table, key, index, sink)?;
+            }
+        }
+        for key in keys().filter(|key| key.existing.is_none()) {
+            self.add_key(&table, key)?;
+        }
+        self.alter_pass(Pass::Conditions, of, source, sink)?;
+        for action in &alter.actions {
+            if let AlterAction::ColumnStorage { column, compression, name } = action {
+                self.change_storage(&table, column, *compression, name)?;
+            }
+        }
+        self.change_parameters(&table, &alter.actions)?;
+        done("ALTER TABLE")
+    }
+
+    /// RENAME of a table, a sequence, or a column of a table.
+    fn alter_name(&mut self, name: &QualifiedName, rename: &RenameAction) -> Result<CommandTag> {
+        let found = self.named_relation(name.schema.as_deref(), &name.name)?;
+        match (found, rename) {
+            (Some(relation), RenameAction::Table(to)) if relation.kind == b'S' => {
+                self.host.call(|session| session.rename_sequence(relation.oid, to))?;
+            }
+            _ => {
+                let table = self.table_to_index(name, LockMode::AccessExclusive)?;
+                self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
+                self.rename(&table, rename)?;
+            }
+        }
+        done("ALTER TABLE")
+    }
+}
