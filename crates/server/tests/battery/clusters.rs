@@ -122,7 +122,11 @@ const QUESTIONS: &[(&str, &str)] = &[
         "select classoid::regclass, description from pg_shdescription where objoid > 16383 order by \
          1::text, 2",
     ),
-    ("store", "select nspname, nspowner::regrole, nspacl from pg_namespace order by 1"),
+    (
+        "store",
+        "select nspname, nspowner::regrole, nspacl from pg_namespace where nspname <> \
+         'information_schema' order by 1",
+    ),
     (
         "store",
         "select relname, relnamespace::regnamespace, relowner::regrole, relkind from pg_class where \

@@ -204,8 +204,7 @@ fn moment(text: &str) -> Result<i64> {
         _ => {}
     }
     parse_timestamp(text.trim()).ok_or_else(|| {
-        let message =
-            format!("invalid input syntax for type timestamp with time zone: \"{text}\"");
+        let message = format!("invalid input syntax for type timestamp with time zone: \"{text}\"");
         SqlError::new("22007", message)
     })
 }

@@ -9,6 +9,7 @@
 //! - `extras.rs`: what PostgreSQL has and sqlparser does not know
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
 //! - `transaction.rs`: transactions, savepoints, LOCK TABLE
+//! - `setting.rs`: a setting with its value
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE; `options.rs`: storage parameters
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`: ALTER TABLE
@@ -34,6 +35,7 @@ mod objects;
 mod options;
 mod portals;
 mod queries;
+mod setting;
 mod size;
 pub mod source;
 mod statement;
