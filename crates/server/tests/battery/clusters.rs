@@ -172,7 +172,12 @@ fn run_script(peer: &Peer, database: &str, name: &str) {
 
 fn compare_catalogs(peer: &Peer, ours: &Postgres<'_>, theirs: &Postgres<'_>) {
     for (database, question) in QUESTIONS {
-        let [ours, theirs] = [ours, theirs].map(|server| answer(peer, server, database, question));
+        let [ours, theirs] = [ours, theirs].map(|server| {
+            let answer = answer(peer, server, database, question);
+            let mut rows: Vec<String> = answer.lines().map(str::to_owned).collect();
+            rows.sort();
+            rows
+        });
         assert_eq!(ours, theirs, "{question}");
     }
 }
