@@ -9,6 +9,7 @@
 //! - `extras.rs`: what PostgreSQL has and sqlparser does not know
 //! - `watched.rs`: the dialect that sqlparser asks, which can make it stop
 //! - `transaction.rs`: transactions, savepoints, LOCK TABLE
+//! - `setting.rs`: a setting with its value
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE; `column.rs`: constraints of columns, CHECK;
 //!   `options.rs`: storage parameters; `type_name.rs`: types
@@ -37,6 +38,7 @@ mod options;
 mod portals;
 mod queries;
 mod sequence;
+mod setting;
 mod size;
 pub mod source;
 mod statement;

@@ -2,7 +2,7 @@
 //! COMMENT ON.
 
 use super::cursor::{Cursor, QualifiedName};
-use super::utility::setting;
+use super::setting::{setting, setting_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{CommentOn, MemberOptions, SettingChange};
 use sqlparser::tokenizer::Token;
@@ -369,7 +369,7 @@ fn stored_setting(c: &mut Cursor<'_>) -> Result<Option<SettingChange>> {
         if c.accept("all") {
             return Ok(Some(SettingChange::ResetAll));
         }
-        return Ok(Some(SettingChange::Reset(super::utility::setting_name(c)?)));
+        return Ok(Some(SettingChange::Reset(setting_name(c)?)));
     }
     if !c.accept("set") {
         return Ok(None);
