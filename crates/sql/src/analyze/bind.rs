@@ -106,7 +106,13 @@ impl Binder<'_> {
         }
         let levels = levels(e);
         self.depth += levels;
-        let bound = self.bind_one(e);
+        let bound = match e {
+            ast::Expr::BinaryOp { left, op, right } if !is_logic(op) => {
+                let position = self.position(e);
+                self.binary(left, op, right, position)
+            }
+            _ => self.bind_one(e),
+        };
         self.depth -= levels;
         bound
     }
@@ -127,10 +133,7 @@ impl Binder<'_> {
             }
             ast::Expr::Value(v) => self.literal(&v.value, position),
             ast::Expr::Nested(inner) => self.bind(inner),
-            ast::Expr::BinaryOp { op: op @ (BinaryOperator::And | BinaryOperator::Or), .. } => {
-                self.logic(e, op, position)
-            }
-            ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right, position),
+            ast::Expr::BinaryOp { op, .. } => self.logic(e, op, position),
             ast::Expr::UnaryOp { op, expr } => self.unary(op, expr, position),
             ast::Expr::Cast { kind, expr, data_type, format: None, .. }
                 if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) =>
@@ -314,6 +317,22 @@ impl Binder<'_> {
         right: &ast::Expr,
         position: u32,
     ) -> Result<Typed> {
+        if let Some(rows) = self.row_comparison((left, right), op, position)? {
+            return Ok(rows);
+        }
+        let (a, b) = (self.bind(left)?, self.bind(right)?);
+        self.applied((left, a), op, (right, b), position)
+    }
+
+    /// An operator over bound operands.
+    #[inline(never)]
+    fn applied(
+        &mut self,
+        (left, a): (&ast::Expr, Typed),
+        op: &BinaryOperator,
+        (right, b): (&ast::Expr, Typed),
+        position: u32,
+    ) -> Result<Typed> {
         let written = op.to_string();
         let name = match op {
             BinaryOperator::PGCustomBinaryOperator(parts) => match parts.as_slice() {
@@ -327,10 +346,6 @@ impl Binder<'_> {
             BinaryOperator::NotEq => "<>".to_owned(),
             _ => written.clone(),
         };
-        if let Some(rows) = self.row_comparison((left, right), op, position)? {
-            return Ok(rows);
-        }
-        let (a, b) = (self.bind(left)?, self.bind(right)?);
         let expr = self.operation(&name, a, b, left).map_err(|mut e| {
             if matches!(e.sqlstate, state::UNDEFINED_FUNCTION | state::AMBIGUOUS_FUNCTION) {
                 let between = (place::end(left), place::start(right));
@@ -494,6 +509,10 @@ impl Binder<'_> {
             _ => Ok(None),
         }
     }
+}
+
+fn is_logic(op: &BinaryOperator) -> bool {
+    matches!(op, BinaryOperator::And | BinaryOperator::Or)
 }
 
 /// As how many levels an expression counts: what binds operators and casts takes less of the stack

@@ -102,8 +102,8 @@ fn nested(levels: usize) -> String {
 
 #[test]
 fn subqueries_with_all_clauses_nest_as_deep_as_they_are_parsed() {
-    // The stack of a test's thread, and less than a session's.
-    const STACK: usize = 2 << 20;
+    // Half of a session's.
+    const STACK: usize = 4 << 20;
     let body = || {
         let mut conn = open("");
         let conn = &mut conn.conn;

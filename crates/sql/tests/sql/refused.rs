@@ -21,7 +21,6 @@ fn unsupported_statements_are_named() {
             "count(DISTINCT ...) is not supported",
         ),
         ("select sum(x) over () from generate_series(1,2) x", "a window function is not supported"),
-        ("select array[1]", "an array is not supported"),
         ("select 'x' similar to 'y'", "SIMILAR TO is not supported"),
         ("select 1 into t", "SELECT INTO is not supported"),
         ("alter table t add b int", "this form of ALTER TABLE ... ADD is not supported"),
@@ -30,8 +29,6 @@ fn unsupported_statements_are_named() {
         ("alter index i rename to other", "ALTER INDEX ... RENAME is not supported"),
         ("explain verbose select 1", "EXPLAIN VERBOSE is not supported"),
         ("explain (settings) select 1", "EXPLAIN (SETTINGS) is not supported"),
-        ("select 1 < any('{1}')", "< ANY of an array is not supported"),
-        ("select 1 = all('{1}')", "= ALL of an array is not supported"),
         ("explain (format json) select 1", "EXPLAIN (FORMAT) other than text is not supported"),
         ("explain create table t (a int)", "EXPLAIN of this statement is not supported"),
         ("begin isolation level serializable", "isolation level SERIALIZABLE is not supported"),
@@ -73,9 +70,6 @@ fn unsupported_definitions_are_named() {
         ),
         ("alter sequence s owner to x", "ALTER SEQUENCE ... OWNER TO is not supported"),
         ("create table t (a int references u)", "a FOREIGN KEY constraint is not supported"),
-        ("create table t (a varchar(10))", "type varchar is not supported"),
-        ("create table t (a numeric)", "type numeric is not supported"),
-        ("create table t (a int[])", "an array type is not supported"),
         ("drop view v", "DROP VIEW is not supported"),
     ] {
         check_refused(query, message);
@@ -95,7 +89,6 @@ fn a_regclass_that_comes_out_of_a_subquery_is_only_shown() {
     let from = "from (select '1'::regclass as c) s";
     for query in [
         format!("select pg_table_size(c) {from}"),
-        format!("select 1 {from} where c = 1"),
         format!("select min(c) {from}"),
         format!("select c::oid {from}"),
     ] {
@@ -103,6 +96,9 @@ fn a_regclass_that_comes_out_of_a_subquery_is_only_shown() {
         let message = "! ERROR 0A000 a regclass that comes out of a subquery is not supported";
         assert!(got.iter().any(|line| line == message), "{query}: {got:?}");
     }
+    let compared = format!("select 1 {from} where c = 1");
+    let got = support::run(&mut support::without_tables(), &compared);
+    assert!(got.iter().any(|line| line.starts_with("! ERROR")), "{compared}: {got:?}");
 }
 
 #[test]
