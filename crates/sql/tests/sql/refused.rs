@@ -87,11 +87,7 @@ fn check_refused(query: &str, message: &str) {
 #[test]
 fn a_regclass_that_comes_out_of_a_subquery_is_only_shown() {
     let from = "from (select '1'::regclass as c) s";
-    for query in [
-        format!("select pg_table_size(c) {from}"),
-        format!("select min(c) {from}"),
-        format!("select c::oid {from}"),
-    ] {
+    for query in [format!("select pg_table_size(c) {from}"), format!("select c::oid {from}")] {
         let got = support::run(&mut support::without_tables(), &query);
         let message = "! ERROR 0A000 a regclass that comes out of a subquery is not supported";
         assert!(got.iter().any(|line| line == message), "{query}: {got:?}");
