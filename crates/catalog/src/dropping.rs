@@ -458,26 +458,20 @@ pub(crate) fn describe(writer: &mut Writer<'_>, object: Object) -> Result<String
                 _ => format!("type {name}"),
             }
         }
-        class => match NAMED.iter().find(|(known, _)| *known == class) {
-            Some((_, what)) => {
-                let mut indexes = schema::CATALOG_INDEXES.iter();
-                let by_oid = |index: &&&'static schema::CatalogIndex| {
-                    index.of.oid == class && index.columns == [0]
-                };
-                match indexes.find(by_oid) {
-                    Some(index) => {
-                        let found = writer.row(index, object.oid)?;
-                        format!("{what} {}", quoted(&name_of(&found, 1)))
-                    }
-                    None => format!("{what} {}", object.oid),
-                }
-            }
-            None => {
-                let mut catalogs = schema::CATALOGS.iter();
-                let of = catalogs.find(|catalog| catalog.oid == class);
-                format!("object {} of {}", object.oid, of.map_or("no catalog", |of| of.name))
-            }
-        },
+        class => describe_other(writer, class, object.oid)?,
+    })
+}
+
+/// An object of a class that has no words of its own in messages.
+fn describe_other(writer: &mut Writer<'_>, class: Oid, oid: Oid) -> Result<String, CatalogError> {
+    let Some((_, what)) = NAMED.iter().find(|(known, _)| *known == class) else {
+        let of = schema::CATALOGS.iter().find(|catalog| catalog.oid == class);
+        return Ok(format!("object {oid} of {}", of.map_or("no catalog", |of| of.name)));
+    };
+    let mut indexes = schema::CATALOG_INDEXES.iter();
+    Ok(match indexes.find(|index| index.of.oid == class && index.columns == [0]) {
+        Some(index) => format!("{what} {}", quoted(&name_of(&writer.row(index, oid)?, 1))),
+        None => format!("{what} {oid}"),
     })
 }
 

@@ -49,6 +49,7 @@ mod relations;
 mod role_ddl;
 mod row;
 mod row_changes;
+mod row_source;
 mod rows;
 pub mod schema;
 mod schema_ddl;
@@ -110,6 +111,7 @@ pub use role_ddl::{
     MemberOptions, RoleChange, SettingChange, alter_role, change_settings, create_role, drop_role,
     grant_role, revoke_role, role_named,
 };
+pub use row_source::{RowSource, ValuesSink};
 pub use rows::OldestIds;
 pub use schema_ddl::{alter_schema, create_schema, drop_schema};
 pub use sequence_def::{SequenceDef, SequenceOptions};

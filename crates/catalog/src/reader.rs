@@ -21,6 +21,7 @@ use crate::error::CatalogError;
 use crate::lookup::{Key, Lookup};
 use crate::maps::unmapped;
 use crate::row::Row;
+use crate::row_source::{RowSource, ValuesSink};
 use crate::schema::{CatalogIndex, CatalogTable, PG_CLASS, PG_CLASS_OID_INDEX};
 use crate::table::Table;
 
@@ -46,6 +47,18 @@ pub struct Reader<'a> {
     database: &'a Database,
     backend: &'a mut Backend,
     snapshot: Snapshot,
+}
+
+impl RowSource for Reader<'_> {
+    fn rows_of(
+        &mut self,
+        index: &'static CatalogIndex,
+        key: &[Datum<'_>],
+        columns: usize,
+        row: &mut ValuesSink<'_>,
+    ) -> Result<(), CatalogError> {
+        self.read(Rows::Of((index, key)), columns, &mut |_, values, _| row(values).map(|()| true))
+    }
 }
 
 impl<'a> Reader<'a> {

@@ -70,7 +70,7 @@ fn open_core(
     backend.policy = config.session.read_policy();
     let fatal = Arc::new(Fatal::new(config.on_fatal.clone()).with_bugs(aio));
     let control = Arc::new(Control::open(&mut backend.io, dir, &config, Arc::clone(&fatal))?);
-    // Without them nothing can be found. Recovery must not begin before that is known.
+    // Recovery must not begin where nothing could be found.
     RelationMaps::check_all(&mut backend.io, dir)?;
     let (smgr, temp_files) = open_files(dir, &config, aio);
     let pool = open_pool(&config, aio, &smgr, control.get().checksum_version == 1)?;
@@ -87,7 +87,6 @@ fn open_core(
     };
     let started = startup.run(backend)?;
     let Started { resume, counters, checkpoint_end, timeline, came_from, .. } = started;
-    let redo = resume.redo;
     let wal = start_wal(dir, &config, aio, backend, &control, &fatal, timeline, resume)?;
     let archiving = Archiving::new(aio, dir, &config, &wal, &fatal)?;
     attach_wal(&started, &wal, &pool);
@@ -120,7 +119,7 @@ fn open_core(
         oids,
         databases,
         id_limits: Mutex::default(),
-        checkpointer: Checkpointer::new(redo, checkpoint_end),
+        checkpointer: Checkpointer::new(resume.redo, checkpoint_end),
         fatal,
         archiving,
         came_from,

@@ -3,57 +3,11 @@
 //! A commit that makes entries out of date goes as [`crate::CatalogCache`]'s does: while it
 //! ends, nobody fills the shared cache, and what was read before it began is not added after it.
 
-use std::collections::HashMap;
-
 use forebay_aio::sync::RwLock;
 use forebay_aio::sync::atomic::{AtomicU64, Ordering};
 use forebay_format::wal::invalidation::Invalidation;
-use smallvec::SmallVec;
 
 use super::lookups::{Lookup, Maps};
-
-/// Most hash values with entries in one map. A client can ask for any number of names.
-const MOST: usize = 4096;
-
-/// Rows by one kind of key.
-#[derive(Debug)]
-pub(super) struct Entries<K: Lookup> {
-    map: HashMap<u32, SmallVec<[(K, K::Row); 1]>>,
-}
-
-impl<K: Lookup> Default for Entries<K> {
-    fn default() -> Entries<K> {
-        Entries { map: HashMap::new() }
-    }
-}
-
-impl<K: Lookup> Entries<K> {
-    fn get(&self, hash: u32, key: &K) -> Option<K::Row> {
-        let found = self.map.get(&hash)?.iter().find(|(known, _)| known == key)?;
-        Some(found.1.clone())
-    }
-
-    fn put(&mut self, hash: u32, key: K, row: K::Row) {
-        if self.map.len() >= MOST {
-            self.map.clear();
-        }
-        let entries = self.map.entry(hash).or_default();
-        match entries.iter_mut().find(|(known, _)| *known == key) {
-            Some(known) => known.1 = row,
-            None => entries.push((key, row)),
-        }
-    }
-
-    pub(super) fn forget(&mut self, message: &Invalidation) {
-        match *message {
-            Invalidation::Entry { cache, hash, .. } if K::CACHE == Some(cache) => {
-                self.map.remove(&hash);
-            }
-            _ if K::is_hit(message, 0) => self.map.clear(),
-            _ => {}
-        }
-    }
-}
 
 #[derive(Debug, Default)]
 struct State {

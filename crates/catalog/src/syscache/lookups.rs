@@ -1,19 +1,21 @@
-//! The keys by which rows are looked up, and how each is read through an index.
+//! The keys by which rows are looked up, how each is read through an index, and the rows by one
+//! kind of key.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use forebay_format::syscache::{self as syscache, hash_int2, hash_key, hash_name, hash_oid};
 use forebay_format::wal::invalidation::Invalidation;
 use forebay_types::{Datum, Oid};
+use smallvec::SmallVec;
 
-use super::cache::Entries;
 use super::rows::{
     AmopRow, CastRow, CollationRow, NamespaceRow, OpclassRow, OperatorRow, ProcRow, TypeRow,
 };
 use crate::error::CatalogError;
-use crate::reader::{Reader, Rows};
+use crate::row_source::RowSource;
 use crate::schema::{
     CatalogIndex, PG_AMOP, PG_AMOP_FAM_STRAT_INDEX, PG_AMOP_OPR_FAM_INDEX, PG_CAST,
     PG_CAST_SOURCE_TARGET_INDEX, PG_COLLATION, PG_COLLATION_NAME_ENC_NSP_INDEX,
@@ -37,7 +39,7 @@ pub trait Lookup: Clone + Debug + Eq + Sized {
     fn hash(&self) -> u32;
 
     /// Reads it from the catalog.
-    fn read(&self, reader: &mut Reader<'_>) -> Result<Self::Row, CatalogError>;
+    fn read(&self, source: &mut dyn RowSource) -> Result<Self::Row, CatalogError>;
 
     #[doc(hidden)]
     fn entries(maps: &Maps) -> &Entries<Self>;
@@ -55,6 +57,49 @@ pub trait Lookup: Clone + Debug + Eq + Sized {
                 None => syscache::catalog_of(cache) == Some(Self::CATALOG),
             },
             _ => false,
+        }
+    }
+}
+
+/// Most hash values with entries in one map. A client can ask for any number of names.
+const MOST: usize = 4096;
+
+/// Rows by one kind of key.
+#[derive(Debug)]
+pub(super) struct Entries<K: Lookup> {
+    map: HashMap<u32, SmallVec<[(K, K::Row); 1]>>,
+}
+
+impl<K: Lookup> Default for Entries<K> {
+    fn default() -> Entries<K> {
+        Entries { map: HashMap::new() }
+    }
+}
+
+impl<K: Lookup> Entries<K> {
+    pub(super) fn get(&self, hash: u32, key: &K) -> Option<K::Row> {
+        let found = self.map.get(&hash)?.iter().find(|(known, _)| known == key)?;
+        Some(found.1.clone())
+    }
+
+    pub(super) fn put(&mut self, hash: u32, key: K, row: K::Row) {
+        if self.map.len() >= MOST {
+            self.map.clear();
+        }
+        let entries = self.map.entry(hash).or_default();
+        match entries.iter_mut().find(|(known, _)| *known == key) {
+            Some(known) => known.1 = row,
+            None => entries.push((key, row)),
+        }
+    }
+
+    pub(super) fn forget(&mut self, message: &Invalidation) {
+        match *message {
+            Invalidation::Entry { cache, hash, .. } if K::CACHE == Some(cache) => {
+                self.map.remove(&hash);
+            }
+            _ if K::is_hit(message, 0) => self.map.clear(),
+            _ => {}
         }
     }
 }
@@ -79,7 +124,7 @@ macro_rules! lookups {
                     $hash
                 }
 
-                fn read(&self, $reader: &mut Reader<'_>) -> Result<$row, CatalogError> {
+                fn read(&self, $reader: &mut dyn RowSource) -> Result<$row, CatalogError> {
                     let $me = self;
                     $read
                 }
@@ -180,7 +225,12 @@ lookups! {
             Ok(all(reader, index, &key, OpclassRow::COLUMNS, OpclassRow::read)?.into())
         };
     /// The operator of an operator family for two types and a strategy.
-    family_member FamilyMember [{ pub family: Oid, pub left: Oid, pub right: Oid, pub strategy: i16 }] -> Option<AmopRow>, of PG_AMOP, Some(syscache::AMOP_BY_STRATEGY),
+    family_member FamilyMember [{
+        pub family: Oid,
+        pub left: Oid,
+        pub right: Oid,
+        pub strategy: i16,
+    }] -> Option<AmopRow>, of PG_AMOP, Some(syscache::AMOP_BY_STRATEGY),
         |key| hash_key(&[
             hash_oid(key.family), hash_oid(key.left), hash_oid(key.right), hash_int2(key.strategy),
         ]),
@@ -225,16 +275,16 @@ lookups! {
 
 /// The rows with these values in the first columns of an index.
 fn all<T>(
-    reader: &mut Reader<'_>,
+    reader: &mut dyn RowSource,
     index: &'static CatalogIndex,
     key: &[Datum<'_>],
     columns: usize,
     read: fn(&[Datum<'_>]) -> Result<T, CatalogError>,
 ) -> Result<Vec<T>, CatalogError> {
     let mut found = Vec::new();
-    reader.read(Rows::Of((index, key)), columns, &mut |_, row, _| {
+    reader.rows_of(index, key, columns, &mut |row| {
         found.push(read(row)?);
-        Ok(true)
+        Ok(())
     })?;
     Ok(found)
 }
@@ -244,7 +294,7 @@ fn shared<T>(rows: Vec<T>) -> Arc<[Arc<T>]> {
 }
 
 fn type_row(
-    reader: &mut Reader<'_>,
+    reader: &mut dyn RowSource,
     index: &'static CatalogIndex,
     key: &[Datum<'_>],
 ) -> Result<Option<Arc<TypeRow>>, CatalogError> {
@@ -252,7 +302,7 @@ fn type_row(
 }
 
 fn namespace(
-    reader: &mut Reader<'_>,
+    reader: &mut dyn RowSource,
     index: &'static CatalogIndex,
     key: &[Datum<'_>],
 ) -> Result<Option<Arc<NamespaceRow>>, CatalogError> {

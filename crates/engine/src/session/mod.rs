@@ -22,8 +22,8 @@
 //!   with NOWAIT, advisory locks
 //! - `catalog_rows`: rows of the catalogs that statements are analyzed by
 //! - `truncate`: emptying tables; `alter_table`: changing them
-//! - `sequences`: values of sequences; `sequence_ddl`: creating and changing them;
-//!   `relation_kinds`: what a name means, of any kind
+//! - `sequences`: values of sequences; `known_sequences`: those that a session has taken;
+//!   `sequence_ddl`: creating and changing them; `relation_kinds`: what a name means, of any kind
 //! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers;
 //!   `reindex_concurrently`: rebuilding them beside writers
 //! - `waiting`: waiting for other sessions' transactions
@@ -76,6 +76,7 @@ mod index_scan;
 mod indexes;
 mod isolation;
 mod known_path;
+mod known_sequences;
 mod locks;
 mod marks;
 mod oldest_ids;

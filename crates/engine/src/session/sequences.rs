@@ -4,7 +4,6 @@
 //! when the sequence gets another file, as ALTER SEQUENCE gives it, and when the session ends. No
 //! rollback takes back a value.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_access::sequence::{Fetch, FetchedValues, Sequence};
@@ -14,32 +13,10 @@ use forebay_format::sequence::SequenceTuple;
 use forebay_txn::locks::{LockMode, LockTag};
 use forebay_types::Oid;
 
+use super::known_sequences::Used;
 use super::state::{Session, no_transaction};
 use crate::core::InDatabase;
 use crate::error::EngineError;
-
-/// What a session knows of the sequences that it has used.
-#[derive(Debug, Default)]
-pub(super) struct SessionSequences {
-    by_oid: HashMap<Oid, Used>,
-    /// The one of which it got a value last.
-    last: Option<Oid>,
-}
-
-/// A sequence that a session has used.
-#[derive(Debug)]
-struct Used {
-    info: Arc<SequenceInfo>,
-    /// The version of the shared cache when that was found. None: a transaction found it that had
-    /// changed the catalogs.
-    found_at: Option<u64>,
-    /// The value that it got last.
-    last: Option<i64>,
-    /// The last of the values that it has taken: `last`, if no other is left.
-    cached: i64,
-    /// How far the log must be durable for those.
-    lsn: Lsn,
-}
 
 /// What a sequence's page says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,46 +45,6 @@ impl SequenceAccess {
         }
         let message = format!("cannot execute {function}() in a read-only transaction");
         Err(EngineError::statement("25006", message))
-    }
-}
-
-impl SessionSequences {
-    /// Forgets everything: DISCARD SEQUENCES.
-    pub(super) fn clear(&mut self) {
-        *self = SessionSequences::default();
-    }
-
-    /// Gives up values that were taken, since the sequence was changed. What it got stays.
-    pub(super) fn give_up(&mut self, oid: Oid) {
-        if let Some(used) = self.by_oid.get_mut(&oid) {
-            used.cached = used.last.unwrap_or_default();
-        }
-    }
-
-    /// Notes what was found of a sequence. Values from another file count no more.
-    fn note(&mut self, info: Arc<SequenceInfo>, found_at: Option<u64>) {
-        match self.by_oid.get_mut(&info.oid) {
-            Some(used) => {
-                if used.info.locator != info.locator {
-                    used.cached = used.last.unwrap_or_default();
-                }
-                (used.info, used.found_at) = (info, found_at);
-            }
-            None => {
-                let (last, cached, lsn) = (None, 0, Lsn(0));
-                self.by_oid.insert(info.oid, Used { info, found_at, last, cached, lsn });
-            }
-        }
-    }
-}
-
-impl Used {
-    /// The next value that was taken already.
-    fn take(&mut self) -> Option<(i64, Lsn)> {
-        let last = self.last.filter(|last| *last != self.cached)?;
-        let next = last.checked_add(self.info.def.rules.increment)?;
-        self.last = Some(next);
-        Some((next, self.lsn))
     }
 }
 

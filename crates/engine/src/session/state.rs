@@ -15,9 +15,9 @@ use forebay_txn::locks::{Interrupt, LockError, LockOwner, OwnerId};
 use forebay_txn::{self as txn, LastRunning};
 
 use super::known_path::{KnownPath, PathEntry};
+use super::known_sequences::SessionSequences;
 use super::marks::Mark;
 use super::open::Open;
-use super::sequences::SessionSequences;
 use super::temp_tables::TempTables;
 use super::toast_tables::ToastTables;
 use crate::autovacuum::balance::WorkerCosts;

@@ -119,8 +119,8 @@ const QUESTIONS: &[(&str, &str)] = &[
     ),
     (
         "postgres",
-        "select classoid::regclass, description from pg_shdescription where objoid > 16383 order by \
-         1::text, 2",
+        "select classoid::regclass, description from pg_shdescription where objoid > 16383 \
+         order by 1::text, 2",
     ),
     (
         "store",
@@ -129,8 +129,8 @@ const QUESTIONS: &[(&str, &str)] = &[
     ),
     (
         "store",
-        "select relname, relnamespace::regnamespace, relowner::regrole, relkind from pg_class where \
-         oid > 16383 and relkind <> 't' and relname not like 'pg_toast%' order by 1",
+        "select relname, relnamespace::regnamespace, relowner::regrole, relkind from pg_class \
+         where oid > 16383 and relkind <> 't' and relname not like 'pg_toast%' order by 1",
     ),
     (
         "store",

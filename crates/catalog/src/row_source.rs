@@ -1,0 +1,25 @@
+//! What rows of the catalogs can be read from: a [`crate::Reader`], for those that know no database.
+
+use forebay_types::Datum;
+
+use crate::error::CatalogError;
+use crate::schema::CatalogIndex;
+
+/// Gets the values of a row.
+pub type ValuesSink<'a> = dyn FnMut(&[Datum<'_>]) -> Result<(), CatalogError> + 'a;
+
+/// Reads rows of the catalogs.
+pub trait RowSource {
+    /// Decodes the first `columns` of the rows with these values in the first columns of an index,
+    /// and shows them to `row`.
+    ///
+    /// # Errors
+    /// When the catalog can't be read, or that of `row`.
+    fn rows_of(
+        &mut self,
+        index: &'static CatalogIndex,
+        key: &[Datum<'_>],
+        columns: usize,
+        row: &mut ValuesSink<'_>,
+    ) -> Result<(), CatalogError>;
+}
