@@ -106,6 +106,73 @@ struct Reader<'t> {
     at: usize,
 }
 
+/// The dimensions that the braces read so far tell.
+struct Shape {
+    /// How many elements or sub-arrays each dimension has; None: not known yet.
+    lens: Vec<Option<i32>>,
+    /// Whether the number of dimensions is known.
+    frozen: bool,
+    /// How many were read of each dimension whose brace is open.
+    open: Vec<i32>,
+}
+
+impl Shape {
+    fn new(given: Option<&[Dim]>) -> Self {
+        let lens = given.unwrap_or_default().iter().map(|dim| Some(dim.len)).collect();
+        Self { lens, frozen: given.is_some(), open: Vec::new() }
+    }
+
+    /// Takes an opening brace. False, here and below: it contradicts what came before.
+    fn open(&mut self) -> Result<bool> {
+        self.open.push(0);
+        if self.open.len() > MAX_DIMENSIONS {
+            return Err(too_many_dimensions());
+        }
+        if self.open.len() > self.lens.len() && self.frozen {
+            return Ok(false);
+        }
+        self.lens.resize(self.lens.len().max(self.open.len()), None);
+        Ok(true)
+    }
+
+    /// Whether something was read behind the innermost open brace.
+    fn has_begun(&self) -> bool {
+        self.open.last().is_some_and(|count| *count > 0)
+    }
+
+    /// Takes a closing brace.
+    fn close(&mut self) -> bool {
+        let found = self.open.pop().unwrap_or_default();
+        if let Some(outer) = self.open.last_mut() {
+            *outer += 1;
+        }
+        match self.lens.get_mut(self.open.len()) {
+            Some(len @ None) => {
+                *len = Some(found);
+                true
+            }
+            Some(Some(len)) => *len == found,
+            None => false,
+        }
+    }
+
+    /// Takes an element.
+    fn element(&mut self) -> Result<bool> {
+        self.frozen = true;
+        if let Some(count) = self.open.last_mut() {
+            *count = count.checked_add(1).ok_or_else(too_large)?;
+        }
+        Ok(self.open.len() == self.lens.len())
+    }
+
+    fn dims(&self) -> Result<Dims> {
+        let dims: Dims =
+            self.lens.iter().map(|len| Dim { len: len.unwrap_or_default(), lower: 1 }).collect();
+        dims.iter().try_for_each(|dim| check_bounds(*dim))?;
+        Ok(dims)
+    }
+}
+
 /// A piece of the text between white space.
 enum Token {
     Open,
@@ -208,77 +275,49 @@ impl Reader<'_> {
 
     /// The elements, and the dimensions that follow from them.
     fn contents(&mut self, given: Option<&[Dim]>) -> Result<ArrayText> {
-        let specified = given.is_some();
-        let mismatch = |reader: &Self| {
-            reader.malformed(if specified {
-                "Specified array dimensions do not match array contents."
-            } else {
-                "Multidimensional arrays must have sub-arrays with matching dimensions."
-            })
-        };
-        let mut lens: Vec<Option<i32>> =
-            given.map(|dims| dims.iter().map(|dim| Some(dim.len)).collect()).unwrap_or_default();
-        let mut frozen = specified;
-        let mut open: Vec<i32> = Vec::new();
+        let mut shape = Shape::new(given);
         let mut items = Vec::new();
         let mut expect_comma = false;
         loop {
-            match self.token()? {
+            let fits = match self.token()? {
                 Token::Open if expect_comma => {
                     return Err(self.malformed("Unexpected \"{\" character."));
                 }
-                Token::Open => {
-                    open.push(0);
-                    if open.len() > MAX_DIMENSIONS {
-                        return Err(too_many_dimensions());
-                    }
-                    if open.len() > lens.len() && frozen {
-                        return Err(mismatch(self));
-                    }
-                    lens.resize(lens.len().max(open.len()), None);
+                Token::Open => shape.open()?,
+                Token::Close if shape.has_begun() && !expect_comma => {
+                    return Err(self.malformed("Unexpected \"}\" character."));
                 }
                 Token::Close => {
-                    let found = open.pop().unwrap_or_default();
-                    if found > 0 && !expect_comma {
-                        return Err(self.malformed("Unexpected \"}\" character."));
-                    }
-                    if let Some(outer) = open.last_mut() {
-                        *outer += 1;
-                    }
-                    match lens.get_mut(open.len()) {
-                        Some(len @ None) => *len = Some(found),
-                        Some(Some(len)) if *len == found => {}
-                        _ => return Err(mismatch(self)),
-                    }
-                    if open.is_empty() {
-                        break;
-                    }
                     expect_comma = true;
+                    shape.close()
                 }
                 Token::Comma if !expect_comma => {
                     return Err(self.malformed("Unexpected \",\" character."));
                 }
-                Token::Comma => expect_comma = false,
+                Token::Comma => {
+                    expect_comma = false;
+                    continue;
+                }
                 Token::Word(_) if expect_comma => {
                     return Err(self.malformed("Unexpected array element."));
                 }
                 Token::Word(word) => {
-                    frozen = true;
-                    if open.len() != lens.len() {
-                        return Err(mismatch(self));
-                    }
-                    if let Some(count) = open.last_mut() {
-                        *count = count.checked_add(1).ok_or_else(too_large)?;
-                    }
                     items.push(word);
                     expect_comma = true;
+                    shape.element()?
                 }
+            };
+            if !fits {
+                return Err(self.malformed(if given.is_some() {
+                    "Specified array dimensions do not match array contents."
+                } else {
+                    "Multidimensional arrays must have sub-arrays with matching dimensions."
+                }));
+            }
+            if shape.open.is_empty() {
+                return Ok(ArrayText { dims: shape.dims()?, items });
             }
         }
-        let dims: Dims =
-            lens.iter().map(|len| Dim { len: len.unwrap_or_default(), lower: 1 }).collect();
-        dims.iter().try_for_each(|dim| check_bounds(*dim))?;
-        Ok(ArrayText { dims, items })
     }
 
     fn token(&mut self) -> Result<Token> {

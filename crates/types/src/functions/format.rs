@@ -363,8 +363,8 @@ struct Read {
     zone_minutes: i64,
 }
 
-/// `to_timestamp(text, format)` in a zone. Patterns of weeks, quarters and centuries, names of zones
-/// and Roman months are refused.
+/// `to_timestamp(text, format)` in a zone. Patterns of weeks, quarters and centuries, names of
+/// zones and Roman months are refused.
 pub fn to_timestamp(text: &str, format: &str, zone: &Zone) -> Result<i64> {
     let read = read(text, format)?;
     let local = read.timestamp(text)?;

@@ -5,10 +5,7 @@ use forebay_types::{
     Array, Datum, Inet, SqlType, TextStyle, ValueError, oids, text_in, text_in_as, to_text,
 };
 
-use crate::oracle::{Batch, answer, compare};
-
-/// Questions and our answers.
-type Cases = Vec<(String, String)>;
+use crate::oracle::{Batch, Cases, answer, compare};
 
 const TEXTS: &[&str] = &["", "abc", "Straße", "a,b,,c", "  x  ", "héllo wörld", "aaa", "%_\\"];
 
@@ -172,76 +169,84 @@ fn read_array(text: &str, ty: SqlType) -> Array<'static> {
     }
 }
 
-fn lists(cases: &mut Cases) {
-    let ty = SqlType::Int4Array;
-    let shown = |array: Result<Array<'_>, ValueError>| {
-        answer(array.and_then(|array| to_text(&Datum::Array(array), ty)))
-    };
-    let opt = |value: Result<Option<i32>, ValueError>| {
-        answer(value.map(|n| n.map_or("NULL".to_owned(), |n| n.to_string())))
-    };
-    let all = [
-        "{}",
-        "{1,2,3}",
-        "[0:2]={1,NULL,1}",
-        "{{1,2},{3,4}}",
-        "{NULL}",
-        "[-1:0][2:3]={{5,6},{7,8}}",
-    ];
+const LISTS: &[&str] =
+    &["{}", "{1,2,3}", "[0:2]={1,NULL,1}", "{{1,2},{3,4}}", "{NULL}", "[-1:0][2:3]={{5,6},{7,8}}"];
+
+fn shown(array: Result<Array<'_>, ValueError>) -> String {
+    answer(array.and_then(|array| to_text(&Datum::Array(array), SqlType::Int4Array)))
+}
+
+fn shown_int(value: Result<Option<i32>, ValueError>) -> String {
+    answer(value.map(|n| n.map_or("NULL".to_owned(), |n| n.to_string())))
+}
+
+/// The bounds of an array, and parts of it.
+fn list_parts(x: &Array<'_>, l: &str, cases: &mut Cases) {
+    cases.push((format!("array_ndims({l})"), shown_int(arrays::ndims(x))));
+    let dims = arrays::dims(x).map(|dims| dims.unwrap_or("NULL".to_owned()));
+    cases.push((format!("array_dims({l})"), answer(dims)));
+    cases.push((format!("cardinality({l})"), shown_int(arrays::cardinality(x).map(Some))));
+    for n in [-1, 0, 1, 2] {
+        cases.push((format!("array_lower({l}, {n})"), shown_int(arrays::lower(x, n))));
+        cases.push((format!("array_upper({l}, {n})"), shown_int(arrays::upper(x, n))));
+        cases.push((format!("array_length({l}, {n})"), shown_int(arrays::length(x, n))));
+        let element = arrays::element(x, &[n]).map(|v| match v {
+            Datum::Int4(v) => Some(v),
+            _ => None,
+        });
+        cases.push((format!("({l})[{n}]"), shown_int(element)));
+        cases.push((format!("({l})[{n}:2]"), shown(arrays::slice(x, &[(Some(n), Some(2))]))));
+        let both = [(None, Some(n)), (Some(1), None)];
+        cases.push((format!("({l})[:{n}][1:]"), shown(arrays::slice(x, &both))));
+        cases.push((format!("trim_array({l}, {n})"), shown(arrays::trim(x, n))));
+    }
+}
+
+/// An array and an element; an array as a text.
+fn list_elements(x: &Array<'_>, l: &str, cases: &mut Cases) {
     let (one, null) = (Datum::Int4(1), Datum::Null);
-    for a in all {
-        let (x, l) = (read_array(a, ty), format!("'{a}'::int4[]"));
-        cases.push((format!("array_ndims({l})"), opt(arrays::ndims(&x))));
-        let dims = arrays::dims(&x).map(|dims| dims.unwrap_or("NULL".to_owned()));
-        cases.push((format!("array_dims({l})"), answer(dims)));
-        cases.push((format!("cardinality({l})"), opt(arrays::cardinality(&x).map(Some))));
-        for n in [-1, 0, 1, 2] {
-            cases.push((format!("array_lower({l}, {n})"), opt(arrays::lower(&x, n))));
-            cases.push((format!("array_upper({l}, {n})"), opt(arrays::upper(&x, n))));
-            cases.push((format!("array_length({l}, {n})"), opt(arrays::length(&x, n))));
-            let element = arrays::element(&x, &[n]).map(|v| match v {
-                Datum::Int4(v) => Some(v),
-                _ => None,
-            });
-            cases.push((format!("({l})[{n}]"), opt(element)));
-            cases.push((format!("({l})[{n}:2]"), shown(arrays::slice(&x, &[(Some(n), Some(2))]))));
-            let both = [(None, Some(n)), (Some(1), None)];
-            cases.push((format!("({l})[:{n}][1:]"), shown(arrays::slice(&x, &both))));
-            cases.push((format!("trim_array({l}, {n})"), shown(arrays::trim(&x, n))));
-        }
-        for (value, name) in [(&one, "1"), (&null, "NULL::int4")] {
-            cases.push((format!("array_append({l}, {name})"), shown(arrays::append(&x, value))));
-            cases.push((format!("array_prepend({name}, {l})"), shown(arrays::prepend(value, &x))));
-            cases.push((format!("array_remove({l}, {name})"), shown(arrays::remove(&x, value))));
-            let replaced = arrays::replace(&x, value, &Datum::Int4(9));
-            cases.push((format!("array_replace({l}, {name}, 9)"), shown(replaced)));
-            cases.push((
-                format!("array_position({l}, {name})"),
-                opt(arrays::position(&x, value, i32::MIN)),
-            ));
-        }
-        cases.push((format!("array_reverse({l})"), shown(arrays::reverse(&x))));
-        let style = TextStyle::default();
-        let text = arrays::to_string(&x, ", ", Some("*"), &style);
-        cases.push((format!("array_to_string({l}, ', ', '*')"), answer(text)));
+    for (value, name) in [(&one, "1"), (&null, "NULL::int4")] {
+        cases.push((format!("array_append({l}, {name})"), shown(arrays::append(x, value))));
+        cases.push((format!("array_prepend({name}, {l})"), shown(arrays::prepend(value, x))));
+        cases.push((format!("array_remove({l}, {name})"), shown(arrays::remove(x, value))));
+        let replaced = arrays::replace(x, value, &Datum::Int4(9));
+        cases.push((format!("array_replace({l}, {name}, 9)"), shown(replaced)));
         cases.push((
-            format!("array_to_string({l}, '-')"),
-            answer(arrays::to_string(&x, "-", None, &style)),
+            format!("array_position({l}, {name})"),
+            shown_int(arrays::position(x, value, i32::MIN)),
         ));
-        for b in all {
-            let (y, m) = (read_array(b, ty), format!("'{b}'::int4[]"));
-            let is = |is: Result<bool, ValueError>| {
-                answer(is.map(|is| if is { "true" } else { "false" }.to_owned()))
-            };
-            cases.push((format!("array_cat({l}, {m})"), shown(arrays::cat(&x, &y))));
-            cases.push((format!("{l} @> {m}"), is(arrays::contains(&x, &y))));
-            cases.push((format!("{l} && {m}"), is(arrays::overlaps(&x, &y))));
-            let order = forebay_types::compare(&Datum::Array(x.clone()), &Datum::Array(y));
-            cases.push((
-                format!("btarraycmp({l}, {m})"),
-                answer(order.map(|o| (o as i32).to_string())),
-            ));
-        }
+    }
+    cases.push((format!("array_reverse({l})"), shown(arrays::reverse(x))));
+    let style = TextStyle::default();
+    let text = arrays::to_string(x, ", ", Some("*"), &style);
+    cases.push((format!("array_to_string({l}, ', ', '*')"), answer(text)));
+    cases.push((
+        format!("array_to_string({l}, '-')"),
+        answer(arrays::to_string(x, "-", None, &style)),
+    ));
+}
+
+fn list_pairs(x: &Array<'_>, l: &str, cases: &mut Cases) {
+    for b in LISTS {
+        let (y, m) = (read_array(b, SqlType::Int4Array), format!("'{b}'::int4[]"));
+        let is = |is: Result<bool, ValueError>| {
+            answer(is.map(|is| if is { "true" } else { "false" }.to_owned()))
+        };
+        cases.push((format!("array_cat({l}, {m})"), shown(arrays::cat(x, &y))));
+        cases.push((format!("{l} @> {m}"), is(arrays::contains(x, &y))));
+        cases.push((format!("{l} && {m}"), is(arrays::overlaps(x, &y))));
+        let order = forebay_types::compare(&Datum::Array(x.clone()), &Datum::Array(y));
+        cases
+            .push((format!("btarraycmp({l}, {m})"), answer(order.map(|o| (o as i32).to_string()))));
+    }
+}
+
+fn lists(cases: &mut Cases) {
+    for a in LISTS {
+        let (x, l) = (read_array(a, SqlType::Int4Array), format!("'{a}'::int4[]"));
+        list_parts(&x, &l, cases);
+        list_elements(&x, &l, cases);
+        list_pairs(&x, &l, cases);
     }
     for (text, delimiter, null) in [
         ("a,b,,c", Some(","), Some("")),
@@ -256,7 +261,7 @@ fn lists(cases: &mut Cases) {
         let null = null.map_or(String::new(), |n| format!(", '{n}'"));
         cases.push((format!("string_to_array('{text}', {}{null})", q(delimiter)), ours));
     }
-    let filled = arrays::fill(oids::INT4, &one, &[2, 3], Some(&[0, 5]));
+    let filled = arrays::fill(oids::INT4, &Datum::Int4(1), &[2, 3], Some(&[0, 5]));
     cases.push(("array_fill(1, '{2,3}', '{0,5}')".to_owned(), shown(filled)));
 }
 

@@ -7,14 +7,16 @@ use std::path::PathBuf;
 use forebay_testkit::peer::Peer;
 use forebay_types::ValueError;
 
+/// Expressions and our answers.
+pub type Cases = Vec<(String, String)>;
+
 /// Cases with one group of settings.
 pub struct Batch {
     /// The name of the file of answers.
     pub name: &'static str,
     /// `name = value` of each setting.
     pub settings: &'static [&'static str],
-    /// The expressions and our answers.
-    pub cases: Vec<(String, String)>,
+    pub cases: Cases,
 }
 
 /// An error as the answers have it.
