@@ -48,8 +48,11 @@ pub enum Reference {
     Role(Oid),
 }
 
+/// A type, and what its constants name.
+type Naming = (Oid, fn(Oid) -> Reference);
+
 /// What constants of these types name.
-const NAMING: [(Oid, fn(Oid) -> Reference); 11] = [
+const NAMING: [Naming; 11] = [
     (oids::REGPROC, Reference::Function),
     (2202, Reference::Function),
     (2203, Reference::Operator),

@@ -108,7 +108,7 @@ impl KnownRows {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lookups::{OperatorByOid, ProcsNamed, TypeByOid, TypeNamed};
+    use super::super::lookups::{MOST, OperatorByOid, ProcsNamed, TypeByOid, TypeNamed};
     use super::*;
     use forebay_format::syscache::{TYPE_BY_NAME, TYPE_BY_OID, hash_oid};
 

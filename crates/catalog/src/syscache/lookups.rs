@@ -62,12 +62,15 @@ pub trait Lookup: Clone + Debug + Eq + Sized {
 }
 
 /// Most hash values with entries in one map. A client can ask for any number of names.
-const MOST: usize = 4096;
+pub(super) const MOST: usize = 4096;
+
+/// Keys of the same hash value, with their rows.
+type OneOrMore<K> = SmallVec<[(K, <K as Lookup>::Row); 1]>;
 
 /// Rows by one kind of key.
 #[derive(Debug)]
 pub(super) struct Entries<K: Lookup> {
-    map: HashMap<u32, SmallVec<[(K, K::Row); 1]>>,
+    map: HashMap<u32, OneOrMore<K>>,
 }
 
 impl<K: Lookup> Default for Entries<K> {
