@@ -163,7 +163,7 @@ fn check_location(core: &InDatabase, location: &str) -> Result<(), EngineError> 
     if path.starts_with(&core.dir) {
         return refuse(
             "42P17",
-            format!("tablespace location should not be inside the data directory"),
+            "tablespace location should not be inside the data directory".to_owned(),
         );
     }
     let names = core.aio.namespace();

@@ -54,12 +54,7 @@ pub fn scratch() -> tempfile::TempDir {
 
 /// A new data directory.
 pub fn init(dir: &Path) {
-    let options = InitOptions {
-        wal_segment_size: 1 << 20,
-        sync: false,
-        templates: false,
-        ..InitOptions::default()
-    };
+    let options = InitOptions { wal_segment_size: 1 << 20, sync: false, templates: false };
     Engine::init(dir, &options).expect("init");
 }
 
