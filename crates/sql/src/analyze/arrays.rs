@@ -1,8 +1,8 @@
 //! ARRAY[...] and subscripts.
 
 use super::bind::Binder;
-use super::coerce::Context;
 use super::common::{common_type, to_common};
+use super::context::Context;
 use super::type_names::type_name;
 use super::typed::Typed;
 use super::types::NamedType;

@@ -1,7 +1,8 @@
 //! sqlparser's expressions to typed ones. Unsupported kinds are refused by name.
 
-use super::coerce::{Context, coerce, coerce_to_type};
+use super::coerce::{coerce, coerce_to_type};
 use super::common::coerce_all;
+use super::context::Context;
 use super::function::FunctionCall;
 use super::ident::{ident_name, reserved_word};
 use super::literal::{number, signed_number};

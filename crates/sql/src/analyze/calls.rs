@@ -3,8 +3,8 @@
 use super::arguments::{Given, candidates, fill};
 use super::bind::{Aggregated, Binder};
 use super::candidates::{Candidate, Choice, Types, choose};
-use super::coerce::Context;
 use super::common::coerce_all;
+use super::context::Context;
 use super::function::FunctionCall;
 use super::pathway::{ANY, Pathway, pathway};
 use super::type_names::type_name;

@@ -1,9 +1,11 @@
 //! Choosing an operator or function by name and argument types: PostgreSQL's rules of candidate
 //! selection.
 
-use super::coerce::Context;
+use super::context::Context;
+use super::generic::is_consistent;
 use super::lookups::Names;
-use super::pathway::can_coerce;
+use super::pathway::{ANY, Pathway, pathway};
+use super::polymorphic::is_polymorphic;
 use crate::error::Result;
 use forebay_types::{Oid, oids};
 use smallvec::SmallVec;
@@ -167,4 +169,30 @@ fn as_the_known<R>(
         fitting.append(&mut others);
     }
     Ok(fitting)
+}
+
+/// Whether values of these types can be given where those are declared.
+fn can_coerce(
+    names: &mut dyn Names,
+    actual: &[Oid],
+    declared: &[Oid],
+    context: Context,
+) -> Result<bool> {
+    let mut generic = false;
+    for (&source, &target) in actual.iter().zip(declared) {
+        if source == target || target == ANY {
+            continue;
+        }
+        if is_polymorphic(target) {
+            generic = true;
+            continue;
+        }
+        if source == oids::UNKNOWN {
+            continue;
+        }
+        if pathway(names, source, target, context)? == Pathway::None {
+            return Ok(false);
+        }
+    }
+    if generic { is_consistent(names, actual, declared) } else { Ok(true) }
 }

@@ -1,10 +1,11 @@
 //! Casts: which are allowed in which context, and how literals and parameters of unknown type get
 //! their types.
 
-use super::generic::is_polymorphic;
+use super::context::Context;
 use super::lookups::Names;
 use super::params::ParamTypes;
 use super::pathway::{ANY, Pathway, pathway, typmod_pathway};
+use super::polymorphic::is_polymorphic;
 use super::type_names::type_name;
 use super::typed::{Typed, boolean, call, int4};
 use crate::error::{Result, SqlError, state};
@@ -14,27 +15,6 @@ use forebay_engine::nodes::{
 };
 use forebay_engine::syscache::TypeRow;
 use forebay_types::{Datum, Oid, oids};
-
-/// What asks for a cast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Context {
-    /// An expression's operand.
-    Implicit,
-    /// A value on its way into a column.
-    Assignment,
-    /// CAST or ::.
-    Explicit,
-}
-
-impl Context {
-    /// How such a cast is shown.
-    fn form(self) -> CoercionForm {
-        match self {
-            Context::Explicit => CoercionForm::ExplicitCast,
-            _ => CoercionForm::ImplicitCast,
-        }
-    }
-}
 
 /// Refuses types whose values are only carried, where one would have to be made.
 pub(super) fn check_made(names: &mut dyn Names, ty: &TypeRow) -> Result<()> {

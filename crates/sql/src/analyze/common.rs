@@ -1,6 +1,7 @@
 //! The common type of alternatives (CASE, COALESCE, VALUES): PostgreSQL's select_common_type.
 
-use super::coerce::{Context, coerced};
+use super::coerce::coerced;
+use super::context::Context;
 use super::lookups::Names;
 use super::params::ParamTypes;
 use super::pathway::{Pathway, pathway};

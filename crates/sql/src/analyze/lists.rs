@@ -285,24 +285,7 @@ impl Binder<'_> {
             ">=" => CompareType::Ge,
             _ => CompareType::Gt,
         };
-        let mut opfamilies = Vec::with_capacity(operators.len());
-        for operator in &operators {
-            let members = self.names.family_members(*operator)?;
-            let member = members
-                .iter()
-                .find(|m| m.method == BTREE && i32::from(m.strategy) == cmptype.number());
-            let Some(member) = member else {
-                let message = format!(
-                    "could not determine interpretation of row comparison \
-                                       operator {name}"
-                );
-                let hint = "Row comparison operators must be associated with btree operator \
-                            families.";
-                let error = SqlError::new(state::FEATURE_NOT_SUPPORTED, message);
-                return Err(error.hint(hint).at(at));
-            };
-            opfamilies.push(member.family);
-        }
+        let opfamilies = self.families_of(name, &operators, cmptype, at)?;
         let (mut largs, mut rargs) = (Vec::new(), Vec::new());
         for mut test in tests {
             rargs.extend(test.args.pop());
@@ -317,6 +300,33 @@ impl Binder<'_> {
             largs,
             rargs,
         }))
+    }
+
+    /// The operator families of btree in which operators order rows.
+    fn families_of(
+        &mut self,
+        name: &str,
+        operators: &[Oid],
+        cmptype: CompareType,
+        at: u32,
+    ) -> Result<Vec<Oid>> {
+        let mut opfamilies = Vec::with_capacity(operators.len());
+        for operator in operators {
+            let members = self.names.family_members(*operator)?;
+            let member = members
+                .iter()
+                .find(|m| m.method == BTREE && i32::from(m.strategy) == cmptype.number());
+            let Some(member) = member else {
+                let message =
+                    format!("could not determine interpretation of row comparison operator {name}");
+                let hint = "Row comparison operators must be associated with btree operator \
+                            families.";
+                let error = SqlError::new(state::FEATURE_NOT_SUPPORTED, message);
+                return Err(error.hint(hint).at(at));
+            };
+            opfamilies.push(member.family);
+        }
+        Ok(opfamilies)
     }
 }
 

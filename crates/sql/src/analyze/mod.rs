@@ -10,9 +10,9 @@
 //!   functions with a syntax of their own; `literal.rs`: numbers
 //! - `calls.rs`: functions and aggregates; `arguments.rs`: arguments that are named or left out;
 //!   `operators.rs`: operators; `candidates.rs`: which of several is meant
-//! - `generic.rs`: polymorphic types
-//! - `coerce.rs`: casts; `pathway.rs`: how one type becomes another; `common.rs`: the common type of
-//!   alternatives
+//! - `polymorphic.rs`: polymorphic types; `generic.rs`: what they mean in a call
+//! - `coerce.rs`: casts; `context.rs`: what asks for them; `pathway.rs`: how one type becomes
+//!   another; `common.rs`: the common type of alternatives
 //! - `types.rs`: type names with modifiers; `type_names.rs`: types in messages
 //! - `collate.rs`: collations
 //! - `names.rs`: names of output columns
@@ -27,6 +27,7 @@ mod candidates;
 mod coerce;
 mod collate;
 mod common;
+mod context;
 mod function;
 mod generic;
 mod ident;
@@ -38,6 +39,7 @@ mod operators;
 mod params;
 mod pathway;
 mod place;
+mod polymorphic;
 mod scope;
 mod syntax;
 mod system;
@@ -48,9 +50,10 @@ mod types;
 
 pub use bind::{AggregateArgs, Aggregated, Binder};
 pub use calls::{IN_FROM, NO_FUNCTION, NOT_UNIQUE};
-pub use coerce::{Context, coerce, coerce_to_type};
+pub use coerce::{coerce, coerce_to_type};
 pub use collate::assign_collations;
 pub use common::coerce_all;
+pub use context::Context;
 pub use function::{FunctionCall, is_row};
 pub use ident::{ident_name, qualified_name};
 pub use lists::is_ordered;

@@ -2,7 +2,8 @@
 
 use super::bind::Binder;
 use super::candidates::{Candidate, Choice, Types, choose};
-use super::coerce::{Context, coerced};
+use super::coerce::coerced;
+use super::context::Context;
 use super::generic;
 use super::lookups::Names;
 use super::place;

@@ -1,8 +1,8 @@
 //! How a value of one type becomes one of another: through pg_cast, by elements of arrays, by text.
 
-use super::coerce::Context;
-use super::generic::{self, is_polymorphic};
+use super::context::Context;
 use super::lookups::Names;
+use super::polymorphic::{ANYARRAY, ANYELEMENT, ANYENUM, ANYMULTIRANGE, ANYRANGE};
 use crate::error::Result;
 use forebay_types::{Oid, oids};
 
@@ -74,35 +74,9 @@ pub(super) fn typmod_pathway(names: &mut dyn Names, ty: Oid) -> Result<Pathway> 
     })
 }
 
-/// Whether values of these types can be given where those are declared.
-pub(super) fn can_coerce(
-    names: &mut dyn Names,
-    actual: &[Oid],
-    declared: &[Oid],
-    context: Context,
-) -> Result<bool> {
-    let mut generic = false;
-    for (&source, &target) in actual.iter().zip(declared) {
-        if source == target || target == ANY {
-            continue;
-        }
-        if is_polymorphic(target) {
-            generic = true;
-            continue;
-        }
-        if source == oids::UNKNOWN {
-            continue;
-        }
-        if pathway(names, source, target, context)? == Pathway::None {
-            return Ok(false);
-        }
-    }
-    if generic { generic::is_consistent(names, actual, declared) } else { Ok(true) }
-}
-
 /// Whether values of a type are values of another one as they are, without any conversion.
 pub(super) fn is_binary_coercible(names: &mut dyn Names, source: Oid, target: Oid) -> Result<bool> {
-    if source == target || target == ANY || target == generic::ANYELEMENT {
+    if source == target || target == ANY || target == ANYELEMENT {
         return Ok(true);
     }
     let base = names.base_type(source)?;
@@ -111,10 +85,10 @@ pub(super) fn is_binary_coercible(names: &mut dyn Names, source: Oid, target: Oi
     }
     let row = names.ty(base)?;
     let by_kind = match target {
-        generic::ANYARRAY => row.is_array(),
-        generic::ANYENUM => row.kind == b'e',
-        generic::ANYRANGE => row.kind == b'r',
-        generic::ANYMULTIRANGE => row.kind == b'm',
+        ANYARRAY => row.is_array(),
+        ANYENUM => row.kind == b'e',
+        ANYRANGE => row.kind == b'r',
+        ANYMULTIRANGE => row.kind == b'm',
         oids::RECORD => row.kind == b'c',
         _ => false,
     };

@@ -1,7 +1,7 @@
 //! Expressions that are true, false or unknown.
 
 use super::bind::Binder;
-use super::coerce::Context;
+use super::context::Context;
 use super::place;
 use super::typed::{Typed, call, logic, not};
 use crate::error::{Result, SqlError};

@@ -1,63 +1,11 @@
-//! Arrays: their making, elements and slices, and tests of elements.
+//! Arrays: their making, elements and slices.
 
 use super::cast::cast;
-use super::eval::{Params, Results, Values, eval, eval_all};
-use super::host::Host;
 use crate::error::{Result, SqlError, state};
-use crate::plan::Expr;
 use forebay_types::{Array, Datum, Dim, SqlType, TextStyle};
 
-/// Evaluates one of the expressions of arrays.
-pub(super) fn eval_arrays<'a>(
-    e: &'a Expr,
-    row: Values<'a>,
-    params: Params<'a>,
-    host: &mut Host,
-) -> Result<Datum<'a>> {
-    match e {
-        Expr::Array { elements, element, nested } => {
-            let items = eval_all(elements, row, params, host)?;
-            if *nested { nested_array(&items, *element) } else { list(&items, *element) }
-        }
-        Expr::MapArray { array, element, to } => match array_of(eval(array, row, params, host)?)? {
-            None => Ok(Datum::Null),
-            Some(array) => mapped(&array, element, *to, host),
-        },
-        Expr::AnyOf { value, array, test, any, .. } => {
-            let value = eval(value, row, params, host)?;
-            match array_of(eval(array, row, params, host)?)? {
-                None => Ok(Datum::Null),
-                Some(array) => any_of(&value, &array, test, *any, host),
-            }
-        }
-        Expr::Subscript { array, upper, lower, slice, .. } => {
-            let Some(array) = array_of(eval(array, row, params, host)?)? else {
-                return Ok(Datum::Null);
-            };
-            let mut bounds = |list: &'a [Option<Expr>]| -> Result<Option<Vec<Option<i32>>>> {
-                let mut bounds = Vec::with_capacity(list.len());
-                for bound in list {
-                    bounds.push(match bound {
-                        None => None,
-                        Some(e) => match eval(e, row, params, host)? {
-                            Datum::Int4(n) => Some(n),
-                            _ => return Ok(None),
-                        },
-                    });
-                }
-                Ok(Some(bounds))
-            };
-            let (Some(upper), Some(lower)) = (bounds(upper)?, bounds(lower)?) else {
-                return Ok(Datum::Null);
-            };
-            if *slice { sliced(&array, &lower, &upper) } else { element_at(&array, &upper) }
-        }
-        _ => Err(SqlError::new(state::INTERNAL_ERROR, "this is no expression of arrays")),
-    }
-}
-
 /// The array that a value is; None if it is NULL.
-fn array_of(value: Datum<'_>) -> Result<Option<Array<'_>>> {
+pub(super) fn array_of(value: Datum<'_>) -> Result<Option<Array<'_>>> {
     match value {
         Datum::Null => Ok(None),
         Datum::Array(array) => Ok(Some(array)),
@@ -65,12 +13,13 @@ fn array_of(value: Datum<'_>) -> Result<Option<Array<'_>>> {
     }
 }
 
-fn list<'a>(items: &[Datum<'_>], element: SqlType) -> Result<Datum<'a>> {
+/// A list of elements as an array.
+pub(super) fn list<'a>(items: &[Datum<'_>], element: SqlType) -> Result<Datum<'a>> {
     Ok(Datum::Array(Array::list(element.oid(), items)?))
 }
 
 /// One array of several, which have the same dimensions: they become one dimension more.
-fn nested_array<'a>(rows: &Results<'_>, element: SqlType) -> Result<Datum<'a>> {
+pub(super) fn nested_array<'a>(rows: &[Datum<'_>], element: SqlType) -> Result<Datum<'a>> {
     let differ = || {
         let message = "multidimensional arrays must have array expressions with matching \
                        dimensions";
@@ -111,44 +60,8 @@ fn nested_array<'a>(rows: &Results<'_>, element: SqlType) -> Result<Datum<'a>> {
     Ok(Datum::Array(Array::of(element.oid(), &dims, &items)?))
 }
 
-/// An array with each element converted.
-fn mapped<'a>(
-    array: &Array<'_>,
-    element: &Expr,
-    to: SqlType,
-    host: &mut Host,
-) -> Result<Datum<'a>> {
-    let dims = array.shape()?.dims;
-    let mut items = Vec::new();
-    for item in array.items()? {
-        let row = [item];
-        items.push(eval(element, &row, &[], host)?.into_owned());
-    }
-    Ok(Datum::Array(Array::of(to.oid(), &dims, &items)?))
-}
-
-/// Whether a test holds for any element, or for all.
-fn any_of<'a>(
-    value: &Datum<'_>,
-    array: &Array<'_>,
-    test: &Expr,
-    any: bool,
-    host: &mut Host,
-) -> Result<Datum<'a>> {
-    let mut unknown = false;
-    for item in array.items()? {
-        let row = [value.reborrow(), item];
-        match eval(test, &row, &[], host)? {
-            Datum::Bool(found) if found == any => return Ok(Datum::Bool(any)),
-            Datum::Bool(_) => {}
-            _ => unknown = true,
-        }
-    }
-    Ok(if unknown { Datum::Null } else { Datum::Bool(!any) })
-}
-
 /// An element; NULL if there is none with these subscripts.
-fn element_at<'a>(array: &Array<'_>, subscripts: &[Option<i32>]) -> Result<Datum<'a>> {
+pub(super) fn element_at<'a>(array: &Array<'_>, subscripts: &[Option<i32>]) -> Result<Datum<'a>> {
     let shape = array.shape()?;
     if shape.dims.len() != subscripts.len() {
         return Ok(Datum::Null);
@@ -169,7 +82,7 @@ fn element_at<'a>(array: &Array<'_>, subscripts: &[Option<i32>]) -> Result<Datum
 }
 
 /// A part of an array, whose subscripts begin at 1.
-fn sliced<'a>(
+pub(super) fn sliced<'a>(
     array: &Array<'_>,
     lower: &[Option<i32>],
     upper: &[Option<i32>],

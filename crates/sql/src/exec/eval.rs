@@ -1,11 +1,12 @@
 //! Evaluation of expressions over a row.
 
+use super::arrays;
 use super::cast::{cast, float_overflow, float_underflow, out_of_range};
 use super::host::Host;
 use super::like::like;
 use crate::error::{Result, SqlError, state};
 use crate::plan::{Arithmetic, Comparison, Expr, Function};
-use forebay_types::{Datum, SqlType, compare};
+use forebay_types::{Array, Datum, SqlType, compare};
 use std::cmp::Ordering;
 
 /// A row as expressions see it.
@@ -156,17 +157,7 @@ fn eval_rare<'a>(
         Expr::Like { operands, escape, negated, ignore_case } => {
             let (a, b) =
                 (eval(&operands.0, row, params, host)?, eval(&operands.1, row, params, host)?);
-            match (&a, &b) {
-                (Datum::Text(text), Datum::Text(pattern)) => {
-                    let matched = if *ignore_case {
-                        like(&text.to_lowercase(), &pattern.to_lowercase(), *escape)?
-                    } else {
-                        like(text, pattern, *escape)?
-                    };
-                    Ok(Datum::Bool(matched != *negated))
-                }
-                (a, b) => null_of(a, b),
-            }
+            matched(&a, &b, *escape, *ignore_case, *negated)
         }
         Expr::InList { expr, list, negated, .. } => {
             let value = eval(expr, row, params, host)?;
@@ -175,7 +166,7 @@ fn eval_rare<'a>(
         Expr::InArray { expr, array, elements: of, negated } => {
             let value = eval(expr, row, params, host)?;
             let array = eval(array, row, params, host)?;
-            let list = super::arrays::elements(&array, *of, &host.style)?;
+            let list = arrays::elements(&array, *of, &host.style)?;
             list.map_or(Ok(Datum::Null), |list| in_list(value, list.into_iter(), *negated, Ok))
         }
         Expr::CompareRows(op, pairs) => rows_compared(*op, pairs, row, params, host),
@@ -207,10 +198,124 @@ fn eval_rare<'a>(
         Expr::AnyOf { .. }
         | Expr::Array { .. }
         | Expr::MapArray { .. }
-        | Expr::Subscript { .. } => super::arrays::eval_arrays(e, row, params, host),
+        | Expr::Subscript { .. } => eval_arrays(e, row, params, host),
         // The planner has replaced aggregates by columns.
         _ => Err(SqlError::new(state::INTERNAL_ERROR, "an aggregate was not planned")),
     }
+}
+
+/// LIKE and ILIKE.
+fn matched<'a>(
+    text: &Datum<'_>,
+    pattern: &Datum<'_>,
+    escape: Option<char>,
+    ignore_case: bool,
+    negated: bool,
+) -> Result<Datum<'a>> {
+    let (Datum::Text(text), Datum::Text(pattern)) = (text, pattern) else {
+        return null_of(text, pattern);
+    };
+    let matched = if ignore_case {
+        like(&text.to_lowercase(), &pattern.to_lowercase(), escape)?
+    } else {
+        like(text, pattern, escape)?
+    };
+    Ok(Datum::Bool(matched != negated))
+}
+
+/// Evaluates one of the expressions of arrays.
+fn eval_arrays<'a>(
+    e: &'a Expr,
+    row: Values<'a>,
+    params: &'a [Datum<'static>],
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    match e {
+        Expr::Array { elements, element, nested } => {
+            let items = eval_all(elements, row, params, host)?;
+            if *nested {
+                arrays::nested_array(&items, *element)
+            } else {
+                arrays::list(&items, *element)
+            }
+        }
+        Expr::MapArray { array, element, to } => {
+            match arrays::array_of(eval(array, row, params, host)?)? {
+                None => Ok(Datum::Null),
+                Some(array) => mapped(&array, element, *to, host),
+            }
+        }
+        Expr::AnyOf { value, array, test, any, .. } => {
+            let value = eval(value, row, params, host)?;
+            match arrays::array_of(eval(array, row, params, host)?)? {
+                None => Ok(Datum::Null),
+                Some(array) => any_of(&value, &array, test, *any, host),
+            }
+        }
+        Expr::Subscript { array, upper, lower, slice, .. } => {
+            let Some(array) = arrays::array_of(eval(array, row, params, host)?)? else {
+                return Ok(Datum::Null);
+            };
+            let mut bounds = |list: &'a [Option<Expr>]| -> Result<Option<Vec<Option<i32>>>> {
+                let mut bounds = Vec::with_capacity(list.len());
+                for bound in list {
+                    bounds.push(match bound {
+                        None => None,
+                        Some(e) => match eval(e, row, params, host)? {
+                            Datum::Int4(n) => Some(n),
+                            _ => return Ok(None),
+                        },
+                    });
+                }
+                Ok(Some(bounds))
+            };
+            let (Some(upper), Some(lower)) = (bounds(upper)?, bounds(lower)?) else {
+                return Ok(Datum::Null);
+            };
+            if *slice {
+                arrays::sliced(&array, &lower, &upper)
+            } else {
+                arrays::element_at(&array, &upper)
+            }
+        }
+        _ => Err(SqlError::new(state::INTERNAL_ERROR, "this is no expression of arrays")),
+    }
+}
+
+/// An array with each element converted.
+fn mapped<'a>(
+    array: &Array<'_>,
+    element: &Expr,
+    to: SqlType,
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    let dims = array.shape()?.dims;
+    let mut items = Vec::new();
+    for item in array.items()? {
+        let row = [item];
+        items.push(eval(element, &row, &[], host)?.into_owned());
+    }
+    Ok(Datum::Array(Array::of(to.oid(), &dims, &items)?))
+}
+
+/// Whether a test holds for any element, or for all.
+fn any_of<'a>(
+    value: &Datum<'_>,
+    array: &Array<'_>,
+    test: &Expr,
+    any: bool,
+    host: &mut Host,
+) -> Result<Datum<'a>> {
+    let mut unknown = false;
+    for item in array.items()? {
+        let row = [value.reborrow(), item];
+        match eval(test, &row, &[], host)? {
+            Datum::Bool(found) if found == any => return Ok(Datum::Bool(any)),
+            Datum::Bool(_) => {}
+            _ => unknown = true,
+        }
+    }
+    Ok(if unknown { Datum::Null } else { Datum::Bool(!any) })
 }
 
 /// A function's value: NULL, if an argument is and the function does not take it.

@@ -3,8 +3,8 @@
 use super::cursor::Cursor;
 use super::index::{NewKey, column_key};
 use super::queries::with_parser;
+use super::refuse::refuse;
 use super::sequence::{SequenceClauses, clauses};
-use super::table::refuse;
 use crate::error::{Result, SqlError, state};
 use sqlparser::ast;
 use sqlparser::tokenizer::Token;

@@ -13,6 +13,7 @@
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
 //! - `table.rs`: CREATE TABLE and DROP TABLE; `column.rs`: constraints of columns, CHECK;
 //!   `options.rs`: storage parameters; `type_name.rs`: types
+//! - `drop.rs`: what is dropped; `refuse.rs`: what is refused by its name
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`: ALTER TABLE
 //! - `objects.rs`: databases, schemas, roles, tablespaces, comments
 //! - `copy.rs`: COPY
@@ -30,6 +31,7 @@ mod column;
 mod copy;
 pub mod cursor;
 mod depth;
+mod drop;
 mod explain;
 mod extras;
 mod index;
@@ -37,6 +39,7 @@ mod objects;
 mod options;
 mod portals;
 mod queries;
+mod refuse;
 mod sequence;
 mod setting;
 mod size;
@@ -55,6 +58,7 @@ pub use column::{CheckClause, ColumnValues};
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
+pub use drop::DropStatement;
 pub use extras::{Extras, Overriding, VersionNames};
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
 pub use objects::{GivenOption, ObjectStatement, RoleName, RoleOption};
@@ -65,7 +69,7 @@ pub use source::Source;
 pub use statement::{
     Explain, Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement, Truncate,
 };
-pub use table::{CreateTable, DropStatement, NewColumn, NewTableColumn};
+pub use table::{CreateTable, NewColumn, NewTableColumn};
 pub use type_name::{TypeName, interval_fields};
 pub use vacuum::Vacuum;
 
@@ -136,24 +140,11 @@ fn parse_statement(
         "copy" => copy::parse(&mut cursor, source).map(|c| Kind::Copy(Box::new(c))),
         "create" => {
             cursor.advance();
-            if let Some(persistence) = sequence::accept_create(&mut cursor) {
-                let created = sequence::create(&mut cursor, persistence)?;
-                return Ok(Kind::CreateSequence(Box::new(created)));
-            }
-            match cursor.peek_word().as_deref() {
-                Some("index" | "unique") => {
-                    index::parse_create(&mut cursor).map(|c| Kind::CreateIndex(Box::new(c)))
-                }
-                _ => table::create_table(&mut cursor).map(|c| Kind::CreateTable(Box::new(c))),
-            }
+            parse_create(&mut cursor)
         }
         "drop" => {
             cursor.advance();
-            if cursor.accept("sequence") {
-                return sequence::parse_drop(&mut cursor).map(Kind::DropSequence);
-            }
-            let (index, drop) = table::parse_drop(&mut cursor)?;
-            Ok(if index { Kind::DropIndex(drop) } else { Kind::DropTable(drop) })
+            parse_drop(&mut cursor)
         }
         "alter" => {
             cursor.advance();
@@ -177,6 +168,26 @@ fn parse_statement(
         "truncate" => truncate::parse(&mut cursor).map(Kind::Truncate),
         _ => utility::parse(&first, &mut cursor),
     }
+}
+
+/// What is behind CREATE.
+fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
+    if let Some(persistence) = sequence::accept_create(c) {
+        return Ok(Kind::CreateSequence(Box::new(sequence::create(c, persistence)?)));
+    }
+    match c.peek_word().as_deref() {
+        Some("index" | "unique") => index::parse_create(c).map(|i| Kind::CreateIndex(Box::new(i))),
+        _ => table::create_table(c).map(|t| Kind::CreateTable(Box::new(t))),
+    }
+}
+
+/// What is behind DROP.
+fn parse_drop(c: &mut Cursor<'_>) -> Result<Kind> {
+    if c.accept("sequence") {
+        return sequence::parse_drop(c).map(Kind::DropSequence);
+    }
+    let (index, drop) = table::parse_drop(c)?;
+    Ok(if index { Kind::DropIndex(drop) } else { Kind::DropTable(drop) })
 }
 
 fn parse_query_or_change(

@@ -1,7 +1,7 @@
 //! CREATE, ALTER and DROP SEQUENCE, parsed by hand.
 
 use super::cursor::{Cursor, QualifiedName};
-use super::table::DropStatement;
+use super::drop::DropStatement;
 use super::type_name::type_name;
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{SequenceOptions, SequencePersistence};

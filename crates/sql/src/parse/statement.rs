@@ -3,13 +3,14 @@
 use super::alter::AlterTable;
 use super::copy::CopyStatement;
 use super::cursor::QualifiedName;
+use super::drop::DropStatement;
 use super::extras::Extras;
 use super::index::{CreateIndex, Reindex};
 use super::objects::ObjectStatement;
 use super::portals::{Declare, Fetch};
 use super::sequence::{AlterSequence, CreateSequence};
 use super::source::Source;
-use super::table::{CreateTable, DropStatement};
+use super::table::CreateTable;
 use super::vacuum::Vacuum;
 use crate::settings::{IsolationLevel, SetScope};
 use forebay_engine::LockMode;

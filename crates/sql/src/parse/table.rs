@@ -5,8 +5,10 @@ use super::column::{
     CheckClause, ColumnClauses, ColumnValues, column_clauses, serial, table_check,
 };
 use super::cursor::{Cursor, QualifiedName};
+use super::drop::DropStatement;
 use super::index::{NewKey, table_key};
 use super::options::storage_parameters;
+use super::refuse::refuse;
 use super::type_name::{TypeName, type_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{OnCommit, StorageParameter};
@@ -72,19 +74,6 @@ pub struct CreateTable {
     pub global: Option<u32>,
     /// ON COMMIT, if it was given.
     pub on_commit: Option<OnCommit>,
-}
-
-/// DROP TABLE or DROP INDEX.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DropStatement {
-    /// The tables or indexes.
-    pub names: Vec<QualifiedName>,
-    /// IF EXISTS.
-    pub if_exists: bool,
-    /// CONCURRENTLY, of an index.
-    pub concurrently: bool,
-    /// CASCADE.
-    pub cascade: bool,
 }
 
 /// Columns of a table, as in PostgreSQL.
@@ -265,17 +254,6 @@ fn table_constraint(c: &mut Cursor<'_>) -> Result<()> {
         "like" => Some("LIKE in CREATE TABLE"),
         _ => None,
     })
-}
-
-/// Refuses what begins with the next word, if it has a name.
-pub(super) fn refuse(
-    c: &Cursor<'_>,
-    named: impl FnOnce(&str) -> Option<&'static str>,
-) -> Result<()> {
-    match c.peek_word().and_then(|word| named(&word)) {
-        Some(what) => Err(SqlError::unsupported(what).at(c.position())),
-        None => Ok(()),
-    }
 }
 
 /// DROP TABLE or DROP INDEX, behind DROP, and whether it is an index's.

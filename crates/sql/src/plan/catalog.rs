@@ -1,24 +1,12 @@
 //! What the planner needs from outside: what names mean, and the values of constants.
 
-use super::expr::Expr;
-use super::rowsets::RowFunction;
+use super::expr::{Builtin, Expr};
 use crate::analyze::Names;
 use crate::error::Result;
 use crate::settings::PlanSettings;
 use forebay_engine::{LockMode, Table, TableIndex};
 use forebay_types::{Datum, Oid};
 use std::sync::Arc;
-
-/// The code of a function: its place in the executor's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Builtin {
-    /// Its place.
-    pub entry: u16,
-    /// Whether it needs the session.
-    pub session: bool,
-    /// The function of rows that it is.
-    pub rows: Option<RowFunction>,
-}
 
 /// The catalogs as the planner sees them. The executor's host implements it.
 pub trait Catalog: Names {

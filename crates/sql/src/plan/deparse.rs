@@ -45,13 +45,7 @@ pub(super) fn expression(e: &Expr, rows: &Node) -> String {
         Expr::Negate(e) => format!("(- {})", text(e)),
         Expr::Concat(operands) => pair("||", &operands.0, &operands.1),
         Expr::Like { operands, negated, ignore_case, .. } => {
-            let sign = match (negated, ignore_case) {
-                (false, false) => "~~",
-                (false, true) => "~~*",
-                (true, false) => "!~~",
-                (true, true) => "!~~*",
-            };
-            pair(sign, &operands.0, &operands.1)
+            pair(like_sign(*negated, *ignore_case), &operands.0, &operands.1)
         }
         Expr::InList { expr, list, element, negated } => {
             array_test(expr, *negated, &array(list, *element, rows), rows)
@@ -76,17 +70,41 @@ pub(super) fn expression(e: &Expr, rows: &Node) -> String {
         Expr::Cast { expr, to, .. } => format!("({})::{}", text(expr), to.sql_name()),
         Expr::Call(function, args) => format!("{}({})", function.row.name, list(args, ", ")),
         Expr::Value(op, _) => value_name(*op).to_owned(),
+        Expr::AnyOf { .. }
+        | Expr::Array { .. }
+        | Expr::MapArray { .. }
+        | Expr::Subscript { .. } => of_arrays(e, rows),
+        Expr::Aggregate(n) => format!("aggregate {n}"),
+    }
+}
+
+/// The operator of LIKE and ILIKE.
+fn like_sign(negated: bool, ignore_case: bool) -> &'static str {
+    match (negated, ignore_case) {
+        (false, false) => "~~",
+        (false, true) => "~~*",
+        (true, false) => "!~~",
+        (true, true) => "!~~*",
+    }
+}
+
+/// One of the expressions of arrays.
+fn of_arrays(e: &Expr, rows: &Node) -> String {
+    let text = |e: &Expr| expression(e, rows);
+    match e {
         Expr::AnyOf { value, array, any, .. } => {
             let quantifier = if *any { "ANY" } else { "ALL" };
             format!("({} operator {quantifier} ({}))", text(value), text(array))
         }
-        Expr::Array { elements, .. } => format!("ARRAY[{}]", list(elements, ", ")),
+        Expr::Array { elements, .. } => {
+            format!("ARRAY[{}]", elements.iter().map(text).collect::<Vec<String>>().join(", "))
+        }
         Expr::MapArray { array, to, .. } => format!("({})::{}[]", text(array), to.sql_name()),
         Expr::Subscript { array, upper, .. } => {
             let places: Vec<String> = upper.iter().flatten().map(text).collect();
             format!("({})[{}]", text(array), places.join("]["))
         }
-        Expr::Aggregate(n) => format!("aggregate {n}"),
+        _ => String::new(),
     }
 }
 

@@ -3,12 +3,23 @@
 //! Operands of comparisons and arithmetic have been cast to one type, so evaluation goes by the
 //! values' variants.
 
-use super::catalog::Builtin;
+use super::rowsets::RowFunction;
 use forebay_engine::nodes::SqlValueFunctionOp;
 use forebay_engine::syscache::ProcRow;
 use forebay_types::{Datum, Oid, SqlType};
 use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// The code of a function: its place in the executor's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Builtin {
+    /// Its place.
+    pub entry: u16,
+    /// Whether it needs the session.
+    pub session: bool,
+    /// The function of rows that it is.
+    pub rows: Option<RowFunction>,
+}
 
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

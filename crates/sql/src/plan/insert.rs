@@ -29,16 +29,7 @@ impl Planner<'_> {
         let name = qualified_name(name, self.source)?;
         let table = self.relation(&name, LockMode::RowExclusive)?;
         let table = writable(table, &name, Verb::Insert)?;
-        let mut names = Vec::new();
-        for column in &insert.columns {
-            let position = self.source.position(column.span().start);
-            match column.0.as_slice() {
-                [ast::ObjectNamePart::Identifier(ident)] => {
-                    names.push((ident_name(ident), position))
-                }
-                _ => return Err(SqlError::unsupported("this kind of target column").at(position)),
-            }
-        }
+        let names = self.named_columns(insert)?;
         let given = !names.is_empty();
         let columns: Vec<Column> = live_columns(&table).cloned().collect();
         let targets =
@@ -91,6 +82,21 @@ impl Planner<'_> {
         let rules = self.row_rules(&table)?;
         let modify = Modify { input, table, schema, change, read_whole, returning, rules };
         Ok(ChangePlan::new(modify, columns))
+    }
+
+    /// The target columns that an INSERT names, and where.
+    fn named_columns(&self, insert: &ast::Insert) -> Result<Vec<(String, u32)>> {
+        let mut names = Vec::new();
+        for column in &insert.columns {
+            let position = self.source.position(column.span().start);
+            match column.0.as_slice() {
+                [ast::ObjectNamePart::Identifier(ident)] => {
+                    names.push((ident_name(ident), position))
+                }
+                _ => return Err(SqlError::unsupported("this kind of target column").at(position)),
+            }
+        }
+        Ok(names)
     }
 
     fn insert_values(&mut self, values: &ast::Values, target: &Target<'_>) -> Result<Node> {

@@ -65,18 +65,18 @@ mod update;
 pub use crate::analyze::{ParamTypes, SystemColumn};
 pub use aggregate::{AggregateCall, AggregateKind};
 pub use assign::{Verb, live_columns, stored_type, target_columns, writable};
-pub use catalog::{Builtin, Catalog};
+pub use catalog::Catalog;
 pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
-pub use expr::{Arithmetic, Comparison, Expr, Function, PartOf};
+pub use expr::{Arithmetic, Builtin, Comparison, Expr, Function, PartOf};
 pub use locks::locking_words;
 pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};
 pub use returning::version_width;
 pub use rowsets::RowFunction;
-pub use rules::{RowRules, stored_expr};
+pub use rules::stored_expr;
 pub use stored::{StoredColumn, may_vary, nextval_default};
 pub use tree::{
     Bitmap, BitmapRead, Change, ChangePlan, Grouping, IndexCondition, IndexRead, LockPolicy,
-    Modify, Node, OnConflict, RowLock, SelectPlan, SortKey, TableRead,
+    Modify, Node, OnConflict, RowLock, RowRules, SelectPlan, SortKey, TableRead,
 };

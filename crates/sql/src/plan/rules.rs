@@ -6,6 +6,7 @@ use super::expr::Expr;
 use super::fold::fold;
 use super::lower::{Columns, Flat, lower};
 use super::planner::Planner;
+use super::tree::RowRules;
 use crate::analyze::Typed;
 use crate::error::{Result, SqlError, state};
 use forebay_engine::nodes::{self, CoercionForm, Const, FuncExpr, Location, Var};
@@ -15,17 +16,6 @@ use std::sync::Arc;
 
 /// nextval(regclass)
 const NEXTVAL: Oid = 1574;
-
-/// What is computed and checked of each new row, over the values of the live columns.
-#[derive(Debug)]
-pub struct RowRules {
-    /// Stored generated columns: their places, and what makes their values.
-    pub generated: Vec<(usize, Expr)>,
-    /// Checks by their names.
-    pub checks: Vec<(String, Expr)>,
-    /// The columns that these read.
-    pub reads: Vec<bool>,
-}
 
 /// The live columns of a table, each at its place among them.
 struct Live<'t>(&'t Table);

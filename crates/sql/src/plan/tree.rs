@@ -20,7 +20,6 @@
 use super::aggregate::{AggregateCall, AggregateKind};
 use super::expr::{Comparison, Expr};
 use super::rowsets::RowFunction;
-use super::rules::RowRules;
 use crate::column::ColumnDesc;
 use crate::views::View;
 use forebay_engine::{LockMode, LockStrength, Table, TableIndex};
@@ -518,4 +517,15 @@ impl ChangePlan {
             Change::Delete => format!("DELETE {rows}"),
         }
     }
+}
+
+/// What is computed and checked of each new row, over the values of the live columns.
+#[derive(Debug)]
+pub struct RowRules {
+    /// Stored generated columns: their places, and what makes their values.
+    pub generated: Vec<(usize, Expr)>,
+    /// Checks by their names.
+    pub checks: Vec<(String, Expr)>,
+    /// The columns that these read.
+    pub reads: Vec<bool>,
 }

@@ -9,7 +9,7 @@ use super::index_read::filtered;
 use super::planner::Planner;
 use super::query::cheapest_source;
 use super::returning::{Version, version_width};
-use super::rules::RowRules;
+use super::tree::RowRules;
 use super::tree::{Change, ChangePlan, Modify, Node, TableRead};
 use crate::analyze::{
     self, FunctionCall, Scope, SystemColumn, Typed, ident_name, is_row, qualified_name,

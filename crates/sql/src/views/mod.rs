@@ -1,7 +1,7 @@
 //! Views whose rows are computed: pg_aios, pg_stat_io, pg_stat_aio_backends, pg_settings,
 //! pg_buffercache, pg_cursors, pg_locks, pg_stat_archiver, pg_stat_bgwriter, pg_stat_checkpointer,
-//! pg_stat_database, pg_stat_wal, pg_stat_all_tables, pg_stat_all_indexes, pg_stats, pg_sequences. A
-//! column stands once, with what makes its value of a row.
+//! pg_stat_database, pg_stat_wal, pg_stat_all_tables, pg_stat_all_indexes, pg_stats, pg_sequences.
+//! A column stands once, with what makes its value of a row.
 //!
 //! - `basics`: what all of them share
 //! - `progress`: pg_stat_progress_*

@@ -1,6 +1,6 @@
 //! Functions and operators: forms of their own, or calls of the functions' table.
 
-use super::super::catalog::Builtin;
+use super::super::expr::Builtin;
 use super::super::expr::{Expr, Function};
 use super::fast::{Fast, form};
 use super::{Lowering, cast_if_needed};
