@@ -25,7 +25,12 @@ impl Lowering<'_> {
         };
         let expr = as_common(common, type_of(value), self.lower(value)?);
         let expr = Box::new(expr);
-        if let nodes::Expr::Array(list) = array
+        // The elements may be taken for another type, such as text for varchar.
+        let mut listed = array;
+        while let nodes::Expr::Relabel(node) = listed {
+            listed = &node.arg;
+        }
+        if let nodes::Expr::Array(list) = listed
             && !list.multidims
         {
             let mut items = Vec::with_capacity(list.elements.len());
@@ -34,7 +39,7 @@ impl Lowering<'_> {
             }
             return Ok(Expr::InList { expr, list: items, element: of, negated });
         }
-        if let nodes::Expr::Const(constant) = array
+        if let nodes::Expr::Const(constant) = listed
             && let Datum::Array(values) = &constant.constvalue
         {
             let item =
