@@ -31,7 +31,7 @@ impl Session {
             match self.conn.step(&mut script, &mut self.out)? {
                 Step::Completed(tag) => backend::command_complete(self.out.buffer(), &tag.0),
                 Step::EmptyQuery => backend::empty_query(self.out.buffer()),
-                Step::CopyIn(copy) => match self.copy_in(copy) {
+                Step::CopyIn(copy) => match self.copy_in(*copy) {
                     Ok(done) => backend::command_complete(self.out.buffer(), &done?.0),
                     Err(end) => return Ok(Err(end)),
                 },
@@ -118,7 +118,7 @@ impl Session {
                     Executed::Completed(tag) => backend::command_complete(out.buffer(), &tag.0),
                     Executed::Suspended => backend::portal_suspended(out.buffer()),
                     Executed::EmptyQuery => backend::empty_query(out.buffer()),
-                    Executed::CopyIn(copy) => match self.copy_in(copy) {
+                    Executed::CopyIn(copy) => match self.copy_in(*copy) {
                         Ok(done) => backend::command_complete(self.out.buffer(), &done?.0),
                         Err(end) => return Ok(Err(end)),
                     },

@@ -50,7 +50,7 @@ impl Connection {
             }
             CopySource::Table { name, columns } => {
                 let copy = self.copy_in(name, columns.as_deref(), options, source, last)?;
-                Ok(Executed::CopyIn(copy))
+                Ok(Executed::CopyIn(Box::new(copy)))
             }
         }
     }

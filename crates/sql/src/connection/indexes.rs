@@ -95,8 +95,9 @@ impl Connection {
 
     /// Refuses what cannot be done with a sequence.
     pub(super) fn refuse_sequence(&mut self, name: &QualifiedName, what: &str) -> Result<()> {
-        match self.host.table(name.schema.as_deref(), &name.name)? {
-            Some(table) if table.kind == b'S' => {
+        // An error of the look-up is for whoever opens the table.
+        match self.host.table(name.schema.as_deref(), &name.name) {
+            Ok(Some(table)) if table.kind == b'S' => {
                 let message = format!("{what} relation \"{}\"", table.name);
                 Err(EngineError::from(wrong_kind(table.kind, message)).into())
             }

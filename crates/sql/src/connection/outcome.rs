@@ -11,7 +11,7 @@ pub enum Step {
     EmptyQuery,
     /// COPY FROM STDIN: send CopyInResponse, feed the data, then go on with `step`.
     /// `CopyIn::finish` gives the command tag.
-    CopyIn(CopyIn),
+    CopyIn(Box<CopyIn>),
     /// Nothing is left: send ReadyForQuery.
     Finished,
 }
@@ -25,7 +25,7 @@ pub enum Executed {
     /// An empty query string: EmptyQueryResponse.
     EmptyQuery,
     /// COPY FROM STDIN: as in [`Step::CopyIn`].
-    CopyIn(CopyIn),
+    CopyIn(Box<CopyIn>),
 }
 
 impl Executed {
