@@ -160,8 +160,11 @@ fn clause(c: &mut Cursor<'_>, clauses: &mut SequenceClauses) -> Result<()> {
     if c.accept("as") {
         let ty = type_name(c)?;
         let known = type_by_name(&ty.name).filter(|_| !ty.array);
-        let unknown = || SqlError::unsupported(format!("a sequence of type {}", ty.display()));
-        let oid = known.ok_or_else(|| unknown().at(ty.position))?.oid;
+        let unknown = || {
+            let message = format!("type \"{}\" does not exist", ty.display());
+            SqlError::new(state::UNDEFINED_OBJECT, message).at(ty.position)
+        };
+        let oid = known.ok_or_else(unknown)?.oid;
         return once(&mut options.type_oid, oid, at);
     }
     if c.accept("increment") {

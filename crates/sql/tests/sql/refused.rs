@@ -23,8 +23,6 @@ fn unsupported_statements_are_named() {
         ("select sum(x) over () from generate_series(1,2) x", "a window function is not supported"),
         ("select 'x' similar to 'y'", "SIMILAR TO is not supported"),
         ("select 1 into t", "SELECT INTO is not supported"),
-        ("alter table t add b int", "this form of ALTER TABLE ... ADD is not supported"),
-        ("alter table t rename to u", "ALTER TABLE ... RENAME is not supported"),
         ("alter table t set schema public", "ALTER TABLE ... SET is not supported"),
         ("alter index i rename to other", "ALTER INDEX ... RENAME is not supported"),
         ("explain verbose select 1", "EXPLAIN VERBOSE is not supported"),
@@ -87,11 +85,10 @@ fn check_refused(query: &str, message: &str) {
 #[test]
 fn a_regclass_that_comes_out_of_a_subquery_is_only_shown() {
     let from = "from (select '1'::regclass as c) s";
-    for query in [format!("select pg_table_size(c) {from}"), format!("select c::oid {from}")] {
-        let got = support::run(&mut support::without_tables(), &query);
-        let message = "! ERROR 0A000 a regclass that comes out of a subquery is not supported";
-        assert!(got.iter().any(|line| line == message), "{query}: {got:?}");
-    }
+    let query = format!("select pg_table_size(c) {from}");
+    let got = support::run(&mut support::without_tables(), &query);
+    let message = "! ERROR 0A000 a regclass that comes out of a subquery is not supported";
+    assert!(got.iter().any(|line| line == message), "{query}: {got:?}");
     let compared = format!("select 1 {from} where c = 1");
     let got = support::run(&mut support::without_tables(), &compared);
     assert!(got.iter().any(|line| line.starts_with("! ERROR")), "{compared}: {got:?}");

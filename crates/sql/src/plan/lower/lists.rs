@@ -27,7 +27,7 @@ impl Lowering<'_> {
         let expr = Box::new(expr);
         // The elements may be taken for another type, such as text for varchar.
         let mut listed = array;
-        while let nodes::Expr::Relabel(node) = listed {
+        while let nodes::Expr::RelabelType(node) = listed {
             listed = &node.arg;
         }
         if let nodes::Expr::Array(list) = listed
