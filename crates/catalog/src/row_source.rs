@@ -1,4 +1,5 @@
-//! What rows of the catalogs can be read from: a [`crate::Reader`], for those that know no database.
+//! What rows of the catalogs can be read from, for those that know no database: a
+//! [`crate::Reader`].
 
 use forebay_types::Datum;
 

@@ -442,7 +442,7 @@ impl Statements<'_> {
             3 => format!(
                 "UPDATE ranges SET k = k + 1, s = repeat('{}', {key} % 600 + 1)
                  WHERE k BETWEEN {key} AND {key} + 20",
-                if key % 2 == 0 { 'a' } else { 'z' }
+                if key.is_multiple_of(2) { 'a' } else { 'z' }
             ),
             4 => format!("UPDATE ranges SET r = int4range(-{key}, {key}) WHERE k = {key} % 90"),
             _ => format!("DELETE FROM ranges WHERE k BETWEEN {key} AND {key} + 50"),
