@@ -144,6 +144,9 @@ const QUESTIONS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The directory of `forebay init`, before it is served.
+const MADE: &str = "made";
+
 /// What psql prints, errors and notices included.
 fn told(mut psql: Command, database: &str, sql: &str) -> String {
     let output = psql.args(["-d", database, "-c", sql]).output().expect("psql");
@@ -159,7 +162,7 @@ fn answer(peer: &Peer, server: &Postgres<'_>, database: &str, sql: &str) -> Stri
 
 /// Runs one of PostgreSQL's own scripts in single-user mode, as initdb does.
 fn run_script(peer: &Peer, database: &str, name: &str) {
-    let (postgres, data) = (peer.program("postgres"), peer.inside("ours"));
+    let (postgres, data) = (peer.program("postgres"), peer.inside(MADE));
     let command = format!(
         "{postgres} --single -F -O -j -c search_path=pg_catalog -c exit_on_error=true \
          -D {data} {database} < /usr/share/postgresql/18/{name} > /dev/null"
@@ -182,13 +185,8 @@ fn compare_catalogs(peer: &Peer, ours: &Postgres<'_>, theirs: &Postgres<'_>) {
     }
 }
 
-/// PostgreSQL's scripts, checks and dumps work on the directory.
+/// PostgreSQL's checks and dumps work on the directory.
 fn postgresql_goes_on(peer: &Peer) {
-    for database in ["template1", "postgres", "store"] {
-        for script in ["system_functions.sql", "system_views.sql", "information_schema.sql"] {
-            run_script(peer, database, script);
-        }
-    }
     let server = peer.start("ours", "-c autovacuum=off");
     let sql = "create table made (a int primary key, b text); insert into made select n, n from \
                generate_series(1, 1000) n; create database another";
@@ -210,8 +208,16 @@ fn postgresql_goes_on(peer: &Peer) {
 fn clusters_are_administered_as_postgresql_s() {
     let Some(peer) = Peer::find("clusters_are_administered_as_postgresql_s") else { return };
     let folder = scratch("clusters");
-    let data = folder.path().join("data");
-    forebay(&["init", "-D", path(&data), "--no-sync"]);
+    let [made, data] = ["made", "data"].map(|name| folder.path().join(name));
+    forebay(&["init", "-D", path(&made), "--no-sync"]);
+    // PostgreSQL's scripts come first, as in initdb: pg_dump knows what they make by its OIDs.
+    peer.adopt(&made, MADE);
+    for database in ["template1", "postgres"] {
+        for script in ["system_functions.sql", "system_views.sql", "information_schema.sql"] {
+            run_script(&peer, database, script);
+        }
+    }
+    peer.fetch(MADE, &data);
     let ours = Forebay::start(&data, &[]);
     peer.init("theirs");
     let theirs = peer.start("theirs", "-c autovacuum=off -c fsync=off");

@@ -14,7 +14,7 @@ use forebay_testkit::{Dice, env};
 
 use super::crashes::{self, Kinds, Subject};
 
-const ROUNDS: u64 = 4;
+const ROUNDS: u64 = 2;
 /// Rounds after which no kind may be missing.
 const ALL_KINDS_SEEN: u64 = 40;
 
