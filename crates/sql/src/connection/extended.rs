@@ -138,7 +138,16 @@ impl Connection {
             let mut values = Vec::with_capacity(params.len());
             for (i, (bytes, ty)) in params.iter().zip(&prepared.params).enumerate() {
                 let format = Format::from_code(pick(param_formats, i))?;
-                values.push(parameter(*bytes, *ty, format, i, portal, &conn.host.style)?);
+                let value = match (*bytes, *ty, format) {
+                    // A relation's name is looked up.
+                    (Some(name), SqlType::Regclass, Format::Text) => {
+                        Datum::Oid(conn.host.regclass(checked_utf8(name)?)?)
+                    }
+                    (bytes, ty, format) => {
+                        parameter(bytes, ty, format, i, portal, &conn.host.style)?
+                    }
+                };
+                values.push(value);
                 conn.host.step()?;
             }
             let bytes: usize = params.iter().flatten().map(|bytes| bytes.len()).sum();

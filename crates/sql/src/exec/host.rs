@@ -12,7 +12,7 @@ use forebay_engine::{
     Engine, EngineError, Interrupt, Isolation, ParallelSettings, Part, Session, SharedValues,
     Table, TempOptions, compressed_value,
 };
-use forebay_types::{Datum, Repr, TextStyle};
+use forebay_types::{Datum, Repr, SqlType, TextStyle, text_in};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -287,9 +287,18 @@ impl Host {
         })
     }
 
-    /// The OID of the table or the index that a text means where a regclass is wanted: a name,
-    /// perhaps with a schema and quotes.
+    /// The OID of the relation that a text means where a regclass is wanted: a name, perhaps with a
+    /// schema and quotes; or the OID itself.
     pub fn regclass(&mut self, text: &str) -> Result<u32> {
+        if text == "-" {
+            return Ok(0);
+        }
+        if !text.is_empty()
+            && text.bytes().all(|b| b.is_ascii_digit())
+            && let Datum::Oid(oid) = text_in(text, SqlType::Oid)?
+        {
+            return Ok(oid);
+        }
         let (schema, name) = relation_name(text)?;
         let table = self.table(schema.as_deref(), &name);
         if let Ok(Some(table)) = table {

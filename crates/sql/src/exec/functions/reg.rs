@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::exec::host::Host;
 use crate::plan::Catalog;
 use forebay_engine::syscache::{CollationByOid, NamespaceByOid, OperatorByOid, ProcByOid};
-use forebay_types::{Datum, SqlType, text_in};
+use forebay_types::Datum;
 
 pub(super) const TABLE: Area = &[
     (2219, |_, args, host| regclass_name(args, host)),
@@ -37,12 +37,6 @@ pub(super) const TABLE: Area = &[
 
 /// The OID of the table or index that a text means.
 pub(in crate::exec) fn regclass_of_text<'a>(text: &str, host: &mut Host) -> Result<Datum<'a>> {
-    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        return Ok(text_in(text, SqlType::Oid)?.into_owned());
-    }
-    if text == "-" {
-        return Ok(Datum::Oid(0));
-    }
     Ok(Datum::Oid(host.regclass(text)?))
 }
 

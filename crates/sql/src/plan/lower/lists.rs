@@ -26,10 +26,14 @@ impl Lowering<'_> {
         let expr = as_common(common, type_of(value), self.lower(value)?);
         let expr = Box::new(expr);
         // The elements may be taken for another type, such as text for varchar.
-        let mut listed = array;
-        while let nodes::Expr::RelabelType(node) = listed {
-            listed = &node.arg;
-        }
+        let listed = match array {
+            nodes::Expr::ArrayCoerce(node)
+                if matches!(*node.elemexpr, nodes::Expr::RelabelType(_)) =>
+            {
+                &*node.arg
+            }
+            _ => array,
+        };
         if let nodes::Expr::Array(list) = listed
             && !list.multidims
         {
