@@ -91,8 +91,10 @@ impl SequenceTuple {
 }
 
 fn values(item: &[u8]) -> Option<SequenceTuple> {
-    let hoff = HeapTuple::new(item).ok()?.hoff();
-    let mut cursor = Cursor::new(item.get(hoff..)?);
+    if HeapTuple::new(item).ok()?.hoff() != HEADER {
+        return None;
+    }
+    let mut cursor = Cursor::new(item.get(HEADER..)?);
     let last_value = i64::from_le_bytes(cursor.array()?);
     let log_count = i64::from_le_bytes(cursor.array()?);
     let [is_called] = cursor.array()?;

@@ -191,6 +191,11 @@ impl TypeInfo {
         TypeInfo { repr, ..self }
     }
 
+    /// That PostgreSQL passes by reference, though it would fit in a register.
+    const fn by_reference(self) -> TypeInfo {
+        TypeInfo { by_val: false, ..self }
+    }
+
     const fn with_array(self, array: Oid) -> TypeInfo {
         TypeInfo { array, ..self }
     }
@@ -266,7 +271,7 @@ const TYPES: &[TypeInfo] = &[
         .stored_as(Repr::Float8).with_array(1022).preferred(),
     base(705, "unknown", -2, b"pXcp", [109, 110, 2416, 2417]),
     base(774, "macaddr8", 8, b"bUip", [4110, 4111, 3446, 3447]).stored_as(Repr::Macaddr8)
-        .with_array(775),
+        .with_array(775).by_reference(),
     array(775, 774, "_macaddr8", "macaddr8[]", b"bAix"),
     base(829, "macaddr", 6, b"bUip", [436, 437, 2494, 2495]).stored_as(Repr::Macaddr)
         .with_array(1040),

@@ -216,7 +216,7 @@ mod tests {
         assert!(e.lines[1].contains("postgresql.conf\" line 4"), "{e}");
         assert!(e.lines[2].ends_with("contains errors"), "{e}");
         // Settings that would make PostgreSQL's server safer are not ignored.
-        for line in ["ssl = on", "ident_file = 'x'", "password_encryption = 'md5'"] {
+        for line in ["ssl = on", "ident_file = 'x'", "krb_server_keyfile = 'x'"] {
             let e = load(line, &[]).expect_err("refused");
             assert!(e.lines[0].starts_with("unrecognized configuration parameter"), "{e}");
         }
