@@ -19,7 +19,7 @@ use crate::ddl::{Persistence, create_file};
 use crate::dropping::inherits;
 use crate::error::CatalogError;
 use crate::index::TableIndex;
-use crate::index_ddl::{depend_on_columns, read_index};
+use crate::index_ddl::{depend_on_columns, depend_on_trees, read_index};
 use crate::index_rows::IS_LIVE;
 use crate::index_state::{CHECK_XMIN, IS_CLUSTERED, IS_READY, IS_REPLICA_IDENTITY, IS_VALID};
 use crate::lookup::Key;
@@ -30,6 +30,7 @@ use crate::schema::{
     PG_DEPEND_DEPENDER_INDEX, PG_DEPEND_REFERENCE_INDEX, PG_DESCRIPTION_O_C_O_INDEX, PG_INDEX,
     PG_INDEX_INDEXRELID_INDEX,
 };
+use crate::stored_expr::StoredExpr;
 use crate::table::Table;
 use crate::writer::{Found, Writer};
 
@@ -95,6 +96,10 @@ pub fn copy_index(
     writer.insert(INDEXES, &row.values)?;
     writer.announce_relation(table.oid);
     depend_on_columns(&mut writer, oid, table, index.columns.iter().copied())?;
+    let expressions: Vec<StoredExpr> = index.trees.expressions.iter().map(StoredExpr::new).collect();
+    let predicate = index.trees.predicate.as_ref().map(StoredExpr::new);
+    let expressions: Vec<&StoredExpr> = expressions.iter().collect();
+    depend_on_trees(&mut writer, oid, table, (&expressions, predicate.as_ref()))?;
     writer.next_command()?;
     read_index(&mut writer, table, oid).map(|twin| twin.oid)
 }

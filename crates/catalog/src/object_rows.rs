@@ -92,11 +92,17 @@ pub(crate) struct IndexRowValues {
     pub(crate) collations: Vec<Oid>,
     pub(crate) classes: Vec<Oid>,
     pub(crate) options: Vec<i16>,
+    /// indexprs
+    pub(crate) expressions: Option<String>,
+    /// indpred
+    pub(crate) predicate: Option<String>,
 }
 
 impl IndexRowValues {
     /// The row's columns.
     pub(crate) fn datums(&self) -> Vec<Datum<'static>> {
+        let text =
+            |tree: &Option<String>| tree.as_ref().map_or(Datum::Null, |t| Datum::string(t.clone()));
         let count = |len: usize| Datum::Int2(i16::try_from(len).expect("at most 32 columns"));
         vec![
             Datum::Oid(self.oid),
@@ -118,8 +124,8 @@ impl IndexRowValues {
             oid_vector(&self.collations),
             oid_vector(&self.classes),
             int2s(oids::INT2VECTOR, &self.options),
-            Datum::Null, // indexprs
-            Datum::Null, // indpred
+            text(&self.expressions),
+            text(&self.predicate),
         ]
     }
 }

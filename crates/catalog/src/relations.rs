@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use forebay_access::ComputedEntries;
 use forebay_access::toast::{THRESHOLD, Toasting};
 use forebay_format::RelFileLocator;
 use forebay_types::{Datum, Oid};
@@ -26,6 +27,7 @@ use crate::schema::{
     PG_INDEX_INDRELID_INDEX, PG_NAMESPACE, PG_NAMESPACE_NSPNAME_INDEX, PG_NAMESPACE_OID_INDEX,
     PG_OPCLASS, PG_OPCLASS_OID_INDEX, PG_TOAST,
 };
+use crate::stored_expr::tree_text;
 use crate::table::{Column, Limits, Table};
 
 /// Number of columns of pg_attribute up to attcollation.
@@ -137,7 +139,40 @@ impl Reader<'_> {
     /// The live indexes of a table, by OID.
     pub fn indexes_of(&mut self, table: &Table) -> Result<Vec<Arc<TableIndex>>, CatalogError> {
         let mut found = self.find_indexes(table.oid)?;
-        found.take(&self.database().trees, (table.oid, table.namespace), &table.columns)
+        let of = (table.oid, table.namespace);
+        let indexes = found.take(&self.database().trees, of, &table.columns)?;
+        self.compiled(indexes, (&table.name, &table.columns))
+    }
+
+    /// Indexes of a table with their expressions ready to be evaluated.
+    fn compiled(
+        &mut self,
+        indexes: Vec<TableIndex>,
+        (table, columns): (&str, &[Column]),
+    ) -> Result<Vec<Arc<TableIndex>>, CatalogError> {
+        let mut compiled = Vec::with_capacity(indexes.len());
+        for mut index in indexes {
+            if !index.trees.is_empty() {
+                let compiler = self.database().compiler.clone();
+                let expressions = match compiler {
+                    Some(compiler) => compiler.compile(self, (table, columns), &index.trees),
+                    None => Err(CatalogError::refused(
+                        "0A000",
+                        "nothing evaluates its expressions or its predicate here",
+                    )),
+                };
+                match expressions {
+                    Ok(expressions) => {
+                        let sources = index.sources().collect();
+                        index.computed = Some(ComputedEntries { sources, expressions });
+                    }
+                    Err(CatalogError::Refused(refusal)) => index.is_unknown(refusal.message),
+                    Err(error) => return Err(error),
+                }
+            }
+            compiled.push(Arc::new(index));
+        }
+        Ok(compiled)
     }
 
     /// The table that an index is of.
@@ -158,9 +193,10 @@ impl Reader<'_> {
         self.read(of_table, INDEX_COLUMNS, &mut |_, row, tuple| {
             let row = Row(row, PG_INDEX.name);
             if row.bool(IS_LIVE)? {
-                let has = |index| value_at(tuple, &PG_INDEX, index).map(|value| value.is_some());
-                let (expressions, predicate) = (has(EXPRESSIONS)?, has(PREDICATE)?);
-                rows.push(IndexRow::read(&row, tuple.xmin(), expressions, predicate)?);
+                let tree =
+                    |index| value_at(tuple, &PG_INDEX, index)?.map(tree_text).transpose();
+                let trees = (tree(EXPRESSIONS)?, tree(PREDICATE)?);
+                rows.push(IndexRow::read(&row, tuple.xmin(), trees)?);
             }
             Ok(true)
         })?;
@@ -239,6 +275,7 @@ impl Reader<'_> {
         let checks = if class.traits.checks { self.checks(class.oid)? } else { Vec::new() };
         let trees = &self.database().trees;
         let indexes = indexes.take(trees, (class.oid, class.namespace), &columns)?;
+        let indexes = self.compiled(indexes, (&class.name, &columns))?;
         let (key_columns, indexed_columns) = index::columns_of(&indexes);
         // A temporary table outside of a session's schema belongs to no session.
         let temp = class.is_temporary().then(|| temp_slot(&schema).unwrap_or(u32::MAX));

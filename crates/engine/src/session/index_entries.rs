@@ -7,15 +7,16 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use forebay_access::heap::{Author, Changer, Heap, RowFate, RowJudge};
-use forebay_access::nbtree::{Index, Insertion, NewRow, RowValues, UniqueCheck};
-use forebay_access::{AccessError, MissingRow};
+use forebay_access::nbtree::{Index, IndexShape, Insertion, NewRow, RowValues, UniqueCheck};
+use forebay_access::{AccessError, EntrySource, MissingRow, StoredValues};
+use forebay_catalog::nodes::type_of;
 use forebay_catalog::{ObjectName, Table, TableIndex, quoted};
 use forebay_format::ids::INVALID_XID;
 use forebay_format::varlena::Varlena;
 use forebay_format::{AttrLayout, BlockNumber, IndexTuple, ItemPointer, Oid, Xid};
 use forebay_storage::Backend;
 use forebay_txn::locks::{Interrupt, LockOwner, OwnerId};
-use forebay_types::{SqlType, to_text};
+use forebay_types::{Repr, SqlType, to_text};
 
 use super::locks::count_deadlock;
 use super::open::Open;
@@ -98,14 +99,13 @@ impl<'a> Entries<'a> {
         let Entries { core, table, indexes, rows, xid, owner, interrupt, tuple, .. } = self;
         for (index, open) in indexes {
             let failed = |error| failed(table, index, error);
-            let columns = index.table_columns();
-            values.form_entry(&open.shape, columns, place, tuple).map_err(failed)?;
+            let formed = form(&values, index, &open.shape, place, tuple).map_err(failed)?;
+            let Some(computed) = formed else { continue };
             let unique = match arbiters.contains(&index.oid) {
                 true => UniqueCheck::Partial,
                 false => UniqueCheck::of(index.unique),
             };
-            let unchanged = changed
-                .is_some_and(|changed| !index.key_columns().any(|key| changed.contains(&key)));
+            let unchanged = changed.is_some_and(|changed| is_unchanged(index, changed));
             let entry = NewRow { tuple, xid: *xid, unique, unchanged };
             let mut last = None;
             loop {
@@ -113,7 +113,10 @@ impl<'a> Entries<'a> {
                     Insertion::Done => break,
                     Insertion::Unchecked => return Ok(false),
                     Insertion::Duplicate(_) => {
-                        let keys = index.key_columns().map(|column| values.get(column));
+                        let keys = index.key_sources().map(|source| match source {
+                            EntrySource::Column(column) => values.get(column),
+                            EntrySource::Expression(n) => computed.get(n)?.as_deref(),
+                        });
                         return Err(duplicate(table, index, shown_key(table, index, keys)));
                     }
                     Insertion::Wait { xid, token, .. } => (xid, token),
@@ -142,8 +145,10 @@ impl<'a> Entries<'a> {
                 return Err(EngineError::statement("55000", message).about(object(table, index)));
             }
             let failed = |error| failed(table, index, error);
-            let columns = index.table_columns();
-            values.form_entry(&open.shape, columns, NOWHERE, tuple).map_err(failed)?;
+            let formed = form(&values, index, &open.shape, NOWHERE, tuple).map_err(failed)?;
+            if formed.is_none() {
+                continue;
+            }
             let unique = UniqueCheck::Yes;
             let entry = NewRow { tuple, xid: *xid, unique, unchanged: false };
             let mut last = None;
@@ -194,6 +199,32 @@ impl<'a> Entries<'a> {
         }
         heap.take_back(backend, author.xid, place)?;
         Ok(None)
+    }
+}
+
+/// Puts the entry of a row into `tuple`. Returns the values of the index's expressions. None: it
+/// has no entry of the row.
+fn form(
+    values: &RowValues<'_>,
+    index: &TableIndex,
+    shape: &IndexShape,
+    place: ItemPointer,
+    tuple: &mut Vec<u8>,
+) -> Result<Option<StoredValues>, AccessError> {
+    match &index.computed {
+        Some(entries) => values.form_computed(shape, entries, place, tuple),
+        None => {
+            values.form_entry(shape, index.table_columns(), place, tuple)?;
+            Ok(Some(Vec::new()))
+        }
+    }
+}
+
+/// Whether the key of a row's newer version, of which these columns changed, is the older one's.
+fn is_unchanged(index: &TableIndex, changed: &[usize]) -> bool {
+    match index.trees.expressions.is_empty() {
+        true => !index.key_columns().any(|key| changed.contains(&key)),
+        false => !index.columns_read().iter().any(|column| changed.contains(column)),
     }
 }
 
@@ -321,12 +352,21 @@ fn shown_key<'v>(
     values: impl Iterator<Item = Option<&'v [u8]>>,
 ) -> Option<String> {
     let (mut names, mut shown) = (Vec::new(), Vec::new());
-    for (number, value) in index.key_columns().zip(values) {
-        let column = table.columns.get(number)?;
-        names.push(quoted(&column.name));
+    for (source, value) in index.key_sources().zip(values) {
+        let (name, ty) = match source {
+            EntrySource::Column(column) => {
+                let column = table.columns.get(column)?;
+                (quoted(&column.name).into_owned(), column.type_oid)
+            }
+            EntrySource::Expression(n) => {
+                let text = index.computed.as_ref()?.expressions.text(n);
+                (text.to_owned(), type_of(index.trees.expressions.get(n)?))
+            }
+        };
+        names.push(name);
         let text = |bytes| {
-            let value = column.repr.decode(bytes).ok()?;
-            to_text(&value, SqlType::of(column.type_oid)).ok()
+            let value = Repr::of(ty).decode(bytes).ok()?;
+            to_text(&value, SqlType::of(ty)).ok()
         };
         shown.push(value.map_or_else(|| Some("null".to_owned()), text)?);
     }

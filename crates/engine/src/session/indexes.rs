@@ -211,7 +211,10 @@ impl Session {
     ) -> Result<RowSource, EngineError> {
         let mut source = row_source(table, index, not_null)?;
         if let Some(toast) = table.toasting.relation
-            && index.table_columns().any(|n| table.layouts.get(n).is_some_and(|l| l.len == -1))
+            && source
+                .columns
+                .iter()
+                .any(|(n, _)| table.layouts.get(*n).is_some_and(|l| l.len == -1))
         {
             // A vacuum could remove values of dead rows that the build still reads.
             let mode = LockMode::ShareUpdateExclusive;
@@ -426,16 +429,21 @@ pub(super) fn row_source(
     not_null: &[i16],
 ) -> Result<RowSource, EngineError> {
     let lost = || EngineError::internal("an index has a column that its table has not");
-    let mut columns = Vec::with_capacity(index.columns.len());
-    for column in index.table_columns() {
+    let read: Vec<usize> = match &index.computed {
+        None => index.table_columns().collect(),
+        Some(_) => index.columns_read().into_iter().collect(),
+    };
+    let mut columns = Vec::with_capacity(read.len());
+    for column in read {
         let missing = table.columns.get(column).ok_or_else(lost)?.missing.clone();
         columns.push((column, missing));
     }
-    let not_null = index.table_columns().map(|column| {
-        table.columns.get(column).is_some_and(|column| not_null.contains(&column.attnum))
+    let not_null = columns.iter().map(|(column, _)| {
+        table.columns.get(*column).is_some_and(|column| not_null.contains(&column.attnum))
     });
     let not_null = not_null.collect();
-    Ok(RowSource { layouts: table.layouts.clone(), columns, not_null, toast: None })
+    let (layouts, computed) = (table.layouts.clone(), index.computed.clone());
+    Ok(RowSource { layouts, columns, computed, not_null, toast: None })
 }
 
 /// Two rows have the same key in an index that is to be unique.
