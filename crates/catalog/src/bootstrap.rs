@@ -20,7 +20,7 @@ use crate::schema::{
     CATALOGS, CatalogColumn, CatalogTable, PG_AMPROC, PG_ATTRIBUTE, PG_AUTHID, PG_CLASS,
     PG_DATABASE, PG_INDEX, PG_OPCLASS, POSTGRES_DB, POSTGRES_ROLE,
 };
-use crate::table::Column;
+use crate::table::{Column, Figures};
 use crate::tsv::TsvFile;
 
 /// A row's values.
@@ -186,6 +186,7 @@ fn indexes(rows: &HashMap<Oid, Vec<Values>>) -> Result<FoundIndexes, CatalogErro
                 true => RelFileLocator::shared(oid),
                 false => RelFileLocator::in_default(POSTGRES_DB, oid),
             },
+            figures: Figures::UNKNOWN,
         };
         found.classes.insert(oid, class);
     }

@@ -13,6 +13,7 @@ use forebay_txn::XactManager;
 use forebay_types::Oid;
 
 use crate::index_trees::IndexTrees;
+use crate::table::Figures;
 
 /// An index of a table, as a transaction sees it.
 #[derive(Debug)]
@@ -49,6 +50,8 @@ pub struct TableIndex {
     pub check_xmin: Option<Xid>,
     /// What working on it needs to know of its columns. Without key columns if it is `unknown`.
     pub shape: Arc<IndexShape>,
+    /// What was last counted of it.
+    pub figures: Figures,
     /// Places in its tree.
     pub known: Arc<KnownTree>,
     /// What the indexes of an engine share.

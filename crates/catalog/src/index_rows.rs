@@ -20,7 +20,7 @@ use crate::nodes::{Expr, type_of};
 use crate::options::{BTREE, StorageOptions};
 use crate::row::Row;
 use crate::schema::{BTREE_AM, PG_CATALOG, PG_INDEX};
-use crate::table::Column;
+use crate::table::{Column, Figures};
 
 /// pg_type.oid of cstring, as which a B-tree keeps a name.
 pub(crate) const CSTRING: Oid = 2275;
@@ -118,6 +118,7 @@ pub(crate) struct IndexClass {
     pub(crate) access_method: Oid,
     pub(crate) options: StorageOptions,
     pub(crate) locator: RelFileLocator,
+    pub(crate) figures: Figures,
 }
 
 /// A row of pg_opclass.
@@ -247,6 +248,7 @@ impl FoundIndexes {
             name: class.name,
             table: row.table,
             locator: class.locator,
+            figures: class.figures,
             columns: row.columns,
             unique: row.unique,
             primary: row.primary,

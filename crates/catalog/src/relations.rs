@@ -204,9 +204,10 @@ impl Reader<'_> {
         for row in &rows {
             let Some(class) = self.class(row.index)? else { continue };
             let locator = self.locator(&class)?;
-            let Class { oid, name, options, traits, .. } = class;
+            let Class { oid, name, options, traits, figures, .. } = class;
             let access_method = traits.access_method;
-            found.classes.insert(oid, IndexClass { name, access_method, options, locator });
+            let class = IndexClass { name, access_method, options, locator, figures };
+            found.classes.insert(oid, class);
         }
         if !rows.is_empty() {
             found.operator_classes = self.operator_classes(&rows)?;

@@ -6,9 +6,9 @@ use super::state::Connection;
 use super::truncate::in_use;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
-    CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey, QualifiedName, Reindex,
+    CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey, QualifiedName, Reindex, Source,
 };
-use crate::plan::{Catalog, SystemColumn};
+use crate::plan::{AnalyzedKey, Catalog, SystemColumn};
 use forebay_engine::{
     Column, ColumnStorage, ConstraintKind, EngineError, IndexDef, IndexKey, LockMode, Table,
     compression_code, index_parameters, storage_code, wrong_kind,
@@ -57,6 +57,7 @@ impl Connection {
     pub(super) fn create_index(
         &mut self,
         create: &CreateIndex,
+        source: &Source,
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         self.check_writable("CREATE INDEX")?;
@@ -69,8 +70,10 @@ impl Connection {
         };
         self.refuse_sequence(&create.table, "cannot create index on")?;
         let table = self.table_to_index(&create.table, mode)?;
-        let mut def = definition(&create.index, &create.method, &table)?;
+        let keys = self.analyzed_keys(&create.index.keys, &table, source)?;
+        let mut def = definition(&create.index, &create.method, (&table, &keys))?;
         def.unique = create.unique;
+        def.predicate = self.predicate(create, &table, source)?;
         if create.if_not_exists
             && let Some(name) = &def.name
             && self.relation_exists(&table.schema, name)?
@@ -437,7 +440,7 @@ pub(super) fn distinct_keys(keys: &[NewKey]) -> Vec<NewKey> {
 fn key_definition(key: &NewKey, table: &Table) -> Result<IndexDef> {
     // As in PostgreSQL, ALTER TABLE does not say where it is.
     check_key(key, 0, |name| table.column(name).is_some())?;
-    let def = definition(&key.index, "btree", table)?;
+    let def = definition(&key.index, "btree", (table, &[]))?;
     Ok(IndexDef { unique: true, constraint: Some(constraint_kind(key)), ..def })
 }
 
@@ -446,7 +449,11 @@ fn constraint_kind(key: &NewKey) -> ConstraintKind {
 }
 
 /// What an index is to be, from its text.
-fn definition(index: &NewIndex, method: &str, table: &Table) -> Result<IndexDef> {
+fn definition(
+    index: &NewIndex,
+    method: &str,
+    (table, analyzed): (&Table, &[Option<AnalyzedKey>]),
+) -> Result<IndexDef> {
     let NewIndex { name, keys, included, nulls_not_distinct, parameters } = index;
     if included.iter().any(|column| column.collation.is_some()) {
         return Err(invalid("including column does not support a collation"));
@@ -470,8 +477,13 @@ fn definition(index: &NewIndex, method: &str, table: &Table) -> Result<IndexDef>
         deduplicate,
         ..IndexDef::default()
     };
+    let mut analyzed = analyzed.iter();
     for column in keys {
-        def.keys.push(key_of(column, table)?);
+        let analyzed = analyzed.next().and_then(Option::as_ref);
+        def.keys.push(key_of(column, (table, analyzed))?);
+        if let Some(AnalyzedKey::Expression(expression)) = analyzed {
+            def.expressions.push(expression.clone());
+        }
     }
     for column in included {
         let found = column_of(&column.name, table)?;
@@ -505,11 +517,24 @@ fn column_of<'t>(name: &str, table: &'t Table) -> Result<&'t Column> {
     Err(SqlError::new(state::UNDEFINED_COLUMN, message))
 }
 
-fn key_of(key: &KeyColumn, table: &Table) -> Result<IndexKey> {
-    let column = column_of(&key.name, table)?;
+fn key_of(
+    key: &KeyColumn,
+    (table, analyzed): (&Table, Option<&AnalyzedKey>),
+) -> Result<IndexKey> {
+    let (attnum, type_oid) = match analyzed {
+        None => {
+            let column = column_of(&key.name, table)?;
+            (column.attnum, column.type_oid)
+        }
+        Some(AnalyzedKey::Column(number)) => {
+            let column = table.columns.iter().find(|column| column.attnum == *number);
+            (*number, column.map_or(0, |column| column.type_oid))
+        }
+        Some(AnalyzedKey::Expression(expression)) => (0, expression.type_oid),
+    };
     if let Some(collation) = &key.collation {
-        if type_info(column.type_oid).is_some_and(|t| t.collation == 0) {
-            let ty = SqlType::of(column.type_oid).sql_name();
+        if type_info(type_oid).is_some_and(|t| t.collation == 0) {
+            let ty = SqlType::of(type_oid).sql_name();
             let message = format!("collations are not supported by type {ty}");
             return Err(SqlError::new(state::DATATYPE_MISMATCH, message));
         }
@@ -517,11 +542,11 @@ fn key_of(key: &KeyColumn, table: &Table) -> Result<IndexKey> {
         return Err(SqlError::unsupported(what));
     }
     if let Some(class) = &key.opclass {
-        check_class(class, column.type_oid)?;
+        check_class(class, type_oid)?;
     }
     let descending = key.descending.unwrap_or(false);
     let nulls_first = key.nulls_first.unwrap_or(descending);
-    Ok(IndexKey { attnum: column.attnum, opclass: None, descending, nulls_first })
+    Ok(IndexKey { attnum, opclass: None, descending, nulls_first })
 }
 
 /// The name of the default operator class of a type's B-trees.

@@ -43,6 +43,7 @@ mod explain;
 mod extended;
 mod fetch;
 mod held;
+mod index_keys;
 mod indexes;
 mod lock;
 mod objects;

@@ -44,7 +44,7 @@ impl Connection {
         match kind {
             Kind::CreateTable(create) => self.create_table(create, source, sink),
             Kind::DropTable(drop) => self.drop_tables(drop, sink),
-            Kind::CreateIndex(create) => self.create_index(create, sink),
+            Kind::CreateIndex(create) => self.create_index(create, source, sink),
             Kind::DropIndex(drop) => self.drop_indexes(drop, sink),
             Kind::Reindex(reindex) => self.reindex(reindex, sink),
             Kind::AlterTable(alter) => self.alter_table(alter, source, sink),

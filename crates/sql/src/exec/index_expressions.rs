@@ -5,7 +5,7 @@
 use super::eval::{eval, is_true};
 use super::functions;
 use super::host::{Host, Identity};
-use super::tree_names::TreeNames;
+use super::tree_names::{TreeNames, TreeSource};
 use crate::analyze::{Names, SearchPath};
 use crate::error::{Result, SqlError, state};
 use crate::plan::{Builtin, Catalog, ComputedIndex, Expr};
@@ -16,7 +16,7 @@ use forebay_aio::sync::Mutex;
 use forebay_engine::nodes::{Style, deparse, looks_like_function, type_of};
 use forebay_engine::syscache::{
     AmopRow, CastBetween, CastRow, CollationByOid, CollationRow, CollationsNamed, FamilyMembers,
-    Lookup, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses, OperatorRow,
+    Lookup, NamespaceByOid, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses, OperatorRow,
     OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
 };
 use forebay_engine::{
@@ -72,7 +72,7 @@ impl Evaluator {
     fn new(
         trees: &IndexTrees,
         (table, columns): (&str, &[Column]),
-        catalog: &mut dyn Catalog,
+        catalog: &mut Rows<'_>,
     ) -> Result<Evaluator> {
         let computed = ComputedIndex::new(trees, columns, catalog)?;
         let mut read = Vec::new();
@@ -87,7 +87,7 @@ impl Evaluator {
                 SqlError::unsupported(format!("an index on values of the type with OID {ty}"))
             })?;
             results.push((Repr::of(ty), info.len));
-            let mut names = TreeNames::new(catalog.names(), table, columns);
+            let mut names = TreeNames::new(catalog, table, columns);
             let text = deparse(tree, Style::PRETTY, &mut names);
             let text = text.map_err(|error| names.error(error))?;
             texts.push(if looks_like_function(tree) { text } else { format!("({text})") });
@@ -245,6 +245,20 @@ impl Names for Rows<'_> {
             Some(_) => self.host.input(text, ty, typmod),
             None => Err(SqlError::unsupported(format!("a value of type {}", ty.name))),
         }
+    }
+}
+
+impl TreeSource for Rows<'_> {
+    fn analysis(&mut self) -> &mut dyn Names {
+        self
+    }
+
+    fn relation_name(&mut self, _: Oid) -> Result<Option<(String, String, bool)>> {
+        no_tables()
+    }
+
+    fn namespace_name(&mut self, oid: Oid) -> Result<Option<String>> {
+        Ok(self.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string()))
     }
 }
 

@@ -1,10 +1,13 @@
 //! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables (PRIMARY KEY, UNIQUE), parsed by hand.
 
+use super::column::parenthesized_expr;
 use super::cursor::{Cursor, QualifiedName};
 use super::options::storage_parameters;
+use super::queries::with_parser;
 use super::vacuum::{boolean, parenthesized, unrecognized, value};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::StorageParameter;
+use sqlparser::ast;
 use sqlparser::tokenizer::Token;
 
 /// What CREATE INDEX and a key say of an index.
@@ -25,8 +28,10 @@ pub struct NewIndex {
 /// A column of a new index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyColumn {
-    /// Its name.
+    /// Its name; that of an expression is empty.
     pub name: String,
+    /// The expression that it is.
+    pub expr: Option<ast::Expr>,
     /// COLLATE.
     pub collation: Option<QualifiedName>,
     /// Its operator class.
@@ -41,7 +46,7 @@ impl KeyColumn {
     /// A column in its default order.
     fn named(name: String) -> KeyColumn {
         let (collation, opclass) = (None, None);
-        KeyColumn { name, collation, opclass, descending: None, nulls_first: None }
+        KeyColumn { name, expr: None, collation, opclass, descending: None, nulls_first: None }
     }
 }
 
@@ -60,6 +65,8 @@ pub struct CreateIndex {
     pub table: QualifiedName,
     /// The access method.
     pub method: String,
+    /// WHERE: the rows that it has.
+    pub predicate: Option<ast::Expr>,
 }
 
 /// PRIMARY KEY or UNIQUE of a table.
@@ -99,26 +106,27 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateIndex> {
     let table = c.qualified_name()?;
     let method = if c.accept("using") { c.name()? } else { "btree".to_owned() };
     c.expect_token(&Token::LParen)?;
-    let keys = columns(c, "an expression in an index is not supported")?;
+    let keys = columns(c, None)?;
     let included = included(c)?;
     let nulls_not_distinct = nulls_not_distinct(c)?;
     let parameters = parameters(c)?;
     if c.accept("tablespace") {
         tablespace(c)?;
     }
+    let mut predicate = None;
     if c.accept("where") {
-        if c.at_end() {
-            return Err(c.error());
-        }
-        return Err(SqlError::unsupported("a partial index"));
+        let (tokens, end) = c.rest();
+        let (expr, _) = with_parser(tokens, end, c.source(), |parser| parser.parse_expr())?;
+        predicate = Some(expr);
     }
     c.expect_end()?;
     let index = NewIndex { name, keys, included, nulls_not_distinct, parameters };
-    Ok(CreateIndex { index, unique, concurrently, if_not_exists, table, method })
+    Ok(CreateIndex { index, unique, concurrently, if_not_exists, table, method, predicate })
 }
 
-/// The columns behind an opening parenthesis, up to the closing one. Expressions are refused.
-fn columns(c: &mut Cursor<'_>, no_expressions: &str) -> Result<Vec<KeyColumn>> {
+/// The columns behind an opening parenthesis, up to the closing one. Expressions are refused with
+/// this message, if there is one.
+fn columns(c: &mut Cursor<'_>, no_expressions: Option<&str>) -> Result<Vec<KeyColumn>> {
     let mut columns = Vec::new();
     loop {
         columns.push(column(c, no_expressions)?);
@@ -129,14 +137,17 @@ fn columns(c: &mut Cursor<'_>, no_expressions: &str) -> Result<Vec<KeyColumn>> {
     }
 }
 
-fn column(c: &mut Cursor<'_>, no_expressions: &str) -> Result<KeyColumn> {
-    let expression = || SqlError::new(state::FEATURE_NOT_SUPPORTED, no_expressions);
-    if c.peek() == Some(&Token::LParen) {
-        return Err(expression());
-    }
-    let mut column = KeyColumn::named(c.name()?);
-    if matches!(c.peek(), Some(Token::LParen | Token::Period)) {
-        return Err(expression());
+fn column(c: &mut Cursor<'_>, no_expressions: Option<&str>) -> Result<KeyColumn> {
+    let expr = match c.peek() {
+        Some(Token::LParen) => Some(parenthesized_expr(c)?),
+        _ => call(c)?,
+    };
+    let mut column = match expr {
+        None => KeyColumn::named(c.name()?),
+        Some(expr) => KeyColumn { expr: Some(expr), ..KeyColumn::named(String::new()) },
+    };
+    if let (Some(message), Some(_)) = (no_expressions, &column.expr) {
+        return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
     }
     if c.accept("collate") {
         column.collation = Some(c.qualified_name()?);
@@ -164,13 +175,31 @@ fn column(c: &mut Cursor<'_>, no_expressions: &str) -> Result<KeyColumn> {
     Ok(column)
 }
 
+/// A call of a function, if one is next.
+fn call(c: &mut Cursor<'_>) -> Result<Option<ast::Expr>> {
+    let mut ahead = c.clone();
+    while matches!(ahead.peek(), Some(Token::Word(_))) {
+        ahead.advance();
+        if ahead.accept_token(&Token::LParen) {
+            ahead.until_closing()?;
+            let (tokens, end) = c.up_to(&ahead);
+            let parsed = with_parser(tokens, end, c.source(), |parser| parser.parse_expr());
+            return parsed.map(|(expr, _)| Some(expr));
+        }
+        if !ahead.accept_token(&Token::Period) {
+            break;
+        }
+    }
+    Ok(None)
+}
+
 /// INCLUDE (...), if it is next.
 fn included(c: &mut Cursor<'_>) -> Result<Vec<KeyColumn>> {
     if !c.accept("include") {
         return Ok(Vec::new());
     }
     c.expect_token(&Token::LParen)?;
-    columns(c, "expressions are not supported in included columns")
+    columns(c, Some("expressions are not supported in included columns"))
 }
 
 /// NULLS [NOT] DISTINCT, if it is next.

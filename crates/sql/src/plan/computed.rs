@@ -1,9 +1,9 @@
 //! Expressions and predicates of indexes, as plans have them.
 
 use super::catalog::Catalog;
-use super::expr::Expr;
+use super::expr::{Expr, conjuncts};
 use super::fold::fold;
-use super::index_read::conjuncts;
+
 use super::lower::{Columns, lower};
 use crate::error::Result;
 use forebay_engine::nodes::Var;

@@ -2,7 +2,7 @@
 
 use super::aggregate::{AggregateCall, AggregateKind};
 use super::expr::{Arithmetic, Comparison, Expr, type_of};
-use super::index_read::column_of;
+use super::index_read::{column_of, key_of};
 use super::returning::version_width;
 use super::tree::{Change, IndexCondition, IndexRead, Modify, Node, TableRead};
 use crate::analyze::{EXCLUDED, SystemColumn};
@@ -126,7 +126,7 @@ pub(super) fn index_conditions(scan: &IndexRead, rows: &Node) -> String {
         (IndexCondition::Compare { comparison, .. }, Expr::Compare(own, operands)) => {
             let (a, b) = compared(&operands.0, &operands.1, rows);
             // It was turned round if the column is on the right.
-            let turned = column_of(&operands.0).is_none();
+            let turned = key_of(&operands.0, &scan.index).is_none();
             let (a, b) = if turned { (b, a) } else { (a, b) };
             let sign = sign(if turned { *comparison } else { *own });
             format!("({a} {sign} {b})")

@@ -5,7 +5,7 @@
 //! - `planner.rs`: Planner: what planning works with
 //! - `select.rs`: SELECT and VALUES
 //! - `from.rs`: FROM
-//! - `stored.rs`: expressions that tables keep; `rules.rs`: what they make of new rows
+//! - `stored.rs`: expressions that tables keep, `stored_index.rs`: those of indexes; `rules.rs`: what they make of new rows
 //! - `insert.rs`: INSERT; `conflict.rs`: ON CONFLICT; `update.rs`: UPDATE and DELETE;
 //!   `returning.rs`: RETURNING
 //! - `assign.rs`: tables that are changed, and values on their way into their columns
@@ -16,6 +16,8 @@
 //! - `selectivity.rs`: which part of the rows a condition leaves; `column_values.rs`: by the values
 //!   that statistics have
 //! - `bitmap_paths.rs`: which indexes find rows together, by bitmaps; `bitmap_cost.rs`: their cost
+//! - `computed.rs`: expressions and predicates of indexes; `implied.rs`: whether a query's
+//!   conditions imply a predicate
 //! - `bounding.rs`: which conditions bound a scan of an index
 //! - `expr.rs`: expressions as they are evaluated; `lower/`: made of analyzed ones
 //! - `fold.rs`: constant expressions
@@ -34,6 +36,7 @@ mod bitmap_paths;
 mod bounding;
 mod catalog;
 mod column_values;
+mod computed;
 mod conflict;
 mod deparse;
 mod estimate;
@@ -41,6 +44,7 @@ mod explain;
 mod expr;
 mod fold;
 mod from;
+mod implied;
 mod index_read;
 mod insert;
 mod locks;
@@ -58,6 +62,7 @@ mod select;
 mod selectivity;
 mod size;
 mod stored;
+mod stored_index;
 mod tid;
 mod tree;
 mod update;
@@ -66,6 +71,7 @@ pub use crate::analyze::{ParamTypes, SystemColumn};
 pub use aggregate::{AggregateCall, AggregateKind};
 pub use assign::{Verb, live_columns, stored_type, target_columns, writable};
 pub use catalog::Catalog;
+pub use computed::ComputedIndex;
 pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
 pub use expr::{Arithmetic, Builtin, Comparison, Expr, Function, PartOf};
@@ -76,6 +82,7 @@ pub use returning::version_width;
 pub use rowsets::RowFunction;
 pub use rules::stored_expr;
 pub use stored::{StoredColumn, may_vary, nextval_default};
+pub use stored_index::AnalyzedKey;
 pub use tree::{
     Bitmap, BitmapRead, Change, ChangePlan, Grouping, IndexCondition, IndexRead, LockPolicy,
     Modify, Node, OnConflict, RowLock, RowRules, SelectPlan, SortKey, TableRead,

@@ -5,11 +5,11 @@
 //! of a histogram are those of the sample; PostgreSQL looks for newer ones in an index.
 
 use super::column_values::ColumnValues;
-use super::expr::{Comparison, Expr};
-use super::index_read::{column_of, conjuncts, exchanged};
+use super::expr::{Comparison, Expr, conjuncts};
+use super::index_read::column_of;
 use super::size::whole_rows;
 use super::tid::is_fixed;
-use forebay_engine::{ColumnStatistics, Table, TableIndex};
+use forebay_engine::{ColumnStatistics, EntrySource, Table, TableIndex};
 use forebay_types::{Datum, oids};
 
 /// Different values of a column.
@@ -51,11 +51,11 @@ impl<'e> Compared<'e> {
                 Some(Compared { column, comparison: *comparison, value: b })
             }
             (_, Some(column)) if is_fixed(a) => {
-                Some(Compared { column, comparison: exchanged(*comparison), value: a })
+                Some(Compared { column, comparison: comparison.exchanged(), value: a })
             }
             (Some(column), _) => Some(Compared { column, comparison: *comparison, value: b }),
             (None, Some(column)) => {
-                Some(Compared { column, comparison: exchanged(*comparison), value: a })
+                Some(Compared { column, comparison: comparison.exchanged(), value: a })
             }
             (None, None) => None,
         }
@@ -90,7 +90,10 @@ impl Distribution<'_> {
 
     fn is_unique(&self, column: usize) -> bool {
         let unique = |index: &TableIndex| {
-            index.unique && index.immediate && index.key_columns().eq([column])
+            index.unique
+                && index.immediate
+                && index.trees.predicate.is_none()
+                && index.key_sources().eq([EntrySource::Column(column)])
         };
         self.table.indexes.iter().any(|index| unique(index))
     }

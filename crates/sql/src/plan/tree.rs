@@ -155,6 +155,8 @@ pub struct IndexRead {
     pub conditions: Vec<IndexCondition>,
     /// The same, one by one, as expressions over the table's row.
     pub tests: Vec<Expr>,
+    /// Parts of the query's condition that the index's predicate implies: nothing tests them.
+    pub implied: Vec<Expr>,
     /// From its end to its beginning.
     pub backward: bool,
     /// The values are the index's own: no other columns are read.
