@@ -11,6 +11,7 @@ use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator, Xid};
 use forebay_types::{Oid, type_info};
 
+use crate::definitions::IndexDefinition;
 use crate::error::CatalogError;
 use crate::index::{KnownTrees, TableIndex};
 use crate::index_trees::{IndexTrees, StoredTree};
@@ -98,6 +99,30 @@ impl IndexRow {
             return Err(CatalogError::corrupt(message));
         }
         Ok(read)
+    }
+
+    /// The definition of the index, with what pg_class has of it.
+    pub(crate) fn into_definition(
+        self,
+        name: String,
+        method: Oid,
+        options: Vec<String>,
+    ) -> IndexDefinition {
+        let order = |option: &i16| (option & DESCENDING != 0, option & NULLS_FIRST != 0);
+        IndexDefinition {
+            name,
+            table: self.table,
+            method,
+            unique: self.unique,
+            nulls_not_distinct: self.nulls_not_distinct,
+            columns: self.columns,
+            collations: self.collations,
+            classes: self.classes,
+            orders: self.options.iter().map(order).collect(),
+            options,
+            expressions: self.expressions,
+            predicate: self.predicate,
+        }
     }
 
     /// Its expressions and its predicate, or why they are not understood.

@@ -13,7 +13,7 @@ use crate::stored_expr::StoredExpr;
 use crate::table::Column;
 
 /// A tree as pg_index has it. None within: it is stored out of line.
-pub(crate) type StoredTree = Option<Option<Arc<str>>>;
+pub type StoredTree = Option<Option<Arc<str>>>;
 
 /// What an index has beside columns.
 #[derive(Clone, Debug, Default, PartialEq)]

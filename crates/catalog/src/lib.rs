@@ -20,6 +20,7 @@ mod database_ddl;
 mod databases;
 pub mod ddl;
 mod defaults;
+mod definitions;
 mod dropping;
 mod entering;
 mod error;
@@ -85,6 +86,7 @@ pub use database_ddl::{
 };
 pub use databases::Databases;
 pub use defaults::set_default;
+pub use definitions::{ConstraintDefinition, IndexDefinition};
 pub use dropping::{
     Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_table,
 };

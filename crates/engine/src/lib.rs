@@ -67,7 +67,7 @@ pub use forebay_aio::Usage;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
 pub use forebay_catalog::{
-    ChangedParameters, Check, CheckDef, Column, ColumnDef, ColumnStatistics, ColumnStorage,
+    ChangedParameters, Check, CheckDef, Column, ConstraintDefinition, IndexDefinition, ColumnDef, ColumnStatistics, ColumnStorage,
     ConstraintKind, DatabaseRow, Figures, IndexCompiler, IndexDef, IndexExpression, IndexKey,
     IndexTrees, MemberOptions, ObjectName, OldestIds,
     RoleChange, RoleRow, SequenceDef, SequenceInfo, SequenceOptions, SettingChange,

@@ -28,6 +28,7 @@
 //!   `reindex_concurrently`: rebuilding them beside writers
 //! - `waiting`: waiting for other sessions' transactions
 //! - `column_stats`: rows of pg_stats; `column_storage`: how long values will be stored
+//! - `definitions`: what indexes and constraints are, to be shown
 //! - `index_checks`, `heap_checks`: amcheck's functions
 //! - `index_constraints`: constraints of indexes that are there
 //! - `index_entries`: entries in indexes, for
@@ -64,6 +65,7 @@ mod concurrent_indexes;
 mod conflicts;
 mod counting;
 mod databases;
+mod definitions;
 mod ending;
 mod entering;
 mod explicit;

@@ -126,7 +126,7 @@ pub(super) fn parse_create(c: &mut Cursor<'_>) -> Result<CreateIndex> {
 
 /// The columns behind an opening parenthesis, up to the closing one. Expressions are refused with
 /// this message, if there is one.
-fn columns(c: &mut Cursor<'_>, no_expressions: Option<&str>) -> Result<Vec<KeyColumn>> {
+pub(super) fn columns(c: &mut Cursor<'_>, no_expressions: Option<&str>) -> Result<Vec<KeyColumn>> {
     let mut columns = Vec::new();
     loop {
         columns.push(column(c, no_expressions)?);

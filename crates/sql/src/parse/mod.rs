@@ -59,7 +59,7 @@ pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
 pub use drop::DropStatement;
-pub use extras::{Extras, Overriding, VersionNames};
+pub use extras::{ConflictTarget, Extras, Overriding, VersionNames};
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
 pub use objects::{GivenOption, ObjectStatement, RoleName, RoleOption};
 pub use portals::{Declare, Direction, Fetch};
