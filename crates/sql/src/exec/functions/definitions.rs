@@ -1,12 +1,12 @@
 //! Stored trees, indexes and constraints as SQL: pg_get_expr and its kind.
 
 use super::Area;
-use super::arguments::{int, oid, text, wrong_argument};
+use super::arguments::{int, oid, wrong_argument};
 use crate::analyze::Names;
 use crate::error::{Result, SqlError, state};
 use crate::exec::host::Host;
 use crate::exec::tree_names::{TreeNames, TreeSource};
-use crate::plan::{Catalog, stored_expr};
+use crate::plan::stored_expr;
 use forebay_engine::nodes::{
     CheckText, Expr, IndexKeyText, IndexText, KeySource, Style, deparse, deparse_list, read_list,
 };
@@ -30,7 +30,6 @@ pub(super) const TABLE: Area = &[
     (2505, |_, _, _| Err(SqlError::unsupported("pg_get_viewdef"))),
     (2506, |_, _, _| Err(SqlError::unsupported("pg_get_viewdef"))),
     (3159, |_, _, _| Err(SqlError::unsupported("pg_get_viewdef"))),
-    (1665, |_, args, host| serial_sequence(args, host)),
     (2079, |_, args, host| table_is_visible(args, host)),
     (2080, |_, args, host| type_is_visible(args, host)),
 ];
@@ -292,22 +291,6 @@ fn key_definition(
         text.push_str(&format!(" WITH ({})", options.join(", ")));
     }
     Ok(text)
-}
-
-/// pg_get_serial_sequence(table, column)
-fn serial_sequence<'a>(args: &[Datum<'_>], host: &mut Host) -> Result<Datum<'a>> {
-    let table = host.regclass(text(args, 0)?)?;
-    let table = host.open_by_oid(table)?;
-    let name = text(args, 1)?;
-    let Some((_, column)) = table.column(name) else {
-        let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
-        return Err(SqlError::new(state::UNDEFINED_COLUMN, message));
-    };
-    let Some(sequence) = host.owned_sequence(table.oid, column.attnum)? else {
-        return Ok(Datum::Null);
-    };
-    let sequence = host.open_by_oid(sequence)?;
-    Ok(Datum::string(format!("{}.{}", quoted(&sequence.schema), quoted(&sequence.name))))
 }
 
 /// pg_table_is_visible(relation)
