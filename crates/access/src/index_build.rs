@@ -223,6 +223,15 @@ impl RowSource {
         Ok(Some(sources.iter().map(owned).collect()))
     }
 
+    /// Whether the index has an entry of a row.
+    pub fn has_entry(
+        &self,
+        backend: &mut Backend,
+        row: HeapTuple<'_>,
+    ) -> Result<bool, AccessError> {
+        Ok(self.values(backend, row)?.is_some())
+    }
+
     /// The values of the columns that are read.
     fn read<'a>(
         &'a self,

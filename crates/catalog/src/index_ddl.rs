@@ -375,7 +375,8 @@ fn table_columns(
 fn expression_column(expression: &IndexExpression) -> Result<Vec<Datum<'static>>, CatalogError> {
     let IndexExpression { type_oid, typmod, collation, .. } = *expression;
     let info = type_info(type_oid).ok_or_else(|| {
-        let message = format!("an index on values of the type with OID {type_oid} is not supported");
+        let message =
+            format!("an index on values of the type with OID {type_oid} is not supported");
         CatalogError::refused("0A000", message)
     })?;
     let mut row = vec![Datum::Null; COLLATION + 1];

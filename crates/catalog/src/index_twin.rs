@@ -96,7 +96,8 @@ pub fn copy_index(
     writer.insert(INDEXES, &row.values)?;
     writer.announce_relation(table.oid);
     depend_on_columns(&mut writer, oid, table, index.columns.iter().copied())?;
-    let expressions: Vec<StoredExpr> = index.trees.expressions.iter().map(StoredExpr::new).collect();
+    let expressions: Vec<StoredExpr> =
+        index.trees.expressions.iter().map(StoredExpr::new).collect();
     let predicate = index.trees.predicate.as_ref().map(StoredExpr::new);
     let expressions: Vec<&StoredExpr> = expressions.iter().collect();
     depend_on_trees(&mut writer, oid, table, (&expressions, predicate.as_ref()))?;

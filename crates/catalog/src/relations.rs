@@ -193,8 +193,7 @@ impl Reader<'_> {
         self.read(of_table, INDEX_COLUMNS, &mut |_, row, tuple| {
             let row = Row(row, PG_INDEX.name);
             if row.bool(IS_LIVE)? {
-                let tree =
-                    |index| value_at(tuple, &PG_INDEX, index)?.map(tree_text).transpose();
+                let tree = |index| value_at(tuple, &PG_INDEX, index)?.map(tree_text).transpose();
                 let trees = (tree(EXPRESSIONS)?, tree(PREDICATE)?);
                 rows.push(IndexRow::read(&row, tuple.xmin(), trees)?);
             }

@@ -57,24 +57,26 @@ pub use engine::{Engine, ShutdownMode};
 pub use error::EngineError;
 pub use failure::Failure;
 pub use forebay_access::SkipPages;
-pub use forebay_access::{AccessError, EntrySource, ExpressionError, IndexExpressions, StoredValues};
 pub use forebay_access::heap::IndexCleanup;
 pub use forebay_access::index_scan::ScanStats;
 pub use forebay_access::nbtree::{Condition, Direction, Operator};
 pub use forebay_access::redo::ResourceManagers;
 pub use forebay_access::sequence::SequenceRules;
+pub use forebay_access::{
+    AccessError, EntrySource, ExpressionError, IndexExpressions, StoredValues,
+};
 pub use forebay_aio::Usage;
 pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit};
 pub use forebay_archive as archive;
+pub use forebay_catalog::{CatalogError, RowSource, nodes, syscache};
 pub use forebay_catalog::{
-    ChangedParameters, Check, CheckDef, Column, ConstraintDefinition, IndexDefinition, ColumnDef, ColumnStatistics, ColumnStorage,
-    ConstraintKind, DatabaseRow, Figures, IndexCompiler, IndexDef, IndexExpression, IndexKey,
-    IndexTrees, MemberOptions, ObjectName, OldestIds,
+    ChangedParameters, Check, CheckDef, Column, ColumnDef, ColumnStatistics, ColumnStorage,
+    ConstraintDefinition, ConstraintKind, DatabaseRow, Figures, IndexCompiler, IndexDef,
+    IndexDefinition, IndexExpression, IndexKey, IndexTrees, MemberOptions, ObjectName, OldestIds,
     RoleChange, RoleRow, SequenceDef, SequenceInfo, SequenceOptions, SettingChange,
     StorageParameter, StoredExpr, Table, TableIndex, TableStatistics, compression_code,
     index_parameters, quoted, storage_code, storage_texts, wrong_kind,
 };
-pub use forebay_catalog::{CatalogError, RowSource, nodes, syscache};
 pub use forebay_format::lsn::ParseLsnError;
 pub use forebay_format::tuple::LockStrength;
 pub use forebay_format::{CommandId, Fork, FullXid, ItemPointer, Lsn, Xid};

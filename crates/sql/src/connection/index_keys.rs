@@ -18,9 +18,8 @@ impl Connection {
         let scope = Scope::of_table(table);
         let mut params = ParamTypes::default();
         let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
-        let mut analyzed = |key: &KeyColumn| {
-            key.expr.as_ref().map(|e| planner.index_key(e, &scope)).transpose()
-        };
+        let mut analyzed =
+            |key: &KeyColumn| key.expr.as_ref().map(|e| planner.index_key(e, &scope)).transpose();
         keys.iter().map(&mut analyzed).collect()
     }
 

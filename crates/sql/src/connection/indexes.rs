@@ -517,10 +517,7 @@ fn column_of<'t>(name: &str, table: &'t Table) -> Result<&'t Column> {
     Err(SqlError::new(state::UNDEFINED_COLUMN, message))
 }
 
-fn key_of(
-    key: &KeyColumn,
-    (table, analyzed): (&Table, Option<&AnalyzedKey>),
-) -> Result<IndexKey> {
+fn key_of(key: &KeyColumn, (table, analyzed): (&Table, Option<&AnalyzedKey>)) -> Result<IndexKey> {
     let (attnum, type_oid) = match analyzed {
         None => {
             let column = column_of(&key.name, table)?;

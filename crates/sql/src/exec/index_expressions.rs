@@ -16,8 +16,8 @@ use forebay_aio::sync::Mutex;
 use forebay_engine::nodes::{Style, deparse, looks_like_function, type_of};
 use forebay_engine::syscache::{
     AmopRow, CastBetween, CastRow, CollationByOid, CollationRow, CollationsNamed, FamilyMembers,
-    Lookup, NamespaceByOid, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses, OperatorRow,
-    OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
+    Lookup, NamespaceByOid, NamespaceNamed, OpclassRow, OperatorByOid, OperatorClasses,
+    OperatorRow, OperatorsNamed, ProcByOid, ProcRow, ProcsNamed, TypeByOid, TypeNamed, TypeRow,
 };
 use forebay_engine::{
     AccessError, CatalogError, Column, EngineError, ExpressionError, IndexCompiler,

@@ -8,8 +8,8 @@
 use super::bitmap_cost::BitmapEstimate;
 use super::estimate::Estimator;
 use super::expr::{Comparison, Expr, conjuncts};
-use super::index_read::{all_of, filtered, index_condition, key_of};
 use super::implied::implied;
+use super::index_read::{all_of, filtered, index_condition, key_of};
 use super::paths::{is_implied, predicate_if_implied};
 use super::tree::{Bitmap, BitmapRead, IndexRead, Node, TableRead};
 use crate::error::Result;
@@ -97,7 +97,8 @@ impl Search<'_> {
         let all: Vec<&Expr> = self.conditions.iter().chain(arm).copied().collect();
         let predicate = predicate_if_implied(index, &all)?;
         // In an arm, the index may be of use for its predicate alone.
-        let by_arm = !predicate.is_empty() && predicate_if_implied(index, &self.conditions).is_none();
+        let by_arm =
+            !predicate.is_empty() && predicate_if_implied(index, &self.conditions).is_none();
         for (number, part) in all.iter().enumerate() {
             if is_implied(predicate, part) {
                 used.push(number);

@@ -58,9 +58,8 @@ fn implies(condition: &Expr, wanted: &Expr) -> bool {
 /// IN as the comparisons of which it is an OR.
 fn arms_of(condition: &Expr) -> Option<Vec<Expr>> {
     let Expr::InList { expr, list, negated: false, .. } = condition else { return None };
-    let arm = |value: &Expr| {
-        Expr::Compare(Comparison::Eq, Box::new((Expr::clone(expr), value.clone())))
-    };
+    let arm =
+        |value: &Expr| Expr::Compare(Comparison::Eq, Box::new((Expr::clone(expr), value.clone())));
     let is_short = (1..=LONGEST_LIST).contains(&list.len());
     is_short.then(|| list.iter().map(arm).collect())
 }
@@ -169,10 +168,8 @@ mod tests {
             for (comparison, wanted) in all.iter().flat_map(|a| all.iter().map(move |b| (*a, *b))) {
                 let mut values = (-10..10).filter(|value| holds(comparison, *value, known));
                 let expected = values.all(|value| holds(wanted, value, limit));
-                let found = implied(
-                    &[&compared_with(comparison, known)],
-                    &compared_with(wanted, limit),
-                );
+                let found =
+                    implied(&[&compared_with(comparison, known)], &compared_with(wanted, limit));
                 assert_eq!(found, expected, "{comparison:?} {known}, {wanted:?} {limit}");
             }
         }

@@ -82,7 +82,8 @@ fn path(read: &TableRead, index: &Arc<TableIndex>, wanted: &Wanted<'_>) -> Optio
         order => ordered(index, &conditions, order),
     };
     let computed = tests.iter().filter(|_| !index.trees.expressions.is_empty());
-    let entries_only = !wanted.placed && covers(read, index, wanted.output, rest.iter().chain(computed));
+    let entries_only =
+        !wanted.placed && covers(read, index, wanted.output, rest.iter().chain(computed));
     if conditions.is_empty() && backward.is_none() && !entries_only && predicate.is_empty() {
         return None;
     }

@@ -82,7 +82,8 @@ fn entries_follow_all_changes_of_rows() {
     fixture.rows("delete from m where id % 13 = 0");
     fixture.rows("insert into m values (1, 1, 'VALUE 7', true, '') on conflict (id) do update set s = excluded.s, live = true");
     fixture.rows("begin");
-    fixture.rows("insert into m select g, 1, 'gone', true, 'gone' from generate_series(1000, 1100) g");
+    fixture
+        .rows("insert into m select g, 1, 'gone', true, 'gone' from generate_series(1000, 1100) g");
     fixture.rows("rollback");
     check(&mut fixture);
     fixture.rows("vacuum m");

@@ -128,8 +128,7 @@ fn trees(found: &IndexDefinition) -> Result<(Vec<Expr>, Option<Expr>)> {
         Some(text) => read_list(text.as_ref().ok_or_else(lost)?)?,
     };
     let predicate = found.predicate.as_ref();
-    let predicate =
-        predicate.map(|tree| stored_expr(tree.as_ref(), "a predicate")).transpose()?;
+    let predicate = predicate.map(|tree| stored_expr(tree.as_ref(), "a predicate")).transpose()?;
     Ok((expressions, predicate))
 }
 
@@ -264,15 +263,9 @@ fn constraint<'a>(args: &[Datum<'_>], style: Style, host: &mut Host) -> Result<D
 }
 
 /// A primary key or a unique one.
-fn key_definition(
-    found: &ConstraintDefinition,
-    table: &Table,
-    host: &mut Host,
-) -> Result<String> {
+fn key_definition(found: &ConstraintDefinition, table: &Table, host: &mut Host) -> Result<String> {
     let index = host.call(|session| session.index_definition(found.index))?;
-    let index = index.ok_or_else(|| {
-        SqlError::new(state::DATA_CORRUPTED, "a key has no index")
-    })?;
+    let index = index.ok_or_else(|| SqlError::new(state::DATA_CORRUPTED, "a key has no index"))?;
     let kind = if found.kind == b'p' { "PRIMARY KEY" } else { "UNIQUE" };
     let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
     let mut text = format!("{kind}{nulls} ({})", column_names(table, &found.columns)?);
