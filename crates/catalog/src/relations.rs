@@ -166,7 +166,9 @@ impl Reader<'_> {
                         let sources = index.sources().collect();
                         index.computed = Some(ComputedEntries { sources, expressions });
                     }
-                    Err(CatalogError::Refused(refusal)) => index.is_unknown(refusal.message),
+                    Err(CatalogError::Refused(refusal)) if !passes(refusal.sqlstate) => {
+                        index.is_unknown(refusal.message);
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -336,6 +338,13 @@ impl Reader<'_> {
         let found = self.database().maps.locator(oid, shared, filenode, tablespace);
         found.ok_or_else(|| unmapped(&class.name))
     }
+}
+
+/// Whether an error may not be there the next time, or tells of damage: it says nothing of the
+/// index.
+fn passes(sqlstate: &str) -> bool {
+    let classes = ["40", "53", "57", "58"];
+    classes.iter().any(|class| sqlstate.starts_with(class)) || matches!(sqlstate, "XX001" | "XX002")
 }
 
 /// The namespace of a session slot's temporary tables.

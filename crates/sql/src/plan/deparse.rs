@@ -122,7 +122,11 @@ fn all(parts: &[String]) -> String {
 
 /// The conditions of an index scan, each with the key on its left.
 pub(super) fn index_conditions(scan: &IndexRead, rows: &Node) -> String {
+    let is_key = |e: &Expr| key_of(e, &scan.index).is_some();
     let of = |(condition, test): (&IndexCondition, &Expr)| match (condition, test) {
+        (IndexCondition::Compare { .. }, e) if is_key(e) => {
+            format!("({} = true)", expression(e, rows))
+        }
         (IndexCondition::Compare { comparison, .. }, Expr::Compare(own, operands)) => {
             let (a, b) = compared(&operands.0, &operands.1, rows);
             // It was turned round if the column is on the right.

@@ -1,9 +1,10 @@
 //! Indexes on expressions and partial ones, against answers recorded from PostgreSQL 18; and that
 //! rows are the same through them and without them.
 
-use crate::fixture::{Fixture, open};
+use crate::fixture::{Fixture, open, open_made};
 use crate::support;
 use forebay_engine::ShutdownMode;
+use forebay_testkit::peer::Peer;
 
 #[test]
 fn answers_as_postgresql_does() {
@@ -98,4 +99,101 @@ fn entries_follow_all_changes_of_rows() {
     let mut fixture = fixture.restart(ShutdownMode::Immediate);
     check(&mut fixture);
     fixture.close();
+}
+
+/// A table that either server makes, with these rows and indexes.
+const MADE: &str = "create table @ (id int8 primary key, n int4, s text, v varchar(30), f numeric, \
+     live bool, d date); \
+     insert into @ select x, x % 31, 'Text ' || x % 200, 'V' || x, x / 3.0, x % 4 = 0, \
+     '2024-01-01'::date + x::int4 % 90 from generate_series(1, 2000) x; \
+     create index @_lower on @ (lower(s) desc nulls last, n); \
+     create unique index @_part on @ (lower(v), (n * 2)) include (f) where live and id > 10; \
+     create index @_case on @ ((case when n > 5 then s else v end)); \
+     create index @_sum on @ ((f + n)) where d is not null; \
+     create index @_concat on @ ((s || '-' || v)) where n in (1, 2, 3) or s like 'Text 1%'; \
+     create index @_date on @ (extract(month from d), coalesce(n, 0), nullif(n, 3)); \
+     create index @_cast on @ ((n::text), (id::int4), substring(s from 1 for 4)) \
+     with (fillfactor = 70)";
+
+/// Changes that keep entries, make them, and take them away.
+const CHANGES: [&str; 4] = [
+    "update @ set live = not live where id % 7 = 0",
+    "update @ set s = upper(s), n = n + 1 where id % 9 = 0",
+    "delete from @ where id % 13 = 0",
+    "insert into @ select x, x % 31, 'New ' || x, 'N' || x, x, true, null \
+     from generate_series(3000, 3200) x",
+];
+
+/// What is asked of both servers about a table.
+const QUESTIONS: [&str; 6] = [
+    "select pg_get_indexdef(indexrelid) from pg_index where indrelid = '@'::regclass order by 1",
+    "select pg_get_indexdef(indexrelid, 0, true) from pg_index where indrelid = '@'::regclass \
+     order by 1",
+    "select pg_get_expr(indexprs, indrelid), pg_get_expr(indpred, indrelid, true) from pg_index \
+     where indrelid = '@'::regclass order by indexrelid",
+    "select count(*) from @ where lower(s) = 'text 17' and n > 3",
+    "select count(*), sum(id) from @ where live and id > 10 and lower(v) > 'v5'",
+    "select count(*) from @ where f + n > 500 and d is not null",
+];
+
+#[test]
+fn postgresql_and_this_server_keep_each_others_indexes() {
+    let name = "postgresql_and_this_server_keep_each_others_indexes";
+    let Some(peer) = Peer::find(name) else { return };
+    peer.init("data");
+    let server = peer.start("data", "-c autovacuum=off");
+    server.query(&MADE.replace('@', "theirs"));
+    server.query("create extension amcheck");
+    drop(server);
+    let mut fixture = open_made(|dir| peer.fetch("data", dir));
+    for statement in MADE.replace('@', "ours").split(';') {
+        fixture.rows(statement);
+    }
+    let indexes = ["lower", "part", "case", "sum", "concat", "date", "cast"];
+    for table in ["theirs", "ours"] {
+        CHANGES.iter().for_each(|change| drop(fixture.rows(&change.replace('@', table))));
+        for index in indexes {
+            let check = format!("select bt_index_parent_check('{table}_{index}', true, true)");
+            fixture.rows(&check);
+        }
+    }
+    fixture.rows("set enable_seqscan = off");
+    let ask = |ask: &mut dyn FnMut(&str) -> Vec<String>| -> Vec<Vec<String>> {
+        let tables = ["theirs", "ours"].into_iter();
+        let all = tables.flat_map(|table| QUESTIONS.map(|sql| sql.replace('@', table)));
+        all.map(|sql| ask(&sql)).collect()
+    };
+    let ours = ask(&mut |sql| fixture.rows(sql));
+    let fixture = fixture.restart_after(ShutdownMode::Fast, |dir| peer.adopt(dir, "after"));
+    fixture.close();
+    let server = peer.start("after", "-c autovacuum=off");
+    let theirs = ask(&mut |sql| {
+        let found = server.query(sql);
+        found.lines().map(|line| line.replace('|', "\t")).collect()
+    });
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(ours.join("\n").replace("\\n", "\n"), theirs.join("\n"));
+    }
+    for table in ["theirs", "ours"] {
+        for index in indexes {
+            server.query(&format!("select bt_index_parent_check('{table}_{index}', true, true)"));
+        }
+    }
+    let rows = "select c.relname, refclassid::regclass, refobjsubid, deptype, refobjid = indrelid \
+                from pg_depend join pg_class c on c.oid = objid join pg_index on indexrelid = \
+                c.oid where indrelid = '@'::regclass order by 1, 2::text, 3, 4";
+    let depends = |table: &str| server.query(&rows.replace('@', table)).replace(table, "");
+    assert_eq!(depends("ours"), depends("theirs"));
+    let trees = "select c.relname, indkey, indexprs, indpred, indcollation, indclass, indoption \
+                 from pg_index join pg_class c on c.oid = indexrelid where indrelid = \
+                 '@'::regclass order by 1";
+    let trees = |table: &str| server.query(&trees.replace('@', table)).replace(table, "");
+    assert_eq!(trees("ours"), trees("theirs"));
+    let columns = "select c.relname, attname, attnum, atttypid, atttypmod, attlen, attalign, \
+                   attbyval, attstorage, attcompression, attcollation, attndims, attislocal, \
+                   attnotnull, attstattarget from pg_attribute join pg_class c on c.oid = attrelid \
+                   join pg_index on indexrelid = c.oid where indrelid = '@'::regclass \
+                   order by 1, 3";
+    let columns = |table: &str| server.query(&columns.replace('@', table)).replace(table, "");
+    assert_eq!(columns("ours"), columns("theirs"));
 }
