@@ -10,6 +10,7 @@ use forebay_types::{Datum, Oid, SqlType, oids, text_in};
 
 use crate::arrays::{Roles, array_in};
 use crate::error::CatalogError;
+use crate::figures::Figures;
 use crate::index_rows::{FoundIndexes, IndexClass, IndexRow, OperatorClasses};
 use crate::index_trees::IndexTrees;
 use crate::limits::Attribute;
@@ -20,7 +21,7 @@ use crate::schema::{
     CATALOGS, CatalogColumn, CatalogTable, PG_AMPROC, PG_ATTRIBUTE, PG_AUTHID, PG_CLASS,
     PG_DATABASE, PG_INDEX, PG_OPCLASS, POSTGRES_DB, POSTGRES_ROLE,
 };
-use crate::table::{Column, Figures};
+use crate::table::Column;
 use crate::tsv::TsvFile;
 
 /// A row's values.

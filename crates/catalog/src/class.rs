@@ -9,12 +9,13 @@ use forebay_format::{Align, AttrLayout, HeapTuple, ItemPointer};
 use forebay_types::{Datum, Oid, Repr};
 
 use crate::error::CatalogError;
+use crate::figures::Figures;
 use crate::layout::layout_of;
 use crate::limits::{Attribute, ClassTraits};
 use crate::options::StorageOptions;
 use crate::row::{Row, value_at};
 use crate::schema::PG_CLASS;
-use crate::table::{Column, Figures};
+use crate::table::Column;
 
 /// Number of columns of pg_class up to relispartition.
 pub(crate) const CLASS_COLUMNS: usize = PG_CLASS.place("relispartition") + 1;

@@ -15,8 +15,9 @@ use forebay_wal::WalError;
 use crate::cache::CatalogCache;
 use crate::error::CatalogError;
 use crate::index::KnownTrees;
+use crate::index_compiler::IndexCompiler;
 use crate::index_rows::OperatorClasses;
-use crate::index_trees::IndexCompiler;
+
 use crate::lookup::Lookup;
 use crate::maps::RelationMaps;
 use crate::oids::OidCounter;

@@ -7,7 +7,7 @@ use forebay_format::varlena::Varlena;
 use forebay_types::{Datum, Oid};
 
 use crate::error::CatalogError;
-use crate::index_rows::{EXPRESSIONS, INDEX_COLUMNS, IndexRow, PREDICATE};
+use crate::index_rows::{DESCENDING, EXPRESSIONS, INDEX_COLUMNS, IndexRow, NULLS_FIRST, PREDICATE};
 use crate::index_trees::StoredTree;
 use crate::options::stored_texts;
 use crate::reader::{Reader, Rows};
@@ -88,8 +88,21 @@ impl Reader<'_> {
         })?;
         let (Some(row), Some(class)) = (found, self.class(index)?) else { return Ok(None) };
         let options = self.options_of(index)?;
-        let (name, method) = (class.name, class.traits.access_method);
-        Ok(Some(row.into_definition(name, method, options)))
+        let order = |option: &i16| (option & DESCENDING != 0, option & NULLS_FIRST != 0);
+        Ok(Some(IndexDefinition {
+            name: class.name,
+            table: row.table,
+            method: class.traits.access_method,
+            unique: row.unique,
+            nulls_not_distinct: row.nulls_not_distinct,
+            columns: row.columns,
+            collations: row.collations,
+            classes: row.classes,
+            orders: row.options.iter().map(order).collect(),
+            options,
+            expressions: row.expressions,
+            predicate: row.predicate,
+        }))
     }
 
     /// A relation's reloptions.

@@ -12,8 +12,8 @@ use forebay_format::{RelFileLocator, Xid};
 use forebay_txn::XactManager;
 use forebay_types::Oid;
 
+use crate::figures::Figures;
 use crate::index_trees::IndexTrees;
-use crate::table::Figures;
 
 /// An index of a table, as a transaction sees it.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator, Xid};
 use forebay_types::{Oid, type_info};
 
-use crate::definitions::IndexDefinition;
 use crate::error::CatalogError;
+use crate::figures::Figures;
 use crate::index::{KnownTrees, TableIndex};
 use crate::index_trees::{IndexTrees, StoredTree};
 use crate::layout::layout_of;
@@ -21,7 +21,7 @@ use crate::nodes::{Expr, type_of};
 use crate::options::{BTREE, StorageOptions};
 use crate::row::Row;
 use crate::schema::{BTREE_AM, PG_CATALOG, PG_INDEX};
-use crate::table::{Column, Figures};
+use crate::table::Column;
 
 /// pg_type.oid of cstring, as which a B-tree keeps a name.
 pub(crate) const CSTRING: Oid = 2275;
@@ -48,7 +48,7 @@ pub(crate) struct IndexRow {
     pub(crate) table: Oid,
     keys: usize,
     pub(crate) unique: bool,
-    nulls_not_distinct: bool,
+    pub(crate) nulls_not_distinct: bool,
     primary: bool,
     exclusion: bool,
     immediate: bool,
@@ -59,8 +59,8 @@ pub(crate) struct IndexRow {
     pub(crate) collations: Vec<Oid>,
     pub(crate) classes: Vec<Oid>,
     pub(crate) options: Vec<i16>,
-    expressions: StoredTree,
-    predicate: StoredTree,
+    pub(crate) expressions: StoredTree,
+    pub(crate) predicate: StoredTree,
 }
 
 impl IndexRow {
@@ -99,30 +99,6 @@ impl IndexRow {
             return Err(CatalogError::corrupt(message));
         }
         Ok(read)
-    }
-
-    /// The definition of the index, with what pg_class has of it.
-    pub(crate) fn into_definition(
-        self,
-        name: String,
-        method: Oid,
-        options: Vec<String>,
-    ) -> IndexDefinition {
-        let order = |option: &i16| (option & DESCENDING != 0, option & NULLS_FIRST != 0);
-        IndexDefinition {
-            name,
-            table: self.table,
-            method,
-            unique: self.unique,
-            nulls_not_distinct: self.nulls_not_distinct,
-            columns: self.columns,
-            collations: self.collations,
-            classes: self.classes,
-            orders: self.options.iter().map(order).collect(),
-            options,
-            expressions: self.expressions,
-            predicate: self.predicate,
-        }
     }
 
     /// Its expressions and its predicate, or why they are not understood.

@@ -1,16 +1,10 @@
-//! The expressions and the predicate of an index, and who makes them evaluable.
+//! The expressions and the predicate of an index.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use std::fmt;
 use std::sync::Arc;
 
-use forebay_access::IndexExpressions;
-
-use crate::error::CatalogError;
 use crate::nodes::{self, Expr};
-use crate::row_source::RowSource;
 use crate::stored_expr::StoredExpr;
-use crate::table::Column;
 
 /// A tree as pg_index has it. None within: it is stored out of line.
 pub type StoredTree = Option<Option<Arc<str>>>;
@@ -68,19 +62,4 @@ impl IndexTrees {
         let all = self.expressions.iter().chain(&self.predicate);
         all.flat_map(|expr| StoredExpr::new(expr).columns).collect()
     }
-}
-
-/// Makes trees of indexes evaluable. A crate above implements it; without one, indexes that have
-/// some are not understood.
-pub trait IndexCompiler: fmt::Debug + Send + Sync {
-    /// The trees of an index over the rows of a table with these columns.
-    ///
-    /// # Errors
-    /// [`CatalogError::Refused`] says what is not supported.
-    fn compile(
-        &self,
-        rows: &mut dyn RowSource,
-        table: (&str, &[Column]),
-        trees: &IndexTrees,
-    ) -> Result<Arc<dyn IndexExpressions>, CatalogError>;
 }

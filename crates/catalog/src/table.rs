@@ -9,6 +9,7 @@ use forebay_format::{AttrLayout, RelFileLocator};
 use forebay_types::{Oid, Repr};
 
 use crate::error::CatalogError;
+use crate::figures::Figures;
 use crate::index::TableIndex;
 use crate::layout::layout_of;
 use crate::options::{FULL, VacuumParameters};
@@ -141,22 +142,6 @@ pub struct Table {
     pub layouts: Vec<AttrLayout>,
     /// The statistics of its columns, read when they are first needed.
     pub statistics: OnceLock<Arc<TableStatistics>>,
-}
-
-/// What VACUUM and CREATE INDEX have last counted of a table.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
-    /// pg_class.relpages
-    pub pages: i32,
-    /// pg_class.reltuples; negative: not known
-    pub rows: f32,
-    /// pg_class.relallvisible
-    pub all_visible: i32,
-}
-
-impl Figures {
-    /// Nothing has been counted.
-    pub(crate) const UNKNOWN: Figures = Figures { pages: 0, rows: -1.0, all_visible: 0 };
 }
 
 /// Why a table cannot be used, if so.

@@ -3,6 +3,7 @@
 use super::catalog::Catalog;
 use super::estimate::cheapest;
 use super::expr::Expr;
+use super::fold::fold_all;
 use super::index_read::{OrderColumn, all_of, filtered};
 use super::paths::{Path, Wanted, extreme, index_paths};
 use super::tid;
@@ -44,6 +45,40 @@ pub(super) struct Query {
 }
 
 impl Query {
+    /// Folds the expressions of a query. Its subquery has been folded before.
+    pub(super) fn fold(mut self, catalog: &mut dyn Catalog) -> Result<Query> {
+        match &mut self.source {
+            Node::Series { args, .. } => fold_all(args.iter_mut(), catalog)?,
+            Node::Values(rows) => fold_all(rows.iter_mut().flatten(), catalog)?,
+            Node::Function(e) => fold_all([&mut **e], catalog)?,
+            Node::Rows { args, .. } => fold_all(args, catalog)?,
+            Node::Result
+            | Node::Scan(_)
+            | Node::TidScan(..)
+            | Node::IndexScan(_)
+            | Node::BitmapScan(_)
+            | Node::CurrentRow(..)
+            | Node::View(_)
+            | Node::Filter { .. }
+            | Node::Project { .. }
+            | Node::Aggregate { .. }
+            | Node::Sort { .. }
+            | Node::LockRows { .. }
+            | Node::Modify(_)
+            | Node::Limit { .. } => {}
+        }
+        if let Some(Grouping { keys, calls }) = &mut self.grouping {
+            for call in calls {
+                fold_all(call.arg.iter_mut().chain(&mut call.filter), catalog)?;
+            }
+            fold_all(keys, catalog)?;
+        }
+        let Query { having, output, filter, limit, offset, .. } = &mut self;
+        let rest = having.iter_mut().chain(output).chain(filter).chain(limit).chain(offset);
+        fold_all(rest, catalog)?;
+        Ok(self)
+    }
+
     /// Output expressions over a source, in order: no other clause.
     pub(super) fn of(
         source: Node,
