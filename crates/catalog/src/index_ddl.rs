@@ -222,7 +222,7 @@ fn refuse_constraint_name(
 pub(crate) struct KeyClass {
     pub(crate) oid: Oid,
     /// The type of what is stored, if it is not the column's.
-    stored: Oid,
+    pub(crate) stored: Oid,
 }
 
 /// The operator class of each key: the given one, or the type's default.

@@ -12,7 +12,9 @@
 //!   and when they end
 //! - `query_rows.rs`: the rows of a query's portal, forward and backward
 //! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
-//! - `alter.rs`: ALTER TABLE; `alter_columns.rs`: its actions on columns, defaults, checks, names
+//! - `alter.rs`: ALTER TABLE; `alter_columns.rs`: its actions on columns, defaults, checks, names;
+//!   `alter_type.rs`: types; `alter_identity.rs`: identity, generation; `alter_relation.rs`:
+//!   owners, schemas, constraints' names; `rewrite.rs`: rows written anew
 //! - `table_columns.rs`: columns, defaults and checks of new tables
 //! - `truncate.rs`: TRUNCATE; `sequences.rs`: CREATE, ALTER and DROP SEQUENCE
 //! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
@@ -35,6 +37,9 @@
 
 mod alter;
 mod alter_columns;
+mod alter_identity;
+mod alter_relation;
+mod alter_type;
 mod block;
 mod copy;
 mod copy_in;
@@ -52,6 +57,7 @@ mod passwords;
 mod portals;
 mod prepared;
 mod query_rows;
+mod rewrite;
 mod roles;
 mod run;
 mod savepoints;

@@ -14,7 +14,8 @@
 //! - `table.rs`: CREATE TABLE and DROP TABLE; `column.rs`: constraints of columns, CHECK;
 //!   `options.rs`: storage parameters; `type_name.rs`: types
 //! - `drop.rs`: what is dropped; `refuse.rs`: what is refused by its name
-//! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`: ALTER TABLE
+//! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`,
+//!   `alter_column.rs`: ALTER TABLE
 //! - `objects.rs`: databases, schemas, roles, tablespaces, comments
 //! - `copy.rs`: COPY
 //! - `explain.rs`: EXPLAIN
@@ -27,6 +28,7 @@
 //! know.
 
 mod alter;
+mod alter_column;
 mod column;
 mod copy;
 pub mod cursor;
@@ -53,7 +55,7 @@ mod utility;
 mod vacuum;
 mod watched;
 
-pub use alter::{AlterAction, AlterTable, RenameAction};
+pub use alter::{AlterAction, AlterTable, NewReplicaIdentity, RenameAction};
 pub use column::{CheckClause, ColumnValues};
 pub use copy::{CopyOption, CopySource, CopyStatement, CopyTarget, OptionValue};
 pub use cursor::QualifiedName;
@@ -108,6 +110,15 @@ pub fn parse_script(text: &str, interrupt: Option<&Interrupt>) -> Result<Vec<Sta
         rest = rest.get(statement.len() + 1..).unwrap_or_default();
     }
     Ok(statements)
+}
+
+/// Parses an expression that the server has printed, with the text that its places are in.
+pub fn parse_expression(text: &str) -> Result<(ast::Expr, Source)> {
+    let source = Source::new(text, None);
+    let tokens = source.tokenize()?;
+    depth::check(&tokens)?;
+    let (expr, _) = queries::with_parser(&tokens, None, &source, |p| p.parse_expr())?;
+    Ok((expr, source))
 }
 
 fn parse_statement(

@@ -5,6 +5,7 @@
 //! - `planner.rs`: Planner: what planning works with
 //! - `select.rs`: SELECT and VALUES
 //! - `from.rs`: FROM
+//! - `conversion.rs`: another type of a column; `printing.rs`: stored expressions as SQL
 //! - `stored.rs`: expressions that tables keep; `rules.rs`: what they make of new rows
 //! - `insert.rs`: INSERT; `conflict.rs`: ON CONFLICT; `update.rs`: UPDATE and DELETE;
 //!   `returning.rs`: RETURNING
@@ -35,6 +36,7 @@ mod bounding;
 mod catalog;
 mod column_values;
 mod conflict;
+mod conversion;
 mod deparse;
 mod estimate;
 mod explain;
@@ -49,6 +51,7 @@ mod page_usage;
 mod parallel;
 mod paths;
 mod planner;
+mod printing;
 mod query;
 mod returning;
 pub mod rowsets;
@@ -66,12 +69,14 @@ pub use crate::analyze::{ParamTypes, SystemColumn};
 pub use aggregate::{AggregateCall, AggregateKind};
 pub use assign::{Verb, live_columns, stored_type, target_columns, writable};
 pub use catalog::Catalog;
+pub use conversion::Conversion;
 pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
 pub use expr::{Arithmetic, Builtin, Comparison, Expr, Function, PartOf};
 pub use locks::locking_words;
 pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};
+pub use printing::printed;
 pub use returning::version_width;
 pub use rowsets::RowFunction;
 pub use rules::stored_expr;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 const NEXTVAL: Oid = 1574;
 
 /// The live columns of a table, each at its place among them.
-struct Live<'t>(&'t Table);
+pub(super) struct Live<'t>(pub(super) &'t Table);
 
 impl Columns for Live<'_> {
     fn index_of(&self, var: &Var) -> Option<usize> {
