@@ -139,7 +139,6 @@ impl Attribute {
         Ok(Attribute {
             column: Column { compression: toast.in_indexes(), ..column(row)? },
             has_missing: row.bool(13)?,
-            generated: row.char(15)?,
             collation: row.oid(19)?,
             toast,
         })
@@ -244,7 +243,6 @@ mod tests {
                 repr: Repr::Int4,
             },
             has_missing: false,
-            generated: 0,
             collation: 0,
             toast: ToastColumn { storage: Storage::Plain, method: None },
         };

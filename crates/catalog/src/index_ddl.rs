@@ -56,7 +56,15 @@ pub fn check_index(table: &Table, def: &IndexDef) -> Result<(), CatalogError> {
         return refuse("42622", format!("identifier \"{name}\" is too long"));
     }
     for number in def.columns() {
-        column(table, number)?;
+        if column(table, number)?.generated == b'v' {
+            let what = match def.constraint {
+                Some(ConstraintKind::Primary) => "primary keys",
+                Some(ConstraintKind::Unique) => "unique constraints",
+                None => "indexes",
+            };
+            let message = format!("{what} on virtual generated columns are not supported");
+            return refuse("0A000", message);
+        }
     }
     if def.is_primary() && table.indexes.iter().any(|index| index.primary) {
         let name = &table.name;

@@ -67,9 +67,9 @@ pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit
 pub use forebay_archive as archive;
 pub use forebay_catalog::{
     ChangedParameters, Check, CheckDef, Column, ColumnDef, ColumnStatistics, ColumnStorage,
-    ConstraintKind, DatabaseRow, Figures, IndexDef, IndexKey, MemberOptions, NewType, NotNull,
-    ObjectName, OldestIds, ReplicaIdentity, RoleChange, RoleRow, SequenceDef, SequenceInfo,
-    SequenceOptions, SettingChange, StorageParameter, StoredExpr, Table, TableIndex,
+    CommentedPart, ConstraintKind, DatabaseRow, Figures, IndexDef, IndexKey, MemberOptions,
+    NewType, NotNull, ObjectName, OldestIds, ReplicaIdentity, RoleChange, RoleRow, SequenceDef,
+    SequenceInfo, SequenceOptions, SettingChange, StorageParameter, StoredExpr, Table, TableIndex,
     TableStatistics, compression_code, index_parameters, quoted, storage_code, storage_texts,
     wrong_kind,
 };

@@ -23,6 +23,7 @@
 //! - `catalog_rows`: rows of the catalogs that statements are analyzed by
 //! - `truncate`: emptying tables; `alter_table`: changing them; `column_ddl`: their columns' types,
 //!   identity and expressions; `relation_ddl`: owners, schemas, names of constraints and indexes
+//! - `like`: what CREATE TABLE (LIKE ...) takes of a table
 //! - `sequences`: values of sequences; `known_sequences`: those that a session has taken;
 //!   `sequence_ddl`: creating and changing them; `relation_kinds`: what a name means, of any kind
 //! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers;
@@ -79,6 +80,7 @@ mod indexes;
 mod isolation;
 mod known_path;
 mod known_sequences;
+mod like;
 mod locks;
 mod marks;
 mod oldest_ids;

@@ -20,6 +20,7 @@
 //! - [`scans`]: a table read by all kinds of scans, with the answers of both servers compared
 //! - [`upserts`]: ON CONFLICT under load, in the crashes of both servers
 //! - [`clusters`]: databases, roles, schemas and comments as PostgreSQL makes them
+//! - [`ddl`]: statements that define and change tables, as PostgreSQL runs them
 //! - [`concurrently`]: indexes that are made and dropped beside writers, in crashes
 //! - [`isolation`]: PostgreSQL's isolation specifications, with the output of both servers compared
 //! - [`sessions`]: random sessions, with the messages of both servers compared
@@ -38,6 +39,7 @@ mod clusters;
 mod concurrently;
 mod crashes;
 mod damage;
+mod ddl;
 mod exchange;
 mod forebay;
 mod hot;

@@ -4,6 +4,7 @@
 //! then types, new columns, NOT NULL, keys, checks and defaults, and at last the rest. New columns
 //! with a value for each row of its own are filled by writing the rows anew, into new files.
 
+use super::alter_identity::VIRTUAL_NOT_NULL;
 use super::indexes::distinct_keys;
 use super::objects::cascades;
 use super::sink::RowSink;
@@ -161,6 +162,9 @@ impl Connection {
         let table = self.table_now(table)?;
         let column = column_of(&table, name)?;
         let number = column.attnum;
+        if column.generated == b'v' && !column.not_null {
+            return Err(SqlError::unsupported(VIRTUAL_NOT_NULL));
+        }
         if column.not_null {
             return self.validate_not_null(&table, None, [number].into_iter()).map(drop);
         }
@@ -258,9 +262,9 @@ impl Connection {
         }
         let NewParts { mut def, sequence, changes } = self.new_column_parts(&table, new, source)?;
         let refuses_null = std::mem::replace(&mut def.not_null, false);
-        let filled = sequence.is_some() || def.generated != 0 || changes;
+        let filled = sequence.is_some() || def.generated == b's' || changes;
         let missing = match &def.default {
-            Some(_) if !filled => {
+            Some(_) if !filled && def.generated == 0 => {
                 let mut params = ParamTypes::default();
                 let mut planner = Planner { source, catalog: &mut self.host, params: &mut params };
                 let value = planner.value_of_default(&def)?;

@@ -112,7 +112,11 @@ impl Connection {
                 let error = refused(&table, name, "is not a generated column");
                 return absent(error, if_exists, sink);
             }
-            b'v' => return Err(virtual_column(&table, column, "DROP EXPRESSION is")),
+            b'v' => {
+                let message = "ALTER TABLE / DROP EXPRESSION is not supported for virtual \
+                               generated columns";
+                return Err(virtual_column(&table, column, message));
+            }
             _ => {}
         }
         let number = column.attnum;
@@ -131,6 +135,15 @@ impl Connection {
         if column.generated == 0 {
             return Err(refused(&table, name, "is not a generated column"));
         }
+        let is_virtual = column.generated == b'v';
+        if is_virtual && !table.checks.is_empty() {
+            let message = "ALTER TABLE / SET EXPRESSION is not supported for virtual generated \
+                           columns in tables with check constraints";
+            return Err(virtual_column(&table, column, message));
+        }
+        if is_virtual && column.not_null {
+            return Err(SqlError::unsupported(VIRTUAL_NOT_NULL));
+        }
         let scope = Scope { system: Vec::new(), ..Scope::of_table(&table) };
         let of = StoredColumn { name, type_oid: column.type_oid, typmod: column.typmod };
         let generated: Vec<i16> =
@@ -140,12 +153,17 @@ impl Connection {
         let stored = planner.stored_generation(expr, of, (&scope, generated.as_slice()))?;
         let number = column.attnum;
         self.host.call(|session| session.replace_default(&table, number, (&stored, true)))?;
+        if is_virtual {
+            return Ok(());
+        }
         self.rewrite_rows(&table, source, &mut |row, _| Ok::<Vec<Datum<'_>>, _>(row.to_vec()))
     }
 }
 
-fn virtual_column(table: &Table, column: &Column, what: &str) -> SqlError {
-    let message = format!("ALTER TABLE / {what} not supported for virtual generated columns");
+/// What is refused: the rows would have to be tested.
+pub(super) const VIRTUAL_NOT_NULL: &str = "NOT NULL of a virtual generated column in ALTER TABLE";
+
+fn virtual_column(table: &Table, column: &Column, message: &str) -> SqlError {
     let detail = format!(
         "Column \"{}\" of relation \"{}\" is a virtual generated column.",
         column.name, table.name

@@ -2,6 +2,7 @@
 //! replica identity, clustering; NOT NULL by its name.
 
 use super::alter_columns::column_of;
+use super::alter_identity::VIRTUAL_NOT_NULL;
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{NewReplicaIdentity, QualifiedName, RoleName};
@@ -82,7 +83,11 @@ impl Connection {
         (name, valid): (Option<&str>, bool),
     ) -> Result<()> {
         let table = self.table_now(table)?;
-        let number = column_of(&table, column)?.attnum;
+        let found = column_of(&table, column)?;
+        let number = found.attnum;
+        if found.generated == b'v' {
+            return Err(SqlError::unsupported(VIRTUAL_NOT_NULL));
+        }
         let known = self.host.call(|session| session.not_null_of(&table, number))?;
         let Some(NotNull { name: known, validated, .. }) = known else {
             let how = (name, valid);

@@ -5,7 +5,7 @@ use crate::error::{ColumnName, Result, SqlError, state};
 use crate::exec::{Host, Loader, Row, RowStore, complete, eval};
 use crate::parse::Source;
 use crate::plan::{ParamTypes, Planner, RowRules, live_columns};
-use forebay_engine::{Oid, Part, Table};
+use forebay_engine::{Column, Oid, Part, Table};
 use forebay_types::Datum;
 use std::sync::Arc;
 
@@ -97,11 +97,18 @@ fn checked<'v>(
 ) -> Result<Vec<Datum<'v>>> {
     let generated = RowRules {
         generated: rules.generated.clone(),
-        checks: Vec::new(),
         reads: rules.reads.clone(),
+        ..RowRules::default()
     };
     let values = complete(&generated, table, row, &[], host)?;
     refuse_nulls(table, &values)?;
+    for (place, expr) in &rules.not_null {
+        if eval(expr, &values, &[], host)?.is_null()
+            && let Some(column) = live_columns(table).nth(*place)
+        {
+            return Err(contains_null(table, &column.name));
+        }
+    }
     for (name, check) in &rules.checks {
         if matches!(eval(check, &values, &[], host)?, Datum::Bool(false)) {
             return Err(violated(table, name));
@@ -113,16 +120,21 @@ fn checked<'v>(
 /// Refuses a row with a NULL that a column refuses.
 fn refuse_nulls(table: &Table, values: &[Datum<'_>]) -> Result<()> {
     let mut columns = values.iter().zip(live_columns(table));
-    let Some((_, column)) = columns.find(|(value, c)| value.is_null() && c.not_null) else {
-        return Ok(());
-    };
-    let (column, relation) = (&column.name, &table.name);
+    let refuses = |column: &Column| column.not_null && column.generated != b'v';
+    match columns.find(|(value, column)| value.is_null() && refuses(column)) {
+        Some((_, column)) => Err(contains_null(table, &column.name)),
+        None => Ok(()),
+    }
+}
+
+fn contains_null(table: &Table, column: &str) -> SqlError {
+    let relation = &table.name;
     let message = format!("column \"{column}\" of relation \"{relation}\" contains null values");
-    Err(SqlError::new(state::NOT_NULL_VIOLATION, message).column(ColumnName {
+    SqlError::new(state::NOT_NULL_VIOLATION, message).column(ColumnName {
         schema: table.schema.clone(),
         table: relation.clone(),
-        column: column.clone(),
-    }))
+        column: column.to_owned(),
+    })
 }
 
 fn violated(table: &Table, check: &str) -> SqlError {

@@ -11,7 +11,8 @@
 //! - `transaction.rs`: transactions, savepoints, LOCK TABLE
 //! - `setting.rs`: a setting with its value
 //! - `utility.rs`: SET and SHOW, and other small statements, parsed by hand
-//! - `table.rs`: CREATE TABLE and DROP TABLE; `column.rs`: constraints of columns, CHECK;
+//! - `table.rs`: CREATE TABLE and DROP TABLE; `table_as.rs`: CREATE TABLE AS, SELECT INTO;
+//!   `like.rs`: LIKE; `column.rs`: constraints of columns, CHECK;
 //!   `options.rs`: storage parameters; `type_name.rs`: types
 //! - `drop.rs`: what is dropped; `refuse.rs`: what is refused by its name
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`,
@@ -37,6 +38,7 @@ mod drop;
 mod explain;
 mod extras;
 mod index;
+mod like;
 mod objects;
 mod options;
 mod portals;
@@ -48,6 +50,7 @@ mod size;
 pub mod source;
 mod statement;
 mod table;
+mod table_as;
 mod transaction;
 mod truncate;
 mod type_name;
@@ -63,6 +66,7 @@ pub(crate) use depth::too_complex;
 pub use drop::DropStatement;
 pub use extras::{Extras, Overriding, VersionNames};
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
+pub use like::{LikeClause, LikeOptions};
 pub use objects::{GivenOption, ObjectStatement, RoleName, RoleOption};
 pub use portals::{Declare, Direction, Fetch};
 pub use sequence::{AlterSequence, CreateSequence, OwnedBy, SequenceAction, SequenceClauses};
@@ -72,6 +76,7 @@ pub use statement::{
     Explain, Kind, LockTables, Modes, ShowTarget, Statement, TransactionStatement, Truncate,
 };
 pub use table::{CreateTable, NewColumn, NewTableColumn};
+pub use table_as::CreateTableAs;
 pub use type_name::{TypeName, interval_fields};
 pub use vacuum::Vacuum;
 
@@ -119,6 +124,16 @@ pub fn parse_expression(text: &str) -> Result<(ast::Expr, Source)> {
     depth::check(&tokens)?;
     let (expr, _) = queries::with_parser(&tokens, None, &source, |p| p.parse_expr())?;
     Ok((expr, source))
+}
+
+/// Parses a column of CREATE TABLE that the server has printed.
+pub fn new_column_of(text: &str) -> Result<NewColumn> {
+    let source = Source::new(text, None);
+    let tokens = source.tokenize()?;
+    let mut cursor = Cursor::new(&tokens, None, &source);
+    let new = table::new_column(&mut cursor, "")?;
+    cursor.expect_end()?;
+    Ok(new.column)
 }
 
 fn parse_statement(
@@ -188,7 +203,7 @@ fn parse_create(c: &mut Cursor<'_>) -> Result<Kind> {
     }
     match c.peek_word().as_deref() {
         Some("index" | "unique") => index::parse_create(c).map(|i| Kind::CreateIndex(Box::new(i))),
-        _ => table::create_table(c).map(|t| Kind::CreateTable(Box::new(t))),
+        _ => table::create_table(c),
     }
 }
 
@@ -208,7 +223,13 @@ fn parse_query_or_change(
 ) -> Result<Kind> {
     let (statement, extras) = queries::with_parser(tokens, end, source, |p| p.parse_statement())?;
     match statement {
-        ast::Statement::Query(query) => Ok(Kind::Query(query)),
+        ast::Statement::Query(mut query) => {
+            let into = table_as::select_into(&mut query, |at| source.position(at))?;
+            let Some(create) = into else { return Ok(Kind::Query(query)) };
+            let (names, with_data) = (Vec::new(), true);
+            let made = CreateTableAs { create, names, query, with_data, into: true };
+            Ok(Kind::CreateTableAs(Box::new(made)))
+        }
         ast::Statement::Insert(insert) => Ok(Kind::Insert(Box::new(insert), extras)),
         ast::Statement::Update(update) => Ok(Kind::Update(Box::new(update), extras)),
         ast::Statement::Delete(delete) => Ok(Kind::Delete(Box::new(delete), extras)),

@@ -4,7 +4,8 @@ use super::expr::Expr;
 use super::fold::fold;
 use super::lower::lower;
 use super::planner::Planner;
-use super::rules::{Live, stored_expr};
+use super::reading::stored_expr;
+use super::rules::Live;
 use crate::analyze::{
     Context, ParamTypes, Scope, Typed, assign_collations, coerce_to_type, type_name,
 };
@@ -76,7 +77,7 @@ impl Planner<'_> {
             return Err(error.explained(None::<String>, hint));
         };
         assign_collations(names, &mut cast.expr)?;
-        let rewrites = rewrites(&cast.expr, column.attnum);
+        let rewrites = column.generated != b'v' && rewrites(&cast.expr, column.attnum);
         let mut value = lower(&cast.expr, &Live(table), self.catalog)?;
         fold(&mut value, self.catalog)?;
         let default = self.converted_default(column, (ty, typmod))?;

@@ -6,7 +6,7 @@
 //! - `select.rs`: SELECT and VALUES
 //! - `from.rs`: FROM
 //! - `conversion.rs`: another type of a column; `printing.rs`: stored expressions as SQL
-//! - `stored.rs`: expressions that tables keep; `rules.rs`: what they make of new rows
+//! - `stored.rs`: expressions that tables keep; `reading.rs`: read; `rules.rs`: what they make of new rows
 //! - `insert.rs`: INSERT; `conflict.rs`: ON CONFLICT; `update.rs`: UPDATE and DELETE;
 //!   `returning.rs`: RETURNING
 //! - `assign.rs`: tables that are changed, and values on their way into their columns
@@ -53,6 +53,7 @@ mod paths;
 mod planner;
 mod printing;
 mod query;
+mod reading;
 mod returning;
 pub mod rowsets;
 mod rules;
@@ -77,9 +78,9 @@ pub use locks::locking_words;
 pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};
 pub use printing::printed;
+pub use reading::stored_expr;
 pub use returning::version_width;
 pub use rowsets::RowFunction;
-pub use rules::stored_expr;
 pub use stored::{StoredColumn, may_vary, nextval_default};
 pub use tree::{
     Bitmap, BitmapRead, Change, ChangePlan, Grouping, IndexCondition, IndexRead, LockPolicy,

@@ -1,6 +1,6 @@
 //! Stored expressions as SQL, to be analyzed anew once the types of their columns have changed.
 
-use super::rules::stored_expr;
+use super::reading::stored_expr;
 use crate::analyze::Names;
 use crate::error::{Result, SqlError, state};
 use forebay_engine::Table;
