@@ -126,9 +126,9 @@ pub fn set_column_type(
     let mut writer = Writer::begin(database, backend, tx)?;
     let mut found = attribute(&mut writer, table, number, usize::MAX)?;
     retype(&mut found.values, info, typmod);
-    if let Some(value) = missing {
-        put(&mut found.values, "attmissingval", missing_array(type_oid, value)?);
-    }
+    let array = missing.map(|value| missing_array(type_oid, value)).transpose()?;
+    put(&mut found.values, "atthasmissing", Datum::Bool(array.is_some()));
+    put(&mut found.values, "attmissingval", array.unwrap_or(Datum::Null));
     writer.update(ATTRIBUTES, found.tid, &found.values)?;
     let key = [Datum::Oid(table.oid), Datum::Int2(number)];
     writer.delete_all((&PG_STATISTIC_RELID_ATT_INH_INDEX, &key), 3)?;

@@ -228,13 +228,18 @@ pub(crate) fn drop_dependents(
         }
     }
     others.retain(|other| !parts.dropped.contains(other));
+    others.sort_by_key(|other| other.oid);
+    others.dedup();
     if cascade {
         others.iter().try_for_each(|other| take_along(writer, *other, &mut parts))?;
-    } else if let Some(other) = others.first() {
+    } else if !others.is_empty() {
         let what = describe(writer, column)?;
         let message = format!("cannot drop {what} because other objects depend on it");
-        let detail = format!("{} depends on {what}", describe_owner(writer, *other)?);
-        let error = CatalogError::refused("2BP01", message).with_detail(detail);
+        let mut lines = Vec::new();
+        for other in others.iter().take(MOST_LISTED) {
+            lines.push(format!("{} depends on {what}", describe_owner(writer, *other)?));
+        }
+        let error = CatalogError::refused("2BP01", message).with_detail(lines.join("\n"));
         return Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
     }
     let dropped = &parts.dropped;

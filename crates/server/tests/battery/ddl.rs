@@ -44,11 +44,15 @@ fn tables_are_defined_as_postgresql_defines_them() {
             differing.push(format!("{sql}\n--- Forebay:\n{ours}--- PostgreSQL:\n{theirs}"));
         }
     }
-    ours.kill();
+    // A clean stop: after a crash sequences would go on behind the values that are logged ahead.
+    ours.stop();
     peer.adopt(&data, "ours");
     let ours = peer.start("ours", "-c autovacuum=off");
     for (catalog, query) in CATALOGS {
-        let [ours, theirs] = [&ours, &theirs].map(|server| server.query(query));
+        // PostgreSQL counts no rows where autovacuum is off, and a table that it writes anew gets
+        // another TOAST table.
+        let query = query.replace("relpages, reltuples, ", "").replace("relfilenode = oid, ", "");
+        let [ours, theirs] = [&ours, &theirs].map(|server| server.query(&query));
         differing.extend(differences(catalog, &ours, &theirs));
     }
     let [dump, expected] = [&ours, &theirs].map(|server| dumped(&peer, server));

@@ -148,7 +148,7 @@ alter table keyed alter c type text, alter d type text
 alter table keyed alter e type timestamp(4), alter f type varbit(9)
 alter table keyed alter e type timestamp(1)
 alter table keyed alter a type int using 1
-alter table keyed alter a type text using (a % 200)::text
+alter table keyed alter a type text using (case when a = 300 then 1 else a end)::text
 alter table keyed alter a type text using (a + 1)::text
 select a, b, c, d, e from keyed where a = '77'
 select count(*) from keyed where c > '5'
@@ -171,7 +171,7 @@ alter table if exists nosuch alter a type int
 alter table multi rename constraint k to kk
 drop schema other
 drop schema other cascade
-create table src (a int generated always as identity (start 5 increment 2 cache 3) primary key, b varchar(7) default 'dflt' not null, c text storage external compression pglz, d numeric(8,3) check (d > 1), e int generated always as (length(b)) stored, f timestamp(2) default '2024-01-02 03:04:05.678', g char(3)[] , constraint src_pair unique (b, c), constraint src_big check (d < 1000) no inherit)
+create table src (a int generated always as identity (start 5 increment 2 cache 3) primary key, b varchar(7) default 'dflt' not null, c text storage external compression pglz, d numeric(8,3) check (d > 1), e int generated always as (length(b)) stored, f timestamp(2) default '2024-01-02 03:04:05.678', constraint src_pair unique (b, c), constraint src_big check (d < 1000) no inherit)
 comment on column src.b is 'the second'
 create index src_cd on src (c desc nulls last, d) include (e) with (fillfactor = 60)
 create unique index src_de on src (d, e) nulls not distinct
@@ -211,7 +211,6 @@ create table as_8 as table src with data
 create temp table as_9 on commit drop as select 1 as one
 create table other2.as_10 as select 1
 create table as_11 as select repeat('long ', 5000) as long, 'x'::char(4) as fixed, 1.5::numeric(4,2) as num
-create table as_12 as execute nothing
 create table as_13 as insert into src values (1)
 create table as_14 as select nosuch from src
 select * from as_2 order by x

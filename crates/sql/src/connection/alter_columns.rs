@@ -32,7 +32,8 @@ pub(super) enum Pass {
 }
 
 impl Connection {
-    /// Runs the actions of a pass. As in PostgreSQL, errors point at no place in the statement.
+    /// Runs the actions of a pass. As in PostgreSQL, errors point at no place in the statement, but
+    /// for those of types.
     pub(super) fn alter_pass(
         &mut self,
         pass: Pass,
@@ -40,6 +41,9 @@ impl Connection {
         source: &Source,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
+        if pass == Pass::Type {
+            return self.alter_types(of.0, of.1, source);
+        }
         self.run_pass(pass, of, source, sink).map_err(SqlError::unplaced)
     }
 
@@ -50,9 +54,6 @@ impl Connection {
         source: &Source,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
-        if pass == Pass::Type {
-            return self.alter_types(table, actions, source);
-        }
         for action in actions {
             match (pass, action) {
                 (Pass::Drop, AlterAction::DropColumn { column, if_exists, cascade }) => {
@@ -184,7 +185,15 @@ impl Connection {
             let what = if column.is_identity { "an identity" } else { "a generated" };
             let message =
                 format!("column \"{name}\" of relation \"{}\" is {what} column", table.name);
-            return Err(SqlError::new(state::SYNTAX_ERROR, message));
+            let instead = match (column.is_identity, default) {
+                (true, None) => Some("DROP IDENTITY"),
+                (false, Some(_)) => Some("SET EXPRESSION"),
+                (false, None) if column.generated == b's' => Some("DROP EXPRESSION"),
+                _ => None,
+            };
+            let hint = |how| format!("Use ALTER TABLE ... ALTER COLUMN ... {how} instead.");
+            let error = SqlError::new(state::SYNTAX_ERROR, message);
+            return Err(error.explained(None::<String>, instead.map(hint)));
         }
         let of = StoredColumn { name, type_oid: column.type_oid, typmod: column.typmod };
         let mut params = ParamTypes::default();

@@ -68,6 +68,10 @@ impl Connection {
             let message = format!("index \"{name}\" for table \"{}\" does not exist", table.name);
             return Err(refused(state::UNDEFINED_OBJECT, message));
         };
+        if !matches!(relation.kind, b'i' | b'I') {
+            let message = format!("\"{name}\" is not an index");
+            return Err(refused(state::WRONG_OBJECT_TYPE, message));
+        }
         let index = table.indexes.iter().find(|index| index.oid == relation.oid);
         index.cloned().ok_or_else(|| {
             let message = format!("\"{name}\" is not an index for table \"{}\"", table.name);

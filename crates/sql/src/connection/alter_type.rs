@@ -37,8 +37,9 @@ impl Connection {
         let old = self.table_now(oid)?;
         let mut changes: Vec<Change> = Vec::new();
         for action in actions {
-            let AlterAction::ColumnType { column, ty, using } = action else { continue };
-            let change = self.change_of(&old, column, (ty, using.as_ref()), source)?;
+            let AlterAction::ColumnType { column, ty, using, position } = action else { continue };
+            let of = (column.as_str(), *position);
+            let change = self.change_of(&old, of, (ty, using.as_ref()), source)?;
             if changes.iter().any(|other| other.new.column == change.new.column) {
                 let message = format!("cannot alter type of column \"{column}\" twice");
                 return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
@@ -78,18 +79,21 @@ impl Connection {
     fn change_of(
         &mut self,
         table: &Arc<Table>,
-        name: &str,
+        (name, position): (&str, u32),
         (ty, using): (&TypeName, Option<&ast::Expr>),
         source: &Source,
     ) -> Result<Change> {
-        let column = column_of(table, name)?.clone();
+        let found = column_of(table, name).map_err(|error| match error.sqlstate {
+            state::FEATURE_NOT_SUPPORTED => error.at(position),
+            _ => error,
+        });
+        let column = found?.clone();
         if column.generated != 0 && using.is_some() {
             let message = "cannot specify USING when altering type of generated column";
             let detail = format!("Column \"{name}\" is a generated column.");
-            return Err(SqlError::new("42611", message).detail(detail));
+            return Err(SqlError::new("42611", message).detail(detail).at(position));
         }
-        let NamedType { oid: type_oid, typmod } =
-            stored_type_of(name, ty, self.host.names()).map_err(SqlError::unplaced)?;
+        let NamedType { oid: type_oid, typmod } = stored_type_of(name, ty, self.host.names())?;
         if column.is_identity && ![oids::INT2, oids::INT4, oids::INT8].contains(&type_oid) {
             let message = "identity column type must be smallint, integer, or bigint";
             return Err(SqlError::new(state::INVALID_PARAMETER_VALUE, message));

@@ -1,19 +1,45 @@
 //! CREATE TABLE (LIKE ...): the other table's columns become clauses of the statement, as if they
-//! had been written; indexes and comments follow when the table is there.
+//! had been written, with its defaults and checks; indexes and comments follow when the table is
+//! there.
 
 use super::state::Connection;
+use super::table_columns::TableParts;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
-    CheckClause, CreateTable, LikeClause, LikeOptions, NewColumn, SequenceClauses, new_column_of,
-    parse_expression,
+    CreateTable, LikeClause, LikeOptions, NewColumn, SequenceClauses, new_column_of,
 };
-use crate::plan::{Catalog, live_columns, printed};
+use crate::plan::{Catalog, live_columns, stored_expr};
+use forebay_engine::nodes::Expr;
 use forebay_engine::{
-    Column, CommentedPart, EngineError, LockMode, Oid, SequenceOptions, Table, ToastCompression,
-    quoted, wrong_kind,
+    CheckDef, Column, ColumnDef, CommentedPart, EngineError, LockMode, Oid, SequenceOptions,
+    StoredExpr, Table, ToastCompression, quoted, wrong_kind,
 };
-use forebay_types::format_type;
+use forebay_types::{format_type, oids};
 use std::sync::Arc;
+
+/// An expression over the rows of a table as one over those of a new table, by the columns' names.
+fn over_columns(mut tree: Expr, from: &Table, to: &[ColumnDef]) -> Result<Expr> {
+    let mut lost = false;
+    renumber(&mut tree, &mut |number| {
+        let old = from.columns.iter().find(|column| i32::from(column.attnum) == number);
+        let new = old.and_then(|old| to.iter().position(|column| column.name == old.name));
+        let new = new.and_then(|place| i32::try_from(place + 1).ok());
+        lost |= new.is_none();
+        new.unwrap_or(number)
+    });
+    match lost {
+        true => Err(SqlError::unsupported("LIKE of a table with a whole-row expression")),
+        false => Ok(tree),
+    }
+}
+
+fn renumber(expr: &mut Expr, number: &mut dyn FnMut(i32) -> i32) {
+    if let Expr::Var(var) = expr {
+        let new = number(var.varattno);
+        (var.varattno, var.varattnosyn) = (new, new);
+    }
+    expr.visit_children_mut(&mut |child| renumber(child, number));
+}
 
 /// A table of which something is taken when the new one is there.
 pub(super) struct Source {
@@ -22,8 +48,7 @@ pub(super) struct Source {
 }
 
 impl Connection {
-    /// The statement with the columns and checks of the tables that its LIKE clauses name, and
-    /// these tables.
+    /// The statement with the columns of the tables that its LIKE clauses name, and these tables.
     pub(super) fn expand_like(
         &mut self,
         create: &CreateTable,
@@ -38,19 +63,6 @@ impl Connection {
                 columns.push(self.column_like(&table, (place, column), like.options)?);
             }
             expanded.columns.splice(like.at..like.at, columns);
-            if like.options.constraints {
-                for check in &table.checks {
-                    let what = format!("check \"{}\" of relation \"{}\"", check.name, table.name);
-                    let text = printed(self.host.names(), &table, check.tree.as_ref(), &what)?;
-                    expanded.checks.push(CheckClause {
-                        name: Some(check.name.clone()),
-                        condition: parse_expression(&text)?.0,
-                        no_inherit: check.no_inherit,
-                        enforced: check.enforced,
-                        valid: true,
-                    });
-                }
-            }
             sources.push(Source { table, options: like.options });
         }
         for (n, column) in expanded.columns.iter().enumerate() {
@@ -122,18 +134,44 @@ impl Connection {
             }
             return Ok(new);
         }
-        let wanted = if column.generated == 0 { options.defaults } else { options.generated };
-        if column.has_default && wanted {
-            let what =
-                format!("the default of column \"{}\" of relation \"{}\"", column.name, table.name);
-            let text = printed(self.host.names(), table, column.default.as_ref(), &what)?;
-            let (expr, _) = parse_expression(&text)?;
-            match column.generated {
-                0 => new.values.default = Some(expr),
-                kind => new.values.generated = Some((expr, kind == b's')),
+        Ok(new)
+    }
+
+    /// Gives the parts of a new table the defaults, generated columns and checks of the tables that
+    /// it is like: their trees, over its own columns.
+    pub(super) fn take_expressions(
+        &mut self,
+        parts: &mut TableParts,
+        sources: &[Source],
+    ) -> Result<()> {
+        for Source { table, options } in sources {
+            for column in live_columns(table).filter(|c| c.has_default && !c.is_identity) {
+                let generated = column.generated;
+                if !(if generated == 0 { options.defaults } else { options.generated }) {
+                    continue;
+                }
+                let (name, of) = (&column.name, &table.name);
+                let what = format!("the default of column \"{name}\" of relation \"{of}\"");
+                let tree = stored_expr(column.default.as_ref(), &what)?;
+                let tree = over_columns(tree, table, &parts.columns)?;
+                if let Some(new) = parts.columns.iter_mut().find(|new| new.name == *name) {
+                    (new.default, new.generated) = (Some(StoredExpr::new(&tree)), generated);
+                }
+            }
+            for check in table.checks.iter().filter(|_| options.constraints) {
+                let what = format!("check \"{}\" of relation \"{}\"", check.name, table.name);
+                let tree = stored_expr(check.tree.as_ref(), &what)?;
+                let tree = over_columns(tree, table, &parts.columns)?;
+                parts.checks.push(CheckDef {
+                    name: Some(check.name.clone()),
+                    condition: StoredExpr::new(&tree),
+                    no_inherit: check.no_inherit,
+                    enforced: check.enforced,
+                    validated: check.enforced,
+                });
             }
         }
-        Ok(new)
+        Ok(())
     }
 
     /// A column's identity: ALWAYS or not, and the options of its sequence.
@@ -148,7 +186,7 @@ impl Connection {
         let info = self.host.call(|session| session.sequence_info(sequence))?;
         let rules = info.def.rules;
         let options = SequenceOptions {
-            type_oid: Some(info.def.type_oid),
+            type_oid: Some(oids::INT8),
             increment: Some(rules.increment),
             min: Some(Some(rules.min)),
             max: Some(Some(rules.max)),

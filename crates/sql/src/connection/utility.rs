@@ -139,7 +139,8 @@ impl Connection {
         let Some(temporary) = place else { return tag("CREATE TABLE") };
         let (create, likes) = self.expand_like(create)?;
         let schema = create.name.schema.as_deref();
-        let parts = self.table_parts(&create, (schema, temporary), source)?;
+        let mut parts = self.table_parts(&create, (schema, temporary), source)?;
+        self.take_expressions(&mut parts, &likes)?;
         let oid = self.make_table(&create, temporary, parts)?;
         self.add_keys(oid, &create.keys)?;
         self.follow_like(oid, &likes)?;

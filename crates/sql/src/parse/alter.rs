@@ -117,6 +117,8 @@ pub enum AlterAction {
         ty: Box<TypeName>,
         /// USING.
         using: Option<ast::Expr>,
+        /// Where the column's name stands.
+        position: u32,
     },
     /// ALTER COLUMN ... ADD GENERATED ... AS IDENTITY.
     AddIdentity {

@@ -12,6 +12,7 @@ use sqlparser::ast;
 
 /// What follows ALTER [COLUMN].
 pub(super) fn alter_column(c: &mut Cursor<'_>) -> Result<AlterAction> {
+    let position = c.position();
     let column = c.name()?;
     if c.accept_all(&["set", "default"]) {
         let default = Some(default_expr(c)?);
@@ -32,7 +33,7 @@ pub(super) fn alter_column(c: &mut Cursor<'_>) -> Result<AlterAction> {
         }
     }
     if c.accept("type") || c.accept_all(&["set", "data", "type"]) {
-        return column_type(c, column);
+        return column_type(c, column, position);
     }
     if c.accept_all(&["set", "expression", "as"]) {
         return Ok(AlterAction::SetExpression { column, expr: parenthesized_expr(c)? });
@@ -65,13 +66,13 @@ fn generated_when(c: &mut Cursor<'_>) -> Result<bool> {
     Ok(false)
 }
 
-fn column_type(c: &mut Cursor<'_>, column: String) -> Result<AlterAction> {
+fn column_type(c: &mut Cursor<'_>, column: String, position: u32) -> Result<AlterAction> {
     let ty = type_name(c)?;
     if c.peek_word().as_deref() == Some("collate") {
         return Err(SqlError::unsupported("ALTER COLUMN ... TYPE ... COLLATE"));
     }
     let using = if c.accept("using") { Some(whole_expr(c)?) } else { None };
-    Ok(AlterAction::ColumnType { column, ty: Box::new(ty), using })
+    Ok(AlterAction::ColumnType { column, ty: Box::new(ty), using, position })
 }
 
 /// An expression up to the next action.

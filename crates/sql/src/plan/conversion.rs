@@ -96,7 +96,7 @@ impl Planner<'_> {
         let value = Typed::new(without_implicit_casts(expr), 0);
         let names = self.catalog.names();
         let params = &mut ParamTypes::default();
-        let Some(mut cast) = coerce_to_type(names, params, value, to, Context::Assignment)? else {
+        let Some(cast) = coerce_to_type(names, params, value, to, Context::Assignment)? else {
             let message = format!(
                 "{what} for column \"{}\" cannot be cast automatically to type {}",
                 column.name,
@@ -104,7 +104,7 @@ impl Planner<'_> {
             );
             return Err(SqlError::new(state::DATATYPE_MISMATCH, message));
         };
-        assign_collations(names, &mut cast.expr)?;
+        // As in PostgreSQL, a cast that is put around it has no collation.
         Ok(Some(StoredExpr::new(&cast.expr)))
     }
 }
