@@ -163,7 +163,8 @@ alter table checked alter a type int using -a
 select * from checked order by a
 create table multi (a int, b int)
 insert into multi values (1, 2)
-alter table multi add c text default 'c' not null, alter a type text, drop b, add constraint k primary key (a), alter c set default 'z'
+alter table multi alter a type text, drop b
+alter table multi add c text default 'c' not null, add constraint k primary key (a), alter c set default 'z'
 insert into multi values ('q')
 select * from multi order by a
 alter table nosuch alter a type int
