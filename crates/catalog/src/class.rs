@@ -140,7 +140,6 @@ impl Attribute {
         Ok(Attribute {
             column: Column { compression: toast.in_indexes(), ..column(row)? },
             has_missing: row.bool(13)?,
-            generated: row.char(15)?,
             collation: row.oid(19)?,
             toast,
         })
@@ -245,7 +244,6 @@ mod tests {
                 repr: Repr::Int4,
             },
             has_missing: false,
-            generated: 0,
             collation: 0,
             toast: ToastColumn { storage: Storage::Plain, method: None },
         };

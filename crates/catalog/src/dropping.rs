@@ -10,7 +10,7 @@ use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
-use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TYPES};
+use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TYPES};
 use crate::checks::count_checks;
 use crate::constraints::Constraint;
 use crate::database::Database;
@@ -22,7 +22,7 @@ use crate::objects::{Depends, Object};
 use crate::reader::Reader;
 use crate::row::Row;
 use crate::schema::{
-    self, PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX,
+    self, PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX,
     PG_CONSTRAINT_OID_INDEX, PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX,
     PG_INHERITS_RELID_SEQNO_INDEX, PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX,
     PG_TYPE_OID_INDEX,
@@ -59,14 +59,15 @@ pub fn drop_rows(
     writer.next_command()
 }
 
-/// Drops a sequence, which the caller has locked. 2BP01 if it is a part of an identity column, or
-/// the default of one.
+/// Drops a sequence, which the caller has locked; with `cascade` the defaults that use it. 2BP01 if
+/// it is a part of an identity column, or without `cascade` in use. Returns what goes along.
 pub fn drop_sequence(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
     (oid, name): (Oid, &str),
-) -> Result<(), CatalogError> {
+    cascade: bool,
+) -> Result<Dropped, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
     let owner = writer.reader().sequence_owner(oid)?.filter(|owner| owner.identity);
     if let Some(SequenceOwner { table, column, .. }) = owner {
@@ -75,8 +76,9 @@ pub fn drop_sequence(
         let error = CatalogError::refused("2BP01", message);
         return Err(error.with_hint(format!("You can drop {column} instead.")));
     }
-    drop_all(&mut writer, Object::relation(oid))?;
-    writer.next_command()
+    let dropped = drop_cascading(&mut writer, Object::relation(oid), cascade)?;
+    writer.next_command()?;
+    Ok(dropped)
 }
 
 /// Drops an index, which the caller has locked, and its table. 2BP01 if a constraint needs it.
@@ -190,14 +192,26 @@ fn refuse_key_column(table: &Table, number: i16) -> Result<(), CatalogError> {
     }
 }
 
-/// Drops what belongs to a column, but not the column itself, after `each` has seen it. 2BP01 if
-/// something else depends on the column. Returns what was dropped.
+/// What goes with a column.
+#[derive(Debug, Default)]
+pub(crate) struct ColumnParts {
+    /// What was dropped.
+    pub(crate) dropped: Vec<Object>,
+    /// Columns that are generated of it, which are to be dropped as well.
+    pub(crate) generated: Vec<Object>,
+    /// What goes by CASCADE, in words.
+    pub(crate) told: Vec<String>,
+}
+
+/// Drops what belongs to a column, but not the column itself, after `each` has seen it; with
+/// `cascade` also what else depends on it, which is 2BP01 otherwise.
 pub(crate) fn drop_dependents(
     writer: &mut Writer<'_>,
     column: Object,
+    cascade: bool,
     mut each: impl FnMut(&mut Writer<'_>, Object) -> Result<(), CatalogError>,
-) -> Result<Vec<Object>, CatalogError> {
-    let (mut dropped, mut others) = (Vec::<Object>::new(), Vec::new());
+) -> Result<ColumnParts, CatalogError> {
+    let (mut parts, mut others) = (ColumnParts::default(), Vec::new());
     for Depends { object, on, code } in writer.dependents(column)? {
         if on.column != column.column {
             continue;
@@ -208,23 +222,57 @@ pub(crate) fn drop_dependents(
             continue;
         }
         for goes in all_that_goes(writer, whole)? {
-            if !dropped.contains(&goes) {
-                dropped.push(goes);
+            if !parts.dropped.contains(&goes) {
+                parts.dropped.push(goes);
             }
         }
     }
-    if let Some(other) = others.iter().find(|other| !dropped.contains(other)) {
+    others.retain(|other| !parts.dropped.contains(other));
+    others.sort_by_key(|other| other.oid);
+    others.dedup();
+    if cascade {
+        others.iter().try_for_each(|other| take_along(writer, *other, &mut parts))?;
+    } else if !others.is_empty() {
         let what = describe(writer, column)?;
         let message = format!("cannot drop {what} because other objects depend on it");
-        let detail = format!("{} depends on {what}", describe_owner(writer, *other)?);
-        let error = CatalogError::refused("2BP01", message).with_detail(detail);
+        let mut lines = Vec::new();
+        for other in others.iter().take(MOST_LISTED) {
+            lines.push(format!("{} depends on {what}", describe_owner(writer, *other)?));
+        }
+        let error = CatalogError::refused("2BP01", message).with_detail(lines.join("\n"));
         return Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
     }
+    let dropped = &parts.dropped;
     dropped.iter().try_for_each(|object| check_object(writer, *object))?;
     dropped.iter().try_for_each(|object| each(writer, *object))?;
     dropped.iter().try_for_each(|object| drop_object(writer, *object))?;
     dropped.iter().try_for_each(|object| writer.delete_notes(*object))?;
-    Ok(dropped)
+    Ok(parts)
+}
+
+/// Adds to a column's parts an object that depends on the column, with all that goes with that.
+fn take_along(
+    writer: &mut Writer<'_>,
+    other: Object,
+    parts: &mut ColumnParts,
+) -> Result<(), CatalogError> {
+    let references = writer.references(other)?;
+    let part_of = references.iter().find(|depends| depends.code == b'i');
+    if let Some(depends) = part_of.filter(|_| other.class == DEFAULTS) {
+        parts.generated.push(depends.on);
+        parts.told.push(describe(writer, depends.on)?);
+        return Ok(());
+    }
+    for target in targets_of(writer, other)? {
+        if parts.dropped.contains(&target.object) {
+            continue;
+        }
+        if !target.belongs {
+            parts.told.push(describe(writer, target.object)?);
+        }
+        parts.dropped.push(target.object);
+    }
+    Ok(())
 }
 
 /// An object in messages; of a generated column's expression the column.
@@ -271,9 +319,32 @@ pub(crate) fn drop_cascading(
         }
     }
     targets.iter().try_for_each(|target| check_object(writer, target.object))?;
+    unmark_defaults(writer, &targets)?;
     targets.iter().try_for_each(|target| drop_object(writer, target.object))?;
     targets.iter().try_for_each(|target| writer.delete_notes(target.object))?;
     Ok(told)
+}
+
+/// Columns whose defaults go, and whose tables stay, have none from now on.
+fn unmark_defaults(writer: &mut Writer<'_>, targets: &[Target]) -> Result<(), CatalogError> {
+    const HAS_DEFAULT: usize = PG_ATTRIBUTE.place("atthasdef");
+    for target in targets.iter().filter(|target| target.object.class == DEFAULTS) {
+        let found = writer.row(&PG_ATTRDEF_OID_INDEX, target.object.oid)?;
+        let row = Row(&found.values, PG_ATTRDEF.name);
+        let (table, column) = (row.oid(1)?, row.int2(2)?);
+        if targets.iter().any(|other| other.object == Object::relation(table)) {
+            continue;
+        }
+        let key = [Datum::Oid(table), Datum::Int2(column)];
+        for mut found in writer.rows((&PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key), usize::MAX)? {
+            if let Some(value) = found.values.get_mut(HAS_DEFAULT) {
+                *value = Datum::Bool(false);
+            }
+            writer.update(ATTRIBUTES, found.tid, &found.values)?;
+        }
+        writer.announce_relation(table);
+    }
+    Ok(())
 }
 
 /// An object that is to be dropped.

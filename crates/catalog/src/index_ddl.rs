@@ -58,7 +58,15 @@ pub fn check_index(table: &Table, def: &IndexDef) -> Result<(), CatalogError> {
         return refuse("42622", format!("identifier \"{name}\" is too long"));
     }
     for number in def.columns().filter(|number| *number != 0) {
-        column(table, number)?;
+        if column(table, number)?.generated == b'v' {
+            let what = match def.constraint {
+                Some(ConstraintKind::Primary) => "primary keys",
+                Some(ConstraintKind::Unique) => "unique constraints",
+                None => "indexes",
+            };
+            let message = format!("{what} on virtual generated columns are not supported");
+            return refuse("0A000", message);
+        }
     }
     if def.is_primary() && table.indexes.iter().any(|index| index.primary) {
         let name = &table.name;
@@ -269,7 +277,7 @@ fn refuse_constraint_name(
 pub(crate) struct KeyClass {
     pub(crate) oid: Oid,
     /// The type of what is stored, if it is not the column's.
-    stored: Oid,
+    pub(crate) stored: Oid,
 }
 
 /// The operator class of each key: the given one, or the type's default.

@@ -12,8 +12,10 @@ mod checks;
 mod class;
 mod cluster_rows;
 mod column_storage;
+mod column_type;
 mod columns_ddl;
 mod comments;
+mod constraint_ddl;
 mod constraints;
 mod database;
 mod database_ddl;
@@ -38,6 +40,7 @@ mod index_twin;
 mod inplace;
 mod invalidate;
 mod layout;
+mod like;
 mod limits;
 mod lookup;
 mod maps;
@@ -49,6 +52,7 @@ mod oids;
 mod oldest;
 mod options;
 mod reader;
+mod relation_ddl;
 mod relations;
 mod role_ddl;
 mod row;
@@ -78,8 +82,13 @@ pub use checks::{add_check, validate_constraint};
 pub use class::Class;
 pub use cluster_rows::{DatabaseRow, Named, RoleRow};
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
+pub use column_type::{
+    NewType, checks_to_follow, drop_expression, follow_types, replace_default, set_check_condition,
+    set_column_type, set_identity,
+};
 pub use columns_ddl::{add_column, add_not_null_constraint, drop_column, rename_column};
 pub use comments::{Commented, comment};
+pub use constraint_ddl::{NotNull, add_named_not_null, rename_constraint, rename_index};
 pub use constraints::Constraint;
 pub use database::{Database, Shared};
 pub use database_ddl::{
@@ -105,6 +114,7 @@ pub use index_state::{IndexStep, step_index};
 pub use index_trees::IndexTrees;
 pub use index_twin::{copy_index, swap_indexes, twin_name};
 pub use inplace::{Advanced, ClassFigures, NextIds, RelationFigures};
+pub use like::{CommentedPart, copy_comments, has_extended_statistics, index_definitions};
 pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;
@@ -114,6 +124,10 @@ pub use options::{
     storage_texts,
 };
 pub use reader::Reader;
+pub use relation_ddl::{
+    ReplicaIdentity, followers, mark_clustered, set_relation_owner, set_relation_schema,
+    set_replica_identity,
+};
 pub use relations::{temp_namespace, temp_toast_namespace};
 pub use role_ddl::{
     MemberOptions, RoleChange, SettingChange, alter_role, change_settings, create_role, drop_role,

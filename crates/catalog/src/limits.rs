@@ -35,8 +35,6 @@ pub(crate) struct Attribute {
     pub column: Column,
     /// Rows that are older than the column have a value for it (attmissingval).
     pub has_missing: bool,
-    /// 0, or s: generated and stored, v: generated when read.
-    pub generated: u8,
     pub collation: Oid,
     pub toast: ToastColumn,
 }
@@ -50,10 +48,6 @@ pub(crate) fn of(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Limits
         (class.triggers, "it has triggers"),
         (class.rules, "it has rules"),
         (class.partition, "it is a partition"),
-        (
-            columns.iter().any(|a| a.generated == b'v' && !a.column.dropped),
-            "it has virtual generated columns",
-        ),
     ];
     let insert = insert.into_iter().find_map(|(has, why)| has.then_some(why));
     let vacuum = [
@@ -77,9 +71,6 @@ fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<St
         return Some("the materialized view has not been populated".to_owned());
     }
     columns.iter().filter(|a| !a.column.dropped).find_map(|a| {
-        if a.generated == b'v' {
-            return Some(format!("column \"{}\" is generated when it is read", a.column.name));
-        }
         let foreign = !BY_BYTES.contains(&a.collation);
         foreign.then(|| format!("column \"{}\" has a collation of its own", a.column.name))
     })

@@ -8,7 +8,7 @@ pub(crate) fn int2s(type_oid: Oid, values: &[i16]) -> Datum<'static> {
     array_of(type_oid, oids::INT2, values.iter().map(|value| value.to_le_bytes().to_vec()))
 }
 
-fn oid_vector(values: &[Oid]) -> Datum<'static> {
+pub(crate) fn oid_vector(values: &[Oid]) -> Datum<'static> {
     let stored = values.iter().map(|value| value.to_le_bytes().to_vec());
     array_of(oids::OIDVECTOR, oids::OID, stored)
 }

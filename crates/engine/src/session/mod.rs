@@ -21,7 +21,9 @@
 //! - `tables`: finding, creating and dropping tables; `locks`: locking them; `explicit`: LOCK TABLE
 //!   with NOWAIT, advisory locks
 //! - `catalog_rows`: rows of the catalogs that statements are analyzed by
-//! - `truncate`: emptying tables; `alter_table`: changing them
+//! - `truncate`: emptying tables; `alter_table`: changing them; `column_ddl`: their columns' types,
+//!   identity and expressions; `relation_ddl`: owners, schemas, names of constraints and indexes
+//! - `like`: what CREATE TABLE (LIKE ...) takes of a table
 //! - `sequences`: values of sequences; `known_sequences`: those that a session has taken;
 //!   `sequence_ddl`: creating and changing them; `relation_kinds`: what a name means, of any kind
 //! - `indexes`: creating, dropping and rebuilding indexes; `concurrent_indexes`: beside writers;
@@ -59,6 +61,7 @@ mod automatic;
 mod backup;
 mod catalog_rows;
 mod changes;
+mod column_ddl;
 mod column_stats;
 mod column_storage;
 mod concurrent_indexes;
@@ -79,6 +82,7 @@ mod indexes;
 mod isolation;
 mod known_path;
 mod known_sequences;
+mod like;
 mod locks;
 mod marks;
 mod oldest_ids;
@@ -89,6 +93,7 @@ mod parts;
 mod path;
 mod pool;
 mod reindex_concurrently;
+mod relation_ddl;
 mod relation_kinds;
 mod rows;
 mod scan;

@@ -135,7 +135,9 @@ fn form_all(table: &Table, values: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()
         return Err(wrong_count(table));
     }
     for (value, column) in values.iter().zip(&table.columns) {
-        if value.is_null() && column.not_null && !column.dropped {
+        // What is generated when it is read is not stored.
+        let stored = !column.dropped && column.generated != b'v';
+        if value.is_null() && column.not_null && stored {
             let message = format!(
                 "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
                 column.name, table.name

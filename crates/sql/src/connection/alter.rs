@@ -31,8 +31,13 @@ impl Connection {
             sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))?;
             return done("ALTER TABLE");
         }
-        if let [AlterAction::Rename(rename)] = alter.actions.as_slice() {
-            return self.alter_name(&alter.table, rename);
+        match alter.actions.as_slice() {
+            [AlterAction::Rename(rename)] => return self.alter_name(&alter.table, rename),
+            [AlterAction::Schema(schema)] => {
+                self.move_table(&alter.table, schema)?;
+                return done("ALTER TABLE");
+            }
+            _ => {}
         }
         self.refuse_sequence(&alter.table, "this ALTER TABLE action cannot be performed on")?;
         let table = self.table_to_index(&alter.table, alter_mode(alter))?;
@@ -43,7 +48,7 @@ impl Connection {
             }
         }
         let of = (table.oid, alter.actions.as_slice());
-        for pass in [Pass::Drop, Pass::Add, Pass::NotNull] {
+        for pass in [Pass::Drop, Pass::Type, Pass::Add, Pass::Expression, Pass::NotNull] {
             self.alter_pass(pass, of, source, sink)?;
         }
         let keys = || {
@@ -67,6 +72,7 @@ impl Connection {
             }
         }
         self.change_parameters(&table, &alter.actions)?;
+        self.alter_pass(Pass::Misc, of, source, sink)?;
         done("ALTER TABLE")
     }
 
@@ -76,6 +82,10 @@ impl Connection {
         match (found, rename) {
             (Some(relation), RenameAction::Table(to)) if relation.kind == b'S' => {
                 self.host.call(|session| session.rename_sequence(relation.oid, to))?;
+            }
+            (Some(relation), RenameAction::Table(to)) if relation.kind == b'i' => {
+                let of = (name.schema.as_deref(), name.name.as_str());
+                self.host.call(|session| session.rename_index(of, to))?;
             }
             _ => {
                 let table = self.table_to_index(name, LockMode::AccessExclusive)?;

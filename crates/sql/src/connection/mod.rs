@@ -12,8 +12,11 @@
 //!   and when they end
 //! - `query_rows.rs`: the rows of a query's portal, forward and backward
 //! - `declare.rs`, `fetch.rs`: DECLARE and CLOSE, FETCH and MOVE
-//! - `alter.rs`: ALTER TABLE; `alter_columns.rs`: its actions on columns, defaults, checks, names
-//! - `table_columns.rs`: columns, defaults and checks of new tables
+//! - `alter.rs`: ALTER TABLE; `alter_columns.rs`: its actions on columns, defaults, checks, names;
+//!   `alter_type.rs`: types; `alter_identity.rs`: identity, generation; `alter_relation.rs`:
+//!   owners, schemas, constraints' names; `rewrite.rs`: rows written anew
+//! - `table_columns.rs`: columns, defaults and checks of new tables; `table_as.rs`: CREATE TABLE AS;
+//!   `like.rs`: LIKE
 //! - `truncate.rs`: TRUNCATE; `sequences.rs`: CREATE, ALTER and DROP SEQUENCE
 //! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
 //!   savepoints
@@ -35,6 +38,9 @@
 
 mod alter;
 mod alter_columns;
+mod alter_identity;
+mod alter_relation;
+mod alter_type;
 mod block;
 mod copy;
 mod copy_in;
@@ -45,6 +51,7 @@ mod fetch;
 mod held;
 mod index_keys;
 mod indexes;
+mod like;
 mod lock;
 mod objects;
 mod outcome;
@@ -53,6 +60,7 @@ mod passwords;
 mod portals;
 mod prepared;
 mod query_rows;
+mod rewrite;
 mod roles;
 mod run;
 mod savepoints;
@@ -61,6 +69,7 @@ mod sequences;
 mod sink;
 mod state;
 mod statement;
+mod table_as;
 mod table_columns;
 mod transaction;
 mod truncate;

@@ -4,7 +4,9 @@ use super::indexes::check_keys;
 use super::state::Connection;
 use crate::analyze::{NamedType, Names, Scope, ScopeColumn, type_name, type_of_name};
 use crate::error::{Result, SqlError, state};
-use crate::parse::{CheckClause, ColumnValues, CreateTable, NewColumn, NewTableColumn, Source};
+use crate::parse::{
+    CheckClause, ColumnValues, CreateTable, NewColumn, NewTableColumn, Source, TypeName,
+};
 use crate::plan::{
     Catalog, ParamTypes, Planner, StoredColumn, live_columns, may_vary, nextval_default,
     stored_expr,
@@ -43,12 +45,21 @@ fn definitions(create: &CreateTable, names: &mut dyn Names) -> Result<Vec<Column
 
 /// The type of a new column: one whose values can be stored.
 fn column_type(column: &NewColumn, names: &mut dyn Names) -> Result<NamedType> {
-    let found = type_of_name(names, &column.ty)?;
-    let at = column.ty.position;
+    stored_type_of(&column.name, &column.ty, names)
+}
+
+/// The type that a column of that name is to have.
+pub(super) fn stored_type_of(
+    column: &str,
+    ty: &TypeName,
+    names: &mut dyn Names,
+) -> Result<NamedType> {
+    let found = type_of_name(names, ty)?;
+    let at = ty.position;
     let row = names.ty(found.oid)?;
     if row.kind == b'p' {
         let name = type_name(names, found.oid)?;
-        let message = format!("column \"{}\" has pseudo-type {name}", column.name);
+        let message = format!("column \"{column}\" has pseudo-type {name}");
         return Err(SqlError::new(state::INVALID_TABLE_DEFINITION, message).at(at));
     }
     if SqlType::from_oid(found.oid).is_none() {

@@ -12,7 +12,7 @@ use crate::parse::{CreateTable, DropStatement, Kind, QualifiedName, ShowTarget, 
 use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
-use forebay_engine::{EngineError, Session, storage_texts};
+use forebay_engine::{EngineError, Oid, Session, storage_texts};
 use forebay_types::{Datum, SqlType};
 
 fn tag(text: &str) -> Result<CommandTag> {
@@ -43,6 +43,7 @@ impl Connection {
     ) -> Result<CommandTag> {
         match kind {
             Kind::CreateTable(create) => self.create_table(create, source, sink),
+            Kind::CreateTableAs(made) => self.create_table_as(made, source, sink),
             Kind::DropTable(drop) => self.drop_tables(drop, sink),
             Kind::CreateIndex(create) => self.create_index(create, source, sink),
             Kind::DropIndex(drop) => self.drop_indexes(drop, sink),
@@ -134,6 +135,25 @@ impl Connection {
         sink: &mut dyn RowSink,
     ) -> Result<CommandTag> {
         self.check_writable("CREATE TABLE")?;
+        let place = self.place_of_new(create, sink)?;
+        let Some(temporary) = place else { return tag("CREATE TABLE") };
+        let (create, likes) = self.expand_like(create)?;
+        let schema = create.name.schema.as_deref();
+        let mut parts = self.table_parts(&create, (schema, temporary), source)?;
+        self.take_expressions(&mut parts, &likes)?;
+        let oid = self.make_table(&create, temporary, parts)?;
+        self.add_keys(oid, &create.keys)?;
+        self.follow_like(oid, &likes)?;
+        tag("CREATE TABLE")
+    }
+
+    /// Where a new table goes: whether it is temporary. None: there is a relation of its name, and
+    /// that is no error.
+    pub(super) fn place_of_new(
+        &mut self,
+        create: &CreateTable,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<bool>> {
         let QualifiedName { schema, name, position } = &create.name;
         if let Some(at) = create.global {
             let message = "GLOBAL is deprecated in temporary table creation";
@@ -169,9 +189,19 @@ impl Connection {
         if create.if_not_exists && target.is_some() && self.host.table(target, name)?.is_some() {
             let message = format!("relation \"{name}\" already exists, skipping");
             sink.notice(&SqlError::notice(state::DUPLICATE_TABLE, message))?;
-            return tag("CREATE TABLE");
+            return Ok(None);
         }
-        let parts = self.table_parts(create, (schema.as_deref(), temporary), source)?;
+        Ok(Some(temporary))
+    }
+
+    /// Makes a table of its parts. Returns its OID.
+    pub(super) fn make_table(
+        &mut self,
+        create: &CreateTable,
+        temporary: bool,
+        parts: TableParts,
+    ) -> Result<Oid> {
+        let QualifiedName { schema, name, .. } = &create.name;
         let TableParts { columns, checks, sequences } = parts;
         let options = storage_texts(&create.parameters).map_err(EngineError::from)?;
         let on_commit = create.on_commit.unwrap_or_default();
@@ -184,8 +214,7 @@ impl Connection {
         for ColumnSequence { sequence, column, identity } in sequences {
             self.host.call(|session| session.attach_sequence(sequence, (oid, column), identity))?;
         }
-        self.add_keys(oid, &create.keys)?;
-        tag("CREATE TABLE")
+        Ok(oid)
     }
 
     fn drop_tables(&mut self, drop: &DropStatement, sink: &mut dyn RowSink) -> Result<CommandTag> {

@@ -157,7 +157,7 @@ fn value_clause(
 }
 
 /// The options of an identity column's sequence, in parentheses, if there are any.
-fn identity_options(c: &mut Cursor<'_>) -> Result<SequenceClauses> {
+pub(super) fn identity_options(c: &mut Cursor<'_>) -> Result<SequenceClauses> {
     if !c.accept_token(&Token::LParen) {
         return Ok(SequenceClauses::default());
     }

@@ -11,6 +11,7 @@ use super::portals::{Declare, Fetch};
 use super::sequence::{AlterSequence, CreateSequence};
 use super::source::Source;
 use super::table::CreateTable;
+use super::table_as::CreateTableAs;
 use super::vacuum::Vacuum;
 use crate::settings::{IsolationLevel, SetScope};
 use forebay_engine::LockMode;
@@ -26,6 +27,8 @@ pub enum Kind {
     Insert(Box<ast::Insert>, Extras),
     /// CREATE TABLE.
     CreateTable(Box<CreateTable>),
+    /// CREATE TABLE AS, SELECT INTO.
+    CreateTableAs(Box<CreateTableAs>),
     /// DROP TABLE.
     DropTable(DropStatement),
     /// CREATE INDEX.

@@ -7,8 +7,11 @@ use super::column::{
 use super::cursor::{Cursor, QualifiedName};
 use super::drop::DropStatement;
 use super::index::{NewKey, table_key};
+use super::like::{LikeClause, like};
 use super::options::storage_parameters;
 use super::refuse::refuse;
+use super::statement::Kind;
+use super::table_as::{is_table_as, plain_names, table_as};
 use super::type_name::{TypeName, type_name};
 use crate::error::{Result, SqlError, state};
 use forebay_engine::{OnCommit, StorageParameter};
@@ -66,6 +69,8 @@ pub struct CreateTable {
     pub keys: Vec<NewKey>,
     /// Its checks, in the order in which they were written.
     pub checks: Vec<CheckClause>,
+    /// LIKE, in the order in which they were written.
+    pub likes: Vec<LikeClause>,
     /// WITH (...)
     pub parameters: Vec<StorageParameter>,
     /// TEMPORARY was given.
@@ -79,7 +84,26 @@ pub struct CreateTable {
 /// Columns of a table, as in PostgreSQL.
 const MAX_COLUMNS: usize = 1600;
 
-pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<CreateTable> {
+impl CreateTable {
+    /// A table without columns.
+    pub(super) fn named(name: QualifiedName, temporary: bool) -> CreateTable {
+        CreateTable {
+            name,
+            if_not_exists: false,
+            columns: Vec::new(),
+            keys: Vec::new(),
+            checks: Vec::new(),
+            likes: Vec::new(),
+            parameters: Vec::new(),
+            temporary,
+            global: None,
+            on_commit: None,
+        }
+    }
+}
+
+/// CREATE TABLE, by its elements or by a query.
+pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<Kind> {
     if c.accept("unlogged") {
         return Err(SqlError::unsupported("CREATE UNLOGGED TABLE"));
     }
@@ -95,27 +119,21 @@ pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<CreateTable> {
     }
     let if_not_exists = c.accept_all(&["if", "not", "exists"]);
     let name = c.qualified_name()?;
-    if c.accept("as") {
-        return Err(SqlError::unsupported("CREATE TABLE AS"));
+    let create = CreateTable { if_not_exists, global, ..CreateTable::named(name, temporary) };
+    let names = plain_names(c);
+    if names.is_some() || is_table_as(c) {
+        let made = table_as(c, create, names.unwrap_or_default())?;
+        return Ok(Kind::CreateTableAs(Box::new(made)));
     }
     if c.accept("of") || c.accept("partition") {
         return Err(SqlError::unsupported("CREATE TABLE OF or PARTITION OF"));
     }
     c.expect_token(&Token::LParen)?;
-    let Elements { columns, keys, checks } = elements(c, &name.name)?;
+    let Elements { columns, keys, checks, likes } = elements(c, &create.name.name)?;
     let (parameters, on_commit) = table_options(c)?;
     c.expect_end()?;
-    Ok(CreateTable {
-        name,
-        if_not_exists,
-        columns,
-        keys,
-        checks,
-        parameters,
-        temporary,
-        global,
-        on_commit,
-    })
+    let create = CreateTable { columns, keys, checks, likes, parameters, on_commit, ..create };
+    Ok(Kind::CreateTable(Box::new(create)))
 }
 
 /// What a table is made of.
@@ -124,6 +142,7 @@ struct Elements {
     columns: Vec<NewColumn>,
     keys: Vec<NewKey>,
     checks: Vec<CheckClause>,
+    likes: Vec<LikeClause>,
 }
 
 /// The columns and constraints of a table, up to the closing parenthesis.
@@ -133,10 +152,11 @@ fn elements(c: &mut Cursor<'_>, table: &str) -> Result<Elements> {
         return Ok(elements);
     }
     loop {
-        let Elements { columns, keys, checks } = &mut elements;
-        let check = table_check(c)?;
-        let is_check = check.is_some();
+        let Elements { columns, keys, checks, likes } = &mut elements;
+        let (check, other) = (table_check(c)?, like(c, columns.len())?);
+        let is_check = check.is_some() || other.is_some();
         checks.extend(check);
+        likes.extend(other);
         match if is_check { None } else { table_key(c)? } {
             None if is_check => {}
             Some(NewKey { existing: Some(_), position, .. }) => {
@@ -165,7 +185,9 @@ fn elements(c: &mut Cursor<'_>, table: &str) -> Result<Elements> {
 }
 
 /// What may follow the column list.
-fn table_options(c: &mut Cursor<'_>) -> Result<(Vec<StorageParameter>, Option<OnCommit>)> {
+pub(super) fn table_options(
+    c: &mut Cursor<'_>,
+) -> Result<(Vec<StorageParameter>, Option<OnCommit>)> {
     refuse_options(c)?;
     let mut parameters = Vec::new();
     if c.accept("with") {
@@ -187,7 +209,6 @@ fn refuse_options(c: &mut Cursor<'_>) -> Result<()> {
         ("partition", "table partitioning"),
         ("using", "a table access method other than heap"),
         ("tablespace", "TABLESPACE"),
-        ("as", "CREATE TABLE AS"),
     ] {
         if c.peek_word().as_deref() == Some(word) {
             return Err(SqlError::unsupported(what));
@@ -251,7 +272,6 @@ fn table_constraint(c: &mut Cursor<'_>) -> Result<()> {
     refuse(c, |word| match word {
         "foreign" => Some("a FOREIGN KEY constraint"),
         "exclude" => Some("an EXCLUDE constraint"),
-        "like" => Some("LIKE in CREATE TABLE"),
         _ => None,
     })
 }

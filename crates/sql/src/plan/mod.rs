@@ -5,7 +5,9 @@
 //! - `planner.rs`: Planner: what planning works with
 //! - `select.rs`: SELECT and VALUES
 //! - `from.rs`: FROM
-//! - `stored.rs`: expressions that tables keep, `stored_index.rs`: those of indexes; `rules.rs`: what they make of new rows
+//! - `conversion.rs`: another type of a column; `printing.rs`: stored expressions as SQL
+//! - `stored.rs`: expressions that tables keep, `stored_index.rs`: those of indexes;
+//!   `reading.rs`: read; `rules.rs`: what they make of new rows
 //! - `insert.rs`: INSERT; `conflict.rs`: ON CONFLICT; `update.rs`: UPDATE and DELETE;
 //!   `returning.rs`: RETURNING
 //! - `assign.rs`: tables that are changed, and values on their way into their columns
@@ -38,6 +40,7 @@ mod catalog;
 mod column_values;
 mod computed;
 mod conflict;
+mod conversion;
 mod deparse;
 mod estimate;
 mod explain;
@@ -53,7 +56,9 @@ mod page_usage;
 mod parallel;
 mod paths;
 mod planner;
+mod printing;
 mod query;
+mod reading;
 mod returning;
 pub mod rowsets;
 mod rules;
@@ -72,15 +77,17 @@ pub use aggregate::{AggregateCall, AggregateKind};
 pub use assign::{Verb, live_columns, stored_type, target_columns, writable};
 pub use catalog::Catalog;
 pub use computed::ComputedIndex;
+pub use conversion::Conversion;
 pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
 pub use expr::{Arithmetic, Builtin, Comparison, Expr, Function, PartOf};
 pub use locks::locking_words;
 pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};
+pub use printing::printed;
+pub use reading::stored_expr;
 pub use returning::version_width;
 pub use rowsets::RowFunction;
-pub use rules::stored_expr;
 pub use stored::{StoredColumn, may_vary, nextval_default};
 pub use stored_index::AnalyzedKey;
 pub use tree::{

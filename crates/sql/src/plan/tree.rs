@@ -522,10 +522,12 @@ impl ChangePlan {
 }
 
 /// What is computed and checked of each new row, over the values of the live columns.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RowRules {
     /// Stored generated columns: their places, and what makes their values.
     pub generated: Vec<(usize, Expr)>,
+    /// Columns that are generated when they are read and refuse NULL, likewise.
+    pub not_null: Vec<(usize, Expr)>,
     /// Checks by their names.
     pub checks: Vec<(String, Expr)>,
     /// The columns that these read.

@@ -220,7 +220,9 @@ impl Session {
             let target = how.target.map_or(Some(default), |own| usize::try_from(own).ok());
             Analyzed { index, how, target: target.unwrap_or(default) }
         });
-        Ok(analyzed.filter(|column| column.target > 0).collect())
+        // What is generated when it is read is not stored.
+        let is_stored = |column: &Analyzed| table.columns[column.index].generated != b'v';
+        Ok(analyzed.filter(|column| column.target > 0 && is_stored(column)).collect())
     }
 
     /// Samples a table.
