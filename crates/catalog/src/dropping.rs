@@ -10,7 +10,7 @@ use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
-use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TYPES};
+use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TRIGGERS, TYPES};
 use crate::checks::count_checks;
 use crate::constraints::Constraint;
 use crate::database::Database;
@@ -22,24 +22,68 @@ use crate::objects::{Depends, Object};
 use crate::reader::Reader;
 use crate::row::Row;
 use crate::schema::{
-    self, PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX,
+    self, PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CLASS_OID_INDEX,
     PG_CONSTRAINT_OID_INDEX, PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX,
     PG_INHERITS_RELID_SEQNO_INDEX, PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX,
-    PG_TYPE_OID_INDEX,
+    PG_TRIGGER_OID_INDEX, PG_TYPE_OID_INDEX,
 };
 use crate::sequences::SequenceOwner;
 use crate::table::Table;
 use crate::writer::{Found, Writer};
 
-/// Drops a table. The caller holds its lock.
+/// Drops a table; with `cascade` foreign keys that refer to it, too. The caller holds its lock, and
+/// those of [`tables_to_lock`]. `path`: the namespaces that messages leave out.
 pub fn drop_table(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
     table: &Table,
-) -> Result<(), CatalogError> {
+    (cascade, path): (bool, Vec<Oid>),
+) -> Result<Dropped, CatalogError> {
     table.check_alterable(&table.name)?;
-    drop_rows(database, backend, tx, table.oid, &table.name)
+    let mut writer = Writer::begin(database, backend, tx)?;
+    writer.path = path;
+    writer.row(&PG_CLASS_OID_INDEX, table.oid)?;
+    let dropped = drop_cascading(&mut writer, Object::relation(table.oid), cascade)?;
+    writer.next_command()?;
+    Ok(dropped)
+}
+
+/// The tables with constraints and triggers that go with a table, or with a constraint: they are
+/// locked before.
+pub fn tables_to_lock(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    (table, constraint): (Oid, Option<Oid>),
+) -> Result<Vec<Oid>, CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let object = match constraint {
+        Some(constraint) => Object::new(CONSTRAINTS, constraint),
+        None => Object::relation(table),
+    };
+    let mut tables = Vec::new();
+    for target in targets_of(&mut writer, object)? {
+        let Object { class, oid, .. } = target.object;
+        let (index, columns) = match class {
+            CONSTRAINTS => {
+                let place = |name| schema::PG_CONSTRAINT.place(name);
+                (&PG_CONSTRAINT_OID_INDEX, [place("conrelid"), place("confrelid")])
+            }
+            TRIGGERS => (&PG_TRIGGER_OID_INDEX, [1, 1]),
+            _ => continue,
+        };
+        let found = writer.row(index, oid)?;
+        for column in columns {
+            match Row(&found.values, index.of.name).oid(column)? {
+                0 => {}
+                table => tables.push(table),
+            }
+        }
+    }
+    tables.sort_unstable();
+    tables.dedup();
+    Ok(tables)
 }
 
 /// Removes a relation, and what belongs to it, from the catalogs. Files of permanent ones go once
@@ -142,15 +186,17 @@ fn is_valid(writer: &mut Writer<'_>, index: Oid) -> Result<bool, CatalogError> {
 }
 
 /// Drops a constraint of a table, which the caller has locked, with its index. A primary key's
-/// columns still refuse NULL. 42704 if there is none of that name.
+/// columns still refuse NULL. 42704 if there is none of that name. With `cascade` foreign keys to it
+/// go along. `path`: the namespaces that messages leave out.
 pub fn drop_constraint(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
     table: &Table,
-    name: &str,
-) -> Result<(), CatalogError> {
+    (name, cascade, path): (&str, bool, Vec<Oid>),
+) -> Result<Dropped, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
+    writer.path = path;
     let found = writer.reader().constraint(table.oid, name)?;
     let Some(Constraint { oid, kind, column, .. }) = found else {
         let of = &table.name;
@@ -158,7 +204,7 @@ pub fn drop_constraint(
         return Err(CatalogError::refused("42704", message));
     };
     match (kind, column) {
-        (b'p' | b'u', _) => {}
+        (b'p' | b'u' | b'f', _) => {}
         (b'c', _) => count_checks(&mut writer, table.oid, -1)?,
         (b'n', Some(column)) => {
             refuse_key_column(table, column)?;
@@ -169,9 +215,10 @@ pub fn drop_constraint(
             return Err(CatalogError::refused("0A000", message));
         }
     }
-    drop_all(&mut writer, Object::new(CONSTRAINTS, oid))?;
+    let dropped = drop_cascading(&mut writer, Object::new(CONSTRAINTS, oid), cascade)?;
     writer.announce_relation(table.oid);
-    writer.next_command()
+    writer.next_command()?;
+    Ok(dropped)
 }
 
 /// Refuses a column of the primary key.
@@ -491,7 +538,7 @@ fn check_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogEr
         Err(CatalogError::refused("0A000", format!("cannot drop {what}: {why}")))
     };
     match class {
-        CONSTRAINTS | DEFAULTS | NAMESPACES => return Ok(()),
+        CONSTRAINTS | DEFAULTS | NAMESPACES | TRIGGERS => return Ok(()),
         TYPES => return check_type(writer, object),
         CLASSES => {}
         _ => return refused(describe(writer, object)?, "it is of a kind that is not supported"),
@@ -530,11 +577,25 @@ fn drop_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogErr
     let Object { class, oid, .. } = object;
     match class {
         TYPES => writer.delete_all((&PG_TYPE_OID_INDEX, &[Datum::Oid(oid)]), 3),
-        CONSTRAINTS => writer.delete_all((&PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)]), 4),
+        CONSTRAINTS => drop_constraint_row(writer, oid),
+        TRIGGERS => writer.delete_all((&PG_TRIGGER_OID_INDEX, &[Datum::Oid(oid)]), 4),
         DEFAULTS => writer.delete_all((&PG_ATTRDEF_OID_INDEX, &[Datum::Oid(oid)]), 3),
         NAMESPACES => writer.delete_all((&schema::PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)]), 2),
         _ => drop_relation(writer, oid),
     }
+}
+
+/// Drops a constraint. What is known of the tables of a foreign key is out of date.
+fn drop_constraint_row(writer: &mut Writer<'_>, oid: Oid) -> Result<(), CatalogError> {
+    let found = writer.row(&PG_CONSTRAINT_OID_INDEX, oid)?;
+    let row = Row(&found.values, schema::PG_CONSTRAINT.name);
+    for table in ["conrelid", "confrelid"] {
+        match row.oid(schema::PG_CONSTRAINT.place(table))? {
+            0 => {}
+            table => writer.announce_relation(table),
+        }
+    }
+    writer.delete(CONSTRAINTS, &found)
 }
 
 /// Drops a table, a TOAST table, an index or a sequence.

@@ -23,6 +23,7 @@ mod defaults;
 mod dropping;
 mod entering;
 mod error;
+mod foreign_key_ddl;
 mod identifier;
 mod index;
 mod index_constraint;
@@ -33,6 +34,7 @@ mod index_state;
 mod index_twin;
 mod inplace;
 mod invalidate;
+mod key_triggers;
 mod layout;
 mod limits;
 mod lookup;
@@ -86,9 +88,11 @@ pub use databases::Databases;
 pub use defaults::set_default;
 pub use dropping::{
     Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_table,
+    tables_to_lock,
 };
 pub use entering::check_locale;
 pub use error::{CatalogError, ObjectName, Refusal};
+pub use foreign_key_ddl::{ForeignKeyDef, add_foreign_key};
 pub use identifier::quoted;
 pub use index::{KnownTrees, TableIndex};
 pub use index_constraint::{constrain_index, find_constraint_index};
@@ -97,6 +101,7 @@ pub use index_def::{ConstraintKind, IndexDef, IndexKey};
 pub use index_state::{IndexStep, step_index};
 pub use index_twin::{copy_index, swap_indexes, twin_name};
 pub use inplace::{Advanced, ClassFigures, NextIds, RelationFigures};
+pub use key_triggers::{ForeignKey, KeyAction, KeyTrigger, KeyWork};
 pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};
 pub use oids::OidCounter;

@@ -67,10 +67,11 @@ pub use forebay_aio::limits::{Limits, descriptors_in_use, raise_descriptor_limit
 pub use forebay_archive as archive;
 pub use forebay_catalog::{
     ChangedParameters, Check, CheckDef, Column, ColumnDef, ColumnStatistics, ColumnStorage,
-    ConstraintKind, DatabaseRow, Figures, IndexDef, IndexKey, MemberOptions, ObjectName, OldestIds,
-    RoleChange, RoleRow, SequenceDef, SequenceInfo, SequenceOptions, SettingChange,
-    StorageParameter, StoredExpr, Table, TableIndex, TableStatistics, compression_code,
-    index_parameters, quoted, storage_code, storage_texts, wrong_kind,
+    ConstraintKind, DatabaseRow, Figures, ForeignKey, ForeignKeyDef, IndexDef, IndexKey, KeyAction,
+    KeyTrigger, KeyWork, MemberOptions, ObjectName, OldestIds, RoleChange, RoleRow, SequenceDef,
+    SequenceInfo, SequenceOptions, SettingChange, StorageParameter, StoredExpr, Table, TableIndex,
+    TableStatistics, compression_code, index_parameters, quoted, storage_code, storage_texts,
+    wrong_kind,
 };
 pub use forebay_catalog::{nodes, syscache};
 pub use forebay_format::lsn::ParseLsnError;
@@ -87,12 +88,12 @@ pub use forebay_types::{Datum, Oid, TypeInfo, time};
 pub use io::IoSettings;
 pub use session::{
     ALL_FORKS, AdvisoryKey, AdvisoryScope, AnalyzeOptions, BackupEnd, BitmapRows, BlockRange,
-    CommentOn, CopyStrategy, Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry,
-    IndexRows, IndexScanOptions, Inserted, Isolation, NamedRelation, NewDatabase, OnCommit, Part,
-    PathEntry, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint, Scan, ScanPart,
-    Sender, SequenceAccess, SequenceData, SequencePersistence, Session, SettingOf, SharedScan,
-    SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting, TableCheckOptions, Told,
-    Transaction, VacuumOptions, compressed_value, toasted_size,
+    CommentOn, CopyStrategy, Due, Handoff, HeapScan, IndexBitmap, IndexCheckOptions, IndexEntry,
+    IndexRows, IndexScanOptions, Inserted, Isolation, KeyEvent, NamedRelation, NewDatabase,
+    OnCommit, Part, PathEntry, PrewarmMode, RowBatch, RowOutcome, RowView, RowWait, Savepoint,
+    Scan, ScanPart, Sender, SequenceAccess, SequenceData, SequencePersistence, Session, SettingOf,
+    SharedScan, SharedValues, Statement, StatementSnapshot, StoredRow, StoredSetting,
+    TableCheckOptions, Told, Transaction, VacuumOptions, compressed_value, toasted_size,
 };
 pub use warning::Warning;
 

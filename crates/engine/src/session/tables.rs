@@ -303,6 +303,16 @@ impl Session {
 
     /// Drops a table. Its file is removed when the transaction has committed.
     pub fn drop_table(&mut self, table: &Table) -> Result<(), EngineError> {
+        self.drop_table_with(table, false).map(drop)
+    }
+
+    /// The same; with `cascade` also what depends on it: foreign keys that refer to it. Returns
+    /// what goes along, in words.
+    pub fn drop_table_with(
+        &mut self,
+        table: &Table,
+        cascade: bool,
+    ) -> Result<Vec<String>, EngineError> {
         self.check_own(table)?;
         self.call(|session, core| {
             core.database.check_event_triggers()?;
@@ -312,11 +322,14 @@ impl Session {
                 session.lock_table(core, &toast, LockMode::AccessExclusive)?;
             }
             let owned = session.sequences_of(core, table.oid)?;
+            session.lock_what_goes(core, (table.oid, None))?;
+            let path = session.visible_namespaces(core)?;
             let (tx, backend) = session.changing()?;
-            forebay_catalog::drop_table(&core.database, backend, tx, table)?;
+            let how = (cascade, path);
+            let dropped = forebay_catalog::drop_table(&core.database, backend, tx, table, how)?;
             session.note_temp_dropped(table.oid);
             owned.into_iter().for_each(|(sequence, _)| session.note_temp_dropped(sequence));
-            Ok(())
+            Ok(dropped.0)
         })
     }
 }
