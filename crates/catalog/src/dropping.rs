@@ -5,6 +5,8 @@
 //! of a kind that is not understood here does so too.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::sync::Arc;
+
 use forebay_format::RelFileLocator;
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
@@ -31,20 +33,23 @@ use crate::sequences::SequenceOwner;
 use crate::table::Table;
 use crate::writer::{Found, Writer};
 
-/// Drops a table; with `cascade` foreign keys that refer to it, too. The caller holds its lock, and
-/// those of [`tables_to_lock`]. `path`: the namespaces that messages leave out.
-pub fn drop_table(
+/// Drops tables; with `cascade` foreign keys of others that refer to them, too. The caller holds
+/// their locks, and those of [`tables_to_lock`]. `path`: the namespaces that messages leave out.
+pub fn drop_tables(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    table: &Table,
+    tables: &[Arc<Table>],
     (cascade, path): (bool, Vec<Oid>),
 ) -> Result<Dropped, CatalogError> {
-    table.check_alterable(&table.name)?;
     let mut writer = Writer::begin(database, backend, tx)?;
     writer.path = path;
-    writer.row(&PG_CLASS_OID_INDEX, table.oid)?;
-    let dropped = drop_cascading(&mut writer, Object::relation(table.oid), cascade)?;
+    for table in tables {
+        table.check_alterable(&table.name)?;
+        writer.row(&PG_CLASS_OID_INDEX, table.oid)?;
+    }
+    let objects: Vec<Object> = tables.iter().map(|table| Object::relation(table.oid)).collect();
+    let dropped = drop_cascading(&mut writer, &objects, cascade)?;
     writer.next_command()?;
     Ok(dropped)
 }
@@ -63,7 +68,7 @@ pub fn tables_to_lock(
         None => Object::relation(table),
     };
     let mut tables = Vec::new();
-    for target in targets_of(&mut writer, object)? {
+    for target in targets_of(&mut writer, &[object])? {
         let Object { class, oid, .. } = target.object;
         let (index, columns) = match class {
             CONSTRAINTS => {
@@ -215,7 +220,7 @@ pub fn drop_constraint(
             return Err(CatalogError::refused("0A000", message));
         }
     }
-    let dropped = drop_cascading(&mut writer, Object::new(CONSTRAINTS, oid), cascade)?;
+    let dropped = drop_cascading(&mut writer, &[Object::new(CONSTRAINTS, oid)], cascade)?;
     writer.announce_relation(table.oid);
     writer.next_command()?;
     Ok(dropped)
@@ -286,13 +291,13 @@ fn describe_owner(writer: &mut Writer<'_>, object: Object) -> Result<String, Cat
 
 /// Drops an object with all that goes with it. Fails if something else depends on them.
 fn drop_all(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {
-    drop_cascading(writer, object, false).map(drop)
+    drop_cascading(writer, &[object], false).map(drop)
 }
 
 /// An object with all that goes with it. Fails if something else depends on them.
 fn all_that_goes(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Object>, CatalogError> {
-    let targets = targets_of(writer, object)?;
-    refuse_dependents(writer, object, &targets)?;
+    let targets = targets_of(writer, &[object])?;
+    refuse_dependents(writer, &[object], &targets)?;
     Ok(targets.into_iter().map(|target| target.object).collect())
 }
 
@@ -300,19 +305,19 @@ fn all_that_goes(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Object>,
 #[derive(Debug, Default)]
 pub struct Dropped(pub Vec<String>);
 
-/// Drops an object with all that goes with it. What else depends on them prevents that, unless it
+/// Drops objects with all that goes with them. What else depends on them prevents that, unless it
 /// is to be dropped as well.
 pub(crate) fn drop_cascading(
     writer: &mut Writer<'_>,
-    object: Object,
+    objects: &[Object],
     cascade: bool,
 ) -> Result<Dropped, CatalogError> {
-    let targets = targets_of(writer, object)?;
+    let targets = targets_of(writer, objects)?;
     let mut told = Dropped::default();
     match cascade {
-        false => refuse_dependents(writer, object, &targets)?,
+        false => refuse_dependents(writer, objects, &targets)?,
         true => {
-            for target in targets.iter().rev().filter(|target| target.is_reported(object)) {
+            for target in targets.iter().rev().filter(|target| target.is_reported(objects)) {
                 told.0.push(describe(writer, target.object)?);
             }
         }
@@ -334,8 +339,8 @@ struct Target {
 }
 
 impl Target {
-    fn is_reported(&self, dropped: Object) -> bool {
-        !self.belongs && self.object != dropped
+    fn is_reported(&self, dropped: &[Object]) -> bool {
+        !self.belongs && !dropped.contains(&self.object)
     }
 }
 
@@ -344,10 +349,12 @@ const DEEPEST: usize = 500;
 /// Most objects that a message lists.
 const MOST_LISTED: usize = 100;
 
-/// An object and all that depends on it, in the order in which they can be dropped.
-fn targets_of(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Target>, CatalogError> {
+/// Objects and all that depends on them, in the order in which they can be dropped.
+fn targets_of(writer: &mut Writer<'_>, objects: &[Object]) -> Result<Vec<Target>, CatalogError> {
     let mut targets = Vec::new();
-    find_targets(writer, (object, false, object), &mut targets, &mut Vec::new())?;
+    for object in objects {
+        find_targets(writer, (*object, false, *object), &mut targets, &mut Vec::new())?;
+    }
     Ok(targets)
 }
 
@@ -398,14 +405,14 @@ fn owner_of(writer: &mut Writer<'_>, object: Object) -> Result<Option<Object>, C
     Ok(owner.map(|depends| Object { column: 0, ..depends.on }))
 }
 
-/// Refuses to drop an object on which others depend.
+/// Refuses to drop objects on which others depend.
 fn refuse_dependents(
     writer: &mut Writer<'_>,
-    object: Object,
+    objects: &[Object],
     targets: &[Target],
 ) -> Result<(), CatalogError> {
     let others: Vec<&Target> =
-        targets.iter().rev().filter(|target| target.is_reported(object)).collect();
+        targets.iter().rev().filter(|target| target.is_reported(objects)).collect();
     if others.is_empty() {
         return Ok(());
     }
@@ -418,8 +425,13 @@ fn refuse_dependents(
         let objects = if rest == 1 { "object" } else { "objects" };
         lines.push(format!("\nand {rest} other {objects} (see server log for list)"));
     }
-    let what = describe(writer, object)?;
-    let message = format!("cannot drop {what} because other objects depend on it");
+    let message = match objects {
+        [object] => {
+            let what = describe(writer, *object)?;
+            format!("cannot drop {what} because other objects depend on it")
+        }
+        _ => "cannot drop desired object(s) because other objects depend on them".to_owned(),
+    };
     let error = CatalogError::refused("2BP01", message).with_detail(lines.join("\n"));
     Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
 }

@@ -87,7 +87,7 @@ pub use database_ddl::{
 pub use databases::Databases;
 pub use defaults::set_default;
 pub use dropping::{
-    Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_table,
+    Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_tables,
     tables_to_lock,
 };
 pub use entering::check_locale;

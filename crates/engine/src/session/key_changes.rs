@@ -137,6 +137,11 @@ impl Session {
         Ok(Some(KeyEvent { table, trigger, old, new }))
     }
 
+    /// Whether the statement that ran last has brought events that nobody has taken.
+    pub fn has_statement_events(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.keys.has_statement())
+    }
+
     /// Whether events are due that nobody has taken.
     pub fn has_key_events(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.keys.has_pending(None))

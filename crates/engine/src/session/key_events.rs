@@ -152,6 +152,11 @@ impl KeyEvents {
         None
     }
 
+    /// Whether events of the statement wait.
+    pub(super) fn has_statement(&self) -> bool {
+        !self.statement.is_empty()
+    }
+
     /// Whether events wait, of any table or of this one.
     pub(super) fn has_pending(&self, table: Option<Oid>) -> bool {
         let deferred = self.deferred.iter().filter(|event| event.fired == 0);

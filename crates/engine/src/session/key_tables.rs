@@ -14,6 +14,7 @@ use super::index_entries::Entries;
 use super::key_changes::KeyEvent;
 use super::parts::Part;
 use super::state::{Session, no_transaction};
+use super::temp_tables::OnCommit;
 use crate::core::InDatabase;
 use crate::error::EngineError;
 
@@ -75,6 +76,12 @@ impl Session {
     ) -> Result<Option<Arc<Table>>, EngineError> {
         self.call(|session, core| session.lock_oid(core, oid, mode))?;
         self.table_by_oid(oid)
+    }
+
+    /// Whether a temporary table is emptied or dropped when the transaction commits.
+    pub fn is_emptied_at_commit(&self, table: Oid) -> bool {
+        let mut live = self.temp.live();
+        live.any(|found| found.oid == table && found.on_commit != OnCommit::PreserveRows)
     }
 
     fn lock_oid(

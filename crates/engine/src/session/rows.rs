@@ -30,6 +30,8 @@ pub struct RowBatch {
     has_dropped: bool,
     /// The row at which an insertion of the batch failed.
     failed: Option<usize>,
+    /// Whether foreign keys and deferrable keys look at the rows.
+    noted: bool,
 }
 
 impl RowBatch {
@@ -41,6 +43,7 @@ impl RowBatch {
             wide: false,
             has_dropped: has_dropped(table),
             failed: None,
+            noted: true,
         }
     }
 
@@ -48,6 +51,11 @@ impl RowBatch {
     /// allowed that.
     pub fn freeze(&mut self) {
         self.tuples.set_frozen(true);
+    }
+
+    /// The rows are those of the table itself, written anew: keys need not look at them.
+    pub fn leave_keys(&mut self) {
+        self.noted = false;
     }
 
     /// Adds a row: a value for each column that is not dropped, of exactly the column's type.
@@ -185,9 +193,9 @@ impl Session {
         if rows.is_empty() {
             return Ok(0);
         }
+        let noted = rows.noted && !table.triggers.is_empty();
         let RowBatch { tuples, failed, wide, .. } = &mut *rows;
         *failed = None;
-        let noted = !table.triggers.is_empty();
         let toasted = if *wide { Some(self.toasted_batch(table, tuples, failed)?) } else { None };
         let inserted =
             self.inserting(table, |Target { backend, heap, author, mut entries, placed }| {

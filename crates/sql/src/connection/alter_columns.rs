@@ -121,7 +121,7 @@ impl Connection {
             );
             SqlError::new(state::INTERNAL_ERROR, message)
         })?;
-        self.host.call(|session| session.drop_constraint(&table, &constraint))
+        self.host.call(|session| session.drop_constraint(&table, &constraint, false)).map(drop)
     }
 
     fn set_not_null(&mut self, table: Oid, name: &str) -> Result<()> {
@@ -171,6 +171,9 @@ impl Connection {
 
     fn validate_constraint(&mut self, table: Oid, name: &str) -> Result<()> {
         let table = self.table_now(table)?;
+        if self.validate_foreign_key(&table, name)? {
+            return Ok(());
+        }
         let Some(check) = table.checks.iter().find(|check| check.name == name) else {
             if self.host.constraint_index(&table, name)?.is_some() {
                 let message = format!(
@@ -267,7 +270,8 @@ impl Connection {
         for key in distinct_keys(&new.keys) {
             self.add_key(&table, &key)?;
         }
-        new.checks.iter().try_for_each(|check| self.add_check(oid, check, source))
+        new.checks.iter().try_for_each(|check| self.add_check(oid, check, source))?;
+        new.column.foreign_keys.iter().try_for_each(|key| self.add_foreign_key(oid, key, false))
     }
 
     /// Writes all rows of a table anew, with the values of a new column.
@@ -290,7 +294,7 @@ impl Connection {
         rows.finish(&mut self.host)?;
         self.host.call(|session| session.empty_to_rewrite(&table))?;
         let table = self.table_now(table.oid)?;
-        let mut loader = Loader::new(&table);
+        let mut loader = Loader::rewriting(&table);
         let mut index = 0;
         loop {
             let found = rows.get(index, &mut self.host)?;

@@ -3,6 +3,7 @@
 
 use super::column::{CheckClause, default_expr, table_check};
 use super::cursor::{Cursor, QualifiedName};
+use super::foreign_key::{NewForeignKey, table_foreign_key};
 use super::index::{NewKey, table_key};
 use super::options::storage_parameters;
 use super::table::{NewTableColumn, new_column, storage_name};
@@ -58,7 +59,11 @@ pub enum AlterAction {
         name: String,
         /// IF EXISTS.
         if_exists: bool,
+        /// CASCADE.
+        cascade: bool,
     },
+    /// ADD FOREIGN KEY.
+    AddForeignKey(NewForeignKey),
     /// ADD COLUMN.
     AddColumn {
         /// The column.
@@ -180,14 +185,15 @@ fn add(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
     if let Some(check) = table_check(c)? {
         return Ok(AlterAction::AddCheck(check));
     }
+    if let Some(key) = table_foreign_key(c)? {
+        return Ok(AlterAction::AddForeignKey(key));
+    }
     if let Some(key) = table_key(c)? {
         return Ok(AlterAction::AddKey(key));
     }
-    for (word, what) in [
-        ("foreign", "a FOREIGN KEY constraint"),
-        ("exclude", "an EXCLUDE constraint"),
-        ("not", "ALTER TABLE ... ADD NOT NULL"),
-    ] {
+    for (word, what) in
+        [("exclude", "an EXCLUDE constraint"), ("not", "ALTER TABLE ... ADD NOT NULL")]
+    {
         if c.peek_word().as_deref() == Some(word) {
             return Err(SqlError::unsupported(what));
         }
@@ -207,9 +213,9 @@ fn action(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
     if c.accept_all(&["drop", "constraint"]) {
         let if_exists = c.accept_all(&["if", "exists"]);
         let name = c.name()?;
-        // Nothing depends on a key: there are no foreign keys.
-        let _ = c.accept("cascade") || c.accept("restrict");
-        return Ok(AlterAction::DropConstraint { name, if_exists });
+        let cascade = c.accept("cascade");
+        let _ = cascade || c.accept("restrict");
+        return Ok(AlterAction::DropConstraint { name, if_exists, cascade });
     }
     if c.accept("drop") {
         c.accept("column");
@@ -222,6 +228,9 @@ fn action(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
         return Ok(AlterAction::DropColumn { column, if_exists });
     }
     if c.accept("alter") {
+        if c.peek_word().as_deref() == Some("constraint") {
+            return Err(SqlError::unsupported("ALTER TABLE ... ALTER CONSTRAINT"));
+        }
         c.accept("column");
         let column = c.name()?;
         if c.accept_all(&["set", "default"]) {

@@ -14,6 +14,7 @@
 //! - `table.rs`: CREATE TABLE and DROP TABLE; `column.rs`: constraints of columns, CHECK;
 //!   `options.rs`: storage parameters; `type_name.rs`: types
 //! - `drop.rs`: what is dropped; `refuse.rs`: what is refused by its name
+//! - `foreign_key.rs`: FOREIGN KEY, and what may follow a constraint
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`: ALTER TABLE
 //! - `objects.rs`: databases, schemas, roles, tablespaces, comments
 //! - `copy.rs`: COPY
@@ -34,6 +35,7 @@ mod depth;
 mod drop;
 mod explain;
 mod extras;
+mod foreign_key;
 mod index;
 mod objects;
 mod options;
@@ -60,6 +62,7 @@ pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
 pub use drop::DropStatement;
 pub use extras::{Extras, Overriding, VersionNames};
+pub use foreign_key::NewForeignKey;
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
 pub use objects::{GivenOption, ObjectStatement, RoleName, RoleOption};
 pub use portals::{Declare, Direction, Fetch};

@@ -6,6 +6,7 @@ use super::column::{
 };
 use super::cursor::{Cursor, QualifiedName};
 use super::drop::DropStatement;
+use super::foreign_key::{NewForeignKey, table_foreign_key};
 use super::index::{NewKey, table_key};
 use super::options::storage_parameters;
 use super::refuse::refuse;
@@ -29,6 +30,8 @@ pub struct NewColumn {
     pub not_null_name: Option<String>,
     /// DEFAULT and GENERATED.
     pub values: ColumnValues,
+    /// REFERENCES.
+    pub foreign_keys: Vec<NewForeignKey>,
     /// STORAGE, if it was given.
     pub storage: Option<String>,
     /// COMPRESSION, if it was given.
@@ -66,6 +69,8 @@ pub struct CreateTable {
     pub keys: Vec<NewKey>,
     /// Its checks, in the order in which they were written.
     pub checks: Vec<CheckClause>,
+    /// FOREIGN KEY of the table, without those of its columns.
+    pub foreign_keys: Vec<NewForeignKey>,
     /// WITH (...)
     pub parameters: Vec<StorageParameter>,
     /// TEMPORARY was given.
@@ -102,7 +107,7 @@ pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<CreateTable> {
         return Err(SqlError::unsupported("CREATE TABLE OF or PARTITION OF"));
     }
     c.expect_token(&Token::LParen)?;
-    let Elements { columns, keys, checks } = elements(c, &name.name)?;
+    let Elements { columns, keys, checks, foreign_keys } = elements(c, &name.name)?;
     let (parameters, on_commit) = table_options(c)?;
     c.expect_end()?;
     Ok(CreateTable {
@@ -111,6 +116,7 @@ pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<CreateTable> {
         columns,
         keys,
         checks,
+        foreign_keys,
         parameters,
         temporary,
         global,
@@ -124,6 +130,7 @@ struct Elements {
     columns: Vec<NewColumn>,
     keys: Vec<NewKey>,
     checks: Vec<CheckClause>,
+    foreign_keys: Vec<NewForeignKey>,
 }
 
 /// The columns and constraints of a table, up to the closing parenthesis.
@@ -133,10 +140,11 @@ fn elements(c: &mut Cursor<'_>, table: &str) -> Result<Elements> {
         return Ok(elements);
     }
     loop {
-        let Elements { columns, keys, checks } = &mut elements;
-        let check = table_check(c)?;
-        let is_check = check.is_some();
+        let Elements { columns, keys, checks, foreign_keys } = &mut elements;
+        let (check, foreign_key) = (table_check(c)?, table_foreign_key(c)?);
+        let is_check = check.is_some() || foreign_key.is_some();
         checks.extend(check);
+        foreign_keys.extend(foreign_key);
         match if is_check { None } else { table_key(c)? } {
             None if is_check => {}
             Some(NewKey { existing: Some(_), position, .. }) => {
@@ -232,8 +240,18 @@ fn column(
     let serial = serial.is_some();
     let [storage, compression] = [storage_word(c, "storage")?, storage_word(c, "compression")?];
     let clauses = column_clauses(c, (&name, table, serial), keys, checks)?;
-    let ColumnClauses { values, not_null, not_null_name, .. } = clauses;
-    Ok(NewColumn { name, ty, serial, not_null, not_null_name, values, storage, compression })
+    let ColumnClauses { values, not_null, not_null_name, foreign_keys, .. } = clauses;
+    Ok(NewColumn {
+        name,
+        ty,
+        serial,
+        not_null,
+        not_null_name,
+        values,
+        foreign_keys,
+        storage,
+        compression,
+    })
 }
 
 /// STORAGE or COMPRESSION with its name, if it is next.
@@ -249,7 +267,6 @@ pub(super) fn storage_name(c: &mut Cursor<'_>) -> Result<String> {
 /// Refuses constraints of the table.
 fn table_constraint(c: &mut Cursor<'_>) -> Result<()> {
     refuse(c, |word| match word {
-        "foreign" => Some("a FOREIGN KEY constraint"),
         "exclude" => Some("an EXCLUDE constraint"),
         "like" => Some("LIKE in CREATE TABLE"),
         _ => None,
@@ -268,7 +285,6 @@ pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<(bool, DropStatement)> {
     while c.accept_token(&Token::Comma) {
         names.push(c.qualified_name()?);
     }
-    // Nothing but a table's own indexes can depend on it here, so both behave alike.
     let cascade = c.accept("cascade");
     let _ = cascade || c.accept("restrict");
     c.expect_end()?;
