@@ -43,7 +43,7 @@ impl Session {
     /// `arbiters` is in use. Fails (55000) if one of these is not checked at once.
     pub fn insert_unless_conflict(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         values: &[Datum<'_>],
         arbiters: &[Oid],
     ) -> Result<Inserted, EngineError> {

@@ -51,7 +51,7 @@ impl Session {
     /// A row was put at a place. `unchecked`: deferrable indexes in which another may have its key.
     pub(super) fn note_inserted(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         place: ItemPointer,
         tuple: &[u8],
         unchecked: &[Oid],
@@ -74,7 +74,7 @@ impl Session {
     /// The version of a row at a place was replaced.
     pub(super) fn note_updated(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         (old_place, new_place): (ItemPointer, ItemPointer),
         (old, new): (&[u8], &[u8]),
         unchecked: &[Oid],
@@ -106,7 +106,7 @@ impl Session {
     /// The version of a row at a place was deleted.
     pub(super) fn note_deleted(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         place: ItemPointer,
         tuple: &[u8],
     ) -> Result<(), EngineError> {

@@ -88,7 +88,7 @@ impl KeyEvents {
     /// Adds an event of a table.
     pub(super) fn add(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         trigger: &Arc<KeyTrigger>,
         (old, new): (Option<ItemPointer>, Option<ItemPointer>),
     ) -> Result<(), EngineError> {
@@ -104,7 +104,11 @@ impl KeyEvents {
         Ok(())
     }
 
-    fn number_of(&mut self, table: &Table, trigger: &Arc<KeyTrigger>) -> Result<u32, EngineError> {
+    fn number_of(
+        &mut self,
+        table: &Arc<Table>,
+        trigger: &Arc<KeyTrigger>,
+    ) -> Result<u32, EngineError> {
         let key = |table: &Table| -> (Oid, RelFileLocator, usize) {
             (table.oid, table.locator, table.columns.len())
         };
@@ -114,7 +118,7 @@ impl KeyEvents {
         let number = match self.triggers.iter().rposition(same) {
             Some(number) => number,
             None => {
-                self.triggers.push((Arc::new(table.clone()), Arc::clone(trigger)));
+                self.triggers.push((Arc::clone(table), Arc::clone(trigger)));
                 self.triggers.len() - 1
             }
         };

@@ -194,6 +194,7 @@ impl Session {
             return Ok(0);
         }
         let noted = rows.noted && !table.triggers.is_empty();
+        let of = Arc::clone(&rows.table);
         let RowBatch { tuples, failed, wide, .. } = &mut *rows;
         *failed = None;
         let toasted = if *wide { Some(self.toasted_batch(table, tuples, failed)?) } else { None };
@@ -229,7 +230,7 @@ impl Session {
             })?;
         if noted {
             for (row, (place, unchecked)) in inserted.into_iter().enumerate() {
-                self.note_inserted(table, place, tuples.get(row), &unchecked)?;
+                self.note_inserted(&of, place, tuples.get(row), &unchecked)?;
             }
         }
         let count = rows.len() as u64;
@@ -261,7 +262,7 @@ impl Session {
     /// not in use (23505). The table must be locked in mode `RowExclusive`.
     pub fn insert_row(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         values: &[Datum<'_>],
     ) -> Result<ItemPointer, EngineError> {
         check_insertable(table)?;

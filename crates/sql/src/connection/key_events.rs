@@ -373,8 +373,10 @@ impl Sides<'_> {
             let mut conditions = Vec::with_capacity(columns.len());
             for (n, number) in columns.iter().enumerate() {
                 let name = quote(column_name(table, *number)?);
-                let number = first + n;
-                conditions.push(format!("{name} OPERATOR(pg_catalog.=) ${number}"));
+                let value = format!("${}", first + n);
+                let parents = std::ptr::eq(columns, of_parent);
+                let (left, right) = if parents { (name, value) } else { (value, name) };
+                conditions.push(format!("{left} OPERATOR(pg_catalog.=) {right}"));
             }
             Ok::<String, SqlError>(conditions.join(" AND "))
         };

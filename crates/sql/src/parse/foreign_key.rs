@@ -52,7 +52,9 @@ pub(super) fn table_foreign_key(c: &mut Cursor<'_>) -> Result<Option<NewForeignK
     *c = ahead;
     let columns = names(c)?.ok_or_else(|| c.error())?;
     c.expect("references")?;
-    references(c, name, columns).map(Some)
+    let mut key = references(c, name, columns)?;
+    key.attributes = attributes(c, false)?;
+    Ok(Some(key))
 }
 
 /// REFERENCES of a column, if it is next, behind the name of the constraint.
@@ -64,10 +66,12 @@ pub(super) fn column_foreign_key(
     if !c.accept("references") {
         return Ok(None);
     }
-    references(c, name, vec![column.to_owned()]).map(Some)
+    let mut key = references(c, name, vec![column.to_owned()])?;
+    key.attributes = attributes(c, true)?;
+    Ok(Some(key))
 }
 
-/// What follows REFERENCES.
+/// What follows REFERENCES, up to the attributes.
 fn references(
     c: &mut Cursor<'_>,
     name: Option<String>,
@@ -86,11 +90,12 @@ fn references(
         on_update: KeyAction::NoAction,
         attributes: Attributes::default(),
     };
+    let at = c.position();
     if c.accept("match") {
         key.full = c.accept("full");
         if !key.full && c.accept("partial") {
             let message = "MATCH PARTIAL not yet implemented";
-            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message));
+            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(at));
         }
         if !key.full {
             c.expect("simple")?;
@@ -99,10 +104,13 @@ fn references(
     let (mut deletes, mut updates) = (false, false);
     loop {
         let at = c.position();
-        if !deletes && c.accept_all(&["on", "delete"]) {
+        if !c.accept("on") {
+            break;
+        }
+        if !deletes && c.accept("delete") {
             deletes = true;
             (key.on_delete, key.set_columns) = action(c)?;
-        } else if !updates && c.accept_all(&["on", "update"]) {
+        } else if !updates && c.accept("update") {
             updates = true;
             let (found, set_columns) = action(c)?;
             if !set_columns.is_empty() {
@@ -113,10 +121,9 @@ fn references(
             }
             key.on_update = found;
         } else {
-            break;
+            return Err(c.error());
         }
     }
-    key.attributes = attributes(c)?;
     Ok(key)
 }
 
@@ -160,8 +167,8 @@ fn action(c: &mut Cursor<'_>) -> Result<(KeyAction, Vec<String>)> {
     Ok((action, names(c)?.unwrap_or_default()))
 }
 
-/// What follows a constraint.
-pub(super) fn attributes(c: &mut Cursor<'_>) -> Result<Attributes> {
+/// What follows a constraint, of a table or of a column.
+pub(super) fn attributes(c: &mut Cursor<'_>, of_column: bool) -> Result<Attributes> {
     /// The words, and those that they contradict.
     const ALL: [(&[&str], u8, u8); 8] = [
         (&["not", "deferrable"], 0, 1),
@@ -185,7 +192,12 @@ pub(super) fn attributes(c: &mut Cursor<'_>) -> Result<Attributes> {
             return Err(syntax("constraint declared INITIALLY DEFERRED must be DEFERRABLE"));
         }
         if set.contains(other) {
-            return Err(syntax("conflicting constraint properties"));
+            return Err(syntax(match (of_column, number) {
+                (true, 0 | 1) => "multiple DEFERRABLE/NOT DEFERRABLE clauses not allowed",
+                (true, 2 | 3) => "multiple INITIALLY IMMEDIATE/DEFERRED clauses not allowed",
+                (true, _) => "multiple ENFORCED/NOT ENFORCED clauses not allowed",
+                (false, _) => "conflicting constraint properties",
+            }));
         }
     }
     if set.contains(&7) {

@@ -211,7 +211,7 @@ pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
     let Some(mut key) = key_start(c)? else { return Ok(None) };
     if !key.index.nulls_not_distinct && c.accept_all(&["using", "index"]) {
         key.existing = Some(c.name()?);
-        key_attributes(c, &mut key)?;
+        key_attributes(c, &mut key, false)?;
         if key.deferrable {
             let what = "a deferrable constraint USING INDEX";
             return Err(SqlError::unsupported(what).at(key.position));
@@ -224,7 +224,7 @@ pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
         let names = c.optional_names()?.ok_or_else(|| c.error())?;
         key.index.included = names.into_iter().map(|(name, _)| KeyColumn::named(name)).collect();
     }
-    key_end(c, &mut key)?;
+    key_end(c, &mut key, false)?;
     Ok(Some(key))
 }
 
@@ -232,7 +232,7 @@ pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
 pub(super) fn column_key(c: &mut Cursor<'_>, column: &str) -> Result<Option<NewKey>> {
     let Some(mut key) = key_start(c)? else { return Ok(None) };
     key.index.keys = vec![KeyColumn::named(column.to_owned())];
-    key_end(c, &mut key)?;
+    key_end(c, &mut key, true)?;
     Ok(Some(key))
 }
 
@@ -255,19 +255,19 @@ fn key_start(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
     Ok(Some(NewKey { primary, index, existing: None, deferrable, deferred, position }))
 }
 
-fn key_end(c: &mut Cursor<'_>, key: &mut NewKey) -> Result<()> {
+fn key_end(c: &mut Cursor<'_>, key: &mut NewKey, of_column: bool) -> Result<()> {
     key.index.parameters = parameters(c)?;
     if c.accept_all(&["using", "index"]) {
         c.expect("tablespace")?;
         tablespace(c)?;
     }
-    key_attributes(c, key)
+    key_attributes(c, key, of_column)
 }
 
 /// What follows a key. It always holds.
-fn key_attributes(c: &mut Cursor<'_>, key: &mut NewKey) -> Result<()> {
+fn key_attributes(c: &mut Cursor<'_>, key: &mut NewKey, of_column: bool) -> Result<()> {
     let position = c.position();
-    let found = attributes(c)?;
+    let found = attributes(c, of_column)?;
     (key.deferrable, key.deferred) = (found.deferrable, found.deferred);
     let kind = if key.primary { "PRIMARY KEY" } else { "UNIQUE" };
     for (given, what) in [(found.not_valid, "NOT VALID"), (found.not_enforced, "NOT ENFORCED")] {

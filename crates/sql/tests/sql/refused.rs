@@ -55,19 +55,22 @@ fn unsupported_definitions_are_named() {
         ("create unlogged table t (a int)", "CREATE UNLOGGED TABLE is not supported"),
         ("create table t as select 1", "CREATE TABLE AS is not supported"),
         (
-            "create table t (a int primary key deferrable)",
-            "a deferrable constraint is not supported",
+            "alter table t alter constraint c deferrable",
+            "ALTER TABLE ... ALTER CONSTRAINT is not supported",
         ),
         (
             "alter table t add constraint k unique using index i deferrable",
-            "a deferrable constraint is not supported",
+            "a deferrable constraint USING INDEX is not supported",
         ),
         (
             "alter table t alter a type int8",
             "this form of ALTER TABLE ... ALTER COLUMN is not supported",
         ),
         ("alter sequence s owner to x", "ALTER SEQUENCE ... OWNER TO is not supported"),
-        ("create table t (a int references u)", "a FOREIGN KEY constraint is not supported"),
+        (
+            "create table t (a int, foreign key (a, period b) references u)",
+            "a FOREIGN KEY constraint with PERIOD is not supported",
+        ),
         ("drop view v", "DROP VIEW is not supported"),
     ] {
         check_refused(query, message);
