@@ -5,12 +5,16 @@
 //! of a kind that is not understood here does so too.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::sync::Arc;
+
 use forebay_format::RelFileLocator;
 use forebay_storage::Backend;
 use forebay_txn::Transaction;
 use forebay_types::{Datum, Oid};
 
-use crate::catalog_oids::{ATTRIBUTES, CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TYPES};
+use crate::catalog_oids::{
+    ATTRIBUTES, CLASSES, CONSTRAINTS, DEFAULTS, NAMESPACES, TRIGGERS, TYPES,
+};
 use crate::checks::count_checks;
 use crate::constraints::Constraint;
 use crate::database::Database;
@@ -23,23 +27,70 @@ use crate::reader::Reader;
 use crate::row::Row;
 use crate::schema::{
     self, PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX,
-    PG_CONSTRAINT_OID_INDEX, PG_INDEX_INDEXRELID_INDEX, PG_INHERITS_PARENT_INDEX,
-    PG_INHERITS_RELID_SEQNO_INDEX, PG_SEQUENCE_SEQRELID_INDEX, PG_STATISTIC_RELID_ATT_INH_INDEX,
-    PG_TYPE_OID_INDEX,
+    PG_CLASS_OID_INDEX, PG_CONSTRAINT_OID_INDEX, PG_INDEX_INDEXRELID_INDEX,
+    PG_INHERITS_PARENT_INDEX, PG_INHERITS_RELID_SEQNO_INDEX, PG_SEQUENCE_SEQRELID_INDEX,
+    PG_STATISTIC_RELID_ATT_INH_INDEX, PG_TRIGGER_OID_INDEX, PG_TYPE_OID_INDEX,
 };
 use crate::sequences::SequenceOwner;
 use crate::table::Table;
 use crate::writer::{Found, Writer};
 
-/// Drops a table. The caller holds its lock.
-pub fn drop_table(
+/// Drops tables; with `cascade` foreign keys of others that refer to them, too. The caller holds
+/// their locks, and those of [`tables_to_lock`]. `path`: the namespaces that messages leave out.
+pub fn drop_tables(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
-    table: &Table,
-) -> Result<(), CatalogError> {
-    table.check_alterable(&table.name)?;
-    drop_rows(database, backend, tx, table.oid, &table.name)
+    tables: &[Arc<Table>],
+    (cascade, path): (bool, Vec<Oid>),
+) -> Result<Dropped, CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    writer.path = path;
+    for table in tables {
+        table.check_alterable(&table.name)?;
+        writer.row(&PG_CLASS_OID_INDEX, table.oid)?;
+    }
+    let objects: Vec<Object> = tables.iter().map(|table| Object::relation(table.oid)).collect();
+    let dropped = drop_cascading(&mut writer, &objects, cascade)?;
+    writer.next_command()?;
+    Ok(dropped)
+}
+
+/// The tables with constraints and triggers that go with a table, or with a constraint: they are
+/// locked before.
+pub fn tables_to_lock(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    (table, constraint): (Oid, Option<Oid>),
+) -> Result<Vec<Oid>, CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    let object = match constraint {
+        Some(constraint) => Object::new(CONSTRAINTS, constraint),
+        None => Object::relation(table),
+    };
+    let mut tables = Vec::new();
+    for target in targets_of(&mut writer, &[object])? {
+        let Object { class, oid, .. } = target.object;
+        let (index, columns) = match class {
+            CONSTRAINTS => {
+                let place = |name| schema::PG_CONSTRAINT.place(name);
+                (&PG_CONSTRAINT_OID_INDEX, [place("conrelid"), place("confrelid")])
+            }
+            TRIGGERS => (&PG_TRIGGER_OID_INDEX, [1, 1]),
+            _ => continue,
+        };
+        let found = writer.row(index, oid)?;
+        for column in columns {
+            match Row(&found.values, index.of.name).oid(column)? {
+                0 => {}
+                table => tables.push(table),
+            }
+        }
+    }
+    tables.sort_unstable();
+    tables.dedup();
+    Ok(tables)
 }
 
 /// Removes a relation, and what belongs to it, from the catalogs. Files of permanent ones go once
@@ -144,15 +195,17 @@ fn is_valid(writer: &mut Writer<'_>, index: Oid) -> Result<bool, CatalogError> {
 }
 
 /// Drops a constraint of a table, which the caller has locked, with its index. A primary key's
-/// columns still refuse NULL. 42704 if there is none of that name.
+/// columns still refuse NULL. 42704 if there is none of that name. With `cascade` foreign keys to it
+/// go along. `path`: the namespaces that messages leave out.
 pub fn drop_constraint(
     database: &Database,
     backend: &mut Backend,
     tx: &mut Transaction,
     table: &Table,
-    name: &str,
-) -> Result<(), CatalogError> {
+    (name, cascade, path): (&str, bool, Vec<Oid>),
+) -> Result<Dropped, CatalogError> {
     let mut writer = Writer::begin(database, backend, tx)?;
+    writer.path = path;
     let found = writer.reader().constraint(table.oid, name)?;
     let Some(Constraint { oid, kind, column, .. }) = found else {
         let of = &table.name;
@@ -160,7 +213,7 @@ pub fn drop_constraint(
         return Err(CatalogError::refused("42704", message));
     };
     match (kind, column) {
-        (b'p' | b'u', _) => {}
+        (b'p' | b'u' | b'f', _) => {}
         (b'c', _) => count_checks(&mut writer, table.oid, -1)?,
         (b'n', Some(column)) => {
             refuse_key_column(table, column)?;
@@ -171,9 +224,10 @@ pub fn drop_constraint(
             return Err(CatalogError::refused("0A000", message));
         }
     }
-    drop_all(&mut writer, Object::new(CONSTRAINTS, oid))?;
+    let dropped = drop_cascading(&mut writer, &[Object::new(CONSTRAINTS, oid)], cascade)?;
     writer.announce_relation(table.oid);
-    writer.next_command()
+    writer.next_command()?;
+    Ok(dropped)
 }
 
 /// Refuses a column of the primary key.
@@ -287,13 +341,13 @@ fn describe_owner(writer: &mut Writer<'_>, object: Object) -> Result<String, Cat
 
 /// Drops an object with all that goes with it. Fails if something else depends on them.
 fn drop_all(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogError> {
-    drop_cascading(writer, object, false).map(drop)
+    drop_cascading(writer, &[object], false).map(drop)
 }
 
 /// An object with all that goes with it. Fails if something else depends on them.
 fn all_that_goes(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Object>, CatalogError> {
-    let targets = targets_of(writer, object)?;
-    refuse_dependents(writer, object, &targets)?;
+    let targets = targets_of(writer, &[object])?;
+    refuse_dependents(writer, &[object], &targets)?;
     Ok(targets.into_iter().map(|target| target.object).collect())
 }
 
@@ -301,19 +355,19 @@ fn all_that_goes(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Object>,
 #[derive(Debug, Default)]
 pub struct Dropped(pub Vec<String>);
 
-/// Drops an object with all that goes with it. What else depends on them prevents that, unless it
+/// Drops objects with all that goes with them. What else depends on them prevents that, unless it
 /// is to be dropped as well.
 pub(crate) fn drop_cascading(
     writer: &mut Writer<'_>,
-    object: Object,
+    objects: &[Object],
     cascade: bool,
 ) -> Result<Dropped, CatalogError> {
-    let targets = targets_of(writer, object)?;
+    let targets = targets_of(writer, objects)?;
     let mut told = Dropped::default();
     match cascade {
-        false => refuse_dependents(writer, object, &targets)?,
+        false => refuse_dependents(writer, objects, &targets)?,
         true => {
-            for target in targets.iter().rev().filter(|target| target.is_reported(object)) {
+            for target in targets.iter().rev().filter(|target| target.is_reported(objects)) {
                 told.0.push(describe(writer, target.object)?);
             }
         }
@@ -358,8 +412,8 @@ struct Target {
 }
 
 impl Target {
-    fn is_reported(&self, dropped: Object) -> bool {
-        !self.belongs && self.object != dropped
+    fn is_reported(&self, dropped: &[Object]) -> bool {
+        !self.belongs && !dropped.contains(&self.object)
     }
 }
 
@@ -368,10 +422,12 @@ const DEEPEST: usize = 500;
 /// Most objects that a message lists.
 const MOST_LISTED: usize = 100;
 
-/// An object and all that depends on it, in the order in which they can be dropped.
-fn targets_of(writer: &mut Writer<'_>, object: Object) -> Result<Vec<Target>, CatalogError> {
+/// Objects and all that depends on them, in the order in which they can be dropped.
+fn targets_of(writer: &mut Writer<'_>, objects: &[Object]) -> Result<Vec<Target>, CatalogError> {
     let mut targets = Vec::new();
-    find_targets(writer, (object, false, object), &mut targets, &mut Vec::new())?;
+    for object in objects {
+        find_targets(writer, (*object, false, *object), &mut targets, &mut Vec::new())?;
+    }
     Ok(targets)
 }
 
@@ -422,14 +478,14 @@ fn owner_of(writer: &mut Writer<'_>, object: Object) -> Result<Option<Object>, C
     Ok(owner.map(|depends| Object { column: 0, ..depends.on }))
 }
 
-/// Refuses to drop an object on which others depend.
+/// Refuses to drop objects on which others depend.
 fn refuse_dependents(
     writer: &mut Writer<'_>,
-    object: Object,
+    objects: &[Object],
     targets: &[Target],
 ) -> Result<(), CatalogError> {
     let others: Vec<&Target> =
-        targets.iter().rev().filter(|target| target.is_reported(object)).collect();
+        targets.iter().rev().filter(|target| target.is_reported(objects)).collect();
     if others.is_empty() {
         return Ok(());
     }
@@ -442,8 +498,13 @@ fn refuse_dependents(
         let objects = if rest == 1 { "object" } else { "objects" };
         lines.push(format!("\nand {rest} other {objects} (see server log for list)"));
     }
-    let what = describe(writer, object)?;
-    let message = format!("cannot drop {what} because other objects depend on it");
+    let message = match objects {
+        [object] => {
+            let what = describe(writer, *object)?;
+            format!("cannot drop {what} because other objects depend on it")
+        }
+        _ => "cannot drop desired object(s) because other objects depend on them".to_owned(),
+    };
     let error = CatalogError::refused("2BP01", message).with_detail(lines.join("\n"));
     Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
 }
@@ -562,7 +623,7 @@ fn check_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogEr
         Err(CatalogError::refused("0A000", format!("cannot drop {what}: {why}")))
     };
     match class {
-        CONSTRAINTS | DEFAULTS | NAMESPACES => return Ok(()),
+        CONSTRAINTS | DEFAULTS | NAMESPACES | TRIGGERS => return Ok(()),
         TYPES => return check_type(writer, object),
         CLASSES => {}
         _ => return refused(describe(writer, object)?, "it is of a kind that is not supported"),
@@ -601,11 +662,25 @@ fn drop_object(writer: &mut Writer<'_>, object: Object) -> Result<(), CatalogErr
     let Object { class, oid, .. } = object;
     match class {
         TYPES => writer.delete_all((&PG_TYPE_OID_INDEX, &[Datum::Oid(oid)]), 3),
-        CONSTRAINTS => writer.delete_all((&PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)]), 4),
+        CONSTRAINTS => drop_constraint_row(writer, oid),
+        TRIGGERS => writer.delete_all((&PG_TRIGGER_OID_INDEX, &[Datum::Oid(oid)]), 4),
         DEFAULTS => writer.delete_all((&PG_ATTRDEF_OID_INDEX, &[Datum::Oid(oid)]), 3),
         NAMESPACES => writer.delete_all((&schema::PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)]), 2),
         _ => drop_relation(writer, oid),
     }
+}
+
+/// Drops a constraint. What is known of the tables of a foreign key is out of date.
+fn drop_constraint_row(writer: &mut Writer<'_>, oid: Oid) -> Result<(), CatalogError> {
+    let found = writer.row(&PG_CONSTRAINT_OID_INDEX, oid)?;
+    let row = Row(&found.values, schema::PG_CONSTRAINT.name);
+    for table in ["conrelid", "confrelid"] {
+        match row.oid(schema::PG_CONSTRAINT.place(table))? {
+            0 => {}
+            table => writer.announce_relation(table),
+        }
+    }
+    writer.delete(CONSTRAINTS, &found)
 }
 
 /// Drops a table, a TOAST table, an index or a sequence.

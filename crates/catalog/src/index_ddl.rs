@@ -17,11 +17,13 @@ use crate::constraints::check_not_null;
 use crate::database::Database;
 use crate::ddl::{Persistence, add_not_null, create_file};
 use crate::error::CatalogError;
+use crate::foreign_key_ddl::{NewTrigger, insert_trigger};
 use crate::index::TableIndex;
 use crate::index_def::{ConstraintKind, IndexDef, IndexExpression, IndexKey};
 use crate::index_rows::{CSTRING, DESCENDING, NULLS_FIRST};
 use crate::index_state::{IndexStep, set_flags};
 use crate::inplace::RelationFigures;
+use crate::key_triggers::KeyWork;
 use crate::names::{MAX_NAME, index_columns, joined};
 use crate::object_rows::{ConstraintRow, IndexRowValues};
 use crate::objects::{Dependency, Object};
@@ -29,8 +31,9 @@ use crate::row::Row;
 use crate::row_changes::{attribute, set};
 use crate::rows::{ClassRow, OldestIds};
 use crate::schema::{
-    BTREE_AM, PG_ATTRIBUTE, PG_CATALOG, PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX,
-    PG_CONSTRAINT_OID_INDEX, PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
+    BTREE_AM, PG_ATTRIBUTE, PG_CATALOG, PG_CONSTRAINT,
+    PG_CONSTRAINT_CONRELID_CONTYPID_CONNAME_INDEX, PG_CONSTRAINT_OID_INDEX,
+    PG_OPCLASS_AM_NAME_NSP_INDEX, PG_TOAST,
 };
 use crate::stored_expr::StoredExpr;
 use crate::table::{Column, Table};
@@ -162,6 +165,7 @@ pub fn create_index(
         nulls_not_distinct: def.nulls_not_distinct,
         // The chunks of values are told apart by their keys, without a constraint.
         primary: def.is_primary() || table.kind == b't',
+        immediate: !def.deferrable,
         usable: !def.concurrently,
         columns: def.columns().collect(),
         collations: collations?,
@@ -482,12 +486,25 @@ pub(crate) fn insert_constraint(
         index,
         columns: &columns,
     };
-    writer.insert(CONSTRAINTS, &row.datums())?;
+    let primary = row.kind == b'p';
+    let mut row = row.datums();
+    for (name, value) in [("condeferrable", def.deferrable), ("condeferred", def.deferred)] {
+        if let Some(slot) = row.get_mut(PG_CONSTRAINT.place(name)) {
+            *slot = Datum::Bool(value);
+        }
+    }
+    writer.insert(CONSTRAINTS, &row)?;
     let object = Object::new(CONSTRAINTS, oid);
     for number in def.columns() {
         writer.depend(object, Object::column(table.oid, number), Dependency::Auto)?;
     }
-    writer.depend(Object::relation(index), object, Dependency::Internal)
+    writer.depend(Object::relation(index), object, Dependency::Internal)?;
+    if !def.deferrable {
+        return Ok(());
+    }
+    let (work, timing) = (KeyWork::Recheck, (true, def.deferred));
+    let recheck = NewTrigger { work, timing, other: 0, constraint: oid, index, primary };
+    insert_trigger(writer, table.oid, &recheck)
 }
 
 /// Lets the columns of a primary key refuse NULL. Returns those that did not: the caller checks

@@ -68,6 +68,10 @@ pub struct IndexDef {
     pub nulls_not_distinct: bool,
     /// The constraint that it enforces.
     pub constraint: Option<ConstraintKind>,
+    /// Whether the constraint is DEFERRABLE.
+    pub deferrable: bool,
+    /// Whether it is INITIALLY DEFERRED.
+    pub deferred: bool,
     /// Whether it is built later, while others change the table.
     pub concurrently: bool,
     /// fillfactor

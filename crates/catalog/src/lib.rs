@@ -27,6 +27,7 @@ mod dropping;
 mod entering;
 mod error;
 mod figures;
+mod foreign_key_ddl;
 mod identifier;
 mod index;
 mod index_compiler;
@@ -39,6 +40,7 @@ mod index_trees;
 mod index_twin;
 mod inplace;
 mod invalidate;
+mod key_triggers;
 mod layout;
 mod like;
 mod limits;
@@ -99,11 +101,13 @@ pub use databases::Databases;
 pub use defaults::set_default;
 pub use definitions::{ConstraintDefinition, IndexDefinition};
 pub use dropping::{
-    Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_table,
+    Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_tables,
+    tables_to_lock,
 };
 pub use entering::check_locale;
 pub use error::{CatalogError, ObjectName, Refusal};
 pub use figures::Figures;
+pub use foreign_key_ddl::{ForeignKeyDef, add_foreign_key};
 pub use identifier::quoted;
 pub use index::{KnownTrees, TableIndex};
 pub use index_compiler::IndexCompiler;
@@ -114,6 +118,7 @@ pub use index_state::{IndexStep, step_index};
 pub use index_trees::IndexTrees;
 pub use index_twin::{copy_index, swap_indexes, twin_name};
 pub use inplace::{Advanced, ClassFigures, NextIds, RelationFigures};
+pub use key_triggers::{ForeignKey, KeyAction, KeyTrigger, KeyWork};
 pub use like::{CommentedPart, copy_comments, has_extended_statistics, index_definitions};
 pub use limits::{not_a_table, wrong_kind};
 pub use maps::{MAP_FILE, RelationMaps};

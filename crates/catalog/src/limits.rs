@@ -23,6 +23,7 @@ pub(crate) struct ClassTraits {
     pub unlogged: bool,
     pub checks: bool,
     pub rules: bool,
+    /// It may have triggers; to [`of`]: some that are not understood.
     pub triggers: bool,
     pub children: bool,
     pub populated: bool,

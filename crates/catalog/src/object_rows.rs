@@ -86,6 +86,8 @@ pub(crate) struct IndexRowValues {
     pub(crate) unique: bool,
     pub(crate) nulls_not_distinct: bool,
     pub(crate) primary: bool,
+    /// Whether uniqueness is checked at once.
+    pub(crate) immediate: bool,
     /// Whether it is used from the start.
     pub(crate) usable: bool,
     pub(crate) columns: Vec<i16>,
@@ -112,8 +114,8 @@ impl IndexRowValues {
             Datum::Bool(self.unique),
             Datum::Bool(self.nulls_not_distinct),
             Datum::Bool(self.primary),
-            Datum::Bool(false),       // indisexclusion
-            Datum::Bool(true),        // indimmediate
+            Datum::Bool(false), // indisexclusion
+            Datum::Bool(self.immediate),
             Datum::Bool(false),       // indisclustered
             Datum::Bool(self.usable), // indisvalid
             Datum::Bool(false),       // indcheckxmin

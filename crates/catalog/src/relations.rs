@@ -15,7 +15,8 @@ use crate::index_rows::{
     EXPRESSIONS, FoundIndexes, INDEX_COLUMNS, IS_LIVE, IndexClass, IndexRow, ORDER_FUNCTION,
     OperatorClasses, PREDICATE,
 };
-use crate::limits::{self, Attribute};
+use crate::key_triggers::FoundTriggers;
+use crate::limits::{self, Attribute, ClassTraits};
 use crate::lookup::Key;
 use crate::maps::unmapped;
 use crate::options::FULL;
@@ -256,7 +257,12 @@ impl Reader<'_> {
         schema: String,
         indexes: &mut FoundIndexes,
     ) -> Result<Table, CatalogError> {
-        let mut limits = limits::of(class.kind, &class.traits, &attributes);
+        let triggers = match class.traits.triggers {
+            true => self.key_triggers(class.oid)?,
+            false => FoundTriggers::default(),
+        };
+        let traits = ClassTraits { triggers: triggers.unknown, ..class.traits };
+        let mut limits = limits::of(class.kind, &traits, &attributes);
         let missing = attributes.iter().any(|a| a.has_missing && !a.column.dropped);
         let toasting = Toasting {
             columns: attributes.iter().map(|a| a.toast).collect(),
@@ -292,6 +298,7 @@ impl Reader<'_> {
             layouts: columns.iter().map(|c| c.layout).collect(),
             columns,
             checks,
+            triggers: triggers.known,
             indexes,
             key_columns,
             indexed_columns,

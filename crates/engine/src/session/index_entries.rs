@@ -38,6 +38,8 @@ pub(super) struct Entries<'a> {
     interrupt: &'a Interrupt,
     /// An index tuple.
     tuple: Vec<u8>,
+    /// Deferrable indexes in which another row may have the key of the last one.
+    unchecked: Vec<Oid>,
 }
 
 /// What keeps an entry out of an index: a transaction, or its tentative insertion.
@@ -70,6 +72,7 @@ impl<'a> Entries<'a> {
             owner,
             interrupt,
             tuple: Vec::new(),
+            unchecked: Vec::new(),
         })
     }
 
@@ -96,13 +99,16 @@ impl<'a> Entries<'a> {
         arbiters: &[Oid],
     ) -> Result<bool, EngineError> {
         let values = RowValues::new(tuple, self.layouts)?;
-        let Entries { core, table, indexes, rows, xid, owner, interrupt, tuple, .. } = self;
+        let Entries { core, table, indexes, rows, xid, owner, interrupt, tuple, unchecked, .. } =
+            self;
+        unchecked.clear();
         for (index, open) in indexes {
             let failed = |error| failed(table, index, error);
             let formed = form(&values, index, &open.shape, place, tuple).map_err(failed)?;
             let Some(computed) = formed else { continue };
             let unique = match arbiters.contains(&index.oid) {
                 true => UniqueCheck::Partial,
+                false if index.unique && !index.immediate => UniqueCheck::Partial,
                 false => UniqueCheck::of(index.unique),
             };
             let unchanged = changed.is_some_and(|changed| is_unchanged(index, changed));
@@ -111,7 +117,11 @@ impl<'a> Entries<'a> {
             loop {
                 let blocking = match open.insert(backend, rows, entry).map_err(failed)? {
                     Insertion::Done => break,
-                    Insertion::Unchecked => return Ok(false),
+                    Insertion::Unchecked if arbiters.contains(&index.oid) => return Ok(false),
+                    Insertion::Unchecked => {
+                        unchecked.push(index.oid);
+                        break;
+                    }
                     Insertion::Duplicate(_) => {
                         let keys = index.key_sources().map(|source| match source {
                             EntrySource::Column(column) => values.get(column),
@@ -126,6 +136,47 @@ impl<'a> Entries<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// The deferrable indexes in which another row may have the key of the row added last.
+    pub(super) fn unchecked(&self) -> &[Oid] {
+        &self.unchecked
+    }
+
+    /// Checks that no other live row has the key of a row at a place in a deferrable index. Waits
+    /// for transactions that decide that. 23505 if there is one; nothing if the row is gone.
+    pub(super) fn recheck(
+        &mut self,
+        backend: &mut Backend,
+        (place, row): (ItemPointer, &[u8]),
+        wanted: Oid,
+    ) -> Result<(), EngineError> {
+        let Entries { core, table, indexes, rows, xid, owner, interrupt, tuple, .. } = self;
+        if !matches!(rows.fate(backend, place)?, RowFate::Live(_)) {
+            return Ok(());
+        }
+        let values = RowValues::new(row, self.layouts)?;
+        for (index, open) in indexes.iter().filter(|(index, _)| index.oid == wanted) {
+            let failed = |error| failed(table, index, error);
+            let columns = index.table_columns();
+            values.form_entry(&open.shape, columns, place, tuple).map_err(failed)?;
+            let (unique, unchanged) = (UniqueCheck::Yes, false);
+            let entry = NewRow { tuple, xid: *xid, unique, unchanged };
+            let mut last = None;
+            loop {
+                let blocking = match open.find_conflict(backend, rows, entry).map_err(failed)? {
+                    Some(Insertion::Duplicate(_)) => {
+                        let keys = index.key_columns().map(|column| values.get(column));
+                        return Err(duplicate(table, index, shown_key(table, index, keys)));
+                    }
+                    Some(Insertion::Wait { xid, token, .. }) => (xid, token),
+                    None | Some(Insertion::Done | Insertion::Unchecked) => break,
+                };
+                let waited = (place, &*index.name);
+                wait(core, backend, owner, interrupt, decisive(&mut last, blocking), waited)?;
+            }
+        }
+        Ok(())
     }
 
     /// Looks for a live row that has a key of this new one in one of the `arbiters`. Waits for
@@ -391,7 +442,7 @@ impl Session {
         table: &Table,
         heap: &Heap,
         (place, tuple, changed): (ItemPointer, &[u8], &[usize]),
-    ) -> Result<(), EngineError> {
+    ) -> Result<Vec<Oid>, EngineError> {
         let Session { open: Some(open), backend, locks, interrupt, .. } = self else {
             return Err(no_transaction());
         };
@@ -401,9 +452,9 @@ impl Session {
             Some(mut entries) => {
                 let added = entries.add_version(backend, place, tuple, Some(changed), &[])?;
                 assert!(added, "without arbiters an entry is added or refused");
-                Ok(())
+                Ok(entries.unchecked)
             }
-            None => Ok(()),
+            None => Ok(Vec::new()),
         }
     }
 }

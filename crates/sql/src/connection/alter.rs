@@ -43,8 +43,8 @@ impl Connection {
         let table = self.table_to_index(&alter.table, alter_mode(alter))?;
         self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
         for action in &alter.actions {
-            if let AlterAction::DropConstraint { name, if_exists } = action {
-                self.drop_constraint(&table, name, *if_exists, sink)?;
+            if let AlterAction::DropConstraint { name, if_exists, cascade } = action {
+                self.drop_constraint(&table, name, (*if_exists, *cascade), sink)?;
             }
         }
         let of = (table.oid, alter.actions.as_slice());
@@ -66,6 +66,11 @@ impl Connection {
             self.add_key(&table, key)?;
         }
         self.alter_pass(Pass::Conditions, of, source, sink)?;
+        for action in &alter.actions {
+            if let AlterAction::AddForeignKey(key) = action {
+                self.add_foreign_key(table.oid, key, false)?;
+            }
+        }
         for action in &alter.actions {
             if let AlterAction::ColumnStorage { column, compression, name } = action {
                 self.change_storage(&table, column, *compression, name)?;

@@ -156,7 +156,7 @@ impl Connection {
             );
             SqlError::new(state::INTERNAL_ERROR, message)
         })?;
-        self.host.call(|session| session.drop_constraint(&table, &constraint))
+        self.host.call(|session| session.drop_constraint(&table, &constraint, false)).map(drop)
     }
 
     fn set_not_null(&mut self, table: Oid, name: &str) -> Result<()> {
@@ -217,6 +217,9 @@ impl Connection {
 
     fn validate_constraint(&mut self, table: Oid, name: &str) -> Result<()> {
         let table = self.table_now(table)?;
+        if self.validate_foreign_key(&table, name)? {
+            return Ok(());
+        }
         let Some(check) = table.checks.iter().find(|check| check.name == name) else {
             let columns = live_columns(&table).filter(|c| c.not_null).map(|c| c.attnum);
             if self.validate_not_null(&table, Some(name), columns)? {
@@ -295,7 +298,8 @@ impl Connection {
         for key in distinct_keys(&new.keys) {
             self.add_key(&table, &key)?;
         }
-        new.checks.iter().try_for_each(|check| self.add_check(oid, check, source))
+        new.checks.iter().try_for_each(|check| self.add_check(oid, check, source))?;
+        new.column.foreign_keys.iter().try_for_each(|key| self.add_foreign_key(oid, key, false))
     }
 
     /// Writes all rows of a table anew, with the values of a new column.

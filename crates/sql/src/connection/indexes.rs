@@ -1,6 +1,7 @@
 //! CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables.
 
 use super::lock::is_view;
+use super::objects::cascades;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use super::truncate::in_use;
@@ -308,16 +309,17 @@ impl Connection {
         &mut self,
         table: &Arc<Table>,
         name: &str,
-        if_exists: bool,
+        (if_exists, cascade): (bool, bool),
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let now = self.table_now(table.oid)?;
-        match self.host.call(|session| session.drop_constraint(&now, name)) {
+        match self.host.call(|session| session.drop_constraint(&now, name, cascade)) {
             Err(error) if if_exists && error.sqlstate == state::UNDEFINED_OBJECT => {
                 let message = format!("{}, skipping", error.message);
                 sink.notice(&SqlError::notice(state::SUCCESSFUL_COMPLETION, message))
             }
-            other => other,
+            Err(error) => Err(error),
+            Ok(dropped) => cascades(sink, &dropped),
         }
     }
 
@@ -441,7 +443,14 @@ fn key_definition(key: &NewKey, table: &Table) -> Result<IndexDef> {
     // As in PostgreSQL, ALTER TABLE does not say where it is.
     check_key(key, 0, |name| table.column(name).is_some())?;
     let def = definition(&key.index, "btree", (table, &[]))?;
-    Ok(IndexDef { unique: true, constraint: Some(constraint_kind(key)), ..def })
+    let (deferrable, deferred) = (key.deferrable, key.deferred);
+    Ok(IndexDef {
+        unique: true,
+        constraint: Some(constraint_kind(key)),
+        deferrable,
+        deferred,
+        ..def
+    })
 }
 
 fn constraint_kind(key: &NewKey) -> ConstraintKind {

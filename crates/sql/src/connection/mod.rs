@@ -7,6 +7,7 @@
 //!   its transaction block
 //! - `explain.rs`: EXPLAIN
 //! - `indexes.rs`: CREATE INDEX, DROP INDEX, REINDEX, and the keys of tables
+//! - `foreign_keys.rs`: adding foreign keys; `key_events.rs`: enforcing them, SET CONSTRAINTS
 //! - `parameters.rs`: SET and RESET of storage parameters
 //! - `held.rs`: statements and portals by name, within a session's memory; `portals.rs`: portals
 //!   and when they end
@@ -48,9 +49,11 @@ mod declare;
 mod explain;
 mod extended;
 mod fetch;
+mod foreign_keys;
 mod held;
 mod index_keys;
 mod indexes;
+mod key_events;
 mod like;
 mod lock;
 mod objects;

@@ -10,13 +10,14 @@ use forebay_engine::{ChangedParameters, LockMode, Table};
 
 /// The lock that ALTER TABLE takes. Storage parameters change while others read and write.
 pub(super) fn alter_mode(alter: &AlterTable) -> LockMode {
-    let is_weak = |action: &AlterAction| {
-        matches!(action, AlterAction::Parameters { .. } | AlterAction::Cluster(_))
+    let mode = |action: &AlterAction| match action {
+        AlterAction::Parameters { .. } | AlterAction::Cluster(_) | AlterAction::Validate(_) => {
+            LockMode::ShareUpdateExclusive
+        }
+        AlterAction::AddForeignKey(_) => LockMode::ShareRowExclusive,
+        _ => LockMode::AccessExclusive,
     };
-    match alter.actions.iter().all(is_weak) {
-        true => LockMode::ShareUpdateExclusive,
-        false => LockMode::AccessExclusive,
-    }
+    alter.actions.iter().map(mode).max().unwrap_or(LockMode::AccessExclusive)
 }
 
 impl Connection {

@@ -50,7 +50,7 @@ impl Connection {
         // Its indexes are built when all rows are there.
         let mut bare = Table::clone(table);
         bare.indexes.clear();
-        let mut loader = Loader::new(&Arc::new(bare));
+        let mut loader = Loader::rewriting(&Arc::new(bare));
         let mut index = 0;
         loop {
             let Some(row) = rows.get(index, &mut self.host)? else { break };

@@ -1,6 +1,7 @@
 //! Running utility statements: tables, settings, CHECKPOINT and others.
 
 use super::lock::PG_TEMP;
+use super::objects::cascades;
 use super::sequences::wrong_kind_to_drop;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
@@ -12,8 +13,9 @@ use crate::parse::{CreateTable, DropStatement, Kind, QualifiedName, ShowTarget, 
 use crate::plan::Catalog;
 use crate::settings::SetScope;
 use crate::views::View;
-use forebay_engine::{EngineError, Oid, Session, storage_texts};
+use forebay_engine::{EngineError, Oid, Session, Table, storage_texts};
 use forebay_types::{Datum, SqlType};
+use std::sync::Arc;
 
 fn tag(text: &str) -> Result<CommandTag> {
     Ok(CommandTag(text.to_owned()))
@@ -65,6 +67,9 @@ impl Connection {
                 self.set_transaction(*modes, *session, sink)?;
                 tag("SET")
             }
+            Kind::SetConstraints { names, deferred } => {
+                self.set_constraints(names.as_deref(), *deferred, sink)
+            }
             Kind::Reset(Some(name)) => {
                 self.host.set(name, None, SetScope::Session)?;
                 tag("RESET")
@@ -86,7 +91,7 @@ impl Connection {
             Kind::Vacuum(vacuum) => self.vacuum(vacuum, sink),
             Kind::Fetch(fetch) => self.move_cursor(fetch, sink),
             Kind::Close(name) => self.close_cursor(name.as_deref()),
-            Kind::Truncate(truncate) => self.truncate(truncate),
+            Kind::Truncate(truncate) => self.truncate(truncate, sink),
             Kind::CreateSequence(create) => self.create_sequence(create, sink),
             Kind::AlterSequence(alter) => self.alter_sequence(alter, sink),
             Kind::DropSequence(drop) => self.drop_sequences(drop, sink),
@@ -144,6 +149,10 @@ impl Connection {
         let oid = self.make_table(&create, temporary, parts)?;
         self.add_keys(oid, &create.keys)?;
         self.follow_like(oid, &likes)?;
+        let of_columns = create.columns.iter().flat_map(|column| &column.foreign_keys);
+        for key in of_columns.chain(&create.foreign_keys) {
+            self.add_foreign_key(oid, key, true)?;
+        }
         tag("CREATE TABLE")
     }
 
@@ -219,6 +228,7 @@ impl Connection {
 
     fn drop_tables(&mut self, drop: &DropStatement, sink: &mut dyn RowSink) -> Result<CommandTag> {
         self.check_writable("DROP TABLE")?;
+        let mut tables: Vec<Arc<Table>> = Vec::with_capacity(drop.names.len());
         for name in &drop.names {
             let found = self.lock_exclusively(name);
             let found = found.map_err(|error| no_table_but_index(error, &name.name))?;
@@ -243,7 +253,13 @@ impl Connection {
                 return Err(wrong_kind_to_drop(table.kind, &table.name, "a table"));
             }
             self.check_not_in_use("DROP TABLE", table.oid, &table.name)?;
-            self.host.call(|session| session.drop_table(&table))?;
+            if !tables.iter().any(|other| other.oid == table.oid) {
+                tables.push(table);
+            }
+        }
+        if !tables.is_empty() {
+            let dropped = self.host.call(|session| session.drop_tables(&tables, drop.cascade))?;
+            cascades(sink, &dropped)?;
         }
         tag("DROP TABLE")
     }

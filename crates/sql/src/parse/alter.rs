@@ -3,6 +3,7 @@
 use super::alter_column::alter_column;
 use super::column::{CheckClause, table_check};
 use super::cursor::{Cursor, QualifiedName};
+use super::foreign_key::{NewForeignKey, table_foreign_key};
 use super::index::{NewKey, table_key};
 use super::objects::{RoleName, role};
 use super::options::storage_parameters;
@@ -81,7 +82,11 @@ pub enum AlterAction {
         name: String,
         /// IF EXISTS.
         if_exists: bool,
+        /// CASCADE.
+        cascade: bool,
     },
+    /// ADD FOREIGN KEY.
+    AddForeignKey(NewForeignKey),
     /// ADD COLUMN.
     AddColumn {
         /// The column.
@@ -339,15 +344,14 @@ fn add(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
     if let Some(not_null) = add_not_null(c)? {
         return Ok(not_null);
     }
+    if let Some(key) = table_foreign_key(c)? {
+        return Ok(AlterAction::AddForeignKey(key));
+    }
     if let Some(key) = table_key(c)? {
         return Ok(AlterAction::AddKey(key));
     }
-    for (word, what) in
-        [("foreign", "a FOREIGN KEY constraint"), ("exclude", "an EXCLUDE constraint")]
-    {
-        if c.peek_word().as_deref() == Some(word) {
-            return Err(SqlError::unsupported(what));
-        }
+    if c.peek_word().as_deref() == Some("exclude") {
+        return Err(SqlError::unsupported("an EXCLUDE constraint"));
     }
     c.accept("column");
     let if_not_exists = c.accept_all(&["if", "not", "exists"]);
@@ -393,9 +397,9 @@ fn action(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
     if c.accept_all(&["drop", "constraint"]) {
         let if_exists = c.accept_all(&["if", "exists"]);
         let name = c.name()?;
-        // Nothing depends on a key: there are no foreign keys.
-        let _ = c.accept("cascade") || c.accept("restrict");
-        return Ok(AlterAction::DropConstraint { name, if_exists });
+        let cascade = c.accept("cascade");
+        let _ = cascade || c.accept("restrict");
+        return Ok(AlterAction::DropConstraint { name, if_exists, cascade });
     }
     if c.accept("drop") {
         c.accept("column");
@@ -406,6 +410,9 @@ fn action(c: &mut Cursor<'_>, table: &str) -> Result<AlterAction> {
         return Ok(AlterAction::DropColumn { column, if_exists, cascade });
     }
     if c.accept("alter") {
+        if c.peek_word().as_deref() == Some("constraint") {
+            return Err(SqlError::unsupported("ALTER TABLE ... ALTER CONSTRAINT"));
+        }
         c.accept("column");
         return alter_column(c);
     }

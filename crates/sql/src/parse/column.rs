@@ -1,6 +1,7 @@
 //! What follows the type of a column in CREATE TABLE, and CHECK constraints.
 
 use super::cursor::Cursor;
+use super::foreign_key::{NewForeignKey, column_foreign_key};
 use super::index::{NewKey, column_key};
 use super::queries::with_parser;
 use super::refuse::refuse;
@@ -41,6 +42,7 @@ pub(super) struct ColumnClauses {
     pub(super) values: ColumnValues,
     pub(super) not_null: bool,
     pub(super) not_null_name: Option<String>,
+    pub(super) foreign_keys: Vec<NewForeignKey>,
     /// NULL.
     null: bool,
     primary: bool,
@@ -54,7 +56,7 @@ fn constraint_name(c: &mut Cursor<'_>) -> Result<Option<String>> {
     }
     let name = ahead.name()?;
     let next = ahead.peek_word();
-    let known = ["check", "not", "null", "default", "generated"];
+    let known = ["check", "not", "null", "default", "generated", "references"];
     if next.is_some_and(|next| known.contains(&next.as_str())) {
         *c = ahead;
         return Ok(Some(name));
@@ -81,6 +83,8 @@ pub(super) fn column_clauses(
             }
         } else if c.accept("null") {
             found.null = true;
+        } else if let Some(key) = column_foreign_key(c, name.clone(), column)? {
+            found.foreign_keys.push(key);
         } else if let Some(check) = check(c, name)? {
             checks.push(check);
         } else if let Some(key) = column_key(c, column)? {
@@ -88,7 +92,6 @@ pub(super) fn column_clauses(
             keys.push(key);
         } else if !value_clause(c, (column, table), &mut found)? {
             refuse(c, |word| match word {
-                "references" => Some("a FOREIGN KEY constraint"),
                 "collate" => Some("a column collation"),
                 _ => None,
             })?;

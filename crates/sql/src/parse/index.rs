@@ -2,6 +2,7 @@
 
 use super::column::parenthesized_expr;
 use super::cursor::{Cursor, QualifiedName};
+use super::foreign_key::attributes;
 use super::options::storage_parameters;
 use super::queries::with_parser;
 use super::vacuum::{boolean, parenthesized, unrecognized, value};
@@ -78,6 +79,10 @@ pub struct NewKey {
     pub index: NewIndex,
     /// USING INDEX: the index that it gets, which has its own columns.
     pub existing: Option<String>,
+    /// DEFERRABLE.
+    pub deferrable: bool,
+    /// INITIALLY DEFERRED.
+    pub deferred: bool,
     /// Where it stands.
     pub position: u32,
 }
@@ -235,7 +240,11 @@ pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
     let Some(mut key) = key_start(c)? else { return Ok(None) };
     if !key.index.nulls_not_distinct && c.accept_all(&["using", "index"]) {
         key.existing = Some(c.name()?);
-        attributes(c)?;
+        key_attributes(c, &mut key, false)?;
+        if key.deferrable {
+            let what = "a deferrable constraint USING INDEX";
+            return Err(SqlError::unsupported(what).at(key.position));
+        }
         return Ok(Some(key));
     }
     let names = c.optional_names()?.ok_or_else(|| c.error())?;
@@ -244,7 +253,7 @@ pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
         let names = c.optional_names()?.ok_or_else(|| c.error())?;
         key.index.included = names.into_iter().map(|(name, _)| KeyColumn::named(name)).collect();
     }
-    key_end(c, &mut key)?;
+    key_end(c, &mut key, false)?;
     Ok(Some(key))
 }
 
@@ -252,7 +261,7 @@ pub(super) fn table_key(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
 pub(super) fn column_key(c: &mut Cursor<'_>, column: &str) -> Result<Option<NewKey>> {
     let Some(mut key) = key_start(c)? else { return Ok(None) };
     key.index.keys = vec![KeyColumn::named(column.to_owned())];
-    key_end(c, &mut key)?;
+    key_end(c, &mut key, true)?;
     Ok(Some(key))
 }
 
@@ -271,31 +280,32 @@ fn key_start(c: &mut Cursor<'_>) -> Result<Option<NewKey>> {
     }
     let mut index = NewIndex { name, ..NewIndex::default() };
     index.nulls_not_distinct = !primary && nulls_not_distinct(c)?;
-    Ok(Some(NewKey { primary, index, existing: None, position }))
+    let (deferrable, deferred) = (false, false);
+    Ok(Some(NewKey { primary, index, existing: None, deferrable, deferred, position }))
 }
 
-fn key_end(c: &mut Cursor<'_>, key: &mut NewKey) -> Result<()> {
+fn key_end(c: &mut Cursor<'_>, key: &mut NewKey, of_column: bool) -> Result<()> {
     key.index.parameters = parameters(c)?;
     if c.accept_all(&["using", "index"]) {
         c.expect("tablespace")?;
         tablespace(c)?;
     }
-    attributes(c)
+    key_attributes(c, key, of_column)
 }
 
-/// DEFERRABLE and INITIALLY, if they are next.
-fn attributes(c: &mut Cursor<'_>) -> Result<()> {
-    loop {
-        let position = c.position();
-        if c.accept("deferrable") || c.accept_all(&["initially", "deferred"]) {
-            return Err(SqlError::unsupported("a deferrable constraint").at(position));
-        }
-        let plain =
-            c.accept_all(&["not", "deferrable"]) || c.accept_all(&["initially", "immediate"]);
-        if !plain {
-            return Ok(());
+/// What follows a key. It always holds.
+fn key_attributes(c: &mut Cursor<'_>, key: &mut NewKey, of_column: bool) -> Result<()> {
+    let position = c.position();
+    let found = attributes(c, of_column)?;
+    (key.deferrable, key.deferred) = (found.deferrable, found.deferred);
+    let kind = if key.primary { "PRIMARY KEY" } else { "UNIQUE" };
+    for (given, what) in [(found.not_valid, "NOT VALID"), (found.not_enforced, "NOT ENFORCED")] {
+        if given {
+            let message = format!("{kind} constraints cannot be marked {what}");
+            return Err(SqlError::new(state::FEATURE_NOT_SUPPORTED, message).at(position));
         }
     }
+    Ok(())
 }
 
 /// REINDEX.

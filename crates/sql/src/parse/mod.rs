@@ -15,6 +15,7 @@
 //!   `like.rs`: LIKE; `column.rs`: constraints of columns, CHECK;
 //!   `options.rs`: storage parameters; `type_name.rs`: types
 //! - `drop.rs`: what is dropped; `refuse.rs`: what is refused by its name
+//! - `foreign_key.rs`: FOREIGN KEY, and what may follow a constraint
 //! - `index.rs`: CREATE INDEX, REINDEX, and the keys of tables; `alter.rs`,
 //!   `alter_column.rs`: ALTER TABLE
 //! - `objects.rs`: databases, schemas, roles, tablespaces, comments
@@ -37,6 +38,7 @@ mod depth;
 mod drop;
 mod explain;
 mod extras;
+mod foreign_key;
 mod index;
 mod like;
 mod objects;
@@ -65,6 +67,7 @@ pub use cursor::QualifiedName;
 pub(crate) use depth::too_complex;
 pub use drop::DropStatement;
 pub use extras::{ConflictTarget, Extras, Overriding, VersionNames};
+pub use foreign_key::NewForeignKey;
 pub use index::{CreateIndex, KeyColumn, NewIndex, NewKey, Reindex};
 pub use like::{LikeClause, LikeOptions};
 pub use objects::{GivenOption, ObjectStatement, RoleName, RoleOption};

@@ -65,6 +65,13 @@ pub enum Kind {
         /// For the session, not only this transaction.
         session: bool,
     },
+    /// SET CONSTRAINTS.
+    SetConstraints {
+        /// The constraints. None: ALL.
+        names: Option<Vec<QualifiedName>>,
+        /// DEFERRED, not IMMEDIATE.
+        deferred: bool,
+    },
     /// RESET; None is ALL.
     Reset(Option<String>),
     /// DISCARD ALL, PLANS, SEQUENCES, TEMP.
@@ -104,6 +111,8 @@ pub struct Truncate {
     pub names: Vec<QualifiedName>,
     /// RESTART IDENTITY.
     pub restart: bool,
+    /// CASCADE.
+    pub cascade: bool,
 }
 
 /// EXPLAIN.

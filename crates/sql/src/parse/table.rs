@@ -6,6 +6,7 @@ use super::column::{
 };
 use super::cursor::{Cursor, QualifiedName};
 use super::drop::DropStatement;
+use super::foreign_key::{NewForeignKey, table_foreign_key};
 use super::index::{NewKey, table_key};
 use super::like::{LikeClause, like};
 use super::options::storage_parameters;
@@ -32,6 +33,8 @@ pub struct NewColumn {
     pub not_null_name: Option<String>,
     /// DEFAULT and GENERATED.
     pub values: ColumnValues,
+    /// REFERENCES.
+    pub foreign_keys: Vec<NewForeignKey>,
     /// STORAGE, if it was given.
     pub storage: Option<String>,
     /// COMPRESSION, if it was given.
@@ -71,6 +74,8 @@ pub struct CreateTable {
     pub checks: Vec<CheckClause>,
     /// LIKE, in the order in which they were written.
     pub likes: Vec<LikeClause>,
+    /// FOREIGN KEY of the table, without those of its columns.
+    pub foreign_keys: Vec<NewForeignKey>,
     /// WITH (...)
     pub parameters: Vec<StorageParameter>,
     /// TEMPORARY was given.
@@ -129,10 +134,11 @@ pub(super) fn create_table(c: &mut Cursor<'_>) -> Result<Kind> {
         return Err(SqlError::unsupported("CREATE TABLE OF or PARTITION OF"));
     }
     c.expect_token(&Token::LParen)?;
-    let Elements { columns, keys, checks, likes } = elements(c, &create.name.name)?;
+    let Elements { columns, keys, checks, likes, foreign_keys } = elements(c, &create.name.name)?;
     let (parameters, on_commit) = table_options(c)?;
     c.expect_end()?;
-    let create = CreateTable { columns, keys, checks, likes, parameters, on_commit, ..create };
+    let create =
+        CreateTable { columns, keys, checks, likes, foreign_keys, parameters, on_commit, ..create };
     Ok(Kind::CreateTable(Box::new(create)))
 }
 
@@ -143,6 +149,7 @@ struct Elements {
     keys: Vec<NewKey>,
     checks: Vec<CheckClause>,
     likes: Vec<LikeClause>,
+    foreign_keys: Vec<NewForeignKey>,
 }
 
 /// The columns and constraints of a table, up to the closing parenthesis.
@@ -152,11 +159,13 @@ fn elements(c: &mut Cursor<'_>, table: &str) -> Result<Elements> {
         return Ok(elements);
     }
     loop {
-        let Elements { columns, keys, checks, likes } = &mut elements;
+        let Elements { columns, keys, checks, likes, foreign_keys } = &mut elements;
         let (check, other) = (table_check(c)?, like(c, columns.len())?);
-        let is_check = check.is_some() || other.is_some();
+        let foreign_key = table_foreign_key(c)?;
+        let is_check = check.is_some() || other.is_some() || foreign_key.is_some();
         checks.extend(check);
         likes.extend(other);
+        foreign_keys.extend(foreign_key);
         match if is_check { None } else { table_key(c)? } {
             None if is_check => {}
             Some(NewKey { existing: Some(_), position, .. }) => {
@@ -253,8 +262,18 @@ fn column(
     let serial = serial.is_some();
     let [storage, compression] = [storage_word(c, "storage")?, storage_word(c, "compression")?];
     let clauses = column_clauses(c, (&name, table, serial), keys, checks)?;
-    let ColumnClauses { values, not_null, not_null_name, .. } = clauses;
-    Ok(NewColumn { name, ty, serial, not_null, not_null_name, values, storage, compression })
+    let ColumnClauses { values, not_null, not_null_name, foreign_keys, .. } = clauses;
+    Ok(NewColumn {
+        name,
+        ty,
+        serial,
+        not_null,
+        not_null_name,
+        values,
+        foreign_keys,
+        storage,
+        compression,
+    })
 }
 
 /// STORAGE or COMPRESSION with its name, if it is next.
@@ -270,7 +289,6 @@ pub(super) fn storage_name(c: &mut Cursor<'_>) -> Result<String> {
 /// Refuses constraints of the table.
 fn table_constraint(c: &mut Cursor<'_>) -> Result<()> {
     refuse(c, |word| match word {
-        "foreign" => Some("a FOREIGN KEY constraint"),
         "exclude" => Some("an EXCLUDE constraint"),
         _ => None,
     })
@@ -288,7 +306,6 @@ pub(super) fn parse_drop(c: &mut Cursor<'_>) -> Result<(bool, DropStatement)> {
     while c.accept_token(&Token::Comma) {
         names.push(c.qualified_name()?);
     }
-    // Nothing but a table's own indexes can depend on it here, so both behave alike.
     let cascade = c.accept("cascade");
     let _ = cascade || c.accept("restrict");
     c.expect_end()?;

@@ -19,6 +19,8 @@
 //!   answers recorded from PostgreSQL 18
 //! - [`extended`]: The extended protocol: parameter types against answers recorded from PostgreSQL
 //!   18; portals; formats; errors
+//! - [`foreign_keys`]: Foreign keys and deferrable keys, against answers recorded from PostgreSQL
+//!   18; and what several sessions make of them
 //! - [`fuzz`]: The entry points of the fuzz targets, over generated statements
 //! - [`garbage`]: Whatever the text, the answer is a result or an error, and the next statement
 //!   works
@@ -68,6 +70,7 @@ mod counters;
 mod cursors;
 mod expressions;
 mod extended;
+mod foreign_keys;
 mod fuzz;
 mod garbage;
 mod heap_checks;

@@ -55,12 +55,12 @@ fn unsupported_definitions_are_named() {
         ("create unlogged table t (a int)", "CREATE UNLOGGED TABLE is not supported"),
         ("create table t as execute p", "CREATE TABLE AS EXECUTE is not supported"),
         (
-            "create table t (a int primary key deferrable)",
-            "a deferrable constraint is not supported",
+            "alter table t alter constraint c deferrable",
+            "ALTER TABLE ... ALTER CONSTRAINT is not supported",
         ),
         (
             "alter table t add constraint k unique using index i deferrable",
-            "a deferrable constraint is not supported",
+            "a deferrable constraint USING INDEX is not supported",
         ),
         (
             "alter table t alter a set statistics 3",
@@ -70,7 +70,10 @@ fn unsupported_definitions_are_named() {
             "alter table t alter a type text collate \"C\"",
             "ALTER COLUMN ... TYPE ... COLLATE is not supported",
         ),
-        ("create table t (a int references u)", "a FOREIGN KEY constraint is not supported"),
+        (
+            "create table t (a int, foreign key (a, period b) references u)",
+            "a FOREIGN KEY constraint with PERIOD is not supported",
+        ),
         ("drop view v", "DROP VIEW is not supported"),
     ] {
         check_refused(query, message);
