@@ -259,9 +259,11 @@ pub(crate) fn drop_dependents(
             others.push(whole);
             continue;
         }
-        for goes in all_that_goes(writer, whole)? {
-            if !dropped.contains(&goes) {
-                dropped.push(goes);
+        for target in targets_of(writer, &[whole])? {
+            if target.is_reported(&[whole]) {
+                others.push(target.object);
+            } else if !dropped.contains(&target.object) {
+                dropped.push(target.object);
             }
         }
     }
