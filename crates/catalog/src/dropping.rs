@@ -191,8 +191,8 @@ fn is_valid(writer: &mut Writer<'_>, index: Oid) -> Result<bool, CatalogError> {
 }
 
 /// Drops a constraint of a table, which the caller has locked, with its index. A primary key's
-/// columns still refuse NULL. 42704 if there is none of that name. With `cascade` foreign keys to it
-/// go along. `path`: the namespaces that messages leave out.
+/// columns still refuse NULL. 42704 if there is none of that name. With `cascade` foreign keys to
+/// it go along. `path`: the namespaces that messages leave out.
 pub fn drop_constraint(
     database: &Database,
     backend: &mut Backend,
