@@ -195,8 +195,8 @@ fn is_valid(writer: &mut Writer<'_>, index: Oid) -> Result<bool, CatalogError> {
 }
 
 /// Drops a constraint of a table, which the caller has locked, with its index. A primary key's
-/// columns still refuse NULL. 42704 if there is none of that name. With `cascade` foreign keys to it
-/// go along. `path`: the namespaces that messages leave out.
+/// columns still refuse NULL. 42704 if there is none of that name. With `cascade` foreign keys to
+/// it go along. `path`: the namespaces that messages leave out.
 pub fn drop_constraint(
     database: &Database,
     backend: &mut Backend,
@@ -275,9 +275,11 @@ pub(crate) fn drop_dependents(
             others.push(whole);
             continue;
         }
-        for goes in all_that_goes(writer, whole)? {
-            if !parts.dropped.contains(&goes) {
-                parts.dropped.push(goes);
+        for target in targets_of(writer, &[whole])? {
+            if target.is_reported(&[whole]) {
+                others.push(target.object);
+            } else if !parts.dropped.contains(&target.object) {
+                parts.dropped.push(target.object);
             }
         }
     }
@@ -317,7 +319,7 @@ fn take_along(
         parts.told.push(describe(writer, depends.on)?);
         return Ok(());
     }
-    for target in targets_of(writer, other)? {
+    for target in targets_of(writer, &[other])? {
         if parts.dropped.contains(&target.object) {
             continue;
         }

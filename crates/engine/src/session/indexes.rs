@@ -250,8 +250,8 @@ impl Session {
     }
 
     /// Drops a constraint of a table, which the transaction has locked in mode `AccessExclusive`:
-    /// a key with its index, a foreign key, a check or a NOT NULL; with `cascade` foreign keys to it.
-    /// 42704 if there is none of that name. Returns what goes along, in words.
+    /// a key with its index, a foreign key, a check or a NOT NULL; with `cascade` foreign keys to
+    /// it. 42704 if there is none of that name. Returns what goes along, in words.
     pub fn drop_constraint(
         &mut self,
         table: &Arc<Table>,

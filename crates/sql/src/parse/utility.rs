@@ -65,10 +65,10 @@ fn show(c: &mut Cursor<'_>) -> Result<Kind> {
 fn constraints(c: &mut Cursor<'_>) -> Result<Kind> {
     let mut names = Vec::new();
     let all = c.accept("all");
-    while !all {
+    if !all {
         names.push(c.qualified_name()?);
-        if !c.accept_token(&Token::Comma) {
-            break;
+        while c.accept_token(&Token::Comma) {
+            names.push(c.qualified_name()?);
         }
     }
     let deferred = c.accept("deferred");
