@@ -6,7 +6,8 @@
 //! - `select.rs`: SELECT and VALUES
 //! - `from.rs`: FROM
 //! - `conversion.rs`: another type of a column; `printing.rs`: stored expressions as SQL
-//! - `stored.rs`: expressions that tables keep; `reading.rs`: read; `rules.rs`: what they make of new rows
+//! - `stored.rs`: expressions that tables keep; `reading.rs`: read; `rules.rs`: what they make of
+//!   new rows
 //! - `insert.rs`: INSERT; `conflict.rs`: ON CONFLICT; `update.rs`: UPDATE and DELETE;
 //!   `returning.rs`: RETURNING
 //! - `assign.rs`: tables that are changed, and values on their way into their columns
