@@ -127,7 +127,7 @@ pub fn drop_sequence(
         let error = CatalogError::refused("2BP01", message);
         return Err(error.with_hint(format!("You can drop {column} instead.")));
     }
-    let dropped = drop_cascading(&mut writer, Object::relation(oid), cascade)?;
+    let dropped = drop_cascading(&mut writer, &[Object::relation(oid)], cascade)?;
     writer.next_command()?;
     Ok(dropped)
 }

@@ -130,8 +130,8 @@ pub use options::{
 };
 pub use reader::Reader;
 pub use relation_ddl::{
-    ReplicaIdentity, followers, mark_clustered, set_relation_owner, set_relation_schema,
-    set_replica_identity,
+    ReplicaIdentity, check_alone, followers, mark_clustered, set_relation_owner,
+    set_relation_schema, set_replica_identity,
 };
 pub use relations::{temp_namespace, temp_toast_namespace};
 pub use role_ddl::{

@@ -8,6 +8,7 @@ use forebay_types::{Datum, Oid};
 
 use crate::catalog_oids::{CLASSES, CONSTRAINTS, DEPENDENCIES, INDEXES, NAMESPACES, TYPES};
 use crate::database::Database;
+use crate::dropping::{describe, inherits};
 use crate::error::CatalogError;
 use crate::objects::{Depends, Object};
 use crate::row::Row;
@@ -36,6 +37,39 @@ fn put(row: &mut [Datum<'static>], place: usize, value: Datum<'static>) {
     if let Some(slot) = row.get_mut(place) {
         *slot = value;
     }
+}
+
+/// Refuses a table that others inherit from or that inherits, and one whose rows are values of
+/// columns: what is changed of it would have to be changed there, too.
+pub fn check_alone(
+    database: &Database,
+    backend: &mut Backend,
+    tx: &mut Transaction,
+    table: &Table,
+) -> Result<(), CatalogError> {
+    let mut writer = Writer::begin(database, backend, tx)?;
+    if inherits(&mut writer, table.oid)? {
+        let message =
+            format!("cannot alter table \"{}\": inheritance is not supported", table.name);
+        return Err(CatalogError::refused("0A000", message));
+    }
+    let found = writer.row(&PG_CLASS_OID_INDEX, table.oid)?;
+    let row_type = Row(&found.values, PG_CLASS.name).oid(ROW_TYPE)?;
+    let types = if row_type == 0 { Vec::new() } else { types_of(&mut writer, row_type)? };
+    for oid in types {
+        let users = writer.dependents(Object::new(TYPES, oid))?;
+        let column = users
+            .iter()
+            .map(|user| user.object)
+            .find(|user| user.class == CLASSES && user.column != 0 && user.oid != table.oid);
+        if let Some(column) = column {
+            let what = describe(&mut writer, column)?;
+            let message =
+                format!("cannot alter table \"{}\" because {what} uses its row type", table.name);
+            return Err(CatalogError::refused("0A000", message));
+        }
+    }
+    Ok(())
 }
 
 /// The indexes of a relation, by their rows in pg_index.

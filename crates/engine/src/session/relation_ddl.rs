@@ -20,6 +20,15 @@ impl Session {
         self.check_locked(table, LockMode::AccessExclusive)
     }
 
+    /// Refuses a table that others inherit from or that inherits, or whose rows are values of
+    /// columns.
+    pub fn check_alone(&mut self, table: &Table) -> Result<(), EngineError> {
+        self.call(|session, core| {
+            let (tx, backend) = session.changing()?;
+            Ok(catalog::check_alone(&core.database, backend, tx, table)?)
+        })
+    }
+
     /// Locks a name in a namespace, to the end of the transaction.
     fn lock_name(
         &mut self,

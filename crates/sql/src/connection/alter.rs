@@ -13,6 +13,20 @@ fn done(tag: &str) -> Result<CommandTag> {
     Ok(CommandTag(tag.to_owned()))
 }
 
+/// Whether an action changes what rows are, or what holds for them: tables that inherit would
+/// follow.
+fn changes_rows(action: &AlterAction) -> bool {
+    !matches!(
+        action,
+        AlterAction::Parameters { .. }
+            | AlterAction::Owner(_)
+            | AlterAction::ReplicaIdentity(_)
+            | AlterAction::Cluster(_)
+            | AlterAction::ColumnStorage { .. }
+            | AlterAction::WithoutOids
+    )
+}
+
 impl Connection {
     /// Runs ALTER TABLE. As in PostgreSQL, what is dropped is dropped first.
     pub(super) fn alter_table(
@@ -42,6 +56,9 @@ impl Connection {
         self.refuse_sequence(&alter.table, "this ALTER TABLE action cannot be performed on")?;
         let table = self.table_to_index(&alter.table, alter_mode(alter))?;
         self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
+        if alter.actions.iter().any(changes_rows) {
+            self.host.call(|session| session.check_alone(&table))?;
+        }
         for action in &alter.actions {
             if let AlterAction::DropConstraint { name, if_exists, cascade } = action {
                 self.drop_constraint(&table, name, (*if_exists, *cascade), sink)?;
@@ -95,6 +112,9 @@ impl Connection {
             _ => {
                 let table = self.table_to_index(name, LockMode::AccessExclusive)?;
                 self.check_not_in_use("ALTER TABLE", table.oid, &table.name)?;
+                if !matches!(rename, RenameAction::Table(_)) {
+                    self.host.call(|session| session.check_alone(&table))?;
+                }
                 self.rename(&table, rename)?;
             }
         }

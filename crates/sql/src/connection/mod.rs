@@ -16,8 +16,8 @@
 //! - `alter.rs`: ALTER TABLE; `alter_columns.rs`: its actions on columns, defaults, checks, names;
 //!   `alter_type.rs`: types; `alter_identity.rs`: identity, generation; `alter_relation.rs`:
 //!   owners, schemas, constraints' names; `rewrite.rs`: rows written anew
-//! - `table_columns.rs`: columns, defaults and checks of new tables; `table_as.rs`: CREATE TABLE AS;
-//!   `like.rs`: LIKE
+//! - `table_columns.rs`: columns, defaults and checks of new tables; `table_as.rs`: CREATE TABLE
+//!   AS; `like.rs`: LIKE
 //! - `truncate.rs`: TRUNCATE; `sequences.rs`: CREATE, ALTER and DROP SEQUENCE
 //! - `transaction.rs`: transaction blocks and implicit transactions; `savepoints.rs`: their
 //!   savepoints
