@@ -50,7 +50,7 @@ fn check(fixture: &mut Fixture) {
         fixture,
         &[
             "select id from m where lower(s) = 'value 7'",
-            "select id from m where lower(s) > 'value 8' and id % 2 = 0",
+            "select id from m where lower(s) > 'value 7' and id % 2 = 0",
             "select id, n from m where id + n = 140",
             "select id from m where n is not null and id + n between 50 and 90",
             "select id, n from m where live and n = 3",
@@ -169,10 +169,10 @@ fn postgresql_and_this_server_keep_each_others_indexes() {
     let server = peer.start("after", "-c autovacuum=off");
     let theirs = ask(&mut |sql| {
         let found = server.query(sql);
-        found.lines().map(|line| line.replace('|', "\t")).collect()
+        found.lines().map(str::to_owned).collect()
     });
     for (ours, theirs) in ours.iter().zip(&theirs) {
-        assert_eq!(ours.join("\n").replace("\\n", "\n"), theirs.join("\n"));
+        assert_eq!(ours.join("\n").replace("\\n", "\n").replace('\t', "|"), theirs.join("\n"));
     }
     for table in ["theirs", "ours"] {
         for index in indexes {
