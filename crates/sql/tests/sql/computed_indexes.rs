@@ -129,8 +129,8 @@ const QUESTIONS: [&str; 6] = [
     "select pg_get_indexdef(indexrelid) from pg_index where indrelid = '@'::regclass order by 1",
     "select pg_get_indexdef(indexrelid, 0, true) from pg_index where indrelid = '@'::regclass \
      order by 1",
-    "select pg_get_expr(indexprs, indrelid), pg_get_expr(indpred, indrelid, true) from pg_index \
-     where indrelid = '@'::regclass order by indexrelid",
+    "select coalesce(pg_get_expr(indexprs, indrelid), ''), \
+     coalesce(pg_get_expr(indpred, indrelid, true), '') from pg_index where indrelid = '@'::regclass order by indexrelid",
     "select count(*) from @ where lower(s) = 'text 17' and n > 3",
     "select count(*), sum(id) from @ where live and id > 10 and lower(v) > 'v5'",
     "select count(*) from @ where f + n > 500 and d is not null",
