@@ -50,7 +50,7 @@ fn check(fixture: &mut Fixture) {
         fixture,
         &[
             "select id from m where lower(s) = 'value 7'",
-            "select id from m where lower(s) > 'value 8' and id % 2 = 0",
+            "select id from m where lower(s) > 'value 7' and id % 2 = 0",
             "select id, n from m where id + n = 140",
             "select id from m where n is not null and id + n between 50 and 90",
             "select id, n from m where live and n = 3",
@@ -129,8 +129,8 @@ const QUESTIONS: [&str; 6] = [
     "select pg_get_indexdef(indexrelid) from pg_index where indrelid = '@'::regclass order by 1",
     "select pg_get_indexdef(indexrelid, 0, true) from pg_index where indrelid = '@'::regclass \
      order by 1",
-    "select pg_get_expr(indexprs, indrelid), pg_get_expr(indpred, indrelid, true) from pg_index \
-     where indrelid = '@'::regclass order by indexrelid",
+    "select coalesce(pg_get_expr(indexprs, indrelid), ''), \
+     coalesce(pg_get_expr(indpred, indrelid, true), '') from pg_index where indrelid = '@'::regclass order by indexrelid",
     "select count(*) from @ where lower(s) = 'text 17' and n > 3",
     "select count(*), sum(id) from @ where live and id > 10 and lower(v) > 'v5'",
     "select count(*) from @ where f + n > 500 and d is not null",
@@ -169,10 +169,10 @@ fn postgresql_and_this_server_keep_each_others_indexes() {
     let server = peer.start("after", "-c autovacuum=off");
     let theirs = ask(&mut |sql| {
         let found = server.query(sql);
-        found.lines().map(|line| line.replace('|', "\t")).collect()
+        found.lines().map(str::to_owned).collect()
     });
     for (ours, theirs) in ours.iter().zip(&theirs) {
-        assert_eq!(ours.join("\n").replace("\\n", "\n"), theirs.join("\n"));
+        assert_eq!(ours.join("\n").replace("\\n", "\n").replace('\t', "|"), theirs.join("\n"));
     }
     for table in ["theirs", "ours"] {
         for index in indexes {
