@@ -5,7 +5,8 @@
 //! - `planner.rs`: Planner: what planning works with
 //! - `select.rs`: SELECT and VALUES
 //! - `from.rs`: FROM
-//! - `stored.rs`: expressions that tables keep, `stored_index.rs`: those of indexes; `rules.rs`: what they make of new rows
+//! - `stored.rs`: expressions that tables keep, `stored_index.rs`: those of indexes; `rules.rs`:
+//!   what they make of new rows
 //! - `insert.rs`: INSERT; `conflict.rs`: ON CONFLICT; `update.rs`: UPDATE and DELETE;
 //!   `returning.rs`: RETURNING
 //! - `assign.rs`: tables that are changed, and values on their way into their columns
