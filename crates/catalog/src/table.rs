@@ -11,7 +11,7 @@ use forebay_types::{Oid, Repr};
 use crate::error::CatalogError;
 use crate::figures::Figures;
 use crate::index::TableIndex;
-use crate::key_triggers::KeyTrigger;
+use crate::keys::KeyTrigger;
 use crate::layout::layout_of;
 use crate::options::{FULL, VacuumParameters};
 use crate::schema::PG_CATALOG;

@@ -1,8 +1,7 @@
 //! ALTER TABLE, ALTER INDEX and ALTER SEQUENCE: names of constraints and indexes, owners, schemas,
 //! replica identity, clustering; NOT NULL by its name.
 
-use super::alter_columns::column_of;
-use super::alter_identity::VIRTUAL_NOT_NULL;
+use super::alter_columns::{VIRTUAL_NOT_NULL, column_of};
 use super::state::Connection;
 use crate::error::{Result, SqlError, state};
 use crate::parse::{NewReplicaIdentity, QualifiedName, RoleName};
