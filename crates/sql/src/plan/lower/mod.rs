@@ -207,6 +207,10 @@ impl Lowering<'_> {
                 let fields = self.all(&row.args)?;
                 Ok(Expr::And(fields.into_iter().map(test).collect()))
             }
+            // No function here returns a row of nothing but NULLs.
+            nodes::Expr::Func(_) if node.nulltesttype == NullTestType::IsNull => {
+                Ok(test(self.lower(&node.arg)?))
+            }
             _ if node.argisrow => {
                 Err(SqlError::unsupported("a test of a composite value for NULL"))
             }
