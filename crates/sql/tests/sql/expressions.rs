@@ -39,8 +39,8 @@ fn a_numeric_that_a_float_would_lose_is_refused() {
     check(&[
         (
             "1e-50::numeric::float4",
-            "22003 \"0.00000000000000000000000000000000000000000000000001\" is out of range for type \
-             real",
+            "22003 \"0.00000000000000000000000000000000000000000000000001\" is out of range for \
+             type real",
         ),
         ("4.9e-324::numeric::float8, 1e-40::numeric::float4, 0.0::float8", "5e-324\t1e-40\t0"),
         ("1e-16384", "22003 value overflows numeric format"),
