@@ -20,9 +20,10 @@ impl Session {
         self.check_locked(table, LockMode::AccessExclusive)
     }
 
-    /// Refuses a table that others inherit from or that inherits, or whose rows are values of
-    /// columns.
+    /// Refuses a table whose columns and constraints are not its own to change: one that others
+    /// inherit from or that inherits, whose rows are values of columns, or that has a type.
     pub fn check_alone(&mut self, table: &Table) -> Result<(), EngineError> {
+        table.check_own_columns()?;
         self.call(|session, core| {
             let (tx, backend) = session.changing()?;
             Ok(catalog::check_alone(&core.database, backend, tx, table)?)
