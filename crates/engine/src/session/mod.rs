@@ -95,6 +95,7 @@ mod parameters;
 mod parts;
 mod path;
 mod pool;
+mod referred;
 mod reindex_concurrently;
 mod relation_ddl;
 mod relation_kinds;

@@ -141,7 +141,7 @@ impl Session {
         owner: &str,
     ) -> Result<(), EngineError> {
         core.database.check_event_triggers()?;
-        let owner = self.role_by_name(core, owner)?.oid;
+        let owner = self.owner_named(core, owner)?;
         let (tx, backend) = self.changing()?;
         Ok(catalog::set_relation_owner(&core.database, backend, tx, (oid, owner))?)
     }
@@ -204,14 +204,8 @@ impl Session {
             let message = format!("permission denied for schema {schema}");
             return Err(EngineError::statement("42501", message));
         }
-        let tag = LockTag::Object {
-            database: core.database.oid,
-            class: catalog::schema::PG_NAMESPACE.oid,
-            object: to,
-        };
         // Nobody drops the schema meanwhile.
-        self.lock(core, tag, LockMode::AccessShare)?;
-        if self.namespace(core, schema)? != Some(to) {
+        if self.namespace_for_new(core, Some(schema))? != to {
             return Err(no_schema(schema));
         }
         self.lock_name(core, to, name)?;

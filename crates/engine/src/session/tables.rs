@@ -304,6 +304,9 @@ impl Session {
             let message = format!("relation \"{name}\" already exists");
             return Err(EngineError::statement("42P07", message));
         }
+        let expressions = columns.iter().filter_map(|column| column.default.as_ref());
+        let conditions = new.checks.iter().map(|check| &check.condition);
+        self.lock_sequences_of(core, expressions.chain(conditions))?;
         let (tx, backend) = self.changing()?;
         let locator = ddl::create_table(&core.database, backend, tx, new, persistence)?;
         let tag = LockTag::Relation { database: core.database.oid, relation: locator.rel };
