@@ -54,7 +54,7 @@ pub fn engine_config(s: &ServerSettings) -> EngineConfig {
         },
         restore: restore_settings(s),
         on_fatal: Some(FatalAction::abort()),
-        index_compiler: Some(Arc::new(forebay_sql::IndexCompiler)),
+        index_compiler: Some(std::sync::Arc::new(forebay_sql::IndexCompiler)),
         ..EngineConfig::default()
     }
 }

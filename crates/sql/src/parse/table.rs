@@ -96,6 +96,7 @@ impl CreateTable {
             name,
             if_not_exists: false,
             columns: Vec::new(),
+            foreign_keys: Vec::new(),
             keys: Vec::new(),
             checks: Vec::new(),
             likes: Vec::new(),

@@ -81,7 +81,10 @@ fn entries_follow_all_changes_of_rows() {
     fixture.rows("update m set n = null where id % 11 = 0");
     fixture.rows("update m set long = long || 'x' where id = 13");
     fixture.rows("delete from m where id % 13 = 0");
-    fixture.rows("insert into m values (1, 1, 'VALUE 7', true, '') on conflict (id) do update set s = excluded.s, live = true");
+    fixture.rows(
+        "insert into m values (1, 1, 'VALUE 7', true, '') on conflict (id) do update \
+         set s = excluded.s, live = true",
+    );
     fixture.rows("begin");
     fixture
         .rows("insert into m select g, 1, 'gone', true, 'gone' from generate_series(1000, 1100) g");
@@ -130,7 +133,8 @@ const QUESTIONS: [&str; 6] = [
     "select pg_get_indexdef(indexrelid, 0, true) from pg_index where indrelid = '@'::regclass \
      order by 1",
     "select coalesce(pg_get_expr(indexprs, indrelid), ''), \
-     coalesce(pg_get_expr(indpred, indrelid, true), '') from pg_index where indrelid = '@'::regclass order by indexrelid",
+     coalesce(pg_get_expr(indpred, indrelid, true), '') from pg_index where \
+     indrelid = '@'::regclass order by indexrelid",
     "select count(*) from @ where lower(s) = 'text 17' and n > 3",
     "select count(*), sum(id) from @ where live and id > 10 and lower(v) > 'v5'",
     "select count(*) from @ where f + n > 500 and d is not null",
