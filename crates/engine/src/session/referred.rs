@@ -57,7 +57,11 @@ impl Session {
     }
 
     /// The role that is to own something: it is not dropped meanwhile.
-    pub(super) fn owner_named(&mut self, core: &InDatabase, name: &str) -> Result<Oid, EngineError> {
+    pub(super) fn owner_named(
+        &mut self,
+        core: &InDatabase,
+        name: &str,
+    ) -> Result<Oid, EngineError> {
         Ok(self.lock_role(core, name, LockMode::AccessShare)?.oid)
     }
 

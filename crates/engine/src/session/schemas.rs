@@ -297,9 +297,7 @@ impl Session {
                 None => 0,
             };
             let database = match database {
-                Some(name) => {
-                    session.database_to_change(core, name, LockMode::AccessShare)?.oid
-                }
+                Some(name) => session.database_to_change(core, name, LockMode::AccessShare)?.oid,
                 None => 0,
             };
             let tag = object_lock(database, PG_AUTHID.oid, role);

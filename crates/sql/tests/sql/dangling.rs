@@ -72,7 +72,10 @@ fn who_drops_and_who_refers_wait_for_each_other() {
     for (what, query) in [
         ("a relation", "select relname from pg_class where relname = 'lost'"),
         ("a comment", "select objoid from pg_description where description = 'lost'"),
-        ("a membership", "select member from pg_auth_members where grantor = 10 and roleid > 16383"),
+        (
+            "a membership",
+            "select member from pg_auth_members where grantor = 10 and roleid > 16383",
+        ),
         ("a setting", "select setdatabase from pg_db_role_setting"),
     ] {
         assert_eq!(fixture.rows(query), [""; 0], "{what}");
