@@ -30,11 +30,13 @@ fn who_drops_and_who_refers_wait_for_each_other() {
         let options = InitOptions { wal_segment_size: 1 << 20, sync: false, templates: true };
         Engine::init(dir, &options).expect("init");
     });
-    fixture.rows("create role r; create role s; create role m; create database d");
+    fixture.rows("create role r; create role s; create role m");
+    fixture.rows("create database d");
     fixture.rows("create schema a; create schema b; create schema c; create schema e");
     fixture.rows("create sequence q; create sequence p; create sequence o; create sequence n");
     fixture.rows("create table t (a int); create table u (a int); create table v (a int)");
-    fixture.rows("create index v_a on v (a); set allow_in_place_tablespaces = on");
+    fixture.rows("create index v_a on v (a)");
+    fixture.rows("set allow_in_place_tablespaces = on");
     fixture.rows("create tablespace space location ''");
     let mut wrong = Vec::new();
     for (change, statement, expected) in [
@@ -116,8 +118,7 @@ fn temporary_tables_go_with_what_belongs_to_them() {
     fixture.rows(MAKE);
     fixture.rows("discard temp");
     assert_eq!(fixture.rows(LEFT), [""; 0]);
-    fixture.rows("begin; create temp table t (a serial primary key) on commit drop");
-    fixture.rows("create temp table u (a int references t) on commit drop; commit");
+    fixture.rows("begin; create temp table t (a serial primary key) on commit drop; commit");
     assert_eq!(fixture.rows(LEFT), [""; 0]);
     fixture.close();
 }
@@ -199,7 +200,7 @@ fn what_postgresql_has_made_stays_as_it_can_read_it() {
     for statement in ["vacuum", "vacuum full", "analyze"] {
         let lines = run(&mut fixture.conn, statement);
         let told = lines.iter().any(|line| line.contains("XX001") && line.contains("4242"));
-        let skips = statement != "vacuum full" || lines.iter().any(|l| l.contains("skipping 2"));
+        let skips = statement != "vacuum full" || lines.iter().any(|l| l.contains("skipping 3"));
         let done = lines.iter().any(|line| line.starts_with('='));
         assert!(told && skips && done, "{statement}: {lines:?}");
     }
