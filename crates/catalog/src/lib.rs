@@ -102,8 +102,8 @@ pub use databases::Databases;
 pub use defaults::set_default;
 pub use definitions::{ConstraintDefinition, IndexDefinition};
 pub use dropping::{
-    Dropped, check_index_free, drop_constraint, drop_index, drop_rows, drop_sequence, drop_tables,
-    tables_to_lock,
+    Dropped, check_index_free, drop_constraint, drop_index, drop_sequence, drop_tables,
+    drop_temporary, tables_to_lock,
 };
 pub use entering::check_locale;
 pub use error::{CatalogError, ObjectName, Refusal};

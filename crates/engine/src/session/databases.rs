@@ -519,7 +519,7 @@ impl Session {
         })
     }
 
-    fn database_to_change(
+    pub(super) fn database_to_change(
         &mut self,
         core: &InDatabase,
         name: &str,

@@ -145,7 +145,7 @@ impl Connection {
 
     /// SET SCHEMA of a table or a sequence.
     pub(super) fn move_table(&mut self, name: &QualifiedName, schema: &str) -> Result<()> {
-        let found = self.named_relation(name.schema.as_deref(), &name.name)?;
+        let found = self.sequence_to_change(name, forebay_engine::LockMode::AccessExclusive)?;
         if let Some(relation) = found.filter(|relation| relation.kind == b'S') {
             return self.host.call(|session| session.set_sequence_schema(relation.oid, schema));
         }
