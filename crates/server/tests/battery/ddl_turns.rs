@@ -1,11 +1,11 @@
 //! Turns with DDL: Forebay and PostgreSQL 18 serve one directory, each until a clean stop, an
 //! immediate one or `kill -9`, while clients create, change and drop what they have.
 //!
-//! Each client has a schema of its own, so that what it is told does not depend on the others. After
-//! each turn the transactions that have ended run again on a third server: a PostgreSQL that began
-//! with a copy of the same directory and never crashes. The same statements must have failed, with
-//! the same messages; `pg_dump` must print the same of both, byte for byte; and all rows must be the
-//! same. PostgreSQL's amcheck checks all relations after each of Forebay's turns.
+//! Each client has a schema of its own, so that what it is told does not depend on the others.
+//! After each turn the transactions that have ended run again on a third server: a PostgreSQL that
+//! began with a copy of the same directory and never crashes. The same statements must have failed,
+//! with the same messages; `pg_dump` must print the same of both, byte for byte; and all rows must
+//! be the same. PostgreSQL's amcheck checks all relations after each of Forebay's turns.
 //!
 //! - [`script`]: the transactions
 //! - [`load`]: clients that run them, here and there

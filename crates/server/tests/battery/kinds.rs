@@ -301,7 +301,8 @@ impl Statements<'_> {
         match self.dice.below(8) {
             // One at a time: the second of two gets an internal error.
             0 => format!(
-                "SELECT pg_advisory_xact_lock(1); SELECT pg_replication_origin_drop('origin {origin}')"
+                "SELECT pg_advisory_xact_lock(1);
+                 SELECT pg_replication_origin_drop('origin {origin}')"
             ),
             1 => format!("SELECT pg_replication_origin_create('origin {origin}')"),
             2 => format!("SELECT pg_replication_origin_advance('origin {origin}', '{lsn}')"),

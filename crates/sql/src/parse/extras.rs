@@ -135,12 +135,8 @@ pub(super) fn take_out<'t>(
                     continue;
                 }
             }
-            let before_table = match first.as_deref() {
-                Some("update") => out.len() == 1,
-                Some("delete") => out.len() == 2,
-                _ => false,
-            };
-            if before_table && c.accept("only") {
+            let before_table = [(Some("update"), 1), (Some("delete"), 2)];
+            if before_table.contains(&(first.as_deref(), out.len())) && c.accept("only") {
                 continue;
             }
             let inserts = first.as_deref() == Some("insert");
