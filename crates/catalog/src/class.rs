@@ -140,7 +140,6 @@ impl Attribute {
             column: Column { compression: toast.in_indexes(), ..column(row)? },
             has_missing: row.bool(13)?,
             generated: row.char(15)?,
-            collation: row.oid(19)?,
             toast,
         })
     }
@@ -174,6 +173,7 @@ fn column(row: &Row<'_, '_>) -> Result<Column, CatalogError> {
         name: row.name(1)?.to_owned(),
         type_oid,
         typmod: row.int4(5)?,
+        collation: row.oid(19)?,
         not_null: row.bool(11)?,
         attnum: row.int2(4)?,
         dropped: row.bool(16)?,
@@ -230,6 +230,7 @@ mod tests {
                 name: format!("c{attnum}"),
                 type_oid: 23,
                 typmod: -1,
+                collation: 0,
                 not_null: false,
                 attnum: *attnum,
                 dropped: false,
@@ -245,7 +246,6 @@ mod tests {
             },
             has_missing: false,
             generated: 0,
-            collation: 0,
             toast: ToastColumn { storage: Storage::Plain, method: None },
         };
         numbers.iter().map(column).collect()

@@ -130,10 +130,18 @@ pub fn create_index(
     let locator = create_file(&mut writer, persistence)?;
     let oid = locator.rel;
     insert_class(&mut writer, table, def, (oid, name), persistence)?;
-    let rows = table_columns(&mut writer, table, def)?;
+    let mut rows = table_columns(&mut writer, table, def)?;
+    for (row, key) in rows.iter_mut().zip(&def.keys) {
+        if let (Some(collation), Some(place)) = (key.collation, row.get_mut(COLLATION)) {
+            *place = Datum::Oid(collation);
+        }
+    }
     let collation = |row: &Vec<Datum<'_>>| Row(row, "pg_attribute").oid(COLLATION);
     let keys = rows.iter().take(def.keys.len());
-    let collations: Result<Vec<Oid>, CatalogError> = keys.map(collation).collect();
+    let collations = keys.map(collation).collect::<Result<Vec<Oid>, CatalogError>>()?;
+    for collation in &collations {
+        writer.depend_on_collation(Object::relation(oid), *collation)?;
+    }
     insert_columns(&mut writer, rows, column_names(table, def)?, (oid, &classes))?;
     let option = |key: &IndexKey| {
         let flag = |on, flag| if on { flag } else { 0 };
@@ -148,7 +156,7 @@ pub fn create_index(
         primary: def.is_primary() || table.kind == b't',
         usable: !def.concurrently,
         columns: def.columns().collect(),
-        collations: collations?,
+        collations,
         classes: classes.iter().map(|class| class.oid).collect(),
         options: def.keys.iter().map(option).collect(),
     };

@@ -7,6 +7,8 @@ use forebay_types::Oid;
 pub struct IndexKey {
     /// The table's column (pg_attribute.attnum).
     pub attnum: i16,
+    /// COLLATE; None: the column's collation.
+    pub collation: Option<Oid>,
     /// The operator class; None: the type's default.
     pub opclass: Option<Oid>,
     /// Greater values come first.
@@ -18,7 +20,7 @@ pub struct IndexKey {
 impl IndexKey {
     /// A column in its default order.
     pub fn new(attnum: i16) -> IndexKey {
-        IndexKey { attnum, opclass: None, descending: false, nulls_first: false }
+        IndexKey { attnum, collation: None, opclass: None, descending: false, nulls_first: false }
     }
 }
 

@@ -6,13 +6,13 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use forebay_access::nbtree::{IndexShape, KeyColumn, KeyOrder};
+use forebay_collation::Collation;
 use forebay_format::ids::FROZEN_XID;
 use forebay_format::{AttrLayout, RelFileLocator, Xid};
 use forebay_types::Oid;
 
 use crate::error::CatalogError;
 use crate::index::{KnownTrees, TableIndex};
-use crate::limits::BY_BYTES;
 use crate::options::{BTREE, StorageOptions};
 use crate::row::Row;
 use crate::schema::{BTREE_AM, PG_CATALOG, PG_INDEX};
@@ -172,18 +172,32 @@ impl OperatorClasses {
         }
     }
 
-    /// How a class orders values, and the class; None if that is not known.
-    pub(crate) fn order(&self, class: Oid) -> Option<(KeyOrder, OperatorClass)> {
+    /// How a class orders values, with texts by a collation, and the class; None if that is not
+    /// known.
+    pub(crate) fn order(
+        &self,
+        class: Oid,
+        collation: &Arc<Collation>,
+    ) -> Option<(KeyOrder, OperatorClass)> {
         let class = self.classes.get(&class).filter(|class| class.method == BTREE_AM)?;
         let function = self.functions.get(&(class.family, class.input))?;
-        Some((KeyOrder::of_support(*function)?, *class))
+        Some((KeyOrder::of_support(*function, collation)?, *class))
     }
 
     /// How a class orders the values of a column, and how they lie in the index. Or why that is
     /// not known.
-    fn key(&self, class: Oid, column: &Column) -> Result<(KeyOrder, AttrLayout), String> {
+    fn key(
+        &self,
+        (class, collation): (Oid, Oid),
+        column: &Column,
+        collations: &IndexCollations,
+    ) -> Result<(KeyOrder, AttrLayout), String> {
         let not_known = || format!("its operator class (OID {class}) is not supported");
-        let (order, found) = self.order(class).ok_or_else(not_known)?;
+        let collation = match collations.get(&collation) {
+            Some(known) => known.as_ref().map_err(String::clone)?,
+            None => return Err(format!("its collation (OID {collation}) is not known")),
+        };
+        let (order, found) = self.order(class, collation).ok_or_else(not_known)?;
         let layout = match found.key_type {
             0 => column.layout,
             CSTRING => AttrLayout::CSTRING,
@@ -201,7 +215,11 @@ pub(crate) struct FoundIndexes {
     /// By index.
     pub(crate) classes: HashMap<Oid, IndexClass>,
     pub(crate) operator_classes: Arc<OperatorClasses>,
+    pub(crate) collations: IndexCollations,
 }
+
+/// The collations of indexes, by OID; or why one cannot be used.
+pub(crate) type IndexCollations = HashMap<Oid, Result<Arc<Collation>, String>>;
 
 impl FoundIndexes {
     /// The indexes of a table with these columns, by OID.
@@ -297,15 +315,16 @@ impl FoundIndexes {
             (row.exclusion, "it is for an exclusion constraint"),
             (row.has_expressions || row.columns.contains(&0), "it has expressions"),
             (row.has_predicate, "it has a predicate"),
-            (row.collations.iter().any(|c| !BY_BYTES.contains(c)), "it has a collation of its own"),
         ];
         if let Some((_, why)) = reasons.into_iter().find(|(has, _)| *has) {
             return Err(why.to_owned());
         }
         let mut keys = Vec::with_capacity(row.keys);
         let mut layouts = Vec::with_capacity(of_table.len());
-        for ((column, class), options) in of_table.iter().zip(&row.classes).zip(&row.options) {
-            let (order, layout) = self.operator_classes.key(*class, column)?;
+        let of_keys = row.classes.iter().zip(&row.collations).zip(&row.options);
+        for (column, ((class, collation), options)) in of_table.iter().zip(of_keys) {
+            let (order, layout) =
+                self.operator_classes.key((*class, *collation), column, &self.collations)?;
             let (descending, nulls_first) = (options & DESCENDING != 0, options & NULLS_FIRST != 0);
             keys.push(KeyColumn { order, descending, nulls_first });
             layouts.push(layout);

@@ -24,6 +24,7 @@ use crate::index_rows::IS_LIVE;
 use crate::index_state::{CHECK_XMIN, IS_CLUSTERED, IS_READY, IS_REPLICA_IDENTITY, IS_VALID};
 use crate::lookup::Key;
 use crate::objects::{Depends, Object};
+use crate::row::Row;
 use crate::row_changes::set;
 use crate::schema::{
     PG_ATTRIBUTE_RELID_ATTNUM_INDEX, PG_CLASS_OID_INDEX, PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX,
@@ -95,6 +96,10 @@ pub fn copy_index(
     writer.insert(INDEXES, &row.values)?;
     writer.announce_relation(table.oid);
     depend_on_columns(&mut writer, oid, table, index.columns.iter().copied())?;
+    let collations = Row(&row.values, "pg_index").vector(PG_INDEX.place("indcollation"))?;
+    for collation in collations.map(u32::from_le_bytes) {
+        writer.depend_on_collation(Object::relation(oid), collation)?;
+    }
     writer.next_command()?;
     read_index(&mut writer, table, oid).map(|twin| twin.oid)
 }

@@ -11,6 +11,7 @@ mod change_options;
 mod checks;
 mod class;
 mod cluster_rows;
+mod collations;
 mod column_storage;
 mod columns_ddl;
 mod comments;
@@ -73,6 +74,7 @@ pub use change_options::{ChangedParameters, change_index_parameters, change_tabl
 pub use checks::{add_check, validate_constraint};
 pub use class::Class;
 pub use cluster_rows::{DatabaseRow, Named, RoleRow};
+pub use collations::{OpenCollation, VersionMismatch};
 pub use column_storage::{ColumnStorage, change_column_storage, compression_code, storage_code};
 pub use columns_ddl::{add_column, add_not_null_constraint, drop_column, rename_column};
 pub use comments::{Commented, comment};

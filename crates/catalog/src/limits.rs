@@ -11,10 +11,6 @@ use crate::error::CatalogError;
 use crate::schema::HEAP_AM;
 use crate::table::{Column, Limits};
 
-/// Collations that sort by bytes and know the cases of ASCII only: the default (the database's own,
-/// checked at the start), C, POSIX and ucs_basic.
-pub(crate) const BY_BYTES: [Oid; 5] = [0, 100, 950, 951, 962];
-
 /// The parts of a pg_class row that may be limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClassTraits {
@@ -37,7 +33,6 @@ pub(crate) struct Attribute {
     pub has_missing: bool,
     /// 0, or s: generated and stored, v: generated when read.
     pub generated: u8,
-    pub collation: Oid,
     pub toast: ToastColumn,
 }
 
@@ -77,11 +72,8 @@ fn unreadable(kind: u8, class: &ClassTraits, columns: &[Attribute]) -> Option<St
         return Some("the materialized view has not been populated".to_owned());
     }
     columns.iter().filter(|a| !a.column.dropped).find_map(|a| {
-        if a.generated == b'v' {
-            return Some(format!("column \"{}\" is generated when it is read", a.column.name));
-        }
-        let foreign = !BY_BYTES.contains(&a.collation);
-        foreign.then(|| format!("column \"{}\" has a collation of its own", a.column.name))
+        let name = &a.column.name;
+        (a.generated == b'v').then(|| format!("column \"{name}\" is generated when it is read"))
     })
 }
 

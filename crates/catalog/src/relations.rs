@@ -174,6 +174,12 @@ impl Reader<'_> {
         }
         if !rows.is_empty() {
             found.operator_classes = self.operator_classes(&rows)?;
+            for oid in rows.iter().flat_map(|row| row.collations.iter().copied()) {
+                if !found.collations.contains_key(&oid) {
+                    let collation = self.index_collation(oid)?;
+                    found.collations.insert(oid, collation);
+                }
+            }
             found.rows.insert(table, rows);
         }
         Ok(found)

@@ -6,13 +6,13 @@ use forebay_access::toast::Toasting;
 use forebay_format::ids::FIRST_UNPINNED_OID;
 use forebay_format::varlena::Method;
 use forebay_format::{AttrLayout, RelFileLocator};
-use forebay_types::{Oid, Repr};
+use forebay_types::{Oid, Repr, type_info};
 
 use crate::error::CatalogError;
 use crate::index::TableIndex;
 use crate::layout::layout_of;
 use crate::options::{FULL, VacuumParameters};
-use crate::schema::PG_CATALOG;
+use crate::schema::{C_COLLATION, PG_CATALOG};
 use crate::schema::{CatalogColumn, CatalogTable, POSTGRES_ROLE};
 use crate::statistics::TableStatistics;
 use crate::stored_expr::{Check, StoredExpr};
@@ -26,6 +26,8 @@ pub struct Column {
     pub type_oid: Oid,
     /// The type modifier, or -1. For varchar(n) it is n + 4.
     pub typmod: i32,
+    /// Its collation, 0 if its type has none.
+    pub collation: Oid,
     /// Whether it refuses NULL.
     pub not_null: bool,
     /// Its number, from 1.
@@ -64,6 +66,8 @@ pub struct ColumnDef {
     pub typmod: i32,
     /// Whether it refuses NULL.
     pub not_null: bool,
+    /// COLLATE. None: that of its type.
+    pub collation: Option<Oid>,
     /// pg_attribute.attstorage. None: that of its type.
     pub storage: Option<u8>,
     /// pg_attribute.attcompression; 0: as the session's default says.
@@ -86,6 +90,7 @@ impl ColumnDef {
             type_oid,
             typmod: -1,
             not_null: false,
+            collation: None,
             storage: None,
             compression: 0,
             default: None,
@@ -183,6 +188,7 @@ impl Table {
                 name: column.name.to_owned(),
                 type_oid: column.type_oid,
                 typmod: -1,
+                collation: collation_of(column.type_oid),
                 not_null: column.not_null,
                 attnum,
                 dropped: false,
@@ -352,6 +358,12 @@ impl Table {
     pub fn is_catalog(&self) -> bool {
         self.namespace == PG_CATALOG
     }
+}
+
+/// The collation of a catalog's column: its texts are ordered by their bytes.
+fn collation_of(type_oid: Oid) -> Oid {
+    let collated = type_info(type_oid).is_some_and(|ty| ty.collation != 0);
+    if collated { C_COLLATION } else { 0 }
 }
 
 fn permission_denied(name: &str) -> CatalogError {

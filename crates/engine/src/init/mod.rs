@@ -14,6 +14,7 @@ mod wal;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::session::new_locale;
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use forebay_aio::{Aio, BackendType, IoBackend};
 use forebay_catalog::MAP_FILE;
@@ -119,6 +120,7 @@ fn write_catalogs(
         superuser: SUPERUSER.to_owned(),
         oldest: ids.oldest,
         templates: options.templates,
+        locale: new_locale(&options.locale)?,
     };
     let databases = if options.templates { &DATABASES[..] } else { &[POSTGRES_DB] };
     let folders: Vec<String> = databases.iter().map(|oid| format!("base/{oid}")).collect();

@@ -227,7 +227,6 @@ impl Binder<'_> {
             return Err(SqlError::new(state::DATATYPE_MISMATCH, message).at(at));
         }
         let row = self.find_collation(collation, position)?;
-        self.params.collated += 1;
         let name = self.source.position(collation.span().start);
         let location = Location(i32::try_from(name).unwrap_or(-1));
         let expr = CollateExpr { arg: Box::new(value.expr), coll_oid: row.oid, location };

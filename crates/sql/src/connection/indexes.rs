@@ -4,6 +4,7 @@ use super::lock::is_view;
 use super::sink::{CommandTag, RowSink};
 use super::state::Connection;
 use super::truncate::in_use;
+use crate::analyze::{Names, collation_for};
 use crate::error::{Result, SqlError, state};
 use crate::parse::{
     CreateIndex, DropStatement, KeyColumn, NewIndex, NewKey, QualifiedName, Reindex,
@@ -69,7 +70,8 @@ impl Connection {
         };
         self.refuse_sequence(&create.table, "cannot create index on")?;
         let table = self.table_to_index(&create.table, mode)?;
-        let mut def = definition(&create.index, &create.method, &table)?;
+        let names = self.host.names();
+        let mut def = definition(&create.index, &create.method, &table, names)?;
         def.unique = create.unique;
         if create.if_not_exists
             && let Some(name) = &def.name
@@ -321,7 +323,7 @@ impl Connection {
     /// Adds a key to a table, as it is now.
     pub(super) fn add_key(&mut self, table: &Arc<Table>, key: &NewKey) -> Result<()> {
         let table = self.table_now(table.oid)?;
-        let def = key_definition(key, &table)?;
+        let def = key_definition(key, &table, self.host.names())?;
         self.host.call(|session| session.create_index(&table, &def)).map(drop)
     }
 
@@ -434,10 +436,10 @@ pub(super) fn distinct_keys(keys: &[NewKey]) -> Vec<NewKey> {
     distinct
 }
 
-fn key_definition(key: &NewKey, table: &Table) -> Result<IndexDef> {
+fn key_definition(key: &NewKey, table: &Table, names: &mut dyn Names) -> Result<IndexDef> {
     // As in PostgreSQL, ALTER TABLE does not say where it is.
     check_key(key, 0, |name| table.column(name).is_some())?;
-    let def = definition(&key.index, "btree", table)?;
+    let def = definition(&key.index, "btree", table, names)?;
     Ok(IndexDef { unique: true, constraint: Some(constraint_kind(key)), ..def })
 }
 
@@ -446,7 +448,12 @@ fn constraint_kind(key: &NewKey) -> ConstraintKind {
 }
 
 /// What an index is to be, from its text.
-fn definition(index: &NewIndex, method: &str, table: &Table) -> Result<IndexDef> {
+fn definition(
+    index: &NewIndex,
+    method: &str,
+    table: &Table,
+    names: &mut dyn Names,
+) -> Result<IndexDef> {
     let NewIndex { name, keys, included, nulls_not_distinct, parameters } = index;
     if included.iter().any(|column| column.collation.is_some()) {
         return Err(invalid("including column does not support a collation"));
@@ -471,7 +478,7 @@ fn definition(index: &NewIndex, method: &str, table: &Table) -> Result<IndexDef>
         ..IndexDef::default()
     };
     for column in keys {
-        def.keys.push(key_of(column, table)?);
+        def.keys.push(key_of(column, table, names)?);
     }
     for column in included {
         let found = column_of(&column.name, table)?;
@@ -505,23 +512,20 @@ fn column_of<'t>(name: &str, table: &'t Table) -> Result<&'t Column> {
     Err(SqlError::new(state::UNDEFINED_COLUMN, message))
 }
 
-fn key_of(key: &KeyColumn, table: &Table) -> Result<IndexKey> {
+fn key_of(key: &KeyColumn, table: &Table, names: &mut dyn Names) -> Result<IndexKey> {
     let column = column_of(&key.name, table)?;
-    if let Some(collation) = &key.collation {
-        if type_info(column.type_oid).is_some_and(|t| t.collation == 0) {
-            let ty = SqlType::of(column.type_oid).sql_name();
-            let message = format!("collations are not supported by type {ty}");
-            return Err(SqlError::new(state::DATATYPE_MISMATCH, message));
+    let collation = match &key.collation {
+        None => None,
+        Some(QualifiedName { schema, name, .. }) => {
+            Some(collation_for(names, (schema.as_deref(), name), column.type_oid, 0)?)
         }
-        let what = format!("COLLATE \"{}\" in an index", collation.display());
-        return Err(SqlError::unsupported(what));
-    }
+    };
     if let Some(class) = &key.opclass {
         check_class(class, column.type_oid)?;
     }
     let descending = key.descending.unwrap_or(false);
     let nulls_first = key.nulls_first.unwrap_or(descending);
-    Ok(IndexKey { attnum: column.attnum, opclass: None, descending, nulls_first })
+    Ok(IndexKey { attnum: column.attnum, collation, opclass: None, descending, nulls_first })
 }
 
 /// The name of the default operator class of a type's B-trees.

@@ -2,9 +2,13 @@
 
 use super::indexes::check_keys;
 use super::state::Connection;
-use crate::analyze::{NamedType, Names, Scope, ScopeColumn, type_name, type_of_name};
+use crate::analyze::{
+    NamedType, Names, Scope, ScopeColumn, collation_for, type_name, type_of_name,
+};
 use crate::error::{Result, SqlError, state};
-use crate::parse::{CheckClause, ColumnValues, CreateTable, NewColumn, NewTableColumn, Source};
+use crate::parse::{
+    CheckClause, ColumnValues, CreateTable, NewColumn, NewTableColumn, QualifiedName, Source,
+};
 use crate::plan::{
     Catalog, ParamTypes, Planner, StoredColumn, live_columns, may_vary, nextval_default,
     stored_expr,
@@ -61,12 +65,19 @@ fn column_type(column: &NewColumn, names: &mut dyn Names) -> Result<NamedType> {
 /// A new column without its default.
 fn definition(c: &NewColumn, primary: bool, names: &mut dyn Names) -> Result<ColumnDef> {
     let NamedType { oid: ty, typmod } = column_type(c, names)?;
+    let collation = match &c.collation {
+        None => None,
+        Some(QualifiedName { schema, name, position }) => {
+            Some(collation_for(names, (schema.as_deref(), name), ty, *position)?)
+        }
+    };
     let made = || {
         let (storage, compression) = (c.storage.as_deref(), &c.compression);
         let implied = c.serial || c.values.identity.is_some();
         let generated = c.values.generated.as_ref();
         Ok(ColumnDef {
             typmod,
+            collation,
             not_null: c.not_null || implied || primary,
             not_null_name: c.not_null_name.clone(),
             storage: storage.map(|name| storage_code(ty, name)).transpose()?,
@@ -92,7 +103,7 @@ fn scope_of(table: &str, columns: &[ColumnDef]) -> Scope {
             name: column.name.clone(),
             ty,
             typmod: column.typmod,
-            collation: ty.info().collation,
+            collation: column.collation.unwrap_or(ty.info().collation),
             attnum: i16::try_from(index + 1).unwrap_or(i16::MAX),
             index,
         });
@@ -125,7 +136,7 @@ impl Connection {
             name: def.name.clone(),
             ty,
             typmod: def.typmod,
-            collation: ty.info().collation,
+            collation: def.collation.unwrap_or(ty.info().collation),
             attnum: number,
             index: table.columns.len(),
         });

@@ -1,6 +1,6 @@
 //! What follows the type of a column in CREATE TABLE, and CHECK constraints.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, QualifiedName};
 use super::index::{NewKey, column_key};
 use super::queries::with_parser;
 use super::refuse::refuse;
@@ -41,6 +41,8 @@ pub(super) struct ColumnClauses {
     pub(super) values: ColumnValues,
     pub(super) not_null: bool,
     pub(super) not_null_name: Option<String>,
+    /// COLLATE.
+    pub(super) collation: Option<QualifiedName>,
     /// NULL.
     null: bool,
     primary: bool,
@@ -81,6 +83,11 @@ pub(super) fn column_clauses(
             }
         } else if c.accept("null") {
             found.null = true;
+        } else if c.accept("collate") {
+            if found.collation.replace(c.qualified_name()?).is_some() {
+                let message = "multiple COLLATE clauses not allowed";
+                return Err(SqlError::new(state::SYNTAX_ERROR, message).at(at));
+            }
         } else if let Some(check) = check(c, name)? {
             checks.push(check);
         } else if let Some(key) = column_key(c, column)? {
@@ -89,7 +96,6 @@ pub(super) fn column_clauses(
         } else if !value_clause(c, (column, table), &mut found)? {
             refuse(c, |word| match word {
                 "references" => Some("a FOREIGN KEY constraint"),
-                "collate" => Some("a column collation"),
                 _ => None,
             })?;
             break;

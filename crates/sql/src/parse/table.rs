@@ -33,6 +33,8 @@ pub struct NewColumn {
     pub storage: Option<String>,
     /// COMPRESSION, if it was given.
     pub compression: Option<String>,
+    /// COLLATE, if it was given.
+    pub collation: Option<QualifiedName>,
 }
 
 /// A column with the constraints that it brings to its table.
@@ -232,8 +234,18 @@ fn column(
     let serial = serial.is_some();
     let [storage, compression] = [storage_word(c, "storage")?, storage_word(c, "compression")?];
     let clauses = column_clauses(c, (&name, table, serial), keys, checks)?;
-    let ColumnClauses { values, not_null, not_null_name, .. } = clauses;
-    Ok(NewColumn { name, ty, serial, not_null, not_null_name, values, storage, compression })
+    let ColumnClauses { values, not_null, not_null_name, collation, .. } = clauses;
+    Ok(NewColumn {
+        name,
+        ty,
+        serial,
+        not_null,
+        not_null_name,
+        values,
+        storage,
+        compression,
+        collation,
+    })
 }
 
 /// STORAGE or COMPRESSION with its name, if it is next.

@@ -82,7 +82,7 @@ impl Query {
             | Node::Modify(_)
             | Node::Limit { .. } => {}
         }
-        if let Some(Grouping { keys, calls }) = &mut self.grouping {
+        if let Some(Grouping { keys, calls, .. }) = &mut self.grouping {
             for call in calls {
                 fold_all(call.arg.iter_mut().chain(&mut call.filter), catalog)?;
             }

@@ -18,6 +18,7 @@
 //! - `bitmap_paths.rs`: which indexes find rows together, by bitmaps; `bitmap_cost.rs`: their cost
 //! - `bounding.rs`: which conditions bound a scan of an index
 //! - `expr.rs`: expressions as they are evaluated; `lower/`: made of analyzed ones
+//! - `order.rs`: the order of values
 //! - `fold.rs`: constant expressions
 //! - `aggregate.rs`: aggregates and GROUP BY
 //! - `page_usage.rs`: what was done to pages, for EXPLAIN (BUFFERS)
@@ -45,6 +46,7 @@ mod index_read;
 mod insert;
 mod locks;
 mod lower;
+mod order;
 mod page_usage;
 mod parallel;
 mod paths;
@@ -70,6 +72,7 @@ pub use estimate::Estimator;
 pub use explain::{Actual, Shown, explain};
 pub use expr::{Arithmetic, Builtin, Comparison, Expr, Function, PartOf};
 pub use locks::locking_words;
+pub use order::ValueOrder;
 pub use page_usage::PageUsage;
 pub use planner::{Planner, Relation};
 pub use returning::version_width;

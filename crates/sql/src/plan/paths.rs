@@ -107,7 +107,8 @@ pub(super) fn extreme(grouping: &Grouping) -> Option<OrderColumn> {
     };
     match (&call.arg, &call.filter) {
         (Some(Expr::Column(column)), None) => {
-            Some(OrderColumn { column: *column, descending, nulls_first: descending })
+            let (nulls_first, order) = (descending, call.order.clone());
+            Some(OrderColumn { column: *column, descending, nulls_first, order })
         }
         _ => None,
     }

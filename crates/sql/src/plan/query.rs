@@ -118,7 +118,7 @@ impl Query {
         let parts = self.filter.iter().cloned().chain([not_null]).collect();
         let filter = all_of(parts);
         for nulls_first in [false, true] {
-            let order = [OrderColumn { nulls_first, ..extreme }];
+            let order = [OrderColumn { nulls_first, ..extreme.clone() }];
             let wanted = Wanted { filter: filter.as_ref(), order: &order, placed };
             let found = index_paths(read, &wanted, catalog)?.into_iter();
             paths.extend(found.filter(|path| path.ordered).map(|path| {
@@ -140,6 +140,7 @@ impl Query {
                 column: *column,
                 descending: key.descending,
                 nulls_first: key.nulls_first,
+                order: key.order.clone(),
             }),
             _ => None,
         };
@@ -196,7 +197,7 @@ impl Query {
         };
         self.filter.iter().for_each(&mut mark);
         match &self.grouping {
-            Some(Grouping { keys, calls }) => {
+            Some(Grouping { keys, calls, .. }) => {
                 keys.iter().for_each(&mut mark);
                 calls.iter().flat_map(|c| c.arg.iter().chain(&c.filter)).for_each(mark);
             }

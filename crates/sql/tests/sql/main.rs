@@ -8,6 +8,8 @@
 //!   both extensions; and what Forebay adds
 //! - [`changes`]: UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded
 //!   from PostgreSQL 18; and what portals and other sessions make of them
+//! - [`collations`]: Collations in statements, blanks of character(n) and OIDs of rows out of
+//!   subqueries, against answers recorded from PostgreSQL 18
 //! - [`conflicts`]: INSERT ... ON CONFLICT, against answers recorded from PostgreSQL 18; and what
 //!   several sessions make of it
 //! - [`counters`]: What transactions count of tables and indexes, against PostgreSQL 18's answers
@@ -60,6 +62,7 @@ mod analyze;
 mod bitmaps;
 mod buffers;
 mod changes;
+mod collations;
 mod conflicts;
 mod counters;
 mod cursors;

@@ -45,10 +45,6 @@ fn shown<'a>(
     args: &[Datum<'a>],
     name: impl FnOnce(u32) -> Result<Option<String>>,
 ) -> Result<Datum<'a>> {
-    // The output of a subquery is a name already.
-    if let Some(name @ Datum::Text(_)) = args.first() {
-        return Ok(name.clone());
-    }
     let oid = oid(args, 0)?;
     if oid == 0 {
         return Ok(Datum::text("-"));
