@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_access::nbtree::IndexShape;
-use forebay_collation::Collation;
+use forebay_collation::{Collation, Provider, actual_version};
 use forebay_format::ids::FROZEN_XID;
 use forebay_format::{AttrLayout, RelFileLocator};
 use forebay_types::{Datum, Oid, SqlType, oids, text_in};
@@ -18,7 +18,8 @@ use crate::row::Row;
 use crate::rows::{OldestIds, system_attributes};
 use crate::schema::{
     C_COLLATION, CATALOGS, CatalogColumn, CatalogTable, PG_AMPROC, PG_ATTRIBUTE, PG_AUTHID,
-    PG_CLASS, PG_DATABASE, PG_INDEX, PG_OPCLASS, POSTGRES_DB, POSTGRES_ROLE, TEMPLATE0_DB,
+    PG_CLASS, PG_COLLATION, PG_DATABASE, PG_INDEX, PG_OPCLASS, POSTGRES_DB, POSTGRES_ROLE,
+    TEMPLATE0_DB,
 };
 use crate::table::Column;
 use crate::tsv::TsvFile;
@@ -162,6 +163,11 @@ impl NewCluster {
         match catalog.oid {
             oid if oid == PG_AUTHID.oid && row[at("oid")] == Datum::Oid(POSTGRES_ROLE) => {
                 row[at("rolname")] = Datum::string(self.superuser.clone());
+            }
+            oid if oid == PG_COLLATION.oid && row[at("collprovider")] == Datum::Char(b'i') => {
+                let locale = row[at("colllocale")].as_str().unwrap_or_default();
+                let version = actual_version(Provider::Icu, locale);
+                row[at("collversion")] = version.map_or(Datum::Null, Datum::string);
             }
             oid if oid == PG_DATABASE.oid => {
                 if let Some(locale) = &self.locale {

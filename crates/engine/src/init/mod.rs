@@ -14,7 +14,6 @@ mod wal;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::session::new_locale;
 use forebay_aio::sync::{SystemTime, UNIX_EPOCH};
 use forebay_aio::{Aio, BackendType, IoBackend};
 use forebay_catalog::MAP_FILE;
@@ -35,6 +34,7 @@ use crate::control::WAL_LEVEL;
 use crate::directory::VERSION;
 use crate::error::EngineError;
 use crate::io::standalone;
+use crate::session::new_locale;
 
 /// First value of the counter for LSNs of unlogged pages.
 const FIRST_UNLOGGED_LSN: Lsn = Lsn(1000);

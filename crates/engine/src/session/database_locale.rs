@@ -5,6 +5,7 @@ use forebay_catalog::{DatabaseRow, check_locale, quoted};
 use forebay_collation::{
     Collation, CollationError, Definition, Provider, actual_version, version_agrees,
 };
+use forebay_txn::locks::LockMode;
 use forebay_types::{Datum, Oid};
 
 use forebay_catalog::bootstrap::NewLocale;
@@ -173,7 +174,7 @@ impl Session {
         name: &str,
     ) -> Result<(Option<String>, Option<String>), EngineError> {
         self.call(|session, core| {
-            let row = session.database_to_change(core, name, super::LockMode::RowExclusive)?;
+            let row = session.database_to_change(core, name, LockMode::RowExclusive)?;
             let (provider, locale) = provided(&row)?;
             let (before, now) = (row.collation_version.clone(), actual_version(provider, locale));
             if before.is_none() != now.is_none() {

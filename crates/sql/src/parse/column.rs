@@ -84,7 +84,8 @@ pub(super) fn column_clauses(
         } else if c.accept("null") {
             found.null = true;
         } else if c.accept("collate") {
-            if found.collation.replace(c.qualified_name()?).is_some() {
+            let name = QualifiedName { position: at, ..c.qualified_name()? };
+            if found.collation.replace(name).is_some() {
                 let message = "multiple COLLATE clauses not allowed";
                 return Err(SqlError::new(state::SYNTAX_ERROR, message).at(at));
             }

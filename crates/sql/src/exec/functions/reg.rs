@@ -29,7 +29,10 @@ pub(super) const TABLE: Area = &[
         shown(args, |oid| Ok(host.look_up(NamespaceByOid(oid))?.map(|row| row.name.to_string())))
     }),
     (4194, |_, args, host| {
-        shown(args, |oid| Ok(host.look_up(CollationByOid(oid))?.map(|row| row.name.to_string())))
+        shown(args, |oid| {
+            let row = host.look_up(CollationByOid(oid))?;
+            Ok(row.map(|row| forebay_engine::quoted(&row.name).into_owned()))
+        })
     }),
     (2218, |_, args, host| regclass_of_text(text(args, 0)?, host)),
     (1079, |_, args, host| regclass_of_text(text(args, 0)?, host)),
