@@ -15,8 +15,8 @@ use super::transactions::Transactions;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fact {
     pub xmin: Xid,
-    /// The transaction that has updated, deleted or locked it, whatever became of that; 0 if there
-    /// is none, or only a MultiXact without an updater.
+    /// The transaction that has updated or deleted it, whatever became of that; 0 if there is none.
+    /// One that has locked it leads nowhere: an aborted update may have left the ctid.
     pub xmax: Xid,
     /// Whether its inserter has committed, if that is known.
     pub inserted: Option<bool>,
@@ -71,6 +71,9 @@ pub(super) fn check_tuple(
         };
     }
     let sound = check_header(tuple, fact.xmax == 0 && !is_multi(flags), report);
+    if tuple.xmax_is_locked_only() {
+        fact.xmax = 0;
+    }
     let readable = match transactions {
         _ if !sound => false,
         Some(transactions) => {

@@ -233,24 +233,27 @@ impl Heap {
         let Lock { xid, tid, xmax, newer } = lock;
         let cleared = map.clear_frozen(guard);
         let flags = if cleared.changed() { heap::LOCK_ALL_FROZEN_CLEARED } else { 0 };
-        let kind = match newer {
-            true => (Rmgr::HEAP2, heap::LOCK_UPDATED),
-            false => (Rmgr::HEAP, heap::LOCK),
-        };
         critical(self.failure.as_ref(), "could not lock a row", || {
             guard.mark_dirty();
             let mut page = guard.page_mut();
             let item = page.item_mut(tid.offset).expect("the tuple was read under this lock");
             let mut tuple = HeapTupleMut::new(item)?;
             xmax.store(&mut tuple);
-            if !newer && xmax.is_lock_only() {
-                // An update that was there has aborted.
+            // An update that was there has aborted. Its trace goes, by the record of an ordinary
+            // lock: the place it leads to may be given to a row that the locker updates, which
+            // would seem to follow this one.
+            let ends_chain = xmax.is_lock_only() && (!newer || tuple.tuple().ctid() != tid);
+            if ends_chain {
                 tuple.set_infomask2(tuple.tuple().infomask2() & !HEAP_HOT_UPDATED);
                 tuple.set_ctid(tid);
             }
             if !self.logged {
                 return Ok(());
             }
+            let kind = match newer && !ends_chain {
+                true => (Rmgr::HEAP2, heap::LOCK_UPDATED),
+                false => (Rmgr::HEAP, heap::LOCK),
+            };
             let infobits = xmax.infobits();
             let main = heap::HeapDelete { xmax: xmax.xmax, offset: tid.offset, infobits, flags };
             self.log_header_change(backend, guard, cleared, kind, xid, &main.encode())

@@ -160,9 +160,18 @@ fn answer(peer: &Peer, server: &Postgres<'_>, database: &str, sql: &str) -> Stri
     told(peer.psql(server.port), database, sql)
 }
 
-/// Runs one of PostgreSQL's own scripts in single-user mode, as initdb does.
-fn run_script(peer: &Peer, database: &str, name: &str) {
-    let (postgres, data) = (peer.program("postgres"), peer.inside(MADE));
+/// Runs PostgreSQL's own scripts in single-user mode on a directory of `forebay init`, as initdb
+/// does.
+pub fn run_scripts(peer: &Peer, directory: &str) {
+    for database in ["template1", "postgres"] {
+        for script in ["system_functions.sql", "system_views.sql", "information_schema.sql"] {
+            run_script(peer, directory, database, script);
+        }
+    }
+}
+
+fn run_script(peer: &Peer, directory: &str, database: &str, name: &str) {
+    let (postgres, data) = (peer.program("postgres"), peer.inside(directory));
     let command = format!(
         "{postgres} --single -F -O -j -c search_path=pg_catalog -c exit_on_error=true \
          -D {data} {database} < /usr/share/postgresql/18/{name} > /dev/null"
@@ -212,11 +221,7 @@ fn clusters_are_administered_as_postgresql_s() {
     forebay(&["init", "-D", path(&made), "--no-sync"]);
     // PostgreSQL's scripts come first, as in initdb: pg_dump knows what they make by its OIDs.
     peer.adopt(&made, MADE);
-    for database in ["template1", "postgres"] {
-        for script in ["system_functions.sql", "system_views.sql", "information_schema.sql"] {
-            run_script(&peer, database, script);
-        }
-    }
+    run_scripts(&peer, MADE);
     peer.fetch(MADE, &data);
     let ours = Forebay::start(&data, &[]);
     peer.init("theirs");

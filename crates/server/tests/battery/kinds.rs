@@ -299,7 +299,10 @@ impl Statements<'_> {
         let lsn = format!("{:X}/{:X}", lsn >> 32, lsn as u32);
         let change = self.change();
         match self.dice.below(8) {
-            0 => format!("SELECT pg_replication_origin_drop('origin {origin}')"),
+            // One at a time: the second of two gets an internal error.
+            0 => format!(
+                "SELECT pg_advisory_xact_lock(1); SELECT pg_replication_origin_drop('origin {origin}')"
+            ),
             1 => format!("SELECT pg_replication_origin_create('origin {origin}')"),
             2 => format!("SELECT pg_replication_origin_advance('origin {origin}', '{lsn}')"),
             3 => format!("SELECT pg_logical_emit_message(true, 'kinds', '{lsn}')"),

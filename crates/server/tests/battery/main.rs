@@ -14,6 +14,7 @@
 //! - [`backup`]: base backups, verified and recovered by PostgreSQL
 //! - [`hot`]: base backups under pgbench and COPY
 //! - [`turns`]: Forebay and PostgreSQL 18 crash and recover one directory by turns, under load
+//! - [`ddl_turns`]: the same by clients that change tables, with what PostgreSQL dumps compared
 //! - [`crashes`]: what PostgreSQL's crashes have left, recovered page for page as it does; by two
 //!   loads: [`trees`] for B-trees, [`kinds`] for all other kinds of indexes and records
 //! - [`aged`]: large tables that one server has built and aged, read by the other
@@ -38,6 +39,7 @@ mod clusters;
 mod concurrently;
 mod crashes;
 mod damage;
+mod ddl_turns;
 mod exchange;
 mod forebay;
 mod hot;

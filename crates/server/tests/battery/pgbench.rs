@@ -40,7 +40,7 @@ fn balances_agree_whatever_the_protocol() {
         assert_eq!(accounts.trim(), "100000|0", "{made}");
         let mut rows = 0;
         for protocol in ["simple", "extended", "prepared"] {
-            must(&mut pgbench(&server, &["-c", "4", "-t", "50", "-M", protocol]));
+            must(&mut pgbench(&server, &["-n", "-c", "4", "-t", "50", "-M", protocol]));
             let (sums, history) = balances(&server);
             assert!(sums.iter().all(|sum| *sum == sums[0]), "{made} {protocol}: {sums:?}");
             rows += 200;

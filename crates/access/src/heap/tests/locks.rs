@@ -146,10 +146,17 @@ fn a_chain_whose_end_aborted_is_locked_as_far_as_it_goes() {
         panic!()
     };
     row.end(aborted, false);
+    let before = row.records(WAL_START).len();
     let (mut tx, own) = row.begin();
     assert_eq!(row.lock(&mut tx, KeyShare), Attempt::Done(()));
     assert_eq!(row.xmax_at(second_place).1, [(own, MemberStatus::ForKeyShare)]);
     assert_eq!(row.xmax_at(third_place).1, []);
+    // The place of the third version may be given to another row, which must not seem to follow.
+    row.at(second_place, |tuple, _| {
+        assert_eq!((tuple.ctid(), tuple.is_hot_updated()), (second_place, false));
+    });
+    let locks = row.records(WAL_START).split_off(before);
+    assert!(locks.iter().all(|record| record.0 == "LOCK"), "{locks:?}");
     row.end(tx, true);
     assert_eq!(row.numbers(&Transaction::new()), [6]);
 }
