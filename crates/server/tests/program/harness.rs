@@ -60,16 +60,6 @@ impl Server {
         Server { child, port, folder }
     }
 
-    /// A server whose C library finds further locales in a folder.
-    pub fn with_locales(folder: Arc<TempDir>, locales: &Path) -> Server {
-        let (port, data) = (free_port(), folder.path().join("data"));
-        let settings = ["shared_buffers=4MB", "io_method=sync"];
-        let mut server = serve(PROGRAM, &data, port, folder.path(), &settings);
-        let child = Child::spawn(server.env("LOCPATH", locales));
-        child.wait_until_ready();
-        Server { child, port, folder }
-    }
-
     /// What it has logged so far.
     pub fn log(&self) -> String {
         self.child.printed()

@@ -15,7 +15,6 @@
 //! - [`check`]: damage in the tables of a directory at rest
 //! - [`connections`]: slow start-ups, descriptors that run out, timers
 //! - [`checksums`]: page checksums of a directory at rest
-//! - [`collations`]: databases by libc, ICU and the builtin provider, in turns with PostgreSQL
 //! - [`columns`]: how the values of columns are stored, and their statistics
 //! - [`damage`]: damaged pages, and the settings that accept them
 //! - [`demo`]: the demonstration, small
@@ -43,7 +42,6 @@ mod bench_wal;
 mod cancel;
 mod check;
 mod checksums;
-mod collations;
 mod columns;
 mod connections;
 mod copy;
