@@ -1,7 +1,8 @@
 //! Which database and role a session begins with: what PostgreSQL refuses, and what is not
 //! understood here.
 //!
-//! Texts are UTF-8 and compare as the database's collation says. Privileges are not enforced, so only superusers get
+//! Texts are UTF-8 and compare as the database's collation says. Privileges are not enforced, so
+//! only superusers get
 //! in; limits on their connections and row security do not apply to them.
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 

@@ -92,6 +92,7 @@ struct InitArgs {
     /// Encoding of the databases
     #[arg(short = 'E', long, value_name = "ENCODING", default_value = "UTF8",
         value_parser = ["UTF8", "UTF-8", "utf8", "utf-8"])]
+    #[allow(dead_code, reason = "there is only one")]
     encoding: String,
 }
 

@@ -40,7 +40,8 @@
 //! - `scan`: reading rows; `stored`: a row as it is stored
 //! - `parameters`: ALTER TABLE and ALTER INDEX, SET and RESET of storage parameters
 //! - `parallel`: a scan by several threads; `handoff`: what its workers hand over
-//! - `databases`: CREATE, DROP and ALTER DATABASE; `database_locale`: their locales; `schemas`: schemas, roles, comments;
+//! - `databases`: CREATE, DROP and ALTER DATABASE; `database_locale`: their locales; `schemas`:
+//!   schemas, roles, comments;
 //!   `tablespaces`: CREATE and DROP TABLESPACE; `path`, `known_path`: the search path
 //! - `temp`: temporary tables; `temp_tables`: which there are
 //! - `vacuum`: VACUUM; `analyze`: ANALYZE; `automatic`: sessions of autovacuum

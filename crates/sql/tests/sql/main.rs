@@ -8,8 +8,8 @@
 //!   both extensions; and what Forebay adds
 //! - [`changes`]: UPDATE, DELETE, RETURNING, row locks and system columns, against answers recorded
 //!   from PostgreSQL 18; and what portals and other sessions make of them
-//! - [`collated_clusters`]: Clusters of PostgreSQL 18 by libc, ICU and the builtin provider, in turns
-//!   with PostgreSQL
+//! - [`collated_clusters`]: Clusters of PostgreSQL 18 by libc, ICU and the builtin provider, in
+//!   turns with PostgreSQL
 //! - [`collations`]: Collations in statements, blanks of character(n) and OIDs of rows out of
 //!   subqueries, against answers recorded from PostgreSQL 18
 //! - [`conflicts`]: INSERT ... ON CONFLICT, against answers recorded from PostgreSQL 18; and what
